@@ -1,0 +1,21 @@
+// Package cpu is the Device that computes on the host's processor: portable Go and assembly kernels, packed weights, a
+// paged KV cache in memory and a pool of pinned workers. It knows nothing of models. Read Device first, then kernels.
+//
+// # Order
+//
+// Every implementation of a kernel gives the same bits, because the order of its roundings is part of its definition.
+// fma(a, b, c) is a·b + c in float32, rounded once.
+//
+//   - A product with a weight of F32, F16 or BF16 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k
+//     ascending. The weight is widened to float32, which is exact.
+//   - A product with a weight of Q8_0 or Q4_0 quantises the row first, 32 values at a time: d = max|x| / 127,
+//     q = x·(127 / max|x|) rounded half to even. It is then one chain over the blocks: acc = fma(sum, dx·dw, acc), where
+//     sum is the exact integer product of the block.
+//   - A bias is added last, with a rounding of its own.
+//   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,
+//     and the lanes are added pairwise: j with j+8, then +4, +2, +1. In the softmax an element's index is its position
+//     in the sequence.
+//   - Attention scales the query, takes each score as a chain over the head's dimensions, and each output as a chain
+//     over the positions from the first attended one on; it is multiplied by 1/sum at the end.
+//   - exp is the polynomial of function exp, in the order written there.
+package cpu

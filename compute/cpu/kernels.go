@@ -1,0 +1,73 @@
+package cpu
+
+import "fmt"
+
+// lanes is how many outputs a panel holds side by side and how many partial sums a row sum has: the float32 values of a
+// 512-bit register.
+const lanes = 16
+
+// kernels is one implementation of the inner loops. All implementations give the same bits (see Order). A panel is 16
+// outputs of a weight side by side; panels follow one another at a fixed stride.
+type kernels struct {
+	name string
+
+	// matF32 multiplies m rows of x with panels of float32 weights: for row i < m, panel p and lane j,
+	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
+	// set and from 0 else. m and k may be any number.
+	matF32 func(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool)
+	// matF16 and matBF16 are matF32 for panels of 16-bit weights, from 0. stride counts values.
+	matF16  func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
+	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
+	// matQ8 and matQ4 multiply m quantised rows with panels of Q8_0 and Q4_0 (layout: see packQ8, packQ4). stride counts
+	// bytes.
+	matQ8 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
+	matQ4 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
+
+	// quantize turns a row into blocks of 32 int8: q [n], scales d [n/32], sums of the q of a block s [n/32].
+	quantize func(q []int8, d []float32, s []int32, x []float32)
+	// sumSquares returns the 16-lane sum of (x - mean)².
+	sumSquares func(x []float32, mean float32) float32
+	// scaleGain writes ((x - mean)·scale)·gain to dst.
+	scaleGain func(dst, x, gain []float32, mean, scale float32)
+	// softmax replaces s by exp(s - max s) and returns the 16-lane sum of that, where max is not below floor. The length
+	// is a multiple of 16; masked elements are -Inf and become 0.
+	softmax func(s []float32, floor float32) (max, sum float32)
+	// silu writes (gate / (1 + exp(-gate)))·up to dst.
+	silu func(dst, gate, up []float32)
+	// addScaled writes fma(scale, x, dst) to dst.
+	addScaled func(dst, x []float32, scale float32)
+	// rotate turns pairs of one head: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), each as fma(a, cos, -(b·sin)) and
+	// fma(b, cos, a·sin). lo and hi are the two halves of the rotated part.
+	rotate func(lo, hi, cos, sin []float32)
+}
+
+// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:] and its
+// block sums at s[i·blocks:].
+type rowsQ8 struct {
+	q      []int8
+	d      []float32
+	s      []int32
+	ld     int // values of a row, a multiple of 32
+	blocks int // blocks of a row
+}
+
+// implementations returns what this machine can run, best first. Portable Go comes last and always runs.
+func implementations() []*kernels {
+	return append(nativeKernels(), &portable)
+}
+
+// pick returns the implementation of that name, or the best one if name is "".
+func pick(name string) (*kernels, error) {
+	all := implementations()
+	if name == "" {
+		return all[0], nil
+	}
+	var names []string
+	for _, k := range all {
+		if k.name == name {
+			return k, nil
+		}
+		names = append(names, k.name)
+	}
+	return nil, fmt.Errorf("cpu: no kernels %q on this machine; it has %v", name, names)
+}

@@ -1,0 +1,161 @@
+// Package compute is the contract between models and the machines that run them: tensors, packed batches and Device, the
+// few operations that a decoder is made of. It knows nothing of models, sequences' lives or requests. Read Device first.
+package compute
+
+import "github.com/kvasir-llm/kvasir/quant"
+
+// Device runs the operations of a decoder, in the order they are called, as on one stream. Operations work on the rows
+// of the batch that Begin announced; they return nothing, may run later than the call, and a fault sticks until Sync
+// reports it. Memory is made once, at load; no operation allocates.
+//
+// A token's results depend on its own sequence alone: not on the other rows of the batch, on how a prompt was cut into
+// steps, on which blocks hold it, or on which implementation of an operation ran. The order of every summation is part
+// of the operation's definition (see Order in the documentation of package cpu).
+//
+// A Device is used by one goroutine at a time.
+type Device interface {
+	Name() string
+
+	// Matrix takes over a weight, in the layout that this device reads best. src.Data is not used after the call.
+	Matrix(src Source) (Matrix, error)
+	// Vector takes over a float32 vector: a gain, a bias, a table of frequencies.
+	Vector(v []float32) (Vector, error)
+	// Tensor makes an activation buffer of float32, [rows, cols], zeroed.
+	Tensor(rows, cols int) (Tensor, error)
+	// Cache makes a paged KV cache, zeroed.
+	Cache(spec CacheSpec) (Cache, error)
+
+	// Begin announces the batch that the following operations work on and places its indices where they are read. The
+	// batch must not change until the next Begin.
+	Begin(b *Batch)
+
+	// Embed writes row IDs[r] of table, times scale, to row r of dst. [rows, table.In]
+	Embed(dst Tensor, table Matrix, scale float32)
+	// AddPositions adds row Pos[r] of table to row r of dst: learned position embeddings.
+	AddPositions(dst Tensor, table Matrix)
+	// Norm normalises each row of src into dst, in groups of len(n.Gain) consecutive values (a whole row, or each head).
+	// dst may be src.
+	Norm(dst, src Tensor, n Norm)
+	// MatMul multiplies the rows of x [rows, In] with every product's weight: p.Dst[r] = p.W · x[r] + p.Bias.
+	// The products share x, so that it is read, and where needed quantised, once.
+	MatMul(x Tensor, products []Product)
+	// Angles writes the rotary angles of each row: for frequency i of n, cos(Pos·f_i)·scale to column i and
+	// sin(Pos·f_i)·scale to column n+i. [rows, 2n]
+	Angles(dst Tensor, freqs Vector, scale float32)
+	// Rotate turns the first 2n values of each head of x by the row's angles; the rest of a head stays.
+	Rotate(x Tensor, angles Tensor, r Rotary)
+	// Store writes each row's key and value to its slot of the layer's cache.
+	Store(c Cache, layer int, k, v Tensor)
+	// Attend computes, for each row and each of its query heads, softmax(a.Scale · q·K)·V over the row's own sequence up
+	// to and including itself. q is [rows, heads·KDim], dst is [rows, heads·VDim]. Store comes first.
+	Attend(dst, q Tensor, c Cache, layer int, a Attention)
+	// Activate writes act(gate)·up to dst; up may be the zero Tensor for a feed-forward without a gate. dst may be gate.
+	Activate(dst, gate, up Tensor, act Activation)
+	// Add adds scale·src to dst.
+	Add(dst, src Tensor, scale float32)
+	// Gather copies the rows Batch.Logits of src to the first rows of dst. Head works on those.
+	Gather(dst, src Tensor)
+	// Head multiplies the gathered rows with the vocabulary projection, multiplies by scale and, if softcap > 0, squashes
+	// with softcap·tanh(x/softcap). [len(Logits), w.Out]
+	Head(dst, x Tensor, p Product, scale, softcap float32)
+
+	// Sync waits for everything before it and returns the first fault since the last Sync.
+	Sync() error
+	// Read returns row of t in host memory, after a Sync. The slice is valid until the next Begin and may be written.
+	Read(t Tensor, row int) []float32
+	// Close gives back all memory and threads.
+	Close() error
+}
+
+// Source is a weight as it stands in a checkpoint: Out rows of In values, row-major, in blocks of Type.
+type Source struct {
+	Name    string // for errors
+	Type    quant.Type
+	Out, In int
+	Data    []byte
+}
+
+// Matrix is a weight on a device.
+type Matrix interface {
+	Dims() (out, in int)
+	Type() quant.Type
+	Bytes() int64 // size on the device
+}
+
+// Vector is a float32 vector on a device.
+type Vector interface{ Len() int }
+
+// Tensor is an activation buffer of float32, [Rows, Cols], row-major. Rows is its capacity; operations use as many rows
+// as the batch has. Host is its memory where the device shares the host's, Ptr its address elsewhere.
+type Tensor struct {
+	Rows, Cols int
+	Host       []float32
+	Ptr        uintptr
+}
+
+// Norm says how to normalise: root mean square (RMSNorm, arXiv:1910.07467), or mean and variance (LayerNorm) if Center.
+type Norm struct {
+	Gain   Vector // [n]
+	Bias   Vector // [n] or nil
+	Eps    float32
+	Center bool
+}
+
+// Product is one weight that a MatMul multiplies its rows with.
+type Product struct {
+	Dst  Tensor // [rows, Out]
+	W    Matrix
+	Bias Vector // [Out] or nil
+}
+
+// Rotary says which values of a head form a pair (RoPE, arXiv:2104.09864): value i with value i+n of the rotated part,
+// or, if Interleaved, value 2i with value 2i+1.
+type Rotary struct {
+	Heads, HeadDim int
+	Interleaved    bool
+}
+
+// Attention says how one layer attends. The key and value shapes are the cache's.
+type Attention struct {
+	Heads   int     // query heads; a multiple of the cache's KV heads
+	Scale   float32 // times q·k
+	Softcap float32 // softcap·tanh(s/softcap) after scaling; 0 is off
+	Window  int     // attend to the last Window tokens, the own one included; 0 is all
+	Sinks   Vector  // [Heads] logits that take part in the softmax but have no value; nil is none
+}
+
+// Activation is the nonlinearity of a feed-forward.
+type Activation uint8
+
+const (
+	SiLU     Activation = iota // x·sigmoid(x)
+	GELUTanh                   // 0.5x(1 + tanh(√(2/π)(x + 0.044715x³)))
+	GELU                       // 0.5x(1 + erf(x/√2))
+	ReLU
+)
+
+// CacheSpec is the shape of a paged KV cache: Blocks blocks of BlockTokens tokens for every layer.
+type CacheSpec struct {
+	Blocks, BlockTokens int
+	Layers              []CacheLayer
+}
+
+// CacheLayer is what one layer keeps of a token: a key of KDim and a value of VDim for each KV head.
+type CacheLayer struct {
+	KVHeads, KDim, VDim int
+}
+
+// TokenBytes returns the size of one token in float32 over all layers.
+func (s CacheSpec) TokenBytes() int64 {
+	n := int64(0)
+	for _, l := range s.Layers {
+		n += int64(l.KVHeads) * int64(l.KDim+l.VDim) * 4
+	}
+	return n
+}
+
+// Cache is a paged KV cache on a device.
+type Cache interface {
+	Spec() CacheSpec
+	Bytes() int64
+}

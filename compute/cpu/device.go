@@ -1,0 +1,126 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// Device is a compute.Device on the host's processor. Operations run when they are called, each spread over the threads;
+// they return when they are done.
+type Device struct {
+	k     *kernels
+	pool  *pool
+	batch *compute.Batch
+	err   error
+
+	op      operation          // the arguments of the running operation
+	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
+	xq      rowsQ8             // quantised rows of the running product
+	tiles   []tile             // of the running attention
+	scratch []scratch          // by worker
+	jobs    jobs
+}
+
+// jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
+type jobs struct {
+	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, store, attend func(worker, item int)
+}
+
+// Options choose how a Device computes. None changes a result.
+type Options struct {
+	Threads int    // 0 is one for each processor that the process may use
+	Kernels string // the implementation's name, such as "avx2"; "" is the best of this machine
+	Pin     bool   // bind each worker thread to a processor of its own
+}
+
+// New starts a device.
+func New(o Options) (*Device, error) {
+	if o.Threads < 0 || o.Threads > 1024 {
+		return nil, fmt.Errorf("cpu: %d threads; want 1 to 1024, or 0 for one per processor", o.Threads)
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	k, err := pick(o.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{k: k, pool: newPool(o.Threads, o.Pin), scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
+	d.jobs = jobs{
+		embed: d.embedRow, positions: d.positionsRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
+		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
+		store: d.storeSeq, attend: d.attendItem,
+	}
+	return d, nil
+}
+
+// Name implements compute.Device.
+func (d *Device) Name() string {
+	return fmt.Sprintf("cpu (%s, %d threads)", d.k.name, len(d.scratch))
+}
+
+// Kernels returns the names of the implementations that this machine can run, best first.
+func Kernels() []string {
+	var names []string
+	for _, k := range implementations() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// vector is a float32 vector in memory.
+type vector []float32
+
+func (v vector) Len() int { return len(v) }
+
+// Vector implements compute.Device.
+func (d *Device) Vector(v []float32) (compute.Vector, error) {
+	return vector(append([]float32(nil), v...)), nil
+}
+
+// Tensor implements compute.Device.
+func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
+	if rows < 1 || cols < 1 {
+		return compute.Tensor{}, fmt.Errorf("cpu: a tensor of [%d, %d]", rows, cols)
+	}
+	return compute.Tensor{Rows: rows, Cols: cols, Host: view[float32](aligned(rows * cols * 4))}, nil
+}
+
+// Begin implements compute.Device.
+func (d *Device) Begin(b *compute.Batch) { d.batch = b }
+
+// Sync implements compute.Device.
+func (d *Device) Sync() error {
+	err := d.err
+	d.err = nil
+	return err
+}
+
+// Read implements compute.Device.
+func (d *Device) Read(t compute.Tensor, row int) []float32 { return rowOf(t, row) }
+
+// Close implements compute.Device.
+func (d *Device) Close() error {
+	d.pool.close()
+	return nil
+}
+
+// rowOf returns row r of t.
+func rowOf(t compute.Tensor, r int) []float32 { return t.Host[r*t.Cols:][:t.Cols:t.Cols] }
+
+// each runs an operation's job for every item on the pool and keeps the first fault.
+func (d *Device) each(items int, job func(worker, item int)) {
+	if err := d.pool.run(items, job); err != nil && d.err == nil {
+		d.err = err
+	}
+}
+
+// grown returns s with at least n elements. It allocates only when s was never that large.
+func grown[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/2)
+	}
+	return s[:n]
+}

@@ -1,0 +1,141 @@
+package cpu
+
+import (
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+const (
+	maxProducts = 4
+	rowChunk    = 32 // rows that share one pass over a group of panels
+	groupPanels = 8  // most panels of an item
+	itemsWanted = 8  // items for each thread, so that threads end at about the same time
+)
+
+// MatMul implements compute.Device.
+func (d *Device) MatMul(x compute.Tensor, products []compute.Product) {
+	for len(products) > maxProducts {
+		d.matmul(d.batch.Rows(), x, products[:maxProducts])
+		products = products[maxProducts:]
+	}
+	d.matmul(d.batch.Rows(), x, products)
+}
+
+// Head implements compute.Device.
+func (d *Device) Head(dst, x compute.Tensor, p compute.Product, scale, softcap float32) {
+	n := len(d.batch.Logits)
+	p.Dst = dst
+	d.head[0] = p
+	d.matmul(n, x, d.head[:])
+	if scale == 1 && softcap == 0 {
+		return
+	}
+	d.op = operation{dst: dst, scale: scale, cap: softcap}
+	d.rows(n, d.jobs.squash)
+}
+
+func (d *Device) squashRow(_, r int) {
+	row := rowOf(d.op.dst, r)
+	for i := range row {
+		row[i] *= d.op.scale
+		if c := d.op.cap; c > 0 {
+			row[i] = c * tanh(row[i]/c)
+		}
+	}
+}
+
+// matmul multiplies rows rows of x with every product. An item is a chunk of rows and a group of panels of one product;
+// items of one chunk follow each other, so that its rows stay in cache.
+func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) {
+	if rows == 0 {
+		return
+	}
+	o := &d.op
+	*o = operation{rows: rows, src: x, products: products}
+	chunks := (rows + rowChunk - 1) / rowChunk
+	total, quantise := 0, false
+	for _, p := range products {
+		total += p.W.(*matrix).panels
+		quantise = quantise || quantised(p.W.Type())
+	}
+	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), 1), groupPanels)
+	for i, p := range products {
+		o.groups[i], o.firsts[i] = size, o.perChunk
+		o.perChunk += (p.W.(*matrix).panels + size - 1) / size
+	}
+	if quantise {
+		d.quantise(rows, x)
+	}
+	d.each(chunks*o.perChunk, d.jobs.product)
+}
+
+// quantise fills xq with the rows of x.
+func (d *Device) quantise(rows int, x compute.Tensor) {
+	q, blocks := &d.xq, x.Cols/32
+	q.ld, q.blocks = blocks*32, blocks
+	q.q, q.d, q.s = grown(q.q, rows*q.ld), grown(q.d, rows*blocks), grown(q.s, rows*blocks)
+	d.each(rows, d.jobs.quantise)
+}
+
+func (d *Device) quantiseRow(_, r int) {
+	q := d.xq.from(r)
+	d.k.quantize(q.q[:q.ld], q.d[:q.blocks], q.s[:q.blocks], rowOf(d.op.src, r)[:q.ld])
+}
+
+// from returns the rows from row r on.
+func (x rowsQ8) from(r int) rowsQ8 {
+	x.q, x.d, x.s = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:]
+	return x
+}
+
+// productItem computes one group of panels for one chunk of rows. The last panel may be wider than the output: it goes
+// through scratch memory.
+func (d *Device) productItem(worker, item int) {
+	o := &d.op
+	first, at := item/o.perChunk*rowChunk, item%o.perChunk
+	i := len(o.products) - 1
+	for o.firsts[i] > at {
+		i--
+	}
+	p := &o.products[i]
+	w, m := p.W.(*matrix), min(rowChunk, o.rows-first)
+	from := (at - o.firsts[i]) * o.groups[i]
+	to := min(from+o.groups[i], w.panels)
+	whole := min(to, w.out/lanes)
+	dst := p.Dst.Host[first*p.Dst.Cols:]
+	if whole > from {
+		d.panels(dst[from*lanes:], p.Dst.Cols, w, from, whole-from, first, m)
+	}
+	if to > whole {
+		edge := d.scratch[worker].edge[:]
+		d.panels(edge, lanes, w, whole, 1, first, m)
+		for r := range m {
+			copy(dst[r*p.Dst.Cols+whole*lanes:r*p.Dst.Cols+w.out], edge[r*lanes:])
+		}
+	}
+	if p.Bias != nil {
+		bias := p.Bias.(vector)[from*lanes : min(to*lanes, w.out)]
+		for r := range m {
+			addBias(dst[r*p.Dst.Cols+from*lanes:], bias)
+		}
+	}
+}
+
+// panels multiplies m rows, from row first of the running product on, with n panels of w.
+func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
+	data := w.data[from*w.stride : (from+n)*w.stride]
+	src := d.op.src
+	x := src.Host[first*src.Cols:]
+	switch w.typ {
+	case quant.F32:
+		d.k.matF32(dst, ldd, x, src.Cols, view[float32](data), w.stride/4, n, m, w.in, false)
+	case quant.F16:
+		d.k.matF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
+	case quant.BF16:
+		d.k.matBF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
+	case quant.Q8_0:
+		d.k.matQ8(dst, ldd, d.xq.from(first), data, w.stride, n, m)
+	case quant.Q4_0:
+		d.k.matQ4(dst, ldd, d.xq.from(first), data, w.stride, n, m)
+	}
+}

@@ -1,0 +1,198 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// operation holds the arguments of the running operation. Jobs are methods that read it, so that nothing is allocated
+// for a call.
+type operation struct {
+	rows          int
+	dst, src, aux compute.Tensor
+	table         *matrix
+	scale, cap    float32
+	norm          compute.Norm
+	freqs         vector
+	rotary        compute.Rotary
+	act           compute.Activation
+	cache         *cache
+	layer         int
+	attn          compute.Attention
+	products      []compute.Product
+	groups        [maxProducts]int // panels that one item takes, of each product
+	firsts        [maxProducts]int // first item of each product within a chunk of rows
+	perChunk      int              // items of one chunk of rows
+}
+
+// rows runs a job for every row of the batch. A single row is not worth waking a thread.
+func (d *Device) rows(n int, job func(worker, row int)) { d.each(n, job) }
+
+// Embed implements compute.Device.
+func (d *Device) Embed(dst compute.Tensor, table compute.Matrix, scale float32) {
+	d.op = operation{dst: dst, table: table.(*matrix), scale: scale}
+	d.rows(d.batch.Rows(), d.jobs.embed)
+}
+
+func (d *Device) embedRow(_, r int) {
+	row := rowOf(d.op.dst, r)
+	d.op.table.row(row, int(d.batch.IDs[r]))
+	if s := d.op.scale; s != 1 {
+		for i := range row {
+			row[i] *= s
+		}
+	}
+}
+
+// AddPositions implements compute.Device.
+func (d *Device) AddPositions(dst compute.Tensor, table compute.Matrix) {
+	d.op = operation{dst: dst, table: table.(*matrix)}
+	for w := range d.scratch {
+		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
+	}
+	d.rows(d.batch.Rows(), d.jobs.positions)
+}
+
+func (d *Device) positionsRow(worker, r int) {
+	position := d.scratch[worker].out[:d.op.dst.Cols]
+	d.op.table.row(position, int(d.batch.Pos[r]))
+	for i, v := range position {
+		rowOf(d.op.dst, r)[i] += v
+	}
+}
+
+// Norm implements compute.Device.
+func (d *Device) Norm(dst, src compute.Tensor, n compute.Norm) {
+	d.op = operation{dst: dst, src: src, norm: n}
+	d.rows(d.batch.Rows(), d.jobs.norm)
+}
+
+func (d *Device) normRow(_, r int) {
+	n := &d.op.norm
+	gain := n.Gain.(vector)
+	size := len(gain)
+	x, y := rowOf(d.op.src, r), rowOf(d.op.dst, r)
+	for at := 0; at < len(x); at += size {
+		in, out := x[at:][:size], y[at:][:size]
+		mean := float32(0)
+		if n.Center {
+			mean = sum(in) / float32(size)
+		}
+		variance := d.k.sumSquares(in, mean) / float32(size)
+		d.k.scaleGain(out, in, gain, mean, float32(1/math.Sqrt(float64(variance+n.Eps))))
+		if n.Bias != nil {
+			addBias(out, n.Bias.(vector))
+		}
+	}
+}
+
+func addBias(x []float32, bias vector) {
+	for i, b := range bias {
+		x[i] += b
+	}
+}
+
+// Angles implements compute.Device. An angle is the float32 product of position and frequency, as in the models' own
+// code; its sine and cosine are taken in float64.
+func (d *Device) Angles(dst compute.Tensor, freqs compute.Vector, scale float32) {
+	d.op = operation{dst: dst, freqs: freqs.(vector), scale: scale}
+	d.rows(d.batch.Rows(), d.jobs.angles)
+}
+
+func (d *Device) anglesRow(_, r int) {
+	row, n, pos := rowOf(d.op.dst, r), len(d.op.freqs), float32(d.batch.Pos[r])
+	for i, f := range d.op.freqs {
+		sin, cos := math.Sincos(float64(pos * f))
+		row[i], row[n+i] = float32(cos)*d.op.scale, float32(sin)*d.op.scale
+	}
+}
+
+// Rotate implements compute.Device.
+func (d *Device) Rotate(x, angles compute.Tensor, r compute.Rotary) {
+	d.op = operation{dst: x, aux: angles, rotary: r}
+	for w := range d.scratch {
+		d.scratch[w].out = grown(d.scratch[w].out, angles.Cols)
+	}
+	d.rows(d.batch.Rows(), d.jobs.rotate)
+}
+
+func (d *Device) rotateRow(worker, r int) {
+	x, angles, rot := rowOf(d.op.dst, r), rowOf(d.op.aux, r), d.op.rotary
+	n := len(angles) / 2
+	cos, sin := angles[:n], angles[n:]
+	lo, hi := d.scratch[worker].out[:n], d.scratch[worker].out[n:2*n]
+	for h := range rot.Heads {
+		head := x[h*rot.HeadDim:][:rot.HeadDim]
+		if !rot.Interleaved {
+			d.k.rotate(head[:n], head[n:2*n], cos, sin)
+			continue
+		}
+		for i := range n {
+			lo[i], hi[i] = head[2*i], head[2*i+1]
+		}
+		d.k.rotate(lo, hi, cos, sin)
+		for i := range n {
+			head[2*i], head[2*i+1] = lo[i], hi[i]
+		}
+	}
+}
+
+// Activate implements compute.Device.
+func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+	d.op = operation{dst: dst, src: gate, aux: up, act: act}
+	d.rows(d.batch.Rows(), d.jobs.activate)
+}
+
+func (d *Device) activateRow(_, r int) {
+	dst, gate := rowOf(d.op.dst, r), rowOf(d.op.src, r)
+	var up []float32
+	if d.op.aux.Host != nil {
+		up = rowOf(d.op.aux, r)
+	}
+	if d.op.act == compute.SiLU && up != nil {
+		d.k.silu(dst, gate, up)
+		return
+	}
+	for i, g := range gate {
+		v := activate(g, d.op.act)
+		if up != nil {
+			v *= up[i]
+		}
+		dst[i] = v
+	}
+}
+
+// activate applies one activation to one value.
+func activate(x float32, act compute.Activation) float32 {
+	switch act {
+	case compute.GELUTanh:
+		return 0.5 * x * (1 + tanh(float32(0.7978845608028654)*fma(0.044715, x*x*x, x)))
+	case compute.GELU:
+		return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)*math.Sqrt2/2)))
+	case compute.ReLU:
+		return max(x, 0)
+	}
+	return x / (1 + exp(-x))
+}
+
+// Add implements compute.Device.
+func (d *Device) Add(dst, src compute.Tensor, scale float32) {
+	d.op = operation{dst: dst, src: src, scale: scale}
+	d.rows(d.batch.Rows(), d.jobs.add)
+}
+
+func (d *Device) addRow(_, r int) {
+	d.k.addScaled(rowOf(d.op.dst, r), rowOf(d.op.src, r), d.op.scale)
+}
+
+// Gather implements compute.Device.
+func (d *Device) Gather(dst, src compute.Tensor) {
+	for i, r := range d.batch.Logits {
+		copy(rowOf(dst, i), rowOf(src, int(r)))
+	}
+}
+
+// quantised reports whether products with weights of type t take quantised rows.
+func quantised(t quant.Type) bool { return t == quant.Q8_0 || t == quant.Q4_0 }

@@ -1,0 +1,6 @@
+//go:build !amd64 || noasm
+
+package cpu
+
+// pause marks a spin loop; this build has no instruction for it.
+func pause() {}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cpu
+
+// pinThread does nothing: this system has no call to bind a thread to a processor.
+func pinThread(int) {}

@@ -1,0 +1,243 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// Model is a decoder whose weights are on a device. It is immutable and serves any number of Runners.
+type Model struct {
+	Spec  *Spec
+	Bytes int64 // of the weights on the device
+
+	dev    compute.Device
+	embed  compute.Matrix
+	head   linear
+	norm   compute.Norm
+	freqs  []compute.Vector // of each of Spec.Ropes
+	layers []layer
+}
+
+// layer holds the weights of one layer. Norms that the Spec does not have are zero.
+type layer struct {
+	attnNorm, ffnNorm, attnPost, ffnPost compute.Norm
+	qNorm, kNorm                         compute.Norm
+	q, k, v, o                           linear
+	gate, up, down                       linear
+	sinks                                compute.Vector
+}
+
+// linear is a weight and its bias, nil if it has none.
+type linear struct {
+	w    compute.Matrix
+	bias compute.Vector
+}
+
+// Load reads the Spec of a checkpoint and takes its weights over to a device. progress, if not nil, hears of bytes of
+// the checkpoint read so far and in all. The checkpoint may be closed afterwards.
+func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, total int64)) (*Model, error) {
+	spec, err := ReadSpec(ckpt)
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{ckpt: ckpt, dev: dev, progress: progress, slots: hfSlots}
+	if ckpt.Format() == weights.GGUF {
+		l.slots = ggufSlots
+	}
+	for _, t := range ckpt.Tensors() {
+		l.total += t.Size
+	}
+	m := &Model{Spec: spec, dev: dev}
+	m.embed = l.matrix("embed", 0, spec.Vocab, spec.Hidden)
+	m.norm = l.norm("norm", 0, spec.Norm, spec.Hidden)
+	m.head = linear{w: m.embed}
+	if !spec.TiedHead {
+		m.head.w = l.matrix("head", 0, spec.Vocab, spec.Hidden)
+	}
+	if spec.HeadBias {
+		m.head.bias = l.vector("head", ".bias", 0, spec.Vocab)
+	}
+	for i := range spec.Layers {
+		m.layers = append(m.layers, l.layer(i, spec))
+	}
+	for _, r := range spec.Ropes {
+		v, err := dev.Vector(r.Freqs)
+		l.keep(err)
+		m.freqs = append(m.freqs, v)
+	}
+	m.Bytes = l.bytes
+	return m, l.err
+}
+
+// loader takes tensors over by slot and keeps the first fault.
+type loader struct {
+	ckpt     *weights.Checkpoint
+	dev      compute.Device
+	slots    slots
+	progress func(done, total int64)
+
+	done, total int64 // bytes of the checkpoint
+	bytes       int64 // bytes on the device
+	err         error
+}
+
+func (l *loader) keep(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// layer takes over layer i.
+func (l *loader) layer(i int, spec *Spec) layer {
+	var out layer
+	s, hidden := spec.Layers[i], spec.Hidden
+	a, f := s.Attn, s.FFN
+	if s.PreNorm {
+		out.attnNorm = l.norm("attn.norm", i, spec.Norm, hidden)
+		if !s.Parallel {
+			out.ffnNorm = l.norm("ffn.norm", i, spec.Norm, hidden)
+		}
+	}
+	if s.PostNorm {
+		out.attnPost = l.norm("attn.post", i, spec.Norm, hidden)
+		out.ffnPost = l.norm("ffn.post", i, spec.Norm, hidden)
+	}
+	out.q = l.linear("q", i, a.Heads*a.HeadDim, hidden, a.QKVBias)
+	out.k = l.linear("k", i, a.KVHeads*a.HeadDim, hidden, a.QKVBias)
+	out.v = l.linear("v", i, a.KVHeads*a.ValueDim, hidden, a.QKVBias)
+	out.o = l.linear("o", i, hidden, a.Heads*a.ValueDim, a.OBias)
+	if a.QKNorm {
+		out.qNorm = l.headNorm("q.norm", i, spec.Norm, a.Heads, a.HeadDim)
+		out.kNorm = l.headNorm("k.norm", i, spec.Norm, a.KVHeads, a.HeadDim)
+	}
+	if a.Sinks {
+		out.sinks = l.vector("sinks", "", i, a.Heads)
+	}
+	if f.Gated {
+		out.gate = l.linear("gate", i, f.Width, hidden, f.Bias)
+	}
+	out.up = l.linear("up", i, f.Width, hidden, f.Bias)
+	out.down = l.linear("down", i, hidden, f.Width, f.Bias)
+	return out
+}
+
+func (l *loader) linear(slot string, i, out, in int, bias bool) linear {
+	w := linear{w: l.matrix(slot, i, out, in)}
+	if bias {
+		w.bias = l.vector(slot, ".bias", i, out)
+	}
+	return w
+}
+
+func (l *loader) norm(slot string, i int, n Norm, size int) compute.Norm {
+	out := compute.Norm{Eps: n.Eps, Center: n.Center, Gain: l.gain(slot, i, n, size)}
+	if n.Bias {
+		out.Bias = l.vector(slot, ".bias", i, size)
+	}
+	return out
+}
+
+// headNorm takes over the norm of queries or keys, which spans a head or, if the stored gain is that long, a row.
+func (l *loader) headNorm(slot string, i int, n Norm, heads, headDim int) compute.Norm {
+	size := headDim
+	if t, ok := l.ckpt.Tensor(l.name(slot, i) + ".weight"); ok && t.Values() == heads*headDim {
+		size = heads * headDim
+	}
+	return l.norm(slot, i, n, size)
+}
+
+// gain takes over a norm's gain.
+func (l *loader) gain(slot string, i int, n Norm, size int) compute.Vector {
+	v := l.values(slot, ".weight", i, size)
+	if n.PlusOne && l.ckpt.Format() != weights.GGUF { // GGUF files hold the sum
+		for j := range v {
+			v[j]++
+		}
+	}
+	return l.upload(v)
+}
+
+// vector takes over a bias or another vector of size values.
+func (l *loader) vector(slot, suffix string, i, size int) compute.Vector {
+	return l.upload(l.values(slot, suffix, i, size))
+}
+
+func (l *loader) upload(v []float32) compute.Vector {
+	if l.err != nil {
+		return nil
+	}
+	out, err := l.dev.Vector(v)
+	l.keep(err)
+	l.bytes += int64(len(v)) * 4
+	return out
+}
+
+// values decodes a vector.
+func (l *loader) values(slot, suffix string, i, size int) []float32 {
+	t, ok := l.tensor(l.name(slot, i)+suffix, size)
+	if !ok {
+		return nil
+	}
+	v, err := decode(t)
+	l.keep(err)
+	return v
+}
+
+// matrix takes over a weight of out rows of in values.
+func (l *loader) matrix(slot string, i, out, in int) compute.Matrix {
+	t, ok := l.tensor(l.name(slot, i)+".weight", out, in)
+	if !ok {
+		return nil
+	}
+	m, err := l.dev.Matrix(compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: t.Data})
+	if err != nil {
+		l.keep(err)
+		return nil
+	}
+	l.bytes += m.Bytes()
+	return m
+}
+
+// name returns the tensor name of a slot without its suffix.
+func (l *loader) name(slot string, i int) string {
+	pattern := l.slots[slot]
+	if strings.Contains(pattern, "%d") {
+		return fmt.Sprintf(pattern, i)
+	}
+	return pattern
+}
+
+// tensor finds a tensor and checks its shape.
+func (l *loader) tensor(name string, shape ...int) (weights.Tensor, bool) {
+	if l.err != nil {
+		return weights.Tensor{}, false
+	}
+	t, ok := l.ckpt.Tensor(name)
+	if !ok {
+		l.keep(fmt.Errorf("model: tensor %q of shape %v is missing", name, shape))
+		return t, false
+	}
+	if fmt.Sprint(t.Shape) != fmt.Sprint(shape) {
+		l.keep(fmt.Errorf("model: tensor %q has shape %v; the configuration asks for %v", name, t.Shape, shape))
+		return t, false
+	}
+	l.done += t.Size
+	if l.progress != nil {
+		l.progress(l.done, l.total)
+	}
+	return t, true
+}
+
+// decode returns a stored tensor's values.
+func decode(t weights.Tensor) ([]float32, error) {
+	v := make([]float32, t.Values())
+	if err := quant.Decode(v, t.Data, t.Type); err != nil {
+		return nil, errors.Join(fmt.Errorf("model: tensor %q", t.Name), err)
+	}
+	return v, nil
+}

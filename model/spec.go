@@ -1,0 +1,128 @@
+// Package model says what a decoder is. A Spec is a choice from the short menu that decoder-only transformers are made
+// of; one forward pass runs any Spec on any compute.Device; a family is a small file that maps a checkpoint's
+// configuration to a Spec and its tensor names to slots. The package knows nothing of requests or of when a sequence
+// runs. Read Spec first, then Runner.Forward.
+package model
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// Spec describes a decoder completely, but for its weights.
+type Spec struct {
+	Family  string // the family's name, such as "llama"
+	Vocab   int    // tokens
+	Hidden  int    // width of the residual stream
+	Context int    // tokens that the model was made for
+
+	EmbedScale    float32 // times each embedding; 1 is usual
+	Norm          Norm    // of every layer and before the head
+	ResidualScale float32 // times what attention and feed-forward add; 1 is usual
+	Layers        []Layer
+	Ropes         []Rope // the kinds of rotary embedding that layers choose from
+
+	TiedHead     bool    // the head is the embedding table
+	HeadBias     bool    // the head has a bias
+	LogitScale   float32 // times the logits; 1 is usual
+	LogitSoftcap float32 // then softcap·tanh(x/softcap); 0 is off
+}
+
+// Norm is how hidden states are normalised.
+type Norm struct {
+	Eps     float32
+	Center  bool // LayerNorm; else RMSNorm
+	Bias    bool
+	PlusOne bool // the stored gain is the gain - 1
+}
+
+// Layer is one block of the decoder. Where the norms stand and what reads what is its residual scheme:
+// h += post(part(pre(h))), for attention and then for the feed-forward, or for both at once from the same input if
+// Parallel.
+type Layer struct {
+	PreNorm, PostNorm bool
+	Parallel          bool
+	Attn              Attention
+	FFN               FeedForward
+}
+
+// Attention is grouped-query attention: Heads query heads share KVHeads keys and values.
+type Attention struct {
+	Heads, KVHeads  int
+	HeadDim         int     // of queries and keys
+	ValueDim        int     // of values
+	Scale           float32 // times q·k; usually 1/√HeadDim
+	Softcap         float32 // softcap·tanh(s/softcap) on scores; 0 is off
+	Window          int     // tokens attended to, the own one included; 0 is all
+	Rope            int     // index in Spec.Ropes; -1 is no rotation
+	QKNorm          bool    // queries and keys are normalised, by head or by row as their gains say
+	QKNormAfterRope bool
+	QKVBias, OBias  bool
+	Sinks           bool // one learned logit a head takes part in the softmax
+}
+
+// FeedForward is a dense feed-forward: down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated.
+type FeedForward struct {
+	Width int
+	Act   compute.Activation
+	Gated bool
+	Bias  bool
+}
+
+// Rope is one kind of rotary embedding: frequency i turns pair i by Freqs[i] radians a token. Scale is applied to sines
+// and cosines. The first 2·len(Freqs) values of a head are rotated.
+type Rope struct {
+	Freqs       []float32
+	Scale       float32
+	Interleaved bool // pairs are neighbours; else value i pairs with value i+len(Freqs)
+}
+
+// KVLayers returns what the layers keep of each token.
+func (s *Spec) KVLayers() []compute.CacheLayer {
+	var out []compute.CacheLayer
+	for _, l := range s.Layers {
+		out = append(out, compute.CacheLayer{KVHeads: l.Attn.KVHeads, KDim: l.Attn.HeadDim, VDim: l.Attn.ValueDim})
+	}
+	return out
+}
+
+// KVTokenBytes returns the bytes that the cache keeps of one token, in float32.
+func (s *Spec) KVTokenBytes() int64 { return compute.CacheSpec{Layers: s.KVLayers()}.TokenBytes() }
+
+// Check reports the first contradiction in the Spec, naming both sides.
+func (s *Spec) Check() error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("model: %s: "+format, append([]any{s.Family}, args...)...)
+	}
+	const most = 1 << 24 // no width, vocabulary or context in the field comes near
+	for name, v := range map[string]int{"vocabulary": s.Vocab, "hidden size": s.Hidden, "context": s.Context, "layer count": len(s.Layers)} {
+		if v < 1 || v > most {
+			return fail("%s is %d; want 1 to %d", name, v, most)
+		}
+	}
+	for i, l := range s.Layers {
+		a := l.Attn
+		if a.Heads < 1 || a.Heads > most || a.KVHeads < 1 || a.Heads%a.KVHeads != 0 {
+			return fail("layer %d: %d query heads cannot share %d KV heads evenly", i, a.Heads, a.KVHeads)
+		}
+		if a.HeadDim < 1 || a.HeadDim > most/a.Heads || a.ValueDim < 1 || a.ValueDim > most/a.Heads {
+			return fail("layer %d: %d heads of key size %d and value size %d", i, a.Heads, a.HeadDim, a.ValueDim)
+		}
+		if a.Rope >= len(s.Ropes) {
+			return fail("layer %d wants rope %d of %d", i, a.Rope, len(s.Ropes))
+		}
+		if a.Rope >= 0 {
+			if n := 2 * len(s.Ropes[a.Rope].Freqs); n == 0 || n > a.HeadDim {
+				return fail("layer %d: rope turns %d values of a head of %d", i, n, a.HeadDim)
+			}
+		}
+		if a.Window < 0 {
+			return fail("layer %d: sliding window of %d tokens", i, a.Window)
+		}
+		if l.FFN.Width < 1 || l.FFN.Width > most {
+			return fail("layer %d: feed-forward width is %d", i, l.FFN.Width)
+		}
+	}
+	return nil
+}

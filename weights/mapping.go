@@ -1,0 +1,51 @@
+package weights
+
+import (
+	"fmt"
+	"os"
+)
+
+// A mapping is a whole file as bytes.
+type mapping struct {
+	path  string
+	data  []byte
+	unmap func([]byte) error // nil for bytes that need no release
+}
+
+// openMapping maps the file at path, which must be a regular file with something in it.
+func openMapping(path string) (mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return mapping{}, fmt.Errorf("weights: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return mapping{}, fmt.Errorf("weights: %w", err)
+	}
+	switch size := st.Size(); {
+	case !st.Mode().IsRegular():
+		return mapping{}, fmt.Errorf("weights: %s: not a regular file but %v", path, st.Mode())
+	case size == 0:
+		return mapping{}, fmt.Errorf("weights: %s: the file is empty", path)
+	case size != int64(int(size)):
+		return mapping{}, fmt.Errorf("weights: %s: %d bytes are more than this machine can address", path, size)
+	}
+	data, unmap, err := mapFile(f, int(st.Size()))
+	if err != nil {
+		return mapping{}, fmt.Errorf("weights: %s: %w", path, err)
+	}
+	return mapping{path: path, data: data, unmap: unmap}, nil
+}
+
+func (m *mapping) close() error {
+	data := m.data
+	m.data = nil
+	if m.unmap == nil || data == nil {
+		return nil
+	}
+	if err := m.unmap(data); err != nil {
+		return fmt.Errorf("weights: %s: unmapping: %w", m.path, err)
+	}
+	return nil
+}

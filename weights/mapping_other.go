@@ -1,0 +1,20 @@
+//go:build !unix
+
+package weights
+
+import (
+	"io"
+	"os"
+)
+
+// mapFile reads the first size bytes of f into memory.
+func mapFile(f *os.File, size int) ([]byte, func([]byte) error, error) {
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, nil, err
+	}
+	return data, nil, nil
+}
+
+// willNeed does nothing: the bytes are in memory already.
+func willNeed(m *mapping, from, to int) {}

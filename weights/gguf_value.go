@@ -3,31 +3,30 @@ package weights
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
+	"reflect"
 )
 
-// The value types of GGUF metadata, by the numbers that files use for them.
+// The types of GGUF metadata values, by the numbers that files use for them.
 const (
-	kvUint8 uint32 = iota
-	kvInt8
-	kvUint16
-	kvInt16
-	kvUint32
-	kvInt32
-	kvFloat32
-	kvBool
-	kvString
-	kvArray
-	kvUint64
-	kvInt64
-	kvFloat64
+	kvBool   = 7
+	kvString = 8
+	kvArray  = 9
 )
+
+// numberTypes are the Go types of metadata values of a fixed size.
+var numberTypes = map[uint32]reflect.Type{
+	0: reflect.TypeFor[uint8](), 1: reflect.TypeFor[int8](),
+	2: reflect.TypeFor[uint16](), 3: reflect.TypeFor[int16](),
+	4: reflect.TypeFor[uint32](), 5: reflect.TypeFor[int32](),
+	6: reflect.TypeFor[float32](), kvBool: reflect.TypeFor[bool](),
+	10: reflect.TypeFor[uint64](), 11: reflect.TypeFor[int64](), 12: reflect.TypeFor[float64](),
+}
 
 // maxArrayDepth bounds how deep arrays of arrays nest.
 const maxArrayDepth = 8
 
-// value reads a metadata value of the given type as the Go type of the same name. An array becomes a slice of the
-// elements' type, an array of arrays []any. Nothing in the result refers to the file.
+// value reads a metadata value of the given type. An array becomes a slice of the elements' type, an array of arrays
+// []any. Nothing in the result refers to the file.
 func (c *cursor) value(kind uint32, depth int) (any, error) {
 	switch kind {
 	case kvString:
@@ -37,56 +36,35 @@ func (c *cursor) value(kind uint32, depth int) (any, error) {
 		if depth == maxArrayDepth {
 			return nil, fmt.Errorf("arrays at byte %d nest deeper than %d", c.pos, maxArrayDepth)
 		}
-		elem, err := c.u32("an array's element type")
-		if err != nil {
-			return nil, err
-		}
-		return c.array(elem, depth)
+		return c.array(depth)
 	}
-	v, err := c.numbers(kind, 1)
+	list, err := c.numbers(kind, 1)
 	if err != nil {
 		return nil, err
 	}
-	switch v := v.(type) {
-	case []uint8:
-		return v[0], nil
-	case []int8:
-		return v[0], nil
-	case []uint16:
-		return v[0], nil
-	case []int16:
-		return v[0], nil
-	case []uint32:
-		return v[0], nil
-	case []int32:
-		return v[0], nil
-	case []float32:
-		return v[0], nil
-	case []bool:
-		return v[0], nil
-	case []uint64:
-		return v[0], nil
-	case []int64:
-		return v[0], nil
-	default:
-		return v.([]float64)[0], nil
-	}
+	return reflect.ValueOf(list).Index(0).Interface(), nil
 }
 
-// array reads the count and the elements of an array.
-func (c *cursor) array(elem uint32, depth int) (any, error) {
+// array reads the type, the count and the elements of an array.
+func (c *cursor) array(depth int) (any, error) {
+	elem, err := c.u32("an array's element type")
+	if err != nil {
+		return nil, err
+	}
+	size := uint64(8) // a string's length
+	if t, ok := numberTypes[elem]; ok {
+		size = uint64(t.Size())
+	} else if elem == kvArray {
+		size = 12 // an array's type and length
+	}
+	n, err := c.count(size, "an array's length")
+	if err != nil {
+		return nil, err
+	}
 	switch elem {
 	case kvString:
-		n, err := c.count(8, "an array's length")
-		if err != nil {
-			return nil, err
-		}
 		return c.strings(n)
 	case kvArray:
-		n, err := c.count(12, "an array's length")
-		if err != nil {
-			return nil, err
-		}
 		list := make([]any, n)
 		for i := range list {
 			if list[i], err = c.value(kvArray, depth+1); err != nil {
@@ -94,14 +72,6 @@ func (c *cursor) array(elem uint32, depth int) (any, error) {
 			}
 		}
 		return list, nil
-	}
-	size, err := c.numberSize(elem)
-	if err != nil {
-		return nil, err
-	}
-	n, err := c.count(size, "an array's length")
-	if err != nil {
-		return nil, err
 	}
 	return c.numbers(elem, n)
 }
@@ -124,70 +94,97 @@ func (c *cursor) strings(n int) ([]string, error) {
 	return list, nil
 }
 
-// numberSize returns the bytes of a number or boolean of the given type.
-func (c *cursor) numberSize(kind uint32) (uint64, error) {
-	switch kind {
-	case kvUint8, kvInt8, kvBool:
-		return 1, nil
-	case kvUint16, kvInt16:
-		return 2, nil
-	case kvUint32, kvInt32, kvFloat32:
-		return 4, nil
-	case kvUint64, kvInt64, kvFloat64:
-		return 8, nil
-	}
-	return 0, fmt.Errorf("unknown metadata value type %d before byte %d", kind, c.pos)
-}
-
-// numbers reads n numbers or booleans of the given type.
+// numbers reads n numbers or booleans of the given type as a slice.
 func (c *cursor) numbers(kind uint32, n int) (any, error) {
-	size, err := c.numberSize(kind)
-	if err != nil {
-		return nil, err
+	t, ok := numberTypes[kind]
+	if !ok {
+		return nil, fmt.Errorf("unknown metadata value type %d before byte %d", kind, c.pos)
 	}
 	at := c.pos
-	b, err := c.take(size*uint64(n), "a value")
+	b, err := c.take(uint64(n)*uint64(t.Size()), "a value")
 	if err != nil {
 		return nil, err
 	}
-	le := binary.LittleEndian
-	switch kind {
-	case kvUint8:
-		return decodeAll(b, n, func(b []byte) uint8 { return b[0] }), nil
-	case kvInt8:
-		return decodeAll(b, n, func(b []byte) int8 { return int8(b[0]) }), nil
-	case kvUint16:
-		return decodeAll(b, n, le.Uint16), nil
-	case kvInt16:
-		return decodeAll(b, n, func(b []byte) int16 { return int16(le.Uint16(b)) }), nil
-	case kvUint32:
-		return decodeAll(b, n, le.Uint32), nil
-	case kvInt32:
-		return decodeAll(b, n, func(b []byte) int32 { return int32(le.Uint32(b)) }), nil
-	case kvFloat32:
-		return decodeAll(b, n, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) }), nil
-	case kvUint64:
-		return decodeAll(b, n, le.Uint64), nil
-	case kvInt64:
-		return decodeAll(b, n, func(b []byte) int64 { return int64(le.Uint64(b)) }), nil
-	case kvFloat64:
-		return decodeAll(b, n, func(b []byte) float64 { return math.Float64frombits(le.Uint64(b)) }), nil
-	}
-	for i, v := range b {
-		if v > 1 {
-			return nil, fmt.Errorf("a boolean at byte %d is %d, neither 0 nor 1", at+i, v)
+	if kind == kvBool {
+		for i, v := range b {
+			if v > 1 {
+				return nil, fmt.Errorf("a boolean at byte %d is %d, neither 0 nor 1", at+i, v)
+			}
 		}
 	}
-	return decodeAll(b, n, func(b []byte) bool { return b[0] == 1 }), nil
+	list := reflect.MakeSlice(reflect.SliceOf(t), n, n).Interface()
+	if _, err := binary.Decode(b, binary.LittleEndian, list); err != nil {
+		return nil, fmt.Errorf("a value at byte %d: %w", at, err)
+	}
+	return list, nil
 }
 
-// decodeAll splits b into n pieces of equal size and decodes each.
-func decodeAll[T any](b []byte, n int, decode func([]byte) T) []T {
-	list := make([]T, n)
-	for i := range list {
-		size := len(b) / (n - i)
-		list[i] = decode(b[:size])
-		b = b[size:]
+// appendPair appends a key, its value's type and the value.
+func appendPair(b []byte, key string, v any) ([]byte, error) {
+	b = appendGGUFString(b, key)
+	kind, ok := numberKind(reflect.TypeOf(v))
+	if _, isString := v.(string); isString {
+		kind = kvString
+	} else if !ok {
+		kind = kvArray // or nothing that GGUF has, which appendValue refuses
 	}
-	return list
+	return appendValue(binary.LittleEndian.AppendUint32(b, kind), v, 0)
+}
+
+// numberKind returns the number that stands for a type of a fixed size.
+func numberKind(t reflect.Type) (uint32, bool) {
+	for kind, u := range numberTypes {
+		if t == u {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
+// appendValue appends a value of any type that Checkpoint.Metadata returns.
+func appendValue(b []byte, v any, depth int) ([]byte, error) {
+	le := binary.LittleEndian
+	t := reflect.TypeOf(v)
+	if _, ok := numberKind(t); ok {
+		return binary.Append(b, le, v)
+	}
+	if s, ok := v.(string); ok {
+		return appendGGUFString(b, s), nil
+	}
+	if t == nil || t.Kind() != reflect.Slice {
+		return nil, fmt.Errorf("GGUF metadata has no type for a %T", v)
+	}
+	if depth == maxArrayDepth {
+		return nil, fmt.Errorf("arrays nest deeper than %d", maxArrayDepth)
+	}
+	n := uint64(reflect.ValueOf(v).Len())
+	if kind, ok := numberKind(t.Elem()); ok {
+		return binary.Append(le.AppendUint64(le.AppendUint32(b, kind), n), le, v)
+	}
+	switch v := v.(type) {
+	case []string:
+		b = le.AppendUint64(le.AppendUint32(b, kvString), n)
+		for _, s := range v {
+			b = appendGGUFString(b, s)
+		}
+		return b, nil
+	case []any:
+		b = le.AppendUint64(le.AppendUint32(b, kvArray), n)
+		for i, elem := range v {
+			if et := reflect.TypeOf(elem); et == nil || et.Kind() != reflect.Slice {
+				return nil, fmt.Errorf("element %d of an array of arrays is a %T", i, elem)
+			}
+			var err error
+			if b, err = appendValue(b, elem, depth+1); err != nil {
+				return nil, fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("GGUF metadata has no type for a %T", v)
+}
+
+func appendGGUFString(b []byte, s string) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(s)))
+	return append(b, s...)
 }

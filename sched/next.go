@@ -1,0 +1,127 @@
+package sched
+
+// Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is being
+// computed and one that is prepared meanwhile, in which the tokens that the first will yield are planned for by position
+// though their values are not known yet. With two outstanding, Next returns nil.
+//
+// Every running sequence with something to compute gets rows, the oldest first; if the blocks do not suffice for one,
+// the youngest running sequence is preempted: it gives up its blocks, goes to the front of the queue and is computed anew
+// later. What budget remains goes to the queue, in order, as long as each finds the blocks for all its tokens; the
+// first that does not stops those behind it. No one is admitted in a step that preempts.
+//
+// Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so
+// those before it leave it at least what they left when it was admitted.
+func (s *Scheduler) Next() *Plan {
+	if s.outstanding == 2 {
+		return nil
+	}
+	p := &s.plans[(s.oldest+s.outstanding)%2]
+	p.reset()
+	preempted := len(s.preempted)
+	s.planRunning(p)
+	if len(s.preempted) == preempted {
+		s.admit(p)
+	}
+	if len(p.Seqs) == 0 {
+		return nil
+	}
+	p.Preempted = append(p.Preempted, s.preempted...)
+	s.preempted = s.preempted[:0]
+	s.outstanding++
+	return p
+}
+
+// planRunning lets the running sequences catch up.
+func (s *Scheduler) planRunning(p *Plan) {
+	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
+		if q.length == q.limit {
+			continue // its last token is on the way
+		}
+		n := s.rows(q, p)
+		if !s.grow(q, q.computed+n) {
+			return
+		}
+		s.plan(p, q, n, 0)
+	}
+}
+
+// rows returns how many tokens q may compute in what is left of the plan's budget.
+func (s *Scheduler) rows(q *sequence, p *Plan) int {
+	return min(q.length-q.computed, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
+}
+
+// grow gives q blocks for its first n tokens, if need be by preempting others, and at last q itself: then it returns
+// false. The oldest running sequence always succeeds, since Add admits none that does not fit alone.
+func (s *Scheduler) grow(q *sequence, n int) bool {
+	for {
+		table, ok := s.pool.Alloc(q.table, s.pool.BlocksFor(n)-len(q.table))
+		q.table = table
+		if ok {
+			return true
+		}
+		youngest := s.running.back
+		s.preempt(youngest)
+		if youngest == q {
+			return false
+		}
+	}
+}
+
+// preempt takes a running sequence's blocks and puts it at the front of the queue. It keeps its tokens, and one that is
+// being computed will still reach it. Plans in progress may read its old table, so that is left to them.
+func (s *Scheduler) preempt(q *sequence) {
+	s.pool.Release(q.table)
+	q.table = nil
+	q.computed, q.named = 0, 0
+	q.admission++
+	s.running.remove(q)
+	s.waiting.pushFront(q)
+	s.preempted = append(s.preempted, q.id)
+	s.preemptions++
+}
+
+// admit starts waiting sequences. One is admitted with blocks for all its tokens, so that no prompt is left half
+// computed, and only if a block for each running sequence stays available, so that they can grow for a while before it
+// would have to leave again.
+func (s *Scheduler) admit(p *Plan) {
+	for p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 {
+		q := s.waiting.front
+		if q.known < q.length {
+			return // preempted while a token of its own is being computed
+		}
+		s.chain = s.chain[:0]
+		if q.lookup {
+			// The last token is always computed, for its logits.
+			s.chain = s.pool.Match(s.chain, q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)])
+		}
+		need := s.pool.BlocksFor(q.length) - len(s.chain)
+		if s.pool.Available()-s.pool.Unused(s.chain) < need+s.running.n {
+			return
+		}
+		if q.lookup {
+			s.pool.Share(s.chain, q.length)
+		}
+		q.table, _ = s.pool.Alloc(append(q.table, s.chain...), need)
+		q.named = len(s.chain)
+		q.computed = q.named * s.cfg.BlockTokens
+		s.waiting.remove(q)
+		s.running.pushBack(q)
+		s.plan(p, q, s.rows(q, p), q.computed)
+	}
+}
+
+// plan puts the next n tokens of q into p.
+func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
+	start := q.computed
+	q.computed += n
+	sample := q.computed == q.length
+	if sample {
+		q.length++
+	}
+	p.Seqs = append(p.Seqs, Work{
+		ID: q.id, Start: start, N: n, Sample: sample, Cached: cached,
+		Blocks: q.table[:s.pool.BlocksFor(start+n)],
+	})
+	p.owners = append(p.owners, owner{q, q.admission})
+	p.Rows += n
+}

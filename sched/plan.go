@@ -1,0 +1,84 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/kv"
+)
+
+// Plan says what one step computes. It is valid until its Commit; the scheduler reuses its memory.
+type Plan struct {
+	Seqs      []Work
+	Rows      int     // tokens to compute, the sum of all N
+	Preempted []SeqID // sequences that gave up their blocks since the previous plan
+
+	owners []owner // of Seqs
+}
+
+// Work is the part of one sequence in a step.
+type Work struct {
+	ID SeqID
+	// Start and N: the tokens [Start, Start+N) of the sequence are computed, attending to all before them.
+	Start, N int
+	// Blocks holds the tokens [0, Start+N): token t is in block Blocks[t/BlockTokens], slot t%BlockTokens.
+	Blocks []kv.BlockID
+	// Sample: the last of the tokens is the sequence's last, and yields the next one.
+	Sample bool
+	// Cached is how many of the sequence's tokens the prefix cache held. It is set in the first Work of an admission.
+	Cached int
+}
+
+// owner is whose a Work is: the sequence, and which of its admissions it was planned in.
+type owner struct {
+	sequence  *sequence
+	admission int
+}
+
+// String prints the plan with a line for each sequence.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d rows", p.Rows)
+	if len(p.Preempted) > 0 {
+		fmt.Fprintf(&b, ", preempted %v", p.Preempted)
+	}
+	for _, w := range p.Seqs {
+		fmt.Fprintf(&b, "\n%v", w)
+	}
+	return b.String()
+}
+
+// String prints the work in one line.
+func (w Work) String() string {
+	s := fmt.Sprintf("seq %d: tokens [%d,%d) in blocks %v", w.ID, w.Start, w.Start+w.N, w.Blocks)
+	if w.Cached > 0 {
+		s += fmt.Sprintf(", %d cached", w.Cached)
+	}
+	if w.Sample {
+		s += ", samples"
+	}
+	return s
+}
+
+// dropEnded removes the work of sequences that have ended.
+func (p *Plan) dropEnded() {
+	n := 0
+	for i, o := range p.owners {
+		if o.sequence.ended {
+			p.Rows -= p.Seqs[i].N
+			continue
+		}
+		p.Seqs[n], p.owners[n] = p.Seqs[i], o
+		n++
+	}
+	clear(p.Seqs[n:])
+	clear(p.owners[n:])
+	p.Seqs, p.owners = p.Seqs[:n], p.owners[:n]
+}
+
+// reset empties the plan.
+func (p *Plan) reset() {
+	clear(p.Seqs)
+	clear(p.owners)
+	p.Seqs, p.owners, p.Preempted, p.Rows = p.Seqs[:0], p.owners[:0], p.Preempted[:0], 0
+}

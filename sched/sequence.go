@@ -1,0 +1,75 @@
+package sched
+
+import "github.com/kvasir-llm/kvasir/kv"
+
+// sequence is what the scheduler knows of one. Its tokens fall into
+//
+//	computed ≤ those planned to be computed, in an outstanding plan or an earlier one
+//	known    ≤ those whose value is known: the prompt, and what Commit told
+//	length     those and one for each outstanding plan that samples for it
+//
+// where known and computed are in no order: a prompt is known before it is computed, and a decoding sequence may be
+// planned one token ahead of what is known.
+type sequence struct {
+	id      SeqID
+	arrival uint64
+	limit   int // the length at which it ends
+	extra   []byte
+	lookup  bool // looks for its prefix in the cache
+
+	length, known, computed int
+
+	names []kv.Hash // of the full blocks of known tokens
+	tail  []int32   // the known tokens after those
+
+	table     []kv.BlockID // the blocks of tokens [0, computed) and more; empty while waiting
+	named     int          // how many blocks of table bear their name
+	admission int          // changes with each preemption
+	ended     bool
+
+	list       *list // running or waiting
+	prev, next *sequence
+}
+
+// list is a doubly linked list of sequences, so that one can leave from the middle of a long queue.
+type list struct {
+	front, back *sequence
+	n           int
+}
+
+func (l *list) pushBack(q *sequence) {
+	q.list, q.prev, q.next = l, l.back, nil
+	if l.back == nil {
+		l.front = q
+	} else {
+		l.back.next = q
+	}
+	l.back = q
+	l.n++
+}
+
+func (l *list) pushFront(q *sequence) {
+	q.list, q.prev, q.next = l, nil, l.front
+	if l.front == nil {
+		l.back = q
+	} else {
+		l.front.prev = q
+	}
+	l.front = q
+	l.n++
+}
+
+func (l *list) remove(q *sequence) {
+	if q.prev == nil {
+		l.front = q.next
+	} else {
+		q.prev.next = q.next
+	}
+	if q.next == nil {
+		l.back = q.prev
+	} else {
+		q.next.prev = q.prev
+	}
+	q.list, q.prev, q.next = nil, nil, nil
+	l.n--
+}

@@ -20,7 +20,7 @@ const (
 	ggufMaxDims      = 4
 	minPairSize      = 8 + 1 + 4 + 1     // bytes of a key of one letter, a type and a value
 	minTensorSize    = 8 + 1 + 4 + 4 + 8 // bytes of a name of one letter, no dimensions, a type and an offset
-	maxGGUFAlignment = 1 << 30
+	maxGGUFAlignment = 1 << 21           // a huge page
 )
 
 func parseGGUF(m mapping) (part, error) {

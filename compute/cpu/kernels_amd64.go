@@ -2,5 +2,30 @@
 
 package cpu
 
+import "golang.org/x/sys/cpu"
+
 // nativeKernels returns the assembly implementations that this processor can run, best first.
-func nativeKernels() []*kernels { return nil }
+func nativeKernels() []*kernels {
+	var all []*kernels
+	x86 := &cpu.X86
+	has256 := x86.HasAVX2 && x86.HasFMA && x86.HasF16C
+	has512 := has256 && x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512DQ && x86.HasAVX512VL
+	if has512 && x86.HasAVX512VNNI {
+		all = append(all, &avx512vnni)
+	}
+	if has512 {
+		all = append(all, &avx512)
+	}
+	return all
+}
+
+// vectors returns how many of n values fill whole groups of 16. Portable Go computes the rest.
+func vectors(n int) int { return n &^ (lanes - 1) }
+
+// sumSquaresTail ends sumSquares: acc holds the lanes' sums up to x, whose first element belongs to lane 0.
+func sumSquaresTail(acc *[lanes]float32, x []float32, mean float32) float32 {
+	for i, v := range x {
+		acc[i%lanes] = fma(v-mean, v-mean, acc[i%lanes])
+	}
+	return laneSum(acc)
+}

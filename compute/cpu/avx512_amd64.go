@@ -1,0 +1,147 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+import "unsafe"
+
+// avx512 needs AVX-512 F, BW, DQ and VL. Without VNNI its products of quantised weights are the portable ones.
+var avx512 = kernels{
+	name:       "avx512",
+	matF32:     matF32AVX512,
+	matF16:     matF16AVX512,
+	matBF16:    matBF16AVX512,
+	matQ8:      matQ8,
+	matQ4:      matQ4,
+	quantize:   quantizeAVX512,
+	sumSquares: sumSquaresAVX512,
+	scaleGain:  scaleGainAVX512,
+	softmax:    softmaxAVX512,
+	silu:       siluAVX512,
+	addScaled:  addScaledAVX512,
+	rotate:     rotateAVX512,
+}
+
+// avx512vnni is avx512 with the dot products of VNNI.
+var avx512vnni = func() kernels {
+	k := avx512
+	k.name, k.matQ8, k.matQ4 = "avx512vnni", matQ8VNNI, matQ4VNNI
+	return k
+}()
+
+// tileRowsAVX512 is the most rows of a tile.
+const tileRowsAVX512 = 8
+
+func matF32AVX512(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {
+	tiled(tileF32AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
+}
+
+func matF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
+	tiled(tileF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
+	tiled(tileBF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func matQ8VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	tiledQuant(tileQ8VNNI, blockQ8, tileRowsAVX512, dst, ldd, x, w, stride, panels, m)
+}
+
+func matQ4VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	tiledQuant(tileQ4VNNI, blockQ4, tileRowsAVX512, dst, ldd, x, w, stride, panels, m)
+}
+
+func quantizeAVX512(q []int8, d []float32, s []int32, x []float32) {
+	if n := len(d); n > 0 {
+		_, _, _ = q[n*32-1], s[n-1], x[n*32-1]
+		quantizeRowAVX512(&q[0], &d[0], &s[0], &x[0], n)
+	}
+}
+
+func sumSquaresAVX512(x []float32, mean float32) float32 {
+	var acc [lanes]float32
+	n := vectors(len(x))
+	if n > 0 {
+		sumSquaresRowAVX512(&acc, &x[0], n, mean)
+	}
+	return sumSquaresTail(&acc, x[n:], mean)
+}
+
+func scaleGainAVX512(dst, x, gain []float32, mean, scale float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_, _ = dst[n-1], gain[n-1]
+		scaleGainRowAVX512(&dst[0], &x[0], &gain[0], n, mean, scale)
+	}
+	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
+}
+
+func softmaxAVX512(s []float32, floor float32) (most, total float32) {
+	if len(s) == 0 || len(s)%lanes != 0 {
+		return softmax(s, floor)
+	}
+	return softmaxRowAVX512(&s[0], len(s), floor)
+}
+
+func siluAVX512(dst, gate, up []float32) {
+	n := vectors(len(gate))
+	if n > 0 {
+		_, _ = dst[n-1], up[n-1]
+		siluRowAVX512(&dst[0], &gate[0], &up[0], n)
+	}
+	silu(dst[n:], gate[n:], up[n:])
+}
+
+func addScaledAVX512(dst, x []float32, scale float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_ = dst[n-1]
+		addScaledRowAVX512(&dst[0], &x[0], n, scale)
+	}
+	addScaled(dst[n:], x[n:], scale)
+}
+
+func rotateAVX512(lo, hi, cos, sin []float32) {
+	n := vectors(len(lo))
+	if n > 0 {
+		_, _, _ = hi[n-1], cos[n-1], sin[n-1]
+		rotateRowAVX512(&lo[0], &hi[0], &cos[0], &sin[0], n)
+	}
+	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
+}
+
+//go:noescape
+func tileF32AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileQ8VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+
+//go:noescape
+func tileQ4VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+
+//go:noescape
+func quantizeRowAVX512(q *int8, d *float32, s *int32, x *float32, blocks int)
+
+//go:noescape
+func sumSquaresRowAVX512(acc *[lanes]float32, x *float32, n int, mean float32)
+
+//go:noescape
+func scaleGainRowAVX512(dst, x, gain *float32, n int, mean, scale float32)
+
+//go:noescape
+func softmaxRowAVX512(s *float32, n int, floor float32) (most, total float32)
+
+//go:noescape
+func siluRowAVX512(dst, gate, up *float32, n int)
+
+//go:noescape
+func addScaledRowAVX512(dst, x *float32, n int, scale float32)
+
+//go:noescape
+func rotateRowAVX512(lo, hi, cos, sin *float32, n int)

@@ -1,0 +1,18 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+import "golang.org/x/sys/cpu"
+
+// wantKernels returns the names of the implementations that this processor can run, best first.
+func wantKernels() []string {
+	x := &cpu.X86
+	var names []string
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		if x.HasAVX512VNNI {
+			names = append(names, "avx512vnni")
+		}
+		names = append(names, "avx512")
+	}
+	return names
+}

@@ -1,0 +1,201 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// rowLengths cover every tail of a group of 16, and a long row.
+func rowLengths(yield func(int) bool) {
+	for n := range 67 {
+		if !yield(n) {
+			return
+		}
+	}
+	for _, n := range []int{127, 128, 129, 1000, 4096} {
+		if !yield(n) {
+			return
+		}
+	}
+}
+
+func TestQuantize(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(4, 4))
+		for blocks := range 40 {
+			x := numbers(r, blocks*32)
+			for b := range blocks {
+				scaleBlock(r, x[b*32:][:32])
+			}
+			q, d, s := make([]int8, len(x)), make([]float32, blocks), make([]int32, blocks)
+			gotQ, gotD, gotS := place(f.dst, q), place(f.d, d), place(f.s, s)
+			k.quantize(gotQ, gotD, gotS, place(f.x, x))
+			portable.quantize(q, d, s, x)
+			same(t, fmt.Sprint(blocks, " blocks: scales"), gotD, d)
+			if !slices.Equal(gotQ, q) {
+				t.Fatalf("%d blocks: values are %v, portable gives %v", blocks, gotQ, q)
+			}
+			if !slices.Equal(gotS, s) {
+				t.Fatalf("%d blocks: sums are %v, portable gives %v", blocks, gotS, s)
+			}
+		}
+	})
+}
+
+// scaleBlock makes some blocks all zero, tiny, or multiples of half a step of the quantisation.
+func scaleBlock(r *rand.Rand, x []float32) {
+	switch kind := r.IntN(6); kind {
+	case 0:
+		clear(x)
+	case 1, 2:
+		for i := range x {
+			x[i] *= []float32{0, 1e-38, 1e-33}[kind]
+		}
+	case 3:
+		for i := range x {
+			x[i] = (float32(r.IntN(255)) - 127) / 2
+		}
+		x[r.IntN(32)] = 127 / 2.0 * float32(1+r.IntN(2))
+	}
+}
+
+func TestSumSquares(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(5, 5))
+		for n := range rowLengths {
+			for _, mean := range []float32{0, number(r)} {
+				x := numbers(r, n)
+				got, want := k.sumSquares(place(f.x, x), mean), portable.sumSquares(x, mean)
+				same(t, fmt.Sprint(n, " values"), []float32{got}, []float32{want})
+			}
+		}
+	})
+}
+
+func TestScaleGain(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(6, 6))
+		for n := range rowLengths {
+			for _, mean := range []float32{0, number(r)} {
+				x, gain, scale := numbers(r, n), numbers(r, n), number(r)
+				want := make([]float32, n)
+				portable.scaleGain(want, x, gain, mean, scale)
+				got, in := place(f.dst, want), place(f.x, x)
+				clear(got)
+				k.scaleGain(got, in, place(f.w, gain), mean, scale)
+				same(t, fmt.Sprint(n, " values"), got, want)
+				k.scaleGain(in, in, place(f.w, gain), mean, scale)
+				same(t, fmt.Sprint(n, " values in place"), in, want)
+			}
+		}
+	})
+}
+
+func TestSoftmax(t *testing.T) {
+	inf := float32(math.Inf(-1))
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(7, 7))
+		for groups := 1; groups <= 70; groups++ {
+			s := make([]float32, groups*lanes)
+			spread := []float32{1, 30, 1000}[groups%3]
+			for i := range s {
+				if s[i] = number(r) * spread; r.IntN(5) == 0 || groups%7 == 0 {
+					s[i] = inf
+				}
+			}
+			if groups%5 == 0 { // zeros of both signs, none above
+				for i := range s {
+					s[i] = []float32{0, float32(math.Copysign(0, -1)), -1, inf}[r.IntN(4)]
+				}
+			}
+			s[r.IntN(len(s))] = -float32(r.Float64())
+			for _, floor := range []float32{inf, 0, float32(math.Copysign(0, -1)), number(r)} {
+				want := slices.Clone(s)
+				got := place(f.x, s)
+				most, total := k.softmax(got, floor)
+				wantMost, wantTotal := portable.softmax(want, floor)
+				what := fmt.Sprintf("%d values, floor %g", len(s), floor)
+				same(t, what+": max and sum", []float32{most, total}, []float32{wantMost, wantTotal})
+				same(t, what, got, want)
+			}
+		}
+	})
+}
+
+func TestSilu(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(8, 8))
+		for n := range rowLengths {
+			gate, up := numbers(r, n), numbers(r, n)
+			for i := range gate {
+				if r.IntN(4) == 0 {
+					gate[i] = float32(r.Float64()*200 - 100)
+				}
+			}
+			want := make([]float32, n)
+			portable.silu(want, gate, up)
+			got, in := place(f.dst, want), place(f.x, gate)
+			clear(got)
+			k.silu(got, in, place(f.w, up))
+			same(t, fmt.Sprint(n, " values"), got, want)
+			k.silu(in, in, place(f.w, up))
+			same(t, fmt.Sprint(n, " values in place"), in, want)
+		}
+	})
+}
+
+func TestAddScaled(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(9, 9))
+		for n := range rowLengths {
+			dst, x, scale := numbers(r, n), numbers(r, n), number(r)
+			got := place(f.dst, dst)
+			k.addScaled(got, place(f.x, x), scale)
+			portable.addScaled(dst, x, scale)
+			same(t, fmt.Sprint(n, " values"), got, dst)
+		}
+	})
+}
+
+func TestRotate(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(10, 10))
+		for n := range rowLengths {
+			lo, hi, cos, sin := numbers(r, n), numbers(r, n), numbers(r, n), numbers(r, n)
+			gotLo, gotHi := place(f.dst, lo), place(f.x, hi)
+			k.rotate(gotLo, gotHi, place(f.w, cos), place(f.d, sin))
+			portable.rotate(lo, hi, cos, sin)
+			same(t, fmt.Sprint(n, " pairs: first half"), gotLo, lo)
+			same(t, fmt.Sprint(n, " pairs: second half"), gotHi, hi)
+		}
+	})
+}
+
+// TestKernelsAllocate requires that no kernel allocates.
+func TestKernelsAllocate(t *testing.T) {
+	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
+	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), ld: 64, blocks: 2}
+	for _, k := range implementations() {
+		for name, call := range map[string]func(){
+			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
+			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
+			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
+			"matQ8":      func() { k.matQ8(x, 16, q, w8, 0, 1, 1) },
+			"matQ4":      func() { k.matQ4(x, 16, q, w8, 0, 1, 1) },
+			"quantize":   func() { k.quantize(q.q, q.d, q.s, x) },
+			"sumSquares": func() { k.sumSquares(x, 0) },
+			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
+			"softmax":    func() { k.softmax(x, 0) },
+			"silu":       func() { k.silu(x, x, x) },
+			"addScaled":  func() { k.addScaled(x, x, 1) },
+			"rotate":     func() { k.rotate(x[:32], x[32:64], x, x) },
+		} {
+			if n := testing.AllocsPerRun(10, call); n != 0 {
+				t.Errorf("%s: %s allocates %v times", k.name, name, n)
+			}
+		}
+	}
+}

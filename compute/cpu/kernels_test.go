@@ -1,0 +1,229 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// fence is memory whose end is guarded.
+type fence struct{ mem []byte }
+
+// fences holds one fence for each argument of a kernel.
+type fences struct{ dst, x, w, d, s *fence }
+
+func newFences(t testing.TB) *fences {
+	f := func() *fence { return newFence(t, 1<<20) }
+	return &fences{f(), f(), f(), f(), f()}
+}
+
+// guard stands in every value of dst that a kernel must not write.
+const guard = -12345.5
+
+// number returns a random float32: mostly ordinary, sometimes a zero of either sign, subnormal, tiny or large.
+func number(r *rand.Rand) float32 {
+	v := float32(r.NormFloat64())
+	switch r.IntN(24) {
+	case 0:
+		return 0
+	case 1:
+		return float32(math.Copysign(0, -1))
+	case 2:
+		return math.Float32frombits(r.Uint32() & 0x807fffff)
+	case 3:
+		return v * 1e-30
+	case 4:
+		return v * 1e16
+	}
+	return v
+}
+
+func numbers(r *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = number(r)
+	}
+	return v
+}
+
+// half returns the bits of a random finite float16, half16s those of n.
+func half(r *rand.Rand) uint16 {
+	for {
+		if h := uint16(r.Uint32()); h&0x7c00 != 0x7c00 {
+			return h
+		}
+	}
+}
+
+func half16s(r *rand.Rand, n int, one func(*rand.Rand) uint16) []uint16 {
+	v := make([]uint16, n)
+	for i := range v {
+		v[i] = one(r)
+	}
+	return v
+}
+
+// matShape is a product of m rows of k values with panels panels. The leading dimensions exceed what is needed by gap.
+type matShape struct {
+	m, k, panels, gap int
+	accumulate        bool
+}
+
+func (s matShape) ldd() int    { return s.panels*lanes + s.gap }
+func (s matShape) ldx() int    { return s.k + s.gap }
+func (s matShape) stride() int { return s.k*lanes + s.gap*lanes }
+
+// span returns the length of rows rows of n values that are ld apart.
+func span(rows, n, ld int) int { return (rows-1)*ld + n }
+
+// dst returns an output of the shape: random values where results go and guards between them.
+func (s matShape) dst(r *rand.Rand) []float32 {
+	dst := make([]float32, span(s.m, s.panels*lanes, s.ldd()))
+	for i := range dst {
+		if dst[i] = guard; i%s.ldd() < s.panels*lanes {
+			dst[i] = number(r)
+		}
+	}
+	return dst
+}
+
+// floatShapes are m 1 to 17 and panels 1 to 9, each with a few k.
+func floatShapes(yield func(matShape) bool) {
+	ks := []int{0, 1, 2, 15, 16, 17, 31, 64, 100, 255}
+	n := 0
+	for m := 1; m <= 17; m++ {
+		for panels := 1; panels <= 9; panels++ {
+			for range 3 {
+				if !yield(matShape{m, ks[n%len(ks)], panels, n % 3 * 5, n%2 == 0}) {
+					return
+				}
+				n++
+			}
+		}
+	}
+	for _, s := range []matShape{{33, 1100, 3, 0, true}, {9, 513, 2, 7, false}, {64, 64, 8, 0, false}, {1, 2048, 8, 0, false}} {
+		if !yield(s) {
+			return
+		}
+	}
+}
+
+// same compares floats by their bits; two NaN are the same.
+func same(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
+			t.Fatalf("%s: value %d is %g (%#x), portable gives %g (%#x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+// each runs check as a subtest for every native implementation of this machine, and fails if one that the processor
+// could run is missing.
+func each(t *testing.T, check func(t *testing.T, k *kernels, f *fences)) {
+	var tested []string
+	for _, k := range nativeKernels() {
+		t.Run(k.name, func(t *testing.T) { check(t, k, newFences(t)) })
+		tested = append(tested, k.name)
+	}
+	if want := wantKernels(); !slices.Equal(tested, want) {
+		t.Errorf("tested %v; this build on this processor has %v", tested, want)
+	}
+}
+
+func TestMatF32(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(1, 1))
+		for s := range floatShapes {
+			dst, x, w := s.dst(r), numbers(r, max(0, span(s.m, s.k, s.ldx()))), numbers(r, span(s.panels, s.k*lanes, s.stride()))
+			got := place(f.dst, dst)
+			k.matF32(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k, s.accumulate)
+			portable.matF32(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
+			same(t, fmt.Sprint(s), got, dst)
+		}
+	})
+}
+
+func TestMat16(t *testing.T) {
+	bfloat := func(r *rand.Rand) uint16 { return quant.F32ToBF16(number(r)) }
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(2, 2))
+		for s := range floatShapes {
+			x, n := numbers(r, span(s.m, s.k, s.ldx())), span(s.panels, s.k*lanes, s.stride())
+			dst, w := s.dst(r), half16s(r, n, half)
+			got := place(f.dst, dst)
+			k.matF16(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
+			portable.matF16(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			same(t, "F16 "+fmt.Sprint(s), got, dst)
+
+			dst, w = s.dst(r), half16s(r, n, bfloat)
+			got = place(f.dst, dst)
+			k.matBF16(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
+			portable.matBF16(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			same(t, "BF16 "+fmt.Sprint(s), got, dst)
+		}
+	})
+}
+
+// quantRows returns m random quantised rows. Their values take all of int8.
+func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
+	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, d: numbers(r, m*blocks), s: make([]int32, m*blocks)}
+	x.q = make([]int8, span(m, blocks*32, x.ld))
+	for i := range x.q {
+		x.q[i] = int8(r.Uint32())
+	}
+	for i := range x.s {
+		for _, q := range x.q[i/blocks*x.ld+i%blocks*32:][:32] {
+			x.s[i] += int32(q)
+		}
+	}
+	return x
+}
+
+// quantPanels returns random panels of blocks of size bytes each: any byte, often the least or the greatest, and finite scales.
+func quantPanels(r *rand.Rand, panels, blocks, size, stride int) []byte {
+	w := make([]byte, span(panels, blocks*(size+lanes*2), stride))
+	for i := range w {
+		w[i] = byte(r.Uint32())
+		if extremes := [...]byte{0, 255}; r.IntN(4) == 0 {
+			w[i] = extremes[i%2]
+		}
+	}
+	for p := range panels {
+		scales := w[p*stride+blocks*size:][:blocks*lanes*2]
+		for i := 0; i < len(scales); i += 2 {
+			h := half(r)
+			scales[i], scales[i+1] = byte(h), byte(h>>8)
+		}
+	}
+	return w
+}
+
+func TestMatQuantised(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(3, 3))
+		check := func(size int, native, want func([]float32, int, rowsQ8, []byte, int, int, int), s matShape) {
+			x := quantRows(r, s.m, s.k, s.gap)
+			stride := s.k*(size+lanes*2) + s.gap*64
+			dst, w := s.dst(r), quantPanels(r, s.panels, s.k, size, stride)
+			got := place(f.dst, dst)
+			fenced := rowsQ8{q: place(f.x, x.q), d: place(f.d, x.d), s: place(f.s, x.s), ld: x.ld, blocks: x.blocks}
+			native(got, s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
+			want(dst, s.ldd(), x, w, stride, s.panels, s.m)
+			same(t, fmt.Sprint(s), got, dst)
+		}
+		n := 0
+		for m := 1; m <= 17; m++ {
+			for panels := 1; panels <= 9; panels += 2 {
+				s := matShape{m: m, k: 1 + n%9, panels: panels, gap: n % 3}
+				check(blockQ8, k.matQ8, portable.matQ8, s)
+				check(blockQ4, k.matQ4, portable.matQ4, s)
+				n++
+			}
+		}
+	})
+}

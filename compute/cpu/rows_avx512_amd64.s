@@ -1,0 +1,265 @@
+//go:build amd64 && !noasm
+
+// Operations on rows with AVX-512. A row is n contiguous float32, n a multiple of 16 and at least 16; quantize reads 32
+// values for each block.
+//
+//	x  [16 values][16 values] ...    value i is in lane i mod 16, which is also its lane of a row sum
+
+#include "textflag.h"
+
+// The constants of exp (portable_rows.go) as float32: least, greatest, log2 e, -ln2Hi, -ln2Lo, the polynomial, 1.
+DATA expTable<>+0(SB)/4, $0xc2ae999a
+DATA expTable<>+4(SB)/4, $0x42b00000
+DATA expTable<>+8(SB)/4, $0x3fb8aa3b
+DATA expTable<>+12(SB)/4, $0xbf318000
+DATA expTable<>+16(SB)/4, $0x395e8083
+DATA expTable<>+20(SB)/4, $0x39506967
+DATA expTable<>+24(SB)/4, $0x3ab743ce
+DATA expTable<>+28(SB)/4, $0x3c088908
+DATA expTable<>+32(SB)/4, $0x3d2aa9c1
+DATA expTable<>+36(SB)/4, $0x3e2aaaaa
+DATA expTable<>+40(SB)/4, $0x3f000000
+DATA expTable<>+44(SB)/4, $0x3f800000
+GLOBL expTable<>(SB), RODATA|NOPTR, $48
+
+#define LOAD_EXP \
+	VBROADCASTSS expTable<>+0(SB), Z16; \
+	VBROADCASTSS expTable<>+4(SB), Z17; \
+	VBROADCASTSS expTable<>+8(SB), Z18; \
+	VBROADCASTSS expTable<>+12(SB), Z19; \
+	VBROADCASTSS expTable<>+16(SB), Z20; \
+	VBROADCASTSS expTable<>+20(SB), Z21; \
+	VBROADCASTSS expTable<>+24(SB), Z22; \
+	VBROADCASTSS expTable<>+28(SB), Z23; \
+	VBROADCASTSS expTable<>+32(SB), Z24; \
+	VBROADCASTSS expTable<>+36(SB), Z25; \
+	VBROADCASTSS expTable<>+40(SB), Z26; \
+	VBROADCASTSS expTable<>+44(SB), Z27
+
+// EXP replaces x by exp(x). n, p and t are scratch.
+#define EXP(x, n, p, t) \
+	VCMPPS      $13, Z16, x, K1; \
+	VMINPS      Z17, x, x; \
+	VMULPS      Z18, x, n; \
+	VRNDSCALEPS $0, n, n; \
+	VFMADD231PS n, Z19, x; \
+	VFMADD231PS n, Z20, x; \
+	VMOVAPS     Z21, p; \
+	VFMADD213PS Z22, x, p; \
+	VFMADD213PS Z23, x, p; \
+	VFMADD213PS Z24, x, p; \
+	VFMADD213PS Z25, x, p; \
+	VFMADD213PS Z26, x, p; \
+	VMULPS      x, x, t; \
+	VFMADD213PS x, t, p; \
+	VADDPS      Z27, p, p; \
+	VCVTPS2DQ   n, n; \
+	VPSLLD      $23, n, n; \
+	VPADDD.Z    n, p, K1, x
+
+// PAIRWISE folds the 16 lanes of z into its first with OP: j with j+8, then +4, +2, +1. z, y and x are one register.
+#define PAIRWISE(OP, z, y, x, scratchY, scratchX) \
+	VEXTRACTF64X4 $1, z, scratchY; \
+	OP(scratchY, y); \
+	VEXTRACTF128  $1, y, scratchX; \
+	OP(scratchX, x); \
+	VPERMILPS     $0x4e, x, scratchX; \
+	OP(scratchX, x); \
+	VPERMILPS     $0xb1, x, scratchX; \
+	OP(scratchX, x)
+
+#define ADD(a, b) VADDPS a, b, b
+#define ADD_INT(a, b) VPADDD a, b, b
+#define MAX(a, b) VMAXPS a, b, b
+#define MAX_SIGNED(a, b) VRANGEPS $5, a, b, b // the greater, with +0 above -0
+
+// func quantizeRowAVX512(q *int8, d *float32, s *int32, x *float32, blocks int)
+//
+// A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
+// 0 and 32 of which add to 0.
+TEXT ·quantizeRowAVX512(SB), NOSPLIT, $0-40
+	MOVQ         q+0(FP), DI
+	MOVQ         d+8(FP), R8
+	MOVQ         s+16(FP), R9
+	MOVQ         x+24(FP), SI
+	MOVQ         blocks+32(FP), CX
+	MOVL         $0x7fffffff, AX
+	VPBROADCASTD AX, Z17
+	MOVL         $0x42fe0000, AX // 127
+	VMOVD        AX, X16
+
+quantizeBlock:
+	VMOVUPS      (SI), Z0
+	VMOVUPS      64(SI), Z1
+	VPANDD       Z17, Z0, Z2
+	VPANDD       Z17, Z1, Z3
+	VMAXPS       Z3, Z2, Z2
+	PAIRWISE(MAX, Z2, Y2, X2, Y3, X3)
+	VDIVSS       X16, X2, X3
+	VMOVSS       X3, (R8)
+	VDIVSS       X2, X16, X4
+	VBROADCASTSS X4, Z4
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z4, Z1, Z1
+	VCVTPS2DQ    Z0, Z0
+	VCVTPS2DQ    Z1, Z1
+	VPMOVDB      Z0, (DI)
+	VPMOVDB      Z1, 16(DI)
+	VPADDD       Z1, Z0, Z0
+	PAIRWISE(ADD_INT, Z0, Y0, X0, Y1, X1)
+	VMOVD        X0, (R9)
+	ADDQ         $128, SI
+	ADDQ         $32, DI
+	ADDQ         $4, R8
+	ADDQ         $4, R9
+	DECQ         CX
+	JNZ          quantizeBlock
+	VZEROUPPER
+	RET
+
+// func sumSquaresRowAVX512(acc *[16]float32, x *float32, n int, mean float32)
+TEXT ·sumSquaresRowAVX512(SB), NOSPLIT, $0-28
+	MOVQ         acc+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS mean+24(FP), Z2
+	VPXORQ       Z0, Z0, Z0
+
+squares:
+	VMOVUPS     (SI), Z1
+	VSUBPS      Z2, Z1, Z1
+	VFMADD231PS Z1, Z1, Z0
+	ADDQ        $64, SI
+	SUBQ        $16, CX
+	JNZ         squares
+	VMOVUPS     Z0, (DI)
+	VZEROUPPER
+	RET
+
+// func scaleGainRowAVX512(dst, x, gain *float32, n int, mean, scale float32)
+TEXT ·scaleGainRowAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         gain+16(FP), BX
+	MOVQ         n+24(FP), CX
+	VBROADCASTSS mean+32(FP), Z1
+	VBROADCASTSS scale+36(FP), Z2
+
+gains:
+	VMOVUPS (SI), Z0
+	VSUBPS  Z1, Z0, Z0
+	VMULPS  Z2, Z0, Z0
+	VMULPS  (BX), Z0, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ    $64, SI
+	ADDQ    $64, BX
+	ADDQ    $64, DI
+	SUBQ    $16, CX
+	JNZ     gains
+	VZEROUPPER
+	RET
+
+// func softmaxRowAVX512(s *float32, n int, floor float32) (most, total float32)
+TEXT ·softmaxRowAVX512(SB), NOSPLIT, $0-32
+	MOVQ         s+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS floor+16(FP), Z0
+	MOVQ         SI, DI
+	MOVQ         CX, DX
+
+greatest:
+	VRANGEPS $5, (SI), Z0, Z0
+	ADDQ     $64, SI
+	SUBQ     $16, CX
+	JNZ      greatest
+	PAIRWISE(MAX_SIGNED, Z0, Y0, X0, Y1, X1)
+	VMOVSS   X0, most+24(FP)
+	VBROADCASTSS X0, Z0
+	LOAD_EXP
+	VPXORQ   Z5, Z5, Z5
+
+weights:
+	VMOVUPS (DI), Z1
+	VSUBPS  Z0, Z1, Z1
+	EXP(Z1, Z2, Z3, Z4)
+	VMOVUPS Z1, (DI)
+	VADDPS  Z1, Z5, Z5
+	ADDQ    $64, DI
+	SUBQ    $16, DX
+	JNZ     weights
+	PAIRWISE(ADD, Z5, Y5, X5, Y1, X1)
+	VMOVSS  X5, total+28(FP)
+	VZEROUPPER
+	RET
+
+// func siluRowAVX512(dst, gate, up *float32, n int)
+TEXT ·siluRowAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         gate+8(FP), SI
+	MOVQ         up+16(FP), BX
+	MOVQ         n+24(FP), CX
+	MOVL         $0x80000000, AX
+	VPBROADCASTD AX, Z28
+	LOAD_EXP
+
+gates:
+	VMOVUPS (SI), Z0
+	VPXORD  Z28, Z0, Z1
+	EXP(Z1, Z2, Z3, Z4)
+	VADDPS  Z27, Z1, Z1
+	VDIVPS  Z1, Z0, Z0
+	VMULPS  (BX), Z0, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ    $64, SI
+	ADDQ    $64, BX
+	ADDQ    $64, DI
+	SUBQ    $16, CX
+	JNZ     gates
+	VZEROUPPER
+	RET
+
+// func addScaledRowAVX512(dst, x *float32, n int, scale float32)
+TEXT ·addScaledRowAVX512(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS scale+24(FP), Z1
+
+added:
+	VMOVUPS     (DI), Z0
+	VFMADD231PS (SI), Z1, Z0
+	VMOVUPS     Z0, (DI)
+	ADDQ        $64, SI
+	ADDQ        $64, DI
+	SUBQ        $16, CX
+	JNZ         added
+	VZEROUPPER
+	RET
+
+// func rotateRowAVX512(lo, hi, cos, sin *float32, n int)
+TEXT ·rotateRowAVX512(SB), NOSPLIT, $0-40
+	MOVQ lo+0(FP), DI
+	MOVQ hi+8(FP), SI
+	MOVQ cos+16(FP), BX
+	MOVQ sin+24(FP), DX
+	MOVQ n+32(FP), CX
+
+pairs:
+	VMOVUPS     (DI), Z0
+	VMOVUPS     (SI), Z1
+	VMOVUPS     (BX), Z2
+	VMOVUPS     (DX), Z3
+	VMULPS      Z3, Z1, Z4
+	VMULPS      Z3, Z0, Z5
+	VFMSUB231PS Z2, Z0, Z4
+	VFMADD231PS Z2, Z1, Z5
+	VMOVUPS     Z4, (DI)
+	VMOVUPS     Z5, (SI)
+	ADDQ        $64, DI
+	ADDQ        $64, SI
+	ADDQ        $64, BX
+	ADDQ        $64, DX
+	SUBQ        $16, CX
+	JNZ         pairs
+	VZEROUPPER
+	RET

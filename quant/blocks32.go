@@ -51,8 +51,8 @@ func encodeQ4_0(dst []byte, src []float32) error {
 	}
 	id := inverse(d)
 	for i := range 16 {
-		lo := nibble(float32(src[i]*id) + 8.5)
-		hi := nibble(float32(src[i+16]*id) + 8.5)
+		lo := level(float32(src[i]*id)+8.5, 15)
+		hi := level(float32(src[i+16]*id)+8.5, 15)
 		dst[2+i] = lo | hi<<4
 	}
 	return nil
@@ -97,8 +97,8 @@ func inverse(d float32) float32 {
 	return id
 }
 
-// nibble truncates a number that rounding may have carried just past 15.
-func nibble(x float32) uint8 { return min(15, uint8(int8(x))) }
+// level truncates a number that is not negative and that rounding may have carried just past the highest level.
+func level(x float32, highest uint8) uint8 { return min(highest, uint8(x)) }
 
 func abs32(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 

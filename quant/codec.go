@@ -19,8 +19,25 @@ var codecs = [numTypes]codec{
 	F32:  {decodeF32, encodeF32},
 	F16:  {decodeF16, encodeF16},
 	BF16: {decodeBF16, encodeBF16},
+
 	Q4_0: {decodeQ4_0, encodeQ4_0},
+	Q4_1: {decodeQ4_1, encodeQ4_1},
+	Q5_0: {decodeQ5_0, encodeQ5_0},
+	Q5_1: {decodeQ5_1, encodeQ5_1},
 	Q8_0: {decodeQ8_0, encodeQ8_0},
+
+	Q2_K:   {decodeQ2_K, nil},
+	Q3_K:   {decodeQ3_K, nil},
+	Q4_K:   {decodeQ4_K, nil},
+	Q5_K:   {decodeQ5_K, nil},
+	Q6_K:   {decodeQ6_K, nil},
+	IQ4_NL: {decodeIQ4_NL, nil},
+	IQ4_XS: {decodeIQ4_XS, nil},
+	MXFP4:  {decodeMXFP4, nil},
+
+	F8_E4M3: {decodeF8_E4M3, encodeF8_E4M3},
+	F8_E5M2: {decodeF8_E5M2, encodeF8_E5M2},
+	F8_E8M0: {decodeF8_E8M0, nil},
 }
 
 // Decode writes the values that src stores as type t to dst. src must hold exactly len(dst) values; a type that has

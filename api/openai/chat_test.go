@@ -1,0 +1,160 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestChatFields(t *testing.T) {
+	cases := map[string]ChatRequest{
+		`"max_completion_tokens":5`:                    {MaxCompletionTokens: ptr(5)},
+		`"logprobs":true,"top_logprobs":20`:            {Logprobs: true, TopLogprobs: ptr(20)},
+		`"top_logprobs":0`:                             {TopLogprobs: ptr(0)},
+		`"add_generation_prompt":false`:                {AddGenerationPrompt: ptr(false)},
+		`"chat_template_kwargs":{"enable_thinking":1}`: {ChatTemplateKwargs: json.RawMessage(`{"enable_thinking":1}`)},
+		`"chat_template_kwargs":{ }`:                   {},
+		`"echo":false,"add_special_tokens":false`:      {},
+		`"continue_final_message":false`:               {},
+	}
+	for member, want := range cases {
+		want.Messages = []Message{{Role: "user", Content: &Content{Text: "hi"}}}
+		got, err := DecodeChat([]byte(chatWith(member)))
+		if err != nil {
+			t.Errorf("%s: %v", member, err)
+		} else if diff := cmp.Diff(&want, got); diff != "" {
+			t.Errorf("%s:\n%s", member, diff)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	body := `{"messages": [
+		{"role": "system", "content": "S", "name": "n"},
+		{"role": "developer", "content": [{"type": "text", "text": "a"}, {"text": "b", "type": "text"}]},
+		{"role": "user", "content": ""},
+		{"role": "assistant", "content": null, "refusal": null, "annotations": [], "reasoning_content": "hm",
+		 "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+		{"role": "tool", "tool_call_id": "c1", "content": "42"},
+		{"role": "assistant", "content": "\ud800!", "tool_calls": []}
+	]}`
+	want := []Message{
+		{Role: "system", Content: &Content{Text: "S"}, Name: "n"},
+		{Role: "developer", Content: &Content{Parts: []string{"a", "b"}}},
+		{Role: "user", Content: &Content{}},
+		{Role: "assistant", ReasoningContent: "hm", ToolCalls: []ToolCall{{"c1", "function", FunctionCall{"f", "{}"}}}},
+		{Role: "tool", ToolCallID: "c1", Content: &Content{Text: "42"}},
+		{Role: "assistant", Content: &Content{Text: "\ufffd!"}},
+	}
+	r, err := DecodeChat([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, r.Messages); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestChatRefusals(t *testing.T) {
+	cases := []refusal{
+		{`[]`, "messages", CodeMissing, "at least one message"},
+		{`{}`, "messages", CodeInvalidType, "an array of messages, found an object"},
+		{`["hi"]`, "messages[0]", CodeInvalidType, "an object, found a string"},
+		{`[null]`, "messages[0]", CodeInvalidType, "found null"},
+		{`[{"content":"x"}]`, "messages[0].role", CodeMissing, "the role"},
+		{`[{"role":"user"}]`, "messages[0].content", CodeMissing, "a string or an array of parts"},
+		{`[{"role":"assistant","content":null}]`, "messages[0].content", CodeMissing, ""},
+		{`[{"role":"pirate","content":"x"}]`, "messages[0].role", CodeInvalidValue, `found "pirate"`},
+		{`[{"role":5,"content":"x"}]`, "messages[0].role", CodeInvalidType, ""},
+		{`[{"role":"user","content":5}]`, "messages[0].content", CodeInvalidType, "a string or an array of parts, found 5"},
+		{`[{"role":"user","content":[]}]`, "messages[0].content", CodeInvalidValue, "at least one part"},
+		{`[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`,
+			"messages[0].content[0].type", CodeUnsupported, `"image_url" is not supported`},
+		{`[{"role":"user","content":[{"image_url":{"url":"x"},"type":"image_url"}]}]`,
+			"messages[0].content[0].image_url", CodeUnsupported, ""},
+		{`[{"role":"user","content":[{"text":"x"}]}]`, "messages[0].content[0].type", CodeMissing, ""},
+		{`[{"role":"user","content":[{"type":"text"}]}]`, "messages[0].content[0].text", CodeMissing, ""},
+		{`[{"role":"user","content":["x"]}]`, "messages[0].content[0]", CodeInvalidType, ""},
+		{`[{"role":"user","content":"x"},{"role":"user","content":"x","foo":1}]`, "messages[1].foo", CodeUnsupported, ""},
+		{`[{"role":"user","content":"x","tool_calls":[{"type":"function","function":{"name":"f"}}]}]`,
+			"messages[0].tool_calls", CodeInvalidValue, "assistant"},
+		{`[{"role":"user","content":"x","tool_call_id":"c"}]`, "messages[0].tool_call_id", CodeInvalidValue, "tool"},
+		{`[{"role":"user","content":"x","reasoning":"c"}]`, "messages[0].reasoning_content", CodeInvalidValue, ""},
+		{`[{"role":"assistant","tool_calls":[{"type":"custom"}]}]`, "messages[0].tool_calls[0].type", CodeUnsupported, ""},
+		{`[{"role":"assistant","tool_calls":[{"id":"x"}]}]`, "messages[0].tool_calls[0].type", CodeMissing, ""},
+		{`[{"role":"assistant","tool_calls":[{"type":"function"}]}]`,
+			"messages[0].tool_calls[0].function.name", CodeMissing, ""},
+		{`[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]`,
+			"messages[0].tool_calls[0].function.arguments", CodeInvalidType, "a string, found an object"},
+		{`[{"role":"user","content":"x"}],"top_logprobs":2`, "top_logprobs", CodeInvalidValue, "logprobs is true"},
+		{`[{"role":"user","content":"x"}],"logprobs":2`, "logprobs", CodeInvalidType, "true or false, found 2"},
+		{`[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":21`, "top_logprobs", CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"max_tokens":0`, "max_tokens", CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"max_completion_tokens":0`, "max_completion_tokens", CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"chat_template_kwargs":[]`, "chat_template_kwargs", CodeInvalidType, ""},
+		{`[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":tru}`, "chat_template_kwargs.a", CodeInvalidJSON, ""},
+		{`[{"role":"user","content":"x"}],"continue_final_message":true`, "continue_final_message", CodeUnsupported, ""},
+		{`[{"role":"user","content":"x"}],"echo":true`, "echo", CodeUnsupported, ""},
+		{`[{"role":"user","content":"x"}],"prompt":"x"`, "prompt", CodeUnsupported, ""},
+	}
+	for _, r := range cases {
+		r.body = `{"messages":` + r.body + "}"
+		_, err := DecodeChat([]byte(r.body))
+		r.check(t, err)
+	}
+}
+
+// again holds that what was accepted is accepted again when written, with the same meaning.
+func again[T any](t *testing.T, body []byte, decode func([]byte) (*T, error)) {
+	first, err := decode(body)
+	if err != nil {
+		return
+	}
+	written, err := json.Marshal(first)
+	if err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	second, err := decode(written)
+	if err != nil {
+		t.Fatalf("%q is accepted, but not as it is written again, %s: %v", body, written, err)
+	}
+	twice, err := json.Marshal(second)
+	if err != nil || !bytes.Equal(written, twice) {
+		t.Fatalf("%q: written first as %s, then as %s (%v)", body, written, twice, err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		chatWith(`"n":2,"stop":["a"],"logit_bias":{"1":2},"seed":5,"chat_template_kwargs":{"a":[1.5,{"<b>":null}]}`),
+		chatWith(`"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":3`),
+		`{"messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"\ud83d\ude00\u0000"}]}]}`,
+		completionWith(`"echo":true,"logprobs":2,"max_tokens":0,"stop_token_ids":[1]`),
+		`{"prompt":[[1,2],[3]],"n":3,"temperature":1e-7}`,
+		`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`,
+		`{"tokens":[1,2,3]}`,
+		`{"a":[[[[{"b":[`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		again(t, body, DecodeChat)
+		again(t, body, DecodeCompletion)
+		again(t, body, DecodeTokenize)
+		again(t, body, DecodeDetokenize)
+	})
+}
+
+func BenchmarkDecodeChat(b *testing.B) {
+	body := []byte(chatWith(`"model":"m","stream":true,"temperature":0.7,"max_tokens":256,"stop":["\n\n"],"user":"u"`))
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeChat(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

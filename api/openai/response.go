@@ -1,0 +1,150 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// Usage counts the tokens of a request.
+type Usage struct {
+	PromptTokens        int           `json:"prompt_tokens"`
+	CompletionTokens    int           `json:"completion_tokens"`
+	TotalTokens         int           `json:"total_tokens"`
+	PromptTokensDetails PromptDetails `json:"prompt_tokens_details"`
+}
+
+// PromptDetails says how many of the prompt's tokens were found in the prefix cache.
+type PromptDetails struct {
+	CachedTokens int `json:"cached_tokens"`
+}
+
+// ChatCompletion answers a ChatRequest.
+type ChatCompletion struct {
+	ID             string          `json:"id"`
+	Object         string          `json:"object"`  // ObjectChat
+	Created        int64           `json:"created"` // seconds since 1970
+	Model          string          `json:"model"`
+	Choices        []ChatChoice    `json:"choices"`
+	Usage          Usage           `json:"usage"`
+	PromptLogprobs []PromptLogprob `json:"prompt_logprobs,omitempty"`
+	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
+}
+
+// ChatChoice is one answer of a ChatCompletion.
+type ChatChoice struct {
+	Index        int           `json:"index"`
+	Message      AnswerMessage `json:"message"`
+	Logprobs     *ChatLogprobs `json:"logprobs"`
+	FinishReason string        `json:"finish_reason"` // "stop" or "length"
+	TokenIDs     []int32       `json:"token_ids,omitempty"`
+}
+
+// AnswerMessage is what the assistant says.
+type AnswerMessage struct {
+	Role    string  `json:"role"` // "assistant"
+	Content string  `json:"content"`
+	Refusal *string `json:"refusal"`
+}
+
+// ChatLogprobs are the log probabilities of an answer's tokens.
+type ChatLogprobs struct {
+	Content []TokenLogprob `json:"content"`
+}
+
+// TokenLogprob is a token with its natural log probability.
+type TokenLogprob struct {
+	TopLogprob
+	Top []TopLogprob `json:"top_logprobs"`
+}
+
+// TopLogprob is a token that was likely.
+type TopLogprob struct {
+	Token   string  `json:"token"` // see TokenText
+	Logprob Logprob `json:"logprob"`
+	Bytes   Bytes   `json:"bytes"`
+}
+
+// Completion answers a CompletionRequest.
+type Completion struct {
+	ID      string             `json:"id"`
+	Object  string             `json:"object"`  // ObjectCompletion
+	Created int64              `json:"created"` // seconds since 1970
+	Model   string             `json:"model"`
+	Choices []CompletionChoice `json:"choices"`
+	Usage   Usage              `json:"usage"`
+}
+
+// CompletionChoice is one answer of a Completion.
+type CompletionChoice struct {
+	Index          int                 `json:"index"`
+	Text           string              `json:"text"`
+	Logprobs       *CompletionLogprobs `json:"logprobs"`
+	FinishReason   string              `json:"finish_reason"` // "stop" or "length"
+	PromptLogprobs []PromptLogprob     `json:"prompt_logprobs,omitempty"`
+	TokenIDs       []int32             `json:"token_ids,omitempty"`
+	PromptTokenIDs []int32             `json:"prompt_token_ids,omitempty"`
+}
+
+// CompletionLogprobs are the log probabilities of a text's tokens, in four lists of one length. What the first token of
+// a prompt has is null.
+type CompletionLogprobs struct {
+	Tokens        []string    `json:"tokens"`
+	TokenLogprobs []*Logprob  `json:"token_logprobs"`
+	TopLogprobs   []TopByText `json:"top_logprobs"`
+	TextOffset    []int       `json:"text_offset"` // characters of the text before the token
+}
+
+// TopByText maps the likeliest tokens, as TokenText spells them, to their log probabilities.
+type TopByText map[string]Logprob
+
+// PromptLogprob maps the ids of a prompt's token and of those likeliest in its place. It is nil for the first token.
+type PromptLogprob map[string]RankedLogprob
+
+// RankedLogprob is an entry of a PromptLogprob.
+type RankedLogprob struct {
+	Logprob      Logprob `json:"logprob"`
+	Rank         int     `json:"rank,omitempty"` // 1 is the likeliest; absent if the token is not among the likeliest
+	DecodedToken string  `json:"decoded_token"`
+}
+
+// Logprob is a natural log probability. On the wire it is never below -9999, which stands for impossible.
+type Logprob float32
+
+const impossible = -9999
+
+// MarshalJSON writes a number.
+func (l Logprob) MarshalJSON() ([]byte, error) { return appendLogprob(nil, l), nil }
+
+func appendLogprob(dst []byte, l Logprob) []byte {
+	if !(l > impossible) { // so is NaN
+		l = impossible
+	}
+	return strconv.AppendFloat(dst, float64(l), 'g', -1, 32)
+}
+
+// Bytes is written as an array of numbers.
+type Bytes []byte
+
+// MarshalJSON writes an array of numbers.
+func (b Bytes) MarshalJSON() ([]byte, error) { return appendBytes(nil, b), nil }
+
+func appendBytes(dst []byte, b Bytes) []byte {
+	dst = append(dst, '[')
+	for i, x := range b {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(x), 10)
+	}
+	return append(dst, ']')
+}
+
+// Encode returns v as JSON in one line, leaving <, > and & as they are.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return buf.Bytes(), err
+}

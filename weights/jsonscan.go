@@ -37,7 +37,7 @@ func (s *jsonScanner) found() string {
 	if s.pos >= len(s.text) {
 		return "the end"
 	}
-	return fmt.Sprintf("%q", s.text[s.pos:min(s.pos+1, len(s.text))])
+	return fmt.Sprintf("%q", s.text[s.pos:s.pos+1])
 }
 
 func (s *jsonScanner) expect(c byte) error {

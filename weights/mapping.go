@@ -14,18 +14,22 @@ type mapping struct {
 
 // openMapping maps the file at path, which must be a regular file with something in it.
 func openMapping(path string) (mapping, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return mapping{}, fmt.Errorf("weights: %w", err)
+	}
+	if !st.Mode().IsRegular() { // opening a pipe would wait for its other end
+		return mapping{}, fmt.Errorf("weights: %s: not a regular file but %v", path, st.Mode())
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return mapping{}, fmt.Errorf("weights: %w", err)
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
+	if st, err = f.Stat(); err != nil {
 		return mapping{}, fmt.Errorf("weights: %w", err)
 	}
 	switch size := st.Size(); {
-	case !st.Mode().IsRegular():
-		return mapping{}, fmt.Errorf("weights: %s: not a regular file but %v", path, st.Mode())
 	case size == 0:
 		return mapping{}, fmt.Errorf("weights: %s: the file is empty", path)
 	case size != int64(int(size)):

@@ -42,12 +42,16 @@ func TestOpenFolder(t *testing.T) {
 		files map[string]string
 		want  string // the file opened, or the error
 	}{
-		{"index first", map[string]string{"model.safetensors.index.json": index, "a.safetensors": st, "model.safetensors": st, "b.gguf": gguf}, "a.safetensors"},
-		{"model.safetensors", map[string]string{"model.safetensors": st, "a.safetensors": st, "b.gguf": gguf}, "model.safetensors"},
+		{"index first", map[string]string{"model.safetensors.index.json": index, "a.safetensors": st, "model.safetensors": st, "b.gguf": gguf},
+			"a.safetensors"},
+		{"model.safetensors", map[string]string{"model.safetensors": st, "a.safetensors": st, "b.gguf": gguf},
+			"model.safetensors"},
 		{"one safetensors", map[string]string{"a.safetensors": st, "b.gguf": gguf, "config.json": "{}"}, "a.safetensors"},
 		{"one gguf", map[string]string{"b.gguf": gguf, "README.md": "", "x.gguf/": ""}, "b.gguf"},
-		{"two safetensors", map[string]string{"a.safetensors": st, "b.safetensors": st}, "several checkpoints, name one of them: a.safetensors, b.safetensors"},
-		{"two ggufs", map[string]string{"a.gguf": gguf, "b.gguf": gguf}, "several checkpoints, name one of them: a.gguf, b.gguf"},
+		{"two safetensors", map[string]string{"a.safetensors": st, "b.safetensors": st},
+			"several checkpoints, name one of them: a.safetensors, b.safetensors"},
+		{"two ggufs", map[string]string{"a.gguf": gguf, "b.gguf": gguf},
+			"several checkpoints, name one of them: a.gguf, b.gguf"},
 		{"none", map[string]string{"pytorch_model.bin": "x"}, "holds no *.safetensors.index.json, *.safetensors or *.gguf"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -104,11 +108,14 @@ func TestShards(t *testing.T) {
 	const s1, s2 = `"model-00001-of-00002.safetensors"`, `"model-00002-of-00002.safetensors"`
 	for _, tc := range []struct{ name, index, want string }{
 		{"whole", `{"metadata":{"total_size":20},"weight_map":{"b":` + s2 + `,"a":` + s1 + `}}`, ""},
-		{"missing shard", `{"weight_map":{"a":` + s1 + `,"c":"model-3.safetensors"}}`, `shard "model-3.safetensors", named for tensor "c", is missing`},
-		{"wrong shard", `{"weight_map":{"a":` + s2 + `,"b":` + s1 + `}}`, `tensor "a" is not in the shard "model-00002-of-00002.safetensors"`},
+		{"missing shard", `{"weight_map":{"a":` + s1 + `,"c":"model-3.safetensors"}}`,
+			`shard "model-3.safetensors", named for tensor "c", is missing`},
+		{"wrong shard", `{"weight_map":{"a":` + s2 + `,"b":` + s1 + `}}`,
+			`tensor "a" is not in the shard "model-00002-of-00002.safetensors"`},
 		{"missing tensor", `{"weight_map":{"a":` + s1 + `,"c":` + s1 + `}}`, `tensor "c" is not in the shard`},
 		{"in two shards", `{"weight_map":{"a":` + s1 + `,"c":"again.safetensors"}}`, `tensor "a" is also in`},
-		{"outside", `{"weight_map":{"a":"../x.safetensors"}}`, `tensor "a": shard "../x.safetensors" is not a *.safetensors file inside`},
+		{"outside", `{"weight_map":{"a":"../x.safetensors"}}`,
+			`tensor "a": shard "../x.safetensors" is not a *.safetensors file inside`},
 		{"outside, hidden", `{"weight_map":{"a":"a/../../x.safetensors"}}`, `is not a *.safetensors file inside`},
 		{"absolute", `{"weight_map":{"a":"/x.safetensors"}}`, `is not a *.safetensors file inside`},
 		{"other file", `{"weight_map":{"a":"config.json"}}`, `is not a *.safetensors file inside`},
@@ -187,7 +194,8 @@ func TestSplits(t *testing.T) {
 		{"wrong number", "m-00002-of-00003.gguf", split(2, 3, 3, src[1]), "split.no is 2, expected 1"},
 		{"wrong count", "m-00003-of-00003.gguf", split(2, 4, 3, src[2]), "one of 4 splits, but its name says 3"},
 		{"tensor twice", "m-00003-of-00003.gguf", split(2, 3, 3, src[1]), `tensor "b" is also in`},
-		{"wrong total", "m-00001-of-00003.gguf", split(0, 3, 7, src[0]), "split.tensors.count is 7, but the 3 splits hold 3 tensors"},
+		{"wrong total", "m-00001-of-00003.gguf", split(0, 3, 7, src[0]),
+			"split.tensors.count is 7, but the 3 splits hold 3 tensors"},
 		{"no split", "m-00001-of-00003.gguf", string(ggufFile(t, nil, src[0])), "one of 1 splits, but its name says 3"},
 	} {
 		files := map[string]string{}

@@ -41,7 +41,8 @@ func openIndex(path string) (*Checkpoint, error) {
 	for _, shard := range shards {
 		p, err := openPart(filepath.Join(dir, shard))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("weights: %s: shard %q, named for tensor %q, is missing: %w", path, shard, first[shard], err)
+			err = fmt.Errorf("weights: %s: shard %q, named for tensor %q, is missing: %w",
+				path, shard, first[shard], fs.ErrNotExist)
 		}
 		if err != nil {
 			closeAll(parts)
@@ -58,7 +59,8 @@ func openIndex(path string) (*Checkpoint, error) {
 		i, ok := c.byName[e.tensor]
 		if !ok || c.infos[i].File != want {
 			c.Close()
-			return nil, fmt.Errorf("weights: %s: tensor %q is not in the shard %q that the index names", path, e.tensor, e.shard)
+			return nil, fmt.Errorf("weights: %s: tensor %q is not in the shard %q that the index names",
+				path, e.tensor, e.shard)
 		}
 	}
 	return c, nil

@@ -27,7 +27,8 @@ func WriteGGUF(w io.Writer, meta []KV, tensors []Source) error {
 	p := part{meta: map[string]any{}}
 	for _, kv := range meta {
 		if _, dup := p.meta[kv.Key]; dup || kv.Key == "" || len(kv.Key) > maxName || !utf8.ValidString(kv.Key) {
-			return fmt.Errorf("weights: writing GGUF: the metadata key %.64q is empty, too long, not UTF-8 or given twice", kv.Key)
+			return fmt.Errorf("weights: writing GGUF: the metadata key %.64q is empty, too long, not UTF-8 or given twice",
+				kv.Key)
 		}
 		p.meta[kv.Key] = kv.Value
 		if header, err = appendPair(header, kv.Key, kv.Value); err != nil {

@@ -59,7 +59,8 @@ func WriteSafetensors(w io.Writer, tensors []Source, metadata map[string]string)
 		header = append(header, ' ')
 	}
 	if len(header) > maxHeader {
-		return fmt.Errorf("weights: writing safetensors: a header of %d bytes, more than the %d allowed", len(header), maxHeader)
+		return fmt.Errorf("weights: writing safetensors: a header of %d bytes, more than the %d allowed",
+			len(header), maxHeader)
 	}
 	if _, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)); err != nil {
 		return fmt.Errorf("weights: writing safetensors: %w", err)

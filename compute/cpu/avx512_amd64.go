@@ -4,14 +4,14 @@ package cpu
 
 import "unsafe"
 
-// avx512 needs AVX-512 F, BW, DQ and VL. Without VNNI its products of quantised weights are the portable ones.
+// avx512 needs AVX-512 F, BW, DQ and VL. Without VNNI its products of quantised weights are those of avx2.
 var avx512 = kernels{
 	name:       "avx512",
 	matF32:     matF32AVX512,
 	matF16:     matF16AVX512,
 	matBF16:    matBF16AVX512,
-	matQ8:      matQ8,
-	matQ4:      matQ4,
+	matQ8:      avx2.matQ8,
+	matQ4:      avx2.matQ4,
 	quantize:   quantizeAVX512,
 	sumSquares: sumSquaresAVX512,
 	scaleGain:  scaleGainAVX512,

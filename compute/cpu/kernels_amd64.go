@@ -16,6 +16,9 @@ func nativeKernels() []*kernels {
 	if has512 {
 		all = append(all, &avx512)
 	}
+	if has256 {
+		all = append(all, &avx2)
+	}
 	return all
 }
 

@@ -14,5 +14,8 @@ func wantKernels() []string {
 		}
 		names = append(names, "avx512")
 	}
+	if x.HasAVX2 && x.HasFMA {
+		names = append(names, "avx2")
+	}
 	return names
 }

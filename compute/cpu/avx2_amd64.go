@@ -1,0 +1,140 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+import "unsafe"
+
+// avx2 needs AVX2, FMA and F16C.
+var avx2 = kernels{
+	name:       "avx2",
+	matF32:     matF32AVX2,
+	matF16:     matF16AVX2,
+	matBF16:    matBF16AVX2,
+	matQ8:      matQ8AVX2,
+	matQ4:      matQ4AVX2,
+	quantize:   quantizeAVX2,
+	sumSquares: sumSquaresAVX2,
+	scaleGain:  scaleGainAVX2,
+	softmax:    softmaxAVX2,
+	silu:       siluAVX2,
+	addScaled:  addScaledAVX2,
+	rotate:     rotateAVX2,
+}
+
+// The most rows of a tile of float and of quantised weights.
+const tileRowsAVX2, quantRowsAVX2 = 6, 2
+
+func matF32AVX2(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {
+	tiled(tileF32AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
+}
+
+func matF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
+	tiled(tileF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
+	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func matQ8AVX2(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	tiledQuant(tileQ8AVX2, blockQ8, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
+}
+
+func matQ4AVX2(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	tiledQuant(tileQ4AVX2, blockQ4, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
+}
+
+func quantizeAVX2(q []int8, d []float32, s []int32, x []float32) {
+	if n := len(d); n > 0 {
+		_, _, _ = q[n*32-1], s[n-1], x[n*32-1]
+		quantizeRowAVX2(&q[0], &d[0], &s[0], &x[0], n)
+	}
+}
+
+func sumSquaresAVX2(x []float32, mean float32) float32 {
+	var acc [lanes]float32
+	n := vectors(len(x))
+	if n > 0 {
+		sumSquaresRowAVX2(&acc, &x[0], n, mean)
+	}
+	return sumSquaresTail(&acc, x[n:], mean)
+}
+
+func scaleGainAVX2(dst, x, gain []float32, mean, scale float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_, _ = dst[n-1], gain[n-1]
+		scaleGainRowAVX2(&dst[0], &x[0], &gain[0], n, mean, scale)
+	}
+	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
+}
+
+func softmaxAVX2(s []float32, floor float32) (most, total float32) {
+	if len(s) == 0 || len(s)%lanes != 0 {
+		return softmax(s, floor)
+	}
+	return softmaxRowAVX2(&s[0], len(s), floor)
+}
+
+func siluAVX2(dst, gate, up []float32) {
+	n := vectors(len(gate))
+	if n > 0 {
+		_, _ = dst[n-1], up[n-1]
+		siluRowAVX2(&dst[0], &gate[0], &up[0], n)
+	}
+	silu(dst[n:], gate[n:], up[n:])
+}
+
+func addScaledAVX2(dst, x []float32, scale float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_ = dst[n-1]
+		addScaledRowAVX2(&dst[0], &x[0], n, scale)
+	}
+	addScaled(dst[n:], x[n:], scale)
+}
+
+func rotateAVX2(lo, hi, cos, sin []float32) {
+	n := vectors(len(lo))
+	if n > 0 {
+		_, _, _ = hi[n-1], cos[n-1], sin[n-1]
+		rotateRowAVX2(&lo[0], &hi[0], &cos[0], &sin[0], n)
+	}
+	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
+}
+
+//go:noescape
+func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+
+//go:noescape
+func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+
+//go:noescape
+func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)
+
+//go:noescape
+func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)
+
+//go:noescape
+func scaleGainRowAVX2(dst, x, gain *float32, n int, mean, scale float32)
+
+//go:noescape
+func softmaxRowAVX2(s *float32, n int, floor float32) (most, total float32)
+
+//go:noescape
+func siluRowAVX2(dst, gate, up *float32, n int)
+
+//go:noescape
+func addScaledRowAVX2(dst, x *float32, n int, scale float32)
+
+//go:noescape
+func rotateRowAVX2(lo, hi, cos, sin *float32, n int)

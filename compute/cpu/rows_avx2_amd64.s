@@ -1,0 +1,312 @@
+//go:build amd64 && !noasm
+
+// Operations on rows with AVX2. A row is n contiguous float32, n a multiple of 16 and at least 16; quantize reads 32
+// values for each block.
+//
+//	x  [8 values][8 values] ...    value i is in lane i mod 16 of a row sum: a register for lanes 0-7, one for 8-15
+
+#include "textflag.h"
+
+// The constants of exp (portable_rows.go) as float32: least, greatest, log2 e, -ln2Hi, -ln2Lo, the polynomial, 1.
+DATA expTable<>+0(SB)/4, $0xc2ae999a
+DATA expTable<>+4(SB)/4, $0x42b00000
+DATA expTable<>+8(SB)/4, $0x3fb8aa3b
+DATA expTable<>+12(SB)/4, $0xbf318000
+DATA expTable<>+16(SB)/4, $0x395e8083
+DATA expTable<>+20(SB)/4, $0x39506967
+DATA expTable<>+24(SB)/4, $0x3ab743ce
+DATA expTable<>+28(SB)/4, $0x3c088908
+DATA expTable<>+32(SB)/4, $0x3d2aa9c1
+DATA expTable<>+36(SB)/4, $0x3e2aaaaa
+DATA expTable<>+40(SB)/4, $0x3f000000
+DATA expTable<>+44(SB)/4, $0x3f800000
+GLOBL expTable<>(SB), RODATA|NOPTR, $48
+
+// Where VPERMD finds the groups of 4 bytes that packing leaves interleaved.
+DATA unpacked<>+0(SB)/8, $0x0000000400000000
+DATA unpacked<>+8(SB)/8, $0x0000000500000001
+DATA unpacked<>+16(SB)/8, $0x0000000600000002
+DATA unpacked<>+24(SB)/8, $0x0000000700000003
+GLOBL unpacked<>(SB), RODATA|NOPTR, $32
+
+#define CONSTANT(o, y) VBROADCASTSS expTable<>+o(SB), y
+
+// EXP replaces x by exp(x). n, p, c and keep are scratch.
+#define EXP(x, n, p, c, keep) \
+	CONSTANT(0, c); \
+	VCMPPS      $13, c, x, keep; \
+	CONSTANT(4, c); \
+	VMINPS      c, x, x; \
+	CONSTANT(8, c); \
+	VMULPS      c, x, n; \
+	VROUNDPS    $0, n, n; \
+	CONSTANT(12, c); \
+	VFMADD231PS n, c, x; \
+	CONSTANT(16, c); \
+	VFMADD231PS n, c, x; \
+	CONSTANT(20, p); \
+	CONSTANT(24, c); \
+	VFMADD213PS c, x, p; \
+	CONSTANT(28, c); \
+	VFMADD213PS c, x, p; \
+	CONSTANT(32, c); \
+	VFMADD213PS c, x, p; \
+	CONSTANT(36, c); \
+	VFMADD213PS c, x, p; \
+	CONSTANT(40, c); \
+	VFMADD213PS c, x, p; \
+	VMULPS      x, x, c; \
+	VFMADD213PS x, c, p; \
+	CONSTANT(44, c); \
+	VADDPS      c, p, p; \
+	VCVTPS2DQ   n, n; \
+	VPSLLD      $23, n, n; \
+	VPADDD      n, p, p; \
+	VPAND       keep, p, x
+
+// PAIRWISE folds the 16 lanes of y (0-7) and other (8-15) into the first of y with OP: j with j+8, then +4, +2, +1. y and
+// x are one register; other and scratch are two names of another.
+#define PAIRWISE(OP, y, x, other, scratch) \
+	OP(other, y); \
+	VEXTRACTF128 $1, y, scratch; \
+	OP(scratch, x); \
+	VPERMILPS    $0x4e, x, scratch; \
+	OP(scratch, x); \
+	VPERMILPS    $0xb1, x, scratch; \
+	OP(scratch, x)
+
+#define ADD(a, b) VADDPS a, b, b
+#define ADD_INT(a, b) VPADDD a, b, b
+#define MAX(a, b) VMAXPS a, b, b
+#define MAX_INT(a, b) VPMAXSD a, b, b
+
+// ORDER turns floats into integers of the same order, +0 above -0, and back.
+#define ORDER(y, t) VPSRAD $31, y, t; VPSRLD $1, t, t; VPXOR t, y, y
+
+// func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)
+//
+// A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
+// 0 and 32 of which add to 0.
+TEXT ·quantizeRowAVX2(SB), NOSPLIT, $0-40
+	MOVQ         q+0(FP), DI
+	MOVQ         d+8(FP), R8
+	MOVQ         s+16(FP), R9
+	MOVQ         x+24(FP), SI
+	MOVQ         blocks+32(FP), CX
+	VPCMPEQD     Y15, Y15, Y15
+	VPSRLD       $1, Y15, Y14  // all but the sign
+	VPSRLD       $24, Y15, Y13 // the low byte
+	VMOVDQU      unpacked<>(SB), Y12
+	MOVL         $0x42fe0000, AX // 127
+	VMOVD        AX, X11
+
+quantizeBlock:
+	VMOVUPS      (SI), Y0
+	VMOVUPS      32(SI), Y1
+	VMOVUPS      64(SI), Y2
+	VMOVUPS      96(SI), Y3
+	VANDPS       Y14, Y0, Y4
+	VANDPS       Y14, Y1, Y5
+	VANDPS       Y14, Y2, Y6
+	VANDPS       Y14, Y3, Y7
+	VMAXPS       Y4, Y6, Y4
+	VMAXPS       Y5, Y7, Y5
+	PAIRWISE(MAX, Y4, X4, Y5, X5)
+	VDIVSS       X11, X4, X5
+	VMOVSS       X5, (R8)
+	VDIVSS       X4, X11, X4
+	VBROADCASTSS X4, Y4
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VCVTPS2DQ    Y0, Y0
+	VCVTPS2DQ    Y1, Y1
+	VCVTPS2DQ    Y2, Y2
+	VCVTPS2DQ    Y3, Y3
+	VPADDD       Y0, Y1, Y4
+	VPADDD       Y2, Y3, Y5
+	PAIRWISE(ADD_INT, Y4, X4, Y5, X5)
+	VMOVD        X4, (R9)
+	VPAND        Y13, Y0, Y0
+	VPAND        Y13, Y1, Y1
+	VPAND        Y13, Y2, Y2
+	VPAND        Y13, Y3, Y3
+	VPACKUSDW    Y1, Y0, Y0
+	VPACKUSDW    Y3, Y2, Y2
+	VPACKUSWB    Y2, Y0, Y0
+	VPERMD       Y0, Y12, Y0
+	VMOVDQU      Y0, (DI)
+	ADDQ         $128, SI
+	ADDQ         $32, DI
+	ADDQ         $4, R8
+	ADDQ         $4, R9
+	DECQ         CX
+	JNZ          quantizeBlock
+	VZEROUPPER
+	RET
+
+// func sumSquaresRowAVX2(acc *[16]float32, x *float32, n int, mean float32)
+TEXT ·sumSquaresRowAVX2(SB), NOSPLIT, $0-28
+	MOVQ         acc+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS mean+24(FP), Y4
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+
+squares:
+	VMOVUPS     (SI), Y2
+	VMOVUPS     32(SI), Y3
+	VSUBPS      Y4, Y2, Y2
+	VSUBPS      Y4, Y3, Y3
+	VFMADD231PS Y2, Y2, Y0
+	VFMADD231PS Y3, Y3, Y1
+	ADDQ        $64, SI
+	SUBQ        $16, CX
+	JNZ         squares
+	VMOVUPS     Y0, (DI)
+	VMOVUPS     Y1, 32(DI)
+	VZEROUPPER
+	RET
+
+// func scaleGainRowAVX2(dst, x, gain *float32, n int, mean, scale float32)
+TEXT ·scaleGainRowAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         gain+16(FP), BX
+	MOVQ         n+24(FP), CX
+	VBROADCASTSS mean+32(FP), Y1
+	VBROADCASTSS scale+36(FP), Y2
+
+gains:
+	VMOVUPS (SI), Y0
+	VSUBPS  Y1, Y0, Y0
+	VMULPS  Y2, Y0, Y0
+	VMULPS  (BX), Y0, Y0
+	VMOVUPS Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, BX
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     gains
+	VZEROUPPER
+	RET
+
+// func softmaxRowAVX2(s *float32, n int, floor float32) (most, total float32)
+TEXT ·softmaxRowAVX2(SB), NOSPLIT, $0-32
+	MOVQ         s+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS floor+16(FP), Y0
+	ORDER(Y0, Y2)
+	VMOVAPS      Y0, Y1
+	MOVQ         SI, DI
+	MOVQ         CX, DX
+
+greatest:
+	VMOVUPS (SI), Y2
+	VMOVUPS 32(SI), Y3
+	ORDER(Y2, Y4)
+	ORDER(Y3, Y5)
+	VPMAXSD Y2, Y0, Y0
+	VPMAXSD Y3, Y1, Y1
+	ADDQ    $64, SI
+	SUBQ    $16, CX
+	JNZ     greatest
+	PAIRWISE(MAX_INT, Y0, X0, Y1, X1)
+	ORDER(X0, X1)
+	VMOVSS  X0, most+24(FP)
+	VBROADCASTSS X0, Y0
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+
+weights:
+	VMOVUPS (DI), Y1
+	VSUBPS  Y0, Y1, Y1
+	EXP(Y1, Y2, Y3, Y4, Y5)
+	VMOVUPS Y1, (DI)
+	VADDPS  Y1, Y6, Y6
+	VMOVUPS 32(DI), Y8
+	VSUBPS  Y0, Y8, Y8
+	EXP(Y8, Y9, Y10, Y11, Y12)
+	VMOVUPS Y8, 32(DI)
+	VADDPS  Y8, Y7, Y7
+	ADDQ    $64, DI
+	SUBQ    $16, DX
+	JNZ     weights
+	PAIRWISE(ADD, Y6, X6, Y7, X7)
+	VMOVSS  X6, total+28(FP)
+	VZEROUPPER
+	RET
+
+// func siluRowAVX2(dst, gate, up *float32, n int)
+TEXT ·siluRowAVX2(SB), NOSPLIT, $0-32
+	MOVQ     dst+0(FP), DI
+	MOVQ     gate+8(FP), SI
+	MOVQ     up+16(FP), BX
+	MOVQ     n+24(FP), CX
+	VPCMPEQD Y15, Y15, Y15
+	VPSLLD   $31, Y15, Y15 // the sign
+
+gates:
+	VMOVUPS (SI), Y0
+	VXORPS  Y15, Y0, Y1
+	EXP(Y1, Y2, Y3, Y4, Y5)
+	CONSTANT(44, Y4)
+	VADDPS  Y4, Y1, Y1
+	VDIVPS  Y1, Y0, Y0
+	VMULPS  (BX), Y0, Y0
+	VMOVUPS Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, BX
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     gates
+	VZEROUPPER
+	RET
+
+// func addScaledRowAVX2(dst, x *float32, n int, scale float32)
+TEXT ·addScaledRowAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS scale+24(FP), Y1
+
+added:
+	VMOVUPS     (DI), Y0
+	VFMADD231PS (SI), Y1, Y0
+	VMOVUPS     Y0, (DI)
+	ADDQ        $32, SI
+	ADDQ        $32, DI
+	SUBQ        $8, CX
+	JNZ         added
+	VZEROUPPER
+	RET
+
+// func rotateRowAVX2(lo, hi, cos, sin *float32, n int)
+TEXT ·rotateRowAVX2(SB), NOSPLIT, $0-40
+	MOVQ lo+0(FP), DI
+	MOVQ hi+8(FP), SI
+	MOVQ cos+16(FP), BX
+	MOVQ sin+24(FP), DX
+	MOVQ n+32(FP), CX
+
+pairs:
+	VMOVUPS     (DI), Y0
+	VMOVUPS     (SI), Y1
+	VMOVUPS     (BX), Y2
+	VMOVUPS     (DX), Y3
+	VMULPS      Y3, Y1, Y4
+	VMULPS      Y3, Y0, Y5
+	VFMSUB231PS Y2, Y0, Y4
+	VFMADD231PS Y2, Y1, Y5
+	VMOVUPS     Y4, (DI)
+	VMOVUPS     Y5, (SI)
+	ADDQ        $32, DI
+	ADDQ        $32, SI
+	ADDQ        $32, BX
+	ADDQ        $32, DX
+	SUBQ        $8, CX
+	JNZ         pairs
+	VZEROUPPER
+	RET

@@ -1,0 +1,66 @@
+// The body of a tile of float weights with AVX2; tiles_avx2_amd64.h draws the layout and holds the loops.
+
+	MOVQ ldd+8(FP), R8
+	MOVQ ldx+24(FP), DX
+	MOVQ stride+40(FP), CX
+	MOVQ rows+48(FP), R9
+	MOVQ panels+56(FP), R10
+
+next:
+	MOVQ dst+0(FP), DI
+	MOVQ x+16(FP), SI
+	MOVQ w+32(FP), BX
+	MOVQ k+64(FP), R11
+	LEAQ (SI)(DX*2), AX
+	ADDQ DX, AX
+	CMPQ R9, $1
+	JEQ  single
+	CMPQ R9, $6
+	JEQ  r6
+	CMPQ R9, $4
+	JEQ  r4
+	JGT  r5
+	CMPQ R9, $3
+	JEQ  r3
+	JMP  r2
+
+single:
+	CMPQ R10, $4
+	JLT  r1
+	LEAQ (BX)(CX*2), R12
+	ADDQ CX, R12
+	PANELS4(LOAD_PANEL)
+
+singleLoop:
+	VBROADCASTSS (SI), Y14
+	PANELS4(FMA_PANEL)
+	ADDQ $STEP, BX
+	ADDQ $STEP, R12
+	ADDQ $4, SI
+	DECQ R11
+	JNZ  singleLoop
+	PANELS4(STORE_PANEL)
+	MOVQ $4, R11
+	JMP  advance
+
+	ONE_PANEL(r1, r1k, ROWS1)
+	ONE_PANEL(r2, r2k, ROWS2)
+	ONE_PANEL(r3, r3k, ROWS3)
+	ONE_PANEL(r4, r4k, ROWS4)
+	ONE_PANEL(r5, r5k, ROWS5)
+	ONE_PANEL(r6, r6k, ROWS6)
+
+// R11 panels are done.
+advance:
+	SUBQ  R11, R10
+	JZ    end
+	MOVQ  R11, R12
+	SHLQ  $6, R12
+	ADDQ  R12, dst+0(FP)
+	IMULQ CX, R11
+	ADDQ  R11, w+32(FP)
+	JMP   next
+
+end:
+	VZEROUPPER
+	RET

@@ -1,0 +1,204 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role       string
+	Content    string     // the text, if Parts is nil
+	Parts      []Part     // the text in parts, as some clients send it
+	Reasoning  string     // of an assistant: what it thought before it answered
+	ToolCalls  []ToolCall // of an assistant
+	ToolCallID string     // of a tool: the call that this is the result of
+	Name       string     // of a tool, or of one of several users
+}
+
+// Part is a piece of a content. The only type that templates for text models know is "text".
+type Part struct {
+	Type string
+	Text string
+}
+
+// ToolCall is an assistant's call of a function. Arguments is the JSON text of an object.
+type ToolCall struct {
+	ID        string
+	Name      string
+	Arguments string
+}
+
+// Input is what RenderChat makes a prompt of.
+type Input struct {
+	Messages []Message
+	// Tools are the functions that may be called, each the JSON object {"type": "function", "function": {…}}.
+	Tools []json.RawMessage
+	// AddGenerationPrompt ends the prompt with the words that begin an assistant's turn.
+	AddGenerationPrompt bool
+	// Extra are further variables for the template, such as enable_thinking. It may be nil.
+	Extra *Dict
+	// BOS and EOS are the texts of the tokens that begin and end a sequence; empty if the model has none.
+	BOS, EOS string
+	// Now is the clock of strftime_now; nil is time.Now.
+	Now func() time.Time
+}
+
+// RenderChat makes a prompt of a conversation. The template sees the variables that transformers' apply_chat_template
+// gives it, in the form it was written for: a template that cannot print lists of parts gets text, one that refuses or
+// ignores system messages gets the first one's text in the user's turn after it. An error is a *RaisedError if the template refuses the conversation, an *Error if the template fails.
+func (t *Template) RenderChat(in Input) (string, error) {
+	vars, err := t.variables(in)
+	if err != nil {
+		return "", err
+	}
+	return t.render(vars, in.Now)
+}
+
+func (t *Template) variables(in Input) (*Dict, error) {
+	turns := in.Messages
+	if t.wants.systemFolded {
+		turns = foldSystem(turns)
+	}
+	messages := make([]any, len(turns))
+	for i := range turns {
+		var err error
+		if messages[i], err = t.wants.message(&turns[i]); err != nil {
+			return nil, fmt.Errorf("chat: message %d: %w", i, err)
+		}
+	}
+	var tools any // None without tools, as in transformers
+	if len(in.Tools) > 0 {
+		list := make([]any, len(in.Tools))
+		for i, raw := range in.Tools {
+			var err error
+			if list[i], err = DecodeJSON(raw); err != nil {
+				return nil, fmt.Errorf("tool %d: %w", i, err)
+			}
+		}
+		tools = list
+	}
+	vars := NewDict()
+	vars.Set("messages", messages)
+	if tools != nil || !t.wants.toolsOmitted {
+		vars.Set("tools", tools)
+	}
+	vars.Set("documents", nil)
+	vars.Set("add_generation_prompt", in.AddGenerationPrompt)
+	vars.Set("bos_token", in.BOS)
+	vars.Set("eos_token", in.EOS)
+	if in.Extra == nil {
+		return vars, nil
+	}
+	for _, key := range in.Extra.Keys() {
+		switch key {
+		case "messages", "tools", "add_generation_prompt":
+			return nil, fmt.Errorf("chat: template variable %q belongs to the request itself and cannot be given again", key)
+		}
+		v, _ := in.Extra.Get(key)
+		vars.Set(key, v)
+	}
+	return vars, nil
+}
+
+// foldSystem puts the text of a system message that begins a conversation before that of the user's message after it.
+func foldSystem(messages []Message) []Message {
+	if len(messages) == 0 || messages[0].Role != "system" {
+		return messages
+	}
+	first, rest := messages[0], messages[1:]
+	first.Role = "user"
+	if len(rest) > 0 && rest[0].Role == "user" {
+		if first.Parts == nil && rest[0].Parts == nil {
+			first.Content += "\n\n" + rest[0].Content
+		} else {
+			first.Parts = append(first.parts(), rest[0].parts()...)
+		}
+		rest = rest[1:]
+	}
+	return append([]Message{first}, rest...)
+}
+
+// parts returns the content as new parts.
+func (m *Message) parts() []Part {
+	if m.Parts == nil {
+		return []Part{{Type: "text", Text: m.Content}}
+	}
+	return append([]Part(nil), m.Parts...)
+}
+
+// message converts m to the dict that templates expect.
+func (w *wants) message(m *Message) (*Dict, error) {
+	d := NewDict()
+	d.Set("role", m.Role)
+	d.Set("content", w.content(m))
+	if m.Reasoning != "" {
+		d.Set(w.reasoningField, m.Reasoning)
+	}
+	if len(m.ToolCalls) > 0 {
+		calls := make([]any, len(m.ToolCalls))
+		for i, c := range m.ToolCalls {
+			var arguments any = c.Arguments
+			if !w.textArguments {
+				text := c.Arguments
+				if strings.TrimSpace(text) == "" {
+					text = "{}"
+				}
+				var err error
+				if arguments, err = DecodeJSON([]byte(text)); err != nil {
+					return nil, fmt.Errorf("arguments of the call of %q: %w", c.Name, err)
+				}
+			}
+			calls[i] = toolCall(c.ID, c.Name, arguments)
+		}
+		d.Set("tool_calls", calls)
+	}
+	if m.ToolCallID != "" {
+		d.Set("tool_call_id", m.ToolCallID)
+	}
+	if m.Name != "" {
+		d.Set("name", m.Name)
+	}
+	return d, nil
+}
+
+func toolCall(id, name string, arguments any) *Dict {
+	function, call := NewDict(), NewDict()
+	function.Set("name", name)
+	function.Set("arguments", arguments)
+	call.Set("id", id)
+	call.Set("type", "function")
+	call.Set("function", function)
+	return call
+}
+
+// content is a string, a list of parts, or nil, as the template expects.
+func (w *wants) content(m *Message) any {
+	parts, text := m.Parts, m.Content
+	if parts != nil && !w.partsAccepted {
+		var texts []string
+		for _, p := range parts {
+			texts = append(texts, p.Text)
+		}
+		parts, text = nil, strings.Join(texts, "\n")
+	}
+	if parts == nil && text == "" && len(m.ToolCalls) > 0 && w.nullContent {
+		return nil
+	}
+	if parts == nil {
+		if !w.partsRequired {
+			return text
+		}
+		parts = []Part{{Type: "text", Text: text}}
+	}
+	list := make([]any, len(parts))
+	for i, p := range parts {
+		d := NewDict()
+		d.Set("type", p.Type)
+		d.Set("text", p.Text)
+		list[i] = d
+	}
+	return list
+}

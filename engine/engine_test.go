@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+func TestOneRequest(t *testing.T) {
+	cfg := smallConfig()
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	r := request(1, 21, 30)
+	ids, last := read(t, submit(t, e, t.Context(), r))
+	if !slices.Equal(ids, expected(r)) || last.Finish != FinishLength {
+		t.Errorf("got %v, %q; want %v, length", ids, last.Finish, expected(r))
+	}
+	wantIdle(t, e)
+	if s := e.Stats(); s.PromptTokens != 21 || s.GeneratedTokens != 30 || s.Steps != 3+29 {
+		t.Errorf("%d prompt tokens, %d generated, %d steps; want 21, 30, 32", s.PromptTokens, s.GeneratedTokens, s.Steps)
+	}
+}
+
+// TestCompany runs many requests of all kinds at once, on so few blocks that some are preempted. Each gets what it would
+// get alone.
+func TestCompany(t *testing.T) {
+	cfg := smallConfig()
+	cfg.Blocks = 30
+	f, g := newFake(cfg), newGate()
+	f.forward = g.forward
+	e := start(t, Config{Runner: f, Sched: cfg})
+	var streams []*Stream
+	var requests []Request
+	for n := range 40 {
+		r := request(n%10, 1+n%30, 1+n*7%60)
+		r.StopTokens = []int32{int32(n)}
+		r.IgnoreEOS = n%3 == 0
+		r.Params.RepetitionPenalty = 1 + float32(n%2)
+		requests = append(requests, r)
+		streams = append(streams, submit(t, e, t.Context(), r))
+	}
+	g.open()
+	for n, r := range requests {
+		ids, last := read(t, streams[n])
+		if !slices.Equal(ids, expected(r)) {
+			t.Errorf("request %d: got %v; want %v", n, ids, expected(r))
+		}
+		stopped := !r.IgnoreEOS && slices.Contains(r.StopTokens, ids[len(ids)-1])
+		if stopped != (last.Finish == FinishStop) || !stopped && last.Finish != FinishLength {
+			t.Errorf("request %d finished for %q", n, last.Finish)
+		}
+	}
+	wantIdle(t, e)
+	if s := e.Stats().Sched; s.Preemptions == 0 || s.KV.Hits == 0 {
+		t.Errorf("%d preemptions and %d cached tokens; the test wants both", s.Preemptions, s.KV.Hits)
+	}
+}
+
+func TestMinTokens(t *testing.T) {
+	cfg := smallConfig()
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	r := request(1, 3, 20)
+	for id := range int32(fakeVocab - 1) {
+		r.StopTokens = append(r.StopTokens, id) // all but one
+	}
+	r.MinTokens = 5
+	ids, last := read(t, submit(t, e, t.Context(), r))
+	if len(ids) != 6 || last.Finish != FinishStop {
+		t.Errorf("%d tokens, %q; want 6, stop", len(ids), last.Finish)
+	}
+}
+
+func TestLogprobs(t *testing.T) {
+	cfg := smallConfig()
+	cfg.Blocks = 20 // all three start, and not all can stay
+	f, g := newFake(cfg), newGate()
+	f.forward = g.forward
+	e := start(t, Config{Runner: f, Sched: cfg})
+	var streams []*Stream
+	for n := range 3 {
+		r := request(n, 25, 20)
+		r.Logprobs, r.PromptLogprobs = 2, 3
+		streams = append(streams, submit(t, e, t.Context(), r))
+	}
+	g.open()
+	for n, s := range streams {
+		r := request(n, 25, 20)
+		var reference sampling.Sampler
+		ids := slices.Clone(r.Prompt)
+		for range r.MaxTokens {
+			tok, err := s.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := reference.Logprobs(fakeLogits(ids), tok.ID, 2)
+			if err != nil || tok.Logprob != want.Logprob || !slices.Equal(tok.Top, want.Top) {
+				t.Errorf("token %v; want %v, %v", tok, want, err)
+			}
+			ids = append(ids, tok.ID)
+		}
+		prompt := s.Prompt()
+		if len(prompt) != len(r.Prompt) {
+			t.Fatalf("%d of %d prompt tokens are scored", len(prompt), len(r.Prompt))
+		}
+		for p := 1; p < len(prompt); p++ {
+			want, err := reference.Logprobs(fakeLogits(r.Prompt[:p]), r.Prompt[p], 3)
+			if err != nil || prompt[p].ID != r.Prompt[p] || prompt[p].Logprob != want.Logprob || !slices.Equal(prompt[p].Top, want.Top) {
+				t.Errorf("prompt position %d: %v; want %v, %v", p, prompt[p], want, err)
+			}
+		}
+	}
+	if e.Stats().Sched.Preemptions == 0 {
+		t.Error("no sequence was preempted; the test wants some")
+	}
+}
+
+func TestSubmitRefuses(t *testing.T) {
+	cfg := smallConfig() // 256 slots
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	tests := []struct {
+		field string
+		edit  func(*Request)
+	}{
+		{"prompt", func(r *Request) { r.Prompt = nil }},
+		{"prompt", func(r *Request) { r.Prompt = make([]int32, 256) }},
+		{"prompt", func(r *Request) { r.Prompt = []int32{1, fakeVocab} }},
+		{"prompt", func(r *Request) { r.Prompt = []int32{-1} }},
+		{"max_tokens", func(r *Request) { r.MaxTokens = -1 }},
+		{"max_tokens", func(r *Request) { r.MaxTokens = 254 }},
+		{"min_tokens", func(r *Request) { r.MinTokens = 5 }},
+		{"min_tokens", func(r *Request) { r.MinTokens = -1 }},
+		{"logprobs", func(r *Request) { r.Logprobs = -2 }},
+		{"logprobs", func(r *Request) { r.Logprobs = sampling.MaxTop + 1 }},
+		{"prompt_logprobs", func(r *Request) { r.PromptLogprobs = sampling.MaxTop + 1 }},
+		{"stop_token_ids", func(r *Request) { r.StopTokens = []int32{fakeVocab} }},
+		{"temperature", func(r *Request) { r.Params.Temperature = -1 }},
+		{"top_p", func(r *Request) { r.Params.TopP = 0 }},
+	}
+	for _, tt := range tests {
+		r := request(1, 3, 4)
+		tt.edit(&r)
+		_, err := e.Submit(t.Context(), r)
+		var pe *sampling.ParamError
+		if !errors.As(err, &pe) || pe.Field != tt.field {
+			t.Errorf("%+v: error %v; want one about %s", r, err, tt.field)
+		}
+	}
+	r := request(1, 3, 0) // as long as it can be
+	if ids, last := read(t, submit(t, e, t.Context(), r)); len(ids) != 253 || last.Finish != FinishLength {
+		t.Errorf("%d tokens, %q; want 253, length", len(ids), last.Finish)
+	}
+	wantIdle(t, e)
+}
+
+func TestQueueFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := smallConfig()
+		cfg.MaxWaiting = 2
+		f, g := newFake(cfg), newGate()
+		f.forward = g.forward
+		e := start(t, Config{Runner: f, Sched: cfg})
+		first := submit(t, e, t.Context(), request(0, 4, 2))
+		synctest.Wait() // it is being computed
+		submit(t, e, t.Context(), request(1, 4, 2))
+		submit(t, e, t.Context(), request(2, 4, 2))
+		if _, err := e.Submit(t.Context(), request(3, 4, 2)); !errors.Is(err, sched.ErrQueueFull) {
+			t.Errorf("error %v; want %v", err, sched.ErrQueueFull)
+		}
+		g.open()
+		if ids, _ := read(t, first); len(ids) != 2 {
+			t.Errorf("%d tokens; want 2", len(ids))
+		}
+		if err := e.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSlowReader makes sure that a stream nobody reads holds up nobody.
+func TestSlowReader(t *testing.T) {
+	cfg := smallConfig()
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	slow := submit(t, e, t.Context(), request(1, 5, 100))
+	read(t, submit(t, e, t.Context(), request(2, 5, 200)))
+	if s := e.Stats().Sched; s.Running != 0 {
+		t.Errorf("%d still run", s.Running)
+	}
+	if ids, _ := read(t, slow); !slices.Equal(ids, expected(request(1, 5, 100))) {
+		t.Errorf("the slow reader got %v", ids)
+	}
+}
+
+func TestNextContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := smallConfig()
+		f, g := newFake(cfg), newGate()
+		f.forward = g.forward
+		e := start(t, Config{Runner: f, Sched: cfg})
+		s := submit(t, e, t.Context(), request(1, 5, 3))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v; want %v", err, context.Canceled)
+		}
+		g.open()
+		if ids, last := read(t, s); len(ids) != 3 || last.Finish != FinishLength { // the request went on
+			t.Errorf("%d tokens, %q; want 3, length", len(ids), last.Finish)
+		}
+	})
+}

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// compute runs the steps that the loop hands out.
+func (e *Engine) compute() {
+	for b := range e.work {
+		e.done <- e.forward(b)
+	}
+}
+
+// forward runs one step. A panic is the step's error.
+func (e *Engine) forward(b *compute.Batch) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.cfg.Logger.Error("a step panicked while computing", "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("engine: the step panicked: %v", v)
+		}
+	}()
+	return e.cfg.Runner.Forward(b)
+}
+
+func (e *Engine) loop() {
+	for e.turn() {
+	}
+	close(e.work)
+	close(e.stopped)
+}
+
+// turn runs one step from plan to tokens, or sleeps if there is nothing to run. It returns false when the engine is
+// closing. While step N is computed it plans step N+1 and hands out the tokens of step N-1.
+func (e *Engine) turn() (more bool) {
+	defer e.rescue(&more)
+	if !e.receive() {
+		e.abandon(ErrClosed)
+		return false
+	}
+	if e.plan == nil {
+		e.plan = e.sched.Next()
+	}
+	if e.plan == nil {
+		e.publish()
+		e.flush()
+		e.rest()
+		return true
+	}
+	if e.pack() {
+		e.launch()
+		e.next = e.sched.Next()
+		e.flush()
+		if err := e.await(); err != nil {
+			e.failStep(err)
+		} else {
+			e.sample()
+		}
+	}
+	e.commit()
+	return true
+}
+
+// rest waits for a message.
+func (e *Engine) rest() {
+	e.enter(phaseIdle)
+	<-e.notify
+	e.enter(phasePlanning)
+}
+
+// launch hands the batch to the compute goroutine.
+func (e *Engine) launch() {
+	e.started = e.cfg.Now()
+	e.enter(phaseComputing)
+	e.work <- &e.batch
+	e.computing = true
+}
+
+// await waits for the step being computed. Arrivals and cancellations do not wait for it.
+func (e *Engine) await() error {
+	for {
+		select {
+		case err := <-e.done:
+			e.computing = false
+			e.enter(phaseSampling)
+			return err
+		case <-e.notify:
+			e.receive()
+			e.publish()
+			e.flush()
+		}
+	}
+}
+
+// receive handles what is in the inbox. It returns false if the engine is closing.
+func (e *Engine) receive() bool {
+	e.mu.Lock()
+	e.todo = append(e.todo, e.inbox...)
+	clear(e.inbox)
+	e.inbox = e.inbox[:0]
+	closing := e.closing
+	e.mu.Unlock()
+	for e.handled < len(e.todo) {
+		m := e.todo[e.handled]
+		e.handled++
+		e.handle(m)
+	}
+	clear(e.todo)
+	e.todo, e.handled = e.todo[:0], 0
+	return !closing
+}
+
+func (e *Engine) handle(m message) {
+	q := m.seq
+	switch {
+	case m.reason == "" && q.ended: // cancelled before it came
+		e.refuse(q, q.cause)
+	case m.reason == "":
+		e.seqs[q.id] = q
+		if err := e.add(q); err != nil {
+			delete(e.seqs, q.id)
+			e.refuse(q, err)
+			return
+		}
+		q.reply(nil)
+	case e.seqs[q.id] == nil:
+		q.ended, q.cause = true, m.err
+	default:
+		e.end(q, Token{ID: -1, Finish: m.reason, Err: m.err})
+	}
+}
+
+// add queues what is left to do of a sequence.
+func (e *Engine) add(q *sequence) error {
+	return e.sched.Add(sched.Request{
+		ID: q.id, Prompt: q.ids, MaxTokens: q.req.MaxTokens - q.generated(), Extra: q.req.Extra, NoCache: q.scores != nil,
+	})
+}
+
+// refuse answers a request that was not taken.
+func (e *Engine) refuse(q *sequence, err error) {
+	q.ended = true
+	q.unhook()
+	q.reply(err)
+	e.mu.Lock()
+	e.left(1)
+	e.mu.Unlock()
+}
+
+// end frees what a sequence holds, at once, and makes t its last token.
+func (e *Engine) end(q *sequence, t Token) {
+	q.ended = true
+	delete(e.seqs, q.id)
+	e.sched.Cancel(q.id)
+	q.unhook()
+	q.reply(nil) // if it is still being taken, its Stream tells
+	e.outbox = append(e.outbox, delivery{q, t})
+	e.observeEnd(q, t.Finish)
+}
+
+// fail ends a sequence with an error.
+func (e *Engine) fail(q *sequence, err error) { e.end(q, Token{ID: -1, Finish: FinishError, Err: err}) }
+
+// abandon ends everything.
+func (e *Engine) abandon(err error) {
+	for _, q := range e.ordered() {
+		e.fail(q, err)
+	}
+	e.publish()
+	e.flush()
+}
+
+// ordered returns the live sequences in order of arrival.
+func (e *Engine) ordered() []*sequence {
+	var all []*sequence
+	for _, q := range e.seqs {
+		all = append(all, q)
+	}
+	slices.SortFunc(all, func(a, b *sequence) int { return int(a.id) - int(b.id) })
+	return all
+}
+
+// rescue recovers from a panic of the loop. The scheduler may be anywhere between two states, so it is replaced by a new
+// one. The requests of the step in hand end with an error and the others are queued again; if no step was in hand, all
+// end, for whatever went wrong would again.
+func (e *Engine) rescue(more *bool) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	e.cfg.Logger.Error("the engine's loop panicked", "panic", v, "stack", string(debug.Stack()))
+	*more = true
+	if e.computing {
+		<-e.done
+		e.computing = false
+	}
+	fresh, err := sched.New(e.cfg.Sched)
+	if err != nil {
+		panic(err) // the same configuration was fine before
+	}
+	e.sched, e.plan, e.next = fresh, nil, nil
+	failure := fmt.Errorf("engine: the step panicked: %v", v)
+	inHand := len(e.entries) > 0
+	for _, x := range e.entries {
+		if x.seq != nil && !x.seq.ended {
+			e.fail(x.seq, failure)
+		}
+	}
+	clear(e.entries)
+	e.entries = e.entries[:0]
+	for _, q := range e.ordered() {
+		if !inHand {
+			e.fail(q, failure)
+		} else if err := e.add(q); err != nil {
+			e.fail(q, err)
+		} else {
+			q.reply(nil)
+		}
+	}
+}

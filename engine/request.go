@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// Request asks for the continuation of a prompt.
+type Request struct {
+	Prompt []int32
+	Params sampling.Params
+	// MaxTokens is the most tokens to generate. 0 is as many as the context holds.
+	MaxTokens int
+	// MinTokens is how many tokens to generate before a stop token may come.
+	MinTokens int
+	// StopTokens end the output; the one that does is its last token.
+	StopTokens []int32
+	// IgnoreEOS generates through StopTokens.
+	IgnoreEOS bool
+	// Logprobs is how many alternatives each token comes with, beside its own logprob. -1 is no logprobs.
+	Logprobs int
+	// PromptLogprobs is the same for the tokens of the prompt, which is then computed in full. -1 is no logprobs.
+	PromptLogprobs int
+	// Extra is what else the contents of the KV cache depend on: sequences share blocks only if it is equal.
+	Extra []byte
+}
+
+// check returns a *sampling.ParamError for the first field that cannot be used. most is how many tokens a sequence may
+// hold.
+func (r *Request) check(vocab, most int) error {
+	bad := func(field, format string, args ...any) error {
+		return &sampling.ParamError{Field: field, Problem: fmt.Sprintf(format, args...)}
+	}
+	room := most - len(r.Prompt)
+	switch {
+	case len(r.Prompt) == 0:
+		return bad("prompt", "is empty; want at least one token")
+	case room < 1:
+		return bad("prompt", "has %d tokens; want at most %d, which leaves room for one more in the context of %d",
+			len(r.Prompt), most-1, most)
+	case r.MaxTokens < 0 || r.MaxTokens > room:
+		return bad("max_tokens", "is %d; want 1 to %d after a prompt of %d tokens, or 0 for as many as the context holds",
+			r.MaxTokens, room, len(r.Prompt))
+	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+		return bad("min_tokens", "is %d; want 0 to max_tokens, which is %d", r.MinTokens, r.MaxTokens)
+	case r.Logprobs < -1 || r.Logprobs > sampling.MaxTop:
+		return bad("logprobs", "is %d; want 0 to %d, or -1 for none", r.Logprobs, sampling.MaxTop)
+	case r.PromptLogprobs < -1 || r.PromptLogprobs > sampling.MaxTop:
+		return bad("prompt_logprobs", "is %d; want 0 to %d, or -1 for none", r.PromptLogprobs, sampling.MaxTop)
+	}
+	for i, id := range r.Prompt {
+		if id < 0 || int(id) >= vocab {
+			return bad("prompt", "has token %d at position %d; the vocabulary has %d", id, i, vocab)
+		}
+	}
+	for _, id := range r.StopTokens {
+		if id < 0 || int(id) >= vocab {
+			return bad("stop_token_ids", "names token %d; the vocabulary has %d", id, vocab)
+		}
+	}
+	return r.Params.Check(vocab)
+}
+
+// sequence is the loop's side of a request.
+type sequence struct {
+	id     sched.SeqID
+	req    Request
+	stream *Stream
+	answer chan error // [1] whether the request was taken
+	unhook func() bool
+	ended  bool
+	cause  error // of a cancellation that came before the arrival
+
+	ids      []int32 // the prompt and what was generated
+	sampling *sampling.Sequence
+	scores   []Token // of the prompt's tokens so far, if wanted
+
+	cached, preempted               int
+	arrived, scheduled, first, last time.Time // last is of the newest token
+}
+
+// newSequence makes the sequence of a request that passed check.
+func newSequence(r Request, most int) *sequence {
+	if r.MaxTokens == 0 {
+		r.MaxTokens = most - len(r.Prompt)
+	}
+	q := &sequence{req: r, answer: make(chan error, 1), sampling: sampling.NewSequence(r.Params, r.Prompt)}
+	q.ids = append(make([]int32, 0, len(r.Prompt)+min(r.MaxTokens, 256)), r.Prompt...)
+	if r.IgnoreEOS {
+		q.req.StopTokens = nil
+	}
+	if r.PromptLogprobs >= 0 {
+		q.scores = append(make([]Token, 0, len(r.Prompt)), Token{ID: r.Prompt[0]})
+	}
+	return q
+}
+
+// generated returns the number of output tokens.
+func (q *sequence) generated() int { return len(q.ids) - len(q.req.Prompt) }
+
+// reply tells Submit whether the request was taken, once.
+func (q *sequence) reply(err error) {
+	select {
+	case q.answer <- err:
+	default:
+	}
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// Observer hears of what happens, from the loop: it must be quick, and must not call the Engine.
+type Observer interface {
+	RequestDone(RequestDone)
+	StepDone(StepDone) // its slices are reused after the call
+}
+
+// RequestDone describes a request that has ended.
+type RequestDone struct {
+	Prompt, Cached, Generated int // tokens; Cached of the prompt came from the prefix cache
+	MaxTokens                 int
+	Preempted                 int           // times
+	Queue                     time.Duration // from arrival to the first step; 0 if it never ran
+	FirstToken                time.Duration // from arrival; 0 if there was none
+	Decode                    time.Duration // from the first token to the last
+	Total                     time.Duration // from arrival to the end
+	Reason                    FinishReason
+}
+
+// StepDone describes a step.
+type StepDone struct {
+	Rows, Seqs, Preempted int
+	Duration              time.Duration   // computing and sampling
+	Gaps                  []time.Duration // from the previous token of its sequence, for each token but first ones
+	FirstTokens           []time.Duration // from the arrival of its request, for each first token
+}
+
+// Stats are counters since the start, and what is now.
+type Stats struct {
+	Sched           sched.Stats
+	MaxLen          int // tokens of a sequence at most
+	Steps           uint64
+	PromptTokens    uint64 // of requests that have a first token
+	GeneratedTokens uint64
+	LastStep        time.Duration
+}
+
+// Stats returns the counters as of the last step, arrival or cancellation.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stats
+}
+
+// publish makes the loop's counters visible.
+func (e *Engine) publish() {
+	e.counts.Sched = e.sched.Stats()
+	e.mu.Lock()
+	e.stats = e.counts
+	e.mu.Unlock()
+}
+
+// phase is what the loop is doing.
+type phase string
+
+const (
+	phaseIdle      phase = ""
+	phasePlanning  phase = "planning"
+	phaseComputing phase = "computing"
+	phaseSampling  phase = "sampling"
+)
+
+// enter notes that the loop begins a phase.
+func (e *Engine) enter(p phase) {
+	now := e.cfg.Now()
+	e.mu.Lock()
+	e.phase, e.since = p, now
+	e.mu.Unlock()
+}
+
+// Health returns nil if the engine is idle or what it does now began no longer ago than within, and else an error that
+// says what hangs.
+func (e *Engine) Health(within time.Duration) error {
+	now := e.cfg.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	age := now.Sub(e.since)
+	switch {
+	case e.closing:
+		return ErrClosed
+	case age <= within:
+		return nil
+	case e.phase != phaseIdle:
+		return fmt.Errorf("engine: step %d has been %s for %v; want at most %v", e.stats.Steps, e.phase, age, within)
+	case e.stats.Sched.Waiting > 0:
+		return fmt.Errorf("engine: %d requests wait but nothing has run for %v", e.stats.Sched.Waiting, age)
+	}
+	return nil
+}
+
+// observeToken notes that a sequence got a token.
+func (e *Engine) observeToken(q *sequence, now time.Time) {
+	e.counts.GeneratedTokens++
+	if q.first.IsZero() {
+		q.first = now
+		e.counts.PromptTokens += uint64(len(q.req.Prompt))
+		e.report.FirstTokens = append(e.report.FirstTokens, now.Sub(q.arrived))
+	} else {
+		e.report.Gaps = append(e.report.Gaps, now.Sub(q.last))
+	}
+	q.last = now
+}
+
+// observeStep notes that a step is over.
+func (e *Engine) observeStep(d time.Duration) {
+	e.counts.Steps++
+	e.counts.LastStep = d
+	e.report.Duration = d
+	if e.cfg.Observer != nil {
+		defer e.observerPanicked()
+		e.cfg.Observer.StepDone(e.report)
+	}
+}
+
+// observeEnd tells the observer of a request that has ended.
+func (e *Engine) observeEnd(q *sequence, reason FinishReason) {
+	if e.cfg.Observer == nil {
+		return
+	}
+	d := RequestDone{
+		Prompt: len(q.req.Prompt), Cached: q.cached, Generated: q.generated(), MaxTokens: q.req.MaxTokens,
+		Preempted: q.preempted, Total: e.cfg.Now().Sub(q.arrived), Reason: reason,
+	}
+	if !q.scheduled.IsZero() {
+		d.Queue = q.scheduled.Sub(q.arrived)
+	}
+	if !q.first.IsZero() {
+		d.FirstToken, d.Decode = q.first.Sub(q.arrived), q.last.Sub(q.first)
+	}
+	defer e.observerPanicked()
+	e.cfg.Observer.RequestDone(d)
+}
+
+// observerPanicked keeps an observer's panic from the requests.
+func (e *Engine) observerPanicked() {
+	if v := recover(); v != nil {
+		e.cfg.Logger.Error("the observer panicked", "panic", v, "stack", string(debug.Stack()))
+	}
+}

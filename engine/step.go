@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// entry is the part of one sequence in the step in hand.
+type entry struct {
+	seq    *sequence // nil if it ended before the step was packed
+	rows   []int32   // token positions of the prompt whose logits score the token after them
+	sample bool      // then the row after those of rows yields a token
+	logits int       // index of its first row in Engine.rows
+
+	token Token // sampled
+	err   error
+}
+
+// delivery is a token on its way to a stream.
+type delivery struct {
+	seq   *sequence
+	token Token
+}
+
+// pack makes the batch of the plan in hand. It returns false if nothing is left to compute.
+func (e *Engine) pack() bool {
+	e.batch.Reset()
+	now := e.cfg.Now()
+	e.report = StepDone{Gaps: e.report.Gaps[:0], FirstTokens: e.report.FirstTokens[:0], Preempted: len(e.plan.Preempted)}
+	for _, id := range e.plan.Preempted {
+		if q := e.seqs[id]; q != nil {
+			q.preempted++
+		}
+	}
+	for _, w := range e.plan.Seqs {
+		q := e.seqs[w.ID]
+		e.entries = append(e.entries, entry{seq: q, sample: w.Sample, logits: len(e.batch.Logits)})
+		if q == nil {
+			continue
+		}
+		if q.scheduled.IsZero() {
+			q.scheduled, q.cached = now, w.Cached
+		}
+		x := &e.entries[len(e.entries)-1]
+		row := e.batch.Rows()
+		e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, w.Blocks, false)
+		if q.scores != nil {
+			// Position p scores token p+1. Those scored before a preemption are not scored again.
+			for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {
+				x.rows = append(x.rows, int32(p))
+				e.batch.Logits = append(e.batch.Logits, int32(row+p-w.Start))
+			}
+		}
+		if w.Sample {
+			e.batch.Logits = append(e.batch.Logits, int32(e.batch.Rows()-1))
+		}
+		e.report.Seqs++
+	}
+	e.report.Rows = e.batch.Rows()
+	return e.report.Rows > 0
+}
+
+// failStep ends every request of the step in hand with an error.
+func (e *Engine) failStep(err error) {
+	e.cfg.Logger.Error("a step failed", "error", err, "requests", e.report.Seqs, "rows", e.report.Rows)
+	for i := range e.entries {
+		if q := e.entries[i].seq; q != nil && !q.ended {
+			e.fail(q, err)
+		}
+	}
+}
+
+// parallelLogits is how many logits make it worth sampling on several goroutines: about half a millisecond's work.
+const parallelLogits = 1 << 18
+
+// sample chooses the tokens of the step in hand.
+func (e *Engine) sample() {
+	e.rows = e.rows[:0]
+	for i := range e.batch.Logits {
+		e.rows = append(e.rows, e.cfg.Runner.Logits(i))
+	}
+	if len(e.samplers) == 1 || len(e.rows) < 2 || len(e.rows)*e.cfg.Vocab < parallelLogits {
+		for i := range e.entries {
+			e.sampleEntry(&e.samplers[0], &e.entries[i])
+		}
+		return
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for w := range e.samplers {
+		all.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(e.entries); i = next.Add(1) - 1 {
+				e.sampleEntry(&e.samplers[w], &e.entries[i])
+			}
+		})
+	}
+	all.Wait()
+}
+
+// sampleEntry scores the prompt tokens of one entry and chooses its token. It touches nothing but the entry, its sequence
+// and its logits. A fault is the entry's.
+func (e *Engine) sampleEntry(s *sampling.Sampler, x *entry) {
+	q := x.seq
+	if q == nil || q.ended {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			e.cfg.Logger.Error("sampling panicked", "panic", v, "stack", string(debug.Stack()))
+			x.err = fmt.Errorf("engine: sampling panicked: %v", v)
+		}
+	}()
+	for i, p := range x.rows {
+		c, err := s.Logprobs(e.rows[x.logits+i], q.ids[p+1], q.req.PromptLogprobs)
+		if err != nil {
+			x.err = fmt.Errorf("engine: prompt position %d: %w", p, err)
+			return
+		}
+		q.scores = append(q.scores, tokenOf(c))
+	}
+	if !x.sample {
+		return
+	}
+	q.sampling.Banned = nil
+	if q.generated() < q.req.MinTokens {
+		q.sampling.Banned = q.req.StopTokens
+	}
+	c, err := s.Sample(q.sampling, e.rows[x.logits+len(x.rows)], q.req.Logprobs)
+	if err != nil {
+		x.err = fmt.Errorf("engine: output token %d: %w", q.generated(), err)
+		return
+	}
+	x.token = tokenOf(c)
+	q.sampling.Accept(c.Token)
+	q.ids = append(q.ids, c.Token)
+	if slices.Contains(q.req.StopTokens, c.Token) {
+		x.token.Finish = FinishStop
+	}
+}
+
+// tokenOf copies a choice out of the sampler's memory.
+func tokenOf(c sampling.Choice) Token {
+	t := Token{ID: c.Token, Logprob: c.Logprob}
+	if len(c.Top) > 0 {
+		t.Top = slices.Clone(c.Top)
+	}
+	return t
+}
+
+// commit tells the scheduler what the step in hand yielded, and sees to the tokens.
+func (e *Engine) commit() {
+	for i := range e.entries {
+		if x := &e.entries[i]; x.err != nil {
+			e.fail(x.seq, x.err) // before Commit, so that none of its blocks can be found
+		}
+	}
+	e.results = e.results[:0]
+	for i := range e.entries {
+		x := &e.entries[i]
+		e.results = append(e.results, sched.Result{Token: x.token.ID, Finished: x.token.Finish != ""})
+	}
+	e.sched.Commit(e.plan, e.results)
+	now := e.cfg.Now()
+	for i := range e.entries {
+		x := &e.entries[i]
+		if x.seq == nil || x.seq.ended || !x.sample {
+			continue
+		}
+		if e.results[i].Finished && x.token.Finish == "" {
+			x.token.Finish = FinishLength
+		}
+		e.observeToken(x.seq, now)
+		if x.token.Finish != "" {
+			e.end(x.seq, x.token)
+		} else {
+			e.outbox = append(e.outbox, delivery{x.seq, x.token})
+		}
+	}
+	e.plan, e.next = e.next, nil
+	if e.report.Rows > 0 {
+		e.observeStep(now.Sub(e.started))
+	}
+	clear(e.entries)
+	e.entries = e.entries[:0]
+	e.publish()
+}
+
+// flush hands out the tokens that wait in the outbox.
+func (e *Engine) flush() {
+	over := 0
+	for i := range e.outbox {
+		q, t := e.outbox[i].seq, e.outbox[i].token
+		q.stream.push(t, q.cached, q.scores)
+		if t.Finish != "" {
+			over++
+		}
+	}
+	clear(e.outbox)
+	e.outbox = e.outbox[:0]
+	if over > 0 {
+		e.mu.Lock()
+		e.left(over)
+		e.mu.Unlock()
+	}
+}

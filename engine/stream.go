@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/sampling"
+)
+
+// FinishReason says why a request ended; "" is not yet.
+type FinishReason string
+
+const (
+	FinishStop      FinishReason = "stop"      // a stop token, or Stream.Stop
+	FinishLength    FinishReason = "length"    // MaxTokens, or the end of the context
+	FinishCancelled FinishReason = "cancelled" // its context was done
+	FinishError     FinishReason = "error"     // a fault, or the engine was closed
+)
+
+// Token is one token of a Stream. The last one has a Finish. If that is not FinishLength, or FinishStop by a stop token,
+// it is no token: its ID is -1.
+type Token struct {
+	ID      int32
+	Logprob float32              // if Request.Logprobs is not negative
+	Top     []sampling.Candidate // as many as Request.Logprobs says
+	Finish  FinishReason
+	Err     error // why, if Finish is FinishCancelled or FinishError
+}
+
+// Stream hands out the tokens of a request in order. What its reader has not taken yet waits in it, so that a slow
+// reader holds up no one. One goroutine may read it.
+type Stream struct {
+	engine *Engine
+	seq    *sequence
+	wake   chan struct{} // [1] there is something new
+
+	mu     sync.Mutex
+	tokens []Token
+	taken  int // tokens of them that the reader has
+	ended  bool
+	cached int
+	prompt []Token
+}
+
+// Next returns the next token as soon as there is one, and io.EOF after the last. Another error is ctx's: the request
+// goes on.
+func (s *Stream) Next(ctx context.Context) (Token, error) {
+	for {
+		if t, ok, ended := s.take(); ok {
+			return t, nil
+		} else if ended {
+			return Token{}, io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return Token{}, context.Cause(ctx)
+		}
+	}
+}
+
+// take returns the next token if it is there, and else whether the last one was taken.
+func (s *Stream) take() (t Token, ok, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken == len(s.tokens) {
+		return t, false, s.ended
+	}
+	t = s.tokens[s.taken]
+	s.tokens[s.taken] = Token{}
+	s.taken++
+	if s.taken == len(s.tokens) {
+		s.tokens, s.taken = s.tokens[:0], 0
+	}
+	return t, true, false
+}
+
+// push adds a token. The loop alone calls it.
+func (s *Stream) push(t Token, cached int, prompt []Token) {
+	s.mu.Lock()
+	s.tokens = append(s.tokens, t)
+	s.ended = t.Finish != ""
+	s.cached, s.prompt = cached, prompt
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stop ends the request as if its last token had been a stop token, because of a stop string for example. Tokens that
+// are on their way may still come; the last one has a Finish as always.
+func (s *Stream) Stop() { s.engine.post(message{s.seq, FinishStop, nil}) }
+
+// Cached returns how many tokens of the prompt were found in the KV cache. It is known with the first token.
+func (s *Stream) Cached() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cached
+}
+
+// Prompt returns the prompt's tokens with the logprobs that Request.PromptLogprobs asks for, of which the first token has
+// none. They are there with the first token.
+func (s *Stream) Prompt() []Token {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prompt
+}

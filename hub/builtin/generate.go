@@ -71,6 +71,7 @@ func metadata(c config) []weights.KV {
 		{"general.license", "apache-2.0"},
 		{"general.file_type", uint32(7)}, // mostly Q8_0
 		{"general.quantization_version", uint32(2)},
+		{"general.sampling.temp", float32(0)}, // generation_config.json says do_sample: false
 		{"llama.block_count", c.Layers},
 		{"llama.context_length", c.Context},
 		{"llama.embedding_length", c.Hidden},

@@ -1,0 +1,269 @@
+package text
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
+	"github.com/kvasir-llm/kvasir/tokenizer"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// Options say how a model is served. The zero value is good for most; none changes an answer.
+type Options struct {
+	Name string // how the model is called; required
+
+	Threads int    // 0 is one for each processor
+	Kernels string // instruction set, such as "avx2"; "" is the best of this machine
+	Pin     bool   // bind threads to processors
+
+	Context     int   // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
+	BlockTokens int   // tokens of a KV block; 0 is 16
+	KVBytes     int64 // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
+	MaxSeqs     int   // sequences computed at once; 0 is 64
+	TokenBudget int   // tokens computed in one step; 0 is 512
+	MaxChunk    int   // most prompt tokens of one sequence in a step; 0 is the whole budget
+	MaxWaiting  int   // requests that may wait; 0 is 1024
+	NoPrefix    bool  // do not reuse the KV blocks of earlier requests with the same beginning
+
+	Observer engine.Observer
+	Logger   *slog.Logger
+	Progress func(done, total int64) // hears of bytes of weights loaded
+}
+
+func (o *Options) defaults() {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&o.BlockTokens, 16)
+	set(&o.MaxSeqs, 64)
+	set(&o.TokenBudget, 512)
+	set(&o.MaxWaiting, 1024)
+}
+
+// check refuses settings that cannot be meant, by the names of their flags.
+func (o *Options) check() error {
+	for name, v := range map[string]int{"context": o.Context, "max-seqs": o.MaxSeqs, "token-budget": o.TokenBudget,
+		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "block-tokens": o.BlockTokens} {
+		if v < 0 || v > 1<<24 {
+			return fmt.Errorf("text: %s is %d; want 0 to %d", name, v, 1<<24)
+		}
+	}
+	if o.KVBytes < 0 {
+		return fmt.Errorf("text: kv-bytes is %d; want at least 0", o.KVBytes)
+	}
+	return nil
+}
+
+// Open loads a checkpoint with its tokenizer and chat template and starts an engine for it. The checkpoint may be closed
+// afterwards.
+func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
+	o.defaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	m := &Model{Name: o.Name, Opened: time.Now()}
+	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
+		return nil, err
+	}
+	if m.Template, err = OpenTemplate(ckpt); err != nil {
+		return nil, err
+	}
+	if err := m.readGeneration(ckpt); err != nil {
+		return nil, err
+	}
+	dev, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels, Pin: o.Pin})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			dev.Close()
+		}
+	}()
+	loaded, err := model.Load(ckpt, dev, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	m.Spec, m.Bytes, m.Device = loaded.Spec, loaded.Bytes, dev.Name()
+	blocks, err := m.plan(o)
+	if err != nil {
+		return nil, err
+	}
+	runner, err := loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens)
+	if err != nil {
+		return nil, err
+	}
+	m.KVBytes = runner.Cache().Bytes()
+	m.Engine, err = engine.New(engine.Config{
+		Runner: runner, Vocab: m.Spec.Vocab, Observer: o.Observer, Logger: o.Logger,
+		Sched: sched.Config{
+			BlockTokens: o.BlockTokens, Blocks: blocks, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
+			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,
+		},
+	})
+	m.closer = dev.Close
+	return m, err
+}
+
+// Close ends the engine and frees the device.
+func (m *Model) Close() error {
+	return errors.Join(m.Engine.Close(), m.closer())
+}
+
+// plan decides the context and the number of KV blocks.
+func (m *Model) plan(o Options) (blocks int, err error) {
+	block := m.Spec.KVTokenBytes() * int64(o.BlockTokens)
+	perContext := func(tokens int) int64 { return int64((tokens + o.BlockTokens - 1) / o.BlockTokens) }
+	m.Context = o.Context
+	if m.Context == 0 {
+		m.Context = m.Spec.Context
+	}
+	if m.Context > m.Spec.Context {
+		return 0, fmt.Errorf("text: context of %d tokens; %s was made for %d", m.Context, o.Name, m.Spec.Context)
+	}
+	budget := o.KVBytes
+	if budget == 0 {
+		budget = min(freeMemory()/2, perContext(m.Context)*block*int64(o.MaxSeqs))
+	}
+	n := budget / block
+	if need := perContext(m.Context); n < need {
+		if o.Context != 0 || n < 1 {
+			return 0, fmt.Errorf("text: a context of %d tokens needs %d bytes of KV cache; there are %d (see --context and --kv-bytes)", m.Context, need*block, budget)
+		}
+		m.Context = int(n) * o.BlockTokens
+	}
+	return int(min(n, 1<<30)), nil
+}
+
+// OpenTokenizer reads the tokenizer of a checkpoint.
+func OpenTokenizer(ckpt *weights.Checkpoint) (*tokenizer.Tokenizer, error) {
+	if ckpt.Format() == weights.GGUF {
+		return tokenizer.FromGGUF(ckpt.Metadata())
+	}
+	return tokenizer.Load(ckpt.Dir())
+}
+
+// OpenTemplate reads the chat template of a checkpoint, nil if it has none.
+func OpenTemplate(ckpt *weights.Checkpoint) (*chat.Template, error) {
+	source, err := TemplateSource(ckpt)
+	if err != nil || source == "" {
+		return nil, err
+	}
+	return chat.Parse(ckpt.Files()[0], source)
+}
+
+// TemplateSource returns the text of a checkpoint's chat template, "" if it has none.
+func TemplateSource(ckpt *weights.Checkpoint) (string, error) {
+	if ckpt.Format() == weights.GGUF {
+		source, _ := ckpt.Metadata()["tokenizer.chat_template"].(string)
+		return source, nil
+	}
+	var files [3][]byte
+	for i, name := range []string{"tokenizer_config.json", "chat_template.jinja", "chat_template.json"} {
+		data, err := ckpt.Config(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		files[i] = data
+	}
+	return chat.FromConfig(files[0], files[1], files[2])
+}
+
+// readGeneration sets the tokens that end an answer and the recommended sampling: from the tokenizer and, where they
+// exist, from config.json and generation_config.json, or from a GGUF's general.sampling keys.
+func (m *Model) readGeneration(ckpt *weights.Checkpoint) error {
+	m.stops = append(m.stops, m.Tokenizer.EOS()...)
+	m.Defaults = sampling.Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1}
+	p := &m.Defaults
+	if ckpt.Format() == weights.GGUF {
+		meta := ckpt.Metadata()
+		for key, dst := range map[string]*float32{"temp": &p.Temperature, "top_p": &p.TopP, "min_p": &p.MinP, "penalty_repeat": &p.RepetitionPenalty} {
+			if v, ok := meta["general.sampling."+key].(float32); ok {
+				*dst = v
+			}
+		}
+		if k, ok := meta["general.sampling.top_k"].(int32); ok {
+			p.TopK = int(k)
+		}
+		return p.Check(m.Tokenizer.VocabSize())
+	}
+	for _, name := range []string{"config.json", "generation_config.json"} {
+		data, err := ckpt.Config(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var c struct {
+			EOS         json.RawMessage `json:"eos_token_id"`
+			DoSample    *bool           `json:"do_sample"`
+			Temperature *float32        `json:"temperature"`
+			TopP        *float32        `json:"top_p"`
+			TopK        *int            `json:"top_k"`
+			MinP        *float32        `json:"min_p"`
+			Repetition  *float32        `json:"repetition_penalty"`
+		}
+		if err := json.Unmarshal(data, &c); err != nil {
+			return fmt.Errorf("text: %s: %w", name, err)
+		}
+		if err := m.addStops(name, c.EOS); err != nil {
+			return err
+		}
+		if name == "config.json" {
+			continue
+		}
+		assign(&p.Temperature, c.Temperature)
+		assign(&p.TopP, c.TopP)
+		assign(&p.TopK, c.TopK)
+		assign(&p.MinP, c.MinP)
+		assign(&p.RepetitionPenalty, c.Repetition)
+		if c.DoSample != nil && !*c.DoSample {
+			p.Temperature = 0
+		}
+	}
+	if err := p.Check(m.Tokenizer.VocabSize()); err != nil {
+		return fmt.Errorf("text: generation_config.json: %w", err)
+	}
+	return nil
+}
+
+func assign[T any](dst, src *T) {
+	if src != nil {
+		*dst = *src
+	}
+}
+
+// addStops reads eos_token_id: a number, a list of numbers, or nothing.
+func (m *Model) addStops(name string, data json.RawMessage) error {
+	if len(data) == 0 || string(data) == "null" {
+		return nil
+	}
+	ids := []int32{0}
+	if data[0] != '[' {
+		if err := json.Unmarshal(data, &ids[0]); err != nil {
+			return fmt.Errorf("text: %s: eos_token_id: %w", name, err)
+		}
+	} else if err := json.Unmarshal(data, &ids); err != nil {
+		return fmt.Errorf("text: %s: eos_token_id: %w", name, err)
+	}
+	for _, id := range ids {
+		if !slices.Contains(m.stops, id) {
+			m.stops = append(m.stops, id)
+		}
+	}
+	return nil
+}

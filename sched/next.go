@@ -1,13 +1,16 @@
 package sched
 
+import "github.com/kvasir-llm/kvasir/kv"
+
 // Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is being
 // computed and one that is prepared meanwhile, in which the tokens that the first will yield are planned for by position
 // though their values are not known yet. With two outstanding, Next returns nil.
 //
-// Every running sequence with something to compute gets rows, the oldest first; if the blocks do not suffice for one,
-// the youngest running sequence is preempted: it gives up its blocks, goes to the front of the queue and is computed anew
-// later. What budget remains goes to the queue, in order, as long as each finds the blocks for all its tokens; the
-// first that does not stops those behind it. No one is admitted in a step that preempts.
+// Every running sequence with something to compute gets rows, the oldest first. If there is no block for one, the youngest
+// running sequence is preempted: it gives up its blocks, goes to the front of the queue and is computed anew later. The
+// youngest itself keeps what it has and sits the step out. What budget remains goes to the queue, in order, as long as
+// each finds the blocks for all its tokens; the first that does not stops those behind it. No one is admitted in a step
+// that preempts.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so
 // those before it leave it at least what they left when it was admitted.
@@ -17,16 +20,13 @@ func (s *Scheduler) Next() *Plan {
 	}
 	p := &s.plans[(s.oldest+s.outstanding)%2]
 	p.reset()
-	preempted := len(s.preempted)
 	s.planRunning(p)
-	if len(s.preempted) == preempted {
+	if len(p.Preempted) == 0 {
 		s.admit(p)
 	}
 	if len(p.Seqs) == 0 {
 		return nil
 	}
-	p.Preempted = append(p.Preempted, s.preempted...)
-	s.preempted = s.preempted[:0]
 	s.outstanding++
 	return p
 }
@@ -38,8 +38,8 @@ func (s *Scheduler) planRunning(p *Plan) {
 			continue // its last token is on the way
 		}
 		n := s.rows(q, p)
-		if !s.grow(q, q.computed+n) {
-			return
+		if !s.grow(p, q, q.computed+n) {
+			return // it is the last one
 		}
 		s.plan(p, q, n, 0)
 	}
@@ -50,25 +50,26 @@ func (s *Scheduler) rows(q *sequence, p *Plan) int {
 	return min(q.length-q.computed, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
 }
 
-// grow gives q blocks for its first n tokens, if need be by preempting others, and at last q itself: then it returns
-// false. The oldest running sequence always succeeds, since Add admits none that does not fit alone.
-func (s *Scheduler) grow(q *sequence, n int) bool {
+// grow gives q blocks for its first n tokens, if need be by preempting those that came after it. The oldest running
+// sequence always succeeds, since Add admits none that does not fit alone.
+func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	for {
 		table, ok := s.pool.Alloc(q.table, s.pool.BlocksFor(n)-len(q.table))
-		q.table = table
 		if ok {
+			q.table = table
 			return true
 		}
 		youngest := s.running.back
-		s.preempt(youngest)
 		if youngest == q {
 			return false
 		}
+		s.preempt(youngest)
+		p.Preempted = append(p.Preempted, youngest.id)
 	}
 }
 
 // preempt takes a running sequence's blocks and puts it at the front of the queue. It keeps its tokens, and one that is
-// being computed will still reach it. Plans in progress may read its old table, so that is left to them.
+// being computed will still reach it. An outstanding plan may read its old table, so that is left to the plan.
 func (s *Scheduler) preempt(q *sequence) {
 	s.pool.Release(q.table)
 	q.table = nil
@@ -76,7 +77,6 @@ func (s *Scheduler) preempt(q *sequence) {
 	q.admission++
 	s.running.remove(q)
 	s.waiting.pushFront(q)
-	s.preempted = append(s.preempted, q.id)
 	s.preemptions++
 }
 
@@ -101,7 +101,8 @@ func (s *Scheduler) admit(p *Plan) {
 		if q.lookup {
 			s.pool.Share(s.chain, q.length)
 		}
-		q.table, _ = s.pool.Alloc(append(q.table, s.chain...), need)
+		q.table = append(make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1)), s.chain...)
+		q.table, _ = s.pool.Alloc(q.table, need)
 		q.named = len(s.chain)
 		q.computed = q.named * s.cfg.BlockTokens
 		s.waiting.remove(q)
@@ -118,9 +119,10 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
 	if sample {
 		q.length++
 	}
+	blocks := s.pool.BlocksFor(start + n)
 	p.Seqs = append(p.Seqs, Work{
 		ID: q.id, Start: start, N: n, Sample: sample, Cached: cached,
-		Blocks: q.table[:s.pool.BlocksFor(start+n)],
+		Blocks: q.table[:blocks:blocks],
 	})
 	p.owners = append(p.owners, owner{q, q.admission})
 	p.Rows += n

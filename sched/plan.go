@@ -11,7 +11,7 @@ import (
 type Plan struct {
 	Seqs      []Work
 	Rows      int     // tokens to compute, the sum of all N
-	Preempted []SeqID // sequences that gave up their blocks since the previous plan
+	Preempted []SeqID // sequences that gave up their blocks for this plan
 
 	owners []owner // of Seqs
 }

@@ -60,8 +60,8 @@ type Request struct {
 // Sequences are served first come, first served. The running ones, each of which holds its blocks, always come before
 // the waiting ones, which hold none, and both are in order of arrival.
 //
-// A Scheduler is used by one goroutine at a time. Next and Commit allocate nothing but the growth of a sequence's own
-// tables.
+// A Scheduler is used by one goroutine at a time. Next and Commit allocate a table for each admission and otherwise
+// nothing, but that the list of a sequence's block names doubles as it grows.
 type Scheduler struct {
 	cfg  Config
 	pool *kv.Pool
@@ -75,7 +75,6 @@ type Scheduler struct {
 	outstanding int
 
 	chain       []kv.BlockID // scratch: the cached prefix of the sequence being admitted
-	preempted   []SeqID      // since the last plan
 	preemptions uint64
 }
 

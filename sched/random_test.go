@@ -1,0 +1,112 @@
+package sched
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestRandomHistories runs random histories on random configurations, many of them far too small, against a simulated
+// machine whose memory shows whether each sequence reads its own context (see machine), and drains what is left: every
+// sequence must end with the tokens that it yields when it runs alone.
+func TestRandomHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{
+			BlockTokens: rapid.SampledFrom([]int{1, 2, 3, 16}).Draw(t, "block tokens"),
+			Blocks:      rapid.IntRange(1, 24).Draw(t, "blocks"),
+			MaxSeqs:     rapid.IntRange(1, 6).Draw(t, "max seqs"),
+			TokenBudget: rapid.SampledFrom([]int{1, 2, 3, 5, 8, 64}).Draw(t, "budget"),
+			MaxChunk:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "chunk"),
+			MaxLen:      rapid.SampledFrom([]int{0, 0, 5, 30}).Draw(t, "max len"),
+			MaxWaiting:  rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "max waiting"),
+			PrefixCache: rapid.Bool().Draw(t, "cache"),
+		}
+		m := newMachine(t, cfg)
+		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel"})
+		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {
+			switch op {
+			case "add":
+				m.add(request(t, m))
+			case "next":
+				m.next()
+			case "commit":
+				m.commit()
+			case "cancel":
+				if len(m.live) > 0 {
+					m.cancel(rapid.SampledFrom(m.live).Draw(t, "whom").id)
+				}
+			}
+			m.check()
+		}
+		m.drain()
+	})
+}
+
+// request draws a request. Prompts begin alike more often than not.
+func request(t *rapid.T, m *machine) Request {
+	prompt := rapid.SliceOfN(rapid.Int32Range(1, 2), 1, 12).Draw(t, "prompt")
+	if rapid.Bool().Draw(t, "a common beginning") {
+		prompt = append([]int32{1, 2, 1, 1, 2, 2, 1}, prompt...)
+	}
+	id := SeqID(rapid.IntRange(1, 20).Draw(t, "id"))
+	return Request{
+		ID: id, Prompt: prompt,
+		MaxTokens: rapid.IntRange(1, 20).Draw(t, "max tokens"),
+		Extra:     []byte(rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "extra")),
+		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
+	}
+}
+
+// A long history of the kind that a server sees, with the pool always under pressure.
+func TestLongHistory(t *testing.T) {
+	m := newMachine(t, Config{
+		BlockTokens: 4, Blocks: 40, MaxSeqs: 16, TokenBudget: 24, MaxChunk: 7, PrefixCache: true,
+	})
+	seed := uint64(1)
+	draw := func(n int) int {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		return int(seed>>33) % n
+	}
+	for i := range 3000 {
+		if m.s.Stats().Waiting < 8 {
+			prompt := make([]int32, 1+draw(40))
+			for i := range prompt {
+				prompt[i] = int32(1 + draw(2)*draw(2)*draw(2))
+			}
+			m.add(Request{ID: SeqID(i), Prompt: prompt, MaxTokens: 1 + draw(40)})
+		}
+		m.next()
+		if draw(9) == 0 && len(m.live) > 0 {
+			m.cancel(m.live[draw(len(m.live))].id)
+		}
+		if len(m.plans) == 2 || draw(4) == 0 {
+			m.commit()
+		}
+		m.check()
+	}
+	m.drain()
+	stats := m.s.Stats()
+	if stats.Preemptions == 0 || stats.KV.Hits == 0 || stats.KV.Evictions == 0 {
+		t.Errorf("a history without preemption, hits or evictions shows little:\n%v", stats)
+	}
+	t.Logf("%d sequences ended\n%v", m.finished, stats)
+}
+
+// add mirrors what Add must accept and refuse.
+func (m *machine) add(r Request) {
+	err := m.s.Add(r)
+	limit := min(len(r.Prompt)+r.MaxTokens, m.maxLen)
+	full := m.cfg.MaxWaiting > 0 && m.waiting() >= m.cfg.MaxWaiting
+	taken := slices.ContainsFunc(m.live, func(q *client) bool { return q.id == r.ID })
+	fits := len(r.Prompt) < m.maxLen && limit-1 <= m.cfg.Blocks*m.cfg.BlockTokens
+	if ok := fits && !taken && !full; ok != (err == nil) || errors.Is(err, ErrQueueFull) != (fits && !taken && full) {
+		m.t.Fatalf("Add of %d tokens, at most %d more: %v; fits %v, taken %v, full %v",
+			len(r.Prompt), r.MaxTokens, err, fits, taken, full)
+	}
+	if err == nil {
+		q := &client{id: r.ID, extra: string(r.Extra), nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit}
+		m.live = append(m.live, q)
+	}
+}

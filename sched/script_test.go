@@ -1,0 +1,169 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestScripts runs the stories in testdata against a scheduler.
+//
+//	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
+//	add id=N prompt=TEXT [max=N] [extra=TEXT] [nocache]
+//	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
+//	next                                plans a step, and prints it
+//	commit [finish=ID,ID]               the oldest plan is done; the named sequences met a stop token
+//	step [n=N] [finish=ID,ID]           next and commit, N times
+//	cancel id=N
+//	pending                             prints the outstanding plans, the oldest first
+//	state                               prints the counters
+//
+// The token that sequence q yields at position p is the p-th of a stream of its own. After each command all invariants
+// are checked.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := &world{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := w.run(t, d)
+			if w.s != nil {
+				if err := w.s.Check(); err != nil {
+					t.Fatalf("%s: %v", d.Pos, err)
+				}
+			}
+			return strings.TrimSuffix(out, "\n") + "\n"
+		})
+	})
+}
+
+// world is a scheduler and its outstanding plans.
+type world struct {
+	s     *Scheduler
+	plans []*Plan
+}
+
+func (w *world) run(t *testing.T, d *datadriven.TestData) string {
+	number := func(name string) int {
+		n := 0
+		d.MaybeScanArgs(t, name, &n)
+		return n
+	}
+	switch d.Cmd {
+	case "new":
+		s, err := New(Config{
+			Blocks: number("blocks"), BlockTokens: number("block"), MaxSeqs: number("seqs"),
+			TokenBudget: number("budget"), MaxChunk: number("chunk"), MaxLen: number("len"),
+			MaxWaiting: number("waiting"), PrefixCache: d.HasArg("cache"),
+		})
+		if err != nil {
+			return err.Error()
+		}
+		*w = world{s: s}
+		return "ok"
+	case "add":
+		var text, extra string
+		d.ScanArgs(t, "prompt", &text)
+		d.MaybeScanArgs(t, "extra", &extra)
+		r := Request{
+			ID: SeqID(number("id")), Prompt: prompt(t, text), MaxTokens: 100, Extra: []byte(extra), NoCache: d.HasArg("nocache"),
+		}
+		d.MaybeScanArgs(t, "max", &r.MaxTokens)
+		if err := w.s.Add(r); err != nil {
+			return err.Error()
+		}
+		return "ok"
+	case "next":
+		return w.next()
+	case "commit":
+		return w.commit(finishing(t, d))
+	case "step":
+		var out []string
+		for range max(1, number("n")) {
+			if out = append(out, w.next()); len(w.plans) > 0 {
+				out = append(out, w.commit(finishing(t, d)))
+			}
+		}
+		return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "ok" }), "\n")
+	case "cancel":
+		return fmt.Sprint(w.s.Cancel(SeqID(number("id"))))
+	case "pending":
+		var out []string
+		for _, p := range w.plans {
+			out = append(out, p.String())
+		}
+		return strings.Join(out, "\n--\n")
+	case "state":
+		return w.s.Stats().String()
+	}
+	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	return ""
+}
+
+func (w *world) next() string {
+	p := w.s.Next()
+	if p == nil {
+		return "nothing to do"
+	}
+	w.plans = append(w.plans, p)
+	return p.String()
+}
+
+func (w *world) commit(finish []SeqID) string {
+	p := w.plans[0]
+	w.plans = w.plans[1:]
+	results := make([]Result, len(p.Seqs))
+	ids := make([]SeqID, len(p.Seqs))
+	for i, work := range p.Seqs {
+		results[i] = Result{
+			Token:    1000*int32(work.ID) + int32(work.Start+work.N),
+			Finished: slices.Contains(finish, work.ID),
+		}
+		ids[i] = work.ID
+	}
+	w.s.Commit(p, results)
+	var out []string
+	for i, r := range results {
+		if r.Finished {
+			out = append(out, fmt.Sprintf("seq %d has ended", ids[i]))
+		}
+	}
+	if out == nil {
+		return "ok"
+	}
+	return strings.Join(out, "\n")
+}
+
+// prompt makes the tokens that a sum of runs, such as a8+b3, stands for.
+func prompt(t *testing.T, text string) []int32 {
+	var tokens []int32
+	for run := range strings.SplitSeq(text, "+") {
+		n, err := strconv.Atoi(run[1:])
+		if err != nil {
+			t.Fatalf("prompt %q: %v", text, err)
+		}
+		for i := range n {
+			tokens = append(tokens, -int32(run[0])*1000-int32(i))
+		}
+	}
+	return tokens
+}
+
+func finishing(t *testing.T, d *datadriven.TestData) []SeqID {
+	var ids []SeqID
+	for _, a := range d.CmdArgs {
+		if a.Key != "finish" {
+			continue
+		}
+		for _, v := range a.Vals {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				t.Fatalf("%s: finish: %v", d.Pos, err)
+			}
+			ids = append(ids, SeqID(n))
+		}
+	}
+	return ids
+}

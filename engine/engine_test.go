@@ -30,7 +30,7 @@ func TestOneRequest(t *testing.T) {
 func TestCompany(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Blocks = 30
-	f, g := newFake(cfg), newGate()
+	f, g := newFake(cfg), newGate(t)
 	f.forward = g.forward
 	e := start(t, Config{Runner: f, Sched: cfg})
 	var streams []*Stream
@@ -77,7 +77,7 @@ func TestMinTokens(t *testing.T) {
 func TestLogprobs(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Blocks = 20 // all three start, and not all can stay
-	f, g := newFake(cfg), newGate()
+	f, g := newFake(cfg), newGate(t)
 	f.forward = g.forward
 	e := start(t, Config{Runner: f, Sched: cfg})
 	var streams []*Stream
@@ -160,7 +160,7 @@ func TestQueueFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := smallConfig()
 		cfg.MaxWaiting = 2
-		f, g := newFake(cfg), newGate()
+		f, g := newFake(cfg), newGate(t)
 		f.forward = g.forward
 		e := start(t, Config{Runner: f, Sched: cfg})
 		first := submit(t, e, t.Context(), request(0, 4, 2))
@@ -197,7 +197,7 @@ func TestSlowReader(t *testing.T) {
 func TestNextContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := smallConfig()
-		f, g := newFake(cfg), newGate()
+		f, g := newFake(cfg), newGate(t)
 		f.forward = g.forward
 		e := start(t, Config{Runner: f, Sched: cfg})
 		s := submit(t, e, t.Context(), request(1, 5, 3))

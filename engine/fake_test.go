@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -178,14 +177,21 @@ func wantIdle(t testing.TB, e *Engine) {
 	}
 }
 
-// gate lets a test run a Runner step by step.
+// gate lets a test run a Runner step by step. It opens when the test ends.
 type gate struct {
-	once sync.Once
-	pass chan struct{}
+	pass  chan struct{}
+	ended <-chan struct{}
 }
 
-func newGate() *gate { return &gate{pass: make(chan struct{})} }
+func newGate(t *testing.T) *gate { return &gate{pass: make(chan struct{}), ended: t.Context().Done()} }
 
-func (g *gate) forward(*compute.Batch) error { <-g.pass; return nil }
-func (g *gate) step()                        { g.pass <- struct{}{} }
-func (g *gate) open()                        { g.once.Do(func() { close(g.pass) }) }
+func (g *gate) forward(*compute.Batch) error {
+	select {
+	case <-g.pass:
+	case <-g.ended:
+	}
+	return nil
+}
+
+func (g *gate) step() { g.pass <- struct{}{} }
+func (g *gate) open() { close(g.pass) }

@@ -120,17 +120,17 @@ func (s charset) fold() charset {
 // The classes that patterns and components name. setSpace is Unicode White_Space; setWord is what Oniguruma calls \w.
 var (
 	setSpace      = tableSet(unicode.White_Space)
-	setDigit      = tableSet(unicode.Nd)
-	setNumber     = tableSet(unicode.N)
-	setLetter     = tableSet(unicode.L)
-	setMark       = tableSet(unicode.M)
-	setAlphabetic = tableSet(unicode.L, unicode.Nl, unicode.Other_Alphabetic)
-	setWord       = setAlphabetic.union(tableSet(unicode.M, unicode.Nd, unicode.Pc)).
+	setDigit      = categories("Nd")
+	setNumber     = categories("N")
+	setLetter     = categories("L")
+	setMark       = categories("M")
+	setAlphabetic = setLetter.union(tableSet(unicode.Nl, unicode.Other_Alphabetic))
+	setWord       = setAlphabetic.union(categories("M", "Nd", "Pc")).
 			union(charsetOf(runeRange{0xB2, 0xB3}, runeRange{0xB9, 0xB9}, runeRange{0xBC, 0xBE}))
 	// setRustWord is \w of the Rust regex library, which the Whitespace pre-tokenizer is defined by.
-	setRustWord = setAlphabetic.union(tableSet(unicode.M, unicode.Nd, unicode.Pc, unicode.Join_Control))
+	setRustWord = setAlphabetic.union(categories("M", "Nd", "Pc")).union(tableSet(unicode.Join_Control))
 	// setPunct is punctuation as BERT means it: every ASCII symbol counts.
-	setPunct = tableSet(unicode.P).union(charsetOf(
+	setPunct = tableSet(unicode.P).intersect(hexSet(punctSince8).negate()).union(charsetOf(
 		runeRange{'!', '/'}, runeRange{':', '@'}, runeRange{'[', '`'}, runeRange{'{', '~'}))
 )
 
@@ -148,11 +148,11 @@ func propertySet(name string) (charset, bool) {
 	case "alnum":
 		return setAlphabetic.union(setDigit), true
 	case "upper", "uppercase":
-		return tableSet(unicode.Lu, unicode.Other_Uppercase), true
+		return categories("Lu").union(tableSet(unicode.Other_Uppercase)), true
 	case "lower", "lowercase":
-		return tableSet(unicode.Ll, unicode.Other_Lowercase), true
+		return categories("Ll").union(tableSet(unicode.Other_Lowercase)), true
 	case "punct", "punctuation":
-		return tableSet(unicode.P), true
+		return categories("P"), true
 	case "letter":
 		return setLetter, true
 	case "number":
@@ -160,14 +160,18 @@ func propertySet(name string) (charset, bool) {
 	case "mark":
 		return setMark, true
 	case "symbol":
-		return tableSet(unicode.S), true
+		return categories("S"), true
 	}
-	if t, ok := unicode.Categories[name]; ok {
-		return tableSet(t), true
+	if set, ok := categorySet(name); ok {
+		return set, true
 	}
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "Script="), "IsScript=")
 	if t, ok := unicode.Scripts[name]; ok {
-		return tableSet(t), true
+		set := tableSet(t)
+		if name == "Han" {
+			set = set.union(charsetOf(runeRange{0x2EBF0, 0x2EE5D})) // assigned in version 15.1
+		}
+		return set, true
 	}
 	return nil, false
 }

@@ -103,12 +103,12 @@ func replaceMatches(f finder, content string) normalizer {
 type bertRules struct{ clean, chinese, accents, lower bool }
 
 var (
-	// setControl is what BERT's cleaning removes, white space apart.
+	// setControl is what BERT's cleaning removes, tabs and line breaks apart.
 	setControl = tableSet(unicode.Cc, unicode.Cf, unicode.Co).union(charsetOf(runeRange{0xFFFD, 0xFFFD}))
 	setChinese = charsetOf(runeRange{0x4E00, 0x9FFF}, runeRange{0x3400, 0x4DBF}, runeRange{0x20000, 0x2A6DF},
 		runeRange{0x2A700, 0x2B73F}, runeRange{0x2B740, 0x2B81F}, runeRange{0x2B920, 0x2CEAF}, runeRange{0xF900, 0xFAFF},
 		runeRange{0x2F800, 0x2FA1F})
-	setAccent = tableSet(unicode.Mn)
+	setAccent = tableSet(unicode.Mn).intersect(hexSet(accentSince8).negate())
 )
 
 // normalize cleans the text, sets Chinese characters apart, removes accents and lowers the case.
@@ -123,7 +123,7 @@ func (b bertRules) normalize(text string) string {
 			switch {
 			case r > ' ' && r < 0x7F:
 				out.WriteByte(byte(r))
-			case b.clean && (r == 0 || !isSpace(r) && setControl.has(r)):
+			case b.clean && setControl.has(r) && r != '\t' && r != '\n' && r != '\r':
 			case b.clean && isSpace(r):
 				out.WriteByte(' ')
 			case b.chinese && r >= 0x3400 && setChinese.has(r):
@@ -152,7 +152,7 @@ func (b bertRules) ascii(text string) string {
 	for i := range len(text) {
 		c := text[i]
 		if b.clean && (c < ' ' || c == 0x7F) {
-			if c == 0 || !isSpace(rune(c)) {
+			if c != '\t' && c != '\n' && c != '\r' {
 				continue
 			}
 			c = ' '

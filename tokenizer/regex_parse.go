@@ -365,7 +365,7 @@ func (p *regexParser) posix() (charset, error) {
 	name := string(p.in[start:p.pos])
 	set, ok := propertySet(name)
 	if name == "punct" {
-		set = setPunct.union(tableSet(unicode.S))
+		set = categories("P", "S")
 	}
 	if !ok || !p.accept(":]") {
 		return nil, fmt.Errorf("POSIX class %q: %w", name, errUnsupported)

@@ -116,7 +116,7 @@ func loadSPM(data []byte, cfg config) (*Tokenizer, error) {
 	t := &Tokenizer{bos: -1, pre: "none"}
 	n := int32(len(m.pieces))
 	t.vocab = newVocabulary(len(m.pieces))
-	var added []addedToken
+	var added, userDefined []addedToken
 	for id, piece := range m.pieces {
 		special := m.types[id] == typeControl || m.types[id] == typeUnknown
 		t.vocab.text[id], t.vocab.special[id] = piece, special
@@ -124,8 +124,13 @@ func loadSPM(data []byte, cfg config) (*Tokenizer, error) {
 		case typeControl, typeUnknown:
 			added = append(added, addedToken{content: piece, id: int32(id), special: true})
 		case typeUserDefined:
-			added = append(added, addedToken{content: piece, id: int32(id), normalized: true})
+			if piece != "" {
+				userDefined = append(userDefined, addedToken{content: piece, id: int32(id), normalized: true})
+			}
 		}
+	}
+	if m.algorithm == 2 { // unigram models weigh them against other pieces
+		added = append(added, userDefined...)
 	}
 	if err := t.spmAlgorithm(m); err != nil {
 		return nil, fmt.Errorf("SentencePiece model: %w", err)
@@ -134,11 +139,10 @@ func loadSPM(data []byte, cfg config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("SentencePiece model: %w", err)
 	}
-	norm := &spmNormalizer{model: m, table: table}
+	norm := &spmNormalizer{model: m, table: table, userDefined: newAddedMatcher(userDefined)}
 	t.decode.spmRules(m.dummyPrefix && !m.spaceSuffix)
 	t.finish(append(added, cfg.addedTokens()...))
-	norm.userDefined = t.addedNormalized // their text is what finish saw: normalizers come after
-	t.normalizers = []normalizer{norm.normalize}
+	t.normalizers = []normalizer{norm.normalize} // after finish: the text of user-defined pieces is normalized already
 	if m.bos >= 0 && m.bos < n {
 		t.bos = m.bos
 	}

@@ -1,0 +1,159 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/hub/builtin"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+func openMini(t testing.TB) *weights.Checkpoint {
+	t.Helper()
+	ckpt, err := builtin.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ckpt
+}
+
+// TestSameBitsHoweverComputed computes one sequence in one batch, and again in random pieces beside random other
+// sequences, in scattered blocks, by every implementation of the kernels: all logits must be equal to the last bit.
+func TestSameBitsHoweverComputed(t *testing.T) {
+	const length, blockTokens, blocks = 150, 16, 32
+	for _, name := range append(goldens(t), "kvasir-mini") {
+		t.Run(name, func(t *testing.T) {
+			ckpt := openMini(t)
+			if name != "kvasir-mini" {
+				ckpt = openGolden(t, name).ckpt
+			} else if testing.Short() {
+				t.Skip("the portable kernels take seconds for the built-in model; left out by -short")
+			}
+			var want [][]float32
+			for _, kernels := range cpu.Kernels() {
+				r := newRunner(t, ckpt, kernels)
+				rng := rand.New(rand.NewPCG(1, 2))
+				ids := make([]int32, length)
+				for i := range ids {
+					ids[i] = int32(rng.IntN(r.m.Spec.Vocab))
+				}
+				if want == nil {
+					want = run(t, r, ids, 0)
+				}
+				scatter(t, r, rng, ids, want)
+			}
+		})
+	}
+}
+
+// scatter computes ids in random pieces and compares the logits of each.
+func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]float32) {
+	t.Helper()
+	table := make([]int32, 0, 32)
+	for _, b := range rng.Perm(32) {
+		table = append(table, int32(b))
+	}
+	mine, others := table[:10], table[10:]
+	for at := 0; at < len(ids); {
+		n := min(1+rng.IntN(40), len(ids)-at)
+		var b compute.Batch
+		before := rng.IntN(3)
+		for i := range before {
+			b.Append(ids[:1+rng.IntN(30)], 0, others[i*2:i*2+2], rng.IntN(2) == 0)
+		}
+		row := b.Rows()
+		b.Append(ids[at:at+n], at, mine, false)
+		first := len(b.Logits)
+		for i := range n {
+			b.Logits = append(b.Logits, int32(row+i))
+		}
+		b.Append(ids[:5], 0, others[10:11], true)
+		if err := r.Forward(&b); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			for j, v := range r.Logits(first + i) {
+				if math.Float32bits(v) != math.Float32bits(want[at+i][j]) {
+					t.Fatalf("%s: position %d, computed with %d others in a piece of %d: logit %d is %g; want %g", r.dev.Name(), at+i, before+1, n, j, v, want[at+i][j])
+				}
+			}
+		}
+		at += n
+	}
+}
+
+func TestForwardAllocatesNothing(t *testing.T) {
+	r := newRunner(t, openMini(t), "")
+	var b compute.Batch
+	pos := 0
+	step := func() {
+		b.Reset()
+		b.Append([]int32{5}, pos, oneSequence, true)
+		if err := r.Forward(&b); err != nil {
+			t.Fatal(err)
+		}
+		pos++
+	}
+	for range 100 { // until scratch memory has grown
+		step()
+	}
+	if n := testing.AllocsPerRun(50, step); n != 0 {
+		t.Errorf("a decode step allocates %v times", n)
+	}
+}
+
+func TestForwardRefusesBadBatches(t *testing.T) {
+	r := newRunner(t, openGolden(t, "llama").ckpt, "")
+	for name, test := range map[string]struct {
+		b    compute.Batch
+		want string
+	}{
+		"empty":        {compute.Batch{}, "want 1 to 512"},
+		"vocabulary":   {compute.Batch{IDs: []int32{256}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: oneSequence}}}, "outside the vocabulary of 256"},
+		"no block":     {compute.Batch{IDs: []int32{1}, Pos: []int32{16}, Seqs: []compute.Seq{{Rows: 1, Start: 16, Blocks: oneSequence[:1]}}}, "need 2 blocks"},
+		"wrong block":  {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: []int32{32}}}}, "outside the cache of 32"},
+		"logits order": {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: oneSequence}}, Logits: []int32{0, 0}}, "out of order"},
+	} {
+		if err := r.Forward(&test.b); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v; want %q", name, err, test.want)
+		}
+	}
+}
+
+// The benchmarks report tokens a second of the built-in model on two threads, the rate at which its weights are read in
+// decoding, and the multiply-adds of prefill, counted as two.
+func BenchmarkDecode(b *testing.B) {
+	r := newRunner(b, openMini(b), "")
+	var batch compute.Batch
+	ids, pos := []int32{5}, 0
+	for b.Loop() {
+		batch.Reset()
+		batch.Append(ids, pos%500, oneSequence, true)
+		if err := r.Forward(&batch); err != nil {
+			b.Fatal(err)
+		}
+		pos++
+	}
+	seconds := b.Elapsed().Seconds() / float64(b.N)
+	b.ReportMetric(1/seconds, "tokens/s")
+	b.ReportMetric(float64(r.m.Bytes)/seconds/1e9, "GB/s")
+}
+
+func BenchmarkPrefill512(b *testing.B) {
+	r := newRunner(b, openMini(b), "")
+	var batch compute.Batch
+	ids := make([]int32, 512)
+	batch.Append(ids, 0, oneSequence, true)
+	for b.Loop() {
+		if err := r.Forward(&batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	seconds := b.Elapsed().Seconds() / float64(b.N)
+	b.ReportMetric(512/seconds, "tokens/s")
+	b.ReportMetric(2*512*float64(r.m.Bytes)/seconds/1e9, "Gop/s")
+}

@@ -83,6 +83,9 @@ func filterReverse(r *run, in Value, _ []Value) (Value, error) {
 	for i := len(items) - 1; i >= 0; i-- {
 		out = append(out, items[i])
 	}
+	if l, ok := in.(*List); ok && l.kind == kindGenerator {
+		return newList(out), err
+	}
 	return newGenerator(out), err
 }
 

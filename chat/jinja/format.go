@@ -41,6 +41,9 @@ func (r *run) percentFormat(s string, v Value) (Value, error) {
 		next++
 		return args[next-1], nil
 	}
+	if _, ok := v.(*undefined); ok {
+		mayRemain = true
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {

@@ -151,8 +151,17 @@ func (p *parser) statements(ends ...string) (body []stmt, end string, err error)
 	}
 }
 
-// block reads the end of an opening tag, a body, and the name of the tag that ends it.
+// block reads the end of an opening tag, a body, and the name of the tag that ends it. An unknown filter in the body is
+// an error even if the block stands in a branch, as in jinja2.
 func (p *parser) block(ends ...string) ([]stmt, string, error) {
+	saved := p.optional
+	p.optional = 0
+	defer func() { p.optional = saved }()
+	return p.branch(ends...)
+}
+
+// branch is block for bodies that may not be reached, whose unknown filters may be fine.
+func (p *parser) branch(ends ...string) ([]stmt, string, error) {
 	p.skipOp(":")
 	if err := p.expectBlockEnd(); err != nil {
 		return nil, "", err

@@ -10,12 +10,12 @@ func (p *parser) ifStatement(line at) (stmt, error) {
 			return nil, err
 		}
 		var body []stmt
-		if body, tag, err = p.block("elif", "else", "endif"); err != nil {
+		if body, tag, err = p.branch("elif", "else", "endif"); err != nil {
 			return nil, err
 		}
 		s.tests, s.bodies = append(s.tests, test), append(s.bodies, body)
 		if tag == "else" {
-			s.otherwise, _, err = p.block("endif")
+			s.otherwise, _, err = p.branch("endif")
 			return s, err
 		}
 	}

@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// tape remembers the logits after every sequence of tokens that any run computed. If another run computes other bits
+// after the same tokens, the test fails.
+type tape struct {
+	t     testing.TB
+	known map[string][]float32
+	wrong int
+}
+
+// listener is a Runner that plays its logits to a tape. It keeps the token of each cache slot, so that it knows which
+// sequence a row belongs to.
+type listener struct {
+	Runner
+	begin       <-chan struct{} // the first step waits for it
+	tape        *tape
+	blockTokens int32
+	slots       []int32
+	heard       map[string]bool // sequences of this run
+}
+
+func key(tokens []int32) string { return fmt.Sprint(tokens) }
+
+func (l *listener) Forward(b *compute.Batch) error {
+	<-l.begin
+	if err := l.Runner.Forward(b); err != nil {
+		return err
+	}
+	i := 0
+	for _, s := range b.Seqs {
+		slot := func(p int32) *int32 { return &l.slots[s.Blocks[p/l.blockTokens]*l.blockTokens+p%l.blockTokens] }
+		for r := s.Row; r < s.Row+s.Rows; r++ {
+			*slot(b.Pos[r]) = b.IDs[r]
+			if i == len(b.Logits) || b.Logits[i] != r {
+				continue
+			}
+			tokens := make([]int32, b.Pos[r]+1)
+			for p := range tokens {
+				tokens[p] = *slot(int32(p))
+			}
+			l.heard[key(tokens)] = true
+			l.tape.play(tokens, l.Logits(i))
+			i++
+		}
+	}
+	return nil
+}
+
+func (tp *tape) play(tokens []int32, logits []float32) {
+	k := key(tokens)
+	known, ok := tp.known[k]
+	if !ok {
+		tp.known[k] = slices.Clone(logits)
+		return
+	}
+	for i, v := range logits {
+		if math.Float32bits(v) != math.Float32bits(known[i]) {
+			if tp.wrong++; tp.wrong < 5 {
+				tp.t.Errorf("after %d tokens, logit %d is %v; it was %v (tokens %v)", len(tokens), i, v, known[i], tokens)
+			}
+			return
+		}
+	}
+}
+
+// scenario is one way to run the same requests.
+type scenario struct {
+	name                string
+	chunk, block        int
+	blocks, seqs        int
+	alone, cache, again bool // one request after the other; with a prefix cache; everything twice
+	preempts            bool
+	anyKernels          bool // run with every implementation of the kernels, not only the best
+}
+
+// reference comes first: what it yields, all others must yield.
+var reference = scenario{name: "alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true}
+
+var scenarios = []scenario{
+	{name: "alone, chunks of 1", chunk: 1, block: 16, blocks: 16, seqs: 1, alone: true},
+	{name: "alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 8, seqs: 1, alone: true},
+	{name: "in company", chunk: 512, block: 16, blocks: 300, seqs: 32},
+	{name: "in company, chunks of 1", chunk: 1, block: 16, blocks: 300, seqs: 32},
+	{name: "in company, chunks of 7", chunk: 7, block: 16, blocks: 300, seqs: 32, anyKernels: true},
+	{name: "in company, blocks of 32", chunk: 512, block: 32, blocks: 150, seqs: 32},
+	{name: "in company, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 20},
+	{name: "preempted", chunk: 512, block: 16, blocks: 20, seqs: 32, preempts: true},
+	{name: "preempted, chunks of 7, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, anyKernels: true},
+	{name: "preempted, blocks of 32", chunk: 7, block: 32, blocks: 12, seqs: 32, preempts: true},
+	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
+	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
+}
+
+// metamorphicRequests are 32 requests, every other one greedy. Half share the start of their prompts.
+func metamorphicRequests(vocab int) []Request {
+	var out []Request
+	for n := range 32 {
+		p := sampling.Defaults()
+		p.Seed = uint64(n)
+		switch n % 4 {
+		case 0, 2:
+			p.Temperature = 0
+		case 1:
+			p.Temperature, p.TopP = 0.8, 0.9
+		case 3:
+			p.TopK, p.MinP, p.RepetitionPenalty, p.FrequencyPenalty = 40, 0.01, 1.2, 0.3
+		}
+		r := Request{Params: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1}
+		for i := range 1 + n*37%70 {
+			own := n
+			if n%2 == 0 && i < 35 {
+				own = 0
+			}
+			r.Prompt = append(r.Prompt, int32((own*53+i*i*11+i)%vocab))
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// play runs the requests as a scenario says and returns their tokens.
+func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
+	t.Helper()
+	tp.t = t
+	runner, err := m.NewRunner(512, sc.blocks, sc.block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := make(chan struct{})
+	l := &listener{
+		Runner: runner, begin: begin, tape: tp, blockTokens: int32(sc.block),
+		slots: make([]int32, sc.blocks*sc.block), heard: map[string]bool{},
+	}
+	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Sched: sched.Config{
+		BlockTokens: sc.block, Blocks: sc.blocks, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := metamorphicRequests(m.Spec.Vocab)
+	outputs := make([][]int32, len(requests))
+	if sc.alone {
+		close(begin)
+	}
+	rounds := 1
+	if sc.again {
+		rounds = 2
+	}
+	for round := range rounds {
+		var streams []*Stream
+		for n, r := range requests {
+			s := submit(t, e, t.Context(), r)
+			if sc.alone {
+				outputs[n], _ = read(t, s)
+			}
+			streams = append(streams, s)
+		}
+		if !sc.alone && round == 0 {
+			close(begin) // all are there
+		}
+		for n, s := range streams {
+			if !sc.alone {
+				outputs[n], _ = read(t, s)
+			}
+		}
+	}
+	stats := e.Stats().Sched
+	wantIdle(t, e)
+	e.Close()
+	if sc.preempts != (stats.Preemptions > 0) || sc.cache != (stats.KV.Hits > 0) {
+		t.Errorf("%d preemptions and %d cached tokens are not what the scenario is for", stats.Preemptions, stats.KV.Hits)
+	}
+	for n, r := range requests {
+		for i := range outputs[n] {
+			if tokens := slices.Concat(r.Prompt, outputs[n][:i]); !l.heard[key(tokens)] {
+				t.Fatalf("request %d: the logits of output token %d were not compared", n, i)
+			}
+		}
+	}
+	return outputs
+}
+
+// TestSameTokensWhateverTheCompany is the engine's promise: tokens and logits of a request are the same, bit for bit,
+// whatever else runs, however prompts are cut, wherever blocks lie, and whichever kernels compute.
+func TestSameTokensWhateverTheCompany(t *testing.T) {
+	for _, name := range []string{"llama", "mistral_swa", "qwen3"} {
+		t.Run(name, func(t *testing.T) {
+			tp := &tape{known: map[string][]float32{}}
+			var want [][]int32
+			for i, kernels := range cpu.Kernels() {
+				t.Run(kernels, func(t *testing.T) {
+					m := loadGolden(t, name, kernels)
+					if want == nil {
+						want = reference.play(t, m, tp)
+					}
+					for _, sc := range scenarios {
+						if i > 0 && !sc.anyKernels {
+							continue
+						}
+						t.Run(sc.name, func(t *testing.T) {
+							for n, got := range sc.play(t, m, tp) {
+								if !slices.Equal(got, want[n]) {
+									t.Errorf("request %d: got %v; want %v", n, got, want[n])
+								}
+							}
+						})
+					}
+				})
+			}
+		})
+	}
+}
+
+// loadGolden loads one of the model package's checkpoints.
+func loadGolden(t *testing.T, name, kernels string) *model.Model {
+	t.Helper()
+	ckpt, err := weights.Open(filepath.Join("..", "model", "testdata", "goldens", name, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ckpt.Close()
+	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: kernels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	m, err := model.Load(ckpt, dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

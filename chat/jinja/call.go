@@ -49,12 +49,15 @@ type method struct {
 	*builtin
 }
 
+// perCharacter is how much more it costs to look at text character by character than to copy it.
+const perCharacter = 4
+
 // invoke calls a built-in. Looking at its input and making its result are accounted for here; what grows beyond the
 // size of the input accounts for itself before it is made.
 func (r *run) invoke(b *builtin, name string, in Value, a *callArgs) (Value, error) {
 	_, marked := in.(markup)
 	in = plain(in)
-	if err := r.scan(sizeOf(in)); err != nil {
+	if err := r.scan(perCharacter * sizeOf(in)); err != nil {
 		return nil, err
 	}
 	for _, vs := range [][]Value{a.pos, a.kwVals} {

@@ -143,6 +143,8 @@ func TestHostileTemplatesAreStopped(t *testing.T) {
 		"batch":             "{{ [1]|batch(10**9, 'x')|list }}",
 		"slice filter":      "{{ [1]|slice(10**9)|list }}",
 		"scan":              "{% set s = 'a' * 30000000 %}{% for i in range(100000) %}{% if 'b' in s %}{% endif %}{% endfor %}",
+		"strip":             "{% set s = 'a' * 30000000 %}{% for i in range(100000) %}{{ s.strip('ba')|length }}{% endfor %}",
+		"dict pops":         "{% set d = {} %}{% for i in range(90000) %}{% set _ = d.update({i: i}) %}{% endfor %}{% for i in range(90000) %}{% set _ = d.pop(i) %}{% endfor %}",
 		"many names":        "{% set x = 1 %}" + strings.Repeat("{% with %}", 40000),
 		"source":            strings.Repeat("x", maxSource+1),
 	} {

@@ -133,7 +133,7 @@ func (r *run) writeJSON(b []byte, v Value, style *jsonStyle, depth int) ([]byte,
 	case float64:
 		return append(b, jsonFloat(v)...), nil
 	case string:
-		return appendJSONString(b, v, style.ascii), r.scan(len(v))
+		return appendJSONString(b, v, style.ascii), r.scan(perCharacter * len(v))
 	case *List:
 		b = append(b, '[')
 		var err error

@@ -130,10 +130,11 @@ func stripper(left, right bool) func(*run, string, []Value) (Value, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(set) > 1000 {
-				return nil, errors.New("more than 1000 characters to strip")
+			chars := make(map[rune]bool)
+			for _, c := range set {
+				chars[c] = true
 			}
-			cut = func(c rune) bool { return strings.ContainsRune(set, c) }
+			cut = func(c rune) bool { return chars[c] }
 		}
 		if left {
 			s = strings.TrimLeftFunc(s, cut)

@@ -43,7 +43,7 @@ func (r *run) repr(b []byte, v Value, depth int) ([]byte, error) {
 	case float64:
 		return append(b, formatFloat(v)...), nil
 	case string:
-		return appendQuoted(b, v), r.scan(len(v))
+		return appendQuoted(b, v), r.scan(perCharacter * len(v))
 	case markup:
 		return append(appendQuoted(append(b, "Markup("...), string(v)), ')'), r.scan(len(v))
 	case *List:

@@ -76,7 +76,7 @@ func eachSlice(start, stop, by int64, visit func(i int64) bool) {
 	}
 }
 
-// title is Python's str.title, or str.capitalize if it ends after the first letter.
+// titleCase is Python's str.title or, if the whole text counts as one word, str.capitalize.
 func titleCase(s string, whole bool) string {
 	out := make([]rune, 0, len(s))
 	inWord := false

@@ -31,21 +31,6 @@ type List struct {
 	step  int64 // of a range, for printing it
 }
 
-// NewList returns a list of the given values, converted as From does.
-func NewList(items ...any) (*List, error) {
-	v, err := From(items)
-	if err != nil {
-		return nil, err
-	}
-	return v.(*List), nil
-}
-
-// Len returns the number of elements.
-func (l *List) Len() int { return len(l.items) }
-
-// At returns element i.
-func (l *List) At(i int) Value { return l.items[i] }
-
 func tuple(items ...Value) *List   { return &List{items: items, kind: kindTuple} }
 func newList(items []Value) *List  { return &List{items: items} }
 func newGenerator(v []Value) *List { return &List{items: v, kind: kindGenerator} }

@@ -1,0 +1,234 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+const indexName = "model.safetensors.index.json"
+
+// choice is which files of a repository make the model.
+type choice struct {
+	format  string   // "safetensors" or "gguf"
+	tag     string   // of a GGUF file
+	meta    []string // fetched first: once all weights are there, so is everything they need
+	weights []string // empty if the index names them
+	indexed bool     // meta holds indexName
+}
+
+var (
+	shardRE    = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})$`)
+	quantRE    = regexp.MustCompile(`(?i)(?:^|_)(I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4(?:_[A-Z]+)?)$`)
+	metadataRE = regexp.MustCompile(`^(config|generation_config|special_tokens_map|added_tokens|vocab|tekken)\.json$|` +
+		`^(merges|vocab)\.txt$|^tokenizer[^/]*\.(json|model)$|^[^/]*\.model$|^chat_template[^/]*$|` +
+		`^additional_chat_templates/[^/]+$|^[^/]*\.tiktoken$|^model\.safetensors\.index\.json$`)
+	foreignRE = regexp.MustCompile(`^(consolidated|adapter_)|^model\.(fp16|fp32|bf16|fp8|int8)\b`)
+)
+
+// choose picks files from the names in a repository (or a snapshot): by tag a GGUF file with all its shards; without
+// one, safetensors if there are any, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
+// the only one.
+func choose(names []string, tag string) (choice, error) {
+	groups, err := ggufGroups(names)
+	if err != nil {
+		return choice{}, err
+	}
+	if tag == "" {
+		if c, ok := safetensors(names); ok {
+			return c, nil
+		}
+		for _, t := range []string{"Q4_K_M", "Q4_0", "Q8_0"} {
+			if found := withTag(groups, t); len(found) == 1 {
+				return found[0].choice()
+			}
+		}
+		if len(groups) == 1 {
+			return groups[0].choice()
+		}
+		if len(groups) == 0 {
+			return choice{}, fmt.Errorf("%w: neither config.json with *.safetensors nor a *.gguf file", ErrNotFound)
+		}
+		return choice{}, fmt.Errorf("%w: no default among its GGUF files; name one as :TAG of %s", ErrNotFound, tagList(groups))
+	}
+	found := withTag(groups, tag)
+	switch {
+	case len(found) == 1:
+		return found[0].choice()
+	case len(found) > 1:
+		return choice{}, fmt.Errorf("%w: tag %s fits several files, name one of them instead: %s", ErrNotFound, tag, stems(found))
+	case len(groups) == 0:
+		return choice{}, fmt.Errorf("%w: tag %s asks for a GGUF file and there is none", ErrNotFound, tag)
+	}
+	return choice{}, fmt.Errorf("%w: no GGUF file has the tag %s; there are %s", ErrNotFound, tag, tagList(groups))
+}
+
+// safetensors picks from the top folder only; a repository without config.json is no such model.
+func safetensors(names []string) (choice, bool) {
+	c := choice{format: "safetensors"}
+	config, whole := false, false
+	for _, n := range names {
+		switch {
+		case metadataRE.MatchString(n):
+			c.meta = append(c.meta, n)
+			config = config || n == "config.json"
+			c.indexed = c.indexed || n == indexName
+		case strings.HasSuffix(n, ".safetensors") && !strings.Contains(n, "/") && !foreignRE.MatchString(n):
+			c.weights = append(c.weights, n)
+			whole = whole || n == "model.safetensors"
+		}
+	}
+	if c.indexed {
+		c.weights = nil
+	} else if whole {
+		c.weights = []string{"model.safetensors"}
+	}
+	return c, config && (c.indexed || len(c.weights) > 0)
+}
+
+// indexed reads the file names out of a sharded checkpoint's index; every one must be among names.
+func indexed(index []byte, names []string) ([]string, error) {
+	var doc struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(index, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", indexName, err)
+	}
+	have := map[string]bool{}
+	for _, n := range names {
+		have[n] = true
+	}
+	seen := map[string]bool{}
+	var files []string
+	for _, f := range doc.WeightMap {
+		if seen[f] {
+			continue
+		}
+		if !have[f] {
+			return nil, fmt.Errorf("%s: %w: it names the file %q, which is not there", indexName, ErrNotFound, f)
+		}
+		seen[f] = true
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: %w: weight_map names no file", indexName, ErrNotFound)
+	}
+	sort.Strings(files)
+	return files, nil
+}
+
+// group is one GGUF model: a file, or its shards in order.
+type group struct {
+	stem, tag string // path without shard suffix and .gguf
+	files     []string
+	shards    int // as the names say; 0 for a single file
+}
+
+func (g group) choice() (choice, error) {
+	if g.shards != 0 && len(g.files) != g.shards {
+		return choice{}, fmt.Errorf("%w: %s.gguf has %d shards and only %d are there", ErrNotFound, g.stem, g.shards, len(g.files))
+	}
+	tag := g.tag
+	if tag == "" {
+		tag = path.Base(g.stem)
+	}
+	return choice{format: "gguf", tag: tag, weights: g.files}, nil
+}
+
+func ggufGroups(names []string) ([]group, error) {
+	byStem := map[string]*group{}
+	for _, n := range names {
+		stem, ok := strings.CutSuffix(n, ".gguf")
+		base := strings.ToLower(path.Base(stem))
+		if !ok || strings.Contains(base, "mmproj") || strings.HasPrefix(base, "imatrix") {
+			continue
+		}
+		shards := 0
+		if m := shardRE.FindStringSubmatch(stem); m != nil {
+			stem = m[1]
+			shards, _ = strconv.Atoi(m[3])
+		}
+		key := fmt.Sprintf("%s %d", stem, shards)
+		g := byStem[key]
+		if g == nil {
+			g = &group{stem: stem, tag: quantTag(stem), shards: shards}
+			byStem[key] = g
+		}
+		g.files = append(g.files, n)
+	}
+	var out []group
+	for _, g := range byStem {
+		sort.Strings(g.files)
+		if g.shards != 0 && len(g.files) > g.shards {
+			return nil, fmt.Errorf("%s.gguf: %d shards are there and the names say %d", g.stem, len(g.files), g.shards)
+		}
+		out = append(out, *g)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].stem < out[j].stem })
+	return out, nil
+}
+
+// quantTag finds the last quant tag in a file name, or else in the folder's; in capitals, as the field writes it.
+func quantTag(stem string) string {
+	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
+		words := strings.FieldsFunc(part, func(r rune) bool { return r == '-' || r == '.' })
+		for i := len(words) - 1; i >= 0; i-- {
+			m := quantRE.FindStringSubmatch(words[i])
+			if m == nil {
+				continue
+			}
+			if i > 0 && strings.EqualFold(words[i-1], "UD") {
+				return "UD-" + strings.ToUpper(m[1])
+			}
+			return strings.ToUpper(m[1])
+		}
+	}
+	return ""
+}
+
+func withTag(groups []group, tag string) []group {
+	var found []group
+	want := strings.TrimSuffix(strings.ToLower(tag), ".gguf")
+	for _, g := range groups {
+		if strings.EqualFold(g.tag, tag) || strings.ToLower(path.Base(g.stem)) == want {
+			found = append(found, g)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	for _, g := range groups {
+		if strings.EqualFold(g.tag, "UD-"+tag) {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+func stems(groups []group) string {
+	var s []string
+	for _, g := range groups {
+		s = append(s, path.Base(g.stem))
+	}
+	return strings.Join(s, ", ")
+}
+
+func tagList(groups []group) string {
+	seen := map[string]bool{}
+	var s []string
+	for _, g := range groups {
+		t := g.tag
+		if t == "" {
+			t = path.Base(g.stem)
+		}
+		if !seen[t] {
+			seen[t] = true
+			s = append(s, t)
+		}
+	}
+	return strings.Join(s, ", ")
+}

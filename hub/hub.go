@@ -1,0 +1,197 @@
+// Package hub fetches a model by name from a Hugging Face-compatible hub into the local cache, and finds, lists and
+// removes what is there. The cache has the layout that the hub's own Python client writes, so both share one copy.
+// It knows nothing of tensors, tokenizers or terminals: it moves verified files and tells how far it is.
+// Read Client first.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// What an error of this package may be, for errors.Is.
+var (
+	ErrNotFound = errors.New("not found")           // the hub has no such repository, revision, file or tag
+	ErrDenied   = errors.New("access denied")       // the hub wants a token, or another one
+	ErrOffline  = errors.New("offline")             // the network would be needed and Client.Offline is set
+	ErrChecksum = errors.New("wrong checksum")      // a file arrived twice with another sum than the hub names
+	ErrMissing  = errors.New("not in the cache")    // Remove found nothing of that name
+	errBadReply = errors.New("not a hub's answer")  // the server answered something the protocol does not have
+	errRestart  = errors.New("starting from zero")  // the part already on disk cannot be continued
+	errTooLong  = errors.New("longer than it says") // more bytes came than the file has
+)
+
+// Client reaches one hub and one cache folder. FromEnv makes one from the environment variables the field shares;
+// the zero values of HTTP, UserAgent, IdleTimeout and Parallel stand for their defaults.
+type Client struct {
+	Endpoint    string        // the hub's address without a trailing slash, as https://huggingface.co
+	Token       string        // access token, sent to Endpoint's host only; empty for none
+	CacheDir    string        // folder that holds models--owner--name
+	Offline     bool          // use the cache only
+	HTTP        *http.Client  // transport to use; http.DefaultTransport if nil
+	UserAgent   string        // default "kvasir"
+	IdleTimeout time.Duration // a connection silent for so long is cut and tried again; default 60 s
+	Parallel    int           // files fetched at once; default 4
+
+	// sleep waits between tries; tests replace it.
+	sleep func(context.Context, time.Duration) error
+}
+
+// FromEnv reads HF_ENDPOINT; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or else the file HF_TOKEN_PATH ($HF_HOME/token);
+// HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, or else $HF_HOME/hub, where HF_HOME is
+// $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface by default; HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE.
+func FromEnv(getenv func(string) string) (*Client, error) {
+	path := func(name, otherwise string) string {
+		v := getenv(name)
+		if v == "" {
+			return otherwise
+		}
+		if v == "~" || strings.HasPrefix(v, "~/") {
+			v = getenv("HOME") + v[1:]
+		}
+		return os.Expand(v, getenv)
+	}
+	home := getenv("HOME")
+	if home == "" {
+		home = getenv("USERPROFILE")
+	}
+	hfHome := path("HF_HOME", filepath.Join(path("XDG_CACHE_HOME", filepath.Join(home, ".cache")), "huggingface"))
+	c := &Client{
+		Endpoint: strings.TrimRight(getenv("HF_ENDPOINT"), "/"),
+		CacheDir: path("HF_HUB_CACHE", path("HUGGINGFACE_HUB_CACHE", filepath.Join(hfHome, "hub"))),
+		Offline:  truth(getenv("HF_HUB_OFFLINE")) || truth(getenv("TRANSFORMERS_OFFLINE")),
+	}
+	if c.Endpoint == "" {
+		c.Endpoint = "https://huggingface.co"
+	}
+	if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("hub: HF_ENDPOINT %q is not an http or https address", c.Endpoint)
+	}
+	if !filepath.IsAbs(c.CacheDir) {
+		abs, err := filepath.Abs(c.CacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("hub: cache folder %q: %w", c.CacheDir, err)
+		}
+		c.CacheDir = abs
+	}
+	if truth(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		return c, nil
+	}
+	c.Token = strings.TrimSpace(getenv("HF_TOKEN"))
+	if c.Token == "" {
+		c.Token = strings.TrimSpace(getenv("HUGGING_FACE_HUB_TOKEN"))
+	}
+	if c.Token == "" {
+		b, err := os.ReadFile(path("HF_TOKEN_PATH", filepath.Join(hfHome, "token")))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("hub: token file: %w", err)
+		}
+		c.Token = strings.TrimSpace(string(b))
+	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, errors.New("hub: the token holds a character that no HTTP header may hold")
+	}
+	return c, nil
+}
+
+func truth(s string) bool {
+	switch strings.ToUpper(s) {
+	case "1", "ON", "YES", "TRUE":
+		return true
+	}
+	return false
+}
+
+// State says what is happening to a file.
+type State string
+
+// The states of a pull, in the order a file may meet them.
+const (
+	Listing     State = "listing"     // the hub is asked what the repository holds; File is empty
+	Queued      State = "queued"      // the file is wanted; Total is known if the hub said it
+	Cached      State = "cached"      // the file was in the cache already
+	Waiting     State = "waiting"     // another process holds the file's lock; Reason names it
+	Resuming    State = "resuming"    // Done bytes are kept from before
+	Downloading State = "downloading" // Done bytes are on disk
+	Retrying    State = "retrying"    // Reason says what went wrong
+	Verifying   State = "verifying"   // the checksum of what is on disk is being taken
+	Done        State = "done"        // the file is in the cache, verified
+)
+
+// Event reports the progress of one file of a pull. Events come one at a time, from several goroutines.
+type Event struct {
+	State  State
+	File   string // path inside the repository, with slashes
+	Done   int64  // bytes on disk
+	Total  int64  // bytes in all; -1 if the hub has not said
+	Reason error  // for Waiting and Retrying
+}
+
+func (c *Client) wait(ctx context.Context, d time.Duration) error {
+	if c.sleep != nil {
+		return c.sleep(ctx, d)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// client is HTTP with the rule that the token goes to the endpoint's scheme, host and port, and nowhere else.
+func (c *Client) client() *http.Client {
+	h := http.Client{}
+	if c.HTTP != nil {
+		h = *c.HTTP
+	}
+	h.Transport = stripAuth{h.Transport, c.Endpoint}
+	return &h
+}
+
+// stripAuth takes the token off every request that does not go to the endpoint.
+type stripAuth struct {
+	next     http.RoundTripper
+	endpoint string
+}
+
+func (s stripAuth) RoundTrip(req *http.Request) (*http.Response, error) {
+	next := s.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	u, err := url.Parse(s.endpoint)
+	if err != nil || u.Scheme != req.URL.Scheme || u.Host != req.URL.Host {
+		req = req.Clone(req.Context())
+		req.Header.Del("Authorization")
+	}
+	return next.RoundTrip(req)
+}
+
+// netError drops the address from a URL error: a redirect's query may carry a signature.
+func netError(err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		host := ue.URL
+		if u, perr := url.Parse(ue.URL); perr == nil {
+			host = u.Host
+		}
+		var oe *net.OpError
+		if errors.As(ue.Err, &oe) {
+			return oe
+		}
+		return fmt.Errorf("%s: %w", host, ue.Err)
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Pull brings a model into the cache and returns where it is: the snapshot folder of a safetensors model, or the
+// (first) .gguf file in it. What the cache holds is not fetched again; what a broken pull left is continued; when ctx
+// ends, what has arrived stays for the next time. Offline, it finds what Lookup finds.
+func (c *Client) Pull(ctx context.Context, n Name, progress func(Event)) (string, error) {
+	path, err := c.pull(ctx, n, progress)
+	if err != nil {
+		return "", fmt.Errorf("hub: %s: %w", n, err)
+	}
+	return path, nil
+}
+
+func (c *Client) pull(ctx context.Context, n Name, progress func(Event)) (string, error) {
+	if c.Offline {
+		path, ok, err := c.lookup(n)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w and not in the cache %s", ErrOffline, c.CacheDir)
+		}
+		return path, err
+	}
+	var mu sync.Mutex
+	report := func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if progress != nil {
+			progress(e)
+		}
+	}
+	report(Event{State: Listing, Total: -1})
+	l, err := c.list(ctx, n, report)
+	if err != nil {
+		return "", err
+	}
+	names := l.names()
+	want, err := choose(names, n.Tag)
+	if err != nil {
+		return "", err
+	}
+	if err := c.fetchAll(ctx, n, l, want.meta, report); err != nil {
+		return "", err
+	}
+	if want.indexed {
+		index, err := readSmall(filepath.Join(c.snapshot(n.Repo, l.commit), indexName))
+		if err != nil {
+			return "", err
+		}
+		if want.weights, err = indexed(index, names); err != nil {
+			return "", err
+		}
+	}
+	if err := c.fetchAll(ctx, n, l, want.weights, report); err != nil {
+		return "", err
+	}
+	if err := c.writeRef(n, l.commit); err != nil {
+		return "", err
+	}
+	if want.format == "gguf" {
+		return filepath.Join(c.snapshot(n.Repo, l.commit), filepath.FromSlash(want.weights[0])), nil
+	}
+	return c.snapshot(n.Repo, l.commit), nil
+}
+
+// fetchAll fetches files of a listing, a few at a time; the first error stops the others.
+func (c *Client) fetchAll(ctx context.Context, n Name, l listing, names []string, report func(Event)) error {
+	byName := map[string]remote{}
+	for _, f := range l.files {
+		byName[f.path] = f
+	}
+	for _, name := range names {
+		report(Event{State: Queued, File: name, Total: byName[name].size})
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	parallel := c.Parallel
+	if parallel <= 0 {
+		parallel = 4
+	}
+	slots := make(chan struct{}, parallel)
+	var all sync.WaitGroup
+	for _, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			if err := c.file(ctx, n, l.commit, byName[name], report); err != nil {
+				stop(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// file brings one file into the snapshot, under the lock of its blob.
+func (c *Client) file(ctx context.Context, n Name, commit string, f remote, report func(Event)) error {
+	if err := c.head(ctx, n, commit, &f, report); err != nil {
+		return err
+	}
+	link := filepath.Join(c.snapshot(n.Repo, commit), filepath.FromSlash(f.path))
+	if sized(link, f.size) {
+		report(Event{State: Cached, File: f.path, Done: f.size, Total: f.size})
+		return nil
+	}
+	blob := filepath.Join(c.folder(n.Repo), "blobs", f.etag)
+	for _, dir := range []string{filepath.Dir(blob), filepath.Dir(link)} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	unlock, err := c.lock(ctx, n.Repo, f, report)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	state := Cached
+	if !sized(blob, f.size) {
+		if err := os.Remove(blob); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := c.fetch(ctx, n, commit, f, blob, report); err != nil {
+			return err
+		}
+		state = Done
+	}
+	if err := place(blob, link); err != nil {
+		return err
+	}
+	report(Event{State: state, File: f.path, Done: f.size, Total: f.size})
+	return nil
+}
+
+// sized reports that a regular file of that size lies at path, perhaps through links.
+func sized(path string, size int64) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && (size < 0 || fi.Size() == size)
+}
+
+// place makes the snapshot's relative link to a blob, or a hard link where there are no symbolic ones.
+func place(blob, link string) error {
+	target, err := filepath.Rel(filepath.Dir(link), blob)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err = os.Symlink(target, link); err != nil && os.Link(blob, link) != nil {
+		return err
+	}
+	return nil
+}
+
+// lock waits for the lock of a blob.
+func (c *Client) lock(ctx context.Context, repo string, f remote, report func(Event)) (func(), error) {
+	path := c.lockPath(repo, f.etag)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	for told := false; ; told = true {
+		unlock, ok, err := tryLock(path)
+		if err != nil || ok {
+			return unlock, err
+		}
+		if !told {
+			report(Event{State: Waiting, File: f.path, Total: f.size, Reason: fmt.Errorf("%s is locked by another process", path)})
+		}
+		if err := c.wait(ctx, 100*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// writeRef notes which commit the revision is. It comes last, so that the revision never means a half-fetched model.
+func (c *Client) writeRef(n Name, commit string) error {
+	if n.revision() == commit {
+		return nil
+	}
+	path := filepath.Join(c.folder(n.Repo), "refs", filepath.FromSlash(n.revision()))
+	if old, err := os.ReadFile(path); err == nil && string(old) == commit {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".ref-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, werr := tmp.WriteString(commit)
+	if err := errors.Join(werr, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

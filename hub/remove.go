@@ -1,0 +1,198 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Remove deletes a model from the cache and returns how many bytes that freed: by tag that GGUF file alone, or else
+// the snapshot with the refs to it; then every blob that no snapshot links to any more, and what a broken pull left.
+// A blob that another process holds the lock of stays, and the error says so.
+func (c *Client) Remove(n Name) (freed int64, err error) {
+	freed, err = c.remove(n)
+	if err != nil {
+		err = fmt.Errorf("hub: remove %s: %w", n, err)
+	}
+	return freed, err
+}
+
+func (c *Client) remove(n Name) (int64, error) {
+	commit, err := c.commit(n)
+	if err != nil {
+		return 0, err
+	}
+	dir := c.snapshot(n.Repo, commit)
+	if _, err := os.Stat(dir); commit == "" || err != nil {
+		if left, _ := filepath.Glob(filepath.Join(c.folder(n.Repo), "blobs", "*.incomplete")); len(left) == 0 || n.Tag != "" {
+			return 0, fmt.Errorf("%w %s", ErrMissing, c.CacheDir)
+		}
+		return c.sweep(n.Repo)
+	}
+	freed := int64(0)
+	if n.Tag != "" {
+		names, err := present(dir)
+		if err != nil {
+			return 0, err
+		}
+		want, err := choose(names, n.Tag)
+		if err != nil {
+			return 0, err
+		}
+		for _, f := range want.weights {
+			size, err := unlink(filepath.Join(dir, filepath.FromSlash(f)))
+			freed += size
+			if err != nil {
+				return freed, err
+			}
+		}
+		names, err = present(dir)
+		if err != nil || len(names) > 0 {
+			swept, serr := c.sweep(n.Repo)
+			return freed + swept, errors.Join(err, serr)
+		}
+	}
+	if err := c.forget(n.Repo, commit); err != nil {
+		return freed, err
+	}
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			size, uerr := unlink(p)
+			freed += size
+			return uerr
+		}
+		return err
+	})
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	swept, serr := c.sweep(n.Repo)
+	return freed + swept, errors.Join(err, serr)
+}
+
+// forget deletes the refs to a commit and what the Python client notes beside its snapshot.
+func (c *Client) forget(repo, commit string) error {
+	refs, err := c.refs(repo)
+	if err != nil {
+		return err
+	}
+	for r, at := range refs {
+		if at == commit {
+			if err := os.Remove(filepath.Join(c.folder(repo), "refs", filepath.FromSlash(r))); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range []string{filepath.Join(".no_exist", commit), filepath.Join("trees", commit+".json")} {
+		if err := os.RemoveAll(filepath.Join(c.folder(repo), p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlink deletes a file or link; the bytes freed are those of a file that was no link.
+func unlink(path string) (int64, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Remove(path); err != nil || !fi.Mode().IsRegular() {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+// sweep deletes blobs without a link from any snapshot and, if no snapshot is left, the repository's folder.
+func (c *Client) sweep(repo string) (int64, error) {
+	blobs, err := os.ReadDir(filepath.Join(c.folder(repo), "blobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.lockPath(repo, "x")), 0o777); err != nil {
+		return 0, err
+	}
+	var freed int64
+	busy := 0
+	for _, b := range blobs {
+		size, ok, err := c.sweepBlob(repo, b.Name())
+		freed += size
+		if err != nil {
+			return freed, err
+		}
+		if !ok {
+			busy++
+		}
+	}
+	if busy > 0 {
+		return freed, fmt.Errorf("%d file(s) are being fetched by another process", busy)
+	}
+	snapshots := filepath.Join(c.folder(repo), "snapshots")
+	if left, err := os.ReadDir(snapshots); err == nil && len(left) > 0 {
+		return freed, nil
+	}
+	return freed, os.RemoveAll(c.folder(repo))
+}
+
+// sweepBlob deletes one blob under its lock, unless a snapshot links to it; ok is false if another holds the lock.
+func (c *Client) sweepBlob(repo, name string) (freed int64, ok bool, err error) {
+	etag, _, _ := strings.Cut(name, ".")
+	unlock, ok, err := tryLock(c.lockPath(repo, etag))
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	defer unlock()
+	blob := filepath.Join(c.folder(repo), "blobs", name)
+	linked := false
+	err = filepath.WalkDir(filepath.Join(c.folder(repo), "snapshots"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeSymlink != 0 {
+			if to, rerr := os.Readlink(p); rerr == nil && filepath.Base(to) == name {
+				linked = true
+				return fs.SkipAll
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || linked {
+		return 0, true, err
+	}
+	shared, _ := os.Readlink(blob)
+	freed, err = unlink(blob)
+	if err == nil && shared != "" {
+		freed, err = c.sweepShared(filepath.Join(filepath.Dir(blob), shared))
+	}
+	return freed, true, err
+}
+
+// sweepShared deletes a payload of the store that newer Python clients share between repositories
+// (blobs/<2 hex>/<64 hex> in the cache folder), unless its manifest (.refs: one path of a repository's blob per line)
+// names another link to it. Without a readable manifest it stays.
+func (c *Client) sweepShared(payload string) (int64, error) {
+	rel, err := filepath.Rel(filepath.Join(c.CacheDir, "blobs"), payload)
+	if err != nil || !filepath.IsLocal(rel) || !etagRE.MatchString(filepath.Base(rel)) {
+		return 0, nil
+	}
+	unlock, ok, err := tryLock(payload + ".lock")
+	if err != nil || !ok {
+		return 0, err
+	}
+	defer unlock()
+	refs, err := readSmall(payload + ".refs")
+	if err != nil {
+		return 0, nil
+	}
+	for _, line := range strings.Split(string(refs), "\n") {
+		link := filepath.Join(c.CacheDir, filepath.FromSlash(line))
+		if to, err := os.Readlink(link); err == nil && filepath.Join(filepath.Dir(link), to) == payload {
+			return 0, nil
+		}
+	}
+	freed, err := unlink(payload)
+	return freed, errors.Join(err, os.Remove(payload+".refs"))
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/sampling"
+)
+
+// fakeModel answers everything with the same pieces. Its tokens are bytes: token 65 is "A", and 0 is special.
+type fakeModel struct {
+	info   Info
+	pieces []string
+	finish string
+	logs   bool  // pieces come with log probabilities, made up
+	refuse error // what Generate returns
+	fail   error // what Next returns after all pieces but the last
+	sick   error
+	hold   chan struct{} // if not nil, each piece waits for a value from it
+	live   atomic.Int64  // generations not yet closed
+
+	mu    sync.Mutex
+	asked []text.Request
+}
+
+func newFake(name string, pieces ...string) *fakeModel {
+	return &fakeModel{pieces: pieces, finish: "stop", info: Info{Name: name, Context: 64, Vocab: 256, BlockTokens: 16,
+		Opened: time.Unix(1700000000, 0), Defaults: sampling.Params{Temperature: 0.5, TopP: 0.9, TopK: 40, RepetitionPenalty: 1}}}
+}
+
+func (m *fakeModel) Info() Info { return m.info }
+
+func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
+	switch {
+	case r.IDs != nil:
+		return r.IDs, nil
+	case r.Chat != nil:
+		for _, one := range r.Chat.Messages {
+			r.Prompt += one.Role[:1] + ":" + one.Content
+			for _, p := range one.Parts {
+				r.Prompt += p.Text
+			}
+		}
+	case r.Prompt == "":
+		return nil, &text.RequestError{Field: "prompt", Problem: "it is empty"}
+	case !r.NoSpecial:
+		r.Prompt = "\x00" + r.Prompt
+	}
+	ids := make([]int32, len(r.Prompt))
+	for i := range ids {
+		ids[i] = int32(r.Prompt[i])
+	}
+	return ids, nil
+}
+
+func (m *fakeModel) Decode(ids []int32) string {
+	out := make([]byte, len(ids))
+	for i, id := range ids {
+		out[i] = byte(id)
+	}
+	return string(out)
+}
+
+func (m *fakeModel) Token(id int32) string      { return fmt.Sprintf("<%c>", rune(id)) }
+func (m *fakeModel) Special(id int32) bool      { return id == 0 }
+func (m *fakeModel) Health(time.Duration) error { return m.sick }
+
+func (m *fakeModel) Stats() engine.Stats {
+	s := engine.Stats{PromptTokens: 7, GeneratedTokens: 9}
+	s.Sched.Running = int(m.live.Load())
+	s.Sched.KV.Blocks, s.Sched.KV.Used = 4, 1
+	return s
+}
+
+func (m *fakeModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
+	if m.refuse != nil {
+		return nil, m.refuse
+	}
+	m.mu.Lock()
+	m.asked = append(m.asked, r)
+	m.mu.Unlock()
+	m.live.Add(1)
+	return &fakeGeneration{m: m, r: r}, nil
+}
+
+type fakeGeneration struct {
+	m      *fakeModel
+	r      text.Request
+	next   int
+	closed bool
+}
+
+func (g *fakeGeneration) Next(ctx context.Context) (d text.Delta, err error) {
+	if g.m.hold != nil {
+		select {
+		case <-g.m.hold:
+		case <-ctx.Done():
+			return d, ctx.Err()
+		}
+	}
+	if g.next == len(g.m.pieces) {
+		return d, io.EOF
+	}
+	piece := g.m.pieces[g.next]
+	if g.next++; g.next == len(g.m.pieces) {
+		if g.m.fail != nil {
+			return d, g.m.fail
+		}
+		d.Finish = g.m.finish
+	}
+	d.Text = piece
+	d.IDs = []int32{int32(piece[0])}
+	if g.r.Logprobs >= 0 {
+		d.Tokens = []text.TokenInfo{g.info(piece, g.r.Logprobs)}
+	}
+	d.Usage = text.Usage{Prompt: len(g.r.IDs), Cached: 1, Generated: g.next}
+	return d, nil
+}
+
+// info makes up log probabilities: -0.5 for the token, and alternatives that are one less likely each.
+func (g *fakeGeneration) info(token string, top int) text.TokenInfo {
+	t := text.TokenInfo{ID: int32(token[0]), Bytes: []byte(token), Logprob: -0.5}
+	for i := range top {
+		other := string(rune('a' + i))
+		if i == 0 {
+			other = token
+		}
+		t.Top = append(t.Top, text.TokenInfo{ID: int32(other[0]), Bytes: []byte(other), Logprob: -0.5 - float32(i)})
+	}
+	return t
+}
+
+func (g *fakeGeneration) Prompt() []text.TokenInfo {
+	var out []text.TokenInfo
+	for i, id := range g.r.IDs {
+		out = append(out, text.TokenInfo{ID: id, Bytes: []byte{byte(id)}})
+		if i > 0 && g.r.PromptLogprobs >= 0 {
+			out[i] = g.info(string(rune(id)), g.r.PromptLogprobs)
+		}
+	}
+	return out
+}
+
+func (g *fakeGeneration) Close() {
+	if !g.closed {
+		g.m.live.Add(-1)
+	}
+	g.closed = true
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/sampling"
+)
+
+// Model is what the server asks of a model. Its methods may be called from several goroutines.
+type Model interface {
+	Info() Info
+	// Encode returns the tokens of a request's prompt. A request that cannot be served is a *text.RequestError.
+	Encode(text.Request) ([]int32, error)
+	// Generate begins an answer, which ends when ctx does. Errors are as for text.Model.Generate.
+	Generate(ctx context.Context, r text.Request) (Generation, error)
+	// Decode returns the text of tokens, special ones included.
+	Decode(ids []int32) string
+	// Token returns the spelling of a token in the vocabulary.
+	Token(id int32) string
+	// Special reports whether a token is left out of answers.
+	Special(id int32) bool
+	Stats() engine.Stats
+	// Health returns nil if the engine steps, or has nothing to do.
+	Health(within time.Duration) error
+}
+
+// Generation is an answer being made. It is used by one goroutine.
+type Generation interface {
+	// Next returns the next piece, and an error if there will be none; the last one has a Finish.
+	Next(ctx context.Context) (text.Delta, error)
+	// Prompt returns the prompt's tokens. It is complete once Next has returned.
+	Prompt() []text.TokenInfo
+	Close()
+}
+
+// Info describes a model. It never changes.
+type Info struct {
+	Name        string
+	Context     int // tokens of prompt and answer together
+	Vocab       int // tokens
+	BlockTokens int // tokens of a KV block
+	Opened      time.Time
+	Defaults    sampling.Params
+}
+
+// FromText returns m as the server sees it.
+func FromText(m *text.Model) Model { return textModel{m} }
+
+type textModel struct{ m *text.Model }
+
+func (t textModel) Info() Info {
+	i := Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, Opened: t.m.Opened, Defaults: t.m.Defaults}
+	if block := t.m.Spec.KVTokenBytes() * int64(t.m.Engine.Stats().Sched.KV.Blocks); block > 0 {
+		i.BlockTokens = int(t.m.KVBytes / block)
+	}
+	return i
+}
+
+func (t textModel) Encode(r text.Request) ([]int32, error) { return t.m.Encode(r) }
+func (t textModel) Decode(ids []int32) string              { return t.m.Tokenizer.Decode(ids, false) }
+func (t textModel) Token(id int32) string                  { return t.m.Tokenizer.Token(id) }
+func (t textModel) Special(id int32) bool                  { return t.m.Tokenizer.IsSpecial(id) }
+func (t textModel) Stats() engine.Stats                    { return t.m.Engine.Stats() }
+func (t textModel) Health(within time.Duration) error      { return t.m.Engine.Health(within) }
+func (t textModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
+	g, err := t.m.Generate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kvasir-llm/kvasir/api/openai"
+)
+
+// route is what a path answers.
+type route struct {
+	method  string // GET, which HEAD goes with, or POST
+	handler func(http.ResponseWriter, *http.Request)
+	open    bool // without an API key
+	about   string
+}
+
+// modelPath precedes the id in the path of a single model. Ids may hold slashes.
+const modelPath = "/v1/models/"
+
+func (s *Server) table() map[string]route {
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+	return map[string]route{
+		"/":                    {"GET", s.index, true, "this page"},
+		"/v1/chat/completions": {"POST", s.chat, false, "the next message of a conversation"},
+		"/v1/completions":      {"POST", s.completions, false, "the continuation of a text"},
+		"/v1/models":           {"GET", s.list, false, "the models served"},
+		modelPath:              {"GET", s.model, false, "one of them, by its id"},
+		"/tokenize":            {"POST", s.tokenize, false, "the tokens of a text or a conversation"},
+		"/detokenize":          {"POST", s.detokenize, false, "the text of tokens"},
+		"/health":              {"GET", s.health, true, "200 while every engine steps, else 503"},
+		"/ping":                {"GET", s.health, true, "the same"},
+		"/metrics":             {"GET", metrics.ServeHTTP, true, "Prometheus metrics"},
+		"/version":             {"GET", s.version, true, "the program's version"},
+	}
+}
+
+// find returns the route of a path.
+func (s *Server) find(path string) (route, bool) {
+	if strings.HasPrefix(path, modelPath) && len(path) > len(modelPath) {
+		path = modelPath
+	} else if path == modelPath {
+		path = strings.TrimSuffix(modelPath, "/")
+	}
+	r, ok := s.routes[path]
+	return r, ok
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.order, ", "))
+	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
+		fmt.Fprintf(w, "%-5s%-22s%s\n", s.routes[path].method, path, s.routes[path].about)
+	}
+}
+
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
+	s.write(w, http.StatusOK, map[string]string{"version": s.cfg.Version})
+}
+
+// health says whether every engine steps and new requests are taken.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	type report struct {
+		Status string            `json:"status"`
+		Models map[string]string `json:"models"`
+	}
+	out, status := report{"ok", map[string]string{}}, http.StatusOK
+	for _, m := range s.models {
+		out.Models[m.Model.Info().Name] = "ok"
+		if err := m.Model.Health(s.cfg.StepTimeout); err != nil {
+			out.Status, status = "unhealthy", http.StatusServiceUnavailable
+			out.Models[m.Model.Info().Name] = err.Error()
+		}
+	}
+	if s.draining.Load() {
+		out.Status, status = "draining", http.StatusServiceUnavailable
+	}
+	s.write(w, status, out)
+}
+
+func (s *Server) describe(name string) openai.Model {
+	info := s.byName[name].Model.Info()
+	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
+		Root: info.Name, MaxModelLen: info.Context}
+}
+
+func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+	out := openai.ModelList{Object: openai.ObjectList}
+	for _, name := range s.order {
+		out.Data = append(out.Data, s.describe(name))
+	}
+	s.write(w, http.StatusOK, out)
+}
+
+func (s *Server) model(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, modelPath)
+	if s.byName[name] == nil {
+		s.fail(w, r, noModel(name))
+		return
+	}
+	s.write(w, http.StatusOK, s.describe(name))
+}
+
+// lookup returns the model that a request names.
+func (s *Server) lookup(name string) (*Served, error) {
+	if name == "" && len(s.models) == 1 {
+		return &s.models[0], nil
+	}
+	if name == "" {
+		return nil, openai.NewError(openai.TypeInvalidRequest, "model", openai.CodeMissing,
+			"model: required, since several are served: "+strings.Join(s.order, ", "))
+	}
+	if m := s.byName[name]; m != nil {
+		return m, nil
+	}
+	return nil, noModel(name)
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// TestScripts runs the scripts in testdata. In each, "model" says what a fake model answers, piece by piece, and "get" and
+// "post" are requests, whose answers are shown with ids and times blotted out.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		fake := newFake("fake", "Hello", " world", "!")
+		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
+		s := build(t, cfg)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "model":
+				return script(t, fake, d)
+			case "server":
+				cfg := cfg
+				configure(t, &cfg, d)
+				s = build(t, cfg)
+				return ""
+			case "drain":
+				s.Drain()
+				return ""
+			case "get", "post", "options", "delete":
+				return exchange(t, s, d)
+			}
+			t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+			return ""
+		})
+	})
+}
+
+func build(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// configure reads the arguments of "server".
+func configure(t *testing.T, cfg *Config, d *datadriven.TestData) {
+	for _, a := range d.CmdArgs {
+		switch a.Key {
+		case "keys":
+			cfg.APIKeys = a.Vals
+		case "origins":
+			cfg.AllowedOrigins = a.Vals
+		case "body":
+			cfg.MaxBodyBytes, _ = strconv.ParseInt(a.Vals[0], 10, 64)
+		case "second":
+			cfg.Models = append(cfg.Models, Served{Model: newFake(a.Vals[0], "Second.")})
+		default:
+			t.Fatalf("%s: unknown argument %s", d.Pos, a.Key)
+		}
+	}
+}
+
+// script reads what the fake is to do. Its pieces are quoted, one to a line.
+func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
+	m.finish, m.refuse, m.fail, m.sick, m.asked = "stop", nil, nil, nil, nil
+	for _, a := range d.CmdArgs {
+		switch a.Key {
+		case "finish":
+			m.finish = a.Vals[0]
+		case "refuse":
+			m.refuse = map[string]error{"full": sched.ErrQueueFull, "closed": engine.ErrClosed,
+				"bad": &text.RequestError{Field: "max_tokens", Problem: "too many"}}[a.Vals[0]]
+		case "fail":
+			m.fail = errors.New("the logits are not numbers")
+		case "sick":
+			m.sick = errors.New("step 7 hangs")
+		default:
+			t.Fatalf("%s: unknown argument %s", d.Pos, a.Key)
+		}
+	}
+	if d.Input != "" {
+		m.pieces = nil
+	}
+	for line := range strings.Lines(d.Input) {
+		piece, err := strconv.Unquote(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatalf("%s: %q: %v", d.Pos, line, err)
+		}
+		m.pieces = append(m.pieces, piece)
+	}
+	return ""
+}
+
+var varying = regexp.MustCompile(`(cmpl-)[0-9A-Z]{26}|("created":)[0-9]+`)
+
+// exchange sends a request and shows the answer: the status, the headers that matter, the body.
+func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
+	r := httptest.NewRequest(strings.ToUpper(d.Cmd), d.CmdArgs[0].Key, strings.NewReader(d.Input))
+	if d.Cmd == "post" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, a := range d.CmdArgs[1:] {
+		r.Header.Set(a.Key, strings.Join(a.Vals, " "))
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	out := fmt.Sprintf("%d %s\n", w.Code, http.StatusText(w.Code))
+	var names []string
+	for name := range w.Header() {
+		switch name {
+		case "Content-Length", "Server", requestID:
+		default:
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if name == "Content-Type" && w.Header().Get(name) == "application/json" {
+			continue
+		}
+		out += name + ": " + strings.Join(w.Header()[name], ", ") + "\n"
+	}
+	return out + varying.ReplaceAllString(w.Body.String(), "${1}${2}…")
+}

@@ -63,13 +63,13 @@ func (h *fakeHub) serveHub(w http.ResponseWriter, r *http.Request) {
 		for name, data := range h.files {
 			s := map[string]any{"rfilename": name, "size": len(data), "blobId": strings.Repeat("a", 40)}
 			if isLFS(name) {
-				s["lfs"] = map[string]any{"sha256": etagOf(name, data), "size": len(data)}
+				s["lfs"] = map[string]any{"sha256": etagOf(name, data), "size": len(data), "pointerSize": 130}
 			} else {
 				s["blobId"] = etagOf(name, data)
 			}
 			siblings = append(siblings, s)
 		}
-		json.NewEncoder(w).Encode(map[string]any{"sha": testCommit, "siblings": siblings})
+		json.NewEncoder(w).Encode(map[string]any{"id": "o/m", "sha": testCommit, "siblings": siblings})
 		return
 	}
 	_, name, _ := strings.Cut(r.URL.Path, "/resolve/"+testCommit+"/")

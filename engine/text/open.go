@@ -179,7 +179,11 @@ func TemplateSource(ckpt *weights.Checkpoint) (string, error) {
 		}
 		files[i] = data
 	}
-	return chat.FromConfig(files[0], files[1], files[2])
+	source, err := chat.FromConfig(files[0], files[1], files[2])
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return "", nil
+	}
+	return source, err
 }
 
 // readGeneration sets the tokens that end an answer and the recommended sampling: from the tokenizer and, where they

@@ -21,3 +21,6 @@ var file string
 func Open() (*weights.Checkpoint, error) {
 	return weights.OpenBytes(Name+".gguf", unsafe.Slice(unsafe.StringData(file), len(file)))
 }
+
+// Size is the bytes of the model's file.
+func Size() int64 { return int64(len(file)) }

@@ -1,0 +1,102 @@
+// Command kvasir serves large language models: it runs one in the terminal, serves it over HTTP, fetches models and shows
+// what is in them. This package knows flags and terminals; the work is done below. Read cli first.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line.
+type cli struct {
+	Run        runCmd        `cmd:"" help:"Answer a prompt, or chat in the terminal."`
+	Serve      serveCmd      `cmd:"" help:"Serve models over HTTP with the OpenAI API."`
+	Pull       pullCmd       `cmd:"" help:"Fetch a model from the hub into the local cache."`
+	List       listCmd       `cmd:"" aliases:"ls" help:"List the models that can be served without fetching."`
+	Show       showCmd       `cmd:"" help:"Show what is in a model."`
+	Rm         rmCmd         `cmd:"" help:"Remove a fetched model from the local cache."`
+	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+}
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run parses and executes one command line and returns its exit code.
+func run(args []string) int {
+	var c cli
+	parser := newParser(&c)
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	code := -1
+	parser.Exit = func(n int) { code = n } // after --help
+	parsed, err := parser.Parse(args)
+	if code >= 0 {
+		return code
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+		var pe *kong.ParseError
+		if errors.As(err, &pe) && pe.Context != nil {
+			fmt.Fprintf(os.Stderr, "Try: %s --help\n", commandPath(pe.Context))
+		}
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.Bind(parser)
+	err = parsed.Run()
+	switch {
+	case err == nil:
+		return exitOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+	return exitFailure
+}
+
+func newParser(c *cli) *kong.Kong {
+	return kong.Must(c,
+		kong.Name("kvasir"),
+		kong.Description("Serve large language models with one binary.\n\nExamples:\n  kvasir run \"What is a KV cache?\"\n  kvasir serve --port 8000"),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Vars{"context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
+	)
+}
+
+// commandPath returns the command as it was typed so far, such as "kvasir debug logits".
+func commandPath(ctx *kong.Context) string {
+	path := "kvasir"
+	for _, p := range ctx.Path {
+		if p.Command != nil {
+			path += " " + p.Command.Name
+		}
+	}
+	return path
+}
+
+// usageError is a command line that parses but cannot be meant.
+type usageError struct{ problem string }
+
+func (e usageError) Error() string { return e.problem }

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/kvasir-llm/kvasir/hub"
+	"github.com/kvasir-llm/kvasir/hub/builtin"
+)
+
+type pullCmd struct {
+	Model string `arg:"" help:"owner/name, with :TAG for a GGUF quantisation or @REVISION."`
+}
+
+func (pullCmd) Help() string {
+	return `Models lie where Hugging Face's own tools keep them: HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE
+are read as they read them. An interrupted download goes on where it was.
+
+Examples:
+  kvasir pull Qwen/Qwen3-0.6B
+  kvasir pull Qwen/Qwen3-0.6B-GGUF:Q8_0
+  HF_TOKEN=hf_… kvasir pull meta-llama/Llama-3.2-1B-Instruct`
+}
+
+func (c *pullCmd) Run(ctx context.Context) error {
+	path, err := pull(ctx, c.Model, os.Stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Println(path)
+	return nil
+}
+
+// pull fetches a model and shows the progress on w: bars on a terminal, a line for each event elsewhere.
+func pull(ctx context.Context, name string, w *os.File) (string, error) {
+	n, err := hub.ParseName(name)
+	if err != nil {
+		return "", err
+	}
+	client, err := hub.FromEnv(os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	client.UserAgent = "kvasir/" + version()
+	if !term.IsTerminal(int(w.Fd())) {
+		return client.Pull(ctx, n, plainProgress(w))
+	}
+	bars := mpb.NewWithContext(ctx, mpb.WithOutput(w), mpb.WithRefreshRate(120*time.Millisecond))
+	path, err := client.Pull(ctx, n, barProgress(bars))
+	if err != nil {
+		return "", err
+	}
+	bars.Wait()
+	return path, nil
+}
+
+// plainProgress prints a line when a file's state changes and for each tenth of it.
+func plainProgress(w io.Writer) func(hub.Event) {
+	tenths := map[string]int64{}
+	states := map[string]hub.State{}
+	return func(e hub.Event) {
+		tenth := int64(-1)
+		if e.Total > 0 {
+			tenth = e.Done * 10 / e.Total
+		}
+		if states[e.File] == e.State && (e.State != hub.Downloading || tenths[e.File] == tenth) {
+			return
+		}
+		states[e.File], tenths[e.File] = e.State, tenth
+		switch {
+		case e.Reason != nil:
+			fmt.Fprintf(w, "%s: %s: %v\n", e.File, e.State, e.Reason)
+		case e.Total > 0 && e.State != hub.Queued:
+			fmt.Fprintf(w, "%s: %s %s of %s\n", e.File, e.State, bytes(e.Done), bytes(e.Total))
+		case e.File != "":
+			fmt.Fprintf(w, "%s: %s\n", e.File, e.State)
+		}
+	}
+}
+
+// barProgress draws a bar for each file.
+func barProgress(p *mpb.Progress) func(hub.Event) {
+	var mu sync.Mutex
+	bars := map[string]*mpb.Bar{}
+	states := map[string]hub.State{}
+	return func(e hub.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.File == "" {
+			return
+		}
+		bar := bars[e.File]
+		if bar == nil {
+			file := e.File
+			bar = p.AddBar(max(e.Total, 0),
+				mpb.PrependDecorators(decor.Name(file, decor.WCSyncSpaceR)),
+				mpb.AppendDecorators(
+					decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace),
+					decor.Any(func(decor.Statistics) string {
+						mu.Lock()
+						defer mu.Unlock()
+						return string(states[file])
+					}, decor.WC{W: 12}),
+				))
+			bars[e.File] = bar
+		}
+		states[e.File] = e.State
+		if e.Total > 0 {
+			bar.SetTotal(e.Total, false)
+		}
+		bar.SetCurrent(e.Done)
+		if e.State == hub.Done || e.State == hub.Cached {
+			bar.SetTotal(-1, true)
+		}
+	}
+}
+
+type listCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+func (listCmd) Help() string { return "Example:\n  kvasir list" }
+
+func (c *listCmd) Run() error {
+	client, err := hub.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	models, err := client.List()
+	if err != nil {
+		return err
+	}
+	type row struct {
+		Name     string    `json:"name"`
+		Format   string    `json:"format"`
+		Size     int64     `json:"size"`
+		Modified time.Time `json:"modified"`
+		Path     string    `json:"path"`
+	}
+	rows := []row{{Name: builtin.Name, Format: "built-in", Size: builtin.Size()}}
+	for _, m := range models {
+		rows = append(rows, row{m.Name.String(), string(m.Format), m.Size, m.Modified, m.Path})
+	}
+	if c.JSON {
+		return printJSON(rows)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tFORMAT\tSIZE\tMODIFIED")
+	for _, r := range rows {
+		modified := "-"
+		if !r.Modified.IsZero() {
+			modified = r.Modified.Local().Format("2006-01-02 15:04")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, r.Format, bytes(r.Size), modified)
+	}
+	return w.Flush()
+}
+
+type rmCmd struct {
+	Model string `arg:"" help:"owner/name as kvasir list shows it; with :TAG only that quantisation."`
+}
+
+func (rmCmd) Help() string { return "Example:\n  kvasir rm Qwen/Qwen3-0.6B-GGUF:Q8_0" }
+
+func (c *rmCmd) Run() error {
+	if c.Model == builtin.Name {
+		return usageError{c.Model + " is part of the program"}
+	}
+	n, err := hub.ParseName(c.Model)
+	if err != nil {
+		return err
+	}
+	client, err := hub.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	freed, err := client.Remove(n)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("removed %s, %s freed\n", c.Model, bytes(freed))
+	return nil
+}

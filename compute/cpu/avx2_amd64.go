@@ -113,10 +113,10 @@ func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, s
 func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
 
 //go:noescape
-func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)

@@ -28,8 +28,8 @@ var avx512vnni = func() kernels {
 	return k
 }()
 
-// tileRowsAVX512 is the most rows of a tile.
-const tileRowsAVX512 = 8
+// The most rows of a tile of float and of quantised weights.
+const tileRowsAVX512, quantRowsVNNI = 8, 6
 
 func matF32AVX512(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {
 	tiled(tileF32AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
@@ -44,11 +44,11 @@ func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, str
 }
 
 func matQ8VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ8VNNI, blockQ8, tileRowsAVX512, dst, ldd, x, w, stride, panels, m)
+	tiledQuant(tileQ8VNNI, blockQ8, quantRowsVNNI, dst, ldd, x, w, stride, panels, m)
 }
 
 func matQ4VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ4VNNI, blockQ4, tileRowsAVX512, dst, ldd, x, w, stride, panels, m)
+	tiledQuant(tileQ4VNNI, blockQ4, quantRowsVNNI, dst, ldd, x, w, stride, panels, m)
 }
 
 func quantizeAVX512(q []int8, d []float32, s []int32, x []float32) {
@@ -120,10 +120,10 @@ func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer,
 func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
 
 //go:noescape
-func tileQ8VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+func tileQ8VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+func tileQ4VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func quantizeRowAVX512(q *int8, d *float32, s *int32, x *float32, blocks int)

@@ -1,19 +1,21 @@
 //go:build amd64 && !noasm
 
-// Tiles of quantised weights with AVX2: dst[i] = chain over the blocks of sum(q[i]·w)·(d[i]·scale), one panel and one or
+// Tiles of quantised weights with AVX2: dst[i][p] = chain over the blocks of sum(q[i]·w[p])·(d[i]·scale[p]), for one or
 // two rows.
 //
 //	q       rows of int8, ldq bytes apart, 32 for each block
 //	d, s    rows of float32 scales and int32 sums of q, ldb bytes apart, one for each block
-//	w Q8_0  512 bytes for each block: 8 groups of [16 outputs][4 values + 128]
-//	w Q4_0  256 bytes for each block: 4 groups of [16 outputs][4 bytes], value+8 of position 4g+t low, of 16+4g+t high
-//	scales  32 bytes for each block: [f16 × 16]
+//	w       panels, stride bytes apart: all blocks, then their scales
+//	  Q8_0  512 bytes for each block: 8 groups of [16 outputs][4 values + 128]
+//	  Q4_0  256 bytes for each block: 4 groups of [16 outputs][4 bytes], value+8 of position 4g+t low, of 16+4g+t high
+//	  scales 32 bytes for each block: [f16 × 16]
+//	dst     rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits. Weights are therefore taken by halves of 4
 // bits: the 8 steps of a block stay within 8·2·15·128 < 2¹⁵, which holds for every q. The offset of the weights, 128·s
-// (Q4_0: 8·s), is taken off at the end.
+// (Q4_0: 8·s), is taken off at the end. The next panel is fetched to the second cache meanwhile.
 //
-// Registers: SI q of row 0; R9, R10 the block's d and s of row 0; BX w; R12 scales; R11 blocks left. Y0-Y3 sums of low
+// Registers: SI q of row 0; R9, R10 the block's d and s of row 0; BX w; R12 its scales; R11 blocks left. Y0-Y3 sums of low
 // halves in 16 bits, Y4-Y7 of high ones, Y8-Y11 sums, Y12-Y13 low and high halves of weights, Y14-Y15 scratch.
 
 #include "textflag.h"
@@ -30,42 +32,30 @@ DATA ones<>+16(SB)/8, $0x0001000100010001
 DATA ones<>+24(SB)/8, $0x0001000100010001
 GLOBL ones<>(SB), RODATA|NOPTR, $32
 
-// LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its addresses in q, d and s, its 16-bit sums and its sum.
-#define LEFT1(F) F((SI), (R9), (R10), Y0, Y4, Y8)
-#define LEFT2(F) LEFT1(F); F((SI)(DX*1), (R9)(CX*1), (R10)(CX*1), Y2, Y6, Y10)
-#define RIGHT1(F) F((SI), (R9), (R10), Y1, Y5, Y9)
-#define RIGHT2(F) RIGHT1(F); F((SI)(DX*1), (R9)(CX*1), (R10)(CX*1), Y3, Y7, Y11)
+// LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its address in q, o bytes on, its d and s, its 16-bit sums and
+// its sum.
+#define LEFT1(F, o) F(o (SI), (R9), (R10), Y0, Y4, Y8)
+#define LEFT2(F, o) LEFT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), (R10)(R8*1), Y2, Y6, Y10)
+#define RIGHT1(F, o) F(o (SI), (R9), (R10), Y1, Y5, Y9)
+#define RIGHT2(F, o) RIGHT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), (R10)(R8*1), Y3, Y7, Y11)
 
 #define ZERO(q, d, s, low, high, sum) VPXOR sum, sum, sum
 #define BEGIN(q, d, s, low, high, sum) VPXOR low, low, low; VPXOR high, high, high
 
 // DOT8 uses 4 values of q for both halves of the weights, DOT4 4 values for the low and 4 for the high ones.
-#define DOT8(q, low, high) \
+#define DOT8(q, d, s, low, high, sum) \
 	VPBROADCASTD q, Y14; \
 	VPMADDUBSW   Y14, Y12, Y15; \
 	VPADDW       Y15, low, low; \
 	VPMADDUBSW   Y14, Y13, Y15; \
 	VPADDW       Y15, high, high
-#define DOT4(q, qHigh, low) \
+#define DOT4(q, d, s, low, high, sum) \
 	VPBROADCASTD q, Y14; \
 	VPMADDUBSW   Y14, Y12, Y15; \
 	VPADDW       Y15, low, low; \
-	VPBROADCASTD qHigh, Y14; \
+	VPBROADCASTD 16+q, Y14; \
 	VPMADDUBSW   Y14, Y13, Y15; \
 	VPADDW       Y15, low, low
-
-#define STEP8A(q, d, s, low, high, sum) DOT8(0 q, low, high)
-#define STEP8B(q, d, s, low, high, sum) DOT8(4 q, low, high)
-#define STEP8C(q, d, s, low, high, sum) DOT8(8 q, low, high)
-#define STEP8D(q, d, s, low, high, sum) DOT8(12 q, low, high)
-#define STEP8E(q, d, s, low, high, sum) DOT8(16 q, low, high)
-#define STEP8F(q, d, s, low, high, sum) DOT8(20 q, low, high)
-#define STEP8G(q, d, s, low, high, sum) DOT8(24 q, low, high)
-#define STEP8H(q, d, s, low, high, sum) DOT8(28 q, low, high)
-#define STEP4A(q, d, s, low, high, sum) DOT4(0 q, 16 q, low)
-#define STEP4B(q, d, s, low, high, sum) DOT4(4 q, 20 q, low)
-#define STEP4C(q, d, s, low, high, sum) DOT4(8 q, 24 q, low)
-#define STEP4D(q, d, s, low, high, sum) DOT4(12 q, 28 q, low)
 
 // SPLIT loads 32 bytes of weights as low and high halves.
 #define SPLIT(o) \
@@ -73,23 +63,28 @@ GLOBL ones<>(SB), RODATA|NOPTR, $32
 	VPSRLW  $4, Y12, Y13; \
 	VPAND   nibbles<>(SB), Y12, Y12; \
 	VPAND   nibbles<>(SB), Y13, Y13
-#define GROUP(o, STEP, LEFT, RIGHT) SPLIT(o); LEFT(STEP); SPLIT(o+32); RIGHT(STEP)
+#define GROUP(o, DOT, LEFT, RIGHT) \
+	PREFETCHT1 16*o(BX)(CX*1); \
+	SPLIT(16*o); \
+	LEFT(DOT, o); \
+	SPLIT(16*o+32); \
+	RIGHT(DOT, o)
 
 #define BLOCK8(LEFT, RIGHT) \
-	GROUP(0, STEP8A, LEFT, RIGHT); \
-	GROUP(64, STEP8B, LEFT, RIGHT); \
-	GROUP(128, STEP8C, LEFT, RIGHT); \
-	GROUP(192, STEP8D, LEFT, RIGHT); \
-	GROUP(256, STEP8E, LEFT, RIGHT); \
-	GROUP(320, STEP8F, LEFT, RIGHT); \
-	GROUP(384, STEP8G, LEFT, RIGHT); \
-	GROUP(448, STEP8H, LEFT, RIGHT); \
+	GROUP(0, DOT8, LEFT, RIGHT); \
+	GROUP(4, DOT8, LEFT, RIGHT); \
+	GROUP(8, DOT8, LEFT, RIGHT); \
+	GROUP(12, DOT8, LEFT, RIGHT); \
+	GROUP(16, DOT8, LEFT, RIGHT); \
+	GROUP(20, DOT8, LEFT, RIGHT); \
+	GROUP(24, DOT8, LEFT, RIGHT); \
+	GROUP(28, DOT8, LEFT, RIGHT); \
 	ADDQ $512, BX
 #define BLOCK4(LEFT, RIGHT) \
-	GROUP(0, STEP4A, LEFT, RIGHT); \
-	GROUP(64, STEP4B, LEFT, RIGHT); \
-	GROUP(128, STEP4C, LEFT, RIGHT); \
-	GROUP(192, STEP4D, LEFT, RIGHT); \
+	GROUP(0, DOT4, LEFT, RIGHT); \
+	GROUP(4, DOT4, LEFT, RIGHT); \
+	GROUP(8, DOT4, LEFT, RIGHT); \
+	GROUP(12, DOT4, LEFT, RIGHT); \
 	ADDQ $256, BX
 
 // END adds a block to sum. Y12 holds the scales of the weights.
@@ -112,16 +107,17 @@ GLOBL ones<>(SB), RODATA|NOPTR, $32
 	VFMADD231PS  Y15, n, sum
 
 #define TILE(loop, LEFT, RIGHT, BLOCK, END) \
-	LEFT(ZERO); \
-	RIGHT(ZERO); \
+	LEFT(ZERO, 0); \
+	RIGHT(ZERO, 0); \
 loop: \
-	LEFT(BEGIN); \
-	RIGHT(BEGIN); \
+	LEFT(BEGIN, 0); \
+	RIGHT(BEGIN, 0); \
 	BLOCK(LEFT, RIGHT); \
+	PREFETCHT1 (R12)(CX*1); \
 	VCVTPH2PS (R12), Y12; \
-	LEFT(END); \
+	LEFT(END, 0); \
 	VCVTPH2PS 16(R12), Y12; \
-	RIGHT(END); \
+	RIGHT(END, 0); \
 	ADDQ $32, R12; \
 	ADDQ $32, SI; \
 	ADDQ $4, R9; \
@@ -132,32 +128,40 @@ loop: \
 	VMOVUPS Y8, (DI); \
 	VMOVUPS Y9, 32(DI)
 
-#define TILES(BLOCK, END) \
-	MOVQ q+16(FP), SI; \
+#define TILES(BYTES, BLOCK, END) \
 	MOVQ ldq+24(FP), DX; \
-	MOVQ d+32(FP), R9; \
-	MOVQ s+40(FP), R10; \
-	MOVQ ldb+48(FP), CX; \
-	MOVQ w+56(FP), BX; \
-	MOVQ scales+64(FP), R12; \
-	MOVQ blocks+80(FP), R11; \
-	CMPQ rows+72(FP), $1; \
-	JNE  two; \
+	MOVQ ldb+48(FP), R8; \
+	MOVQ stride+64(FP), CX; \
+next: \
+	MOVQ  q+16(FP), SI; \
+	MOVQ  d+32(FP), R9; \
+	MOVQ  s+40(FP), R10; \
+	MOVQ  w+56(FP), BX; \
+	MOVQ  blocks+88(FP), R11; \
+	MOVQ  R11, R12; \
+	IMULQ $BYTES, R12; \
+	ADDQ  BX, R12; \
+	CMPQ  rows+72(FP), $1; \
+	JNE   two; \
 	TILE(loop1, LEFT1, RIGHT1, BLOCK, END); \
-	VZEROUPPER; \
-	RET; \
+	JMP   advance; \
 two: \
 	TILE(loop2, LEFT2, RIGHT2, BLOCK, END); \
 	ADDQ    ldd+8(FP), DI; \
 	VMOVUPS Y10, (DI); \
 	VMOVUPS Y11, 32(DI); \
+advance: \
+	ADDQ $64, dst+0(FP); \
+	ADDQ CX, w+56(FP); \
+	DECQ panels+80(FP); \
+	JNZ  next; \
 	VZEROUPPER; \
 	RET
 
-// func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
-TEXT ·tileQ8AVX2(SB), NOSPLIT, $0-88
-	TILES(BLOCK8, END8)
+// func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ8AVX2(SB), NOSPLIT, $0-96
+	TILES(512, BLOCK8, END8)
 
-// func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
-TEXT ·tileQ4AVX2(SB), NOSPLIT, $0-88
-	TILES(BLOCK4, END4)
+// func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ4AVX2(SB), NOSPLIT, $0-96
+	TILES(256, BLOCK4, END4)

@@ -8,20 +8,13 @@ import "unsafe"
 // bytes. rows is at least 1 and at most the tile's limit; panels and k are at least 1.
 type floatTile func(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
 
-// quantTile sets, for each of rows rows and one panel, the chain over blocks blocks of sum·(d·scale) in dst. q, d and s
-// are the rows' values, scales and sums (rowsQ8); ldq and ldb, the distances of rows in q and in d and s, and ldd are in
-// bytes. scales are the panel's, rows is at least 1 and at most the tile's limit, blocks is at least 1.
-type quantTile func(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w, scales *byte, rows, blocks int)
+// quantTile sets, for each of rows rows and panels panels, the chain over blocks blocks of sum·(d·scale) in dst. q, d and
+// s are the rows' values, scales and sums (rowsQ8); ldd, ldq, stride and ldb, the distance of rows in d and in s, are in
+// bytes. rows is at least 1 and at most the tile's limit; panels and blocks are at least 1.
+type quantTile func(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 // blockK is how many k of two panels are used for all rows before the next ones: they stay in the second cache.
 const blockK = 512
-
-// groupRows returns the most rows of a group when m rows are cut into as few groups as possible, at most limit each, of
-// about the same size.
-func groupRows(m, limit int) int {
-	groups := (m + limit - 1) / limit
-	return (m + groups - 1) / groups
-}
 
 // tiled runs a matF32, matF16 or matBF16 in tiles of at most limit rows.
 func tiled[T float32 | uint16](tile floatTile, limit int, dst []float32, ldd int, x []float32, ldx int, w []T, stride, panels, m, k int, accumulate bool) {
@@ -43,12 +36,13 @@ func tiled[T float32 | uint16](tile floatTile, limit int, dst []float32, ldd int
 		tile(&dst[0], ldd*4, &x[0], ldx*4, unsafe.Pointer(&w[0]), stride*size, m, panels, k)
 		return
 	}
-	rows := groupRows(m, limit)
+	groups := (m + limit - 1) / limit
 	for p := 0; p < panels; p += 2 {
 		for at := 0; at < k; at += blockK {
 			part := unsafe.Pointer(&w[p*stride+at*lanes])
-			for i := 0; i < m; i += rows {
-				tile(&dst[i*ldd+p*lanes], ldd*4, &x[i*ldx+at], ldx*4, part, stride*size, min(rows, m-i), min(2, panels-p), min(blockK, k-at))
+			for g := range groups { // of about the same size
+				i, end := m*g/groups, m*(g+1)/groups
+				tile(&dst[i*ldd+p*lanes], ldd*4, &x[i*ldx+at], ldx*4, part, stride*size, end-i, min(2, panels-p), min(blockK, k-at))
 			}
 		}
 	}
@@ -69,13 +63,17 @@ func tiledQuant(tile quantTile, size, limit int, dst []float32, ldd int, x rowsQ
 	last := (m-1)*x.blocks + x.blocks - 1
 	_, _, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.d[last], x.s[last]
 	_ = w[(panels-1)*stride+x.blocks*(size+lanes*2)-1]
-	rows := groupRows(m, limit)
-	for p := range panels {
-		panel := w[p*stride:]
-		for i := 0; i < m; i += rows {
+	if m <= limit {
+		tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.d[0], &x.s[0], x.blocks*4, &w[0], stride, m, panels, x.blocks)
+		return
+	}
+	groups := (m + limit - 1) / limit
+	for p := 0; p < panels; p += 2 {
+		for g := range groups {
+			i, end := m*g/groups, m*(g+1)/groups
 			b := i * x.blocks
 			tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.d[b], &x.s[b], x.blocks*4,
-				&panel[0], &panel[x.blocks*size], min(rows, m-i), x.blocks)
+				&w[p*stride], stride, end-i, min(2, panels-p), x.blocks)
 		}
 	}
 }

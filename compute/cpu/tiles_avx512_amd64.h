@@ -25,6 +25,7 @@
 	F((R13), 384, Z6, Z14); \
 	F((R12)(CX*4), 448, Z7, Z15)
 
+#define AHEAD 2048
 #define LOAD_A(w, o, a, b) VMOVUPS o(DI), a
 #define LOAD_B(w, o, a, b) VMOVUPS o(DI), b
 #define STORE_A(w, o, a, b) VMOVUPS a, o(DI)
@@ -100,6 +101,7 @@ name: \
 	ROWS(LOAD1); \
 loop: \
 	WIDEN((BX), Z28); \
+	PREFETCHT0 AHEAD(BX); \
 	ROWS(FMA1); \
 	NEXT_K(loop); \
 	ROWS(STORE1); \
@@ -112,6 +114,8 @@ name: \
 loop: \
 	WIDEN((BX), Z28); \
 	WIDEN((BX)(CX*1), Z29); \
+	PREFETCHT0 AHEAD(BX); \
+	PREFETCHT0 AHEAD(BX)(CX*1); \
 	ROWS(FMA2); \
 	NEXT_K(loop); \
 	ROWS(STORE2); \

@@ -24,14 +24,14 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 	}
 	ended := false
 	for i, w := range p.Seqs {
-		q := p.owners[i].sequence
+		q := p.owners[i]
 		if q.ended {
 			continue
 		}
 		if w.Sample {
 			s.learn(q, results[i].Token)
 		}
-		if p.owners[i].admission == q.admission {
+		if q.list == &s.running { // not if it was preempted meanwhile: its blocks are not its own any more
 			s.register(q, w.Start+w.N)
 		}
 		if q.known == q.limit {

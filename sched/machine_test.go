@@ -239,10 +239,18 @@ func (m *machine) verifyExclusion(p *Plan) {
 
 // pack copies a plan, as it is once the one before it is committed, for it to be computed.
 func (m *machine) pack(st *step) {
+	rows := 0
 	for _, w := range st.plan.Seqs {
+		if st.clients[w.ID].ended {
+			m.t.Fatalf("sequence %d has ended but is in the plan to be computed:\n%v", w.ID, st.plan)
+		}
+		rows += w.N
 		w.Blocks = slices.Clone(w.Blocks)
 		st.packed = append(st.packed, w)
 		st.owners = append(st.owners, st.clients[w.ID])
+	}
+	if rows != st.plan.Rows {
+		m.t.Fatalf("the rows add up to %d:\n%v", rows, st.plan)
 	}
 }
 

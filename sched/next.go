@@ -68,13 +68,13 @@ func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	}
 }
 
-// preempt takes a running sequence's blocks and puts it at the front of the queue. It keeps its tokens, and one that is
-// being computed will still reach it. An outstanding plan may read its old table, so that is left to the plan.
+// preempt takes a running sequence's blocks and puts it at the front of the queue. It keeps its tokens, and one that the
+// step under way computes will still reach it: before it can be admitted again, since the plan that preempts admits no one
+// and the plan after it is made when that step is committed. The step may read the old table, so that is left to it.
 func (s *Scheduler) preempt(q *sequence) {
 	s.pool.Release(q.table)
 	q.table = nil
 	q.computed, q.named = 0, 0
-	q.admission++
 	s.running.remove(q)
 	s.waiting.pushFront(q)
 	s.preemptions++
@@ -86,9 +86,6 @@ func (s *Scheduler) preempt(q *sequence) {
 func (s *Scheduler) admit(p *Plan) {
 	for p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 {
 		q := s.waiting.front
-		if q.known < q.length {
-			return // preempted while a token of its own is being computed
-		}
 		s.chain = s.chain[:0]
 		if q.lookup {
 			// The last token is always computed, for its logits.
@@ -124,6 +121,6 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
 		ID: q.id, Start: start, N: n, Sample: sample, Cached: cached,
 		Blocks: q.table[:blocks:blocks],
 	})
-	p.owners = append(p.owners, owner{q, q.admission})
+	p.owners = append(p.owners, q)
 	p.Rows += n
 }

@@ -13,7 +13,7 @@ type Plan struct {
 	Rows      int     // tokens to compute, the sum of all N
 	Preempted []SeqID // sequences that gave up their blocks for this plan
 
-	owners []owner // of Seqs
+	owners []*sequence // of Seqs
 }
 
 // Work is the part of one sequence in a step.
@@ -27,12 +27,6 @@ type Work struct {
 	Sample bool
 	// Cached is how many of the sequence's tokens the prefix cache held. It is set in the first Work of an admission.
 	Cached int
-}
-
-// owner is whose a Work is: the sequence, and which of its admissions it was planned in.
-type owner struct {
-	sequence  *sequence
-	admission int
 }
 
 // String prints the plan with a line for each sequence.
@@ -63,12 +57,12 @@ func (w Work) String() string {
 // dropEnded removes the work of sequences that have ended.
 func (p *Plan) dropEnded() {
 	n := 0
-	for i, o := range p.owners {
-		if o.sequence.ended {
+	for i, q := range p.owners {
+		if q.ended {
 			p.Rows -= p.Seqs[i].N
 			continue
 		}
-		p.Seqs[n], p.owners[n] = p.Seqs[i], o
+		p.Seqs[n], p.owners[n] = p.Seqs[i], q
 		n++
 	}
 	clear(p.Seqs[n:])

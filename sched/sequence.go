@@ -22,10 +22,9 @@ type sequence struct {
 	names []kv.Hash // of the full blocks of known tokens
 	tail  []int32   // the known tokens after those
 
-	table     []kv.BlockID // the blocks of tokens [0, computed) and more, with room for all there can be; nil while waiting
-	named     int          // how many blocks of table bear their name
-	admission int          // changes with each preemption
-	ended     bool
+	table []kv.BlockID // the blocks of tokens [0, computed) and more, with room for all there can be; nil while waiting
+	named int          // how many blocks of table bear their name
+	ended bool
 
 	list       *list // running or waiting
 	prev, next *sequence

@@ -10,7 +10,8 @@ import "github.com/kvasir-llm/kvasir/kv"
 // running sequence is preempted: it gives up its blocks, goes to the front of the queue and is computed anew later. The
 // youngest itself keeps what it has and sits the step out. What budget remains goes to the queue, in order, as long as
 // each finds the blocks for all its tokens; the first that does not stops those behind it. No one is admitted in a step
-// that preempts.
+// that preempts. A plan that preempts may have no rows, if what was given up did not suffice; it is to be committed like
+// any other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so
 // those before it leave it at least what they left when it was admitted.
@@ -24,7 +25,7 @@ func (s *Scheduler) Next() *Plan {
 	if len(p.Preempted) == 0 {
 		s.admit(p)
 	}
-	if len(p.Seqs) == 0 {
+	if len(p.Seqs) == 0 && len(p.Preempted) == 0 {
 		return nil
 	}
 	s.outstanding++

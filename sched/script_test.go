@@ -22,8 +22,8 @@ import (
 //	pending                             prints the outstanding plans, the oldest first
 //	state                               prints the counters
 //
-// The token that sequence q yields at position p is the p-th of a stream of its own. After each command all invariants
-// are checked.
+// The token that sequence q yields at position p is the p-th of a stream of its own; with "same" after commit or step, all
+// yield one and the same. After each command all invariants are checked.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		w := &world{}
@@ -78,12 +78,12 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "next":
 		return w.next()
 	case "commit":
-		return w.commit(finishing(t, d))
+		return w.commit(finishing(t, d), d.HasArg("same"))
 	case "step":
 		var out []string
 		for range max(1, number("n")) {
 			if out = append(out, w.next()); len(w.plans) > 0 {
-				out = append(out, w.commit(finishing(t, d)))
+				out = append(out, w.commit(finishing(t, d), d.HasArg("same")))
 			}
 		}
 		return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "ok" }), "\n")
@@ -111,7 +111,7 @@ func (w *world) next() string {
 	return p.String()
 }
 
-func (w *world) commit(finish []SeqID) string {
+func (w *world) commit(finish []SeqID, same bool) string {
 	p := w.plans[0]
 	w.plans = w.plans[1:]
 	results := make([]Result, len(p.Seqs))
@@ -120,6 +120,9 @@ func (w *world) commit(finish []SeqID) string {
 		results[i] = Result{
 			Token:    1000*int32(work.ID) + int32(work.Start+work.N),
 			Finished: slices.Contains(finish, work.ID),
+		}
+		if same {
+			results[i].Token = 1
 		}
 		ids[i] = work.ID
 	}

@@ -69,3 +69,17 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkLoad(b *testing.B) {
+	for name, file := range vocabularies {
+		if path := reference.Path(b, append([]string{"tokenizers"}, file...)...); !strings.HasSuffix(path, ".gguf") {
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Load(path); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

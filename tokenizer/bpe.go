@@ -292,6 +292,7 @@ func (h *mergeHeap) pop() candidate {
 type pairTable struct {
 	slots []pairSlot
 	shift uint
+	count int
 }
 
 type pairSlot struct {
@@ -300,16 +301,23 @@ type pairSlot struct {
 	id   int32 // -1: empty
 }
 
-func newPairTable(n int) *pairTable {
-	bits := uint(4)
-	for 1<<bits < 2*n {
-		bits++
-	}
-	t := &pairTable{slots: make([]pairSlot, 1<<bits), shift: 64 - bits}
+func newPairTable() *pairTable {
+	t := &pairTable{}
+	t.resize(10)
+	return t
+}
+
+func (t *pairTable) resize(bits uint) {
+	old := t.slots
+	t.slots, t.shift = make([]pairSlot, 1<<bits), 64-bits
 	for i := range t.slots {
 		t.slots[i].id = -1
 	}
-	return t
+	for _, s := range old {
+		if s.id >= 0 {
+			*t.slot(s.key) = s
+		}
+	}
 }
 
 func (t *pairTable) slot(key uint64) *pairSlot {
@@ -326,9 +334,16 @@ func (t *pairTable) slot(key uint64) *pairSlot {
 // put records a merge. Of equal pairs the last wins, or with keep the first.
 func (t *pairTable) put(a, b int32, rank uint32, id int32, keep bool) {
 	key := uint64(uint32(a))<<32 | uint64(uint32(b))
-	if s := t.slot(key); s.id < 0 || !keep {
-		*s = pairSlot{key, rank, id}
+	s := t.slot(key)
+	if s.id < 0 {
+		if t.count++; 2*t.count > len(t.slots) {
+			t.resize(64 - t.shift + 1)
+			s = t.slot(key)
+		}
+	} else if keep {
+		return
 	}
+	*s = pairSlot{key, rank, id}
 }
 
 func (t *pairTable) get(a, b int32) (*pairSlot, bool) {

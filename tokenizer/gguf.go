@@ -304,7 +304,7 @@ func (t *Tokenizer) ggufMarked(b *bpe, pre string) (addBOS bool, err error) {
 
 // ggufMerges reads "a b" merges; those of tokens that do not exist can never apply.
 func (b *bpe) ggufMerges(merges []string) {
-	b.pairs = newPairTable(len(merges))
+	b.pairs = newPairTable()
 	for rank, line := range merges {
 		if len(line) < 3 {
 			continue

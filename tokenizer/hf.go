@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -119,12 +120,12 @@ func loadHF(data []byte, cfg config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	for _, id := range append(t.prefix, t.suffix...) {
+	t.finish(added)
+	for _, id := range slices.Concat(t.prefix, t.suffix) {
 		if id < 0 || int(id) >= len(t.vocab.text) {
 			return nil, fmt.Errorf("tokenizer.json: post_processor names id %d of a vocabulary of %d", id, len(t.vocab.text))
 		}
 	}
-	t.finish(added)
 	return t, t.configure(cfg)
 }
 

@@ -190,7 +190,7 @@ func (b *bpe) hfMerges(merges json.RawMessage, ids map[string]int32, spell func(
 	if len(merges) == 0 {
 		return errors.New("BPE without merges")
 	}
-	b.pairs = newPairTable(len(merges) / 6) // a merge takes at least six bytes: "a b",
+	b.pairs = newPairTable()
 	rank := uint32(0)
 	err := mergeList(string(merges), func(left, right string) error {
 		whole := left

@@ -23,6 +23,7 @@ type dfa struct {
 const (
 	maxInsts  = 20000
 	maxStates = 8000
+	maxWork   = 1 << 25 // instructions followed while compiling
 	dfaStart  = 1
 )
 
@@ -70,7 +71,7 @@ type dfaBuilder struct {
 	lists    [][]int // threads of each state
 
 	seen, queued []int // generation marks by instruction
-	gen          int
+	gen, work    int
 	next         []int
 	matched      bool
 }
@@ -169,8 +170,8 @@ func (b *dfaBuilder) build(entry int) (*dfa, error) {
 	b.state(nil)
 	b.state([]int{entry})
 	for s := 0; s < len(b.lists); s++ {
-		if len(b.lists) > maxStates {
-			return nil, fmt.Errorf("pattern needs more than %d states: %w", maxStates, errUnsupported)
+		if len(b.lists) > maxStates || b.work > maxWork {
+			return nil, fmt.Errorf("pattern needs too many states: %w", errUnsupported)
 		}
 		for c := range d.width {
 			b.step(b.lists[s], c, c == classes.count)
@@ -218,6 +219,7 @@ func (b *dfaBuilder) step(list []int, c int, end bool) {
 func (b *dfaBuilder) follow(pc, c int, end bool) {
 	for b.seen[pc] != b.gen {
 		b.seen[pc] = b.gen
+		b.work++
 		in := &b.insts[pc]
 		switch in.op {
 		case iMatch:

@@ -55,6 +55,9 @@ func parseSPM(data []byte) (*spmModel, error) {
 	if err == nil && len(m.pieces) == 0 {
 		err = errors.New("no pieces")
 	}
+	if m.unk < 0 || int(m.unk) >= len(m.pieces) {
+		m.unk = -1
+	}
 	return m, err
 }
 
@@ -141,7 +144,7 @@ func loadSPM(data []byte, cfg config) (*Tokenizer, error) {
 	}
 	norm := &spmNormalizer{model: m, table: table, userDefined: newAddedMatcher(userDefined)}
 	t.decode.spmRules(m.dummyPrefix && !m.spaceSuffix)
-	t.finish(append(added, cfg.addedTokens()...))
+	t.finish(append(added, cfg.addedTokens(len(m.pieces))...))
 	t.normalizers = []normalizer{norm.normalize} // after finish: the text of user-defined pieces is normalized already
 	if m.bos >= 0 && m.bos < n {
 		t.bos = m.bos
@@ -159,12 +162,12 @@ func loadSPM(data []byte, cfg config) (*Tokenizer, error) {
 	return t, t.configure(cfg)
 }
 
-// addedTokens returns the tokens that tokenizer_config.json adds to a vocabulary.
-func (c config) addedTokens() []addedToken {
+// addedTokens returns the tokens that tokenizer_config.json adds to a vocabulary of n; ids far beyond it are left out.
+func (c config) addedTokens(n int) []addedToken {
 	var added []addedToken
 	for key, a := range c.Added {
 		var id int32
-		if _, err := fmt.Sscan(key, &id); err != nil || id < 0 || id > 1<<24 {
+		if _, err := fmt.Sscan(key, &id); err != nil || id < 0 || int(id) > 4*n+1<<16 {
 			continue
 		}
 		added = append(added, addedToken{content: a.Content, id: id, special: a.Special, singleWord: a.SingleWord,

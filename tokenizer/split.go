@@ -56,7 +56,7 @@ func setFinder(s charset, runs bool) finder {
 type backtracking struct{ re *regexp2.Regexp }
 
 func compileBacktracking(pattern string, why error) (finder, error) {
-	re, err := regexp2.Compile(pattern, regexp2.Unicode)
+	re, err := regexp2.Compile(pattern, regexp2.Unicode|regexp2.Multiline)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: pattern %q is not supported: %w (%v)", pattern, why, err)
 	}

@@ -135,7 +135,7 @@ func loadTiktoken(data []byte, name string, cfg config) (*Tokenizer, error) {
 	if err := t.rankModel(tokens, 0, enc.pattern); err != nil {
 		return nil, err
 	}
-	added := cfg.addedTokens()
+	added := cfg.addedTokens(len(tokens))
 	if enc.special != nil && len(added) == 0 {
 		for i, text := range enc.special(len(tokens)) {
 			added = append(added, addedToken{content: text, id: int32(len(tokens) + i), special: true})
@@ -220,7 +220,8 @@ func loadTekken(data []byte, cfg config) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tekken.json: %w", err)
 	}
 	ordinary := f.Config.VocabSize - f.Config.NumSpecial
-	if ordinary < 256 || ordinary > len(f.Vocab) || f.Config.NumSpecial < len(f.Special) || f.Config.NumSpecial < 3 {
+	if ordinary < 256 || ordinary > len(f.Vocab) || f.Config.NumSpecial < len(f.Special) || f.Config.NumSpecial < 3 ||
+		f.Config.NumSpecial > 1<<16 {
 		return nil, fmt.Errorf("tekken.json: %d tokens of which %d special, with %d ranks and %d special tokens given",
 			f.Config.VocabSize, f.Config.NumSpecial, len(f.Vocab), len(f.Special))
 	}

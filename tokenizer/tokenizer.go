@@ -81,6 +81,9 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 	if id < 0 || int(id) >= len(t.vocab.text) || t.vocab.text[id] == "" {
 		return nil
 	}
+	if t.vocab.special[id] {
+		return []byte(t.vocab.text[id])
+	}
 	return []byte(t.decode.text[id])
 }
 

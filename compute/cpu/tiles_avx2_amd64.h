@@ -7,10 +7,13 @@
 //
 // The including file defines STEP, HALF and WIDEN(address, register), which loads 8 weights as float32.
 //
-// One row takes 4 panels at a time, so that enough chains run side by side; any number of rows takes 1.
+// One row takes 4 panels at a time, so that enough chains run side by side and the processor fetches as many streams of
+// weights. Any number of rows takes 1 and fetches the weights AHEAD bytes on to the second cache.
 //
 // Registers: SI, AX rows 0, 3 of x; BX, R12 panels 0, 3; DI the row of dst; R9 rows; R10 panels left; R11 k left. Y0-Y11
 // sums, Y12-Y13 weights, Y14 a value of x.
+
+#define AHEAD 4096
 
 // PANELS4 hands F each panel: its address, its byte in a row of dst, its two sums.
 #define PANELS4(F) \
@@ -45,6 +48,7 @@ name: \
 loop: \
 	WIDEN((BX), Y12); \
 	WIDEN(HALF(BX), Y13); \
+	PREFETCHT1 AHEAD(BX); \
 	ROWS(FMA_ROW); \
 	ADDQ $STEP, BX; \
 	ADDQ $4, SI; \

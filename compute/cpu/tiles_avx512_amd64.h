@@ -7,10 +7,13 @@
 //
 // The including file defines STEP and WIDEN(address, register), which loads the 16 weights of one k as float32.
 //
-// One or two rows take 8 or 4 panels at a time, so that enough chains run side by side; any number of rows takes 2 or 1.
+// One or two rows take 8 or 4 panels at a time, so that enough chains run side by side and the processor fetches as many
+// streams of weights. Any number of rows takes 2 or 1 and fetches the weights AHEAD bytes on to the second cache.
 //
 // Registers: SI, AX, R14 rows 0, 3, 6 of x; BX, R12, R13 panels 0, 3, 6; DI the row of dst; R9 rows; R10 panels left;
 // R11 k left. Z0-Z15 sums, Z28-Z29 weights, Z30-Z31 values of x.
+
+#define AHEAD 4096
 
 // PANELS hands F each panel: its address, its byte in a row of dst, its sums for row 0 and row 1.
 #define PANELS4(F) \
@@ -25,7 +28,6 @@
 	F((R13), 384, Z6, Z14); \
 	F((R12)(CX*4), 448, Z7, Z15)
 
-#define AHEAD 2048
 #define LOAD_A(w, o, a, b) VMOVUPS o(DI), a
 #define LOAD_B(w, o, a, b) VMOVUPS o(DI), b
 #define STORE_A(w, o, a, b) VMOVUPS a, o(DI)
@@ -101,7 +103,7 @@ name: \
 	ROWS(LOAD1); \
 loop: \
 	WIDEN((BX), Z28); \
-	PREFETCHT0 AHEAD(BX); \
+	PREFETCHT1 AHEAD(BX); \
 	ROWS(FMA1); \
 	NEXT_K(loop); \
 	ROWS(STORE1); \
@@ -114,8 +116,8 @@ name: \
 loop: \
 	WIDEN((BX), Z28); \
 	WIDEN((BX)(CX*1), Z29); \
-	PREFETCHT0 AHEAD(BX); \
-	PREFETCHT0 AHEAD(BX)(CX*1); \
+	PREFETCHT1 AHEAD(BX); \
+	PREFETCHT1 AHEAD(BX)(CX*1); \
 	ROWS(FMA2); \
 	NEXT_K(loop); \
 	ROWS(STORE2); \

@@ -14,7 +14,7 @@ func wantKernels() []string {
 		}
 		names = append(names, "avx512")
 	}
-	if x.HasAVX2 && x.HasFMA {
+	if x.HasAVX2 && x.HasFMA && x.HasF16C {
 		names = append(names, "avx2")
 	}
 	return names

@@ -1,0 +1,145 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// source deals out the bytes of a fuzz input, from the start again when they end.
+type source struct {
+	data []byte
+	at   int
+}
+
+func (s *source) byte() byte {
+	if len(s.data) == 0 {
+		return 0
+	}
+	s.at++
+	return s.data[(s.at-1)%len(s.data)]
+}
+
+func (s *source) bytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = s.byte()
+	}
+	return b
+}
+
+// floats returns n finite float32 of any bits.
+func (s *source) floats(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		bits := binary.LittleEndian.Uint32(s.bytes(4))
+		if bits&0x7f800000 == 0x7f800000 {
+			bits &^= 1 << 30
+		}
+		v[i] = math.Float32frombits(bits)
+	}
+	return v
+}
+
+// seed adds inputs that reach every size of tile, from constant to wild values.
+func seed(f *testing.F) {
+	for _, size := range []byte{0, 1, 2, 5, 9, 17} {
+		f.Add([]byte("\x00\x00\x80\x3f\xcd\xcc\x4c\xbe\x00"), size, size*3, size/2)
+		f.Add([]byte("\xff\x80\x7f\x00\x01\xfe\x81\x10\x33\x42\xc0"), size, size*3+1, size)
+	}
+}
+
+func FuzzMatF32(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, m, k, panels byte) {
+		src := &source{data: data}
+		s := matShape{int(m) % 20, int(k), int(panels) % 10, int(src.byte()) % 4, src.byte()%2 == 0}
+		if s.m == 0 || s.panels == 0 {
+			return
+		}
+		fences := newFences(t)
+		x, w := src.floats(span(s.m, s.k, s.ldx())), src.floats(span(s.panels, s.k*lanes, s.stride()))
+		dst := src.floats(span(s.m, s.panels*lanes, s.ldd()))
+		want := slices.Clone(dst)
+		portable.matF32(want, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
+		x, w = place(fences.x, x), place(fences.w, w)
+		for _, k := range nativeKernels() {
+			got := place(fences.dst, dst)
+			k.matF32(got, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
+			same(t, fmt.Sprint(k.name, " ", s), got, want)
+		}
+	})
+}
+
+func FuzzMatQ8(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {
+		src := &source{data: data}
+		rows, n, cols := int(m)%20, int(blocks)%12, int(panels)%10
+		if rows == 0 || cols == 0 {
+			return
+		}
+		fences := newFences(t)
+		x := rowsQ8{q: make([]int8, rows*n*32), d: make([]float32, rows*n), s: make([]int32, rows*n), ld: n * 32, blocks: n}
+		portable.quantize(x.q, x.d, x.s, src.floats(rows*n*32))
+		stride := n * (blockQ8 + lanes*2)
+		w := src.bytes(cols * stride)
+		for p := range cols {
+			for i := range n * lanes { // scales are finite
+				w[p*stride+n*blockQ8+i*2+1] &^= 0x40
+			}
+		}
+		dst := make([]float32, rows*cols*lanes)
+		want := slices.Clone(dst)
+		portable.matQ8(want, cols*lanes, x, w, stride, cols, rows)
+		x.q, x.d, x.s, w = place(fences.x, x.q), place(fences.d, x.d), place(fences.s, x.s), place(fences.w, w)
+		for _, k := range nativeKernels() {
+			got := place(fences.dst, dst)
+			k.matQ8(got, cols*lanes, x, w, stride, cols, rows)
+			same(t, fmt.Sprintf("%s: %d rows, %d blocks, %d panels", k.name, rows, n, cols), got, want)
+		}
+	})
+}
+
+func FuzzQuantize(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, blocks, _, _ byte) {
+		src, n := &source{data: data}, int(blocks)%16
+		fences := newFences(t)
+		x := src.floats(n * 32)
+		q, d, s := make([]int8, n*32), make([]float32, n), make([]int32, n)
+		portable.quantize(q, d, s, x)
+		for _, k := range nativeKernels() {
+			gotQ, gotD, gotS := place(fences.dst, q), place(fences.d, d), place(fences.s, s)
+			clear(gotQ)
+			k.quantize(gotQ, gotD, gotS, place(fences.x, x))
+			same(t, k.name+": scales", gotD, d)
+			if !slices.Equal(gotQ, q) || !slices.Equal(gotS, s) {
+				t.Fatalf("%s: values %v, sums %v; portable gives %v, %v", k.name, gotQ, gotS, q, s)
+			}
+		}
+	})
+}
+
+func FuzzSoftmax(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, groups, masked, _ byte) {
+		src, n := &source{data: data}, (1+int(groups)%16)*lanes
+		fences := newFences(t)
+		s := src.floats(n)
+		for i := range n * int(masked) / 256 {
+			s[(i*7+1)%n] = float32(math.Inf(-1))
+		}
+		floor := src.floats(1)[0] // finite, so that not everything is masked
+		want := slices.Clone(s)
+		most, total := portable.softmax(want, floor)
+		for _, k := range nativeKernels() {
+			got := place(fences.x, s)
+			gotMost, gotTotal := k.softmax(got, floor)
+			same(t, k.name+": max and sum", []float32{gotMost, gotTotal}, []float32{most, total})
+			same(t, k.name, got, want)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// benchWeights is memory that no cache holds; benchmarks of products go through it group by group.
+var benchWeights = sync.OnceValue(func() []byte {
+	w := aligned(192 << 20)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := 0; i < len(w); i += 4 { // 0.0xx as float32, bfloat16 and as pairs of small float16
+		w[i], w[i+1], w[i+2], w[i+3] = byte(r.Uint32()), 0x3c, byte(r.Uint32()), 0x3c
+	}
+	return w
+})
+
+// rate returns the greatest of several rates of work amount done by f, per second.
+func rate(amount float64, f func()) float64 {
+	best := 0.0
+	for range 7 {
+		start := time.Now()
+		f()
+		best = max(best, amount/time.Since(start).Seconds())
+	}
+	return best
+}
+
+// roofs returns what one core of this machine can do at most: operations per second in float32 and in bytes (a
+// multiply-add is two), and bytes read per second.
+func roofs(name string) (floats, dots, read float64) {
+	const n = 200_000
+	w := benchWeights()
+	read = rate(float64(len(w)), func() { roofRead(&w[0], len(w)) })
+	if strings.HasPrefix(name, "avx512") {
+		floats = rate(n*12*16*2, func() { roofFMA512(n) })
+	} else {
+		floats = rate(n*12*8*2, func() { roofFMA256(n) })
+	}
+	if name == "avx512vnni" {
+		return floats, rate(n*12*64*2, func() { roofDot512(n) }), read
+	}
+	return floats, rate(n*12*32*2, func() { roofDot256(n) }), read
+}
+
+// BenchmarkRoofs reports the machine's roofs.
+func BenchmarkRoofs(b *testing.B) {
+	for _, k := range nativeKernels() {
+		b.Run(k.name, func(b *testing.B) {
+			for b.Loop() {
+				floats, dots, read := roofs(k.name)
+				b.ReportMetric(floats/1e9, "GFLOP/s")
+				b.ReportMetric(dots/1e9, "Gop/s")
+				b.ReportMetric(read/1e9, "GB/s")
+			}
+		})
+	}
+}
+
+// BenchmarkMat multiplies m rows of 4096 with groups of 8 panels that come from memory. It reports the rate of operations,
+// the rate at which weights are read, and how near the time is to the greater of the two roofs' times.
+func BenchmarkMat(b *testing.B) {
+	const k, panels, most = 4096, 8, 32
+	x := numbersOf(most * k)
+	q := rowsQ8{q: make([]int8, most*k), d: make([]float32, most*k/32), s: make([]int32, most*k/32), ld: k, blocks: k / 32}
+	quantize(q.q, q.d, q.s, x)
+	dst, weights := make([]float32, most*panels*lanes), benchWeights()
+	const ldd = panels * lanes
+	for _, set := range nativeKernels() {
+		floats, dots, read := roofs(set.name)
+		for _, t := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0} {
+			roof := floats
+			if quantised(t) {
+				roof = dots
+			}
+			for _, m := range []int{1, 2, 4, 8, 32} {
+				b.Run(fmt.Sprintf("%s/%v/m=%d", set.name, t, m), func(b *testing.B) {
+					stride := panelBytes(t, k)
+					at, times := 0, make([]time.Duration, 0, 1<<16)
+					for b.Loop() {
+						w, start := weights[at:at+panels*stride], time.Now()
+						switch t {
+						case quant.F32:
+							set.matF32(dst, ldd, x, k, view[float32](w), stride/4, panels, m, k, false)
+						case quant.F16:
+							set.matF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
+						case quant.BF16:
+							set.matBF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
+						case quant.Q8_0:
+							set.matQ8(dst, ldd, q, w, stride, panels, m)
+						case quant.Q4_0:
+							set.matQ4(dst, ldd, q, w, stride, panels, m)
+						}
+						times = append(times, time.Since(start))
+						if at += panels * stride; at+panels*stride > len(weights) {
+							at = 0
+						}
+					}
+					seconds := median(times)
+					ops, bytes := float64(2*m*k*panels*lanes), float64(panels*stride)
+					b.ReportMetric(ops/seconds/1e9, "Gop/s")
+					b.ReportMetric(bytes/seconds/1e9, "GB/s")
+					b.ReportMetric(100*max(ops/roof, bytes/read)/seconds, "%roof")
+					b.ReportMetric(0, "ns/op")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkAttention runs the products of one KV head over one block of 64 tokens, for heads of 128: scores, then values.
+func BenchmarkAttention(b *testing.B) {
+	const tokens, dim = 64, 128
+	kv, x, dst := numbersOf(tokens*dim), numbersOf(64*dim), make([]float32, 64*dim)
+	for _, set := range nativeKernels() {
+		roof, _, _ := roofs(set.name)
+		for _, m := range []int{1, 4, 16, 64} {
+			report := func(b *testing.B) {
+				seconds := b.Elapsed().Seconds() / float64(b.N)
+				ops := float64(2 * m * tokens * dim)
+				b.ReportMetric(ops/seconds/1e9, "Gop/s")
+				b.ReportMetric(100*ops/roof/seconds, "%roof")
+			}
+			b.Run(fmt.Sprintf("%s/keys/m=%d", set.name, m), func(b *testing.B) {
+				for b.Loop() {
+					set.matF32(dst, tokens, x, dim, kv, dim*lanes, tokens/lanes, m, dim, false)
+				}
+				report(b)
+			})
+			b.Run(fmt.Sprintf("%s/values/m=%d", set.name, m), func(b *testing.B) {
+				for b.Loop() {
+					set.matF32(dst, dim, x, tokens, kv, tokens*lanes, dim/lanes, m, tokens, true)
+				}
+				report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkRows runs the operations on a row of 4096 values.
+func BenchmarkRows(b *testing.B) {
+	const n = 4096
+	x, y, z := numbersOf(n), numbersOf(n), numbersOf(n)
+	q, d, s := make([]int8, n), make([]float32, n/32), make([]int32, n/32)
+	for _, k := range implementations() {
+		for _, op := range []struct {
+			name string
+			run  func()
+		}{
+			{"quantize", func() { k.quantize(q, d, s, x) }},
+			{"sumSquares", func() { k.sumSquares(x, 0) }},
+			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
+			{"softmax", func() { copy(z, x); k.softmax(z, 0) }},
+			{"silu", func() { k.silu(z, x, y) }},
+			{"addScaled", func() { k.addScaled(z, x, 0) }},
+			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], y[:n/2], y[n/2:]) }},
+		} {
+			b.Run(k.name+"/"+op.name, func(b *testing.B) {
+				for b.Loop() {
+					op.run()
+				}
+				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gvalue/s")
+			})
+		}
+	}
+}
+
+// median returns the median in seconds: other work on the machine makes the mean useless.
+func median(times []time.Duration) float64 {
+	slices.Sort(times)
+	return times[len(times)/2].Seconds()
+}
+
+// numbersOf returns n random values of ordinary size.
+func numbersOf(n int) []float32 {
+	r, v := rand.New(rand.NewPCG(3, 4)), make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}

@@ -1,0 +1,11 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+//go:noescape
+func roofRead(p *byte, n int)
+
+func roofFMA512(n int)
+func roofDot512(n int)
+func roofFMA256(n int)
+func roofDot256(n int)

@@ -18,10 +18,10 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// TestScripts runs the scripts in testdata. In each, "model" says what a fake model answers, piece by piece, and "get" and
+// TestScripts runs the scripts in testdata/api. In each, "model" says what a fake model answers, piece by piece, and "get" and
 // "post" are requests, whose answers are shown with ids and times blotted out.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/api", func(t *testing.T, path string) {
 		fake := newFake("fake", "Hello", " world", "!")
 		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
 		s := build(t, cfg)

@@ -106,9 +106,15 @@ func TestSoftmax(t *testing.T) {
 					s[i] = inf
 				}
 			}
-			if groups%5 == 0 { // zeros of both signs, none above
+			if groups%5 == 0 { // zeros of both signs, few of them positive, none above
 				for i := range s {
-					s[i] = []float32{0, float32(math.Copysign(0, -1)), -1, inf}[r.IntN(4)]
+					s[i] = []float32{float32(math.Copysign(0, -1)), -1, inf}[r.IntN(3)]
+				}
+				s[r.IntN(len(s))] = 0
+			}
+			if groups%5 == 1 { // at and beside the least argument of exp
+				for i := range s {
+					s[i] = math.Float32frombits(math.Float32bits(expMin) + uint32(r.IntN(3)) - 1)
 				}
 			}
 			s[r.IntN(len(s))] = -float32(r.Float64())
@@ -131,8 +137,12 @@ func TestSilu(t *testing.T) {
 		for n := range rowLengths {
 			gate, up := numbers(r, n), numbers(r, n)
 			for i := range gate {
-				if r.IntN(4) == 0 {
+				switch r.IntN(8) {
+				case 0:
 					gate[i] = float32(r.Float64()*200 - 100)
+				case 1: // at and beside the ends of exp
+					end := []float32{-expMin, -expMax}[r.IntN(2)]
+					gate[i] = math.Float32frombits(math.Float32bits(end) + uint32(r.IntN(3)) - 1)
 				}
 			}
 			want := make([]float32, n)

@@ -46,6 +46,7 @@ func TestFMA(t *testing.T) {
 		// Results around and below the least normal number, 2⁻¹²⁶.
 		check(sign()*(1+r.Float32())*power(-80, 20), (1+r.Float32())*power(-80, 20), 0)
 		check(sign()*(1+r.Float32())*power(-80, 10), (1+r.Float32())*power(-70, 10), math.Float32frombits(r.Uint32()&0x80ffffff))
+		check(sign()*(1+0x1p-23)*0x1p-75, (1-0x1p-23)*0x1p-75, math.Float32frombits(r.Uint32()&0x807fffff))
 	}
 }
 

@@ -7,21 +7,6 @@
 
 #include "textflag.h"
 
-// The constants of exp (portable_rows.go) as float32: least, greatest, log2 e, -ln2Hi, -ln2Lo, the polynomial, 1.
-DATA expTable<>+0(SB)/4, $0xc2ae999a
-DATA expTable<>+4(SB)/4, $0x42b00000
-DATA expTable<>+8(SB)/4, $0x3fb8aa3b
-DATA expTable<>+12(SB)/4, $0xbf318000
-DATA expTable<>+16(SB)/4, $0x395e8083
-DATA expTable<>+20(SB)/4, $0x39506967
-DATA expTable<>+24(SB)/4, $0x3ab743ce
-DATA expTable<>+28(SB)/4, $0x3c088908
-DATA expTable<>+32(SB)/4, $0x3d2aa9c1
-DATA expTable<>+36(SB)/4, $0x3e2aaaaa
-DATA expTable<>+40(SB)/4, $0x3f000000
-DATA expTable<>+44(SB)/4, $0x3f800000
-GLOBL expTable<>(SB), RODATA|NOPTR, $48
-
 // Where VPERMD finds the groups of 4 bytes that packing leaves interleaved.
 DATA unpacked<>+0(SB)/8, $0x0000000400000000
 DATA unpacked<>+8(SB)/8, $0x0000000500000001
@@ -29,7 +14,7 @@ DATA unpacked<>+16(SB)/8, $0x0000000600000002
 DATA unpacked<>+24(SB)/8, $0x0000000700000003
 GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 
-#define CONSTANT(o, y) VBROADCASTSS expTable<>+o(SB), y
+#define CONSTANT(o, y) VBROADCASTSS ·expTable+o(SB), y
 
 // EXP replaces x by exp(x). n, p, c and keep are scratch.
 #define EXP(x, n, p, c, keep) \

@@ -7,34 +7,19 @@
 
 #include "textflag.h"
 
-// The constants of exp (portable_rows.go) as float32: least, greatest, log2 e, -ln2Hi, -ln2Lo, the polynomial, 1.
-DATA expTable<>+0(SB)/4, $0xc2ae999a
-DATA expTable<>+4(SB)/4, $0x42b00000
-DATA expTable<>+8(SB)/4, $0x3fb8aa3b
-DATA expTable<>+12(SB)/4, $0xbf318000
-DATA expTable<>+16(SB)/4, $0x395e8083
-DATA expTable<>+20(SB)/4, $0x39506967
-DATA expTable<>+24(SB)/4, $0x3ab743ce
-DATA expTable<>+28(SB)/4, $0x3c088908
-DATA expTable<>+32(SB)/4, $0x3d2aa9c1
-DATA expTable<>+36(SB)/4, $0x3e2aaaaa
-DATA expTable<>+40(SB)/4, $0x3f000000
-DATA expTable<>+44(SB)/4, $0x3f800000
-GLOBL expTable<>(SB), RODATA|NOPTR, $48
-
 #define LOAD_EXP \
-	VBROADCASTSS expTable<>+0(SB), Z16; \
-	VBROADCASTSS expTable<>+4(SB), Z17; \
-	VBROADCASTSS expTable<>+8(SB), Z18; \
-	VBROADCASTSS expTable<>+12(SB), Z19; \
-	VBROADCASTSS expTable<>+16(SB), Z20; \
-	VBROADCASTSS expTable<>+20(SB), Z21; \
-	VBROADCASTSS expTable<>+24(SB), Z22; \
-	VBROADCASTSS expTable<>+28(SB), Z23; \
-	VBROADCASTSS expTable<>+32(SB), Z24; \
-	VBROADCASTSS expTable<>+36(SB), Z25; \
-	VBROADCASTSS expTable<>+40(SB), Z26; \
-	VBROADCASTSS expTable<>+44(SB), Z27
+	VBROADCASTSS ·expTable+0(SB), Z16; \
+	VBROADCASTSS ·expTable+4(SB), Z17; \
+	VBROADCASTSS ·expTable+8(SB), Z18; \
+	VBROADCASTSS ·expTable+12(SB), Z19; \
+	VBROADCASTSS ·expTable+16(SB), Z20; \
+	VBROADCASTSS ·expTable+20(SB), Z21; \
+	VBROADCASTSS ·expTable+24(SB), Z22; \
+	VBROADCASTSS ·expTable+28(SB), Z23; \
+	VBROADCASTSS ·expTable+32(SB), Z24; \
+	VBROADCASTSS ·expTable+36(SB), Z25; \
+	VBROADCASTSS ·expTable+40(SB), Z26; \
+	VBROADCASTSS ·expTable+44(SB), Z27
 
 // EXP replaces x by exp(x). n, p and t are scratch.
 #define EXP(x, n, p, t) \

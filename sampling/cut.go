@@ -21,31 +21,45 @@ func better(a, b candidate) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// collect fills s.cands with the tokens that min_p leaves, in token order, and returns the sum of their weights
-// exp((logit - most) / temperature).
+// behind reports whether a token ranks after c.
+func (c *candidate) behind(id int32, logit float32) bool {
+	return logit < c.logit || logit == c.logit && id > c.id
+}
+
+// collect fills s.cands with the tokens that min_p, top_k and top_p leave, in token order, and returns the sum of their
+// weights exp((logit - most) / temperature). Each filter leaves the tokens that rank before some last one.
 func (s *Sampler) collect(logits []float32, most float32, p *Params) (sum float64) {
-	scale, floor := 1/float64(p.Temperature), -700.0
+	scale := 1 / float64(p.Temperature)
+	floor := -700.0 // exp is 0 below
 	if p.MinP > 0 {
 		floor = max(floor, math.Log(float64(p.MinP)))
 	}
-	if cap(s.cands) < len(logits) {
-		s.cands = make([]candidate, 0, len(logits))
+	last := candidate{
+		id:    math.MaxInt32,
+		logit: float32(max(float64(most)+floor*float64(p.Temperature), -math.MaxFloat32)),
 	}
-	cands := s.cands[:0]
+	if p.TopK > 0 && p.TopK < len(logits) {
+		last = s.cut(logits, most, scale, last, p.TopK, 1)
+	}
+	if p.TopP < 1 {
+		last = s.cut(logits, most, scale, last, len(logits), float64(p.TopP))
+	}
+	s.cands = slices.Grow(s.cands[:0], len(logits))
 	for i, l := range logits {
-		x := (float64(l) - float64(most)) * scale
-		if x >= floor {
-			w := exp(x)
+		if !last.behind(int32(i), l) {
+			w := exp((float64(l) - float64(most)) * scale)
 			sum += w
-			cands = append(cands, candidate{int32(i), l, w})
+			s.cands = append(s.cands, candidate{int32(i), l, w})
 		}
 	}
-	s.cands = cands
 	return sum
 }
 
-// buckets is how many classes of nearby logits a cut sorts the candidates into.
-const buckets = 2048
+// A cut sorts the candidates into classes of nearby logits: as many to a logit, down to 64 below the greatest.
+const (
+	buckets  = 4096
+	perLogit = 64
+)
 
 // bucket counts the candidates of one class and adds up their weights.
 type bucket struct {
@@ -53,48 +67,46 @@ type bucket struct {
 	weight float64
 }
 
-// cut keeps the best candidates, in token order: at most n, and no more than it takes for their weights to reach weight.
-// It returns the sum of the weights kept. Nothing is sorted but the candidates of the bucket where the limit falls: the
-// others are known to be in or out by their bucket.
-func (s *Sampler) cut(most float32, n int, weight float64) (sum float64) {
-	least := most
-	for _, c := range s.cands {
-		least = min(least, c.logit)
-	}
-	scale := 0.0
-	if least < most {
-		scale = (buckets - 1) / (float64(most) - float64(least))
-	}
-	class := func(logit float32) int { return int((float64(most) - float64(logit)) * scale) }
+// class returns the bucket of a token whose logit is below the greatest one by d.
+func class(d float32) int { return int(min(d*perLogit, buckets-1)) }
+
+// cut finds the best tokens among those not behind last: at most n, and no more than it takes for their weights to reach
+// share of the weights of all. It returns the last of them. Nothing is sorted but the bucket where the limit falls: what
+// is in the others is known to be in or out.
+func (s *Sampler) cut(logits []float32, most float32, scale float64, last candidate, n int, share float64) candidate {
 	clear(s.buckets[:])
-	for _, c := range s.cands {
-		b := &s.buckets[class(c.logit)]
+	all := 0.0
+	for i, l := range logits {
+		if last.behind(int32(i), l) {
+			continue
+		}
+		b := &s.buckets[class(most-l)]
 		b.n++
-		b.weight += c.weight
+		if share < 1 {
+			w := exp((float64(l) - float64(most)) * scale)
+			b.weight += w
+			all += w
+		}
 	}
-	at := 0 // the bucket where the limit falls
-	for ; at < buckets-1 && s.buckets[at].n < n && sum+s.buckets[at].weight < weight; at++ {
+	limit := share * all
+	if share == 1 {
+		limit = math.Inf(1)
+	}
+	at, sum := 0, 0.0
+	for ; at < buckets-1 && s.buckets[at].n < n && sum+s.buckets[at].weight < limit; at++ {
 		n -= s.buckets[at].n
 		sum += s.buckets[at].weight
 	}
 	s.edge = s.edge[:0]
-	for _, c := range s.cands {
-		if class(c.logit) == at {
-			s.edge = append(s.edge, c)
+	for i, l := range logits {
+		if !last.behind(int32(i), l) && class(most-l) == at {
+			s.edge = append(s.edge, candidate{int32(i), l, exp((float64(l) - float64(most)) * scale)})
 		}
 	}
 	slices.SortFunc(s.edge, better)
-	last := candidate{logit: float32(math.Inf(1))}
-	for i := 0; i < len(s.edge) && i < n && sum < weight; i++ {
+	for i := 0; i < len(s.edge) && i < n && sum < limit; i++ {
 		last = s.edge[i]
 		sum += last.weight
 	}
-	kept := s.cands[:0]
-	for _, c := range s.cands {
-		if b := class(c.logit); b < at || b == at && better(c, last) <= 0 {
-			kept = append(kept, c)
-		}
-	}
-	s.cands = kept
-	return sum
+	return last
 }

@@ -97,12 +97,6 @@ func (s *Sampler) choose(seq *Sequence, logits []float32) (int32, error) {
 		return best, err
 	}
 	sum := s.collect(logits, most, p)
-	if p.TopK > 0 && p.TopK < len(s.cands) {
-		sum = s.cut(most, p.TopK, math.Inf(1))
-	}
-	if p.TopP < 1 {
-		sum = s.cut(most, len(s.cands), float64(p.TopP)*sum)
-	}
 	at := uniform(p.Seed, seq.n) * sum
 	for _, c := range s.cands {
 		if at -= c.weight; at < 0 {

@@ -21,8 +21,9 @@ func newFences(t testing.TB) *fences {
 	return &fences{f(), f(), f(), f(), f()}
 }
 
-// guard stands in every value of dst that a kernel must not write.
-const guard = -12345.5
+// guard stands in every value of an output that a kernel must not write: between its rows, and in the lead values before
+// it.
+const guard, lead = -12345.5, lanes
 
 // number returns a random float32: mostly ordinary, sometimes a zero of either sign, subnormal, tiny or large.
 func number(r *rand.Rand) float32 {
@@ -80,11 +81,11 @@ func (s matShape) stride() int { return s.k*lanes + s.gap*lanes }
 // span returns the length of rows rows of n values that are ld apart.
 func span(rows, n, ld int) int { return (rows-1)*ld + n }
 
-// dst returns an output of the shape: random values where results go and guards between them.
+// dst returns an output of the shape after its lead: random values where results go and guards between them.
 func (s matShape) dst(r *rand.Rand) []float32 {
-	dst := make([]float32, span(s.m, s.panels*lanes, s.ldd()))
+	dst := make([]float32, lead+span(s.m, s.panels*lanes, s.ldd()))
 	for i := range dst {
-		if dst[i] = guard; i%s.ldd() < s.panels*lanes {
+		if dst[i] = guard; i >= lead && (i-lead)%s.ldd() < s.panels*lanes {
 			dst[i] = number(r)
 		}
 	}
@@ -141,8 +142,8 @@ func TestMatF32(t *testing.T) {
 		for s := range floatShapes {
 			dst, x, w := s.dst(r), numbers(r, max(0, span(s.m, s.k, s.ldx()))), numbers(r, span(s.panels, s.k*lanes, s.stride()))
 			got := place(f.dst, dst)
-			k.matF32(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k, s.accumulate)
-			portable.matF32(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
+			k.matF32(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k, s.accumulate)
+			portable.matF32(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
 			same(t, fmt.Sprint(s), got, dst)
 		}
 	})
@@ -156,14 +157,14 @@ func TestMat16(t *testing.T) {
 			x, n := numbers(r, span(s.m, s.k, s.ldx())), span(s.panels, s.k*lanes, s.stride())
 			dst, w := s.dst(r), half16s(r, n, half)
 			got := place(f.dst, dst)
-			k.matF16(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
-			portable.matF16(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			k.matF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
+			portable.matF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
 			same(t, "F16 "+fmt.Sprint(s), got, dst)
 
 			dst, w = s.dst(r), half16s(r, n, bfloat)
 			got = place(f.dst, dst)
-			k.matBF16(got, s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
-			portable.matBF16(dst, s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			k.matBF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
+			portable.matBF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
 			same(t, "BF16 "+fmt.Sprint(s), got, dst)
 		}
 	})
@@ -212,8 +213,8 @@ func TestMatQuantised(t *testing.T) {
 			dst, w := s.dst(r), quantPanels(r, s.panels, s.k, size, stride)
 			got := place(f.dst, dst)
 			fenced := rowsQ8{q: place(f.x, x.q), d: place(f.d, x.d), s: place(f.s, x.s), ld: x.ld, blocks: x.blocks}
-			native(got, s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
-			want(dst, s.ldd(), x, w, stride, s.panels, s.m)
+			native(got[lead:], s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
+			want(dst[lead:], s.ldd(), x, w, stride, s.panels, s.m)
 			same(t, fmt.Sprint(s), got, dst)
 		}
 		n := 0
@@ -224,6 +225,55 @@ func TestMatQuantised(t *testing.T) {
 				check(blockQ4, k.matQ4, portable.matQ4, s)
 				n++
 			}
+		}
+	})
+}
+
+// TestShortArguments requires that a kernel panics, as Go code would, where an argument is too short by one.
+func TestShortArguments(t *testing.T) {
+	f := func(n int) []float32 { return make([]float32, n, n+64) }
+	h := func(n int) []uint16 { return make([]uint16, n, n+64) }
+	b := func(n int) []byte { return make([]byte, n, n+64) }
+	q := func(q, d, s int) rowsQ8 {
+		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), ld: 32, blocks: 1}
+	}
+	const w8, w4 = 2 * (blockQ8 + 2*lanes), 2 * (blockQ4 + 2*lanes)
+	each(t, func(t *testing.T, k *kernels, _ *fences) {
+		// Two rows of 5 and two panels, next to each other; then rows of 32.
+		for i, call := range []func(){
+			func() { k.matF32(f(63), 32, f(10), 5, f(160), 80, 2, 2, 5, true) },
+			func() { k.matF32(f(64), 32, f(9), 5, f(160), 80, 2, 2, 5, true) },
+			func() { k.matF32(f(64), 32, f(10), 5, f(159), 80, 2, 2, 5, true) },
+			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5) },
+			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5) },
+			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5) },
+			func() { k.matQ8(f(63), 32, q(64, 2, 2), b(w8), w8/2, 2, 2) },
+			func() { k.matQ8(f(64), 32, q(63, 2, 2), b(w8), w8/2, 2, 2) },
+			func() { k.matQ8(f(64), 32, q(64, 1, 2), b(w8), w8/2, 2, 2) },
+			func() { k.matQ8(f(64), 32, q(64, 2, 1), b(w8), w8/2, 2, 2) },
+			func() { k.matQ8(f(64), 32, q(64, 2, 2), b(w8-1), w8/2, 2, 2) },
+			func() { k.matQ4(f(63), 32, q(64, 2, 2), b(w4), w4/2, 2, 2) },
+			func() { k.matQ4(f(64), 32, q(64, 2, 2), b(w4-1), w4/2, 2, 2) },
+			func() { k.quantize(make([]int8, 31, 64), f(1), make([]int32, 1), f(32)) },
+			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 0, 8), f(32)) },
+			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 1), f(31)) },
+			func() { k.scaleGain(f(31), f(32), f(32), 0, 1) },
+			func() { k.scaleGain(f(32), f(32), f(31), 0, 1) },
+			func() { k.silu(f(31), f(32), f(32)) },
+			func() { k.silu(f(32), f(32), f(31)) },
+			func() { k.addScaled(f(31), f(32), 1) },
+			func() { k.rotate(f(32), f(31), f(32), f(32)) },
+			func() { k.rotate(f(32), f(32), f(31), f(32)) },
+			func() { k.rotate(f(32), f(32), f(32), f(31)) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("call %d does not panic", i)
+					}
+				}()
+				call()
+			}()
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/openai/openai-go/v3"
 
 	"github.com/kvasir-llm/kvasir/engine"
 )
@@ -76,6 +78,16 @@ func TestMetricsOfAModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := build(t, Config{Models: []Served{*m}})
+	const stops = `^vllm:request_success_total{.*"(stop|abort)"`
+	before := scrape(t, s, stops)
+	params := ask()
+	params.Stop.OfString = openai.String(" ")
+	w := httptest.NewRecorder()
+	body, _ := params.MarshalJSON()
+	s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/chat/completions", bytes.NewReader(body)))
+	eventually(t, "a stop string counts as a stop", func() bool {
+		return scrape(t, s, stops) == strings.Replace(before, `"stop",model_name="kvasir-mini"} 0`, `"stop",model_name="kvasir-mini"} 1`, 1)
+	})
 	for _, name := range []string{"prompt_tokens_total", "generation_tokens_total", "prefix_cache_queries_total"} {
 		if line := scrape(t, s, "^vllm:"+name+"{"); line == "" || strings.HasSuffix(line, " 0\n") {
 			t.Errorf("%s: %q", name, line)

@@ -1,0 +1,48 @@
+// Package bench measures: a model's forward pass against what the machine allows, each kernel against the same limits, and
+// a serving engine, in process or behind any OpenAI-compatible URL, under load. Workloads, arrivals and statistics are pure
+// and repeatable from a seed; Load is the shell around them. The package knows nothing of what is inside an engine. Read
+// Load first, then Model.
+package bench
+
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+)
+
+// Work is what a computation cannot do without. Bytes are those that must come from memory once; operations count a
+// multiply-add as two, by the unit that does them: float32, or dot products of bytes.
+type Work struct {
+	Bytes, FloatOps, ByteOps float64
+}
+
+func (w Work) plus(o Work) Work {
+	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.ByteOps + o.ByteOps}
+}
+
+func (w Work) times(n float64) Work {
+	return Work{w.Bytes * n, w.FloatOps * n, w.ByteOps * n}
+}
+
+// Floor returns the seconds that the work takes at least: reading overlaps with computing, and the two kinds of operations
+// share the vector units.
+func (w Work) Floor(p cpu.Peaks) float64 {
+	return max(w.Bytes/p.Read, w.FloatOps/p.Floats+w.ByteOps/p.Bytes)
+}
+
+// median returns the median of values, which it sorts.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return percentile(values, 50)
+}
+
+// percentile returns the p-th percentile of sorted values, by linear interpolation between the two nearest; 0 of none.
+func percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := p / 100 * float64(len(sorted)-1)
+	i := min(int(at), len(sorted)-1)
+	next := sorted[min(i+1, len(sorted)-1)]
+	return sorted[i] + (at-float64(i))*(next-sorted[i])
+}

@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+var tiny = Shape{"tiny", 2, 64, 128, 4, 2, 256}
+
+func TestParseTests(t *testing.T) {
+	got, err := ParseTests("pp512, tg128,b16@1024,pp7@3")
+	want := []Test{
+		{"pp512", 1, 0, 512, 0}, {"tg128", 1, 16, 0, 128}, {"b16@1024", 16, 1024, 0, 32}, {"pp7@3", 1, 3, 7, 0},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v, %v", diff, err)
+	}
+	for _, bad := range []string{"", "pp", "pp0", "tg-1", "b16@", "xx5", "pp512,,tg1", "b9999999@9999999", "pp99999999"} {
+		if got, err := ParseTests(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestRandomModelsAreOfTheirShape(t *testing.T) {
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0} {
+		ckpt, err := Random(tiny, typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := model.ReadSpec(ckpt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := spec.Layers[0].Attn
+		got := Shape{"tiny", len(spec.Layers), spec.Hidden, spec.Layers[0].FFN.Width, a.Heads, a.KVHeads, spec.Vocab}
+		if got != tiny || spec.TiedHead {
+			t.Errorf("%v: %+v, tied %v", typ, got, spec.TiedHead)
+		}
+		up, _ := ckpt.Tensor("blk.1.ffn_up.weight")
+		values := make([]float32, up.Values())
+		if err := quant.Decode(values, up.Data, typ); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for _, v := range values {
+			sum += float64(v) * float64(v)
+		}
+		if std := math.Sqrt(sum / float64(len(values))); math.Abs(std-0.02) > 0.002 {
+			t.Errorf("%v: standard deviation %v; want 0.02", typ, std)
+		}
+	}
+	if _, err := Random(tiny, quant.Q4_K); err == nil {
+		t.Error("a type without encoder was written")
+	}
+	if _, err := ShapeNamed("70b"); err == nil {
+		t.Error("an unknown shape was found")
+	}
+}
+
+// TestCost counts the tiny model by hand: 2 layers of q, o [64, 64], k, v [32, 64], gate, up [128, 64], down [64, 128] and
+// two norms of 64; a last norm; a head and an embedding of [256, 64].
+func TestCost(t *testing.T) {
+	ckpt, err := Random(tiny, quant.Q8_0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := model.ReadSpec(ckpt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := costOf(ckpt, spec)
+	const values, norms, head, kv = 2 * (2*64*64 + 2*32*64 + 3*64*128), (2*2 + 1) * 64 * 4, 256 * 64, 2 * 2 * 32 * 4
+	for _, tt := range []struct {
+		name                      string
+		seqs, rows, start, logits int
+		want                      Work
+	}{
+		{"3 sequences decode at 10", 3, 1, 10, 3, Work{
+			Bytes:    (values+head)/32*34 + norms + 3*64/32*34 + 3*11*kv,
+			ByteOps:  3 * 2 * (values + head),
+			FloatOps: 2 * 3 * 11 * 2 * 4 * 32, // a multiply-add for each of 16 key and 16 value numbers of each head
+		}},
+		{"4 tokens of a prompt at 5, no logits", 1, 4, 5, 0, Work{
+			Bytes:    values/32*34 + norms + 4*64/32*34 + 9*kv,
+			ByteOps:  4 * 2 * values,
+			FloatOps: 2 * (6 + 7 + 8 + 9) * 2 * 4 * 32,
+		}},
+	} {
+		if got := c.step(tt.seqs, tt.rows, tt.start, tt.logits); got != tt.want {
+			t.Errorf("%s: %+v; want %+v", tt.name, got, tt.want)
+		}
+	}
+	spec.Layers[0].Attn.Window, spec.Layers[1].Attn.Window = 4, 4
+	w := c.step(1, 1, 10, 0)
+	if want := 2.0 * 4 * 2 * 4 * 32; w.FloatOps != want {
+		t.Errorf("a window of 4: %v operations; want %v", w.FloatOps, want)
+	}
+	if c.quant != "Q8_0" {
+		t.Errorf("quant is %q", c.quant)
+	}
+	floor := Work{Bytes: 10, FloatOps: 6, ByteOps: 8}.Floor(cpu.Peaks{Read: 5, Floats: 2, Bytes: 4})
+	if floor != 5 {
+		t.Errorf("floor %v; want 6/2 + 8/4, which is more than 10/5", floor)
+	}
+}
+
+func TestModelRows(t *testing.T) {
+	ckpt, err := Random(tiny, quant.Q4_0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := ParseTests("pp20@7,tg3,b2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ModelOptions{Name: "tiny", Device: cpu.Options{Threads: 2}, Chunk: 8, Repetitions: 2, BlockTokens: 16}
+	heard := 0
+	rows, err := Model(t.Context(), ckpt, o, tests, func(p cpu.Peaks, r *ModelRow) { heard++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 3 || heard != 4 {
+		t.Fatalf("%d rows, heard of %d", len(rows), heard)
+	}
+	for i, r := range rows {
+		if r.Test != tests[i].Name || r.Quant != "Q4_0" || r.Slowest > r.TokensPerSecond || r.TokensPerSecond > r.Fastest ||
+			r.Slowest <= 0 || math.Abs(r.Share*r.Floor-r.TokensPerSecond) > 1e-6*r.TokensPerSecond {
+			t.Errorf("row %+v", r)
+		}
+	}
+	got, _ := json.Marshal(ModelRow{"m", "Q8_0", 2, "pp1", 3, 4, 0.75, 1, 2})
+	if want := `{"model":"m","quant":"Q8_0","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75}`; string(got) != want {
+		t.Errorf("JSON %s; want %s", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Model(ctx, ckpt, o, tests, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := Model(t.Context(), ckpt, ModelOptions{}, tests, nil); err == nil {
+		t.Error("chunks of no tokens were taken")
+	}
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// Shape is the size of a Llama-shaped decoder.
+type Shape struct {
+	Name                                         string
+	Layers, Hidden, Width, Heads, KVHeads, Vocab int
+}
+
+// Shapes are the models that Random makes. Their heads are not tied to their embeddings.
+var Shapes = []Shape{
+	{"mini", 8, 512, 1280, 8, 2, 8192},
+	{"125m", 12, 768, 2048, 12, 4, 32000},
+	{"1.1b", 22, 2048, 5632, 32, 4, 32000},
+}
+
+// ShapeNamed returns the shape of that name.
+func ShapeNamed(name string) (Shape, error) {
+	var names []string
+	for _, s := range Shapes {
+		if strings.EqualFold(s.Name, name) {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return Shape{}, fmt.Errorf("bench: no shape %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// periodBlocks is the number of 32-value groups after which a random weight repeats itself: a prime, so that neighbouring
+// rows differ, and few enough that a model is written at the speed of memory.
+const periodBlocks = 32749
+
+// Random returns a model of a shape with random weights, the same each time: matrices of type t, norms of ones. It is a
+// checkpoint in memory, without a tokenizer.
+func Random(s Shape, t quant.Type) (*weights.Checkpoint, error) {
+	period, err := randomPeriod(t)
+	if err != nil {
+		return nil, err
+	}
+	var tensors []weights.Source
+	size := 1 << 16
+	matrix := func(name string, out, in int) {
+		row, _ := t.RowBytes(in) // an error comes back from WriteGGUF, which names the tensor
+		n := row * out
+		at := len(tensors) * 997 % periodBlocks * (len(period) / periodBlocks) // each begins elsewhere in the period
+		tensors = append(tensors, weights.Source{Name: name, Type: t, Shape: []int{out, in}, Write: repeat(period, at, n)})
+		size += n + 64
+	}
+	gains := func(name string) {
+		tensors = append(tensors, weights.Source{Name: name, Type: quant.F32, Shape: []int{s.Hidden}, Write: ones(s.Hidden)})
+		size += 4*s.Hidden + 64
+	}
+	kv := s.Hidden / s.Heads * s.KVHeads
+	matrix("token_embd.weight", s.Vocab, s.Hidden)
+	for i := range s.Layers {
+		name := func(part string) string { return fmt.Sprintf("blk.%d.%s.weight", i, part) }
+		gains(name("attn_norm"))
+		matrix(name("attn_q"), s.Hidden, s.Hidden)
+		matrix(name("attn_k"), kv, s.Hidden)
+		matrix(name("attn_v"), kv, s.Hidden)
+		matrix(name("attn_output"), s.Hidden, s.Hidden)
+		gains(name("ffn_norm"))
+		matrix(name("ffn_gate"), s.Width, s.Hidden)
+		matrix(name("ffn_up"), s.Width, s.Hidden)
+		matrix(name("ffn_down"), s.Hidden, s.Width)
+	}
+	gains("output_norm.weight")
+	matrix("output.weight", s.Vocab, s.Hidden)
+	file := bytes.NewBuffer(make([]byte, 0, size+128*len(tensors)))
+	if err := weights.WriteGGUF(file, s.metadata(), tensors); err != nil {
+		return nil, err
+	}
+	return weights.OpenBytes(s.Name+".gguf", file.Bytes())
+}
+
+func (s Shape) metadata() []weights.KV {
+	return []weights.KV{
+		{Key: "general.architecture", Value: "llama"},
+		{Key: "general.name", Value: s.Name},
+		{Key: "llama.block_count", Value: uint32(s.Layers)},
+		{Key: "llama.embedding_length", Value: uint32(s.Hidden)},
+		{Key: "llama.feed_forward_length", Value: uint32(s.Width)},
+		{Key: "llama.attention.head_count", Value: uint32(s.Heads)},
+		{Key: "llama.attention.head_count_kv", Value: uint32(s.KVHeads)},
+		{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)},
+		{Key: "llama.rope.freq_base", Value: float32(10000)},
+		{Key: "llama.context_length", Value: uint32(1 << 17)},
+		{Key: "llama.vocab_size", Value: uint32(s.Vocab)},
+	}
+}
+
+// randomPeriod returns periodBlocks groups of 32 random values of type t, spread like trained weights.
+func randomPeriod(t quant.Type) ([]byte, error) {
+	r, values := rand.New(rand.NewPCG(0x6b766173, 0x6972)), make([]float32, periodBlocks*32)
+	for i := range values {
+		values[i] = float32(r.NormFloat64()) * 0.02
+	}
+	n, err := t.RowBytes(len(values))
+	if err != nil {
+		return nil, fmt.Errorf("bench: random weights of type %v: %w", t, err)
+	}
+	out := make([]byte, n)
+	if err := quant.Encode(out, values, t); err != nil {
+		return nil, fmt.Errorf("bench: random weights of type %v: %w", t, err)
+	}
+	return out, nil
+}
+
+// repeat writes n bytes of a period from an offset on.
+func repeat(period []byte, at, n int) func(io.Writer) error {
+	return func(w io.Writer) error {
+		for n > 0 {
+			piece := period[at:min(at+n, len(period))]
+			if _, err := w.Write(piece); err != nil {
+				return err
+			}
+			n, at = n-len(piece), 0
+		}
+		return nil
+	}
+}
+
+func ones(n int) func(io.Writer) error {
+	return weights.Bytes(bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, n)) // 1 in float32, little-endian
+}

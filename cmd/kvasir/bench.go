@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/bench"
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+type benchCmd struct {
+	Model benchModelCmd `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
+}
+
+// shapeFlags choose a model of random weights instead of a stored one.
+type shapeFlags struct {
+	Shape string `help:"Measure random weights of this shape instead: mini, 125m or 1.1b." placeholder:"NAME"`
+	Quant string `help:"The type of the random weights: F32, F16, BF16, Q8_0 or Q4_0." default:"Q8_0" placeholder:"TYPE"`
+}
+
+// open returns the model of that shape, or the one named.
+func (f shapeFlags) open(ctx context.Context, model string) (string, *weights.Checkpoint, error) {
+	if f.Shape == "" {
+		found, err := openModel(ctx, model)
+		return found.name, found.ckpt, err
+	}
+	if model != "" {
+		return "", nil, usageError{fmt.Sprintf("both the model %q and --shape %s", model, f.Shape)}
+	}
+	shape, err := bench.ShapeNamed(f.Shape)
+	if err != nil {
+		return "", nil, usageError{err.Error()}
+	}
+	t, err := quant.Parse(strings.ToUpper(f.Quant))
+	if err != nil {
+		return "", nil, usageError{err.Error()}
+	}
+	ckpt, err := bench.Random(shape, t)
+	return shape.Name, ckpt, err
+}
+
+// deviceFlags say what to compute with.
+type deviceFlags struct {
+	Threads int    `help:"Compute threads; 0 is one for each processor." placeholder:"N"`
+	Kernels string `help:"Instruction set to compute with, such as avx2; the best of this machine if not given." placeholder:"NAME"`
+	Pin     bool   `help:"Bind compute threads to processors."`
+}
+
+func (f deviceFlags) options() cpu.Options {
+	return cpu.Options{Threads: f.Threads, Kernels: f.Kernels, Pin: f.Pin}
+}
+
+type benchModelCmd struct {
+	Model string `arg:"" optional:"" help:"Built-in name, hub name, file or folder; the built-in model if none is given."`
+	shapeFlags
+	Tests       string `help:"ppN is a prompt of N tokens, tgN decodes N tokens, bN decodes N sequences together; @D after it begins with D tokens in the cache." default:"pp512,tg128,b16" placeholder:"LIST"`
+	Repetitions int    `short:"r" help:"Runs of each test; the median counts." default:"5" placeholder:"N"`
+	Chunk       int    `help:"Prompt tokens computed in one step." default:"512" placeholder:"N"`
+	BlockTokens int    `help:"Tokens of a KV block, a multiple of 16." default:"16" placeholder:"N"`
+	JSON        bool   `name:"json" help:"Print a JSON array of rows."`
+	deviceFlags
+}
+
+func (benchModelCmd) Help() string {
+	return `The floor is the speed that the machine's own limits allow, measured in the same run: docs/bench.md says what it counts.
+
+Examples:
+  kvasir bench model
+  kvasir bench model ./model.gguf --tests pp512,pp4096,tg128,tg128@4096,b8,b32 --threads 2
+  kvasir bench model --shape 1.1b --quant q4_0 --json`
+}
+
+func (c *benchModelCmd) Run(ctx context.Context) error {
+	tests, err := bench.ParseTests(c.Tests)
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	name, ckpt, err := c.open(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	o := bench.ModelOptions{Name: name, Device: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions, BlockTokens: c.BlockTokens}
+	var print func(cpu.Peaks, *bench.ModelRow)
+	if !c.JSON {
+		print = printModelRow
+	}
+	rows, err := bench.Model(ctx, ckpt, o, tests, print)
+	if err != nil || !c.JSON {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(rows)
+}
+
+func printModelRow(p cpu.Peaks, row *bench.ModelRow) {
+	if row == nil {
+		printPeaks(p)
+		fmt.Printf("%-14s %-6s %7s %-12s %10s %21s %10s %6s\n", "model", "quant", "threads", "test", "tokens/s", "slowest..fastest", "floor", "share")
+		return
+	}
+	spread := fmt.Sprintf("%.1f..%.1f", row.Slowest, row.Fastest)
+	fmt.Printf("%-14s %-6s %7d %-12s %10.1f %21s %10.1f %5.1f%%\n",
+		row.Model, row.Quant, row.Threads, row.Test, row.TokensPerSecond, spread, row.Floor, 100*row.Share)
+}
+
+func printPeaks(p cpu.Peaks) {
+	fmt.Printf("peaks: memory %.1f GB/s, float32 %.1f Gop/s, bytes %.1f Gop/s\n\n", p.Read/1e9, p.Floats/1e9, p.Bytes/1e9)
+}

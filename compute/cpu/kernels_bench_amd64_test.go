@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -151,6 +152,10 @@ func BenchmarkRows(b *testing.B) {
 	const n = 4096
 	x, y, z := numbersOf(n), numbersOf(n), numbersOf(n)
 	q, d, s := make([]int8, n), make([]float32, n/32), make([]int32, n/32)
+	cos, sin := make([]float32, n/2), make([]float32, n/2) // of a turn, so that values keep their size
+	for i := range cos {
+		cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
+	}
 	for _, k := range implementations() {
 		for _, op := range []struct {
 			name string
@@ -162,7 +167,7 @@ func BenchmarkRows(b *testing.B) {
 			{"softmax", func() { copy(z, x); k.softmax(z, 0) }},
 			{"silu", func() { k.silu(z, x, y) }},
 			{"addScaled", func() { k.addScaled(z, x, 0) }},
-			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], y[:n/2], y[n/2:]) }},
+			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], cos, sin) }},
 		} {
 			b.Run(k.name+"/"+op.name, func(b *testing.B) {
 				for b.Loop() {

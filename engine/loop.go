@@ -46,7 +46,6 @@ func (e *Engine) turn() (more bool) {
 		e.plan = e.sched.Next()
 	}
 	if e.plan == nil {
-		e.publish()
 		e.flush()
 		e.rest()
 		return true
@@ -90,7 +89,6 @@ func (e *Engine) await() error {
 			return err
 		case <-e.notify:
 			e.receive()
-			e.publish()
 			e.flush()
 		}
 	}
@@ -170,7 +168,6 @@ func (e *Engine) abandon(err error) {
 	for _, q := range e.ordered() {
 		e.fail(q, err)
 	}
-	e.publish()
 	e.flush()
 }
 

@@ -188,11 +188,12 @@ func (e *Engine) commit() {
 	}
 	clear(e.entries)
 	e.entries = e.entries[:0]
-	e.publish()
 }
 
-// flush hands out the tokens that wait in the outbox.
+// flush hands out the tokens that wait in the outbox. The counters come first: who has a request's last token finds that
+// what it held is free.
 func (e *Engine) flush() {
+	e.publish()
 	over := 0
 	for i := range e.outbox {
 		q, t := e.outbox[i].seq, e.outbox[i].token

@@ -55,7 +55,8 @@ func (s *Sampler) collect(logits []float32, most float32, p *Params) (sum float6
 	return sum
 }
 
-// A cut sorts the candidates into classes of nearby logits: as many to a logit, down to 64 below the greatest.
+// A cut sorts the candidates into classes of nearby logits, perLogit of them to one logit. The last class takes all that
+// lie 64 and more below the greatest.
 const (
 	buckets  = 4096
 	perLogit = 64

@@ -79,6 +79,27 @@ func TestCancelledBeforeSubmit(t *testing.T) {
 	}
 }
 
+// TestCancelBeforeArrival lets the loop hear of a cancellation before it hears of the request.
+func TestCancelBeforeArrival(t *testing.T) {
+	cfg := smallConfig()
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	q := newSequence(request(1, 4, 4), e.most())
+	q.unhook = func() bool { return true }
+	gone := errors.New("the client has gone")
+	for _, m := range []message{{q, FinishCancelled, gone}, {seq: q}} {
+		if err := e.post(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-q.answer; err != gone {
+		t.Errorf("the request was answered with %v; want %v", err, gone)
+	}
+	if err := e.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantIdle(t, e)
+}
+
 // TestCancelRaces cancels requests while they are being taken. None may be left behind.
 func TestCancelRaces(t *testing.T) {
 	cfg := smallConfig()

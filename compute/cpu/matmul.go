@@ -8,6 +8,7 @@ import (
 const (
 	maxProducts = 4
 	rowChunk    = 32 // rows that share one pass over a group of panels
+	fewPanels   = 4  // fewest panels of an item: a single row reads several at once to hide latency
 	groupPanels = 8  // most panels of an item
 	itemsWanted = 8  // items for each thread, so that threads end at about the same time
 )
@@ -58,7 +59,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		total += p.W.(*matrix).panels
 		quantise = quantise || quantised(p.W.Type())
 	}
-	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), 1), groupPanels)
+	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
 	for i, p := range products {
 		o.groups[i], o.firsts[i] = size, o.perChunk
 		o.perChunk += (p.W.(*matrix).panels + size - 1) / size

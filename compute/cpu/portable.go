@@ -137,9 +137,9 @@ func quantize(q []int8, d []float32, s []int32, x []float32) {
 			most = max(most, float32(math.Abs(float64(f))))
 		}
 		d[b] = most / 127
-		inv := float32(0)
-		if most > 0 {
-			inv = 127 / most
+		inv := 127 / most
+		if math.IsInf(float64(inv), 0) { // nothing in the block, or nothing that counts
+			inv = 0
 		}
 		sum := int32(0)
 		for i, f := range v {

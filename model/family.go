@@ -16,6 +16,8 @@ import (
 type family struct {
 	types []string // model_type in config.json
 	archs []string // general.architecture in a GGUF
+	// defaults are what the architecture assumes of keys that a config.json lacks.
+	defaults map[string]any
 	// spec reads a configuration. It leaves faults in the Config.
 	spec func(c *Config) *Spec
 }
@@ -41,16 +43,13 @@ func ReadSpec(ckpt *weights.Checkpoint) (*Spec, error) {
 	if c.Err() != nil {
 		return nil, c.Err()
 	}
-	if c.gguf {
-		_, head := ckpt.Tensor("output.weight")
-		s.TiedHead = !head
+	if err := s.Check(); err != nil {
+		return nil, err
 	}
-	if t, ok := ckpt.Tensor("rope_freqs.weight"); ok && c.gguf {
-		if err := stretch(s, t); err != nil {
-			return nil, err
-		}
+	if c.gguf() {
+		err = complete(s, ckpt)
 	}
-	return s, s.Check()
+	return s, err
 }
 
 // identify returns the configuration of a checkpoint and its family.
@@ -59,6 +58,9 @@ func identify(ckpt *weights.Checkpoint) (*Config, *family, error) {
 		c, arch, err := GGUFConfig(ckpt.Metadata())
 		if err != nil {
 			return nil, nil, err
+		}
+		if t, ok := ckpt.Tensor(ggufSlots["embed"] + ".weight"); ok && len(t.Shape) == 2 {
+			c.values["vocab_size"] = uint64(t.Shape[0]) // the metadata need not tell, and may count differently
 		}
 		for _, f := range families {
 			if slices.Contains(f.archs, arch) {
@@ -80,35 +82,29 @@ func identify(ckpt *weights.Checkpoint) (*Config, *family, error) {
 		return nil, nil, err
 	}
 	kind := c.TextOr("model_type", "")
+	if c.Err() != nil {
+		return nil, nil, c.Err()
+	}
 	for _, f := range families {
 		if slices.Contains(f.types, kind) {
-			return c, f, c.Err()
+			c.setDefaults(f.defaults)
+			return c, f, nil
 		}
 	}
 	types, _ := Families()
 	return nil, nil, fmt.Errorf("model: config.json: model_type %q is not supported; known are %s", kind, strings.Join(types, ", "))
 }
 
-// stretch divides the frequencies of every rope by the factors that a GGUF stores for them (Llama 3.1 and later).
-func stretch(s *Spec, t weights.Tensor) error {
-	factors, err := decode(t)
-	if err != nil {
-		return err
-	}
-	for i := range s.Ropes {
-		freqs := s.Ropes[i].Freqs
-		if len(factors) != len(freqs) {
-			return fmt.Errorf("model: tensor %q has %d factors; the rope has %d frequencies", t.Name, len(factors), len(freqs))
-		}
-		for j, f := range factors {
-			freqs[j] /= f
-		}
-	}
-	return nil
-}
-
 // slots are the tensors of a model. The patterns' %d is the layer.
 type slots map[string]string
+
+// name returns the tensor name of a slot of layer i, without its suffix.
+func (s slots) name(slot string, i int) string {
+	if pattern := s[slot]; strings.Contains(pattern, "%d") {
+		return fmt.Sprintf(pattern, i)
+	}
+	return s[slot]
+}
 
 // hfSlots are the names in most safetensors checkpoints.
 var hfSlots = slots{
@@ -144,13 +140,6 @@ var ggufSlots = slots{
 	"gate":      "blk.%d.ffn_gate",
 	"up":        "blk.%d.ffn_up",
 	"down":      "blk.%d.ffn_down",
-}
-
-// uniform fills a Spec with n equal layers.
-func (s *Spec) uniform(n int, l Layer) {
-	if n > 0 && n < 1<<16 {
-		s.Layers = slices.Repeat([]Layer{l}, n)
-	}
 }
 
 // activations are the names of nonlinearities in config.json.

@@ -1,49 +1,88 @@
 package model
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // llama also stands for everything that was released in its shape. In a GGUF it covers Mistral too.
-var llama = family{types: []string{"llama"}, archs: []string{"llama"}, spec: func(c *Config) *Spec {
-	if !c.gguf {
-		c.Refuse("sliding_window")
-	}
-	return llamaShape(c)
-}}
+var llama = family{
+	types: []string{"llama"}, archs: []string{"llama"},
+	defaults: map[string]any{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048.0},
+	spec: func(c *Config) *Spec {
+		if !c.gguf() {
+			c.Refuse("sliding_window")
+			c.Refuse("layer_types")
+		}
+		s := llamaShape(c)
+		bias := c.BoolOr("attention_bias", false)
+		s.each(func(_ int, l *Layer) {
+			l.Attn.QKVBias, l.Attn.OBias, l.FFN.Bias = bias, bias, c.BoolOr("mlp_bias", false)
+		})
+		return s
+	},
+}
 
 // llamaShape reads the configuration that Llama and its descendants share: RMSNorm before each part, rotary embedding,
-// grouped queries, gated feed-forward.
+// grouped queries, gated feed-forward, no biases.
 func llamaShape(c *Config) *Spec {
-	heads := c.Int("num_attention_heads")
+	hidden, heads := c.Int("hidden_size"), c.Int("num_attention_heads")
+	if !c.Has("head_dim") && heads > 0 && hidden%heads != 0 {
+		c.fail("%s %d is no multiple of %s %d, and there is no %s", c.key("hidden_size"), hidden, c.key("num_attention_heads"), heads, c.key("head_dim"))
+	}
 	a := Attention{
 		Heads:   heads,
 		KVHeads: c.IntOr("num_key_value_heads", heads),
-		HeadDim: c.IntOr("head_dim", c.Int("hidden_size")/max(heads, 1)),
-		QKVBias: c.BoolOr("attention_bias", false),
-		OBias:   c.BoolOr("attention_bias", false),
-	}
-	if !c.Has("head_dim") && heads > 0 && c.Int("hidden_size")%heads != 0 {
-		c.fail("hidden_size %d is no multiple of num_attention_heads %d, and there is no head_dim", c.Int("hidden_size"), heads)
+		HeadDim: c.IntOr("head_dim", hidden/max(heads, 1)),
+		Window:  c.IntOr("sliding_window", 0),
 	}
 	a.ValueDim = c.IntOr("v_head_dim", a.HeadDim)
 	a.Scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
-	a.Window = c.IntOr("sliding_window", 0)
-	for _, key := range []string{"num_experts", "num_local_experts", "attention_multiplier", "embedding_multiplier", "residual_multiplier",
-		"logits_scaling", "attn_logit_softcapping", "final_logit_softcapping", "clip_qkv", "alibi_bias_max", "attention_temperature_scale"} {
-		c.Refuse(key, float64(0), uint32(0), float32(0))
-	}
+	c.refuseExtras()
 	rope := c.rope("full_attention", a.HeadDim)
-	rope.Interleaved = c.gguf // these files hold queries and keys in pairs of neighbours
+	rope.Interleaved = c.gguf() // these files hold queries and keys in pairs of neighbours
 	s := &Spec{
-		Family: "llama", Vocab: c.Int("vocab_size"), Hidden: c.Int("hidden_size"), Context: c.IntOr("max_position_embeddings", 2048),
+		Family: "llama", Vocab: c.Int("vocab_size"), Hidden: hidden, Context: c.Int("max_position_embeddings"),
 		EmbedScale: 1, ResidualScale: 1, LogitScale: 1,
-		Norm:     Norm{Eps: float32(c.FloatOr("rms_norm_eps", 1e-6))},
+		Norm:     Norm{Eps: float32(c.Float("rms_norm_eps"))},
 		Ropes:    []Rope{rope},
 		TiedHead: c.BoolOr("tie_word_embeddings", false),
 	}
-	s.uniform(c.Int("num_hidden_layers"), Layer{
+	s.uniform(c, Layer{
 		PreNorm: true,
 		Attn:    a,
-		FFN:     FeedForward{Width: c.Int("intermediate_size"), Act: c.activation("hidden_act"), Gated: true, Bias: c.BoolOr("mlp_bias", false)},
+		FFN:     FeedForward{Width: c.Int("intermediate_size"), Act: c.activation("hidden_act"), Gated: true},
 	})
 	return s
+}
+
+// refuseExtras refuses what descendants of Llama add to it, unless it is off.
+func (c *Config) refuseExtras() {
+	for _, key := range []string{"num_experts", "num_local_experts", "attn_logit_softcapping", "final_logit_softcapping", "clip_qkv",
+		"alibi_bias_max", "attention_temperature_scale", "sliding_window_pattern", "rope_local_base_freq"} {
+		c.Refuse(key, 0)
+	}
+	for _, key := range []string{"attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling"} {
+		c.Refuse(key, 0, 1)
+	}
+	if !c.BoolOr("causal", true) {
+		c.fail("%q is false; only decoders are supported", c.key("causal"))
+	}
+}
+
+// uniform fills a Spec with equal layers, as many as the configuration says.
+func (s *Spec) uniform(c *Config, l Layer) {
+	n := c.Int("num_hidden_layers")
+	if n < 1 || n > maxLayers {
+		c.fail("%q is %d; want 1 to %d", c.key("num_hidden_layers"), n, maxLayers)
+		return
+	}
+	s.Layers = slices.Repeat([]Layer{l}, n)
+}
+
+// each calls f for every layer.
+func (s *Spec) each(f func(i int, l *Layer)) {
+	for i := range s.Layers {
+		f(i, &s.Layers[i])
+	}
 }

@@ -22,12 +22,12 @@ type golden struct {
 func openGolden(t *testing.T, name string) golden {
 	t.Helper()
 	dir := filepath.Join("testdata", "goldens", name)
-	return golden{openCheckpoint(t, dir, "model.safetensors"), openCheckpoint(t, dir, "golden.safetensors")}
+	return golden{openCheckpoint(t, dir), openCheckpoint(t, dir, "golden.safetensors")}
 }
 
-func openCheckpoint(t testing.TB, dir, file string) *weights.Checkpoint {
+func openCheckpoint(t testing.TB, path ...string) *weights.Checkpoint {
 	t.Helper()
-	c, err := weights.Open(filepath.Join(dir, file))
+	c, err := weights.Open(filepath.Join(path...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package model
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -53,6 +53,9 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 		l.total += t.Size
 	}
 	m := &Model{Spec: spec, dev: dev}
+	if spec.TiedHead && l.hasOwnHead() {
+		spec.TiedHead = false
+	}
 	m.embed = l.matrix("embed", 0, spec.Vocab, spec.Hidden)
 	m.norm = l.norm("norm", 0, spec.Norm, spec.Hidden)
 	m.head = linear{w: m.embed}
@@ -62,7 +65,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	if spec.HeadBias {
 		m.head.bias = l.vector("head", ".bias", 0, spec.Vocab)
 	}
-	for i := range spec.Layers {
+	for i := 0; i < len(spec.Layers) && l.err == nil; i++ {
 		m.layers = append(m.layers, l.layer(i, spec))
 	}
 	for _, r := range spec.Ropes {
@@ -70,8 +73,11 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 		l.keep(err)
 		m.freqs = append(m.freqs, v)
 	}
+	if l.err != nil {
+		return nil, l.err
+	}
 	m.Bytes = l.bytes
-	return m, l.err
+	return m, nil
 }
 
 // loader takes tensors over by slot and keeps the first fault.
@@ -90,6 +96,14 @@ func (l *loader) keep(err error) {
 	if l.err == nil {
 		l.err = err
 	}
+}
+
+// hasOwnHead reports whether the checkpoint has a head that differs from the embedding table. Then it counts, whatever the
+// configuration says of tying.
+func (l *loader) hasOwnHead() bool {
+	head, ok := l.ckpt.Tensor(l.slots["head"] + ".weight")
+	embed, _ := l.ckpt.Tensor(l.slots["embed"] + ".weight")
+	return ok && !bytes.Equal(head.Data, embed.Data)
 }
 
 // layer takes over layer i.
@@ -145,7 +159,7 @@ func (l *loader) norm(slot string, i int, n Norm, size int) compute.Norm {
 // headNorm takes over the norm of queries or keys, which spans a head or, if the stored gain is that long, a row.
 func (l *loader) headNorm(slot string, i int, n Norm, heads, headDim int) compute.Norm {
 	size := headDim
-	if t, ok := l.ckpt.Tensor(l.name(slot, i) + ".weight"); ok && t.Values() == heads*headDim {
+	if t, ok := l.ckpt.Tensor(l.slots.name(slot, i) + ".weight"); ok && t.Values() == heads*headDim {
 		size = heads * headDim
 	}
 	return l.norm(slot, i, n, size)
@@ -179,7 +193,7 @@ func (l *loader) upload(v []float32) compute.Vector {
 
 // values decodes a vector.
 func (l *loader) values(slot, suffix string, i, size int) []float32 {
-	t, ok := l.tensor(l.name(slot, i)+suffix, size)
+	t, ok := l.tensor(l.slots.name(slot, i)+suffix, size)
 	if !ok {
 		return nil
 	}
@@ -190,7 +204,7 @@ func (l *loader) values(slot, suffix string, i, size int) []float32 {
 
 // matrix takes over a weight of out rows of in values.
 func (l *loader) matrix(slot string, i, out, in int) compute.Matrix {
-	t, ok := l.tensor(l.name(slot, i)+".weight", out, in)
+	t, ok := l.tensor(l.slots.name(slot, i)+".weight", out, in)
 	if !ok {
 		return nil
 	}
@@ -203,15 +217,6 @@ func (l *loader) matrix(slot string, i, out, in int) compute.Matrix {
 	return m
 }
 
-// name returns the tensor name of a slot without its suffix.
-func (l *loader) name(slot string, i int) string {
-	pattern := l.slots[slot]
-	if strings.Contains(pattern, "%d") {
-		return fmt.Sprintf(pattern, i)
-	}
-	return pattern
-}
-
 // tensor finds a tensor and checks its shape.
 func (l *loader) tensor(name string, shape ...int) (weights.Tensor, bool) {
 	if l.err != nil {
@@ -222,7 +227,7 @@ func (l *loader) tensor(name string, shape ...int) (weights.Tensor, bool) {
 		l.keep(fmt.Errorf("model: tensor %q of shape %v is missing", name, shape))
 		return t, false
 	}
-	if fmt.Sprint(t.Shape) != fmt.Sprint(shape) {
+	if !slices.Equal(t.Shape, shape) {
 		l.keep(fmt.Errorf("model: tensor %q has shape %v; the configuration asks for %v", name, t.Shape, shape))
 		return t, false
 	}
@@ -237,7 +242,7 @@ func (l *loader) tensor(name string, shape ...int) (weights.Tensor, bool) {
 func decode(t weights.Tensor) ([]float32, error) {
 	v := make([]float32, t.Values())
 	if err := quant.Decode(v, t.Data, t.Type); err != nil {
-		return nil, errors.Join(fmt.Errorf("model: tensor %q", t.Name), err)
+		return nil, fmt.Errorf("model: tensor %q: %w", t.Name, err)
 	}
 	return v, nil
 }

@@ -5,19 +5,18 @@ import "math"
 // rope reads the rotary embedding of a head of dim values, in the newest style (rope_parameters, which may hold an object
 // for each kind of layer) or the older one (rope_theta and rope_scaling).
 func (c *Config) rope(layerType string, dim int) Rope {
-	p, ok := c.sub("rope_parameters")
+	p, ok := c.sub("rope_scaling")
+	if !ok || len(p.values) == 0 {
+		p, _ = c.sub("rope_parameters")
+	}
 	if inner, nested := p.sub(layerType); nested {
 		p = inner
 	}
-	if !ok {
-		p, _ = c.sub("rope_scaling")
-	}
-	get := func(key string, or float64) float64 { return p.FloatOr(key, c.FloatOr(key, or)) }
-	theta := get("rope_theta", 10000)
-	if partial := get("partial_rotary_factor", 1); partial != 1 {
+	theta := p.FloatOr("rope_theta", c.FloatOr("rope_theta", 10000))
+	if partial := p.FloatOr("partial_rotary_factor", c.FloatOr("partial_rotary_factor", 1)); partial != 1 {
 		dim = int(float64(dim) * partial)
 	}
-	if c.gguf {
+	if c.gguf() {
 		dim = c.IntOr("rope_dim", dim)
 	}
 	if dim < 2 || dim%2 != 0 || dim > 1<<16 || !(theta > 0) {
@@ -28,18 +27,11 @@ func (c *Config) rope(layerType string, dim int) Rope {
 	for i := range r.Freqs {
 		r.Freqs[i] = float32(1 / math.Pow(theta, float64(2*i)/float64(dim)))
 	}
-	switch kind := p.TextOr("rope_type", p.TextOr("type", "default")); kind {
-	case "default", "none":
-	case "linear":
-		for i := range r.Freqs {
-			r.Freqs[i] /= float32(c.positive(p, "factor"))
+	c.scaleRope(&r, p, theta)
+	for i, f := range r.Freqs {
+		if !(f >= 0 && f <= math.MaxFloat32) {
+			c.fail("rope: frequency %d is %v; the parameters contradict each other", i, f)
 		}
-	case "llama3":
-		c.llama3(&r, p)
-	case "yarn":
-		c.yarn(&r, p, theta)
-	default:
-		c.fail("rope type %q is not supported; known are default, linear, llama3, yarn", kind)
 	}
 	if c.err == nil {
 		c.err = p.err
@@ -47,20 +39,63 @@ func (c *Config) rope(layerType string, dim int) Rope {
 	return r
 }
 
-// positive returns a required number above 0.
-func (c *Config) positive(p *Config, key string) float64 {
-	v := p.FloatOr(key, 0)
-	if !(v > 0) {
+// scaleRope applies the scaling that p asks for. A GGUF that gives a factor but no type means linear, and its attn_factor
+// counts whatever the type.
+func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
+	kind := "default"
+	if c.gguf() {
+		kind = "linear"
+	}
+	switch kind = p.TextOr("rope_type", p.TextOr("type", kind)); kind {
+	case "default", "none":
+	case "linear":
+		factor := p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0))
+		if factor == 0 && c.gguf() {
+			factor = 1
+		}
+		factor = c.above0("factor", factor)
+		for i := range r.Freqs {
+			r.Freqs[i] /= float32(factor)
+		}
+	case "llama3":
+		c.llama3(r, p)
+	case "yarn":
+		c.yarn(r, p, theta)
+	default:
+		c.fail("rope type %q is not supported; known are default, linear, llama3, yarn", kind)
+	}
+	p.Refuse("extrapolation_factor", 1, -1)
+	p.Refuse("yarn_log_multiplier", 0)
+	p.Refuse("alpha")
+	if c.gguf() {
+		r.Scale *= float32(c.above0("attn_factor", p.FloatOr("attn_factor", 1)))
+	} else {
+		p.Refuse("attn_factor", 1)
+	}
+}
+
+// above0 returns v, which must be a finite number above 0.
+func (c *Config) above0(key string, v float64) float64 {
+	if !(v > 0 && v <= math.MaxFloat64) {
 		c.fail("rope: %q is %v; want a number above 0", key, v)
 		return 1
 	}
 	return v
 }
 
+// positive returns a required number above 0.
+func (c *Config) positive(p *Config, key string) float64 { return c.above0(key, p.FloatOr(key, 0)) }
+
+// trained returns the length in tokens that the model was trained with before its context was stretched.
+func (c *Config) trained(p *Config) float64 {
+	const key = "original_max_position_embeddings"
+	return c.above0(key, c.FloatOr(key, p.FloatOr(key, c.FloatOr("max_position_embeddings", 0))))
+}
+
 // llama3 stretches low frequencies by a factor and leaves high ones, with a smooth passage between (the Llama 3.1
 // release's rope scaling).
 func (c *Config) llama3(r *Rope, p *Config) {
-	factor, original := c.positive(p, "factor"), c.positive(p, "original_max_position_embeddings")
+	factor, original := c.positive(p, "factor"), c.trained(p)
 	low, high := c.positive(p, "low_freq_factor"), c.positive(p, "high_freq_factor")
 	for i, f := range r.Freqs {
 		wave := 2 * math.Pi / float64(f)
@@ -78,17 +113,16 @@ func (c *Config) llama3(r *Rope, p *Config) {
 // yarn interpolates low frequencies, keeps high ones, with a linear ramp between, and scales attention (YaRN,
 // arXiv:2309.00071, section 3.2 and 3.4).
 func (c *Config) yarn(r *Rope, p *Config, theta float64) {
-	factor := c.positive(p, "factor")
-	original := p.FloatOr("original_max_position_embeddings", c.FloatOr("max_position_embeddings", 0))
-	if !(original > 0) {
-		c.fail("rope: yarn needs \"original_max_position_embeddings\"")
-		return
+	original := c.trained(p)
+	if !p.Has("factor") {
+		p.setDefaults(map[string]any{"factor": c.FloatOr("max_position_embeddings", 0) / original})
 	}
+	factor := c.positive(p, "factor")
 	dim := float64(2 * len(r.Freqs))
 	turns := func(beta float64) float64 {
 		return dim * math.Log(original/(beta*2*math.Pi)) / (2 * math.Log(theta))
 	}
-	low, high := turns(p.FloatOr("beta_fast", 32)), turns(p.FloatOr("beta_slow", 1))
+	low, high := turns(c.above0("beta_fast", p.FloatOr("beta_fast", 32))), turns(c.above0("beta_slow", p.FloatOr("beta_slow", 1)))
 	if p.BoolOr("truncate", true) {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
@@ -105,5 +139,5 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 	if m, all := p.FloatOr("mscale", 0), p.FloatOr("mscale_all_dim", 0); m != 0 && all != 0 {
 		scale = magnitude(m) / magnitude(all)
 	}
-	r.Scale = float32(p.FloatOr("attention_factor", scale*p.FloatOr("attn_factor", 1)))
+	r.Scale = float32(c.above0("attention_factor", p.FloatOr("attention_factor", scale)))
 }

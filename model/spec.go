@@ -90,16 +90,27 @@ func (s *Spec) KVLayers() []compute.CacheLayer {
 // KVTokenBytes returns the bytes that the cache keeps of one token, in float32.
 func (s *Spec) KVTokenBytes() int64 { return compute.CacheSpec{Layers: s.KVLayers()}.TokenBytes() }
 
+// maxLayers bounds the layers of a Spec. No model in the field comes near.
+const maxLayers = 1 << 14
+
 // Check reports the first contradiction in the Spec, naming both sides.
 func (s *Spec) Check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("model: %s: "+format, append([]any{s.Family}, args...)...)
 	}
 	const most = 1 << 24 // no width, vocabulary or context in the field comes near
-	for name, v := range map[string]int{"vocabulary": s.Vocab, "hidden size": s.Hidden, "context": s.Context, "layer count": len(s.Layers)} {
-		if v < 1 || v > most {
-			return fail("%s is %d; want 1 to %d", name, v, most)
+	for _, n := range []struct {
+		name    string
+		v, most int
+	}{
+		{"vocabulary", s.Vocab, most}, {"hidden size", s.Hidden, most}, {"context", s.Context, most}, {"layer count", len(s.Layers), maxLayers},
+	} {
+		if n.v < 1 || n.v > n.most {
+			return fail("%s is %d; want 1 to %d", n.name, n.v, n.most)
 		}
+	}
+	if !(s.Norm.Eps >= 0 && s.Norm.Eps < 1) {
+		return fail("norm epsilon is %v; want a number from 0 to 1", s.Norm.Eps)
 	}
 	for i, l := range s.Layers {
 		a := l.Attn

@@ -1,0 +1,125 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// ggufNames maps the keys that follow "<architecture>." in a GGUF to the names of config.json. Those of the second group
+// change what the model computes and are refused by families that do not know them.
+var ggufNames = map[string]string{
+	"embedding_length":                     "hidden_size",
+	"block_count":                          "num_hidden_layers",
+	"attention.head_count":                 "num_attention_heads",
+	"attention.head_count_kv":              "num_key_value_heads",
+	"attention.key_length":                 "head_dim",
+	"attention.value_length":               "v_head_dim",
+	"feed_forward_length":                  "intermediate_size",
+	"context_length":                       "max_position_embeddings",
+	"attention.layer_norm_rms_epsilon":     "rms_norm_eps",
+	"attention.sliding_window":             "sliding_window",
+	"rope.freq_base":                       "rope_theta",
+	"rope.dimension_count":                 "rope_dim",
+	"rope.scale_linear":                    "rope_scale_linear",
+	"rope.scaling.type":                    "rope_scaling.rope_type",
+	"rope.scaling.factor":                  "rope_scaling.factor",
+	"rope.scaling.original_context_length": "rope_scaling.original_max_position_embeddings",
+	"rope.scaling.attn_factor":             "rope_scaling.attn_factor",
+	"rope.scaling.yarn_attn_factor":        "rope_scaling.attention_factor",
+	"rope.scaling.yarn_beta_fast":          "rope_scaling.beta_fast",
+	"rope.scaling.yarn_beta_slow":          "rope_scaling.beta_slow",
+
+	"rope.scaling.yarn_ext_factor":     "rope_scaling.extrapolation_factor",
+	"rope.scaling.yarn_log_multiplier": "rope_scaling.yarn_log_multiplier",
+	"rope.scaling.alpha":               "rope_scaling.alpha",
+	"rope.freq_base_swa":               "rope_local_base_freq",
+	"attention.causal":                 "causal",
+	"attention.sliding_window_pattern": "sliding_window_pattern",
+	"attention.scale":                  "attention_multiplier",
+	"attention.clamp_kqv":              "clip_qkv",
+	"attention.max_alibi_bias":         "alibi_bias_max",
+	"attention.temperature_scale":      "attention_temperature_scale",
+	"attn_logit_softcapping":           "attn_logit_softcapping",
+	"final_logit_softcapping":          "final_logit_softcapping",
+	"embedding_scale":                  "embedding_multiplier",
+	"residual_scale":                   "residual_multiplier",
+	"logit_scale":                      "logits_scaling",
+	"expert_count":                     "num_experts",
+}
+
+// errNoArchitecture is what a GGUF without a model in it gives.
+var errNoArchitecture = errors.New(`model: GGUF: "general.architecture" is missing: this file holds no model`)
+
+// GGUFConfig reads the metadata of a GGUF as a Config, and returns its architecture.
+func GGUFConfig(meta map[string]any) (*Config, string, error) {
+	arch, ok := meta["general.architecture"].(string)
+	if !ok || arch == "" {
+		return nil, "", errNoArchitecture
+	}
+	c := &Config{source: "GGUF", arch: arch, values: map[string]any{}}
+	scaling := map[string]any{}
+	for theirs, ours := range ggufNames {
+		v, ok := meta[arch+"."+theirs]
+		if !ok {
+			continue
+		}
+		if in, ok := strings.CutPrefix(ours, "rope_scaling."); ok {
+			scaling[in] = v
+		} else {
+			c.values[ours] = v
+		}
+	}
+	if len(scaling) > 0 {
+		c.values["rope_scaling"] = scaling
+	}
+	return c, arch, nil
+}
+
+// complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
+// table, which weights have biases, and by which factors the ropes are stretched.
+func complete(s *Spec, ckpt *weights.Checkpoint) error {
+	_, head := ckpt.Tensor(ggufSlots["head"] + ".weight")
+	s.TiedHead = !head
+	biased := func(i int, slots ...string) bool {
+		return slices.ContainsFunc(slots, func(slot string) bool {
+			_, ok := ckpt.Tensor(ggufSlots.name(slot, i) + ".bias")
+			return ok
+		})
+	}
+	for i := range s.Layers {
+		l := &s.Layers[i]
+		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "q", "k", "v")
+		l.Attn.OBias = biased(i, "o")
+		l.FFN.Bias = biased(i, "gate", "up", "down")
+	}
+	if t, ok := ckpt.Tensor("rope_freqs.weight"); ok {
+		return stretch(s, t)
+	}
+	return nil
+}
+
+// stretch divides the frequencies of every rope by the factors that a GGUF stores for them (Llama 3.1 and later).
+func stretch(s *Spec, t weights.Tensor) error {
+	for i := range s.Ropes {
+		if n := len(s.Ropes[i].Freqs); t.Values() != n {
+			return fmt.Errorf("model: tensor %q has %d factors; the rope has %d frequencies", t.Name, t.Values(), n)
+		}
+	}
+	factors, err := decode(t)
+	if err != nil {
+		return err
+	}
+	for i := range s.Ropes {
+		for j, f := range factors {
+			if !(f > 0) {
+				return fmt.Errorf("model: tensor %q: factor %d is %v; want a number above 0", t.Name, j, f)
+			}
+			s.Ropes[i].Freqs[j] /= f
+		}
+	}
+	return nil
+}

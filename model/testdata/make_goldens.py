@@ -1,0 +1,175 @@
+"""Writes small random-weight checkpoints of odd shapes, with what transformers computes from them, beside this file.
+
+Each goes to goldens/<name>: config.json (in the old or the new style), model.safetensors (or shards and an index), and
+golden.safetensors with
+
+    ids_i            int32, token ids
+    logits_i         float32, the logits of all of them, or of the last ones
+    greedy_1         int32, the tokens that follow ids_1 greedily
+    greedy_margin_1  float32, by how much each of them leads the second best
+
+The reference reads the same files: float32 on a CPU, eager attention. Weights, gains and biases are all random, so that
+none can be left out unnoticed.
+
+    pip install torch transformers safetensors numpy
+    python make_goldens.py [name...]
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent / "goldens"
+GREEDY = 24
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+# The configuration of each checkpoint, the type of its tensors, and how many shards it comes in. "old" is the style of
+# config.json before transformers 5 (rope_theta, rope_scaling, torch_dtype), "new" the one since (rope_parameters, dtype).
+OLD, NEW = "old", "new"
+CASES = {
+    "llama_3heads": (OLD, "F16", 1, dict(
+        model_type="llama", hidden_size=60, num_attention_heads=3, intermediate_size=100, vocab_size=257,
+        num_hidden_layers=2, rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=False)),
+    "llama_biases": (NEW, "BF16", 1, dict(
+        model_type="llama", hidden_size=72, num_attention_heads=6, num_key_value_heads=1, head_dim=16,
+        intermediate_size=100, vocab_size=130, num_hidden_layers=2, attention_bias=True, mlp_bias=True,
+        rope_parameters=dict(rope_type="default", rope_theta=50000.0), tie_word_embeddings=True)),
+    "llama_linear": (OLD, "F32", 1, dict(
+        model_type="llama", hidden_size=50, num_attention_heads=5, num_key_value_heads=5, intermediate_size=70,
+        vocab_size=101, num_hidden_layers=2, rope_theta=10000.0, rope_scaling=dict(type="linear", factor=2.5),
+        tie_word_embeddings=False)),
+    "llama_gelu": (NEW, "BF16", 1, dict(
+        model_type="llama", hidden_size=48, num_attention_heads=2, num_key_value_heads=1, head_dim=80,
+        intermediate_size=72, vocab_size=99, num_hidden_layers=2, hidden_act="gelu",
+        rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0), tie_word_embeddings=True)),
+    "llama3_old": (OLD, "BF16", 1, dict(
+        model_type="llama", hidden_size=24, num_attention_heads=3, num_key_value_heads=1, head_dim=128,
+        intermediate_size=100, vocab_size=257, num_hidden_layers=2, rms_norm_eps=1e-5, rope_theta=500000.0,
+        rope_scaling=dict(factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, rope_type="llama3",
+                          original_max_position_embeddings=64), tie_word_embeddings=True)),
+    "yarn_old": (OLD, "BF16", 1, dict(
+        model_type="llama", hidden_size=32, num_attention_heads=2, num_key_value_heads=2, head_dim=96,
+        intermediate_size=60, vocab_size=150, num_hidden_layers=2, rope_theta=10000.0,
+        rope_scaling=dict(type="yarn", factor=8.0, original_max_position_embeddings=64, beta_fast=16, beta_slow=2,
+                          attention_factor=1.1), tie_word_embeddings=False)),
+    "yarn_mscale": (NEW, "BF16", 1, dict(
+        model_type="llama", hidden_size=40, num_attention_heads=2, num_key_value_heads=1, head_dim=80,
+        intermediate_size=60, vocab_size=150, num_hidden_layers=2, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0, original_max_position_embeddings=48,
+                             mscale=0.8, mscale_all_dim=0.5, truncate=False))),
+    "mistral_old": (OLD, "F32", 3, dict(
+        model_type="mistral", hidden_size=36, num_attention_heads=3, num_key_value_heads=3, intermediate_size=60,
+        vocab_size=97, num_hidden_layers=3, rms_norm_eps=1e-5, rope_theta=10000.0, sliding_window=7,
+        tie_word_embeddings=False)),
+    "mistral_wide": (NEW, "F16", 2, dict(
+        model_type="mistral", hidden_size=20, num_attention_heads=2, num_key_value_heads=1, head_dim=256,
+        intermediate_size=52, vocab_size=127, num_hidden_layers=2, sliding_window=None,
+        rope_parameters=dict(rope_type="default", rope_theta=1000000.0), tie_word_embeddings=False)),
+    "qwen2_window": (OLD, "BF16", 1, dict(
+        model_type="qwen2", hidden_size=60, num_attention_heads=5, num_key_value_heads=1, intermediate_size=100,
+        vocab_size=151, num_hidden_layers=3, rope_theta=1000000.0, use_sliding_window=True, sliding_window=11,
+        max_window_layers=1, tie_word_embeddings=True)),
+    "qwen2_layers": (NEW, "F16", 1, dict(
+        model_type="qwen2", hidden_size=72, num_attention_heads=3, num_key_value_heads=3, intermediate_size=40,
+        vocab_size=131, num_hidden_layers=3, use_sliding_window=True, sliding_window=9, max_window_layers=28,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0), tie_word_embeddings=False)),
+    "qwen2_plain": (OLD, "F32", 1, dict(
+        model_type="qwen2", hidden_size=42, num_attention_heads=7, num_key_value_heads=7, intermediate_size=50,
+        vocab_size=90, num_hidden_layers=2, rope_theta=10000.0, use_sliding_window=False, sliding_window=5,
+        max_window_layers=0, tie_word_embeddings=False)),
+    "qwen3_biases": (OLD, "BF16", 2, dict(
+        model_type="qwen3", hidden_size=72, num_attention_heads=3, num_key_value_heads=1, head_dim=20,
+        intermediate_size=100, vocab_size=263, num_hidden_layers=2, rope_theta=1000000.0, rope_scaling=None,
+        attention_bias=True, use_sliding_window=False, sliding_window=None, max_window_layers=2,
+        tie_word_embeddings=False)),
+    "qwen3_window": (OLD, "BF16", 1, dict(
+        model_type="qwen3", hidden_size=30, num_attention_heads=2, num_key_value_heads=1, intermediate_size=70,
+        vocab_size=123, num_hidden_layers=2, rope_theta=10000.0, use_sliding_window=True, sliding_window=13,
+        max_window_layers=1, rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=128),
+        tie_word_embeddings=True)),
+    "qwen3_small": (NEW, "F32", 1, dict(
+        model_type="qwen3", hidden_size=44, num_attention_heads=5, num_key_value_heads=5, head_dim=10,
+        intermediate_size=36, vocab_size=93, num_hidden_layers=2, use_sliding_window=False, sliding_window=None,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0), tie_word_embeddings=True)),
+}
+CLASSES = dict(llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3")
+
+
+def write_config(folder, style, dtype, config):
+    full = dict(architectures=[CLASSES[config["model_type"]] + "ForCausalLM"], bos_token_id=1, eos_token_id=2,
+                hidden_act="silu", max_position_embeddings=512, rms_norm_eps=1e-6, use_cache=True)
+    full |= config
+    name = str(TYPES[dtype]).removeprefix("torch.")
+    full |= dict(torch_dtype=name, transformers_version="4.44.0") if style == OLD else dict(dtype=name)
+    (folder / "config.json").write_text(json.dumps(full, indent=2, sort_keys=True) + "\n")
+
+
+def write_weights(folder, dtype, shards, generator):
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    tensors = {}
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        noise = torch.randn(value.shape, generator=generator)
+        if value.dim() == 2:
+            noise = noise * 1.2 * value.shape[1] ** -0.5
+        else:
+            noise = noise * 0.3 + (0 if name.endswith("bias") else 1)
+        tensors[name] = noise.to(TYPES[dtype])
+    if shards == 1:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    index = {}
+    for i in range(shards):
+        part = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        names = list(tensors)[i::shards]
+        save_file({n: tensors[n] for n in names}, folder / part, metadata={"format": "pt"})
+        index |= {n: part for n in names}
+    size = sum(t.numel() * t.element_size() for t in tensors.values())
+    text = json.dumps({"metadata": {"total_size": size}, "weight_map": dict(sorted(index.items()))}, indent=2)
+    (folder / "model.safetensors.index.json").write_text(text + "\n")
+
+
+@torch.no_grad()
+def write_golden(folder, generator):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model.eval()
+    out = {}
+    for i, (length, last) in enumerate([(7, 7), (33, 33), (90, 8)]):
+        ids = torch.randint(0, model.config.vocab_size, (length,), generator=generator)
+        out[f"ids_{i}"] = ids.to(torch.int32)
+        out[f"logits_{i}"] = model(ids[None]).logits[0, -last:].contiguous()
+    ids, tokens, margins = out["ids_1"].long(), [], []
+    for _ in range(GREEDY):
+        best = model(ids[None]).logits[0, -1].topk(2)
+        tokens.append(best.indices[0])
+        margins.append(best.values[0] - best.values[1])
+        ids = torch.cat([ids, best.indices[:1]])
+    out["greedy_1"] = torch.stack(tokens).to(torch.int32)
+    out["greedy_margin_1"] = torch.stack(margins)
+    source = f"transformers {transformers.__version__} torch {torch.__version__} eager float32 cpu"
+    save_file(out, folder / "golden.safetensors", metadata={"source": source})
+    logits = out["logits_1"]
+    print(f"{folder.name}: logits {logits.std():.2f}, smallest margin {out['greedy_margin_1'].min():.4f}")
+
+
+def main():
+    torch.manual_seed(0)
+    for i, (name, (style, dtype, shards, config)) in enumerate(CASES.items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        folder = HERE / name
+        folder.mkdir(parents=True, exist_ok=True)
+        generator = torch.Generator().manual_seed(1000 + i)
+        write_config(folder, style, dtype, config)
+        write_weights(folder, dtype, shards, generator)
+        write_golden(folder, generator)
+
+
+main()

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
@@ -14,7 +16,8 @@ import (
 )
 
 type benchCmd struct {
-	Model benchModelCmd `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
+	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
+	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the machine's peaks."`
 }
 
 // shapeFlags choose a model of random weights instead of a stored one.
@@ -109,4 +112,51 @@ func printModelRow(p cpu.Peaks, row *bench.ModelRow) {
 
 func printPeaks(p cpu.Peaks) {
 	fmt.Printf("peaks: memory %.1f GB/s, float32 %.1f Gop/s, bytes %.1f Gop/s\n\n", p.Read/1e9, p.Floats/1e9, p.Bytes/1e9)
+}
+
+type benchKernelsCmd struct {
+	Filter string        `help:"Measure only what this regular expression finds in names such as avx2/matmul/Q8_0/64." placeholder:"REGEXP"`
+	Time   time.Duration `help:"Spent on each." default:"200ms"`
+	Size   int           `help:"Width of rows and of square matrices, a multiple of 64." default:"4096" placeholder:"N"`
+	Memory size          `help:"Weights that products go through in turn; more than caches hold measures memory." default:"192M" placeholder:"SIZE"`
+	JSON   bool          `name:"json" help:"Print a JSON array of rows."`
+	deviceFlags
+}
+
+func (benchKernelsCmd) Help() string {
+	return `Data comes from memory. The share is that of the time which the peaks allow, for whichever limits more: reading or computing.
+
+Examples:
+  kvasir bench kernels
+  kvasir bench kernels --threads 1 --filter 'matmul/Q8_0'
+  kvasir bench kernels --kernels avx2 --json`
+}
+
+func (c *benchKernelsCmd) Run(ctx context.Context) error {
+	o := bench.KernelOptions{Device: c.options(), Time: c.Time, Size: c.Size, Memory: int(c.Memory)}
+	if c.Filter != "" {
+		re, err := regexp.Compile(c.Filter)
+		if err != nil {
+			return usageError{fmt.Sprintf("--filter: %v", err)}
+		}
+		o.Filter = re
+	}
+	rows := []bench.KernelRow{}
+	err := bench.Kernels(ctx, o, func(name string, p cpu.Peaks, row *bench.KernelRow) {
+		switch {
+		case row == nil && !c.JSON:
+			fmt.Printf("%s\n", name)
+			printPeaks(p)
+			fmt.Printf("%-10s %-8s %-28s %5s %9s %9s %6s\n", "kernel", "type", "shape", "rows", "GB/s", "Gop/s", "share")
+		case row == nil:
+		case c.JSON:
+			rows = append(rows, *row)
+		default:
+			fmt.Printf("%-10s %-8s %-28s %5d %9.1f %9.1f %5.1f%%\n", row.Kernel, row.Type, row.Shape, row.Rows, row.Bandwidth, row.Rate, 100*row.Share)
+		}
+	})
+	if err != nil || !c.JSON {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(rows)
 }

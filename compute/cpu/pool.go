@@ -101,11 +101,16 @@ func (p *pool) await() {
 		}
 		pause()
 	}
-	p.waiting.Store(true)
-	if p.running.Load() == 0 && p.waiting.CompareAndSwap(true, false) {
-		return
+	for {
+		p.waiting.Store(true)
+		if p.running.Load() == 0 && p.waiting.CompareAndSwap(true, false) {
+			return
+		}
+		<-p.done
+		if p.running.Load() == 0 {
+			return
+		}
 	}
-	<-p.done
 }
 
 // loop is the life of a worker.
@@ -130,17 +135,19 @@ func (p *pool) loop(w *worker, pin bool) {
 
 // awaitJob returns when the job number is no longer seen.
 func (p *pool) awaitJob(w *worker, seen uint32) {
-	for range spins {
-		if p.seq.Load() != seen {
+	for {
+		for range spins {
+			if p.seq.Load() != seen {
+				return
+			}
+			pause()
+		}
+		w.parked.Store(true)
+		if p.seq.Load() != seen && w.parked.CompareAndSwap(true, false) {
 			return
 		}
-		pause()
+		<-w.wake // may be late, for a job that is done already
 	}
-	w.parked.Store(true)
-	if p.seq.Load() != seen && w.parked.CompareAndSwap(true, false) {
-		return
-	}
-	<-w.wake
 }
 
 // close ends the workers. The pool must be idle.

@@ -1,0 +1,291 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// notInGGUF are the goldens whose meaning the metadata of these architectures cannot hold.
+var notInGGUF = map[string]string{
+	"llama_gelu":   "the activation is always SiLU",
+	"yarn_mscale":  "mscale and truncate are not kept",
+	"qwen2_window": "a window in some layers only",
+	"qwen2_layers": "a window in some layers only",
+	"qwen3_window": "a window in some layers only",
+}
+
+// TestGoldenGGUF writes the goldens as GGUF, by the conventions of llama.cpp's converter, in every float type that holds
+// their weights exactly, and compares the logits.
+func TestGoldenGGUF(t *testing.T) {
+	types := map[quant.Type][]quant.Type{
+		quant.BF16: {quant.BF16, quant.F16, quant.F32},
+		quant.F16:  {quant.F16, quant.F32},
+		quant.F32:  {quant.F32},
+	}
+	for _, name := range goldens(t) {
+		if notInGGUF[name] != "" {
+			continue
+		}
+		g := openGolden(t, name)
+		embed, _ := g.ckpt.Tensor("model.embed_tokens.weight")
+		for _, typ := range types[embed.Type] {
+			t.Run(name+"/"+typ.String(), func(t *testing.T) {
+				checkLogits(t, g, newRunner(t, asGGUF(t, name, g.ckpt, typ), ""))
+			})
+		}
+	}
+}
+
+// TestQuantisedGGUF writes goldens in block types. What quantising the activations does to the logits, against the same
+// weights in float32, must stay small, and all kernels must agree to the last bit. An int8 of 32 values with one scale is
+// off by about 0.5%, which some fifteen products in a row bring to 2 or 3%.
+func TestQuantisedGGUF(t *testing.T) {
+	for _, name := range []string{"llama", "llama3_rope", "llama_yarn", "mistral_swa", "qwen2", "qwen3"} {
+		for _, typ := range []quant.Type{quant.Q8_0, quant.Q4_0} {
+			t.Run(name+"/"+typ.String(), func(t *testing.T) {
+				g := openGolden(t, name)
+				ckpt := asGGUF(t, name, g.ckpt, typ)
+				ids := g.ints(t, "ids_2")
+				exact := run(t, newRunner(t, widened(t, ckpt), ""), ids, 0)
+				var first [][]float32
+				for _, kernels := range cpu.Kernels() {
+					got := run(t, newRunner(t, ckpt, kernels), ids, 0)
+					if first == nil {
+						first = got
+					}
+					for p := range got {
+						for j, v := range got[p] {
+							if math.Float32bits(v) != math.Float32bits(first[p][j]) {
+								t.Fatalf("%s: position %d: logit %d is %g; %s has %g", kernels, p, j, v, cpu.Kernels()[0], first[p][j])
+							}
+						}
+					}
+				}
+				e := relative(first, exact)
+				t.Logf("relative error %.4f", e)
+				if !(e > 0 && e < 0.04) {
+					t.Errorf("relative error of the logits is %g; want a little, below 0.04", e)
+				}
+			})
+		}
+	}
+}
+
+// relative returns |got - want| / |want| in the Euclidean norm.
+func relative(got, want [][]float32) float64 {
+	var diff, all float64
+	for p := range want {
+		for j, w := range want[p] {
+			d := float64(got[p][j]) - float64(w)
+			diff, all = diff+d*d, all+float64(w)*float64(w)
+		}
+	}
+	return math.Sqrt(diff / all)
+}
+
+// asGGUF writes a golden checkpoint as GGUF with its matrices in type typ.
+func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, typ quant.Type) *weights.Checkpoint {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "goldens", name, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	meta := ggufMeta(config)
+	arch := meta[0].Value.(string)
+	var tensors []weights.Source
+	for _, info := range ckpt.Tensors() {
+		v := values(t, ckpt, info.Name)
+		if arch == "llama" && (strings.Contains(info.Name, "q_proj") || strings.Contains(info.Name, "k_proj")) {
+			v = permuted(v, info.Shape[0], int(config["head_dim"].(float64)))
+		}
+		kind := quant.F32
+		if len(info.Shape) == 2 {
+			kind = typ
+		}
+		tensors = append(tensors, source(t, ggufName(t, info.Name), kind, info.Shape, v))
+	}
+	if factors := llama3Factors(config); factors != nil {
+		tensors = append(tensors, source(t, "rope_freqs.weight", quant.F32, []int{len(factors)}, factors))
+	}
+	return written(t, meta, tensors)
+}
+
+func written(t *testing.T, meta []weights.KV, tensors []weights.Source) *weights.Checkpoint {
+	t.Helper()
+	var out bytes.Buffer
+	if err := weights.WriteGGUF(&out, meta, tensors); err != nil {
+		t.Fatal(err)
+	}
+	ckpt, err := weights.OpenBytes("test.gguf", out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ckpt
+}
+
+// widened returns a GGUF checkpoint with all its tensors in F32.
+func widened(t *testing.T, ckpt *weights.Checkpoint) *weights.Checkpoint {
+	t.Helper()
+	var meta []weights.KV
+	for _, k := range ckpt.MetadataKeys() {
+		meta = append(meta, weights.KV{Key: k, Value: ckpt.Metadata()[k]})
+	}
+	var tensors []weights.Source
+	for _, info := range ckpt.Tensors() {
+		tensors = append(tensors, source(t, info.Name, quant.F32, info.Shape, values(t, ckpt, info.Name)))
+	}
+	return written(t, meta, tensors)
+}
+
+func values(t *testing.T, ckpt *weights.Checkpoint, name string) []float32 {
+	t.Helper()
+	tensor, _ := ckpt.Tensor(name)
+	v, err := decode(tensor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func source(t *testing.T, name string, typ quant.Type, shape []int, v []float32) weights.Source {
+	t.Helper()
+	n, err := typ.RowBytes(len(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, n)
+	if err := quant.Encode(data, v, typ); err != nil {
+		t.Fatal(err)
+	}
+	return weights.Source{Name: name, Type: typ, Shape: shape, Write: weights.Bytes(data)}
+}
+
+// ggufName maps a tensor's name in safetensors to that in GGUF.
+func ggufName(t *testing.T, name string) string {
+	t.Helper()
+	stem, suffix := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.'):]
+	for slot := range hfSlots {
+		for i := range 10 {
+			if hfSlots.name(slot, i) == stem {
+				return ggufSlots.name(slot, i) + suffix
+			}
+		}
+	}
+	t.Fatalf("no slot for tensor %q", name)
+	return ""
+}
+
+// permuted reorders the rows of queries or keys so that the two halves of a head alternate.
+func permuted(v []float32, rows, headDim int) []float32 {
+	out, width := make([]float32, 0, len(v)), len(v)/rows
+	for head := 0; head < rows; head += headDim {
+		for i := range headDim / 2 {
+			for _, row := range []int{head + i, head + headDim/2 + i} {
+				out = append(out, v[row*width:][:width]...)
+			}
+		}
+	}
+	return out
+}
+
+// ggufMeta writes a config.json as a GGUF's metadata. It fills in head_dim.
+func ggufMeta(config map[string]any) []weights.KV {
+	arch := config["model_type"].(string)
+	if arch == "mistral" {
+		arch = "llama"
+	}
+	meta := []weights.KV{{Key: "general.architecture", Value: arch}}
+	put := func(key string, v any) { meta = append(meta, weights.KV{Key: arch + "." + key, Value: v}) }
+	number := func(key string, from map[string]any, name string) {
+		if v, ok := from[name].(float64); ok {
+			put(key, float32(v))
+		}
+	}
+	whole := func(key, name string) {
+		if v, ok := config[name].(float64); ok {
+			put(key, uint32(v))
+		}
+	}
+	if arch == "qwen3" && config["head_dim"] == nil {
+		config["head_dim"] = 128.0
+	}
+	whole("attention.key_length", "head_dim")
+	whole("attention.value_length", "head_dim")
+	if config["head_dim"] == nil {
+		config["head_dim"] = config["hidden_size"].(float64) / config["num_attention_heads"].(float64)
+	}
+	if arch == "llama" {
+		whole("vocab_size", "vocab_size")
+		whole("rope.dimension_count", "head_dim")
+	}
+	whole("block_count", "num_hidden_layers")
+	whole("context_length", "max_position_embeddings")
+	whole("embedding_length", "hidden_size")
+	whole("feed_forward_length", "intermediate_size")
+	whole("attention.head_count", "num_attention_heads")
+	whole("attention.head_count_kv", "num_key_value_heads")
+	number("attention.layer_norm_rms_epsilon", config, "rms_norm_eps")
+	if config["model_type"] == "mistral" {
+		whole("attention.sliding_window", "sliding_window")
+	}
+	p := ropeParameters(config)
+	number("rope.freq_base", p, "rope_theta")
+	if kind := p["rope_type"]; kind == "linear" || kind == "yarn" {
+		put("rope.scaling.type", kind)
+		number("rope.scaling.factor", p, "factor")
+	}
+	if p["rope_type"] == "yarn" {
+		put("rope.scaling.original_context_length", uint32(p["original_max_position_embeddings"].(float64)))
+		number("rope.scaling.yarn_attn_factor", p, "attention_factor")
+		number("rope.scaling.yarn_beta_fast", p, "beta_fast")
+		number("rope.scaling.yarn_beta_slow", p, "beta_slow")
+	}
+	return meta
+}
+
+// ropeParameters returns the rope of a config.json of either style in the new one.
+func ropeParameters(config map[string]any) map[string]any {
+	if p, ok := config["rope_parameters"].(map[string]any); ok {
+		return p
+	}
+	p := map[string]any{"rope_theta": config["rope_theta"]}
+	scaling, _ := config["rope_scaling"].(map[string]any)
+	for k, v := range scaling {
+		if k == "type" {
+			k = "rope_type"
+		}
+		p[k] = v
+	}
+	return p
+}
+
+// llama3Factors returns what a GGUF divides the frequencies of a Llama 3.1 rope by, nil for other ropes.
+func llama3Factors(config map[string]any) []float32 {
+	p := ropeParameters(config)
+	if p["rope_type"] != "llama3" {
+		return nil
+	}
+	get := func(key string) float64 { return p[key].(float64) }
+	dim, original := config["head_dim"].(float64), get("original_max_position_embeddings")
+	factors := make([]float32, int(dim)/2)
+	for i := range factors {
+		wave := 2 * math.Pi * math.Pow(get("rope_theta"), float64(2*i)/dim)
+		smooth := (original/wave - get("low_freq_factor")) / (get("high_freq_factor") - get("low_freq_factor"))
+		smooth = min(max(smooth, 0), 1)
+		factors[i] = float32(1 / ((1-smooth)/get("factor") + smooth))
+	}
+	return factors
+}

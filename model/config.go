@@ -12,13 +12,14 @@ import (
 type Config struct {
 	source string // for errors: "config.json" or "GGUF"
 	arch   string // general.architecture of a GGUF, "" for a config.json
+	within string // of an object inside another: that one's key and a dot
 	values map[string]any
-	err    error
+	err    *error // shared with the objects inside
 }
 
 // ParseConfig reads a config.json.
 func ParseConfig(data []byte) (*Config, error) {
-	c := &Config{source: "config.json"}
+	c := &Config{source: "config.json", err: new(error)}
 	if err := json.Unmarshal(data, &c.values); err != nil {
 		return nil, fmt.Errorf("model: config.json: %w", err)
 	}
@@ -28,20 +29,21 @@ func ParseConfig(data []byte) (*Config, error) {
 			q.TextOr("quant_method", "an unnamed method"))
 	}
 	// A checkpoint with vision or audio parts keeps the decoder's configuration in a part of its own.
-	if text, ok := c.values["text_config"].(map[string]any); ok {
-		c.values = text
+	if text, ok := c.sub("text_config"); ok {
+		c = text
 	}
 	return c, nil
 }
 
 // Err returns the first fault met while reading.
-func (c *Config) Err() error { return c.err }
+func (c *Config) Err() error { return *c.err }
 
 // gguf reports whether the configuration comes from a GGUF.
 func (c *Config) gguf() bool { return c.arch != "" }
 
 // key returns the name of a value as the file has it, for errors.
 func (c *Config) key(name string) string {
+	name = c.within + name
 	for theirs, ours := range ggufNames {
 		if c.gguf() && ours == name {
 			return c.arch + "." + theirs
@@ -60,8 +62,8 @@ func (c *Config) setDefaults(values map[string]any) {
 }
 
 func (c *Config) fail(format string, args ...any) {
-	if c.err == nil {
-		c.err = fmt.Errorf("model: %s: "+format, append([]any{c.source}, args...)...)
+	if *c.err == nil {
+		*c.err = fmt.Errorf("model: %s: "+format, append([]any{c.source}, args...)...)
 	}
 }
 
@@ -135,6 +137,12 @@ func (c *Config) TextOr(key, or string) string {
 	return s
 }
 
+// Text returns a required string.
+func (c *Config) Text(key string) string {
+	c.require(key)
+	return c.TextOr(key, "")
+}
+
 // Texts returns a list of strings, nil if it is absent.
 func (c *Config) Texts(key string) []string {
 	v := c.values[key]
@@ -163,13 +171,23 @@ func (c *Config) Refuse(key string, unless ...float64) {
 	}
 }
 
+// positive returns a finite number above 0, or or if it is absent.
+func (c *Config) positive(key string, or float64) float64 {
+	v := c.FloatOr(key, or)
+	if !(v > 0 && v <= math.MaxFloat64) {
+		c.fail("%q is %v; want a number above 0", c.key(key), v)
+		return 1
+	}
+	return v
+}
+
 // sub returns a nested object as a Config that reports to the same error.
 func (c *Config) sub(key string) (*Config, bool) {
 	m, ok := c.values[key].(map[string]any)
 	if !ok && c.Has(key) {
-		c.fail("%q is %s; want an object", key, show(c.values[key]))
+		c.fail("%q is %s; want an object", c.key(key), show(c.values[key]))
 	}
-	return &Config{source: c.source + ": " + key, values: m}, ok
+	return &Config{source: c.source, arch: c.arch, within: c.within + key + ".", values: m, err: c.err}, ok
 }
 
 // number returns a JSON or GGUF number.

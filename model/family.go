@@ -35,64 +35,46 @@ func Families() (types, archs []string) {
 
 // ReadSpec reads what a checkpoint says of its model.
 func ReadSpec(ckpt *weights.Checkpoint) (*Spec, error) {
-	c, f, err := identify(ckpt)
-	if err != nil {
-		return nil, err
-	}
-	s := f.spec(c)
-	if c.Err() != nil {
-		return nil, c.Err()
-	}
-	if err := s.Check(); err != nil {
-		return nil, err
-	}
-	if c.gguf() {
-		err = complete(s, ckpt)
-	}
-	return s, err
-}
-
-// identify returns the configuration of a checkpoint and its family.
-func identify(ckpt *weights.Checkpoint) (*Config, *family, error) {
 	if ckpt.Format() == weights.GGUF {
-		c, arch, err := GGUFConfig(ckpt.Metadata())
-		if err != nil {
-			return nil, nil, err
-		}
-		if t, ok := ckpt.Tensor(ggufSlots["embed"] + ".weight"); ok && len(t.Shape) == 2 {
-			c.values["vocab_size"] = uint64(t.Shape[0]) // the metadata need not tell, and may count differently
-		}
-		for _, f := range families {
-			if slices.Contains(f.archs, arch) {
-				return c, f, nil
-			}
-		}
-		_, archs := Families()
-		return nil, nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s", arch, strings.Join(archs, ", "))
+		return ggufSpec(ckpt)
 	}
 	data, err := ckpt.Config("config.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("model: %s has no config.json beside its weights", ckpt.Dir())
+		return nil, fmt.Errorf("model: %s has no config.json beside its weights", ckpt.Files()[0])
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	return jsonSpec(data)
+}
+
+// jsonSpec reads a config.json.
+func jsonSpec(data []byte) (*Spec, error) {
 	c, err := ParseConfig(data)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	kind := c.TextOr("model_type", "")
+	kind := c.Text("model_type")
 	if c.Err() != nil {
-		return nil, nil, c.Err()
+		return nil, c.Err()
 	}
 	for _, f := range families {
 		if slices.Contains(f.types, kind) {
 			c.setDefaults(f.defaults)
-			return c, f, nil
+			return f.read(c)
 		}
 	}
 	types, _ := Families()
-	return nil, nil, fmt.Errorf("model: config.json: model_type %q is not supported; known are %s", kind, strings.Join(types, ", "))
+	return nil, fmt.Errorf("model: config.json: model_type %q is not supported; known are %s", kind, strings.Join(types, ", "))
+}
+
+// read returns the Spec of a configuration, checked.
+func (f *family) read(c *Config) (*Spec, error) {
+	s := f.spec(c)
+	if c.Err() != nil {
+		return nil, c.Err()
+	}
+	return s, s.Check()
 }
 
 // slots are the tensors of a model. The patterns' %d is the layer.
@@ -140,6 +122,23 @@ var ggufSlots = slots{
 	"gate":      "blk.%d.ffn_gate",
 	"up":        "blk.%d.ffn_up",
 	"down":      "blk.%d.ffn_down",
+}
+
+// uniform fills a Spec with equal layers, as many as the configuration says.
+func (s *Spec) uniform(c *Config, l Layer) {
+	n := c.Int("num_hidden_layers")
+	if n < 1 || n > maxLayers {
+		c.fail("%q is %d; want 1 to %d", c.key("num_hidden_layers"), n, maxLayers)
+		return
+	}
+	s.Layers = slices.Repeat([]Layer{l}, n)
+}
+
+// each calls f for every layer.
+func (s *Spec) each(f func(i int, l *Layer)) {
+	for i := range s.Layers {
+		f(i, &s.Layers[i])
+	}
 }
 
 // activations are the names of nonlinearities in config.json.

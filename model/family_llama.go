@@ -1,9 +1,6 @@
 package model
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // llama also stands for everything that was released in its shape. In a GGUF it covers Mistral too.
 var llama = family{
@@ -67,22 +64,5 @@ func (c *Config) refuseExtras() {
 	}
 	if !c.BoolOr("causal", true) {
 		c.fail("%q is false; only decoders are supported", c.key("causal"))
-	}
-}
-
-// uniform fills a Spec with equal layers, as many as the configuration says.
-func (s *Spec) uniform(c *Config, l Layer) {
-	n := c.Int("num_hidden_layers")
-	if n < 1 || n > maxLayers {
-		c.fail("%q is %d; want 1 to %d", c.key("num_hidden_layers"), n, maxLayers)
-		return
-	}
-	s.Layers = slices.Repeat([]Layer{l}, n)
-}
-
-// each calls f for every layer.
-func (s *Spec) each(f func(i int, l *Layer)) {
-	for i := range s.Layers {
-		f(i, &s.Layers[i])
 	}
 }

@@ -60,7 +60,7 @@ func GGUFConfig(meta map[string]any) (*Config, string, error) {
 	if !ok || arch == "" {
 		return nil, "", errNoArchitecture
 	}
-	c := &Config{source: "GGUF", arch: arch, values: map[string]any{}}
+	c := &Config{source: "GGUF", arch: arch, values: map[string]any{}, err: new(error)}
 	scaling := map[string]any{}
 	for theirs, ours := range ggufNames {
 		v, ok := meta[arch+"."+theirs]
@@ -77,6 +77,28 @@ func GGUFConfig(meta map[string]any) (*Config, string, error) {
 		c.values["rope_scaling"] = scaling
 	}
 	return c, arch, nil
+}
+
+// ggufSpec reads the metadata of a GGUF, and what its tensors add to it.
+func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
+	c, arch, err := GGUFConfig(ckpt.Metadata())
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := ckpt.Tensor(ggufSlots["embed"] + ".weight"); ok && len(t.Shape) == 2 {
+		c.values["vocab_size"] = uint64(t.Shape[0]) // the metadata need not tell, and may count differently
+	}
+	for _, f := range families {
+		if slices.Contains(f.archs, arch) {
+			s, err := f.read(c)
+			if err != nil {
+				return nil, err
+			}
+			return s, complete(s, ckpt)
+		}
+	}
+	_, archs := Families()
+	return nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s", arch, strings.Join(archs, ", "))
 }
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding

@@ -33,8 +33,8 @@ func (c *Config) rope(layerType string, dim int) Rope {
 			c.fail("rope: frequency %d is %v; the parameters contradict each other", i, f)
 		}
 	}
-	if c.err == nil {
-		c.err = p.err
+	if !(r.Scale > 0 && r.Scale <= math.MaxFloat32) {
+		c.fail("rope: sines and cosines are scaled by %v; want a number above 0", r.Scale)
 	}
 	return r
 }
@@ -49,11 +49,10 @@ func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
 	switch kind = p.TextOr("rope_type", p.TextOr("type", kind)); kind {
 	case "default", "none":
 	case "linear":
-		factor := p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0))
-		if factor == 0 && c.gguf() {
-			factor = 1
+		if c.gguf() && p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0)) == 0 {
+			break
 		}
-		factor = c.above0("factor", factor)
+		factor := p.positive("factor", c.FloatOr("rope_scale_linear", 0))
 		for i := range r.Freqs {
 			r.Freqs[i] /= float32(factor)
 		}
@@ -68,35 +67,26 @@ func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
 	p.Refuse("yarn_log_multiplier", 0)
 	p.Refuse("alpha")
 	if c.gguf() {
-		r.Scale *= float32(c.above0("attn_factor", p.FloatOr("attn_factor", 1)))
+		r.Scale *= float32(p.positive("attn_factor", 1))
 	} else {
 		p.Refuse("attn_factor", 1)
 	}
 }
 
-// above0 returns v, which must be a finite number above 0.
-func (c *Config) above0(key string, v float64) float64 {
-	if !(v > 0 && v <= math.MaxFloat64) {
-		c.fail("rope: %q is %v; want a number above 0", key, v)
-		return 1
-	}
-	return v
-}
-
-// positive returns a required number above 0.
-func (c *Config) positive(p *Config, key string) float64 { return c.above0(key, p.FloatOr(key, 0)) }
-
 // trained returns the length in tokens that the model was trained with before its context was stretched.
 func (c *Config) trained(p *Config) float64 {
 	const key = "original_max_position_embeddings"
-	return c.above0(key, c.FloatOr(key, p.FloatOr(key, c.FloatOr("max_position_embeddings", 0))))
+	if c.Has(key) {
+		return c.positive(key, 0)
+	}
+	return p.positive(key, c.FloatOr("max_position_embeddings", 0))
 }
 
 // llama3 stretches low frequencies by a factor and leaves high ones, with a smooth passage between (the Llama 3.1
 // release's rope scaling).
 func (c *Config) llama3(r *Rope, p *Config) {
-	factor, original := c.positive(p, "factor"), c.trained(p)
-	low, high := c.positive(p, "low_freq_factor"), c.positive(p, "high_freq_factor")
+	factor, original := p.positive("factor", 0), c.trained(p)
+	low, high := p.positive("low_freq_factor", 0), p.positive("high_freq_factor", 0)
 	for i, f := range r.Freqs {
 		wave := 2 * math.Pi / float64(f)
 		switch {
@@ -114,15 +104,12 @@ func (c *Config) llama3(r *Rope, p *Config) {
 // arXiv:2309.00071, section 3.2 and 3.4).
 func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 	original := c.trained(p)
-	if !p.Has("factor") {
-		p.setDefaults(map[string]any{"factor": c.FloatOr("max_position_embeddings", 0) / original})
-	}
-	factor := c.positive(p, "factor")
+	factor := p.positive("factor", c.FloatOr("max_position_embeddings", 0)/original)
 	dim := float64(2 * len(r.Freqs))
 	turns := func(beta float64) float64 {
 		return dim * math.Log(original/(beta*2*math.Pi)) / (2 * math.Log(theta))
 	}
-	low, high := turns(c.above0("beta_fast", p.FloatOr("beta_fast", 32))), turns(c.above0("beta_slow", p.FloatOr("beta_slow", 1)))
+	low, high := turns(p.positive("beta_fast", 32)), turns(p.positive("beta_slow", 1))
 	if p.BoolOr("truncate", true) {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
@@ -139,5 +126,5 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 	if m, all := p.FloatOr("mscale", 0), p.FloatOr("mscale_all_dim", 0); m != 0 && all != 0 {
 		scale = magnitude(m) / magnitude(all)
 	}
-	r.Scale = float32(c.above0("attention_factor", p.FloatOr("attention_factor", scale)))
+	r.Scale = float32(p.positive("attention_factor", scale))
 }

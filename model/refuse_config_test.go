@@ -1,0 +1,114 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+// tinyConfig is the configuration of a Llama with one layer. Each pair of changes sets a key, or removes it if the value
+// is remove{}.
+func tinyConfig(t testing.TB, changes ...any) []byte {
+	t.Helper()
+	config := map[string]any{
+		"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1,
+		"intermediate_size": 12, "vocab_size": 5, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+	}
+	for i := 0; i < len(changes); i += 2 {
+		if config[changes[i].(string)] = changes[i+1]; changes[i+1] == (remove{}) {
+			delete(config, changes[i].(string))
+		}
+	}
+	data, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+type remove struct{}
+
+func TestConfigRefused(t *testing.T) {
+	type m = map[string]any
+	for _, test := range []struct {
+		name    string
+		changes []any
+		want    string
+	}{
+		{"unknown family", []any{"model_type", "mamba"}, `model_type "mamba" is not supported; known are llama, mistral, qwen2, qwen3`},
+		{"no family", []any{"model_type", remove{}}, `"model_type" is missing`},
+		{"family is a number", []any{"model_type", 3}, `"model_type" is 3; want a string`},
+		{"key missing", []any{"hidden_size", remove{}}, `"hidden_size" is missing`},
+		{"key null", []any{"num_hidden_layers", nil}, `"num_hidden_layers" is missing`},
+		{"no vocabulary", []any{"vocab_size", 0}, `vocabulary is 0; want 1 to`},
+		{"text for a number", []any{"intermediate_size", "12"}, `"intermediate_size" is "12"; want a number`},
+		{"fraction", []any{"num_attention_heads", 2.5}, `"num_attention_heads" is 2.5; want a whole number`},
+		{"list for a number", []any{"vocab_size", []int{5}}, `"vocab_size" is [5]; want a number`},
+		{"text for a truth value", []any{"tie_word_embeddings", "yes"}, `"tie_word_embeddings" is "yes"; want true or false`},
+		{"heads do not divide", []any{"num_attention_heads", 3}, "hidden_size 8 is no multiple of num_attention_heads 3, and there is no head_dim"},
+		{"KV heads do not divide", []any{"num_attention_heads", 4, "num_key_value_heads", 3}, "4 query heads cannot share 3 KV heads evenly"},
+		{"no heads", []any{"num_attention_heads", 0}, "0 query heads"},
+		{"negative heads", []any{"num_attention_heads", -2}, "-2 query heads"},
+		{"no KV heads", []any{"num_key_value_heads", 0}, "2 query heads cannot share 0 KV heads"},
+		{"odd head", []any{"head_dim", 5}, "rope: 5 dimensions"},
+		{"negative head", []any{"head_dim", -4}, "rope: -4 dimensions"},
+		{"huge head", []any{"head_dim", 1 << 30}, "rope: 1073741824 dimensions"},
+		{"huge number", []any{"hidden_size", 1e300}, `"hidden_size" is 1e+300; want a whole number`},
+		{"huge width", []any{"intermediate_size", 1 << 39}, "feed-forward width is 549755813888"},
+		{"a billion layers", []any{"num_hidden_layers", 1000000000}, `"num_hidden_layers" is 1000000000; want 1 to 16384`},
+		{"no layers", []any{"num_hidden_layers", 0}, `"num_hidden_layers" is 0; want 1 to 16384`},
+		{"negative epsilon", []any{"rms_norm_eps", -1e-5}, "norm epsilon is -1e-05"},
+		{"no context", []any{"max_position_embeddings", 0}, "context is 0"},
+		{"activation", []any{"hidden_act", "mish"}, `"hidden_act" is "mish", which is not supported; known are [gelu gelu_new`},
+		{"rope base", []any{"rope_theta", 0}, "4 dimensions with base 0"},
+		{"rope type", []any{"rope_scaling", m{"type": "dynamic", "factor": 2}}, `rope type "dynamic" is not supported; known are default, linear, llama3, yarn`},
+		{"rope no object", []any{"rope_scaling", "linear"}, `"rope_scaling" is "linear"; want an object`},
+		{"rope factor", []any{"rope_scaling", m{"type": "linear"}}, `"rope_scaling.factor" is 0; want a number above 0`},
+		{"rope factor text", []any{"rope_scaling", m{"type": "linear", "factor": "2"}}, `"rope_scaling.factor" is "2"; want a number`},
+		{"rope negative factor", []any{"rope_parameters", m{"rope_type": "yarn", "factor": -2}}, `"rope_parameters.factor" is -2; want a number above 0`},
+		{"rope beta", []any{"rope_scaling", m{"type": "yarn", "factor": 2, "beta_fast": 0}}, `"rope_scaling.beta_fast" is 0; want a number above 0`},
+		{"rope contradiction", []any{"rope_scaling", m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 2, "high_freq_factor": 2,
+			"original_max_position_embeddings": 4 * math.Pi}}, "the parameters contradict each other"},
+		{"sliding llama", []any{"sliding_window", 4096}, `"sliding_window" is 4096, which is not supported`},
+		{"negative window", []any{"model_type", "mistral", "sliding_window", -1}, "sliding window of -1 tokens"},
+		{"layer types too short", []any{"model_type", "qwen2", "num_hidden_layers", 2, "layer_types", []string{"full_attention"}}, "layer_types has 1 entries for 2 layers"},
+		{"unknown layer type", []any{"model_type", "qwen2", "layer_types", []string{"linear_attention"}}, `layer_types: layer 0 is "linear_attention", which is not supported`},
+		{"layer types of numbers", []any{"model_type", "qwen3", "head_dim", 4, "layer_types", []int{1}}, `"layer_types" is [1]; want a list of strings`},
+		{"layer without window", []any{"model_type", "qwen2", "layer_types", []string{"sliding_attention"}}, "layer 0 is sliding_attention, but there is no sliding_window in use"},
+		{"experts", []any{"num_local_experts", 8}, `"num_local_experts" is 8, which is not supported`},
+		{"multiplier", []any{"logits_scaling", 16}, `"logits_scaling" is 16, which is not supported`},
+		{"GPTQ", []any{"quantization_config", m{"quant_method": "gptq", "bits": 4}}, `quantised by "gptq" (quantization_config) are not supported`},
+		{"AWQ in an unknown family", []any{"model_type", "phi3", "quantization_config", m{"quant_method": "awq"}}, `quantised by "awq"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := jsonSpec(tinyConfig(t, test.changes...)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v\nwant  %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestConfigAccepted(t *testing.T) {
+	get := func(changes ...any) *Spec {
+		s, err := jsonSpec(tinyConfig(t, changes...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for name, ok := range map[string]bool{
+		"mistral has a window by default": get("model_type", "mistral", "num_key_value_heads", 2).Layers[0].Attn.Window == 4096,
+		"null is no window":               get("model_type", "mistral", "sliding_window", nil).Layers[0].Attn.Window == 0,
+		"no window if it is not in use":   get("model_type", "qwen2", "sliding_window", 9).Layers[0].Attn.Window == 0,
+		"heads are not grouped":           get("num_key_value_heads", nil).Layers[0].Attn.KVHeads == 2,
+		"qwen3 heads have 128 values":     get("model_type", "qwen3").Layers[0].Attn.HeadDim == 128,
+		"epsilon by default":              get("rms_norm_eps", remove{}).Norm.Eps == 1e-6,
+		"a multiplier of 1 is none":       get("logits_scaling", 1).LogitScale == 1,
+		"other keys are nobody's":         get("quantization_config", nil, "vendor_key", []int{1}).Vocab == 5,
+	} {
+		if !ok {
+			t.Errorf("%s: it is not so", name)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
 var tiny = Shape{"tiny", 2, 64, 128, 4, 2, 256}
@@ -149,5 +150,23 @@ func TestModelRows(t *testing.T) {
 	}
 	if _, err := Model(t.Context(), ckpt, ModelOptions{}, tests, nil); err == nil {
 		t.Error("chunks of no tokens were taken")
+	}
+}
+
+func TestRandomModelsHaveATokenForEachWord(t *testing.T) {
+	shape := tiny
+	shape.Vocab = 1024
+	ckpt, err := Random(shape, quant.Q8_0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromGGUF(ckpt.Metadata())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Part{Seed: 5, Tokens: 500}
+	ids := tok.Encode(string(p.appendText(nil)[1:]), tokenizer.EncodeOptions{})
+	if len(ids) != p.Tokens {
+		t.Errorf("%d words have %d tokens", p.Tokens, len(ids))
 	}
 }

@@ -41,7 +41,7 @@ func ShapeNamed(name string) (Shape, error) {
 const periodBlocks = 32749
 
 // Random returns a model of a shape with random weights, the same each time: matrices of type t, norms of ones. It is a
-// checkpoint in memory, without a tokenizer.
+// checkpoint in memory, with a tokenizer that has one token for each of the words that workloads are made of.
 func Random(s Shape, t quant.Type) (*weights.Checkpoint, error) {
 	period, err := randomPeriod(t)
 	if err != nil {
@@ -84,6 +84,7 @@ func Random(s Shape, t quant.Type) (*weights.Checkpoint, error) {
 }
 
 func (s Shape) metadata() []weights.KV {
+	tokens, scores, types := s.tokens()
 	return []weights.KV{
 		{Key: "general.architecture", Value: "llama"},
 		{Key: "general.name", Value: s.Name},
@@ -96,7 +97,47 @@ func (s Shape) metadata() []weights.KV {
 		{Key: "llama.rope.freq_base", Value: float32(10000)},
 		{Key: "llama.context_length", Value: uint32(1 << 17)},
 		{Key: "llama.vocab_size", Value: uint32(s.Vocab)},
+		{Key: "tokenizer.ggml.model", Value: "llama"},
+		{Key: "tokenizer.ggml.tokens", Value: tokens},
+		{Key: "tokenizer.ggml.scores", Value: scores},
+		{Key: "tokenizer.ggml.token_type", Value: types},
+		{Key: "tokenizer.ggml.bos_token_id", Value: uint32(1)},
+		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)},
+		{Key: "tokenizer.ggml.add_bos_token", Value: true},
 	}
+}
+
+// tokens returns a SentencePiece vocabulary: three special tokens, the bytes, the words with the beginnings that lead to
+// them, and made-up words for the rest.
+func (s Shape) tokens() (tokens []string, scores []float32, types []int32) {
+	const normal, unknown, control, isByte = 1, 2, 3, 6
+	add := func(token string, score float32, kind int32) {
+		if len(tokens) < s.Vocab {
+			tokens, scores, types = append(tokens, token), append(scores, score), append(types, kind)
+		}
+	}
+	add("<unk>", 0, unknown)
+	add("<s>", 0, control)
+	add("</s>", 0, control)
+	for b := range 256 {
+		add(fmt.Sprintf("<0x%02X>", b), 0, isByte)
+	}
+	seen := map[string]bool{}
+	for _, w := range words {
+		for n := range len(w) + 1 {
+			if token := "▁" + w[:n]; !seen[token] {
+				seen[token] = true
+				add(token, -float32(n), normal)
+			}
+		}
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		add(string(c), -100, normal)
+	}
+	for len(tokens) < s.Vocab {
+		add(fmt.Sprintf("▁q%d", len(tokens)), -1000, normal)
+	}
+	return tokens, scores, types
 }
 
 // randomPeriod returns periodBlocks groups of 32 random values of type t, spread like trained weights.

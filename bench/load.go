@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Target is what a load is put on.
+type Target interface {
+	// Answer sends a conversation and returns its answer, of about output tokens. piece is called as each piece of it
+	// arrives. It may be called from many goroutines at once.
+	Answer(ctx context.Context, conversation []Message, output int, piece func()) (Answer, error)
+}
+
+// Answer is what a Target says of a request.
+type Answer struct {
+	Said              Part // for the next turn of the conversation
+	Prompt, Generated int  // tokens; 0 if the target does not tell
+	Cached            int  // tokens of the prompt that a prefix cache had
+}
+
+// LoadOptions say how a workload is put on a target.
+type LoadOptions struct {
+	// Clients is how many conversations go on at once, each client beginning its next as one ends: a closed loop. 0 is an
+	// open one: conversations begin at their time, however many go on.
+	Clients int
+	// Duration ends the load. Requests under way then are cut off.
+	Duration time.Duration
+	SLO      SLO
+	// Progress, if not nil, hears of the state every Every.
+	Progress func(Progress)
+	Every    time.Duration
+}
+
+// Progress is the state of a running load.
+type Progress struct {
+	Elapsed               time.Duration
+	Sent, Running, Ended  int // requests
+	Failed, Conversations int
+	Pieces                int // of answers
+}
+
+// load is a running load.
+type load struct {
+	target Target
+	start  time.Time
+
+	sent, failed, ended, pieces atomic.Int64
+
+	mu      sync.Mutex
+	results []Result
+	cutOff  int
+}
+
+// Load puts a workload on a target and reports. It returns when every conversation has ended, when the time is over, or with
+// ctx's error when ctx is done. A request that fails ends its conversation.
+func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Report, error) {
+	if o.Clients < 0 || o.Duration <= 0 || o.Progress != nil && o.Every <= 0 {
+		return Report{}, fmt.Errorf("bench: a load by %d clients for %v with progress every %v; want at least 0 clients and some time", o.Clients, o.Duration, o.Every)
+	}
+	l := &load{target: t, start: time.Now()}
+	timed, cancel := context.WithTimeoutCause(ctx, o.Duration, errOver)
+	defer cancel()
+	stop := l.report(o, len(cs))
+	if o.Clients > 0 {
+		l.closed(timed, cs, o.Clients)
+	} else {
+		l.open(timed, cs)
+	}
+	stop()
+	if ctx.Err() != nil {
+		return Report{}, context.Cause(ctx)
+	}
+	rep := Summarize(l.results, o.SLO)
+	rep.CutOff = l.cutOff
+	return rep, nil
+}
+
+// errOver ends requests when the time of a load is over.
+var errOver = errors.New("bench: the time of the load is over")
+
+// closed runs the conversations with so many at once.
+func (l *load) closed(ctx context.Context, cs []Conversation, clients int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(clients, len(cs)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1) - 1)
+				if i >= len(cs) || ctx.Err() != nil {
+					return
+				}
+				l.converse(ctx, cs[i], time.Since(l.start))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// open begins each conversation at its time.
+func (l *load) open(ctx context.Context, cs []Conversation) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for _, c := range cs {
+		if wait := c.At - time.Since(l.start); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wg.Go(func() { l.converse(ctx, c, c.At) })
+	}
+}
+
+// converse runs a conversation whose first turn is due at the time given; each other turn is due when the answer before it
+// is there.
+func (l *load) converse(ctx context.Context, c Conversation, due time.Duration) {
+	var said []Message
+	for _, turn := range c.Turns {
+		said = append(said, turn.Messages...)
+		r, answer := l.request(ctx, said, turn.Output, due)
+		if context.Cause(ctx) != nil && r.Err != nil {
+			l.mu.Lock()
+			l.cutOff++
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Lock()
+		l.results = append(l.results, r)
+		l.mu.Unlock()
+		l.ended.Add(1)
+		if r.Err != nil {
+			l.failed.Add(1)
+			return
+		}
+		said = append(said, Message{Role: "assistant", Parts: []Part{answer.Said}})
+		due = r.End
+	}
+}
+
+// request sends one request and measures its answer.
+func (l *load) request(ctx context.Context, said []Message, output int, due time.Duration) (Result, Answer) {
+	r := Result{Due: due, Sent: time.Since(l.start)}
+	l.sent.Add(1)
+	pieces := 0
+	answer, err := l.target.Answer(ctx, said, output, func() {
+		now := time.Since(l.start)
+		if pieces == 0 {
+			r.First = now
+		} else {
+			r.Gaps = append(r.Gaps, now-r.Last)
+		}
+		r.Last = now
+		pieces++
+		l.pieces.Add(1)
+	})
+	r.End, r.Err = time.Since(l.start), err
+	if pieces == 0 { // an answer that shows nothing is there when it is over
+		r.First, r.Last = r.End, r.End
+	}
+	r.Prompt, r.Cached, r.Generated = answer.Prompt, answer.Cached, answer.Generated
+	if r.Generated == 0 {
+		r.Generated = pieces
+	}
+	if r.Prompt == 0 {
+		for _, m := range said {
+			for _, p := range m.Parts {
+				r.Prompt += p.size()
+			}
+		}
+	}
+	return r, answer
+}
+
+// report tells of progress until the function it returns is called.
+func (l *load) report(o LoadOptions, conversations int) (stop func()) {
+	if o.Progress == nil {
+		return func() {}
+	}
+	tell := func() {
+		sent, ended := int(l.sent.Load()), int(l.ended.Load())
+		o.Progress(Progress{
+			Elapsed: time.Since(l.start), Sent: sent, Running: sent - ended, Ended: ended, Failed: int(l.failed.Load()),
+			Conversations: conversations, Pieces: int(l.pieces.Load()),
+		})
+	}
+	ticker, quit, done := time.NewTicker(o.Every), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ticker.C:
+				tell()
+			case <-quit:
+				tell()
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(quit)
+		<-done
+	}
+}

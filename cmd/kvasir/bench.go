@@ -15,9 +15,11 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
+// benchCmd holds the measurements; those of a load are in benchLoadCmd.
 type benchCmd struct {
 	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
 	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the machine's peaks."`
+	Load    benchLoadCmd    `cmd:"" aliases:"serve" help:"Put a load on a server, or on a model in this process, and report latencies."`
 }
 
 // shapeFlags choose a model of random weights instead of a stored one.

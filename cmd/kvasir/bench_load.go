@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sort"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/kvasir-llm/kvasir/bench"
+	"github.com/kvasir-llm/kvasir/engine/text"
+)
+
+type benchLoadCmd struct {
+	Model string `arg:"" optional:"" help:"A model to load in this process; with --url, the name that requests give."`
+	URL   string `name:"url" help:"Base URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1." placeholder:"URL"`
+
+	APIKey      string `name:"api-key" help:"Key for the server." env:"OPENAI_API_KEY" placeholder:"KEY"`
+	Completions bool   `help:"Use /completions rather than /chat/completions."`
+	IgnoreEOS   bool   `name:"ignore-eos" help:"Ask the server for answers of full length; not every server knows how." default:"true" negatable:""`
+
+	Workload  string  `help:"fixed, mooncake, azure or conversations (the last three read --file)." enum:"fixed,mooncake,azure,conversations" default:"fixed"`
+	File      string  `help:"The trace (Mooncake's JSON lines, Azure's CSV) or the conversations (ShareGPT's JSON)." type:"existingfile" placeholder:"PATH"`
+	Requests  int     `short:"n" help:"Conversations; of a file, at most as many as it has." default:"100" placeholder:"N"`
+	Input     int     `help:"fixed: tokens of each turn's prompt." default:"256" placeholder:"N"`
+	Output    int     `help:"fixed: tokens of each answer." default:"128" placeholder:"N"`
+	Turns     int     `help:"fixed: turns of each conversation; each prompt holds all before it." default:"1" placeholder:"N"`
+	Shared    float64 `help:"fixed: share of the first prompt that begins like others', 0 to 1." placeholder:"S"`
+	Groups    int     `help:"fixed: how many such beginnings there are." default:"1" placeholder:"N"`
+	Spread    float64 `help:"fixed: lengths vary by this share, 0 to 1." placeholder:"S"`
+	Lengths   float64 `help:"files: times their numbers of tokens." default:"1" placeholder:"X"`
+	TimeScale float64 `help:"traces: 2 replays twice as fast as recorded." default:"1" placeholder:"X"`
+
+	Clients    int           `short:"c" help:"Conversations at once, a closed loop. Without it they arrive at --rate, or as the trace says." placeholder:"N"`
+	Rate       float64       `help:"Conversations a second, on average; without it and --clients all arrive at once." placeholder:"R"`
+	Burstiness float64       `help:"Shape of the gamma distribution of arrivals: 1 is Poisson, less is more bursty, more is more even." default:"1" placeholder:"K"`
+	Burst      int           `help:"Conversations that arrive together." default:"1" placeholder:"N"`
+	Duration   time.Duration `help:"Longest time; what is under way then is cut off." default:"10m"`
+	Seed       uint64        `help:"The same seed makes the same workload." default:"1" placeholder:"N"`
+
+	TTFT time.Duration `name:"slo-ttft" help:"For goodput: longest time to the first token." placeholder:"TIME"`
+	TPOT time.Duration `name:"slo-tpot" help:"For goodput: longest time of a token after the first." placeholder:"TIME"`
+	E2E  time.Duration `name:"slo-e2e" help:"For goodput: longest time of a request." placeholder:"TIME"`
+	JSON bool          `name:"json" help:"Print a JSON object."`
+	shapeFlags
+	engineFlags
+}
+
+func (benchLoadCmd) Help() string {
+	return `Examples:
+  kvasir bench load --url http://127.0.0.1:8000/v1 -c 32 -n 256 --input 256 --output 128 --shared 0.5
+  kvasir bench load --url http://127.0.0.1:8000/v1 --workload mooncake --file trace.jsonl --lengths 0.05 --time-scale 2
+  kvasir bench load --shape 125m -c 8 -n 64
+  kvasir bench load --rate 4 --burstiness 0.5 --slo-ttft 500ms --json`
+}
+
+func (c *benchLoadCmd) Run(ctx context.Context) error {
+	workload, err := c.workload()
+	if err != nil {
+		return err
+	}
+	target, closeTarget, err := c.target(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeTarget()
+	o := bench.LoadOptions{Clients: c.Clients, Duration: c.Duration, SLO: bench.SLO{TTFT: c.TTFT, TPOT: c.TPOT, E2E: c.E2E}}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		o.Progress, o.Every = printProgress, 200*time.Millisecond
+	}
+	rep, err := bench.Load(ctx, target, workload, o)
+	if err != nil {
+		return err
+	}
+	if o.Progress != nil {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(rep)
+	}
+	printReport(os.Stdout, rep)
+	return nil
+}
+
+// workload makes or reads the conversations and sets when they arrive.
+func (c *benchLoadCmd) workload() (cs []bench.Conversation, err error) {
+	timed := false
+	if c.Workload == "fixed" {
+		f := bench.Fixed{
+			Conversations: c.Requests, Turns: c.Turns, Input: c.Input, Output: c.Output,
+			Shared: c.Shared, Groups: c.Groups, Spread: c.Spread,
+		}
+		cs, err = f.Make(c.Seed)
+	} else {
+		cs, timed, err = c.read()
+	}
+	if err != nil {
+		return nil, usageError{err.Error()}
+	}
+	if c.Clients > 0 && c.Rate > 0 {
+		return nil, usageError{"both --clients and --rate: a loop is closed or open"}
+	}
+	if c.Clients > 0 || timed && c.Rate == 0 {
+		return cs, nil
+	}
+	a := bench.Arrivals{Rate: c.Rate, Burstiness: c.Burstiness, Burst: c.Burst}
+	if c.Rate == 0 {
+		a.Rate = math.Inf(1)
+	}
+	if err := a.Schedule(cs, c.Seed); err != nil {
+		return nil, usageError{err.Error()}
+	}
+	return cs, nil
+}
+
+// read reads --file. timed is whether it says when requests arrive.
+func (c *benchLoadCmd) read() (cs []bench.Conversation, timed bool, err error) {
+	if c.File == "" {
+		return nil, false, fmt.Errorf("--workload %s needs --file", c.Workload)
+	}
+	f, err := os.Open(c.File)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	o := bench.TraceOptions{Limit: c.Requests, Speed: c.TimeScale, Lengths: c.Lengths}
+	switch c.Workload {
+	case "mooncake":
+		cs, err = bench.ParseMooncake(f, o)
+		return cs, true, err
+	case "azure":
+		cs, err = bench.ParseAzure(f, o)
+		return cs, true, err
+	}
+	cs, err = bench.ParseConversations(f, o)
+	return cs, false, err
+}
+
+// target connects to the server, or loads the model.
+func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, func(), error) {
+	if c.URL != "" {
+		if c.Shape != "" {
+			return nil, nil, usageError{"both --url and --shape"}
+		}
+		o := bench.OpenAIOptions{Model: c.Model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS}
+		t, err := bench.NewOpenAI(ctx, c.URL, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return t, t.Close, nil
+	}
+	name, ckpt, err := c.open(ctx, c.Model)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := c.options(name)
+	o.MaxWaiting = 1 << 20
+	m, err := text.Open(ckpt, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return bench.InProcess{Model: m}, func() { m.Close() }, nil
+}
+
+func printProgress(p bench.Progress) {
+	fmt.Fprintf(os.Stderr, "\r\x1b[K%s  %d answered, %d running, %d failed  %.0f pieces/s",
+		p.Elapsed.Round(100*time.Millisecond), p.Ended-p.Failed, p.Running, p.Failed, float64(p.Pieces)/p.Elapsed.Seconds())
+}
+
+func printReport(w io.Writer, r bench.Report) {
+	fmt.Fprintf(w, "%d requests in %.1f s, %d failed", r.Requests, r.Elapsed.Seconds(), r.Failed)
+	if r.CutOff > 0 {
+		fmt.Fprintf(w, ", %d cut off", r.CutOff)
+	}
+	fmt.Fprintf(w, "\ntokens: %d in, %d out; %.1f%% of the prompts' came from a prefix cache\n", r.Prompt, r.Generated, 100*r.HitRate)
+	fmt.Fprintf(w, "throughput: %.1f tokens/s out, %.1f in all; goodput %.2f requests/s\n\n", r.Output, r.Total, r.Goodput)
+	fmt.Fprintf(w, "%-28s %10s %10s %10s %10s %10s\n", "milliseconds", "mean", "p50", "p90", "p95", "p99")
+	row := func(name string, s bench.Summary) {
+		fmt.Fprintf(w, "%-28s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, s.Mean, s.P50, s.P90, s.P95, s.P99)
+	}
+	row("time to first token", r.TTFT)
+	row("time per output token", r.TPOT)
+	row("between pieces", r.ITL)
+	row("request", r.E2E)
+	row("request, by output token", r.Normalized)
+	row("sent late (the client's own)", r.Late)
+	var kinds []string
+	for kind := range r.Errors {
+		kinds = append(kinds, kind)
+	}
+	sort.Strings(kinds)
+	for _, kind := range kinds {
+		fmt.Fprintf(w, "\n%d times: %s", r.Errors[kind], kind)
+	}
+	if len(kinds) > 0 {
+		fmt.Fprintln(w)
+	}
+}

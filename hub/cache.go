@@ -126,7 +126,7 @@ func present(dir string) ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || d.IsDir() || !sized(p, -1) {
+		if err != nil || d.IsDir() || length(p) < 0 {
 			return err
 		}
 		rel, err := filepath.Rel(dir, p)
@@ -228,6 +228,9 @@ func (c *Client) refs(repo string) (map[string]string, error) {
 	names, err := present(dir)
 	refs := map[string]string{}
 	for _, r := range names {
+		if !revisionRE.MatchString(r) {
+			continue
+		}
 		b, err := readSmall(filepath.Join(dir, filepath.FromSlash(r)))
 		if err != nil {
 			return nil, err

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // fetch brings one blob to the path given, verified. What arrives lies in path.incomplete, which survives an
@@ -23,7 +22,7 @@ func (c *Client) fetch(ctx context.Context, n Name, commit string, f remote, pat
 		if err := c.download(ctx, n, commit, f, path+".incomplete", report); err != nil {
 			return err
 		}
-		report(Event{State: Verifying, File: f.path, Done: f.size, Total: f.size})
+		report(Event{State: Verifying, File: f.path, Done: length(path + ".incomplete"), Total: f.size})
 		actual, err := sum(ctx, path+".incomplete", f.etag)
 		if err != nil {
 			return err
@@ -105,7 +104,7 @@ func (c *Client) download(ctx context.Context, n Name, commit string, f remote, 
 		}
 	}
 	t.best = t.offset
-	err = c.retry(ctx, report, Event{File: f.path}, func() (bool, error) {
+	err = retry(ctx, report, Event{File: f.path}, func() (bool, error) {
 		before := t.best
 		err := t.try(ctx)
 		t.best = max(t.best, t.offset)
@@ -134,10 +133,6 @@ func (t *transfer) try(ctx context.Context) error {
 	if t.offset == t.f.size {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	idle := time.AfterFunc(t.c.idle(), cancel)
-	defer idle.Stop()
 	header := http.Header{}
 	if t.offset > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", t.offset))
@@ -158,7 +153,6 @@ func (t *transfer) try(ctx context.Context) error {
 	}
 	buf := make([]byte, 256<<10)
 	for {
-		idle.Reset(t.c.idle())
 		got, err := resp.Body.Read(buf)
 		if t.f.size >= 0 && t.offset+int64(got) > t.f.size {
 			return fmt.Errorf("%w: more than %d bytes came", errTooLong, t.f.size)

@@ -5,11 +5,9 @@
 package hub
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,49 +18,47 @@ import (
 
 // What an error of this package may be, for errors.Is.
 var (
-	ErrNotFound = errors.New("not found")           // the hub has no such repository, revision, file or tag
-	ErrDenied   = errors.New("access denied")       // the hub wants a token, or another one
-	ErrOffline  = errors.New("offline")             // the network would be needed and Client.Offline is set
-	ErrChecksum = errors.New("wrong checksum")      // a file arrived twice with another sum than the hub names
-	ErrMissing  = errors.New("not in the cache")    // Remove found nothing of that name
-	errBadReply = errors.New("not a hub's answer")  // the server answered something the protocol does not have
-	errRestart  = errors.New("starting from zero")  // the part already on disk cannot be continued
-	errTooLong  = errors.New("longer than it says") // more bytes came than the file has
+	ErrNotFound = errors.New("not found")             // the hub has no such repository, revision, file or tag
+	ErrDenied   = errors.New("access denied")         // the hub wants a token, or another one
+	ErrOffline  = errors.New("offline")               // the network would be needed and Client.Offline is set
+	ErrChecksum = errors.New("wrong checksum")        // a file arrived twice with another sum than the hub names
+	ErrMissing  = errors.New("not in the cache")      // Remove found nothing of that name
+	errBadReply = errors.New("not a hub's answer")    // the server answered something the protocol does not have
+	errRestart  = errors.New("starting from zero")    // the part already on disk cannot be continued
+	errSilent   = errors.New("the server was silent") // nothing came for IdleTimeout
+	errTooLong  = errors.New("longer than it says")   // more bytes came than the file has
 )
 
 // Client reaches one hub and one cache folder. FromEnv makes one from the environment variables the field shares;
-// the zero values of HTTP, UserAgent, IdleTimeout and Parallel stand for their defaults.
+// the zero values of Transport, UserAgent, IdleTimeout and Parallel stand for their defaults.
 type Client struct {
-	Endpoint    string        // the hub's address without a trailing slash, as https://huggingface.co
-	Token       string        // access token, sent to Endpoint's host only; empty for none
-	CacheDir    string        // folder that holds models--owner--name
-	Offline     bool          // use the cache only
-	HTTP        *http.Client  // transport to use; http.DefaultTransport if nil
-	UserAgent   string        // default "kvasir"
-	IdleTimeout time.Duration // a connection silent for so long is cut and tried again; default 60 s
-	Parallel    int           // files fetched at once; default 4
-
-	// sleep waits between tries; tests replace it.
-	sleep func(context.Context, time.Duration) error
+	Endpoint    string            // the hub's address without a trailing slash, as https://huggingface.co
+	Token       string            // access token, sent to Endpoint's host only; empty for none
+	CacheDir    string            // folder that holds models--owner--name
+	Offline     bool              // use the cache only
+	Transport   http.RoundTripper // default http.DefaultTransport
+	UserAgent   string            // default "kvasir"
+	IdleTimeout time.Duration     // a connection silent for so long is cut and tried again; default 60 s
+	Parallel    int               // files fetched at once; default 4
 }
 
 // FromEnv reads HF_ENDPOINT; HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or else the file HF_TOKEN_PATH ($HF_HOME/token);
 // HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, or else $HF_HOME/hub, where HF_HOME is
 // $XDG_CACHE_HOME/huggingface or ~/.cache/huggingface by default; HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE.
 func FromEnv(getenv func(string) string) (*Client, error) {
+	home := getenv("HOME")
+	if home == "" {
+		home = getenv("USERPROFILE")
+	}
 	path := func(name, otherwise string) string {
 		v := getenv(name)
 		if v == "" {
 			return otherwise
 		}
 		if v == "~" || strings.HasPrefix(v, "~/") {
-			v = getenv("HOME") + v[1:]
+			v = home + v[1:]
 		}
 		return os.Expand(v, getenv)
-	}
-	home := getenv("HOME")
-	if home == "" {
-		home = getenv("USERPROFILE")
 	}
 	hfHome := path("HF_HOME", filepath.Join(path("XDG_CACHE_HOME", filepath.Join(home, ".cache")), "huggingface"))
 	c := &Client{
@@ -134,64 +130,4 @@ type Event struct {
 	Done   int64  // bytes on disk
 	Total  int64  // bytes in all; -1 if the hub has not said
 	Reason error  // for Waiting and Retrying
-}
-
-func (c *Client) wait(ctx context.Context, d time.Duration) error {
-	if c.sleep != nil {
-		return c.sleep(ctx, d)
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
-// client is HTTP with the rule that the token goes to the endpoint's scheme, host and port, and nowhere else.
-func (c *Client) client() *http.Client {
-	h := http.Client{}
-	if c.HTTP != nil {
-		h = *c.HTTP
-	}
-	h.Transport = stripAuth{h.Transport, c.Endpoint}
-	return &h
-}
-
-// stripAuth takes the token off every request that does not go to the endpoint.
-type stripAuth struct {
-	next     http.RoundTripper
-	endpoint string
-}
-
-func (s stripAuth) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := s.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	u, err := url.Parse(s.endpoint)
-	if err != nil || u.Scheme != req.URL.Scheme || u.Host != req.URL.Host {
-		req = req.Clone(req.Context())
-		req.Header.Del("Authorization")
-	}
-	return next.RoundTrip(req)
-}
-
-// netError drops the address from a URL error: a redirect's query may carry a signature.
-func netError(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		host := ue.URL
-		if u, perr := url.Parse(ue.URL); perr == nil {
-			host = u.Host
-		}
-		var oe *net.OpError
-		if errors.As(ue.Err, &oe) {
-			return oe
-		}
-		return fmt.Errorf("%s: %w", host, ue.Err)
-	}
-	return err
 }

@@ -7,18 +7,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // A pull that its caller stops leaves what arrived, and the next one asks for the rest only.
-func TestInterruptKeepsThePart(t *testing.T) {
+func TestInterruptKeepsThePart(t *testing.T) { synctest.Test(t, testInterruptKeepsThePart) }
+
+func testInterruptKeepsThePart(t *testing.T) {
 	h, c := newHub(t, small)
 	data := small["model.safetensors"]
-	var ranges []string
 	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
-		ranges = append(ranges, r.Header.Get("Range"))
-		if len(ranges) > 1 {
+		if len(h.ranges()) > 1 {
 			return false
 		}
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
@@ -36,71 +37,73 @@ func TestInterruptKeepsThePart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("stopped: %v", err)
 	}
-	part := filepath.Join(c.CacheDir, "models--o--m/blobs", etagOf("model.safetensors", data)+".incomplete")
+	part := filepath.Join(c.folder("o/m"), "blobs", etagOf("model.safetensors", data)+".incomplete")
 	if fi, err := os.Stat(part); err != nil || fi.Size() != 100 {
 		t.Fatalf("the part: %v", err)
 	}
 	pull(t, c, "o/m")
-	if len(ranges) != 2 || ranges[1] != "bytes=100-" {
-		t.Errorf("ranges asked for: %q", ranges)
+	if got := h.ranges(); !slices.Equal(got, []string{"", "bytes=100-"}) {
+		t.Errorf("ranges asked for: %q", got)
 	}
 }
 
-func TestSilentConnectionIsCut(t *testing.T) {
-	h, c := newHub(t, small)
-	c.IdleTimeout = 200 * time.Millisecond
-	asked := 0
-	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
-		asked++
-		if asked > 1 {
-			return false
-		}
-		<-r.Context().Done()
-		return true
-	}
-	pull(t, c, "o/m")
-	if asked < 2 {
-		t.Errorf("asked %d times", asked)
-	}
-}
+func TestRangeRefused(t *testing.T) { synctest.Test(t, testRangeRefused) }
 
-func TestRangeRefused(t *testing.T) {
+func testRangeRefused(t *testing.T) {
 	h, c := newHub(t, small)
-	data := small["model.safetensors"]
-	blobs := filepath.Join(c.CacheDir, "models--o--m", "blobs")
-	if err := os.MkdirAll(blobs, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	part := filepath.Join(blobs, etagOf("model.safetensors", data)+".incomplete")
-	if err := os.WriteFile(part, []byte("stale"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	refused := 0
+	leavePart(t, c, "model.safetensors", small["model.safetensors"], "weigh")
 	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Range") == "" {
 			return false
 		}
-		refused++
 		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 		return true
 	}
 	pull(t, c, "o/m")
-	if refused != 1 {
-		t.Errorf("refused %d times", refused)
+	if got := h.ranges(); !slices.Equal(got, []string{"bytes=5-", ""}) {
+		t.Errorf("ranges asked for: %q", got)
 	}
 }
 
 // A sum that is wrong because of what an earlier process left is mended by the second download.
-func TestStalePartIsMended(t *testing.T) {
-	_, c := newHub(t, small)
-	data := small["model.safetensors"]
-	blobs := filepath.Join(c.CacheDir, "models--o--m", "blobs")
-	if err := os.MkdirAll(blobs, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	part := filepath.Join(blobs, etagOf("model.safetensors", data)+".incomplete")
-	if err := os.WriteFile(part, []byte("stale"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+func TestStalePartIsMended(t *testing.T) { synctest.Test(t, testStalePartIsMended) }
+
+func testStalePartIsMended(t *testing.T) {
+	h, c := newHub(t, small)
+	leavePart(t, c, "model.safetensors", small["model.safetensors"], "stale")
 	pull(t, c, "o/m")
+	if got := h.ranges(); !slices.Equal(got, []string{"bytes=5-", ""}) {
+		t.Errorf("ranges asked for: %q", got)
+	}
+}
+
+// A file that changes on the second server between two tries is begun again, whether or not If-Range is honoured.
+func TestChangedBetweenTries(t *testing.T) { synctest.Test(t, testChangedBetweenTries) }
+
+func testChangedBetweenTries(t *testing.T) {
+	for _, honours := range []bool{true, false} {
+		h, c := newHub(t, small)
+		data := small["model.safetensors"]
+		h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
+			if len(h.ranges()) == 1 {
+				cut(w, "200 OK", fmt.Sprintf("Content-Length: %d\r\nETag: \"old\"\r\n", len(data)), "other")
+				return true
+			}
+			if r.Header.Get("Range") != "" && r.Header.Get("If-Range") != `"old"` {
+				t.Errorf("If-Range %q", r.Header.Get("If-Range"))
+			}
+			if !honours {
+				r.Header.Del("If-Range")
+			}
+			return false
+		}
+		pull(t, c, "o/m")
+		want := []string{"", "bytes=5-"}
+		if !honours {
+			want = append(want, "")
+		}
+		if got := h.ranges(); !slices.Equal(got, want) {
+			t.Errorf("If-Range honoured %v: ranges asked for: %q", honours, got)
+		}
+	}
 }

@@ -43,7 +43,7 @@ func (c *Client) pull(ctx context.Context, n Name, progress func(Event)) (string
 	if err != nil {
 		return "", err
 	}
-	names := l.names()
+	dir, names := c.snapshot(n.Repo, l.commit), l.names()
 	want, err := choose(names, n.Tag)
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func (c *Client) pull(ctx context.Context, n Name, progress func(Event)) (string
 		return "", err
 	}
 	if want.indexed {
-		index, err := readSmall(filepath.Join(c.snapshot(n.Repo, l.commit), indexName))
+		index, err := readSmall(filepath.Join(dir, indexName))
 		if err != nil {
 			return "", err
 		}
@@ -63,13 +63,15 @@ func (c *Client) pull(ctx context.Context, n Name, progress func(Event)) (string
 	if err := c.fetchAll(ctx, n, l, want.weights, report); err != nil {
 		return "", err
 	}
+	for _, name := range append(want.meta, want.weights...) {
+		if length(filepath.Join(dir, filepath.FromSlash(name))) < 0 {
+			return "", fmt.Errorf("%s was removed from the cache during the pull", name)
+		}
+	}
 	if err := c.writeRef(n, l.commit); err != nil {
 		return "", err
 	}
-	if want.format == "gguf" {
-		return filepath.Join(c.snapshot(n.Repo, l.commit), filepath.FromSlash(want.weights[0])), nil
-	}
-	return c.snapshot(n.Repo, l.commit), nil
+	return want.path(dir), nil
 }
 
 // fetchAll fetches files of a listing, a few at a time; the first error stops the others.
@@ -112,7 +114,7 @@ func (c *Client) file(ctx context.Context, n Name, commit string, f remote, repo
 	}
 	link := filepath.Join(c.snapshot(n.Repo, commit), filepath.FromSlash(f.path))
 	if sized(link, f.size) {
-		report(Event{State: Cached, File: f.path, Done: f.size, Total: f.size})
+		report(Event{State: Cached, File: f.path, Done: length(link), Total: length(link)})
 		return nil
 	}
 	blob := filepath.Join(c.folder(n.Repo), "blobs", f.etag)
@@ -139,14 +141,23 @@ func (c *Client) file(ctx context.Context, n Name, commit string, f remote, repo
 	if err := place(blob, link); err != nil {
 		return err
 	}
-	report(Event{State: state, File: f.path, Done: f.size, Total: f.size})
+	report(Event{State: state, File: f.path, Done: length(link), Total: length(link)})
 	return nil
 }
 
-// sized reports that a regular file of that size lies at path, perhaps through links.
-func sized(path string, size int64) bool {
+// length is the size of the regular file that path leads to, or -1.
+func length(path string) int64 {
 	fi, err := os.Stat(path)
-	return err == nil && fi.Mode().IsRegular() && (size < 0 || fi.Size() == size)
+	if err != nil || !fi.Mode().IsRegular() {
+		return -1
+	}
+	return fi.Size()
+}
+
+// sized reports that path leads to a regular file, of that size unless it is negative.
+func sized(path string, size int64) bool {
+	found := length(path)
+	return found >= 0 && (size < 0 || found == size)
 }
 
 // place makes the snapshot's relative link to a blob, or a hard link where there are no symbolic ones.
@@ -154,6 +165,9 @@ func place(blob, link string) error {
 	target, err := filepath.Rel(filepath.Dir(link), blob)
 	if err != nil {
 		return err
+	}
+	if there, err := os.Readlink(link); err == nil && there == target {
+		return nil // another process may be reading through it: leave it alone
 	}
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -178,7 +192,7 @@ func (c *Client) lock(ctx context.Context, repo string, f remote, report func(Ev
 		if !told {
 			report(Event{State: Waiting, File: f.path, Total: f.size, Reason: fmt.Errorf("%s is locked by another process", path)})
 		}
-		if err := c.wait(ctx, 100*time.Millisecond); err != nil {
+		if err := wait(ctx, 100*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

@@ -10,12 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childPulls); name != "" {
+		os.Exit(childPull(name))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var small = map[string]string{
 	"config.json": "{}", "tokenizer.json": `{"a":1}`, "README.md": "no", "pytorch_model.bin": "no",
@@ -25,6 +31,20 @@ var small = map[string]string{
 var quants = map[string]string{
 	"m-Q4_K_M.gguf": "kkkk", "m-q8_0.gguf": "8888", "mmproj-m-F16.gguf": "no",
 	"IQ2_XS/m-IQ2_XS-00001-of-00002.gguf": "one", "IQ2_XS/m-IQ2_XS-00002-of-00002.gguf": "two",
+}
+
+// leavePart puts what an earlier pull of the file may have left, and returns the part's path.
+func leavePart(t *testing.T, c *Client, name, whole, part string) string {
+	t.Helper()
+	blobs := filepath.Join(c.folder("o/m"), "blobs")
+	if err := os.MkdirAll(blobs, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(blobs, etagOf(name, whole)+".incomplete")
+	if err := os.WriteFile(path, []byte(part), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func pull(t *testing.T, c *Client, name string) string {
@@ -44,7 +64,9 @@ func pull(t *testing.T, c *Client, name string) string {
 	return path
 }
 
-func TestPullSafetensors(t *testing.T) {
+func TestPullSafetensors(t *testing.T) { synctest.Test(t, testPullSafetensors) }
+
+func testPullSafetensors(t *testing.T) {
 	h, c := newHub(t, small)
 	c.Token = "hf_secret"
 	dir := pull(t, c, "o/m")
@@ -62,19 +84,21 @@ func TestPullSafetensors(t *testing.T) {
 	if ref, _ := os.ReadFile(filepath.Join(c.CacheDir, "models--o--m/refs/main")); string(ref) != testCommit {
 		t.Errorf("refs/main = %q", ref)
 	}
-	for _, a := range h.cdnAuth {
-		if a != "" {
-			t.Errorf("the second host was shown the token: %q", a)
+	for _, r := range h.cdnRequests {
+		if r.Get("Authorization") != "" || r.Get("Referer") != "" {
+			t.Errorf("the second host was shown %v", r)
 		}
 	}
-	before := len(h.cdnAuth)
+	before := len(h.cdnRequests)
 	pull(t, c, "o/m")
-	if len(h.cdnAuth) != before {
+	if len(h.cdnRequests) != before {
 		t.Error("a cached file was fetched again")
 	}
 }
 
-func TestPullByTag(t *testing.T) {
+func TestPullByTag(t *testing.T) { synctest.Test(t, testPullByTag) }
+
+func testPullByTag(t *testing.T) {
 	for name, want := range map[string]string{
 		"o/m": "m-Q4_K_M.gguf", "o/m:q4_k_m": "m-Q4_K_M.gguf", "o/m:Q8_0": "m-q8_0.gguf",
 		"o/m:IQ2_XS": "IQ2_XS/m-IQ2_XS-00001-of-00002.gguf",
@@ -92,18 +116,17 @@ func TestPullByTag(t *testing.T) {
 }
 
 // A connection may be cut after any byte, in this process or the one before.
-func TestResumeAtAnyByte(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+func TestResumeAtAnyByte(t *testing.T) { synctest.Test(t, testResumeAtAnyByte) }
+
+func testResumeAtAnyByte(t *testing.T) {
+	undated := struct{ testing.TB }{t} // a bubble has no deadline to tell
+	rapid.Check(undated, func(rt *rapid.T) {
 		data := small["model.safetensors"]
 		h, c := newHub(t, small)
-		c.CacheDir = filepath.Join(c.CacheDir, "x")
-		defer h.hub.Close()
 		at := rapid.IntRange(0, len(data)).Draw(rt, "cut")
 		kept := rapid.IntRange(0, len(data)).Draw(rt, "kept")
 		honoursRange := rapid.Bool().Draw(rt, "range")
-		blobs := filepath.Join(c.CacheDir, "models--o--m", "blobs")
-		os.MkdirAll(blobs, 0o777)
-		os.WriteFile(filepath.Join(blobs, etagOf("model.safetensors", data)+".incomplete"), []byte(data[:kept]), 0o666)
+		leavePart(t, c, "model.safetensors", data, data[:kept])
 		first := true
 		h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
 			if first {
@@ -126,7 +149,9 @@ func TestResumeAtAnyByte(t *testing.T) {
 	})
 }
 
-func TestWrongSum(t *testing.T) {
+func TestWrongSum(t *testing.T) { synctest.Test(t, testWrongSum) }
+
+func testWrongSum(t *testing.T) {
 	h, c := newHub(t, small)
 	served := 0
 	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
@@ -147,7 +172,9 @@ func TestWrongSum(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRefusals(t *testing.T) { synctest.Test(t, testRefusals) }
+
+func testRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		status     int
 		code, want string
@@ -175,7 +202,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestEscapingNames(t *testing.T) {
+func TestEscapingNames(t *testing.T) { synctest.Test(t, testEscapingNames) }
+
+func testEscapingNames(t *testing.T) {
 	for _, bad := range []string{"../x.safetensors", "/etc/passwd", `a\b.gguf`, "a/../../b", "a\x00b", "c:x", "a//b"} {
 		_, c := newHub(t, map[string]string{"config.json": "{}", "model.safetensors": "w", bad: "x"})
 		_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, nil)
@@ -185,7 +214,9 @@ func TestEscapingNames(t *testing.T) {
 	}
 }
 
-func TestOfflineListRemove(t *testing.T) {
+func TestOfflineListRemove(t *testing.T) { synctest.Test(t, testOfflineListRemove) }
+
+func testOfflineListRemove(t *testing.T) {
 	h, c := newHub(t, quants)
 	pull(t, c, "o/m:Q4_K_M")
 	pull(t, c, "o/m:IQ2_XS")

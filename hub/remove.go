@@ -11,7 +11,7 @@ import (
 
 // Remove deletes a model from the cache and returns how many bytes that freed: by tag that GGUF file alone, or else
 // the snapshot with the refs to it; then every blob that no snapshot links to any more, and what a broken pull left.
-// A blob that another process holds the lock of stays, and the error says so.
+// While a pull fetches one of the repository's files, no snapshot is removed: the error says which file.
 func (c *Client) Remove(n Name) (freed int64, err error) {
 	freed, err = c.remove(n)
 	if err != nil {
@@ -29,6 +29,9 @@ func (c *Client) remove(n Name) (int64, error) {
 	if _, err := os.Stat(dir); commit == "" || err != nil {
 		if left, _ := filepath.Glob(filepath.Join(c.folder(n.Repo), "blobs", "*.incomplete")); len(left) == 0 || n.Tag != "" {
 			return 0, fmt.Errorf("%w %s", ErrMissing, c.CacheDir)
+		}
+		if err := c.idle(n.Repo); err != nil {
+			return 0, err
 		}
 		return c.sweep(n.Repo)
 	}
@@ -55,6 +58,9 @@ func (c *Client) remove(n Name) (int64, error) {
 			return freed + swept, errors.Join(err, serr)
 		}
 	}
+	if err := c.idle(n.Repo); err != nil {
+		return freed, err
+	}
 	if err := c.forget(n.Repo, commit); err != nil {
 		return freed, err
 	}
@@ -71,6 +77,26 @@ func (c *Client) remove(n Name) (int64, error) {
 	}
 	swept, serr := c.sweep(n.Repo)
 	return freed + swept, errors.Join(err, serr)
+}
+
+// idle fails if a pull, of this process or another, is fetching a file of the repository.
+func (c *Client) idle(repo string) error {
+	parts, err := filepath.Glob(filepath.Join(c.folder(repo), "blobs", "*.incomplete"))
+	for _, part := range parts {
+		etag, _, _ := strings.Cut(filepath.Base(part), ".")
+		unlock, ok, err := tryLock(c.lockPath(repo, etag))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // no pull without a folder of locks
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("a pull is fetching %s", part)
+		}
+		unlock()
+	}
+	return err
 }
 
 // forget deletes the refs to a commit and what the Python client notes beside its snapshot.
@@ -106,7 +132,8 @@ func unlink(path string) (int64, error) {
 	return fi.Size(), nil
 }
 
-// sweep deletes blobs without a link from any snapshot and, if no snapshot is left, the repository's folder.
+// sweep deletes blobs without a link from any snapshot and, if neither blob nor snapshot is left, the repository's
+// folder. What a pull is fetching stays.
 func (c *Client) sweep(repo string) (int64, error) {
 	blobs, err := os.ReadDir(filepath.Join(c.folder(repo), "blobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -116,33 +143,28 @@ func (c *Client) sweep(repo string) (int64, error) {
 		return 0, err
 	}
 	var freed int64
-	busy := 0
 	for _, b := range blobs {
-		size, ok, err := c.sweepBlob(repo, b.Name())
+		size, err := c.sweepBlob(repo, b.Name())
 		freed += size
 		if err != nil {
 			return freed, err
 		}
-		if !ok {
-			busy++
+	}
+	for _, dir := range []string{"blobs", "snapshots"} {
+		left := filepath.Join(c.folder(repo), dir)
+		if err := os.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return freed, nil // not empty
 		}
-	}
-	if busy > 0 {
-		return freed, fmt.Errorf("%d file(s) are being fetched by another process", busy)
-	}
-	snapshots := filepath.Join(c.folder(repo), "snapshots")
-	if left, err := os.ReadDir(snapshots); err == nil && len(left) > 0 {
-		return freed, nil
 	}
 	return freed, os.RemoveAll(c.folder(repo))
 }
 
-// sweepBlob deletes one blob under its lock, unless a snapshot links to it; ok is false if another holds the lock.
-func (c *Client) sweepBlob(repo, name string) (freed int64, ok bool, err error) {
+// sweepBlob deletes one blob, unless a snapshot links to it or its lock is held.
+func (c *Client) sweepBlob(repo, name string) (freed int64, err error) {
 	etag, _, _ := strings.Cut(name, ".")
 	unlock, ok, err := tryLock(c.lockPath(repo, etag))
 	if err != nil || !ok {
-		return 0, false, err
+		return 0, err
 	}
 	defer unlock()
 	blob := filepath.Join(c.folder(repo), "blobs", name)
@@ -160,14 +182,14 @@ func (c *Client) sweepBlob(repo, name string) (freed int64, ok bool, err error) 
 		return err
 	})
 	if err != nil || linked {
-		return 0, true, err
+		return 0, err
 	}
 	shared, _ := os.Readlink(blob)
 	freed, err = unlink(blob)
 	if err == nil && shared != "" {
 		freed, err = c.sweepShared(filepath.Join(filepath.Dir(blob), shared))
 	}
-	return freed, true, err
+	return freed, err
 }
 
 // sweepShared deletes a payload of the store that newer Python clients share between repositories

@@ -147,6 +147,35 @@ func checkLogits(t *testing.T, g golden, r *Runner) {
 	}
 }
 
+// TestGoldenFrequencies compares the frequencies of the rotary embedding, of which far positions multiply every
+// difference. Powers differ by a unit in the last place between libraries.
+func TestGoldenFrequencies(t *testing.T) {
+	compared := 0
+	for _, name := range goldens(t) {
+		g := openGolden(t, name)
+		if _, ok := g.data.Tensor("inv_freq"); !ok {
+			continue
+		}
+		compared++
+		spec, err := ReadSpec(g.ckpt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := g.floats(t, "inv_freq"), spec.Ropes[0].Freqs
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d frequencies; want %d", name, len(got), len(want))
+		}
+		for i, w := range want {
+			if d := math.Abs(float64(got[i])/float64(w) - 1); !(d <= 4*0x1p-23) {
+				t.Errorf("%s: frequency %d is %g; want %g", name, i, got[i], w)
+			}
+		}
+	}
+	if compared < 15 {
+		t.Errorf("only %d goldens give frequencies", compared)
+	}
+}
+
 func TestGoldenGreedy(t *testing.T) {
 	for _, name := range goldens(t) {
 		t.Run(name, func(t *testing.T) {

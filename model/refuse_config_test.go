@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 	"testing"
 )
@@ -68,8 +67,9 @@ func TestConfigRefused(t *testing.T) {
 		{"rope factor text", []any{"rope_scaling", m{"type": "linear", "factor": "2"}}, `"rope_scaling.factor" is "2"; want a number`},
 		{"rope negative factor", []any{"rope_parameters", m{"rope_type": "yarn", "factor": -2}}, `"rope_parameters.factor" is -2; want a number above 0`},
 		{"rope beta", []any{"rope_scaling", m{"type": "yarn", "factor": 2, "beta_fast": 0}}, `"rope_scaling.beta_fast" is 0; want a number above 0`},
-		{"rope contradiction", []any{"rope_scaling", m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 2, "high_freq_factor": 2,
-			"original_max_position_embeddings": 4 * math.Pi}}, "the parameters contradict each other"},
+		{"rope contradiction", []any{"rope_scaling", m{"rope_type": "llama3", "factor": 8, "low_freq_factor": 2, "high_freq_factor": 2}},
+			"rope: low_freq_factor 2 is not below high_freq_factor 2"},
+		{"rope beyond float32", []any{"rope_scaling", m{"type": "linear", "factor": 1e-320}}, "rope: frequency 0 is +Inf"},
 		{"sliding llama", []any{"sliding_window", 4096}, `"sliding_window" is 4096, which is not supported`},
 		{"negative window", []any{"model_type", "mistral", "sliding_window", -1}, "sliding window of -1 tokens"},
 		{"layer types too short", []any{"model_type", "qwen2", "num_hidden_layers", 2, "layer_types", []string{"full_attention"}}, "layer_types has 1 entries for 2 layers"},

@@ -24,13 +24,13 @@ func (c *Config) rope(layerType string, dim int) Rope {
 		return Rope{}
 	}
 	r := Rope{Freqs: make([]float32, dim/2), Scale: 1}
-	for i := range r.Freqs {
-		r.Freqs[i] = float32(1 / math.Pow(theta, float64(2*i)/float64(dim)))
+	for i := range r.Freqs { // rounded where the models' own code rounds: far positions multiply every difference
+		r.Freqs[i] = 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(dim))))
 	}
 	c.scaleRope(&r, p, theta)
 	for i, f := range r.Freqs {
 		if !(f >= 0 && f <= math.MaxFloat32) {
-			c.fail("rope: frequency %d is %v; the parameters contradict each other", i, f)
+			c.fail("rope: frequency %d is %v", i, f)
 		}
 	}
 	if !(r.Scale > 0 && r.Scale <= math.MaxFloat32) {
@@ -87,15 +87,18 @@ func (c *Config) trained(p *Config) float64 {
 func (c *Config) llama3(r *Rope, p *Config) {
 	factor, original := p.positive("factor", 0), c.trained(p)
 	low, high := p.positive("low_freq_factor", 0), p.positive("high_freq_factor", 0)
+	if low >= high {
+		c.fail("rope: low_freq_factor %v is not below high_freq_factor %v", low, high)
+	}
 	for i, f := range r.Freqs {
-		wave := 2 * math.Pi / float64(f)
+		wave := float32(2*math.Pi) / f
 		switch {
-		case wave < original/high:
-		case wave > original/low:
-			r.Freqs[i] = float32(float64(f) / factor)
+		case float64(wave) < original/high:
+		case float64(wave) > original/low:
+			r.Freqs[i] = f / float32(factor)
 		default:
-			smooth := (original/wave - low) / (high - low)
-			r.Freqs[i] = float32((1-smooth)*float64(f)/factor + smooth*float64(f))
+			smooth := (float32(original)/wave - float32(low)) / float32(high-low)
+			r.Freqs[i] = float32(float32((1-smooth)*f)/float32(factor)) + float32(smooth*f)
 		}
 	}
 }
@@ -118,8 +121,8 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 		high += 0.001
 	}
 	for i, f := range r.Freqs {
-		ramp := min(max((float64(i)-low)/(high-low), 0), 1)
-		r.Freqs[i] = float32(float64(f)/factor*ramp + float64(f)*(1-ramp))
+		ramp := min(max((float32(i)-float32(low))/float32(high-low), 0), 1)
+		r.Freqs[i] = float32(f/float32(factor)*ramp) + float32(f*(1-ramp))
 	}
 	magnitude := func(m float64) float64 { return 0.1*m*math.Log(max(factor, 1)) + 1 }
 	scale := magnitude(1)

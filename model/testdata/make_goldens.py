@@ -7,6 +7,7 @@ golden.safetensors with
     logits_i         float32, the logits of all of them, or of the last ones
     greedy_1         int32, the tokens that follow ids_1 greedily
     greedy_margin_1  float32, by how much each of them leads the second best
+    inv_freq         float32, the frequencies of the rotary embedding
 
 The reference reads the same files: float32 on a CPU, eager attention. Weights, gains and biases are all random, so that
 none can be left out unnoticed.
@@ -153,6 +154,7 @@ def write_golden(folder, generator):
         ids = torch.cat([ids, best.indices[:1]])
     out["greedy_1"] = torch.stack(tokens).to(torch.int32)
     out["greedy_margin_1"] = torch.stack(margins)
+    out["inv_freq"] = model.model.rotary_emb.inv_freq.clone()
     source = f"transformers {transformers.__version__} torch {torch.__version__} eager float32 cpu"
     save_file(out, folder / "golden.safetensors", metadata={"source": source})
     logits = out["logits_1"]

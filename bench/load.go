@@ -31,7 +31,7 @@ type LoadOptions struct {
 	// Duration ends the load. Requests under way then are cut off.
 	Duration time.Duration
 	SLO      SLO
-	// Progress, if not nil, hears of the state every Every.
+	// Progress, if not nil, hears of the state every Every, and once when the load is over.
 	Progress func(Progress)
 	Every    time.Duration
 }
@@ -42,6 +42,7 @@ type Progress struct {
 	Sent, Running, Ended  int // requests
 	Failed, Conversations int
 	Pieces                int // of answers
+	Over                  bool
 }
 
 // load is a running load.
@@ -188,11 +189,11 @@ func (l *load) report(o LoadOptions, conversations int) (stop func()) {
 	if o.Progress == nil {
 		return func() {}
 	}
-	tell := func() {
+	tell := func(over bool) {
 		sent, ended := int(l.sent.Load()), int(l.ended.Load())
 		o.Progress(Progress{
 			Elapsed: time.Since(l.start), Sent: sent, Running: sent - ended, Ended: ended, Failed: int(l.failed.Load()),
-			Conversations: conversations, Pieces: int(l.pieces.Load()),
+			Conversations: conversations, Pieces: int(l.pieces.Load()), Over: over,
 		})
 	}
 	ticker, quit, done := time.NewTicker(o.Every), make(chan struct{}), make(chan struct{})
@@ -201,9 +202,9 @@ func (l *load) report(o LoadOptions, conversations int) (stop func()) {
 		for {
 			select {
 			case <-ticker.C:
-				tell()
+				tell(false)
 			case <-quit:
-				tell()
+				tell(true)
 				return
 			}
 		}

@@ -78,7 +78,7 @@ func TestClosedLoop(t *testing.T) {
 			t.Errorf("%+v", rep)
 		}
 		last := told[len(told)-1]
-		if len(told) < 8 || last.Ended != 5 || last.Running != 0 || last.Pieces != 25 || last.Conversations != 5 {
+		if len(told) < 8 || !last.Over || last.Ended != 5 || last.Running != 0 || last.Pieces != 25 || last.Conversations != 5 {
 			t.Errorf("%d times told of progress, at last %+v", len(told), last)
 		}
 	})

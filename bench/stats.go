@@ -81,6 +81,7 @@ type Report struct {
 	Elapsed    time.Duration  `json:"-"`
 	Prompt     int            `json:"-"` // tokens
 	Generated  int            `json:"-"`
+	Good       int            `json:"-"` // requests that met the SLO
 	CutOff     int            `json:"-"` // requests under way when the time was over; they count nowhere else
 	Errors     map[string]int `json:"-"` // how often each came, the first few kinds
 }
@@ -92,7 +93,7 @@ const maxErrors = 8
 func Summarize(results []Result, slo SLO) Report {
 	rep := Report{Requests: len(results), Errors: map[string]int{}}
 	var ttft, tpot, itl, e2e, normalized, late []float64
-	cached, good := 0, 0
+	cached := 0
 	for i := range results {
 		r := &results[i]
 		rep.Elapsed = max(rep.Elapsed, r.End)
@@ -116,14 +117,14 @@ func Summarize(results []Result, slo SLO) Report {
 		}
 		rep.Prompt, rep.Generated, cached = rep.Prompt+r.Prompt, rep.Generated+r.Generated, cached+r.Cached
 		if slo.met(r) {
-			good++
+			rep.Good++
 		}
 	}
 	rep.TTFT, rep.TPOT, rep.ITL, rep.E2E = summarize(ttft), summarize(tpot), summarize(itl), summarize(e2e)
 	rep.Normalized, rep.Late = summarize(normalized), summarize(late)
 	if s := rep.Elapsed.Seconds(); s > 0 {
 		rep.Output, rep.Total = float64(rep.Generated)/s, float64(rep.Prompt+rep.Generated)/s
-		rep.Goodput = float64(good) / s
+		rep.Goodput = float64(rep.Good) / s
 	}
 	if rep.Prompt > 0 {
 		rep.HitRate = float64(cached) / float64(rep.Prompt)

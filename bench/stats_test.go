@@ -65,7 +65,7 @@ func TestSummarize(t *testing.T) {
 		TTFT: summarize([]float64{101, 300}), TPOT: summarize([]float64{50}), ITL: summarize([]float64{60, 40}), E2E: summarize([]float64{202, 400}),
 		Output: 8, Total: 88, Goodput: 2, HitRate: 0.25,
 		Normalized: summarize([]float64{202.0 / 3, 400}), Late: summarize([]float64{1, 0, 0}),
-		Elapsed: 500 * tick, Prompt: 40, Generated: 4, Errors: map[string]int{"refused": 1},
+		Elapsed: 500 * tick, Prompt: 40, Generated: 4, Good: 1, Errors: map[string]int{"refused": 1},
 	}
 	if diff := cmp.Diff(want, got, nearly); diff != "" {
 		t.Error(diff)

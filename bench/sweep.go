@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// SweepOptions say how the highest rate is looked for.
+type SweepOptions struct {
+	Load   LoadOptions // Clients must be 0, and its SLO is what is to be met
+	Start  float64     // the first rate tried, in conversations a second
+	Attain float64     // share of all requests that must meet the SLO
+	Within float64     // the rate found is at most this share below one that misses the SLO
+}
+
+// SweepPoint is a rate that was tried.
+type SweepPoint struct {
+	Rate     float64 `json:"rate"`
+	Attained float64 `json:"slo_attainment"` // share of the requests that met the SLO
+	Met      bool    `json:"met"`
+	Report   Report  `json:"report"`
+}
+
+// maxSweep bounds the rates tried in each direction.
+const maxSweep = 24
+
+// Sweep finds the highest rate at which a target meets an SLO: it doubles or halves the rate until it knows one that does and
+// one that does not, and then tries between them. workload makes the conversations of the n-th try, which should differ from
+// those before, or caches would know them. found, if not nil, hears of each try. The rate is 0 if none meets the SLO.
+func Sweep(ctx context.Context, t Target, o SweepOptions, workload func(n int, rate float64) ([]Conversation, error), found func(SweepPoint)) (float64, []SweepPoint, error) {
+	if o.Load.Clients != 0 || o.Load.SLO == (SLO{}) || !(o.Start > 0) || math.IsInf(o.Start, 0) || !(o.Attain > 0 && o.Attain <= 1) || !(o.Within > 0) {
+		return 0, nil, fmt.Errorf("bench: a sweep from %v a second, %v of the requests to meet the SLO %+v, within %v, with %d clients; want numbers above 0, an SLO, and no clients",
+			o.Start, o.Attain, o.Load.SLO, o.Within, o.Load.Clients)
+	}
+	var points []SweepPoint
+	try := func(rate float64) (bool, error) {
+		cs, err := workload(len(points), rate)
+		if err != nil {
+			return false, err
+		}
+		rep, err := Load(ctx, t, cs, o.Load)
+		if err != nil {
+			return false, err
+		}
+		p := SweepPoint{Rate: rate, Report: rep}
+		if all := rep.Requests + rep.CutOff; all > 0 {
+			p.Attained = float64(rep.Good) / float64(all)
+		}
+		p.Met = p.Attained >= o.Attain
+		points = append(points, p)
+		if found != nil {
+			found(p)
+		}
+		return p.Met, nil
+	}
+	low, high, err := bracket(o.Start, try)
+	for err == nil && low > 0 && !math.IsInf(high, 0) && high > low*(1+o.Within) {
+		middle := math.Sqrt(low * high)
+		var met bool
+		if met, err = try(middle); met {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low, points, err
+}
+
+// bracket returns a rate that is met and twice it, which is not. low is 0 if none was met, high +Inf if all were.
+func bracket(rate float64, try func(float64) (bool, error)) (low, high float64, err error) {
+	low, high = 0, math.Inf(1)
+	for range maxSweep {
+		met, err := try(rate)
+		if err != nil {
+			return low, high, err
+		}
+		if met {
+			low, rate = rate, rate*2
+		} else {
+			high, rate = rate, rate/2
+		}
+		if low > 0 && !math.IsInf(high, 0) {
+			break
+		}
+	}
+	return low, high, nil
+}

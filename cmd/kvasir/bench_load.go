@@ -46,7 +46,10 @@ type benchLoadCmd struct {
 	TTFT time.Duration `name:"slo-ttft" help:"For goodput: longest time to the first token." placeholder:"TIME"`
 	TPOT time.Duration `name:"slo-tpot" help:"For goodput: longest time of a token after the first." placeholder:"TIME"`
 	E2E  time.Duration `name:"slo-e2e" help:"For goodput: longest time of a request." placeholder:"TIME"`
-	JSON bool          `name:"json" help:"Print a JSON object."`
+
+	Sweep  bool    `help:"Find the highest rate that meets the SLO, trying others from --rate on."`
+	Attain float64 `help:"--sweep: share of the requests that must meet the SLO." default:"0.9" placeholder:"S"`
+	JSON   bool    `name:"json" help:"Print a JSON object."`
 	shapeFlags
 	engineFlags
 }
@@ -56,11 +59,15 @@ func (benchLoadCmd) Help() string {
   kvasir bench load --url http://127.0.0.1:8000/v1 -c 32 -n 256 --input 256 --output 128 --shared 0.5
   kvasir bench load --url http://127.0.0.1:8000/v1 --workload mooncake --file trace.jsonl --lengths 0.05 --time-scale 2
   kvasir bench load --shape 125m -c 8 -n 64
-  kvasir bench load --rate 4 --burstiness 0.5 --slo-ttft 500ms --json`
+  kvasir bench load --rate 4 --burstiness 0.5 --slo-ttft 500ms --json
+  kvasir bench load --url http://127.0.0.1:8000/v1 --sweep --rate 1 --slo-ttft 1s --slo-tpot 50ms`
 }
 
 func (c *benchLoadCmd) Run(ctx context.Context) error {
-	workload, err := c.workload()
+	if c.Sweep && c.Rate == 0 {
+		c.Rate = 1
+	}
+	workload, err := c.workload(c.Seed)
 	if err != nil {
 		return err
 	}
@@ -73,12 +80,12 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		o.Progress, o.Every = printProgress, 200*time.Millisecond
 	}
+	if c.Sweep {
+		return c.sweep(ctx, target, o)
+	}
 	rep, err := bench.Load(ctx, target, workload, o)
 	if err != nil {
 		return err
-	}
-	if o.Progress != nil {
-		fmt.Fprint(os.Stderr, "\r\x1b[K")
 	}
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(rep)
@@ -87,15 +94,43 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 	return nil
 }
 
+// sweep looks for the highest rate that meets the SLO.
+func (c *benchLoadCmd) sweep(ctx context.Context, target bench.Target, load bench.LoadOptions) error {
+	if !c.JSON {
+		fmt.Printf("%12s %9s %12s %12s %12s %12s\n", "rate", "SLO met", "goodput", "TTFT p99", "TPOT p99", "request p99")
+	}
+	o := bench.SweepOptions{Load: load, Start: c.Rate, Attain: c.Attain, Within: 0.05}
+	again := func(n int, rate float64) ([]bench.Conversation, error) {
+		c.Rate = rate
+		return c.workload(c.Seed + uint64(n)) // other prompts each time: caches would know those of the last
+	}
+	best, points, err := bench.Sweep(ctx, target, o, again, func(p bench.SweepPoint) {
+		if r := p.Report; !c.JSON {
+			fmt.Printf("%10.3f/s %8.1f%% %10.3f/s %9.1f ms %9.1f ms %9.1f ms\n", p.Rate, 100*p.Attained, r.Goodput, r.TTFT.P99, r.TPOT.P99, r.E2E.P99)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(struct {
+			Rate   float64            `json:"highest_rate"`
+			Points []bench.SweepPoint `json:"points"`
+		}{best, points})
+	}
+	fmt.Printf("\nhighest rate that meets the SLO: %.3f a second\n", best)
+	return nil
+}
+
 // workload makes or reads the conversations and sets when they arrive.
-func (c *benchLoadCmd) workload() (cs []bench.Conversation, err error) {
+func (c *benchLoadCmd) workload(seed uint64) (cs []bench.Conversation, err error) {
 	timed := false
 	if c.Workload == "fixed" {
 		f := bench.Fixed{
 			Conversations: c.Requests, Turns: c.Turns, Input: c.Input, Output: c.Output,
 			Shared: c.Shared, Groups: c.Groups, Spread: c.Spread,
 		}
-		cs, err = f.Make(c.Seed)
+		cs, err = f.Make(seed)
 	} else {
 		cs, timed, err = c.read()
 	}
@@ -112,7 +147,7 @@ func (c *benchLoadCmd) workload() (cs []bench.Conversation, err error) {
 	if c.Rate == 0 {
 		a.Rate = math.Inf(1)
 	}
-	if err := a.Schedule(cs, c.Seed); err != nil {
+	if err := a.Schedule(cs, seed); err != nil {
 		return nil, usageError{err.Error()}
 	}
 	return cs, nil
@@ -168,6 +203,10 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, func(), error)
 }
 
 func printProgress(p bench.Progress) {
+	if p.Over {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+		return
+	}
 	fmt.Fprintf(os.Stderr, "\r\x1b[K%s  %d answered, %d running, %d failed  %.0f pieces/s",
 		p.Elapsed.Round(100*time.Millisecond), p.Ended-p.Failed, p.Running, p.Failed, float64(p.Pieces)/p.Elapsed.Seconds())
 }

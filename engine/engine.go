@@ -72,6 +72,7 @@ type Engine struct {
 	plan      *sched.Plan // of the step in hand
 	next      *sched.Plan // of the one after it
 	computing bool
+	idle      bool      // nothing can run before the next message
 	started   time.Time // when the step in hand was handed to the Runner
 	batch     compute.Batch
 	entries   []entry     // what the step does for plan.Seqs, one each

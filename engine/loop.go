@@ -27,14 +27,20 @@ func (e *Engine) forward(b *compute.Batch) (err error) {
 	return e.cfg.Runner.Forward(b)
 }
 
+// loop takes turns until the engine is closed. Its books are verified outside of turn, which recovers from panics.
 func (e *Engine) loop() {
 	for e.turn() {
+		verify(e.sched)
+		if e.idle {
+			e.rest()
+		}
 	}
+	verify(e.sched)
 	close(e.work)
 	close(e.stopped)
 }
 
-// turn runs one step from plan to tokens, or sleeps if there is nothing to run. It returns false when the engine is
+// turn runs one step from plan to tokens; idle says that there is nothing to run. It returns false when the engine is
 // closing. While step N is computed it plans step N+1 and hands out the tokens of step N-1.
 func (e *Engine) turn() (more bool) {
 	defer e.rescue(&more)
@@ -45,9 +51,8 @@ func (e *Engine) turn() (more bool) {
 	if e.plan == nil {
 		e.plan = e.sched.Next()
 	}
-	if e.plan == nil {
+	if e.idle = e.plan == nil; e.idle {
 		e.flush()
-		e.rest()
 		return true
 	}
 	if e.pack() {

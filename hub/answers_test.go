@@ -47,13 +47,7 @@ func TestSparseListing(t *testing.T) {
 						t.Errorf("%s: %d bytes, %v", name, len(data), err)
 					}
 				}
-				heads := 0
-				for _, r := range h.hubRequests {
-					if strings.HasPrefix(r, "HEAD") {
-						heads++
-					}
-				}
-				if heads != tc.heads {
+				if heads := h.asked("HEAD "); heads != tc.heads {
 					t.Errorf("%d HEAD requests, want %d", heads, tc.heads)
 				}
 			})
@@ -110,14 +104,12 @@ func TestUnknownLength(t *testing.T) {
 						delete(lfs, "size")
 					}
 				}
-				first := true
 				h.onHub = func(w http.ResponseWriter, r *http.Request) bool {
 					if !isLFS(r.URL.Path) {
 						return false
 					}
 					if r.Method == "GET" {
-						serve(w, first)
-						first = false
+						serve(w, h.asked("GET "+r.URL.Path) == 1)
 					} else {
 						w.(http.Flusher).Flush() // a HEAD without a length
 					}
@@ -193,8 +185,8 @@ func testChangedSinceListing(t *testing.T) {
 		return true
 	}
 	_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, nil)
-	if !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), "changed on the server") || len(h.cdnRequests) != 1 {
-		t.Errorf("%v after %d downloads", err, len(h.cdnRequests))
+	if !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), "changed on the server") || len(h.ranges()) != 1 {
+		t.Errorf("%v after %d downloads", err, len(h.ranges()))
 	}
 }
 
@@ -218,8 +210,8 @@ func TestBadListings(t *testing.T) {
 			h, c := newHub(t, nil)
 			h.onHub = func(w http.ResponseWriter, r *http.Request) bool { io.WriteString(w, listing); return true }
 			_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, nil)
-			if err == nil || !strings.Contains(err.Error(), want) || len(h.hubRequests) != 1 {
-				t.Errorf("listing %.60q: %v after %d requests", listing, err, len(h.hubRequests))
+			if err == nil || !strings.Contains(err.Error(), want) || h.asked("") != 1 {
+				t.Errorf("listing %.60q: %v after %d requests", listing, err, h.asked(""))
 			}
 			if made, _ := os.ReadDir(c.CacheDir); len(made) != 0 {
 				t.Errorf("listing %.60q: the cache holds %v", listing, made)

@@ -20,8 +20,8 @@ func testRemoveKeepsSharedBlobs(t *testing.T) {
 	pull(t, c, "o/m")
 	h.commit, h.files = otherCommit, map[string]string{"config.json": "{}", "model.safetensors": "weights", "tokenizer.json": "newer"}
 	v2 := pull(t, c, "o/m@v2")
-	if len(h.cdnRequests) != 1 {
-		t.Errorf("the shared weights were downloaded %d times", len(h.cdnRequests))
+	if len(h.ranges()) != 1 {
+		t.Errorf("the shared weights were downloaded %d times", len(h.ranges()))
 	}
 	models, err := c.List()
 	if err != nil || len(models) != 2 || models[0].Name.String() != "o/m" || models[1].Name.String() != "o/m@v2" {
@@ -99,7 +99,7 @@ func TestShardedSafetensors(t *testing.T) {
 			if want == "" {
 				dir := pull(t, c, "o/m")
 				names, err := present(dir)
-				if err != nil || len(names) != 4 || len(h.cdnRequests) != 2 {
+				if err != nil || len(names) != 4 || len(h.ranges()) != 2 {
 					t.Errorf("snapshot holds %q, %v", names, err)
 				}
 				if err := os.Remove(filepath.Join(dir, filepath.FromSlash(two))); err != nil {
@@ -109,14 +109,14 @@ func TestShardedSafetensors(t *testing.T) {
 					t.Errorf("a missing shard: Lookup = %v, %v", ok, err)
 				}
 				pull(t, c, "o/m") // from the blob
-				if len(h.cdnRequests) != 2 {
+				if len(h.ranges()) != 2 {
 					t.Error("the shard was downloaded again")
 				}
 				return
 			}
 			_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, nil)
-			if err == nil || !strings.Contains(err.Error(), want) || len(h.cdnRequests) != 0 {
-				t.Errorf("%s: %v after %d downloads", index, err, len(h.cdnRequests))
+			if err == nil || !strings.Contains(err.Error(), want) || len(h.ranges()) != 0 {
+				t.Errorf("%s: %v after %d downloads", index, err, len(h.ranges()))
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func testShardedGGUF(t *testing.T) {
 		t.Errorf("link %q, %v", link, err)
 	}
 	_, err := c.Pull(context.Background(), Name{Repo: "o/m", Tag: "Q8_0"}, nil)
-	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "has 2 shards and only 1 are there") || len(h.cdnRequests) != 3 {
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "has 2 shards and only 1 are there") || len(h.ranges()) != 3 {
 		t.Errorf("a shard that the hub lacks: %v", err)
 	}
 	if err := os.Remove(filepath.Join(filepath.Dir(path), "m-BF16-00002-of-00003.gguf")); err != nil {

@@ -34,8 +34,8 @@ func testCrowd(t *testing.T) {
 			t.Errorf("%q holds %q, %v", p, data, err)
 		}
 	}
-	if len(h.cdnRequests) != 2 {
-		t.Errorf("%d downloads of 2 files", len(h.cdnRequests))
+	if len(h.ranges()) != 2 {
+		t.Errorf("%d downloads of 2 files", len(h.ranges()))
 	}
 }
 

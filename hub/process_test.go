@@ -88,24 +88,24 @@ func (p *child) wait() string {
 	return strings.TrimPrefix(line, "path ")
 }
 
-// newRealHub is newHub with servers that other processes reach.
-func newRealHub(t *testing.T, files map[string]string) (*fakeHub, *Client) {
-	h := &fakeHub{files: files, commit: testCommit}
-	hub, cdn := httptest.NewServer(http.HandlerFunc(h.serveHub)), httptest.NewServer(http.HandlerFunc(h.serveCDN))
+// newRealHub is newHub with servers that other processes reach, serving files of small.
+func newRealHub(t *testing.T, onCDN func(http.ResponseWriter, *http.Request) bool) (*fakeHub, *Client) {
+	h := &fakeHub{files: small, commit: testCommit, onCDN: onCDN}
+	cdn := httptest.NewServer(http.HandlerFunc(h.serveCDN))
+	h.cdnURL = cdn.URL
+	hub := httptest.NewServer(http.HandlerFunc(h.serveHub))
 	t.Cleanup(func() { hub.Close(); cdn.Close() })
-	h.hubURL, h.cdnURL = hub.URL, cdn.URL
 	return h, &Client{Endpoint: hub.URL, CacheDir: t.TempDir()}
 }
 
 // Of two processes that pull one model, the second waits for the first and downloads nothing.
 func TestTwoProcesses(t *testing.T) {
-	h, c := newRealHub(t, small)
 	asked, release := make(chan struct{}), make(chan struct{})
-	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
+	h, c := newRealHub(t, func(w http.ResponseWriter, r *http.Request) bool {
 		close(asked) // a second request would panic here
 		<-release
 		return false
-	}
+	})
 	first := startChild(t, c)
 	<-asked
 	second := startChild(t, c)
@@ -117,22 +117,15 @@ func TestTwoProcesses(t *testing.T) {
 	if strings.Contains(second.seen.String(), "downloading") || !strings.Contains(second.seen.String(), "cached model.safetensors") {
 		t.Errorf("the second process said\n%s", &second.seen)
 	}
-	gets := 0
-	for _, r := range h.hubRequests {
-		if strings.HasPrefix(r, "GET /o/m/resolve/") {
-			gets++
-		}
-	}
-	if gets != 3 || len(h.cdnRequests) != 1 {
-		t.Errorf("%d downloads of 3 files, %d of the weights: %q", gets, len(h.cdnRequests), h.hubRequests)
+	if gets := h.asked("GET /o/m/resolve/"); gets != 3 || len(h.ranges()) != 1 {
+		t.Errorf("%d downloads of 3 files, %d of the weights", gets, len(h.ranges()))
 	}
 }
 
 // A killed process leaves a part that the next one continues, and no lock.
 func TestKilledProcess(t *testing.T) {
-	h, c := newRealHub(t, small)
 	data := small["model.safetensors"]
-	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
+	_, c := newRealHub(t, func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Range") != "" {
 			return false
 		}
@@ -141,7 +134,7 @@ func TestKilledProcess(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return true
-	}
+	})
 	first := startChild(t, c)
 	first.until("downloading model.safetensors 500 7000")
 	if err := first.cmd.Process.Kill(); err != nil {

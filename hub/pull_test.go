@@ -89,9 +89,9 @@ func testPullSafetensors(t *testing.T) {
 			t.Errorf("the second host was shown %v", r)
 		}
 	}
-	before := len(h.cdnRequests)
+	before := len(h.ranges())
 	pull(t, c, "o/m")
-	if len(h.cdnRequests) != before {
+	if len(h.ranges()) != before {
 		t.Error("a cached file was fetched again")
 	}
 }
@@ -196,8 +196,8 @@ func testRefusals(t *testing.T) {
 			return true
 		}
 		_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, nil)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) || len(h.hubRequests) != tc.requests {
-			t.Errorf("%d %s: %v after %d requests", tc.status, tc.code, err, len(h.hubRequests))
+		if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) || h.asked("") != tc.requests {
+			t.Errorf("%d %s: %v after %d requests", tc.status, tc.code, err, h.asked(""))
 		}
 	}
 }
@@ -221,10 +221,10 @@ func testOfflineListRemove(t *testing.T) {
 	pull(t, c, "o/m:Q4_K_M")
 	pull(t, c, "o/m:IQ2_XS")
 	c.Offline = true
-	asked := len(h.hubRequests)
+	asked := h.asked("")
 	pull(t, c, "o/m:Q4_K_M")
-	if _, err := c.Pull(context.Background(), Name{Repo: "o/m", Tag: "Q8_0"}, nil); !errors.Is(err, ErrOffline) || len(h.hubRequests) != asked {
-		t.Errorf("offline: %v, %d requests", err, len(h.hubRequests)-asked)
+	if _, err := c.Pull(context.Background(), Name{Repo: "o/m", Tag: "Q8_0"}, nil); !errors.Is(err, ErrOffline) || h.asked("") != asked {
+		t.Errorf("offline: %v, %d requests", err, h.asked("")-asked)
 	}
 	models, err := c.List()
 	if err != nil || len(models) != 2 || models[0].Name.String() != "o/m:IQ2_XS" || models[0].Size != 6 || len(models[0].Files) != 2 {

@@ -152,6 +152,18 @@ func (h *fakeHub) ranges() (asked []string) {
 	return asked
 }
 
+// asked counts the requests to the hub that begin so ("HEAD /o/m").
+func (h *fakeHub) asked(prefix string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.hubRequests {
+		if strings.HasPrefix(r, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // cut sends a body's first bytes and closes the connection.
 func cut(w http.ResponseWriter, status string, header string, body string) {
 	conn, buf, err := w.(http.Hijacker).Hijack()

@@ -44,6 +44,12 @@ func run(args []string) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	for i, arg := range args {
+		if err := checkText(fmt.Sprintf("argument %d", i+1), arg); err != nil {
+			fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+			return exitUsage
+		}
+	}
 	code := -1
 	parser.Exit = func(n int) { code = n } // after --help
 	parsed, err := parser.Parse(args)
@@ -60,13 +66,14 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.Bind(parser)
 	err = parsed.Run()
 	switch {
 	case err == nil:
 		return exitOK
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
@@ -101,3 +108,27 @@ func commandPath(ctx *kong.Context) string {
 type usageError struct{ problem string }
 
 func (e usageError) Error() string { return e.problem }
+
+// await returns what f returns, or ctx's error as soon as ctx ends: f, which knows no context, is left behind then, as
+// the program is about to end.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, ctx.Err()
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -42,6 +41,9 @@ func (c *pullCmd) Run(ctx context.Context) error {
 
 // pull fetches a model and shows the progress on w: bars on a terminal, a line for each event elsewhere.
 func pull(ctx context.Context, name string, w *os.File) (string, error) {
+	if name == builtin.Name {
+		return "", usageError{name + " is part of the program"}
+	}
 	n, err := hub.ParseName(name)
 	if err != nil {
 		return "", err
@@ -57,6 +59,7 @@ func pull(ctx context.Context, name string, w *os.File) (string, error) {
 	bars := mpb.NewWithContext(ctx, mpb.WithOutput(w), mpb.WithRefreshRate(120*time.Millisecond))
 	path, err := client.Pull(ctx, n, barProgress(bars))
 	if err != nil {
+		bars.Shutdown() // draws what there is for the last time
 		return "", err
 	}
 	bars.Wait()
@@ -78,13 +81,22 @@ func plainProgress(w io.Writer) func(hub.Event) {
 		states[e.File], tenths[e.File] = e.State, tenth
 		switch {
 		case e.Reason != nil:
-			fmt.Fprintf(w, "%s: %s: %v\n", e.File, e.State, e.Reason)
+			fmt.Fprintln(w, trouble(e))
 		case e.Total > 0 && e.State != hub.Queued:
 			fmt.Fprintf(w, "%s: %s %s of %s\n", e.File, e.State, bytes(e.Done), bytes(e.Total))
 		case e.File != "":
 			fmt.Fprintf(w, "%s: %s\n", e.File, e.State)
 		}
 	}
+}
+
+// trouble says what keeps a file, or the listing of files, from coming.
+func trouble(e hub.Event) string {
+	what := e.File
+	if what == "" {
+		what = "hub"
+	}
+	return fmt.Sprintf("%s: %s: %v", what, e.State, e.Reason)
 }
 
 // barProgress draws a bar for each file.
@@ -95,6 +107,9 @@ func barProgress(p *mpb.Progress) func(hub.Event) {
 	return func(e hub.Event) {
 		mu.Lock()
 		defer mu.Unlock()
+		if e.Reason != nil {
+			fmt.Fprintln(p, trouble(e)) // above the bars
+		}
 		if e.File == "" {
 			return
 		}
@@ -122,71 +137,4 @@ func barProgress(p *mpb.Progress) func(hub.Event) {
 			bar.SetTotal(-1, true)
 		}
 	}
-}
-
-type listCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
-
-func (listCmd) Help() string { return "Example:\n  kvasir list" }
-
-func (c *listCmd) Run() error {
-	client, err := hub.FromEnv(os.Getenv)
-	if err != nil {
-		return err
-	}
-	models, err := client.List()
-	if err != nil {
-		return err
-	}
-	type row struct {
-		Name     string    `json:"name"`
-		Format   string    `json:"format"`
-		Size     int64     `json:"size"`
-		Modified time.Time `json:"modified"`
-		Path     string    `json:"path"`
-	}
-	rows := []row{{Name: builtin.Name, Format: "built-in", Size: builtin.Size()}}
-	for _, m := range models {
-		rows = append(rows, row{m.Name.String(), string(m.Format), m.Size, m.Modified, m.Path})
-	}
-	if c.JSON {
-		return printJSON(rows)
-	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tFORMAT\tSIZE\tMODIFIED")
-	for _, r := range rows {
-		modified := "-"
-		if !r.Modified.IsZero() {
-			modified = r.Modified.Local().Format("2006-01-02 15:04")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, r.Format, bytes(r.Size), modified)
-	}
-	return w.Flush()
-}
-
-type rmCmd struct {
-	Model string `arg:"" help:"owner/name as kvasir list shows it; with :TAG only that quantisation."`
-}
-
-func (rmCmd) Help() string { return "Example:\n  kvasir rm Qwen/Qwen3-0.6B-GGUF:Q8_0" }
-
-func (c *rmCmd) Run() error {
-	if c.Model == builtin.Name {
-		return usageError{c.Model + " is part of the program"}
-	}
-	n, err := hub.ParseName(c.Model)
-	if err != nil {
-		return err
-	}
-	client, err := hub.FromEnv(os.Getenv)
-	if err != nil {
-		return err
-	}
-	freed, err := client.Remove(n)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("removed %s, %s freed\n", c.Model, bytes(freed))
-	return nil
 }

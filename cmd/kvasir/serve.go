@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/server"
 )
 
@@ -17,19 +16,21 @@ type serveCmd struct {
 	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given."`
 
 	Host         string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
-	Port         int           `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
+	Port         uint16        `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
 	Name         []string      `name:"served-model-name" help:"What the models are called, in their order, if not by their own names." placeholder:"NAME"`
 	APIKeys      []string      `name:"api-key" help:"A key that requests must bring. May be repeated." env:"KVASIR_API_KEY" placeholder:"KEY"`
 	Origins      []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
-	MaxBody      size          `name:"max-body" help:"Largest request body." default:"32M" placeholder:"SIZE"`
-	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024" placeholder:"N"`
-	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s" placeholder:"TIME"`
+	MaxBody      size          `name:"max-body" help:"Largest request body." default:"32M"`
+	MaxSeqs      int           `help:"Sequences computed at once." default:"64"`
+	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
+	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel     string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
 	engineFlags
 }
 
 func (serveCmd) Help() string {
 	return `Serves the OpenAI API (chat completions, completions, models), /tokenize, /detokenize, /health and /metrics.
+SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:
   kvasir serve
@@ -42,14 +43,14 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		c.Models = []string{""}
 	}
 	if len(c.Name) > len(c.Models) {
-		return usageError{fmt.Sprintf("%d names for %d models", len(c.Name), len(c.Models))}
+		return usageError{fmt.Sprintf("%d --served-model-name for %d model(s)", len(c.Name), len(c.Models))}
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	ln, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port))) // before loading: a taken port is told at once
+	ln, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))) // before loading: a taken port is told at once
 	if err != nil {
 		return err
 	}
@@ -84,13 +85,12 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if i < len(c.Name) {
 		found.name = c.Name[i]
 	}
-	o := c.options(found.name)
-	o.MaxWaiting, o.Logger = c.MaxWaiting, log
 	observer := new(server.Observer)
-	o.Observer = observer
-	m, err := text.Open(found.ckpt, o)
+	o := c.options(found.name)
+	o.MaxSeqs, o.MaxWaiting, o.Logger, o.Observer = c.MaxSeqs, c.MaxWaiting, log, observer
+	m, err := load(ctx, found, o)
 	if err != nil {
-		return server.Served{}, nil, fmt.Errorf("%s: %w", found.name, err)
+		return server.Served{}, nil, err
 	}
 	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
 		"weights", bytes(m.Bytes), "kv", bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())

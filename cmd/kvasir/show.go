@@ -13,13 +13,16 @@ import (
 )
 
 type showCmd struct {
-	Model    string `arg:"" optional:"" help:"Built-in name, hub name, file or folder."`
+	Model    string `arg:"" optional:"" help:"Built-in name, hub name, file or folder; the built-in model if none is given."`
 	Template bool   `help:"Print the chat template and nothing else."`
 	JSON     bool   `name:"json" help:"Print JSON."`
 }
 
 func (showCmd) Help() string {
-	return "Examples:\n  kvasir show\n  kvasir show ./model.gguf --json\n  kvasir show kvasir-mini --template"
+	return `Examples:
+  kvasir show
+  kvasir show ./model.gguf --json
+  kvasir show kvasir-mini --template`
 }
 
 // shown is what kvasir show tells of a model.
@@ -46,24 +49,21 @@ type shown struct {
 }
 
 func (c *showCmd) Run() error {
-	if c.Model == "" {
-		c.Model = "kvasir-mini"
-	}
-	ckpt, err := open(c.Model)
+	found, err := openLocal(c.Model)
 	if err != nil {
 		return err
 	}
 	if c.Template {
-		source, err := text.TemplateSource(ckpt)
+		source, err := text.TemplateSource(found.ckpt)
 		if err == nil && source == "" {
-			err = fmt.Errorf("%s has no chat template", c.Model)
+			err = fmt.Errorf("%s has no chat template", found.name)
 		}
 		if err == nil {
 			fmt.Println(source)
 		}
 		return err
 	}
-	s, err := describe(c.Model, ckpt)
+	s, err := describe(found.name, found.ckpt)
 	if err != nil {
 		return err
 	}

@@ -13,23 +13,15 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-func (versionCmd) Help() string { return "Example:\n  kvasir version --json" }
+func (versionCmd) Help() string { return "Examples:\n  kvasir version\n  kvasir version --json" }
 
-// version returns the module's version, or the revision that a working copy was built from.
+// version returns the module's version, which for a working copy holds its revision, or "devel" if it was built without.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return "devel"
+	return info.Main.Version
 }
 
 func (c *versionCmd) Run() error {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/kvasir-llm/kvasir/engine/text"
+)
+
+// engineFlags are the settings that every command with an engine takes.
+type engineFlags struct {
+	Context     int  `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
+	KVBytes     size `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free." placeholder:"SIZE"`
+	BlockTokens int  `help:"Tokens of a KV block, a multiple of 16." default:"16"`
+	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens." default:"512"`
+	MaxChunk    int  `help:"Most prompt tokens of one request in a step; 0 is the whole budget." placeholder:"N"`
+	NoPrefix    bool `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
+	deviceFlags
+}
+
+func (f engineFlags) options(name string) text.Options {
+	return text.Options{
+		Name: name, Threads: f.Threads, Kernels: f.Kernels, Pin: f.Pin,
+		Context: f.Context, KVBytes: int64(f.KVBytes), BlockTokens: f.BlockTokens,
+		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
+	}
+}
+
+// size is a number of bytes, written with an optional K, M, G or T.
+type size int64
+
+func (s *size) UnmarshalText(b []byte) error {
+	t := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(string(b)), "IB"), "B")
+	shift := 0
+	if i := strings.IndexAny("KMGT", t[max(len(t)-1, 0):]); i >= 0 && t != "" {
+		shift, t = 10*(i+1), t[:len(t)-1]
+	}
+	var n int64
+	if _, err := fmt.Sscanf(t+"\n", "%d\n", &n); err != nil || n < 0 || n > (1<<62)>>shift {
+		return fmt.Errorf("%q is not a size; want a number of bytes, or one with K, M, G or T", b)
+	}
+	*s = size(n << shift)
+	return nil
+}
+
+// load starts an engine for a model and shows on a terminal how far it is. It closes the checkpoint.
+func load(ctx context.Context, found named, o text.Options) (*text.Model, error) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		o.Progress = loadProgress(ctx, os.Stderr, o.Name)
+		defer io.WriteString(os.Stderr, clearLine)
+	}
+	m, err := await(ctx, func() (*text.Model, error) {
+		m, err := text.Open(found.ckpt, o)
+		found.ckpt.Close()
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	return m, nil
+}
+
+const (
+	clearLine  = "\r\x1b[K"
+	quietStart = 300 * time.Millisecond // loading that takes no longer is not worth a word
+)
+
+// loadProgress prints how much of a model is loaded, over and over in one line, until ctx ends.
+func loadProgress(ctx context.Context, w io.Writer, name string) func(done, total int64) {
+	begin, shown := time.Now(), int64(-1)
+	return func(done, total int64) {
+		percent := done * 100 / max(total, 1)
+		if percent == shown || time.Since(begin) < quietStart || ctx.Err() != nil {
+			return
+		}
+		shown = percent
+		fmt.Fprintf(w, "%sloading %s: %d%% of %s", clearLine, name, percent, bytes(total))
+	}
+}

@@ -84,6 +84,7 @@ type Report struct {
 	Good       int            `json:"-"` // requests that met the SLO
 	CutOff     int            `json:"-"` // requests under way when the time was over; they count nowhere else
 	Errors     map[string]int `json:"-"` // how often each came, the first few kinds
+	Results    []Result       `json:"-"`
 }
 
 // maxErrors bounds the kinds of errors that a Report tells apart.
@@ -91,7 +92,7 @@ const maxErrors = 8
 
 // Summarize describes results under an SLO.
 func Summarize(results []Result, slo SLO) Report {
-	rep := Report{Requests: len(results), Errors: map[string]int{}}
+	rep := Report{Requests: len(results), Errors: map[string]int{}, Results: results}
 	var ttft, tpot, itl, e2e, normalized, late []float64
 	cached := 0
 	for i := range results {

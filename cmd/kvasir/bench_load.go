@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/hub/builtin"
 )
 
 type benchLoadCmd struct {
@@ -50,6 +53,7 @@ type benchLoadCmd struct {
 	Sweep  bool    `help:"Find the highest rate that meets the SLO, trying others from --rate on."`
 	Attain float64 `help:"--sweep: share of the requests that must meet the SLO." default:"0.9" placeholder:"S"`
 	JSON   bool    `name:"json" help:"Print a JSON object."`
+	HTML   string  `name:"html" help:"Also write a page with plots to this file." placeholder:"PATH"`
 	shapeFlags
 	engineFlags
 }
@@ -64,6 +68,9 @@ func (benchLoadCmd) Help() string {
 }
 
 func (c *benchLoadCmd) Run(ctx context.Context) error {
+	if c.Sweep && c.HTML != "" {
+		return usageError{"both --sweep and --html: the page shows one load"}
+	}
 	if c.Sweep && c.Rate == 0 {
 		c.Rate = 1
 	}
@@ -87,11 +94,40 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.HTML != "" {
+		if err := c.writePage(rep); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(rep)
 	}
 	printReport(os.Stdout, rep)
 	return nil
+}
+
+// writePage writes --html.
+func (c *benchLoadCmd) writePage(rep bench.Report) error {
+	f, err := os.Create(c.HTML)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rep.WriteHTML(f, "kvasir bench load: "+c.title()), f.Close())
+}
+
+// title says what was measured.
+func (c *benchLoadCmd) title() string {
+	target, arrivals := c.URL, fmt.Sprintf("%d clients", c.Clients)
+	if target == "" {
+		target = cmp.Or(c.Shape, c.Model, builtin.Name) + " in process"
+	}
+	switch {
+	case c.Rate > 0:
+		arrivals = fmt.Sprintf("%g a second", c.Rate)
+	case c.Clients == 0:
+		arrivals = "at their own times"
+	}
+	return fmt.Sprintf("%s workload, %s, %s", c.Workload, arrivals, target)
 }
 
 // sweep looks for the highest rate that meets the SLO.

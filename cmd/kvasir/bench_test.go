@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/bench"
+)
+
+// TestBenchUsage holds that what cannot be meant is refused as such, before anything is measured.
+func TestBenchUsage(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(trace, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{
+		"bench model --tests pp", "bench model --shape 70b", "bench model --shape mini --quant Q9", "bench model x.gguf --shape mini",
+		"bench kernels --filter (", "bench load -c 2 --rate 3", "bench load --workload azure", "bench load --workload mooncake --file " + trace,
+		"bench load --input 0", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
+		"bench load --sweep --html page.html", "bench load --workload none",
+	} {
+		if code := run(strings.Fields(args)); code != exitUsage {
+			t.Errorf("kvasir %s exits with %d; want %d", args, code, exitUsage)
+		}
+	}
+}
+
+func TestPrintReport(t *testing.T) {
+	var b strings.Builder
+	printReport(&b, bench.Report{Requests: 3, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2}})
+	for _, want := range []string{"3 requests in 0.0 s, 2 failed, 1 cut off", "50.0% of the prompts'", "12.50\n", "2 times: refused"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, b.String())
+		}
+	}
+}

@@ -34,14 +34,11 @@ func encodeQ8_0(dst []byte, src []float32) error {
 	return nil
 }
 
-// decodeQ4_0 reads a half-precision scale d and 32 four-bit q, the first 16 in the low halves of 16 bytes, the others
+// splitQ4_0 reads a half-precision scale d and 32 four-bit q, the first 16 in the low halves of 16 bytes, the others
 // in the high halves: d*(q-8).
-func decodeQ4_0(dst []float32, src []byte) {
-	d := halfAt(src)
-	for i, q := range src[2:18] {
-		dst[i] = float32(int(q&15)-8) * d
-		dst[i+16] = float32(int(q>>4)-8) * d
-	}
+func splitQ4_0(p *Parts, src []byte) {
+	p.Scale, p.Scales[0] = halfAt(src), 1
+	fourBits(p.Codes[:32], src[2:18])
 }
 
 func encodeQ4_0(dst []byte, src []float32) error {

@@ -8,13 +8,11 @@ import (
 // Q4_1 and Q5_1 store a block's minimum m beside the scale d, so that a value is d*q+m; Q5_0 and Q5_1 keep the fifth
 // bit of every q in a 32-bit word, value i at bit i.
 
-// decodeQ4_1 reads d and m in half-precision and 32 four-bit q, laid out as in Q4_0: d*q+m.
-func decodeQ4_1(dst []float32, src []byte) {
-	d, m := halfAt(src), halfAt(src[2:])
-	for i, q := range src[4:20] {
-		dst[i] = float32(float32(q&15)*d) + m
-		dst[i+16] = float32(float32(q>>4)*d) + m
-	}
+// splitQ4_1 reads d and m in half-precision and 32 four-bit q, laid out as in Q4_0: d*q+m.
+func splitQ4_1(p *Parts, src []byte) {
+	p.Scale, p.Min = halfAt(src), -halfAt(src[2:])
+	p.Scales[0], p.Mins[0] = 1, 1
+	fourBits(p.Codes[:32], src[4:20])
 }
 
 func encodeQ4_1(dst []byte, src []float32) error {
@@ -35,13 +33,10 @@ func encodeQ4_1(dst []byte, src []float32) error {
 	return nil
 }
 
-// decodeQ5_0 reads d in half-precision, the high bits, and the low four bits laid out as in Q4_0: d*(q-16).
-func decodeQ5_0(dst []float32, src []byte) {
-	d, high := halfAt(src), binary.LittleEndian.Uint32(src[2:])
-	for i, low := range src[6:22] {
-		dst[i] = float32(fiveBits(low&15, high, i)-16) * d
-		dst[i+16] = float32(fiveBits(low>>4, high, i+16)-16) * d
-	}
+// splitQ5_0 reads d in half-precision, the high bits, and the low four bits laid out as in Q4_0: d*(q-16).
+func splitQ5_0(p *Parts, src []byte) {
+	p.Scale, p.Scales[0] = halfAt(src), 1
+	fiveBits(&p.Codes, src[2:22])
 }
 
 func encodeQ5_0(dst []byte, src []float32) error {
@@ -54,13 +49,11 @@ func encodeQ5_0(dst []byte, src []float32) error {
 	return nil
 }
 
-// decodeQ5_1 reads d and m in half-precision, the high bits, and the low four bits: d*q+m.
-func decodeQ5_1(dst []float32, src []byte) {
-	d, m, high := halfAt(src), halfAt(src[2:]), binary.LittleEndian.Uint32(src[4:])
-	for i, low := range src[8:24] {
-		dst[i] = float32(float32(fiveBits(low&15, high, i))*d) + m
-		dst[i+16] = float32(float32(fiveBits(low>>4, high, i+16))*d) + m
-	}
+// splitQ5_1 reads d and m in half-precision, the high bits, and the low four bits: d*q+m.
+func splitQ5_1(p *Parts, src []byte) {
+	p.Scale, p.Min = halfAt(src), -halfAt(src[2:])
+	p.Scales[0], p.Mins[0] = 1, 1
+	fiveBits(&p.Codes, src[4:24])
 }
 
 func encodeQ5_1(dst []byte, src []float32) error {
@@ -77,8 +70,14 @@ func encodeQ5_1(dst []byte, src []float32) error {
 	return nil
 }
 
-// fiveBits joins the low four bits of value i with its bit of high.
-func fiveBits(low uint8, high uint32, i int) int { return int(low) | int(high>>i&1)<<4 }
+// fiveBits reads 32 five-bit numbers as putFiveBits writes them.
+func fiveBits(codes *[256]uint8, src []byte) {
+	high := binary.LittleEndian.Uint32(src)
+	fourBits(codes[:32], src[4:20])
+	for i := range 32 {
+		codes[i] |= uint8(high>>i&1) << 4
+	}
+}
 
 // putFiveBits writes 32 five-bit numbers: the word of their high bits, then the low bits of value i and i+16 in byte i.
 func putFiveBits(dst []byte, q func(i int) uint8) {

@@ -86,15 +86,10 @@ func decodeF8_E8M0(dst []float32, src []byte) {
 	dst[0] = float32(math.Ldexp(1, int(src[0])-127))
 }
 
-// fp4Levels are the values of the four-bit float E2M1, doubled so that they are whole.
-var fp4Levels = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-
-// decodeMXFP4 reads an exponent e and 32 four-bit floats laid out as in Q4_0, with the scale 2^(e-127). As ggml does,
+// splitMXFP4 reads an exponent e and 32 four-bit floats laid out as in Q4_0, with the scale 2^(e-127). As ggml does,
 // it takes e = 255, a NaN in the OCP specification of microscaling formats, for a power of two like the others.
-func decodeMXFP4(dst []float32, src []byte) {
-	d := float32(math.Ldexp(1, int(src[0])-128)) // half the scale, as the levels are doubled
-	for i, q := range src[1:17] {
-		dst[i] = d * float32(fp4Levels[q&15])
-		dst[i+16] = d * float32(fp4Levels[q>>4])
-	}
+func splitMXFP4(p *Parts, src []byte) {
+	p.Scale = float32(math.Ldexp(1, int(src[0])-128)) // half the scale, as the levels are doubled
+	p.Scales[0] = 1
+	fourBits(p.Codes[:32], src[1:17])
 }

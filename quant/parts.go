@@ -1,0 +1,69 @@
+package quant
+
+// Parts is one block taken apart into whole numbers and what they are multiplied with, so that a device can lay them out
+// anew without loss. With g = i / Affine.Group, and level[i] the code itself or what Affine.Levels says, value i is
+//
+//	(Scale · Scales[g]) · (level[i] - Affine.Offset) - Min · Mins[g]
+//
+// in float32. The products with Scales and Mins are exact.
+type Parts struct {
+	Scale, Min float32
+	Scales     [16]int8
+	Mins       [16]uint8
+	Codes      [256]uint8 // of as many values as a block has
+}
+
+// Affine says how a type's Parts are read: each Group values share a scale, codes are below 1<<Bits, and Offset is
+// what a level stands above its value. Levels is nil where a code is its own level.
+type Affine struct {
+	Group, Bits, Offset int
+	Levels              *[16]uint8
+	split               func(p *Parts, src []byte)
+}
+
+// The levels of four-bit codes, as whole numbers that are not negative: 128 above those of IQ4_NL and IQ4_XS, which are
+// denser near zero, and 12 above the doubled values of the float E2M1.
+var (
+	iq4Levels = [16]uint8{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
+	fp4Levels = [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}
+)
+
+var affines = [numTypes]Affine{
+	Q4_0:   {32, 4, 8, nil, splitQ4_0},
+	Q4_1:   {32, 4, 0, nil, splitQ4_1},
+	Q5_0:   {32, 5, 16, nil, splitQ5_0},
+	Q5_1:   {32, 5, 0, nil, splitQ5_1},
+	Q2_K:   {16, 2, 0, nil, splitQ2_K},
+	Q3_K:   {16, 3, 4, nil, splitQ3_K},
+	Q4_K:   {32, 4, 0, nil, splitQ4_K},
+	Q5_K:   {32, 5, 0, nil, splitQ5_K},
+	Q6_K:   {16, 6, 32, nil, splitQ6_K},
+	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL},
+	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS},
+	MXFP4:  {32, 4, 12, &fp4Levels, splitMXFP4},
+}
+
+// AffineOf returns how blocks of type t come apart, or false for a type that is no affine block format.
+func AffineOf(t Type) (Affine, bool) {
+	if !t.Valid() || affines[t].split == nil {
+		return Affine{}, false
+	}
+	return affines[t], true
+}
+
+// Split takes one block apart. src has the bytes of one block at least.
+func (a *Affine) Split(p *Parts, src []byte) { a.split(p, src) }
+
+// decode writes the values of one block.
+func (a *Affine) decode(dst []float32, src []byte) {
+	var p Parts
+	a.split(&p, src)
+	for i := range dst {
+		g, level := i/a.Group, int(p.Codes[i])
+		if a.Levels != nil {
+			level = int(a.Levels[level])
+		}
+		scale, least := float32(p.Scale*float32(p.Scales[g])), float32(p.Min*float32(p.Mins[g]))
+		dst[i] = float32(scale*float32(level-a.Offset)) - least
+	}
+}

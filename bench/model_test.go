@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"testing"
 
@@ -59,6 +61,9 @@ func TestRandomModelsAreOfTheirShape(t *testing.T) {
 		if std := math.Sqrt(sum / float64(len(values))); math.Abs(std-0.02) > 0.002 {
 			t.Errorf("%v: standard deviation %v; want 0.02", typ, std)
 		}
+	}
+	if err := WriteRandom(io.Discard, tiny, quant.Q4_K); err == nil {
+		t.Error("a type without encoder was written to a file")
 	}
 	if _, err := Random(tiny, quant.Q4_K); err == nil {
 		t.Error("a type without encoder was written")
@@ -159,6 +164,10 @@ func TestRandomModelsHaveATokenForEachWord(t *testing.T) {
 	ckpt, err := Random(shape, quant.Q8_0)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := WriteRandom(&file, shape, quant.Q8_0); err != nil || int64(file.Len()) != ckpt.Size() {
+		t.Errorf("written, it has %d bytes; want %d (%v)", file.Len(), ckpt.Size(), err)
 	}
 	tok, err := tokenizer.FromGGUF(ckpt.Metadata())
 	if err != nil {

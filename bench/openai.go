@@ -140,11 +140,14 @@ func (t *OpenAI) Answer(ctx context.Context, conversation []Message, output int,
 		return Answer{}, err
 	}
 	defer resp.Body.Close()
-	return readStream(resp.Body, piece)
+	return readStream(io.LimitReader(resp.Body, maxAnswer), piece)
 }
 
-// maxEvent bounds a line of a stream, in bytes.
-const maxEvent = 1 << 20
+// maxEvent bounds a line of a stream, maxAnswer all of it, in bytes.
+const (
+	maxEvent  = 1 << 20
+	maxAnswer = 1 << 30
+)
 
 // event is the data of a streamed event, as far as it matters here.
 type event struct {

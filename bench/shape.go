@@ -40,15 +40,35 @@ func ShapeNamed(name string) (Shape, error) {
 // rows differ, and few enough that a model is written at the speed of memory.
 const periodBlocks = 32749
 
-// Random returns a model of a shape with random weights, the same each time: matrices of type t, norms of ones. It is a
-// checkpoint in memory, with a tokenizer that has one token for each of the words that workloads are made of.
+// Random returns a model of a shape with random weights, the same each time, as a checkpoint in memory.
 func Random(s Shape, t quant.Type) (*weights.Checkpoint, error) {
-	period, err := randomPeriod(t)
+	tensors, size, err := s.tensors(t)
 	if err != nil {
 		return nil, err
 	}
-	var tensors []weights.Source
-	size := 1 << 16
+	const headers = 1 << 21 // the vocabulary is most of them
+	file := bytes.NewBuffer(make([]byte, 0, size+headers))
+	if err := weights.WriteGGUF(file, s.metadata(), tensors); err != nil {
+		return nil, err
+	}
+	return weights.OpenBytes(s.Name+".gguf", file.Bytes())
+}
+
+// WriteRandom writes the model that Random returns as a GGUF file, for other engines to be measured on.
+func WriteRandom(w io.Writer, s Shape, t quant.Type) error {
+	tensors, _, err := s.tensors(t)
+	if err != nil {
+		return err
+	}
+	return weights.WriteGGUF(w, s.metadata(), tensors)
+}
+
+// tensors returns a shape's tensors, and their bytes in all: random matrices of type t, norms of ones.
+func (s Shape) tensors(t quant.Type) (tensors []weights.Source, size int, err error) {
+	period, err := randomPeriod(t)
+	if err != nil {
+		return nil, 0, err
+	}
 	matrix := func(name string, out, in int) {
 		row, _ := t.RowBytes(in) // an error comes back from WriteGGUF, which names the tensor
 		n := row * out
@@ -76,13 +96,10 @@ func Random(s Shape, t quant.Type) (*weights.Checkpoint, error) {
 	}
 	gains("output_norm.weight")
 	matrix("output.weight", s.Vocab, s.Hidden)
-	file := bytes.NewBuffer(make([]byte, 0, size+128*len(tensors)))
-	if err := weights.WriteGGUF(file, s.metadata(), tensors); err != nil {
-		return nil, err
-	}
-	return weights.OpenBytes(s.Name+".gguf", file.Bytes())
+	return tensors, size, nil
 }
 
+// metadata describes the shape, and a tokenizer that has one token for each of the words that workloads are made of.
 func (s Shape) metadata() []weights.KV {
 	tokens, scores, types := s.tokens()
 	return []weights.KV{
@@ -104,6 +121,7 @@ func (s Shape) metadata() []weights.KV {
 		{Key: "tokenizer.ggml.bos_token_id", Value: uint32(1)},
 		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(2)},
 		{Key: "tokenizer.ggml.add_bos_token", Value: true},
+		{Key: "tokenizer.chat_template", Value: "{% for m in messages %}{{ m.content }}{% endfor %}"},
 	}
 }
 

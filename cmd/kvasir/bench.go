@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -20,6 +21,7 @@ type benchCmd struct {
 	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
 	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the machine's peaks."`
 	Load    benchLoadCmd    `cmd:"" aliases:"serve" help:"Put a load on a server, or on a model in this process, and report latencies."`
+	Write   benchWriteCmd   `cmd:"" help:"Write a model of random weights to a GGUF file, for other engines to be measured on."`
 }
 
 // shapeFlags choose a model of random weights instead of a stored one.
@@ -37,16 +39,45 @@ func (f shapeFlags) open(ctx context.Context, model string) (string, *weights.Ch
 	if model != "" {
 		return "", nil, usageError{fmt.Sprintf("both the model %q and --shape %s", model, f.Shape)}
 	}
-	shape, err := bench.ShapeNamed(f.Shape)
+	shape, t, err := f.parse()
 	if err != nil {
-		return "", nil, usageError{err.Error()}
-	}
-	t, err := quant.Parse(strings.ToUpper(f.Quant))
-	if err != nil {
-		return "", nil, usageError{err.Error()}
+		return "", nil, err
 	}
 	ckpt, err := bench.Random(shape, t)
 	return shape.Name, ckpt, err
+}
+
+func (f shapeFlags) parse() (bench.Shape, quant.Type, error) {
+	shape, err := bench.ShapeNamed(f.Shape)
+	if err != nil {
+		return shape, 0, usageError{err.Error()}
+	}
+	t, err := quant.Parse(strings.ToUpper(f.Quant))
+	if err != nil {
+		return shape, t, usageError{err.Error()}
+	}
+	return shape, t, nil
+}
+
+type benchWriteCmd struct {
+	File string `arg:"" help:"The file to write."`
+	shapeFlags
+}
+
+func (benchWriteCmd) Help() string {
+	return "Example:\n  kvasir bench write 125m-q8_0.gguf --shape 125m --quant q8_0"
+}
+
+func (c *benchWriteCmd) Run() error {
+	shape, t, err := c.parse()
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(c.File)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bench.WriteRandom(f, shape, t), f.Close())
 }
 
 // deviceFlags say what to compute with.

@@ -20,6 +20,7 @@ func TestBenchUsage(t *testing.T) {
 		"bench kernels --filter (", "bench load -c 2 --rate 3", "bench load --workload azure", "bench load --workload mooncake --file " + trace,
 		"bench load --input 0", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
 		"bench load --sweep --html page.html", "bench load --workload none",
+		"bench write x.gguf",
 	} {
 		if code := run(strings.Fields(args)); code != exitUsage {
 			t.Errorf("kvasir %s exits with %d; want %d", args, code, exitUsage)

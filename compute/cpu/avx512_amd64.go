@@ -12,6 +12,7 @@ var avx512 = kernels{
 	matBF16:    matBF16AVX512,
 	matQ8:      avx2.matQ8,
 	matQ4:      avx2.matQ4,
+	matAffine:  avx2.matAffine,
 	quantize:   quantizeAVX512,
 	sumSquares: sumSquaresAVX512,
 	scaleGain:  scaleGainAVX512,

@@ -1,6 +1,10 @@
 package cpu
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
 
 // lanes is how many outputs a panel holds side by side and how many partial sums a row sum has: the float32 values of a
 // 512-bit register.
@@ -22,6 +26,8 @@ type kernels struct {
 	// bytes.
 	matQ8 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 	matQ4 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
+	// matAffine is matQ8 for panels of an affine type.
+	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 
 	// quantize turns a row into blocks of 32 int8: q [n], scales d [n/32], sums of the q of a block s [n/32].
 	quantize func(q []int8, d []float32, s []int32, x []float32)
@@ -41,12 +47,13 @@ type kernels struct {
 	rotate func(lo, hi, cos, sin []float32)
 }
 
-// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:] and its
-// block sums at s[i·blocks:].
+// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:], its
+// block sums at s[i·blocks:] and what affine types need at ds[i·blocks:].
 type rowsQ8 struct {
 	q      []int8
 	d      []float32
 	s      []int32
+	ds     []blockSums
 	ld     int // values of a row, a multiple of 32
 	blocks int // blocks of a row
 }

@@ -182,6 +182,11 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 			x.s[i] += int32(q)
 		}
 	}
+	x.ds = make([]blockSums, m*blocks)
+	for i := range m {
+		b := i * blocks
+		sumBlocks(x.ds[b:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
+	}
 	return x
 }
 

@@ -58,6 +58,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	for _, p := range products {
 		total += p.W.(*matrix).panels
 		quantise = quantise || quantised(p.W.Type())
+		o.affine = o.affine || affinePanels[p.W.Type()].layout != noScales
 	}
 	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
 	for i, p := range products {
@@ -75,17 +76,21 @@ func (d *Device) quantise(rows int, x compute.Tensor) {
 	q, blocks := &d.xq, x.Cols/32
 	q.ld, q.blocks = blocks*32, blocks
 	q.q, q.d, q.s = grown(q.q, rows*q.ld), grown(q.d, rows*blocks), grown(q.s, rows*blocks)
+	q.ds = grown(q.ds, rows*blocks)
 	d.each(rows, d.jobs.quantise)
 }
 
 func (d *Device) quantiseRow(_, r int) {
 	q := d.xq.from(r)
 	d.k.quantize(q.q[:q.ld], q.d[:q.blocks], q.s[:q.blocks], rowOf(d.op.src, r)[:q.ld])
+	if d.op.affine {
+		sumBlocks(q.ds[:q.blocks], q.q, q.d, q.s)
+	}
 }
 
 // from returns the rows from row r on.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.d, x.s = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:]
+	x.q, x.d, x.s, x.ds = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:], x.ds[r*x.blocks:]
 	return x
 }
 
@@ -138,5 +143,7 @@ func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int
 		d.k.matQ8(dst, ldd, d.xq.from(first), data, w.stride, n, m)
 	case quant.Q4_0:
 		d.k.matQ4(dst, ldd, d.xq.from(first), data, w.stride, n, m)
+	default:
+		d.k.matAffine(w.typ, dst, ldd, d.xq.from(first), data, w.stride, n, m)
 	}
 }

@@ -51,6 +51,10 @@ func panelBytes(t quant.Type, in int) int {
 		n = in / 32 * (blockQ8 + lanes*2)
 	case quant.Q4_0:
 		n = in / 32 * (blockQ4 + lanes*2)
+	default:
+		if a := &affinePanels[t]; a.layout != noScales {
+			n = a.bytes(in / 32)
+		}
 	}
 	return (n + 63) &^ 63
 }
@@ -66,7 +70,8 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	}
 	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In)}
 	if m.stride == 0 {
-		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, Q8_0, Q4_0", src.Name, src.Type)
+		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "+
+			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4", src.Name, src.Type)
 	}
 	m.data = aligned(m.panels * m.stride)
 	err = d.pool.run(m.panels, func(_, p int) {
@@ -86,6 +91,8 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 				packQ8(panel, row, j)
 			case quant.Q4_0:
 				packQ4(panel, row, j)
+			default:
+				affinePanels[m.typ].pack(panel, row, m.typ, j)
 			}
 		}
 	})
@@ -149,5 +156,7 @@ func (m *matrix) row(dst []float32, n int) {
 			}
 			dst[k] = float32(int32(v&15)-8) * scaleAt(scales, k/32, j)
 		}
+	default:
+		affinePanels[m.typ].row(dst, panel, j)
 	}
 }

@@ -22,6 +22,7 @@ type operation struct {
 	layer         int
 	attn          compute.Attention
 	products      []compute.Product
+	affine        bool             // one of them is of an affine type
 	groups        [maxProducts]int // panels that one item takes, of each product
 	firsts        [maxProducts]int // first item of each product within a chunk of rows
 	perChunk      int              // items of one chunk of rows
@@ -195,4 +196,4 @@ func (d *Device) Gather(dst, src compute.Tensor) {
 }
 
 // quantised reports whether products with weights of type t take quantised rows.
-func quantised(t quant.Type) bool { return t == quant.Q8_0 || t == quant.Q4_0 }
+func quantised(t quant.Type) bool { return t.BlockValues() > 1 }

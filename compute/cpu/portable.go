@@ -14,6 +14,7 @@ var portable = kernels{
 	matBF16:    matBF16,
 	matQ8:      matQ8,
 	matQ4:      matQ4,
+	matAffine:  matAffine,
 	quantize:   quantize,
 	sumSquares: sumSquares,
 	scaleGain:  scaleGain,

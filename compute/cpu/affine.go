@@ -1,0 +1,244 @@
+package cpu
+
+import (
+	"encoding/binary"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// affinePanel is how a panel holds a type whose values are s·level - m, with an s and an m for each group of 16 or 32
+// (quant.Affine). It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
+//
+//	codes   [blocks][bits][16][4] bytes, see putCodes
+//	scales  [blocks][32/group] of what layout says
+//	supers  [in/256] of what layout says; none for types with blocks of 32
+//
+// A type with an offset stores no m: it is offset·s.
+type affinePanel struct {
+	quant.Affine
+	layout scaleLayout
+}
+
+// scaleLayout is how a panel stores the scales of a group and of 256 values.
+type scaleLayout uint8
+
+const (
+	noScales  scaleLayout = iota
+	floats                // s [16] float32
+	halves                // s [16] float16
+	halfPairs             // s [16], then m [16] float16
+	int8s                 // [16] int8, times the super's [16] float16
+	int8Pairs             // s [16] int8, m [16] uint8, times the super's s [16] and m [16] float16
+)
+
+// affinePanels is indexed by type; other types have a zero entry.
+var affinePanels = func() (panels [256]affinePanel) {
+	for t, layout := range map[quant.Type]scaleLayout{
+		quant.Q4_1: halfPairs, quant.Q5_0: halves, quant.Q5_1: halfPairs,
+		quant.Q2_K: int8Pairs, quant.Q3_K: int8s, quant.Q4_K: int8Pairs, quant.Q5_K: int8Pairs, quant.Q6_K: int8s,
+		quant.IQ4_NL: halves, quant.IQ4_XS: int8s, quant.MXFP4: floats,
+	} {
+		panels[t].Affine, _ = quant.AffineOf(t)
+		panels[t].layout = layout
+	}
+	return panels
+}()
+
+// codeBytes, scaleBytes and superBytes return the size of one block's codes, one group's scales and one super.
+func (a *affinePanel) codeBytes() int { return a.Bits * 64 }
+func (a *affinePanel) scaleBytes() int {
+	return [...]int{floats: 64, halves: 32, halfPairs: 64, int8s: 16, int8Pairs: 32}[a.layout]
+}
+func (a *affinePanel) superBytes() int { return [...]int{int8s: 32, int8Pairs: 64}[a.layout] }
+
+// parts cuts a panel of blocks blocks of 32 into its parts.
+func (a *affinePanel) parts(panel []byte, blocks int) (codes, scales, supers []byte) {
+	n := blocks * a.codeBytes()
+	e := n + blocks*(32/a.Group)*a.scaleBytes()
+	return panel[:n:n], panel[n:e:e], panel[e:][:(blocks+7)/8*a.superBytes()]
+}
+
+// bytes returns the size of a panel of blocks blocks of 32.
+func (a *affinePanel) bytes(blocks int) int {
+	return blocks*(a.codeBytes()+32/a.Group*a.scaleBytes()) + (blocks+7)/8*a.superBytes()
+}
+
+// pack puts one output, a row of blocks of type t, in lane j of its panel.
+func (a *affinePanel) pack(panel, row []byte, t quant.Type, j int) {
+	size, values := t.BlockBytes(), t.BlockValues()
+	blocks := len(row) / size * (values / 32)
+	codes, scales, supers := a.parts(panel, blocks)
+	var p quant.Parts
+	for b := 0; b < blocks; b += values / 32 {
+		a.Split(&p, row[:size])
+		row = row[size:]
+		for i := range values / 32 {
+			a.putCodes(codes[(b+i)*a.codeBytes():], p.Codes[i*32:], j)
+		}
+		for g := range values / a.Group {
+			a.putScale(scales[(b*32/a.Group+g)*a.scaleBytes():], &p, g, j)
+		}
+		if a.superBytes() > 0 {
+			super := supers[b/8*a.superBytes():]
+			binary.LittleEndian.PutUint16(super[j*2:], quant.F32ToF16(p.Scale))
+			if a.layout == int8Pairs {
+				binary.LittleEndian.PutUint16(super[32+j*2:], quant.F32ToF16(p.Min))
+			}
+		}
+	}
+}
+
+func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
+	switch a.layout {
+	case floats:
+		copy(view[float32](to[:64])[j:], []float32{p.Scale})
+	case halves:
+		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
+	case halfPairs:
+		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
+		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.Min))
+	case int8s:
+		to[j] = byte(p.Scales[g])
+	case int8Pairs:
+		to[j], to[16+j] = byte(p.Scales[g]), p.Mins[g]
+	}
+}
+
+// putCodes puts 32 codes in lane j of a block: 8 groups of 4, each a word of which byte t holds code 4g+t. The words'
+// bits are spread over the panel's words of that output:
+//
+//	bits 4, 5, 6  words 0-3: group 2v in the low halves of word v, group 2v+1 in the high ones
+//	bits 2, 3     words 0-1: two bits of group 4v+i from bit 2i of word v on
+//	bits 6        words 4-5: the upper two bits as above
+//	bits 3, 5     the last word: the upper bit of group g in bit g
+func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
+	var words [6]uint32
+	for g := range 8 {
+		c := binary.LittleEndian.Uint32(codes[g*4:])
+		low := 0
+		if a.Bits >= 4 {
+			words[g/2] |= c & 0x0f0f0f0f << (g % 2 * 4)
+			low = 4
+		}
+		if rest := c >> low; a.Bits-low >= 2 {
+			words[low+g/4] |= rest & 0x03030303 << (g % 4 * 2)
+		}
+		if a.Bits%2 == 1 {
+			words[a.Bits-1] |= c >> (a.Bits - 1) & 0x01010101 << g
+		}
+	}
+	for v := range a.Bits {
+		binary.LittleEndian.PutUint32(to[v*64+j*4:], words[v])
+	}
+}
+
+// levels reads the levels of a block in lane j.
+func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
+	word := func(v int) uint32 { return binary.LittleEndian.Uint32(from[v*64+j*4:]) }
+	for g := range 8 {
+		low, c := 0, uint32(0)
+		if a.Bits >= 4 {
+			c = word(g/2) >> (g % 2 * 4) & 0x0f0f0f0f
+			low = 4
+		}
+		if a.Bits-low >= 2 {
+			c |= word(low+g/4) >> (g % 4 * 2) & 0x03030303 << low
+		}
+		if a.Bits%2 == 1 {
+			c |= word(a.Bits-1) >> g & 0x01010101 << (a.Bits - 1)
+		}
+		binary.LittleEndian.PutUint32(to[g*4:], c)
+	}
+	if a.Levels != nil {
+		for i, c := range to {
+			to[i] = a.Levels[c]
+		}
+	}
+}
+
+// scale reads s and m of group g in lane j. m is without the offset.
+func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32) {
+	half := func(b []byte) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(b[j*2:])) }
+	from := scales[g*a.scaleBytes():]
+	switch a.layout {
+	case floats:
+		return view[float32](from[:64])[j], 0
+	case halves:
+		return half(from), 0
+	case halfPairs:
+		return half(from), half(from[32:])
+	}
+	super := supers[g*a.Group/256*a.superBytes():]
+	s = half(super) * float32(int8(from[j]))
+	if a.layout == int8Pairs {
+		m = half(super[32:]) * float32(from[16+j])
+	}
+	return s, m
+}
+
+// row decodes lane j of a panel into dst.
+func (a *affinePanel) row(dst []float32, panel []byte, j int) {
+	codes, scales, supers := a.parts(panel, len(dst)/32)
+	var levels [32]uint8
+	for i := range dst {
+		if i%32 == 0 {
+			a.levels(&levels, codes[i/32*a.codeBytes():], j)
+		}
+		s, m := a.scale(scales, supers, i/a.Group, j)
+		dst[i] = float32(s*float32(int(levels[i%32])-a.Offset)) - m
+	}
+}
+
+// matAffine multiplies m quantised rows with panels of an affine type: for each group in order, acc = fma(sum, d·s, acc),
+// where sum is the exact product of q and levels, and acc = fma(-m, d·Σq, acc).
+func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	a := &affinePanels[t]
+	for i := range m {
+		clear(dst[i*ldd:][:panels*lanes])
+	}
+	var levels [32]uint8
+	for p := range panels {
+		codes, scales, supers := a.parts(w[p*stride:], x.blocks)
+		for n := range x.blocks * lanes {
+			b, j := n/lanes, n%lanes
+			a.levels(&levels, codes[b*a.codeBytes():], j)
+			for g := range 32 / a.Group {
+				s, least := a.scale(scales, supers, b*(32/a.Group)+g, j)
+				if a.Offset != 0 {
+					least = float32(a.Offset) * s
+				}
+				for i := range m {
+					sum := int32(0)
+					for k, q := range x.q[i*x.ld+b*32+g*a.Group:][:a.Group] {
+						sum += int32(q) * int32(levels[g*a.Group+k])
+					}
+					ds, acc := &x.ds[i*x.blocks+b], &dst[i*ldd+p*lanes+j]
+					*acc = fma(float32(sum), ds.d*s, *acc)
+					*acc = fma(-least, ds.sum(a.Group, g), *acc)
+				}
+			}
+		}
+	}
+}
+
+// blockSums are what products with affine types need of a block of a quantised row: its scale d, and d times the sums of
+// the first 16 values, of the last 16, and of all.
+type blockSums struct{ d, first, last, both float32 }
+
+func (s *blockSums) sum(group, g int) float32 {
+	if group == 32 {
+		return s.both
+	}
+	return [...]float32{s.first, s.last}[g]
+}
+
+// sumBlocks fills ds from a quantised row.
+func sumBlocks(ds []blockSums, q []int8, d []float32, s []int32) {
+	for b := range ds {
+		first := int32(0)
+		for _, v := range q[b*32:][:16] {
+			first += int32(v)
+		}
+		ds[b] = blockSums{d[b], d[b] * float32(first), d[b] * float32(s[b]-first), d[b] * float32(s[b])}
+	}
+}

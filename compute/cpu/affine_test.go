@@ -1,0 +1,163 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// affineTypes are the affine types that have panels, with the places of the float16 in their blocks.
+var affineTypes = []struct {
+	typ    quant.Type
+	halves []int
+}{
+	{quant.Q4_1, []int{0, 2}}, {quant.Q5_0, []int{0}}, {quant.Q5_1, []int{0, 2}},
+	{quant.Q2_K, []int{80, 82}}, {quant.Q3_K, []int{108}}, {quant.Q4_K, []int{0, 2}}, {quant.Q5_K, []int{0, 2}},
+	{quant.Q6_K, []int{208}}, {quant.IQ4_NL, []int{0}}, {quant.IQ4_XS, []int{0}}, {quant.MXFP4, nil},
+}
+
+// affineBlocks returns random blocks of a type: any codes and scales, float16 of the given kind, exponents near 0.
+func affineBlocks(r *rand.Rand, t quant.Type, halves []int, blocks int, scale func() uint16) []byte {
+	size := t.BlockBytes()
+	data := make([]byte, blocks*size)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+		if extremes := [...]byte{0, 255}; r.IntN(8) == 0 {
+			data[i] = extremes[i%2]
+		}
+	}
+	for b := range blocks {
+		for _, at := range halves {
+			binary.LittleEndian.PutUint16(data[b*size+at:], scale())
+		}
+		if t == quant.MXFP4 {
+			data[b*size] = byte(118 + r.IntN(10))
+		}
+	}
+	return data
+}
+
+func TestAffineTypes(t *testing.T) {
+	tested := map[quant.Type]bool{}
+	for _, a := range affineTypes {
+		tested[a.typ] = true
+	}
+	for typ := range quant.Type(255) {
+		if got := affinePanels[typ].layout != noScales; got != tested[typ] {
+			t.Errorf("%v has affine panels: %v; tested: %v", typ, got, tested[typ])
+		}
+	}
+}
+
+// TestAffineRow takes over weights of every affine type and expects their rows as quant decodes them, bit for bit.
+func TestAffineRow(t *testing.T) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := rand.New(rand.NewPCG(21, 21))
+	for _, a := range affineTypes {
+		for _, in := range []int{a.typ.BlockValues(), 3 * a.typ.BlockValues()} {
+			const out = 19
+			data := affineBlocks(r, a.typ, a.halves, out*in/a.typ.BlockValues(), func() uint16 { return half(r) })
+			w, err := d.Matrix(compute.Source{Name: "w", Type: a.typ, Out: out, In: in, Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := make([]float32, out*in), make([]float32, in)
+			if err := quant.Decode(want, data, a.typ); err != nil {
+				t.Fatal(err)
+			}
+			for n := range out {
+				w.(*matrix).row(got, n)
+				same(t, fmt.Sprintf("%v [%d, %d]: row %d", a.typ, out, in, n), got, want[n*in:][:in])
+			}
+		}
+	}
+}
+
+// TestAffineProduct compares products with every affine type with sums in float64 over what quant decodes and what the
+// quantised rows stand for. The difference may be that of some tens of roundings.
+func TestAffineProduct(t *testing.T) {
+	r := rand.New(rand.NewPCG(22, 22))
+	scale := func() uint16 { return quant.F32ToF16(float32(r.NormFloat64())) }
+	for _, k := range implementations() {
+		d, err := New(Options{Threads: 2, Kernels: k.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range affineTypes {
+			const out, in, m = 83, 768, 9
+			data := affineBlocks(r, a.typ, a.halves, out*in/a.typ.BlockValues(), scale)
+			w, err := d.Matrix(compute.Source{Name: "w", Type: a.typ, Out: out, In: in, Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := make([]float32, out*in)
+			if err := quant.Decode(values, data, a.typ); err != nil {
+				t.Fatal(err)
+			}
+			x, dst := compute.Tensor{Rows: m, Cols: in, Host: make([]float32, m*in)}, compute.Tensor{Rows: m, Cols: out, Host: make([]float32, m*out)}
+			for i := range x.Host {
+				x.Host[i] = float32(r.NormFloat64())
+			}
+			d.matmul(m, x, []compute.Product{{Dst: dst, W: w}})
+			for i := range m * out {
+				row, weights := i/out, values[i%out*in:][:in]
+				sum, size, most := 0.0, 0.0, 0.0
+				for k, v := range weights {
+					x := float64(d.xq.q[row*d.xq.ld+k]) * float64(d.xq.d[row*d.xq.blocks+k/32])
+					sum += x * float64(v)
+					size += math.Abs(x)
+					most = max(most, math.Abs(float64(v)))
+				}
+				if err := math.Abs(float64(dst.Host[i]) - sum); !(err <= 2e-6*size*most) {
+					t.Fatalf("%s: %v: row %d, output %d is %g, want %g ± %g", k.name, a.typ, row, i%out, dst.Host[i], sum, 2e-6*size*most)
+				}
+			}
+		}
+		d.Close()
+	}
+}
+
+// affineWeights returns random panels of a type.
+func affineWeights(r *rand.Rand, t quant.Type, halves []int, panels, blocks, stride int) []byte {
+	a := &affinePanels[t]
+	w := make([]byte, span(panels, a.bytes(blocks), stride))
+	perRow := blocks * 32 / t.BlockValues()
+	for p := range panels {
+		for j := range lanes {
+			a.pack(w[p*stride:][:a.bytes(blocks)], affineBlocks(r, t, halves, perRow, func() uint16 { return half(r) }), t, j)
+		}
+	}
+	return w
+}
+
+func TestMatAffine(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(23, 23))
+		for _, a := range affineTypes {
+			perBlock, n := a.typ.BlockValues()/32, 0
+			for m := 1; m <= 13; m++ {
+				for panels := 1; panels <= 9; panels += 2 {
+					s := matShape{m: m, k: (1 + n%3) * perBlock, panels: panels, gap: n % 3}
+					n++
+					x := quantRows(r, s.m, s.k, s.gap)
+					stride := affinePanels[a.typ].bytes(s.k) + s.gap*64
+					dst, w := s.dst(r), affineWeights(r, a.typ, a.halves, s.panels, s.k, stride)
+					got := place(f.dst, dst)
+					fenced := rowsQ8{q: place(f.x, x.q), ds: place(f.d, x.ds), ld: x.ld, blocks: x.blocks}
+					k.matAffine(a.typ, got[lead:], s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
+					portable.matAffine(a.typ, dst[lead:], s.ldd(), x, w, stride, s.panels, s.m)
+					same(t, fmt.Sprint(a.typ, " ", s), got, dst)
+				}
+			}
+		}
+	})
+}

@@ -62,6 +62,9 @@ func testRefFollows(t *testing.T) {
 	if refs, err := os.ReadDir(filepath.Join(c.folder("o/m"), "refs")); err != nil || len(refs) != 1 {
 		t.Errorf("refs %v, %v", refs, err)
 	}
+	if err := os.WriteFile(filepath.Join(c.folder("o/m"), "refs", ".ref-1.tmp"), []byte(testCommit), 0o666); err != nil {
+		t.Fatal(err) // as a process leaves it that dies while it writes a ref
+	}
 	models, err := c.List()
 	if err != nil || len(models) != 2 || models[0].Name.Revision != "" || models[1].Name.Revision != testCommit {
 		t.Errorf("List = %+v, %v", models, err)

@@ -97,10 +97,18 @@ func testChangedBetweenTries(t *testing.T) {
 			}
 			return false
 		}
-		pull(t, c, "o/m")
+		var last error
+		_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, func(e Event) {
+			if e.State == Retrying {
+				last = e.Reason
+			}
+		})
 		want := []string{"", "bytes=5-"}
 		if !honours {
 			want = append(want, "")
+		}
+		if err != nil || errors.Is(last, errRestart) == honours {
+			t.Errorf("If-Range honoured %v: %v; last retry because %v", honours, err, last)
 		}
 		if got := h.ranges(); !slices.Equal(got, want) {
 			t.Errorf("If-Range honoured %v: ranges asked for: %q", honours, got)

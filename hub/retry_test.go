@@ -83,14 +83,21 @@ func testSlowServer(t *testing.T) {
 		}
 		return true
 	}
-	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool { return slowly(w, "abcdef") }
+	leavePart(t, c, "m.gguf", "abcdef", "ab")
+	h.onCDN = func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Range", "bytes 2-5/6")
+		w.WriteHeader(http.StatusPartialContent)
+		return slowly(w, "cdef")
+	}
 	h.onHub = func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.HasPrefix(r.URL.Path, "/api/") && slowly(w, fmt.Sprintf(
 			`{"sha":%q,"siblings":[{"rfilename":"m.gguf","lfs":{"sha256":%q,"size":6}}]}`, testCommit, etagOf("m.gguf", "abcdef")))
 	}
-	pull(t, c, "o/m")
-	if len(h.ranges()) != 1 || h.asked("") != 2 {
-		t.Errorf("%d requests to the hub, %d to the second server", h.asked(""), len(h.ranges()))
+	_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, func(e Event) {
+		time.Sleep(3 * time.Minute) // and so may the disk be, or whoever looks on
+	})
+	if err != nil || len(h.ranges()) != 1 || h.asked("") != 2 {
+		t.Errorf("%v after %d requests to the hub, %d to the second server", err, h.asked(""), len(h.ranges()))
 	}
 }
 
@@ -197,7 +204,44 @@ func testStopsWhileWaiting(t *testing.T) {
 	}
 }
 
-// The token goes to the hub's own scheme, host and port; loops and the way from https to http are refused.
+// The token goes to the hub's own scheme, host and port, and nowhere else.
+func TestTokenStaysHome(t *testing.T) {
+	for _, tc := range []struct {
+		endpoint, address string
+		shown             bool
+	}{
+		{"https://hub.test", "https://hub.test/o/m", true},
+		{"https://hub.test/mirror", "https://hub.test/mirror/o/m", true},
+		{"http://hub.test:8080", "http://hub.test:8080/o/m", true},
+		{"http://hub.test:8080", "http://hub.test:8081/o/m", false},
+		{"http://hub.test:8080", "http://hub.test/o/m", false},
+		{"https://hub.test", "http://hub.test/o/m", false},
+		{"https://hub.test", "https://cdn.hub.test/o/m", false},
+		{"https://hub.test", "https://hub.test.evil/o/m", false},
+		{"https://hub.test", "https://hub.test@evil/o/m", false},
+	} {
+		shown := ""
+		c := &Client{Endpoint: tc.endpoint, Transport: roundTrip(func(r *http.Request) { shown = r.Header.Get("Authorization") })}
+		req, err := http.NewRequest("GET", tc.address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer hf_secret")
+		if _, err := (stripAuth{c}).RoundTrip(req); err == nil {
+			t.Error("no request was made")
+		}
+		if (shown != "") != tc.shown {
+			t.Errorf("endpoint %s: %s was shown %q", tc.endpoint, tc.address, shown)
+		}
+	}
+}
+
+// roundTrip is a transport that looks at each request and fails.
+type roundTrip func(r *http.Request)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { f(r); return nil, io.EOF }
+
+// The token reaches the hub and no second host; loops and the way from https to http are refused.
 func TestRedirects(t *testing.T) {
 	for to, want := range map[string]string{
 		"https://hub.test/elsewhere/": "", // as a renamed repository

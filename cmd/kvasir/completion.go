@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -16,7 +17,7 @@ type completionCmd struct {
 func (completionCmd) Help() string {
 	return `Examples:
   source <(kvasir completion bash)
-  kvasir completion zsh > "${fpath[1]}/_kvasir"
+  source <(kvasir completion zsh)
   kvasir completion fish > ~/.config/fish/completions/kvasir.fish`
 }
 
@@ -27,7 +28,7 @@ func (c *completionCmd) Run(parser *kong.Kong) error {
 	case "bash":
 		bashCompletion(os.Stdout, rows)
 	case "zsh":
-		fmt.Println("#compdef kvasir\nautoload -U bashcompinit && bashcompinit")
+		fmt.Println("autoload -U compinit bashcompinit\n(( $+functions[compdef] )) || compinit\nbashcompinit")
 		bashCompletion(os.Stdout, rows)
 	case "fish":
 		fishCompletion(os.Stdout, rows)
@@ -35,21 +36,28 @@ func (c *completionCmd) Run(parser *kong.Kong) error {
 	return nil
 }
 
-// completion is what can follow one command: subcommands and flags with their help.
+// completion is what can follow one command: subcommands or arguments of a fixed set, and flags.
 type completion struct {
 	path  string // "", "run", "debug logits", …
-	words []string
-	help  []string
+	words []candidate
+	flags []candidate // with their dashes
 }
+
+type candidate struct{ text, help string }
 
 func collect(n *kong.Node, path string, out *[]completion) {
 	row := completion{path: path}
 	for _, child := range n.Children {
-		row.words, row.help = append(row.words, child.Name), append(row.help, child.Help)
+		row.words = append(row.words, candidate{child.Name, child.Help})
+	}
+	for _, arg := range n.Positional {
+		for _, value := range arg.EnumSlice() {
+			row.words = append(row.words, candidate{value, ""})
+		}
 	}
 	for _, f := range n.Flags {
 		if !f.Hidden {
-			row.words, row.help = append(row.words, "--"+f.Name), append(row.help, f.Help)
+			row.flags = append(row.flags, candidate{"--" + f.Name, f.Help})
 		}
 	}
 	*out = append(*out, row)
@@ -58,9 +66,10 @@ func collect(n *kong.Node, path string, out *[]completion) {
 	}
 }
 
+// bashCompletion offers flags after a dash, and else words; where there are none, bash offers files.
 func bashCompletion(w io.Writer, rows []completion) {
 	fmt.Fprint(w, `_kvasir() {
-  local current=${COMP_WORDS[COMP_CWORD]} path="" i
+  local current=${COMP_WORDS[COMP_CWORD]} path="" words="" flags="" i
   for ((i = 1; i < COMP_CWORD && i < 3; i++)); do
     [[ ${COMP_WORDS[i]} == -* ]] && break
     path="${path:+$path }${COMP_WORDS[i]}"
@@ -68,13 +77,27 @@ func bashCompletion(w io.Writer, rows []completion) {
   case "$path" in
 `)
 	for i := len(rows) - 1; i >= 0; i-- { // longest paths first
-		pattern := `"` + rows[i].path + `"`
-		if rows[i].path != "" {
-			pattern += `|"` + rows[i].path + ` "*`
+		r := rows[i]
+		pattern := strconv.Quote(r.path)
+		if r.path != "" {
+			pattern += "|" + strconv.Quote(r.path+" ") + "*"
 		}
-		fmt.Fprintf(w, "    %s) COMPREPLY=($(compgen -W %q -- \"$current\")) ;;\n", pattern, strings.Join(rows[i].words, " "))
+		fmt.Fprintf(w, "    %s) words=%q flags=%q ;;\n", pattern, texts(r.words), texts(r.flags))
 	}
-	fmt.Fprint(w, "  esac\n}\ncomplete -o default -F _kvasir kvasir\n")
+	fmt.Fprint(w, `  esac
+  [[ $current == -* ]] && words=$flags
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _kvasir kvasir
+`)
+}
+
+func texts(list []candidate) string {
+	var out []string
+	for _, c := range list {
+		out = append(out, c.text)
+	}
+	return strings.Join(out, " ")
 }
 
 func fishCompletion(w io.Writer, rows []completion) {
@@ -84,12 +107,11 @@ func fishCompletion(w io.Writer, rows []completion) {
 		if r.path != "" {
 			when = "__fish_seen_subcommand_from " + strings.ReplaceAll(r.path, " ", "; and __fish_seen_subcommand_from ")
 		}
-		for i, word := range r.words {
-			if flag, ok := strings.CutPrefix(word, "--"); ok {
-				fmt.Fprintf(w, "complete -c kvasir -n %s -l %s -d %s\n", quote(when), flag, quote(r.help[i]))
-			} else {
-				fmt.Fprintf(w, "complete -c kvasir -f -n %s -a %s -d %s\n", quote(when), word, quote(r.help[i]))
-			}
+		for _, c := range r.words {
+			fmt.Fprintf(w, "complete -c kvasir -f -n %s -a %s -d %s\n", quote(when), c.text, quote(c.help))
+		}
+		for _, c := range r.flags {
+			fmt.Fprintf(w, "complete -c kvasir -n %s -l %s -d %s\n", quote(when), strings.TrimPrefix(c.text, "--"), quote(c.help))
 		}
 	}
 }

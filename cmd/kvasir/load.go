@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,8 +42,8 @@ func (s *size) UnmarshalText(b []byte) error {
 	if i := strings.IndexAny("KMGT", t[max(len(t)-1, 0):]); i >= 0 && t != "" {
 		shift, t = 10*(i+1), t[:len(t)-1]
 	}
-	var n int64
-	if _, err := fmt.Sscanf(t+"\n", "%d\n", &n); err != nil || n < 0 || n > (1<<62)>>shift {
+	n, err := strconv.ParseInt(t, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)>>shift {
 		return fmt.Errorf("%q is not a size; want a number of bytes, or one with K, M, G or T", b)
 	}
 	*s = size(n << shift)

@@ -53,7 +53,8 @@ func override[T any](dst, src *T) {
 }
 
 type runCmd struct {
-	Args []string `arg:"" optional:"" name:"model>] [<prompt" help:"A model (built-in name, hub name, file or folder) and a prompt. Either may be left out."`
+	First string   `arg:"" optional:"" name:"model" help:"Built-in name, hub name, file or folder; may be left out."`
+	Rest  []string `arg:"" optional:"" name:"prompt" help:"What to answer."`
 
 	Model   string `short:"m" help:"The model; then all arguments are the prompt." placeholder:"NAME"`
 	System  string `help:"What the model is told before the conversation." placeholder:"TEXT"`
@@ -79,12 +80,14 @@ Examples:
 
 // split tells the model from the prompt.
 func (c *runCmd) split() (model, prompt string) {
-	args := c.Args
-	model = c.Model
-	if model == "" && len(args) > 0 && (len(args) > 1 || isModel(args[0])) {
-		model, args = args[0], args[1:]
+	prompt = strings.Join(c.Rest, " ")
+	switch {
+	case c.Model != "":
+		return c.Model, strings.TrimSpace(c.First + " " + prompt)
+	case prompt == "" && !isModel(c.First):
+		return "", c.First
 	}
-	return model, strings.Join(args, " ")
+	return c.First, prompt
 }
 
 func (c *runCmd) Run(ctx context.Context) error {

@@ -51,8 +51,11 @@ func collect(n *kong.Node, path string, out *[]completion) {
 		row.words = append(row.words, candidate{child.Name, child.Help})
 	}
 	for _, arg := range n.Positional {
+		if arg.Enum == "" {
+			continue
+		}
 		for _, value := range arg.EnumSlice() {
-			row.words = append(row.words, candidate{value, ""})
+			row.words = append(row.words, candidate{value, arg.Help})
 		}
 	}
 	for _, f := range n.Flags {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -18,13 +17,6 @@ type debugCmd struct {
 	Detokenize detokenizeCmd `cmd:"" help:"Print the text of tokens."`
 	Render     renderCmd     `cmd:"" help:"Print what a chat template makes of a conversation."`
 	Tensors    tensorsCmd    `cmd:"" help:"List the tensors of a checkpoint."`
-}
-
-// printJSON prints one value in one line.
-func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }
 
 type logitsCmd struct {

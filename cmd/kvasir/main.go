@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -108,6 +109,13 @@ func commandPath(ctx *kong.Context) string {
 type usageError struct{ problem string }
 
 func (e usageError) Error() string { return e.problem }
+
+// printJSON prints one value in one line.
+func printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
 
 // await returns what f returns, or ctx's error as soon as ctx ends: f, which knows no context, is left behind then, as
 // the program is about to end.

@@ -1,20 +1,46 @@
 package sched
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
 
 // busy returns a scheduler with running sequences that decode without end and waiting ones behind them.
-func busy(tb testing.TB, running, waiting int, cache bool) *Scheduler {
-	s, err := New(Config{
+func busy(tb testing.TB, policy string, running, waiting int, cache bool) *Scheduler {
+	return crowded(tb, Config{
 		BlockTokens: 16, Blocks: 1 << 16, MaxSeqs: running, TokenBudget: 2048, MaxLen: 1 << 18, PrefixCache: cache,
-	})
+		Policy: policy, MaxPassed: 16,
+	}, running, waiting, 8)
+}
+
+// blocked is the same, but more could run if there were the blocks for those who wait: each step looks behind as many as
+// it may, and none fits.
+func blocked(tb testing.TB, policy string, running, waiting int) *Scheduler {
+	return crowded(tb, Config{
+		BlockTokens: 512, Blocks: 2*running + 8, MaxSeqs: 2 * running, TokenBudget: 2048, MaxLen: 1 << 18,
+		Policy: policy, MaxPassed: 16,
+	}, running, waiting, 8*512+1)
+}
+
+// crowded adds sequences of a thousand tenants and ten priorities. Those that wait have prompts of a length of their own.
+func crowded(tb testing.TB, cfg Config, running, waiting, prompt int) *Scheduler {
+	s, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for i := range running + waiting {
-		r := Request{ID: SeqID(i), Prompt: make([]int32, 8), MaxTokens: 1 << 17}
+		r := Request{ID: SeqID(i), Prompt: make([]int32, 8), MaxTokens: 1 << 10, Tenant: strconv.Itoa(i * 7 % 1000),
+			Priority: i * 13 % 10, Deadline: int64(1 + i*31%5000), Interval: 50}
+		if cfg.BlockTokens == 16 {
+			r.MaxTokens = 1 << 17
+		}
+		if i == running { // those before it run before it comes
+			s.Commit(s.Next(), make([]Result, running))
+		}
+		if i >= running {
+			r.Prompt = make([]int32, prompt)
+		}
 		r.Prompt[0] = int32(i)
 		if err := s.Add(r); err != nil {
 			tb.Fatal(err)
@@ -36,17 +62,18 @@ func pipelined(s *Scheduler) func() {
 
 // A step allocates nothing, but that the list of a sequence's block names doubles once in a while.
 func TestNoAllocation(t *testing.T) {
-	for _, cache := range []bool{false, true} {
-		s := busy(t, 64, 1000, cache)
+	for _, policy := range Policies() {
+		cache := policy != "fcfs"
+		s := busy(t, policy, 64, 1000, cache)
 		step := pipelined(s)
 		for range 2050 { // the lists of names now have room for twice as many
 			step()
 		}
 		if n := testing.AllocsPerRun(1500, step); n != 0 {
-			t.Errorf("cache %v: %v allocations per step", cache, n)
+			t.Errorf("%s: %v allocations per step", policy, n)
 		}
 		if got := s.Stats(); got.Running != 64 || got.Waiting != 1000 || got.KV.Used < 64*3500/16 {
-			t.Errorf("cache %v: the steps did not do what was meant:\n%v", cache, got)
+			t.Errorf("%s: the steps did not do what was meant:\n%v", policy, got)
 		}
 	}
 }
@@ -67,38 +94,47 @@ func TestMisusePanics(t *testing.T) {
 					t.Errorf("panic %q, want %q", got, c.want)
 				}
 			}()
-			c.do(busy(t, 2, 0, true))
+			c.do(busy(t, "", 2, 0, true))
 		}()
 	}
 }
 
-// One step of 256 decoding sequences with 10,000 in the queue.
+// One step of 256 decoding sequences with 10,000 in the queue: when no more may run, with and without the naming of blocks,
+// and when more might but do not fit.
 func BenchmarkStep(b *testing.B) {
-	for _, c := range []struct {
-		name  string
-		cache bool
-	}{{"cache=off", false}, {"cache=on", true}} {
-		b.Run(c.name, func(b *testing.B) {
-			var s *Scheduler
-			var step func()
-			begin := func() {
-				s = busy(b, 256, 10000, c.cache)
-				step = pipelined(s)
-				for range 600 {
+	const running, waiting = 256, 10000
+	for _, policy := range Policies() {
+		for _, c := range []struct {
+			name  string
+			make  func() *Scheduler
+			steps int // how long it stays as it is
+		}{
+			{"full", func() *Scheduler { return busy(b, policy, running, waiting, false) }, 4000},
+			{"full,cache", func() *Scheduler { return busy(b, policy, running, waiting, true) }, 3300},
+			{"blocked", func() *Scheduler { return blocked(b, policy, running, waiting) }, 480},
+		} {
+			b.Run(policy+"/"+c.name, func(b *testing.B) {
+				step, left := func() {}, 0
+				b.ReportAllocs()
+				for b.Loop() {
+					if left == 0 {
+						b.StopTimer()
+						s := c.make()
+						step, left = pipelined(s), c.steps
+						for range 20 {
+							step()
+						}
+						if got := s.Stats(); got.Running != running || got.Waiting != waiting {
+							b.Fatalf("%v", got)
+						}
+						b.StartTimer()
+					}
 					step()
+					left--
 				}
-			}
-			begin()
-			b.ReportAllocs()
-			for b.Loop() {
-				if step(); s.Stats().KV.Used > 65000 {
-					b.StopTimer()
-					begin()
-					b.StartTimer()
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(256*b.N), "ns/token")
-		})
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(running*b.N), "ns/token")
+			})
+		}
 	}
 }
 

@@ -13,25 +13,21 @@ func (s *Scheduler) Check() error {
 			s.running.n, s.cfg.MaxSeqs, s.waiting.n, len(s.byID))
 	}
 	refs := make([]int, s.cfg.Blocks)
-	var last *sequence
-	for _, l := range []*list{&s.running, &s.waiting} {
-		n := 0
-		for q := l.front; q != nil; q = q.next {
-			if last != nil && last.arrival >= q.arrival {
-				return fmt.Errorf("sched: sequence %d comes after %d, which arrived later", q.id, last.id)
-			}
-			if err := s.checkSequence(q, l); err != nil {
-				return err
-			}
-			for _, b := range q.table {
-				refs[b]++
-			}
-			last = q
-			n++
+	n := 0
+	for q := s.running.front; q != nil; q = q.next {
+		if err := s.checkSequence(q, true); err != nil {
+			return err
 		}
-		if n != l.n {
-			return fmt.Errorf("sched: a list of %d sequences says %d", n, l.n)
+		for _, b := range q.table {
+			refs[b]++
 		}
+		n++
+	}
+	if n != s.running.n {
+		return fmt.Errorf("sched: a list of %d sequences says %d", n, s.running.n)
+	}
+	if err := s.checkQueue(); err != nil {
+		return err
 	}
 	for b, n := range refs {
 		if got := s.pool.Refs(int32(b)); got != n {
@@ -41,17 +37,46 @@ func (s *Scheduler) Check() error {
 	return nil
 }
 
-func (s *Scheduler) checkSequence(q *sequence, l *list) error {
+// checkQueue verifies that every place is right and no one waits before one that comes earlier.
+func (s *Scheduler) checkQueue() error {
+	n := 0
+	for i, t := range s.waiting.tenants {
+		if t.at != i || s.tenants[t.name] != t || len(t.waiting) == 0 || i > 0 && t.before(s.waiting.tenants[(i-1)/2]) {
+			return fmt.Errorf("sched: tenant %q, served %d, is in place %d, says %d", t.name, t.served, i, t.at)
+		}
+		for i, q := range t.waiting {
+			if q.at != i || q.tenant != t || q.rank != s.policy.rank(q) || i > 0 && q.before(t.waiting[(i-1)/2]) {
+				return fmt.Errorf("sched: sequence %d, of rank %d, waits in place %d, says %d", q.id, q.rank, i, q.at)
+			}
+			if err := s.checkSequence(q, false); err != nil {
+				return err
+			}
+			n++
+		}
+	}
+	live := 0
+	for name, t := range s.tenants {
+		if live += t.live; name != t.name || (t.at < 0) != (len(t.waiting) == 0) {
+			return fmt.Errorf("sched: tenant %q has %d waiting in place %d", name, len(t.waiting), t.at)
+		}
+	}
+	if n != s.waiting.n || live != len(s.byID) {
+		return fmt.Errorf("sched: %d wait, the queue says %d; tenants have %d sequences of %d", n, s.waiting.n, live, len(s.byID))
+	}
+	return nil
+}
+
+func (s *Scheduler) checkSequence(q *sequence, running bool) error {
 	size := s.cfg.BlockTokens
 	switch {
-	case q.ended || q.list != l || s.byID[q.id] != q:
+	case q.ended || q.running() != running || (q.at < 0) != running || s.byID[q.id] != q:
 		return fmt.Errorf("sched: sequence %d is listed but has ended, or the other way round", q.id)
 	case q.known > q.length || q.length > q.limit || q.length-q.known > 2:
 		return fmt.Errorf("sched: sequence %d knows %d of %d tokens, at most %d", q.id, q.known, q.length, q.limit)
 	case q.computed >= q.length || q.named*size > q.computed || len(q.table) < s.pool.BlocksFor(q.computed):
 		return fmt.Errorf("sched: sequence %d computed %d of %d tokens, in %d blocks of which %d are named",
 			q.id, q.computed, q.length, len(q.table), q.named)
-	case l == &s.waiting && len(q.table)+q.computed+q.named > 0:
+	case !running && len(q.table)+q.computed+q.named > 0:
 		return fmt.Errorf("sched: sequence %d waits but holds blocks %v", q.id, q.table)
 	case s.cfg.PrefixCache && len(q.names)*size+len(q.tail) != q.known:
 		return fmt.Errorf("sched: sequence %d knows %d tokens but names %d and %d", q.id, q.known, len(q.names)*size, len(q.tail))

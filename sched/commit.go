@@ -30,8 +30,9 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 		}
 		if w.Sample {
 			s.learn(q, results[i].Token)
+			s.waiting.charge(q.tenant, weightOut)
 		}
-		if q.list == &s.running { // not if it was preempted meanwhile: its blocks are not its own any more
+		if q.running() { // not if it was preempted meanwhile: its blocks are not its own any more
 			s.register(q, w.Start+w.N)
 		}
 		if q.known == q.limit {

@@ -21,6 +21,8 @@ type machine struct {
 	live     []*client // in order of arrival
 	plans    []*step   // outstanding, the oldest first
 	finished int
+	tenants  tenants
+	arrivals int64
 
 	preemptions, hits uint64
 }
@@ -39,6 +41,12 @@ type client struct {
 	prompt  int
 	limit   int
 
+	arrival, deadline, interval int64
+	priority                    int
+	tenant                      string
+	charged                     bool
+	passed                      int
+
 	running  bool
 	computed int // planned to be computed since its admission
 	pending  int // tokens planned to be sampled, whose values are not known yet
@@ -49,6 +57,7 @@ type client struct {
 type step struct {
 	plan    *Plan
 	clients map[SeqID]*client // whom its works belong to
+	decodes bool              // someone computes its last token only
 	packed  []Work
 	owners  []*client // of packed
 	outputs []int32
@@ -62,6 +71,7 @@ func newMachine(t rapid.TB, cfg Config) *machine {
 		t.Fatalf("%v", err)
 	}
 	m := &machine{t: t, s: s, cfg: cfg, maxLen: cfg.MaxLen, memory: map[slot]uint64{}}
+	m.tenants.served = map[string]int64{}
 	if m.maxLen == 0 {
 		m.maxLen = cfg.Blocks * cfg.BlockTokens
 	}
@@ -128,6 +138,7 @@ func (m *machine) next() {
 	}
 	for _, id := range p.Preempted {
 		q := m.find(id)
+		m.verifyVictim(p, q)
 		q.running, q.computed = false, 0
 		m.preemptions++
 	}
@@ -139,13 +150,19 @@ func (m *machine) next() {
 			m.t.Fatalf("sequence %d is twice in the plan\n%v", w.ID, p)
 		}
 		st.clients[w.ID] = q
+		if !q.running {
+			m.verifyAdmission(p, w, q)
+		} else if len(q.tokens)+q.pending-q.computed == 1 {
+			st.decodes = true
+		}
 		m.verify(p, w, q)
 		rows += w.N
 	}
 	if rows != p.Rows || (rows == 0 && len(p.Preempted) == 0) || rows > m.cfg.TokenBudget {
 		m.t.Fatalf("the rows add up to %d, the budget is %d:\n%v", rows, m.cfg.TokenBudget, p)
 	}
-	m.verifyFairness(p, st)
+	m.verifyShares(p, st)
+	m.verifyHead(p)
 	m.verifyExclusion(p)
 	m.plans = append(m.plans, st)
 	if outstanding == 0 {
@@ -165,6 +182,7 @@ func (m *machine) verify(p *Plan, w Work, q *client) {
 		q.computed = w.Cached
 		m.hits += uint64(w.Cached)
 		q.running = true
+		m.tenants.leave(m, q)
 	} else if w.Cached != 0 {
 		m.t.Fatalf("sequence %d runs already but is said to find %d tokens", w.ID, w.Cached)
 	}
@@ -184,39 +202,6 @@ func (m *machine) verify(p *Plan, w Work, q *client) {
 	}
 	if want := (q.computed + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens; len(w.Blocks) != want {
 		m.t.Fatalf("%v: want %d blocks", w, want)
-	}
-}
-
-// verifyFairness checks that all who run and have something to compute take part (but for the youngest, if there is no
-// block), that no one was passed over (those who
-// run came before those who wait), and that the first who waits could not have run.
-func (m *machine) verifyFairness(p *Plan, st *step) {
-	running := 0
-	for i, q := range m.live {
-		if !q.running {
-			continue
-		}
-		running++
-		if i > 0 && !m.live[i-1].running {
-			m.t.Fatalf("sequence %d runs, %d came before it and waits:\n%v", q.id, m.live[i-1].id, p)
-		}
-		last := len(q.tokens)+q.pending == q.limit
-		youngest := i == len(m.live)-1 || !m.live[i+1].running
-		if st.clients[q.id] == nil && !last && !(youngest && m.s.pool.Available() == 0) {
-			m.t.Fatalf("sequence %d runs but is not in the plan:\n%v", q.id, p)
-		}
-	}
-	if running > m.cfg.MaxSeqs {
-		m.t.Fatalf("%d run, at most %d may:\n%v", running, m.cfg.MaxSeqs, p)
-	}
-	if running == len(m.live) || running == m.cfg.MaxSeqs || p.Rows == m.cfg.TokenBudget || len(p.Preempted) > 0 {
-		return
-	}
-	head := m.live[running]
-	blocks := (len(head.tokens) + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens
-	if head.pending == 0 && m.s.pool.Available() >= blocks+running {
-		m.t.Fatalf("sequence %d needs %d blocks, %d are available, but it waits:\n%v",
-			head.id, blocks, m.s.pool.Available(), p)
 	}
 }
 
@@ -298,6 +283,7 @@ func (m *machine) commit() {
 		}
 		q.tokens = append(q.tokens, st.outputs[i])
 		q.pending--
+		m.tenants.served[q.tenant] += 2
 		over := st.outputs[i] == stop || len(q.tokens) == q.limit
 		if results[i].Finished != over {
 			m.t.Fatalf("%v: finished %v, has %d tokens of %d", w, results[i].Finished, len(q.tokens), q.limit)
@@ -318,6 +304,9 @@ func (m *machine) commit() {
 func (m *machine) end(q *client) {
 	q.ended = true
 	m.live = slices.DeleteFunc(m.live, func(o *client) bool { return o == q })
+	if !q.running {
+		m.tenants.leave(m, q)
+	}
 }
 
 func (m *machine) cancel(id SeqID) {

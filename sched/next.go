@@ -6,24 +6,35 @@ import "github.com/kvasir-llm/kvasir/kv"
 // computed and one that is prepared meanwhile, in which the tokens that the first will yield are planned for by position
 // though their values are not known yet. With two outstanding, Next returns nil.
 //
-// Every running sequence with something to compute gets rows, the oldest first. If there is no block for one, the youngest
-// running sequence is preempted: it gives up its blocks, goes to the front of the queue and is computed anew later. The
-// youngest itself keeps what it has and sits the step out. What budget remains goes to the queue, in order, as long as
-// each finds the blocks for all its tokens; the first that does not stops those behind it. No one is admitted in a step
-// that preempts. A plan that preempts may have no rows, if what was given up did not suffice; it is to be committed like
-// any other.
+// Every running sequence with something to compute gets rows, those admitted first before the others. If there is no block
+// for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and is computed
+// anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget remains goes to
+// the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what comes of those
+// behind one that does not. No one is admitted in a step that preempts. A plan that preempts may have no rows, if what was
+// given up did not suffice; it is to be committed like any other.
 //
-// Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so
-// those before it leave it at least what they left when it was admitted.
+// Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
+// before it leave it at least what they left when it was admitted. All of this is for Mixed batches; see Batch for others.
 func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 2 {
 		return nil
 	}
 	p := &s.plans[(s.oldest+s.outstanding)%2]
 	p.reset()
-	s.planRunning(p)
-	if len(p.Preempted) == 0 {
-		s.admit(p)
+	switch s.cfg.Batch {
+	case PrefillFirst:
+		s.planPrompts(p)
+		if s.admit(p); p.Rows == 0 {
+			s.planRunning(p)
+		}
+	case DecodeFirst:
+		if s.planRunning(p); !p.samples() && len(p.Preempted) == 0 {
+			s.admit(p)
+		}
+	default:
+		if s.planRunning(p); len(p.Preempted) == 0 {
+			s.admit(p)
+		}
 	}
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 {
 		return nil
@@ -38,11 +49,19 @@ func (s *Scheduler) planRunning(p *Plan) {
 		if q.length == q.limit {
 			continue // its last token is on the way
 		}
-		n := s.rows(q, p)
-		if !s.grow(p, q, q.computed+n) {
-			return // it is the last one
+		if n := s.rows(q, p); s.grow(p, q, q.computed+n) {
+			s.plan(p, q, n, 0)
 		}
-		s.plan(p, q, n, 0)
+	}
+}
+
+// planPrompts lets those catch up that have more than their last token to compute. They have the blocks since they were
+// admitted.
+func (s *Scheduler) planPrompts(p *Plan) {
+	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
+		if q.length-q.computed > 1 {
+			s.plan(p, q, s.rows(q, p), 0)
+		}
 	}
 }
 
@@ -51,8 +70,8 @@ func (s *Scheduler) rows(q *sequence, p *Plan) int {
 	return min(q.length-q.computed, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
 }
 
-// grow gives q blocks for its first n tokens, if need be by preempting those that came after it. The oldest running
-// sequence always succeeds, since Add admits none that does not fit alone.
+// grow gives q blocks for its first n tokens, if need be by preempting those that come after it in the order of the policy.
+// The first of that order always succeeds, since Add admits none that does not fit alone.
 func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	for {
 		table, ok := s.pool.Alloc(q.table, s.pool.BlocksFor(n)-len(q.table))
@@ -60,53 +79,93 @@ func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 			q.table = table
 			return true
 		}
-		youngest := s.running.back
-		if youngest == q {
+		last := s.lastRunning()
+		if last == q {
 			return false
 		}
-		s.preempt(youngest)
-		p.Preempted = append(p.Preempted, youngest.id)
+		p.withdraw(last)
+		s.preempt(last)
+		p.Preempted = append(p.Preempted, last.id)
 	}
 }
 
-// preempt takes a running sequence's blocks and puts it at the front of the queue. It keeps its tokens, and one that the
-// step under way computes will still reach it: before it can be admitted again, since the plan that preempts admits no one
-// and the plan after it is made when that step is committed. The step may read the old table, so that is left to it.
+// lastRunning returns the running sequence that the policy puts last.
+func (s *Scheduler) lastRunning() *sequence {
+	last := s.running.back
+	last.rank = s.policy.rank(last)
+	for q := last.prev; q != nil; q = q.prev {
+		if q.rank = s.policy.rank(q); last.before(q) {
+			last = q
+		}
+	}
+	return last
+}
+
+// preempt takes a running sequence's blocks and lets it wait again. It keeps its tokens, and one that the step under way
+// computes will still reach it: before it can be admitted again, since the plan that preempts admits no one and the plan
+// after it is made when that step is committed. The step may read the old table, so that is left to it.
 func (s *Scheduler) preempt(q *sequence) {
+	s.running.remove(q)
 	s.pool.Release(q.table)
 	q.table = nil
 	q.computed, q.named = 0, 0
-	s.running.remove(q)
-	s.waiting.pushFront(q)
+	s.wait(q)
 	s.preemptions++
 }
 
-// admit starts waiting sequences. One is admitted with blocks for all its tokens, so that no prompt is left half
-// computed, and only if a block for each running sequence stays available, so that they can grow for a while before it
-// would have to leave again.
+// lookahead is how many waiting sequences that do not fit a step looks behind.
+const lookahead = 8
+
+// admit starts waiting sequences, in their order. One for which there are not enough blocks lets those behind it pass, but
+// only Config.MaxPassed times.
 func (s *Scheduler) admit(p *Plan) {
-	for p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 {
-		q := s.waiting.front
-		s.chain = s.chain[:0]
-		if q.lookup {
-			// The last token is always computed, for its logits.
-			s.chain = s.pool.Match(s.chain, q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)])
-		}
-		need := s.pool.BlocksFor(q.length) - len(s.chain)
-		if s.pool.Available()-s.pool.Unused(s.chain) < need+s.running.n {
-			return
-		}
-		if q.lookup {
-			s.pool.Share(s.chain, q.length)
-		}
-		q.table = append(make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1)), s.chain...)
-		q.table, _ = s.pool.Alloc(q.table, need)
-		q.named = len(s.chain)
-		q.computed = q.named * s.cfg.BlockTokens
+	for open := true; open && p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
+		s.pool.Available() > s.running.n; {
+		q := s.waiting.front()
 		s.waiting.remove(q)
-		s.running.pushBack(q)
-		s.plan(p, q, s.rows(q, p), q.computed)
+		if s.start(p, q) {
+			for _, u := range s.unfit {
+				u.passed++
+				open = open && u.passed < s.cfg.MaxPassed
+			}
+		} else {
+			s.unfit = append(s.unfit, q)
+			open = q.passed < s.cfg.MaxPassed && len(s.unfit) < lookahead
+		}
 	}
+	for _, u := range s.unfit {
+		s.waiting.push(u)
+	}
+	clear(s.unfit)
+	s.unfit = s.unfit[:0]
+}
+
+// start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and if a block
+// for each running sequence stays available, so that they can grow for a while before one would have to leave again.
+func (s *Scheduler) start(p *Plan, q *sequence) bool {
+	s.chain = s.chain[:0]
+	if q.lookup {
+		// The last token is always computed, for its logits.
+		s.chain = s.pool.Match(s.chain, q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)])
+	}
+	need := s.pool.BlocksFor(q.length) - len(s.chain)
+	if s.pool.Available()-s.pool.Unused(s.chain) < need+s.running.n {
+		return false
+	}
+	if q.lookup {
+		s.pool.Share(s.chain, q.length)
+	}
+	q.table = append(make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1)), s.chain...)
+	q.table, _ = s.pool.Alloc(q.table, need)
+	q.named = len(s.chain)
+	q.computed = q.named * s.cfg.BlockTokens
+	if !q.charged {
+		q.charged = true
+		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
+	}
+	s.running.pushBack(q)
+	s.plan(p, q, s.rows(q, p), q.computed)
+	return true
 }
 
 // plan puts the next n tokens of q into p.

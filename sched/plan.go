@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/kv"
@@ -68,6 +69,25 @@ func (p *Plan) dropEnded() {
 	clear(p.Seqs[n:])
 	clear(p.owners[n:])
 	p.Seqs, p.owners = p.Seqs[:n], p.owners[:n]
+}
+
+// samples reports whether the step yields a token.
+func (p *Plan) samples() bool {
+	return slices.ContainsFunc(p.Seqs, func(w Work) bool { return w.Sample })
+}
+
+// withdraw takes the work of a sequence out of a plan that is being made.
+func (p *Plan) withdraw(q *sequence) {
+	i := slices.Index(p.owners, q)
+	if i < 0 {
+		return
+	}
+	if p.Seqs[i].Sample {
+		q.length--
+	}
+	p.Rows -= p.Seqs[i].N
+	p.Seqs = slices.Delete(p.Seqs, i, i+1)
+	p.owners = slices.Delete(p.owners, i, i+1)
 }
 
 // reset empties the plan.

@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"errors"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,6 +20,9 @@ func TestRandomHistories(t *testing.T) {
 			MaxLen:      rapid.SampledFrom([]int{0, 0, 5, 30}).Draw(t, "max len"),
 			MaxWaiting:  rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "max waiting"),
 			PrefixCache: rapid.Bool().Draw(t, "cache"),
+			Policy:      rapid.SampledFrom(Policies()).Draw(t, "policy"),
+			Batch:       rapid.SampledFrom(Batches()).Draw(t, "batch"),
+			MaxPassed:   rapid.SampledFrom([]int{0, 1, 4}).Draw(t, "max passed"),
 		}
 		m := newMachine(t, cfg)
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel"})
@@ -56,6 +57,10 @@ func request(t *rapid.T, m *machine) Request {
 		MaxTokens: rapid.IntRange(1, 20).Draw(t, "max tokens"),
 		Extra:     []byte(rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "extra")),
 		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
+		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
+		Tenant:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),
+		Deadline:  rapid.Int64Range(0, 9).Draw(t, "deadline"),
+		Interval:  rapid.Int64Range(0, 2).Draw(t, "interval"),
 	}
 }
 
@@ -92,21 +97,4 @@ func TestLongHistory(t *testing.T) {
 		t.Errorf("a history without preemption, hits or evictions shows little:\n%v", stats)
 	}
 	t.Logf("%d sequences ended\n%v", m.finished, stats)
-}
-
-// add mirrors what Add must accept and refuse.
-func (m *machine) add(r Request) {
-	err := m.s.Add(r)
-	limit := min(len(r.Prompt)+r.MaxTokens, m.maxLen)
-	full := m.cfg.MaxWaiting > 0 && m.waiting() >= m.cfg.MaxWaiting
-	taken := slices.ContainsFunc(m.live, func(q *client) bool { return q.id == r.ID })
-	fits := len(r.Prompt) < m.maxLen && limit-1 <= m.cfg.Blocks*m.cfg.BlockTokens
-	if ok := fits && !taken && !full; ok != (err == nil) || errors.Is(err, ErrQueueFull) != (fits && !taken && full) {
-		m.t.Fatalf("Add of %d tokens, at most %d more: %v; fits %v, taken %v, full %v",
-			len(r.Prompt), r.MaxTokens, err, fits, taken, full)
-	}
-	if err == nil {
-		q := &client{id: r.ID, extra: string(r.Extra), nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit}
-		m.live = append(m.live, q)
-	}
 }

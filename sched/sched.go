@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	BlockTokens int
 	// Blocks is how many blocks the device's cache has.
 	Blocks int
-	// MaxSeqs is how many sequences run at once, which is the most that a step can decode.
+	// MaxSeqs is how many sequences run at once, which is the most that a step can decode; never more than TokenBudget.
 	MaxSeqs int
 	// TokenBudget is the most tokens (rows) of one step, over all sequences. A large budget computes prompts sooner; a
 	// small one lets those who already decode wait less for each token.
@@ -36,6 +37,14 @@ type Config struct {
 	MaxLen int
 	// MaxWaiting is how many sequences may wait before Add refuses more. 0 means any number.
 	MaxWaiting int
+	// Policy orders those who wait and those who run, by one of the names that Policies returns; "" is fcfs.
+	Policy string
+	// Batch says how prompts and decoding sequences share steps; "" is Mixed.
+	Batch Batch
+	// MaxPassed is how many admissions a waiting sequence for which there are not enough blocks lets pass, of sequences
+	// behind it that need fewer. After that, blocks that become free are kept for it. 0 means none: all wait behind the
+	// first that does not fit.
+	MaxPassed int
 	// PrefixCache makes computed blocks findable, so that a sequence that begins like an earlier one skips them.
 	PrefixCache bool
 }
@@ -49,6 +58,14 @@ type Request struct {
 	// Extra is what else the contents of this sequence's blocks depend on: an adapter's name, a cache salt. Sequences
 	// share blocks only if it is equal. It must not change while the sequence lives.
 	Extra []byte
+	// Priority is for the policy priority, and for Expendable: the lowest comes first.
+	Priority int
+	// Tenant is whom the policy vtc counts the sequence for.
+	Tenant string
+	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's choice,
+	// and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes after those
+	// that have one.
+	Deadline, Interval int64
 	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
 	NoCache bool
 }
@@ -57,24 +74,29 @@ type Request struct {
 // computed, and each step lets it catch up by as many as budget and blocks allow. One that has caught up yields a new
 // token, and is one behind again.
 //
-// Sequences are served first come, first served. The running ones, each of which holds its blocks, always come before
-// the waiting ones, which hold none, and both are in order of arrival.
+// The running sequences hold blocks, the waiting ones none. Who is admitted next, and who has to give up its blocks when
+// there are too few, is up to a policy.
 //
 // A Scheduler is used by one goroutine at a time. Next and Commit allocate a table for each admission and otherwise
 // nothing, but that the list of a sequence's block names doubles as it grows.
 type Scheduler struct {
-	cfg  Config
-	pool *kv.Pool
+	cfg    Config
+	policy policy
+	pool   *kv.Pool
 
-	byID             map[SeqID]*sequence
-	running, waiting list
-	arrivals         uint64
+	byID     map[SeqID]*sequence
+	running  list // in order of admission
+	waiting  queue
+	arrivals uint64
+	tenants  map[string]*tenant
+	sweepAt  int // how many tenants there are before those without a claim are forgotten
 
 	plans       [2]Plan // a ring: the oldest outstanding plan is plans[oldest], the other follows it
 	oldest      int
 	outstanding int
 
 	chain       []kv.BlockID // scratch: the cached prefix of the sequence being admitted
+	unfit       []*sequence  // scratch: those for which a plan finds too few blocks
 	preemptions uint64
 }
 
@@ -98,12 +120,23 @@ func New(cfg Config) (*Scheduler, error) {
 	}{
 		{"BlockTokens", cfg.BlockTokens, 1}, {"Blocks", cfg.Blocks, 1}, {"MaxSeqs", cfg.MaxSeqs, 1},
 		{"TokenBudget", cfg.TokenBudget, 1}, {"MaxChunk", cfg.MaxChunk, 0}, {"MaxLen", cfg.MaxLen, 0},
-		{"MaxWaiting", cfg.MaxWaiting, 0},
+		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0},
 	} {
 		if f.value < f.min || f.value > math.MaxInt32 {
 			return nil, fmt.Errorf("sched: config: %s is %d, must be %d to %d", f.name, f.value, f.min, math.MaxInt32)
 		}
 	}
+	policy, err := findPolicy(cfg.Policy)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Batch == "" {
+		cfg.Batch = Mixed
+	}
+	if !slices.Contains(Batches(), cfg.Batch) {
+		return nil, fmt.Errorf("sched: config: Batch is %q; want one of %v", cfg.Batch, Batches())
+	}
+	cfg.MaxSeqs = min(cfg.MaxSeqs, cfg.TokenBudget)
 	if cfg.MaxChunk == 0 {
 		cfg.MaxChunk = cfg.TokenBudget
 	}
@@ -111,13 +144,15 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.MaxLen = cfg.Blocks * cfg.BlockTokens
 	}
 	return &Scheduler{
-		cfg:  cfg,
-		pool: kv.NewPool(cfg.Blocks, cfg.BlockTokens),
-		byID: make(map[SeqID]*sequence),
+		cfg:     cfg,
+		policy:  policy,
+		pool:    kv.NewPool(cfg.Blocks, cfg.BlockTokens),
+		byID:    make(map[SeqID]*sequence),
+		tenants: make(map[string]*tenant),
 	}, nil
 }
 
-// Add puts a sequence at the end of the queue. It refuses one that is malformed, that could never run to its end in the
+// Add puts a sequence in the queue. It refuses one that is malformed, that could never run to its end in the
 // blocks there are, or for which the queue has no place (ErrQueueFull).
 func (s *Scheduler) Add(r Request) error {
 	n := len(r.Prompt)
@@ -141,15 +176,46 @@ func (s *Scheduler) Add(r Request) error {
 	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting:
 		return ErrQueueFull
 	}
-	q := &sequence{id: r.ID, arrival: s.arrivals, limit: limit, extra: r.Extra, lookup: s.cfg.PrefixCache && !r.NoCache}
+	q := &sequence{
+		id: r.ID, arrival: s.arrivals, prompt: n, length: n, limit: limit,
+		extra: r.Extra, lookup: s.cfg.PrefixCache && !r.NoCache,
+		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
+	}
 	s.arrivals++
-	q.length = n
+	q.tenant.live++
 	for _, t := range r.Prompt {
 		s.learn(q, t)
 	}
 	s.byID[q.id] = q
-	s.waiting.pushBack(q)
+	s.wait(q)
 	return nil
+}
+
+// wait puts a sequence in the queue.
+func (s *Scheduler) wait(q *sequence) {
+	q.rank = s.policy.rank(q)
+	s.waiting.push(q)
+}
+
+// Expendable returns the sequence that should make room in a full queue for one of a priority: of those that never ran,
+// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent. It looks
+// at all that wait.
+func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
+	var last *sequence
+	for _, t := range s.waiting.tenants {
+		for _, q := range t.waiting {
+			if q.charged || q.priority <= priority {
+				continue
+			}
+			if last == nil || q.priority > last.priority || q.priority == last.priority && q.arrival > last.arrival {
+				last = q
+			}
+		}
+	}
+	if last == nil {
+		return 0, false
+	}
+	return last.id, true
 }
 
 // Cancel ends a sequence and frees all it holds, whether it waits or runs; false if there is none of that name. The
@@ -193,8 +259,13 @@ func (s *Scheduler) learn(q *sequence, token int32) {
 // end forgets a sequence and releases its blocks. Plans may still point to it.
 func (s *Scheduler) end(q *sequence) {
 	delete(s.byID, q.id)
-	q.list.remove(q)
-	s.pool.Release(q.table)
-	q.table = nil
+	if q.running() {
+		s.running.remove(q)
+		s.pool.Release(q.table)
+		q.table = nil
+	} else {
+		s.waiting.remove(q)
+	}
+	q.tenant.live--
 	q.ended = true
 }

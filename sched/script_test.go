@@ -13,13 +13,15 @@ import (
 // TestScripts runs the stories in testdata against a scheduler.
 //
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
-//	add id=N prompt=TEXT [max=N] [extra=TEXT] [nocache]
+//	    [policy=NAME] [batch=NAME] [passed=N]
+//	add id=N prompt=TEXT [max=N] [extra=TEXT] [nocache] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	next                                plans a step, and prints it
 //	commit [finish=ID,ID]               the oldest plan is done; the named sequences met a stop token
 //	step [n=N] [finish=ID,ID]           next and commit, N times
 //	cancel id=N
 //	pending                             prints the outstanding plans, the oldest first
+//	expendable priority=N               names who should make room in a full queue
 //	state                               prints the counters
 //
 // The token that sequence q yields at position p is the p-th of a stream of its own; with "same" after commit or step, all
@@ -51,12 +53,17 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		d.MaybeScanArgs(t, name, &n)
 		return n
 	}
+	text := func(name string) (s string) {
+		d.MaybeScanArgs(t, name, &s)
+		return s
+	}
 	switch d.Cmd {
 	case "new":
 		s, err := New(Config{
 			Blocks: number("blocks"), BlockTokens: number("block"), MaxSeqs: number("seqs"),
 			TokenBudget: number("budget"), MaxChunk: number("chunk"), MaxLen: number("len"),
 			MaxWaiting: number("waiting"), PrefixCache: d.HasArg("cache"),
+			Policy: text("policy"), Batch: Batch(text("batch")), MaxPassed: number("passed"),
 		})
 		if err != nil {
 			return err.Error()
@@ -64,11 +71,10 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		*w = world{s: s}
 		return "ok"
 	case "add":
-		var text, extra string
-		d.ScanArgs(t, "prompt", &text)
-		d.MaybeScanArgs(t, "extra", &extra)
 		r := Request{
-			ID: SeqID(number("id")), Prompt: prompt(t, text), MaxTokens: 100, Extra: []byte(extra), NoCache: d.HasArg("nocache"),
+			ID: SeqID(number("id")), Prompt: prompt(t, text("prompt")), MaxTokens: 100,
+			Extra: []byte(text("extra")), NoCache: d.HasArg("nocache"), Priority: number("priority"),
+			Tenant: text("tenant"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
 		}
 		d.MaybeScanArgs(t, "max", &r.MaxTokens)
 		if err := w.s.Add(r); err != nil {
@@ -89,6 +95,11 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "ok" }), "\n")
 	case "cancel":
 		return fmt.Sprint(w.s.Cancel(SeqID(number("id"))))
+	case "expendable":
+		if id, ok := w.s.Expendable(number("priority")); ok {
+			return fmt.Sprintf("seq %d", id)
+		}
+		return "no one"
 	case "pending":
 		var out []string
 		for _, p := range w.plans {

@@ -13,9 +13,17 @@ import "github.com/kvasir-llm/kvasir/kv"
 type sequence struct {
 	id      SeqID
 	arrival uint64
+	prompt  int // tokens
 	limit   int // the length at which it ends
 	extra   []byte
 	lookup  bool // looks for its prefix in the cache
+
+	priority           int
+	deadline, interval int64
+	tenant             *tenant
+	rank               int64 // as of when the policy was last asked
+	charged            bool  // its prompt is paid for: it ran before
+	passed             int   // how often it did not fit and a later one was admitted
 
 	length, known, computed int
 
@@ -26,35 +34,40 @@ type sequence struct {
 	named int          // how many blocks of table bear their name
 	ended bool
 
-	list       *list // running or waiting
+	at         int // its place among those of its tenant that wait; -1: it runs
 	prev, next *sequence
 }
 
-// list is a doubly linked list of sequences, so that one can leave from the middle of a long queue.
+// before reports whether q comes before r in the order of the policy.
+func (q *sequence) before(r *sequence) bool {
+	switch {
+	case q.tenant.served != r.tenant.served:
+		return q.tenant.served < r.tenant.served
+	case q.rank != r.rank:
+		return q.rank < r.rank
+	}
+	return q.arrival < r.arrival
+}
+
+func (q *sequence) placed(at int) { q.at = at }
+
+// running reports whether q runs; else it waits.
+func (q *sequence) running() bool { return q.table != nil }
+
+// list is a doubly linked list of sequences, so that one can leave from the middle.
 type list struct {
 	front, back *sequence
 	n           int
 }
 
 func (l *list) pushBack(q *sequence) {
-	q.list, q.prev, q.next = l, l.back, nil
+	q.prev, q.next = l.back, nil
 	if l.back == nil {
 		l.front = q
 	} else {
 		l.back.next = q
 	}
 	l.back = q
-	l.n++
-}
-
-func (l *list) pushFront(q *sequence) {
-	q.list, q.prev, q.next = l, nil, l.front
-	if l.front == nil {
-		l.back = q
-	} else {
-		l.front.prev = q
-	}
-	l.front = q
 	l.n++
 }
 
@@ -69,6 +82,6 @@ func (l *list) remove(q *sequence) {
 	} else {
 		q.next.prev = q.prev
 	}
-	q.list, q.prev, q.next = nil, nil, nil
+	q.prev, q.next = nil, nil
 	l.n--
 }

@@ -1,0 +1,181 @@
+package sched
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+)
+
+// tenants are the virtual token counters as the paper defines them, kept in the plainest way.
+type tenants struct {
+	served map[string]int64
+	left   string // the tenant that waited last, when nobody does
+}
+
+// join lifts the tenant of a new sequence, if it has nobody waiting.
+func (c *tenants) join(m *machine, tenant string) {
+	least := int64(math.MaxInt64)
+	for _, q := range m.live {
+		if q.running {
+			continue
+		}
+		if q.tenant == tenant {
+			return
+		}
+		least = min(least, c.served[q.tenant])
+	}
+	if m.waiting() == 0 {
+		least = c.served[c.left]
+	}
+	c.served[tenant] = max(c.served[tenant], least)
+}
+
+// leave notes that q waits no more.
+func (c *tenants) leave(m *machine, q *client) {
+	if m.waiting() == 0 {
+		c.left = q.tenant
+	}
+}
+
+// before is the order of the policy.
+func (m *machine) before(a, b *client) bool {
+	rank := func(q *client) int64 {
+		switch m.cfg.Policy {
+		case "priority":
+			return int64(q.priority)
+		case "shortest-prompt":
+			return int64(q.prompt) + 16*q.arrival
+		case "vtc":
+			return m.tenants.served[q.tenant]
+		case "edf":
+			if q.deadline == 0 {
+				return math.MaxInt64
+			}
+			return q.deadline + int64(len(q.tokens)+q.pending-q.prompt)*q.interval
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.arrival, b.arrival)) < 0
+}
+
+// last reports whether no one who runs comes after q.
+func (m *machine) last(q *client) bool {
+	if m.cfg.Policy == "edf" { // the deadlines of those planned already are those of the token after
+		return true
+	}
+	return !slices.ContainsFunc(m.live, func(o *client) bool { return o.running && m.before(q, o) })
+}
+
+// add mirrors what Add must accept and refuse. If only the queue is full, someone less urgent may have to go.
+func (m *machine) add(r Request) {
+	err := m.s.Add(r)
+	limit := min(len(r.Prompt)+r.MaxTokens, m.maxLen)
+	full := m.cfg.MaxWaiting > 0 && m.waiting() >= m.cfg.MaxWaiting
+	taken := slices.ContainsFunc(m.live, func(q *client) bool { return q.id == r.ID })
+	fits := len(r.Prompt) < m.maxLen && limit-1 <= m.cfg.Blocks*m.cfg.BlockTokens
+	if ok := fits && !taken && !full; ok != (err == nil) || errors.Is(err, ErrQueueFull) != (fits && !taken && full) {
+		m.t.Fatalf("Add of %d tokens, at most %d more: %v; fits %v, taken %v, full %v",
+			len(r.Prompt), r.MaxTokens, err, fits, taken, full)
+	}
+	if errors.Is(err, ErrQueueFull) && m.displace(r.Priority) {
+		m.add(r)
+	}
+	if err != nil {
+		return
+	}
+	if m.cfg.Policy != "vtc" {
+		r.Tenant = ""
+	}
+	m.tenants.join(m, r.Tenant)
+	m.live = append(m.live, &client{
+		id: r.ID, extra: string(r.Extra), nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
+		arrival: m.arrivals, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
+	})
+	m.arrivals++
+}
+
+// displace cancels the sequence that should make room for one of a priority, if that brings the queue below its bound.
+func (m *machine) displace(priority int) bool {
+	var want *client
+	for _, q := range m.live { // in order of arrival
+		if !q.running && !q.charged && q.priority > priority && (want == nil || q.priority >= want.priority) {
+			want = q
+		}
+	}
+	id, ok := m.s.Expendable(priority)
+	if ok != (want != nil) || ok && id != want.id {
+		m.t.Fatalf("%d is expendable for priority %d (%v); want %+v", id, priority, ok, want)
+	}
+	if ok {
+		m.cancel(id)
+	}
+	return ok && m.waiting() < m.cfg.MaxWaiting
+}
+
+// verifyVictim checks that who is preempted is the last of those who run.
+func (m *machine) verifyVictim(p *Plan, q *client) {
+	if !q.running || !m.last(q) {
+		m.t.Fatalf("sequence %d is preempted but does not come last:\n%v", q.id, p)
+	}
+}
+
+// verifyAdmission checks that no one who comes before q is passed more often than may be.
+func (m *machine) verifyAdmission(p *Plan, w Work, q *client) {
+	for _, o := range m.live {
+		if o.running || o == q || !m.before(o, q) {
+			continue
+		}
+		if o.passed++; o.passed > m.cfg.MaxPassed {
+			m.t.Fatalf("sequence %d is admitted before %d, which let %d pass before:\n%v", q.id, o.id, o.passed-1, p)
+		}
+	}
+	if !q.charged {
+		q.charged = true
+		m.tenants.served[q.tenant] += int64(q.prompt - w.Cached)
+	}
+}
+
+// verifyShares checks that all who run and have something to compute take part, but for the last of them if there is no
+// block, and for those that decode while prompts come first.
+func (m *machine) verifyShares(p *Plan, st *step) {
+	running := 0
+	for _, q := range m.live {
+		if q.running {
+			running++
+		}
+		length := len(q.tokens) + q.pending
+		switch {
+		case !q.running || st.clients[q.id] != nil || length == q.limit:
+		case m.s.pool.Available() == 0 && m.last(q):
+		case m.cfg.Batch == PrefillFirst && p.Rows > 0 && !st.decodes &&
+			(length-q.computed == 1 || p.Rows == m.cfg.TokenBudget):
+		default:
+			m.t.Fatalf("sequence %d runs but is not in the plan:\n%v", q.id, p)
+		}
+	}
+	if running > m.cfg.MaxSeqs {
+		m.t.Fatalf("%d run, at most %d may:\n%v", running, m.cfg.MaxSeqs, p)
+	}
+}
+
+// verifyHead checks that the first who waits could not have run.
+func (m *machine) verifyHead(p *Plan) {
+	var head *client
+	running := 0
+	for _, q := range m.live {
+		if q.running {
+			running++
+		} else if head == nil || m.before(q, head) {
+			head = q
+		}
+	}
+	switch {
+	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
+	case p.Rows == m.cfg.TokenBudget || len(p.Preempted) > 0:
+	case m.cfg.Batch == DecodeFirst && p.samples():
+	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
+	case m.s.pool.Available() >= (len(head.tokens)+m.cfg.BlockTokens-1)/m.cfg.BlockTokens+running:
+		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)
+	}
+}

@@ -1,0 +1,109 @@
+package sched
+
+// queue holds the waiting sequences, in the order of the policy: the tenants that have any, the one served least in front,
+// and in each of these its own sequences. Under a policy that is not fair, all are of one tenant.
+type queue struct {
+	tenants heap[*tenant]
+	n       int
+	// left is the tenant of the sequence whose leaving made the queue empty.
+	left *tenant
+}
+
+// tenant is someone whose sequences count together. The service that it got is what tokens cost: weightIn for each token of
+// a prompt that had to be computed, weightOut for each generated one. Of two tenants that always have sequences waiting,
+// neither gets more service than the other by over twice the larger of what one prompt costs and what the tokens of all
+// running sequences cost.
+type tenant struct {
+	name   string
+	served int64
+	live   int // sequences that wait or run
+
+	waiting heap[*sequence]
+	at      int // its place in queue.tenants; -1: nobody of it waits
+}
+
+// The relative cost of tokens, as in the paper: a generated one takes a place in a step of its own.
+const (
+	weightIn  = 1
+	weightOut = 2
+)
+
+func (t *tenant) before(u *tenant) bool { return t.waiting[0].before(u.waiting[0]) }
+func (t *tenant) placed(at int)         { t.at = at }
+
+func (w *queue) push(q *sequence) {
+	t := q.tenant
+	t.waiting.push(q)
+	if w.n++; t.at < 0 {
+		w.tenants.push(t)
+	} else {
+		w.tenants.fix(t.at)
+	}
+}
+
+// front returns the first sequence of a queue that is not empty.
+func (w *queue) front() *sequence { return w.tenants[0].waiting[0] }
+
+func (w *queue) remove(q *sequence) {
+	t := q.tenant
+	if len(t.waiting) > 1 {
+		t.waiting.remove(q.at)
+		w.tenants.fix(t.at)
+	} else {
+		w.tenants.remove(t.at)
+		t.waiting.remove(0)
+	}
+	if w.n--; w.n == 0 {
+		w.left = t
+	}
+}
+
+// charge adds to the service that a tenant got.
+func (w *queue) charge(t *tenant, cost int) {
+	t.served += int64(cost)
+	if t.at >= 0 {
+		w.tenants.fix(t.at)
+	}
+}
+
+// least returns the service below which no tenant may come back: what was not asked for in time is not owed. It is that of
+// the tenant in front or, when nobody waits, of the one that did last.
+func (w *queue) least() int64 {
+	switch {
+	case w.n > 0:
+		return w.tenants[0].served
+	case w.left != nil:
+		return w.left.served
+	}
+	return 0
+}
+
+// tenantOf returns the tenant that a new sequence counts for. One that has nobody waiting is lifted to the least.
+func (s *Scheduler) tenantOf(name string) *tenant {
+	if !s.policy.fair {
+		name = ""
+	}
+	t := s.tenants[name]
+	if t == nil {
+		if len(s.tenants) >= s.sweepAt {
+			s.sweepTenants()
+		}
+		t = &tenant{name: name, at: -1}
+		s.tenants[name] = t
+	}
+	if len(t.waiting) == 0 {
+		t.served = max(t.served, s.waiting.least())
+	}
+	return t
+}
+
+// sweepTenants forgets those who have nothing here and would be lifted if they came back.
+func (s *Scheduler) sweepTenants() {
+	least := s.waiting.least()
+	for name, t := range s.tenants {
+		if t.live == 0 && t.served <= least {
+			delete(s.tenants, name)
+		}
+	}
+	s.sweepAt = 2*len(s.tenants) + 64
+}

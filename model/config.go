@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -14,12 +15,14 @@ type Config struct {
 	arch   string // general.architecture of a GGUF, "" for a config.json
 	within string // of an object inside another: that one's key and a dot
 	values map[string]any
-	err    *error // shared with the objects inside
+	keys   map[string]string // the family's own names, to the names used here
+	read   map[string]bool   // keys that the family has asked for
+	err    *error            // shared with the objects inside
 }
 
 // ParseConfig reads a config.json.
 func ParseConfig(data []byte) (*Config, error) {
-	c := &Config{source: "config.json", err: new(error)}
+	c := &Config{source: "config.json", read: map[string]bool{}, err: new(error)}
 	if err := json.Unmarshal(data, &c.values); err != nil {
 		return nil, fmt.Errorf("model: config.json: %w", err)
 	}
@@ -43,6 +46,12 @@ func (c *Config) gguf() bool { return c.arch != "" }
 
 // key returns the name of a value as the file has it, for errors.
 func (c *Config) key(name string) string {
+	for _, theirs := range slices.Sorted(maps.Keys(c.keys)) {
+		if c.keys[theirs] == name && (c.Has(theirs) || !c.Has(name)) {
+			name = theirs
+			break
+		}
+	}
 	name = c.within + name
 	for theirs, ours := range ggufNames {
 		if c.gguf() && ours == name {
@@ -52,11 +61,25 @@ func (c *Config) key(name string) string {
 	return name
 }
 
-// setDefaults gives values to keys that are absent; null stays null.
-func (c *Config) setDefaults(values map[string]any) {
+// setDefaults gives values to keys that are absent from a config.json or a GGUF; null stays null.
+func (c *Config) setDefaults(json, gguf map[string]any) {
+	values := json
+	if c.gguf() {
+		values = gguf
+	}
 	for key, v := range values {
 		if _, ok := c.values[key]; !ok {
 			c.values[key] = v
+		}
+	}
+}
+
+// rename gives the values of the family's own keys to the keys that most families use.
+func (c *Config) rename(keys map[string]string) {
+	c.keys = keys
+	for theirs, ours := range keys {
+		if v := c.get(theirs); v != nil {
+			c.values[ours] = v
 		}
 	}
 }
@@ -69,6 +92,12 @@ func (c *Config) fail(format string, args ...any) {
 
 // Has reports whether key has a value other than null.
 func (c *Config) Has(key string) bool { return c.values[key] != nil }
+
+// get returns a value and remembers that it was asked for.
+func (c *Config) get(key string) any {
+	c.read[key] = true
+	return c.values[key]
+}
 
 // Int returns a required whole number.
 func (c *Config) Int(key string) int {
@@ -100,7 +129,7 @@ func (c *Config) IntOr(key string, or int) int {
 
 // FloatOr returns a number, or or if it is absent.
 func (c *Config) FloatOr(key string, or float64) float64 {
-	v := c.values[key]
+	v := c.get(key)
 	if v == nil {
 		return or
 	}
@@ -113,7 +142,7 @@ func (c *Config) FloatOr(key string, or float64) float64 {
 
 // BoolOr returns a truth value, or or if it is absent.
 func (c *Config) BoolOr(key string, or bool) bool {
-	v := c.values[key]
+	v := c.get(key)
 	if v == nil {
 		return or
 	}
@@ -126,7 +155,7 @@ func (c *Config) BoolOr(key string, or bool) bool {
 
 // TextOr returns a string, or or if it is absent.
 func (c *Config) TextOr(key, or string) string {
-	v := c.values[key]
+	v := c.get(key)
 	if v == nil {
 		return or
 	}
@@ -145,7 +174,7 @@ func (c *Config) Text(key string) string {
 
 // Texts returns a list of strings, nil if it is absent.
 func (c *Config) Texts(key string) []string {
-	v := c.values[key]
+	v := c.get(key)
 	if v == nil {
 		return nil
 	}
@@ -161,14 +190,36 @@ func (c *Config) Texts(key string) []string {
 	return out
 }
 
-// Refuse makes it an error for key to have a value, other than null and the numbers given: the family does not implement
-// what it would mean.
-func (c *Config) Refuse(key string, unless ...float64) {
-	v := c.values[key]
-	f, ok := number(v)
-	if v != nil && !(ok && slices.Contains(unless, f)) {
-		c.fail("%q is %s, which is not supported", c.key(key), show(v))
+// Ints returns a list of whole numbers, nil if it is absent.
+func (c *Config) Ints(key string) []int {
+	v := c.get(key)
+	if v == nil {
+		return nil
 	}
+	list, ok := v.([]any)
+	out := make([]int, len(list))
+	for i := range list {
+		f, isNumber := number(list[i])
+		ok = ok && isNumber && f == math.Trunc(f) && math.Abs(f) <= 1<<40
+		if ok {
+			out[i] = int(f)
+		}
+	}
+	if !ok {
+		c.fail("%q is %s; want a list of whole numbers", c.key(key), show(v))
+	}
+	return out
+}
+
+// Refuse makes it an error for key to have a value, other than null and those given: the family does not implement what
+// it would mean.
+func (c *Config) Refuse(key string, unless ...any) {
+	v := c.values[key]
+	f, isNumber := number(v)
+	if v == nil || slices.ContainsFunc(unless, func(u any) bool { return isNumber && u == f || !isNumber && u == v }) {
+		return
+	}
+	c.fail("%q is %s, which is not supported", c.key(key), show(v))
 }
 
 // positive returns a finite number above 0, or or if it is absent.
@@ -183,11 +234,11 @@ func (c *Config) positive(key string, or float64) float64 {
 
 // sub returns a nested object as a Config that reports to the same error.
 func (c *Config) sub(key string) (*Config, bool) {
-	m, ok := c.values[key].(map[string]any)
+	m, ok := c.get(key).(map[string]any)
 	if !ok && c.Has(key) {
 		c.fail("%q is %s; want an object", c.key(key), show(c.values[key]))
 	}
-	return &Config{source: c.source, arch: c.arch, within: c.within + key + ".", values: m, err: c.err}, ok
+	return &Config{source: c.source, arch: c.arch, within: c.within + key + ".", values: m, read: map[string]bool{}, err: c.err}, ok
 }
 
 // number returns a JSON or GGUF number.

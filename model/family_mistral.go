@@ -7,9 +7,8 @@ var mistral = family{
 		"rms_norm_eps": 1e-6, "max_position_embeddings": 131072.0, "num_key_value_heads": 8.0, "sliding_window": 4096.0,
 	},
 	spec: func(c *Config) *Spec {
-		c.Refuse("layer_types")
 		s := llamaShape(c)
-		s.Family = "mistral"
+		s.windowed(c)
 		return s
 	},
 }

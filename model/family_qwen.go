@@ -6,8 +6,8 @@ import "maps"
 var qwen2 = family{
 	types: []string{"qwen2"}, archs: []string{"qwen2"}, defaults: qwenDefaults(nil),
 	spec: func(c *Config) *Spec {
-		s := qwenShape(c, "qwen2")
-		s.each(func(_ int, l *Layer) { l.Attn.QKVBias = true })
+		s := qwenShape(c)
+		s.each(func(_ int, l *Layer) { l.Attn.QKVBias, l.Attn.OBias = true, false })
 		return s
 	},
 }
@@ -16,9 +16,8 @@ var qwen2 = family{
 var qwen3 = family{
 	types: []string{"qwen3"}, archs: []string{"qwen3"}, defaults: qwenDefaults(map[string]any{"head_dim": 128.0}),
 	spec: func(c *Config) *Spec {
-		s := qwenShape(c, "qwen3")
-		bias := c.BoolOr("attention_bias", false)
-		s.each(func(_ int, l *Layer) { l.Attn.QKNorm, l.Attn.QKVBias, l.Attn.OBias = true, bias, bias })
+		s := qwenShape(c)
+		s.each(func(_ int, l *Layer) { l.Attn.QKNorm = true })
 		return s
 	},
 }
@@ -34,32 +33,12 @@ func qwenDefaults(more map[string]any) map[string]any {
 
 // qwenShape reads what Qwen2 and Qwen3 share. With use_sliding_window, layers from max_window_layers on have a window;
 // layer_types says the same in newer files.
-func qwenShape(c *Config, family string) *Spec {
+func qwenShape(c *Config) *Spec {
 	s := llamaShape(c)
-	s.Family = family
-	s.Ropes[0].Interleaved = false
 	if !c.gguf() && !c.BoolOr("use_sliding_window", false) {
-		s.each(func(_ int, l *Layer) { l.Attn.Window = 0 })
+		c.values["sliding_window"] = nil
 	}
-	kinds, from := c.Texts("layer_types"), c.IntOr("max_window_layers", 0)
-	if kinds != nil && len(kinds) != len(s.Layers) {
-		c.fail("layer_types has %d entries for %d layers", len(kinds), len(s.Layers))
-		return s
-	}
-	s.each(func(i int, l *Layer) {
-		windowed := i >= from
-		if kinds != nil {
-			windowed = kinds[i] == "sliding_attention"
-			if !windowed && kinds[i] != "full_attention" {
-				c.fail("layer_types: layer %d is %q, which is not supported; known are full_attention, sliding_attention", i, kinds[i])
-			}
-			if windowed && l.Attn.Window == 0 {
-				c.fail("layer_types: layer %d is sliding_attention, but there is no sliding_window in use", i)
-			}
-		}
-		if !windowed {
-			l.Attn.Window = 0
-		}
-	})
+	from := c.IntOr("max_window_layers", 0)
+	s.windows(c, func(i int) bool { return i >= from })
 	return s
 }

@@ -64,15 +64,20 @@ func FuzzGGUFMetadata(f *testing.F) {
 
 func checkBounds(t *testing.T, s *Spec) {
 	t.Helper()
-	if len(s.Layers) < 1 || len(s.Layers) > maxLayers || len(s.Ropes) != 1 || len(s.Ropes[0].Freqs) > 1<<15 {
-		t.Errorf("%d layers, ropes %d", len(s.Layers), len(s.Ropes))
+	if len(s.Layers) < 1 || len(s.Layers) > maxLayers || len(s.Ropes) > 2 {
+		t.Errorf("%d layers, %d ropes", len(s.Layers), len(s.Ropes))
 	}
-	for i, f := range s.Ropes[0].Freqs {
-		if !(f >= 0 && !math.IsInf(float64(f), 0)) {
-			t.Errorf("frequency %d is %v", i, f)
+	for _, r := range s.Ropes {
+		if len(r.Freqs) > 1<<15 {
+			t.Errorf("a rope of %d frequencies", len(r.Freqs))
 		}
-	}
-	if scale := float64(s.Ropes[0].Scale); !(scale > 0) || math.IsInf(scale, 0) {
-		t.Errorf("rope scale is %v", scale)
+		for i, f := range r.Freqs {
+			if !(f >= 0 && !math.IsInf(float64(f), 0)) {
+				t.Errorf("frequency %d is %v", i, f)
+			}
+		}
+		if scale := float64(r.Scale); !(scale > 0) || math.IsInf(scale, 0) {
+			t.Errorf("rope scale is %v", scale)
+		}
 	}
 }

@@ -21,6 +21,7 @@ var ggufNames = map[string]string{
 	"feed_forward_length":                  "intermediate_size",
 	"context_length":                       "max_position_embeddings",
 	"attention.layer_norm_rms_epsilon":     "rms_norm_eps",
+	"attention.layer_norm_epsilon":         "layer_norm_eps",
 	"attention.sliding_window":             "sliding_window",
 	"rope.freq_base":                       "rope_theta",
 	"rope.dimension_count":                 "rope_dim",
@@ -47,7 +48,8 @@ var ggufNames = map[string]string{
 	"final_logit_softcapping":          "final_logit_softcapping",
 	"embedding_scale":                  "embedding_multiplier",
 	"residual_scale":                   "residual_multiplier",
-	"logit_scale":                      "logits_scaling",
+	"logit_scale":                      "logit_scale",
+	"rope.scaling.finetuned":           "rope_finetuned",
 	"expert_count":                     "num_experts",
 }
 
@@ -60,7 +62,7 @@ func GGUFConfig(meta map[string]any) (*Config, string, error) {
 	if !ok || arch == "" {
 		return nil, "", errNoArchitecture
 	}
-	c := &Config{source: "GGUF", arch: arch, values: map[string]any{}, err: new(error)}
+	c := &Config{source: "GGUF", arch: arch, values: map[string]any{}, read: map[string]bool{}, err: new(error)}
 	scaling := map[string]any{}
 	for theirs, ours := range ggufNames {
 		v, ok := meta[arch+"."+theirs]
@@ -98,7 +100,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
 		}
 	}
 	_, archs := Families()
-	return nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s", arch, strings.Join(archs, ", "))
+	return nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s; %s", arch, strings.Join(archs, ", "), guide)
 }
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
@@ -114,9 +116,14 @@ func complete(s *Spec, ckpt *weights.Checkpoint) error {
 	}
 	for i := range s.Layers {
 		l := &s.Layers[i]
-		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "q", "k", "v")
+		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "qkv", "q", "k", "v")
 		l.Attn.OBias = biased(i, "o")
 		l.FFN.Bias = biased(i, "gate", "up", "down")
+	}
+	for _, name := range []string{"rope_factors_long.weight", "rope_factors_short.weight"} {
+		if _, ok := ckpt.Tensor(name); ok {
+			return fmt.Errorf("model: tensor %q: rope type longrope is not supported", name)
+		}
 	}
 	if t, ok := ckpt.Tensor("rope_freqs.weight"); ok {
 		return stretch(s, t)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestGoldenGGUF(t *testing.T) {
 			continue
 		}
 		g := openGolden(t, name)
-		embed, _ := g.ckpt.Tensor("model.embed_tokens.weight")
+		embed, _ := g.ckpt.Tensor(namesOf(t, g.ckpt)["embed"] + ".weight")
 		for _, typ := range types[embed.Type] {
 			t.Run(name+"/"+typ.String(), func(t *testing.T) {
 				checkLogits(t, g, newRunner(t, asGGUF(t, name, g.ckpt, typ), ""))
@@ -51,7 +52,7 @@ func TestGoldenGGUF(t *testing.T) {
 // off by about 0.5%, which some fifteen products in a row bring to 2 or 3%.
 func TestQuantisedGGUF(t *testing.T) {
 	mixes := [][]quant.Type{{quant.Q8_0}, {quant.Q4_0}, {quant.Q8_0, quant.BF16, quant.Q4_0, quant.F32, quant.F16}}
-	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3"} {
+	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "olmo2"} {
 		for _, types := range mixes {
 			t.Run(fmt.Sprint(name, types), func(t *testing.T) {
 				g := openGolden(t, name)
@@ -106,21 +107,30 @@ func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, types ...quant.
 	if err := json.Unmarshal(data, &config); err != nil {
 		t.Fatal(err)
 	}
-	meta := ggufMeta(config)
+	meta, names := ggufMeta(config), namesOf(t, ckpt)
 	arch := meta[0].Value.(string)
 	var tensors []weights.Source
 	for i, info := range ckpt.Tensors() {
-		v := values(t, ckpt, info.Name)
-		if arch == "llama" && (strings.Contains(info.Name, "q_proj") || strings.Contains(info.Name, "k_proj")) {
-			v = permuted(v, info.Shape[0], int(config["head_dim"].(float64)))
+		v, shape := values(t, ckpt, info.Name), info.Shape
+		slot, layer, suffix := names.find(t, info.Name)
+		if slices.Contains([]string{"llama", "granite", "smollm3"}, arch) && (slot == "q" || slot == "k") {
+			v = permuted(v, shape[0], int(config["head_dim"].(float64)))
+		}
+		if strings.HasPrefix(arch, "gemma") && strings.HasSuffix(info.Name, "norm.weight") {
+			for j := range v {
+				v[j]++
+			}
+		}
+		if arch == "gpt2" && len(shape) == 2 && strings.Contains(info.Name, ".h.") {
+			v, shape = columns(v, shape[1]), []int{shape[1], shape[0]}
 		}
 		kind := quant.F32
-		if len(info.Shape) == 2 {
-			if kind = types[i%len(types)]; info.Shape[1]%kind.BlockValues() != 0 {
+		if len(shape) == 2 {
+			if kind = types[i%len(types)]; shape[1]%kind.BlockValues() != 0 {
 				kind = quant.F16
 			}
 		}
-		tensors = append(tensors, source(t, ggufName(t, info.Name), kind, info.Shape, v))
+		tensors = append(tensors, source(t, ggufSlots.name(slot, layer)+suffix, kind, shape, v))
 	}
 	if factors := llama3Factors(config); factors != nil {
 		tensors = append(tensors, source(t, "rope_freqs.weight", quant.F32, []int{len(factors)}, factors))
@@ -178,19 +188,40 @@ func source(t *testing.T, name string, typ quant.Type, shape []int, v []float32)
 	return weights.Source{Name: name, Type: typ, Shape: shape, Write: weights.Bytes(data)}
 }
 
-// ggufName maps a tensor's name in safetensors to that in GGUF.
-func ggufName(t *testing.T, name string) string {
+// namesOf returns the names of a checkpoint's tensors.
+func namesOf(t *testing.T, ckpt *weights.Checkpoint) slots {
+	t.Helper()
+	spec, err := ReadSpec(ckpt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slotsOf(familyOf(spec), ckpt)
+}
+
+// find returns the slot, layer and suffix of a tensor.
+func (s slots) find(t *testing.T, name string) (slot string, layer int, suffix string) {
 	t.Helper()
 	stem, suffix := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.'):]
-	for slot := range hfSlots {
+	for slot := range s {
 		for i := range 10 {
-			if hfSlots.name(slot, i) == stem {
-				return ggufSlots.name(slot, i) + suffix
+			if s.name(slot, i) == stem {
+				return slot, i, suffix
 			}
 		}
 	}
 	t.Fatalf("no slot for tensor %q", name)
-	return ""
+	return "", 0, ""
+}
+
+// columns returns the values of a matrix of rows of width values column by column.
+func columns(v []float32, width int) []float32 {
+	var out []float32
+	for c := range width {
+		for r := c; r < len(v); r += width {
+			out = append(out, v[r])
+		}
+	}
+	return out
 }
 
 // permuted reorders the rows of queries or keys so that the two halves of a head alternate.
@@ -204,77 +235,6 @@ func permuted(v []float32, rows, headDim int) []float32 {
 		}
 	}
 	return out
-}
-
-// ggufMeta writes a config.json as a GGUF's metadata. It fills in head_dim.
-func ggufMeta(config map[string]any) []weights.KV {
-	arch := config["model_type"].(string)
-	if arch == "mistral" {
-		arch = "llama"
-	}
-	meta := []weights.KV{{Key: "general.architecture", Value: arch}}
-	put := func(key string, v any) { meta = append(meta, weights.KV{Key: arch + "." + key, Value: v}) }
-	number := func(key string, from map[string]any, name string) {
-		if v, ok := from[name].(float64); ok {
-			put(key, float32(v))
-		}
-	}
-	whole := func(key, name string) {
-		if v, ok := config[name].(float64); ok {
-			put(key, uint32(v))
-		}
-	}
-	if arch == "qwen3" && config["head_dim"] == nil {
-		config["head_dim"] = 128.0
-	}
-	whole("attention.key_length", "head_dim")
-	whole("attention.value_length", "head_dim")
-	if config["head_dim"] == nil {
-		config["head_dim"] = config["hidden_size"].(float64) / config["num_attention_heads"].(float64)
-	}
-	if arch == "llama" {
-		whole("vocab_size", "vocab_size")
-		whole("rope.dimension_count", "head_dim")
-	}
-	whole("block_count", "num_hidden_layers")
-	whole("context_length", "max_position_embeddings")
-	whole("embedding_length", "hidden_size")
-	whole("feed_forward_length", "intermediate_size")
-	whole("attention.head_count", "num_attention_heads")
-	whole("attention.head_count_kv", "num_key_value_heads")
-	number("attention.layer_norm_rms_epsilon", config, "rms_norm_eps")
-	if config["model_type"] == "mistral" {
-		whole("attention.sliding_window", "sliding_window")
-	}
-	p := ropeParameters(config)
-	number("rope.freq_base", p, "rope_theta")
-	if kind := p["rope_type"]; kind == "linear" || kind == "yarn" {
-		put("rope.scaling.type", kind)
-		number("rope.scaling.factor", p, "factor")
-	}
-	if p["rope_type"] == "yarn" {
-		put("rope.scaling.original_context_length", uint32(p["original_max_position_embeddings"].(float64)))
-		number("rope.scaling.yarn_attn_factor", p, "attention_factor")
-		number("rope.scaling.yarn_beta_fast", p, "beta_fast")
-		number("rope.scaling.yarn_beta_slow", p, "beta_slow")
-	}
-	return meta
-}
-
-// ropeParameters returns the rope of a config.json of either style in the new one.
-func ropeParameters(config map[string]any) map[string]any {
-	if p, ok := config["rope_parameters"].(map[string]any); ok {
-		return p
-	}
-	p := map[string]any{"rope_theta": config["rope_theta"]}
-	scaling, _ := config["rope_scaling"].(map[string]any)
-	for k, v := range scaling {
-		if k == "type" {
-			k = "rope_type"
-		}
-		p[k] = v
-	}
-	return p
 }
 
 // llama3Factors returns what a GGUF divides the frequencies of a Llama 3.1 rope by, nil for other ropes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -15,12 +16,12 @@ type Model struct {
 	Spec  *Spec
 	Bytes int64 // of the weights on the device
 
-	dev    compute.Device
-	embed  compute.Matrix
-	head   linear
-	norm   compute.Norm
-	freqs  []compute.Vector // of each of Spec.Ropes
-	layers []layer
+	dev              compute.Device
+	embed, positions compute.Matrix
+	head             linear
+	norm             compute.Norm
+	freqs            []compute.Vector // of each of Spec.Ropes
+	layers           []layer
 }
 
 // layer holds the weights of one layer. Norms that the Spec does not have are zero.
@@ -45,10 +46,9 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{ckpt: ckpt, dev: dev, progress: progress, slots: hfSlots}
-	if ckpt.Format() == weights.GGUF {
-		l.slots = ggufSlots
-	}
+	f := familyOf(spec)
+	l := &loader{ckpt: ckpt, dev: dev, progress: progress, slots: slotsOf(f, ckpt), used: map[string]bool{}}
+	l.transposed = f.transposed && ckpt.Format() != weights.GGUF
 	for _, t := range ckpt.Tensors() {
 		l.total += t.Size
 	}
@@ -57,6 +57,9 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 		spec.TiedHead = false
 	}
 	m.embed = l.matrix("embed", 0, spec.Vocab, spec.Hidden)
+	if spec.Positions > 0 {
+		m.positions = l.matrix("positions", 0, spec.Positions, spec.Hidden)
+	}
 	m.norm = l.norm("norm", 0, spec.Norm, spec.Hidden)
 	m.head = linear{w: m.embed}
 	if !spec.TiedHead {
@@ -73,6 +76,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 		l.keep(err)
 		m.freqs = append(m.freqs, v)
 	}
+	l.refuseUnused(len(spec.Layers))
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -86,6 +90,9 @@ type loader struct {
 	dev      compute.Device
 	slots    slots
 	progress func(done, total int64)
+
+	transposed bool            // matrices of layers are stored as [in, out]
+	used       map[string]bool // names of tensors taken over
 
 	done, total int64 // bytes of the checkpoint
 	bytes       int64 // bytes on the device
@@ -121,9 +128,9 @@ func (l *loader) layer(i int, spec *Spec) layer {
 		out.attnPost = l.norm("attn.post", i, spec.Norm, hidden)
 		out.ffnPost = l.norm("ffn.post", i, spec.Norm, hidden)
 	}
-	out.q = l.linear("q", i, a.Heads*a.HeadDim, hidden, a.QKVBias)
-	out.k = l.linear("k", i, a.KVHeads*a.HeadDim, hidden, a.QKVBias)
-	out.v = l.linear("v", i, a.KVHeads*a.ValueDim, hidden, a.QKVBias)
+	qkv := l.linears("qkv", i, hidden, a.QKVBias,
+		part{"q", a.Heads * a.HeadDim}, part{"k", a.KVHeads * a.HeadDim}, part{"v", a.KVHeads * a.ValueDim})
+	out.q, out.k, out.v = qkv[0], qkv[1], qkv[2]
 	out.o = l.linear("o", i, hidden, a.Heads*a.ValueDim, a.OBias)
 	if a.QKNorm {
 		out.qNorm = l.headNorm("q.norm", i, spec.Norm, a.Heads, a.HeadDim)
@@ -133,10 +140,51 @@ func (l *loader) layer(i int, spec *Spec) layer {
 		out.sinks = l.vector("sinks", "", i, a.Heads)
 	}
 	if f.Gated {
-		out.gate = l.linear("gate", i, f.Width, hidden, f.Bias)
+		in := l.linears("gate_up", i, hidden, f.Bias, part{"gate", f.Width}, part{"up", f.Width})
+		out.gate, out.up = in[0], in[1]
+	} else {
+		out.up = l.linear("up", i, f.Width, hidden, f.Bias)
 	}
-	out.up = l.linear("up", i, f.Width, hidden, f.Bias)
 	out.down = l.linear("down", i, hidden, f.Width, f.Bias)
+	return out
+}
+
+// part is one of several weights that read the same input.
+type part struct {
+	slot string
+	out  int
+}
+
+// linears takes over weights that read the same input: each from a tensor of its own or, where the first has none, from
+// its rows of the one tensor that joins them.
+func (l *loader) linears(joined string, i, in int, bias bool, parts ...part) []linear {
+	var out []linear
+	if l.has(parts[0].slot, i) || !l.has(joined, i) {
+		for _, p := range parts {
+			out = append(out, l.linear(p.slot, i, p.out, in, bias))
+		}
+		return out
+	}
+	rows := 0
+	for _, p := range parts {
+		rows += p.out
+	}
+	w, biases := l.weight(joined, i, rows, in), []float32(nil)
+	if bias {
+		biases = l.values(joined, ".bias", i, rows)
+	}
+	if l.err != nil {
+		return make([]linear, len(parts))
+	}
+	stride, from := len(w.Data)/rows, 0
+	for _, p := range parts {
+		rows := compute.Source{Name: w.Name, Type: w.Type, Out: p.out, In: in, Data: w.Data[from*stride:][:p.out*stride]}
+		part := linear{w: l.take(rows)}
+		if bias {
+			part.bias = l.upload(biases[from:][:p.out])
+		}
+		out, from = append(out, part), from+p.out
+	}
 	return out
 }
 
@@ -204,17 +252,81 @@ func (l *loader) values(slot, suffix string, i, size int) []float32 {
 
 // matrix takes over a weight of out rows of in values.
 func (l *loader) matrix(slot string, i, out, in int) compute.Matrix {
-	t, ok := l.tensor(l.slots.name(slot, i)+".weight", out, in)
+	return l.take(l.weight(slot, i, out, in))
+}
+
+// weight finds a weight of out rows of in values.
+func (l *loader) weight(slot string, i, out, in int) compute.Source {
+	turned, shape := l.transposed && strings.Contains(l.slots[slot], "%d"), []int{out, in}
+	if turned {
+		shape = []int{in, out}
+	}
+	t, ok := l.tensor(l.slots.name(slot, i)+".weight", shape...)
 	if !ok {
+		return compute.Source{}
+	}
+	data := t.Data
+	if turned {
+		var err error
+		data, err = transposed(t)
+		l.keep(err)
+	}
+	return compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: data}
+}
+
+// transposed returns the values of a tensor column by column.
+func transposed(t weights.Tensor) ([]byte, error) {
+	if t.Type.BlockValues() != 1 {
+		return nil, fmt.Errorf("model: tensor %q: values in blocks of type %v cannot be transposed", t.Name, t.Type)
+	}
+	size, rows, cols := t.Type.BlockBytes(), t.Shape[0], t.Shape[1]
+	out := make([]byte, 0, len(t.Data))
+	for c := range cols {
+		for r := range rows {
+			out = append(out, t.Data[(r*cols+c)*size:][:size]...)
+		}
+	}
+	return out, nil
+}
+
+// take gives a weight to the device.
+func (l *loader) take(src compute.Source) compute.Matrix {
+	if l.err != nil {
 		return nil
 	}
-	m, err := l.dev.Matrix(compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: t.Data})
+	m, err := l.dev.Matrix(src)
 	if err != nil {
 		l.keep(err)
 		return nil
 	}
 	l.bytes += m.Bytes()
 	return m
+}
+
+// has reports whether the checkpoint has a weight for a slot of layer i.
+func (l *loader) has(slot string, i int) bool {
+	_, ok := l.ckpt.Tensor(l.slots.name(slot, i) + ".weight")
+	return ok
+}
+
+// refuseUnused refuses a checkpoint with a tensor that its configuration has no use for.
+func (l *loader) refuseUnused(layers int) {
+	for slot, pattern := range l.slots {
+		if slot == "head" { // may repeat the embedding table
+			continue
+		}
+		for i := range layers {
+			for _, suffix := range []string{".weight", ".bias"} {
+				name := l.slots.name(slot, i) + suffix
+				if _, ok := l.ckpt.Tensor(name); ok && !l.used[name] {
+					l.keep(fmt.Errorf("model: the configuration has no use for tensor %q", name))
+				}
+			}
+			if !strings.Contains(pattern, "%d") {
+				break
+			}
+		}
+	}
 }
 
 // tensor finds a tensor and checks its shape.
@@ -231,6 +343,7 @@ func (l *loader) tensor(name string, shape ...int) (weights.Tensor, bool) {
 		l.keep(fmt.Errorf("model: tensor %q has shape %v; the configuration asks for %v", name, t.Shape, shape))
 		return t, false
 	}
+	l.used[name] = true
 	l.done += t.Size
 	if l.progress != nil {
 		l.progress(l.done, l.total)

@@ -61,7 +61,7 @@ func TestConfigRefused(t *testing.T) {
 		{"no context", []any{"max_position_embeddings", 0}, "context is 0"},
 		{"activation", []any{"hidden_act", "mish"}, `"hidden_act" is "mish", which is not supported; known are [gelu gelu_new`},
 		{"rope base", []any{"rope_theta", 0}, "4 dimensions with base 0"},
-		{"rope type", []any{"rope_scaling", m{"type": "dynamic", "factor": 2}}, `rope type "dynamic" is not supported; known are default, linear, llama3, yarn`},
+		{"rope type", []any{"rope_scaling", m{"type": "longrope", "factor": 2}}, `rope type "longrope" is not supported; known are default, linear, dynamic, llama3, yarn`},
 		{"rope no object", []any{"rope_scaling", "linear"}, `"rope_scaling" is "linear"; want an object`},
 		{"rope factor", []any{"rope_scaling", m{"type": "linear"}}, `"rope_scaling.factor" is 0; want a number above 0`},
 		{"rope factor text", []any{"rope_scaling", m{"type": "linear", "factor": "2"}}, `"rope_scaling.factor" is "2"; want a number`},
@@ -79,7 +79,7 @@ func TestConfigRefused(t *testing.T) {
 		{"experts", []any{"num_local_experts", 8}, `"num_local_experts" is 8, which is not supported`},
 		{"multiplier", []any{"logits_scaling", 16}, `"logits_scaling" is 16, which is not supported`},
 		{"GPTQ", []any{"quantization_config", m{"quant_method": "gptq", "bits": 4}}, `quantised by "gptq" (quantization_config) are not supported`},
-		{"AWQ in an unknown family", []any{"model_type", "phi3", "quantization_config", m{"quant_method": "awq"}}, `quantised by "awq"`},
+		{"AWQ in an unknown family", []any{"model_type", "mamba", "quantization_config", m{"quant_method": "awq"}}, `quantised by "awq"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, err := jsonSpec(tinyConfig(t, test.changes...)); err == nil || !strings.Contains(err.Error(), test.want) {

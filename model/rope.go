@@ -9,10 +9,14 @@ func (c *Config) rope(layerType string, dim int) Rope {
 	if !ok || len(p.values) == 0 {
 		p, _ = c.sub("rope_parameters")
 	}
-	if inner, nested := p.sub(layerType); nested {
+	inner, nested := p.sub(layerType)
+	if nested {
 		p = inner
 	}
 	theta := p.FloatOr("rope_theta", c.FloatOr("rope_theta", 10000))
+	if layerType == "sliding_attention" && c.FloatOr("rope_local_base_freq", 0) != 0 && !nested {
+		p, theta = &Config{read: map[string]bool{}, err: c.err}, c.FloatOr("rope_local_base_freq", 0) // not scaled
+	}
 	if partial := p.FloatOr("partial_rotary_factor", c.FloatOr("partial_rotary_factor", 1)); partial != 1 {
 		dim = int(float64(dim) * partial)
 	}
@@ -22,6 +26,9 @@ func (c *Config) rope(layerType string, dim int) Rope {
 	if dim < 2 || dim%2 != 0 || dim > 1<<16 || !(theta > 0) {
 		c.fail("rope: %d dimensions with base %v", dim, theta)
 		return Rope{}
+	}
+	if alpha := p.FloatOr("alpha", 0); alpha != 0 && p.TextOr("rope_type", p.TextOr("type", "")) == "dynamic" {
+		theta *= math.Pow(p.positive("alpha", 0), float64(dim)/float64(dim-2)) // Hunyuan's
 	}
 	r := Rope{Freqs: make([]float32, dim/2), Scale: 1}
 	for i := range r.Freqs { // rounded where the models' own code rounds: far positions multiply every difference
@@ -48,6 +55,7 @@ func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
 	}
 	switch kind = p.TextOr("rope_type", p.TextOr("type", kind)); kind {
 	case "default", "none":
+	case "dynamic": // the base grows beyond Spec.Context only
 	case "linear":
 		if c.gguf() && p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0)) == 0 {
 			break
@@ -61,15 +69,17 @@ func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
 	case "yarn":
 		c.yarn(r, p, theta)
 	default:
-		c.fail("rope type %q is not supported; known are default, linear, llama3, yarn", kind)
+		c.fail("rope type %q is not supported; known are default, linear, dynamic, llama3, yarn", kind)
 	}
-	p.Refuse("extrapolation_factor", 1, -1)
-	p.Refuse("yarn_log_multiplier", 0)
-	p.Refuse("alpha")
+	p.Refuse("extrapolation_factor", 1.0, -1.0)
+	p.Refuse("yarn_log_multiplier", 0.0)
+	if kind != "dynamic" {
+		p.Refuse("alpha")
+	}
 	if c.gguf() {
 		r.Scale *= float32(p.positive("attn_factor", 1))
 	} else {
-		p.Refuse("attn_factor", 1)
+		p.Refuse("attn_factor", 1.0)
 	}
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -113,6 +114,9 @@ func (r *Runner) Forward(b *compute.Batch) error {
 	if err := b.Check(spec.Vocab, cs.Blocks, cs.BlockTokens); err != nil {
 		return err
 	}
+	if last := slices.Max(b.Pos); spec.Positions > 0 && int(last) >= spec.Positions {
+		return fmt.Errorf("model: a batch with position %d; %s has %d learned positions", last, spec.Family, spec.Positions)
+	}
 	if n := len(b.Logits); n > r.logits.Rows {
 		var err error
 		if r.logits, err = dev.Tensor(n, spec.Vocab); err != nil {
@@ -121,6 +125,9 @@ func (r *Runner) Forward(b *compute.Batch) error {
 	}
 	dev.Begin(b)
 	dev.Embed(r.hidden, r.m.embed, spec.EmbedScale)
+	if spec.Positions > 0 {
+		dev.AddPositions(r.hidden, r.m.positions)
+	}
 	for i, rope := range spec.Ropes {
 		dev.Angles(r.angles[i], r.m.freqs[i], rope.Scale)
 	}

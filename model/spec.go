@@ -18,6 +18,7 @@ type Spec struct {
 	Context int    // tokens that the model was made for
 
 	EmbedScale    float32 // times each embedding; 1 is usual
+	Positions     int     // learned positions, of which each token's is added to its embedding; 0 is none
 	Norm          Norm    // of every layer and before the head
 	ResidualScale float32 // times what attention and feed-forward add; 1 is usual
 	Layers        []Layer
@@ -108,6 +109,9 @@ func (s *Spec) Check() error {
 		if n.v < 1 || n.v > n.most {
 			return fail("%s is %d; want 1 to %d", n.name, n.v, n.most)
 		}
+	}
+	if s.Positions != 0 && s.Positions < s.Context {
+		return fail("%d learned positions for a context of %d", s.Positions, s.Context)
 	}
 	if !(s.Norm.Eps >= 0 && s.Norm.Eps < 1) {
 		return fail("norm epsilon is %v; want a number from 0 to 1", s.Norm.Eps)

@@ -35,7 +35,7 @@ func TestConfigRefused(t *testing.T) {
 		changes []any
 		want    string
 	}{
-		{"unknown family", []any{"model_type", "mamba"}, `model_type "mamba" is not supported; known are llama, mistral, qwen2, qwen3`},
+		{"unknown family", []any{"model_type", "mamba"}, `model_type "mamba" is not supported; known are llama, mistral, qwen2, qwen3, phi3`},
 		{"no family", []any{"model_type", remove{}}, `"model_type" is missing`},
 		{"family is a number", []any{"model_type", 3}, `"model_type" is 3; want a string`},
 		{"key missing", []any{"hidden_size", remove{}}, `"hidden_size" is missing`},

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"maps"
+	"math"
+)
+
+// gemma2 has a norm before and one after each part, soft caps on scores and logits, and a window in every other layer.
+var gemma2 = family{
+	types: []string{"gemma2"}, archs: []string{"gemma2"}, slots: gemmaSlots, keys: gemmaKeys,
+	defaults: gemmaDefaults(map[string]any{
+		"max_position_embeddings": 8192.0, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+		"sliding_window_pattern": 2.0,
+	}),
+	assumed: map[string]any{"hidden_act": "gelu_pytorch_tanh", "sliding_window": 4096.0, "sliding_window_pattern": 2.0},
+	spec: func(c *Config) *Spec {
+		s := gemmaShape(c, 46)
+		s.LogitSoftcap = float32(c.FloatOr("final_logit_softcapping", 0))
+		softcap := float32(c.FloatOr("attn_logit_softcapping", 0))
+		s.each(func(_ int, l *Layer) { l.Attn.Softcap = softcap })
+		return s
+	},
+}
+
+// gemma3 is Gemma 2 with normalised queries and keys in place of the soft caps, and another rope in windowed layers.
+var gemma3 = family{
+	types: []string{"gemma3_text"}, archs: []string{"gemma3"}, slots: gemmaSlots, keys: gemmaKeys,
+	defaults: gemmaDefaults(map[string]any{
+		"vocab_size": 262208.0, "max_position_embeddings": 131072.0, "num_attention_heads": 8.0, "rope_theta": 1e6,
+		"rope_local_base_freq": 10000.0, "sliding_window_pattern": 6.0,
+	}),
+	assumed: map[string]any{
+		"hidden_act": "gelu_pytorch_tanh", "rope_theta": 1e6, "rope_local_base_freq": 10000.0, "sliding_window_pattern": 6.0,
+	},
+	spec: func(c *Config) *Spec {
+		s := gemmaShape(c, 62)
+		s.each(func(i int, l *Layer) {
+			if i == 0 {
+				s.Ropes = append(s.Ropes, c.rope("sliding_attention", l.Attn.HeadDim))
+			}
+			if l.Attn.QKNorm = true; l.Attn.Window > 0 {
+				l.Attn.Rope = 1
+			}
+		})
+		return s
+	},
+}
+
+var (
+	gemmaSlots = slots{
+		"attn.post": "model.layers.%d.post_attention_layernorm",
+		"ffn.norm":  "model.layers.%d.pre_feedforward_layernorm",
+		"ffn.post":  "model.layers.%d.post_feedforward_layernorm",
+	}
+	gemmaKeys = map[string]string{"hidden_activation": "hidden_act", "_sliding_window_pattern": "sliding_window_pattern"}
+)
+
+func gemmaDefaults(more map[string]any) map[string]any {
+	d := map[string]any{
+		"rms_norm_eps": 1e-6, "head_dim": 256.0, "num_key_value_heads": 4.0, "query_pre_attn_scalar": 256.0,
+		"hidden_act": "gelu_pytorch_tanh", "sliding_window": 4096.0, "tie_word_embeddings": true,
+	}
+	maps.Copy(d, more)
+	return d
+}
+
+// gemmaShape reads what Gemma 2 and 3 share. A GGUF has no query_pre_attn_scalar: it is the size of a head, but that of an even
+// share of the hidden size in the largest model of each generation, which has largest layers.
+func gemmaShape(c *Config, largest int) *Spec {
+	s := llamaShape(c)
+	s.Norm.PlusOne = true
+	s.EmbedScale = float32(math.Sqrt(float64(s.Hidden)))
+	pattern := c.Int("sliding_window_pattern")
+	if pattern < 1 {
+		c.fail("%q is %d; want at least 1", c.key("sliding_window_pattern"), pattern)
+		return s
+	}
+	s.windows(c, func(i int) bool { return (i+1)%pattern != 0 })
+	s.each(func(_ int, l *Layer) {
+		scalar := float64(l.Attn.HeadDim)
+		if c.gguf() && len(s.Layers) == largest {
+			scalar = float64(s.Hidden) / float64(l.Attn.Heads)
+		}
+		l.PostNorm = true
+		l.Attn.Scale = float32(1 / math.Sqrt(c.positive("query_pre_attn_scalar", scalar)))
+	})
+	return s
+}

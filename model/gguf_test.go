@@ -52,7 +52,8 @@ func TestGoldenGGUF(t *testing.T) {
 // off by about 0.5%, which some fifteen products in a row bring to 2 or 3%.
 func TestQuantisedGGUF(t *testing.T) {
 	mixes := [][]quant.Type{{quant.Q8_0}, {quant.Q4_0}, {quant.Q8_0, quant.BF16, quant.Q4_0, quant.F32, quant.F16}}
-	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "phi3", "gemma3", "olmo2"} {
+	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "phi3", "gemma3", "olmo2",
+		"glm4"} {
 		for _, types := range mixes {
 			t.Run(fmt.Sprint(name, types), func(t *testing.T) {
 				g := openGolden(t, name)

@@ -53,7 +53,7 @@ func TestGoldenGGUF(t *testing.T) {
 func TestQuantisedGGUF(t *testing.T) {
 	mixes := [][]quant.Type{{quant.Q8_0}, {quant.Q4_0}, {quant.Q8_0, quant.BF16, quant.Q4_0, quant.F32, quant.F16}}
 	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "phi3", "gemma3", "olmo2",
-		"glm4", "gpt2"} {
+		"glm4", "gpt2", "cohere"} {
 		for _, types := range mixes {
 			t.Run(fmt.Sprint(name, types), func(t *testing.T) {
 				g := openGolden(t, name)

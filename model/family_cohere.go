@@ -1,0 +1,18 @@
+package model
+
+// cohere (Command R) runs attention and feed-forward side by side, from one LayerNorm without a bias.
+var cohere = family{
+	types: []string{"cohere"}, archs: []string{"command-r"},
+	defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "max_position_embeddings": 8192.0, "logit_scale": 0.0625, "tie_word_embeddings": true,
+	},
+	keys: map[string]string{"layer_norm_eps": "rms_norm_eps"},
+	spec: func(c *Config) *Spec {
+		s := llamaShape(c)
+		s.pairNeighbours(true)
+		s.Norm.Center = true
+		s.LogitScale = float32(c.Float("logit_scale"))
+		s.each(func(_ int, l *Layer) { l.Parallel = true })
+		return s
+	},
+}

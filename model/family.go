@@ -30,7 +30,8 @@ type family struct {
 
 // families are all known architectures.
 var families = []*family{
-	&llama, &mistral, &qwen2, &qwen3, &phi3, &gemma2, &gemma3, &olmo2, &granite, &smollm3, &glm4, &starcoder2, &gpt2, &cohere, &ernie,
+	&llama, &mistral, &qwen2, &qwen3, &phi3, &gemma2, &gemma3, &olmo2, &granite, &smollm3, &glm4, &starcoder2, &gpt2, &cohere,
+	&ernie, &hunyuan,
 }
 
 // guide is where to read how to add a family.

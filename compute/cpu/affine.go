@@ -6,14 +6,12 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// affinePanel is how a panel holds a type whose values are s·level - m, with an s and an m for each group of 16 or 32
-// (quant.Affine). It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
+// affinePanel is how a panel holds a type whose values are s·(level - offset) - m, with an s and an m for each group of 16
+// or 32 (quant.Affine); either the offset or m is 0. It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
 //
 //	codes   [blocks][bits][16][4] bytes, see putCodes
 //	scales  [blocks][32/group] of what layout says
 //	supers  [in/256] of what layout says; none for types with blocks of 32
-//
-// A type with an offset stores no m: it is offset·s.
 type affinePanel struct {
 	quant.Affine
 	layout scaleLayout
@@ -156,7 +154,7 @@ func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	}
 }
 
-// scale reads s and m of group g in lane j. m is without the offset.
+// scale reads s and m of group g in lane j.
 func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32) {
 	half := func(b []byte) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(b[j*2:])) }
 	from := scales[g*a.scaleBytes():]
@@ -189,8 +187,9 @@ func (a *affinePanel) row(dst []float32, panel []byte, j int) {
 	}
 }
 
-// matAffine multiplies m quantised rows with panels of an affine type: for each group in order, acc = fma(sum, d·s, acc),
-// where sum is the exact product of q and levels, and acc = fma(-m, d·Σq, acc).
+// matAffine multiplies m quantised rows with panels of an affine type. For each group in order it does
+// acc = fma(sum, d·s, acc), where sum is the exact product of q and level - offset, and for types with an m then
+// acc = fma(-m, d·Σq, acc).
 func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	a := &affinePanels[t]
 	for i := range m {
@@ -204,41 +203,48 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 			a.levels(&levels, codes[b*a.codeBytes():], j)
 			for g := range 32 / a.Group {
 				s, least := a.scale(scales, supers, b*(32/a.Group)+g, j)
-				if a.Offset != 0 {
-					least = float32(a.Offset) * s
-				}
+				part := levels[g*a.Group:][:a.Group]
 				for i := range m {
 					sum := int32(0)
 					for k, q := range x.q[i*x.ld+b*32+g*a.Group:][:a.Group] {
-						sum += int32(q) * int32(levels[g*a.Group+k])
+						sum += int32(q) * (int32(part[k]) - int32(a.Offset))
 					}
-					ds, acc := &x.ds[i*x.blocks+b], &dst[i*ldd+p*lanes+j]
-					*acc = fma(float32(sum), ds.d*s, *acc)
-					*acc = fma(-least, ds.sum(a.Group, g), *acc)
+					sums, acc := &x.sums[i*x.blocks+b], &dst[i*ldd+p*lanes+j]
+					*acc = fma(float32(sum), sums.d*s, *acc)
+					if a.Offset == 0 {
+						*acc = fma(-least, sums.of(a.Group, g), *acc)
+					}
 				}
 			}
 		}
 	}
 }
 
-// blockSums are what products with affine types need of a block of a quantised row: its scale d, and d times the sums of
-// the first 16 values, of the last 16, and of all.
-type blockSums struct{ d, first, last, both float32 }
+// blockSums are what products with affine types need of a block of a quantised row: its scale d, d times the sums of the
+// first 16 values, of the last 16 and of all, and those sums negated.
+type blockSums struct {
+	d, first, last, all             float32
+	_                               int32
+	minusFirst, minusLast, minusAll int32
+}
 
-func (s *blockSums) sum(group, g int) float32 {
+func (s *blockSums) of(group, g int) float32 {
 	if group == 32 {
-		return s.both
+		return s.all
 	}
 	return [...]float32{s.first, s.last}[g]
 }
 
-// sumBlocks fills ds from a quantised row.
-func sumBlocks(ds []blockSums, q []int8, d []float32, s []int32) {
-	for b := range ds {
-		first := int32(0)
+// sumBlocks fills sums from a quantised row.
+func sumBlocks(sums []blockSums, q []int8, d []float32, s []int32) {
+	for b := range sums {
+		first, all := int32(0), s[b]
 		for _, v := range q[b*32:][:16] {
 			first += int32(v)
 		}
-		ds[b] = blockSums{d[b], d[b] * float32(first), d[b] * float32(s[b]-first), d[b] * float32(s[b])}
+		sums[b] = blockSums{
+			d: d[b], first: d[b] * float32(first), last: d[b] * float32(all-first), all: d[b] * float32(all),
+			minusFirst: -first, minusLast: first - all, minusAll: -all,
+		}
 	}
 }

@@ -12,7 +12,7 @@ var avx2 = kernels{
 	matBF16:    matBF16AVX2,
 	matQ8:      matQ8AVX2,
 	matQ4:      matQ4AVX2,
-	matAffine:  matAffine,
+	matAffine:  matAffineAVX2,
 	quantize:   quantizeAVX2,
 	sumSquares: sumSquaresAVX2,
 	scaleGain:  scaleGainAVX2,

@@ -25,7 +25,7 @@ var avx512 = kernels{
 // avx512vnni is avx512 with the dot products of VNNI.
 var avx512vnni = func() kernels {
 	k := avx512
-	k.name, k.matQ8, k.matQ4 = "avx512vnni", matQ8VNNI, matQ4VNNI
+	k.name, k.matQ8, k.matQ4, k.matAffine = "avx512vnni", matQ8VNNI, matQ4VNNI, matAffineVNNI
 	return k
 }()
 

@@ -48,12 +48,12 @@ type kernels struct {
 }
 
 // rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:], its
-// block sums at s[i·blocks:] and what affine types need at ds[i·blocks:].
+// block sums at s[i·blocks:] and what affine types need at sums[i·blocks:].
 type rowsQ8 struct {
 	q      []int8
 	d      []float32
 	s      []int32
-	ds     []blockSums
+	sums   []blockSums
 	ld     int // values of a row, a multiple of 32
 	blocks int // blocks of a row
 }

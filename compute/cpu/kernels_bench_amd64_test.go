@@ -74,11 +74,17 @@ func BenchmarkMat(b *testing.B) {
 	x := numbersOf(most * k)
 	q := rowsQ8{q: make([]int8, most*k), d: make([]float32, most*k/32), s: make([]int32, most*k/32), ld: k, blocks: k / 32}
 	quantize(q.q, q.d, q.s, x)
+	q.sums = make([]blockSums, len(q.d))
+	sumBlocks(q.sums, q.q, q.d, q.s)
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {
 		floats, dots, read := roofs(set.name)
-		for _, t := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0} {
+		types := []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
+		for _, a := range affineTypes {
+			types = append(types, a.typ)
+		}
+		for _, t := range types {
 			roof := floats
 			if quantised(t) {
 				roof = dots
@@ -100,6 +106,8 @@ func BenchmarkMat(b *testing.B) {
 							set.matQ8(dst, ldd, q, w, stride, panels, m)
 						case quant.Q4_0:
 							set.matQ4(dst, ldd, q, w, stride, panels, m)
+						default:
+							set.matAffine(t, dst, ldd, q, w, stride, panels, m)
 						}
 						times = append(times, time.Since(start))
 						if at += panels * stride; at+panels*stride > len(weights) {

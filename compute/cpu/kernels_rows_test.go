@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // rowLengths cover every tail of a group of 16, and a long row.
@@ -187,7 +189,7 @@ func TestRotate(t *testing.T) {
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
-	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), ld: 64, blocks: 2}
+	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), sums: make([]blockSums, 2), ld: 64, blocks: 2}
 	for _, k := range implementations() {
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
@@ -195,6 +197,7 @@ func TestKernelsAllocate(t *testing.T) {
 			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
 			"matQ8":      func() { k.matQ8(x, 16, q, w8, 0, 1, 1) },
 			"matQ4":      func() { k.matQ4(x, 16, q, w8, 0, 1, 1) },
+			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
 			"quantize":   func() { k.quantize(q.q, q.d, q.s, x) },
 			"sumSquares": func() { k.sumSquares(x, 0) },
 			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },

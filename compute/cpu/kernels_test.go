@@ -182,10 +182,10 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 			x.s[i] += int32(q)
 		}
 	}
-	x.ds = make([]blockSums, m*blocks)
+	x.sums = make([]blockSums, m*blocks)
 	for i := range m {
 		b := i * blocks
-		sumBlocks(x.ds[b:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
+		sumBlocks(x.sums[b:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
 	}
 	return x
 }
@@ -240,8 +240,9 @@ func TestShortArguments(t *testing.T) {
 	h := func(n int) []uint16 { return make([]uint16, n, n+64) }
 	b := func(n int) []byte { return make([]byte, n, n+64) }
 	q := func(q, d, s int) rowsQ8 {
-		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), ld: 32, blocks: 1}
+		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1}
 	}
+	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
 	const w8, w4 = 2 * (blockQ8 + 2*lanes), 2 * (blockQ4 + 2*lanes)
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
 		// Two rows of 5 and two panels, next to each other; then rows of 32.
@@ -259,6 +260,10 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matQ8(f(64), 32, q(64, 2, 2), b(w8-1), w8/2, 2, 2) },
 			func() { k.matQ4(f(63), 32, q(64, 2, 2), b(w4), w4/2, 2, 2) },
 			func() { k.matQ4(f(64), 32, q(64, 2, 2), b(w4-1), w4/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 0, 2), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 0, 2), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 0, 1), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 0, 2), b(w5-1), w5/2, 2, 2) },
 			func() { k.quantize(make([]int8, 31, 64), f(1), make([]int32, 1), f(32)) },
 			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 0, 8), f(32)) },
 			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 1), f(31)) },

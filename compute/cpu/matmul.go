@@ -76,7 +76,7 @@ func (d *Device) quantise(rows int, x compute.Tensor) {
 	q, blocks := &d.xq, x.Cols/32
 	q.ld, q.blocks = blocks*32, blocks
 	q.q, q.d, q.s = grown(q.q, rows*q.ld), grown(q.d, rows*blocks), grown(q.s, rows*blocks)
-	q.ds = grown(q.ds, rows*blocks)
+	q.sums = grown(q.sums, rows*blocks)
 	d.each(rows, d.jobs.quantise)
 }
 
@@ -84,13 +84,13 @@ func (d *Device) quantiseRow(_, r int) {
 	q := d.xq.from(r)
 	d.k.quantize(q.q[:q.ld], q.d[:q.blocks], q.s[:q.blocks], rowOf(d.op.src, r)[:q.ld])
 	if d.op.affine {
-		sumBlocks(q.ds[:q.blocks], q.q, q.d, q.s)
+		sumBlocks(q.sums[:q.blocks], q.q, q.d, q.s)
 	}
 }
 
 // from returns the rows from row r on.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.d, x.s, x.ds = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:], x.ds[r*x.blocks:]
+	x.q, x.d, x.s, x.sums = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:], x.sums[r*x.blocks:]
 	return x
 }
 

@@ -1,0 +1,159 @@
+// Tiles of affine types with AVX2: dst[i][p] = chain over the groups of acc += sum(q[i]·(level[p] - offset))·(d[i]·s[p])
+// and, for types with an m, acc -= m[p]·(d[i]·Σq[i]), for one or two rows.
+//
+//	q    rows of int8, ldq bytes apart, 32 for each block
+//	sums rows of blockSums, lds bytes apart
+//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of each 8 blocks (affine.go)
+//	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
+//
+// The including file defines for a type:
+//
+//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
+//	EVEN, ODD(g, v, o)   the levels of group g, 2v or 2v+1, to Y12, of the 8 outputs o bytes on; may use Y13 to Y15
+//	DOT(q, r, low, high, sum)     takes the levels to a row
+//	MIDDLE(q, r, low, high, sum)  comes after half of the values of a scale
+//	JOIN(low, high)               the sum in 32 bits to low
+//	OFFSET(o, r, low)             adds the product of the offset and the negated sum at o, where there is an offset
+//	LESS(o, r, sum)               takes m times the sum at o off, where there is an m
+//	SCALES(h, o)                  s to Y12 and m to Y13, for half h of the block (0 if there are none) and the outputs from
+//	                              o on; may use Y14
+//	BLOCK                         BLOCK32 or BLOCK16
+//
+// VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits. Eight such steps with levels of 4 bits stay
+// within 8·2·15·128 < 2¹⁵, four with 5 bits, two with 6. Levels of 8 bits go by halves of 4.
+//
+// Registers: SI q of row 0; R9 the block's sums of row 0; BX codes; R12 scales; R13 scales of 8 blocks; R11 blocks left.
+// Y0-Y3 sums in 16 bits; Y4-Y7 those of upper halves, or what MIDDLE puts aside; Y8-Y11 sums; Y12-Y15 scratch.
+
+// LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its address in q, o bytes on, its sums, and its registers.
+#define LEFT1(F, o) F(o (SI), (R9), Y0, Y4, Y8)
+#define LEFT2(F, o) LEFT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), Y2, Y6, Y10)
+#define RIGHT1(F, o) F(o (SI), (R9), Y1, Y5, Y9)
+#define RIGHT2(F, o) RIGHT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), Y3, Y7, Y11)
+
+#define ZERO(q, r, low, high, sum) VPXOR sum, sum, sum
+#define BEGIN(q, r, low, high, sum) VPXOR low, low, low; VPXOR high, high, high
+
+#define END(at, less, r, low, high, sum) \
+	JOIN(low, high); \
+	OFFSET(at, r, low); \
+	VCVTDQ2PS    low, low; \
+	VBROADCASTSS r, Y15; \
+	VMULPS       Y15, Y12, Y15; \
+	VFMADD231PS  Y15, low, sum; \
+	LESS(less, r, sum)
+#define END_ALL(q, r, low, high, sum) END(28, 12, r, low, high, sum)
+#define END_FIRST(q, r, low, high, sum) END(20, 4, r, low, high, sum)
+#define END_LAST(q, r, low, high, sum) END(24, 8, r, low, high, sum)
+
+// PAIR takes groups 2v and 2v+1 to the rows, FINISH the scales of half h.
+#define PAIR(v, LEFT, RIGHT) \
+	PREFETCHT1 64*v(BX)(CX*1); \
+	EVEN((2*v), v, 0); \
+	LEFT(DOT, 8*v); \
+	EVEN((2*v), v, 32); \
+	RIGHT(DOT, 8*v); \
+	ODD((2*v+1), v, 0); \
+	LEFT(DOT, 8*v+4); \
+	ODD((2*v+1), v, 32); \
+	RIGHT(DOT, 8*v+4)
+#define FINISH(h, LEFT, RIGHT, END) \
+	SCALES(h, 0); \
+	LEFT(END, 0); \
+	SCALES(h, 8); \
+	RIGHT(END, 0)
+#define BLOCK32(LEFT, RIGHT) \
+	LEFT(BEGIN, 0); \
+	RIGHT(BEGIN, 0); \
+	PAIR(0, LEFT, RIGHT); \
+	PAIR(1, LEFT, RIGHT); \
+	LEFT(MIDDLE, 0); \
+	RIGHT(MIDDLE, 0); \
+	PAIR(2, LEFT, RIGHT); \
+	PAIR(3, LEFT, RIGHT); \
+	FINISH(0, LEFT, RIGHT, END_ALL)
+#define BLOCK16(LEFT, RIGHT) \
+	LEFT(BEGIN, 0); \
+	RIGHT(BEGIN, 0); \
+	PAIR(0, LEFT, RIGHT); \
+	LEFT(MIDDLE, 0); \
+	RIGHT(MIDDLE, 0); \
+	PAIR(1, LEFT, RIGHT); \
+	FINISH(0, LEFT, RIGHT, END_FIRST); \
+	LEFT(BEGIN, 0); \
+	RIGHT(BEGIN, 0); \
+	PAIR(2, LEFT, RIGHT); \
+	LEFT(MIDDLE, 0); \
+	RIGHT(MIDDLE, 0); \
+	PAIR(3, LEFT, RIGHT); \
+	FINISH(1, LEFT, RIGHT, END_LAST)
+
+#define TILE(loop, LEFT, RIGHT) \
+	LEFT(ZERO, 0); \
+	RIGHT(ZERO, 0); \
+loop: \
+	BLOCK(LEFT, RIGHT); \
+	ADDQ    $CODE_BYTES, BX; \
+	ADDQ    $SCALE_BYTES, R12; \
+	ADDQ    $32, SI; \
+	ADDQ    $32, R9; \
+	DECQ    R11; \
+	TESTQ   $7, R11; \
+	JNZ     loop; \
+	ADDQ    $SUPER_BYTES, R13; \
+	TESTQ   R11, R11; \
+	JNZ     loop; \
+	MOVQ    dst+0(FP), DI; \
+	VMOVUPS Y8, (DI); \
+	VMOVUPS Y9, 32(DI)
+
+// Codes of 2 to 6 bits (affine.go, putCodes).
+#define EVEN4(v, o) VMOVDQU 64*v+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
+#define ODD4(v, o) VMOVDQU 64*v+o(BX), Y12; VPSRLW $4, Y12, Y12; VPAND nibbles<>(SB), Y12, Y12
+#define LEVELS(table) VMOVDQU table<>(SB), Y14; VPSHUFB Y12, Y14, Y12
+#define LEVELS8(table) \
+	VMOVDQU table<>(SB), Y14; \
+	VPSHUFB Y12, Y14, Y12; \
+	VPSRLW  $4, Y12, Y13; \
+	VPAND   nibbles<>(SB), Y12, Y12; \
+	VPAND   nibbles<>(SB), Y13, Y13
+#define TWO_BITS(g, o) VMOVDQU 64*(g/4)+o(BX), Y12; VPSRLD $(2*(g%4)), Y12, Y12; VPAND threes<>(SB), Y12, Y12
+#define ADD_BITS(from, g, up, mask) \
+	VMOVDQU from(BX), Y13; \
+	VPSRLD  $(g), Y13, Y13; \
+	VPSLLD  $up, Y13, Y13; \
+	VPAND   mask<>(SB), Y13, Y13; \
+	VPOR    Y13, Y12, Y12
+#define THIRD(g, o) ADD_BITS(128+o, g, 2, fours)
+#define FIFTH(g, o) ADD_BITS(256+o, g, 4, sixteens)
+#define UPPER(g, o) ADD_BITS(256+64*(g/4)+o, 2*(g%4), 4, upper)
+
+// Levels of up to 4 bits, of up to 6, and of 8.
+#define DOT6(q, low) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, Y15; VPADDW Y15, low, low
+#define DOT8(q, low, high) DOT6(q, low); VPMADDUBSW Y14, Y13, Y15; VPADDW Y15, high, high
+#define NO_MIDDLE(q, r, low, high, sum)
+#define MIDDLE6(low, high) VPMADDWD ones<>(SB), low, high; VPXOR low, low, low
+#define JOIN4(low) VPMADDWD ones<>(SB), low, low
+#define JOIN6(low, high) VPMADDWD ones<>(SB), low, low; VPADDD high, low, low
+#define JOIN8(low, high) VPMADDWD ones<>(SB), high, high; VPSLLD $4, high, high; JOIN6(low, high)
+
+// Types with an m, and types with an offset of 1<<shift.
+#define NO_OFFSET(at, r, low)
+#define LESS_M(at, r, sum) VBROADCASTSS at r, Y15; VFNMADD231PS Y15, Y13, sum
+#define OFFSET_OF(shift, at, r, low) VPBROADCASTD at r, Y15; VPSLLD $shift, Y15, Y15; VPADDD Y15, low, low
+#define LESS_NOTHING(at, r, sum)
+
+// The layouts of scales (affine.go, scaleLayout).
+#define FLOATS(o) VMOVUPS 4*o(R12), Y12
+#define HALVES(o) VCVTPH2PS 2*o(R12), Y12
+#define HALF_PAIRS(o) VCVTPH2PS 2*o(R12), Y12; VCVTPH2PS 32+2*o(R12), Y13
+#define INT8S(from, o) VPMOVSXBD from+o(R12), Y12; VCVTPH2PS 2*o(R13), Y14; VCVTDQ2PS Y12, Y12; VMULPS Y14, Y12, Y12
+#define INT8_PAIRS(from, o) \
+	VPMOVZXBD from+o(R12), Y12; \
+	VCVTPH2PS 2*o(R13), Y14; \
+	VCVTDQ2PS Y12, Y12; \
+	VMULPS    Y14, Y12, Y12; \
+	VPMOVZXBD from+16+o(R12), Y13; \
+	VCVTPH2PS 32+2*o(R13), Y14; \
+	VCVTDQ2PS Y13, Y13; \
+	VMULPS    Y14, Y13, Y13

@@ -1,0 +1,223 @@
+// Tiles of affine types with AVX-512 VNNI: dst[i][p] = chain over the groups of
+// acc += sum(q[i]·(level[p] - offset))·(d[i]·s[p]) and, for types with an m, acc -= m[p]·(d[i]·Σq[i]).
+//
+//	q    rows of int8, ldq bytes apart, 32 for each block
+//	sums rows of blockSums, lds bytes apart
+//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of each 8 blocks (affine.go)
+//	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
+//
+// The including file defines for a type:
+//
+//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
+//	MASKS                                 sets Z28 and Z30
+//	RAW(v, p, raw)                        loads word v of the block at p where codes of 4 bits share it
+//	EVEN, ODD(g, p, raw, out)             the levels of group g, 2v or 2v+1; may use Z27
+//	SCALES(h, p, d, s, m)                 s and m of half h (0 if there are none) of the block; may use Z27
+//	BEGIN(o, n)                           0, or where there is an offset, its product with the negated sum at o+16
+//	LESS(o, m, sum)                       takes m times the sum at o off, where there is an m
+//	BLOCK, PANEL_BLOCK                    BLOCK32 and PANEL_BLOCK32, or BLOCK16 and PANEL_BLOCK16
+//
+// One row takes 4 panels at a time: the processor fetches four streams of weights faster than one. Up to six rows take 2
+// or 1, and fetch the next panels to the second cache meanwhile.
+//
+// Registers: SI, AX rows 0 and 3 of q; R9 the block's sums of row 0, DI walks them; BX the first panel, R13 the one that is
+// fetched; R12 scales; R14 scales of 8 blocks; R11 blocks left. Z0-Z11 integer sums, Z12-Z23 sums, Z24-Z25 levels or s,
+// Z26-Z27 scratch, Z29 and Z31 raw words or m.
+
+// ROWS hands F each row: its address in q, o bytes on, and for panels 0 and 1 its integer sums and its sums.
+#define ROWS1(F, o) F(o (SI), Z0, Z1, Z12, Z13)
+#define ROWS2(F, o) ROWS1(F, o); F(o (SI)(DX*1), Z2, Z3, Z14, Z15)
+#define ROWS3(F, o) ROWS2(F, o); F(o (SI)(DX*2), Z4, Z5, Z16, Z17)
+#define ROWS4(F, o) ROWS3(F, o); F(o (AX), Z6, Z7, Z18, Z19)
+#define ROWS5(F, o) ROWS4(F, o); F(o (SI)(DX*4), Z8, Z9, Z20, Z21)
+#define ROWS6(F, o) ROWS5(F, o); F(o (AX)(DX*2), Z10, Z11, Z22, Z23)
+
+// One panel. BEGIN and END macros are for groups of 32, and for the first and the last of 16.
+#define ZERO1(q, n, n1, sum, sum1) VPXORQ sum, sum, sum
+#define BEGIN_ALL1(q, n, n1, sum, sum1) BEGIN(28(DI), n); ADDQ R8, DI
+#define BEGIN_FIRST1(q, n, n1, sum, sum1) BEGIN(20(DI), n); ADDQ R8, DI
+#define BEGIN_LAST1(q, n, n1, sum, sum1) BEGIN(24(DI), n); ADDQ R8, DI
+#define DOT1(q, n, n1, sum, sum1) VPDPBUSD.BCST q, Z24, n
+#define END1(o, n, sum) \
+	VMULPS.BCST (DI), Z24, Z26; \
+	VCVTDQ2PS   n, n; \
+	VFMADD231PS Z26, n, sum; \
+	LESS(o(DI), Z29, sum); \
+	ADDQ        R8, DI
+#define END_ALL1(q, n, n1, sum, sum1) END1(12, n, sum)
+#define END_FIRST1(q, n, n1, sum, sum1) END1(4, n, sum)
+#define END_LAST1(q, n, n1, sum, sum1) END1(8, n, sum)
+#define STORE1(q, n, n1, sum, sum1) VMOVUPS sum, (DI); ADDQ ldd+8(FP), DI
+#define LOADS1(v) RAW(v, (BX), Z29); PREFETCHT1 64*v(R13)
+#define EVENS1(g) EVEN(g, (BX), Z29, Z24)
+#define ODDS1(g) ODD(g, (BX), Z29, Z24)
+#define SCALES1(h) SCALES(h, (R12), (R14), Z24, Z29)
+
+// Two panels.
+#define ZERO2(q, n, n1, sum, sum1) VPXORQ sum, sum, sum; VPXORQ sum1, sum1, sum1
+#define BEGIN2(o, n, n1) BEGIN(o(DI), n); VMOVDQA64 n, n1; ADDQ R8, DI
+#define BEGIN_ALL2(q, n, n1, sum, sum1) BEGIN2(28, n, n1)
+#define BEGIN_FIRST2(q, n, n1, sum, sum1) BEGIN2(20, n, n1)
+#define BEGIN_LAST2(q, n, n1, sum, sum1) BEGIN2(24, n, n1)
+#define DOT2(q, n, n1, sum, sum1) VPBROADCASTD q, Z26; VPDPBUSD Z26, Z24, n; VPDPBUSD Z26, Z25, n1
+#define END2(o, n, n1, sum, sum1) \
+	VBROADCASTSS (DI), Z26; \
+	VMULPS       Z26, Z24, Z27; \
+	VMULPS       Z26, Z25, Z26; \
+	VCVTDQ2PS    n, n; \
+	VCVTDQ2PS    n1, n1; \
+	VFMADD231PS  Z27, n, sum; \
+	VFMADD231PS  Z26, n1, sum1; \
+	LESS(o(DI), Z29, sum); \
+	LESS(o(DI), Z31, sum1); \
+	ADDQ         R8, DI
+#define END_ALL2(q, n, n1, sum, sum1) END2(12, n, n1, sum, sum1)
+#define END_FIRST2(q, n, n1, sum, sum1) END2(4, n, n1, sum, sum1)
+#define END_LAST2(q, n, n1, sum, sum1) END2(8, n, n1, sum, sum1)
+#define STORE2(q, n, n1, sum, sum1) VMOVUPS sum, (DI); VMOVUPS sum1, 64(DI); ADDQ ldd+8(FP), DI
+#define LOADS2(v) LOADS1(v); RAW(v, (BX)(CX*1), Z31); PREFETCHT1 64*v(R13)(CX*1)
+#define EVENS2(g) EVENS1(g); EVEN(g, (BX)(CX*1), Z31, Z25)
+#define ODDS2(g) ODDS1(g); ODD(g, (BX)(CX*1), Z31, Z25)
+#define SCALES2(h) SCALES1(h); SCALES(h, (R12)(CX*1), (R14)(CX*1), Z25, Z31)
+
+// PAIR takes groups 2v and 2v+1 to the rows.
+#define PAIR(v, LOADS, EVENS, ODDS, ROWS, DOT) \
+	LOADS(v); \
+	EVENS((2*v)); \
+	ROWS(DOT, 8*v); \
+	ODDS((2*v+1)); \
+	ROWS(DOT, 8*v+4)
+// WALK hands F each row with its sums at DI.
+#define WALK(ROWS, F) MOVQ R9, DI; ROWS(F, 0)
+#define BLOCK32(LOADS, EVENS, ODDS, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+	WALK(ROWS, BEGIN_ALL); \
+	PAIR(0, LOADS, EVENS, ODDS, ROWS, DOT); \
+	PAIR(1, LOADS, EVENS, ODDS, ROWS, DOT); \
+	PAIR(2, LOADS, EVENS, ODDS, ROWS, DOT); \
+	PAIR(3, LOADS, EVENS, ODDS, ROWS, DOT); \
+	SCALES(0); \
+	WALK(ROWS, END_ALL)
+#define BLOCK16(LOADS, EVENS, ODDS, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+	WALK(ROWS, BEGIN_FIRST); \
+	PAIR(0, LOADS, EVENS, ODDS, ROWS, DOT); \
+	PAIR(1, LOADS, EVENS, ODDS, ROWS, DOT); \
+	SCALES(0); \
+	WALK(ROWS, END_FIRST); \
+	WALK(ROWS, BEGIN_LAST); \
+	PAIR(2, LOADS, EVENS, ODDS, ROWS, DOT); \
+	PAIR(3, LOADS, EVENS, ODDS, ROWS, DOT); \
+	SCALES(1); \
+	WALK(ROWS, END_LAST)
+
+#define NEXT_BLOCK(loop) \
+	ADDQ  $CODE_BYTES, BX; \
+	ADDQ  $CODE_BYTES, R13; \
+	ADDQ  $SCALE_BYTES, R12; \
+	ADDQ  $32, SI; \
+	ADDQ  $32, R9; \
+	DECQ  R11; \
+	TESTQ $7, R11; \
+	JNZ   loop; \
+	ADDQ  $SUPER_BYTES, R14; \
+	TESTQ R11, R11; \
+	JNZ   loop; \
+	MOVQ  dst+0(FP), DI
+
+#define ONE_PANEL(name, loop, ROWS) \
+name: \
+	ROWS(ZERO1, 0); \
+loop: \
+	BLOCK(LOADS1, EVENS1, ODDS1, SCALES1, ROWS, DOT1, BEGIN_ALL1, END_ALL1, BEGIN_FIRST1, END_FIRST1, BEGIN_LAST1, END_LAST1); \
+	ADDQ $32, AX; \
+	NEXT_BLOCK(loop); \
+	ROWS(STORE1, 0); \
+	MOVQ $1, R11; \
+	JMP  advance
+
+#define TWO_PANELS(name, loop, ROWS) \
+name: \
+	ROWS(ZERO2, 0); \
+loop: \
+	BLOCK(LOADS2, EVENS2, ODDS2, SCALES2, ROWS, DOT2, BEGIN_ALL2, END_ALL2, BEGIN_FIRST2, END_FIRST2, BEGIN_LAST2, END_LAST2); \
+	ADDQ $32, AX; \
+	NEXT_BLOCK(loop); \
+	ROWS(STORE2, 0); \
+	MOVQ $2, R11; \
+	JMP  advance
+
+// PANELS4 hands F each of four panels: its codes, its scales, those of 8 blocks, its integer sum and its sum. AX is three
+// strides.
+#define PANELS4(F, v) \
+	F(v, (BX), (R12), (R14), Z0, Z12); \
+	F(v, (BX)(CX*1), (R12)(CX*1), (R14)(CX*1), Z1, Z13); \
+	F(v, (BX)(CX*2), (R12)(CX*2), (R14)(CX*2), Z2, Z14); \
+	F(v, (BX)(AX*1), (R12)(AX*1), (R14)(AX*1), Z3, Z15)
+#define ZERO_PANEL(v, p, s, d, n, sum) VPXORQ sum, sum, sum
+#define BEGIN_PANEL(o, p, s, d, n, sum) BEGIN(o(R9), n)
+#define DOT_PANEL(v, p, s, d, n, sum) \
+	RAW(v, p, Z29); \
+	EVEN((2*v), p, Z29, Z24); \
+	VPDPBUSD Z26, Z24, n; \
+	ODD((2*v+1), p, Z29, Z24); \
+	VPDPBUSD Z25, Z24, n
+#define END_PANEL(o, h, p, d, n, sum) \
+	SCALES(h, p, d, Z24, Z29); \
+	VMULPS.BCST (R9), Z24, Z24; \
+	VCVTDQ2PS   n, n; \
+	VFMADD231PS Z24, n, sum; \
+	LESS(o(R9), Z29, sum)
+#define END_ALL_PANEL(v, p, s, d, n, sum) END_PANEL(12, 0, s, d, n, sum)
+#define END_FIRST_PANEL(v, p, s, d, n, sum) END_PANEL(4, 0, s, d, n, sum)
+#define END_LAST_PANEL(v, p, s, d, n, sum) END_PANEL(8, 1, s, d, n, sum)
+#define PANEL_PAIR(v) VPBROADCASTD 8*v(SI), Z26; VPBROADCASTD 8*v+4(SI), Z25; PANELS4(DOT_PANEL, v)
+#define PANEL_BLOCK32 \
+	PANELS4(BEGIN_PANEL, 28); \
+	PANEL_PAIR(0); \
+	PANEL_PAIR(1); \
+	PANEL_PAIR(2); \
+	PANEL_PAIR(3); \
+	PANELS4(END_ALL_PANEL, 0)
+#define PANEL_BLOCK16 \
+	PANELS4(BEGIN_PANEL, 20); \
+	PANEL_PAIR(0); \
+	PANEL_PAIR(1); \
+	PANELS4(END_FIRST_PANEL, 0); \
+	PANELS4(BEGIN_PANEL, 24); \
+	PANEL_PAIR(2); \
+	PANEL_PAIR(3); \
+	PANELS4(END_LAST_PANEL, 0)
+
+// Codes of 2 to 6 bits (affine.go, putCodes). Upper bits turn to their place, and Z30 masks them.
+#define RAW4(v, p, raw) VMOVDQU64 64*v p, raw
+#define EVEN4(g, p, raw, out) VPANDQ Z28, raw, out
+#define ODD4(g, p, raw, out) VPSRLW $4, raw, out; VPANDQ Z28, out, out
+#define LEVELS(out) VPSHUFB out, Z30, out
+#define ADD_BITS(turn, o, p, out) VPRORD $((turn)&31), o p, Z27; VPTERNLOGQ $0xf8, Z30, Z27, out
+#define FIFTH(g, p, out) ADD_BITS(28+g, 256, p, out)
+#define UPPER(g, p, out) ADD_BITS(28+2*(g%4), 256+64*(g/4), p, out)
+#define NO_RAW(v, p, raw)
+#define TWO_BITS(g, p, raw, out) VPRORD $(2*(g%4)), 64*(g/4) p, out; VPANDQ Z28, out, out
+#define THREE_BITS(g, p, raw, out) TWO_BITS(g, p, raw, out); ADD_BITS(30+g, 128, p, out)
+
+#define BYTES_OF(mask, to) MOVL $mask, AX; VPBROADCASTD AX, to
+
+// The layouts of scales (affine.go, scaleLayout).
+#define FLOATS(p, s) VMOVUPS p, s
+#define HALVES(p, s) VCVTPH2PS p, s
+#define HALF_PAIRS(p, s, m) VCVTPH2PS p, s; VCVTPH2PS 32 p, m
+#define INT8S(o, p, d, s) VPMOVSXBD o p, s; VCVTPH2PS d, Z27; VCVTDQ2PS s, s; VMULPS Z27, s, s
+#define INT8_PAIRS(o, p, d, s, m) \
+	VPMOVZXBD o p, s; \
+	VCVTPH2PS d, Z27; \
+	VCVTDQ2PS s, s; \
+	VMULPS    Z27, s, s; \
+	VPMOVZXBD 16+o p, m; \
+	VCVTPH2PS 32 d, Z27; \
+	VCVTDQ2PS m, m; \
+	VMULPS    Z27, m, m
+
+// Types with an m, and types with an offset of 1<<shift.
+#define BEGIN_ZERO(o, n) VPXORQ n, n, n
+#define LESS_M(o, m, sum) VFNMADD231PS.BCST o, m, sum
+#define BEGIN_OFFSET(shift, o, n) VPSLLD.BCST $shift, o, n
+#define LESS_NOTHING(o, m, sum)

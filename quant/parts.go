@@ -22,10 +22,10 @@ type Affine struct {
 }
 
 // The levels of four-bit codes, as whole numbers that are not negative: 128 above those of IQ4_NL and IQ4_XS, which are
-// denser near zero, and 12 above the doubled values of the float E2M1.
+// denser near zero, and 16 above the doubled values of the float E2M1.
 var (
 	iq4Levels = [16]uint8{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
-	fp4Levels = [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}
+	fp4Levels = [16]uint8{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}
 )
 
 var affines = [numTypes]Affine{
@@ -40,7 +40,7 @@ var affines = [numTypes]Affine{
 	Q6_K:   {16, 6, 32, nil, splitQ6_K},
 	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL},
 	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS},
-	MXFP4:  {32, 4, 12, &fp4Levels, splitMXFP4},
+	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4},
 }
 
 // AffineOf returns how blocks of type t come apart, or false for a type that is no affine block format.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -56,7 +56,7 @@ func pull(ctx context.Context, name string, w *os.File) (string, error) {
 	if !term.IsTerminal(int(w.Fd())) {
 		return client.Pull(ctx, n, plainProgress(w))
 	}
-	bars := mpb.NewWithContext(ctx, mpb.WithOutput(w), mpb.WithRefreshRate(120*time.Millisecond))
+	bars := mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(120*time.Millisecond))
 	path, err := client.Pull(ctx, n, barProgress(bars))
 	if err != nil {
 		bars.Shutdown() // draws what there is for the last time
@@ -99,36 +99,34 @@ func trouble(e hub.Event) string {
 	return fmt.Sprintf("%s: %s: %v", what, e.State, e.Reason)
 }
 
-// barProgress draws a bar for each file.
+// barProgress draws a bar for each file. A bar's state is atomic, not locked: the goroutine that draws the bar reads it,
+// and changing the bar waits for that goroutine.
 func barProgress(p *mpb.Progress) func(hub.Event) {
-	var mu sync.Mutex
-	bars := map[string]*mpb.Bar{}
-	states := map[string]hub.State{}
+	type fileBar struct {
+		*mpb.Bar
+		state *atomic.Value // a hub.State
+	}
+	bars := map[string]fileBar{}
 	return func(e hub.Event) {
-		mu.Lock()
-		defer mu.Unlock()
 		if e.Reason != nil {
 			fmt.Fprintln(p, trouble(e)) // above the bars
 		}
 		if e.File == "" {
 			return
 		}
-		bar := bars[e.File]
-		if bar == nil {
-			file := e.File
-			bar = p.AddBar(max(e.Total, 0),
-				mpb.PrependDecorators(decor.Name(file, decor.WCSyncSpaceR)),
+		bar, ok := bars[e.File]
+		if !ok {
+			state := new(atomic.Value)
+			state.Store(e.State)
+			bar = fileBar{p.AddBar(max(e.Total, 0),
+				mpb.PrependDecorators(decor.Name(e.File, decor.WCSyncSpaceR)),
 				mpb.AppendDecorators(
 					decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace),
-					decor.Any(func(decor.Statistics) string {
-						mu.Lock()
-						defer mu.Unlock()
-						return string(states[file])
-					}, decor.WC{W: 12}),
-				))
+					decor.Any(func(decor.Statistics) string { return string(state.Load().(hub.State)) }, decor.WC{W: 12}),
+				)), state}
 			bars[e.File] = bar
 		}
-		states[e.File] = e.State
+		bar.state.Store(e.State)
 		if e.Total > 0 {
 			bar.SetTotal(e.Total, false)
 		}

@@ -95,11 +95,11 @@ func (m *machine) add(r Request) {
 	m.arrivals++
 }
 
-// displace cancels the sequence that should make room for one of a priority, if that brings the queue below its bound.
+// displace cancels the sequence that should make room for one of a priority, if there is one.
 func (m *machine) displace(priority int) bool {
 	var want *client
 	for _, q := range m.live { // in order of arrival
-		if !q.running && !q.charged && q.priority > priority && (want == nil || q.priority >= want.priority) {
+		if m.waiting() == m.cfg.MaxWaiting && !q.running && !q.charged && q.priority > priority && (want == nil || q.priority >= want.priority) {
 			want = q
 		}
 	}
@@ -110,7 +110,7 @@ func (m *machine) displace(priority int) bool {
 	if ok {
 		m.cancel(id)
 	}
-	return ok && m.waiting() < m.cfg.MaxWaiting
+	return ok
 }
 
 // verifyVictim checks that who is preempted is the last of those who run.

@@ -198,9 +198,12 @@ func (s *Scheduler) wait(q *sequence) {
 }
 
 // Expendable returns the sequence that should make room in a full queue for one of a priority: of those that never ran,
-// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent. It looks
-// at all that wait.
+// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent, or if one
+// less would not make room. It looks at all that wait.
 func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
+	if s.waiting.n != s.cfg.MaxWaiting {
+		return 0, false
+	}
 	var last *sequence
 	for _, t := range s.waiting.tenants {
 		for _, q := range t.waiting {

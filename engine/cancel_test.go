@@ -84,7 +84,7 @@ func TestCancelBeforeArrival(t *testing.T) {
 	cfg := smallConfig()
 	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
 	q := newSequence(request(1, 4, 4), e.most())
-	q.unhook = func() bool { return true }
+	q.unhook = func() {}
 	gone := errors.New("the client has gone")
 	for _, m := range []message{{q, FinishCancelled, gone}, {seq: q}} {
 		if err := e.post(m); err != nil {

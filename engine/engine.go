@@ -39,6 +39,9 @@ type Config struct {
 // ErrClosed is returned for requests of an engine that is closed, or that ended because it was.
 var ErrClosed = errors.New("engine: closed")
 
+// ErrTimeout ends a request whose Timeout is over.
+var ErrTimeout = errors.New("engine: the request took longer than its timeout")
+
 // ErrDraining is returned by Submit once Drain was called.
 var ErrDraining = errors.New("engine: draining, no new requests are taken")
 
@@ -48,6 +51,7 @@ var ErrDraining = errors.New("engine: draining, no new requests are taken")
 // that the loop can plan the next step and hear of arrivals and cancellations meanwhile. The two meet over channels.
 type Engine struct {
 	cfg     Config
+	epoch   time.Time // the scheduler's deadlines count from it
 	lastID  atomic.Uint64
 	notify  chan struct{} // [1] something is in the inbox, or closing is set
 	work    chan *compute.Batch
@@ -111,6 +115,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:      cfg,
+		epoch:    cfg.Now(),
 		notify:   make(chan struct{}, 1),
 		work:     make(chan *compute.Batch),
 		done:     make(chan error),
@@ -128,7 +133,7 @@ func New(cfg Config) (*Engine, error) {
 }
 
 // Submit takes a request. A *sampling.ParamError says which of its fields cannot be used; sched.ErrQueueFull that too
-// many wait already. When ctx is done, at any time, the request ends and what it holds is free again. The request must
+// many wait already; the stream may end with it too, when more urgent ones came. When ctx is done, at any time, the request ends and what it holds is free again. The request must
 // not change while it is served.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := r.check(e.cfg.Vocab, e.most()); err != nil {
@@ -137,11 +142,16 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	ended := func() {}
+	if r.Timeout > 0 {
+		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
+	}
 	q := newSequence(r, e.most())
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
 	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1)}
-	q.unhook = context.AfterFunc(ctx, func() { e.post(message{q, FinishCancelled, context.Cause(ctx)}) })
+	forget := context.AfterFunc(ctx, func() { e.post(message{q, FinishCancelled, context.Cause(ctx)}) })
+	q.unhook = func() { forget(); ended() }
 	if err := e.post(message{seq: q}); err != nil {
 		q.unhook()
 		return nil, err

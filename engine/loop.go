@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -124,7 +126,11 @@ func (e *Engine) handle(m message) {
 		e.refuse(q, q.cause)
 	case m.reason == "":
 		e.seqs[q.id] = q
-		if err := e.add(q); err != nil {
+		err := e.add(q)
+		if errors.Is(err, sched.ErrQueueFull) && e.shed(q.req.Priority) {
+			err = e.add(q)
+		}
+		if err != nil {
 			delete(e.seqs, q.id)
 			e.refuse(q, err)
 			return
@@ -139,9 +145,22 @@ func (e *Engine) handle(m message) {
 
 // add queues what is left to do of a sequence.
 func (e *Engine) add(q *sequence) error {
+	r := &q.req
+	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
 	return e.sched.Add(sched.Request{
-		ID: q.id, Prompt: q.ids, MaxTokens: q.req.MaxTokens - q.generated(), Extra: q.req.Extra, NoCache: q.scores != nil,
+		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Extra: r.Extra, NoCache: q.scores != nil,
+		Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
+}
+
+// shed makes room in the queue for a request of a priority, at the cost of one less urgent. It returns false if there is
+// none.
+func (e *Engine) shed(priority int) bool {
+	id, ok := e.sched.Expendable(priority)
+	if ok {
+		e.fail(e.seqs[id], sched.ErrQueueFull)
+	}
+	return ok
 }
 
 // refuse answers a request that was not taken.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
@@ -85,6 +86,8 @@ type scenario struct {
 	blocks, seqs        int
 	alone, cache, again bool // one request after the other; with a prefix cache; everything twice
 	preempts            bool
+	policy              string
+	batch               sched.Batch
 	anyKernels          bool // run with every implementation of the kernels, not only the best
 }
 
@@ -102,6 +105,12 @@ var scenarios = []scenario{
 	{name: "preempted", chunk: 512, block: 16, blocks: 20, seqs: 32, preempts: true},
 	{name: "preempted, chunks of 7, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, anyKernels: true},
 	{name: "preempted, blocks of 32", chunk: 7, block: 32, blocks: 12, seqs: 32, preempts: true},
+	{name: "priority", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, policy: "priority"},
+	{name: "shortest prompt", chunk: 512, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "shortest-prompt"},
+	{name: "vtc", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, policy: "vtc"},
+	{name: "edf", chunk: 512, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "edf"},
+	{name: "prefill first", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, batch: sched.PrefillFirst},
+	{name: "decode first", chunk: 7, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "priority", batch: sched.DecodeFirst},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
@@ -120,7 +129,8 @@ func metamorphicRequests(vocab int) []Request {
 		case 3:
 			p.TopK, p.MinP, p.RepetitionPenalty, p.FrequencyPenalty = 40, 0.01, 1.2, 0.3
 		}
-		r := Request{Params: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1}
+		r := Request{Params: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
+			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Second}
 		for i := range 1 + n*37%70 {
 			own := n
 			if n%2 == 0 && i < 35 {
@@ -148,6 +158,7 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	}
 	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Sched: sched.Config{
 		BlockTokens: sc.block, Blocks: sc.blocks, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
+		Policy: sc.policy, Batch: sc.batch, MaxPassed: len(sc.policy),
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -24,9 +25,21 @@ type Request struct {
 	Logprobs int
 	// PromptLogprobs is the same for the tokens of the prompt, which is then computed in full. -1 is no logprobs.
 	PromptLogprobs int
+	// Priority, the lowest first, is for the scheduler's policy priority, and says who has to go when the queue is full.
+	Priority int
+	// Tenant is whom the scheduler's policy vtc counts the request for.
+	Tenant string
+	// FirstToken and PerToken are for the scheduler's policy edf: how soon after its arrival the first token is wanted, and
+	// how soon each one after another. 0 is 1 s and 100 ms.
+	FirstToken, PerToken time.Duration
+	// Timeout ends the request with ErrTimeout when it has not come to its end that long after its arrival. 0 is never.
+	Timeout time.Duration
 	// Extra is what else the contents of the KV cache depend on: sequences share blocks only if it is equal.
 	Extra []byte
 }
+
+// maxWait bounds the times of a Request.
+const maxWait = 24 * time.Hour
 
 // check returns a *sampling.ParamError for the first field that cannot be used. most is how many tokens a sequence may
 // hold.
@@ -51,6 +64,14 @@ func (r *Request) check(vocab, most int) error {
 	case r.PromptLogprobs < -1 || r.PromptLogprobs > sampling.MaxTop:
 		return bad("prompt_logprobs", "is %d; want 0 to %d, or -1 for none", r.PromptLogprobs, sampling.MaxTop)
 	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"ttft_ms", r.FirstToken}, {"tpot_ms", r.PerToken}, {"timeout_ms", r.Timeout}} {
+		if d.value < 0 || d.value > maxWait {
+			return bad(d.name, "is %v; want 0 to %v", d.value, maxWait)
+		}
+	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
 			return bad("prompt", "has token %d at position %d; the vocabulary has %d", id, i, vocab)
@@ -70,7 +91,7 @@ type sequence struct {
 	req    Request
 	stream *Stream
 	answer chan error // [1] whether the request was taken
-	unhook func() bool
+	unhook func()
 	ended  bool
 	cause  error // of a cancellation that came before the arrival
 
@@ -92,6 +113,8 @@ func newSequence(r Request, most int) *sequence {
 	if r.IgnoreEOS {
 		q.req.StopTokens = nil
 	}
+	q.req.FirstToken = cmp.Or(r.FirstToken, time.Second)
+	q.req.PerToken = cmp.Or(r.PerToken, 100*time.Millisecond)
 	if r.PromptLogprobs >= 0 {
 		q.scores = append(make([]Token, 0, len(r.Prompt)), Token{ID: r.Prompt[0]})
 	}

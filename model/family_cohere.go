@@ -4,7 +4,8 @@ package model
 var cohere = family{
 	types: []string{"cohere"}, archs: []string{"command-r"},
 	defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "max_position_embeddings": 8192.0, "logit_scale": 0.0625, "tie_word_embeddings": true,
+		"rms_norm_eps": 1e-5, "max_position_embeddings": 8192.0, "rope_theta": 500000.0, "logit_scale": 0.0625,
+		"tie_word_embeddings": true,
 	},
 	keys: map[string]string{"layer_norm_eps": "rms_norm_eps"},
 	spec: func(c *Config) *Spec {

@@ -52,13 +52,13 @@ var (
 		"ffn.norm":  "model.layers.%d.pre_feedforward_layernorm",
 		"ffn.post":  "model.layers.%d.post_feedforward_layernorm",
 	}
-	gemmaKeys = map[string]string{"hidden_activation": "hidden_act", "_sliding_window_pattern": "sliding_window_pattern"}
+	gemmaKeys = map[string]string{"hidden_activation": "hidden_act"}
 )
 
 func gemmaDefaults(more map[string]any) map[string]any {
 	d := map[string]any{
 		"rms_norm_eps": 1e-6, "head_dim": 256.0, "num_key_value_heads": 4.0, "query_pre_attn_scalar": 256.0,
-		"hidden_act": "gelu_pytorch_tanh", "sliding_window": 4096.0, "tie_word_embeddings": true,
+		"hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096.0, "tie_word_embeddings": true,
 	}
 	maps.Copy(d, more)
 	return d

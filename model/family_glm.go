@@ -5,7 +5,7 @@ var glm4 = family{
 	types: []string{"glm4"}, archs: []string{"glm4"},
 	defaults: map[string]any{
 		"rms_norm_eps": 1.5625e-7, "max_position_embeddings": 131072.0, "head_dim": 128.0, "num_key_value_heads": 2.0,
-		"partial_rotary_factor": 0.5,
+		"partial_rotary_factor": 0.5, "attention_bias": true,
 	},
 	slots: slots{
 		"attn.post": "model.layers.%d.post_self_attn_layernorm",

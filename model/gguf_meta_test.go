@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/weights"
@@ -63,7 +64,7 @@ func ggufMeta(config map[string]any) []weights.KV {
 		whole("vocab_size", "vocab_size")
 	}
 	if slices.Contains([]string{"llama", "granite", "smollm3", "phi3"}, arch) {
-		whole("rope.dimension_count", "head_dim")
+		put("rope.dimension_count", turned(config))
 	}
 	whole("block_count", "num_hidden_layers")
 	whole("context_length", "max_position_embeddings")
@@ -82,14 +83,26 @@ func ggufMeta(config map[string]any) []weights.KV {
 	case "cohere":
 		put("rope.scaling.type", "none")
 	case "gemma3_text":
-		period := slices.Index(config["layer_types"].([]any), any("full_attention")) + 1
-		put("attention.sliding_window_pattern", uint32(period))
+		if kinds, ok := config["layer_types"].([]any); ok {
+			put("attention.sliding_window_pattern", uint32(slices.Index(kinds, any("full_attention"))+1))
+		}
+		whole("attention.sliding_window_pattern", "sliding_window_pattern")
+		number("rope.freq_base_swa", config, "rope_local_base_freq")
 	case "glm4":
-		put("rope.dimension_count", uint32(config["head_dim"].(float64)*config["partial_rotary_factor"].(float64)))
+		put("rope.dimension_count", turned(config))
 	case "gpt2":
-		put("feed_forward_length", uint32(4*config["n_embd"].(float64)))
+		if config["n_inner"] == nil {
+			config["n_inner"] = 4 * config["n_embd"].(float64)
+		}
+		whole("feed_forward_length", "n_inner")
 	}
 	p := ropeParameters(config)
+	if alpha, ok := p["alpha"].(float64); ok {
+		dim := config["head_dim"].(float64)
+		p["rope_theta"], p["rope_type"] = p["rope_theta"].(float64)*math.Pow(alpha, dim/(dim-2)), "none"
+		put("rope.scaling.type", "none")
+		put("rope.scaling.factor", float32(1))
+	}
 	number("rope.freq_base", p, "rope_theta")
 	if kind := p["rope_type"]; kind == "linear" || kind == "yarn" {
 		put("rope.scaling.type", kind)
@@ -121,4 +134,13 @@ func ropeParameters(config map[string]any) map[string]any {
 		p[k] = v
 	}
 	return p
+}
+
+// turned returns how many values of a head the rope turns.
+func turned(config map[string]any) uint32 {
+	dim := config["head_dim"].(float64)
+	if part, ok := config["partial_rotary_factor"].(float64); ok {
+		dim *= part
+	}
+	return uint32(dim)
 }

@@ -7,7 +7,7 @@ golden.safetensors with
     logits_i         float32, the logits of all of them, or of the last ones
     greedy_1         int32, the tokens that follow ids_1 greedily
     greedy_margin_1  float32, by how much each of them leads the second best
-    inv_freq         float32, the frequencies of the rotary embedding
+    inv_freq         float32, the frequencies of the rotary embedding, where there is one for all layers
 
 The reference reads the same files: float32 on a CPU, eager attention. Weights, gains and biases are all random, so that
 none can be left out unnoticed.
@@ -97,13 +97,74 @@ CASES = {
         model_type="qwen3", hidden_size=44, num_attention_heads=5, num_key_value_heads=5, head_dim=10,
         intermediate_size=36, vocab_size=93, num_hidden_layers=2, use_sliding_window=False, sliding_window=None,
         rope_parameters=dict(rope_type="default", rope_theta=10000.0), tie_word_embeddings=True)),
+    "llama_dynamic": (OLD, "BF16", 1, dict(
+        model_type="llama", hidden_size=36, num_attention_heads=3, intermediate_size=50, vocab_size=95,
+        num_hidden_layers=2, rope_theta=10000.0, rope_scaling=dict(type="dynamic", factor=3.0),
+        tie_word_embeddings=True)),
+    "phi3_partial": (OLD, "BF16", 2, dict(
+        model_type="phi3", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=40,
+        vocab_size=110, num_hidden_layers=2, rope_theta=10000.0, rope_scaling=None, partial_rotary_factor=0.75,
+        sliding_window=9, original_max_position_embeddings=512, tie_word_embeddings=True, pad_token_id=0)),
+    "gemma2_old": (OLD, "BF16", 1, dict(
+        model_type="gemma2", hidden_size=42, num_attention_heads=3, num_key_value_heads=1, head_dim=20,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=3, rope_theta=10000.0, query_pre_attn_scalar=50,
+        sliding_window=7, attn_logit_softcapping=5.0, final_logit_softcapping=None, attention_bias=True,
+        hidden_activation="gelu_pytorch_tanh")),
+    "gemma3_old": (OLD, "BF16", 2, dict(
+        model_type="gemma3_text", hidden_size=40, num_attention_heads=2, num_key_value_heads=2, head_dim=24,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=5, rope_theta=200000.0, rope_local_base_freq=5000.0,
+        rope_scaling=dict(rope_type="linear", factor=8.0), query_pre_attn_scalar=24, sliding_window=8,
+        sliding_window_pattern=3)),
+    "olmo2_biases": (OLD, "F16", 1, dict(
+        model_type="olmo2", hidden_size=48, num_attention_heads=3, num_key_value_heads=3, intermediate_size=50,
+        vocab_size=120, num_hidden_layers=2, rope_theta=500000.0, attention_bias=True, tie_word_embeddings=True)),
+    "granite_biases": (OLD, "BF16", 1, dict(
+        model_type="granite", hidden_size=60, num_attention_heads=5, num_key_value_heads=1, intermediate_size=50,
+        vocab_size=120, num_hidden_layers=3, rope_theta=10000.0, attention_bias=True, mlp_bias=True,
+        attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0,
+        tie_word_embeddings=True)),
+    "smollm3_interval": (OLD, "BF16", 1, dict(
+        model_type="smollm3", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=60,
+        vocab_size=120, num_hidden_layers=5, rope_theta=50000.0, no_rope_layer_interval=2, use_sliding_window=True,
+        sliding_window=6, attention_bias=True, mlp_bias=True, pad_token_id=0, tie_word_embeddings=False)),
+    "glm4_quarter": (OLD, "BF16", 1, dict(
+        model_type="glm4", hidden_size=40, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+        intermediate_size=50, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, partial_rotary_factor=0.25,
+        attention_bias=False, pad_token_id=0, tie_word_embeddings=True)),
+    "starcoder2_window": (OLD, "F16", 1, dict(
+        model_type="starcoder2", hidden_size=48, num_attention_heads=3, num_key_value_heads=1,
+        intermediate_size=70, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, hidden_act="gelu",
+        norm_epsilon=1e-3, sliding_window=9, use_bias=False, tie_word_embeddings=False)),
+    "gpt2_wide": (OLD, "BF16", 2, dict(
+        model_type="gpt2", n_embd=45, n_head=3, n_layer=2, n_inner=100, n_positions=160, vocab_size=120,
+        layer_norm_epsilon=1e-3, activation_function="gelu_new", tie_word_embeddings=False)),
+    "cohere_biases": (OLD, "BF16", 1, dict(
+        model_type="cohere", hidden_size=48, num_attention_heads=4, num_key_value_heads=4, intermediate_size=60,
+        vocab_size=120, num_hidden_layers=2, rope_theta=75000.0, layer_norm_eps=1e-4, logit_scale=0.5,
+        attention_bias=True, use_qk_norm=False, pad_token_id=0)),
+    "ernie4_5_biases": (OLD, "BF16", 1, dict(
+        model_type="ernie4_5", hidden_size=40, num_attention_heads=4, num_key_value_heads=1, head_dim=20,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, use_bias=True,
+        tie_word_embeddings=False)),
+    "hunyuan_alpha": (OLD, "BF16", 1, dict(
+        model_type="hunyuan_v1_dense", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, head_dim=20,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, use_qk_norm=True,
+        rope_scaling=dict(type="dynamic", alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0,
+                          mscale_all_dim=1.0), tie_word_embeddings=True)),
 }
-CLASSES = dict(llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3")
+CLASSES = dict(
+    llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", phi3="Phi3", gemma2="Gemma2", gemma3_text="Gemma3",
+    olmo2="Olmo2", granite="Granite", smollm3="SmolLM3", glm4="Glm4", starcoder2="Starcoder2", cohere="Cohere",
+    ernie4_5="Ernie4_5", hunyuan_v1_dense="HunYuanDenseV1")
 
 
 def write_config(folder, style, dtype, config):
-    full = dict(architectures=[CLASSES[config["model_type"]] + "ForCausalLM"], bos_token_id=1, eos_token_id=2,
-                hidden_act="silu", max_position_embeddings=512, rms_norm_eps=1e-6, use_cache=True)
+    full = dict(bos_token_id=1, eos_token_id=2, use_cache=True)
+    if config["model_type"] == "gpt2":
+        full |= dict(architectures=["GPT2LMHeadModel"])
+    else:
+        full |= dict(architectures=[CLASSES[config["model_type"]] + "ForCausalLM"], hidden_act="silu",
+                     max_position_embeddings=512, rms_norm_eps=1e-6)
     full |= config
     name = str(TYPES[dtype]).removeprefix("torch.")
     full |= dict(torch_dtype=name, transformers_version="4.44.0") if style == OLD else dict(dtype=name)
@@ -121,7 +182,7 @@ def write_weights(folder, dtype, shards, generator):
         if value.dim() == 2:
             noise = noise * 1.2 * value.shape[1] ** -0.5
         else:
-            noise = noise * 0.3 + (0 if name.endswith("bias") else 1)
+            noise = noise * 0.3 + (0 if name.endswith("bias") or "gemma" in config.model_type else 1)
         tensors[name] = noise.to(TYPES[dtype])
     if shards == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -154,7 +215,8 @@ def write_golden(folder, generator):
         ids = torch.cat([ids, best.indices[:1]])
     out["greedy_1"] = torch.stack(tokens).to(torch.int32)
     out["greedy_margin_1"] = torch.stack(margins)
-    out["inv_freq"] = model.model.rotary_emb.inv_freq.clone()
+    if hasattr(getattr(model.base_model, "rotary_emb", None), "inv_freq"):
+        out["inv_freq"] = model.base_model.rotary_emb.inv_freq.clone()
     source = f"transformers {transformers.__version__} torch {torch.__version__} eager float32 cpu"
     save_file(out, folder / "golden.safetensors", metadata={"source": source})
     logits = out["logits_1"]

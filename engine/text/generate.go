@@ -49,6 +49,7 @@ func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
 	g.stream, err = m.Engine.Submit(ctx, engine.Request{
 		Prompt: ids, Params: r.Params, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, StopTokens: g.stops,
 		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Extra: []byte(r.Salt),
+		Priority: r.Priority, Tenant: r.Tenant, FirstToken: r.FirstToken, PerToken: r.PerToken, Timeout: r.Timeout,
 	})
 	if err != nil {
 		g.cancel()

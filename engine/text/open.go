@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,36 +28,45 @@ type Options struct {
 	Kernels string // instruction set, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind threads to processors
 
-	Context     int   // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
-	BlockTokens int   // tokens of a KV block; 0 is 16
-	KVBytes     int64 // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
-	MaxSeqs     int   // sequences computed at once; 0 is 64
-	TokenBudget int   // tokens computed in one step; 0 is 512
-	MaxChunk    int   // most prompt tokens of one sequence in a step; 0 is the whole budget
-	MaxWaiting  int   // requests that may wait; 0 is 1024
-	NoPrefix    bool  // do not reuse the KV blocks of earlier requests with the same beginning
+	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
+
+	Context     int         // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
+	BlockTokens int         // tokens of a KV block; 0 is 16
+	KVBytes     int64       // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
+	MaxSeqs     int         // sequences computed at once
+	TokenBudget int         // tokens computed in one step
+	MaxChunk    int         // most prompt tokens of one sequence in a step
+	MaxWaiting  int         // requests that may wait; 0 is 1024
+	MaxPassed   int         // requests that one without enough KV blocks lets pass; -1 is none
+	Policy      string      // who comes first, one of sched.Policies
+	Batch       sched.Batch // how prompts and decoding share steps
+	NoPrefix    bool        // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Observer engine.Observer
 	Logger   *slog.Logger
 	Progress func(done, total int64) // hears of bytes of weights loaded
 }
 
-func (o *Options) defaults() {
-	set := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
+func (o *Options) defaults() error {
+	p, err := findProfile(o.Profile)
+	if err != nil {
+		return err
 	}
-	set(&o.BlockTokens, 16)
-	set(&o.MaxSeqs, 64)
-	set(&o.TokenBudget, 512)
-	set(&o.MaxWaiting, 1024)
+	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
+	o.MaxSeqs = cmp.Or(o.MaxSeqs, p.MaxSeqs)
+	o.TokenBudget = cmp.Or(o.TokenBudget, p.TokenBudget)
+	o.MaxChunk = cmp.Or(o.MaxChunk, p.MaxChunk)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 1024)
+	o.MaxPassed = max(cmp.Or(o.MaxPassed, p.MaxPassed), 0)
+	o.Policy = cmp.Or(o.Policy, p.Policy)
+	o.Batch = cmp.Or(o.Batch, p.Batch)
+	return nil
 }
 
 // check refuses settings that cannot be meant, by the names of their flags.
 func (o *Options) check() error {
 	for name, v := range map[string]int{"context": o.Context, "max-seqs": o.MaxSeqs, "token-budget": o.TokenBudget,
-		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "block-tokens": o.BlockTokens} {
+		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "max-passed": o.MaxPassed, "block-tokens": o.BlockTokens} {
 		if v < 0 || v > 1<<24 {
 			return fmt.Errorf("text: %s is %d; want 0 to %d", name, v, 1<<24)
 		}
@@ -70,7 +80,9 @@ func (o *Options) check() error {
 // Open loads a checkpoint with its tokenizer and chat template and starts an engine for it. The checkpoint may be closed
 // afterwards.
 func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
-	o.defaults()
+	if err := o.defaults(); err != nil {
+		return nil, err
+	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -112,6 +124,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,
+			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 		},
 	})
 	m.closer = dev.Close

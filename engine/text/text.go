@@ -40,14 +40,19 @@ type Request struct {
 	MaxTokens      int // new tokens at most; 0 is the rest of the context
 	MinTokens      int // the answer does not end before that many tokens
 	Stop           []string
-	StopTokens     []int32 // end the answer too, beside the model's own
-	IncludeStop    bool    // a stop string is part of the answer
-	IgnoreEOS      bool    // the model's own end tokens do not end the answer
-	KeepSpecial    bool    // special tokens appear in the text
-	NoSpecial      bool    // no BOS is put before Prompt
-	Logprobs       int     // alternatives to report for each token; -1 is no log probabilities at all
-	PromptLogprobs int     // the same for the prompt's tokens
-	Salt           string  // separates this request's cached prefixes from those of others
+	StopTokens     []int32       // end the answer too, beside the model's own
+	IncludeStop    bool          // a stop string is part of the answer
+	IgnoreEOS      bool          // the model's own end tokens do not end the answer
+	KeepSpecial    bool          // special tokens appear in the text
+	NoSpecial      bool          // no BOS is put before Prompt
+	Logprobs       int           // alternatives to report for each token; -1 is no log probabilities at all
+	PromptLogprobs int           // the same for the prompt's tokens
+	Priority       int           // the lowest comes first, where the policy asks for it or the queue is full
+	Tenant         string        // whom the policy vtc counts the request for
+	FirstToken     time.Duration // when the first token is wanted, and each after it; see engine.Request
+	PerToken       time.Duration
+	Timeout        time.Duration // ends the request with engine.ErrTimeout; 0 is never
+	Salt           string        // separates this request's cached prefixes from those of others
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

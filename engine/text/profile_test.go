@@ -1,0 +1,33 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+func TestProfiles(t *testing.T) {
+	for _, p := range Profiles {
+		o := Options{Profile: p.Name}
+		if err := o.defaults(); err != nil || o.check() != nil {
+			t.Errorf("%s: %v, %v", p.Name, err, o.check())
+		}
+		if _, err := sched.New(sched.Config{
+			BlockTokens: o.BlockTokens, Blocks: 1000, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk,
+			MaxWaiting: o.MaxWaiting, MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
+		}); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		if o.TokenBudget != p.TokenBudget || o.Policy != p.Policy || o.Batch != p.Batch || o.MaxPassed != p.MaxPassed {
+			t.Errorf("%s became %+v", p.Name, o)
+		}
+	}
+	o := Options{Profile: "latency", TokenBudget: 7, Policy: "vtc", MaxPassed: -1} // what is said wins
+	if err := o.defaults(); err != nil || o.TokenBudget != 7 || o.Policy != "vtc" || o.MaxPassed != 0 || o.MaxSeqs != 16 {
+		t.Errorf("%v, %+v", err, o)
+	}
+	if _, err := Open(nil, Options{Profile: "fast"}); err == nil || !strings.Contains(err.Error(), "chat, throughput") {
+		t.Errorf("error %v; want one that names the profiles", err)
+	}
+}

@@ -53,6 +53,10 @@ func TestSamplingFields(t *testing.T) {
 		{`"skip_special_tokens":false`, Sampling{SkipSpecialTokens: ptr(false)}},
 		{`"prompt_logprobs":3`, Sampling{PromptLogprobs: ptr(3)}},
 		{`"return_token_ids":true`, Sampling{ReturnTokenIDs: true}},
+		{`"user":"u"`, Sampling{User: "u"}},
+		{`"priority":-3`, Sampling{Priority: ptr(-3)}},
+		{`"ttft_ms":500,"tpot_ms":50,"timeout_ms":86400000`,
+			Sampling{TTFTMillis: ptr(500), TPOTMillis: ptr(50), TimeoutMillis: ptr(86400000)}},
 		{`"cache_salt":"s"`, Sampling{CacheSalt: "s"}},
 		{`"temperature":null,"stop":null,"tools":null,"n":null`, Sampling{}},
 	}
@@ -74,7 +78,7 @@ func TestSamplingFields(t *testing.T) {
 
 func TestMembersThatAskForNothing(t *testing.T) {
 	members := []string{
-		`"user":"u"`, `"safety_identifier":"x"`, `"prompt_cache_key":"x"`, `"metadata":{"a":"b"}`, `"store":false`,
+		`"safety_identifier":"x"`, `"prompt_cache_key":"x"`, `"metadata":{"a":"b"}`, `"store":false`,
 		`"service_tier":"auto"`, `"parallel_tool_calls":true`, `"tools":[ ]`, `"tool_choice":"none"`, `"tool_choice":"auto"`,
 		`"response_format":{ "type" : "text" }`, `"modalities":["text"]`, `"best_of":1`, `"suffix":""`, `"functions":[]`,
 		`"function_call":"auto"`, `"use_beam_search":false`, `"n":1`, `"guided_json":null`, `"audio":null`,
@@ -163,6 +167,10 @@ func TestSharedRefusals(t *testing.T) {
 		{`"stop_token_ids":[-1]`, "stop_token_ids[0]", CodeInvalidValue, ""},
 		{`"prompt_logprobs":21`, "prompt_logprobs", CodeInvalidValue, ""},
 		{`"user":5`, "user", CodeInvalidType, ""},
+		{`"priority":0.5`, "priority", CodeInvalidType, ""},
+		{`"ttft_ms":0`, "ttft_ms", CodeInvalidValue, "1 to 86400000"},
+		{`"tpot_ms":-1`, "tpot_ms", CodeInvalidValue, "1 to 86400000"},
+		{`"timeout_ms":86400001`, "timeout_ms", CodeInvalidValue, "1 to 86400000"},
 		{`"metadata":{"a":1}`, "metadata.a", CodeInvalidType, ""},
 		{`"seed":1,"seed":1`, "seed", CodeInvalidValue, "given twice"},
 		{`"seed":1,"\u0073eed":1`, "seed", CodeInvalidValue, "given twice"},

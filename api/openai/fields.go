@@ -162,13 +162,13 @@ func compact(raw []byte) string {
 	return string(out)
 }
 
-// label reads a string of at most 512 characters that is not used: it tells the sender's users or requests apart.
-func (c *cursor) label() error {
+// label reads a string that tells the sender's users or requests apart.
+func (c *cursor) label() (string, error) {
 	s, err := c.text()
-	if err == nil && utf8.RuneCountInString(s) > 512 {
-		err = c.wrong("at most 512 characters are allowed")
+	if err == nil && utf8.RuneCountInString(s) > MaxLabel {
+		err = c.wrong("at most %d characters are allowed", MaxLabel)
 	}
-	return err
+	return s, err
 }
 
 // asksNothing holds, for members that clients send by default, the JSON texts with which they ask for nothing.
@@ -182,7 +182,6 @@ var asksNothing = map[string][]string{
 	"length_penalty":                {"1", "1.0"},
 	"modalities":                    {`["text"]`},
 	"parallel_tool_calls":           {"true", "false"},
-	"priority":                      {"0"},
 	"response_format":               {`{"type":"text"}`},
 	"return_tokens_as_token_ids":    {"false"},
 	"service_tier":                  {`"auto"`, `"default"`},
@@ -198,10 +197,11 @@ var asksNothing = map[string][]string{
 // other reads a member that no request has a field for.
 func (c *cursor) other(key string) error {
 	switch key {
-	case "user", "safety_identifier", "prompt_cache_key":
-		return c.label()
+	case "safety_identifier", "prompt_cache_key":
+		_, err := c.label()
+		return err
 	case "metadata": // kept by servers that store; this one never does
-		return c.object(func(string) error { return c.label() })
+		return c.object(func(string) error { _, err := c.label(); return err })
 	}
 	if allowed := asksNothing[key]; allowed != nil {
 		return c.inert(allowed...)

@@ -27,6 +27,11 @@ type Sampling struct {
 
 	PromptLogprobs *int   `json:"prompt_logprobs,omitempty"` // alternatives per prompt token
 	ReturnTokenIDs bool   `json:"return_token_ids,omitempty"`
+	User           string `json:"user,omitempty"`       // at most MaxLabel characters
+	Priority       *int   `json:"priority,omitempty"`   // the lowest comes first
+	TTFTMillis     *int   `json:"ttft_ms,omitempty"`    // when the first token is wanted
+	TPOTMillis     *int   `json:"tpot_ms,omitempty"`    // and each token after it
+	TimeoutMillis  *int   `json:"timeout_ms,omitempty"` // when nobody waits for the answer any more
 	CacheSalt      string `json:"cache_salt,omitempty"` // prefixes are shared only among requests with the same salt
 }
 
@@ -42,6 +47,8 @@ const (
 	MaxStops     = 64   // strings in stop, and ids in stop_token_ids
 	MaxLogprobs  = 20   // alternatives per token
 	MaxLogitBias = 1024 // entries of logit_bias
+	MaxLabel     = 512  // characters of user
+	MaxMillis    = 24 * 60 * 60 * 1000
 )
 
 // field reads one member; known is false if it is none of Sampling's.
@@ -77,7 +84,29 @@ func (s *Sampling) field(c *cursor, key string) (known bool, err error) {
 	case "cache_salt":
 		s.CacheSalt, err = c.text()
 	default:
+		if known, err := s.turn(c, key); known || err != nil {
+			return known, err
+		}
 		return s.distribution(c, key)
+	}
+	return true, err
+}
+
+// turn reads the members that say when a request has its turn.
+func (s *Sampling) turn(c *cursor, key string) (known bool, err error) {
+	switch key {
+	case "user":
+		s.User, err = c.label()
+	case "priority":
+		err = c.intIn(&s.Priority, -maxInt32, maxInt32)
+	case "ttft_ms":
+		err = c.intIn(&s.TTFTMillis, 1, MaxMillis)
+	case "tpot_ms":
+		err = c.intIn(&s.TPOTMillis, 1, MaxMillis)
+	case "timeout_ms":
+		err = c.intIn(&s.TimeoutMillis, 1, MaxMillis)
+	default:
+		return false, nil
 	}
 	return true, err
 }

@@ -63,6 +63,8 @@ func classify(err error) *failure {
 	case errors.Is(err, sched.ErrQueueFull):
 		return fail(http.StatusTooManyRequests, openai.TypeRateLimit, "", "queue_full",
 			"Too many requests are waiting. Please try again shortly.")
+	case errors.Is(err, engine.ErrTimeout):
+		return fail(http.StatusGatewayTimeout, openai.TypeServer, "timeout_ms", "timeout", "The answer took longer than timeout_ms.")
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown):
 		return fail(http.StatusServiceUnavailable, openai.TypeUnavailable, "", "shutting_down", "The server is shutting down.")
 	case errors.Is(err, context.Canceled):
@@ -77,6 +79,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch f.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
+	case http.StatusGatewayTimeout:
+		w.Header().Set("X-Should-Retry", "false") // OpenAI's clients would
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusInternalServerError:

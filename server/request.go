@@ -84,9 +84,16 @@ func common(s *openai.Sampling, info Info) text.Request {
 		KeepSpecial:    !value(s.SkipSpecialTokens, true),
 		Logprobs:       -1,
 		PromptLogprobs: value(s.PromptLogprobs, -1),
+		Priority:       value(s.Priority, 0),
+		Tenant:         s.User,
+		FirstToken:     millis(s.TTFTMillis),
+		PerToken:       millis(s.TPOTMillis),
+		Timeout:        millis(s.TimeoutMillis),
 		Salt:           s.CacheSalt,
 	}
 }
+
+func millis(n *int) time.Duration { return time.Duration(value(n, 0)) * time.Millisecond }
 
 // conversation returns messages as the chat template takes them.
 func conversation(messages []openai.Message, generate *bool, kwargs []byte) (*chat.Input, error) {

@@ -82,6 +82,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 			m.finish = a.Vals[0]
 		case "refuse":
 			m.refuse = map[string]error{"full": sched.ErrQueueFull, "closed": engine.ErrClosed,
+				"late": engine.ErrTimeout,
 				"bad": &text.RequestError{Field: "max_tokens", Problem: "too many"}}[a.Vals[0]]
 		case "fail":
 			m.fail = errors.New("the logits are not numbers")

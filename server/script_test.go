@@ -83,7 +83,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 		case "refuse":
 			m.refuse = map[string]error{"full": sched.ErrQueueFull, "closed": engine.ErrClosed,
 				"late": engine.ErrTimeout,
-				"bad": &text.RequestError{Field: "max_tokens", Problem: "too many"}}[a.Vals[0]]
+				"bad":  &text.RequestError{Field: "max_tokens", Problem: "too many"}}[a.Vals[0]]
 		case "fail":
 			m.fail = errors.New("the logits are not numbers")
 		case "sick":

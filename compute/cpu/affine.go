@@ -9,7 +9,7 @@ import (
 // affinePanel is how a panel holds a type whose values are s·(level - offset) - m, with an s and an m for each group of 16
 // or 32 (quant.Affine); either the offset or m is 0. It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
 //
-//	codes   [blocks][bits][16][4] bytes, see putCodes
+//	codes   [blocks][64·bits] bytes, see putCodes
 //	scales  [blocks][32/group] of what layout says
 //	supers  [in/256] of what layout says; none for types with blocks of 32
 type affinePanel struct {
@@ -102,30 +102,40 @@ func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
 	}
 }
 
-// putCodes puts 32 codes in lane j of a block: 8 groups of 4, each a word of which byte t holds code 4g+t. The words'
-// bits are spread over the panel's words of that output:
+// putCodes puts 32 codes in lane j of a block. Group g is a word of which byte t is code 4g+t; the groups share the block's
+// words of that output, with v = g/4 and i = g%4:
 //
-//	bits 4, 5, 6  words 0-3: group 2v in the low halves of word v, group 2v+1 in the high ones
-//	bits 2, 3     words 0-1: two bits of group 4v+i from bit 2i of word v on
-//	bits 6        words 4-5: the upper two bits as above
-//	bits 3, 5     the last word: the upper bit of group g in bit g
+//	4 bits  word g/2, in the low halves for even g and in the high ones for odd g
+//	2 bits  word v, from bit 2i on
+//	6 bits  word 3v+i; for i = 3 the upper two bits of words 3v to 3v+2, beginning with the highest of the code
+//
+// Codes of 3 and 5 bits are those of 2 and 4 and, in the last 64 bytes, for each group a bit for each of the 64 codes that
+// the 16 outputs have in it.
 func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
 	var words [6]uint32
 	for g := range 8 {
 		c := binary.LittleEndian.Uint32(codes[g*4:])
-		low := 0
-		if a.Bits >= 4 {
-			words[g/2] |= c & 0x0f0f0f0f << (g % 2 * 4)
-			low = 4
-		}
-		if rest := c >> low; a.Bits-low >= 2 {
-			words[low+g/4] |= rest & 0x03030303 << (g % 4 * 2)
+		v, i := g/4, g%4
+		switch a.Bits {
+		case 4, 5:
+			words[g/2] |= c & 0x0f0f0f0f << (i % 2 * 4)
+		case 2, 3:
+			words[v] |= c & 0x03030303 << (i * 2)
+		case 6:
+			if i < 3 {
+				words[v*3+i] |= c
+				continue
+			}
+			for n := range 3 {
+				words[v*3+n] |= c >> (4 - 2*n) & 0x03030303 << 6
+			}
 		}
 		if a.Bits%2 == 1 {
-			words[a.Bits-1] |= c >> (a.Bits - 1) & 0x01010101 << g
+			bits := c >> (a.Bits - 1) & 0x01010101 * 0x01020408 >> 24 & 15
+			to[(a.Bits-1)*64+g*8+j/2] |= byte(bits) << (j % 2 * 4)
 		}
 	}
-	for v := range a.Bits {
+	for v := range a.Bits &^ 1 {
 		binary.LittleEndian.PutUint32(to[v*64+j*4:], words[v])
 	}
 }
@@ -134,16 +144,24 @@ func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
 func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	word := func(v int) uint32 { return binary.LittleEndian.Uint32(from[v*64+j*4:]) }
 	for g := range 8 {
-		low, c := 0, uint32(0)
-		if a.Bits >= 4 {
-			c = word(g/2) >> (g % 2 * 4) & 0x0f0f0f0f
-			low = 4
-		}
-		if a.Bits-low >= 2 {
-			c |= word(low+g/4) >> (g % 4 * 2) & 0x03030303 << low
+		v, i, c := g/4, g%4, uint32(0)
+		switch a.Bits {
+		case 4, 5:
+			c = word(g/2) >> (i % 2 * 4) & 0x0f0f0f0f
+		case 2, 3:
+			c = word(v) >> (i * 2) & 0x03030303
+		case 6:
+			if i < 3 {
+				c = word(v*3+i) & 0x3f3f3f3f
+				break
+			}
+			for n := range 3 {
+				c |= word(v*3+n) >> 6 & 0x03030303 << (4 - 2*n)
+			}
 		}
 		if a.Bits%2 == 1 {
-			c |= word(a.Bits-1) >> g & 0x01010101 << (a.Bits - 1)
+			bits := uint32(from[(a.Bits-1)*64+g*8+j/2]) >> (j % 2 * 4) & 15
+			c |= bits * 0x00204081 & 0x01010101 << (a.Bits - 1)
 		}
 		binary.LittleEndian.PutUint32(to[g*4:], c)
 	}
@@ -209,7 +227,7 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 					for k, q := range x.q[i*x.ld+b*32+g*a.Group:][:a.Group] {
 						sum += int32(q) * (int32(part[k]) - int32(a.Offset))
 					}
-					sums, acc := &x.sums[i*x.blocks+b], &dst[i*ldd+p*lanes+j]
+					sums, acc := &x.sums[i*x.lds+b], &dst[i*ldd+p*lanes+j]
 					*acc = fma(float32(sum), sums.d*s, *acc)
 					if a.Offset == 0 {
 						*acc = fma(-least, sums.of(a.Group, g), *acc)

@@ -25,9 +25,9 @@ func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd in
 		}
 		return
 	}
-	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[m*x.blocks-1]
+	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.blocks-1]
 	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
-	lds := x.blocks * int(unsafe.Sizeof(x.sums[0]))
+	lds := x.lds * int(unsafe.Sizeof(x.sums[0]))
 	if m <= limit {
 		tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
 		return
@@ -36,7 +36,7 @@ func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd in
 	for p := 0; p < panels; p += 2 {
 		for g := range groups {
 			i, end := m*g/groups, m*(g+1)/groups
-			tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.blocks], lds, &w[p*stride], stride, end-i, min(2, panels-p), x.blocks)
+			tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[p*stride], stride, end-i, min(2, panels-p), x.blocks)
 		}
 	}
 }

@@ -9,7 +9,7 @@
 // The including file defines for a type:
 //
 //	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
-//	EVEN, ODD(g, v, o)   the levels of group g, 2v or 2v+1, to Y12, of the 8 outputs o bytes on; may use Y13 to Y15
+//	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on; may use Y13 to Y15
 //	DOT(q, r, low, high, sum)     takes the levels to a row
 //	MIDDLE(q, r, low, high, sum)  comes after half of the values of a scale
 //	JOIN(low, high)               the sum in 32 bits to low
@@ -46,17 +46,20 @@
 #define END_FIRST(q, r, low, high, sum) END(20, 4, r, low, high, sum)
 #define END_LAST(q, r, low, high, sum) END(24, 8, r, low, high, sum)
 
-// PAIR takes groups 2v and 2v+1 to the rows, FINISH the scales of half h.
-#define PAIR(v, LEFT, RIGHT) \
-	PREFETCHT1 64*v(BX)(CX*1); \
-	EVEN((2*v), v, 0); \
-	LEFT(DOT, 8*v); \
-	EVEN((2*v), v, 32); \
-	RIGHT(DOT, 8*v); \
-	ODD((2*v+1), v, 0); \
-	LEFT(DOT, 8*v+4); \
-	ODD((2*v+1), v, 32); \
-	RIGHT(DOT, 8*v+4)
+// QUAD takes groups 4v to 4v+3 to the rows, FINISH the scales of half h. HALFWAY is what
+// comes after two groups.
+#define GROUP(A, v, o, LEFT, RIGHT) A(v, 0); LEFT(DOT, o); A(v, 32); RIGHT(DOT, o)
+#define QUAD(v, LEFT, RIGHT, HALFWAY) \
+	PREFETCHT1 CODE_BYTES/2*v(BX)(CX*1); \
+	GROUP(A, v, 16*v, LEFT, RIGHT); \
+	PREFETCHT1 CODE_BYTES/2*v+64(BX)(CX*1); \
+	GROUP(B, v, 16*v+4, LEFT, RIGHT); \
+	HALFWAY(LEFT, RIGHT); \
+	PREFETCHT1 CODE_BYTES/2*v+128(BX)(CX*1); \
+	GROUP(C, v, 16*v+8, LEFT, RIGHT); \
+	GROUP(D, v, 16*v+12, LEFT, RIGHT)
+#define NOW(LEFT, RIGHT) LEFT(MIDDLE, 0); RIGHT(MIDDLE, 0)
+#define NOT_NOW(LEFT, RIGHT)
 #define FINISH(h, LEFT, RIGHT, END) \
 	SCALES(h, 0); \
 	LEFT(END, 0); \
@@ -65,27 +68,18 @@
 #define BLOCK32(LEFT, RIGHT) \
 	LEFT(BEGIN, 0); \
 	RIGHT(BEGIN, 0); \
-	PAIR(0, LEFT, RIGHT); \
-	PAIR(1, LEFT, RIGHT); \
-	LEFT(MIDDLE, 0); \
-	RIGHT(MIDDLE, 0); \
-	PAIR(2, LEFT, RIGHT); \
-	PAIR(3, LEFT, RIGHT); \
+	QUAD(0, LEFT, RIGHT, NOT_NOW); \
+	NOW(LEFT, RIGHT); \
+	QUAD(1, LEFT, RIGHT, NOT_NOW); \
 	FINISH(0, LEFT, RIGHT, END_ALL)
 #define BLOCK16(LEFT, RIGHT) \
 	LEFT(BEGIN, 0); \
 	RIGHT(BEGIN, 0); \
-	PAIR(0, LEFT, RIGHT); \
-	LEFT(MIDDLE, 0); \
-	RIGHT(MIDDLE, 0); \
-	PAIR(1, LEFT, RIGHT); \
+	QUAD(0, LEFT, RIGHT, NOW); \
 	FINISH(0, LEFT, RIGHT, END_FIRST); \
 	LEFT(BEGIN, 0); \
 	RIGHT(BEGIN, 0); \
-	PAIR(2, LEFT, RIGHT); \
-	LEFT(MIDDLE, 0); \
-	RIGHT(MIDDLE, 0); \
-	PAIR(3, LEFT, RIGHT); \
+	QUAD(1, LEFT, RIGHT, NOW); \
 	FINISH(1, LEFT, RIGHT, END_LAST)
 
 #define TILE(loop, LEFT, RIGHT) \
@@ -107,26 +101,39 @@ loop: \
 	VMOVUPS Y8, (DI); \
 	VMOVUPS Y9, 32(DI)
 
-// Codes of 2 to 6 bits (affine.go, putCodes).
-#define EVEN4(v, o) VMOVDQU 64*v+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
-#define ODD4(v, o) VMOVDQU 64*v+o(BX), Y12; VPSRLW $4, Y12, Y12; VPAND nibbles<>(SB), Y12, Y12
-#define LEVELS(table) VMOVDQU table<>(SB), Y14; VPSHUFB Y12, Y14, Y12
-#define LEVELS8(table) \
-	VMOVDQU table<>(SB), Y14; \
-	VPSHUFB Y12, Y14, Y12; \
-	VPSRLW  $4, Y12, Y13; \
-	VPAND   nibbles<>(SB), Y12, Y12; \
-	VPAND   nibbles<>(SB), Y13, Y13
-#define TWO_BITS(g, o) VMOVDQU 64*(g/4)+o(BX), Y12; VPSRLD $(2*(g%4)), Y12, Y12; VPAND threes<>(SB), Y12, Y12
-#define ADD_BITS(from, g, up, mask) \
-	VMOVDQU from(BX), Y13; \
-	VPSRLD  $(g), Y13, Y13; \
-	VPSLLD  $up, Y13, Y13; \
-	VPAND   mask<>(SB), Y13, Y13; \
-	VPOR    Y13, Y12, Y12
-#define THIRD(g, o) ADD_BITS(128+o, g, 2, fours)
-#define FIFTH(g, o) ADD_BITS(256+o, g, 4, sixteens)
-#define UPPER(g, o) ADD_BITS(256+64*(g/4)+o, 2*(g%4), 4, upper)
+// Codes of 4, of 2 and of 6 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
+#define BITS(from, down, mask, to) VMOVDQU from(BX), to; VPSRLW $down, to, to; VPAND mask<>(SB), to, to
+#define A4(v, o) VMOVDQU 128*v+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
+#define B4(v, o) BITS(128*v+o, 4, nibbles, Y12)
+#define C4(v, o) VMOVDQU 128*v+64+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
+#define D4(v, o) BITS(128*v+64+o, 4, nibbles, Y12)
+#define A2(v, o) VMOVDQU 64*v+o(BX), Y12; VPAND lowest<>(SB), Y12, Y12
+#define B2(v, o) BITS(64*v+o, 2, lowest, Y12)
+#define C2(v, o) BITS(64*v+o, 4, lowest, Y12)
+#define D2(v, o) BITS(64*v+o, 6, lowest, Y12)
+#define LOW6(from) VMOVDQU from(BX), Y12; VPAND sixes<>(SB), Y12, Y12
+#define A6(v, o) LOW6(192*v+o)
+#define B6(v, o) LOW6(192*v+64+o)
+#define C6(v, o) LOW6(192*v+128+o)
+#define D6(v, o) \
+	BITS(192*v+o, 2, highest, Y12); \
+	BITS(192*v+64+o, 4, middle, Y13); \
+	BITS(192*v+128+o, 6, lowest, Y14); \
+	VPOR Y13, Y12, Y12; \
+	VPOR Y14, Y12, Y12
+#define LAST_BIT(from, value) \
+	VPBROADCASTD from(BX), Y13; \
+	VPSHUFB      spread<>(SB), Y13, Y13; \
+	VPAND        each<>(SB), Y13, Y13; \
+	VPCMPEQB     each<>(SB), Y13, Y13; \
+	VPAND        value<>(SB), Y13, Y13; \
+	VPOR         Y13, Y12, Y12
+#define TABLE(table) VMOVDQU table<>(SB), Y14; VPSHUFB Y12, Y14, Y12
+#define TABLE8(table) \
+	TABLE(table); \
+	VPSRLW $4, Y12, Y13; \
+	VPAND  nibbles<>(SB), Y12, Y12; \
+	VPAND  nibbles<>(SB), Y13, Y13
 
 // Levels of up to 4 bits, of up to 6, and of 8.
 #define DOT6(q, low) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, Y15; VPADDW Y15, low, low

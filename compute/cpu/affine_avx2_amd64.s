@@ -25,11 +25,29 @@ DATA nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL nibbles<>(SB), RODATA|NOPTR, $32
 
-DATA threes<>+0(SB)/8, $0x0303030303030303
-DATA threes<>+8(SB)/8, $0x0303030303030303
-DATA threes<>+16(SB)/8, $0x0303030303030303
-DATA threes<>+24(SB)/8, $0x0303030303030303
-GLOBL threes<>(SB), RODATA|NOPTR, $32
+DATA sixes<>+0(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA sixes<>+8(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA sixes<>+16(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA sixes<>+24(SB)/8, $0x3f3f3f3f3f3f3f3f
+GLOBL sixes<>(SB), RODATA|NOPTR, $32
+
+DATA lowest<>+0(SB)/8, $0x0303030303030303
+DATA lowest<>+8(SB)/8, $0x0303030303030303
+DATA lowest<>+16(SB)/8, $0x0303030303030303
+DATA lowest<>+24(SB)/8, $0x0303030303030303
+GLOBL lowest<>(SB), RODATA|NOPTR, $32
+
+DATA middle<>+0(SB)/8, $0x0c0c0c0c0c0c0c0c
+DATA middle<>+8(SB)/8, $0x0c0c0c0c0c0c0c0c
+DATA middle<>+16(SB)/8, $0x0c0c0c0c0c0c0c0c
+DATA middle<>+24(SB)/8, $0x0c0c0c0c0c0c0c0c
+GLOBL middle<>(SB), RODATA|NOPTR, $32
+
+DATA highest<>+0(SB)/8, $0x3030303030303030
+DATA highest<>+8(SB)/8, $0x3030303030303030
+DATA highest<>+16(SB)/8, $0x3030303030303030
+DATA highest<>+24(SB)/8, $0x3030303030303030
+GLOBL highest<>(SB), RODATA|NOPTR, $32
 
 DATA fours<>+0(SB)/8, $0x0404040404040404
 DATA fours<>+8(SB)/8, $0x0404040404040404
@@ -43,23 +61,32 @@ DATA sixteens<>+16(SB)/8, $0x1010101010101010
 DATA sixteens<>+24(SB)/8, $0x1010101010101010
 GLOBL sixteens<>(SB), RODATA|NOPTR, $32
 
-DATA upper<>+0(SB)/8, $0x3030303030303030
-DATA upper<>+8(SB)/8, $0x3030303030303030
-DATA upper<>+16(SB)/8, $0x3030303030303030
-DATA upper<>+24(SB)/8, $0x3030303030303030
-GLOBL upper<>(SB), RODATA|NOPTR, $32
-
 DATA ones<>+0(SB)/8, $0x0001000100010001
 DATA ones<>+8(SB)/8, $0x0001000100010001
 DATA ones<>+16(SB)/8, $0x0001000100010001
 DATA ones<>+24(SB)/8, $0x0001000100010001
 GLOBL ones<>(SB), RODATA|NOPTR, $32
 
+// For each of 32 bytes, the byte that holds its bit, and the bit.
+DATA spread<>+0(SB)/8, $0x0000000000000000
+DATA spread<>+8(SB)/8, $0x0101010101010101
+DATA spread<>+16(SB)/8, $0x0202020202020202
+DATA spread<>+24(SB)/8, $0x0303030303030303
+GLOBL spread<>(SB), RODATA|NOPTR, $32
+
+DATA each<>+0(SB)/8, $0x8040201008040201
+DATA each<>+8(SB)/8, $0x8040201008040201
+DATA each<>+16(SB)/8, $0x8040201008040201
+DATA each<>+24(SB)/8, $0x8040201008040201
+GLOBL each<>(SB), RODATA|NOPTR, $32
+
 #define CODE_BYTES 256
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
-#define EVEN(g, v, o) EVEN4(v, o)
-#define ODD(g, v, o) ODD4(v, o)
+#define A(v, o) A4(v, o)
+#define B(v, o) B4(v, o)
+#define C(v, o) C4(v, o)
+#define D(v, o) D4(v, o)
 #define DOT(q, r, low, high, sum) DOT6(q, low)
 #define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
 #define JOIN(low, high) JOIN4(low)
@@ -86,16 +113,20 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #undef CODE_BYTES
 #undef SCALE_BYTES
 #undef SUPER_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef MIDDLE
 #undef JOIN
 #undef SCALES
 #define CODE_BYTES 320
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
-#define EVEN(g, v, o) EVEN4(v, o); FIFTH(g, o)
-#define ODD(g, v, o) ODD4(v, o); FIFTH(g, o)
+#define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
+#define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
+#define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
+#define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
 #define MIDDLE(q, r, low, high, sum) MIDDLE6(low, high)
 #define JOIN(low, high) JOIN6(low, high)
 #define SCALES(h, o) HALF_PAIRS(o)
@@ -117,16 +148,20 @@ TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 
 #undef CODE_BYTES
 #undef SCALE_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef MIDDLE
 #undef JOIN
 #undef SCALES
 #undef BLOCK
 #define CODE_BYTES 128
 #define SCALE_BYTES 64
-#define EVEN(g, v, o) TWO_BITS(g, o)
-#define ODD(g, v, o) TWO_BITS(g, o)
+#define A(v, o) A2(v, o)
+#define B(v, o) B2(v, o)
+#define C(v, o) C2(v, o)
+#define D(v, o) D2(v, o)
 #define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
 #define JOIN(low, high) JOIN4(low)
 #define SCALES(h, o) INT8_PAIRS(32*h, o)
@@ -139,16 +174,20 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #undef CODE_BYTES
 #undef SCALE_BYTES
 #undef SUPER_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef OFFSET
 #undef LESS
 #undef SCALES
 #define CODE_BYTES 192
 #define SCALE_BYTES 32
 #define SUPER_BYTES 32
-#define EVEN(g, v, o) TWO_BITS(g, o); THIRD(g, o)
-#define ODD(g, v, o) TWO_BITS(g, o); THIRD(g, o)
+#define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
+#define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
+#define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
+#define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
 #define OFFSET(at, r, low) OFFSET_OF(2, at, r, low)
 #define LESS(at, r, sum) LESS_NOTHING(at, r, sum)
 #define SCALES(h, o) INT8S(16*h, o)
@@ -158,20 +197,41 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
-#undef SUPER_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef MIDDLE
 #undef JOIN
+#undef OFFSET
+#define CODE_BYTES 384
+#define A(v, o) A6(v, o)
+#define B(v, o) B6(v, o)
+#define C(v, o) C6(v, o)
+#define D(v, o) D6(v, o)
+#define MIDDLE(q, r, low, high, sum) MIDDLE6(low, high)
+#define JOIN(low, high) JOIN6(low, high)
+#define OFFSET(at, r, low) OFFSET_OF(5, at, r, low)
+
+// func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef SUPER_BYTES
+#undef A
+#undef B
+#undef C
+#undef D
 #undef OFFSET
 #undef SCALES
 #undef BLOCK
 #define CODE_BYTES 320
 #define SUPER_BYTES 0
-#define EVEN(g, v, o) EVEN4(v, o); FIFTH(g, o)
-#define ODD(g, v, o) ODD4(v, o); FIFTH(g, o)
-#define MIDDLE(q, r, low, high, sum) MIDDLE6(low, high)
-#define JOIN(low, high) JOIN6(low, high)
+#define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
+#define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
+#define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
+#define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
 #define OFFSET(at, r, low) OFFSET_OF(4, at, r, low)
 #define SCALES(h, o) HALVES(o)
 #define BLOCK BLOCK32
@@ -181,44 +241,23 @@ TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
-#undef SUPER_BYTES
-#undef EVEN
-#undef ODD
-#undef OFFSET
-#undef SCALES
-#undef BLOCK
-#define CODE_BYTES 384
-#define SUPER_BYTES 32
-#define EVEN(g, v, o) EVEN4(v, o); UPPER(g, o)
-#define ODD(g, v, o) ODD4(v, o); UPPER(g, o)
-#define OFFSET(at, r, low) OFFSET_OF(5, at, r, low)
-#define SCALES(h, o) INT8S(16*h, o)
-#define BLOCK BLOCK16
-
-// func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef CODE_BYTES
-#undef SUPER_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef DOT
 #undef MIDDLE
 #undef JOIN
 #undef OFFSET
-#undef SCALES
-#undef BLOCK
 #define CODE_BYTES 256
-#define SUPER_BYTES 0
-#define EVEN(g, v, o) EVEN4(v, o); LEVELS8(iq4)
-#define ODD(g, v, o) ODD4(v, o); LEVELS8(iq4)
+#define A(v, o) A4(v, o); TABLE8(iq4)
+#define B(v, o) B4(v, o); TABLE8(iq4)
+#define C(v, o) C4(v, o); TABLE8(iq4)
+#define D(v, o) D4(v, o); TABLE8(iq4)
 #define DOT(q, r, low, high, sum) DOT8(q, low, high)
 #define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
 #define JOIN(low, high) JOIN8(low, high)
 #define OFFSET(at, r, low) OFFSET_OF(7, at, r, low)
-#define SCALES(h, o) HALVES(o)
-#define BLOCK BLOCK32
 
 // func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
@@ -237,8 +276,10 @@ TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef DOT
 #undef MIDDLE
 #undef JOIN
@@ -246,8 +287,10 @@ TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 #undef SCALES
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
-#define EVEN(g, v, o) EVEN4(v, o); LEVELS(fp4)
-#define ODD(g, v, o) ODD4(v, o); LEVELS(fp4)
+#define A(v, o) A4(v, o); TABLE(fp4)
+#define B(v, o) B4(v, o); TABLE(fp4)
+#define C(v, o) C4(v, o); TABLE(fp4)
+#define D(v, o) D4(v, o); TABLE(fp4)
 #define DOT(q, r, low, high, sum) DOT6(q, low)
 #define MIDDLE(q, r, low, high, sum) MIDDLE6(low, high)
 #define JOIN(low, high) JOIN6(low, high)

@@ -152,7 +152,7 @@ func TestMatAffine(t *testing.T) {
 					stride := affinePanels[a.typ].bytes(s.k) + s.gap*64
 					dst, w := s.dst(r), affineWeights(r, a.typ, a.halves, s.panels, s.k, stride)
 					got := place(f.dst, dst)
-					fenced := rowsQ8{q: place(f.x, x.q), sums: place(f.d, x.sums), ld: x.ld, blocks: x.blocks}
+					fenced := rowsQ8{q: place(f.x, x.q), sums: place(f.d, x.sums), ld: x.ld, blocks: x.blocks, lds: x.lds}
 					k.matAffine(a.typ, got[lead:], s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
 					portable.matAffine(a.typ, dst[lead:], s.ldd(), x, w, stride, s.panels, s.m)
 					same(t, fmt.Sprint(a.typ, " ", s), got, dst)

@@ -9,9 +9,9 @@
 // The including file defines for a type:
 //
 //	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
-//	MASKS                                 sets Z28 and Z30
-//	RAW(v, p, raw)                        loads word v of the block at p where codes of 4 bits share it
-//	EVEN, ODD(g, p, raw, out)             the levels of group g, 2v or 2v+1; may use Z27
+//	MASKS                                 sets Z28 and Z30, for codes of 6 bits Z29 and Z31
+//	A, B, C, D(v, p, raw, out)            the levels of groups 4v to 4v+3 of the block at p; raw passes on from A to B
+//	                                      and from C to D; may use Z27
 //	SCALES(h, p, d, s, m)                 s and m of half h (0 if there are none) of the block; may use Z27
 //	BEGIN(o, n)                           0, or where there is an offset, its product with the negated sum at o+16
 //	LESS(o, m, sum)                       takes m times the sum at o off, where there is an m
@@ -48,9 +48,8 @@
 #define END_FIRST1(q, n, n1, sum, sum1) END1(4, n, sum)
 #define END_LAST1(q, n, n1, sum, sum1) END1(8, n, sum)
 #define STORE1(q, n, n1, sum, sum1) VMOVUPS sum, (DI); ADDQ ldd+8(FP), DI
-#define LOADS1(v) RAW(v, (BX), Z29); PREFETCHT1 64*v(R13)
-#define EVENS1(g) EVEN(g, (BX), Z29, Z24)
-#define ODDS1(g) ODD(g, (BX), Z29, Z24)
+#define LEVELS1(A, v) A(v, (BX), Z29, Z24)
+#define FETCH1(o) PREFETCHT1 o(R13)
 #define SCALES1(h) SCALES(h, (R12), (R14), Z24, Z29)
 
 // Two panels.
@@ -75,37 +74,38 @@
 #define END_FIRST2(q, n, n1, sum, sum1) END2(4, n, n1, sum, sum1)
 #define END_LAST2(q, n, n1, sum, sum1) END2(8, n, n1, sum, sum1)
 #define STORE2(q, n, n1, sum, sum1) VMOVUPS sum, (DI); VMOVUPS sum1, 64(DI); ADDQ ldd+8(FP), DI
-#define LOADS2(v) LOADS1(v); RAW(v, (BX)(CX*1), Z31); PREFETCHT1 64*v(R13)(CX*1)
-#define EVENS2(g) EVENS1(g); EVEN(g, (BX)(CX*1), Z31, Z25)
-#define ODDS2(g) ODDS1(g); ODD(g, (BX)(CX*1), Z31, Z25)
+#define LEVELS2(A, v) LEVELS1(A, v); A(v, (BX)(CX*1), Z31, Z25)
+#define FETCH2(o) FETCH1(o); PREFETCHT1 o(R13)(CX*1)
 #define SCALES2(h) SCALES1(h); SCALES(h, (R12)(CX*1), (R14)(CX*1), Z25, Z31)
 
-// PAIR takes groups 2v and 2v+1 to the rows.
-#define PAIR(v, LOADS, EVENS, ODDS, ROWS, DOT) \
-	LOADS(v); \
-	EVENS((2*v)); \
-	ROWS(DOT, 8*v); \
-	ODDS((2*v+1)); \
-	ROWS(DOT, 8*v+4)
+// QUAD takes groups 4v to 4v+3 to the rows.
+#define QUAD(v, LEVELS, FETCH, ROWS, DOT) \
+	LEVELS(A, v); \
+	FETCH(CODE_BYTES/2*v); \
+	ROWS(DOT, 16*v); \
+	LEVELS(B, v); \
+	FETCH(CODE_BYTES/2*v+64); \
+	ROWS(DOT, 16*v+4); \
+	LEVELS(C, v); \
+	FETCH(CODE_BYTES/2*v+128); \
+	ROWS(DOT, 16*v+8); \
+	LEVELS(D, v); \
+	ROWS(DOT, 16*v+12)
 // WALK hands F each row with its sums at DI.
 #define WALK(ROWS, F) MOVQ R9, DI; ROWS(F, 0)
-#define BLOCK32(LOADS, EVENS, ODDS, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+#define BLOCK32(LEVELS, FETCH, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
 	WALK(ROWS, BEGIN_ALL); \
-	PAIR(0, LOADS, EVENS, ODDS, ROWS, DOT); \
-	PAIR(1, LOADS, EVENS, ODDS, ROWS, DOT); \
-	PAIR(2, LOADS, EVENS, ODDS, ROWS, DOT); \
-	PAIR(3, LOADS, EVENS, ODDS, ROWS, DOT); \
+	QUAD(0, LEVELS, FETCH, ROWS, DOT); \
+	QUAD(1, LEVELS, FETCH, ROWS, DOT); \
 	SCALES(0); \
 	WALK(ROWS, END_ALL)
-#define BLOCK16(LOADS, EVENS, ODDS, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+#define BLOCK16(LEVELS, FETCH, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
 	WALK(ROWS, BEGIN_FIRST); \
-	PAIR(0, LOADS, EVENS, ODDS, ROWS, DOT); \
-	PAIR(1, LOADS, EVENS, ODDS, ROWS, DOT); \
+	QUAD(0, LEVELS, FETCH, ROWS, DOT); \
 	SCALES(0); \
 	WALK(ROWS, END_FIRST); \
 	WALK(ROWS, BEGIN_LAST); \
-	PAIR(2, LOADS, EVENS, ODDS, ROWS, DOT); \
-	PAIR(3, LOADS, EVENS, ODDS, ROWS, DOT); \
+	QUAD(1, LEVELS, FETCH, ROWS, DOT); \
 	SCALES(1); \
 	WALK(ROWS, END_LAST)
 
@@ -127,7 +127,7 @@
 name: \
 	ROWS(ZERO1, 0); \
 loop: \
-	BLOCK(LOADS1, EVENS1, ODDS1, SCALES1, ROWS, DOT1, BEGIN_ALL1, END_ALL1, BEGIN_FIRST1, END_FIRST1, BEGIN_LAST1, END_LAST1); \
+	BLOCK(LEVELS1, FETCH1, SCALES1, ROWS, DOT1, BEGIN_ALL1, END_ALL1, BEGIN_FIRST1, END_FIRST1, BEGIN_LAST1, END_LAST1); \
 	ADDQ $32, AX; \
 	NEXT_BLOCK(loop); \
 	ROWS(STORE1, 0); \
@@ -138,7 +138,7 @@ loop: \
 name: \
 	ROWS(ZERO2, 0); \
 loop: \
-	BLOCK(LOADS2, EVENS2, ODDS2, SCALES2, ROWS, DOT2, BEGIN_ALL2, END_ALL2, BEGIN_FIRST2, END_FIRST2, BEGIN_LAST2, END_LAST2); \
+	BLOCK(LEVELS2, FETCH2, SCALES2, ROWS, DOT2, BEGIN_ALL2, END_ALL2, BEGIN_FIRST2, END_FIRST2, BEGIN_LAST2, END_LAST2); \
 	ADDQ $32, AX; \
 	NEXT_BLOCK(loop); \
 	ROWS(STORE2, 0); \
@@ -154,12 +154,8 @@ loop: \
 	F(v, (BX)(AX*1), (R12)(AX*1), (R14)(AX*1), Z3, Z15)
 #define ZERO_PANEL(v, p, s, d, n, sum) VPXORQ sum, sum, sum
 #define BEGIN_PANEL(o, p, s, d, n, sum) BEGIN(o(R9), n)
-#define DOT_PANEL(v, p, s, d, n, sum) \
-	RAW(v, p, Z29); \
-	EVEN((2*v), p, Z29, Z24); \
-	VPDPBUSD Z26, Z24, n; \
-	ODD((2*v+1), p, Z29, Z24); \
-	VPDPBUSD Z25, Z24, n
+#define AB_PANEL(v, p, s, d, n, sum) A(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; B(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
+#define CD_PANEL(v, p, s, d, n, sum) C(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; D(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
 #define END_PANEL(o, h, p, d, n, sum) \
 	SCALES(h, p, d, Z24, Z29); \
 	VMULPS.BCST (R9), Z24, Z24; \
@@ -169,35 +165,47 @@ loop: \
 #define END_ALL_PANEL(v, p, s, d, n, sum) END_PANEL(12, 0, s, d, n, sum)
 #define END_FIRST_PANEL(v, p, s, d, n, sum) END_PANEL(4, 0, s, d, n, sum)
 #define END_LAST_PANEL(v, p, s, d, n, sum) END_PANEL(8, 1, s, d, n, sum)
-#define PANEL_PAIR(v) VPBROADCASTD 8*v(SI), Z26; VPBROADCASTD 8*v+4(SI), Z25; PANELS4(DOT_PANEL, v)
+#define PANEL_QUAD(v) \
+	VPBROADCASTD 16*v(SI), Z26; \
+	VPBROADCASTD 16*v+4(SI), Z25; \
+	PANELS4(AB_PANEL, v); \
+	VPBROADCASTD 16*v+8(SI), Z26; \
+	VPBROADCASTD 16*v+12(SI), Z25; \
+	PANELS4(CD_PANEL, v)
 #define PANEL_BLOCK32 \
 	PANELS4(BEGIN_PANEL, 28); \
-	PANEL_PAIR(0); \
-	PANEL_PAIR(1); \
-	PANEL_PAIR(2); \
-	PANEL_PAIR(3); \
+	PANEL_QUAD(0); \
+	PANEL_QUAD(1); \
 	PANELS4(END_ALL_PANEL, 0)
 #define PANEL_BLOCK16 \
 	PANELS4(BEGIN_PANEL, 20); \
-	PANEL_PAIR(0); \
-	PANEL_PAIR(1); \
+	PANEL_QUAD(0); \
 	PANELS4(END_FIRST_PANEL, 0); \
 	PANELS4(BEGIN_PANEL, 24); \
-	PANEL_PAIR(2); \
-	PANEL_PAIR(3); \
+	PANEL_QUAD(1); \
 	PANELS4(END_LAST_PANEL, 0)
 
-// Codes of 2 to 6 bits (affine.go, putCodes). Upper bits turn to their place, and Z30 masks them.
-#define RAW4(v, p, raw) VMOVDQU64 64*v p, raw
-#define EVEN4(g, p, raw, out) VPANDQ Z28, raw, out
-#define ODD4(g, p, raw, out) VPSRLW $4, raw, out; VPANDQ Z28, out, out
-#define LEVELS(out) VPSHUFB out, Z30, out
-#define ADD_BITS(turn, o, p, out) VPRORD $((turn)&31), o p, Z27; VPTERNLOGQ $0xf8, Z30, Z27, out
-#define FIFTH(g, p, out) ADD_BITS(28+g, 256, p, out)
-#define UPPER(g, p, out) ADD_BITS(28+2*(g%4), 256+64*(g/4), p, out)
-#define NO_RAW(v, p, raw)
-#define TWO_BITS(g, p, raw, out) VPRORD $(2*(g%4)), 64*(g/4) p, out; VPANDQ Z28, out, out
-#define THREE_BITS(g, p, raw, out) TWO_BITS(g, p, raw, out); ADD_BITS(30+g, 128, p, out)
+// Codes of 4, of 2 and of 6 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
+#define A4(v, p, raw, out) VMOVDQU64 128*v p, raw; VPANDQ Z28, raw, out
+#define B4(v, p, raw, out) VPSRLW $4, raw, out; VPANDQ Z28, out, out
+#define C4(v, p, raw, out) VMOVDQU64 128*v+64 p, raw; VPANDQ Z28, raw, out
+#define D4(v, p, raw, out) B4(v, p, raw, out)
+#define TABLE(out) VPSHUFB out, Z30, out
+#define A2(v, p, raw, out) VMOVDQU64 64*v p, raw; VPANDQ Z28, raw, out
+#define B2(v, p, raw, out) VPSRLW $2, raw, out; VPANDQ Z28, out, out
+#define C2(v, p, raw, out) VMOVDQU64 64*v p, raw; VPSRLW $4, raw, out; VPANDQ Z28, out, out
+#define D2(v, p, raw, out) VPSRLW $6, raw, out; VPANDQ Z28, out, out
+#define A6(v, p, raw, out) VPANDQ 192*v p, Z28, out
+#define B6(v, p, raw, out) VPANDQ 192*v+64 p, Z28, out
+#define C6(v, p, raw, out) VPANDQ 192*v+128 p, Z28, out
+#define D6(v, p, raw, out) \
+	VPSRLW     $2, 192*v p, out; \
+	VPANDQ     Z29, out, out; \
+	VPSRLW     $4, 192*v+64 p, Z27; \
+	VPTERNLOGQ $0xf8, Z30, Z27, out; \
+	VPSRLW     $6, 192*v+128 p, Z27; \
+	VPTERNLOGQ $0xf8, Z31, Z27, out
+#define LAST_BIT(o, p, out) KMOVQ o p, K1; VPADDB Z30, out, K1, out
 
 #define BYTES_OF(mask, to) MOVL $mask, AX; VPBROADCASTD AX, to
 

@@ -15,19 +15,19 @@ DATA fp4<>+0(SB)/8, $0x1c18161413121110
 DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
-
 #define CODE_BYTES 256
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28)
-#define RAW(v, p, raw) RAW4(v, p, raw)
-#define EVEN(g, p, raw, out) EVEN4(g, p, raw, out)
-#define ODD(g, p, raw, out) ODD4(g, p, raw, out)
+#define A(v, p, raw, out) A4(v, p, raw, out)
+#define B(v, p, raw, out) B4(v, p, raw, out)
+#define C(v, p, raw, out) C4(v, p, raw, out)
+#define D(v, p, raw, out) D4(v, p, raw, out)
 #define SCALES(h, p, d, s, m) HALF_PAIRS(p, s, m)
-#define BLOCK BLOCK32
-#define PANEL_BLOCK PANEL_BLOCK32
 #define BEGIN(o, n) BEGIN_ZERO(o, n)
 #define LESS(o, m, sum) LESS_M(o, m, sum)
+#define BLOCK BLOCK32
+#define PANEL_BLOCK PANEL_BLOCK32
 
 // func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_1VNNI(SB), NOSPLIT, $0-88
@@ -45,34 +45,23 @@ TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef MASKS
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef SCALES
 #define CODE_BYTES 320
+#define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28); BYTES_OF(0x10101010, Z30)
-#define EVEN(g, p, raw, out) EVEN4(g, p, raw, out); FIFTH(g, p, out)
-#define ODD(g, p, raw, out) ODD4(g, p, raw, out); FIFTH(g, p, out)
-#define SCALES(h, p, d, s, m) HALVES(p, s)
-#undef BEGIN
-#undef LESS
-#define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
-#define LESS(o, m, sum) LESS_NOTHING(o, m, sum)
-
-// func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
-#include "affine_vnni_body_amd64.h"
-
-#undef SCALE_BYTES
-#undef SCALES
-#define SCALE_BYTES 64
+#define A(v, p, raw, out) A4(v, p, raw, out); LAST_BIT(256+32*v+0, p, out)
+#define B(v, p, raw, out) B4(v, p, raw, out); LAST_BIT(256+32*v+8, p, out)
+#define C(v, p, raw, out) C4(v, p, raw, out); LAST_BIT(256+32*v+16, p, out)
+#define D(v, p, raw, out) D4(v, p, raw, out); LAST_BIT(256+32*v+24, p, out)
 #define SCALES(h, p, d, s, m) HALF_PAIRS(p, s, m)
-#undef BEGIN
-#undef LESS
-#define BEGIN(o, n) BEGIN_ZERO(o, n)
-#define LESS(o, m, sum) LESS_M(o, m, sum)
 
 // func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_1VNNI(SB), NOSPLIT, $0-88
@@ -90,67 +79,25 @@ TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
-#undef SUPER_BYTES
+#undef SCALE_BYTES
 #undef MASKS
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef SCALES
 #undef BLOCK
 #undef PANEL_BLOCK
-#define CODE_BYTES 384
-#define SUPER_BYTES 32
-#define MASKS BYTES_OF(0x0f0f0f0f, Z28); BYTES_OF(0x30303030, Z30)
-#define EVEN(g, p, raw, out) EVEN4(g, p, raw, out); UPPER(g, p, out)
-#define ODD(g, p, raw, out) ODD4(g, p, raw, out); UPPER(g, p, out)
-#define SCALES(h, p, d, s, m) INT8S(16*h, p, d, s)
-#define BLOCK BLOCK16
-#define PANEL_BLOCK PANEL_BLOCK16
-#undef BEGIN
-#undef LESS
-#define BEGIN(o, n) BEGIN_OFFSET(5, o, n)
-#define LESS(o, m, sum) LESS_NOTHING(o, m, sum)
-
-// func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
-#include "affine_vnni_body_amd64.h"
-
-#undef CODE_BYTES
-#undef MASKS
-#undef RAW
-#undef EVEN
-#undef ODD
-#undef SCALES
-#define CODE_BYTES 192
-#define MASKS BYTES_OF(0x03030303, Z28); BYTES_OF(0x04040404, Z30)
-#define RAW(v, p, raw) NO_RAW(v, p, raw)
-#define EVEN(g, p, raw, out) THREE_BITS(g, p, raw, out)
-#define ODD(g, p, raw, out) THREE_BITS(g, p, raw, out)
-#define SCALES(h, p, d, s, m) INT8S(16*h, p, d, s)
-#undef BEGIN
-#define BEGIN(o, n) BEGIN_OFFSET(2, o, n)
-
-// func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
-#include "affine_vnni_body_amd64.h"
-
-#undef CODE_BYTES
-#undef SCALE_BYTES
-#undef SUPER_BYTES
-#undef MASKS
-#undef EVEN
-#undef ODD
-#undef SCALES
 #define CODE_BYTES 128
 #define SCALE_BYTES 64
-#define SUPER_BYTES 64
 #define MASKS BYTES_OF(0x03030303, Z28)
-#define EVEN(g, p, raw, out) TWO_BITS(g, p, raw, out)
-#define ODD(g, p, raw, out) TWO_BITS(g, p, raw, out)
+#define A(v, p, raw, out) A2(v, p, raw, out)
+#define B(v, p, raw, out) B2(v, p, raw, out)
+#define C(v, p, raw, out) C2(v, p, raw, out)
+#define D(v, p, raw, out) D2(v, p, raw, out)
 #define SCALES(h, p, d, s, m) INT8_PAIRS(32*h, p, d, s, m)
-#undef BEGIN
-#undef LESS
-#define BEGIN(o, n) BEGIN_ZERO(o, n)
-#define LESS(o, m, sum) LESS_M(o, m, sum)
+#define BLOCK BLOCK16
+#define PANEL_BLOCK PANEL_BLOCK16
 
 // func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
@@ -160,26 +107,89 @@ TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef MASKS
-#undef RAW
-#undef EVEN
-#undef ODD
+#undef A
+#undef B
+#undef C
+#undef D
 #undef SCALES
-#undef BLOCK
-#undef PANEL_BLOCK
-#define CODE_BYTES 256
-#define SCALE_BYTES 32
-#define SUPER_BYTES 0
-#define MASKS BYTES_OF(0x0f0f0f0f, Z28); VBROADCASTI32X4 iq4<>(SB), Z30
-#define RAW(v, p, raw) RAW4(v, p, raw)
-#define EVEN(g, p, raw, out) EVEN4(g, p, raw, out); LEVELS(out)
-#define ODD(g, p, raw, out) ODD4(g, p, raw, out); LEVELS(out)
-#define SCALES(h, p, d, s, m) HALVES(p, s)
-#define BLOCK BLOCK32
-#define PANEL_BLOCK PANEL_BLOCK32
 #undef BEGIN
 #undef LESS
-#define BEGIN(o, n) BEGIN_OFFSET(7, o, n)
+#define CODE_BYTES 192
+#define SCALE_BYTES 32
+#define SUPER_BYTES 32
+#define MASKS BYTES_OF(0x03030303, Z28); BYTES_OF(0x04040404, Z30)
+#define A(v, p, raw, out) A2(v, p, raw, out); LAST_BIT(128+32*v+0, p, out)
+#define B(v, p, raw, out) B2(v, p, raw, out); LAST_BIT(128+32*v+8, p, out)
+#define C(v, p, raw, out) C2(v, p, raw, out); LAST_BIT(128+32*v+16, p, out)
+#define D(v, p, raw, out) D2(v, p, raw, out); LAST_BIT(128+32*v+24, p, out)
+#define SCALES(h, p, d, s, m) INT8S(16*h, p, d, s)
+#define BEGIN(o, n) BEGIN_OFFSET(2, o, n)
 #define LESS(o, m, sum) LESS_NOTHING(o, m, sum)
+
+// func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#undef BEGIN
+#define CODE_BYTES 384
+#define MASKS BYTES_OF(0x3f3f3f3f, Z28); BYTES_OF(0x30303030, Z29); BYTES_OF(0x0c0c0c0c, Z30); BYTES_OF(0x03030303, Z31)
+#define A(v, p, raw, out) A6(v, p, raw, out)
+#define B(v, p, raw, out) B6(v, p, raw, out)
+#define C(v, p, raw, out) C6(v, p, raw, out)
+#define D(v, p, raw, out) D6(v, p, raw, out)
+#define BEGIN(o, n) BEGIN_OFFSET(5, o, n)
+
+// func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef SUPER_BYTES
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#undef SCALES
+#undef BEGIN
+#undef BLOCK
+#undef PANEL_BLOCK
+#define CODE_BYTES 320
+#define SUPER_BYTES 0
+#define MASKS BYTES_OF(0x0f0f0f0f, Z28); BYTES_OF(0x10101010, Z30)
+#define A(v, p, raw, out) A4(v, p, raw, out); LAST_BIT(256+32*v+0, p, out)
+#define B(v, p, raw, out) B4(v, p, raw, out); LAST_BIT(256+32*v+8, p, out)
+#define C(v, p, raw, out) C4(v, p, raw, out); LAST_BIT(256+32*v+16, p, out)
+#define D(v, p, raw, out) D4(v, p, raw, out); LAST_BIT(256+32*v+24, p, out)
+#define SCALES(h, p, d, s, m) HALVES(p, s)
+#define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
+#define BLOCK BLOCK32
+#define PANEL_BLOCK PANEL_BLOCK32
+
+// func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#undef BEGIN
+#define CODE_BYTES 256
+#define MASKS BYTES_OF(0x0f0f0f0f, Z28); VBROADCASTI32X4 iq4<>(SB), Z30
+#define A(v, p, raw, out) A4(v, p, raw, out); TABLE(out)
+#define B(v, p, raw, out) B4(v, p, raw, out); TABLE(out)
+#define C(v, p, raw, out) C4(v, p, raw, out); TABLE(out)
+#define D(v, p, raw, out) D4(v, p, raw, out); TABLE(out)
+#define BEGIN(o, n) BEGIN_OFFSET(7, o, n)
 
 // func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_NLVNNI(SB), NOSPLIT, $0-88
@@ -200,11 +210,11 @@ TEXT ·tileIQ4_XSVNNI(SB), NOSPLIT, $0-88
 #undef SUPER_BYTES
 #undef MASKS
 #undef SCALES
+#undef BEGIN
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28); VBROADCASTI32X4 fp4<>(SB), Z30
 #define SCALES(h, p, d, s, m) FLOATS(p, s)
-#undef BEGIN
 #define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
 
 // func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)

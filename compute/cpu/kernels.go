@@ -48,7 +48,7 @@ type kernels struct {
 }
 
 // rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:], its
-// block sums at s[i·blocks:] and what affine types need at sums[i·blocks:].
+// block sums at s[i·blocks:] and what affine types need at sums[i·lds:].
 type rowsQ8 struct {
 	q      []int8
 	d      []float32
@@ -56,6 +56,7 @@ type rowsQ8 struct {
 	sums   []blockSums
 	ld     int // values of a row, a multiple of 32
 	blocks int // blocks of a row
+	lds    int // blockSums from one row to the next
 }
 
 // implementations returns what this machine can run, best first. Portable Go comes last and always runs.

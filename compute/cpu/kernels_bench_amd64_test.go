@@ -72,10 +72,13 @@ func BenchmarkRoofs(b *testing.B) {
 func BenchmarkMat(b *testing.B) {
 	const k, panels, most = 4096, 8, 32
 	x := numbersOf(most * k)
-	q := rowsQ8{q: make([]int8, most*k), d: make([]float32, most*k/32), s: make([]int32, most*k/32), ld: k, blocks: k / 32}
-	quantize(q.q, q.d, q.s, x)
-	q.sums = make([]blockSums, len(q.d))
-	sumBlocks(q.sums, q.q, q.d, q.s)
+	const ld, blocks, lds = k + 64, k / 32, k/32 + 1
+	q := rowsQ8{q: make([]int8, most*ld), d: make([]float32, most*blocks), s: make([]int32, most*blocks), sums: make([]blockSums, most*lds), ld: ld, blocks: blocks, lds: lds}
+	for i := range most {
+		row := q.from(i)
+		quantize(row.q[:k], row.d[:blocks], row.s[:blocks], x[i*k:][:k])
+		sumBlocks(row.sums[:blocks], row.q, row.d, row.s)
+	}
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {

@@ -189,7 +189,7 @@ func TestRotate(t *testing.T) {
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
-	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), sums: make([]blockSums, 2), ld: 64, blocks: 2}
+	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), sums: make([]blockSums, 2), ld: 64, blocks: 2, lds: 2}
 	for _, k := range implementations() {
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },

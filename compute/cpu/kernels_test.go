@@ -172,7 +172,7 @@ func TestMat16(t *testing.T) {
 
 // quantRows returns m random quantised rows. Their values take all of int8.
 func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
-	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, d: numbers(r, m*blocks), s: make([]int32, m*blocks)}
+	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap, d: numbers(r, m*blocks), s: make([]int32, m*blocks)}
 	x.q = make([]int8, span(m, blocks*32, x.ld))
 	for i := range x.q {
 		x.q[i] = int8(r.Uint32())
@@ -182,10 +182,10 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 			x.s[i] += int32(q)
 		}
 	}
-	x.sums = make([]blockSums, m*blocks)
+	x.sums = make([]blockSums, span(m, blocks, x.lds))
 	for i := range m {
 		b := i * blocks
-		sumBlocks(x.sums[b:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
+		sumBlocks(x.sums[i*x.lds:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
 	}
 	return x
 }
@@ -240,7 +240,7 @@ func TestShortArguments(t *testing.T) {
 	h := func(n int) []uint16 { return make([]uint16, n, n+64) }
 	b := func(n int) []byte { return make([]byte, n, n+64) }
 	q := func(q, d, s int) rowsQ8 {
-		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1}
+		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1, lds: 1}
 	}
 	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
 	const w8, w4 = 2 * (blockQ8 + 2*lanes), 2 * (blockQ4 + 2*lanes)

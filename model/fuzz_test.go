@@ -34,13 +34,13 @@ func FuzzGGUFMetadata(f *testing.F) {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
-	f.Add(uint8(0), 4.0, "", uint8(1), 2.0, "yarn")
-	f.Add(uint8(20), math.NaN(), "", uint8(21), math.Inf(-1), "linear")
-	f.Fuzz(func(t *testing.T, a uint8, av float64, at string, b uint8, bv float64, bt string) {
+	f.Add(uint8(0), uint8(0), 4.0, "", uint8(1), 2.0, "yarn")
+	f.Add(uint8(6), uint8(20), math.NaN(), "", uint8(21), math.Inf(-1), "linear")
+	f.Fuzz(func(t *testing.T, which uint8, a uint8, av float64, at string, b uint8, bv float64, bt string) {
 		meta := map[string]any{
 			"general.architecture": "llama", "llama.embedding_length": uint32(8), "llama.block_count": uint32(1),
 			"llama.attention.head_count": uint32(2), "llama.feed_forward_length": uint32(12), "llama.context_length": uint32(64),
-			"llama.attention.layer_norm_rms_epsilon": float32(1e-5),
+			"llama.attention.layer_norm_rms_epsilon": float32(1e-5), "llama.attention.layer_norm_epsilon": float32(1e-5),
 		}
 		put := func(key uint8, v float64, text string) {
 			if name := "llama." + keys[int(key)%len(keys)]; text != "" {
@@ -56,7 +56,7 @@ func FuzzGGUFMetadata(f *testing.F) {
 			t.Fatal(err)
 		}
 		c.values["vocab_size"] = uint64(5)
-		if s, err := llama.read(c); err == nil {
+		if s, err := families[int(which)%len(families)].read(c); err == nil {
 			checkBounds(t, s)
 		}
 	})

@@ -55,6 +55,7 @@ type benchLoadCmd struct {
 	JSON   bool    `name:"json" help:"Print a JSON object."`
 	HTML   string  `name:"html" help:"Also write a page with plots to this file." placeholder:"PATH"`
 	shapeFlags
+	schedFlags
 	engineFlags
 }
 
@@ -230,6 +231,7 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, func(), error)
 		return nil, nil, err
 	}
 	o := c.options(name)
+	c.apply(&o)
 	o.MaxWaiting = 1 << 20
 	m, err := text.Open(ckpt, o)
 	if err != nil {

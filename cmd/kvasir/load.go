@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // engineFlags are the settings that every command with an engine takes.
@@ -19,8 +20,8 @@ type engineFlags struct {
 	Context     int  `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
 	KVBytes     size `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free." placeholder:"SIZE"`
 	BlockTokens int  `help:"Tokens of a KV block, a multiple of 16." default:"16"`
-	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens." default:"512"`
-	MaxChunk    int  `help:"Most prompt tokens of one request in a step; 0 is the whole budget." placeholder:"N"`
+	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
+	MaxChunk    int  `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
 	NoPrefix    bool `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
 	deviceFlags
 }
@@ -31,6 +32,20 @@ func (f engineFlags) options(name string) text.Options {
 		Context: f.Context, KVBytes: int64(f.KVBytes), BlockTokens: f.BlockTokens,
 		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
 	}
+}
+
+// schedFlags are the settings of commands that serve many requests at once; docs/scheduling.md says when to turn them.
+type schedFlags struct {
+	Profile   string `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
+	MaxSeqs   int    `help:"Sequences computed at once. By default 64, or what --profile says." placeholder:"N"`
+	Policy    string `help:"Who comes first: fcfs, priority, shortest-prompt, vtc (a fair share for each user) or edf (earliest deadline)." enum:",fcfs,priority,shortest-prompt,vtc,edf" default:"" placeholder:"NAME"`
+	Batch     string `help:"How prompts and answers share steps: mixed, prefill-first or decode-first." enum:",mixed,prefill-first,decode-first" default:"" placeholder:"NAME"`
+	MaxPassed int    `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
+}
+
+// apply sets the options that the flags name.
+func (f schedFlags) apply(o *text.Options) {
+	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, f.MaxSeqs, f.Policy, sched.Batch(f.Batch), f.MaxPassed
 }
 
 // size is a number of bytes, written with an optional K, M, G or T.

@@ -21,10 +21,10 @@ type serveCmd struct {
 	APIKeys      []string      `name:"api-key" help:"A key that requests must bring. May be repeated." env:"KVASIR_API_KEY" placeholder:"KEY"`
 	Origins      []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
 	MaxBody      size          `name:"max-body" help:"Largest request body." default:"32M"`
-	MaxSeqs      int           `help:"Sequences computed at once." default:"64"`
 	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
 	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel     string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
+	schedFlags
 	engineFlags
 }
 
@@ -87,7 +87,8 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	}
 	observer := new(server.Observer)
 	o := c.options(found.name)
-	o.MaxSeqs, o.MaxWaiting, o.Logger, o.Observer = c.MaxSeqs, c.MaxWaiting, log, observer
+	c.apply(&o)
+	o.MaxWaiting, o.Logger, o.Observer = c.MaxWaiting, log, observer
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return server.Served{}, nil, err

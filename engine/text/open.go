@@ -71,6 +71,10 @@ func (o *Options) check() error {
 			return fmt.Errorf("text: %s is %d; want 0 to %d", name, v, 1<<24)
 		}
 	}
+	if !slices.Contains(sched.Policies(), o.Policy) || !slices.Contains(sched.Batches(), o.Batch) {
+		return fmt.Errorf("text: policy is %q and batch is %q; want one of %v and one of %v",
+			o.Policy, o.Batch, sched.Policies(), sched.Batches())
+	}
 	if o.KVBytes < 0 {
 		return fmt.Errorf("text: kv-bytes is %d; want at least 0", o.KVBytes)
 	}

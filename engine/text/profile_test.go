@@ -27,6 +27,9 @@ func TestProfiles(t *testing.T) {
 	if err := o.defaults(); err != nil || o.TokenBudget != 7 || o.Policy != "vtc" || o.MaxPassed != 0 || o.MaxSeqs != 16 {
 		t.Errorf("%v, %+v", err, o)
 	}
+	if _, err := Open(nil, Options{Policy: "fast"}); err == nil || !strings.Contains(err.Error(), "fcfs priority") {
+		t.Errorf("error %v; want one that names the policies", err)
+	}
 	if _, err := Open(nil, Options{Profile: "fast"}); err == nil || !strings.Contains(err.Error(), "chat, throughput") {
 		t.Errorf("error %v; want one that names the profiles", err)
 	}

@@ -121,6 +121,8 @@ func TestChatCtrlC(t *testing.T) {
 func TestChatTerminated(t *testing.T) {
 	c := startConsole(t, nil, "run")
 	c.expect(prompted)
+	c.typed("half")
+	c.expect("half") // the line editor reads
 	c.cmd.Process.Signal(syscall.SIGTERM)
 	c.exits(130)
 

@@ -65,9 +65,7 @@ func run(args []string) int {
 		}
 		return exitUsage
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx := untilSignal()
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.Bind(parser)
 	err = parsed.Run()
@@ -82,6 +80,20 @@ func run(args []string) int {
 	}
 	fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
 	return exitFailure
+}
+
+// untilSignal returns a context that ends with the first signal to end. The second one ends the program at once.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return ctx
 }
 
 func newParser(c *cli) *kong.Kong {

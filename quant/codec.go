@@ -26,14 +26,14 @@ var codecs = [numTypes]codec{
 	Q5_1: {affines[Q5_1].decode, encodeQ5_1},
 	Q8_0: {decodeQ8_0, encodeQ8_0},
 
-	Q2_K:   {affines[Q2_K].decode, nil},
-	Q3_K:   {affines[Q3_K].decode, nil},
-	Q4_K:   {affines[Q4_K].decode, nil},
-	Q5_K:   {affines[Q5_K].decode, nil},
-	Q6_K:   {affines[Q6_K].decode, nil},
-	IQ4_NL: {affines[IQ4_NL].decode, nil},
-	IQ4_XS: {affines[IQ4_XS].decode, nil},
-	MXFP4:  {affines[MXFP4].decode, nil},
+	Q2_K:   {affines[Q2_K].decode, affines[Q2_K].encode},
+	Q3_K:   {affines[Q3_K].decode, affines[Q3_K].encode},
+	Q4_K:   {affines[Q4_K].decode, affines[Q4_K].encode},
+	Q5_K:   {affines[Q5_K].decode, affines[Q5_K].encode},
+	Q6_K:   {affines[Q6_K].decode, affines[Q6_K].encode},
+	IQ4_NL: {affines[IQ4_NL].decode, affines[IQ4_NL].encode},
+	IQ4_XS: {affines[IQ4_XS].decode, affines[IQ4_XS].encode},
+	MXFP4:  {affines[MXFP4].decode, affines[MXFP4].encode},
 
 	F8_E4M3: {decodeF8_E4M3, encodeF8_E4M3},
 	F8_E5M2: {decodeF8_E5M2, encodeF8_E5M2},
@@ -59,7 +59,8 @@ func Decode(dst []float32, src []byte, t Type) error {
 	return nil
 }
 
-// Encode writes src to dst as type t, rounding as the type's reference quantizer does. dst must have exactly the size
+// Encode writes src to dst as type t, rounding as the type's reference quantizer does, or, for the K and IQ types and
+// MXFP4, with scales of a search for a small error. dst must have exactly the size
 // of len(src) values. A type without an encoder is an error that names it; so is, for block formats, a value that is
 // not finite or a scale beyond the range of the block's scale, as such a block would not decode to anything near it.
 func Encode(dst []byte, src []float32, t Type) error {

@@ -3,8 +3,7 @@ package quant
 import "encoding/binary"
 
 // The K types store 256 values with a half-precision scale for all and a small integer scale for each 16 or 32 of
-// them; those with a minimum subtract a second scaled integer. Their layouts are those of ggml-common.h. They are only
-// decoded here: how to choose their scales is a search that each quantizer does in its own way.
+// them; those with a minimum subtract a second scaled integer. Their layouts are those of ggml-common.h.
 
 // splitQ2_K reads 16 bytes of scale (low half) and minimum (high half), 64 bytes of two-bit q, d and dmin.
 func splitQ2_K(p *Parts, src []byte) {

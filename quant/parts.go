@@ -19,7 +19,15 @@ type Affine struct {
 	Group, Bits, Offset int
 	Levels              *[16]uint8
 	split               func(p *Parts, src []byte)
+
+	// What an encoder needs. Of types with minimums, top is the greatest of Scales and Mins; of others, least is the least of
+	// Scales, -1 if there is one for the block, or exponents.
+	top, least int
+	join       func(dst []byte, p *Parts)
 }
+
+// exponents says that the scale is a power of two.
+const exponents = 1
 
 // The levels of four-bit codes, as whole numbers that are not negative: 128 above those of IQ4_NL and IQ4_XS, which are
 // denser near zero, and 16 above the doubled values of the float E2M1.
@@ -29,18 +37,18 @@ var (
 )
 
 var affines = [numTypes]Affine{
-	Q4_0:   {32, 4, 8, nil, splitQ4_0},
-	Q4_1:   {32, 4, 0, nil, splitQ4_1},
-	Q5_0:   {32, 5, 16, nil, splitQ5_0},
-	Q5_1:   {32, 5, 0, nil, splitQ5_1},
-	Q2_K:   {16, 2, 0, nil, splitQ2_K},
-	Q3_K:   {16, 3, 4, nil, splitQ3_K},
-	Q4_K:   {32, 4, 0, nil, splitQ4_K},
-	Q5_K:   {32, 5, 0, nil, splitQ5_K},
-	Q6_K:   {16, 6, 32, nil, splitQ6_K},
-	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL},
-	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS},
-	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4},
+	Q4_0:   {32, 4, 8, nil, splitQ4_0, 0, 0, nil},
+	Q4_1:   {32, 4, 0, nil, splitQ4_1, 0, 0, nil},
+	Q5_0:   {32, 5, 16, nil, splitQ5_0, 0, 0, nil},
+	Q5_1:   {32, 5, 0, nil, splitQ5_1, 0, 0, nil},
+	Q2_K:   {16, 2, 0, nil, splitQ2_K, 15, 0, joinQ2_K},
+	Q3_K:   {16, 3, 4, nil, splitQ3_K, 0, -32, joinQ3_K},
+	Q4_K:   {32, 4, 0, nil, splitQ4_K, 63, 0, joinQ4_K},
+	Q5_K:   {32, 5, 0, nil, splitQ5_K, 63, 0, joinQ5_K},
+	Q6_K:   {16, 6, 32, nil, splitQ6_K, 0, -128, joinQ6_K},
+	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL, 0, -1, joinIQ4_NL},
+	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS, 0, -32, joinIQ4_XS},
+	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4, 0, exponents, joinMXFP4},
 }
 
 // AffineOf returns how blocks of type t come apart, or false for a type that is no affine block format.

@@ -1,0 +1,215 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+)
+
+// The encoders below choose what the format leaves open: scales, and minimums, that make the squared error of a block
+// small. Errors weigh more where values are large, as those count most in a product.
+
+// effort is how many scales an encoder tries on either side of the one that just spans a group's values.
+const effort = 9
+
+// encode writes the block that comes near the values.
+func (a *Affine) encode(dst []byte, src []float32) error {
+	sum := float32(0)
+	for _, v := range src {
+		if sum += abs32(v); sum-sum != 0 {
+			return fmt.Errorf("a value of %g, or values whose sum is beyond float32", v)
+		}
+	}
+	var p Parts
+	s := search{Affine: a, p: &p, src: src}
+	for i := range src {
+		s.weights[i] = sum/float32(len(src)) + abs32(src[i])
+	}
+	switch {
+	case a.least == 0:
+		s.fitMinimums()
+	case a.least == exponents:
+		s.fitExponent()
+	default:
+		s.fitScales()
+	}
+	for _, d := range []float32{p.Scale, p.Min} {
+		if h := F32ToF16(d); h&0x7c00 == 0x7c00 && a.least != exponents {
+			return fmt.Errorf("a scale of %g is beyond half precision", d)
+		}
+	}
+	a.join(dst, &p)
+	return nil
+}
+
+// search is the state of an encoder for one block.
+type search struct {
+	*Affine
+	p       *Parts
+	src     []float32
+	weights [256]float32
+}
+
+// group returns group g's values, weights and codes.
+func (s *search) group(g int) (x, w []float32, codes []uint8) {
+	n := s.Group
+	return s.src[g*n:][:n], s.weights[g*n:][:n], s.p.Codes[g*n:][:n]
+}
+
+// nearest returns the code whose level, less the offset, is nearest to v.
+func (s *search) nearest(v float32) uint8 {
+	if s.Levels == nil {
+		return uint8(min(max(math.RoundToEven(float64(v))+float64(s.Offset), 0), float64(int(1)<<s.Bits-1)))
+	}
+	best, at := float32(math.Inf(1)), 0
+	for c := range s.Levels {
+		if d := abs32(s.value(uint8(c)) - v); d < best {
+			best, at = d, c
+		}
+	}
+	return uint8(at)
+}
+
+// value returns what a code stands for before it is scaled.
+func (s *search) value(code uint8) float32 {
+	if s.Levels != nil {
+		code = s.Levels[code]
+	}
+	return float32(int(code) - s.Offset)
+}
+
+// fitScales chooses the scales of a type without minimums, then codes.
+func (s *search) fitScales() {
+	groups := len(s.src) / s.Group
+	scales := make([]float32, groups)
+	widest := float32(0)
+	for g := range groups {
+		scales[g] = s.groupScale(g)
+		if abs32(scales[g]) > abs32(widest) {
+			widest = scales[g]
+		}
+	}
+	s.p.Scale = F16ToF32(F32ToF16(widest / float32(s.least)))
+	for g := range groups {
+		s.p.Scales[g] = int8(s.least)
+		if groups > 1 {
+			s.p.Scales[g] = int8(clamp(scales[g]*inverse(s.p.Scale), float32(s.least), float32(-s.least-1)))
+		}
+		x, _, codes := s.group(g)
+		id := inverse(s.p.Scale * float32(s.p.Scales[g]))
+		for i, v := range x {
+			codes[i] = s.nearest(v * id)
+		}
+	}
+}
+
+// groupScale returns the scale of group g by which its values, rounded, have the least weighted error: of several that
+// take the extreme value about to the end of the levels that reaches further, each made best for its rounding.
+func (s *search) groupScale(g int) float32 {
+	x, w, _ := s.group(g)
+	far, end := extreme(x), s.value(0)
+	if far == 0 {
+		return 0
+	}
+	step := float32(0.1)
+	if s.Levels != nil {
+		step = 1
+	}
+	best, scale := 0.0, 0.0
+	for t := -effort; t <= effort; t++ {
+		id := (end + step*float32(t)) / far
+		var product, square float64
+		for i, v := range x {
+			l := float64(s.value(s.nearest(v * id)))
+			product += float64(w[i]) * float64(v) * l
+			square += float64(w[i]) * l * l
+		}
+		if square > 0 && product*product > best*square {
+			best, scale = product*product/square, product/square
+		}
+	}
+	return float32(scale)
+}
+
+// fitMinimums chooses scales and minimums, which subtract at least 0, then codes.
+func (s *search) fitMinimums() {
+	groups := len(s.src) / s.Group
+	scales, mins := make([]float32, groups), make([]float32, groups)
+	var scale, least float32
+	for g := range groups {
+		scales[g], mins[g] = s.groupMinimum(g)
+		scale, least = max(scale, scales[g]), max(least, mins[g])
+	}
+	top := float32(s.top)
+	s.p.Scale, s.p.Min = F16ToF32(F32ToF16(scale/top)), F16ToF32(F32ToF16(least/top))
+	for g := range groups {
+		s.p.Scales[g] = int8(clamp(scales[g]*inverse(s.p.Scale), 0, top))
+		s.p.Mins[g] = uint8(clamp(mins[g]*inverse(s.p.Min), 0, top))
+		x, _, codes := s.group(g)
+		id, m := inverse(s.p.Scale*float32(s.p.Scales[g])), s.p.Min*float32(s.p.Mins[g])
+		for i, v := range x {
+			codes[i] = s.nearest((v + m) * id)
+		}
+	}
+}
+
+// groupMinimum returns the scale and the minimum of group g by which its values have the least weighted error: of several
+// scales that about span the values, each with the line through values and codes that fits best.
+func (s *search) groupMinimum(g int) (scale, least float32) {
+	x, w, _ := s.group(g)
+	lo, hi := bounds(x)
+	lo = min(lo, 0)
+	if hi <= lo {
+		return 0, -lo
+	}
+	best, top := math.Inf(1), float32(int(1)<<s.Bits-1)
+	for t := -effort; t <= effort; t++ {
+		id := (top + 0.1*float32(t)) / (hi - lo)
+		var n, l, ll, v, vl float64 // weighted sums of 1, levels, squares, values and products
+		for i, f := range x {
+			q, wt := float64(s.nearest((f-lo)*id)), float64(w[i])
+			n, l, ll, v, vl = n+wt, l+wt*q, ll+wt*q*q, v+wt*float64(f), vl+wt*q*float64(f)
+		}
+		if d := n*ll - l*l; d > 0 {
+			d, m := (n*vl-l*v)/d, (l*vl-ll*v)/d
+			if m < 0 {
+				d, m = vl/ll, 0
+			}
+			if err := s.errorOf(x, w, float32(d), float32(m)); d > 0 && err < best {
+				best, scale, least = err, float32(d), float32(m)
+			}
+		}
+	}
+	return scale, least
+}
+
+// errorOf returns the weighted squared error of values rounded to scale·q - least.
+func (s *search) errorOf(x, w []float32, scale, least float32) float64 {
+	sum, id := 0.0, inverse(scale)
+	for i, v := range x {
+		d := float64(scale)*float64(s.value(s.nearest((v+least)*id))) - float64(least) - float64(v)
+		sum += float64(w[i]) * d * d
+	}
+	return sum
+}
+
+// fitExponent chooses a power of two for a scale.
+func (s *search) fitExponent() {
+	x, w, codes := s.group(0)
+	_, e := math.Frexp(float64(extreme(x)))
+	best := math.Inf(1)
+	s.p.Scales[0] = 1
+	for t := e - 5; t <= e-2; t++ { // the greatest level is 12
+		d := float32(math.Ldexp(1, min(max(t, -128), 126)))
+		if err := s.errorOf(x, w, d, 0); err < best {
+			best, s.p.Scale = err, d
+		}
+	}
+	for i, v := range x {
+		codes[i] = s.nearest(v * inverse(s.p.Scale))
+	}
+}
+
+// clamp rounds v and keeps it within lo and hi.
+func clamp(v, lo, hi float32) float32 {
+	return min(max(float32(math.RoundToEven(float64(v))), lo), hi)
+}

@@ -1,11 +1,14 @@
 package sched
 
-// heap is a binary heap whose elements know their place in it, so that one can leave from the middle. The first comes
-// before all others.
-type heap[T interface {
+// element is what a heap holds.
+type element[T any] interface {
 	before(T) bool // whether it comes before another
 	placed(at int) // tells it its place, or -1 when it leaves
-}] []T
+}
+
+// heap is a binary heap whose elements know their place in it, so that one can leave from the middle. The first comes
+// before all others.
+type heap[T element[T]] []T
 
 func (h *heap[T]) push(x T) {
 	*h = append(*h, x)

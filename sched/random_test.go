@@ -64,10 +64,16 @@ func request(t *rapid.T, m *machine) Request {
 	}
 }
 
-// A long history of the kind that a server sees, with the pool always under pressure.
+// A long history of the kind that a server sees, with the pool always under pressure, under each policy.
 func TestLongHistory(t *testing.T) {
+	for _, policy := range Policies() {
+		t.Run(policy, func(t *testing.T) { longHistory(t, policy) })
+	}
+}
+
+func longHistory(t *testing.T, policy string) {
 	m := newMachine(t, Config{
-		BlockTokens: 4, Blocks: 40, MaxSeqs: 16, TokenBudget: 24, MaxChunk: 7, PrefixCache: true,
+		BlockTokens: 4, Blocks: 40, MaxSeqs: 16, TokenBudget: 24, MaxChunk: 7, PrefixCache: true, Policy: policy, MaxPassed: 3,
 	})
 	seed := uint64(1)
 	draw := func(n int) int {
@@ -80,7 +86,8 @@ func TestLongHistory(t *testing.T) {
 			for i := range prompt {
 				prompt[i] = int32(1 + draw(2)*draw(2)*draw(2))
 			}
-			m.add(Request{ID: SeqID(i), Prompt: prompt, MaxTokens: 1 + draw(40)})
+			m.add(Request{ID: SeqID(i), Prompt: prompt, MaxTokens: 1 + draw(40), Priority: draw(3), Tenant: string(rune('a' + draw(5))),
+				Deadline: int64(1 + i + draw(100)), Interval: int64(draw(3))})
 		}
 		m.next()
 		if draw(9) == 0 && len(m.live) > 0 {

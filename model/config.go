@@ -17,7 +17,9 @@ type Config struct {
 	values map[string]any
 	keys   map[string]string // the family's own names, to the names used here
 	read   map[string]bool   // keys that the family has asked for
-	err    *error            // shared with the objects inside
+
+	partial bool   // the family's ropes may turn a part of each head
+	err     *error // shared with the objects inside
 }
 
 // ParseConfig reads a config.json.

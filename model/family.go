@@ -24,6 +24,8 @@ type family struct {
 	slots slots
 	// transposed is whether safetensors hold the matrices of layers as [in, out].
 	transposed bool
+	// partial is whether its ropes may turn a part of each head.
+	partial bool
 	// spec reads a configuration. It leaves faults in the Config.
 	spec func(c *Config) *Spec
 }
@@ -83,6 +85,7 @@ func jsonSpec(data []byte) (*Spec, error) {
 func (f *family) read(c *Config) (*Spec, error) {
 	c.setDefaults(f.defaults, f.assumed)
 	c.rename(f.keys)
+	c.partial = f.partial
 	s := f.spec(c)
 	s.Family = f.types[0]
 	c.refuseUnread()

@@ -15,14 +15,13 @@ var gemma2 = family{
 	assumed: map[string]any{"hidden_act": "gelu_pytorch_tanh", "sliding_window": 4096.0, "sliding_window_pattern": 2.0},
 	spec: func(c *Config) *Spec {
 		s := gemmaShape(c, 46)
-		s.LogitSoftcap = float32(c.FloatOr("final_logit_softcapping", 0))
 		softcap := float32(c.FloatOr("attn_logit_softcapping", 0))
 		s.each(func(_ int, l *Layer) { l.Attn.Softcap = softcap })
 		return s
 	},
 }
 
-// gemma3 is Gemma 2 with normalised queries and keys in place of the soft caps, and another rope in windowed layers.
+// gemma3 is Gemma 2 with normalised queries and keys in place of soft caps on scores, and another rope in windowed layers.
 var gemma3 = family{
 	types: []string{"gemma3_text"}, archs: []string{"gemma3"}, slots: gemmaSlots, keys: gemmaKeys,
 	defaults: gemmaDefaults(map[string]any{
@@ -76,6 +75,7 @@ func gemmaShape(c *Config, largest int) *Spec {
 		return s
 	}
 	s.windows(c, func(i int) bool { return (i+1)%pattern != 0 })
+	s.LogitSoftcap = float32(c.FloatOr("final_logit_softcapping", 0))
 	s.each(func(_ int, l *Layer) {
 		scalar := float64(l.Attn.HeadDim)
 		if c.gguf() && len(s.Layers) == largest {

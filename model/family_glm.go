@@ -2,7 +2,7 @@ package model
 
 // glm4 has a norm before and one after each part, biases on queries, keys and values, and turns half of each head.
 var glm4 = family{
-	types: []string{"glm4"}, archs: []string{"glm4"},
+	types: []string{"glm4"}, archs: []string{"glm4"}, partial: true,
 	defaults: map[string]any{
 		"rms_norm_eps": 1.5625e-7, "max_position_embeddings": 131072.0, "head_dim": 128.0, "num_key_value_heads": 2.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true,

@@ -16,7 +16,8 @@ var ggufArchs = map[string]string{
 // config.json.
 var (
 	ggufNumbers = map[string]map[string]string{
-		"gemma2": {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"},
+		"gemma2":      {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"},
+		"gemma3_text": {"final_logit_softcapping": "final_logit_softcapping"},
 		"granite": {"attention.scale": "attention_multiplier", "embedding_scale": "embedding_multiplier",
 			"residual_scale": "residual_multiplier", "logit_scale": "logits_scaling"},
 		"starcoder2": {"attention.layer_norm_epsilon": "norm_epsilon"},

@@ -85,6 +85,7 @@ func TestConfigRefused(t *testing.T) {
 		{"shared layers", []any{"model_type", "hunyuan_v1_dense", "use_cla", true}, `"use_cla" is true, which`},
 		{"own name of a key", []any{"model_type", "gpt2", "n_embd", "x"}, `"n_embd" is "x"; want a number`},
 		{"no window at all", []any{"model_type", "gemma3_text", "head_dim", 4, "sliding_window_pattern", 0}, `"sliding_window_pattern" is 0; want at least 1`},
+		{"part of a head", []any{"rope_parameters", m{"rope_type": "default", "partial_rotary_factor": 0.5}}, `"partial_rotary_factor" is 0.5, which is not supported`},
 		{"no interval", []any{"model_type", "smollm3", "no_rope_layer_interval", 0}, "no_rope_layer_interval is 0; want at least 1"},
 		{"rope list too long", []any{"model_type", "smollm3", "no_rope_layers", []int{1, 1}}, "no_rope_layers has 2 entries for 1 layers"},
 		{"rope list of text", []any{"model_type", "smollm3", "no_rope_layers", []string{"1"}}, `"no_rope_layers" is [1]; want a list of whole numbers`},

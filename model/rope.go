@@ -18,6 +18,9 @@ func (c *Config) rope(layerType string, dim int) Rope {
 		p, theta = &Config{read: map[string]bool{}, err: c.err}, c.FloatOr("rope_local_base_freq", 0) // not scaled
 	}
 	if partial := p.FloatOr("partial_rotary_factor", c.FloatOr("partial_rotary_factor", 1)); partial != 1 {
+		if !c.partial {
+			c.fail("\"partial_rotary_factor\" is %v, which is not supported", partial)
+		}
 		dim = int(float64(dim) * partial)
 	}
 	if c.gguf() {

@@ -114,7 +114,7 @@ CASES = {
         model_type="gemma3_text", hidden_size=40, num_attention_heads=2, num_key_value_heads=2, head_dim=24,
         intermediate_size=60, vocab_size=120, num_hidden_layers=5, rope_theta=200000.0, rope_local_base_freq=5000.0,
         rope_scaling=dict(rope_type="linear", factor=8.0), query_pre_attn_scalar=24, sliding_window=8,
-        sliding_window_pattern=3)),
+        sliding_window_pattern=3, final_logit_softcapping=9.0)),
     "olmo2_biases": (OLD, "F16", 1, dict(
         model_type="olmo2", hidden_size=48, num_attention_heads=3, num_key_value_heads=3, intermediate_size=50,
         vocab_size=120, num_hidden_layers=2, rope_theta=500000.0, attention_bias=True, tie_word_embeddings=True)),

@@ -161,3 +161,30 @@ func TestMatAffine(t *testing.T) {
 		}
 	})
 }
+
+func FuzzMatAffine(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {
+		src := &source{data: data}
+		a := &affineTypes[int(src.byte())%len(affineTypes)]
+		rows, n, cols := int(m)%10, int(blocks)%3*a.typ.BlockValues()/32, int(panels)%6
+		if rows == 0 || cols == 0 {
+			return
+		}
+		fences := newFences(t)
+		x := rowsQ8{q: make([]int8, rows*n*32), d: make([]float32, rows*n), s: make([]int32, rows*n), sums: make([]blockSums, rows*n), ld: n * 32, blocks: n, lds: n}
+		portable.quantize(x.q, x.d, x.s, src.floats(rows*n*32))
+		sumBlocks(x.sums, x.q, x.d, x.s)
+		stride := affinePanels[a.typ].bytes(n)
+		w := src.bytes(cols * stride) // of any bits: a scale may be no number
+		dst := make([]float32, rows*cols*lanes)
+		want := append([]float32(nil), dst...)
+		portable.matAffine(a.typ, want, cols*lanes, x, w, stride, cols, rows)
+		x.q, x.sums, w = place(fences.x, x.q), place(fences.d, x.sums), place(fences.w, w)
+		for _, k := range nativeKernels() {
+			got := place(fences.dst, dst)
+			k.matAffine(a.typ, got, cols*lanes, x, w, stride, cols, rows)
+			same(t, fmt.Sprintf("%s: %v: %d rows, %d blocks, %d panels", k.name, a.typ, rows, n, cols), got, want)
+		}
+	})
+}

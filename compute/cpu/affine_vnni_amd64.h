@@ -215,7 +215,7 @@ loop: \
 #define HALF_PAIRS(p, s, m) VCVTPH2PS p, s; VCVTPH2PS 32 p, m
 #define INT8S(o, p, d, s) VPMOVSXBD o p, s; VCVTPH2PS d, Z27; VCVTDQ2PS s, s; VMULPS Z27, s, s
 #define INT8_PAIRS(o, p, d, s, m) \
-	VPMOVZXBD o p, s; \
+	VPMOVSXBD o p, s; \
 	VCVTPH2PS d, Z27; \
 	VCVTDQ2PS s, s; \
 	VMULPS    Z27, s, s; \

@@ -20,10 +20,6 @@ func (w Work) plus(o Work) Work {
 	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.ByteOps + o.ByteOps}
 }
 
-func (w Work) times(n float64) Work {
-	return Work{w.Bytes * n, w.FloatOps * n, w.ByteOps * n}
-}
-
 // Floor returns the seconds that the work takes at least: reading overlaps with computing, and the two kinds of operations
 // share the vector units.
 func (w Work) Floor(p cpu.Peaks) float64 {

@@ -18,7 +18,6 @@ type fakeModel struct {
 	info   Info
 	pieces []string
 	finish string
-	logs   bool  // pieces come with log probabilities, made up
 	refuse error // what Generate returns
 	fail   error // what Next returns after all pieces but the last
 	sick   error

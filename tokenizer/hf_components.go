@@ -120,7 +120,7 @@ func hfStages(list []stage, c *component, names *hfSplitNames) ([]stage, error) 
 		}
 		b, ok := splitBehaviors[c.Behavior]
 		if !ok {
-			return nil, fmt.Errorf("Split: behavior %q is not supported", c.Behavior)
+			return nil, fmt.Errorf("component Split: behavior %q is not supported", c.Behavior)
 		}
 		if c.Pattern.Regex != nil {
 			names.patterns = append(names.patterns, *c.Pattern.Regex)
@@ -139,7 +139,7 @@ func hfStages(list []stage, c *component, names *hfSplitNames) ([]stage, error) 
 	case "Punctuation":
 		b, ok := splitBehaviors[c.Behavior]
 		if !ok && c.Behavior != "" {
-			return nil, fmt.Errorf("Punctuation: behavior %q is not supported", c.Behavior)
+			return nil, fmt.Errorf("component Punctuation: behavior %q is not supported", c.Behavior)
 		}
 		return cut(setFinder(setPunct, false), b)
 	case "Digits":
@@ -171,7 +171,7 @@ func hfStages(list []stage, c *component, names *hfSplitNames) ([]stage, error) 
 func hfMetaspace(c *component) (*metaspaceStage, error) {
 	m := &metaspaceStage{mark: c.Replacement, cut: orDefault(c.Split, true)}
 	if utf8.RuneCountInString(m.mark) != 1 {
-		return nil, fmt.Errorf("Metaspace: replacement %q is not one character", m.mark)
+		return nil, fmt.Errorf("component Metaspace: replacement %q is not one character", m.mark)
 	}
 	switch c.PrependScheme {
 	case "always":
@@ -184,7 +184,7 @@ func hfMetaspace(c *component) (*metaspaceStage, error) {
 	case "never":
 		m.prepend = prependNever
 	default:
-		return nil, fmt.Errorf("Metaspace: prepend_scheme %q is not supported", c.PrependScheme)
+		return nil, fmt.Errorf("component Metaspace: prepend_scheme %q is not supported", c.PrependScheme)
 	}
 	return m, nil
 }
@@ -331,12 +331,12 @@ func (r *decodeRules) hfReplace(c *component, fused *bool) error {
 // hfStrip cuts characters off each token, or after joining off the text.
 func (r *decodeRules) hfStrip(c *component, fused *bool) error {
 	if utf8.RuneCountInString(c.Content) != 1 || c.Start < 0 || c.Stop < 0 {
-		return fmt.Errorf("Strip: content %q, start %d, stop %d", c.Content, c.Start, c.Stop)
+		return fmt.Errorf("component Strip: content %q, start %d, stop %d", c.Content, c.Start, c.Stop)
 	}
 	content, _ := utf8.DecodeRuneInString(c.Content)
 	if *fused {
 		if c.Stop > 0 || r.strip > 0 {
-			return errors.New("Strip at the end of the joined text is not supported")
+			return errors.New("component Strip at the end of the joined text is not supported")
 		}
 		r.strip, r.stripRune = c.Start, content
 		return nil

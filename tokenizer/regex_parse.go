@@ -419,13 +419,12 @@ func (p *regexParser) escape(inClass bool) (charset, error) {
 
 // property reads {Name} or {^Name}, or one letter, after \p.
 func (p *regexParser) property(negate bool) (charset, error) {
-	start := p.pos
 	name := string(p.peek())
 	if p.accept("{") {
 		if p.accept("^") {
 			negate = !negate
 		}
-		start = p.pos
+		start := p.pos
 		for p.more() && p.in[p.pos] != '}' {
 			p.pos++
 		}

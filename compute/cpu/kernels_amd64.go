@@ -34,6 +34,8 @@ func sumSquaresTail(acc *[lanes]float32, x []float32, mean float32) float32 {
 }
 
 // expTable is what the kernels' exp reads, in this order.
+//
+//lint:ignore U1000 the assembly reads it
 var expTable = [...]float32{
 	expMin, expMax, expLog2e, -expLn2Hi, -expLn2Lo,
 	expPoly[0], expPoly[1], expPoly[2], expPoly[3], expPoly[4], expPoly[5],

@@ -10,11 +10,11 @@ import (
 // ggml's reference quantizers (quantize_row_*_ref) compute, so that the bytes are equal. A product is converted to
 // float32 before it is added to anything: without that Go may fuse the two and round once instead of twice.
 
-// decodeQ8_0 reads a half-precision scale d and 32 int8 q: d*q.
-func decodeQ8_0(dst []float32, src []byte) {
-	d := halfAt(src)
-	for i, q := range src[2:] {
-		dst[i] = float32(int8(q)) * d
+// splitQ8_0 reads a half-precision scale d and 32 int8 q: d*q. Codes are 128 above q.
+func splitQ8_0(p *Parts, src []byte) {
+	p.Scale, p.Scales[0] = halfAt(src), 1
+	for i, q := range src[2:34] {
+		p.Codes[i] = q ^ 128
 	}
 }
 

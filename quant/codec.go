@@ -24,7 +24,7 @@ var codecs = [numTypes]codec{
 	Q4_1: {affines[Q4_1].decode, encodeQ4_1},
 	Q5_0: {affines[Q5_0].decode, encodeQ5_0},
 	Q5_1: {affines[Q5_1].decode, encodeQ5_1},
-	Q8_0: {decodeQ8_0, encodeQ8_0},
+	Q8_0: {affines[Q8_0].decode, encodeQ8_0},
 
 	Q2_K:   {affines[Q2_K].decode, affines[Q2_K].encode},
 	Q3_K:   {affines[Q3_K].decode, affines[Q3_K].encode},

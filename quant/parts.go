@@ -41,6 +41,7 @@ var affines = [numTypes]Affine{
 	Q4_1:   {32, 4, 0, nil, splitQ4_1, 0, 0, nil},
 	Q5_0:   {32, 5, 16, nil, splitQ5_0, 0, 0, nil},
 	Q5_1:   {32, 5, 0, nil, splitQ5_1, 0, 0, nil},
+	Q8_0:   {32, 8, 128, nil, splitQ8_0, 0, 0, nil},
 	Q2_K:   {16, 2, 0, nil, splitQ2_K, 15, 0, joinQ2_K},
 	Q3_K:   {16, 3, 4, nil, splitQ3_K, 0, -32, joinQ3_K},
 	Q4_K:   {32, 4, 0, nil, splitQ4_K, 63, 0, joinQ4_K},

@@ -32,7 +32,7 @@ const (
 // affinePanels is indexed by type; other types have a zero entry.
 var affinePanels = func() (panels [256]affinePanel) {
 	for t, layout := range map[quant.Type]scaleLayout{
-		quant.Q4_1: halfPairs, quant.Q5_0: halves, quant.Q5_1: halfPairs,
+		quant.Q8_0: halves, quant.Q4_0: halves, quant.Q4_1: halfPairs, quant.Q5_0: halves, quant.Q5_1: halfPairs,
 		quant.Q2_K: int8Pairs, quant.Q3_K: int8s, quant.Q4_K: int8Pairs, quant.Q5_K: int8Pairs, quant.Q6_K: int8s,
 		quant.IQ4_NL: halves, quant.IQ4_XS: int8s, quant.MXFP4: floats,
 	} {
@@ -105,6 +105,7 @@ func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
 // putCodes puts 32 codes in lane j of a block. Group g is a word of which byte t is code 4g+t; the groups share the block's
 // words of that output, with v = g/4 and i = g%4:
 //
+//	8 bits  word g
 //	4 bits  word g/2, in the low halves for even g and in the high ones for odd g
 //	2 bits  word v, from bit 2i on
 //	6 bits  word 3v+i; for i = 3 the upper two bits of words 3v to 3v+2, beginning with the highest of the code
@@ -112,11 +113,13 @@ func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
 // Codes of 3 and 5 bits are those of 2 and 4 and, in the last 64 bytes, for each group a bit for each of the 64 codes that
 // the 16 outputs have in it.
 func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
-	var words [6]uint32
+	var words [8]uint32
 	for g := range 8 {
 		c := binary.LittleEndian.Uint32(codes[g*4:])
 		v, i := g/4, g%4
 		switch a.Bits {
+		case 8:
+			words[g] = c
 		case 4, 5:
 			words[g/2] |= c & 0x0f0f0f0f << (i % 2 * 4)
 		case 2, 3:
@@ -146,6 +149,8 @@ func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	for g := range 8 {
 		v, i, c := g/4, g%4, uint32(0)
 		switch a.Bits {
+		case 8:
+			c = word(g)
 		case 4, 5:
 			c = word(g/2) >> (i % 2 * 4) & 0x0f0f0f0f
 		case 2, 3:

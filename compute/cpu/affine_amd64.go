@@ -51,9 +51,11 @@ func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 
 // affineTilesAVX2 and affineTilesVNNI are indexed by type.
 var affineTilesAVX2 = [...]affineTile{
+	quant.Q4_0:   tileQ4_0AVX2,
 	quant.Q4_1:   tileQ4_1AVX2,
 	quant.Q5_0:   tileQ5_0AVX2,
 	quant.Q5_1:   tileQ5_1AVX2,
+	quant.Q8_0:   tileQ8_0AVX2,
 	quant.Q2_K:   tileQ2_KAVX2,
 	quant.Q3_K:   tileQ3_KAVX2,
 	quant.Q4_K:   tileQ4_KAVX2,
@@ -65,9 +67,11 @@ var affineTilesAVX2 = [...]affineTile{
 }
 
 var affineTilesVNNI = [...]affineTile{
+	quant.Q4_0:   tileQ4_0VNNI,
 	quant.Q4_1:   tileQ4_1VNNI,
 	quant.Q5_0:   tileQ5_0VNNI,
 	quant.Q5_1:   tileQ5_1VNNI,
+	quant.Q8_0:   tileQ8_0VNNI,
 	quant.Q2_K:   tileQ2_KVNNI,
 	quant.Q3_K:   tileQ3_KVNNI,
 	quant.Q4_K:   tileQ4_KVNNI,
@@ -79,6 +83,9 @@ var affineTilesVNNI = [...]affineTile{
 }
 
 //go:noescape
+func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
 func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
@@ -86,6 +93,9 @@ func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds 
 
 //go:noescape
 func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
@@ -112,6 +122,9 @@ func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, ld
 func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
+func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
 func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
@@ -119,6 +132,9 @@ func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds 
 
 //go:noescape
 func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)

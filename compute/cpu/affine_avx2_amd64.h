@@ -9,7 +9,10 @@
 // The including file defines for a type:
 //
 //	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
-//	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on; may use Y13 to Y15
+//	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on, and of levels of
+//	                              8 bits the upper halves to Y13, else Y13 passes on from A to B and from C to D; may
+//	                              use Y14 and Y15
+//	FETCH(v, p)                   fetches half v of the block at p
 //	DOT(q, r, low, high, sum)     takes the levels to a row
 //	MIDDLE(q, r, low, high, sum)  comes after half of the values of a scale
 //	JOIN(low, high)               the sum in 32 bits to low
@@ -48,16 +51,25 @@
 
 // QUAD takes groups 4v to 4v+3 to the rows, FINISH the scales of half h. HALFWAY is what
 // comes after two groups.
-#define GROUP(A, v, o, LEFT, RIGHT) A(v, 0); LEFT(DOT, o); A(v, 32); RIGHT(DOT, o)
 #define QUAD(v, LEFT, RIGHT, HALFWAY) \
-	PREFETCHT1 CODE_BYTES/2*v(BX)(CX*1); \
-	GROUP(A, v, 16*v, LEFT, RIGHT); \
-	PREFETCHT1 CODE_BYTES/2*v+64(BX)(CX*1); \
-	GROUP(B, v, 16*v+4, LEFT, RIGHT); \
+	FETCH(v, (BX)(CX*1)); \
+	A(v, 0); \
+	LEFT(DOT, 16*v); \
+	B(v, 0); \
+	LEFT(DOT, 16*v+4); \
+	A(v, 32); \
+	RIGHT(DOT, 16*v); \
+	B(v, 32); \
+	RIGHT(DOT, 16*v+4); \
 	HALFWAY(LEFT, RIGHT); \
-	PREFETCHT1 CODE_BYTES/2*v+128(BX)(CX*1); \
-	GROUP(C, v, 16*v+8, LEFT, RIGHT); \
-	GROUP(D, v, 16*v+12, LEFT, RIGHT)
+	C(v, 0); \
+	LEFT(DOT, 16*v+8); \
+	D(v, 0); \
+	LEFT(DOT, 16*v+12); \
+	C(v, 32); \
+	RIGHT(DOT, 16*v+8); \
+	D(v, 32); \
+	RIGHT(DOT, 16*v+12)
 #define NOW(LEFT, RIGHT) LEFT(MIDDLE, 0); RIGHT(MIDDLE, 0)
 #define NOT_NOW(LEFT, RIGHT)
 #define FINISH(h, LEFT, RIGHT, END) \
@@ -86,6 +98,7 @@
 	LEFT(ZERO, 0); \
 	RIGHT(ZERO, 0); \
 loop: \
+	PREFETCHT1 (R12)(CX*1); \
 	BLOCK(LEFT, RIGHT); \
 	ADDQ    $CODE_BYTES, BX; \
 	ADDQ    $SCALE_BYTES, R12; \
@@ -101,12 +114,18 @@ loop: \
 	VMOVUPS Y8, (DI); \
 	VMOVUPS Y9, 32(DI)
 
-// Codes of 4, of 2 and of 6 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
+// As many lines as half a block has.
+#define LINE(v, p) PREFETCHT1 CODE_BYTES/2*v p
+#define LINES2(v, p) LINE(v, p); PREFETCHT1 CODE_BYTES/2*v+64 p
+#define LINES3(v, p) LINES2(v, p); PREFETCHT1 CODE_BYTES/2*v+128 p
+#define LINES4(v, p) LINES3(v, p); PREFETCHT1 CODE_BYTES/2*v+192 p
+
+// Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
 #define BITS(from, down, mask, to) VMOVDQU from(BX), to; VPSRLW $down, to, to; VPAND mask<>(SB), to, to
-#define A4(v, o) VMOVDQU 128*v+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
-#define B4(v, o) BITS(128*v+o, 4, nibbles, Y12)
-#define C4(v, o) VMOVDQU 128*v+64+o(BX), Y12; VPAND nibbles<>(SB), Y12, Y12
-#define D4(v, o) BITS(128*v+64+o, 4, nibbles, Y12)
+#define A4(v, o) VMOVDQU 128*v+o(BX), Y13; VPAND nibbles<>(SB), Y13, Y12
+#define B4(v, o) VPSRLW $4, Y13, Y12; VPAND nibbles<>(SB), Y12, Y12
+#define C4(v, o) VMOVDQU 128*v+64+o(BX), Y13; VPAND nibbles<>(SB), Y13, Y12
+#define D4(v, o) B4(v, o)
 #define A2(v, o) VMOVDQU 64*v+o(BX), Y12; VPAND lowest<>(SB), Y12, Y12
 #define B2(v, o) BITS(64*v+o, 2, lowest, Y12)
 #define C2(v, o) BITS(64*v+o, 4, lowest, Y12)
@@ -122,18 +141,20 @@ loop: \
 	VPOR Y13, Y12, Y12; \
 	VPOR Y14, Y12, Y12
 #define LAST_BIT(from, value) \
-	VPBROADCASTD from(BX), Y13; \
-	VPSHUFB      spread<>(SB), Y13, Y13; \
-	VPAND        each<>(SB), Y13, Y13; \
-	VPCMPEQB     each<>(SB), Y13, Y13; \
-	VPAND        value<>(SB), Y13, Y13; \
-	VPOR         Y13, Y12, Y12
+	VPBROADCASTD from(BX), Y14; \
+	VPSHUFB      spread<>(SB), Y14, Y14; \
+	VPAND        each<>(SB), Y14, Y14; \
+	VPCMPEQB     each<>(SB), Y14, Y14; \
+	VPAND        value<>(SB), Y14, Y14; \
+	VPOR         Y14, Y12, Y12
 #define TABLE(table) VMOVDQU table<>(SB), Y14; VPSHUFB Y12, Y14, Y12
-#define TABLE8(table) \
-	TABLE(table); \
-	VPSRLW $4, Y12, Y13; \
-	VPAND  nibbles<>(SB), Y12, Y12; \
-	VPAND  nibbles<>(SB), Y13, Y13
+#define HALVES8 VPSRLW $4, Y12, Y13; VPAND nibbles<>(SB), Y12, Y12; VPAND nibbles<>(SB), Y13, Y13
+#define LOW8(table, from) VMOVDQU from(BX), Y12; VPAND nibbles<>(SB), Y12, Y12; TABLE(table); HALVES8
+#define HIGH8(table, from) BITS(from, 4, nibbles, Y12); TABLE(table); HALVES8
+#define A8(v, o) VMOVDQU 256*v+o(BX), Y12; HALVES8
+#define B8(v, o) VMOVDQU 256*v+64+o(BX), Y12; HALVES8
+#define C8(v, o) VMOVDQU 256*v+128+o(BX), Y12; HALVES8
+#define D8(v, o) VMOVDQU 256*v+192+o(BX), Y12; HALVES8
 
 // Levels of up to 4 bits, of up to 6, and of 8.
 #define DOT6(q, low) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, Y15; VPADDW Y15, low, low

@@ -81,6 +81,7 @@ DATA each<>+24(SB)/8, $0x8040201008040201
 GLOBL each<>(SB), RODATA|NOPTR, $32
 
 #define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define A(v, o) A4(v, o)
@@ -111,6 +112,7 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef A
@@ -121,6 +123,7 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #undef JOIN
 #undef SCALES
 #define CODE_BYTES 320
+#define FETCH(v, p) LINES3(v, p)
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
@@ -147,6 +150,7 @@ TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef A
 #undef B
@@ -157,6 +161,7 @@ TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 #undef SCALES
 #undef BLOCK
 #define CODE_BYTES 128
+#define FETCH(v, p) LINE(v, p)
 #define SCALE_BYTES 64
 #define A(v, o) A2(v, o)
 #define B(v, o) B2(v, o)
@@ -172,6 +177,7 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef A
@@ -182,6 +188,7 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #undef LESS
 #undef SCALES
 #define CODE_BYTES 192
+#define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 32
 #define SUPER_BYTES 32
 #define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
@@ -197,6 +204,7 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef A
 #undef B
 #undef C
@@ -205,6 +213,7 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #undef JOIN
 #undef OFFSET
 #define CODE_BYTES 384
+#define FETCH(v, p) LINES3(v, p)
 #define A(v, o) A6(v, o)
 #define B(v, o) B6(v, o)
 #define C(v, o) C6(v, o)
@@ -218,29 +227,8 @@ TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SUPER_BYTES
-#undef A
-#undef B
-#undef C
-#undef D
-#undef OFFSET
-#undef SCALES
-#undef BLOCK
-#define CODE_BYTES 320
-#define SUPER_BYTES 0
-#define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
-#define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
-#define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
-#define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
-#define OFFSET(at, r, low) OFFSET_OF(4, at, r, low)
-#define SCALES(h, o) HALVES(o)
-#define BLOCK BLOCK32
-
-// func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef CODE_BYTES
 #undef A
 #undef B
 #undef C
@@ -249,13 +237,86 @@ TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 #undef MIDDLE
 #undef JOIN
 #undef OFFSET
-#define CODE_BYTES 256
-#define A(v, o) A4(v, o); TABLE8(iq4)
-#define B(v, o) B4(v, o); TABLE8(iq4)
-#define C(v, o) C4(v, o); TABLE8(iq4)
-#define D(v, o) D4(v, o); TABLE8(iq4)
+#undef SCALES
+#undef BLOCK
+#define CODE_BYTES 512
+#define FETCH(v, p) LINES4(v, p)
+#define SUPER_BYTES 0
+#define A(v, o) A8(v, o)
+#define B(v, o) B8(v, o)
+#define C(v, o) C8(v, o)
+#define D(v, o) D8(v, o)
 #define DOT(q, r, low, high, sum) DOT8(q, low, high)
 #define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
+#define JOIN(low, high) JOIN8(low, high)
+#define OFFSET(at, r, low) OFFSET_OF(7, at, r, low)
+#define SCALES(h, o) HALVES(o)
+#define BLOCK BLOCK32
+
+// func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef A
+#undef B
+#undef C
+#undef D
+#undef DOT
+#undef MIDDLE
+#undef JOIN
+#undef OFFSET
+#define CODE_BYTES 320
+#define FETCH(v, p) LINES3(v, p)
+#define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
+#define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
+#define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
+#define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
+#define DOT(q, r, low, high, sum) DOT6(q, low)
+#define MIDDLE(q, r, low, high, sum) MIDDLE6(low, high)
+#define JOIN(low, high) JOIN6(low, high)
+#define OFFSET(at, r, low) OFFSET_OF(4, at, r, low)
+
+// func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef A
+#undef B
+#undef C
+#undef D
+#undef MIDDLE
+#undef JOIN
+#undef OFFSET
+#define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
+#define A(v, o) A4(v, o)
+#define B(v, o) B4(v, o)
+#define C(v, o) C4(v, o)
+#define D(v, o) D4(v, o)
+#define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
+#define JOIN(low, high) JOIN4(low)
+#define OFFSET(at, r, low) OFFSET_OF(3, at, r, low)
+
+// func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef A
+#undef B
+#undef C
+#undef D
+#undef DOT
+#undef JOIN
+#undef OFFSET
+#define A(v, o) LOW8(iq4, 128*v+o)
+#define B(v, o) HIGH8(iq4, 128*v+o)
+#define C(v, o) LOW8(iq4, 128*v+64+o)
+#define D(v, o) HIGH8(iq4, 128*v+64+o)
+#define DOT(q, r, low, high, sum) DOT8(q, low, high)
 #define JOIN(low, high) JOIN8(low, high)
 #define OFFSET(at, r, low) OFFSET_OF(7, at, r, low)
 

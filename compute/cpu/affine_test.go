@@ -16,7 +16,7 @@ var affineTypes = []struct {
 	typ    quant.Type
 	halves []int
 }{
-	{quant.Q4_1, []int{0, 2}}, {quant.Q5_0, []int{0}}, {quant.Q5_1, []int{0, 2}},
+	{quant.Q8_0, []int{0}}, {quant.Q4_0, []int{0}}, {quant.Q4_1, []int{0, 2}}, {quant.Q5_0, []int{0}}, {quant.Q5_1, []int{0, 2}},
 	{quant.Q2_K, []int{80, 82}}, {quant.Q3_K, []int{108}}, {quant.Q4_K, []int{0, 2}}, {quant.Q5_K, []int{0, 2}},
 	{quant.Q6_K, []int{208}}, {quant.IQ4_NL, []int{0}}, {quant.IQ4_XS, []int{0}}, {quant.MXFP4, nil},
 }

@@ -12,6 +12,7 @@
 //	MASKS                                 sets Z28 and Z30, for codes of 6 bits Z29 and Z31
 //	A, B, C, D(v, p, raw, out)            the levels of groups 4v to 4v+3 of the block at p; raw passes on from A to B
 //	                                      and from C to D; may use Z27
+//	FETCH(v, p)                           fetches half v of the block at p
 //	SCALES(h, p, d, s, m)                 s and m of half h (0 if there are none) of the block; may use Z27
 //	BEGIN(o, n)                           0, or where there is an offset, its product with the negated sum at o+16
 //	LESS(o, m, sum)                       takes m times the sum at o off, where there is an m
@@ -49,7 +50,7 @@
 #define END_LAST1(q, n, n1, sum, sum1) END1(8, n, sum)
 #define STORE1(q, n, n1, sum, sum1) VMOVUPS sum, (DI); ADDQ ldd+8(FP), DI
 #define LEVELS1(A, v) A(v, (BX), Z29, Z24)
-#define FETCH1(o) PREFETCHT1 o(R13)
+#define FETCH1(v) FETCH(v, (R13))
 #define SCALES1(h) SCALES(h, (R12), (R14), Z24, Z29)
 
 // Two panels.
@@ -75,37 +76,35 @@
 #define END_LAST2(q, n, n1, sum, sum1) END2(8, n, n1, sum, sum1)
 #define STORE2(q, n, n1, sum, sum1) VMOVUPS sum, (DI); VMOVUPS sum1, 64(DI); ADDQ ldd+8(FP), DI
 #define LEVELS2(A, v) LEVELS1(A, v); A(v, (BX)(CX*1), Z31, Z25)
-#define FETCH2(o) FETCH1(o); PREFETCHT1 o(R13)(CX*1)
+#define FETCH2(v) FETCH1(v); FETCH(v, (R13)(CX*1))
 #define SCALES2(h) SCALES1(h); SCALES(h, (R12)(CX*1), (R14)(CX*1), Z25, Z31)
 
 // QUAD takes groups 4v to 4v+3 to the rows.
-#define QUAD(v, LEVELS, FETCH, ROWS, DOT) \
+#define QUAD(v, LEVELS, FETCHES, ROWS, DOT) \
+	FETCHES(v); \
 	LEVELS(A, v); \
-	FETCH(CODE_BYTES/2*v); \
 	ROWS(DOT, 16*v); \
 	LEVELS(B, v); \
-	FETCH(CODE_BYTES/2*v+64); \
 	ROWS(DOT, 16*v+4); \
 	LEVELS(C, v); \
-	FETCH(CODE_BYTES/2*v+128); \
 	ROWS(DOT, 16*v+8); \
 	LEVELS(D, v); \
 	ROWS(DOT, 16*v+12)
 // WALK hands F each row with its sums at DI.
 #define WALK(ROWS, F) MOVQ R9, DI; ROWS(F, 0)
-#define BLOCK32(LEVELS, FETCH, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+#define BLOCK32(LEVELS, FETCHES, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
 	WALK(ROWS, BEGIN_ALL); \
-	QUAD(0, LEVELS, FETCH, ROWS, DOT); \
-	QUAD(1, LEVELS, FETCH, ROWS, DOT); \
+	QUAD(0, LEVELS, FETCHES, ROWS, DOT); \
+	QUAD(1, LEVELS, FETCHES, ROWS, DOT); \
 	SCALES(0); \
 	WALK(ROWS, END_ALL)
-#define BLOCK16(LEVELS, FETCH, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
+#define BLOCK16(LEVELS, FETCHES, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
 	WALK(ROWS, BEGIN_FIRST); \
-	QUAD(0, LEVELS, FETCH, ROWS, DOT); \
+	QUAD(0, LEVELS, FETCHES, ROWS, DOT); \
 	SCALES(0); \
 	WALK(ROWS, END_FIRST); \
 	WALK(ROWS, BEGIN_LAST); \
-	QUAD(1, LEVELS, FETCH, ROWS, DOT); \
+	QUAD(1, LEVELS, FETCHES, ROWS, DOT); \
 	SCALES(1); \
 	WALK(ROWS, END_LAST)
 
@@ -138,6 +137,7 @@ loop: \
 name: \
 	ROWS(ZERO2, 0); \
 loop: \
+	PREFETCHT1 (R12)(CX*2); \
 	BLOCK(LEVELS2, FETCH2, SCALES2, ROWS, DOT2, BEGIN_ALL2, END_ALL2, BEGIN_FIRST2, END_FIRST2, BEGIN_LAST2, END_LAST2); \
 	ADDQ $32, AX; \
 	NEXT_BLOCK(loop); \
@@ -153,7 +153,7 @@ loop: \
 	F(v, (BX)(CX*2), (R12)(CX*2), (R14)(CX*2), Z2, Z14); \
 	F(v, (BX)(AX*1), (R12)(AX*1), (R14)(AX*1), Z3, Z15)
 #define ZERO_PANEL(v, p, s, d, n, sum) VPXORQ sum, sum, sum
-#define BEGIN_PANEL(o, p, s, d, n, sum) BEGIN(o(R9), n)
+#define BEGIN_PANELS(o) BEGIN(o(R9), Z0); VMOVDQA64 Z0, Z1; VMOVDQA64 Z0, Z2; VMOVDQA64 Z0, Z3
 #define AB_PANEL(v, p, s, d, n, sum) A(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; B(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
 #define CD_PANEL(v, p, s, d, n, sum) C(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; D(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
 #define END_PANEL(o, h, p, d, n, sum) \
@@ -173,19 +173,25 @@ loop: \
 	VPBROADCASTD 16*v+12(SI), Z25; \
 	PANELS4(CD_PANEL, v)
 #define PANEL_BLOCK32 \
-	PANELS4(BEGIN_PANEL, 28); \
+	BEGIN_PANELS(28); \
 	PANEL_QUAD(0); \
 	PANEL_QUAD(1); \
 	PANELS4(END_ALL_PANEL, 0)
 #define PANEL_BLOCK16 \
-	PANELS4(BEGIN_PANEL, 20); \
+	BEGIN_PANELS(20); \
 	PANEL_QUAD(0); \
 	PANELS4(END_FIRST_PANEL, 0); \
-	PANELS4(BEGIN_PANEL, 24); \
+	BEGIN_PANELS(24); \
 	PANEL_QUAD(1); \
 	PANELS4(END_LAST_PANEL, 0)
 
-// Codes of 4, of 2 and of 6 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
+// As many lines as half a block has.
+#define LINE(v, p) PREFETCHT1 CODE_BYTES/2*v p
+#define LINES2(v, p) LINE(v, p); PREFETCHT1 CODE_BYTES/2*v+64 p
+#define LINES3(v, p) LINES2(v, p); PREFETCHT1 CODE_BYTES/2*v+128 p
+#define LINES4(v, p) LINES3(v, p); PREFETCHT1 CODE_BYTES/2*v+192 p
+
+// Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
 #define A4(v, p, raw, out) VMOVDQU64 128*v p, raw; VPANDQ Z28, raw, out
 #define B4(v, p, raw, out) VPSRLW $4, raw, out; VPANDQ Z28, out, out
 #define C4(v, p, raw, out) VMOVDQU64 128*v+64 p, raw; VPANDQ Z28, raw, out
@@ -205,6 +211,10 @@ loop: \
 	VPTERNLOGQ $0xf8, Z30, Z27, out; \
 	VPSRLW     $6, 192*v+128 p, Z27; \
 	VPTERNLOGQ $0xf8, Z31, Z27, out
+#define A8(v, p, raw, out) VMOVDQU64 256*v p, out
+#define B8(v, p, raw, out) VMOVDQU64 256*v+64 p, out
+#define C8(v, p, raw, out) VMOVDQU64 256*v+128 p, out
+#define D8(v, p, raw, out) VMOVDQU64 256*v+192 p, out
 #define LAST_BIT(o, p, out) KMOVQ o p, K1; VPADDB Z30, out, K1, out
 
 #define BYTES_OF(mask, to) MOVL $mask, AX; VPBROADCASTD AX, to

@@ -16,6 +16,7 @@ DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
 #define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28)
@@ -45,6 +46,7 @@ TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef MASKS
@@ -54,6 +56,7 @@ TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 #undef D
 #undef SCALES
 #define CODE_BYTES 320
+#define FETCH(v, p) LINES3(v, p)
 #define SCALE_BYTES 64
 #define SUPER_BYTES 0
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28); BYTES_OF(0x10101010, Z30)
@@ -79,6 +82,7 @@ TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef MASKS
 #undef A
@@ -89,6 +93,7 @@ TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 #undef BLOCK
 #undef PANEL_BLOCK
 #define CODE_BYTES 128
+#define FETCH(v, p) LINE(v, p)
 #define SCALE_BYTES 64
 #define MASKS BYTES_OF(0x03030303, Z28)
 #define A(v, p, raw, out) A2(v, p, raw, out)
@@ -104,6 +109,7 @@ TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef MASKS
@@ -115,6 +121,7 @@ TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 #undef BEGIN
 #undef LESS
 #define CODE_BYTES 192
+#define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 32
 #define SUPER_BYTES 32
 #define MASKS BYTES_OF(0x03030303, Z28); BYTES_OF(0x04040404, Z30)
@@ -131,6 +138,7 @@ TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef MASKS
 #undef A
 #undef B
@@ -138,6 +146,7 @@ TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
 #undef D
 #undef BEGIN
 #define CODE_BYTES 384
+#define FETCH(v, p) LINES3(v, p)
 #define MASKS BYTES_OF(0x3f3f3f3f, Z28); BYTES_OF(0x30303030, Z29); BYTES_OF(0x0c0c0c0c, Z30); BYTES_OF(0x03030303, Z31)
 #define A(v, p, raw, out) A6(v, p, raw, out)
 #define B(v, p, raw, out) B6(v, p, raw, out)
@@ -150,6 +159,7 @@ TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef SUPER_BYTES
 #undef MASKS
 #undef A
@@ -160,23 +170,46 @@ TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
 #undef BEGIN
 #undef BLOCK
 #undef PANEL_BLOCK
-#define CODE_BYTES 320
+#define CODE_BYTES 512
+#define FETCH(v, p) LINES4(v, p)
 #define SUPER_BYTES 0
+#define MASKS
+#define A(v, p, raw, out) A8(v, p, raw, out)
+#define B(v, p, raw, out) B8(v, p, raw, out)
+#define C(v, p, raw, out) C8(v, p, raw, out)
+#define D(v, p, raw, out) D8(v, p, raw, out)
+#define SCALES(h, p, d, s, m) HALVES(p, s)
+#define BEGIN(o, n) BEGIN_OFFSET(7, o, n)
+#define BLOCK BLOCK32
+#define PANEL_BLOCK PANEL_BLOCK32
+
+// func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ8_0VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#undef BEGIN
+#define CODE_BYTES 320
+#define FETCH(v, p) LINES3(v, p)
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28); BYTES_OF(0x10101010, Z30)
 #define A(v, p, raw, out) A4(v, p, raw, out); LAST_BIT(256+32*v+0, p, out)
 #define B(v, p, raw, out) B4(v, p, raw, out); LAST_BIT(256+32*v+8, p, out)
 #define C(v, p, raw, out) C4(v, p, raw, out); LAST_BIT(256+32*v+16, p, out)
 #define D(v, p, raw, out) D4(v, p, raw, out); LAST_BIT(256+32*v+24, p, out)
-#define SCALES(h, p, d, s, m) HALVES(p, s)
 #define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
-#define BLOCK BLOCK32
-#define PANEL_BLOCK PANEL_BLOCK32
 
 // func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH
 #undef MASKS
 #undef A
 #undef B
@@ -184,6 +217,24 @@ TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
 #undef D
 #undef BEGIN
 #define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
+#define MASKS BYTES_OF(0x0f0f0f0f, Z28)
+#define A(v, p, raw, out) A4(v, p, raw, out)
+#define B(v, p, raw, out) B4(v, p, raw, out)
+#define C(v, p, raw, out) C4(v, p, raw, out)
+#define D(v, p, raw, out) D4(v, p, raw, out)
+#define BEGIN(o, n) BEGIN_OFFSET(3, o, n)
+
+// func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ4_0VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#undef BEGIN
 #define MASKS BYTES_OF(0x0f0f0f0f, Z28); VBROADCASTI32X4 iq4<>(SB), Z30
 #define A(v, p, raw, out) A4(v, p, raw, out); TABLE(out)
 #define B(v, p, raw, out) B4(v, p, raw, out); TABLE(out)

@@ -10,8 +10,6 @@ var avx2 = kernels{
 	matF32:     matF32AVX2,
 	matF16:     matF16AVX2,
 	matBF16:    matBF16AVX2,
-	matQ8:      matQ8AVX2,
-	matQ4:      matQ4AVX2,
 	matAffine:  matAffineAVX2,
 	quantize:   quantizeAVX2,
 	sumSquares: sumSquaresAVX2,
@@ -35,14 +33,6 @@ func matF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride
 
 func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
 	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
-}
-
-func matQ8AVX2(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ8AVX2, blockQ8, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
-}
-
-func matQ4AVX2(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ4AVX2, blockQ4, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
 }
 
 func quantizeAVX2(q []int8, d []float32, s []int32, x []float32) {
@@ -112,12 +102,6 @@ func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, s
 
 //go:noescape
 func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-
-//go:noescape
-func tileQ8AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ4AVX2(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)

@@ -10,8 +10,6 @@ var avx512 = kernels{
 	matF32:     matF32AVX512,
 	matF16:     matF16AVX512,
 	matBF16:    matBF16AVX512,
-	matQ8:      avx2.matQ8,
-	matQ4:      avx2.matQ4,
 	matAffine:  avx2.matAffine,
 	quantize:   quantizeAVX512,
 	sumSquares: sumSquaresAVX512,
@@ -25,7 +23,7 @@ var avx512 = kernels{
 // avx512vnni is avx512 with the dot products of VNNI.
 var avx512vnni = func() kernels {
 	k := avx512
-	k.name, k.matQ8, k.matQ4, k.matAffine = "avx512vnni", matQ8VNNI, matQ4VNNI, matAffineVNNI
+	k.name, k.matAffine = "avx512vnni", matAffineVNNI
 	return k
 }()
 
@@ -42,14 +40,6 @@ func matF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stri
 
 func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
 	tiled(tileBF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
-}
-
-func matQ8VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ8VNNI, blockQ8, quantRowsVNNI, dst, ldd, x, w, stride, panels, m)
-}
-
-func matQ4VNNI(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledQuant(tileQ4VNNI, blockQ4, quantRowsVNNI, dst, ldd, x, w, stride, panels, m)
 }
 
 func quantizeAVX512(q []int8, d []float32, s []int32, x []float32) {
@@ -119,12 +109,6 @@ func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer,
 
 //go:noescape
 func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-
-//go:noescape
-func tileQ8VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ4VNNI(dst *float32, ldd int, q *int8, ldq int, d *float32, s *int32, ldb int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
 func quantizeRowAVX512(q *int8, d *float32, s *int32, x *float32, blocks int)

@@ -22,11 +22,7 @@ type kernels struct {
 	// matF16 and matBF16 are matF32 for panels of 16-bit weights, from 0. stride counts values.
 	matF16  func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
 	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
-	// matQ8 and matQ4 multiply m quantised rows with panels of Q8_0 and Q4_0 (layout: see packQ8, packQ4). stride counts
-	// bytes.
-	matQ8 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
-	matQ4 func(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
-	// matAffine is matQ8 for panels of an affine type.
+	// matAffine multiplies m quantised rows with panels of an affine type (affinePanel). stride counts bytes.
 	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 
 	// quantize turns a row into blocks of 32 int8: q [n], scales d [n/32], sums of the q of a block s [n/32].

@@ -83,7 +83,7 @@ func BenchmarkMat(b *testing.B) {
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {
 		floats, dots, read := roofs(set.name)
-		types := []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
+		types := []quant.Type{quant.F32, quant.F16, quant.BF16}
 		for _, a := range affineTypes {
 			types = append(types, a.typ)
 		}
@@ -105,10 +105,6 @@ func BenchmarkMat(b *testing.B) {
 							set.matF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
 						case quant.BF16:
 							set.matBF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
-						case quant.Q8_0:
-							set.matQ8(dst, ldd, q, w, stride, panels, m)
-						case quant.Q4_0:
-							set.matQ4(dst, ldd, q, w, stride, panels, m)
 						default:
 							set.matAffine(t, dst, ldd, q, w, stride, panels, m)
 						}

@@ -73,36 +73,6 @@ func FuzzMatF32(f *testing.F) {
 	})
 }
 
-func FuzzMatQ8(f *testing.F) {
-	seed(f)
-	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {
-		src := &source{data: data}
-		rows, n, cols := int(m)%20, int(blocks)%12, int(panels)%10
-		if rows == 0 || cols == 0 {
-			return
-		}
-		fences := newFences(t)
-		x := rowsQ8{q: make([]int8, rows*n*32), d: make([]float32, rows*n), s: make([]int32, rows*n), ld: n * 32, blocks: n}
-		portable.quantize(x.q, x.d, x.s, src.floats(rows*n*32))
-		stride := n * (blockQ8 + lanes*2)
-		w := src.bytes(cols * stride)
-		for p := range cols {
-			for i := range n * lanes { // scales are finite
-				w[p*stride+n*blockQ8+i*2+1] &^= 0x40
-			}
-		}
-		dst := make([]float32, rows*cols*lanes)
-		want := slices.Clone(dst)
-		portable.matQ8(want, cols*lanes, x, w, stride, cols, rows)
-		x.q, x.d, x.s, w = place(fences.x, x.q), place(fences.d, x.d), place(fences.s, x.s), place(fences.w, w)
-		for _, k := range nativeKernels() {
-			got := place(fences.dst, dst)
-			k.matQ8(got, cols*lanes, x, w, stride, cols, rows)
-			same(t, fmt.Sprintf("%s: %d rows, %d blocks, %d panels", k.name, rows, n, cols), got, want)
-		}
-	})
-}
-
 func FuzzQuantize(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte, blocks, _, _ byte) {

@@ -195,8 +195,6 @@ func TestKernelsAllocate(t *testing.T) {
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
 			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
 			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
-			"matQ8":      func() { k.matQ8(x, 16, q, w8, 0, 1, 1) },
-			"matQ4":      func() { k.matQ4(x, 16, q, w8, 0, 1, 1) },
 			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
 			"quantize":   func() { k.quantize(q.q, q.d, q.s, x) },
 			"sumSquares": func() { k.sumSquares(x, 0) },

@@ -190,50 +190,6 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 	return x
 }
 
-// quantPanels returns random panels of blocks of size bytes each: any byte, often the least or the greatest, and finite scales.
-func quantPanels(r *rand.Rand, panels, blocks, size, stride int) []byte {
-	w := make([]byte, span(panels, blocks*(size+lanes*2), stride))
-	for i := range w {
-		w[i] = byte(r.Uint32())
-		if extremes := [...]byte{0, 255}; r.IntN(4) == 0 {
-			w[i] = extremes[i%2]
-		}
-	}
-	for p := range panels {
-		scales := w[p*stride+blocks*size:][:blocks*lanes*2]
-		for i := 0; i < len(scales); i += 2 {
-			h := half(r)
-			scales[i], scales[i+1] = byte(h), byte(h>>8)
-		}
-	}
-	return w
-}
-
-func TestMatQuantised(t *testing.T) {
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(3, 3))
-		check := func(size int, native, want func([]float32, int, rowsQ8, []byte, int, int, int), s matShape) {
-			x := quantRows(r, s.m, s.k, s.gap)
-			stride := s.k*(size+lanes*2) + s.gap*64
-			dst, w := s.dst(r), quantPanels(r, s.panels, s.k, size, stride)
-			got := place(f.dst, dst)
-			fenced := rowsQ8{q: place(f.x, x.q), d: place(f.d, x.d), s: place(f.s, x.s), ld: x.ld, blocks: x.blocks}
-			native(got[lead:], s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
-			want(dst[lead:], s.ldd(), x, w, stride, s.panels, s.m)
-			same(t, fmt.Sprint(s), got, dst)
-		}
-		n := 0
-		for m := 1; m <= 17; m++ {
-			for panels := 1; panels <= 9; panels += 2 {
-				s := matShape{m: m, k: 1 + n%9, panels: panels, gap: n % 3}
-				check(blockQ8, k.matQ8, portable.matQ8, s)
-				check(blockQ4, k.matQ4, portable.matQ4, s)
-				n++
-			}
-		}
-	})
-}
-
 // TestShortArguments requires that a kernel panics, as Go code would, where an argument is too short by one.
 func TestShortArguments(t *testing.T) {
 	f := func(n int) []float32 { return make([]float32, n, n+64) }
@@ -243,7 +199,6 @@ func TestShortArguments(t *testing.T) {
 		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1, lds: 1}
 	}
 	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
-	const w8, w4 = 2 * (blockQ8 + 2*lanes), 2 * (blockQ4 + 2*lanes)
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
 		// Two rows of 5 and two panels, next to each other; then rows of 32.
 		for i, call := range []func(){
@@ -253,13 +208,6 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5) },
 			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5) },
 			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5) },
-			func() { k.matQ8(f(63), 32, q(64, 2, 2), b(w8), w8/2, 2, 2) },
-			func() { k.matQ8(f(64), 32, q(63, 2, 2), b(w8), w8/2, 2, 2) },
-			func() { k.matQ8(f(64), 32, q(64, 1, 2), b(w8), w8/2, 2, 2) },
-			func() { k.matQ8(f(64), 32, q(64, 2, 1), b(w8), w8/2, 2, 2) },
-			func() { k.matQ8(f(64), 32, q(64, 2, 2), b(w8-1), w8/2, 2, 2) },
-			func() { k.matQ4(f(63), 32, q(64, 2, 2), b(w4), w4/2, 2, 2) },
-			func() { k.matQ4(f(64), 32, q(64, 2, 2), b(w4-1), w4/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 0, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 0, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 0, 1), b(w5), w5/2, 2, 2) },

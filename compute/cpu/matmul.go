@@ -58,7 +58,6 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	for _, p := range products {
 		total += p.W.(*matrix).panels
 		quantise = quantise || quantised(p.W.Type())
-		o.affine = o.affine || affinePanels[p.W.Type()].layout != noScales
 	}
 	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
 	for i, p := range products {
@@ -84,9 +83,7 @@ func (d *Device) quantise(rows int, x compute.Tensor) {
 func (d *Device) quantiseRow(_, r int) {
 	q := d.xq.from(r)
 	d.k.quantize(q.q[:q.blocks*32], q.d[:q.blocks], q.s[:q.blocks], rowOf(d.op.src, r)[:q.blocks*32])
-	if d.op.affine {
-		sumBlocks(q.sums[:q.blocks], q.q, q.d, q.s)
-	}
+	sumBlocks(q.sums[:q.blocks], q.q, q.d, q.s)
 }
 
 // from returns the rows from row r on.
@@ -140,10 +137,6 @@ func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int
 		d.k.matF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
 	case quant.BF16:
 		d.k.matBF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
-	case quant.Q8_0:
-		d.k.matQ8(dst, ldd, d.xq.from(first), data, w.stride, n, m)
-	case quant.Q4_0:
-		d.k.matQ4(dst, ldd, d.xq.from(first), data, w.stride, n, m)
 	default:
 		d.k.matAffine(w.typ, dst, ldd, d.xq.from(first), data, w.stride, n, m)
 	}

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"fmt"
 	"unsafe"
 
@@ -47,10 +46,6 @@ func panelBytes(t quant.Type, in int) int {
 		n = in * lanes * 4
 	case quant.F16, quant.BF16:
 		n = in * lanes * 2
-	case quant.Q8_0:
-		n = in / 32 * (blockQ8 + lanes*2)
-	case quant.Q4_0:
-		n = in / 32 * (blockQ4 + lanes*2)
 	default:
 		if a := &affinePanels[t]; a.layout != noScales {
 			n = a.bytes(in / 32)
@@ -87,42 +82,12 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*2:][:2], row[k*2:])
 				}
-			case quant.Q8_0:
-				packQ8(panel, row, j)
-			case quant.Q4_0:
-				packQ4(panel, row, j)
 			default:
 				affinePanels[m.typ].pack(panel, row, m.typ, j)
 			}
 		}
 	})
 	return m, err
-}
-
-// packQ8 puts one output of Q8_0 (blocks of a float16 scale and 32 int8) in lane j of its panel.
-func packQ8(panel, row []byte, j int) {
-	blocks := len(row) / 34
-	for b := range blocks {
-		block := row[b*34:][:34]
-		copy(panel[blocks*blockQ8+(b*lanes+j)*2:][:2], block)
-		for g := range groupsQ8 {
-			v := binary.LittleEndian.Uint32(block[2+g*4:])
-			binary.LittleEndian.PutUint32(panel[b*blockQ8+g*64+j*4:], v^0x80808080) // int8 to value + 128
-		}
-	}
-}
-
-// packQ4 puts one output of Q4_0 (blocks of a float16 scale and 16 bytes: the low halves are values 0 to 15, the high
-// halves 16 to 31, each + 8) in lane j of its panel.
-func packQ4(panel, row []byte, j int) {
-	blocks := len(row) / 18
-	for b := range blocks {
-		block := row[b*18:][:18]
-		copy(panel[blocks*blockQ4+(b*lanes+j)*2:][:2], block)
-		for g := range groupsQ4 {
-			copy(panel[b*blockQ4+g*64+j*4:][:4], block[2+g*4:])
-		}
-	}
 }
 
 // row decodes one output of the matrix into dst.
@@ -140,21 +105,6 @@ func (m *matrix) row(dst []float32, n int) {
 	case quant.BF16:
 		for k := range dst {
 			dst[k] = quant.BF16ToF32(view[uint16](panel)[k*lanes+j])
-		}
-	case quant.Q8_0:
-		scales := panel[m.in/32*blockQ8:]
-		for k := range dst {
-			v := panel[k/32*blockQ8+k%32/4*64+j*4+k%4]
-			dst[k] = float32(int32(v)-128) * scaleAt(scales, k/32, j)
-		}
-	case quant.Q4_0:
-		scales := panel[m.in/32*blockQ4:]
-		for k := range dst {
-			v := panel[k/32*blockQ4+k%16/4*64+j*4+k%4]
-			if k%32 >= 16 {
-				v >>= 4
-			}
-			dst[k] = float32(int32(v&15)-8) * scaleAt(scales, k/32, j)
 		}
 	default:
 		affinePanels[m.typ].row(dst, panel, j)

@@ -22,7 +22,6 @@ type operation struct {
 	layer         int
 	attn          compute.Attention
 	products      []compute.Product
-	affine        bool             // one of them is of an affine type
 	groups        [maxProducts]int // panels that one item takes, of each product
 	firsts        [maxProducts]int // first item of each product within a chunk of rows
 	perChunk      int              // items of one chunk of rows

@@ -12,8 +12,6 @@ var portable = kernels{
 	matF32:     matF32,
 	matF16:     matF16,
 	matBF16:    matBF16,
-	matQ8:      matQ8,
-	matQ4:      matQ4,
 	matAffine:  matAffine,
 	quantize:   quantize,
 	sumSquares: sumSquares,
@@ -66,68 +64,6 @@ func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, pan
 			matF32(dst[p*lanes:], ldd, x[kk:], ldx, v[:], lanes, 1, m, 1, true)
 		}
 	}
-}
-
-// A panel of Q8_0 is [blocks][8][16][4] bytes: the 32 values of a block in 8 groups of 4, for each group the 4 bytes of
-// each of the 16 outputs, value + 128; then the scales, [blocks][16] float16.
-const groupsQ8, blockQ8 = 8, 8 * lanes * 4
-
-func matQ8(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	for p := range panels {
-		panel := w[p*stride:]
-		scales := panel[x.blocks*blockQ8:]
-		for i := range m {
-			var acc [lanes]float32
-			for b := range x.blocks {
-				q := x.q[i*x.ld+b*32:][:32]
-				for j := range acc {
-					sum := int32(0)
-					for g := range groupsQ8 {
-						v := panel[b*blockQ8+g*64+j*4:][:4]
-						for t := range v {
-							sum += (int32(v[t]) - 128) * int32(q[g*4+t])
-						}
-					}
-					acc[j] = fma(float32(sum), x.d[i*x.blocks+b]*scaleAt(scales, b, j), acc[j])
-				}
-			}
-			copy(dst[i*ldd+p*lanes:][:lanes], acc[:])
-		}
-	}
-}
-
-// A panel of Q4_0 is [blocks][4][16][4] bytes: byte t of group g of an output holds value 4g+t + 8 of the block in its low
-// half and value 16+4g+t + 8 in its high half; then the scales, [blocks][16] float16.
-const groupsQ4, blockQ4 = 4, 4 * lanes * 4
-
-func matQ4(dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	for p := range panels {
-		panel := w[p*stride:]
-		scales := panel[x.blocks*blockQ4:]
-		for i := range m {
-			var acc [lanes]float32
-			for b := range x.blocks {
-				q := x.q[i*x.ld+b*32:][:32]
-				for j := range acc {
-					sum := int32(0)
-					for g := range groupsQ4 {
-						v := panel[b*blockQ4+g*64+j*4:][:4]
-						for t := range v {
-							sum += (int32(v[t]&15)-8)*int32(q[g*4+t]) + (int32(v[t]>>4)-8)*int32(q[16+g*4+t])
-						}
-					}
-					acc[j] = fma(float32(sum), x.d[i*x.blocks+b]*scaleAt(scales, b, j), acc[j])
-				}
-			}
-			copy(dst[i*ldd+p*lanes:][:lanes], acc[:])
-		}
-	}
-}
-
-// scaleAt returns the scale of block b of output j of a panel.
-func scaleAt(scales []byte, b, j int) float32 {
-	o := (b*lanes + j) * 2
-	return quant.F16ToF32(uint16(scales[o]) | uint16(scales[o+1])<<8)
 }
 
 func quantize(q []int8, d []float32, s []int32, x []float32) {

@@ -243,7 +243,7 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 	}
 }
 
-// blockSums are what products with affine types need of a block of a quantised row: its scale d, d times the sums of the
+// blockSums are what products need of a block of a quantised row beside its values: its scale d, d times the sums of the
 // first 16 values, of the last 16 and of all, and those sums negated.
 type blockSums struct {
 	d, first, last, all             float32
@@ -258,16 +258,9 @@ func (s *blockSums) of(group, g int) float32 {
 	return [...]float32{s.first, s.last}[g]
 }
 
-// sumBlocks fills sums from a quantised row.
-func sumBlocks(sums []blockSums, q []int8, d []float32, s []int32) {
-	for b := range sums {
-		first, all := int32(0), s[b]
-		for _, v := range q[b*32:][:16] {
-			first += int32(v)
-		}
-		sums[b] = blockSums{
-			d: d[b], first: d[b] * float32(first), last: d[b] * float32(all-first), all: d[b] * float32(all),
-			minusFirst: -first, minusLast: first - all, minusAll: -all,
-		}
+func sumsOf(d float32, first, last int32) blockSums {
+	return blockSums{
+		d: d, first: d * float32(first), last: d * float32(last), all: d * float32(first+last),
+		minusFirst: -first, minusLast: -last, minusAll: -(first + last),
 	}
 }

@@ -112,7 +112,7 @@ func TestAffineProduct(t *testing.T) {
 				row, weights := i/out, values[i%out*in:][:in]
 				sum, size, most := 0.0, 0.0, 0.0
 				for k, v := range weights {
-					x := float64(d.xq.q[row*d.xq.ld+k]) * float64(d.xq.d[row*d.xq.blocks+k/32])
+					x := float64(d.xq.q[row*d.xq.ld+k]) * float64(d.xq.sums[row*d.xq.lds+k/32].d)
 					sum += x * float64(v)
 					size += math.Abs(x)
 					most = max(most, math.Abs(float64(v)))
@@ -172,9 +172,8 @@ func FuzzMatAffine(f *testing.F) {
 			return
 		}
 		fences := newFences(t)
-		x := rowsQ8{q: make([]int8, rows*n*32), d: make([]float32, rows*n), s: make([]int32, rows*n), sums: make([]blockSums, rows*n), ld: n * 32, blocks: n, lds: n}
-		portable.quantize(x.q, x.d, x.s, src.floats(rows*n*32))
-		sumBlocks(x.sums, x.q, x.d, x.s)
+		x := rowsQ8{q: make([]int8, rows*n*32), sums: make([]blockSums, rows*n), ld: n * 32, blocks: n, lds: n}
+		portable.quantize(x.q, x.sums, src.floats(rows*n*32))
 		stride := affinePanels[a.typ].bytes(n)
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
 		dst := make([]float32, rows*cols*lanes)

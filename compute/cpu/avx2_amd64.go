@@ -35,10 +35,10 @@ func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, strid
 	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
 }
 
-func quantizeAVX2(q []int8, d []float32, s []int32, x []float32) {
-	if n := len(d); n > 0 {
-		_, _, _ = q[n*32-1], s[n-1], x[n*32-1]
-		quantizeRowAVX2(&q[0], &d[0], &s[0], &x[0], n)
+func quantizeAVX2(q []int8, sums []blockSums, x []float32) {
+	if n := len(sums); n > 0 {
+		_, _ = q[n*32-1], x[n*32-1]
+		quantizeRowAVX2(&q[0], &sums[0], &x[0], n)
 	}
 }
 
@@ -104,7 +104,7 @@ func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, s
 func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
 
 //go:noescape
-func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)
+func quantizeRowAVX2(q *int8, sums *blockSums, x *float32, blocks int)
 
 //go:noescape
 func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)

@@ -25,8 +25,8 @@ type kernels struct {
 	// matAffine multiplies m quantised rows with panels of an affine type (affinePanel). stride counts bytes.
 	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 
-	// quantize turns a row into blocks of 32 int8: q [n], scales d [n/32], sums of the q of a block s [n/32].
-	quantize func(q []int8, d []float32, s []int32, x []float32)
+	// quantize turns a row into blocks of 32 int8: values q [n], and their scales and sums [n/32].
+	quantize func(q []int8, sums []blockSums, x []float32)
 	// sumSquares returns the 16-lane sum of (x - mean)².
 	sumSquares func(x []float32, mean float32) float32
 	// scaleGain writes ((x - mean)·scale)·gain to dst.
@@ -43,16 +43,13 @@ type kernels struct {
 	rotate func(lo, hi, cos, sin []float32)
 }
 
-// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:], its block scales at d[i·blocks:], its
-// block sums at s[i·blocks:] and what affine types need at sums[i·lds:].
+// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:] and the scales and sums of its blocks of 32
+// at sums[i·lds:].
 type rowsQ8 struct {
-	q      []int8
-	d      []float32
-	s      []int32
-	sums   []blockSums
-	ld     int // values of a row, a multiple of 32
-	blocks int // blocks of a row
-	lds    int // blockSums from one row to the next
+	q       []int8
+	sums    []blockSums
+	ld, lds int // ld is a multiple of 32
+	blocks  int // of a row
 }
 
 // implementations returns what this machine can run, best first. Portable Go comes last and always runs.

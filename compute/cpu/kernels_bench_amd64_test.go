@@ -73,11 +73,10 @@ func BenchmarkMat(b *testing.B) {
 	const k, panels, most = 4096, 8, 32
 	x := numbersOf(most * k)
 	const ld, blocks, lds = k + 64, k / 32, k/32 + 1
-	q := rowsQ8{q: make([]int8, most*ld), d: make([]float32, most*blocks), s: make([]int32, most*blocks), sums: make([]blockSums, most*lds), ld: ld, blocks: blocks, lds: lds}
+	q := rowsQ8{q: make([]int8, most*ld), sums: make([]blockSums, most*lds), ld: ld, blocks: blocks, lds: lds}
 	for i := range most {
 		row := q.from(i)
-		quantize(row.q[:k], row.d[:blocks], row.s[:blocks], x[i*k:][:k])
-		sumBlocks(row.sums[:blocks], row.q, row.d, row.s)
+		quantize(row.q[:k], row.sums[:blocks], x[i*k:][:k])
 	}
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
@@ -158,7 +157,7 @@ func BenchmarkAttention(b *testing.B) {
 func BenchmarkRows(b *testing.B) {
 	const n = 4096
 	x, y, z := numbersOf(n), numbersOf(n), numbersOf(n)
-	q, d, s := make([]int8, n), make([]float32, n/32), make([]int32, n/32)
+	q, sums := make([]int8, n), make([]blockSums, n/32)
 	cos, sin := make([]float32, n/2), make([]float32, n/2) // of a turn, so that values keep their size
 	for i := range cos {
 		cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
@@ -168,7 +167,7 @@ func BenchmarkRows(b *testing.B) {
 			name string
 			run  func()
 		}{
-			{"quantize", func() { k.quantize(q, d, s, x) }},
+			{"quantize", func() { k.quantize(q, sums, x) }},
 			{"sumSquares", func() { k.sumSquares(x, 0) }},
 			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
 			{"softmax", func() { copy(z, x); k.softmax(z, 0) }},

@@ -32,16 +32,15 @@ func TestQuantize(t *testing.T) {
 			for b := range blocks {
 				scaleBlock(r, x[b*32:][:32])
 			}
-			q, d, s := make([]int8, len(x)), make([]float32, blocks), make([]int32, blocks)
-			gotQ, gotD, gotS := place(f.dst, q), place(f.d, d), place(f.s, s)
-			k.quantize(gotQ, gotD, gotS, place(f.x, x))
-			portable.quantize(q, d, s, x)
-			same(t, fmt.Sprint(blocks, " blocks: scales"), gotD, d)
+			q, sums := make([]int8, len(x)), make([]blockSums, blocks)
+			gotQ, gotSums := place(f.dst, q), place(f.d, sums)
+			k.quantize(gotQ, gotSums, place(f.x, x))
+			portable.quantize(q, sums, x)
 			if !slices.Equal(gotQ, q) {
 				t.Fatalf("%d blocks: values are %v, portable gives %v", blocks, gotQ, q)
 			}
-			if !slices.Equal(gotS, s) {
-				t.Fatalf("%d blocks: sums are %v, portable gives %v", blocks, gotS, s)
+			if !slices.Equal(gotSums, sums) {
+				t.Fatalf("%d blocks: sums are %v, portable gives %v", blocks, gotSums, sums)
 			}
 		}
 	})
@@ -189,14 +188,14 @@ func TestRotate(t *testing.T) {
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
-	q := rowsQ8{q: make([]int8, 64), d: make([]float32, 2), s: make([]int32, 2), sums: make([]blockSums, 2), ld: 64, blocks: 2, lds: 2}
+	q := rowsQ8{q: make([]int8, 64), sums: make([]blockSums, 2), ld: 64, blocks: 2, lds: 2}
 	for _, k := range implementations() {
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
 			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
 			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
 			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
-			"quantize":   func() { k.quantize(q.q, q.d, q.s, x) },
+			"quantize":   func() { k.quantize(q.q, q.sums, x) },
 			"sumSquares": func() { k.sumSquares(x, 0) },
 			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
 			"softmax":    func() { k.softmax(x, 0) },

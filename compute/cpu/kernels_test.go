@@ -172,20 +172,18 @@ func TestMat16(t *testing.T) {
 
 // quantRows returns m random quantised rows. Their values take all of int8.
 func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
-	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap, d: numbers(r, m*blocks), s: make([]int32, m*blocks)}
-	x.q = make([]int8, span(m, blocks*32, x.ld))
+	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap}
+	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]blockSums, span(m, blocks, x.lds))
 	for i := range x.q {
 		x.q[i] = int8(r.Uint32())
 	}
-	for i := range x.s {
-		for _, q := range x.q[i/blocks*x.ld+i%blocks*32:][:32] {
-			x.s[i] += int32(q)
+	for n := range m * blocks {
+		i, b := n/blocks, n%blocks
+		var of [2]int32
+		for k, q := range x.q[i*x.ld+b*32:][:32] {
+			of[k/16] += int32(q)
 		}
-	}
-	x.sums = make([]blockSums, span(m, blocks, x.lds))
-	for i := range m {
-		b := i * blocks
-		sumBlocks(x.sums[i*x.lds:][:blocks], x.q[i*x.ld:], x.d[b:], x.s[b:])
+		x.sums[i*x.lds+b] = sumsOf(number(r), of[0], of[1])
 	}
 	return x
 }
@@ -195,8 +193,8 @@ func TestShortArguments(t *testing.T) {
 	f := func(n int) []float32 { return make([]float32, n, n+64) }
 	h := func(n int) []uint16 { return make([]uint16, n, n+64) }
 	b := func(n int) []byte { return make([]byte, n, n+64) }
-	q := func(q, d, s int) rowsQ8 {
-		return rowsQ8{q: make([]int8, q, q+64), d: f(d), s: make([]int32, s, s+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1, lds: 1}
+	q := func(q, s int) rowsQ8 {
+		return rowsQ8{q: make([]int8, q, q+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1, lds: 1}
 	}
 	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
@@ -208,13 +206,12 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5) },
 			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5) },
 			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5) },
-			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 0, 2), b(w5), w5/2, 2, 2) },
-			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 0, 2), b(w5), w5/2, 2, 2) },
-			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 0, 1), b(w5), w5/2, 2, 2) },
-			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 0, 2), b(w5-1), w5/2, 2, 2) },
-			func() { k.quantize(make([]int8, 31, 64), f(1), make([]int32, 1), f(32)) },
-			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 0, 8), f(32)) },
-			func() { k.quantize(make([]int8, 32), f(1), make([]int32, 1), f(31)) },
+			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 2), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 2), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 1), b(w5), w5/2, 2, 2) },
+			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 2), b(w5-1), w5/2, 2, 2) },
+			func() { k.quantize(make([]int8, 31, 64), make([]blockSums, 1), f(32)) },
+			func() { k.quantize(make([]int8, 32), make([]blockSums, 1), f(31)) },
 			func() { k.scaleGain(f(31), f(32), f(32), 0, 1) },
 			func() { k.scaleGain(f(32), f(32), f(31), 0, 1) },
 			func() { k.silu(f(31), f(32), f(32)) },

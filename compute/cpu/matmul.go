@@ -75,20 +75,18 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 func (d *Device) quantise(rows int, x compute.Tensor) {
 	q, blocks := &d.xq, x.Cols/32
 	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
-	q.q, q.d, q.s = grown(q.q, rows*q.ld), grown(q.d, rows*blocks), grown(q.s, rows*blocks)
-	q.sums = grown(q.sums, rows*q.lds)
+	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
 	d.each(rows, d.jobs.quantise)
 }
 
 func (d *Device) quantiseRow(_, r int) {
 	q := d.xq.from(r)
-	d.k.quantize(q.q[:q.blocks*32], q.d[:q.blocks], q.s[:q.blocks], rowOf(d.op.src, r)[:q.blocks*32])
-	sumBlocks(q.sums[:q.blocks], q.q, q.d, q.s)
+	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.blocks], rowOf(d.op.src, r)[:q.blocks*32])
 }
 
 // from returns the rows from row r on.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.d, x.s, x.sums = x.q[r*x.ld:], x.d[r*x.blocks:], x.s[r*x.blocks:], x.sums[r*x.lds:]
+	x.q, x.sums = x.q[r*x.ld:], x.sums[r*x.lds:]
 	return x
 }
 

@@ -66,24 +66,23 @@ func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, pan
 	}
 }
 
-func quantize(q []int8, d []float32, s []int32, x []float32) {
-	for b := range d {
+func quantize(q []int8, sums []blockSums, x []float32) {
+	for b := range sums {
 		v := x[b*32:][:32]
 		most := float32(0)
 		for _, f := range v {
 			most = max(most, float32(math.Abs(float64(f))))
 		}
-		d[b] = most / 127
 		inv := 127 / most
 		if math.IsInf(float64(inv), 0) { // nothing in the block, or nothing that counts
 			inv = 0
 		}
-		sum := int32(0)
+		var of [2]int32 // the halves
 		for i, f := range v {
 			n := int32(math.RoundToEven(float64(f * inv)))
 			q[b*32+i] = int8(n)
-			sum += n
+			of[i/16] += n
 		}
-		s[b] = sum
+		sums[b] = sumsOf(most/127, of[0], of[1])
 	}
 }

@@ -61,23 +61,21 @@ GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 	OP(scratch, x)
 
 #define ADD(a, b) VADDPS a, b, b
-#define ADD_INT(a, b) VPADDD a, b, b
 #define MAX(a, b) VMAXPS a, b, b
 #define MAX_INT(a, b) VPMAXSD a, b, b
 
 // ORDER turns floats into integers of the same order, +0 above -0, and back.
 #define ORDER(y, t) VPSRAD $31, y, t; VPSRLD $1, t, t; VPXOR t, y, y
 
-// func quantizeRowAVX2(q *int8, d *float32, s *int32, x *float32, blocks int)
+// func quantizeRowAVX2(q *int8, sums *blockSums, x *float32, blocks int)
 //
 // A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
-// 0 and 32 of which add to 0.
-TEXT ·quantizeRowAVX2(SB), NOSPLIT, $0-40
+// 0 and 16 of which add to 0.
+TEXT ·quantizeRowAVX2(SB), NOSPLIT, $0-32
 	MOVQ         q+0(FP), DI
-	MOVQ         d+8(FP), R8
-	MOVQ         s+16(FP), R9
-	MOVQ         x+24(FP), SI
-	MOVQ         blocks+32(FP), CX
+	MOVQ         sums+8(FP), R8
+	MOVQ         x+16(FP), SI
+	MOVQ         blocks+24(FP), CX
 	VPCMPEQD     Y15, Y15, Y15
 	VPSRLD       $1, Y15, Y14  // all but the sign
 	VPSRLD       $24, Y15, Y13 // the low byte
@@ -98,7 +96,7 @@ quantizeBlock:
 	VMAXPS       Y5, Y7, Y5
 	PAIRWISE(MAX, Y4, X4, Y5, X5)
 	VDIVSS       X11, X4, X5
-	VMOVSS       X5, (R8)
+	VBROADCASTSS X5, X10
 	VDIVSS       X4, X11, X4
 	VBROADCASTSS X4, Y4
 	VMULPS       Y4, Y0, Y0
@@ -111,8 +109,22 @@ quantizeBlock:
 	VCVTPS2DQ    Y3, Y3
 	VPADDD       Y0, Y1, Y4
 	VPADDD       Y2, Y3, Y5
-	PAIRWISE(ADD_INT, Y4, X4, Y5, X5)
-	VMOVD        X4, (R9)
+	VEXTRACTI128 $1, Y4, X6
+	VEXTRACTI128 $1, Y5, X7
+	VPADDD       X6, X4, X4
+	VPADDD       X7, X5, X5
+	VPHADDD      X5, X4, X4
+	VPHADDD      X4, X4, X4 // first, last, first, last
+	VPHADDD      X4, X4, X5 // all
+	VPSHUFD      $0x50, X4, X4
+	VPBLENDD     $8, X5, X4, X4
+	VPXOR        X5, X5, X5
+	VPSUBD       X4, X5, X5
+	VMOVDQU      X5, 16(R8)
+	VCVTDQ2PS    X4, X4
+	VMULPS       X10, X4, X4
+	VBLENDPS     $1, X10, X4, X4
+	VMOVUPS      X4, (R8)
 	VPAND        Y13, Y0, Y0
 	VPAND        Y13, Y1, Y1
 	VPAND        Y13, Y2, Y2
@@ -124,8 +136,7 @@ quantizeBlock:
 	VMOVDQU      Y0, (DI)
 	ADDQ         $128, SI
 	ADDQ         $32, DI
-	ADDQ         $4, R8
-	ADDQ         $4, R9
+	ADDQ         $32, R8
 	DECQ         CX
 	JNZ          quantizeBlock
 	VZEROUPPER

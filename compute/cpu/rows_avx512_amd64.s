@@ -54,20 +54,18 @@
 	OP(scratchX, x)
 
 #define ADD(a, b) VADDPS a, b, b
-#define ADD_INT(a, b) VPADDD a, b, b
 #define MAX(a, b) VMAXPS a, b, b
 #define MAX_SIGNED(a, b) VRANGEPS $5, a, b, b // the greater, with +0 above -0
 
-// func quantizeRowAVX512(q *int8, d *float32, s *int32, x *float32, blocks int)
+// func quantizeRowAVX512(q *int8, sums *blockSums, x *float32, blocks int)
 //
 // A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
-// 0 and 32 of which add to 0.
-TEXT ·quantizeRowAVX512(SB), NOSPLIT, $0-40
+// 0 and 16 of which add to 0.
+TEXT ·quantizeRowAVX512(SB), NOSPLIT, $0-32
 	MOVQ         q+0(FP), DI
-	MOVQ         d+8(FP), R8
-	MOVQ         s+16(FP), R9
-	MOVQ         x+24(FP), SI
-	MOVQ         blocks+32(FP), CX
+	MOVQ         sums+8(FP), R8
+	MOVQ         x+16(FP), SI
+	MOVQ         blocks+24(FP), CX
 	MOVL         $0x7fffffff, AX
 	VPBROADCASTD AX, Z17
 	MOVL         $0x42fe0000, AX // 127
@@ -81,7 +79,7 @@ quantizeBlock:
 	VMAXPS       Z3, Z2, Z2
 	PAIRWISE(MAX, Z2, Y2, X2, Y3, X3)
 	VDIVSS       X16, X2, X3
-	VMOVSS       X3, (R8)
+	VBROADCASTSS X3, X5
 	VDIVSS       X2, X16, X4
 	VBROADCASTSS X4, Z4
 	VMULPS       Z4, Z0, Z0
@@ -90,13 +88,29 @@ quantizeBlock:
 	VCVTPS2DQ    Z1, Z1
 	VPMOVDB      Z0, (DI)
 	VPMOVDB      Z1, 16(DI)
-	VPADDD       Z1, Z0, Z0
-	PAIRWISE(ADD_INT, Z0, Y0, X0, Y1, X1)
-	VMOVD        X0, (R9)
+	VEXTRACTI64X4 $1, Z0, Y2
+	VEXTRACTI64X4 $1, Z1, Y3
+	VPADDD       Y2, Y0, Y0
+	VPADDD       Y3, Y1, Y1
+	VEXTRACTI128 $1, Y0, X2
+	VEXTRACTI128 $1, Y1, X3
+	VPADDD       X2, X0, X0
+	VPADDD       X3, X1, X1
+	VPHADDD      X1, X0, X0
+	VPHADDD      X0, X0, X0 // first, last, first, last
+	VPHADDD      X0, X0, X1 // all
+	VPSHUFD      $0x50, X0, X0
+	VPBLENDD     $8, X1, X0, X0
+	VPXOR        X1, X1, X1
+	VPSUBD       X0, X1, X1
+	VMOVDQU      X1, 16(R8)
+	VCVTDQ2PS    X0, X0
+	VMULPS       X5, X0, X0
+	VBLENDPS     $1, X5, X0, X0
+	VMOVUPS      X0, (R8)
 	ADDQ         $128, SI
 	ADDQ         $32, DI
-	ADDQ         $4, R8
-	ADDQ         $4, R9
+	ADDQ         $32, R8
 	DECQ         CX
 	JNZ          quantizeBlock
 	VZEROUPPER

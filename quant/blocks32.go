@@ -13,8 +13,8 @@ import (
 // splitQ8_0 reads a half-precision scale d and 32 int8 q: d*q. Codes are 128 above q.
 func splitQ8_0(p *Parts, src []byte) {
 	p.Scale, p.Scales[0] = halfAt(src), 1
-	for i, q := range src[2:34] {
-		p.Codes[i] = q ^ 128
+	for i := 0; i < 32; i += 8 {
+		binary.LittleEndian.PutUint64(p.Codes[i:], binary.LittleEndian.Uint64(src[2+i:])^0x8080808080808080)
 	}
 }
 

@@ -16,9 +16,11 @@ func splitQ2_K(p *Parts, src []byte) {
 
 // twoBits reads 64 bytes of two-bit numbers: byte i of each 32 holds the values i, i+32, i+64 and i+96 of 128.
 func twoBits(codes *[256]uint8, src []byte) {
-	for i, b := range src[:64] {
-		to := codes[i/32*128+i%32:]
-		to[0], to[32], to[64], to[96] = b&3, b>>2&3, b>>4&3, b>>6
+	for i := 0; i < 64; i += 8 {
+		eight := binary.LittleEndian.Uint64(src[i:])
+		for n := range 4 {
+			binary.LittleEndian.PutUint64(codes[i/32*128+i%32+n*32:], eight>>(2*n)&0x0303030303030303)
+		}
 	}
 }
 
@@ -30,11 +32,7 @@ func splitQ3_K(p *Parts, src []byte) {
 		p.Scales[g] = int8(scales[g%8]>>(g/8*4)&15|scales[8+g%4]>>(g/4*2)&3<<4) - 32
 	}
 	twoBits(&p.Codes, src[32:96])
-	for g := range 8 {
-		for i, b := range high {
-			p.Codes[g*32+i] |= b >> g & 1 << 2
-		}
-	}
+	addBits(&p.Codes, high, 2)
 }
 
 // scaleMin returns the six-bit scale and minimum of group g of 8, from the 12 bytes that Q4_K and Q5_K pack them in.
@@ -58,11 +56,24 @@ func splitQ4_K(p *Parts, src []byte) {
 	}
 }
 
-// fourBits reads the low halves of all bytes, then the high ones.
+// fourBits reads the low halves of all bytes, a multiple of 8, then the high ones.
 func fourBits(codes []uint8, src []byte) {
 	low, high := codes[:len(src)], codes[len(src):]
-	for i, b := range src {
-		low[i], high[i] = b&15, b>>4
+	for i := 0; i < len(src); i += 8 {
+		eight := binary.LittleEndian.Uint64(src[i:])
+		binary.LittleEndian.PutUint64(low[i:], eight&0x0f0f0f0f0f0f0f0f)
+		binary.LittleEndian.PutUint64(high[i:], eight>>4&0x0f0f0f0f0f0f0f0f)
+	}
+}
+
+// addBits adds bit g of byte i of 32 to value i of group g, as its bit number to.
+func addBits(codes *[256]uint8, src []byte, to int) {
+	for i := 0; i < 32; i += 8 {
+		eight := binary.LittleEndian.Uint64(src[i:])
+		for g := range 8 {
+			code := codes[g*32+i:]
+			binary.LittleEndian.PutUint64(code, binary.LittleEndian.Uint64(code)|eight>>g&0x0101010101010101<<to)
+		}
 	}
 }
 
@@ -72,11 +83,7 @@ func splitQ5_K(p *Parts, src []byte) {
 	for c := range 4 {
 		fourBits(p.Codes[c*64:], src[48+c*32:][:32])
 	}
-	for g := range 8 {
-		for i, b := range src[16:48] {
-			p.Codes[g*32+i] |= b >> g & 1 << 4
-		}
-	}
+	addBits(&p.Codes, src[16:48], 4)
 }
 
 // splitQ6_K reads 128 bytes of low and 64 bytes of high bits of q, 16 signed scales, and d. Of each 128 values, the
@@ -90,8 +97,9 @@ func splitQ6_K(p *Parts, src []byte) {
 	var low [256]uint8
 	fourBits(low[:128], src[:64])
 	fourBits(low[128:], src[64:128])
-	for i, l := range low {
-		p.Codes[i] = l | p.Codes[i]<<4
+	for i := 0; i < 256; i += 8 {
+		code := p.Codes[i:]
+		binary.LittleEndian.PutUint64(code, binary.LittleEndian.Uint64(low[i:])|binary.LittleEndian.Uint64(code)<<4)
 	}
 }
 

@@ -113,33 +113,38 @@ func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
 // Codes of 3 and 5 bits are those of 2 and 4 and, in the last 64 bytes, for each group a bit for each of the 64 codes that
 // the 16 outputs have in it.
 func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
-	var words [8]uint32
-	for g := range 8 {
-		c := binary.LittleEndian.Uint32(codes[g*4:])
-		v, i := g/4, g%4
-		switch a.Bits {
-		case 8:
-			words[g] = c
-		case 4, 5:
-			words[g/2] |= c & 0x0f0f0f0f << (i % 2 * 4)
-		case 2, 3:
-			words[v] |= c & 0x03030303 << (i * 2)
-		case 6:
-			if i < 3 {
-				words[v*3+i] |= c
-				continue
-			}
-			for n := range 3 {
-				words[v*3+n] |= c >> (4 - 2*n) & 0x03030303 << 6
-			}
+	group := func(g int) uint32 { return binary.LittleEndian.Uint32(codes[g*4:]) }
+	put := func(v int, word uint32) { binary.LittleEndian.PutUint32(to[v*64+j*4:], word) }
+	switch a.Bits {
+	case 8:
+		for g := range 8 {
+			put(g, group(g))
 		}
-		if a.Bits%2 == 1 {
-			bits := c >> (a.Bits - 1) & 0x01010101 * 0x01020408 >> 24 & 15
-			to[(a.Bits-1)*64+g*8+j/2] |= byte(bits) << (j % 2 * 4)
+	case 4, 5:
+		for v := range 4 {
+			put(v, group(2*v)&0x0f0f0f0f|group(2*v+1)&0x0f0f0f0f<<4)
+		}
+	case 2, 3:
+		for v := range 2 {
+			word := uint32(0)
+			for i := range 4 {
+				word |= group(4*v+i) & 0x03030303 << (2 * i)
+			}
+			put(v, word)
+		}
+	case 6:
+		for v := range 2 {
+			last := group(4*v + 3)
+			for i := range 3 {
+				put(3*v+i, group(4*v+i)|last>>(4-2*i)&0x03030303<<6)
+			}
 		}
 	}
-	for v := range a.Bits &^ 1 {
-		binary.LittleEndian.PutUint32(to[v*64+j*4:], words[v])
+	if a.Bits%2 == 1 {
+		for g := range 8 {
+			bits := group(g) >> (a.Bits - 1) & 0x01010101 * 0x01020408 >> 24 & 15
+			to[(a.Bits-1)*64+g*8+j/2] |= byte(bits) << (j % 2 * 4)
+		}
 	}
 }
 
@@ -201,12 +206,15 @@ func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32) {
 func (a *affinePanel) row(dst []float32, panel []byte, j int) {
 	codes, scales, supers := a.parts(panel, len(dst)/32)
 	var levels [32]uint8
-	for i := range dst {
-		if i%32 == 0 {
-			a.levels(&levels, codes[i/32*a.codeBytes():], j)
+	for b := range len(dst) / 32 {
+		a.levels(&levels, codes[b*a.codeBytes():], j)
+		for i := 0; i < 32; i += a.Group {
+			s, m := a.scale(scales, supers, (b*32+i)/a.Group, j)
+			to := dst[b*32+i:][:a.Group]
+			for k, level := range levels[i:][:a.Group] {
+				to[k] = float32(s*float32(int(level)-a.Offset)) - m
+			}
 		}
-		s, m := a.scale(scales, supers, i/a.Group, j)
-		dst[i] = float32(s*float32(int(levels[i%32])-a.Offset)) - m
 	}
 }
 

@@ -187,3 +187,36 @@ func FuzzMatAffine(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkPack takes over a weight of each affine type with one thread and decodes its rows, in bytes of the file.
+func BenchmarkPack(b *testing.B) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	const out, in = 256, 4096
+	row := make([]float32, in)
+	for _, a := range affineTypes {
+		data := affineBlocks(rand.New(rand.NewPCG(24, 24)), a.typ, nil, out*in/a.typ.BlockValues(), nil)
+		src := compute.Source{Name: "w", Type: a.typ, Out: out, In: in, Data: data}
+		b.Run(a.typ.String(), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if _, err := d.Matrix(src); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(a.typ.String()+"/row", func(b *testing.B) {
+			w, err := d.Matrix(src)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(data) / out))
+			for b.Loop() {
+				w.(*matrix).row(row, 5)
+			}
+		})
+	}
+}

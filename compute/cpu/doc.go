@@ -8,13 +8,11 @@
 //
 //   - A product with a weight of F32, F16 or BF16 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k
 //     ascending. The weight is widened to float32, which is exact.
-//   - A product with a weight of Q8_0 or Q4_0 quantises the row first, 32 values at a time: d = max|x| / 127,
-//     q = x·(127 / max|x|) rounded half to even. It is then one chain over the blocks: acc = fma(sum, dx·dw, acc), where
-//     sum is the exact integer product of the block.
-//   - A product with a weight of another block type (affine.go) quantises the row in the same way. Values are
-//     s·(level - offset) - m with an s and an m for each group of 16 or 32: s is the exact product of a scale of 256 values
-//     and one of the group, m likewise. It is one chain over the groups: acc = fma(sum, d·s, acc), where sum is the exact
-//     integer product of q and level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc).
+//   - A product with a weight of a block type quantises the row first, 32 values at a time: d = max|x| / 127,
+//     q = x·(127 / max|x|) rounded half to even. The weight's values are s·(level - offset) - m with an s and an m for each
+//     group of 16 or 32: s is the exact product of the scales of the block and of the group, m likewise (affine.go). The
+//     product is one chain over the groups: acc = fma(sum, d·s, acc), where sum is the exact integer product of q and
+//     level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc).
 //   - A bias is added last, with a rounding of its own.
 //   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,
 //     and the lanes are added pairwise: j with j+8, then +4, +2, +1. In the softmax an element's index is its position

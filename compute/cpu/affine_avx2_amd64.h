@@ -49,8 +49,8 @@
 #define END_FIRST(q, r, low, high, sum) END(20, 4, r, low, high, sum)
 #define END_LAST(q, r, low, high, sum) END(24, 8, r, low, high, sum)
 
-// QUAD takes groups 4v to 4v+3 to the rows, FINISH the scales of half h. HALFWAY is what
-// comes after two groups.
+// QUAD takes groups 4v to 4v+3 to the rows, FINISH the scales of half h. HALFWAY is what comes
+// after two groups.
 #define QUAD(v, LEFT, RIGHT, HALFWAY) \
 	FETCH(v, (BX)(CX*1)); \
 	A(v, 0); \

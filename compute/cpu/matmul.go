@@ -70,8 +70,8 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	d.each(chunks*o.perChunk, d.jobs.product)
 }
 
-// quantise fills xq with the rows of x. The distances of their values and of their sums are odd numbers of
-// cache lines and of half lines, so that rows do not share sets of the first cache.
+// quantise fills xq with the rows of x. The distances of their values and of their sums are odd numbers of cache lines and
+// of half lines, so that rows do not share sets of the first cache.
 func (d *Device) quantise(rows int, x compute.Tensor) {
 	q, blocks := &d.xq, x.Cols/32
 	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1

@@ -22,8 +22,9 @@ type Device interface {
 	Vector(v []float32) (Vector, error)
 	// Tensor makes an activation buffer of float32, [rows, cols], zeroed.
 	Tensor(rows, cols int) (Tensor, error)
-	// Cache makes a paged KV cache, zeroed.
+	// Cache makes a paged KV cache, zeroed, of CacheBytes(spec) bytes.
 	Cache(spec CacheSpec) (Cache, error)
+	CacheBytes(spec CacheSpec) int64
 
 	// Begin announces the batch that the following operations work on and places its indices where they are read. The
 	// batch must not change until the next Begin.

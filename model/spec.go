@@ -94,6 +94,17 @@ func (s *Spec) KVTokenBytes() int64 { return compute.CacheSpec{Layers: s.KVLayer
 // maxLayers bounds the layers of a Spec. No model in the field comes near.
 const maxLayers = 1 << 14
 
+// RowBytes returns the bytes of activations that a Runner keeps for each row of its batches, in float32.
+func (s *Spec) RowBytes() int64 {
+	attn, ffn := 0, 0
+	for _, l := range s.Layers {
+		a := l.Attn
+		attn = max(attn, a.Heads*(a.HeadDim+a.ValueDim)+a.KVHeads*(a.HeadDim+a.ValueDim))
+		ffn = max(ffn, 2*l.FFN.Width)
+	}
+	return 4 * int64(4*s.Hidden+attn+ffn)
+}
+
 // Check reports the first contradiction in the Spec, naming both sides.
 func (s *Spec) Check() error {
 	fail := func(format string, args ...any) error {

@@ -33,20 +33,31 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	if spec.Blocks < 1 || spec.BlockTokens < lanes || spec.BlockTokens%lanes != 0 {
 		return nil, fmt.Errorf("cpu: a cache of %d blocks of %d tokens; want at least one, of a multiple of %d tokens", spec.Blocks, spec.BlockTokens, lanes)
 	}
-	c := &cache{spec: spec}
+	c := &cache{spec: spec, bytes: d.CacheBytes(spec)}
 	for i, l := range spec.Layers {
 		if l.KVHeads < 1 || l.KDim < 1 || l.VDim < 1 {
 			return nil, fmt.Errorf("cpu: cache layer %d: %d heads of key %d and value %d", i, l.KVHeads, l.KDim, l.VDim)
 		}
-		cl := cacheLayer{CacheLayer: l, vPad: (l.VDim + lanes - 1) &^ (lanes - 1), blockToken: spec.BlockTokens}
+		cl := cacheLayer{CacheLayer: l, vPad: padded(l.VDim), blockToken: spec.BlockTokens}
 		cl.kSize, cl.vSize = l.KDim*spec.BlockTokens, cl.vPad*spec.BlockTokens
 		heads := spec.Blocks * l.KVHeads
 		cl.keys = view[float32](aligned(heads * cl.kSize * 4))
 		cl.values = view[float32](aligned(heads * cl.vSize * 4))
-		c.bytes += int64(len(cl.keys)+len(cl.values)) * 4
 		c.layers = append(c.layers, cl)
 	}
 	return c, nil
+}
+
+// padded returns the next multiple of 16.
+func padded(n int) int { return (n + lanes - 1) &^ (lanes - 1) }
+
+// CacheBytes implements compute.Device.
+func (d *Device) CacheBytes(spec compute.CacheSpec) int64 {
+	n := int64(0)
+	for _, l := range spec.Layers {
+		n += int64(spec.Blocks) * int64(spec.BlockTokens) * int64(l.KVHeads) * int64(l.KDim+padded(l.VDim)) * 4
+	}
+	return n
 }
 
 // key returns the panels of one head of a block, value likewise.

@@ -22,9 +22,6 @@ func (m *matrix) Dims() (out, in int) { return m.out, m.in }
 func (m *matrix) Type() quant.Type    { return m.typ }
 func (m *matrix) Bytes() int64        { return int64(len(m.data)) }
 
-func (m *matrix) f32() []float32 { return view[float32](m.data) }
-func (m *matrix) u16() []uint16  { return view[uint16](m.data) }
-
 // view reads bytes as numbers of T. The bytes are aligned to 64.
 func view[T any](b []byte) []T {
 	var zero T

@@ -23,6 +23,7 @@ type Generation struct {
 	stops   []int32 // tokens that ended the answer are not shown
 	keep    bool    // show special tokens
 	logs    bool
+	min     int // stop strings do not count before that many tokens
 	usage   Usage
 	ended   bool
 }
@@ -37,7 +38,7 @@ func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
 	if slices.Contains(r.Stop, "") {
 		return nil, &RequestError{"stop", "a stop string is empty"}
 	}
-	g := &Generation{m: m, ids: ids, keep: r.KeepSpecial, logs: r.Logprobs >= 0}
+	g := &Generation{m: m, ids: ids, keep: r.KeepSpecial, logs: r.Logprobs >= 0, min: r.MinTokens}
 	g.stops = r.StopTokens
 	if !r.IgnoreEOS {
 		g.stops = append(slices.Clone(m.stops), r.StopTokens...)
@@ -83,6 +84,13 @@ func (m *Model) Encode(r Request) ([]int32, error) {
 			}
 		}
 		return r.IDs, nil
+	}
+	if most := m.Context * m.longest; len(r.Prompt) > most {
+		field := "prompt"
+		if r.Chat != nil {
+			field = "messages"
+		}
+		return nil, &RequestError{field, fmt.Sprintf("%d bytes are more than %d tokens can hold; the context has %d", len(r.Prompt), m.Context, m.Context)}
 	}
 	ids := m.Tokenizer.Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: !r.NoSpecial, ParseSpecial: true})
 	if len(ids) == 0 {
@@ -162,7 +170,10 @@ func (g *Generation) take(d *Delta, t engine.Token) {
 	if last {
 		piece += g.decoder.Flush()
 	}
-	show, found := g.stop.push(piece)
+	show, found := piece, false
+	if g.usage.Generated >= g.min {
+		show, found = g.stop.push(piece)
+	}
 	d.Text += show
 	switch {
 	case found:

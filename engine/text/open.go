@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/model"
@@ -113,8 +114,11 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Spec, m.Bytes, m.Device = loaded.Spec, loaded.Bytes, dev.Name()
-	blocks, err := m.plan(o)
+	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
+	if err := m.checkTokens(); err != nil {
+		return nil, err
+	}
+	blocks, err := m.plan(o, dev)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +144,29 @@ func (m *Model) Close() error {
 	return errors.Join(m.Engine.Close(), m.closer())
 }
 
+// checkTokens refuses a tokenizer that does not belong to the weights, and measures its longest token.
+func (m *Model) checkTokens() error {
+	if n := m.Tokenizer.VocabSize(); n > m.Spec.Vocab {
+		return fmt.Errorf("text: the tokenizer has %d tokens; the model's vocabulary has %d", n, m.Spec.Vocab)
+	}
+	for _, id := range m.stops {
+		if id < 0 || int(id) >= m.Spec.Vocab {
+			return fmt.Errorf("text: eos_token_id %d is outside the model's vocabulary of %d", id, m.Spec.Vocab)
+		}
+	}
+	for id := range m.Tokenizer.VocabSize() {
+		m.longest = max(m.longest, len(m.Tokenizer.Bytes(int32(id))))
+	}
+	return nil
+}
+
 // plan decides the context and the number of KV blocks.
-func (m *Model) plan(o Options) (blocks int, err error) {
-	block := m.Spec.KVTokenBytes() * int64(o.BlockTokens)
+func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
+	free := freeMemory()
+	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need > free || o.KVBytes > free-need {
+		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d", o.TokenBudget, need, o.KVBytes, free)
+	}
+	block := dev.CacheBytes(compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Layers: m.Spec.KVLayers()})
 	perContext := func(tokens int) int64 { return int64((tokens + o.BlockTokens - 1) / o.BlockTokens) }
 	m.Context = o.Context
 	if m.Context == 0 {
@@ -153,7 +177,7 @@ func (m *Model) plan(o Options) (blocks int, err error) {
 	}
 	budget := o.KVBytes
 	if budget == 0 {
-		budget = min(freeMemory()/2, perContext(m.Context)*block*int64(o.MaxSeqs))
+		budget = min(free/2, perContext(m.Context)*block*int64(o.MaxSeqs))
 	}
 	n := budget / block
 	if need := perContext(m.Context); n < need {

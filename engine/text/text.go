@@ -26,8 +26,11 @@ type Model struct {
 	KVBytes   int64 // of the KV cache
 	Device    string
 
-	stops  []int32 // tokens that end an answer
-	closer func() error
+	BlockTokens int // tokens of a KV block
+
+	stops   []int32 // tokens that end an answer
+	longest int     // bytes of the longest token
+	closer  func() error
 }
 
 // Request is one prompt to continue: exactly one of Prompt, IDs and Chat is set.

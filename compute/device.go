@@ -6,7 +6,8 @@ import "github.com/kvasir-llm/kvasir/quant"
 
 // Device runs the operations of a decoder, in the order they are called, as on one stream. Operations work on the rows
 // of the batch that Begin announced; they return nothing, may run later than the call, and a fault sticks until Sync
-// reports it. Memory is made once, at load; no operation allocates.
+// reports it. Memory is made at load; operations allocate at
+// most scratch that grows until it has seen the largest batch.
 //
 // A token's results depend on its own sequence alone: not on the other rows of the batch, on how a prompt was cut into
 // steps, on which blocks hold it, or on which implementation of an operation ran. The order of every summation is part

@@ -30,7 +30,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	if c.Has("quantization_config") {
 		q, _ := c.sub("quantization_config")
-		c.fail("weights quantised by %q (quantization_config) are not supported; use the unquantised checkpoint, or a GGUF in Q8_0 or Q4_0",
+		c.fail("weights quantised by %q (quantization_config) are not supported; use the unquantised checkpoint, or a GGUF",
 			q.TextOr("quant_method", "an unnamed method"))
 	}
 	// A checkpoint with vision or audio parts keeps the decoder's configuration in a part of its own.

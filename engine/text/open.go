@@ -21,7 +21,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// Options say how a model is served. The zero value is good for most; none changes an answer.
+// Options say how a model is served. The zero value is good for most. None but Context, which bounds it, changes an
+// answer.
 type Options struct {
 	Name string // how the model is called; required
 

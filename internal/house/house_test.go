@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,6 +230,30 @@ func TestDependenciesHaveReasons(t *testing.T) {
 		}
 		if !strings.Contains(string(doc), fmt.Sprintf("`%s`", words[0])) {
 			t.Errorf("docs/dependencies.md gives no reason for %s", words[0])
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+
+func TestLinks(t *testing.T) {
+	pages, _ := filepath.Glob(filepath.Join(root, "*.md"))
+	more, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if pages = append(pages, more...); len(pages) < 8 {
+		t.Fatalf("found only %d pages", len(pages))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", filepath.Base(page), m[1])
+			}
 		}
 	}
 }

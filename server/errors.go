@@ -39,7 +39,7 @@ func tooLong(context, prompt, wanted int, param string) error {
 			"completion). Please reduce the length of the prompt or of the completion.", context, prompt+wanted, prompt, wanted)
 }
 
-// classify decides how an error is answered.
+// classify decides how an error is answered. What an unforeseen one says is for the log alone.
 func classify(err error) *failure {
 	var (
 		f     *failure
@@ -70,7 +70,8 @@ func classify(err error) *failure {
 	case errors.Is(err, context.Canceled):
 		return fail(statusGone, openai.TypeInvalidRequest, "", "client_closed_request", "The client went away.")
 	}
-	return fail(http.StatusInternalServerError, openai.TypeServer, "", "internal_error", "%v", err)
+	return fail(http.StatusInternalServerError, openai.TypeServer, "", "internal_error",
+		"internal error; the server's log has the details")
 }
 
 // fail answers with an error.

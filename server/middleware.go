@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -85,13 +88,17 @@ func (s *Server) panicked(w *recorder, r *http.Request, v any) {
 
 // admit finds what is wrong with a request before its body is read.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+	found, ok := s.find(r.URL.Path)
+	if !s.rightHost(r) {
+		return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "host_not_allowed",
+			"This server listens on a loopback address and may not be used as %q.", r.Host)
+	}
 	if s.cross != nil {
 		if err := s.cross.Check(r); err != nil {
 			return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "origin_not_allowed",
 				"Pages of %s may not use this server.", r.Header.Get("Origin"))
 		}
 	}
-	found, ok := s.find(r.URL.Path)
 	if !(ok && found.open) && !s.authorized(r) {
 		return fail(http.StatusUnauthorized, openai.TypeInvalidRequest, "", "invalid_api_key",
 			"Incorrect or missing API key. It belongs in the header \"Authorization: Bearer KEY\".")
@@ -108,6 +115,33 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return errShutdown
 	}
 	return nil
+}
+
+// rightHost reports whether a request that came in on a loopback address is meant for it. A web page can make its own name
+// resolve to 127.0.0.1, and then the browser takes this server for the page's own origin; only the Host tells.
+func (s *Server) rightHost(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || !loopback(local.String()) || s.origins["*"] {
+		return true
+	}
+	switch r.URL.Path {
+	case "/health", "/ping", "/metrics": // what probes ask
+		return true
+	}
+	return loopback(r.Host) || s.hosts[hostname(r.Host)]
+}
+
+// loopback reports whether a host, with or without a port, is this machine for sure.
+func loopback(host string) bool {
+	host = hostname(host)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// hostname returns a host without its port, in lower case.
+func hostname(host string) string {
+	u := url.URL{Host: host}
+	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 }
 
 // digest makes keys of one length, so that comparing them takes one time.

@@ -52,11 +52,8 @@ func FromText(m *text.Model) Model { return textModel{m} }
 type textModel struct{ m *text.Model }
 
 func (t textModel) Info() Info {
-	i := Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, Opened: t.m.Opened, Defaults: t.m.Defaults}
-	if block := t.m.Spec.KVTokenBytes() * int64(t.m.Engine.Stats().Sched.KV.Blocks); block > 0 {
-		i.BlockTokens = int(t.m.KVBytes / block)
-	}
-	return i
+	return Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, BlockTokens: t.m.BlockTokens, Opened: t.m.Opened,
+		Defaults: t.m.Defaults}
 }
 
 func (t textModel) Encode(r text.Request) ([]int32, error) { return t.m.Encode(r) }

@@ -44,3 +44,13 @@ func sdk(web *httptest.Server, key string) openai.Client {
 	return openai.NewClient(option.WithBaseURL(web.URL+"/v1"), option.WithAPIKey(key), option.WithMaxRetries(0),
 		option.WithHTTPClient(web.Client()))
 }
+
+func TestBlockTokens(t *testing.T) {
+	m, err := mini()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Model.Info().BlockTokens; got != 16 {
+		t.Errorf("a block is said to have %d tokens, not 16", got)
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -191,6 +193,60 @@ func TestPanic(t *testing.T) {
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/boom", nil))
 	if w.Code != 500 || !json.Valid(w.Body.Bytes()) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A page whose name was made to resolve to this machine does not get in.
+func TestHosts(t *testing.T) {
+	for _, c := range []struct {
+		local, host, path, origins string
+		want                       int
+	}{
+		{"127.0.0.1", "localhost:8000", "/version", "", 200},
+		{"127.0.0.1", "LocalHost", "/version", "", 200},
+		{"127.0.0.1", "127.0.0.1:8000", "/version", "", 200},
+		{"::1", "[::1]:8000", "/version", "", 200},
+		{"::1", "[::1]", "/version", "", 200},
+		{"127.0.0.1", "evil.example:8000", "/version", "", 403},
+		{"::1", "evil.example", "/v1/models", "", 403},
+		{"127.0.0.1", "127.0.0.1.evil.example", "/version", "", 403},
+		{"127.0.0.1", "10.0.0.1:8000", "/version", "", 403},
+		{"127.0.0.1", "", "/version", "", 403},
+		{"127.0.0.1", "evil.example", "/health", "", 200},
+		{"127.0.0.1", "evil.example", "/metrics", "", 200},
+		{"127.0.0.1", "page.example:8000", "/version", "https://page.example", 200},
+		{"127.0.0.1", "evil.example", "/version", "https://page.example", 403},
+		{"127.0.0.1", "evil.example", "/version", "*", 200},
+		{"10.0.0.1", "llm.example", "/version", "", 200},
+	} {
+		cfg := Config{Models: []Served{{Model: newFake("fake")}}}
+		if c.origins != "" {
+			cfg.AllowedOrigins = []string{c.origins}
+		}
+		local := &net.TCPAddr{IP: net.ParseIP(c.local), Port: 8000}
+		r := httptest.NewRequest("GET", c.path, nil).WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local))
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		build(t, cfg).ServeHTTP(w, r)
+		if w.Code != c.want || c.want == 403 && !strings.Contains(w.Body.String(), c.host) {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+}
+
+// What the engine says of its own mistakes is for the log.
+func TestInternalErrors(t *testing.T) {
+	fake := newFake("fake", "a")
+	fake.refuse = errors.New("panic: goroutine 7 [running]")
+	var log strings.Builder
+	s := build(t, Config{Models: []Served{{Model: fake}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt":"x"}`)))
+	if w.Code != 500 || strings.Contains(w.Body.String(), "goroutine") || !strings.Contains(w.Body.String(), "the server's log") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if !strings.Contains(log.String(), "goroutine 7") {
+		t.Errorf("the log: %s", log.String())
 	}
 }
 

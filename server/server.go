@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,8 @@ type Config struct {
 	// /metrics and /version are always open.
 	APIKeys []string
 	// AllowedOrigins are the web origins (scheme://host[:port]) whose pages may use the server; "*" is all. Requests that a
-	// browser sends from other sites are refused, even without API keys.
+	// browser sends from other sites are refused, even without API keys, and so are those that come in on a loopback
+	// address under a name (the Host) that is neither localhost, nor a loopback address, nor that of an allowed origin.
 	AllowedOrigins []string
 	// MaxBodyBytes bounds a request's body. 0 is 32 MiB.
 	MaxBodyBytes int64
@@ -63,6 +65,7 @@ type Server struct {
 	keys     [][32]byte
 	cross    *http.CrossOriginProtection // nil if every origin is allowed
 	origins  map[string]bool
+	hosts    map[string]bool // of origins
 	routes   map[string]route
 	registry *prometheus.Registry
 	metrics  *metrics
@@ -107,7 +110,7 @@ func (s *Server) allow(cfg Config) error {
 		}
 		s.keys = append(s.keys, digest(key))
 	}
-	s.cross, s.origins = http.NewCrossOriginProtection(), map[string]bool{}
+	s.cross, s.origins, s.hosts = http.NewCrossOriginProtection(), map[string]bool{}, map[string]bool{}
 	for _, origin := range cfg.AllowedOrigins {
 		s.origins[origin] = true
 		if origin == "*" {
@@ -115,6 +118,9 @@ func (s *Server) allow(cfg Config) error {
 		}
 		if err := s.cross.AddTrustedOrigin(origin); err != nil {
 			return fmt.Errorf("server: allowed origin %q: %w", origin, err)
+		}
+		if u, err := url.Parse(origin); err == nil {
+			s.hosts[hostname(u.Host)] = true
 		}
 	}
 	if s.origins["*"] {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -120,6 +121,13 @@ func conversation(messages []openai.Message, generate *bool, kwargs []byte) (*ch
 	var err error
 	if in.Extra, err = chat.DecodeVars(kwargs); err != nil {
 		return nil, &text.RequestError{Field: "chat_template_kwargs", Problem: err.Error()}
+	}
+	for _, key := range in.Extra.Keys() {
+		switch key {
+		case "messages", "tools", "add_generation_prompt":
+			return nil, &text.RequestError{Field: "chat_template_kwargs",
+				Problem: fmt.Sprintf("%q belongs to the request itself and cannot be given again", key)}
+		}
 	}
 	return in, nil
 }

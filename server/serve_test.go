@@ -234,6 +234,21 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// A template variable that the request sets itself is refused under the name of the parameter that holds it.
+func TestReservedTemplateVariables(t *testing.T) {
+	s := build(t, Config{Models: []Served{{Model: newFake("fake", "a")}}})
+	for _, path := range []string{"/v1/chat/completions", "/tokenize"} {
+		for _, key := range []string{"messages", "tools", "add_generation_prompt"} {
+			body := `{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"` + key + `":1}}`
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
+			if w.Code != 400 || !strings.Contains(w.Body.String(), `"param":"chat_template_kwargs"`) || !strings.Contains(w.Body.String(), key) {
+				t.Errorf("%s %s: %d %s", path, key, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 // What the engine says of its own mistakes is for the log.
 func TestInternalErrors(t *testing.T) {
 	fake := newFake("fake", "a")

@@ -289,8 +289,8 @@ func TestTokenizeRequests(t *testing.T) {
 		t.Error(err, diff)
 	}
 	for _, c := range []refusal{
-		{`{}`, "prompt", CodeMissing, ""},
-		{`{"prompt":"a",` + hello + `}`, "prompt", CodeMissing, "either"},
+		{`{}`, "prompt", CodeMissing, "either"},
+		{`{"prompt":"a",` + hello + `}`, "prompt", CodeInvalidValue, "exclude each other"},
 		{`{"prompt":["a"]}`, "prompt", CodeInvalidType, ""},
 		{`{"prompt":"a","add_generation_prompt":true}`, "add_generation_prompt", CodeInvalidValue, ""},
 		{`{` + hello + `,"add_special_tokens":true}`, "add_special_tokens", CodeUnsupported, ""},

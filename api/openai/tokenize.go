@@ -27,7 +27,9 @@ func DecodeTokenize(body []byte) (*TokenizeRequest, error) {
 	}
 	chat := r.Messages != nil
 	switch {
-	case chat == (r.Prompt != nil):
+	case chat && r.Prompt != nil:
+		return nil, invalid("prompt", CodeInvalidValue, "prompt and messages exclude each other")
+	case !chat && r.Prompt == nil:
 		return nil, missing("prompt", "either prompt, a string, or messages, an array that is not empty")
 	case chat && r.AddSpecialTokens != nil && *r.AddSpecialTokens:
 		return nil, invalid("add_special_tokens", CodeUnsupported, "not supported with messages: the template writes the special tokens")

@@ -99,7 +99,10 @@ func (c *runCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if prompt = strings.TrimSpace(string(data)); prompt == "" {
+		if prompt = string(data); !c.Raw {
+			prompt = strings.TrimSpace(prompt)
+		}
+		if prompt == "" {
 			return usageError{"no prompt: give one as an argument or on standard input"}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +19,7 @@ type serveCmd struct {
 	Host         string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
 	Port         uint16        `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
 	Name         []string      `name:"served-model-name" help:"What the models are called, in their order, if not by their own names." placeholder:"NAME"`
-	APIKeys      []string      `name:"api-key" help:"A key that requests must bring. May be repeated." env:"KVASIR_API_KEY" placeholder:"KEY"`
+	APIKeys      []string      `name:"api-key" sep:"none" help:"A key that requests must bring. May be repeated." env:"KVASIR_API_KEY" placeholder:"KEY"`
 	Origins      []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
 	MaxBody      size          `name:"max-body" help:"Largest request body." default:"32M"`
 	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
@@ -38,7 +39,18 @@ Examples:
   kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large`
 }
 
+// checkKeys refuses an empty API key, which would leave a server open that was meant to be closed.
+func (c *serveCmd) checkKeys() error {
+	if key, set := os.LookupEnv("KVASIR_API_KEY"); slices.Contains(c.APIKeys, "") || set && key == "" && len(c.APIKeys) == 0 {
+		return usageError{"the API key is empty (--api-key, KVASIR_API_KEY); leave both out for a server without keys"}
+	}
+	return nil
+}
+
 func (c *serveCmd) Run(ctx context.Context) error {
+	if err := c.checkKeys(); err != nil {
+		return err
+	}
 	if len(c.Models) == 0 {
 		c.Models = []string{""}
 	}

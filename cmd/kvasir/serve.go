@@ -51,6 +51,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := c.checkKeys(); err != nil {
 		return err
 	}
+	if c.DrainTimeout < 0 {
+		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
+	}
 	if len(c.Models) == 0 {
 		c.Models = []string{""}
 	}

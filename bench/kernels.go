@@ -160,7 +160,7 @@ func batchOf(seqs, rows, length, blockTokens int) *compute.Batch {
 		for i := range table {
 			table[i] = int32(s*blocks + i)
 		}
-		b.Append(make([]int32, rows), length-rows, table, false)
+		b.Append(make([]int32, rows), length-rows, false, table)
 	}
 	return b
 }

@@ -196,7 +196,7 @@ func (m *modelRun) run(ctx context.Context, t Test) error {
 	for at := 0; at < t.Rows; at += m.chunk {
 		end := min(at+m.chunk, t.Rows)
 		m.batch.Reset()
-		m.batch.Append(m.ids[at:end], t.Depth+at, m.tables[0], end == t.Rows)
+		m.batch.Append(m.ids[at:end], t.Depth+at, end == t.Rows, m.tables[0])
 		if err := m.forward(ctx); err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (m *modelRun) run(ctx context.Context, t Test) error {
 	for i := range t.Steps {
 		m.batch.Reset()
 		for s, table := range m.tables {
-			m.batch.Append(m.ids[s:s+1], t.Depth+i, table, true)
+			m.batch.Append(m.ids[s:s+1], t.Depth+i, true, table)
 		}
 		if err := m.forward(ctx); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (m *modelRun) fill(t Test) error {
 		for _, table := range m.tables {
 			for at := 0; at < t.Depth; at += rows {
 				m.batch.Reset()
-				m.batch.Append(make([]int32, min(rows, t.Depth-at)), at, table, false)
+				m.batch.Append(make([]int32, min(rows, t.Depth-at)), at, false, table)
 				m.dev.Begin(&m.batch)
 				m.dev.Store(m.runner.Cache(), i, k, v)
 			}

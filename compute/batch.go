@@ -11,13 +11,15 @@ type Batch struct {
 	Logits []int32 // rows whose logits are wanted, ascending; may be empty
 }
 
-// Seq is the part of one sequence in a Batch: Rows consecutive tokens from position Start on. Blocks is its block table:
-// token p of the sequence lives in slot p % blockTokens of block Blocks[p / blockTokens]. The table covers at least
-// [0, Start+Rows).
+// Seq is the part of one sequence in a Batch: Rows consecutive tokens from position Start on. Tables holds its block table
+// for each group of layers (CacheLayer.Group): token p of the sequence lives in slot p % blockTokens of block
+// table[p / blockTokens]. A table covers at least [0, Start+Rows); an entry of -1 is a block that is no longer kept, since
+// it lies before the window of every layer of the group.
 type Seq struct {
 	Row, Rows int32
 	Start     int32
-	Blocks    []int32
+	State     int32 // slot of the sequence's recurrent state, in models that have one
+	Tables    [][]int32
 }
 
 // Rows returns the number of tokens in the batch.
@@ -30,9 +32,9 @@ func (b *Batch) Reset() {
 
 // Append adds one sequence's next tokens, which start at position start, to the batch. If sample is set, the logits of
 // the last of them are wanted.
-func (b *Batch) Append(ids []int32, start int, blocks []int32, sample bool) {
+func (b *Batch) Append(ids []int32, start int, sample bool, tables ...[]int32) {
 	row := len(b.IDs)
-	b.Seqs = append(b.Seqs, Seq{Row: int32(row), Rows: int32(len(ids)), Start: int32(start), Blocks: blocks})
+	b.Seqs = append(b.Seqs, Seq{Row: int32(row), Rows: int32(len(ids)), Start: int32(start), Tables: tables})
 	b.IDs = append(b.IDs, ids...)
 	for i := range ids {
 		b.Pos = append(b.Pos, int32(start+i))
@@ -42,8 +44,8 @@ func (b *Batch) Append(ids []int32, start int, blocks []int32, sample bool) {
 	}
 }
 
-// Check reports the first inconsistency of the batch against a cache of the given size and a vocabulary of vocab tokens.
-func (b *Batch) Check(vocab, blocks, blockTokens int) error {
+// Check reports the first inconsistency of the batch against a cache and a vocabulary of vocab tokens.
+func (b *Batch) Check(vocab int, cache CacheSpec) error {
 	if len(b.Pos) != len(b.IDs) {
 		return fmt.Errorf("compute: batch has %d ids and %d positions", len(b.IDs), len(b.Pos))
 	}
@@ -58,13 +60,8 @@ func (b *Batch) Check(vocab, blocks, blockTokens int) error {
 			return fmt.Errorf("compute: sequence %d: rows [%d,+%d) from position %d do not follow row %d", i, s.Row, s.Rows, s.Start, row)
 		}
 		row += s.Rows
-		if need := (int(s.Start+s.Rows) + blockTokens - 1) / blockTokens; len(s.Blocks) < need {
-			return fmt.Errorf("compute: sequence %d: %d tokens need %d blocks, the table has %d", i, s.Start+s.Rows, need, len(s.Blocks))
-		}
-		for _, blk := range s.Blocks {
-			if blk < 0 || int(blk) >= blocks {
-				return fmt.Errorf("compute: sequence %d: block %d is outside the cache of %d", i, blk, blocks)
-			}
+		if err := s.check(i, cache); err != nil {
+			return err
 		}
 	}
 	if int(row) != len(b.IDs) {
@@ -73,6 +70,27 @@ func (b *Batch) Check(vocab, blocks, blockTokens int) error {
 	for i, r := range b.Logits {
 		if r < 0 || int(r) >= len(b.IDs) || i > 0 && r <= b.Logits[i-1] {
 			return fmt.Errorf("compute: logits row %d is out of range or out of order", r)
+		}
+	}
+	return nil
+}
+
+// check reports the first inconsistency of sequence i against a cache.
+func (s *Seq) check(i int, cache CacheSpec) error {
+	if groups := cache.Groups(); len(s.Tables) != groups {
+		return fmt.Errorf("compute: sequence %d has %d block tables; the cache has %d groups of layers", i, len(s.Tables), groups)
+	}
+	if cache.States > 0 && (s.State < 0 || int(s.State) >= cache.States) {
+		return fmt.Errorf("compute: sequence %d: state %d is outside the cache of %d", i, s.State, cache.States)
+	}
+	for _, table := range s.Tables {
+		if need := (int(s.Start+s.Rows) + cache.BlockTokens - 1) / cache.BlockTokens; len(table) < need {
+			return fmt.Errorf("compute: sequence %d: %d tokens need %d blocks, the table has %d", i, s.Start+s.Rows, need, len(table))
+		}
+		for at, blk := range table {
+			if dropped := blk == -1 && at < int(s.Start)/cache.BlockTokens; !dropped && (blk < 0 || int(blk) >= cache.Blocks) {
+				return fmt.Errorf("compute: sequence %d: block %d is outside the cache of %d", i, blk, cache.Blocks)
+			}
 		}
 	}
 	return nil

@@ -26,6 +26,13 @@ type Device interface {
 	// Cache makes a paged KV cache, zeroed, of CacheBytes(spec) bytes.
 	Cache(spec CacheSpec) (Cache, error)
 	CacheBytes(spec CacheSpec) int64
+	// CopyBlock copies what block from holds, of all layers, to block to.
+	CopyBlock(c Cache, from, to int32)
+	// BlockBytes returns the size of a packed block. PackBlock writes a block to dst in that many bytes, UnpackBlock reads
+	// them back into any block of a cache of the same spec but for its number of blocks.
+	BlockBytes(c Cache) int
+	PackBlock(c Cache, block int32, dst []byte)
+	UnpackBlock(c Cache, block int32, src []byte)
 
 	// Begin announces the batch that the following operations work on and places its indices where they are read. The
 	// batch must not change until the next Begin.
@@ -136,22 +143,47 @@ const (
 	ReLU
 )
 
-// CacheSpec is the shape of a paged KV cache: Blocks blocks of BlockTokens tokens for every layer.
+// CacheSpec is the shape of a paged KV cache: Blocks blocks of BlockTokens tokens, and States slots for the recurrent state
+// of a sequence.
 type CacheSpec struct {
 	Blocks, BlockTokens int
+	States              int
+	Type                quant.Type // of keys and values; 0 is F32
 	Layers              []CacheLayer
 }
 
-// CacheLayer is what one layer keeps of a token: a key of KDim and a value of VDim for each KV head.
+// CacheLayer is what one layer keeps: of each token, a key of KDim and a value of VDim for each KV head; or, if State is
+// not 0, nothing of a token but State numbers of a sequence, in float32.
 type CacheLayer struct {
+	// Group says whose block table the layer uses. Groups are numbered from 0. A block belongs to one group at a time, and the
+	// first layers of all groups share its memory, as do the second, and so on: groups should be of equal size.
+	Group               int
 	KVHeads, KDim, VDim int
+	// Latent: the value is the first VDim numbers of the key, and only the key is kept.
+	Latent bool
+	State  int
+}
+
+// Groups returns the number of groups of layers that keep tokens.
+func (s CacheSpec) Groups() int {
+	n := 0
+	for _, l := range s.Layers {
+		if l.State == 0 {
+			n = max(n, l.Group+1)
+		}
+	}
+	return n
 }
 
 // TokenBytes returns the size of one token in float32 over all layers.
 func (s CacheSpec) TokenBytes() int64 {
 	n := int64(0)
 	for _, l := range s.Layers {
-		n += int64(l.KVHeads) * int64(l.KDim+l.VDim) * 4
+		values := l.KDim + l.VDim
+		if l.Latent {
+			values = l.KDim
+		}
+		n += int64(l.KVHeads) * int64(values) * 4
 	}
 	return n
 }

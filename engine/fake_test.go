@@ -40,14 +40,15 @@ func (f *fake) Forward(b *compute.Batch) error {
 			return err
 		}
 	}
-	if err := b.Check(fakeVocab, len(f.slots)/f.blockTokens, f.blockTokens); err != nil {
+	cache := compute.CacheSpec{Blocks: len(f.slots) / f.blockTokens, BlockTokens: f.blockTokens, Layers: make([]compute.CacheLayer, 1)}
+	if err := b.Check(fakeVocab, cache); err != nil {
 		return err
 	}
 	f.logits = f.logits[:0]
 	wanted := b.Logits
 	for _, s := range b.Seqs {
 		slot := func(p int32) *int32 {
-			return &f.slots[int(s.Blocks[p/int32(f.blockTokens)])*f.blockTokens+int(p)%f.blockTokens]
+			return &f.slots[int(s.Tables[0][p/int32(f.blockTokens)])*f.blockTokens+int(p)%f.blockTokens]
 		}
 		for r := s.Row; r < s.Row+s.Rows; r++ {
 			if b.Pos[r] != s.Start+r-s.Row {

@@ -44,7 +44,7 @@ func (l *listener) Forward(b *compute.Batch) error {
 	}
 	i := 0
 	for _, s := range b.Seqs {
-		slot := func(p int32) *int32 { return &l.slots[s.Blocks[p/l.blockTokens]*l.blockTokens+p%l.blockTokens] }
+		slot := func(p int32) *int32 { return &l.slots[s.Tables[0][p/l.blockTokens]*l.blockTokens+p%l.blockTokens] }
 		for r := s.Row; r < s.Row+s.Rows; r++ {
 			*slot(b.Pos[r]) = b.IDs[r]
 			if i == len(b.Logits) || b.Logits[i] != r {

@@ -49,7 +49,8 @@ func (e *Engine) pack() bool {
 		}
 		x := &e.entries[len(e.entries)-1]
 		row := e.batch.Rows()
-		e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, w.Blocks, false)
+		q.tables[0] = w.Blocks
+		e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, q.tables[:]...)
 		if q.scores != nil {
 			// Position p scores token p+1. Those scored before a preemption are not scored again.
 			for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {

@@ -63,15 +63,15 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 		var b compute.Batch
 		before := rng.IntN(3)
 		for i := range before {
-			b.Append(ids[:1+rng.IntN(30)], 0, others[i*2:i*2+2], rng.IntN(2) == 0)
+			b.Append(ids[:1+rng.IntN(30)], 0, rng.IntN(2) == 0, others[i*2:i*2+2])
 		}
 		row := b.Rows()
-		b.Append(ids[at:at+n], at, mine, false)
+		b.Append(ids[at:at+n], at, false, mine)
 		first := len(b.Logits)
 		for i := range n {
 			b.Logits = append(b.Logits, int32(row+i))
 		}
-		b.Append(ids[:5], 0, others[10:11], true)
+		b.Append(ids[:5], 0, true, others[10:11])
 		if err := r.Forward(&b); err != nil {
 			t.Fatal(err)
 		}
@@ -89,10 +89,10 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 func TestForwardAllocatesNothing(t *testing.T) {
 	r := newRunner(t, openMini(t), "")
 	var b compute.Batch
-	pos := 0
+	pos, tables := 0, [][]int32{oneSequence}
 	step := func() {
 		b.Reset()
-		b.Append([]int32{5}, pos, oneSequence, true)
+		b.Append([]int32{5}, pos, true, tables...)
 		if err := r.Forward(&b); err != nil {
 			t.Fatal(err)
 		}
@@ -113,10 +113,10 @@ func TestForwardRefusesBadBatches(t *testing.T) {
 		want string
 	}{
 		"empty":        {compute.Batch{}, "want 1 to 512"},
-		"vocabulary":   {compute.Batch{IDs: []int32{256}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: oneSequence}}}, "outside the vocabulary of 256"},
-		"no block":     {compute.Batch{IDs: []int32{1}, Pos: []int32{16}, Seqs: []compute.Seq{{Rows: 1, Start: 16, Blocks: oneSequence[:1]}}}, "need 2 blocks"},
-		"wrong block":  {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: []int32{32}}}}, "outside the cache of 32"},
-		"logits order": {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Blocks: oneSequence}}, Logits: []int32{0, 0}}, "out of order"},
+		"vocabulary":   {compute.Batch{IDs: []int32{256}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Tables: [][]int32{oneSequence}}}}, "outside the vocabulary of 256"},
+		"no block":     {compute.Batch{IDs: []int32{1}, Pos: []int32{16}, Seqs: []compute.Seq{{Rows: 1, Start: 16, Tables: [][]int32{oneSequence[:1]}}}}, "need 2 blocks"},
+		"wrong block":  {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Tables: [][]int32{{32}}}}}, "outside the cache of 32"},
+		"logits order": {compute.Batch{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Tables: [][]int32{oneSequence}}}, Logits: []int32{0, 0}}, "out of order"},
 	} {
 		if err := r.Forward(&test.b); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v; want %q", name, err, test.want)
@@ -129,10 +129,10 @@ func TestForwardRefusesBadBatches(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	r := newRunner(b, openMini(b), "")
 	var batch compute.Batch
-	ids, pos := []int32{5}, 0
+	ids, pos, tables := []int32{5}, 0, [][]int32{oneSequence}
 	for b.Loop() {
 		batch.Reset()
-		batch.Append(ids, pos%500, oneSequence, true)
+		batch.Append(ids, pos%500, true, tables...)
 		if err := r.Forward(&batch); err != nil {
 			b.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func BenchmarkPrefill512(b *testing.B) {
 	r := newRunner(b, openMini(b), "")
 	var batch compute.Batch
 	ids := make([]int32, 512)
-	batch.Append(ids, 0, oneSequence, true)
+	batch.Append(ids, 0, true, oneSequence)
 	for b.Loop() {
 		if err := r.Forward(&batch); err != nil {
 			b.Fatal(err)

@@ -92,7 +92,7 @@ var oneSequence = func() []int32 {
 func run(t testing.TB, r *Runner, ids []int32, start int) [][]float32 {
 	t.Helper()
 	var b compute.Batch
-	b.Append(ids, start, oneSequence, false)
+	b.Append(ids, start, false, oneSequence)
 	for i := range ids {
 		b.Logits = append(b.Logits, int32(i))
 	}

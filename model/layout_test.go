@@ -114,7 +114,7 @@ func TestUselessTensorsRefused(t *testing.T) {
 // TestNoPositionsLeft runs a batch beyond the learned positions.
 func TestNoPositionsLeft(t *testing.T) {
 	r := newRunner(t, openGolden(t, "gpt2_wide").ckpt, "")
-	b := compute.Batch{IDs: []int32{1}, Pos: []int32{160}, Seqs: []compute.Seq{{Rows: 1, Start: 160, Blocks: oneSequence}}}
+	b := compute.Batch{IDs: []int32{1}, Pos: []int32{160}, Seqs: []compute.Seq{{Rows: 1, Start: 160, Tables: [][]int32{oneSequence}}}}
 	if err := r.Forward(&b); err == nil || !strings.Contains(err.Error(), "position 160; gpt2 has 160 learned positions") {
 		t.Errorf("error %v", err)
 	}

@@ -111,7 +111,7 @@ func (r *Runner) Forward(b *compute.Batch) error {
 		return fmt.Errorf("model: a batch of %d rows; want 1 to %d", b.Rows(), r.rows)
 	}
 	cs := r.cache.Spec()
-	if err := b.Check(spec.Vocab, cs.Blocks, cs.BlockTokens); err != nil {
+	if err := b.Check(spec.Vocab, cs); err != nil {
 		return err
 	}
 	if last := slices.Max(b.Pos); spec.Positions > 0 && int(last) >= spec.Positions {

@@ -92,7 +92,7 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	for at := 0; at < len(c.IDs); at += chunk {
 		part := c.IDs[at:min(at+chunk, len(c.IDs))]
 		b.Reset()
-		b.Append(part, at, blocks, false)
+		b.Append(part, at, false, blocks)
 		for i := max(first-at, 0); i < len(part); i++ {
 			b.Logits = append(b.Logits, int32(i))
 		}

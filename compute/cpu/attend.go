@@ -62,6 +62,7 @@ func (d *Device) attendItem(worker, item int) {
 	l := &d.op.cache.layers[d.op.layer]
 	t, head := d.tiles[item/l.KVHeads], item%l.KVHeads
 	seq, s := &d.batch.Seqs[t.seq], &d.scratch[worker]
+	table := seq.Tables[l.Group]
 	group := d.op.attn.Heads / l.KVHeads
 	queries := t.rows * group
 	first := int(d.batch.Pos[t.row])
@@ -78,7 +79,7 @@ func (d *Device) attendItem(worker, item int) {
 	}
 	for at := base; at < hi; {
 		n := min(l.blockToken-at%l.blockToken, width+base-at) // whole groups of 16 tokens, up to the block's end
-		keys := l.key(int(seq.Blocks[at/l.blockToken]), head)[at%l.blockToken*l.KDim:]
+		keys := l.key(int(table[at/l.blockToken]), head)[at%l.blockToken*l.KDim:]
 		d.k.matF32(s.scores[at-base:], width, s.q, l.KDim, keys, l.KDim*lanes, n/lanes, queries, l.KDim, false)
 		at += n
 	}
@@ -91,7 +92,7 @@ func (d *Device) attendItem(worker, item int) {
 	}
 	for at := base; at < hi; {
 		n := min(l.blockToken-at%l.blockToken, hi-at)
-		values := l.value(int(seq.Blocks[at/l.blockToken]), head)[at%l.blockToken*lanes:]
+		values := l.value(int(table[at/l.blockToken]), head)[at%l.blockToken*lanes:]
 		d.k.matF32(out, l.vPad, s.scores[at-base:], width, values, l.blockToken*lanes, l.vPad/lanes, queries, n, true)
 		at += n
 	}

@@ -28,6 +28,11 @@ func view[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
+// bytesOf is view the other way.
+func bytesOf(v []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4)
+}
+
 // aligned returns n zero bytes that begin at a multiple of 64.
 func aligned(n int) []byte {
 	b := make([]byte, n+63)

@@ -148,7 +148,7 @@ func (e *Engine) add(q *sequence) error {
 	r := &q.req
 	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
 	return e.sched.Add(sched.Request{
-		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Extra: r.Extra, NoCache: q.scores != nil,
+		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: r.Keys, NoCache: q.scores != nil,
 		Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -34,8 +35,8 @@ type Request struct {
 	FirstToken, PerToken time.Duration
 	// Timeout ends the request with ErrTimeout when it has not come to its end that long after its arrival. 0 is never.
 	Timeout time.Duration
-	// Extra is what else the contents of the KV cache depend on: sequences share blocks only if it is equal.
-	Extra []byte
+	// Keys are what else the contents of the KV cache depend on: sequences share blocks only if they are equal.
+	Keys kv.Keys
 }
 
 // maxWait bounds the times of a Request.

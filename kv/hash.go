@@ -7,25 +7,75 @@ import (
 )
 
 // Hash names a full block by its contents. Equal names mean equal tokens, preceded by equal tokens from the start of
-// the sequence, under the same extra keys, so a block may be read in place of any other of its name. The zero Hash names
-// nothing: it is the parent of a sequence's first block.
+// the sequence, under the same Keys, so a block may be read in place of any other of its name. The zero Hash names
+// nothing.
 type Hash [sha256.Size]byte
 
 // String returns the first eight hexadecimal digits, enough to tell names apart in logs and scripts.
 func (h Hash) String() string { return hex.EncodeToString(h[:4]) }
 
-// HashBlock names the block that holds tokens and follows the block named parent. extra is whatever else changes the
-// contents (an adapter's name, a cache salt); it belongs to a sequence's first block only, since the chain of parents
-// carries it on.
+// Keys are what the contents of a sequence's blocks depend on beside its tokens, and what sets them apart.
+type Keys struct {
+	Adapter string // the name of the adapter that computed them; "" is none
+	Salt    string // shared only among those who know it; "" is everybody
+}
+
+// Root returns what stands before every first block: engines agree on names if they have the same seed, a text.
+func Root(seed string) Hash { return sha256.Sum256(appendText(nil, seed)) }
+
+// HashBlock names the block that holds tokens and follows the block named parent, or Root for a sequence's first block.
+// Of the keys, the salt belongs to the first block only, since the chain of parents carries it on: leave it empty for
+// others.
 //
-// The name is SHA-256 over: parent (32 bytes), the number of tokens (uint32), the tokens (4 bytes each), extra; integers
-// little endian. It depends on nothing of this process, so engines agree on it.
-func HashBlock(parent Hash, tokens []int32, extra []byte) Hash {
+// The name is SHA-256 over the canonical CBOR (RFC 8949) of [parent, tokens, keys], as docs/format/block-names.md
+// specifies.
+func HashBlock(parent Hash, tokens []int32, keys Keys) Hash {
 	var stack [512]byte
-	buf := append(stack[:0], parent[:]...)
-	buf = binary.LittleEndian.AppendUint32(buf, uint32(len(tokens)))
+	buf := append(stack[:0], cborArray|3, cborBytes|24, sha256.Size)
+	buf = append(buf, parent[:]...)
+	buf = appendHead(buf, cborArray, uint64(len(tokens)))
 	for _, t := range tokens {
-		buf = binary.LittleEndian.AppendUint32(buf, uint32(t))
+		if t < 0 {
+			buf = appendHead(buf, cborNegative, uint64(-1-int64(t)))
+		} else {
+			buf = appendHead(buf, 0, uint64(t))
+		}
 	}
-	return sha256.Sum256(append(buf, extra...))
+	switch {
+	case keys == (Keys{}):
+		buf = append(buf, cborNull)
+	case keys.Adapter == "" || keys.Salt == "":
+		buf = appendText(append(buf, cborArray|1), keys.Adapter+keys.Salt)
+	default:
+		buf = appendText(appendText(append(buf, cborArray|2), keys.Adapter), keys.Salt)
+	}
+	return sha256.Sum256(buf)
+}
+
+// The major types of CBOR that names are made of, in the upper three bits of an item's first byte.
+const (
+	cborNegative = 1 << 5
+	cborBytes    = 2 << 5
+	cborText     = 3 << 5
+	cborArray    = 4 << 5
+	cborNull     = 0xf6
+)
+
+// appendHead appends the head of an item: its major type and a number, in the fewest bytes.
+func appendHead(buf []byte, major byte, n uint64) []byte {
+	switch {
+	case n < 24:
+		return append(buf, major|byte(n))
+	case n < 1<<8:
+		return append(buf, major|24, byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(buf, major|25), uint16(n))
+	case n < 1<<32:
+		return binary.BigEndian.AppendUint32(append(buf, major|26), uint32(n))
+	}
+	return binary.BigEndian.AppendUint64(append(buf, major|27), n)
+}
+
+func appendText(buf []byte, s string) []byte {
+	return append(appendHead(buf, cborText, uint64(len(s))), s...)
 }

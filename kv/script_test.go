@@ -17,7 +17,7 @@ import (
 //
 // After each command the pool's invariants are checked, and what changed is printed with the counters.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		w := &world{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := w.run(t, d)
@@ -81,14 +81,14 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 // names returns the names of the full blocks of text.
 func (w *world) names(text, salt string) []Hash {
 	var names []Hash
-	parent, extra := Hash{}, []byte(salt)
+	parent, keys := Root("0"), Keys{Salt: salt}
 	for n := w.pool.BlockTokens(); len(text) >= n; text = text[n:] {
 		tokens := make([]int32, n)
 		for i := range tokens {
 			tokens[i] = int32(text[i])
 		}
-		parent = HashBlock(parent, tokens, extra)
-		names, extra = append(names, parent), nil
+		parent = HashBlock(parent, tokens, keys)
+		names, keys.Salt = append(names, parent), ""
 	}
 	return names
 }

@@ -35,7 +35,7 @@ type slot struct {
 // client is what the machine knows of a sequence.
 type client struct {
 	id      SeqID
-	extra   string
+	salt    string
 	nocache bool
 	tokens  []int32 // known
 	prompt  int
@@ -100,7 +100,7 @@ func sample(d uint64) int32 {
 func alone(q *client) []int32 {
 	tokens := slices.Clone(q.tokens[:q.prompt])
 	for len(tokens) < q.limit && (len(tokens) == q.prompt || tokens[len(tokens)-1] != stop) {
-		tokens = append(tokens, sample(digest(q.extra, tokens)))
+		tokens = append(tokens, sample(digest(q.salt, tokens)))
 	}
 	return tokens
 }
@@ -252,7 +252,7 @@ func (m *machine) compute(st *step) {
 			continue
 		}
 		for p := range w.Start + w.N {
-			want := digest(q.extra, q.tokens[:p+1])
+			want := digest(q.salt, q.tokens[:p+1])
 			if p >= w.Start {
 				m.memory[at(p)] = want
 			} else if m.memory[at(p)] != want {

@@ -89,7 +89,7 @@ func (m *machine) add(r Request) {
 	}
 	m.tenants.join(m, r.Tenant)
 	m.live = append(m.live, &client{
-		id: r.ID, extra: string(r.Extra), nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
+		id: r.ID, salt: r.Keys.Salt, nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
 		arrival: m.arrivals, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
 	})
 	m.arrivals++

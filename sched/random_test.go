@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // TestRandomHistories runs random histories on random configurations, many of them far too small, against a simulated
@@ -55,7 +57,7 @@ func request(t *rapid.T, m *machine) Request {
 	return Request{
 		ID: id, Prompt: prompt,
 		MaxTokens: rapid.IntRange(1, 20).Draw(t, "max tokens"),
-		Extra:     []byte(rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "extra")),
+		Keys:      kv.Keys{Salt: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "salt")},
 		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
 		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
 		Tenant:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),

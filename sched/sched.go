@@ -4,6 +4,7 @@
 package sched
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -47,6 +48,8 @@ type Config struct {
 	MaxPassed int
 	// PrefixCache makes computed blocks findable, so that a sequence that begins like an earlier one skips them.
 	PrefixCache bool
+	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
+	HashSeed string
 }
 
 // Request is a sequence to be continued.
@@ -55,9 +58,8 @@ type Request struct {
 	Prompt []int32
 	// MaxTokens is the most tokens to generate, at least 1. The sequence also ends at Config.MaxLen.
 	MaxTokens int
-	// Extra is what else the contents of this sequence's blocks depend on: an adapter's name, a cache salt. Sequences
-	// share blocks only if it is equal. It must not change while the sequence lives.
-	Extra []byte
+	// Keys are what else the contents of this sequence's blocks depend on. Sequences share blocks only if they are equal.
+	Keys kv.Keys
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
@@ -83,6 +85,7 @@ type Scheduler struct {
 	cfg    Config
 	policy policy
 	pool   *kv.Pool
+	root   kv.Hash // stands before every first block
 
 	byID     map[SeqID]*sequence
 	running  list // in order of admission
@@ -147,6 +150,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg:     cfg,
 		policy:  policy,
 		pool:    kv.NewPool(cfg.Blocks, cfg.BlockTokens),
+		root:    kv.Root(cmp.Or(cfg.HashSeed, "0")),
 		byID:    make(map[SeqID]*sequence),
 		tenants: make(map[string]*tenant),
 	}, nil
@@ -178,7 +182,7 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, prompt: n, length: n, limit: limit,
-		extra: r.Extra, lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
@@ -251,11 +255,11 @@ func (s *Scheduler) learn(q *sequence, token int32) {
 	if len(q.tail) < s.cfg.BlockTokens {
 		return
 	}
-	if len(q.names) == 0 {
-		q.names = append(q.names, kv.HashBlock(kv.Hash{}, q.tail, q.extra))
-	} else {
-		q.names = append(q.names, kv.HashBlock(q.names[len(q.names)-1], q.tail, nil))
+	parent, keys := s.root, q.keys
+	if n := len(q.names); n > 0 {
+		parent, keys.Salt = q.names[n-1], ""
 	}
+	q.names = append(q.names, kv.HashBlock(parent, q.tail, keys))
 	q.tail = q.tail[:0]
 }
 

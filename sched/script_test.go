@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // TestScripts runs the stories in testdata against a scheduler.
 //
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N]
-//	add id=N prompt=TEXT [max=N] [extra=TEXT] [nocache] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
+//	add id=N prompt=TEXT [max=N] [salt=TEXT] [nocache] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	next                                plans a step, and prints it
 //	commit [finish=ID,ID]               the oldest plan is done; the named sequences met a stop token
@@ -73,7 +75,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "add":
 		r := Request{
 			ID: SeqID(number("id")), Prompt: prompt(t, text("prompt")), MaxTokens: 100,
-			Extra: []byte(text("extra")), NoCache: d.HasArg("nocache"), Priority: number("priority"),
+			Keys: kv.Keys{Salt: text("salt")}, NoCache: d.HasArg("nocache"), Priority: number("priority"),
 			Tenant: text("tenant"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
 		}
 		d.MaybeScanArgs(t, "max", &r.MaxTokens)

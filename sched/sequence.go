@@ -15,7 +15,7 @@ type sequence struct {
 	arrival uint64
 	prompt  int // tokens
 	limit   int // the length at which it ends
-	extra   []byte
+	keys    kv.Keys
 	lookup  bool // looks for its prefix in the cache
 
 	priority           int

@@ -1,0 +1,240 @@
+package forge
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/model"
+)
+
+// PerplexityOptions say which tokens of a text are predicted from which others.
+type PerplexityOptions struct {
+	// Context is the length of a window in tokens. A window's tokens are predicted from those before them in the window.
+	Context int
+	// Stride is how many tokens after the last window the next one begins; 0 is Context. Where windows overlap, a token
+	// counts in the first window that predicts it. The first token of a text is never predicted.
+	Stride int
+	// SecondHalf counts as llama.cpp's perplexity does: whole windows without overlap, of which the tokens from position
+	// Context/2+1 on count.
+	SecondHalf bool
+	// BOS is the token that every window begins with, taking the place of one of the text's; -1 is none.
+	BOS int32
+	// Progress, if not nil, hears after each step how many tokens are computed of how many, and of the result so far.
+	Progress func(done, total int, soFar Perplexity)
+}
+
+// Perplexity is how well a model predicts a text: exp of the mean of -log p(token | tokens before it).
+type Perplexity struct {
+	Value     float64 // exp(NLL)
+	Error     float64 // standard error of Value, as of independent tokens
+	NLL       float64 // mean negative log likelihood, in nats a token
+	Predicted int     // tokens that count
+	Computed  int     // tokens that went through the model
+	Windows   int
+}
+
+// window is one stretch of a text: its tokens from position from on count.
+type window struct {
+	ids  []int32
+	from int
+}
+
+// windows cuts a text.
+func (o PerplexityOptions) windows(ids []int32) ([]window, error) {
+	stride := o.Stride
+	if stride == 0 {
+		stride = o.Context
+	}
+	size, bos := o.Context, 0
+	if o.BOS >= 0 {
+		bos = 1
+	}
+	switch {
+	case o.Context < 2+bos:
+		return nil, fmt.Errorf("forge: windows of %d tokens; want at least %d", o.Context, 2+bos)
+	case stride < 1 || stride > o.Context:
+		return nil, fmt.Errorf("forge: a stride of %d; want 1 to %d, the length of a window", stride, o.Context)
+	case o.SecondHalf && stride != o.Context:
+		return nil, fmt.Errorf("forge: a stride of %d; the windows of llama.cpp's definition do not overlap", stride)
+	case o.SecondHalf && len(ids)+bos < o.Context:
+		return nil, fmt.Errorf("forge: a text of %d tokens; want at least one window of %d", len(ids), o.Context)
+	}
+	var out []window
+	if o.SecondHalf {
+		if bos > 0 {
+			ids = append([]int32{o.BOS}, ids...)
+		}
+		for ; len(ids) >= size; ids = ids[size:] {
+			w := append([]int32(nil), ids[:size]...)
+			if bos > 0 {
+				w[0] = o.BOS
+			}
+			out = append(out, window{w, size/2 + 1})
+		}
+		return out, nil
+	}
+	size, stride = size-bos, min(stride, size-bos)
+	counted := 0
+	for at := 0; counted < len(ids); at += stride {
+		end := min(at+size, len(ids))
+		w := window{ids: ids[at:end], from: max(counted-at, 1-bos)}
+		if bos > 0 {
+			w.ids, w.from = append([]int32{o.BOS}, w.ids...), w.from+1
+		}
+		if counted = end; len(w.ids) > w.from {
+			out = append(out, w)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("forge: a text of %d tokens; want at least 2", len(ids))
+	}
+	return out, nil
+}
+
+// MeasurePerplexity computes the perplexity of a model on a text. It returns what ctx ends with.
+func MeasurePerplexity(ctx context.Context, m *model.Model, ids []int32, o PerplexityOptions) (Perplexity, error) {
+	windows, err := o.windows(ids)
+	if err != nil {
+		return Perplexity{}, err
+	}
+	total := 0
+	for _, w := range windows {
+		total += len(w.ids)
+	}
+	const most = 512                             // tokens of a step
+	logitRows := max(1, (64<<20)/m.Spec.Vocab/4) // whose logits take 64 MB
+	s, err := newSequence(m, min(most, logitRows, total), o.Context)
+	if err != nil {
+		return Perplexity{}, err
+	}
+	var out Perplexity
+	var sum, squares float64
+	for _, w := range windows {
+		err := s.run(ctx, w.ids, max(w.from-1, 0), func(at int, logits [][]float32) {
+			for _, nll := range lossesOf(logits, w.ids[at+1:]) {
+				sum, squares, out.Predicted = sum+nll, squares+nll*nll, out.Predicted+1
+			}
+		}, func(n int) {
+			out.Computed += n
+			out.finish(sum, squares)
+			if o.Progress != nil {
+				o.Progress(out.Computed, total, out)
+			}
+		})
+		if err != nil {
+			return out, err
+		}
+		out.Windows++
+	}
+	out.finish(sum, squares)
+	return out, nil
+}
+
+// finish computes the mean and its error from sums over the predicted tokens.
+func (p *Perplexity) finish(sum, squares float64) {
+	n := float64(p.Predicted)
+	p.NLL = sum / max(n, 1)
+	p.Value = math.Exp(p.NLL)
+	p.Error = 0
+	if variance := squares/max(n, 1) - p.NLL*p.NLL; n > 1 && variance > 0 {
+		p.Error = p.Value * math.Sqrt(variance/(n-1))
+	}
+}
+
+// lossesOf returns -log p of each of the first len(logits) tokens, computed by several goroutines.
+func lossesOf(logits [][]float32, tokens []int32) []float64 {
+	out := make([]float64, min(len(logits), len(tokens)))
+	parallel(len(out), func(i int) { out[i] = loss(logits[i], tokens[i]) })
+	return out
+}
+
+// loss returns the negative logarithm of softmax(logits)[token].
+func loss(logits []float32, token int32) float64 {
+	top := logits[0]
+	for _, v := range logits {
+		top = max(top, v)
+	}
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v - top))
+	}
+	return math.Log(sum) - float64(logits[token]-top)
+}
+
+// parallel calls f(0) to f(n-1) from as many goroutines as there are processors.
+func parallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// sequence runs one sequence after the other through a model.
+type sequence struct {
+	runner *model.Runner
+	rows   int // tokens of a step
+	tables [][]int32
+	batch  compute.Batch
+}
+
+// newSequence makes room for sequences of up to tokens tokens, computed rows at a time.
+func newSequence(m *model.Model, rows, tokens int) (*sequence, error) {
+	const blockTokens = 16
+	blocks := tokens/blockTokens + 1
+	groups := compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()
+	s := &sequence{rows: rows}
+	for g := range groups {
+		table := make([]int32, blocks)
+		for i := range table {
+			table[i] = int32(g*blocks + i)
+		}
+		s.tables = append(s.tables, table)
+	}
+	var err error
+	s.runner, err = m.NewRunner(rows, max(groups, 1)*blocks, blockTokens)
+	return s, err
+}
+
+// run computes a sequence from its beginning. rows hears of the logits of positions from first on, valid during the call,
+// with the position of the first of them; step, if not nil, of how many tokens each step computed.
+func (s *sequence) run(ctx context.Context, ids []int32, first int, rows func(at int, logits [][]float32), step func(n int)) error {
+	for at := 0; at < len(ids); at += s.rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part := ids[at:min(at+s.rows, len(ids))]
+		s.batch.Reset()
+		s.batch.Append(part, at, false, s.tables...)
+		for i := max(first-at, 0); i < len(part); i++ {
+			s.batch.Logits = append(s.batch.Logits, int32(i))
+		}
+		if err := s.runner.Forward(&s.batch); err != nil {
+			return err
+		}
+		if n := len(s.batch.Logits); n > 0 {
+			logits := make([][]float32, n)
+			for i := range logits {
+				logits[i] = s.runner.Logits(i)
+			}
+			rows(at+len(part)-n, logits)
+		}
+		if step != nil {
+			step(len(part))
+		}
+	}
+	return nil
+}

@@ -18,6 +18,7 @@ type Batch struct {
 type Seq struct {
 	Row, Rows int32
 	Start     int32
+	Adapter   int32 // whose entry of Product.Adapters counts; 0 is none
 	State     int32 // slot of the sequence's recurrent state, in models that have one
 	Tables    [][]int32
 }

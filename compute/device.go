@@ -46,7 +46,8 @@ type Device interface {
 	// dst may be src.
 	Norm(dst, src Tensor, n Norm)
 	// MatMul multiplies the rows of x [rows, In] with every product's weight: p.Dst[r] = p.W · x[r] + p.Bias.
-	// The products share x, so that it is read, and where needed quantised, once.
+	// The products share x, so that it is read, and where needed quantised, once. To the rows of sequences with an adapter it
+	// adds what the product's Adapters say of theirs.
 	MatMul(x Tensor, products []Product)
 	// Angles writes the rotary angles of each row: for frequency i of n, cos(Pos·f_i)·scale to column i and
 	// sin(Pos·f_i)·scale to column n+i. [rows, 2n]
@@ -65,7 +66,7 @@ type Device interface {
 	// Gather copies the rows Batch.Logits of src to the first rows of dst. Head works on those.
 	Gather(dst, src Tensor)
 	// Head multiplies the gathered rows with the vocabulary projection, multiplies by scale and, if softcap > 0, squashes
-	// with softcap·tanh(x/softcap). [len(Logits), w.Out]
+	// with softcap·tanh(x/softcap). [len(Logits), w.Out] It takes no adapters.
 	Head(dst, x Tensor, p Product, scale, softcap float32)
 
 	// Sync waits for everything before it and returns the first fault since the last Sync.
@@ -115,6 +116,16 @@ type Product struct {
 	Dst  Tensor // [rows, Out]
 	W    Matrix
 	Bias Vector // [Out] or nil
+	// Adapters are what each adapter adds to the product, by Seq.Adapter; the first is nobody's. nil is none. They may be
+	// changed between two steps.
+	Adapters []LowRank
+}
+
+// LowRank is what an adapter adds to a product of x: Scale · B·(A·x) (LoRA, arXiv:2106.09685). A nil A adds nothing.
+type LowRank struct {
+	A     Matrix // [rank, In], of F32, F16 or BF16, as is B
+	B     Matrix // [Out, rank]
+	Scale float32
 }
 
 // Rotary says which values of a head form a pair (RoPE, arXiv:2104.09864): value i with value i+n of the rotated part,

@@ -18,6 +18,7 @@ type Device struct {
 	op      operation          // the arguments of the running operation
 	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
 	xq      rowsQ8             // quantised rows of the running product
+	lora    adaption           // what the batch's adapters add to the running products
 	tiles   []tile             // of the running attention
 	scratch []scratch          // by worker
 	jobs    jobs
@@ -25,7 +26,7 @@ type Device struct {
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, store, attend func(worker, item int)
+	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend func(worker, item int)
 }
 
 // Options choose how a Device computes. None changes a result.
@@ -51,7 +52,7 @@ func New(o Options) (*Device, error) {
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
-		store: d.storeSeq, attend: d.attendItem,
+		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeSeq, attend: d.attendItem,
 	}
 	return d, nil
 }
@@ -89,7 +90,10 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 }
 
 // Begin implements compute.Device.
-func (d *Device) Begin(b *compute.Batch) { d.batch = b }
+func (d *Device) Begin(b *compute.Batch) {
+	d.batch = b
+	d.lora.group(b)
+}
 
 // Sync implements compute.Device.
 func (d *Device) Sync() error {

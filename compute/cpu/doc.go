@@ -14,6 +14,7 @@
 //     product is one chain over the groups: acc = fma(sum, d·s, acc), where sum is the exact integer product of q and
 //     level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc).
 //   - A bias is added last, with a rounding of its own.
+//   - An adapter's part comes after the bias: y = A·x and z = B·y, each a chain as above, then out = fma(scale, z, out).
 //   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,
 //     and the lanes are added pairwise: j with j+8, then +4, +2, +1. In the softmax an element's index is its position
 //     in the sequence.

@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/quant"
-)
+import "github.com/kvasir-llm/kvasir/compute"
 
 const (
 	maxProducts = 4
@@ -15,11 +12,15 @@ const (
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(x compute.Tensor, products []compute.Product) {
-	for len(products) > maxProducts {
-		d.matmul(d.batch.Rows(), x, products[:maxProducts])
-		products = products[maxProducts:]
+	rest := products
+	for len(rest) > maxProducts {
+		d.matmul(d.batch.Rows(), x, rest[:maxProducts])
+		rest = rest[maxProducts:]
 	}
-	d.matmul(d.batch.Rows(), x, products)
+	d.matmul(d.batch.Rows(), x, rest)
+	if len(d.lora.groups) > 0 {
+		d.adapt(x, products)
+	}
 }
 
 // Head implements compute.Device.
@@ -125,17 +126,9 @@ func (d *Device) productItem(worker, item int) {
 
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
-	data := w.data[from*w.stride : (from+n)*w.stride]
-	src := d.op.src
-	x := src.Host[first*src.Cols:]
-	switch w.typ {
-	case quant.F32:
-		d.k.matF32(dst, ldd, x, src.Cols, view[float32](data), w.stride/4, n, m, w.in, false)
-	case quant.F16:
-		d.k.matF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
-	case quant.BF16:
-		d.k.matBF16(dst, ldd, x, src.Cols, view[uint16](data), w.stride/2, n, m, w.in)
-	default:
-		d.k.matAffine(w.typ, dst, ldd, d.xq.from(first), data, w.stride, n, m)
+	if src := d.op.src; quantised(w.typ) {
+		d.k.matAffine(w.typ, dst, ldd, d.xq.from(first), w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
+	} else {
+		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
 	}
 }

@@ -16,7 +16,7 @@ import (
 type Model struct {
 	Name     Name      // as ParseName reads it; Tag is set for GGUF
 	Commit   string    // 40 hex digits
-	Format   string    // "safetensors" or "gguf"
+	Format   string    // "safetensors", "pytorch" or "gguf"
 	Files    []string  // inside the snapshot, with slashes
 	Size     int64     // bytes of Files
 	Modified time.Time // of the newest file
@@ -74,14 +74,10 @@ func (w choice) path(dir string) string {
 // local chooses among the files of a snapshot, and reads its index.
 func local(dir string, names []string, tag string) (choice, error) {
 	want, err := choose(names, tag)
-	if err != nil || !want.indexed {
+	if err != nil || want.index == "" {
 		return want, err
 	}
-	index, err := readSmall(filepath.Join(dir, indexName))
-	if err != nil {
-		return choice{}, err
-	}
-	want.weights, err = indexed(index, names)
+	want.weights, err = want.indexed(dir, names)
 	return want, err
 }
 
@@ -210,7 +206,7 @@ func (c *Client) listRepo(repo string) ([]Model, error) {
 // servable returns every complete choice among a snapshot's files.
 func servable(dir string, names []string) []choice {
 	var out []choice
-	if w, err := local(dir, names, ""); err == nil && w.format == "safetensors" {
+	if w, err := local(dir, names, ""); err == nil && w.format != "gguf" {
 		out = append(out, w)
 	}
 	groups, _ := ggufGroups(names)

@@ -93,12 +93,12 @@ func TestShardedSafetensors(t *testing.T) {
 		`{"weight_map":{"a":"/etc/passwd"}}`:                                     `"/etc/passwd", which is not there`,
 		`{"weight_map":{"a":"sub dir/../model-00001-of-00002.safetensors"}}`:     "which is not there",
 		`{"weight_map":{}}`:      "weight_map names no file",
-		`{"weight_map":{"a":1}}`: indexName,
-		`<html>`:                 indexName,
+		`{"weight_map":{"a":1}}`: kinds[0].index,
+		`<html>`:                 kinds[0].index,
 		`{"metadata":{}}`:        "weight_map names no file",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			h, c := newHub(t, map[string]string{"config.json": "{}", indexName: index, one: "1", two: "22", "model-unused.safetensors": "333"})
+			h, c := newHub(t, map[string]string{"config.json": "{}", kinds[0].index: index, one: "1", two: "22", "model-unused.safetensors": "333"})
 			if want == "" {
 				dir := pull(t, c, "o/m")
 				names, err := present(dir)

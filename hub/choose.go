@@ -4,21 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"path/filepath"
 	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 )
 
-const indexName = "model.safetensors.index.json"
+// kind is a format whose repositories are folders of files, with config.json.
+type kind struct{ format, whole, index, suffix string }
+
+// kinds are preferred in this order.
+var kinds = []kind{
+	{"safetensors", "model.safetensors", "model.safetensors.index.json", ".safetensors"},
+	{"pytorch", "pytorch_model.bin", "pytorch_model.bin.index.json", ".bin"},
+}
 
 // choice is which files of a repository make the model.
 type choice struct {
-	format  string   // "safetensors" or "gguf"
+	format  string   // "safetensors", "pytorch" or "gguf"
 	tag     string   // of a GGUF file
 	meta    []string // fetched first: once all weights are there, so is everything they need
 	weights []string // empty if the index names them
-	indexed bool     // meta holds indexName
+	index   string   // of meta, "" if there is none
 }
 
 var (
@@ -26,12 +34,13 @@ var (
 	quantRE    = regexp.MustCompile(`(?i)(?:^|_)(I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4(?:_[A-Z]+)?)$`)
 	metadataRE = regexp.MustCompile(`^(config|generation_config|special_tokens_map|added_tokens|vocab|tekken)\.json$|` +
 		`^(merges|vocab)\.txt$|^tokenizer[^/]*\.(json|model)$|^[^/]*\.model$|^chat_template[^/]*$|` +
-		`^additional_chat_templates/[^/]+$|^[^/]*\.tiktoken$|^model\.safetensors\.index\.json$`)
+		`^additional_chat_templates/[^/]+$|^[^/]*\.tiktoken$`)
 	foreignRE = regexp.MustCompile(`^(consolidated|adapter_)|^model\.(fp16|fp32|bf16|fp8|int8)\b`)
+	torchRE   = regexp.MustCompile(`^pytorch_model(-\d{5}-of-\d{5})?\.bin$`)
 )
 
 // choose picks files from the names in a repository (or a snapshot): by tag a GGUF file with all its shards; without
-// one, safetensors if there are any, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
+// one, safetensors if there are any, or else PyTorch's files, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
 // the only one.
 func choose(names []string, tag string) (choice, error) {
 	groups, err := ggufGroups(names)
@@ -39,8 +48,10 @@ func choose(names []string, tag string) (choice, error) {
 		return choice{}, err
 	}
 	if tag == "" {
-		if c, ok := safetensors(names); ok {
-			return c, nil
+		for _, k := range kinds {
+			if c, ok := k.choose(names); ok {
+				return c, nil
+			}
 		}
 		for _, t := range []string{"Q4_K_M", "Q4_0", "Q8_0"} {
 			if found := withTag(groups, t); len(found) == 1 {
@@ -51,7 +62,7 @@ func choose(names []string, tag string) (choice, error) {
 			return groups[0].choice()
 		}
 		if len(groups) == 0 {
-			return choice{}, fmt.Errorf("%w: neither config.json with *.safetensors nor a *.gguf file", ErrNotFound)
+			return choice{}, fmt.Errorf("%w: neither config.json with *.safetensors or pytorch_model.bin nor a *.gguf file", ErrNotFound)
 		}
 		return choice{}, fmt.Errorf("%w: no default among its GGUF files; name one as :TAG of %s", ErrNotFound, tagList(groups))
 	}
@@ -67,36 +78,42 @@ func choose(names []string, tag string) (choice, error) {
 	return choice{}, fmt.Errorf("%w: no GGUF file has the tag %s; there are %s", ErrNotFound, tag, tagList(groups))
 }
 
-// safetensors picks from the top folder only; a repository without config.json is no such model.
-func safetensors(names []string) (choice, bool) {
-	c := choice{format: "safetensors"}
+// choose picks from the top folder only; a repository without config.json is no such model.
+func (k kind) choose(names []string) (choice, bool) {
+	c := choice{format: k.format}
 	config, whole := false, false
 	for _, n := range names {
 		switch {
+		case n == k.index:
+			c.index = n
+			c.meta = append(c.meta, n)
 		case metadataRE.MatchString(n):
 			c.meta = append(c.meta, n)
 			config = config || n == "config.json"
-			c.indexed = c.indexed || n == indexName
-		case strings.HasSuffix(n, ".safetensors") && !strings.Contains(n, "/") && !foreignRE.MatchString(n):
+		case strings.HasSuffix(n, k.suffix) && !strings.Contains(n, "/") && !foreignRE.MatchString(n) && (k.suffix != ".bin" || torchRE.MatchString(n)):
 			c.weights = append(c.weights, n)
-			whole = whole || n == "model.safetensors"
+			whole = whole || n == k.whole
 		}
 	}
-	if c.indexed {
+	if c.index != "" {
 		c.weights = nil
 	} else if whole {
-		c.weights = []string{"model.safetensors"}
+		c.weights = []string{k.whole}
 	}
-	return c, config && (c.indexed || len(c.weights) > 0)
+	return c, config && (c.index != "" || len(c.weights) > 0)
 }
 
-// indexed reads the file names out of a sharded checkpoint's index; every one must be among names.
-func indexed(index []byte, names []string) ([]string, error) {
+// indexed reads the file names out of a sharded checkpoint's index in dir; every one must be among names.
+func (c choice) indexed(dir string, names []string) ([]string, error) {
+	index, err := readSmall(filepath.Join(dir, c.index))
+	if err != nil {
+		return nil, err
+	}
 	var doc struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(index, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", indexName, err)
+		return nil, fmt.Errorf("%s: %w", c.index, err)
 	}
 	have := map[string]bool{}
 	for _, n := range names {
@@ -109,13 +126,13 @@ func indexed(index []byte, names []string) ([]string, error) {
 			continue
 		}
 		if !have[f] {
-			return nil, fmt.Errorf("%s: %w: it names the file %q, which is not there", indexName, ErrNotFound, f)
+			return nil, fmt.Errorf("%s: %w: it names the file %q, which is not there", c.index, ErrNotFound, f)
 		}
 		seen[f] = true
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: %w: weight_map names no file", indexName, ErrNotFound)
+		return nil, fmt.Errorf("%s: %w: weight_map names no file", c.index, ErrNotFound)
 	}
 	sort.Strings(files)
 	return files, nil

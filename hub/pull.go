@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Pull brings a model into the cache and returns where it is: the snapshot folder of a safetensors model, or the
+// Pull brings a model into the cache and returns where it is: the snapshot folder of a safetensors or PyTorch model, or the
 // (first) .gguf file in it. What the cache holds is not fetched again; what a broken pull left is continued; when ctx
 // ends, what has arrived stays for the next time. Offline, it finds what Lookup finds.
 func (c *Client) Pull(ctx context.Context, n Name, progress func(Event)) (string, error) {
@@ -51,12 +51,8 @@ func (c *Client) pull(ctx context.Context, n Name, progress func(Event)) (string
 	if err := c.fetchAll(ctx, n, l, want.meta, report); err != nil {
 		return "", err
 	}
-	if want.indexed {
-		index, err := readSmall(filepath.Join(dir, indexName))
-		if err != nil {
-			return "", err
-		}
-		if want.weights, err = indexed(index, names); err != nil {
+	if want.index != "" {
+		if want.weights, err = want.indexed(dir, names); err != nil {
 			return "", err
 		}
 	}

@@ -116,7 +116,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"weight_map":{"x":"../a.safetensors"}}`))
 	dir := folder(f, map[string]string{"a.safetensors": string(safetensorsFile(f, nil, source(f, "x", quant.F32, 2)))})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := parseIndex(data)
+		entries, err := parseIndex(data, stSuffix)
 		if err != nil {
 			return
 		}

@@ -9,15 +9,20 @@ import (
 )
 
 const (
-	indexSuffix = ".safetensors.index.json"
+	indexSuffix = ".index.json"
 	stSuffix    = ".safetensors"
 	ggufSuffix  = ".gguf"
+	binSuffix   = ".bin"
 )
 
-// Open opens the checkpoint at path: a GGUF file (of a split one, any of its files), a safetensors file, the
-// .safetensors.index.json of a sharded one, or a folder that holds one of these. In a folder an index comes first,
-// then safetensors, then GGUF, and among several files of one kind the one called model; where that does not decide,
-// the error lists the candidates. A file with another name is recognised by its first bytes.
+// torchFolder is what the PyTorch checkpoint of a folder is called; other files with its suffix are not weights.
+const torchFolder = "pytorch_model"
+
+// Open opens the checkpoint at path: a GGUF file (of a split one, any of its files), a safetensors or a PyTorch file, the
+// .safetensors.index.json or .bin.index.json of a sharded one, or a folder that holds one of these. In a folder safetensors
+// come first, by their index if there is one, then pytorch_model.bin, likewise, then GGUF, and among several files of one
+// kind the one called model; where that does not decide, the error lists the candidates. A file with another name is
+// recognised by its first bytes.
 func Open(path string) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -28,8 +33,10 @@ func Open(path string) (*Checkpoint, error) {
 			return nil, err
 		}
 	}
-	if strings.HasSuffix(path, indexSuffix) {
-		return openIndex(path)
+	if indexed, ok := strings.CutSuffix(path, indexSuffix); ok {
+		if suffix := filepath.Ext(indexed); suffix == stSuffix || suffix == binSuffix {
+			return openIndex(path, suffix)
+		}
 	}
 	if prefix, n, ok := splitName(path); ok {
 		return openSplits(prefix, n)
@@ -83,11 +90,13 @@ func parse(m mapping) (part, error) {
 		p, err = parseSafetensors(m)
 	case strings.HasPrefix(string(m.data[:min(4, len(m.data))]), ggufMagic):
 		p, err = parseGGUF(m)
+	case strings.HasPrefix(string(m.data[:min(4, len(m.data))]), zipMagic), strings.HasPrefix(string(m.data[:min(15, len(m.data))]), legacyMagic):
+		p, err = parseTorch(m)
 	case len(m.data) > 8 && m.data[8] == '{':
 		p, err = parseSafetensors(m)
 	default:
-		err = fmt.Errorf("neither GGUF (%q at byte 0) nor safetensors ('{' at byte 8): begins with %q",
-			ggufMagic, m.data[:min(9, len(m.data))])
+		err = fmt.Errorf("neither GGUF (%q at byte 0) nor safetensors ('{' at byte 8) nor PyTorch's (%q at byte 0): begins with %q",
+			ggufMagic, zipMagic, m.data[:min(9, len(m.data))])
 	}
 	if err != nil {
 		return part{}, fmt.Errorf("weights: %s: %w", m.path, err)
@@ -101,12 +110,14 @@ func pick(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("weights: %w", err)
 	}
-	var indexes, tensors, ggufs []string
+	var indexes, tensors, ggufs, torches []string
 	splits := map[string]bool{}
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case e.IsDir():
-		case strings.HasSuffix(name, indexSuffix):
+		case name == torchFolder+binSuffix || name == torchFolder+binSuffix+indexSuffix:
+			torches = append(torches, name)
+		case strings.HasSuffix(name, stSuffix+indexSuffix):
 			indexes = append(indexes, name)
 		case strings.HasSuffix(name, stSuffix):
 			tensors = append(tensors, name)
@@ -123,7 +134,8 @@ func pick(dir string) (string, error) {
 	for _, kind := range []struct {
 		preferred string
 		names     []string
-	}{{"model" + indexSuffix, indexes}, {"model" + stSuffix, tensors}, {"model" + ggufSuffix, ggufs}} {
+	}{{"model" + stSuffix + indexSuffix, indexes}, {"model" + stSuffix, tensors},
+		{torchFolder + binSuffix + indexSuffix, torches}, {"model" + ggufSuffix, ggufs}} {
 		switch {
 		case slices.Contains(kind.names, kind.preferred):
 			return filepath.Join(dir, kind.preferred), nil
@@ -134,5 +146,5 @@ func pick(dir string) (string, error) {
 				dir, strings.Join(kind.names, ", "))
 		}
 	}
-	return "", fmt.Errorf("weights: %s: the folder holds no *%s, *%s or *%s", dir, indexSuffix, stSuffix, ggufSuffix)
+	return "", fmt.Errorf("weights: %s: the folder holds no *%s, *%s, %s or *%s", dir, stSuffix+indexSuffix, stSuffix, torchFolder+binSuffix, ggufSuffix)
 }

@@ -37,6 +37,11 @@ func TestOpenFolder(t *testing.T) {
 	st := string(safetensorsFile(t, nil, source(t, "x", quant.F32, 1)))
 	gguf := string(ggufFile(t, nil, source(t, "x", quant.F32, 1)))
 	index := `{"weight_map":{"x":"a.safetensors"}}`
+	data, err := os.ReadFile(filepath.Join("testdata", "torch", "zip.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	torch := string(data)
 	for _, tc := range []struct {
 		name  string
 		files map[string]string
@@ -52,7 +57,9 @@ func TestOpenFolder(t *testing.T) {
 			"several checkpoints, name one of them: a.safetensors, b.safetensors"},
 		{"two ggufs", map[string]string{"a.gguf": gguf, "b.gguf": gguf},
 			"several checkpoints, name one of them: a.gguf, b.gguf"},
-		{"none", map[string]string{"pytorch_model.bin": "x"}, "holds no *.safetensors.index.json, *.safetensors or *.gguf"},
+		{"PyTorch after safetensors", map[string]string{"pytorch_model.bin": "x", "a.safetensors": st}, "a.safetensors"},
+		{"PyTorch before gguf", map[string]string{"pytorch_model.bin": torch, "training_args.bin": "x", "b.gguf": gguf}, "pytorch_model.bin"},
+		{"none", map[string]string{"training_args.bin": "x"}, "holds no *.safetensors.index.json, *.safetensors, pytorch_model.bin or *.gguf"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := folder(t, tc.files)

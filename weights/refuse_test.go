@@ -124,7 +124,8 @@ func TestSafetensorsRefused(t *testing.T) {
 		refused(t, "x.safetensors", []byte("\x02\x00\x00"), "3 bytes, fewer than the 8")
 	})
 	t.Run("unknown format", func(t *testing.T) {
-		refused(t, "x.bin", []byte("PK\x03\x04 and so on"), "neither GGUF", "nor safetensors", `"PK\x03\x04 and "`)
+		refused(t, "x.bin", []byte("PK\x03\x05 and so on"), "neither GGUF", "nor safetensors", "nor PyTorch", `"PK\x03\x05 and "`)
+		refused(t, "x.bin", []byte("PK\x03\x04 and so on"), "not a valid zip file")
 	})
 }
 

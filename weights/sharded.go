@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// An index, model.safetensors.index.json, maps the names of tensors to the files that hold them:
+// An index, model.safetensors.index.json or pytorch_model.bin.index.json, maps the names of tensors to the files that hold them:
 // {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}.
 
 // A placed tensor is one entry of a weight_map.
 type placed struct{ tensor, shard string }
 
-// openIndex opens the shards that an index names. All their tensors belong to the checkpoint, and each tensor of the
+// openIndex opens the shards, with names that end in suffix, that an index names. All their tensors belong to the checkpoint, and each tensor of the
 // index must be in the shard that it names.
-func openIndex(path string) (*Checkpoint, error) {
+func openIndex(path, suffix string) (*Checkpoint, error) {
 	data, err := readIndex(path)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := parseIndex(data)
+	entries, err := parseIndex(data, suffix)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s: %w", path, err)
 	}
@@ -79,7 +79,7 @@ func readIndex(path string) ([]byte, error) {
 }
 
 // parseIndex returns the weight_map of an index in its order.
-func parseIndex(data []byte) ([]placed, error) {
+func parseIndex(data []byte, suffix string) ([]placed, error) {
 	var index struct {
 		WeightMap json.RawMessage `json:"weight_map"`
 	}
@@ -101,8 +101,8 @@ func parseIndex(data []byte) ([]placed, error) {
 			return fmt.Errorf("tensor %q occurs twice", tensor)
 		}
 		seen[tensor] = true
-		if !filepath.IsLocal(shard) || strings.ContainsAny(shard, `\:`) || !strings.HasSuffix(shard, stSuffix) {
-			return fmt.Errorf("tensor %q: shard %q is not a *%s file inside the index's folder", tensor, shard, stSuffix)
+		if !filepath.IsLocal(shard) || strings.ContainsAny(shard, `\:`) || !strings.HasSuffix(shard, suffix) {
+			return fmt.Errorf("tensor %q: shard %q is not a *%s file inside the index's folder", tensor, shard, suffix)
 		}
 		entries = append(entries, placed{tensor, filepath.Clean(shard)})
 		return nil

@@ -1,8 +1,9 @@
 // Package weights opens the files a model's parameters are stored in, lists their tensors and gives views of the
-// stored bytes; it writes such files too. It reads safetensors (one file, or shards with an index) and GGUF versions 2
-// and 3 (one file, or splits), and trusts nothing in them: whatever a header claims is checked against the file before
-// it is used, so a view never reaches outside its file and two tensors never share a byte. The package knows nothing
-// of architectures, of what a tensor is for, or of devices. Start with Checkpoint.
+// stored bytes; it writes such files too. It reads safetensors and PyTorch's files (one file, or shards with an index) and
+// GGUF versions 2 and 3 (one file, or splits), and trusts nothing in them: whatever a header claims is checked against the
+// file before it is used, so a view never reaches outside its file; two tensors never share a byte, save in PyTorch's
+// files, where they may. The package knows nothing of architectures, of what a tensor is for, or of devices. Start with
+// Checkpoint.
 package weights
 
 import (
@@ -20,10 +21,11 @@ import (
 // Format is a file format that holds tensors.
 type Format string
 
-// The two formats.
+// The formats. PyTorch is that of torch.save.
 const (
 	GGUF        Format = "gguf"
 	Safetensors Format = "safetensors"
+	PyTorch     Format = "pytorch"
 )
 
 // Info describes a stored tensor.
@@ -35,7 +37,8 @@ type Info struct {
 	Shape []int
 	// File is the path of the file that holds the tensor, one of Checkpoint.Files.
 	File string
-	// Offset and Size are in bytes; Offset counts from the start of the file.
+	// Offset and Size are in bytes; Offset counts from the start of the file. A tensor of a PyTorch file that is not stored
+	// row by row has its first value there.
 	Offset, Size int64
 }
 
@@ -51,7 +54,7 @@ func (i Info) Values() int {
 // Tensor is a stored tensor and its bytes.
 type Tensor struct {
 	Info
-	// Data is a view into the mapped file, valid until the checkpoint is closed. It must not be written to.
+	// Data is a view into the mapped file, or a copy of what PyTorch did not store row by row, valid until the checkpoint is closed. It must not be written to.
 	Data []byte
 }
 
@@ -78,6 +81,7 @@ type part struct {
 	infos  []Info // in file order
 	meta   map[string]any
 	keys   []string
+	copies map[string][]byte // of tensors that are not stored row by row
 }
 
 // Tensors lists the tensors in file order: by file, and by offset inside a file.
@@ -90,6 +94,9 @@ func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
 		return Tensor{}, false
 	}
 	info := c.infos[i]
+	if data, ok := c.parts[c.partOf[i]].copies[name]; ok {
+		return Tensor{Info: info, Data: data}, true
+	}
 	end := info.Offset + info.Size
 	return Tensor{Info: info, Data: c.parts[c.partOf[i]].data[info.Offset:end:end]}, true
 }
@@ -103,7 +110,7 @@ func (c *Checkpoint) Metadata() map[string]any { return maps.Clone(c.meta) }
 // MetadataKeys lists the keys of Metadata in file order.
 func (c *Checkpoint) MetadataKeys() []string { return slices.Clone(c.keys) }
 
-// Format says which of the two formats the checkpoint is stored in.
+// Format says which format the checkpoint is stored in.
 func (c *Checkpoint) Format() Format { return c.format }
 
 // Dir is the folder that holds the files, "" for a checkpoint in memory.

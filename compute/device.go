@@ -49,17 +49,33 @@ type Device interface {
 	// The products share x, so that it is read, and where needed quantised, once. To the rows of sequences with an adapter it
 	// adds what the product's Adapters say of theirs.
 	MatMul(x Tensor, products []Product)
+	// MatMulHeads multiplies each head of x with a weight of its own: head h of a row of dst begins with w[h] · the first In
+	// values of that head of x, and what is left of that head of x follows as it is. The weights are of one shape and type.
+	// x is [rows, heads·(In + rest)], dst is [rows, heads·(Out + rest)].
+	MatMulHeads(dst, x Tensor, w []Matrix)
 	// Angles writes the rotary angles of each row: for frequency i of n, cos(Pos·f_i)·scale to column i and
 	// sin(Pos·f_i)·scale to column n+i. [rows, 2n]
 	Angles(dst Tensor, freqs Vector, scale float32)
-	// Rotate turns the first 2n values of each head of x by the row's angles; the rest of a head stays.
+	// Rotate turns 2n values of each head of x, from value r.Skip on, by the row's angles; the rest of a head stays.
 	Rotate(x Tensor, angles Tensor, r Rotary)
 	// Store writes each row's key and value to its slot of the layer's cache.
 	Store(c Cache, layer int, k, v Tensor)
 	// Attend computes, for each row and each of its query heads, softmax(a.Scale · q·K)·V over the row's own sequence up
 	// to and including itself. q is [rows, heads·KDim], dst is [rows, heads·VDim]. Store comes first.
 	Attend(dst, q Tensor, c Cache, layer int, a Attention)
-	// Activate writes act(gate)·up to dst; up may be the zero Tensor for a feed-forward without a gate. dst may be gate.
+	// Convolve replaces each row of x [rows, d.Channels()] by the causal convolution of its sequence's rows up to its own:
+	// channel c becomes the sum over t of d.Taps[t, c] times channel c of the row Window-1-t before. What the next rows
+	// will need is kept in the sequence's state of the layer; a sequence that starts at position 0 has zeros before it.
+	Convolve(x Tensor, c Cache, layer int, d Delta)
+	// DeltaRule runs the gated delta rule over each sequence's rows. A row of qkv holds the queries and keys of the key heads
+	// and the values of the value heads; a and b hold a number for each value head, dst [rows, ValueHeads·ValueDim] the
+	// outputs. For each value head and token, with S [KeyDim, ValueDim] from the sequence's state of the layer, or zero at
+	// position 0, and q and k brought to length 1:
+	//
+	//	g = exp(Decay·softplus(a + Bias)), u = sigmoid(b)·(v - g·Sᵀk), S = g·S + k·uᵀ, dst = Sᵀq/√KeyDim
+	DeltaRule(dst, qkv, a, b Tensor, c Cache, layer int, d Delta)
+	// Activate writes act(gate)·up to dst; up may be the zero Tensor for a feed-forward without a gate. dst may be gate or
+	// up.
 	Activate(dst, gate, up Tensor, act Activation)
 	// Add adds scale·src to dst.
 	Add(dst, src Tensor, scale float32)
@@ -109,6 +125,7 @@ type Norm struct {
 	Bias   Vector // [n] or nil
 	Eps    float32
 	Center bool
+	Width  int // only the first Width values of a row are normalised, the others stay if dst is src; 0 is all
 }
 
 // Product is one weight that a MatMul multiplies its rows with.
@@ -132,6 +149,7 @@ type LowRank struct {
 // or, if Interleaved, value 2i with value 2i+1.
 type Rotary struct {
 	Heads, HeadDim int
+	Skip           int // values of a head before the rotated part
 	Interleaved    bool
 }
 
@@ -144,6 +162,25 @@ type Attention struct {
 	Sinks   Vector  // [Heads] logits that take part in the softmax but have no value; nil is none
 }
 
+// Delta is the shape and the small weights of a gated delta net layer (arXiv:2412.06464): each group of
+// ValueHeads/KeyHeads consecutive value heads shares the query and key of one key head.
+type Delta struct {
+	KeyHeads, ValueHeads int
+	KeyDim, ValueDim     int
+	Window               int    // rows that the convolution sees
+	Taps                 Vector // [Window, Channels] of the convolution, the oldest row's first
+	Decay, Bias          Vector // [ValueHeads]
+}
+
+// Channels returns the values of a row of queries, keys and values.
+func (d Delta) Channels() int { return 2*d.KeyHeads*d.KeyDim + d.ValueHeads*d.ValueDim }
+
+// State returns how many numbers such a layer keeps of a sequence: the rows that the convolution still needs, then a matrix
+// for each value head, whose ValueDim is rounded up to 16.
+func (d Delta) State() int {
+	return (d.Window-1)*d.Channels() + d.ValueHeads*d.KeyDim*((d.ValueDim+15)&^15)
+}
+
 // Activation is the nonlinearity of a feed-forward.
 type Activation uint8
 
@@ -152,6 +189,7 @@ const (
 	GELUTanh                   // 0.5x(1 + tanh(√(2/π)(x + 0.044715x³)))
 	GELU                       // 0.5x(1 + erf(x/√2))
 	ReLU
+	Sigmoid // 1/(1 + exp(-x))
 )
 
 // CacheSpec is the shape of a paged KV cache: Blocks blocks of BlockTokens tokens, and States slots for the recurrent state

@@ -17,6 +17,7 @@ var avx2 = kernels{
 	softmax:    softmaxAVX2,
 	silu:       siluAVX2,
 	addScaled:  addScaledAVX2,
+	decayAdd:   decayAddAVX2,
 	rotate:     rotateAVX2,
 }
 
@@ -85,6 +86,16 @@ func addScaledAVX2(dst, x []float32, scale float32) {
 	addScaled(dst[n:], x[n:], scale)
 }
 
+func decayAddAVX2(w, x, v []float32, decay float32) {
+	n := len(x) * lanes
+	for p := range len(v) / lanes {
+		if n > 0 {
+			panel := w[p*n:][:n]
+			decayAddPanelAVX2(&panel[0], &x[0], len(x), &v[p*lanes], decay)
+		}
+	}
+}
+
 func rotateAVX2(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -120,6 +131,9 @@ func siluRowAVX2(dst, gate, up *float32, n int)
 
 //go:noescape
 func addScaledRowAVX2(dst, x *float32, n int, scale float32)
+
+//go:noescape
+func decayAddPanelAVX2(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowAVX2(lo, hi, cos, sin *float32, n int)

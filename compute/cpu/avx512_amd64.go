@@ -17,6 +17,7 @@ var avx512 = kernels{
 	softmax:    softmaxAVX512,
 	silu:       siluAVX512,
 	addScaled:  addScaledAVX512,
+	decayAdd:   decayAddAVX512,
 	rotate:     rotateAVX512,
 }
 
@@ -92,6 +93,16 @@ func addScaledAVX512(dst, x []float32, scale float32) {
 	addScaled(dst[n:], x[n:], scale)
 }
 
+func decayAddAVX512(w, x, v []float32, decay float32) {
+	n := len(x) * lanes
+	for p := range len(v) / lanes {
+		if n > 0 {
+			panel := w[p*n:][:n]
+			decayAddPanelAVX512(&panel[0], &x[0], len(x), &v[p*lanes], decay)
+		}
+	}
+}
+
 func rotateAVX512(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -127,6 +138,9 @@ func siluRowAVX512(dst, gate, up *float32, n int)
 
 //go:noescape
 func addScaledRowAVX512(dst, x *float32, n int, scale float32)
+
+//go:noescape
+func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowAVX512(lo, hi, cos, sin *float32, n int)

@@ -26,7 +26,8 @@ type Device struct {
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend func(worker, item int)
+	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend,
+	heads, convolve, delta func(worker, item int)
 }
 
 // Options choose how a Device computes. None changes a result.
@@ -53,6 +54,7 @@ func New(o Options) (*Device, error) {
 		embed: d.embedRow, positions: d.positionsRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeSeq, attend: d.attendItem,
+		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
 	}
 	return d, nil
 }

@@ -20,5 +20,7 @@
 //     in the sequence.
 //   - Attention scales the query, takes each score as a chain over the head's dimensions, and each output as a chain
 //     over the positions from the first attended one on; it is multiplied by 1/sum at the end.
+//   - A convolution adds its products, each rounded, from the oldest row on. The delta rule takes one token after another;
+//     its products with a key and a query are chains over the key's dimensions.
 //   - exp is the polynomial of function exp, in the order written there.
 package cpu

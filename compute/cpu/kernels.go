@@ -38,6 +38,9 @@ type kernels struct {
 	silu func(dst, gate, up []float32)
 	// addScaled writes fma(scale, x, dst) to dst.
 	addScaled func(dst, x []float32, scale float32)
+	// decayAdd decays panels of float32 and adds an outer product: for panel p < len(v)/16, row i < len(x) and lane j,
+	// w[(p·len(x) + i)·16 + j] becomes fma(x[i], v[16p + j], w·decay).
+	decayAdd func(w, x, v []float32, decay float32)
 	// rotate turns pairs of one head: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), each as fma(a, cos, -(b·sin)) and
 	// fma(b, cos, a·sin). lo and hi are the two halves of the rotated part.
 	rotate func(lo, hi, cos, sin []float32)

@@ -171,6 +171,21 @@ func TestAddScaled(t *testing.T) {
 	})
 }
 
+func TestDecayAdd(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(11, 11))
+		for _, rows := range []int{0, 1, 2, 3, 16, 31, 128} {
+			for panels := range 5 {
+				w, x, v, decay := numbers(r, panels*rows*lanes), numbers(r, rows), numbers(r, panels*lanes), number(r)
+				got := place(f.w, w)
+				k.decayAdd(got, place(f.x, x), place(f.d, v), decay)
+				portable.decayAdd(w, x, v, decay)
+				same(t, fmt.Sprintf("%d panels of %d rows", panels, rows), got, w)
+			}
+		}
+	})
+}
+
 func TestRotate(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(10, 10))
@@ -201,6 +216,7 @@ func TestKernelsAllocate(t *testing.T) {
 			"softmax":    func() { k.softmax(x, 0) },
 			"silu":       func() { k.silu(x, x, x) },
 			"addScaled":  func() { k.addScaled(x, x, 1) },
+			"decayAdd":   func() { k.decayAdd(x, x[:32], x[:32], 1) },
 			"rotate":     func() { k.rotate(x[:32], x[32:64], x, x) },
 		} {
 			if n := testing.AllocsPerRun(10, call); n != 0 {

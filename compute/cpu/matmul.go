@@ -66,15 +66,15 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		o.perChunk += (p.W.(*matrix).panels + size - 1) / size
 	}
 	if quantise {
-		d.quantise(rows, x)
+		d.quantise(rows, x.Cols)
 	}
 	d.each(chunks*o.perChunk, d.jobs.product)
 }
 
-// quantise fills xq with the rows of x. The distances of their values and of their sums are odd numbers of cache lines and
+// quantise fills xq with the first cols values of the running operation's rows. The distances of their values and of their sums are odd numbers of cache lines and
 // of half lines, so that rows do not share sets of the first cache.
-func (d *Device) quantise(rows int, x compute.Tensor) {
-	q, blocks := &d.xq, x.Cols/32
+func (d *Device) quantise(rows, cols int) {
+	q, blocks := &d.xq, cols/32
 	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
 	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
 	d.each(rows, d.jobs.quantise)

@@ -21,6 +21,9 @@ type operation struct {
 	cache         *cache
 	layer         int
 	attn          compute.Attention
+	delta         compute.Delta
+	a, b          compute.Tensor
+	heads         []compute.Matrix
 	products      []compute.Product
 	groups        [maxProducts]int // panels that one item takes, of each product
 	firsts        [maxProducts]int // first item of each product within a chunk of rows
@@ -74,6 +77,9 @@ func (d *Device) normRow(_, r int) {
 	gain := n.Gain.(vector)
 	size := len(gain)
 	x, y := rowOf(d.op.src, r), rowOf(d.op.dst, r)
+	if n.Width > 0 {
+		x = x[:n.Width]
+	}
 	for at := 0; at < len(x); at += size {
 		in, out := x[at:][:size], y[at:][:size]
 		mean := float32(0)
@@ -124,7 +130,7 @@ func (d *Device) rotateRow(worker, r int) {
 	cos, sin := angles[:n], angles[n:]
 	lo, hi := d.scratch[worker].out[:n], d.scratch[worker].out[n:2*n]
 	for h := range rot.Heads {
-		head := x[h*rot.HeadDim:][:rot.HeadDim]
+		head := x[h*rot.HeadDim+rot.Skip:][:2*n]
 		if !rot.Interleaved {
 			d.k.rotate(head[:n], head[n:2*n], cos, sin)
 			continue
@@ -173,6 +179,8 @@ func activate(x float32, act compute.Activation) float32 {
 		return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)*math.Sqrt2/2)))
 	case compute.ReLU:
 		return max(x, 0)
+	case compute.Sigmoid:
+		return 1 / (1 + exp(-x))
 	}
 	return x / (1 + exp(-x))
 }

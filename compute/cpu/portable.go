@@ -19,6 +19,7 @@ var portable = kernels{
 	softmax:    softmax,
 	silu:       silu,
 	addScaled:  addScaled,
+	decayAdd:   decayAdd,
 	rotate:     rotate,
 }
 

@@ -60,6 +60,17 @@ func addScaled(dst, x []float32, scale float32) {
 	}
 }
 
+func decayAdd(w, x, v []float32, decay float32) {
+	for p := range len(v) / lanes {
+		for i, s := range x {
+			row := w[(p*len(x)+i)*lanes:][:lanes]
+			for j := range row {
+				row[j] = fma(s, v[p*lanes+j], row[j]*decay)
+			}
+		}
+	}
+}
+
 func rotate(lo, hi, cos, sin []float32) {
 	for i, a := range lo {
 		b := hi[i]

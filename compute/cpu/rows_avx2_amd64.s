@@ -279,6 +279,33 @@ added:
 	VZEROUPPER
 	RET
 
+// func decayAddPanelAVX2(w, x *float32, n int, v *float32, decay float32)
+//
+//	w  [row 0: 16 lanes][row 1: 16 lanes] ...   n rows; row i becomes row·decay + x[i]·v
+TEXT ·decayAddPanelAVX2(SB), NOSPLIT, $0-36
+	MOVQ         w+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	MOVQ         v+24(FP), BX
+	VMOVUPS      (BX), Y4
+	VMOVUPS      32(BX), Y5
+	VBROADCASTSS decay+32(FP), Y2
+
+decayed:
+	VMULPS       (DI), Y2, Y0
+	VMULPS       32(DI), Y2, Y1
+	VBROADCASTSS (SI), Y3
+	VFMADD231PS  Y4, Y3, Y0
+	VFMADD231PS  Y5, Y3, Y1
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         $4, SI
+	ADDQ         $64, DI
+	DECQ         CX
+	JNZ          decayed
+	VZEROUPPER
+	RET
+
 // func rotateRowAVX2(lo, hi, cos, sin *float32, n int)
 TEXT ·rotateRowAVX2(SB), NOSPLIT, $0-40
 	MOVQ lo+0(FP), DI

@@ -235,6 +235,29 @@ added:
 	VZEROUPPER
 	RET
 
+// func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
+//
+//	w  [row 0: 16 lanes][row 1: 16 lanes] ...   n rows; row i becomes row·decay + x[i]·v
+TEXT ·decayAddPanelAVX512(SB), NOSPLIT, $0-36
+	MOVQ         w+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	MOVQ         v+24(FP), BX
+	VMOVUPS      (BX), Z1
+	VBROADCASTSS decay+32(FP), Z2
+
+decayed:
+	VMULPS       (DI), Z2, Z0
+	VBROADCASTSS (SI), Z3
+	VFMADD231PS  Z1, Z3, Z0
+	VMOVUPS      Z0, (DI)
+	ADDQ         $4, SI
+	ADDQ         $64, DI
+	DECQ         CX
+	JNZ          decayed
+	VZEROUPPER
+	RET
+
 // func rotateRowAVX512(lo, hi, cos, sin *float32, n int)
 TEXT ·rotateRowAVX512(SB), NOSPLIT, $0-40
 	MOVQ lo+0(FP), DI

@@ -71,12 +71,22 @@ func (e *Engine) turn() (more bool) {
 	return true
 }
 
-// rest waits for a message.
+// rest waits for a message, or until the scheduler has something to run though none comes.
 func (e *Engine) rest() {
 	e.enter(phaseIdle)
-	<-e.notify
+	var due <-chan time.Time
+	if at, ok := e.sched.Wake(); ok {
+		due = time.After(time.Duration(at)*time.Millisecond - e.cfg.Now().Sub(e.epoch))
+	}
+	select {
+	case <-e.notify:
+	case <-due:
+	}
 	e.enter(phasePlanning)
 }
+
+// tick tells the scheduler the time.
+func (e *Engine) tick() { e.sched.Tick(e.cfg.Now().Sub(e.epoch).Milliseconds()) }
 
 // launch hands the batch to the compute goroutine.
 func (e *Engine) launch() {
@@ -103,6 +113,7 @@ func (e *Engine) await() error {
 
 // receive handles what is in the inbox. It returns false if the engine is closing.
 func (e *Engine) receive() bool {
+	e.tick()
 	e.mu.Lock()
 	e.todo = append(e.todo, e.inbox...)
 	clear(e.inbox)

@@ -88,6 +88,8 @@ type scenario struct {
 	preempts            bool
 	policy              string
 	batch               sched.Batch
+	interval            int
+	allocation          sched.Allocation
 	anyKernels          bool // run with every implementation of the kernels, not only the best
 }
 
@@ -111,6 +113,10 @@ var scenarios = []scenario{
 	{name: "edf", chunk: 512, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "edf"},
 	{name: "prefill first", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, batch: sched.PrefillFirst},
 	{name: "decode first", chunk: 7, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "priority", batch: sched.DecodeFirst},
+	{name: "static", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, batch: sched.Static},
+	{name: "interval", chunk: 7, block: 16, blocks: 20, seqs: 32, preempts: true, interval: 3},
+	{name: "preallocated", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Preallocate},
+	{name: "learned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Learned},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
@@ -158,7 +164,7 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	}
 	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Sched: sched.Config{
 		BlockTokens: sc.block, Blocks: sc.blocks, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
-		Policy: sc.policy, Batch: sc.batch, MaxPassed: len(sc.policy),
+		Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy),
 	}})
 	if err != nil {
 		t.Fatal(err)

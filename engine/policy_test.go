@@ -108,6 +108,34 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// TestWindow lets a static batch wait to become full: it starts when the window is over though nothing happens, or at once
+// when it is full.
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := smallConfig()
+		cfg.MaxSeqs, cfg.Batch, cfg.Window = 2, sched.Static, 50
+		e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+		for _, c := range []struct {
+			requests int
+			want     time.Duration
+		}{{1, 50 * time.Millisecond}, {2, 0}} {
+			time.Sleep(time.Second)
+			begin := time.Now()
+			var streams []*Stream
+			for n := range c.requests {
+				streams = append(streams, submit(t, e, t.Context(), request(n, 6, 2)))
+			}
+			for _, s := range streams {
+				read(t, s)
+			}
+			if got := time.Since(begin); got != c.want {
+				t.Errorf("%d of 2 requests took %v; want %v", c.requests, got, c.want)
+			}
+		}
+		wantIdle(t, e)
+	})
+}
+
 // TestShed fills the queue. More urgent requests take the places of the least urgent, which are told that it is full.
 func TestShed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

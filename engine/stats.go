@@ -42,6 +42,9 @@ type Stats struct {
 	PromptTokens    uint64 // of requests that have a first token
 	GeneratedTokens uint64
 	LastStep        time.Duration
+	// Held and Unfilled are the sums over all steps of sched.Stats.Held and Unfilled: their quotient is the share of the
+	// memory allocated to sequences that was not used.
+	Held, Unfilled uint64 // tokens
 }
 
 // Stats returns the counters as of the last step, arrival or cancellation.
@@ -114,6 +117,8 @@ func (e *Engine) observeToken(q *sequence, now time.Time) {
 func (e *Engine) observeStep(d time.Duration) {
 	e.counts.Steps++
 	e.counts.LastStep = d
+	e.counts.Held += uint64(e.counts.Sched.Held)
+	e.counts.Unfilled += uint64(e.counts.Sched.Unfilled)
 	e.report.Duration = d
 	if e.cfg.Observer != nil {
 		defer e.observerPanicked()

@@ -4,7 +4,10 @@
 // in block numbers. Read Pool first.
 package kv
 
-import "fmt"
+import (
+	"fmt"
+	"sort"
+)
 
 // BlockID numbers a block of a Pool, from 0. It is the index of the block in the device's cache memory.
 type BlockID = int32
@@ -31,6 +34,7 @@ type Pool struct {
 
 	refs   []int32   // [blocks] references held by sequences
 	name   []Hash    // [blocks] zero: unnamed
+	since  []uint64  // [blocks] when a named block got its name, in names given
 	parent []BlockID // [blocks] the named block before a named one; none: it starts a chain, or is unnamed
 
 	// Links of the list a block is in: free blocks form a stack from free along next; cached blocks form a ring through
@@ -39,6 +43,7 @@ type Pool struct {
 	free       BlockID   // top of the stack of free blocks, or none
 
 	index map[Hash]BlockID
+	given uint64 // names given so far
 	stats Stats
 }
 
@@ -65,6 +70,7 @@ func NewPool(blocks, blockTokens int) *Pool {
 		blockTokens: blockTokens,
 		refs:        make([]int32, blocks),
 		name:        make([]Hash, blocks),
+		since:       make([]uint64, blocks),
 		parent:      make([]BlockID, blocks),
 		prev:        make([]BlockID, blocks+1),
 		next:        make([]BlockID, blocks+1),
@@ -137,15 +143,23 @@ func (p *Pool) Match(chain []BlockID, names []Hash) []BlockID {
 	return chain
 }
 
-// Unused returns how many blocks of a chain nobody holds. Sharing the chain makes that many fewer available.
-func (p *Pool) Unused(chain []BlockID) int {
-	n := 0
-	for _, b := range chain {
-		if p.refs[b] == 0 {
-			n++
+// Rematch brings a chain that Match or Rematch found for a beginning of names up to date and returns it and the time, which
+// the next Rematch wants to know; 0 is that of an empty chain. It looks only at what has changed: a chain is evicted from
+// its end, so if its last block still bears the name from then, so do all before it.
+func (p *Pool) Rematch(chain []BlockID, names []Hash, time uint64) ([]BlockID, uint64) {
+	n := min(len(chain), len(names))
+	for ; n > 0; n-- {
+		if b := chain[n-1]; p.name[b] == names[n-1] && p.since[b] <= time {
+			break
 		}
 	}
-	return n
+	return p.Match(chain[:n], names[n:]), p.given
+}
+
+// Unused returns how many blocks of a chain nobody holds. Sharing the chain makes that many fewer available. Who holds a
+// block also holds those before it, so they are its last ones.
+func (p *Pool) Unused(chain []BlockID) int {
+	return len(chain) - sort.Search(len(chain), func(i int) bool { return p.refs[chain[i]] == 0 })
 }
 
 // Share takes a reference to each block of a chain that Match found for a sequence of tokens tokens, and counts the
@@ -177,7 +191,8 @@ func (p *Pool) Register(before []BlockID, b BlockID, h Hash) BlockID {
 		p.release(b)
 		return equal
 	}
-	p.name[b], p.parent[b] = h, parent
+	p.given++
+	p.name[b], p.parent[b], p.since[b] = h, parent, p.given
 	p.index[h] = b
 	return b
 }

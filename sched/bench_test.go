@@ -23,6 +23,54 @@ func blocked(tb testing.TB, policy string, running, waiting int) *Scheduler {
 	}, running, waiting, 8*512+1)
 }
 
+// learned makes a scheduler look at what outputs may be expected to hold.
+func learned(s *Scheduler) *Scheduler {
+	s.cfg.Allocation = Learned
+	for i := range 100 {
+		s.lengths.add(10 * i)
+	}
+	return s
+}
+
+// prefixed is the same, but the first of those who wait find 8,000 tokens each in the cache, and lack blocks for the rest.
+func prefixed(tb testing.TB, policy string, running, waiting int) *Scheduler {
+	const blocks, prefix = 8000, 8000
+	s, err := New(Config{
+		BlockTokens: 16, Blocks: blocks, MaxSeqs: 2 * running, TokenBudget: 2 * prefix, MaxLen: 1 << 18,
+		Policy: policy, MaxPassed: 16, PrefixCache: true,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	add := func(id, first, n, most int) {
+		prompt := make([]int32, n)
+		prompt[0] = int32(first)
+		if err := s.Add(Request{ID: SeqID(id), Prompt: prompt, MaxTokens: most}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	run := func() {
+		p := s.Next()
+		s.Commit(p, make([]Result, len(p.Seqs)))
+	}
+	for i := range lookahead { // their prompts stay in the cache
+		add(i, i, prefix, 1)
+		run()
+	}
+	for i := range running {
+		add(lookahead+i, lookahead+i, 8, 1<<10)
+	}
+	run()
+	for i := range waiting {
+		n := 8
+		if i < lookahead {
+			n = (blocks - 8) * 16
+		}
+		add(lookahead+running+i, i, n, 1)
+	}
+	return s
+}
+
 // crowded adds sequences of a thousand tenants and ten priorities. Those that wait have prompts of a length of their own.
 func crowded(tb testing.TB, cfg Config, running, waiting, prompt int) *Scheduler {
 	s, err := New(cfg)
@@ -60,19 +108,19 @@ func pipelined(s *Scheduler) func() {
 	}
 }
 
-// A step allocates nothing, but that the list of a sequence's block names doubles once in a while.
+// A step allocates nothing, unless it admits someone.
 func TestNoAllocation(t *testing.T) {
 	for _, policy := range Policies() {
 		cache := policy != "fcfs"
 		s := busy(t, policy, 64, 1000, cache)
 		step := pipelined(s)
-		for range 2050 { // the lists of names now have room for twice as many
+		for range 20 { // the lists of a step now have room
 			step()
 		}
 		if n := testing.AllocsPerRun(1500, step); n != 0 {
 			t.Errorf("%s: %v allocations per step", policy, n)
 		}
-		if got := s.Stats(); got.Running != 64 || got.Waiting != 1000 || got.KV.Used < 64*3500/16 {
+		if got := s.Stats(); got.Running != 64 || got.Waiting != 1000 || got.KV.Used < 64*1500/16 {
 			t.Errorf("%s: the steps did not do what was meant:\n%v", policy, got)
 		}
 	}
@@ -100,7 +148,7 @@ func TestMisusePanics(t *testing.T) {
 }
 
 // One step of 256 decoding sequences with 10,000 in the queue: when no more may run, with and without the naming of blocks,
-// and when more might but do not fit.
+// and when more might but do not fit, the first eight of them after finding 8,000 tokens each in the cache.
 func BenchmarkStep(b *testing.B) {
 	const running, waiting = 256, 10000
 	for _, policy := range Policies() {
@@ -112,7 +160,12 @@ func BenchmarkStep(b *testing.B) {
 			{"full", func() *Scheduler { return busy(b, policy, running, waiting, false) }, 4000},
 			{"full,cache", func() *Scheduler { return busy(b, policy, running, waiting, true) }, 3300},
 			{"blocked", func() *Scheduler { return blocked(b, policy, running, waiting) }, 480},
+			{"blocked,learned", func() *Scheduler { return learned(blocked(b, policy, running, waiting)) }, 480},
+			{"blocked,prefixes", func() *Scheduler { return prefixed(b, policy, running, waiting) }, 150},
 		} {
+			if c.steps == 150 && policy == "shortest-prompt" {
+				continue // for which they would not come first
+			}
 			b.Run(policy+"/"+c.name, func(b *testing.B) {
 				step, left := func() {}, 0
 				b.ReportAllocs()

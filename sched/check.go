@@ -1,6 +1,10 @@
 package sched
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Check verifies every invariant of the scheduler and its pool and names the first that is broken. It is meant for
 // tests; it looks at everything.
@@ -37,6 +41,19 @@ func (s *Scheduler) Check() error {
 	return nil
 }
 
+// checkChain verifies that what a waiting sequence remembers of its cached prefix leads to the same as a new search.
+func (s *Scheduler) checkChain(q *sequence) error {
+	names := q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)]
+	if q.chain == nil || !q.lookup {
+		return nil
+	}
+	got, _ := s.pool.Rematch(slices.Clone(q.chain), names, q.matched)
+	if want := s.pool.Match(nil, names); !slices.Equal(got, want) {
+		return fmt.Errorf("sched: sequence %d finds its prefix in blocks %v, by what it remembers in %v", q.id, want, got)
+	}
+	return nil
+}
+
 // checkQueue verifies that every place is right and no one waits before one that comes earlier.
 func (s *Scheduler) checkQueue() error {
 	n := 0
@@ -48,7 +65,7 @@ func (s *Scheduler) checkQueue() error {
 			if q.at != i || q.tenant != t || q.rank != s.policy.rank(q) || i > 0 && q.before(t.waiting[(i-1)/2]) {
 				return fmt.Errorf("sched: sequence %d, of rank %d, waits in place %d, says %d", q.id, q.rank, i, q.at)
 			}
-			if err := s.checkSequence(q, false); err != nil {
+			if err := cmp.Or(s.checkSequence(q, false), s.checkChain(q)); err != nil {
 				return err
 			}
 			n++

@@ -39,6 +39,7 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 			results[i].Finished = true
 		}
 		if results[i].Finished {
+			s.lengths.add(q.known - q.prompt)
 			s.end(q)
 			ended = true
 		}

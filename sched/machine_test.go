@@ -48,6 +48,7 @@ type client struct {
 	passed                      int
 
 	running  bool
+	idle     int // steps in which it had something to compute and did not take part
 	computed int // planned to be computed since its admission
 	pending  int // tokens planned to be sampled, whose values are not known yet
 	ended    bool
@@ -127,6 +128,13 @@ func (m *machine) find(id SeqID) *client {
 func (m *machine) next() {
 	outstanding := len(m.plans)
 	p := m.s.Next()
+	if at, ok := m.s.Wake(); p == nil && ok && outstanding == 0 {
+		m.s.Tick(at - 1)
+		if p = m.s.Next(); p == nil {
+			m.s.Tick(at)
+			p = m.s.Next()
+		}
+	}
 	if outstanding == 2 && p != nil {
 		m.t.Fatalf("a third plan:\n%v", p)
 	}
@@ -140,7 +148,9 @@ func (m *machine) next() {
 		q := m.find(id)
 		m.verifyVictim(p, q)
 		q.running, q.computed = false, 0
-		m.preemptions++
+		if m.preemptions++; m.cfg.Allocation == Preallocate {
+			m.t.Fatalf("sequence %d is preempted, though all it can need was kept for it:\n%v", id, p)
+		}
 	}
 	st := &step{plan: p, clients: map[SeqID]*client{}}
 	rows := 0
@@ -162,7 +172,7 @@ func (m *machine) next() {
 		m.t.Fatalf("the rows add up to %d, the budget is %d:\n%v", rows, m.cfg.TokenBudget, p)
 	}
 	m.verifyShares(p, st)
-	m.verifyHead(p)
+	m.verifyHead(p, st)
 	m.verifyExclusion(p)
 	m.plans = append(m.plans, st)
 	if outstanding == 0 {

@@ -1,6 +1,10 @@
 package sched
 
-import "github.com/kvasir-llm/kvasir/kv"
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/kv"
+)
 
 // Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is being
 // computed and one that is prepared meanwhile, in which the tokens that the first will yield are planned for by position
@@ -21,21 +25,7 @@ func (s *Scheduler) Next() *Plan {
 	}
 	p := &s.plans[(s.oldest+s.outstanding)%2]
 	p.reset()
-	switch s.cfg.Batch {
-	case PrefillFirst:
-		s.planPrompts(p)
-		if s.admit(p); p.Rows == 0 {
-			s.planRunning(p)
-		}
-	case DecodeFirst:
-		if s.planRunning(p); !p.samples() && len(p.Preempted) == 0 {
-			s.admit(p)
-		}
-	default:
-		if s.planRunning(p); len(p.Preempted) == 0 {
-			s.admit(p)
-		}
-	}
+	s.fill(p)
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 {
 		return nil
 	}
@@ -43,11 +33,12 @@ func (s *Scheduler) Next() *Plan {
 	return p
 }
 
-// planRunning lets the running sequences catch up.
-func (s *Scheduler) planRunning(p *Plan) {
+// planRunning lets the running sequences catch up, those with more than their last token to compute only if it is the
+// prompts' turn.
+func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
-		if q.length == q.limit {
-			continue // its last token is on the way
+		if q.length == q.limit || !prompts && q.length-q.computed > 1 {
+			continue // its last token is on the way, or it is not its turn
 		}
 		if n := s.rows(q, p); s.grow(p, q, q.computed+n) {
 			s.plan(p, q, n, 0)
@@ -119,8 +110,12 @@ const lookahead = 8
 // admit starts waiting sequences, in their order. One for which there are not enough blocks lets those behind it pass, but
 // only Config.MaxPassed times.
 func (s *Scheduler) admit(p *Plan) {
+	if s.waiting.n == 0 || p.Rows >= s.cfg.TokenBudget || s.running.n >= s.cfg.MaxSeqs {
+		return
+	}
+	s.begin()
 	for open := true; open && p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
-		s.pool.Available() > s.running.n; {
+		s.pool.Available() > s.promised; {
 		q := s.waiting.front()
 		s.waiting.remove(q)
 		if s.start(p, q) {
@@ -140,37 +135,55 @@ func (s *Scheduler) admit(p *Plan) {
 	s.unfit = s.unfit[:0]
 }
 
-// start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and if a block
-// for each running sequence stays available, so that they can grow for a while before one would have to leave again.
+// start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many more
+// as Config.Allocation wants.
 func (s *Scheduler) start(p *Plan, q *sequence) bool {
-	s.chain = s.chain[:0]
-	if q.lookup {
-		// The last token is always computed, for its logits.
-		s.chain = s.pool.Match(s.chain, q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)])
-	}
-	need := s.pool.BlocksFor(q.length) - len(s.chain)
-	if s.pool.Available()-s.pool.Unused(s.chain) < need+s.running.n {
+	s.match(q)
+	need := s.pool.BlocksFor(q.length) - len(q.chain)
+	if !s.fits(q, need, s.pool.Unused(q.chain)) {
 		return false
 	}
 	if q.lookup {
-		s.pool.Share(s.chain, q.length)
+		s.pool.Share(q.chain, q.length)
 	}
-	q.table = append(make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1)), s.chain...)
-	q.table, _ = s.pool.Alloc(q.table, need)
-	q.named = len(s.chain)
+	q.shared = len(q.chain)
+	q.table, _ = s.pool.Alloc(q.chain, need)
+	q.chain = nil
+	if s.cfg.PrefixCache { // so that no step between admission and end allocates
+		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
+	}
+	q.named = q.shared
 	q.computed = q.named * s.cfg.BlockTokens
 	if !q.charged {
 		q.charged = true
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
 	}
 	s.running.pushBack(q)
+	s.promise(q)
+	s.sincePrompts = 0
 	s.plan(p, q, s.rows(q, p), q.computed)
 	return true
+}
+
+// match finds the cached prefix of a waiting sequence. One that was tried before and did not fit keeps what it found, so
+// that only what has changed is looked up: a long prefix costs no more than a short one.
+func (s *Scheduler) match(q *sequence) {
+	if q.chain == nil {
+		q.chain = make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1))
+	}
+	if q.lookup {
+		// The last token is always computed, for its logits.
+		names := q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)]
+		q.chain, q.matched = s.pool.Rematch(q.chain, names, q.matched)
+	}
 }
 
 // plan puts the next n tokens of q into p.
 func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
 	start := q.computed
+	if q.length-start > 1 {
+		s.sincePrompts = 0
+	}
 	q.computed += n
 	sample := q.computed == q.length
 	if sample {

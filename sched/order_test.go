@@ -137,7 +137,7 @@ func (m *machine) verifyAdmission(p *Plan, w Work, q *client) {
 }
 
 // verifyShares checks that all who run and have something to compute take part, but for the last of them if there is no
-// block, and for those that decode while prompts come first.
+// block, for those that decode while prompts come first, and for prompts whose turn it is not.
 func (m *machine) verifyShares(p *Plan, st *step) {
 	running := 0
 	for _, q := range m.live {
@@ -148,11 +148,15 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		switch {
 		case !q.running || st.clients[q.id] != nil || length == q.limit:
 		case m.s.pool.Available() == 0 && m.last(q):
-		case m.cfg.Batch == PrefillFirst && p.Rows > 0 && !st.decodes &&
+		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
+			q.idle++
+			continue
+		case (m.cfg.Batch == PrefillFirst || m.cfg.Batch == Static) && p.Rows > 0 && !st.decodes &&
 			(length-q.computed == 1 || p.Rows == m.cfg.TokenBudget):
 		default:
 			m.t.Fatalf("sequence %d runs but is not in the plan:\n%v", q.id, p)
 		}
+		q.idle = 0
 	}
 	if running > m.cfg.MaxSeqs {
 		m.t.Fatalf("%d run, at most %d may:\n%v", running, m.cfg.MaxSeqs, p)
@@ -160,7 +164,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 }
 
 // verifyHead checks that the first who waits could not have run.
-func (m *machine) verifyHead(p *Plan) {
+func (m *machine) verifyHead(p *Plan, st *step) {
 	var head *client
 	running := 0
 	for _, q := range m.live {
@@ -173,7 +177,8 @@ func (m *machine) verifyHead(p *Plan) {
 	switch {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
 	case p.Rows == m.cfg.TokenBudget || len(p.Preempted) > 0:
-	case m.cfg.Batch == DecodeFirst && p.samples():
+	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
+	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
 	case m.s.pool.Available() >= (len(head.tokens)+m.cfg.BlockTokens-1)/m.cfg.BlockTokens+running:
 		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)

@@ -60,21 +60,3 @@ func findPolicy(name string) (policy, error) {
 	}
 	return policy{}, fmt.Errorf("sched: config: Policy is %q; want one of %s", name, strings.Join(Policies(), ", "))
 }
-
-// Batch says how prompts and decoding sequences share steps.
-type Batch string
-
-const (
-	// Mixed steps serve both. Each running sequence gets at least one row in every step, so that no prompt makes those
-	// who decode wait. It is the default.
-	Mixed Batch = "mixed"
-	// PrefillFirst computes only prompts in a step, as long as any can be computed or admitted: first tokens come sooner
-	// and steps are larger, while those who decode stand still.
-	PrefillFirst Batch = "prefill-first"
-	// DecodeFirst admits no one into a step that yields tokens: those who decode are never slowed by a new prompt, which
-	// waits until all of them have ended. This is static batching.
-	DecodeFirst Batch = "decode-first"
-)
-
-// Batches returns what Config.Batch may be, the default first.
-func Batches() []Batch { return []Batch{Mixed, PrefillFirst, DecodeFirst} }

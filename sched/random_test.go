@@ -25,6 +25,11 @@ func TestRandomHistories(t *testing.T) {
 			Policy:      rapid.SampledFrom(Policies()).Draw(t, "policy"),
 			Batch:       rapid.SampledFrom(Batches()).Draw(t, "batch"),
 			MaxPassed:   rapid.SampledFrom([]int{0, 1, 4}).Draw(t, "max passed"),
+			Interval:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "interval"),
+			Allocation:  rapid.SampledFrom(Allocations()).Draw(t, "allocation"),
+		}
+		if cfg.Batch == Static {
+			cfg.Window = rapid.SampledFrom([]int64{0, 3}).Draw(t, "window")
 		}
 		m := newMachine(t, cfg)
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel"})
@@ -69,13 +74,16 @@ func request(t *rapid.T, m *machine) Request {
 // A long history of the kind that a server sees, with the pool always under pressure, under each policy.
 func TestLongHistory(t *testing.T) {
 	for _, policy := range Policies() {
-		t.Run(policy, func(t *testing.T) { longHistory(t, policy) })
+		for _, allocation := range Allocations() {
+			t.Run(policy+","+string(allocation), func(t *testing.T) { longHistory(t, policy, allocation) })
+		}
 	}
 }
 
-func longHistory(t *testing.T, policy string) {
+func longHistory(t *testing.T, policy string, allocation Allocation) {
 	m := newMachine(t, Config{
 		BlockTokens: 4, Blocks: 40, MaxSeqs: 16, TokenBudget: 24, MaxChunk: 7, PrefixCache: true, Policy: policy, MaxPassed: 3,
+		Allocation: allocation,
 	})
 	seed := uint64(1)
 	draw := func(n int) int {
@@ -102,7 +110,7 @@ func longHistory(t *testing.T, policy string) {
 	}
 	m.drain()
 	stats := m.s.Stats()
-	if stats.Preemptions == 0 || stats.KV.Hits == 0 || stats.KV.Evictions == 0 {
+	if (stats.Preemptions == 0) != (allocation == Preallocate) || stats.KV.Hits == 0 || stats.KV.Evictions == 0 {
 		t.Errorf("a history without preemption, hits or evictions shows little:\n%v", stats)
 	}
 	t.Logf("%d sequences ended\n%v", m.finished, stats)

@@ -42,6 +42,13 @@ type Config struct {
 	Policy string
 	// Batch says how prompts and decoding sequences share steps; "" is Mixed.
 	Batch Batch
+	// Interval is how many steps pass from one that computes prompts to the next, as long as anyone decodes: those between
+	// only decode. 0 and 1 are every step.
+	Interval int
+	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
+	Window int64
+	// Allocation says how many blocks a sequence must find to be admitted; "" is OnDemand.
+	Allocation Allocation
 	// MaxPassed is how many admissions a waiting sequence for which there are not enough blocks lets pass, of sequences
 	// behind it that need fewer. After that, blocks that become free are kept for it. 0 means none: all wait behind the
 	// first that does not fit.
@@ -79,8 +86,8 @@ type Request struct {
 // The running sequences hold blocks, the waiting ones none. Who is admitted next, and who has to give up its blocks when
 // there are too few, is up to a policy.
 //
-// A Scheduler is used by one goroutine at a time. Next and Commit allocate a table for each admission and otherwise
-// nothing, but that the list of a sequence's block names doubles as it grows.
+// A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of their
+// names when they admit it, or first try to, and otherwise nothing.
 type Scheduler struct {
 	cfg    Config
 	policy policy
@@ -98,8 +105,14 @@ type Scheduler struct {
 	oldest      int
 	outstanding int
 
-	chain       []kv.BlockID // scratch: the cached prefix of the sequence being admitted
-	unfit       []*sequence  // scratch: those for which a plan finds too few blocks
+	now          int64 // milliseconds, as Tick told
+	sincePrompts int   // plans since one that computed prompts
+	closed       bool  // a Static batch takes no more
+
+	lengths     lengths     // of outputs, for Learned
+	promised    int         // scratch: blocks to be left for those who run
+	forecast    forecast    // scratch: of those who run, for Learned
+	unfit       []*sequence // scratch: those for which a plan finds too few blocks
 	preemptions uint64
 }
 
@@ -107,7 +120,10 @@ type Scheduler struct {
 type Stats struct {
 	Running, Waiting int    // sequences
 	Preemptions      uint64 // how often a running sequence had to give up its blocks
-	KV               kv.Stats
+	// Held is how many tokens the blocks of the running sequences have room for, with those that Preallocate keeps for
+	// them; Unfilled is how many of these are not computed. Blocks that sequences share count for each of them.
+	Held, Unfilled int
+	KV             kv.Stats
 }
 
 // String prints the counters in a fixed order.
@@ -123,7 +139,8 @@ func New(cfg Config) (*Scheduler, error) {
 	}{
 		{"BlockTokens", cfg.BlockTokens, 1}, {"Blocks", cfg.Blocks, 1}, {"MaxSeqs", cfg.MaxSeqs, 1},
 		{"TokenBudget", cfg.TokenBudget, 1}, {"MaxChunk", cfg.MaxChunk, 0}, {"MaxLen", cfg.MaxLen, 0},
-		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0},
+		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0}, {"Interval", cfg.Interval, 0},
+		{"Window", int(cfg.Window), 0},
 	} {
 		if f.value < f.min || f.value > math.MaxInt32 {
 			return nil, fmt.Errorf("sched: config: %s is %d, must be %d to %d", f.name, f.value, f.min, math.MaxInt32)
@@ -133,11 +150,16 @@ func New(cfg Config) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Batch == "" {
-		cfg.Batch = Mixed
-	}
+	cfg.Batch = cmp.Or(cfg.Batch, Mixed)
 	if !slices.Contains(Batches(), cfg.Batch) {
 		return nil, fmt.Errorf("sched: config: Batch is %q; want one of %v", cfg.Batch, Batches())
+	}
+	if cfg.Window > 0 && cfg.Batch != Static {
+		return nil, fmt.Errorf("sched: config: Window is %d ms but Batch is %q; only %q batches wait to become full", cfg.Window, cfg.Batch, Static)
+	}
+	cfg.Allocation = cmp.Or(cfg.Allocation, OnDemand)
+	if !slices.Contains(Allocations(), cfg.Allocation) {
+		return nil, fmt.Errorf("sched: config: Allocation is %q; want one of %v", cfg.Allocation, Allocations())
 	}
 	cfg.MaxSeqs = min(cfg.MaxSeqs, cfg.TokenBudget)
 	if cfg.MaxChunk == 0 {
@@ -181,7 +203,7 @@ func (s *Scheduler) Add(r Request) error {
 		return ErrQueueFull
 	}
 	q := &sequence{
-		id: r.ID, arrival: s.arrivals, prompt: n, length: n, limit: limit,
+		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
 		keys: r.Keys, lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
@@ -240,9 +262,31 @@ func (s *Scheduler) Cancel(id SeqID) bool {
 	return true
 }
 
+// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Only Config.Window asks
+// for it.
+func (s *Scheduler) Tick(now int64) { s.now = max(s.now, now) }
+
+// Wake returns at which time Next will plan a step that it does not plan yet, if nothing else happens; ok is false if
+// there is no such time.
+func (s *Scheduler) Wake() (at int64, ok bool) {
+	if s.cfg.Window == 0 || s.running.n > 0 || s.waiting.n == 0 {
+		return 0, false
+	}
+	return s.waiting.front().since + s.cfg.Window, true
+}
+
 // Stats returns the counters.
 func (s *Scheduler) Stats() Stats {
-	return Stats{Running: s.running.n, Waiting: s.waiting.n, Preemptions: s.preemptions, KV: s.pool.Stats()}
+	st := Stats{Running: s.running.n, Waiting: s.waiting.n, Preemptions: s.preemptions, KV: s.pool.Stats()}
+	for q := s.running.front; q != nil; q = q.next {
+		held := len(q.table)
+		if s.cfg.Allocation == Preallocate {
+			held = s.pool.BlocksFor(q.limit - 1)
+		}
+		st.Held += held * s.cfg.BlockTokens
+		st.Unfilled += held*s.cfg.BlockTokens - q.computed
+	}
+	return st
 }
 
 // learn appends a token whose value is known, and names the block that it fills.

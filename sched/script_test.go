@@ -15,9 +15,12 @@ import (
 // TestScripts runs the stories in testdata against a scheduler.
 //
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
-//	    [policy=NAME] [batch=NAME] [passed=N]
+//	    [policy=NAME] [batch=NAME] [passed=N] [interval=N] [window=MS] [allocation=NAME]
 //	add id=N prompt=TEXT [max=N] [salt=TEXT] [nocache] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
+//	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
+//	tick now=MS                         tells the time
+//	wake                                when the next plan is due if nothing happens
 //	next                                plans a step, and prints it
 //	commit [finish=ID,ID]               the oldest plan is done; the named sequences met a stop token
 //	step [n=N] [finish=ID,ID]           next and commit, N times
@@ -66,6 +69,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			TokenBudget: number("budget"), MaxChunk: number("chunk"), MaxLen: number("len"),
 			MaxWaiting: number("waiting"), PrefixCache: d.HasArg("cache"),
 			Policy: text("policy"), Batch: Batch(text("batch")), MaxPassed: number("passed"),
+			Interval: number("interval"), Window: int64(number("window")), Allocation: Allocation(text("allocation")),
 		})
 		if err != nil {
 			return err.Error()
@@ -83,6 +87,25 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			return err.Error()
 		}
 		return "ok"
+	case "teach":
+		for i := range number("n") {
+			if err := w.s.Add(Request{ID: SeqID(1000 + i), Prompt: prompt(t, text("prompt")), MaxTokens: number("yield")}); err != nil {
+				return err.Error()
+			}
+			for w.s.Stats().Waiting+w.s.Stats().Running > 0 {
+				w.next()
+				w.commit(nil, false)
+			}
+		}
+		return "ok"
+	case "tick":
+		w.s.Tick(int64(number("now")))
+		return "ok"
+	case "wake":
+		if at, ok := w.s.Wake(); ok {
+			return fmt.Sprint("at ", at)
+		}
+		return "never"
 	case "next":
 		return w.next()
 	case "commit":

@@ -13,8 +13,9 @@ import "github.com/kvasir-llm/kvasir/kv"
 type sequence struct {
 	id      SeqID
 	arrival uint64
-	prompt  int // tokens
-	limit   int // the length at which it ends
+	since   int64 // when it came, as Tick told
+	prompt  int   // tokens
+	limit   int   // the length at which it ends
 	keys    kv.Keys
 	lookup  bool // looks for its prefix in the cache
 
@@ -30,9 +31,14 @@ type sequence struct {
 	names []kv.Hash // of the full blocks of known tokens
 	tail  []int32   // the known tokens after those
 
-	table []kv.BlockID // the blocks of tokens [0, computed) and more, with room for all there can be; nil while waiting
-	named int          // how many blocks of table bear their name
-	ended bool
+	// The blocks of the cached prefix that it found when it was last tried, the first of table once it runs.
+	chain   []kv.BlockID
+	matched uint64 // the pool's time as of then
+
+	table  []kv.BlockID // the blocks of tokens [0, computed) and more, with room for all there can be; nil while waiting
+	named  int          // how many blocks of table bear their name
+	shared int          // how many of table were found in the cache
+	ended  bool
 
 	at         int // its place among those of its tenant that wait; -1: it runs
 	prev, next *sequence

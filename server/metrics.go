@@ -9,7 +9,8 @@ import (
 	"github.com/kvasir-llm/kvasir/engine"
 )
 
-// metrics are those of /metrics. Their names and buckets are vLLM's, so that dashboards and routers made for it work.
+// metrics are those of /metrics. Their names and buckets are vLLM's, so that dashboards and routers made for it work; what
+// vLLM does not have is named kvasir:.
 type metrics struct {
 	paramsN         *prometheus.HistogramVec
 	paramsMaxTokens *prometheus.HistogramVec
@@ -61,28 +62,32 @@ func newGauges(name string, m Model) *gauges {
 		for k, v := range extra {
 			constant[k] = v
 		}
-		g.list = append(g.list, gauge{prometheus.NewDesc("vllm:"+metric, help, nil, constant), kind, read})
+		g.list = append(g.list, gauge{prometheus.NewDesc(metric, help, nil, constant), kind, read})
 	}
 	const now, count = prometheus.GaugeValue, prometheus.CounterValue
 	waiting := func(s *engine.Stats) float64 { return float64(s.Sched.Waiting) }
-	add("num_requests_running", "Sequences being computed.", now, nil,
+	add("vllm:num_requests_running", "Sequences being computed.", now, nil,
 		func(s *engine.Stats) float64 { return float64(s.Sched.Running) })
-	add("num_requests_waiting", "Sequences waiting to be computed.", now, nil, waiting)
-	add("num_requests_waiting_by_reason", "Sequences waiting, by what they wait for.", now, prometheus.Labels{"reason": "capacity"}, waiting)
-	add("kv_cache_usage_perc", "Share of the KV cache's blocks in use; 1 is all.", now, nil,
+	add("vllm:num_requests_waiting", "Sequences waiting to be computed.", now, nil, waiting)
+	add("vllm:num_requests_waiting_by_reason", "Sequences waiting, by what they wait for.", now, prometheus.Labels{"reason": "capacity"}, waiting)
+	add("vllm:kv_cache_usage_perc", "Share of the KV cache's blocks in use; 1 is all.", now, nil,
 		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Used) / float64(max(s.Sched.KV.Blocks, 1)) })
-	add("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", count, nil,
+	add("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Queries) })
-	add("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", count, nil,
+	add("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Hits) })
-	add("num_preemptions_total", "Times that a running sequence had to give up its blocks.", count, nil,
+	add("vllm:num_preemptions_total", "Times that a running sequence had to give up its blocks.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.Sched.Preemptions) })
-	add("prompt_tokens_total", "Prompt tokens computed or found in the cache.", count, nil,
+	add("vllm:prompt_tokens_total", "Prompt tokens computed or found in the cache.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.PromptTokens) })
-	add("generation_tokens_total", "Tokens generated.", count, nil,
+	add("vllm:generation_tokens_total", "Tokens generated.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.GeneratedTokens) })
+	add("kvasir:kv_held_tokens_total", "Tokens that the blocks of running sequences have room for, summed over steps.", count, nil,
+		func(s *engine.Stats) float64 { return float64(s.Held) })
+	add("kvasir:kv_unfilled_tokens_total", "Of these, tokens not computed yet: memory that is allocated but not used.", count, nil,
+		func(s *engine.Stats) float64 { return float64(s.Unfilled) })
 	blocks := strconv.Itoa(m.Stats().Sched.KV.Blocks)
-	add("cache_config_info", "How the KV cache is laid out.", now,
+	add("vllm:cache_config_info", "How the KV cache is laid out.", now,
 		prometheus.Labels{"block_size": strconv.Itoa(m.Info().BlockTokens), "num_gpu_blocks": blocks},
 		func(*engine.Stats) float64 { return 1 })
 	return g

@@ -32,17 +32,20 @@ type Options struct {
 
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
 
-	Context     int         // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
-	BlockTokens int         // tokens of a KV block; 0 is 16
-	KVBytes     int64       // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
-	MaxSeqs     int         // sequences computed at once
-	TokenBudget int         // tokens computed in one step
-	MaxChunk    int         // most prompt tokens of one sequence in a step
-	MaxWaiting  int         // requests that may wait; 0 is 1024
-	MaxPassed   int         // requests that one without enough KV blocks lets pass; -1 is none
-	Policy      string      // who comes first, one of sched.Policies
-	Batch       sched.Batch // how prompts and decoding share steps
-	NoPrefix    bool        // do not reuse the KV blocks of earlier requests with the same beginning
+	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
+	BlockTokens int              // tokens of a KV block; 0 is 16
+	KVBytes     int64            // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
+	MaxSeqs     int              // sequences computed at once
+	TokenBudget int              // tokens computed in one step
+	MaxChunk    int              // most prompt tokens of one sequence in a step
+	MaxWaiting  int              // requests that may wait; 0 is 1024
+	MaxPassed   int              // requests that one without enough KV blocks lets pass; -1 is none
+	Policy      string           // who comes first, one of sched.Policies
+	Batch       sched.Batch      // how prompts and decoding share steps
+	Interval    int              // while anyone decodes, prompts are computed in every so many-th step; 0 is each
+	Window      time.Duration    // how long a static batch waits to become full, in milliseconds
+	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
+	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Observer engine.Observer
 	Logger   *slog.Logger
@@ -68,7 +71,7 @@ func (o *Options) defaults() error {
 // check refuses settings that cannot be meant, by the names of their flags.
 func (o *Options) check() error {
 	for name, v := range map[string]int{"context": o.Context, "max-seqs": o.MaxSeqs, "token-budget": o.TokenBudget,
-		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "max-passed": o.MaxPassed, "block-tokens": o.BlockTokens} {
+		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "max-passed": o.MaxPassed, "block-tokens": o.BlockTokens, "interval": o.Interval} {
 		if v < 0 || v > 1<<24 {
 			return fmt.Errorf("text: %s is %d; want 0 to %d", name, v, 1<<24)
 		}
@@ -76,6 +79,12 @@ func (o *Options) check() error {
 	if !slices.Contains(sched.Policies(), o.Policy) || !slices.Contains(sched.Batches(), o.Batch) {
 		return fmt.Errorf("text: policy is %q and batch is %q; want one of %v and one of %v",
 			o.Policy, o.Batch, sched.Policies(), sched.Batches())
+	}
+	if o.Allocation != "" && !slices.Contains(sched.Allocations(), o.Allocation) {
+		return fmt.Errorf("text: allocation is %q; want one of %v", o.Allocation, sched.Allocations())
+	}
+	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
+		return fmt.Errorf("text: window is %v with batch %q; want 0 to 1m, and more than 0 only with %q", o.Window, o.Batch, sched.Static)
 	}
 	if o.KVBytes < 0 {
 		return fmt.Errorf("text: kv-bytes is %d; want at least 0", o.KVBytes)
@@ -134,6 +143,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 			BlockTokens: o.BlockTokens, Blocks: blocks, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
+			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
 		},
 	})
 	m.closer = dev.Close

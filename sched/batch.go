@@ -1,0 +1,73 @@
+package sched
+
+// Batch says how prompts and decoding sequences share steps.
+type Batch string
+
+const (
+	// Mixed steps serve both. Each running sequence gets at least one row in every step, so that no prompt makes those
+	// who decode wait. It is the default.
+	Mixed Batch = "mixed"
+	// PrefillFirst computes only prompts in a step, as long as any can be computed or admitted: first tokens come sooner
+	// and steps are larger, while those who decode stand still.
+	PrefillFirst Batch = "prefill-first"
+	// DecodeFirst admits no one into a step that yields tokens: those who decode are never slowed by a new prompt, which
+	// waits until all of them have ended.
+	DecodeFirst Batch = "decode-first"
+	// Static takes a batch from the queue when nobody runs, as many as may run and fit, and no one more until all of
+	// these have ended. With Config.Window it waits that long for the batch to become full (windowed dynamic batching).
+	// It is how engines worked before batches were made anew for each step, and here to compare with.
+	Static Batch = "static"
+)
+
+// Batches returns what Config.Batch may be, the default first.
+func Batches() []Batch { return []Batch{Mixed, PrefillFirst, DecodeFirst, Static} }
+
+// fill plans the rows of a step.
+func (s *Scheduler) fill(p *Plan) {
+	prompts := s.promptsTurn()
+	switch s.cfg.Batch {
+	case PrefillFirst, Static:
+		if prompts {
+			s.planPrompts(p)
+		}
+		if prompts && s.open() {
+			s.admit(p)
+			s.closed = p.Rows < s.cfg.TokenBudget || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
+		}
+		if p.Rows == 0 {
+			s.planRunning(p, prompts)
+		}
+	case DecodeFirst:
+		if s.planRunning(p, prompts); prompts && !p.samples() && len(p.Preempted) == 0 {
+			s.admit(p)
+		}
+	default:
+		if s.planRunning(p, prompts); prompts && len(p.Preempted) == 0 {
+			s.admit(p)
+		}
+	}
+}
+
+// promptsTurn reports whether the step computes prompts, by Config.Interval.
+func (s *Scheduler) promptsTurn() bool {
+	if s.sincePrompts++; s.sincePrompts >= s.cfg.Interval {
+		return true
+	}
+	for q := s.running.front; q != nil; q = q.next {
+		if q.length-q.computed == 1 && q.length < q.limit {
+			return false
+		}
+	}
+	return true
+}
+
+// open reports whether sequences may join the batch.
+func (s *Scheduler) open() bool {
+	if s.cfg.Batch != Static {
+		return true
+	}
+	if s.running.n == 0 && s.waiting.n > 0 {
+		s.closed = s.waiting.n < s.cfg.MaxSeqs && s.now < s.waiting.front().since+s.cfg.Window
+	}
+	return !s.closed
+}

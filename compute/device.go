@@ -79,6 +79,18 @@ type Device interface {
 	Activate(dst, gate, up Tensor, act Activation)
 	// Add adds scale·src to dst.
 	Add(dst, src Tensor, scale float32)
+	// Routes makes room for the routes of up to rows rows, each to chosen of experts experts.
+	Routes(rows, experts, chosen int) (Routes, error)
+	// Route chooses the experts of each row from its logits [rows, experts].
+	Route(to Routes, logits Tensor, r Router)
+	// MatMulExperts multiplies each route's input with its expert's weight of every product. x has a row for each row of the
+	// batch or, if routed is set, for each route, as in the result of an earlier product. A weight that no row chose is not
+	// read.
+	MatMulExperts(x Tensor, routed bool, routes Routes, products []ExpertProduct)
+	// Combine adds up what each row's experts gave: dst = Σ weight·src over its routes, best first, + sigmoid(gate)·shared.
+	// src is [routes, Cols]. shared [rows, Cols] may be dst or the zero Tensor, and gate [rows, 1] the zero Tensor, which
+	// stands for a factor of 1.
+	Combine(dst, src Tensor, routes Routes, shared, gate Tensor)
 	// Gather copies the rows Batch.Logits of src to the first rows of dst. Head works on those.
 	Gather(dst, src Tensor)
 	// Head multiplies the gathered rows with the vocabulary projection, multiplies by scale and, if softcap > 0, squashes
@@ -189,7 +201,8 @@ const (
 	GELUTanh                   // 0.5x(1 + tanh(√(2/π)(x + 0.044715x³)))
 	GELU                       // 0.5x(1 + erf(x/√2))
 	ReLU
-	Sigmoid // 1/(1 + exp(-x))
+	Sigmoid       // 1/(1 + exp(-x))
+	SwiGLUClamped // (min(max(up, -7), 7) + 1)·g·sigmoid(1.702g) for g = min(gate, 7) (gpt-oss)
 )
 
 // CacheSpec is the shape of a paged KV cache: Blocks blocks of BlockTokens tokens, and States slots for the recurrent state

@@ -19,6 +19,7 @@ type Device struct {
 	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
 	xq      rowsQ8             // quantised rows of the running product
 	lora    adaption           // what the batch's adapters add to the running products
+	routed  routedRows         // the rows of the running product by route
 	tiles   []tile             // of the running attention
 	scratch []scratch          // by worker
 	jobs    jobs
@@ -27,7 +28,7 @@ type Device struct {
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
 	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend,
-	heads, convolve, delta func(worker, item int)
+	heads, convolve, delta, route, gather, expert, combine func(worker, item int)
 }
 
 // Options choose how a Device computes. None changes a result.
@@ -55,6 +56,7 @@ func New(o Options) (*Device, error) {
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeSeq, attend: d.attendItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
+		route: d.routeRow, gather: d.gatherRoute, expert: d.expertItem, combine: d.combineRow,
 	}
 	return d, nil
 }

@@ -55,20 +55,30 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	o := &d.op
 	*o = operation{rows: rows, src: x, products: products}
 	chunks := (rows + rowChunk - 1) / rowChunk
-	total, quantise := 0, false
-	for _, p := range products {
-		total += p.W.(*matrix).panels
+	quantise := false
+	for i, p := range products {
+		o.panels[i] = p.W.(*matrix).panels
 		quantise = quantise || quantised(p.W.Type())
 	}
-	size := min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
-	for i, p := range products {
-		o.groups[i], o.firsts[i] = size, o.perChunk
-		o.perChunk += (p.W.(*matrix).panels + size - 1) / size
-	}
+	d.split(chunks)
 	if quantise {
 		d.quantise(rows, x.Cols)
+		o.quantised = d.xq
 	}
 	d.each(chunks*o.perChunk, d.jobs.product)
+}
+
+// split cuts the products of the running operation into groups of panels, for so many chunks of rows.
+func (d *Device) split(chunks int) {
+	o, total := &d.op, 0
+	for _, panels := range o.panels {
+		total += panels
+	}
+	o.group = min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
+	for i, panels := range o.panels {
+		o.firsts[i] = o.perChunk
+		o.perChunk += (panels + o.group - 1) / o.group
+	}
 }
 
 // quantise fills xq with the first cols values of the running operation's rows. The distances of their values and of their sums are odd numbers of cache lines and
@@ -91,19 +101,27 @@ func (x rowsQ8) from(r int) rowsQ8 {
 	return x
 }
 
-// productItem computes one group of panels for one chunk of rows. The last panel may be wider than the output: it goes
-// through scratch memory.
+// productItem computes one group of panels for one chunk of rows.
 func (d *Device) productItem(worker, item int) {
 	o := &d.op
-	first, at := item/o.perChunk*rowChunk, item%o.perChunk
-	i := len(o.products) - 1
-	for o.firsts[i] > at {
+	first := item / o.perChunk * rowChunk
+	i, from := o.product(item % o.perChunk)
+	d.outputs(worker, o.products[i], from, first, min(rowChunk, o.rows-first))
+}
+
+// product returns the product that an item of a chunk belongs to, and its first panel.
+func (o *operation) product(at int) (i, panel int) {
+	for i = maxProducts - 1; o.panels[i] == 0 || o.firsts[i] > at; {
 		i--
 	}
-	p := &o.products[i]
-	w, m := p.W.(*matrix), min(rowChunk, o.rows-first)
-	from := (at - o.firsts[i]) * o.groups[i]
-	to := min(from+o.groups[i], w.panels)
+	return i, (at - o.firsts[i]) * o.group
+}
+
+// outputs computes a group of panels, from panel from on, for m rows from row first on. The last panel may be wider than the
+// output: it goes through scratch memory.
+func (d *Device) outputs(worker int, p compute.Product, from, first, m int) {
+	w := p.W.(*matrix)
+	to := min(from+d.op.group, w.panels)
 	whole := min(to, w.out/lanes)
 	dst := p.Dst.Host[first*p.Dst.Cols:]
 	if whole > from {
@@ -127,7 +145,7 @@ func (d *Device) productItem(worker, item int) {
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
 	if src := d.op.src; quantised(w.typ) {
-		d.k.matAffine(w.typ, dst, ldd, d.xq.from(first), w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
+		d.k.matAffine(w.typ, dst, ldd, d.op.quantised.from(first), w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
 	} else {
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
 	}

@@ -10,24 +10,31 @@ import (
 // operation holds the arguments of the running operation. Jobs are methods that read it, so that nothing is allocated
 // for a call.
 type operation struct {
-	rows          int
-	dst, src, aux compute.Tensor
-	table         *matrix
-	scale, cap    float32
-	norm          compute.Norm
-	freqs         vector
-	rotary        compute.Rotary
-	act           compute.Activation
-	cache         *cache
-	layer         int
-	attn          compute.Attention
-	delta         compute.Delta
-	a, b          compute.Tensor
-	heads         []compute.Matrix
-	products      []compute.Product
-	groups        [maxProducts]int // panels that one item takes, of each product
-	firsts        [maxProducts]int // first item of each product within a chunk of rows
-	perChunk      int              // items of one chunk of rows
+	rows           int
+	dst, src, aux  compute.Tensor
+	gate           compute.Tensor
+	table          *matrix
+	scale, cap     float32
+	norm           compute.Norm
+	freqs          vector
+	rotary         compute.Rotary
+	act            compute.Activation
+	cache          *cache
+	layer          int
+	attn           compute.Attention
+	delta          compute.Delta
+	a, b           compute.Tensor
+	heads          []compute.Matrix
+	products       []compute.Product
+	experts        []compute.ExpertProduct
+	routes         *routes
+	router         compute.Router
+	blocks, floats bool             // how the rows of src are gathered by route
+	quantised      rowsQ8           // the rows of src, for products that want them so
+	panels         [maxProducts]int // of each product, 0 for no product
+	firsts         [maxProducts]int // first item of each product within a chunk of rows
+	group          int              // panels that one item takes
+	perChunk       int              // items of one chunk of rows
 }
 
 // rows runs a job for every row of the batch. A single row is not worth waking a thread.
@@ -157,7 +164,10 @@ func (d *Device) activateRow(_, r int) {
 	if d.op.aux.Host != nil {
 		up = rowOf(d.op.aux, r)
 	}
-	if d.op.act == compute.SiLU && up != nil {
+	if d.op.act == compute.SwiGLUClamped {
+		clampSwiGLU(gate, up)
+	}
+	if (d.op.act == compute.SiLU || d.op.act == compute.SwiGLUClamped) && up != nil {
 		d.k.silu(dst, gate, up)
 		return
 	}
@@ -167,6 +177,15 @@ func (d *Device) activateRow(_, r int) {
 			v *= up[i]
 		}
 		dst[i] = v
+	}
+}
+
+// clampSwiGLU prepares gate and up for silu: g·sigmoid(1.702g)·(u + 1) is silu(1.702g)·((u + 1) / 1.702).
+func clampSwiGLU(gate, up []float32) {
+	const limit, alpha = 7, 1.702
+	for i, g := range gate {
+		gate[i] = min(g, limit) * alpha
+		up[i] = (min(max(up[i], -limit), limit) + 1) * (1 / float32(alpha))
 	}
 }
 

@@ -1,0 +1,85 @@
+package cpu
+
+import "github.com/kvasir-llm/kvasir/compute"
+
+// routedRows are a product's rows by route: each row of the batch once for every expert that it goes to.
+type routedRows struct {
+	x []float32 // [routes, In], for weights of float types
+	q rowsQ8    // for weights of block types
+}
+
+// MatMulExperts implements compute.Device. An item is a chunk of one expert's rows and a group of panels of one product.
+func (d *Device) MatMulExperts(x compute.Tensor, routed bool, to compute.Routes, products []compute.ExpertProduct) {
+	for len(products) > maxProducts {
+		d.matmulExperts(x, routed, to.(*routes), products[:maxProducts])
+		products = products[maxProducts:]
+	}
+	d.matmulExperts(x, routed, to.(*routes), products)
+}
+
+func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, products []compute.ExpertProduct) {
+	rows := d.batch.Rows()
+	if routed {
+		rows *= t.chosen
+	}
+	o := &d.op
+	*o = operation{src: x, routes: t, experts: products}
+	blocks, floats := false, false
+	for i, p := range products {
+		w := p.W[0].(*matrix)
+		o.panels[i] = w.panels
+		blocks, floats = blocks || quantised(w.typ), floats || !quantised(w.typ)
+	}
+	d.split(len(t.chunks))
+	if blocks {
+		d.quantise(rows, x.Cols)
+		o.quantised = d.xq
+	}
+	if !routed {
+		d.gather(d.batch.Rows()*t.chosen, x, blocks, floats)
+	}
+	d.each(len(t.chunks)*o.perChunk, d.jobs.expert)
+}
+
+// gather copies the rows of x, quantised or as they are, to where their routes stand.
+func (d *Device) gather(n int, x compute.Tensor, blocks, floats bool) {
+	r := &d.routed
+	r.q.ld, r.q.blocks, r.q.lds = d.xq.ld, d.xq.blocks, d.xq.lds
+	if blocks {
+		r.q.q, r.q.sums = grown(r.q.q, n*r.q.ld), grown(r.q.sums, n*r.q.lds)
+	}
+	if floats {
+		r.x = grown(r.x, n*x.Cols)
+	}
+	d.op.blocks, d.op.floats = blocks, floats
+	d.each(n, d.jobs.gather)
+	if floats {
+		d.op.src.Host = r.x
+	}
+	d.op.quantised = r.q
+}
+
+func (d *Device) gatherRoute(_, i int) {
+	o, r, row := &d.op, &d.routed, int(d.op.routes.from[i])
+	if o.floats {
+		copy(r.x[i*o.src.Cols:][:o.src.Cols], rowOf(o.src, row))
+	}
+	if o.blocks {
+		from, to := d.xq.from(row), r.q.from(i)
+		copy(to.q[:to.blocks*32], from.q)
+		copy(to.sums[:to.blocks], from.sums)
+	}
+}
+
+// expertItem computes one group of panels for one chunk of an expert's rows.
+func (d *Device) expertItem(worker, item int) {
+	o := &d.op
+	c := o.routes.chunks[item/o.perChunk]
+	i, from := o.product(item % o.perChunk)
+	e := &o.experts[i]
+	p := compute.Product{Dst: e.Dst, W: e.W[c.expert]}
+	if e.Bias != nil {
+		p.Bias = e.Bias[c.expert]
+	}
+	d.outputs(worker, p, from, c.first, c.rows)
+}

@@ -1,0 +1,192 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// routes are the experts that the rows of a batch go to. Tensors of routes are grouped by expert, so that each expert's rows
+// follow each other; inside a group rows ascend.
+type routes struct {
+	rows, experts, chosen int
+
+	ids     []int32   // [rows·chosen] the expert of each route, row by row, best first
+	weights []float32 // [rows·chosen]
+	at      []int32   // [rows·chosen] the row of each route in tensors of routes
+	from    []int32   // [rows·chosen] the batch's row of each row in tensors of routes
+	ends    []int32   // [experts] after grouping: where each expert's rows end
+	chunks  []routesChunk
+}
+
+// routesChunk is a run of at most rowChunk rows of one expert in tensors of routes.
+type routesChunk struct{ expert, first, rows int }
+
+// Shape implements compute.Routes.
+func (t *routes) Shape() (rows, experts, chosen int) { return t.rows, t.experts, t.chosen }
+
+// Routes implements compute.Device.
+func (d *Device) Routes(rows, experts, chosen int) (compute.Routes, error) {
+	if rows < 1 || chosen < 1 || chosen > experts {
+		return nil, fmt.Errorf("cpu: routes of %d rows to %d of %d experts", rows, chosen, experts)
+	}
+	n := rows * chosen
+	t := &routes{rows: rows, experts: experts, chosen: chosen, ids: make([]int32, n), weights: make([]float32, n), at: make([]int32, n), from: make([]int32, n)}
+	t.ends, t.chunks = make([]int32, experts), make([]routesChunk, 0, n/rowChunk+min(n, experts))
+	return t, nil
+}
+
+// Route implements compute.Device.
+func (d *Device) Route(to compute.Routes, logits compute.Tensor, r compute.Router) {
+	t := to.(*routes)
+	d.op = operation{src: logits, routes: t, router: r}
+	for w := range d.scratch {
+		s := &d.scratch[w]
+		s.scores, s.out = grown(s.scores, (t.experts+lanes-1)&^(lanes-1)), grown(s.out, t.experts+r.Groups)
+	}
+	d.rows(d.batch.Rows(), d.jobs.route)
+	t.groupByExpert(d.batch.Rows() * t.chosen)
+}
+
+// groupByExpert gives the first n routes their places.
+func (t *routes) groupByExpert(n int) {
+	clear(t.ends)
+	for _, e := range t.ids[:n] {
+		t.ends[e]++
+	}
+	start := int32(0)
+	t.chunks = t.chunks[:0]
+	for e, count := range t.ends {
+		for first := int32(0); first < count; first += rowChunk {
+			t.chunks = append(t.chunks, routesChunk{e, int(start + first), int(min(rowChunk, count-first))})
+		}
+		t.ends[e], start = start, start+count
+	}
+	for i, e := range t.ids[:n] {
+		t.at[i], t.from[t.ends[e]] = t.ends[e], int32(i/t.chosen)
+		t.ends[e]++
+	}
+}
+
+// routeRow chooses the experts of one row. Ids stay in range whatever the logits are, NaN included.
+func (d *Device) routeRow(worker, row int) {
+	t, r, s := d.op.routes, &d.op.router, &d.scratch[worker]
+	scores := s.scores[:(t.experts+lanes-1)&^(lanes-1)]
+	copy(scores, rowOf(d.op.src, row)[:t.experts])
+	d.score(scores, t.experts)
+	choice := s.out[:t.experts]
+	copy(choice, scores)
+	if r.Bias != nil {
+		addBias(choice, r.Bias.(vector))
+	}
+	if r.Groups > 0 {
+		keepGroups(choice, s.out[t.experts:][:r.Groups], r)
+	}
+	ids, weights := t.ids[row*t.chosen:][:t.chosen], t.weights[row*t.chosen:][:t.chosen]
+	total := float32(0)
+	for i := range ids {
+		ids[i] = int32(takeBest(choice))
+		weights[i] = scores[ids[i]]
+		total += weights[i]
+	}
+	for i := range weights {
+		if r.Normalise {
+			weights[i] /= total + 1e-20
+		}
+		weights[i] *= r.Scale
+	}
+}
+
+// score turns the first n logits into scores.
+func (d *Device) score(x []float32, n int) {
+	if d.op.router.Sigmoid {
+		for i, v := range x[:n] {
+			x[i] = sigmoid(v)
+		}
+		return
+	}
+	for i := range x[n:] {
+		x[n+i] = negInf
+	}
+	_, total := d.k.softmax(x, negInf)
+	for i := range x[:n] {
+		x[i] /= total
+	}
+}
+
+func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
+
+// taken marks scores that cannot be chosen any more. Scores are finite or NaN.
+var taken = negInf
+
+// takeBest returns the index of the highest score and takes it out; of NaNs and of what was taken, the first NaN.
+func takeBest(scores []float32) int {
+	best := -1
+	for i, v := range scores {
+		if v != taken && (best < 0 || v > scores[best]) {
+			best = i
+		}
+	}
+	best = max(best, 0)
+	scores[best] = taken
+	return best
+}
+
+// keepGroups takes out the scores of all groups but the best. sums has room for a number of each group.
+func keepGroups(scores, sums []float32, r *compute.Router) {
+	size := len(scores) / r.Groups
+	for g := range sums {
+		sums[g] = sumOfBest(scores[g*size:][:size], r.GroupBest)
+	}
+	for range r.Kept {
+		takeBest(sums)
+	}
+	for g, left := range sums {
+		if left != taken {
+			for i := range size {
+				scores[g*size+i] = taken
+			}
+		}
+	}
+}
+
+// sumOfBest adds up the n best scores, at most two, best first.
+func sumOfBest(scores []float32, n int) float32 {
+	first, second := negInf, negInf
+	for _, v := range scores {
+		if v > first {
+			first, second = v, first
+		} else if v > second {
+			second = v
+		}
+	}
+	if n == 1 || len(scores) == 1 {
+		return first
+	}
+	return first + second
+}
+
+// Combine implements compute.Device.
+func (d *Device) Combine(dst, src compute.Tensor, to compute.Routes, shared, gate compute.Tensor) {
+	d.op = operation{dst: dst, src: src, routes: to.(*routes), aux: shared, gate: gate}
+	d.rows(d.batch.Rows(), d.jobs.combine)
+}
+
+func (d *Device) combineRow(_, r int) {
+	o, t := &d.op, d.op.routes
+	dst := rowOf(o.dst, r)
+	if o.aux.Host == nil {
+		clear(dst)
+	} else {
+		copy(dst, rowOf(o.aux, r))
+	}
+	if o.gate.Host != nil {
+		factor := sigmoid(rowOf(o.gate, r)[0])
+		for i := range dst {
+			dst[i] *= factor
+		}
+	}
+	for i := r * t.chosen; i < (r+1)*t.chosen; i++ {
+		d.k.addScaled(dst, rowOf(o.src, int(t.at[i])), t.weights[i])
+	}
+}

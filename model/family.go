@@ -22,6 +22,10 @@ type family struct {
 	keys map[string]string
 	// slots are the tensors whose names in safetensors are not those of hfSlots; "" is none.
 	slots slots
+	// ggufSlots are those whose names in a GGUF are not those of ggufSlots.
+	ggufSlots slots
+	// pairedExperts is whether safetensors hold the gates and ups of experts by turns.
+	pairedExperts bool
 	// transposed is whether safetensors hold the matrices of layers as [in, out].
 	transposed bool
 	// partial is whether its ropes may turn a part of each head.
@@ -33,7 +37,7 @@ type family struct {
 // families are all known architectures.
 var families = []*family{
 	&llama, &mistral, &qwen2, &qwen3, &phi3, &gemma2, &gemma3, &olmo2, &granite, &smollm3, &glm4, &starcoder2, &gpt2, &cohere,
-	&ernie, &hunyuan,
+	&ernie, &hunyuan, &mixtral, &qwen2moe, &qwen3moe, &olmoe, &glm4moe, &gptoss,
 }
 
 // guide is where to read how to add a family.

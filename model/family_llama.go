@@ -1,6 +1,6 @@
 package model
 
-// llama also stands for everything that was released in its shape. In a GGUF it covers Mistral too.
+// llama also stands for everything that was released in its shape. In a GGUF it covers Mistral and Mixtral too.
 var llama = family{
 	types: []string{"llama"}, archs: []string{"llama"},
 	defaults: map[string]any{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048.0},
@@ -9,6 +9,9 @@ var llama = family{
 		s.pairNeighbours(c.gguf())
 		if c.gguf() {
 			s.windowed(c)
+		}
+		if c.gguf() && c.IntOr("num_experts", 0) > 0 {
+			s.mixture(c, mixtralExperts(c))
 		}
 		return s
 	},

@@ -50,7 +50,19 @@ var ggufNames = map[string]string{
 	"residual_scale":                   "residual_multiplier",
 	"logit_scale":                      "logit_scale",
 	"rope.scaling.finetuned":           "rope_finetuned",
-	"expert_count":                     "num_experts",
+
+	"expert_count":                      "num_experts",
+	"expert_used_count":                 "num_experts_per_tok",
+	"expert_feed_forward_length":        "moe_intermediate_size",
+	"expert_shared_count":               "n_shared_experts",
+	"expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+	"expert_weights_scale":              "routed_scaling_factor",
+	"expert_weights_norm":               "norm_topk_prob",
+	"expert_gating_func":                "scoring_func",
+	"expert_group_count":                "n_group",
+	"expert_group_used_count":           "topk_group",
+	"leading_dense_block_count":         "first_k_dense_replace",
+	"nextn_predict_layers":              "num_nextn_predict_layers",
 }
 
 // errNoArchitecture is what a GGUF without a model in it gives.

@@ -41,13 +41,15 @@ func TestGoldenGGUF(t *testing.T) {
 		if notInGGUF[name] != "" {
 			continue
 		}
-		g := openGolden(t, name)
-		embed, _ := g.ckpt.Tensor(namesOf(t, g.ckpt)["embed"] + ".weight")
-		for _, typ := range types[embed.Type] {
-			t.Run(name+"/"+typ.String(), func(t *testing.T) {
-				checkLogits(t, g, newRunner(t, asGGUF(t, name, g.ckpt, typ), ""))
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			g := openGolden(t, name)
+			embed, _ := g.ckpt.Tensor(namesOf(t, g.ckpt)["embed"] + ".weight")
+			for _, typ := range types[embed.Type] {
+				t.Run(typ.String(), func(t *testing.T) {
+					checkLogits(t, g, newRunner(t, asGGUF(t, name, g.ckpt, typ), ""))
+				})
+			}
+		})
 	}
 }
 
@@ -104,7 +106,7 @@ func relative(got, want [][]float32) float64 {
 // whole blocks.
 func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, types ...quant.Type) *weights.Checkpoint {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "goldens", name, "config.json"))
+	data, err := os.ReadFile(filepath.Join(goldenDir(t, name), "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ type layer struct {
 	attnNorm, ffnNorm, attnPost, ffnPost compute.Norm
 	qNorm, kNorm                         compute.Norm
 	q, k, v, o                           linear
-	gate, up, down                       linear
+	gate, up, down                       linear // of a dense feed-forward, or of the shared expert
+	mixture                              mixture
 	sinks                                compute.Vector
 }
 
@@ -47,7 +48,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 		return nil, err
 	}
 	f := familyOf(spec)
-	l := &loader{ckpt: ckpt, dev: dev, progress: progress, slots: slotsOf(f, ckpt), used: map[string]bool{}}
+	l := &loader{ckpt: ckpt, dev: dev, progress: progress, family: f, slots: slotsOf(f, ckpt), used: map[string]bool{}}
 	l.transposed = f.transposed && ckpt.Format() != weights.GGUF
 	for _, t := range ckpt.Tensors() {
 		l.total += t.Size
@@ -88,6 +89,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 type loader struct {
 	ckpt     *weights.Checkpoint
 	dev      compute.Device
+	family   *family
 	slots    slots
 	progress func(done, total int64)
 
@@ -117,7 +119,7 @@ func (l *loader) hasOwnHead() bool {
 func (l *loader) layer(i int, spec *Spec) layer {
 	var out layer
 	s, hidden := spec.Layers[i], spec.Hidden
-	a, f := s.Attn, s.FFN
+	a := s.Attn
 	if s.PreNorm {
 		out.attnNorm = l.norm("attn.norm", i, spec.Norm, hidden)
 		if !s.Parallel {
@@ -139,13 +141,7 @@ func (l *loader) layer(i int, spec *Spec) layer {
 	if a.Sinks {
 		out.sinks = l.vector("sinks", "", i, a.Heads)
 	}
-	if f.Gated {
-		in := l.linears("gate_up", i, hidden, f.Bias, part{"gate", f.Width}, part{"up", f.Width})
-		out.gate, out.up = in[0], in[1]
-	} else {
-		out.up = l.linear("up", i, f.Width, hidden, f.Bias)
-	}
-	out.down = l.linear("down", i, hidden, f.Width, f.Bias)
+	l.feedForward(&out, i, s.FFN, hidden)
 	return out
 }
 
@@ -241,7 +237,12 @@ func (l *loader) upload(v []float32) compute.Vector {
 
 // values decodes a vector.
 func (l *loader) values(slot, suffix string, i, size int) []float32 {
-	t, ok := l.tensor(l.slots.name(slot, i)+suffix, size)
+	return l.named(l.slots.name(slot, i)+suffix, size)
+}
+
+// named decodes the tensor of that name.
+func (l *loader) named(name string, shape ...int) []float32 {
+	t, ok := l.tensor(name, shape...)
 	if !ok {
 		return nil
 	}
@@ -316,8 +317,7 @@ func (l *loader) refuseUnused(layers int) {
 			continue
 		}
 		for i := range layers {
-			for _, suffix := range []string{".weight", ".bias"} {
-				name := l.slots.name(slot, i) + suffix
+			for _, name := range l.slots.tensors(slot, i) {
 				if _, ok := l.ckpt.Tensor(name); ok && !l.used[name] {
 					l.keep(fmt.Errorf("model: the configuration has no use for tensor %q", name))
 				}

@@ -126,7 +126,7 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 		return dim * math.Log(original/(beta*2*math.Pi)) / (2 * math.Log(theta))
 	}
 	low, high := turns(p.positive("beta_fast", 32)), turns(p.positive("beta_slow", 1))
-	if p.BoolOr("truncate", true) {
+	if p.BoolOr("truncate", c.BoolOr("rope_truncate", true)) {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
 	low, high = max(low, 0), min(high, dim-1)

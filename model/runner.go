@@ -16,9 +16,9 @@ type Runner struct {
 	steps []step
 	rows  int // capacity of a batch
 
-	hidden, normed, added compute.Tensor   // [rows, Hidden]
-	q, k, v, mixed        compute.Tensor   // [rows, widest of all layers' queries, keys, values, attention outputs]
-	gate, up              compute.Tensor   // [rows, widest feed-forward]
+	hidden, normed, added compute.Tensor // [rows, Hidden]
+	q, k, v, mixed        compute.Tensor // [rows, widest of all layers' queries, keys, values, attention outputs]
+	ffn                   ffnBuffers
 	angles                []compute.Tensor // [rows, 2·frequencies] of each rope
 	last                  compute.Tensor   // [rows, Hidden], rows whose logits are wanted
 	logits                compute.Tensor   // [logit rows, Vocab]
@@ -26,9 +26,10 @@ type Runner struct {
 
 // step is one layer's products with their operands, put together once.
 type step struct {
-	q, k, v, mixed, gate, up compute.Tensor // the layer's part of the Runner's buffers
-	qkv, o, in, down         []compute.Product
-	attn                     compute.Attention
+	q, k, v, mixed compute.Tensor // the layer's part of the Runner's buffers
+	qkv, o         []compute.Product
+	attn           compute.Attention
+	ffn            ffnStep
 }
 
 // NewRunner makes a Runner for batches of up to rows tokens over a cache of blocks blocks of blockTokens tokens.
@@ -39,12 +40,11 @@ func (m *Model) NewRunner(rows, blocks, blockTokens int) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	var q, k, v, mixed, width int
+	var q, k, v, mixed int
 	for _, l := range m.Spec.Layers {
 		a := l.Attn
 		q, k = max(q, a.Heads*a.HeadDim), max(k, a.KVHeads*a.HeadDim)
 		v, mixed = max(v, a.KVHeads*a.ValueDim), max(mixed, a.Heads*a.ValueDim)
-		width = max(width, l.FFN.Width)
 	}
 	make := func(rows, cols int) compute.Tensor {
 		t, e := m.dev.Tensor(rows, cols)
@@ -56,11 +56,13 @@ func (m *Model) NewRunner(rows, blocks, blockTokens int) (*Runner, error) {
 	h := m.Spec.Hidden
 	r.hidden, r.normed, r.added, r.last = make(rows, h), make(rows, h), make(rows, h), make(rows, h)
 	r.q, r.k, r.v, r.mixed = make(rows, q), make(rows, k), make(rows, v), make(rows, mixed)
-	r.gate, r.up = make(rows, width), make(rows, width)
 	for _, rope := range m.Spec.Ropes {
 		r.angles = append(r.angles, make(rows, 2*len(rope.Freqs)))
 	}
 	r.logits = make(1, m.Spec.Vocab)
+	if e := r.makeFFN(make); err == nil {
+		err = e
+	}
 	for i := range m.layers {
 		r.steps = append(r.steps, r.step(i))
 	}
@@ -73,16 +75,11 @@ func (r *Runner) step(i int) step {
 	a := l.Attn
 	s := step{
 		q: narrow(r.q, a.Heads*a.HeadDim), k: narrow(r.k, a.KVHeads*a.HeadDim), v: narrow(r.v, a.KVHeads*a.ValueDim),
-		mixed: narrow(r.mixed, a.Heads*a.ValueDim), gate: narrow(r.gate, l.FFN.Width), up: narrow(r.up, l.FFN.Width),
+		mixed: narrow(r.mixed, a.Heads*a.ValueDim), ffn: r.ffnStep(i),
 		attn: compute.Attention{Heads: a.Heads, Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Sinks: w.sinks},
 	}
 	s.qkv = []compute.Product{w.q.to(s.q), w.k.to(s.k), w.v.to(s.v)}
 	s.o = []compute.Product{w.o.to(r.added)}
-	s.in = []compute.Product{w.up.to(s.up)}
-	if l.FFN.Gated {
-		s.in = append(s.in, w.gate.to(s.gate))
-	}
-	s.down = []compute.Product{w.down.to(r.added)}
 	return s
 }
 
@@ -144,7 +141,7 @@ func (r *Runner) Forward(b *compute.Batch) error {
 
 // layer runs one layer on the residual stream r.hidden.
 func (r *Runner) layer(i int) {
-	spec, l, w, s, dev := r.m.Spec, &r.m.Spec.Layers[i], &r.m.layers[i], &r.steps[i], r.dev
+	spec, l, w, dev := r.m.Spec, &r.m.Spec.Layers[i], &r.m.layers[i], r.dev
 	in := r.hidden
 	if l.PreNorm {
 		dev.Norm(r.normed, r.hidden, w.attnNorm)
@@ -161,16 +158,7 @@ func (r *Runner) layer(i int) {
 			in = r.normed
 		}
 	}
-	dev.MatMul(in, s.in)
-	if l.Parallel {
-		dev.Add(r.hidden, r.added, spec.ResidualScale)
-	}
-	if l.FFN.Gated {
-		dev.Activate(s.gate, s.gate, s.up, l.FFN.Act)
-	} else {
-		dev.Activate(s.gate, s.up, compute.Tensor{}, l.FFN.Act)
-	}
-	dev.MatMul(s.gate, s.down)
+	r.feedForward(i, in)
 	if l.PostNorm {
 		dev.Norm(r.added, r.added, w.ffnPost)
 	}

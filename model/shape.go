@@ -53,6 +53,9 @@ func llamaShape(c *Config) *Spec {
 // uniform fills a Spec with equal layers, as many as the configuration says.
 func (s *Spec) uniform(c *Config, l Layer) {
 	n := c.Int("num_hidden_layers")
+	if c.gguf() { // which counts the layers that predict further tokens
+		n -= c.IntOr("num_nextn_predict_layers", 0)
+	}
 	if n < 1 || n > maxLayers {
 		c.fail("%q is %d; want 1 to %d", c.key("num_hidden_layers"), n, maxLayers)
 		return
@@ -111,7 +114,9 @@ func (s *Spec) windows(c *Config, sliding func(i int) bool) {
 
 // telling are keys that change what a model computes, each with the values by which it does not.
 var telling = map[string][]any{
-	"num_experts": {0.0, 1.0}, "num_local_experts": {0.0, 1.0},
+	"num_experts": {0.0}, "num_local_experts": {0.0}, "n_routed_experts": {0.0}, "n_shared_experts": {0.0},
+	"shared_expert_intermediate_size": {0.0}, "n_group": {0.0, 1.0}, "routed_scaling_factor": {1.0}, "topk_method": nil,
+	"scoring_func": nil, "swiglu_limit": {7.0}, "swiglu_alpha": {1.702},
 	"attn_logit_softcapping": {0.0}, "final_logit_softcapping": {0.0}, "clip_qkv": {0.0}, "alibi_bias_max": {0.0},
 	"attention_temperature_scale": {0.0},
 	"sliding_window":              {0.0}, "layer_types": nil, "sliding_window_pattern": {0.0}, "rope_local_base_freq": {0.0},

@@ -19,8 +19,24 @@ func (s slots) name(slot string, i int) string {
 	return s[slot]
 }
 
+// perExpert reports whether each expert has a tensor of its own: the pattern's second %d is the expert.
+func (s slots) perExpert(slot string) bool { return strings.Count(s[slot], "%d") == 2 }
+
+// expert returns the tensor name of expert e in a slot of layer i, without its suffix.
+func (s slots) expert(slot string, i, e int) string { return fmt.Sprintf(s[slot], i, e) }
+
+// tensors returns the names of the tensors that a slot of layer i may have: of slots with a tensor for each expert, the first
+// one's.
+func (s slots) tensors(slot string, i int) []string {
+	if s.perExpert(slot) {
+		return []string{s.expert(slot, i, 0) + ".weight", s.expert(slot, i, 0) + ".bias"}
+	}
+	name := s.name(slot, i)
+	return []string{name, name + ".weight", name + ".bias"}
+}
+
 // hfSlots are the names in most safetensors checkpoints. "qkv" holds the rows of "q", "k" and "v", and "gate_up" those of
-// "gate" and "up", in checkpoints that do not have them apart.
+// "gate" and "up", in checkpoints that do not have them apart. "sinks" and "scores.bias" are whole names.
 var hfSlots = slots{
 	"embed":     "model.embed_tokens",
 	"norm":      "model.norm",
@@ -38,6 +54,19 @@ var hfSlots = slots{
 	"gate":      "model.layers.%d.mlp.gate_proj",
 	"up":        "model.layers.%d.mlp.up_proj",
 	"down":      "model.layers.%d.mlp.down_proj",
+
+	"sinks": "model.layers.%d.self_attn.sinks",
+
+	"router":          "model.layers.%d.mlp.gate",
+	"scores.bias":     "model.layers.%d.mlp.gate.e_score_correction_bias",
+	"experts.gate_up": "model.layers.%d.mlp.experts.gate_up_proj",
+	"experts.gate":    "model.layers.%d.mlp.experts.%d.gate_proj",
+	"experts.up":      "model.layers.%d.mlp.experts.%d.up_proj",
+	"experts.down":    "model.layers.%d.mlp.experts.%d.down_proj",
+	"shared.gate":     "model.layers.%d.mlp.shared_experts.gate_proj",
+	"shared.up":       "model.layers.%d.mlp.shared_experts.up_proj",
+	"shared.down":     "model.layers.%d.mlp.shared_experts.down_proj",
+	"shared.factor":   "model.layers.%d.mlp.shared_expert_gate",
 }
 
 // ggufSlots are the names in GGUF files.
@@ -61,6 +90,19 @@ var ggufSlots = slots{
 	"gate":      "blk.%d.ffn_gate",
 	"up":        "blk.%d.ffn_up",
 	"down":      "blk.%d.ffn_down",
+
+	"sinks": "blk.%d.attn_sinks.weight",
+
+	"router":          "blk.%d.ffn_gate_inp",
+	"scores.bias":     "blk.%d.exp_probs_b.bias",
+	"experts.gate_up": "blk.%d.ffn_gate_up_exps",
+	"experts.gate":    "blk.%d.ffn_gate_exps",
+	"experts.up":      "blk.%d.ffn_up_exps",
+	"experts.down":    "blk.%d.ffn_down_exps",
+	"shared.gate":     "blk.%d.ffn_gate_shexp",
+	"shared.up":       "blk.%d.ffn_up_shexp",
+	"shared.down":     "blk.%d.ffn_down_shexp",
+	"shared.factor":   "blk.%d.ffn_gate_inp_shexp",
 }
 
 // layouts say where the decoder stands in a safetensors checkpoint: by itself, as a part of a model that also sees or
@@ -75,7 +117,9 @@ var layouts = []func(name string) string{
 // slotsOf returns the names of a family's tensors in a checkpoint.
 func slotsOf(f *family, ckpt *weights.Checkpoint) slots {
 	if ckpt.Format() == weights.GGUF {
-		return ggufSlots
+		names := maps.Clone(ggufSlots)
+		maps.Copy(names, f.ggufSlots)
+		return names
 	}
 	names := maps.Clone(hfSlots)
 	maps.Copy(names, f.slots)

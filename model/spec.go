@@ -63,12 +63,24 @@ type Attention struct {
 	Sinks           bool // one learned logit a head takes part in the softmax
 }
 
-// FeedForward is a dense feed-forward: down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated.
+// FeedForward is down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated: once, or by each of several experts.
 type FeedForward struct {
-	Width int
-	Act   compute.Activation
-	Gated bool
-	Bias  bool
+	Width   int // of each expert, if there are any
+	Act     compute.Activation
+	Gated   bool
+	Bias    bool
+	Experts Experts
+}
+
+// Experts make a feed-forward a mixture: a router chooses some of them for each token, and what they give is added up by
+// weight. The zero value is a dense feed-forward.
+type Experts struct {
+	Count, Chosen int            // experts, and how many of them each token goes to
+	Router        compute.Router // but for its Bias
+	RouterBias    bool           // the router's logits have a bias
+	ScoreBias     bool           // a learned bias takes part in the choice: Router.Bias
+	Shared        int            // width of an expert that every token goes to; 0 is none
+	SharedGate    bool           // which counts by the sigmoid of a product with its input
 }
 
 // Rope is one kind of rotary embedding: frequency i turns pair i by Freqs[i] radians a token. Scale is applied to sines
@@ -100,7 +112,7 @@ func (s *Spec) RowBytes() int64 {
 	for _, l := range s.Layers {
 		a := l.Attn
 		attn = max(attn, a.Heads*(a.HeadDim+a.ValueDim)+a.KVHeads*(a.HeadDim+a.ValueDim))
-		ffn = max(ffn, 2*l.FFN.Width)
+		ffn = max(ffn, l.FFN.rowValues(s.Hidden))
 	}
 	return 4 * int64(4*s.Hidden+attn+ffn)
 }
@@ -148,6 +160,9 @@ func (s *Spec) Check() error {
 		}
 		if l.FFN.Width < 1 || l.FFN.Width > most {
 			return fail("layer %d: feed-forward width is %d", i, l.FFN.Width)
+		}
+		if err := l.FFN.Experts.check(); err != nil {
+			return fail("layer %d: %w", i, err)
 		}
 	}
 	return nil

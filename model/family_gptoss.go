@@ -1,0 +1,31 @@
+package model
+
+import "github.com/kvasir-llm/kvasir/compute"
+
+// gptoss has a window in every other layer, a learned logit per head that attention may go to instead of a token, biases
+// everywhere, and experts with a clamped activation, stored in MXFP4 with gates and ups by turns. Its yarn keeps fractions, of
+// which a GGUF does not tell.
+var gptoss = family{
+	types: []string{"gpt_oss"}, archs: []string{"gpt-oss"}, pairedExperts: true,
+	defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "max_position_embeddings": 131072.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "rope_theta": 150000.0,
+		"sliding_window": 128.0, "attention_bias": true, "num_local_experts": 128.0, "num_experts_per_tok": 4.0,
+	},
+	assumed: map[string]any{"attention_bias": true, "rope_truncate": false},
+	keys:    map[string]string{"num_local_experts": "num_experts"},
+	slots: slots{
+		"router":       "model.layers.%d.mlp.router",
+		"experts.down": "model.layers.%d.mlp.experts.down_proj",
+		"experts.gate": "", "experts.up": "",
+	},
+	ggufSlots: slots{"ffn.norm": "blk.%d.post_attention_norm", "attn.post": ""},
+	spec: func(c *Config) *Spec {
+		s := llamaShape(c)
+		s.windows(c, func(i int) bool { return i%2 == 0 })
+		e := mixtralExperts(c)
+		e.RouterBias = true
+		s.mixture(c, e)
+		s.each(func(_ int, l *Layer) { l.Attn.Sinks, l.FFN.Bias, l.FFN.Act = true, true, compute.SwiGLUClamped })
+		return s
+	},
+}

@@ -1,0 +1,30 @@
+package model
+
+// mixtral is Mistral with experts. In a GGUF it is a llama.
+var mixtral = family{
+	types: []string{"mixtral"},
+	defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "max_position_embeddings": 131072.0, "num_key_value_heads": 8.0, "rope_theta": 1e6,
+		"num_local_experts": 8.0, "num_experts_per_tok": 2.0,
+	},
+	keys: map[string]string{"num_local_experts": "num_experts"},
+	slots: slots{
+		"router":       "model.layers.%d.block_sparse_moe.gate",
+		"experts.gate": "model.layers.%d.block_sparse_moe.experts.%d.w1",
+		"experts.up":   "model.layers.%d.block_sparse_moe.experts.%d.w3",
+		"experts.down": "model.layers.%d.block_sparse_moe.experts.%d.w2",
+	},
+	spec: func(c *Config) *Spec {
+		s := llamaShape(c)
+		s.windowed(c)
+		s.mixture(c, mixtralExperts(c))
+		return s
+	},
+}
+
+// mixtralExperts count by their share of the chosen ones' scores.
+func mixtralExperts(c *Config) Experts {
+	e := c.experts()
+	e.Router.Normalise = true
+	return e
+}

@@ -10,7 +10,7 @@ import (
 
 // FuzzConfig reads any config.json: never a panic, never more layers or frequencies than the bounds allow.
 func FuzzConfig(f *testing.F) {
-	for _, name := range goldens(f) {
+	for _, name := range committed(f) {
 		data, err := os.ReadFile(filepath.Join("testdata", "goldens", name, "config.json"))
 		if err != nil {
 			f.Fatal(err)

@@ -26,6 +26,9 @@ type family struct {
 	ggufSlots slots
 	// pairedExperts is whether safetensors hold the gates and ups of experts by turns.
 	pairedExperts bool
+	// permuted is whether a GGUF holds the rows of queries and keys in another order: the halves of a head, of which values
+	// turn in pairs, alternate, so that pairs are neighbours.
+	permuted bool
 	// transposed is whether safetensors hold the matrices of layers as [in, out].
 	transposed bool
 	// partial is whether its ropes may turn a part of each head.

@@ -2,7 +2,7 @@ package model
 
 // granite is Llama with four multipliers. A GGUF may turn its rope off.
 var granite = family{
-	types: []string{"granite"}, archs: []string{"granite"},
+	types: []string{"granite"}, archs: []string{"granite"}, permuted: true,
 	defaults: map[string]any{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048.0, "attention_multiplier": 1.0},
 	keys:     map[string]string{"logit_scale": "logits_scaling"},
 	spec: func(c *Config) *Spec {

@@ -2,7 +2,7 @@ package model
 
 // llama also stands for everything that was released in its shape. In a GGUF it covers Mistral and Mixtral too.
 var llama = family{
-	types: []string{"llama"}, archs: []string{"llama"},
+	types: []string{"llama"}, archs: []string{"llama"}, permuted: true,
 	defaults: map[string]any{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048.0},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)

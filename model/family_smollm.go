@@ -3,7 +3,7 @@ package model
 // smollm3 is Llama without rope in some layers: those with a 0 in no_rope_layers, or every no_rope_layer_interval-th. Only they
 // may have a window.
 var smollm3 = family{
-	types: []string{"smollm3"}, archs: []string{"smollm3"},
+	types: []string{"smollm3"}, archs: []string{"smollm3"}, permuted: true,
 	defaults: map[string]any{
 		"rms_norm_eps": 1e-6, "max_position_embeddings": 32768.0, "num_key_value_heads": 4.0, "rope_theta": 2e6,
 		"tie_word_embeddings": true,

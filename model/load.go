@@ -11,7 +11,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// Model is a decoder whose weights are on a device. It is immutable and serves any number of Runners.
+// Model is a decoder whose weights are on a device. But for the adapters in its slots it is immutable; it serves any number of
+// Runners.
 type Model struct {
 	Spec  *Spec
 	Bytes int64 // of the weights on the device
@@ -22,6 +23,10 @@ type Model struct {
 	norm             compute.Norm
 	freqs            []compute.Vector // of each of Spec.Ropes
 	layers           []layer
+
+	format  weights.Format // of the checkpoint it came from
+	modules []module       // what adapters may change
+	placed  []bool         // by adapter slot; the first is nobody's
 }
 
 // layer holds the weights of one layer. Norms that the Spec does not have are zero.
@@ -38,6 +43,7 @@ type layer struct {
 type linear struct {
 	w    compute.Matrix
 	bias compute.Vector
+	at   *target // nil if it takes no adapters
 }
 
 // Load reads the Spec of a checkpoint and takes its weights over to a device. progress, if not nil, hears of bytes of
@@ -53,7 +59,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	for _, t := range ckpt.Tensors() {
 		l.total += t.Size
 	}
-	m := &Model{Spec: spec, dev: dev}
+	m := &Model{Spec: spec, dev: dev, format: ckpt.Format()}
 	if spec.TiedHead && l.hasOwnHead() {
 		spec.TiedHead = false
 	}
@@ -81,7 +87,8 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	if l.err != nil {
 		return nil, l.err
 	}
-	m.Bytes = l.bytes
+	m.Bytes, m.modules = l.bytes, l.modules
+	m.MakeSlots(0)
 	return m, nil
 }
 
@@ -95,6 +102,7 @@ type loader struct {
 
 	transposed bool            // matrices of layers are stored as [in, out]
 	used       map[string]bool // names of tensors taken over
+	modules    []module        // what adapters may change
 
 	done, total int64 // bytes of the checkpoint
 	bytes       int64 // bytes on the device
@@ -151,9 +159,20 @@ type part struct {
 	out  int
 }
 
-// linears takes over weights that read the same input: each from a tensor of its own or, where the first has none, from
-// its rows of the one tensor that joins them.
+// linears takes over weights that read the same input. Adapters may change each, or all at once by the name that joins them.
 func (l *loader) linears(joined string, i, in int, bias bool, parts ...part) []linear {
+	out := l.together(joined, i, in, bias, parts)
+	join := module{slot: joined, layer: i}
+	for _, w := range out {
+		join.targets = append(join.targets, w.at)
+	}
+	l.modules = append(l.modules, join)
+	return out
+}
+
+// together takes over each weight from a tensor of its own or, where the first has none, from its rows of the one tensor that
+// joins them.
+func (l *loader) together(joined string, i, in int, bias bool, parts []part) []linear {
 	var out []linear
 	if l.has(parts[0].slot, i) || !l.has(joined, i) {
 		for _, p := range parts {
@@ -175,7 +194,7 @@ func (l *loader) linears(joined string, i, in int, bias bool, parts ...part) []l
 	stride, from := len(w.Data)/rows, 0
 	for _, p := range parts {
 		rows := compute.Source{Name: w.Name, Type: w.Type, Out: p.out, In: in, Data: w.Data[from*stride:][:p.out*stride]}
-		part := linear{w: l.take(rows)}
+		part := linear{w: l.take(rows), at: l.adaptable(p.slot, i, p.out, in)}
 		if bias {
 			part.bias = l.upload(biases[from:][:p.out])
 		}
@@ -185,7 +204,7 @@ func (l *loader) linears(joined string, i, in int, bias bool, parts ...part) []l
 }
 
 func (l *loader) linear(slot string, i, out, in int, bias bool) linear {
-	w := linear{w: l.matrix(slot, i, out, in)}
+	w := linear{w: l.matrix(slot, i, out, in), at: l.adaptable(slot, i, out, in)}
 	if bias {
 		w.bias = l.vector(slot, ".bias", i, out)
 	}

@@ -84,7 +84,11 @@ func (r *Runner) step(i int) step {
 }
 
 func (l linear) to(dst compute.Tensor) compute.Product {
-	return compute.Product{Dst: dst, W: l.w, Bias: l.bias}
+	p := compute.Product{Dst: dst, W: l.w, Bias: l.bias}
+	if l.at != nil {
+		p.Adapters = l.at.adapters
+	}
+	return p
 }
 
 // narrow returns the same memory as rows of cols values.
@@ -109,6 +113,9 @@ func (r *Runner) Forward(b *compute.Batch) error {
 	}
 	cs := r.cache.Spec()
 	if err := b.Check(spec.Vocab, cs); err != nil {
+		return err
+	}
+	if err := r.m.checkAdapters(b); err != nil {
 		return err
 	}
 	if last := slices.Max(b.Pos); spec.Positions > 0 && int(last) >= spec.Positions {

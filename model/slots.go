@@ -116,13 +116,10 @@ var layouts = []func(name string) string{
 
 // slotsOf returns the names of a family's tensors in a checkpoint.
 func slotsOf(f *family, ckpt *weights.Checkpoint) slots {
+	names := f.slotsIn(ckpt.Format())
 	if ckpt.Format() == weights.GGUF {
-		names := maps.Clone(ggufSlots)
-		maps.Copy(names, f.ggufSlots)
 		return names
 	}
-	names := maps.Clone(hfSlots)
-	maps.Copy(names, f.slots)
 	for _, layout := range layouts {
 		out := slots{}
 		for slot, name := range names {
@@ -132,5 +129,15 @@ func slotsOf(f *family, ckpt *weights.Checkpoint) slots {
 			return out
 		}
 	}
+	return names
+}
+
+// slotsIn returns the names of the family's tensors in files of a format, by itself.
+func (f *family) slotsIn(format weights.Format) slots {
+	names, own := maps.Clone(hfSlots), f.slots
+	if format == weights.GGUF {
+		names, own = maps.Clone(ggufSlots), f.ggufSlots
+	}
+	maps.Copy(names, own)
 	return names
 }

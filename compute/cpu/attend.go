@@ -1,107 +1,81 @@
 package cpu
 
 import (
-	"math"
+	"sort"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// tile is a run of rows of one sequence that attend together.
+// Attention goes over the positions of a sequence in chunks that begin at multiples of chunkTokens. Each chunk has a
+// softmax and an output of its own, which are joined in the order of the chunks (FlashAttention, arXiv:2205.14135). So
+// memory does not grow with the context, and chunks may be computed apart (Flash-Decoding) with the same result.
+const chunkTokens = 256
+
+// tile is a run of rows of one sequence that attend together: they and the query heads of a group share each load of a
+// key or value.
 type tile struct {
-	seq       int
-	row, rows int
+	seq, row, rows int
+	lo, hi         int // positions that some row attends to
+	first          int // its first item
+	parts          int // items of each KV head
+	partial        int // where its queries are in Device.parts, if parts > 1
 }
 
-// scratch is a worker's own memory.
-type scratch struct {
-	q       []float32 // [queries, KDim] scaled queries of a tile
-	scores  []float32 // [queries, width]
-	out     []float32 // [queries, vPad]
-	inverse []float32 // [queries] 1 / the sum of a query's weights
-	edge    [rowChunk * lanes]float32
+// tileQueries is how many queries a tile should have.
+const tileQueries = 64
+
+// chunks returns the numbers of the chunks that a tile goes over.
+func (t *tile) chunks() (from, to int) {
+	return t.lo / chunkTokens, (t.hi + chunkTokens - 1) / chunkTokens
 }
 
-// Bounds of a tile: at most tileRows rows, and as few as it takes for its scores to stay in cache.
-const (
-	tileRows   = 16
-	tileScores = 64 << 10
-)
-
-var negInf = float32(math.Inf(-1))
-
-// Attend implements compute.Device. An item is a tile and a KV head: the query heads of the group and the rows of the
-// tile share each load of a key or value.
+// Attend implements compute.Device. An item is a tile and a KV head, or some chunks of that where there are not enough of
+// them for all threads.
 func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a compute.Attention) {
 	d.op = operation{dst: dst, src: q, cache: c.(*cache), layer: layer, attn: a}
 	l := &d.op.cache.layers[layer]
 	group := a.Heads / l.KVHeads
-	d.tiles = d.tiles[:0]
-	queries, scores := 0, 0
-	for i, s := range d.batch.Seqs {
-		width := int(s.Start+s.Rows) + 2*lanes
-		if a.Window > 0 {
-			width = min(width, a.Window+tileRows+2*lanes)
-		}
-		step := min(max(tileScores/(group*width), 1), tileRows)
-		for at := 0; at < int(s.Rows); at += step {
-			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
-			d.tiles = append(d.tiles, t)
-			queries = max(queries, t.rows*group)
-			scores = max(scores, t.rows*group*width)
+	queries, work := d.cut(group)
+	items, parted := 0, 0
+	most := max(1, work*l.KVHeads/(4*len(d.scratch))) // chunks of an item
+	d.apart = d.apart[:0]
+	for i := range d.tiles {
+		t := &d.tiles[i]
+		from, to := t.chunks()
+		t.first, t.parts = items, (to-from+most-1)/most
+		if items += t.parts * l.KVHeads; t.parts > 1 {
+			t.partial = parted
+			parted += (to - from) * t.rows * a.Heads
+			d.apart = append(d.apart, int32(i))
 		}
 	}
+	d.parts.grow(parted, l.vTiles*lanes)
 	for w := range d.scratch {
-		s := &d.scratch[w]
-		s.q, s.scores = grown(s.q, queries*l.KDim), grown(s.scores, scores)
-		s.out, s.inverse = grown(s.out, queries*l.vPad), grown(s.inverse, queries)
+		d.scratch[w].grow(l, queries)
 	}
-	d.each(len(d.tiles)*l.KVHeads, d.jobs.attend)
+	d.each(items, d.jobs.attend)
+	if len(d.apart) > 0 {
+		d.each(len(d.apart)*l.KVHeads, d.jobs.join)
+	}
 }
 
-func (d *Device) attendItem(worker, item int) {
-	l := &d.op.cache.layers[d.op.layer]
-	t, head := d.tiles[item/l.KVHeads], item%l.KVHeads
-	seq, s := &d.batch.Seqs[t.seq], &d.scratch[worker]
-	table := seq.Tables[l.Group]
-	group := d.op.attn.Heads / l.KVHeads
-	queries := t.rows * group
-	first := int(d.batch.Pos[t.row])
-	lo, hi := d.attended(first)
-	hi += t.rows - 1
-	base := lo &^ (lanes - 1)
-	width := (hi - base + lanes - 1) &^ (lanes - 1)
-
-	for r := range t.rows {
-		q := rowOf(d.op.src, t.row+r)[head*group*l.KDim:][:group*l.KDim]
-		for i, x := range q {
-			s.q[r*len(q)+i] = x * d.op.attn.Scale
+// cut cuts the batch into tiles. It returns the most queries of a tile and the sum of all tiles' chunks.
+func (d *Device) cut(group int) (queries, chunks int) {
+	d.tiles = d.tiles[:0]
+	step := max(1, tileQueries/group)
+	for i, s := range d.batch.Seqs {
+		for at := 0; at < int(s.Rows); at += step {
+			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
+			first := int(d.batch.Pos[t.row])
+			t.lo, t.hi = d.attended(first)
+			t.hi += t.rows - 1
+			d.tiles = append(d.tiles, t)
+			queries = max(queries, t.rows*group)
+			from, to := t.chunks()
+			chunks += to - from
 		}
 	}
-	for at := base; at < hi; {
-		n := min(l.blockToken-at%l.blockToken, width+base-at) // whole groups of 16 tokens, up to the block's end
-		keys := l.key(int(table[at/l.blockToken]), head)[at%l.blockToken*l.KDim:]
-		d.k.matF32(s.scores[at-base:], width, s.q, l.KDim, keys, l.KDim*lanes, n/lanes, queries, l.KDim, false)
-		at += n
-	}
-	out := s.out[:queries*l.vPad]
-	clear(out)
-	for i := range queries {
-		row := s.scores[i*width:][:width]
-		from, to := d.attended(first + i/group)
-		s.inverse[i] = d.weigh(row, from-base, to-base, head*group+i%group)
-	}
-	for at := base; at < hi; {
-		n := min(l.blockToken-at%l.blockToken, hi-at)
-		values := l.value(int(table[at/l.blockToken]), head)[at%l.blockToken*lanes:]
-		d.k.matF32(out, l.vPad, s.scores[at-base:], width, values, l.blockToken*lanes, l.vPad/lanes, queries, n, true)
-		at += n
-	}
-	for i := range queries {
-		dst := rowOf(d.op.dst, t.row+i/group)[(head*group+i%group)*l.VDim:][:l.VDim]
-		for j := range dst {
-			dst[j] = out[i*l.vPad+j] * s.inverse[i]
-		}
-	}
+	return queries, chunks
 }
 
 // attended returns the positions [lo, hi) that a query at position pos attends to.
@@ -112,26 +86,72 @@ func (d *Device) attended(pos int) (lo, hi int) {
 	return lo, pos + 1
 }
 
-// weigh turns the scores of one query into weights, 0 outside [from, to), and returns 1 / their sum.
-func (d *Device) weigh(scores []float32, from, to, head int) float32 {
-	for i := range scores[:from] {
-		scores[i] = negInf
-	}
-	for i := to; i < len(scores); i++ {
-		scores[i] = negInf
-	}
-	if c := d.op.attn.Softcap; c > 0 {
-		for i, s := range scores[from:to] {
-			scores[from+i] = c * tanh(s/c)
+// attendItem goes over the chunks of an item and, if these are all of the tile, writes the rows.
+func (d *Device) attendItem(worker, item int) {
+	l, s := &d.op.cache.layers[d.op.layer], &d.scratch[worker]
+	i := sort.Search(len(d.tiles), func(i int) bool { return d.tiles[i].first > item }) - 1
+	t := &d.tiles[i]
+	head, part := (item-t.first)/t.parts, (item-t.first)%t.parts
+	group := d.op.attn.Heads / l.KVHeads
+	queries := t.rows * group
+	for r := range t.rows {
+		q := rowOf(d.op.src, t.row+r)[head*group*l.KDim:][:group*l.KDim]
+		for i, x := range q {
+			s.q[r*len(q)+i] = x * d.op.attn.Scale
 		}
 	}
-	floor := negInf
-	if d.op.attn.Sinks != nil {
-		floor = d.op.attn.Sinks.(vector)[head]
+	from, to := t.chunks()
+	if t.parts == 1 {
+		d.clear(&s.sum, head, group, queries)
+		for c := from; c < to; c++ {
+			d.chunk(s, t, head, c, &s.part)
+			s.sum.join(d.k, &s.part, queries)
+		}
+		d.finish(t, head, &s.sum)
+		return
 	}
-	most, total := d.k.softmax(scores, floor)
-	if d.op.attn.Sinks != nil {
-		total += exp(floor - most)
+	n := to - from
+	for c := from + n*part/t.parts; c < from+n*(part+1)/t.parts; c++ {
+		p := d.parts.from(t.partial + (head*n+c-from)*queries)
+		d.chunk(s, t, head, c, &p)
 	}
-	return 1 / total
+}
+
+// joinItem joins the chunks of a tile and KV head that were computed apart.
+func (d *Device) joinItem(worker, item int) {
+	l, s := &d.op.cache.layers[d.op.layer], &d.scratch[worker]
+	t, head := &d.tiles[d.apart[item/l.KVHeads]], item%l.KVHeads
+	group := d.op.attn.Heads / l.KVHeads
+	queries := t.rows * group
+	from, to := t.chunks()
+	d.clear(&s.sum, head, group, queries)
+	for c := range to - from {
+		p := d.parts.from(t.partial + (head*(to-from)+c)*queries)
+		s.sum.join(d.k, &p, queries)
+	}
+	d.finish(t, head, &s.sum)
+}
+
+// clear begins the sums of a KV head's queries: with nothing, or with the sink of each, which has weight 1 and no value.
+func (d *Device) clear(p *partial, head, group, queries int) {
+	clear(p.out[:queries*p.width])
+	for i := range queries {
+		p.most[i], p.total[i] = negInf, 0
+		if sinks := d.op.attn.Sinks; sinks != nil {
+			p.most[i], p.total[i] = sinks.(vector)[head*group+i%group], 1
+		}
+	}
+}
+
+// finish writes the outputs of a tile and KV head.
+func (d *Device) finish(t *tile, head int, sum *partial) {
+	l := &d.op.cache.layers[d.op.layer]
+	group := d.op.attn.Heads / l.KVHeads
+	for i := range t.rows * group {
+		dst := rowOf(d.op.dst, t.row+i/group)[(head*group+i%group)*l.VDim:][:l.VDim]
+		inverse := 1 / sum.total[i]
+		for j, x := range sum.out[i*sum.width:][:l.VDim] {
+			dst[j] = x * inverse
+		}
+	}
 }

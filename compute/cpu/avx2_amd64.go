@@ -2,7 +2,11 @@
 
 package cpu
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
 
 // avx2 needs AVX2, FMA and F16C.
 var avx2 = kernels{
@@ -18,6 +22,9 @@ var avx2 = kernels{
 	silu:       siluAVX2,
 	addScaled:  addScaledAVX2,
 	decayAdd:   decayAddAVX2,
+	blend:      blendAVX2,
+	widen:      widenAVX2,
+	transpose:  transposeAVX2,
 	rotate:     rotateAVX2,
 }
 
@@ -61,11 +68,11 @@ func scaleGainAVX2(dst, x, gain []float32, mean, scale float32) {
 	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
 }
 
-func softmaxAVX2(s []float32, floor float32) (most, total float32) {
+func softmaxAVX2(s []float32) (most, total float32) {
 	if len(s) == 0 || len(s)%lanes != 0 {
-		return softmax(s, floor)
+		return softmax(s)
 	}
-	return softmaxRowAVX2(&s[0], len(s), floor)
+	return softmaxRowAVX2(&s[0], len(s))
 }
 
 func siluAVX2(dst, gate, up []float32) {
@@ -96,6 +103,15 @@ func decayAddAVX2(w, x, v []float32, decay float32) {
 	}
 }
 
+func blendAVX2(dst, x []float32, a, b float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_ = dst[n-1]
+		blendRowAVX2(&dst[0], &x[0], n, a, b)
+	}
+	blend(dst[n:], x[n:], a, b)
+}
+
 func rotateAVX2(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -124,7 +140,7 @@ func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)
 func scaleGainRowAVX2(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
-func softmaxRowAVX2(s *float32, n int, floor float32) (most, total float32)
+func softmaxRowAVX2(s *float32, n int) (most, total float32)
 
 //go:noescape
 func siluRowAVX2(dst, gate, up *float32, n int)
@@ -136,4 +152,38 @@ func addScaledRowAVX2(dst, x *float32, n int, scale float32)
 func decayAddPanelAVX2(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
+func blendRowAVX2(dst, x *float32, n int, a, b float32)
+
+//go:noescape
 func rotateRowAVX2(lo, hi, cos, sin *float32, n int)
+
+func widenAVX2(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
+	widened(&tileWidthsAVX2, t, dst, ldd, src, n, values)
+}
+
+func transposeAVX2(dst []float32, ldd int, src []float32, n int) {
+	transposed(transposeTilesAVX2, dst, ldd, src, n)
+}
+
+var tileWidthsAVX2 = tileWidths{widenF16AVX2, widenBF16AVX2, keysQ8AVX2, valuesQ8AVX2, keysQ4AVX2, valuesQ4AVX2}
+
+//go:noescape
+func widenF16AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func widenBF16AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func keysQ8AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func valuesQ8AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func keysQ4AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func valuesQ4AVX2(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func transposeTilesAVX2(dst *float32, ldd int, src *float32, n int)

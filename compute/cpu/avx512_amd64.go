@@ -2,7 +2,11 @@
 
 package cpu
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
 
 // avx512 needs AVX-512 F, BW, DQ and VL. Without VNNI its products of quantised weights are those of avx2.
 var avx512 = kernels{
@@ -18,6 +22,9 @@ var avx512 = kernels{
 	silu:       siluAVX512,
 	addScaled:  addScaledAVX512,
 	decayAdd:   decayAddAVX512,
+	blend:      blendAVX512,
+	widen:      widenAVX512,
+	transpose:  transposeAVX512,
 	rotate:     rotateAVX512,
 }
 
@@ -68,11 +75,11 @@ func scaleGainAVX512(dst, x, gain []float32, mean, scale float32) {
 	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
 }
 
-func softmaxAVX512(s []float32, floor float32) (most, total float32) {
+func softmaxAVX512(s []float32) (most, total float32) {
 	if len(s) == 0 || len(s)%lanes != 0 {
-		return softmax(s, floor)
+		return softmax(s)
 	}
-	return softmaxRowAVX512(&s[0], len(s), floor)
+	return softmaxRowAVX512(&s[0], len(s))
 }
 
 func siluAVX512(dst, gate, up []float32) {
@@ -103,6 +110,15 @@ func decayAddAVX512(w, x, v []float32, decay float32) {
 	}
 }
 
+func blendAVX512(dst, x []float32, a, b float32) {
+	n := vectors(len(x))
+	if n > 0 {
+		_ = dst[n-1]
+		blendRowAVX512(&dst[0], &x[0], n, a, b)
+	}
+	blend(dst[n:], x[n:], a, b)
+}
+
 func rotateAVX512(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -131,7 +147,7 @@ func sumSquaresRowAVX512(acc *[lanes]float32, x *float32, n int, mean float32)
 func scaleGainRowAVX512(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
-func softmaxRowAVX512(s *float32, n int, floor float32) (most, total float32)
+func softmaxRowAVX512(s *float32, n int) (most, total float32)
 
 //go:noescape
 func siluRowAVX512(dst, gate, up *float32, n int)
@@ -143,4 +159,38 @@ func addScaledRowAVX512(dst, x *float32, n int, scale float32)
 func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
+func blendRowAVX512(dst, x *float32, n int, a, b float32)
+
+//go:noescape
 func rotateRowAVX512(lo, hi, cos, sin *float32, n int)
+
+func widenAVX512(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
+	widened(&tileWidthsAVX512, t, dst, ldd, src, n, values)
+}
+
+func transposeAVX512(dst []float32, ldd int, src []float32, n int) {
+	transposed(transposeTilesAVX512, dst, ldd, src, n)
+}
+
+var tileWidthsAVX512 = tileWidths{widenF16AVX512, widenBF16AVX512, keysQ8AVX512, valuesQ8AVX512, keysQ4AVX512, valuesQ4AVX512}
+
+//go:noescape
+func widenF16AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func widenBF16AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func keysQ8AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func valuesQ8AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func keysQ4AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func valuesQ4AVX512(dst *float32, ldd int, src *byte, n int)
+
+//go:noescape
+func transposeTilesAVX512(dst *float32, ldd int, src *float32, n int)

@@ -1,15 +1,16 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// cache is a paged KV cache in panels of 16, so that attention is products with panels. For each layer, block and KV
-// head, keys are [blockTokens/16][KDim][16]: 16 tokens side by side; values are [vPad/16][blockTokens][16]: 16 dimensions
-// side by side, VDim padded with zeros to a multiple of 16.
+// cache is a paged KV cache. In a layer's part of a block, the keys of all heads come before their values, or stand alone if
+// the layer is latent; of each head there are blockTokens/16 panels (kvTypes).
 //
 // The memory is in slabs: the first layers of all groups have their blocks in the first slab, and so on, since a block
 // belongs to one group at a time.
@@ -22,22 +23,36 @@ type cache struct {
 
 // slab holds one layer's part of each block.
 type slab struct {
-	data []float32 // [blocks, size]
-	size int       // values of the largest layer
+	data []byte // [blocks, size]
+	size int    // bytes of the largest layer
 }
 
 // block returns the memory of one block.
-func (s *slab) block(b int) []float32 { return s.data[b*s.size:][:s.size] }
+func (s *slab) block(b int) []byte { return s.data[b*s.size:][:s.size] }
 
 type cacheLayer struct {
 	compute.CacheLayer
-	vPad       int
-	kSize      int // values of one head's keys in a block
-	vSize      int
-	slab       *slab
-	state      []float32 // [States, State] of a recurrent layer
-	blockToken int
+	typ            quant.Type
+	kTiles, vTiles int // of a panel
+	kPanel, vPanel int // bytes of a panel; a latent layer has no panels of values
+	slab           *slab
+	state          []float32 // [States, State] of a recurrent layer
+	blockToken     int
 }
+
+// layerOf returns the layout of a layer that keeps tokens.
+func layerOf(spec compute.CacheSpec, l compute.CacheLayer) cacheLayer {
+	t := cmp.Or(spec.Type, quant.F32)
+	cl := cacheLayer{CacheLayer: l, typ: t, kTiles: kvTiles(t, l.KDim), vTiles: kvTiles(t, l.VDim), blockToken: spec.BlockTokens}
+	cl.kPanel, cl.vPanel = kvBytes(t, cl.kTiles), kvBytes(t, cl.vTiles)
+	if l.Latent {
+		cl.vPanel = 0
+	}
+	return cl
+}
+
+// bytes returns the size of the layer's part of a block.
+func (l *cacheLayer) bytes() int { return l.blockToken / lanes * l.KVHeads * (l.kPanel + l.vPanel) }
 
 func (c *cache) Spec() compute.CacheSpec { return c.spec }
 func (c *cache) Bytes() int64            { return c.bytes }
@@ -47,16 +62,16 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	if spec.Blocks < 1 || spec.BlockTokens < lanes || spec.BlockTokens%lanes != 0 {
 		return nil, fmt.Errorf("cpu: a cache of %d blocks of %d tokens; want at least one, of a multiple of %d tokens", spec.Blocks, spec.BlockTokens, lanes)
 	}
-	if spec.Type != 0 && spec.Type != quant.F32 {
-		return nil, fmt.Errorf("cpu: a cache of type %v; known is F32", spec.Type)
+	if spec.Type != 0 && !slices.Contains(kvTypes, spec.Type) {
+		return nil, fmt.Errorf("cpu: a cache of type %v; known are %v", spec.Type, kvTypes)
 	}
 	c := &cache{spec: spec, bytes: d.CacheBytes(spec)}
 	for _, n := range slabSizes(spec) {
-		c.slabs = append(c.slabs, slab{data: view[float32](aligned(spec.Blocks * n * 4)), size: n})
+		c.slabs = append(c.slabs, slab{data: aligned(spec.Blocks * n), size: n})
 	}
 	used := make([]int, spec.Groups())
 	for i, l := range spec.Layers {
-		cl := cacheLayer{CacheLayer: l, vPad: padded(l.VDim), blockToken: spec.BlockTokens}
+		cl := layerOf(spec, l)
 		if l.State > 0 {
 			if spec.States < 1 {
 				return nil, fmt.Errorf("cpu: cache layer %d has a state, and there are %d slots for it", i, spec.States)
@@ -68,7 +83,6 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		if l.KVHeads < 1 || l.KDim < 1 || l.VDim < 1 || l.Latent && (l.KVHeads != 1 || l.VDim > l.KDim) {
 			return nil, fmt.Errorf("cpu: cache layer %d: %d heads of key %d and value %d (latent: %v)", i, l.KVHeads, l.KDim, l.VDim, l.Latent)
 		}
-		cl.kSize, cl.vSize = l.KDim*spec.BlockTokens, cl.vPad*spec.BlockTokens
 		cl.slab = &c.slabs[used[l.Group]]
 		used[l.Group]++
 		c.layers = append(c.layers, cl)
@@ -79,7 +93,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 // padded returns the next multiple of 16.
 func padded(n int) int { return (n + lanes - 1) &^ (lanes - 1) }
 
-// slabSizes returns how many values of a block each slab holds.
+// slabSizes returns how many bytes of a block each slab holds.
 func slabSizes(spec compute.CacheSpec) []int {
 	var sizes []int
 	used := make([]int, spec.Groups())
@@ -91,7 +105,8 @@ func slabSizes(spec compute.CacheSpec) []int {
 		if used[l.Group]++; j == len(sizes) {
 			sizes = append(sizes, 0)
 		}
-		sizes[j] = max(sizes[j], spec.BlockTokens*l.KVHeads*(l.KDim+padded(l.VDim)))
+		cl := layerOf(spec, l)
+		sizes[j] = max(sizes[j], (cl.bytes()+63)&^63)
 	}
 	return sizes
 }
@@ -100,7 +115,7 @@ func slabSizes(spec compute.CacheSpec) []int {
 func (d *Device) CacheBytes(spec compute.CacheSpec) int64 {
 	n := int64(0)
 	for _, size := range slabSizes(spec) {
-		n += int64(spec.Blocks) * int64(size) * 4
+		n += int64(spec.Blocks) * int64(size)
 	}
 	for _, l := range spec.Layers {
 		n += int64(spec.States) * int64(l.State) * 4
@@ -120,7 +135,7 @@ func (d *Device) CopyBlock(c compute.Cache, from, to int32) {
 func (d *Device) BlockBytes(c compute.Cache) int {
 	n := 0
 	for i := range c.(*cache).slabs {
-		n += c.(*cache).slabs[i].size * 4
+		n += c.(*cache).slabs[i].size
 	}
 	return n
 }
@@ -128,7 +143,7 @@ func (d *Device) BlockBytes(c compute.Cache) int {
 // PackBlock implements compute.Device. A packed block is its part of each slab, in order.
 func (d *Device) PackBlock(c compute.Cache, block int32, dst []byte) {
 	for i := range c.(*cache).slabs {
-		n := copy(dst, bytesOf(c.(*cache).slabs[i].block(int(block))))
+		n := copy(dst, c.(*cache).slabs[i].block(int(block)))
 		dst = dst[n:]
 	}
 }
@@ -136,42 +151,49 @@ func (d *Device) PackBlock(c compute.Cache, block int32, dst []byte) {
 // UnpackBlock implements compute.Device.
 func (d *Device) UnpackBlock(c compute.Cache, block int32, src []byte) {
 	for i := range c.(*cache).slabs {
-		n := copy(bytesOf(c.(*cache).slabs[i].block(int(block))), src)
+		n := copy(c.(*cache).slabs[i].block(int(block)), src)
 		src = src[n:]
 	}
 }
 
-// key returns the panels of one head of a block, value likewise.
-func (l *cacheLayer) key(block, head int) []float32 {
-	return l.slab.block(block)[head*l.kSize:][:l.kSize]
+// keys returns the panels of one head's keys in a block, from that of the given slot on; values likewise.
+func (l *cacheLayer) keys(block, head, slot int) []byte {
+	n := l.blockToken / lanes
+	return l.slab.block(block)[head*n*l.kPanel:][slot/lanes*l.kPanel : n*l.kPanel]
 }
 
-func (l *cacheLayer) value(block, head int) []float32 {
-	return l.slab.block(block)[l.KVHeads*l.kSize+head*l.vSize:][:l.vSize]
+func (l *cacheLayer) values(block, head, slot int) []byte {
+	n := l.blockToken / lanes
+	return l.slab.block(block)[(l.KVHeads*l.kPanel+head*l.vPanel)*n:][slot/lanes*l.vPanel : n*l.vPanel]
 }
 
-// Store implements compute.Device.
+// storeRun is a run of rows whose tokens share a panel.
+type storeRun struct{ seq, from, to int32 }
+
+// Store implements compute.Device. An item is the part of a sequence that lies in one panel.
 func (d *Device) Store(c compute.Cache, layer int, k, v compute.Tensor) {
 	d.op = operation{cache: c.(*cache), layer: layer, src: k, aux: v}
-	d.each(len(d.batch.Seqs), d.jobs.store)
+	d.runs = d.runs[:0]
+	for i, s := range d.batch.Seqs {
+		for at := s.Start; at < s.Start+s.Rows; {
+			end := min(at&^(lanes-1)+lanes, s.Start+s.Rows)
+			d.runs = append(d.runs, storeRun{int32(i), at, end})
+			at = end
+		}
+	}
+	d.each(len(d.runs), d.jobs.store)
 }
 
-func (d *Device) storeSeq(_, i int) {
-	s := d.batch.Seqs[i]
-	l := &d.op.cache.layers[d.op.layer]
-	table := s.Tables[l.Group]
-	for n := range int(s.Rows) {
-		pos := int(s.Start) + n
-		block, slot := int(table[pos/l.blockToken]), pos%l.blockToken
-		k, v := rowOf(d.op.src, int(s.Row)+n), rowOf(d.op.aux, int(s.Row)+n)
-		for h := range l.KVHeads {
-			keys := l.key(block, h)[slot/lanes*l.KDim*lanes+slot%lanes:]
-			for i, x := range k[h*l.KDim:][:l.KDim] {
-				keys[i*lanes] = x
-			}
-			values := l.value(block, h)[slot*lanes:]
-			for i, x := range v[h*l.VDim:][:l.VDim] {
-				values[i/lanes*l.blockToken*lanes+i%lanes] = x
+func (d *Device) storeItem(worker, item int) {
+	l, run, row := &d.op.cache.layers[d.op.layer], d.runs[item], &d.scratch[worker].kv
+	s := &d.batch.Seqs[run.seq]
+	block, slot := int(s.Tables[l.Group][int(run.from)/l.blockToken]), int(run.from)%l.blockToken
+	for h := range l.KVHeads {
+		for pos := run.from; pos < run.to; pos++ {
+			r, j := int(s.Row+pos-s.Start), int(pos)%lanes
+			row.put(d.k, l.typ, l.keys(block, h, slot), j, rowOf(d.op.src, r)[h*l.KDim:][:l.KDim], false)
+			if !l.Latent {
+				row.put(d.k, l.typ, l.values(block, h, slot), j, rowOf(d.op.aux, r)[h*l.VDim:][:l.VDim], true)
 			}
 		}
 	}

@@ -20,14 +20,17 @@ type Device struct {
 	xq      rowsQ8             // quantised rows of the running product
 	lora    adaption           // what the batch's adapters add to the running products
 	routed  routedRows         // the rows of the running product by route
+	runs    []storeRun         // of the running store
 	tiles   []tile             // of the running attention
+	apart   []int32            // those of them whose chunks are computed apart
+	parts   partial            // what is computed apart
 	scratch []scratch          // by worker
 	jobs    jobs
 }
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend,
+	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend, join,
 	heads, convolve, delta, route, gather, expert, combine func(worker, item int)
 }
 
@@ -54,7 +57,7 @@ func New(o Options) (*Device, error) {
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
-		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeSeq, attend: d.attendItem,
+		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
 		route: d.routeRow, gather: d.gatherRoute, expert: d.expertItem, combine: d.combineRow,
 	}

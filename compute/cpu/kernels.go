@@ -31,9 +31,9 @@ type kernels struct {
 	sumSquares func(x []float32, mean float32) float32
 	// scaleGain writes ((x - mean)·scale)·gain to dst.
 	scaleGain func(dst, x, gain []float32, mean, scale float32)
-	// softmax replaces s by exp(s - max s) and returns the 16-lane sum of that, where max is not below floor. The length
-	// is a multiple of 16; masked elements are -Inf and become 0.
-	softmax func(s []float32, floor float32) (max, sum float32)
+	// softmax replaces s by exp(s - max s) and returns max s and the 16-lane sum of the result. The length is a multiple of
+	// 16; masked elements are -Inf and become 0.
+	softmax func(s []float32) (max, sum float32)
 	// silu writes (gate / (1 + exp(-gate)))·up to dst.
 	silu func(dst, gate, up []float32)
 	// addScaled writes fma(scale, x, dst) to dst.
@@ -41,6 +41,12 @@ type kernels struct {
 	// decayAdd decays panels of float32 and adds an outer product: for panel p < len(v)/16, row i < len(x) and lane j,
 	// w[(p·len(x) + i)·16 + j] becomes fma(x[i], v[16p + j], w·decay).
 	decayAdd func(w, x, v []float32, decay float32)
+	// blend writes fma(b, x, a·dst) to dst.
+	blend func(dst, x []float32, a, b float32)
+	// widen decodes the first n tiles of a KV panel (kvTypes), of values or of keys, to dst, ldd values apart.
+	widen func(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool)
+	// transpose writes n tiles of 16·16 values, each turned about its diagonal, to dst, ldd values apart.
+	transpose func(dst []float32, ldd int, src []float32, n int)
 	// rotate turns pairs of one head: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), each as fma(a, cos, -(b·sin)) and
 	// fma(b, cos, a·sin). lo and hi are the two halves of the rotated part.
 	rotate func(lo, hi, cos, sin []float32)

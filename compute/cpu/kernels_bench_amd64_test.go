@@ -170,9 +170,10 @@ func BenchmarkRows(b *testing.B) {
 			{"quantize", func() { k.quantize(q, sums, x) }},
 			{"sumSquares", func() { k.sumSquares(x, 0) }},
 			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
-			{"softmax", func() { copy(z, x); k.softmax(z, 0) }},
+			{"softmax", func() { copy(z, x); k.softmax(z) }},
 			{"silu", func() { k.silu(z, x, y) }},
 			{"addScaled", func() { k.addScaled(z, x, 0) }},
+			{"blend", func() { k.blend(z, x, 1, 0) }},
 			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], cos, sin) }},
 		} {
 			b.Run(k.name+"/"+op.name, func(b *testing.B) {

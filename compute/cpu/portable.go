@@ -20,6 +20,9 @@ var portable = kernels{
 	silu:       silu,
 	addScaled:  addScaled,
 	decayAdd:   decayAdd,
+	blend:      blend,
+	widen:      widen,
+	transpose:  transpose,
 	rotate:     rotate,
 }
 

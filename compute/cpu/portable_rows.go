@@ -35,8 +35,8 @@ func scaleGain(dst, x, gain []float32, mean, scale float32) {
 	}
 }
 
-func softmax(s []float32, floor float32) (most, total float32) {
-	most = floor
+func softmax(s []float32) (most, total float32) {
+	most = negInf
 	for _, v := range s {
 		most = max(most, v)
 	}
@@ -68,6 +68,12 @@ func decayAdd(w, x, v []float32, decay float32) {
 				row[j] = fma(s, v[p*lanes+j], row[j]*decay)
 			}
 		}
+	}
+}
+
+func blend(dst, x []float32, a, b float32) {
+	for i, v := range x {
+		dst[i] = fma(b, v, dst[i]*a)
 	}
 }
 

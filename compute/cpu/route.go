@@ -108,7 +108,7 @@ func (d *Device) score(x []float32, n int) {
 	for i := range x[n:] {
 		x[n+i] = negInf
 	}
-	_, total := d.k.softmax(x, negInf)
+	_, total := d.k.softmax(x)
 	for i := range x[:n] {
 		x[i] /= total
 	}

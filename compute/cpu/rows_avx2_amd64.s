@@ -189,11 +189,11 @@ gains:
 	VZEROUPPER
 	RET
 
-// func softmaxRowAVX2(s *float32, n int, floor float32) (most, total float32)
-TEXT ·softmaxRowAVX2(SB), NOSPLIT, $0-32
+// func softmaxRowAVX2(s *float32, n int) (most, total float32)
+TEXT ·softmaxRowAVX2(SB), NOSPLIT, $0-24
 	MOVQ         s+0(FP), SI
 	MOVQ         n+8(FP), CX
-	VBROADCASTSS floor+16(FP), Y0
+	VBROADCASTSS ·negInf(SB), Y0
 	ORDER(Y0, Y2)
 	VMOVAPS      Y0, Y1
 	MOVQ         SI, DI
@@ -211,7 +211,7 @@ greatest:
 	JNZ     greatest
 	PAIRWISE(MAX_INT, Y0, X0, Y1, X1)
 	ORDER(X0, X1)
-	VMOVSS  X0, most+24(FP)
+	VMOVSS  X0, most+16(FP)
 	VBROADCASTSS X0, Y0
 	VXORPS  Y6, Y6, Y6
 	VXORPS  Y7, Y7, Y7
@@ -231,7 +231,7 @@ weights:
 	SUBQ    $16, DX
 	JNZ     weights
 	PAIRWISE(ADD, Y6, X6, Y7, X7)
-	VMOVSS  X6, total+28(FP)
+	VMOVSS  X6, total+20(FP)
 	VZEROUPPER
 	RET
 
@@ -303,6 +303,25 @@ decayed:
 	ADDQ         $64, DI
 	DECQ         CX
 	JNZ          decayed
+	VZEROUPPER
+	RET
+
+// func blendRowAVX2(dst, x *float32, n int, a, b float32)
+TEXT ·blendRowAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS a+24(FP), Y1
+	VBROADCASTSS b+28(FP), Y2
+
+blended:
+	VMULPS      (DI), Y1, Y0
+	VFMADD231PS (SI), Y2, Y0
+	VMOVUPS     Y0, (DI)
+	ADDQ        $32, SI
+	ADDQ        $32, DI
+	SUBQ        $8, CX
+	JNZ         blended
 	VZEROUPPER
 	RET
 

@@ -158,11 +158,11 @@ gains:
 	VZEROUPPER
 	RET
 
-// func softmaxRowAVX512(s *float32, n int, floor float32) (most, total float32)
-TEXT ·softmaxRowAVX512(SB), NOSPLIT, $0-32
+// func softmaxRowAVX512(s *float32, n int) (most, total float32)
+TEXT ·softmaxRowAVX512(SB), NOSPLIT, $0-24
 	MOVQ         s+0(FP), SI
 	MOVQ         n+8(FP), CX
-	VBROADCASTSS floor+16(FP), Z0
+	VBROADCASTSS ·negInf(SB), Z0
 	MOVQ         SI, DI
 	MOVQ         CX, DX
 
@@ -172,7 +172,7 @@ greatest:
 	SUBQ     $16, CX
 	JNZ      greatest
 	PAIRWISE(MAX_SIGNED, Z0, Y0, X0, Y1, X1)
-	VMOVSS   X0, most+24(FP)
+	VMOVSS   X0, most+16(FP)
 	VBROADCASTSS X0, Z0
 	LOAD_EXP
 	VPXORQ   Z5, Z5, Z5
@@ -187,7 +187,7 @@ weights:
 	SUBQ    $16, DX
 	JNZ     weights
 	PAIRWISE(ADD, Z5, Y5, X5, Y1, X1)
-	VMOVSS  X5, total+28(FP)
+	VMOVSS  X5, total+20(FP)
 	VZEROUPPER
 	RET
 
@@ -255,6 +255,25 @@ decayed:
 	ADDQ         $64, DI
 	DECQ         CX
 	JNZ          decayed
+	VZEROUPPER
+	RET
+
+// func blendRowAVX512(dst, x *float32, n int, a, b float32)
+TEXT ·blendRowAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VBROADCASTSS a+24(FP), Z1
+	VBROADCASTSS b+28(FP), Z2
+
+blended:
+	VMULPS      (DI), Z1, Z0
+	VFMADD231PS (SI), Z2, Z0
+	VMOVUPS     Z0, (DI)
+	ADDQ        $64, SI
+	ADDQ        $64, DI
+	SUBQ        $16, CX
+	JNZ         blended
 	VZEROUPPER
 	RET
 

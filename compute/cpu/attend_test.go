@@ -1,0 +1,241 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// attendCase is one sequence's attention in one layer.
+type attendCase struct {
+	spec    compute.CacheSpec
+	attn    compute.Attention
+	tokens  int
+	q, k, v []float32 // [tokens, heads·dim]
+}
+
+func (c *attendCase) String() string {
+	l := c.spec.Layers[0]
+	return fmt.Sprintf("%d tokens, %v, %d/%d heads of %d/%d, latent %v, blocks of %d, window %d, softcap %g, sinks %v", c.tokens,
+		c.spec.Type, c.attn.Heads, l.KVHeads, l.KDim, l.VDim, l.Latent, c.spec.BlockTokens, c.attn.Window, c.attn.Softcap, c.attn.Sinks != nil)
+}
+
+func randomAttention(r *rand.Rand, longest int) *attendCase {
+	l := compute.CacheLayer{KVHeads: 1 + r.IntN(3), KDim: 1 + r.IntN(70), VDim: 1 + r.IntN(70)}
+	if r.IntN(3) == 0 {
+		l.KDim, l.VDim = 64, 64
+	}
+	if r.IntN(4) == 0 {
+		l.KVHeads, l.VDim, l.Latent = 1, 1+r.IntN(l.KDim), true
+	}
+	heads := l.KVHeads * (1 + r.IntN(6))
+	if r.IntN(5) == 0 {
+		heads = l.KVHeads * (17 + r.IntN(60)) // more than a tile's share
+	}
+	c := &attendCase{attn: compute.Attention{Heads: heads, Scale: float32(1 / math.Sqrt(float64(l.KDim)))}, tokens: 1 + r.IntN(longest)}
+	c.spec = compute.CacheSpec{BlockTokens: lanes * (1 + r.IntN(5)), Type: kvTypes[r.IntN(len(kvTypes))], Layers: []compute.CacheLayer{l}}
+	c.spec.Blocks = c.tokens/c.spec.BlockTokens + 3
+	if r.IntN(3) == 0 {
+		c.attn.Window = 1 + r.IntN(2*c.tokens)
+	}
+	if r.IntN(4) == 0 {
+		c.attn.Softcap = 3
+	}
+	if r.IntN(4) == 0 {
+		sinks := make(vector, heads)
+		for i := range sinks {
+			sinks[i] = float32(r.NormFloat64() * 3)
+		}
+		c.attn.Sinks = sinks
+	}
+	fill := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64()) * 2
+		}
+		return x
+	}
+	c.q, c.k, c.v = fill(c.tokens*heads*l.KDim), fill(c.tokens*l.KVHeads*l.KDim), fill(c.tokens*l.KVHeads*l.VDim)
+	return c
+}
+
+// run computes the case in pieces of at most most rows.
+func (c *attendCase) run(t *testing.T, r *rand.Rand, o Options, most int) []float32 {
+	t.Helper()
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	cache, err := d.Cache(c.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.slabBytes(cache) { // what others left there is no number
+		d.slabBytes(cache)[i] = 0xff
+	}
+	table := make([]int32, c.spec.Blocks)
+	for i, b := range r.Perm(c.spec.Blocks) {
+		table[i] = int32(b)
+	}
+	l := c.spec.Layers[0]
+	out := make([]float32, c.tokens*c.attn.Heads*l.VDim)
+	for at := 0; at < c.tokens; {
+		n := min(1+r.IntN(most), c.tokens-at)
+		rows := func(x []float32, cols int) compute.Tensor {
+			return compute.Tensor{Rows: n, Cols: cols, Host: x[at*cols:][:n*cols]}
+		}
+		if c.attn.Window > 0 { // blocks before every window are gone
+			for i := range max(0, at-c.attn.Window+1) / c.spec.BlockTokens {
+				table[i] = -1
+			}
+		}
+		b := new(compute.Batch)
+		b.Append(make([]int32, n), at, false, table)
+		d.Begin(b)
+		d.Store(cache, 0, rows(c.k, l.KVHeads*l.KDim), rows(c.v, l.KVHeads*l.VDim))
+		d.Attend(rows(out, c.attn.Heads*l.VDim), rows(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
+		if err := d.Sync(); err != nil {
+			t.Fatal(c, err)
+		}
+		at += n
+	}
+	return out
+}
+
+// slabBytes returns the memory of a cache of one layer.
+func (d *Device) slabBytes(c compute.Cache) []byte { return c.(*cache).slabs[0].data }
+
+// stored returns x as a cache of the case's type keeps it, in heads of dim.
+func (c *attendCase) stored(x []float32, dim int) []float32 {
+	n := kvTiles(c.spec.Type, dim)
+	panel, wide, out := aligned(kvBytes(c.spec.Type, n)), make([]float32, n*tileValues), make([]float32, len(x))
+	var row kvRow
+	for at := 0; at < len(x); at += dim {
+		row.put(&portable, c.spec.Type, panel, 3, x[at:][:dim], true)
+		widen(c.spec.Type, wide, tileValues, panel, n, true)
+		for i := range dim {
+			out[at+i] = wide[i/lanes*tileValues+3*lanes+i%lanes]
+		}
+	}
+	return out
+}
+
+// naive returns the case's outputs in float64, and for each query the greatest magnitude of the values, which errors are
+// relative to.
+func (c *attendCase) naive() (out, scale []float64) {
+	l := c.spec.Layers[0]
+	k := c.stored(c.k, l.KDim)
+	v, ldv, vDim := k, l.KDim, l.VDim
+	if !l.Latent {
+		v, ldv = c.stored(c.v, l.VDim), l.VDim
+	}
+	heads, group := c.attn.Heads, c.attn.Heads/l.KVHeads
+	for pos := range c.tokens {
+		for h := range heads {
+			q := c.q[(pos*heads+h)*l.KDim:][:l.KDim]
+			from, most := 0, math.Inf(-1)
+			if w := c.attn.Window; w > 0 {
+				from = max(0, pos-w+1)
+			}
+			scores := make([]float64, pos+1)
+			for p := from; p <= pos; p++ {
+				for i, x := range q {
+					scores[p] += float64(c.attn.Scale) * float64(x) * float64(k[(p*l.KVHeads+h/group)*l.KDim+i])
+				}
+				if s := float64(c.attn.Softcap); s > 0 {
+					scores[p] = s * math.Tanh(scores[p]/s)
+				}
+				most = max(most, scores[p])
+			}
+			total, mixed, top := 0.0, make([]float64, vDim), 0.0
+			if c.attn.Sinks != nil {
+				sink := float64(c.attn.Sinks.(vector)[h])
+				most = max(most, sink)
+				total = math.Exp(sink - most)
+			}
+			for p := from; p <= pos; p++ {
+				w := math.Exp(scores[p] - most)
+				total += w
+				for i := range mixed {
+					x := float64(v[(p*l.KVHeads+h/group)*ldv+i])
+					mixed[i] += w * x
+					top = max(top, math.Abs(x))
+				}
+			}
+			for _, x := range mixed {
+				out, scale = append(out, x/total), append(scale, top)
+			}
+		}
+	}
+	return out, scale
+}
+
+// check computes a case with every implementation of the kernels, on one thread or many, whole or in pieces. The results
+// must have the same bits and be near those in float64.
+func (c *attendCase) check(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	var first []float32
+	for i, k := range Kernels() {
+		most := []int{c.tokens, 1 + r.IntN(40), 1 + r.IntN(c.tokens)}[(i+r.IntN(2))%3]
+		got := c.run(t, r, Options{Threads: 1 + r.IntN(2)*30, Kernels: k}, most)
+		if first == nil {
+			first = got
+		}
+		same(t, fmt.Sprintf("%s in pieces of up to %d: %v", k, most, c), got, first)
+	}
+	want, scale := c.naive()
+	for i, x := range first {
+		if err := math.Abs(float64(x) - want[i]); !(err <= 4e-6*scale[i]) {
+			t.Fatalf("%v: value %d is %g, want %g", c, i, x, want[i])
+		}
+	}
+}
+
+func TestAttend(t *testing.T) {
+	cases := 24
+	if testing.Short() {
+		cases = 8
+	}
+	for n := range cases {
+		r := rand.New(rand.NewPCG(16, uint64(n)))
+		randomAttention(r, 150+n%4*250).check(t, r)
+	}
+}
+
+func FuzzAttend(f *testing.F) {
+	f.Add(uint64(1), uint16(40))
+	f.Fuzz(func(t *testing.T, seed uint64, longest uint16) {
+		r := rand.New(rand.NewPCG(17, seed))
+		randomAttention(r, 1+int(longest)%600).check(t, r)
+	})
+}
+
+// TestCacheTypes requires that caches of known types have the size that CacheBytes says, and that others are refused.
+func TestCacheTypes(t *testing.T) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	spec := compute.CacheSpec{Blocks: 3, BlockTokens: 32, Layers: []compute.CacheLayer{{KVHeads: 2, KDim: 64, VDim: 32}, {KVHeads: 1, KDim: 96, VDim: 64, Latent: true}}}
+	const numbers = 3 * 32 * (2*(64+32) + 96)
+	for typ, bits := range map[quant.Type]int{0: 64, quant.F32: 64, quant.F16: 32, quant.BF16: 32, quant.Q8_0: 17, quant.Q4_0: 9} { // of two numbers
+		spec.Type = typ
+		c, err := d.Cache(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(numbers * bits / 16); c.Bytes() != want || d.CacheBytes(spec) != want {
+			t.Errorf("%v: %d bytes, CacheBytes %d; want %d", typ, c.Bytes(), d.CacheBytes(spec), want)
+		}
+	}
+	spec.Type = quant.Q4_1
+	if _, err := d.Cache(spec); err == nil {
+		t.Error("a cache of Q4_1 is not refused")
+	}
+}

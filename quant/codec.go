@@ -35,6 +35,15 @@ var codecs = [numTypes]codec{
 	IQ4_XS: {affines[IQ4_XS].decode, affines[IQ4_XS].encode},
 	MXFP4:  {affines[MXFP4].decode, affines[MXFP4].encode},
 
+	U2_32:  {affines[U2_32].decode, nil},
+	U3_32:  {affines[U3_32].decode, nil},
+	U4_32:  {affines[U4_32].decode, nil},
+	U8_32:  {affines[U8_32].decode, nil},
+	U2_128: {affines[U2_128].decode, nil},
+	U3_128: {affines[U3_128].decode, nil},
+	U4_128: {affines[U4_128].decode, nil},
+	U8_128: {affines[U8_128].decode, nil},
+
 	F8_E4M3: {decodeF8_E4M3, encodeF8_E4M3},
 	F8_E5M2: {decodeF8_E5M2, encodeF8_E5M2},
 	F8_E8M0: {decodeF8_E8M0, nil},

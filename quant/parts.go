@@ -3,22 +3,24 @@ package quant
 // Parts is one block taken apart into whole numbers and what they are multiplied with, so that a device can lay them out
 // anew without loss. With g = i / Affine.Group, and level[i] the code itself or what Affine.Levels says, value i is
 //
-//	(Scale · Scales[g]) · (level[i] - Affine.Offset) - Min · Mins[g]
+//	(Scale · Scales[g]) · (level[i] - Affine.Offset - Zero) - Min · Mins[g]
 //
 // in float32. The products with Scales and Mins are exact.
 type Parts struct {
 	Scale, Min float32
 	Scales     [16]int8
 	Mins       [16]uint8
+	Zero       uint8      // 0 unless Affine.Zeros
 	Codes      [256]uint8 // of as many values as a block has
 }
 
 // Affine says how a type's Parts are read: each Group values share a scale, codes are below 1<<Bits, and Offset is
-// what a level stands above its value. Levels is nil where a code is its own level.
+// what a level stands above its value, or, with Zeros, each block's Zero is. Levels is nil where a code is its own level.
 type Affine struct {
 	Group, Bits, Offset int
 	Levels              *[16]uint8
 	split               func(p *Parts, src []byte)
+	Zeros               bool
 
 	// What an encoder needs. Of types with minimums, top is the greatest of Scales and Mins; of others, least is the least of
 	// Scales, -1 if there is one for the block, or exponents.
@@ -37,19 +39,22 @@ var (
 )
 
 var affines = [numTypes]Affine{
-	Q4_0:   {32, 4, 8, nil, splitQ4_0, 0, 0, nil},
-	Q4_1:   {32, 4, 0, nil, splitQ4_1, 0, 0, nil},
-	Q5_0:   {32, 5, 16, nil, splitQ5_0, 0, 0, nil},
-	Q5_1:   {32, 5, 0, nil, splitQ5_1, 0, 0, nil},
-	Q8_0:   {32, 8, 128, nil, splitQ8_0, 0, 0, nil},
-	Q2_K:   {16, 2, 0, nil, splitQ2_K, 15, 0, joinQ2_K},
-	Q3_K:   {16, 3, 4, nil, splitQ3_K, 0, -32, joinQ3_K},
-	Q4_K:   {32, 4, 0, nil, splitQ4_K, 63, 0, joinQ4_K},
-	Q5_K:   {32, 5, 0, nil, splitQ5_K, 63, 0, joinQ5_K},
-	Q6_K:   {16, 6, 32, nil, splitQ6_K, 0, -128, joinQ6_K},
-	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL, 0, -1, joinIQ4_NL},
-	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS, 0, -32, joinIQ4_XS},
-	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4, 0, exponents, joinMXFP4},
+	Q4_0:   {32, 4, 8, nil, splitQ4_0, false, 0, 0, nil},
+	Q4_1:   {32, 4, 0, nil, splitQ4_1, false, 0, 0, nil},
+	Q5_0:   {32, 5, 16, nil, splitQ5_0, false, 0, 0, nil},
+	Q5_1:   {32, 5, 0, nil, splitQ5_1, false, 0, 0, nil},
+	Q8_0:   {32, 8, 128, nil, splitQ8_0, false, 0, 0, nil},
+	Q2_K:   {16, 2, 0, nil, splitQ2_K, false, 15, 0, joinQ2_K},
+	Q3_K:   {16, 3, 4, nil, splitQ3_K, false, 0, -32, joinQ3_K},
+	Q4_K:   {32, 4, 0, nil, splitQ4_K, false, 63, 0, joinQ4_K},
+	Q5_K:   {32, 5, 0, nil, splitQ5_K, false, 63, 0, joinQ5_K},
+	Q6_K:   {16, 6, 32, nil, splitQ6_K, false, 0, -128, joinQ6_K},
+	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL, false, 0, -1, joinIQ4_NL},
+	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS, false, 0, -32, joinIQ4_XS},
+	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4, false, 0, exponents, joinMXFP4},
+
+	U2_32: zeroAffine(32, 2), U3_32: zeroAffine(32, 3), U4_32: zeroAffine(32, 4), U8_32: zeroAffine(32, 8),
+	U2_128: zeroAffine(128, 2), U3_128: zeroAffine(128, 3), U4_128: zeroAffine(128, 4), U8_128: zeroAffine(128, 8),
 }
 
 // AffineOf returns how blocks of type t come apart, or false for a type that is no affine block format.
@@ -73,6 +78,6 @@ func (a *Affine) decode(dst []float32, src []byte) {
 			level = int(a.Levels[level])
 		}
 		scale, least := float32(p.Scale*float32(p.Scales[g])), float32(p.Min*float32(p.Mins[g]))
-		dst[i] = float32(scale*float32(level-a.Offset)) - least
+		dst[i] = float32(scale*float32(level-a.Offset-int(p.Zero))) - least
 	}
 }

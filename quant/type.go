@@ -11,7 +11,8 @@ import "fmt"
 type Type uint8
 
 // The types of both file formats, by the field's names. The Q, IQ, TQ types, MXFP4 and NVFP4 are block formats of
-// GGUF; F4, F6, F8, unsigned integers, BOOL and C64 occur in safetensors; the others in both.
+// GGUF; F4, F6, F8, unsigned integers, BOOL and C64 occur in safetensors; U2_32 to U8_128 in no file (zeros.go); the others
+// in both.
 const (
 	F64 Type = iota + 1
 	F32
@@ -64,6 +65,15 @@ const (
 	F8_E5M2FNUZ
 	F8_E8M0
 	C64
+
+	U2_32
+	U3_32
+	U4_32
+	U8_32
+	U2_128
+	U3_128
+	U4_128
+	U8_128
 
 	numTypes
 )
@@ -125,6 +135,15 @@ var layouts = [numTypes]struct {
 	F8_E5M2FNUZ: {"F8_E5M2FNUZ", 1, 1},
 	F8_E8M0:     {"F8_E8M0", 1, 1},
 	C64:         {"C64", 1, 8},
+
+	U2_32:  {"U2_32", 32, zeroHeader + 8},
+	U3_32:  {"U3_32", 32, zeroHeader + 12},
+	U4_32:  {"U4_32", 32, zeroHeader + 16},
+	U8_32:  {"U8_32", 32, zeroHeader + 32},
+	U2_128: {"U2_128", 128, zeroHeader + 32},
+	U3_128: {"U3_128", 128, zeroHeader + 48},
+	U4_128: {"U4_128", 128, zeroHeader + 64},
+	U8_128: {"U8_128", 128, zeroHeader + 128},
 }
 
 var byName = func() map[string]Type {

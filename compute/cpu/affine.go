@@ -7,26 +7,29 @@ import (
 )
 
 // affinePanel is how a panel holds a type whose values are s·(level - offset) - m, with an s and an m for each group of 16
-// or 32 (quant.Affine); either the offset or m is 0. It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
+// or more (quant.Affine); either the offset, which is the same for all groups or a zero point of each, or m is 0. A group of
+// more than 32 is treated as blocks of 32 with the same s and offset. It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
 //
 //	codes   [blocks][64·bits] bytes, see putCodes
 //	scales  [blocks][32/group] of what layout says
-//	supers  [in/256] of what layout says; none for types with blocks of 32
+//	supers  [in/super] of what layout says; none for types with blocks of 32 and no zero points
 type affinePanel struct {
 	quant.Affine
 	layout scaleLayout
+	super  int // values that share a super
 }
 
-// scaleLayout is how a panel stores the scales of a group and of 256 values.
+// scaleLayout is how a panel stores the scales of a group and of a super.
 type scaleLayout uint8
 
 const (
-	noScales  scaleLayout = iota
-	floats                // s [16] float32
-	halves                // s [16] float16
-	halfPairs             // s [16], then m [16] float16
-	int8s                 // [16] int8, times the super's [16] float16
-	int8Pairs             // s [16] int8, m [16] uint8, times the super's s [16] and m [16] float16
+	noScales   scaleLayout = iota
+	floats                 // s [16] float32
+	halves                 // s [16] float16
+	halfPairs              // s [16], then m [16] float16
+	int8s                  // [16] int8, times the super's [16] float16
+	int8Pairs              // s [16] int8, m [16] uint8, times the super's s [16] and m [16] float16
+	zeroPoints             // none, but the super's s [16] float32 and offset [16] uint8
 )
 
 // affinePanels is indexed by type; other types have a zero entry.
@@ -37,7 +40,13 @@ var affinePanels = func() (panels [256]affinePanel) {
 		quant.IQ4_NL: halves, quant.IQ4_XS: int8s, quant.MXFP4: floats,
 	} {
 		panels[t].Affine, _ = quant.AffineOf(t)
-		panels[t].layout = layout
+		panels[t].layout, panels[t].super = layout, 256
+	}
+	for _, types := range quant.ZeroTypes {
+		for values, t := range types {
+			panels[t].Affine, _ = quant.AffineOf(t)
+			panels[t].Group, panels[t].layout, panels[t].super = 32, zeroPoints, values
+		}
 	}
 	return panels
 }()
@@ -45,20 +54,25 @@ var affinePanels = func() (panels [256]affinePanel) {
 // codeBytes, scaleBytes and superBytes return the size of one block's codes, one group's scales and one super.
 func (a *affinePanel) codeBytes() int { return a.Bits * 64 }
 func (a *affinePanel) scaleBytes() int {
-	return [...]int{floats: 64, halves: 32, halfPairs: 64, int8s: 16, int8Pairs: 32}[a.layout]
+	return [...]int{floats: 64, halves: 32, halfPairs: 64, int8s: 16, int8Pairs: 32, zeroPoints: 0}[a.layout]
 }
-func (a *affinePanel) superBytes() int { return [...]int{int8s: 32, int8Pairs: 64}[a.layout] }
+func (a *affinePanel) superBytes() int {
+	return [...]int{int8s: 32, int8Pairs: 64, zeroPoints: 80}[a.layout]
+}
+
+// supers returns how many supers blocks blocks of 32 have.
+func (a *affinePanel) supers(blocks int) int { return (blocks*32 + a.super - 1) / a.super }
 
 // parts cuts a panel of blocks blocks of 32 into its parts.
 func (a *affinePanel) parts(panel []byte, blocks int) (codes, scales, supers []byte) {
 	n := blocks * a.codeBytes()
 	e := n + blocks*(32/a.Group)*a.scaleBytes()
-	return panel[:n:n], panel[n:e:e], panel[e:][:(blocks+7)/8*a.superBytes()]
+	return panel[:n:n], panel[n:e:e], panel[e:][:a.supers(blocks)*a.superBytes()]
 }
 
 // bytes returns the size of a panel of blocks blocks of 32.
 func (a *affinePanel) bytes(blocks int) int {
-	return blocks*(a.codeBytes()+32/a.Group*a.scaleBytes()) + (blocks+7)/8*a.superBytes()
+	return blocks*(a.codeBytes()+32/a.Group*a.scaleBytes()) + a.supers(blocks)*a.superBytes()
 }
 
 // pack puts one output, a row of blocks of type t, in lane j of its panel.
@@ -77,12 +91,19 @@ func (a *affinePanel) pack(panel, row []byte, t quant.Type, j int) {
 			a.putScale(scales[(b*32/a.Group+g)*a.scaleBytes():], &p, g, j)
 		}
 		if a.superBytes() > 0 {
-			super := supers[b/8*a.superBytes():]
-			binary.LittleEndian.PutUint16(super[j*2:], quant.F32ToF16(p.Scale))
-			if a.layout == int8Pairs {
-				binary.LittleEndian.PutUint16(super[32+j*2:], quant.F32ToF16(p.Min))
-			}
+			a.putSuper(supers[b*32/a.super*a.superBytes():], &p, j)
 		}
+	}
+}
+
+func (a *affinePanel) putSuper(to []byte, p *quant.Parts, j int) {
+	if a.layout == zeroPoints {
+		view[float32](to[:64])[j], to[64+j] = p.Scale, p.Zero
+		return
+	}
+	binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
+	if a.layout == int8Pairs {
+		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.Min))
 	}
 }
 
@@ -182,24 +203,27 @@ func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	}
 }
 
-// scale reads s and m of group g in lane j.
-func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32) {
+// scale reads s, m and the offset of group g in lane j.
+func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32, offset int) {
 	half := func(b []byte) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(b[j*2:])) }
 	from := scales[g*a.scaleBytes():]
 	switch a.layout {
 	case floats:
-		return view[float32](from[:64])[j], 0
+		return view[float32](from[:64])[j], 0, a.Offset
 	case halves:
-		return half(from), 0
+		return half(from), 0, a.Offset
 	case halfPairs:
-		return half(from), half(from[32:])
+		return half(from), half(from[32:]), 0
 	}
-	super := supers[g*a.Group/256*a.superBytes():]
+	super := supers[g*a.Group/a.super*a.superBytes():]
+	if a.layout == zeroPoints {
+		return view[float32](super[:64])[j], 0, int(super[64+j])
+	}
 	s = half(super) * float32(int8(from[j]))
 	if a.layout == int8Pairs {
 		m = half(super[32:]) * float32(from[16+j])
 	}
-	return s, m
+	return s, m, a.Offset
 }
 
 // row decodes lane j of a panel into dst.
@@ -209,10 +233,10 @@ func (a *affinePanel) row(dst []float32, panel []byte, j int) {
 	for b := range len(dst) / 32 {
 		a.levels(&levels, codes[b*a.codeBytes():], j)
 		for i := 0; i < 32; i += a.Group {
-			s, m := a.scale(scales, supers, (b*32+i)/a.Group, j)
+			s, m, offset := a.scale(scales, supers, (b*32+i)/a.Group, j)
 			to := dst[b*32+i:][:a.Group]
 			for k, level := range levels[i:][:a.Group] {
-				to[k] = float32(s*float32(int(level)-a.Offset)) - m
+				to[k] = float32(s*float32(int(level)-offset)) - m
 			}
 		}
 	}
@@ -233,16 +257,16 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 			b, j := n/lanes, n%lanes
 			a.levels(&levels, codes[b*a.codeBytes():], j)
 			for g := range 32 / a.Group {
-				s, least := a.scale(scales, supers, b*(32/a.Group)+g, j)
+				s, least, offset := a.scale(scales, supers, b*(32/a.Group)+g, j)
 				part := levels[g*a.Group:][:a.Group]
 				for i := range m {
 					sum := int32(0)
 					for k, q := range x.q[i*x.ld+b*32+g*a.Group:][:a.Group] {
-						sum += int32(q) * (int32(part[k]) - int32(a.Offset))
+						sum += int32(q) * (int32(part[k]) - int32(offset))
 					}
 					sums, acc := &x.sums[i*x.lds+b], &dst[i*ldd+p*lanes+j]
 					*acc = fma(float32(sum), sums.d*s, *acc)
-					if a.Offset == 0 {
+					if a.Offset == 0 && !a.Zeros {
 						*acc = fma(-least, sums.of(a.Group, g), *acc)
 					}
 				}

@@ -64,6 +64,14 @@ var affineTilesAVX2 = [...]affineTile{
 	quant.IQ4_NL: tileIQ4_NLAVX2,
 	quant.IQ4_XS: tileIQ4_XSAVX2,
 	quant.MXFP4:  tileMXFP4AVX2,
+	quant.U2_32:  tileU2_32AVX2,
+	quant.U3_32:  tileU3_32AVX2,
+	quant.U4_32:  tileU4_32AVX2,
+	quant.U8_32:  tileU8_32AVX2,
+	quant.U2_128: tileU2_128AVX2,
+	quant.U3_128: tileU3_128AVX2,
+	quant.U4_128: tileU4_128AVX2,
+	quant.U8_128: tileU8_128AVX2,
 }
 
 var affineTilesVNNI = [...]affineTile{
@@ -80,6 +88,14 @@ var affineTilesVNNI = [...]affineTile{
 	quant.IQ4_NL: tileIQ4_NLVNNI,
 	quant.IQ4_XS: tileIQ4_XSVNNI,
 	quant.MXFP4:  tileMXFP4VNNI,
+	quant.U2_32:  tileU2_32VNNI,
+	quant.U3_32:  tileU3_32VNNI,
+	quant.U4_32:  tileU4_32VNNI,
+	quant.U8_32:  tileU8_32VNNI,
+	quant.U2_128: tileU2_128VNNI,
+	quant.U3_128: tileU3_128VNNI,
+	quant.U4_128: tileU4_128VNNI,
+	quant.U8_128: tileU8_128VNNI,
 }
 
 //go:noescape
@@ -159,3 +175,51 @@ func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, ld
 
 //go:noescape
 func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)

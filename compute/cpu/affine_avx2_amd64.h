@@ -3,12 +3,12 @@
 //
 //	q    rows of int8, ldq bytes apart, 32 for each block
 //	sums rows of blockSums, lds bytes apart
-//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of each 8 blocks (affine.go)
+//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of some blocks (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
 // The including file defines for a type:
 //
-//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
+//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of SUPER_MASK+1 blocks
 //	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on, and of levels of
 //	                              8 bits the upper halves to Y13, else Y13 passes on from A to B and from C to D; may
 //	                              use Y14 and Y15
@@ -18,14 +18,14 @@
 //	JOIN(low, high)               the sum in 32 bits to low
 //	OFFSET(o, r, low)             adds the product of the offset and the negated sum at o, where there is an offset
 //	LESS(o, r, sum)               takes m times the sum at o off, where there is an m
-//	SCALES(h, o)                  s to Y12 and m to Y13, for half h of the block (0 if there are none) and the outputs from
+//	SCALES(h, o)                  s to Y12 and m or the zero point to Y13, for half h of the block (0 if there are none) and the outputs from
 //	                              o on; may use Y14
 //	BLOCK                         BLOCK32 or BLOCK16
 //
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits. Eight such steps with levels of 4 bits stay
 // within 8·2·15·128 < 2¹⁵, four with 5 bits, two with 6. Levels of 8 bits go by halves of 4.
 //
-// Registers: SI q of row 0; R9 the block's sums of row 0; BX codes; R12 scales; R13 scales of 8 blocks; R11 blocks left.
+// Registers: SI q of row 0; R9 the block's sums of row 0; BX codes; R12 scales; R13 scales of SUPER_MASK+1 blocks; R11 blocks left.
 // Y0-Y3 sums in 16 bits; Y4-Y7 those of upper halves, or what MIDDLE puts aside; Y8-Y11 sums; Y12-Y15 scratch.
 
 // LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its address in q, o bytes on, its sums, and its registers.
@@ -105,7 +105,7 @@ loop: \
 	ADDQ    $32, SI; \
 	ADDQ    $32, R9; \
 	DECQ    R11; \
-	TESTQ   $7, R11; \
+	TESTQ   $SUPER_MASK, R11; \
 	JNZ     loop; \
 	ADDQ    $SUPER_BYTES, R13; \
 	TESTQ   R11, R11; \
@@ -165,14 +165,16 @@ loop: \
 #define JOIN6(low, high) VPMADDWD ones<>(SB), low, low; VPADDD high, low, low
 #define JOIN8(low, high) VPMADDWD ones<>(SB), high, high; VPSLLD $4, high, high; JOIN6(low, high)
 
-// Types with an m, and types with an offset of 1<<shift.
+// Types with an m, types with an offset of 1<<shift, and types with zero points.
 #define NO_OFFSET(at, r, low)
 #define LESS_M(at, r, sum) VBROADCASTSS at r, Y15; VFNMADD231PS Y15, Y13, sum
 #define OFFSET_OF(shift, at, r, low) VPBROADCASTD at r, Y15; VPSLLD $shift, Y15, Y15; VPADDD Y15, low, low
 #define LESS_NOTHING(at, r, sum)
+#define OFFSET_ZERO(at, r, low) VPBROADCASTD at r, Y15; VPMULLD Y13, Y15, Y15; VPADDD Y15, low, low
 
 // The layouts of scales (affine.go, scaleLayout).
 #define FLOATS(o) VMOVUPS 4*o(R12), Y12
+#define ZERO_POINTS(o) VMOVUPS 4*o(R13), Y12; VPMOVZXBD 64+o(R13), Y13
 #define HALVES(o) VCVTPH2PS 2*o(R12), Y12
 #define HALF_PAIRS(o) VCVTPH2PS 2*o(R12), Y12; VCVTPH2PS 32+2*o(R12), Y13
 #define INT8S(from, o) VPMOVSXBD from+o(R12), Y12; VCVTPH2PS 2*o(R13), Y14; VCVTDQ2PS Y12, Y12; VMULPS Y14, Y12, Y12

@@ -80,6 +80,7 @@ DATA each<>+16(SB)/8, $0x8040201008040201
 DATA each<>+24(SB)/8, $0x8040201008040201
 GLOBL each<>(SB), RODATA|NOPTR, $32
 
+#define SUPER_MASK 7
 #define CODE_BYTES 256
 #define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 64
@@ -360,4 +361,135 @@ TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 
 // func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// Types with zero points, by their bits, for groups of 32 and of 128.
+#undef SCALE_BYTES
+#undef SUPER_BYTES
+#undef SCALES
+#undef OFFSET
+#undef MIDDLE
+#define SCALE_BYTES 0
+#define SUPER_BYTES 80
+#define SCALES(h, o) ZERO_POINTS(o)
+#define OFFSET(at, r, low) OFFSET_ZERO(at, r, low)
+#define MIDDLE(q, r, low, high, sum) NO_MIDDLE(q, r, low, high, sum)
+#undef CODE_BYTES
+#undef FETCH
+#undef DOT
+#undef JOIN
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
+#define DOT(q, r, low, high, sum) DOT6(q, low)
+#define JOIN(low, high) JOIN4(low)
+#define A(v, o) A4(v, o)
+#define B(v, o) B4(v, o)
+#define C(v, o) C4(v, o)
+#define D(v, o) D4(v, o)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef DOT
+#undef JOIN
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 512
+#define FETCH(v, p) LINES4(v, p)
+#define DOT(q, r, low, high, sum) DOT8(q, low, high)
+#define JOIN(low, high) JOIN8(low, high)
+#define A(v, o) A8(v, o)
+#define B(v, o) B8(v, o)
+#define C(v, o) C8(v, o)
+#define D(v, o) D8(v, o)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef DOT
+#undef JOIN
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 128
+#define FETCH(v, p) LINE(v, p)
+#define DOT(q, r, low, high, sum) DOT6(q, low)
+#define JOIN(low, high) JOIN4(low)
+#define A(v, o) A2(v, o)
+#define B(v, o) B2(v, o)
+#define C(v, o) C2(v, o)
+#define D(v, o) D2(v, o)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef DOT
+#undef JOIN
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 192
+#define FETCH(v, p) LINES2(v, p)
+#define DOT(q, r, low, high, sum) DOT6(q, low)
+#define JOIN(low, high) JOIN4(low)
+#define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
+#define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
+#define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
+#define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_128AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"

@@ -19,9 +19,11 @@ var affineTypes = []struct {
 	{quant.Q8_0, []int{0}}, {quant.Q4_0, []int{0}}, {quant.Q4_1, []int{0, 2}}, {quant.Q5_0, []int{0}}, {quant.Q5_1, []int{0, 2}},
 	{quant.Q2_K, []int{80, 82}}, {quant.Q3_K, []int{108}}, {quant.Q4_K, []int{0, 2}}, {quant.Q5_K, []int{0, 2}},
 	{quant.Q6_K, []int{208}}, {quant.IQ4_NL, []int{0}}, {quant.IQ4_XS, []int{0}}, {quant.MXFP4, nil},
+	{quant.U2_32, nil}, {quant.U3_32, nil}, {quant.U4_32, nil}, {quant.U8_32, nil},
+	{quant.U2_128, nil}, {quant.U3_128, nil}, {quant.U4_128, nil}, {quant.U8_128, nil},
 }
 
-// affineBlocks returns random blocks of a type: any codes and scales, float16 of the given kind, exponents near 0.
+// affineBlocks returns random blocks of a type: any codes, scales and zero points, float16 of the given kind, exponents near 0.
 func affineBlocks(r *rand.Rand, t quant.Type, halves []int, blocks int, scale func() uint16) []byte {
 	size := t.BlockBytes()
 	data := make([]byte, blocks*size)
@@ -37,6 +39,9 @@ func affineBlocks(r *rand.Rand, t quant.Type, halves []int, blocks int, scale fu
 		}
 		if t == quant.MXFP4 {
 			data[b*size] = byte(118 + r.IntN(10))
+		}
+		if a, _ := quant.AffineOf(t); a.Zeros {
+			binary.LittleEndian.PutUint32(data[b*size:], math.Float32bits(float32(r.NormFloat64())))
 		}
 	}
 	return data
@@ -143,7 +148,7 @@ func TestMatAffine(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(23, 23))
 		for _, a := range affineTypes {
-			perBlock, n := a.typ.BlockValues()/32, 0
+			perBlock, n := a.typ.BlockValues()/32, 0 // blocks of 32
 			for m := 1; m <= 13; m++ {
 				for panels := 1; panels <= 9; panels += 2 {
 					s := matShape{m: m, k: (1 + n%3) * perBlock, panels: panels, gap: n % 3}

@@ -3,18 +3,19 @@
 //
 //	q    rows of int8, ldq bytes apart, 32 for each block
 //	sums rows of blockSums, lds bytes apart
-//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of each 8 blocks (affine.go)
+//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of some blocks (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
 // The including file defines for a type:
 //
-//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of 8 blocks
+//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of SUPER_MASK+1 blocks
 //	MASKS                                 sets Z28 and Z30, for codes of 6 bits Z29 and Z31
 //	A, B, C, D(v, p, raw, out)            the levels of groups 4v to 4v+3 of the block at p; raw passes on from A to B
 //	                                      and from C to D; may use Z27
 //	FETCH(v, p)                           fetches half v of the block at p
-//	SCALES(h, p, d, s, m)                 s and m of half h (0 if there are none) of the block; may use Z27
+//	SCALES(h, p, d, s, m)                 s, and m or the zero point, of half h (0 if there are none) of the block; may use Z27
 //	BEGIN(o, n)                           0, or where there is an offset, its product with the negated sum at o+16
+//	CORRECT(o, m, n)                      adds the product of the zero point and the negated sum at o; may use Z26
 //	LESS(o, m, sum)                       takes m times the sum at o off, where there is an m
 //	BLOCK, PANEL_BLOCK                    BLOCK32 and PANEL_BLOCK32, or BLOCK16 and PANEL_BLOCK16
 //
@@ -22,7 +23,7 @@
 // or 1, and fetch the next panels to the second cache meanwhile.
 //
 // Registers: SI, AX rows 0 and 3 of q; R9 the block's sums of row 0, DI walks them; BX the first panel, R13 the one that is
-// fetched; R12 scales; R14 scales of 8 blocks; R11 blocks left. Z0-Z11 integer sums, Z12-Z23 sums, Z24-Z25 levels or s,
+// fetched; R12 scales; R14 scales of SUPER_MASK+1 blocks; R11 blocks left. Z0-Z11 integer sums, Z12-Z23 sums, Z24-Z25 levels or s,
 // Z26-Z27 scratch, Z29 and Z31 raw words or m.
 
 // ROWS hands F each row: its address in q, o bytes on, and for panels 0 and 1 its integer sums and its sums.
@@ -40,6 +41,7 @@
 #define BEGIN_LAST1(q, n, n1, sum, sum1) BEGIN(24(DI), n); ADDQ R8, DI
 #define DOT1(q, n, n1, sum, sum1) VPDPBUSD.BCST q, Z24, n
 #define END1(o, n, sum) \
+	CORRECT(16+o(DI), Z29, n); \
 	VMULPS.BCST (DI), Z24, Z26; \
 	VCVTDQ2PS   n, n; \
 	VFMADD231PS Z26, n, sum; \
@@ -61,6 +63,8 @@
 #define BEGIN_LAST2(q, n, n1, sum, sum1) BEGIN2(24, n, n1)
 #define DOT2(q, n, n1, sum, sum1) VPBROADCASTD q, Z26; VPDPBUSD Z26, Z24, n; VPDPBUSD Z26, Z25, n1
 #define END2(o, n, n1, sum, sum1) \
+	CORRECT(16+o(DI), Z29, n); \
+	CORRECT(16+o(DI), Z31, n1); \
 	VBROADCASTSS (DI), Z26; \
 	VMULPS       Z26, Z24, Z27; \
 	VMULPS       Z26, Z25, Z26; \
@@ -115,7 +119,7 @@
 	ADDQ  $32, SI; \
 	ADDQ  $32, R9; \
 	DECQ  R11; \
-	TESTQ $7, R11; \
+	TESTQ $SUPER_MASK, R11; \
 	JNZ   loop; \
 	ADDQ  $SUPER_BYTES, R14; \
 	TESTQ R11, R11; \
@@ -145,7 +149,7 @@ loop: \
 	MOVQ $2, R11; \
 	JMP  advance
 
-// PANELS4 hands F each of four panels: its codes, its scales, those of 8 blocks, its integer sum and its sum. AX is three
+// PANELS4 hands F each of four panels: its codes, its scales, those of some blocks, its integer sum and its sum. AX is three
 // strides.
 #define PANELS4(F, v) \
 	F(v, (BX), (R12), (R14), Z0, Z12); \
@@ -158,6 +162,7 @@ loop: \
 #define CD_PANEL(v, p, s, d, n, sum) C(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; D(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
 #define END_PANEL(o, h, p, d, n, sum) \
 	SCALES(h, p, d, Z24, Z29); \
+	CORRECT(16+o(R9), Z29, n); \
 	VMULPS.BCST (R9), Z24, Z24; \
 	VCVTDQ2PS   n, n; \
 	VFMADD231PS Z24, n, sum; \
@@ -221,6 +226,7 @@ loop: \
 
 // The layouts of scales (affine.go, scaleLayout).
 #define FLOATS(p, s) VMOVUPS p, s
+#define ZERO_POINTS(d, s, m) VMOVUPS d, s; VPMOVZXBD 64 d, m
 #define HALVES(p, s) VCVTPH2PS p, s
 #define HALF_PAIRS(p, s, m) VCVTPH2PS p, s; VCVTPH2PS 32 p, m
 #define INT8S(o, p, d, s) VPMOVSXBD o p, s; VCVTPH2PS d, Z27; VCVTDQ2PS s, s; VMULPS Z27, s, s
@@ -234,8 +240,10 @@ loop: \
 	VCVTDQ2PS m, m; \
 	VMULPS    Z27, m, m
 
-// Types with an m, and types with an offset of 1<<shift.
+// Types with an m, types with an offset of 1<<shift, and types with zero points.
 #define BEGIN_ZERO(o, n) VPXORQ n, n, n
 #define LESS_M(o, m, sum) VFNMADD231PS.BCST o, m, sum
 #define BEGIN_OFFSET(shift, o, n) VPSLLD.BCST $shift, o, n
 #define LESS_NOTHING(o, m, sum)
+#define CORRECT_NOTHING(o, m, n)
+#define CORRECT_ZERO(o, m, n) VPMULLD.BCST o, m, Z26; VPADDD Z26, n, n

@@ -15,6 +15,8 @@ DATA fp4<>+0(SB)/8, $0x1c18161413121110
 DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
+#define SUPER_MASK 7
+#define CORRECT(o, m, n) CORRECT_NOTHING(o, m, n)
 #define CODE_BYTES 256
 #define FETCH(v, p) LINES2(v, p)
 #define SCALE_BYTES 64
@@ -270,4 +272,127 @@ TEXT ·tileIQ4_XSVNNI(SB), NOSPLIT, $0-88
 
 // func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileMXFP4VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+// Types with zero points, by their bits, for groups of 32 and of 128.
+#undef SCALE_BYTES
+#undef SUPER_BYTES
+#undef SCALES
+#undef BEGIN
+#undef CORRECT
+#define SCALE_BYTES 0
+#define SUPER_BYTES 80
+#define SCALES(h, p, d, s, m) ZERO_POINTS(d, s, m)
+#define BEGIN(o, n) BEGIN_ZERO(o, n)
+#define CORRECT(o, m, n) CORRECT_ZERO(o, m, n)
+#undef CODE_BYTES
+#undef FETCH
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
+#define MASKS BYTES_OF(0x0f0f0f0f, Z28)
+#define A(v, p, raw, out) A4(v, p, raw, out)
+#define B(v, p, raw, out) B4(v, p, raw, out)
+#define C(v, p, raw, out) C4(v, p, raw, out)
+#define D(v, p, raw, out) D4(v, p, raw, out)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_32VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_128VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 512
+#define FETCH(v, p) LINES4(v, p)
+#define MASKS
+#define A(v, p, raw, out) A8(v, p, raw, out)
+#define B(v, p, raw, out) B8(v, p, raw, out)
+#define C(v, p, raw, out) C8(v, p, raw, out)
+#define D(v, p, raw, out) D8(v, p, raw, out)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_32VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_128VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 128
+#define FETCH(v, p) LINE(v, p)
+#define MASKS BYTES_OF(0x03030303, Z28)
+#define A(v, p, raw, out) A2(v, p, raw, out)
+#define B(v, p, raw, out) B2(v, p, raw, out)
+#define C(v, p, raw, out) C2(v, p, raw, out)
+#define D(v, p, raw, out) D2(v, p, raw, out)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_32VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_128VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 192
+#define FETCH(v, p) LINES2(v, p)
+#define MASKS BYTES_OF(0x03030303, Z28); BYTES_OF(0x04040404, Z30)
+#define A(v, p, raw, out) A2(v, p, raw, out); LAST_BIT(128+32*v+0, p, out)
+#define B(v, p, raw, out) B2(v, p, raw, out); LAST_BIT(128+32*v+8, p, out)
+#define C(v, p, raw, out) C2(v, p, raw, out); LAST_BIT(128+32*v+16, p, out)
+#define D(v, p, raw, out) D2(v, p, raw, out); LAST_BIT(128+32*v+24, p, out)
+#undef SUPER_MASK
+#define SUPER_MASK 0
+
+// func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_32VNNI(SB), NOSPLIT, $0-88
+#include "affine_vnni_body_amd64.h"
+
+#undef SUPER_MASK
+#define SUPER_MASK 3
+
+// func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_128VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"

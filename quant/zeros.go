@@ -1,0 +1,56 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The types U2_32 to U8_128 hold the weights of GPTQ, AWQ and compressed-tensors: codes of some bits with a scale and a zero
+// point for a group, s·(code - zero). No file has them; whoever reads such a checkpoint lays its tensors out in blocks of
+//
+//	scale  float32
+//	zero   uint8
+//	codes  bits·values/8 bytes: code i is bits i·bits to (i+1)·bits-1, counted from the lowest of the first byte
+//
+// A group of more values than a block has is several blocks with the same scale.
+
+// ZeroTypes are the types above by the bits of a code, and whether a block has 128 values or 32.
+var ZeroTypes = map[int]map[int]Type{
+	2: {32: U2_32, 128: U2_128}, 3: {32: U3_32, 128: U3_128}, 4: {32: U4_32, 128: U4_128}, 8: {32: U8_32, 128: U8_128},
+}
+
+// zeroHeader is the bytes before the codes.
+const zeroHeader = 5
+
+// PutZeroBlock writes a block of len(codes) values, 32 or 128, whose codes have the given bits.
+func PutZeroBlock(dst []byte, scale float32, zero uint8, codes []uint8, bits int) {
+	binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
+	dst[4] = zero
+	dst = dst[zeroHeader:]
+	word, have := uint32(0), 0
+	for _, c := range codes {
+		word |= uint32(c) << have
+		if have += bits; have >= 8 {
+			dst[0], dst = byte(word), dst[1:]
+			word, have = word>>8, have-8
+		}
+	}
+}
+
+// zeroAffine returns how blocks come apart.
+func zeroAffine(values, bits int) Affine {
+	return Affine{Group: values, Bits: bits, Zeros: true, split: func(p *Parts, src []byte) {
+		p.Scale, p.Zero = math.Float32frombits(binary.LittleEndian.Uint32(src)), src[4]
+		p.Scales[0] = 1
+		src = src[zeroHeader:]
+		word, have := uint32(0), 0
+		for i := range p.Codes[:values] {
+			if have < bits {
+				word, src = word|uint32(src[0])<<have, src[1:]
+				have += 8
+			}
+			p.Codes[i] = uint8(word & (1<<bits - 1))
+			word, have = word>>bits, have-bits
+		}
+	}}
+}

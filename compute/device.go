@@ -111,6 +111,19 @@ type Source struct {
 	Type    quant.Type
 	Out, In int
 	Data    []byte
+
+	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
+	Scales []float32
+	Group  int
+	// Order, if not nil, says that value k of each row belongs to input Order[k].
+	Order []int32
+}
+
+// Rows returns the weight of n of the outputs, from output from on.
+func (s Source) Rows(from, n int) Source {
+	data, scales := len(s.Data)/s.Out, len(s.Scales)/s.Out
+	s.Data, s.Scales, s.Out = s.Data[from*data:][:n*data], s.Scales[from*scales:][:n*scales], n
+	return s
 }
 
 // Matrix is a weight on a device.

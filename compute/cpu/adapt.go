@@ -140,5 +140,7 @@ func (k *kernels) plain(dst []float32, ldd int, x []float32, ldx int, w *matrix,
 		k.matF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in)
 	case quant.BF16:
 		k.matBF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in)
+	case quant.F8_E4M3:
+		k.matF8(dst, ldd, x, ldx, w, from, n, m)
 	}
 }

@@ -14,6 +14,7 @@ var avx2 = kernels{
 	matF32:     matF32AVX2,
 	matF16:     matF16AVX2,
 	matBF16:    matBF16AVX2,
+	widen8:     widen8AVX2,
 	matAffine:  matAffineAVX2,
 	quantize:   quantizeAVX2,
 	sumSquares: sumSquaresAVX2,
@@ -41,6 +42,13 @@ func matF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride
 
 func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
 	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func widen8AVX2(dst []float32, w []byte, scale []float32) {
+	if n := len(w) / lanes; n > 0 {
+		_, _ = dst[n*lanes-1], scale[lanes-1]
+		widen8RowAVX2(&dst[0], &w[0], &scale[0], n)
+	}
 }
 
 func quantizeAVX2(q []int8, sums []blockSums, x []float32) {
@@ -129,6 +137,9 @@ func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, s
 
 //go:noescape
 func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func widen8RowAVX2(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
 func quantizeRowAVX2(q *int8, sums *blockSums, x *float32, blocks int)

@@ -14,6 +14,7 @@ var avx512 = kernels{
 	matF32:     matF32AVX512,
 	matF16:     matF16AVX512,
 	matBF16:    matBF16AVX512,
+	widen8:     widen8AVX512,
 	matAffine:  avx2.matAffine,
 	quantize:   quantizeAVX512,
 	sumSquares: sumSquaresAVX512,
@@ -48,6 +49,13 @@ func matF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stri
 
 func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
 	tiled(tileBF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+}
+
+func widen8AVX512(dst []float32, w []byte, scale []float32) {
+	if n := len(w) / lanes; n > 0 {
+		_, _ = dst[n*lanes-1], scale[lanes-1]
+		widen8RowAVX512(&dst[0], &w[0], &scale[0], n)
+	}
 }
 
 func quantizeAVX512(q []int8, sums []blockSums, x []float32) {
@@ -136,6 +144,9 @@ func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer,
 
 //go:noescape
 func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+
+//go:noescape
+func widen8RowAVX512(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
 func quantizeRowAVX512(q *int8, sums *blockSums, x *float32, blocks int)

@@ -54,6 +54,7 @@ type scratch struct {
 	kv     kvRow
 	out    []float32 // of operations on rows
 	edge   [rowChunk * lanes]float32
+	row    []float32 // inputs in the order of a weight
 }
 
 func (s *scratch) grow(l *cacheLayer, queries int) {

@@ -12,7 +12,11 @@
 //     q = x·(127 / max|x|) rounded half to even. The weight's values are s·(level - offset) - m with an s and an m for each
 //     group of 16 or 32: s is the exact product of the scales of the block and of the group, m likewise (affine.go). The
 //     product is one chain over the groups: acc = fma(sum, d·s, acc), where sum is the exact integer product of q and
-//     level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc).
+//     level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc). Types with zero points have an offset for each
+//     group, and a group of 128 counts as four of 32. If a weight's inputs are in an order of their own, the row is quantised,
+//     and the groups follow each other, in that order.
+//   - A product with a weight of F8_E4M3 is the chain of F32 with the weights f·s, rounded once: f is the value of the byte,
+//     s the scale of its group of inputs.
 //   - A bias is added last, with a rounding of its own.
 //   - An adapter's part comes after the bias: y = A·x and z = B·y, each a chain as above, then out = fma(scale, z, out).
 //   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,

@@ -22,6 +22,8 @@ type kernels struct {
 	// matF16 and matBF16 are matF32 for panels of 16-bit weights, from 0. stride counts values.
 	matF16  func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
 	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
+	// widen8 writes the values of bytes [k][16] of F8_E4M3, times 2⁻⁸, times scale [16], to dst.
+	widen8 func(dst []float32, w []byte, scale []float32)
 	// matAffine multiplies m quantised rows with panels of an affine type (affinePanel). stride counts bytes.
 	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 

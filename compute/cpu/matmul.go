@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/kvasir-llm/kvasir/compute"
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
 
 const (
 	maxProducts = 4
@@ -12,15 +16,23 @@ const (
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(x compute.Tensor, products []compute.Product) {
-	rest := products
-	for len(rest) > maxProducts {
-		d.matmul(d.batch.Rows(), x, rest[:maxProducts])
-		rest = rest[maxProducts:]
+	for rest := products; len(rest) > 0; {
+		n := sameOrder(rest)
+		d.matmul(d.batch.Rows(), x, rest[:n])
+		rest = rest[n:]
 	}
-	d.matmul(d.batch.Rows(), x, rest)
 	if len(d.lora.groups) > 0 {
 		d.adapt(x, products)
 	}
+}
+
+// sameOrder returns how many of the first products read their inputs in one order, so that the quantised rows serve all.
+func sameOrder(products []compute.Product) int {
+	n := 1
+	for n < min(len(products), maxProducts) && slices.Equal(products[n].W.(*matrix).order, products[0].W.(*matrix).order) {
+		n++
+	}
+	return n
 }
 
 // Head implements compute.Device.
@@ -53,7 +65,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		return
 	}
 	o := &d.op
-	*o = operation{rows: rows, src: x, products: products}
+	*o = operation{rows: rows, src: x, products: products, order: products[0].W.(*matrix).order}
 	chunks := (rows + rowChunk - 1) / rowChunk
 	quantise := false
 	for i, p := range products {
@@ -90,9 +102,17 @@ func (d *Device) quantise(rows, cols int) {
 	d.each(rows, d.jobs.quantise)
 }
 
-func (d *Device) quantiseRow(_, r int) {
-	q := d.xq.from(r)
-	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.blocks], rowOf(d.op.src, r)[:q.blocks*32])
+func (d *Device) quantiseRow(worker, r int) {
+	q, row := d.xq.from(r), rowOf(d.op.src, r)
+	if order := d.op.order; order != nil {
+		s := &d.scratch[worker]
+		s.row = grown(s.row, len(order))
+		for k, i := range order {
+			s.row[k] = row[i]
+		}
+		row = s.row
+	}
+	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.blocks], row[:q.blocks*32])
 }
 
 // from returns the rows from row r on.

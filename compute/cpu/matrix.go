@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -16,6 +17,8 @@ type matrix struct {
 	panels  int
 	stride  int // bytes of a panel, a multiple of 64
 	data    []byte
+	group   int     // inputs that share a scale, of F8_E4M3
+	order   []int32 // the input that each value of a row belongs to; nil if they are in order
 }
 
 func (m *matrix) Dims() (out, in int) { return m.out, m.in }
@@ -65,10 +68,19 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
-	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In)}
+	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group}
+	if err := checkScales(&src); err != nil {
+		return nil, err
+	}
+	if m.order, err = orderOf(&src); err != nil {
+		return nil, err
+	}
+	if m.typ == quant.F8_E4M3 {
+		m.stride = (m.in*lanes + m.groups()*lanes*4 + 63) &^ 63
+	}
 	if m.stride == 0 {
-		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "+
-			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4", src.Name, src.Type)
+		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "+
+			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, U2_32 to U8_128", src.Name, src.Type)
 	}
 	m.data = aligned(m.panels * m.stride)
 	err = d.pool.run(m.panels, func(_, p int) {
@@ -84,12 +96,38 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*2:][:2], row[k*2:])
 				}
+			case quant.F8_E4M3:
+				m.pack8(panel, &src, p*lanes+j, j)
 			default:
 				affinePanels[m.typ].pack(panel, row, m.typ, j)
 			}
 		}
 	})
 	return m, err
+}
+
+// orderOf returns the order of a source's inputs, nil if it is their own.
+func orderOf(src *compute.Source) ([]int32, error) {
+	if src.Order == nil {
+		return nil, nil
+	}
+	if !quantised(src.Type) {
+		return nil, fmt.Errorf("cpu: weight %q: inputs of %v cannot be in another order", src.Name, src.Type)
+	}
+	seen, own := make([]bool, src.In), true
+	for k, i := range src.Order {
+		if i < 0 || int(i) >= src.In || seen[i] {
+			return nil, fmt.Errorf("cpu: weight %q: input %d is no input of %d, or there twice", src.Name, i, src.In)
+		}
+		seen[i], own = true, own && int(i) == k
+	}
+	if len(src.Order) != src.In {
+		return nil, fmt.Errorf("cpu: weight %q: an order of %d inputs; it has %d", src.Name, len(src.Order), src.In)
+	}
+	if own {
+		return nil, nil
+	}
+	return slices.Clone(src.Order), nil
 }
 
 // row decodes one output of the matrix into dst.
@@ -108,7 +146,15 @@ func (m *matrix) row(dst []float32, n int) {
 		for k := range dst {
 			dst[k] = quant.BF16ToF32(view[uint16](panel)[k*lanes+j])
 		}
+	case quant.F8_E4M3:
+		m.row8(dst, panel, j)
 	default:
 		affinePanels[m.typ].row(dst, panel, j)
+	}
+	if m.order != nil {
+		stored := slices.Clone(dst)
+		for k, i := range m.order {
+			dst[i] = stored[k]
+		}
 	}
 }

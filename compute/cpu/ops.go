@@ -26,6 +26,7 @@ type operation struct {
 	a, b           compute.Tensor
 	heads          []compute.Matrix
 	products       []compute.Product
+	order          []int32 // of the products' inputs
 	experts        []compute.ExpertProduct
 	routes         *routes
 	router         compute.Router

@@ -12,6 +12,7 @@ var portable = kernels{
 	matF32:     matF32,
 	matF16:     matF16,
 	matBF16:    matBF16,
+	widen8:     widen8,
 	matAffine:  matAffine,
 	quantize:   quantize,
 	sumSquares: sumSquares,

@@ -1,0 +1,194 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// float8s returns random bytes of F8_E4M3 that are numbers.
+func float8s(r *rand.Rand, n int) []byte {
+	v := make([]byte, n)
+	for i := range v {
+		for v[i] = 0x7f; v[i]&0x7f == 0x7f; {
+			v[i] = byte(r.Uint32())
+		}
+	}
+	return v
+}
+
+func TestWiden8(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(31, 31))
+		for n := range 20 {
+			scale, w, want := numbers(r, lanes), float8s(r, n*lanes), make([]float32, n*lanes)
+			got := place(f.dst, want)
+			k.widen8(got, place(f.w, w), place(f.s, scale))
+			for i, b := range w {
+				var v [1]float32
+				if err := quant.Decode(v[:], []byte{b}, quant.F8_E4M3); err != nil {
+					t.Fatal(err)
+				}
+				want[i] = v[0] * (scale[i%lanes] / 256)
+			}
+			for i := range want { // a scale that is hardly a number loses bits when it is divided
+				if s := math.Abs(float64(scale[i%lanes])); s > 1e-30 && math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%d: value %d is %g; want %g", n, i, got[i], want[i])
+				}
+			}
+			portable.widen8(want, w, scale)
+			same(t, fmt.Sprint(n), got, want)
+		}
+	})
+}
+
+// float8Source returns a random weight of F8_E4M3 and its values.
+func float8Source(r *rand.Rand, out, in, group int) (compute.Source, []float32) {
+	src := compute.Source{Name: "w", Type: quant.F8_E4M3, Out: out, In: in, Data: float8s(r, out*in), Group: group}
+	groups := (in + group - 1) / group
+	for range out * groups {
+		src.Scales = append(src.Scales, float32(r.NormFloat64()))
+	}
+	values := make([]float32, out*in)
+	if err := quant.Decode(values, src.Data, src.Type); err != nil {
+		panic(err)
+	}
+	for i := range values {
+		values[i] *= src.Scales[i/in*groups+i%in/group]
+	}
+	return src, values
+}
+
+// TestFloat8 expects rows and products of F8_E4M3 as those of the same values in F32, bit for bit.
+func TestFloat8(t *testing.T) {
+	r := rand.New(rand.NewPCG(32, 32))
+	for _, k := range implementations() {
+		d, err := New(Options{Threads: 2, Kernels: k.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []struct{ out, in, group int }{{83, 300, 128}, {16, 7, 7}, {130, 128, 32}, {1, 1, 128}, {40, 513, 513}, {33, 70, 3}} {
+			src, values := float8Source(r, s.out, s.in, s.group)
+			if s.out > 40 { // as a part of a larger weight
+				part := src.Rows(s.out/2, s.out/4)
+				src, values = part, values[s.out/2*s.in:][:part.Out*s.in]
+			}
+			wide := compute.Source{Name: "w", Type: quant.F32, Out: src.Out, In: s.in, Data: make([]byte, len(values)*4)}
+			if err := quant.Encode(wide.Data, values, quant.F32); err != nil {
+				t.Fatal(err)
+			}
+			narrow, want := products(t, d, src), products(t, d, wide)
+			for m, got := range narrow {
+				same(t, fmt.Sprintf("%s: %v: %d rows", k.name, s, m+1), got, want[m])
+			}
+		}
+		d.Close()
+	}
+}
+
+// products takes over a weight and returns its rows, and its products with 1 to 40 rows that are the same at every call.
+func products(t *testing.T, d *Device, src compute.Source) [][]float32 {
+	t.Helper()
+	w, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, rows := rand.New(rand.NewPCG(33, 33)), make([]float32, src.Out*src.In)
+	for n := range src.Out {
+		w.(*matrix).row(rows[n*src.In:][:src.In], n)
+	}
+	all := [][]float32{rows}
+	for _, m := range []int{1, 2, 5, 40} {
+		x, dst := compute.Tensor{Rows: m, Cols: src.In, Host: numbers(r, m*src.In)}, compute.Tensor{Rows: m, Cols: src.Out, Host: make([]float32, m*src.Out)}
+		d.matmul(m, x, []compute.Product{{Dst: dst, W: w}})
+		all = append(all, dst.Host)
+	}
+	return all
+}
+
+// TestOrder multiplies a weight whose inputs are in another order with rows, next to one whose inputs are not, and expects
+// what the same weight gives for rows in that order.
+func TestOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(34, 34))
+	const out, in, m = 50, 384, 7
+	d, err := New(Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	data := affineBlocks(r, quant.U4_128, nil, out*in/128, nil)
+	src := compute.Source{Name: "w", Type: quant.U4_128, Out: out, In: in, Data: data}
+	plain, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.Order = make([]int32, in)
+	for k, i := range r.Perm(in) {
+		src.Order[k] = int32(i)
+	}
+	ordered, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := func(cols int) compute.Tensor {
+		return compute.Tensor{Rows: m, Cols: cols, Host: make([]float32, m*cols)}
+	}
+	x, turned := tensor(in), tensor(in)
+	for i := range x.Host {
+		x.Host[i] = float32(r.NormFloat64())
+	}
+	for i := range turned.Host {
+		turned.Host[i] = x.Host[i/in*in+int(src.Order[i%in])]
+	}
+	d.batch = &compute.Batch{IDs: make([]int32, m)}
+	a, b, c, want := tensor(out), tensor(out), tensor(out), tensor(out)
+	d.MatMul(x, []compute.Product{{Dst: a, W: ordered}, {Dst: b, W: plain}, {Dst: c, W: ordered}})
+	d.MatMul(turned, []compute.Product{{Dst: want, W: plain}})
+	same(t, "in order", a.Host, want.Host)
+	same(t, "behind another", c.Host, want.Host)
+	d.MatMul(x, []compute.Product{{Dst: want, W: plain}})
+	same(t, "the other", b.Host, want.Host)
+	got, values := make([]float32, in), make([]float32, in)
+	ordered.(*matrix).row(got, 3)
+	plain.(*matrix).row(values, 3)
+	for k, i := range src.Order {
+		if got[i] != values[k] {
+			t.Fatalf("input %d of row 3 is %g; want %g", i, got[i], values[k])
+		}
+	}
+}
+
+func TestSourceRefused(t *testing.T) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := rand.New(rand.NewPCG(35, 35))
+	for want, change := range map[string]func(s *compute.Source){
+		"needs 12 scales, got 11":          func(s *compute.Source) { s.Scales = s.Scales[1:] },
+		"a scale for each 0 inputs":        func(s *compute.Source) { s.Group = 0 },
+		"a scale is NaN":                   func(s *compute.Source) { s.Scales[3] = float32(math.NaN()) },
+		"value 5 of row 1 is no number":    func(s *compute.Source) { s.Data[s.In+5] = 0xff },
+		"cannot be in another order":       func(s *compute.Source) { s.Order = make([]int32, s.In) },
+		"type I8 has no scales beside":     func(s *compute.Source) { s.Type = quant.I8 },
+		"input 64 is no input of 64":       func(s *compute.Source) { *s = ordered(r, 64, 64) },
+		"input 3 is no input of 64, or th": func(s *compute.Source) { *s = ordered(r, 3, 3) },
+		"an order of 1 inputs; it has 64":  func(s *compute.Source) { *s = ordered(r, 3) },
+	} {
+		src, _ := float8Source(r, 4, 70, 32)
+		change(&src)
+		if _, err := d.Matrix(src); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one with %q", err, want)
+		}
+	}
+}
+
+func ordered(r *rand.Rand, order ...int32) compute.Source {
+	return compute.Source{Name: "w", Type: quant.U2_32, Out: 1, In: 64, Data: affineBlocks(r, quant.U2_32, nil, 2, nil), Order: order}
+}

@@ -16,6 +16,9 @@ func (s *Scheduler) Check() error {
 		return fmt.Errorf("sched: %d running (at most %d) and %d waiting, %d known",
 			s.running.n, s.cfg.MaxSeqs, s.waiting.n, len(s.byID))
 	}
+	if all := s.runningAdapters(nil); s.cfg.MaxAdapters > 0 && len(all) > s.cfg.MaxAdapters {
+		return fmt.Errorf("sched: the running sequences use the adapters %v; at most %d may be in use", all, s.cfg.MaxAdapters)
+	}
 	refs := make([]int, s.cfg.Blocks)
 	n := 0
 	for q := s.running.front; q != nil; q = q.next {

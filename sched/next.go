@@ -136,8 +136,11 @@ func (s *Scheduler) admit(p *Plan) {
 }
 
 // start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many more
-// as Config.Allocation wants.
+// as Config.Allocation wants, and a place for its adapter.
 func (s *Scheduler) start(p *Plan, q *sequence) bool {
+	if !s.adapterFits(q) {
+		return false
+	}
 	s.match(q)
 	need := s.pool.BlocksFor(q.length) - len(q.chain)
 	if !s.fits(q, need, s.pool.Unused(q.chain)) {

@@ -89,7 +89,7 @@ func (m *machine) add(r Request) {
 	}
 	m.tenants.join(m, r.Tenant)
 	m.live = append(m.live, &client{
-		id: r.ID, salt: r.Keys.Salt, nocache: r.NoCache, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
+		id: r.ID, salt: r.Keys.Salt, nocache: r.NoCache, adapter: r.Adapter, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
 		arrival: m.arrivals, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
 	})
 	m.arrivals++
@@ -178,6 +178,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
 	case p.Rows == m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
+	case m.cfg.MaxAdapters > 0 && head.adapter != 0: // others may hold the places
 	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
 	case m.s.pool.Available() >= (len(head.tokens)+m.cfg.BlockTokens-1)/m.cfg.BlockTokens+running:

@@ -25,6 +25,7 @@ func TestRandomHistories(t *testing.T) {
 			Policy:      rapid.SampledFrom(Policies()).Draw(t, "policy"),
 			Batch:       rapid.SampledFrom(Batches()).Draw(t, "batch"),
 			MaxPassed:   rapid.SampledFrom([]int{0, 1, 4}).Draw(t, "max passed"),
+			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 			Interval:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "interval"),
 			Allocation:  rapid.SampledFrom(Allocations()).Draw(t, "allocation"),
 		}
@@ -66,6 +67,7 @@ func request(t *rapid.T, m *machine) Request {
 		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
 		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
 		Tenant:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),
+		Adapter:   rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(t, "adapter"),
 		Deadline:  rapid.Int64Range(0, 9).Draw(t, "deadline"),
 		Interval:  rapid.Int64Range(0, 2).Draw(t, "interval"),
 	}

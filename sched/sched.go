@@ -53,6 +53,9 @@ type Config struct {
 	// behind it that need fewer. After that, blocks that become free are kept for it. 0 means none: all wait behind the
 	// first that does not fit.
 	MaxPassed int
+	// MaxAdapters is how many different adapters the running sequences may use, of those that take turns on the device
+	// (Request.Adapter). 0 means any number.
+	MaxAdapters int
 	// PrefixCache makes computed blocks findable, so that a sequence that begins like an earlier one skips them.
 	PrefixCache bool
 	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
@@ -67,6 +70,9 @@ type Request struct {
 	MaxTokens int
 	// Keys are what else the contents of this sequence's blocks depend on. Sequences share blocks only if they are equal.
 	Keys kv.Keys
+	// Adapter is the number of the adapter that the sequence waits for a place of; 0 is none. One for which there is no place
+	// lets others pass like one that lacks blocks.
+	Adapter uint64
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
@@ -113,6 +119,7 @@ type Scheduler struct {
 	promised    int         // scratch: blocks to be left for those who run
 	forecast    forecast    // scratch: of those who run, for Learned
 	unfit       []*sequence // scratch: those for which a plan finds too few blocks
+	adapters    []uint64    // scratch: those of the running sequences
 	preemptions uint64
 }
 
@@ -139,7 +146,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}{
 		{"BlockTokens", cfg.BlockTokens, 1}, {"Blocks", cfg.Blocks, 1}, {"MaxSeqs", cfg.MaxSeqs, 1},
 		{"TokenBudget", cfg.TokenBudget, 1}, {"MaxChunk", cfg.MaxChunk, 0}, {"MaxLen", cfg.MaxLen, 0},
-		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0}, {"Interval", cfg.Interval, 0},
+		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0}, {"MaxAdapters", cfg.MaxAdapters, 0}, {"Interval", cfg.Interval, 0},
 		{"Window", int(cfg.Window), 0},
 	} {
 		if f.value < f.min || f.value > math.MaxInt32 {
@@ -204,7 +211,7 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, adapter: r.Adapter, lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++

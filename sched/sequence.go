@@ -17,6 +17,7 @@ type sequence struct {
 	prompt  int   // tokens
 	limit   int   // the length at which it ends
 	keys    kv.Keys
+	adapter uint64
 	lookup  bool // looks for its prefix in the cache
 
 	priority           int

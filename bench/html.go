@@ -11,10 +11,10 @@ import (
 func (rep Report) WriteHTML(w io.Writer, title string) error {
 	return page.Execute(w, struct {
 		Title string
-		Report
+		*Report
 		Rows  []pageRow
 		Plots []plot
-	}{title, rep, []pageRow{
+	}{title, &rep, []pageRow{
 		{"time to first token", rep.TTFT}, {"time per output token", rep.TPOT}, {"between pieces", rep.ITL}, {"request", rep.E2E},
 		{"request, by output token", rep.Normalized}, {"sent late (the client's own)", rep.Late},
 	}, rep.plots()})
@@ -114,7 +114,9 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 <tr><th>throughput</th><td>{{one .Output}} tokens/s out, {{one .Total}} in all</td></tr>
 <tr><th>goodput</th><td>{{two .Goodput}} requests/s</td></tr>
 <tr><th>prompt tokens from a prefix cache</th><td>{{percent .HitRate}}</td></tr>
-</table>
+{{if ge .Unfilled 0.0}}<tr><th>KV memory held but not filled</th><td>{{percent .Unfilled}}</td></tr>
+{{end}}{{with .Own}}<tr><th>the client's own processor time</th><td>{{.}} a request</td></tr>
+{{end}}</table>
 <table>
 <tr><th>milliseconds</th><th>mean</th><th>p50</th><th>p90</th><th>p95</th><th>p99</th></tr>
 {{range .Rows}}<tr><td>{{.Name}}</td><td>{{two .Mean}}</td><td>{{two .P50}}</td><td>{{two .P90}}</td><td>{{two .P95}}</td><td>{{two .P99}}</td></tr>

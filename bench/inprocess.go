@@ -48,3 +48,8 @@ func (t InProcess) Answer(ctx context.Context, conversation []Message, output in
 		a.Said.IDs = append(a.Said.IDs, token.ID)
 	}
 }
+
+func (t InProcess) kv(context.Context) (kv, bool) {
+	s := t.Model.Engine.Stats()
+	return kv{float64(s.Held), float64(s.Unfilled)}, true
+}

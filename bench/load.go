@@ -64,6 +64,8 @@ func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Repo
 		return Report{}, fmt.Errorf("bench: a load by %d clients for %v with progress every %v; want at least 0 clients and some time", o.Clients, o.Duration, o.Every)
 	}
 	l := &load{target: t, start: time.Now()}
+	cpu := cpuTime()
+	before, known := kvHeld(ctx, t)
 	timed, cancel := context.WithTimeoutCause(ctx, o.Duration, errOver)
 	defer cancel()
 	stop := l.report(o, len(cs))
@@ -77,8 +79,28 @@ func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Repo
 		return Report{}, context.Cause(ctx)
 	}
 	rep := Summarize(l.results, o.SLO)
-	rep.CutOff = l.cutOff
+	rep.CutOff, rep.Unfilled = l.cutOff, -1
+	if _, outside := t.(*OpenAI); outside {
+		rep.CPU = cpuTime() - cpu
+	}
+	if after, _ := kvHeld(ctx, t); known && after.held > before.held {
+		rep.Unfilled = (after.unfilled - before.unfilled) / (after.held - before.held)
+	}
 	return rep, nil
+}
+
+// kv is how many tokens the blocks of running sequences had room for, summed over steps, and how many of these were not
+// filled.
+type kv struct{ held, unfilled float64 }
+
+// kvHeld asks a target that can tell.
+func kvHeld(ctx context.Context, t Target) (kv, bool) {
+	if k, ok := t.(interface {
+		kv(context.Context) (kv, bool)
+	}); ok {
+		return k.kv(ctx)
+	}
+	return kv{}, false
 }
 
 // errOver ends requests when the time of a load is over.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -55,7 +56,11 @@ func (t *OpenAI) Model() string { return t.model }
 func (t *OpenAI) Close() { t.client.CloseIdleConnections() }
 
 func (t *OpenAI) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, t.base+path, bytes.NewReader(body))
+	return t.send(ctx, method, t.base+path, body)
+}
+
+func (t *OpenAI) send(ctx context.Context, method, at string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +75,7 @@ func (t *OpenAI) do(ctx context.Context, method, path string, body []byte) (*htt
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
-		return nil, fmt.Errorf("bench: %s answers %s: %s", path, resp.Status, bytes.TrimSpace(said))
+		return nil, fmt.Errorf("bench: %s answers %s: %s", req.URL.Path, resp.Status, bytes.TrimSpace(said))
 	}
 	return resp, nil
 }
@@ -93,6 +98,33 @@ func (t *OpenAI) firstModel(ctx context.Context) (string, error) {
 		return "", errors.New("bench: /models lists no model")
 	}
 	return list.Data[0].ID, nil
+}
+
+// kv reads kvasir's metrics, which other servers do not have.
+func (t *OpenAI) kv(ctx context.Context) (k kv, ok bool) {
+	at, err := url.JoinPath(t.base, "..", "metrics")
+	if err != nil {
+		return k, false
+	}
+	resp, err := t.send(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return k, false
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(io.LimitReader(resp.Body, 1<<24))
+	for lines.Scan() {
+		line := lines.Text()
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		switch {
+		case err != nil:
+		case strings.HasPrefix(line, "kvasir:kv_held_tokens_total"):
+			k.held += v
+			ok = true
+		case strings.HasPrefix(line, "kvasir:kv_unfilled_tokens_total"):
+			k.unfilled += v
+		}
+	}
+	return k, ok
 }
 
 // wireMessage and wireRequest are what is sent.

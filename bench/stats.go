@@ -82,10 +82,15 @@ type Report struct {
 	Prompt     int            `json:"-"` // tokens
 	Generated  int            `json:"-"`
 	Good       int            `json:"-"` // requests that met the SLO
+	CPU        time.Duration  `json:"-"` // that processors worked for this process, of all cores together; 0 if not known
+	Unfilled   float64        `json:"-"` // share of the KV memory held by running sequences that was not used; -1 if not known
 	CutOff     int            `json:"-"` // requests under way when the time was over; they count nowhere else
 	Errors     map[string]int `json:"-"` // how often each came, the first few kinds
 	Results    []Result       `json:"-"`
 }
+
+// Own returns the processor time that a request cost this process; 0 if it is not known.
+func (rep *Report) Own() time.Duration { return rep.CPU / time.Duration(max(rep.Requests, 1)) }
 
 // maxErrors bounds the kinds of errors that a Report tells apart.
 const maxErrors = 8

@@ -80,6 +80,20 @@ type Fixed struct {
 	Spread        float64 // lengths vary evenly by this share of themselves, up and down
 }
 
+// fixedKinds are sizes of usual kinds of work.
+var fixedKinds = map[string]Fixed{
+	"fixed":         {Turns: 1, Input: 256, Output: 128, Groups: 1},
+	"shared-prefix": {Turns: 1, Input: 1024, Output: 64, Shared: 0.875, Groups: 8}, // many questions about a few documents
+	"multi-turn":    {Turns: 6, Input: 96, Output: 96, Groups: 1},                  // chats: each turn repeats those before it
+	"long-context":  {Turns: 1, Input: 6000, Output: 128, Groups: 1},
+}
+
+// FixedNamed returns the sizes of a kind of work: fixed, shared-prefix, multi-turn or long-context.
+func FixedNamed(name string) (f Fixed, ok bool) {
+	f, ok = fixedKinds[name]
+	return f, ok
+}
+
 const (
 	maxConversations = 1 << 20
 	maxTokens        = 1 << 22 // of a turn

@@ -27,14 +27,14 @@ type benchLoadCmd struct {
 	Completions bool   `help:"Use /completions rather than /chat/completions."`
 	IgnoreEOS   bool   `name:"ignore-eos" help:"Ask the server for answers of full length; not every server knows how." default:"true" negatable:""`
 
-	Workload  string  `help:"fixed, mooncake, azure or conversations (the last three read --file)." enum:"fixed,mooncake,azure,conversations" default:"fixed"`
+	Workload  string  `help:"fixed; shared-prefix, multi-turn or long-context, which are fixed with other sizes; or mooncake, azure or conversations, which read --file." enum:"fixed,shared-prefix,multi-turn,long-context,mooncake,azure,conversations" default:"fixed"`
 	File      string  `help:"The trace (Mooncake's JSON lines, Azure's CSV) or the conversations (ShareGPT's JSON)." type:"existingfile" placeholder:"PATH"`
 	Requests  int     `short:"n" help:"Conversations; of a file, at most as many as it has." default:"100" placeholder:"N"`
-	Input     int     `help:"fixed: tokens of each turn's prompt." default:"256" placeholder:"N"`
-	Output    int     `help:"fixed: tokens of each answer." default:"128" placeholder:"N"`
-	Turns     int     `help:"fixed: turns of each conversation; each prompt holds all before it." default:"1" placeholder:"N"`
-	Shared    float64 `help:"fixed: share of the first prompt that begins like others', 0 to 1." placeholder:"S"`
-	Groups    int     `help:"fixed: how many such beginnings there are." default:"1" placeholder:"N"`
+	Input     int     `help:"fixed: tokens of each turn's prompt. By default 256, or what the workload says." placeholder:"N"`
+	Output    int     `help:"fixed: tokens of each answer. By default 128, or what the workload says." placeholder:"N"`
+	Turns     int     `help:"fixed: turns of each conversation; each prompt holds all before it. By default 1, or what the workload says." placeholder:"N"`
+	Shared    float64 `help:"fixed: share of the first prompt that begins like others', 0 to 1. By default 0, or what the workload says." placeholder:"S"`
+	Groups    int     `help:"fixed: how many such beginnings there are. By default 1, or what the workload says." placeholder:"N"`
 	Spread    float64 `help:"fixed: lengths vary by this share, 0 to 1." placeholder:"S"`
 	Lengths   float64 `help:"files: times their numbers of tokens." default:"1" placeholder:"X"`
 	TimeScale float64 `help:"traces: 2 replays twice as fast as recorded." default:"1" placeholder:"X"`
@@ -162,11 +162,13 @@ func (c *benchLoadCmd) sweep(ctx context.Context, target bench.Target, load benc
 // workload makes or reads the conversations and sets when they arrive.
 func (c *benchLoadCmd) workload(seed uint64) (cs []bench.Conversation, err error) {
 	timed := false
-	if c.Workload == "fixed" {
-		f := bench.Fixed{
-			Conversations: c.Requests, Turns: c.Turns, Input: c.Input, Output: c.Output,
-			Shared: c.Shared, Groups: c.Groups, Spread: c.Spread,
+	if f, ok := bench.FixedNamed(c.Workload); ok {
+		if c.Input < 0 || c.Output < 0 || c.Turns < 0 || c.Groups < 0 {
+			return nil, usageError{fmt.Sprintf("--input %d, --output %d, --turns %d, --groups %d; want at least 1", c.Input, c.Output, c.Turns, c.Groups)}
 		}
+		f.Conversations, f.Spread = c.Requests, c.Spread
+		f.Turns, f.Input, f.Output = cmp.Or(c.Turns, f.Turns), cmp.Or(c.Input, f.Input), cmp.Or(c.Output, f.Output)
+		f.Shared, f.Groups = cmp.Or(c.Shared, f.Shared), cmp.Or(c.Groups, f.Groups)
 		cs, err = f.Make(seed)
 	} else {
 		cs, timed, err = c.read()
@@ -266,6 +268,13 @@ func printReport(w io.Writer, r bench.Report) {
 	row("request", r.E2E)
 	row("request, by output token", r.Normalized)
 	row("sent late (the client's own)", r.Late)
+	if r.Unfilled >= 0 {
+		fmt.Fprintf(w, "\nof the KV memory that running sequences held, %.1f%% was not filled\n", 100*r.Unfilled)
+	}
+	if own := r.Own(); own > 0 {
+		fmt.Fprintf(w, "\nthe client itself: %.0f µs of processor time a request, %.2f processors\n",
+			float64(own.Nanoseconds())/1e3, r.CPU.Seconds()/r.Elapsed.Seconds())
+	}
 	var kinds []string
 	for kind := range r.Errors {
 		kinds = append(kinds, kind)

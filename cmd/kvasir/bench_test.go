@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
 )
@@ -18,7 +19,7 @@ func TestBenchUsage(t *testing.T) {
 	for _, args := range []string{
 		"bench model --tests pp", "bench model --shape 70b", "bench model --shape mini --quant Q9", "bench model x.gguf --shape mini",
 		"bench kernels --filter (", "bench load -c 2 --rate 3", "bench load --workload azure", "bench load --workload mooncake --file " + trace,
-		"bench load --input 0", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
+		"bench load --input -1", "bench null --ttft -1s", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
 		"bench load --sweep --html page.html", "bench load --workload none",
 		"bench write x.gguf",
 	} {
@@ -30,8 +31,8 @@ func TestBenchUsage(t *testing.T) {
 
 func TestPrintReport(t *testing.T) {
 	var b strings.Builder
-	printReport(&b, bench.Report{Requests: 3, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2}})
-	for _, want := range []string{"3 requests in 0.0 s, 2 failed, 1 cut off", "50.0% of the prompts'", "12.50\n", "2 times: refused"} {
+	printReport(&b, bench.Report{Requests: 3, CPU: 600 * time.Microsecond, Elapsed: time.Millisecond, Unfilled: 0.031, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2}})
+	for _, want := range []string{"3 requests in 0.0 s, 2 failed, 1 cut off", "50.0% of the prompts'", "12.50\n", "3.1% was not", "200 µs of processor time a request, 0.60 processors", "2 times: refused"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}

@@ -158,7 +158,7 @@ type modelRun struct {
 func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]float64, error) {
 	blocks := (t.length() + m.blockTokens - 1) / m.blockTokens
 	var err error
-	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), blocks*t.Seqs, m.blockTokens); err != nil {
+	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), blocks*t.Seqs, m.blockTokens, t.Seqs); err != nil {
 		return nil, err
 	}
 	m.tables = m.tables[:0]

@@ -153,7 +153,7 @@ func metamorphicRequests(vocab int) []Request {
 func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	t.Helper()
 	tp.t = t
-	runner, err := m.NewRunner(512, sc.blocks, sc.block)
+	runner, err := m.NewRunner(512, sc.blocks, sc.block, 16)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func newSequence(m *model.Model, rows, tokens int) (*sequence, error) {
 		s.tables = append(s.tables, table)
 	}
 	var err error
-	s.runner, err = m.NewRunner(rows, max(groups, 1)*blocks, blockTokens)
+	s.runner, err = m.NewRunner(rows, max(groups, 1)*blocks, blockTokens, 1)
 	return s, err
 }
 

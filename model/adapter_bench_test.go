@@ -49,7 +49,7 @@ func BenchmarkDecodeAdapters(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	r, err := m.NewRunner(seqs, 8*seqs, 16)
+	r, err := m.NewRunner(seqs, 8*seqs, 16, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -72,6 +72,9 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 			b.Logits = append(b.Logits, int32(row+i))
 		}
 		b.Append(ids[:5], 0, true, others[10:11])
+		for i := range b.Seqs {
+			b.Seqs[i].State = int32((i + len(b.Seqs) - before) % len(b.Seqs))
+		}
 		if err := r.Forward(&b); err != nil {
 			t.Fatal(err)
 		}

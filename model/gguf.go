@@ -62,6 +62,16 @@ var ggufNames = map[string]string{
 	"expert_group_count":                "n_group",
 	"expert_group_used_count":           "topk_group",
 	"leading_dense_block_count":         "first_k_dense_replace",
+	"attention.q_lora_rank":             "q_lora_rank",
+	"attention.kv_lora_rank":            "kv_lora_rank",
+	"attention.key_length_mla":          "qk_head_dim",
+	"attention.value_length_mla":        "mla_v_head_dim",
+	"full_attention_interval":           "full_attention_interval",
+	"ssm.conv_kernel":                   "linear_conv_kernel_dim",
+	"ssm.state_size":                    "linear_key_head_dim",
+	"ssm.group_count":                   "linear_num_key_heads",
+	"ssm.time_step_rank":                "linear_num_value_heads",
+	"ssm.inner_size":                    "ssm_inner_size",
 	"nextn_predict_layers":              "num_nextn_predict_layers",
 }
 

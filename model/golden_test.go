@@ -22,7 +22,7 @@ type golden struct {
 }
 
 // borrowed are the goldens that are read from the reference data.
-var borrowed = []string{"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe", "gpt_oss"}
+var borrowed = []string{"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe", "gpt_oss", "deepseek_v2", "deepseek_v3", "qwen3_next"}
 
 // goldenDir returns the folder of a golden. It skips the test where that is part of the reference data, and there is none.
 func goldenDir(t testing.TB, name string) string {
@@ -87,7 +87,7 @@ func newRunner(t testing.TB, ckpt *weights.Checkpoint, kernels string) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.NewRunner(512, 32, 16)
+	r, err := m.NewRunner(512, 32, 16, 32)
 	if err != nil {
 		t.Fatal(err)
 	}

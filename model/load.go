@@ -33,7 +33,10 @@ type Model struct {
 type layer struct {
 	attnNorm, ffnNorm, attnPost, ffnPost compute.Norm
 	qNorm, kNorm                         compute.Norm
-	q, k, v, o                           linear
+	q, k, v, o                           linear // in latent attention, k makes the latents, and v those of queries
+	outGate                              linear
+	keysUp, valuesUp                     []compute.Matrix // of each head, from latents
+	delta                                compute.Delta
 	gate, up, down                       linear // of a dense feed-forward, or of the shared expert
 	mixture                              mixture
 	sinks                                compute.Vector
@@ -127,7 +130,6 @@ func (l *loader) hasOwnHead() bool {
 func (l *loader) layer(i int, spec *Spec) layer {
 	var out layer
 	s, hidden := spec.Layers[i], spec.Hidden
-	a := s.Attn
 	if s.PreNorm {
 		out.attnNorm = l.norm("attn.norm", i, spec.Norm, hidden)
 		if !s.Parallel {
@@ -138,17 +140,7 @@ func (l *loader) layer(i int, spec *Spec) layer {
 		out.attnPost = l.norm("attn.post", i, spec.Norm, hidden)
 		out.ffnPost = l.norm("ffn.post", i, spec.Norm, hidden)
 	}
-	qkv := l.linears("qkv", i, hidden, a.QKVBias,
-		part{"q", a.Heads * a.HeadDim}, part{"k", a.KVHeads * a.HeadDim}, part{"v", a.KVHeads * a.ValueDim})
-	out.q, out.k, out.v = qkv[0], qkv[1], qkv[2]
-	out.o = l.linear("o", i, hidden, a.Heads*a.ValueDim, a.OBias)
-	if a.QKNorm {
-		out.qNorm = l.headNorm("q.norm", i, spec.Norm, a.Heads, a.HeadDim)
-		out.kNorm = l.headNorm("k.norm", i, spec.Norm, a.KVHeads, a.HeadDim)
-	}
-	if a.Sinks {
-		out.sinks = l.vector("sinks", "", i, a.Heads)
-	}
+	l.attention(&out, i, spec)
 	l.feedForward(&out, i, s.FFN, hidden)
 	return out
 }

@@ -5,10 +5,7 @@ import "math"
 // rope reads the rotary embedding of a head of dim values, in the newest style (rope_parameters, which may hold an object
 // for each kind of layer) or the older one (rope_theta and rope_scaling).
 func (c *Config) rope(layerType string, dim int) Rope {
-	p, ok := c.sub("rope_scaling")
-	if !ok || len(p.values) == 0 {
-		p, _ = c.sub("rope_parameters")
-	}
+	p := c.ropeParameters()
 	inner, nested := p.sub(layerType)
 	if nested {
 		p = inner
@@ -47,6 +44,14 @@ func (c *Config) rope(layerType string, dim int) Rope {
 		c.fail("rope: sines and cosines are scaled by %v; want a number above 0", r.Scale)
 	}
 	return r
+}
+
+func (c *Config) ropeParameters() *Config {
+	p, ok := c.sub("rope_scaling")
+	if !ok || len(p.values) == 0 {
+		p, _ = c.sub("rope_parameters")
+	}
+	return p
 }
 
 // scaleRope applies the scaling that p asks for. A GGUF that gives a factor but no type means linear, and its attn_factor
@@ -137,10 +142,30 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 		ramp := min(max((float32(i)-float32(low))/float32(high-low), 0), 1)
 		r.Freqs[i] = float32(f/float32(factor)*ramp) + float32(f*(1-ramp))
 	}
-	magnitude := func(m float64) float64 { return 0.1*m*math.Log(max(factor, 1)) + 1 }
-	scale := magnitude(1)
+	scale := magnitude(factor, 1)
 	if m, all := p.FloatOr("mscale", 0), p.FloatOr("mscale_all_dim", 0); m != 0 && all != 0 {
-		scale = magnitude(m) / magnitude(all)
+		scale = magnitude(factor, m) / magnitude(factor, all)
 	}
 	r.Scale = float32(p.positive("attention_factor", scale))
+}
+
+// magnitude is by how much yarn scales attention for a context of factor times the trained one.
+func magnitude(factor, m float64) float64 { return 0.1*m*math.Log(max(factor, 1)) + 1 }
+
+// latentYarn returns by how much latent attention scales scores, beside the scale of the rope (DeepSeek V2). A GGUF gives a
+// tenth of mscale_all_dim, and assumes that mscale is the same.
+func (c *Config) latentYarn() float64 {
+	if p, ok := c.values["rope_scaling"].(map[string]any); ok && c.gguf() {
+		if m, ok := number(p["yarn_log_multiplier"]); ok {
+			p["mscale"], p["mscale_all_dim"] = 10*m, 10*m
+			delete(p, "yarn_log_multiplier")
+		}
+	}
+	p := c.ropeParameters()
+	m := p.FloatOr("mscale_all_dim", 0)
+	if m == 0 {
+		return 1
+	}
+	scale := magnitude(p.positive("factor", c.FloatOr("max_position_embeddings", 0)/c.trained(p)), m)
+	return scale * scale
 }

@@ -17,7 +17,7 @@ type Runner struct {
 	rows  int // capacity of a batch
 
 	hidden, normed, added compute.Tensor // [rows, Hidden]
-	q, k, v, mixed        compute.Tensor // [rows, widest of all layers' queries, keys, values, attention outputs]
+	attn                  [attnBuffers]compute.Tensor
 	ffn                   ffnBuffers
 	angles                []compute.Tensor // [rows, 2·frequencies] of each rope
 	last                  compute.Tensor   // [rows, Hidden], rows whose logits are wanted
@@ -26,25 +26,18 @@ type Runner struct {
 
 // step is one layer's products with their operands, put together once.
 type step struct {
-	q, k, v, mixed compute.Tensor // the layer's part of the Runner's buffers
-	qkv, o         []compute.Product
-	attn           compute.Attention
-	ffn            ffnStep
+	attn attnStep
+	ffn  ffnStep
 }
 
-// NewRunner makes a Runner for batches of up to rows tokens over a cache of blocks blocks of blockTokens tokens.
-func (m *Model) NewRunner(rows, blocks, blockTokens int) (*Runner, error) {
+// NewRunner makes a Runner for batches of up to rows tokens over a cache of blocks blocks of blockTokens tokens, with slots
+// for the recurrent state of states sequences, if the model has such.
+func (m *Model) NewRunner(rows, blocks, blockTokens, states int) (*Runner, error) {
 	r := &Runner{m: m, dev: m.dev, rows: rows}
 	var err error
-	r.cache, err = m.dev.Cache(compute.CacheSpec{Blocks: blocks, BlockTokens: blockTokens, Layers: m.Spec.KVLayers()})
+	r.cache, err = m.dev.Cache(m.Spec.Cache(blocks, blockTokens, states))
 	if err != nil {
 		return nil, err
-	}
-	var q, k, v, mixed int
-	for _, l := range m.Spec.Layers {
-		a := l.Attn
-		q, k = max(q, a.Heads*a.HeadDim), max(k, a.KVHeads*a.HeadDim)
-		v, mixed = max(v, a.KVHeads*a.ValueDim), max(mixed, a.Heads*a.ValueDim)
 	}
 	make := func(rows, cols int) compute.Tensor {
 		t, e := m.dev.Tensor(rows, cols)
@@ -55,7 +48,7 @@ func (m *Model) NewRunner(rows, blocks, blockTokens int) (*Runner, error) {
 	}
 	h := m.Spec.Hidden
 	r.hidden, r.normed, r.added, r.last = make(rows, h), make(rows, h), make(rows, h), make(rows, h)
-	r.q, r.k, r.v, r.mixed = make(rows, q), make(rows, k), make(rows, v), make(rows, mixed)
+	r.makeAttention(make)
 	for _, rope := range m.Spec.Ropes {
 		r.angles = append(r.angles, make(rows, 2*len(rope.Freqs)))
 	}
@@ -64,23 +57,9 @@ func (m *Model) NewRunner(rows, blocks, blockTokens int) (*Runner, error) {
 		err = e
 	}
 	for i := range m.layers {
-		r.steps = append(r.steps, r.step(i))
+		r.steps = append(r.steps, step{r.attnStep(i), r.ffnStep(i)})
 	}
 	return r, err
-}
-
-// step puts layer i's operands together.
-func (r *Runner) step(i int) step {
-	w, l := &r.m.layers[i], r.m.Spec.Layers[i]
-	a := l.Attn
-	s := step{
-		q: narrow(r.q, a.Heads*a.HeadDim), k: narrow(r.k, a.KVHeads*a.HeadDim), v: narrow(r.v, a.KVHeads*a.ValueDim),
-		mixed: narrow(r.mixed, a.Heads*a.ValueDim), ffn: r.ffnStep(i),
-		attn: compute.Attention{Heads: a.Heads, Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Sinks: w.sinks},
-	}
-	s.qkv = []compute.Product{w.q.to(s.q), w.k.to(s.k), w.v.to(s.v)}
-	s.o = []compute.Product{w.o.to(r.added)}
-	return s
 }
 
 func (l linear) to(dst compute.Tensor) compute.Product {
@@ -170,26 +149,4 @@ func (r *Runner) layer(i int) {
 		dev.Norm(r.added, r.added, w.ffnPost)
 	}
 	dev.Add(r.hidden, r.added, spec.ResidualScale)
-}
-
-// attend writes the attention of layer i on in to r.added.
-func (r *Runner) attend(i int, in compute.Tensor) {
-	a, w, s, dev := &r.m.Spec.Layers[i].Attn, &r.m.layers[i], &r.steps[i], r.dev
-	dev.MatMul(in, s.qkv)
-	if a.QKNorm && !a.QKNormAfterRope {
-		dev.Norm(s.q, s.q, w.qNorm)
-		dev.Norm(s.k, s.k, w.kNorm)
-	}
-	if a.Rope >= 0 {
-		rope := r.m.Spec.Ropes[a.Rope]
-		dev.Rotate(s.q, r.angles[a.Rope], compute.Rotary{Heads: a.Heads, HeadDim: a.HeadDim, Interleaved: rope.Interleaved})
-		dev.Rotate(s.k, r.angles[a.Rope], compute.Rotary{Heads: a.KVHeads, HeadDim: a.HeadDim, Interleaved: rope.Interleaved})
-	}
-	if a.QKNorm && a.QKNormAfterRope {
-		dev.Norm(s.q, s.q, w.qNorm)
-		dev.Norm(s.k, s.k, w.kNorm)
-	}
-	dev.Store(r.cache, i, s.k, s.v)
-	dev.Attend(s.mixed, s.q, r.cache, i, s.attn)
-	dev.MatMul(s.mixed, s.o)
 }

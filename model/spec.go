@@ -6,6 +6,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -48,7 +49,8 @@ type Layer struct {
 	FFN               FeedForward
 }
 
-// Attention is grouped-query attention: Heads query heads share KVHeads keys and values.
+// Attention is one of three kinds: latent attention if Latent is not zero, recurrent if Delta is not zero, of which the
+// rest of the fields says nothing, else grouped-query attention: Heads query heads share KVHeads keys and values.
 type Attention struct {
 	Heads, KVHeads  int
 	HeadDim         int     // of queries and keys
@@ -61,6 +63,19 @@ type Attention struct {
 	QKNormAfterRope bool
 	QKVBias, OBias  bool
 	Sinks           bool // one learned logit a head takes part in the softmax
+	Gated           bool // what a head gives is multiplied by the sigmoid of a product with the layer's input
+	Latent          Latent
+	Delta           compute.Delta // a gated delta net, but for its vectors
+}
+
+// Latent makes keys and values of all heads products of one vector, the latent, which is all that the cache holds of a
+// token beside RopeDim rotated values that are a part of every head's key (MLA, arXiv:2405.04434, section 2.1). KVHeads is
+// Heads, and HeadDim counts the rotated values, which come last.
+type Latent struct {
+	Rank      int     // values of the latent
+	QueryRank int     // queries are products of a latent of their own of so many values; 0: of the hidden state
+	RopeDim   int     // rotated values of a head
+	Eps       float32 // of the latents' norms
 }
 
 // FeedForward is down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated: once, or by each of several experts.
@@ -95,9 +110,23 @@ type Rope struct {
 func (s *Spec) KVLayers() []compute.CacheLayer {
 	var out []compute.CacheLayer
 	for _, l := range s.Layers {
-		out = append(out, compute.CacheLayer{KVHeads: l.Attn.KVHeads, KDim: l.Attn.HeadDim, VDim: l.Attn.ValueDim})
+		out = append(out, l.Attn.cacheLayer())
 	}
 	return out
+}
+
+// Recurrent reports whether a sequence has a state in some layers beside its tokens in the cache.
+func (s *Spec) Recurrent() bool {
+	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Attn.Delta.ValueHeads > 0 })
+}
+
+// Cache returns the shape of a cache of so many blocks, with states slots for the recurrent state of sequences where the
+// model has such.
+func (s *Spec) Cache(blocks, blockTokens, states int) compute.CacheSpec {
+	if !s.Recurrent() {
+		states = 0
+	}
+	return compute.CacheSpec{Blocks: blocks, BlockTokens: blockTokens, States: states, Layers: s.KVLayers()}
 }
 
 // KVTokenBytes returns the bytes that the cache keeps of one token, in float32.
@@ -110,8 +139,11 @@ const maxLayers = 1 << 14
 func (s *Spec) RowBytes() int64 {
 	attn, ffn := 0, 0
 	for _, l := range s.Layers {
-		a := l.Attn
-		attn = max(attn, a.Heads*(a.HeadDim+a.ValueDim)+a.KVHeads*(a.HeadDim+a.ValueDim))
+		n := 0
+		for _, w := range l.Attn.widths() {
+			n += w
+		}
+		attn = max(attn, n)
 		ffn = max(ffn, l.FFN.rowValues(s.Hidden))
 	}
 	return 4 * int64(4*s.Hidden+attn+ffn)
@@ -140,23 +172,8 @@ func (s *Spec) Check() error {
 		return fail("norm epsilon is %v; want a number from 0 to 1", s.Norm.Eps)
 	}
 	for i, l := range s.Layers {
-		a := l.Attn
-		if a.Heads < 1 || a.Heads > most || a.KVHeads < 1 || a.Heads%a.KVHeads != 0 {
-			return fail("layer %d: %d query heads cannot share %d KV heads evenly", i, a.Heads, a.KVHeads)
-		}
-		if a.HeadDim < 1 || a.HeadDim > most/a.Heads || a.ValueDim < 1 || a.ValueDim > most/a.Heads {
-			return fail("layer %d: %d heads of key size %d and value size %d", i, a.Heads, a.HeadDim, a.ValueDim)
-		}
-		if a.Rope >= len(s.Ropes) {
-			return fail("layer %d wants rope %d of %d", i, a.Rope, len(s.Ropes))
-		}
-		if a.Rope >= 0 {
-			if n := 2 * len(s.Ropes[a.Rope].Freqs); n == 0 || n > a.HeadDim {
-				return fail("layer %d: rope turns %d values of a head of %d", i, n, a.HeadDim)
-			}
-		}
-		if a.Window < 0 {
-			return fail("layer %d: sliding window of %d tokens", i, a.Window)
+		if err := l.Attn.check(s.Ropes); err != nil {
+			return fail("layer %d: %w", i, err)
 		}
 		if l.FFN.Width < 1 || l.FFN.Width > most {
 			return fail("layer %d: feed-forward width is %d", i, l.FFN.Width)

@@ -83,7 +83,7 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	for i := range blocks {
 		blocks[i] = int32(i)
 	}
-	r, err := m.NewRunner(min(chunk, len(c.IDs)), len(blocks), blockTokens)
+	r, err := m.NewRunner(min(chunk, len(c.IDs)), len(blocks), blockTokens, 1)
 	if err != nil {
 		return nil, err
 	}

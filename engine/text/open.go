@@ -125,6 +125,9 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
+	if m.Spec.Recurrent() {
+		return nil, fmt.Errorf("text: %s keeps a state of each sequence in some layers, which the scheduler does not hand out slots for", m.Spec.Family)
+	}
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
@@ -132,7 +135,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	runner, err := loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens)
+	runner, err := loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens, o.MaxSeqs)
 	if err != nil {
 		return nil, err
 	}

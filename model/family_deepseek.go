@@ -1,0 +1,97 @@
+package model
+
+import (
+	"maps"
+	"math"
+)
+
+// deepseek2 (DeepSeek V2 and, in GGUF, V3) has latent attention and a mixture of experts that may be chosen by groups.
+var deepseek2 = family{
+	types: []string{"deepseek_v2"}, archs: []string{"deepseek2"},
+	defaults: deepseekDefaults(map[string]any{
+		"max_position_embeddings": 2048.0, "first_k_dense_replace": 0.0, "num_experts": 64.0, "n_shared_experts": 2.0,
+		"moe_intermediate_size": 1407.0, "topk_method": "greedy",
+	}),
+	keys: map[string]string{"n_routed_experts": "num_experts"}, slots: latentSlots, ggufSlots: latentGGUFSlots,
+	spec: func(c *Config) *Spec {
+		s := c.latentShape()
+		if c.gguf() && c.IntOr("scoring_func", 1) == 2 {
+			s.mixture(c, c.biasedExperts())
+			return s
+		}
+		e := c.experts()
+		if c.gguf() || c.TextOr("topk_method", "") == "group_limited_greedy" {
+			c.expertGroups(&e.Router, 1)
+		} else {
+			c.Refuse("topk_method", "greedy")
+		}
+		if !c.gguf() {
+			c.Refuse("norm_topk_prob", false)
+		}
+		c.Refuse("scoring_func", "softmax", 1.0)
+		c.read["scoring_func"], c.read["topk_method"], c.read["n_group"] = true, true, true
+		s.mixture(c, e)
+		return s
+	},
+}
+
+// deepseek3 is DeepSeek V2 with sigmoid scores that a bias balances.
+var deepseek3 = family{
+	types: []string{"deepseek_v3"},
+	defaults: deepseekDefaults(map[string]any{
+		"max_position_embeddings": 4096.0, "first_k_dense_replace": 3.0, "num_experts": 256.0, "n_shared_experts": 1.0,
+		"moe_intermediate_size": 2048.0, "num_experts_per_tok": 8.0, "n_group": 8.0, "topk_group": 4.0, "norm_topk_prob": true,
+		"routed_scaling_factor": 2.5,
+	}),
+	keys: map[string]string{"n_routed_experts": "num_experts", "num_local_experts": "num_experts"}, slots: latentSlots,
+	spec: func(c *Config) *Spec {
+		s := c.latentShape()
+		s.pairNeighbours(c.BoolOr("rope_interleave", true))
+		s.mixture(c, c.biasedExperts())
+		return s
+	},
+}
+
+func deepseekDefaults(more map[string]any) map[string]any {
+	d := map[string]any{
+		"rms_norm_eps": 1e-6, "kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_nope_head_dim": 128.0, "qk_rope_head_dim": 64.0,
+		"v_head_dim": 128.0,
+	}
+	maps.Copy(d, more)
+	return d
+}
+
+// latentShape reads a decoder with latent attention. A GGUF gives the sizes of what the cache holds as those of a head, and
+// those of a head beside them; older ones those of a head alone.
+func (c *Config) latentShape() *Spec {
+	rope := c.IntOr("qk_rope_head_dim", 0)
+	head, value := c.IntOr("qk_nope_head_dim", 0)+rope, c.IntOr("v_head_dim", 0)
+	if c.gguf() {
+		rope = c.Int("rope_dim")
+		head, value = c.IntOr("qk_head_dim", c.IntOr("head_dim", 0)), c.IntOr("mla_v_head_dim", value)
+	}
+	c.values["head_dim"], c.values["v_head_dim"], c.values["num_key_value_heads"] = float64(head), float64(value), nil // as many as heads
+	s := decoderShape(c)
+	scale := c.latentYarn()
+	s.Ropes = []Rope{c.rope("full_attention", rope)}
+	s.pairNeighbours(true)
+	s.each(func(_ int, l *Layer) {
+		l.Attn.Rope = 0
+		l.Attn.Latent = Latent{Rank: c.Int("kv_lora_rank"), QueryRank: c.IntOr("q_lora_rank", 0), RopeDim: rope, Eps: 1e-6}
+		l.Attn.Scale = float32(scale / math.Sqrt(float64(head)))
+	})
+	return s
+}
+
+var latentSlots = slots{
+	"q.latent": "model.layers.%d.self_attn.q_a_proj", "q.latent.norm": "model.layers.%d.self_attn.q_a_layernorm",
+	"q.up":      "model.layers.%d.self_attn.q_b_proj",
+	"kv.latent": "model.layers.%d.self_attn.kv_a_proj_with_mqa", "kv.latent.norm": "model.layers.%d.self_attn.kv_a_layernorm",
+	"kv.up": "model.layers.%d.self_attn.kv_b_proj",
+}
+
+var latentGGUFSlots = slots{
+	"q.latent": "blk.%d.attn_q_a", "q.latent.norm": "blk.%d.attn_q_a_norm", "q.up": "blk.%d.attn_q_b",
+	"kv.latent": "blk.%d.attn_kv_a_mqa", "kv.latent.norm": "blk.%d.attn_kv_a_norm",
+	"kv.up": "blk.%d.attn_kv_b", "k.up": "blk.%d.attn_k_b", "v.up": "blk.%d.attn_v_b",
+}

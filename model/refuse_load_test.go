@@ -72,7 +72,7 @@ func TestGGUFRefused(t *testing.T) {
 		{"one bias of three", nil, map[string][]int{"blk.0.attn_k.bias": {4}}, 0, `tensor "blk.0.attn_q.bias" of shape [8] is missing`},
 		{"head of another size", nil, map[string][]int{"output.weight": {6, 8}}, 0, `tensor "output.weight" has shape [6 8]; the configuration asks for [5 8]`},
 		{"transposed", nil, map[string][]int{"blk.0.ffn_down.weight": {12, 8}}, 0, `tensor "blk.0.ffn_down.weight" has shape [12 8]; the configuration asks for [8 12]`},
-		{"no kernels", nil, nil, quant.F64, `weight "token_embd.weight": type F64 has no kernels; known are F32, F16, BF16, Q8_0, Q4_0`},
+		{"no kernels", nil, nil, quant.F64, `weight "token_embd.weight": type F64 has no kernels; known are F32, F16, BF16, F8_E4M3, Q8_0, Q4_0`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := load(t, tinyGGUF(t, test.meta, test.shapes, test.typ))

@@ -126,7 +126,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
 }
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
-// table, which weights have biases, and by which factors the ropes are stretched.
+// table, which weights have biases, whether queries and keys are normalised, and by which factors the ropes are stretched.
 func complete(s *Spec, ckpt *weights.Checkpoint) error {
 	_, head := ckpt.Tensor(ggufSlots["head"] + ".weight")
 	s.TiedHead = !head
@@ -140,7 +140,11 @@ func complete(s *Spec, ckpt *weights.Checkpoint) error {
 		l := &s.Layers[i]
 		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "qkv", "q", "k", "v")
 		l.Attn.OBias = biased(i, "o")
-		l.FFN.Bias = biased(i, "gate", "up", "down")
+		l.FFN.Bias = biased(i, "gate", "up", "down", "experts.up")
+		l.FFN.Experts.RouterBias = biased(i, "router")
+		if _, ok := ckpt.Tensor(ggufSlots.name("q.norm", i) + ".weight"); ok {
+			l.Attn.QKNorm = true
+		}
 	}
 	for _, name := range []string{"rope_factors_long.weight", "rope_factors_short.weight"} {
 		if _, ok := ckpt.Tensor(name); ok {

@@ -10,6 +10,7 @@ import (
 // ggufArchs are the architectures in GGUF that have another name than the model type.
 var ggufArchs = map[string]string{
 	"mistral": "llama", "gemma3_text": "gemma3", "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
+	"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "glm4_moe": "glm4moe", "gpt_oss": "gpt-oss",
 }
 
 // ggufNumbers and ggufWholes are the keys that some model types have in a GGUF beside the usual ones, and what they are in
@@ -97,6 +98,7 @@ func ggufMeta(config map[string]any) []weights.KV {
 		}
 		whole("feed_forward_length", "n_inner")
 	}
+	putExpertMeta(kind, config, put)
 	p := ropeParameters(config)
 	if alpha, ok := p["alpha"].(float64); ok {
 		dim := config["head_dim"].(float64)

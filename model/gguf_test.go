@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,7 +39,7 @@ func TestGoldenGGUF(t *testing.T) {
 		quant.F32:  {quant.F32},
 	}
 	for _, name := range goldens(t) {
-		if notInGGUF[name] != "" || slices.Contains(borrowed, name) {
+		if notInGGUF[name] != "" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -116,8 +117,23 @@ func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, types ...quant.
 	}
 	meta, names := ggufMeta(config), namesOf(t, ckpt)
 	arch := meta[0].Value.(string)
+	ggufNames := maps.Clone(ggufSlots)
+	maps.Copy(ggufNames, familyNamed(t, config["model_type"].(string)).ggufSlots)
 	var tensors []weights.Source
-	for i, info := range ckpt.Tensors() {
+	put := func(name string, shape []int, v []float32) {
+		kind := quant.F32
+		if len(shape) > 1 && !strings.HasSuffix(name, ".bias") {
+			if kind = types[len(tensors)%len(types)]; shape[len(shape)-1]%kind.BlockValues() != 0 {
+				kind = quant.F16
+			}
+		}
+		tensors = append(tensors, source(t, name, kind, shape, v))
+	}
+	expertTensors(t, ckpt, names, put)
+	for _, info := range ckpt.Tensors() {
+		if inExperts(info.Name) {
+			continue
+		}
 		v, shape := values(t, ckpt, info.Name), info.Shape
 		slot, layer, suffix := names.find(t, info.Name)
 		if slices.Contains([]string{"llama", "granite", "smollm3"}, arch) && (slot == "q" || slot == "k") {
@@ -131,13 +147,10 @@ func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, types ...quant.
 		if arch == "gpt2" && len(shape) == 2 && strings.Contains(info.Name, ".h.") {
 			v, shape = columns(v, shape[1]), []int{shape[1], shape[0]}
 		}
-		kind := quant.F32
-		if len(shape) == 2 {
-			if kind = types[i%len(types)]; shape[1]%kind.BlockValues() != 0 {
-				kind = quant.F16
-			}
+		if slot == "shared.factor" {
+			shape = shape[1:]
 		}
-		tensors = append(tensors, source(t, ggufSlots.name(slot, layer)+suffix, kind, shape, v))
+		put(ggufNames.name(slot, layer)+suffix, shape, v)
 	}
 	if factors := llama3Factors(config); factors != nil {
 		tensors = append(tensors, source(t, "rope_freqs.weight", quant.F32, []int{len(factors)}, factors))
@@ -205,9 +218,25 @@ func namesOf(t *testing.T, ckpt *weights.Checkpoint) slots {
 	return slotsOf(familyOf(spec), ckpt)
 }
 
+func familyNamed(t *testing.T, kind string) *family {
+	t.Helper()
+	i := slices.IndexFunc(families, func(f *family) bool { return slices.Contains(f.types, kind) })
+	if i < 0 {
+		t.Fatalf("no family %q", kind)
+	}
+	return families[i]
+}
+
 // find returns the slot, layer and suffix of a tensor.
 func (s slots) find(t *testing.T, name string) (slot string, layer int, suffix string) {
 	t.Helper()
+	for slot := range s {
+		for i := range 10 {
+			if s.name(slot, i) == name {
+				return slot, i, ""
+			}
+		}
+	}
 	stem, suffix := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.'):]
 	for slot := range s {
 		for i := range 10 {

@@ -13,10 +13,10 @@ import (
 )
 
 // rewritten copies a golden checkpoint with its tensors named and its configuration changed by the given functions. A
-// tensor without a name is left out.
-func rewritten(t *testing.T, g golden, name func(string) string, change func(config map[string]any) map[string]any) *weights.Checkpoint {
+// tensor without a name is left out; more are added.
+func rewritten(t *testing.T, g golden, name func(string) string, change func(config map[string]any) map[string]any, more ...weights.Source) *weights.Checkpoint {
 	t.Helper()
-	var tensors []weights.Source
+	tensors := more
 	for _, info := range g.ckpt.Tensors() {
 		tensor, _ := g.ckpt.Tensor(info.Name)
 		if to := name(info.Name); to != "" {
@@ -89,6 +89,14 @@ func TestUselessTensorsRefused(t *testing.T) {
 		{"positions missing", "gpt2", "transformer.wpe.weight", "", nil, `tensor "transformer.wpe.weight" of shape [512 64] is missing`},
 		{"fewer positions", "gpt2", "", "", func(c map[string]any) { c["n_positions"] = 500 },
 			`tensor "transformer.wpe.weight" has shape [512 64]; the configuration asks for [500 64]`},
+		{"fewer experts", "qwen3_moe", "", "", func(c map[string]any) { c["num_local_experts"] = 6 },
+			`tensor "model.layers.0.mlp.gate.weight" has shape [8 64]; the configuration asks for [6 64]`},
+		{"narrower experts", "gpt_oss", "", "", func(c map[string]any) { c["intermediate_size"] = 32 },
+			`tensor "model.layers.0.mlp.experts.gate_up_proj" has shape [4 64 128]; the configuration asks for [4 64 64]`},
+		{"expert missing", "olmoe", "model.layers.1.mlp.experts.7.up_proj.weight", "", nil,
+			`tensor "model.layers.1.mlp.experts.7.up_proj.weight" of shape [96 64] is missing`},
+		{"dense layer with experts", "qwen2_moe", "model.layers.1.mlp.experts.0.up_proj.weight", "model.layers.1.mlp.up_proj.weight",
+			func(c map[string]any) { c["mlp_only_layers"] = []int{1} }, `tensor "model.layers.1.mlp.gate_proj.weight" of shape [128 64] is missing`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rename := func(name string) string {

@@ -30,8 +30,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	if c.Has("quantization_config") {
 		q, _ := c.sub("quantization_config")
-		c.fail("weights quantised by %q (quantization_config) are not supported; use the unquantised checkpoint, or a GGUF",
-			q.TextOr("quant_method", "an unnamed method"))
+		if method := q.TextOr("quant_method", "an unnamed method"); method != "mxfp4" { // which is in the tensors' names
+			c.fail("weights quantised by %q (quantization_config) are not supported; use the unquantised checkpoint, or a GGUF", method)
+		}
 	}
 	// A checkpoint with vision or audio parts keeps the decoder's configuration in a part of its own.
 	if text, ok := c.sub("text_config"); ok {

@@ -126,7 +126,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
 }
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
-// table, which weights have biases, whether queries and keys are normalised, and by which factors the ropes are stretched.
+// table, which layers are dense, which weights have biases, whether queries and keys are normalised, and by which factors the ropes are stretched.
 func complete(s *Spec, ckpt *weights.Checkpoint) error {
 	_, head := ckpt.Tensor(ggufSlots["head"] + ".weight")
 	s.TiedHead = !head
@@ -136,8 +136,19 @@ func complete(s *Spec, ckpt *weights.Checkpoint) error {
 			return ok
 		})
 	}
+	routed := func(i int) bool {
+		_, ok := ckpt.Tensor(ggufSlots.name("router", i) + ".weight")
+		return ok
+	}
+	mixed := false
+	for i := range s.Layers {
+		mixed = mixed || routed(i)
+	}
 	for i := range s.Layers {
 		l := &s.Layers[i]
+		if up, ok := ckpt.Tensor(ggufSlots.name("up", i) + ".weight"); ok && mixed && !routed(i) && len(up.Shape) == 2 {
+			l.FFN.Experts, l.FFN.Width = Experts{}, up.Shape[0]
+		}
 		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "qkv", "q", "k", "v")
 		l.Attn.OBias = biased(i, "o")
 		l.FFN.Bias = biased(i, "gate", "up", "down", "experts.up")

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -43,24 +44,49 @@ func pairedTensors(t *testing.T, ckpt *weights.Checkpoint, pairs, down string, i
 		name, slot  string
 		step, first int
 	}{{pairs, "experts.gate", 2, 0}, {pairs, "experts.up", 2, 1}, {down, "experts.down", 1, 0}} {
-		info, ok := ckpt.Tensor(from.name)
+		bias, ok := ckpt.Tensor(from.name + "_bias")
 		if !ok {
 			continue
 		}
-		v, biases := values(t, ckpt, from.name), values(t, ckpt, from.name+"_bias")
-		count, in, out := info.Shape[0], info.Shape[1], info.Shape[2]/from.step
-		var turned, bias []float32
+		v, biases := pairedValues(t, ckpt, from.name), values(t, ckpt, bias.Name)
+		count, out := bias.Shape[0], bias.Shape[1]/from.step
+		in := len(v) / len(biases)
+		var turned, mine []float32
 		for e := range count {
 			for o := range out {
 				for k := range in {
 					turned = append(turned, v[(e*in+k)*out*from.step+o*from.step+from.first])
 				}
-				bias = append(bias, biases[(e*out+o)*from.step+from.first])
+				mine = append(mine, biases[(e*out+o)*from.step+from.first])
 			}
 		}
 		put(ggufSlots.name(from.slot, i)+".weight", []int{count, out, in}, turned)
-		put(ggufSlots.name(from.slot, i)+".bias", []int{count, out}, bias)
+		put(ggufSlots.name(from.slot, i)+".bias", []int{count, out}, mine)
 	}
+}
+
+// pairedValues returns the values of gpt-oss's experts as [experts, in, out]. Packed ones are blocks of 32 values of each output:
+// an exponent of two, which counts from 127, times four-bit floats, of which the first stands in a byte's low half.
+func pairedValues(t *testing.T, ckpt *weights.Checkpoint, name string) []float32 {
+	t.Helper()
+	blocks, ok := ckpt.Tensor(name + "_blocks")
+	if !ok {
+		return values(t, ckpt, name)
+	}
+	scales, _ := ckpt.Tensor(name + "_scales")
+	floats := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+	count, out, in := blocks.Shape[0], blocks.Shape[1], blocks.Shape[2]*32
+	v := make([]float32, count*out*in)
+	for i := range v {
+		e, o, k := i/(out*in), i/in%out, i%in
+		code := blocks.Data[i/2] >> (i % 2 * 4) & 15
+		f := math.Ldexp(floats[code&7], int(scales.Data[i/32])-127)
+		if code > 7 {
+			f = -f
+		}
+		v[(e*in+k)*out+o] = float32(f)
+	}
+	return v
 }
 
 // expertMeta are the keys of mixtures in a GGUF, by model type.
@@ -90,12 +116,15 @@ func putExpertMeta(kind string, config map[string]any, put func(key string, v an
 			put(theirs, uint32(v))
 		}
 	}
+	if norm, ok := config["norm_topk_prob"]; ok {
+		put("expert_weights_norm", norm)
+	}
 	put("expert_used_count", uint32(config["num_experts_per_tok"].(float64)))
 	switch kind {
 	case "glm4_moe":
 		put("expert_gating_func", uint32(2))
-		put("expert_weights_norm", config["norm_topk_prob"])
 		put("expert_weights_scale", float32(config["routed_scaling_factor"].(float64)))
+		put("nextn_predict_layers", uint32(1))
 		put("rope.dimension_count", turned(config))
 	case "gpt_oss":
 		put("attention.sliding_window", uint32(config["sliding_window"].(float64)))

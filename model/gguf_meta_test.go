@@ -26,6 +26,8 @@ var (
 		"cohere":     {"attention.layer_norm_epsilon": "layer_norm_eps", "logit_scale": "logit_scale"},
 	}
 	ggufWholes = map[string]map[string]string{
+		"mixtral":     {"attention.sliding_window": "sliding_window"},
+		"qwen3_moe":   {"attention.sliding_window": "sliding_window"},
 		"mistral":     {"attention.sliding_window": "sliding_window"},
 		"phi3":        {"attention.sliding_window": "sliding_window", "rope.scaling.original_context_length": "original_max_position_embeddings"},
 		"gemma2":      {"attention.sliding_window": "sliding_window"},
@@ -67,6 +69,9 @@ func ggufMeta(config map[string]any) []weights.KV {
 	}
 	if slices.Contains([]string{"llama", "granite", "smollm3", "phi3"}, arch) {
 		put("rope.dimension_count", turned(config))
+	}
+	if kind == "glm4_moe" { // which counts the layer that predicts further tokens
+		config["num_hidden_layers"] = config["num_hidden_layers"].(float64) + 1
 	}
 	whole("block_count", "num_hidden_layers")
 	whole("context_length", "max_position_embeddings")
@@ -142,7 +147,11 @@ func ropeParameters(config map[string]any) map[string]any {
 // turned returns how many values of a head the rope turns.
 func turned(config map[string]any) uint32 {
 	dim := config["head_dim"].(float64)
-	if part, ok := config["partial_rotary_factor"].(float64); ok {
+	part, ok := config["partial_rotary_factor"].(float64)
+	if !ok {
+		part, ok = ropeParameters(config)["partial_rotary_factor"].(float64)
+	}
+	if ok {
 		dim *= part
 	}
 	return uint32(dim)

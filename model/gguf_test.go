@@ -27,6 +27,8 @@ var notInGGUF = map[string]string{
 
 	"gemma2_old":        "scores are scaled by the size of a head",
 	"smollm3_interval":  "every fourth layer has no rope, and none a window",
+	"gpt_oss_layers":    "which layers have a window",
+	"qwen2_moe_steps":   "a window in some layers only",
 	"starcoder2_window": "the activation is the approximate GELU",
 }
 

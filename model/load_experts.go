@@ -168,7 +168,7 @@ func biasOf(name string) string {
 // pairedExperts takes over experts whose gates and ups stand by turns: row 2n of a block of MXFP4 is gate n and row 2n+1 up n,
 // or, of other types, column 2n and 2n+1 of [in, out] (gpt-oss).
 func (l *loader) pairedExperts(m *mixture, i int, f FeedForward, hidden int) {
-	name, _ := l.stackName("experts.gate_up", i)
+	name := l.slots.name("experts.gate_up", i)
 	m.gate.w, m.up.w = l.turns(name, f.Experts.Count, f.Width, hidden, 2, 0), l.turns(name, f.Experts.Count, f.Width, hidden, 2, 1)
 	biases := l.named(name+"_bias", f.Experts.Count, 2*f.Width)
 	for e := range f.Experts.Count {
@@ -178,7 +178,7 @@ func (l *loader) pairedExperts(m *mixture, i int, f FeedForward, hidden int) {
 		}
 		m.gate.bias, m.up.bias = append(m.gate.bias, l.upload(gate)), append(m.up.bias, l.upload(up))
 	}
-	name, _ = l.stackName("experts.down", i)
+	name = l.slots.name("experts.down", i)
 	m.down.w = l.turns(name, f.Experts.Count, hidden, f.Width, 1, 0)
 	biases = l.named(name+"_bias", f.Experts.Count, hidden)
 	for e := range f.Experts.Count {

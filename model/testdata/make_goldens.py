@@ -19,10 +19,11 @@ none can be left out unnoticed.
 import json
 import pathlib
 import sys
+import tempfile
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).parent / "goldens"
 GREEDY = 24
@@ -151,11 +152,60 @@ CASES = {
         intermediate_size=60, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, use_qk_norm=True,
         rope_scaling=dict(type="dynamic", alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0,
                           mscale_all_dim=1.0), tie_word_embeddings=True)),
+    "mixtral_window": (OLD, "F16", 2, dict(
+        model_type="mixtral", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=40,
+        vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, num_local_experts=5, num_experts_per_tok=3,
+        sliding_window=9, tie_word_embeddings=True)),
+    "qwen2_moe_steps": (OLD, "BF16", 1, dict(
+        model_type="qwen2_moe", hidden_size=36, num_attention_heads=3, num_key_value_heads=3, intermediate_size=50,
+        vocab_size=120, num_hidden_layers=6, rope_theta=10000.0, moe_intermediate_size=20, num_experts=7,
+        num_experts_per_tok=4, shared_expert_intermediate_size=28, norm_topk_prob=True, decoder_sparse_step=2,
+        mlp_only_layers=[3], use_sliding_window=True, sliding_window=8, max_window_layers=4,
+        tie_word_embeddings=True)),
+    "qwen3_moe_biases": (OLD, "BF16", 1, dict(
+        model_type="qwen3_moe", hidden_size=40, num_attention_heads=4, num_key_value_heads=2, head_dim=20,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=3, rope_theta=50000.0, attention_bias=True,
+        moe_intermediate_size=24, num_experts=6, num_experts_per_tok=1, norm_topk_prob=False, mlp_only_layers=[0],
+        use_sliding_window=True, sliding_window=11, tie_word_embeddings=False)),
+    "olmoe_norm": (OLD, "F32", 1, dict(
+        model_type="olmoe", hidden_size=32, num_attention_heads=2, intermediate_size=20, vocab_size=90,
+        num_hidden_layers=2, rope_theta=10000.0, num_experts=9, num_experts_per_tok=8, norm_topk_prob=True,
+        attention_bias=True, pad_token_id=0, tie_word_embeddings=False)),
+    "glm4_moe_groups": (OLD, "BF16", 1, dict(
+        model_type="glm4_moe", hidden_size=40, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+        intermediate_size=60, vocab_size=120, num_hidden_layers=4, rope_theta=10000.0, partial_rotary_factor=0.25,
+        attention_bias=True, use_qk_norm=False, moe_intermediate_size=20, n_routed_experts=12, num_experts_per_tok=5,
+        n_group=3, topk_group=2, n_shared_experts=2, routed_scaling_factor=2.5, first_k_dense_replace=2,
+        norm_topk_prob=True, num_nextn_predict_layers=1, tie_word_embeddings=False)),
+    "glm4_moe_plain": (NEW, "F16", 1, dict(
+        model_type="glm4_moe", hidden_size=36, num_attention_heads=2, num_key_value_heads=2, head_dim=24,
+        intermediate_size=40, vocab_size=100, num_hidden_layers=2, use_qk_norm=True, moe_intermediate_size=16,
+        n_routed_experts=6, num_experts_per_tok=2, n_group=1, topk_group=1, n_shared_experts=1,
+        routed_scaling_factor=1.0, first_k_dense_replace=0, norm_topk_prob=False, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
+    "gpt_oss_layers": (OLD, "BF16", 2, dict(
+        model_type="gpt_oss", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, head_dim=24,
+        intermediate_size=40, vocab_size=120, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=3,
+        sliding_window=7, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        rope_theta=5000.0, rope_scaling=dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=64,
+                                             beta_fast=16.0, beta_slow=2.0, truncate=False),
+        initial_context_length=64, experts_per_token=3, swiglu_limit=7.0, attention_bias=True, rms_norm_eps=1e-5,
+        tie_word_embeddings=False)),
+    "gpt_oss_mxfp4": (OLD, "BF16", 1, dict(
+        model_type="gpt_oss", hidden_size=64, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+        intermediate_size=96, vocab_size=120, num_hidden_layers=2, num_local_experts=3, num_experts_per_tok=2,
+        sliding_window=16, layer_types=["sliding_attention", "full_attention"], rope_theta=150000.0,
+        rope_scaling=dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, beta_fast=32.0,
+                          beta_slow=1.0, truncate=False),
+        attention_bias=True, tie_word_embeddings=False, quantization_config=dict(
+            quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                          "model.embed_tokens", "lm_head"]))),
 }
 CLASSES = dict(
     llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", phi3="Phi3", gemma2="Gemma2", gemma3_text="Gemma3",
     olmo2="Olmo2", granite="Granite", smollm3="SmolLM3", glm4="Glm4", starcoder2="Starcoder2", cohere="Cohere",
-    ernie4_5="Ernie4_5", hunyuan_v1_dense="HunYuanDenseV1")
+    ernie4_5="Ernie4_5", hunyuan_v1_dense="HunYuanDenseV1", mixtral="Mixtral", qwen2_moe="Qwen2Moe",
+    qwen3_moe="Qwen3Moe", olmoe="Olmoe", glm4_moe="Glm4Moe", gpt_oss="GptOss")
 
 
 def write_config(folder, style, dtype, config):
@@ -171,19 +221,44 @@ def write_config(folder, style, dtype, config):
     (folder / "config.json").write_text(json.dumps(full, indent=2, sort_keys=True) + "\n")
 
 
+def state(model):
+    """The tensors of a model by the names that its checkpoints have, where the model itself stacks experts."""
+    if not hasattr(model.config, "num_experts_per_tok"):
+        return model.state_dict()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
+def pack(tensors, generator):
+    """Replaces the experts of gpt-oss, [experts, in, out], by random blocks of 32 four-bit floats with a scale each."""
+    for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj"))]:
+        experts, width, out = tensors.pop(name).shape
+        shape = (experts, out, width // 32)
+        tensors[name + "_blocks"] = torch.randint(0, 256, shape + (16,), generator=generator).to(torch.uint8)
+        tensors[name + "_scales"] = torch.randint(121, 126, shape, generator=generator).to(torch.uint8)
+
+
 def write_weights(folder, dtype, shards, generator):
     config = transformers.AutoConfig.from_pretrained(folder)
+    packed = getattr(config, "quantization_config", None)
+    if packed:
+        del config.quantization_config
     model = transformers.AutoModelForCausalLM.from_config(config)
     tensors = {}
-    for name, value in model.state_dict().items():
+    for name, value in state(model).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         noise = torch.randn(value.shape, generator=generator)
         if value.dim() == 2:
             noise = noise * 1.2 * value.shape[1] ** -0.5
+        elif value.dim() == 3:  # [experts, in, out], so large that the activation clamps
+            noise = noise * 3 * value.shape[1] ** -0.5
         else:
             noise = noise * 0.3 + (0 if name.endswith("bias") or "gemma" in config.model_type else 1)
         tensors[name] = noise.to(TYPES[dtype])
+    if packed:
+        pack(tensors, generator)
     if shards == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         return

@@ -21,6 +21,7 @@ type benchCmd struct {
 	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
 	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the machine's peaks."`
 	Load    benchLoadCmd    `cmd:"" aliases:"serve" help:"Put a load on a server, or on a model in this process, and report latencies."`
+	Cache   benchCacheCmd   `cmd:"" help:"Replay a trace through the scheduler and the KV cache alone, and say what the cache finds."`
 	Null    benchNullCmd    `cmd:"" help:"Serve an engine without a model, to measure the load itself with."`
 	Write   benchWriteCmd   `cmd:"" help:"Write a model of random weights to a GGUF file, for other engines to be measured on."`
 }

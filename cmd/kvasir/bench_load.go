@@ -192,18 +192,22 @@ func (c *benchLoadCmd) workload(seed uint64) (cs []bench.Conversation, err error
 	return cs, nil
 }
 
-// read reads --file. timed is whether it says when requests arrive.
+// read reads --file.
 func (c *benchLoadCmd) read() (cs []bench.Conversation, timed bool, err error) {
 	if c.File == "" {
 		return nil, false, fmt.Errorf("--workload %s needs --file", c.Workload)
 	}
-	f, err := os.Open(c.File)
+	return readTrace(c.Workload, c.File, bench.TraceOptions{Limit: c.Requests, Speed: c.TimeScale, Lengths: c.Lengths})
+}
+
+// readTrace reads a file of one of the kinds. timed is whether it says when requests arrive.
+func readTrace(kind, file string, o bench.TraceOptions) (cs []bench.Conversation, timed bool, err error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
-	o := bench.TraceOptions{Limit: c.Requests, Speed: c.TimeScale, Lengths: c.Lengths}
-	switch c.Workload {
+	switch kind {
 	case "mooncake":
 		cs, err = bench.ParseMooncake(f, o)
 		return cs, true, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -29,10 +30,13 @@ type Runner interface {
 // Config says what an Engine runs on.
 type Config struct {
 	Runner   Runner
-	Vocab    int          // tokens of the model
-	Sched    sched.Config // the Runner must take its TokenBudget as rows, and have its Blocks of BlockTokens
-	Observer Observer     // nil is none
-	Logger   *slog.Logger // hears of failed steps; nil is none
+	Vocab    int                                    // tokens of the model
+	Sched    sched.Config                           // the Runner must take its TokenBudget as rows, and have its Blocks of BlockTokens
+	Slots    int                                    // adapters that the Runner holds at once; 0 is none
+	Place    func(slot int, a *model.Adapter) error // as model.Model.Place; called when nothing computes
+	Adapters []Adapter                              // known from the start, the pinned ones on the device
+	Observer Observer                               // nil is none
+	Logger   *slog.Logger                           // hears of failed steps; nil is none
 	Now      func() time.Time
 }
 
@@ -67,6 +71,8 @@ type Engine struct {
 	stats    Stats
 	phase    phase
 	since    time.Time // of phase
+	adapters map[string]*adapter
+	loads    uint64 // adapters that were loaded
 
 	// The loop's own.
 	sched     *sched.Scheduler
@@ -86,6 +92,8 @@ type Engine struct {
 	outbox    []delivery
 	report    StepDone
 	counts    Stats
+	slots     []*adapter // by slot; the first is nobody's
+	pinned    []*adapter // which never change
 }
 
 // message tells the loop that a request arrives, or, with a reason, that one must end.
@@ -109,6 +117,12 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Sched.MaxLen == 0 {
 		cfg.Sched.MaxLen = cfg.Sched.Blocks * cfg.Sched.BlockTokens
 	}
+	cfg.Sched.MaxAdapters = cfg.Slots
+	for _, a := range cfg.Adapters {
+		if a.Pinned && cfg.Sched.MaxAdapters > 0 {
+			cfg.Sched.MaxAdapters--
+		}
+	}
 	s, err := sched.New(cfg.Sched)
 	if err != nil {
 		return nil, err
@@ -123,7 +137,20 @@ func New(cfg Config) (*Engine, error) {
 		stopped:  make(chan struct{}),
 		sched:    s,
 		seqs:     map[sched.SeqID]*sequence{},
+		adapters: map[string]*adapter{},
+		slots:    make([]*adapter, cfg.Slots+1),
 		samplers: make([]sampling.Sampler, min(runtime.GOMAXPROCS(0), 16)),
+	}
+	if err := e.placePinned(); err != nil {
+		return nil, err
+	}
+	for _, a := range cfg.Adapters {
+		if a.Pinned {
+			continue
+		}
+		if err := e.Load(a, false); err != nil {
+			return nil, err
+		}
 	}
 	e.counts.MaxLen = e.most()
 	e.publish()
@@ -142,11 +169,16 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	a, err := e.take(r.Adapter)
+	if err != nil {
+		return nil, err
+	}
 	ended := func() {}
 	if r.Timeout > 0 {
 		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
 	}
 	q := newSequence(r, e.most())
+	q.adapter = a
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
 	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1)}
@@ -154,6 +186,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	q.unhook = func() { forget(); ended() }
 	if err := e.post(message{seq: q}); err != nil {
 		q.unhook()
+		q.release()
 		return nil, err
 	}
 	select {

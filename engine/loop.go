@@ -50,6 +50,7 @@ func (e *Engine) turn() (more bool) {
 		e.abandon(ErrClosed)
 		return false
 	}
+	e.vacate()
 	if e.plan == nil {
 		e.plan = e.sched.Next()
 	}
@@ -159,8 +160,8 @@ func (e *Engine) add(q *sequence) error {
 	r := &q.req
 	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
 	return e.sched.Add(sched.Request{
-		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: r.Keys, NoCache: q.scores != nil,
-		Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
+		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil,
+		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
 }
 
@@ -178,6 +179,7 @@ func (e *Engine) shed(priority int) bool {
 func (e *Engine) refuse(q *sequence, err error) {
 	q.ended = true
 	q.unhook()
+	q.release()
 	q.reply(err)
 	e.mu.Lock()
 	e.left(1)
@@ -190,6 +192,7 @@ func (e *Engine) end(q *sequence, t Token) {
 	delete(e.seqs, q.id)
 	e.sched.Cancel(q.id)
 	q.unhook()
+	q.release()
 	q.reply(nil) // if it is still being taken, its Stream tells
 	e.outbox = append(e.outbox, delivery{q, t})
 	e.observeEnd(q, t.Finish)

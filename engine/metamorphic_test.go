@@ -33,9 +33,10 @@ type listener struct {
 	blockTokens int32
 	slots       []int32
 	heard       map[string]bool // sequences of this run
+	adapters    []string        // by slot
 }
 
-func key(tokens []int32) string { return fmt.Sprint(tokens) }
+func key(adapter string, tokens []int32) string { return fmt.Sprint(adapter, tokens) }
 
 func (l *listener) Forward(b *compute.Batch) error {
 	<-l.begin
@@ -54,16 +55,16 @@ func (l *listener) Forward(b *compute.Batch) error {
 			for p := range tokens {
 				tokens[p] = *slot(int32(p))
 			}
-			l.heard[key(tokens)] = true
-			l.tape.play(tokens, l.Logits(i))
+			l.heard[key(l.adapters[s.Adapter], tokens)] = true
+			l.tape.play(l.adapters[s.Adapter], tokens, l.Logits(i))
 			i++
 		}
 	}
 	return nil
 }
 
-func (tp *tape) play(tokens []int32, logits []float32) {
-	k := key(tokens)
+func (tp *tape) play(adapter string, tokens []int32, logits []float32) {
+	k := key(adapter, tokens)
 	known, ok := tp.known[k]
 	if !ok {
 		tp.known[k] = slices.Clone(logits)
@@ -106,7 +107,7 @@ var scenarios = []scenario{
 	{name: "in company, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 20},
 	{name: "preempted", chunk: 512, block: 16, blocks: 20, seqs: 32, preempts: true},
 	{name: "preempted, chunks of 7, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, anyKernels: true},
-	{name: "preempted, blocks of 32", chunk: 7, block: 32, blocks: 12, seqs: 32, preempts: true},
+	{name: "preempted, blocks of 32", chunk: 7, block: 32, blocks: 7, seqs: 32, preempts: true},
 	{name: "priority", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, policy: "priority"},
 	{name: "shortest prompt", chunk: 512, block: 16, blocks: 12, seqs: 32, preempts: true, policy: "shortest-prompt"},
 	{name: "vtc", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, policy: "vtc"},
@@ -121,7 +122,8 @@ var scenarios = []scenario{
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
 
-// metamorphicRequests are 32 requests, every other one greedy. Half share the start of their prompts.
+// metamorphicRequests are 32 requests, every other one greedy. Half share the start of their prompts. Half want one of three
+// adapters.
 func metamorphicRequests(vocab int) []Request {
 	var out []Request
 	for n := range 32 {
@@ -136,6 +138,7 @@ func metamorphicRequests(vocab int) []Request {
 			p.TopK, p.MinP, p.RepetitionPenalty, p.FrequencyPenalty = 40, 0.01, 1.2, 0.3
 		}
 		r := Request{Params: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
+			Adapter:  []string{"", "", "a", "b", "", "c"}[n%6],
 			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Second}
 		for i := range 1 + n*37%70 {
 			own := n
@@ -153,6 +156,8 @@ func metamorphicRequests(vocab int) []Request {
 func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	t.Helper()
 	tp.t = t
+	const slots = 2 // so that adapters displace each other
+	m.MakeSlots(slots)
 	runner, err := m.NewRunner(512, sc.blocks, sc.block, 16)
 	if err != nil {
 		t.Fatal(err)
@@ -160,9 +165,21 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	begin := make(chan struct{})
 	l := &listener{
 		Runner: runner, begin: begin, tape: tp, blockTokens: int32(sc.block),
-		slots: make([]int32, sc.blocks*sc.block), heard: map[string]bool{},
+		slots: make([]int32, sc.blocks*sc.block), heard: map[string]bool{}, adapters: make([]string, slots+1),
 	}
-	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Sched: sched.Config{
+	place := func(slot int, a *model.Adapter) error {
+		if l.adapters[slot] = ""; a != nil {
+			l.adapters[slot] = string(a.ID[:])
+		}
+		return m.Place(slot, a)
+	}
+	var adapters []Adapter
+	ids := map[string]string{}
+	for i, name := range []string{"a", "b", "c"} {
+		adapters = append(adapters, Adapter{Name: name, Data: randomAdapter(t, m, uint64(i))})
+		ids[name] = string(adapters[i].Data.ID[:])
+	}
+	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters, Sched: sched.Config{
 		BlockTokens: sc.block, Blocks: sc.blocks, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
 		Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy),
 	}})
@@ -204,7 +221,7 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	}
 	for n, r := range requests {
 		for i := range outputs[n] {
-			if tokens := slices.Concat(r.Prompt, outputs[n][:i]); !l.heard[key(tokens)] {
+			if tokens := slices.Concat(r.Prompt, outputs[n][:i]); !l.heard[key(ids[r.Adapter], tokens)] {
 				t.Fatalf("request %d: the logits of output token %d were not compared", n, i)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -35,8 +35,10 @@ type Request struct {
 	FirstToken, PerToken time.Duration
 	// Timeout ends the request with ErrTimeout when it has not come to its end that long after its arrival. 0 is never.
 	Timeout time.Duration
-	// Keys are what else the contents of the KV cache depend on: sequences share blocks only if they are equal.
-	Keys kv.Keys
+	// Adapter is the name of the adapter that answers; "" is the model itself.
+	Adapter string
+	// Salt separates the sequence's KV blocks from those of requests with another one.
+	Salt string
 }
 
 // maxWait bounds the times of a Request.
@@ -73,6 +75,9 @@ func (r *Request) check(vocab, most int) error {
 			return bad(d.name, "is %v; want 0 to %v", d.value, maxWait)
 		}
 	}
+	if likeKey(r.Salt) {
+		return bad("cache_salt", "ends in @ and %d hexadecimal digits, as the keys of adapters do; want another one", 2*len(model.Adapter{}.ID))
+	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
 			return bad("prompt", "has token %d at position %d; the vocabulary has %d", id, i, vocab)
@@ -88,13 +93,14 @@ func (r *Request) check(vocab, most int) error {
 
 // sequence is the loop's side of a request.
 type sequence struct {
-	id     sched.SeqID
-	req    Request
-	stream *Stream
-	answer chan error // [1] whether the request was taken
-	unhook func()
-	ended  bool
-	cause  error // of a cancellation that came before the arrival
+	id      sched.SeqID
+	req     Request
+	stream  *Stream
+	answer  chan error // [1] whether the request was taken
+	unhook  func()
+	adapter *adapter // nil is none
+	ended   bool
+	cause   error // of a cancellation that came before the arrival
 
 	ids      []int32    // the prompt and what was generated
 	tables   [1][]int32 // of the blocks

@@ -31,6 +31,7 @@ type delivery struct {
 // pack makes the batch of the plan in hand. It returns false if nothing is left to compute.
 func (e *Engine) pack() bool {
 	e.batch.Reset()
+	e.settle()
 	now := e.cfg.Now()
 	e.report = StepDone{Gaps: e.report.Gaps[:0], FirstTokens: e.report.FirstTokens[:0], Preempted: len(e.plan.Preempted)}
 	for _, id := range e.plan.Preempted {
@@ -46,11 +47,17 @@ func (e *Engine) pack() bool {
 		}
 		if q.scheduled.IsZero() {
 			q.scheduled, q.cached = now, w.Cached
+			if q.adapter != nil {
+				q.adapter.running.Add(1)
+			}
 		}
 		x := &e.entries[len(e.entries)-1]
 		row := e.batch.Rows()
 		q.tables[0] = w.Blocks
 		e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, q.tables[:]...)
+		if q.adapter != nil {
+			e.batch.Seqs[len(e.batch.Seqs)-1].Adapter = q.adapter.slot.Load()
+		}
 		if q.scores != nil {
 			// Position p scores token p+1. Those scored before a preemption are not scored again.
 			for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {

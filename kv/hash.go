@@ -16,7 +16,7 @@ func (h Hash) String() string { return hex.EncodeToString(h[:4]) }
 
 // Keys are what the contents of a sequence's blocks depend on beside its tokens, and what sets them apart.
 type Keys struct {
-	Adapter string // the name of the adapter that computed them; "" is none
+	Adapter string // the key of the adapter that computed them, which tells its contents; "" is none
 	Salt    string // shared only among those who know it; "" is everybody
 }
 

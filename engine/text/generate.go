@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
@@ -50,7 +49,7 @@ func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
 	ctx, g.cancel = context.WithCancel(ctx)
 	g.stream, err = m.Engine.Submit(ctx, engine.Request{
 		Prompt: ids, Params: r.Params, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, StopTokens: g.stops,
-		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Keys: kv.Keys{Salt: r.Salt},
+		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Adapter: r.Adapter, Salt: r.Salt,
 		Priority: r.Priority, Tenant: r.Tenant, FirstToken: r.FirstToken, PerToken: r.PerToken, Timeout: r.Timeout,
 	})
 	if err != nil {

@@ -55,6 +55,7 @@ type Request struct {
 	FirstToken     time.Duration // when the first token is wanted, and each after it; see engine.Request
 	PerToken       time.Duration
 	Timeout        time.Duration // ends the request with engine.ErrTimeout; 0 is never
+	Adapter        string        // who answers; "" is the model itself
 	Salt           string        // separates this request's cached prefixes from those of others
 }
 

@@ -149,15 +149,16 @@ func TestMatAffine(t *testing.T) {
 		r := rand.New(rand.NewPCG(23, 23))
 		for _, a := range affineTypes {
 			perBlock, n := a.typ.BlockValues()/32, 0 // blocks of 32
-			for m := 1; m <= 13; m++ {
+			for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 50} {
 				for panels := 1; panels <= 9; panels += 2 {
-					s := matShape{m: m, k: (1 + n%3) * perBlock, panels: panels, gap: n % 3}
+					s := matShape{m: m, k: (1 + n%(1+8/perBlock)) * perBlock, panels: panels, gap: n % 3}
 					n++
 					x := quantRows(r, s.m, s.k, s.gap)
 					stride := affinePanels[a.typ].bytes(s.k) + s.gap*64
 					dst, w := s.dst(r), affineWeights(r, a.typ, a.halves, s.panels, s.k, stride)
 					got := place(f.dst, dst)
-					fenced := rowsQ8{q: place(f.x, x.q), sums: place(f.d, x.sums), ld: x.ld, blocks: x.blocks, lds: x.lds}
+					fenced := x
+					fenced.q, fenced.sums, fenced.tileSums = place(f.x, x.q), place(f.d, x.sums), place(f.s, x.tileSums)
 					k.matAffine(a.typ, got[lead:], s.ldd(), fenced, place(f.w, w), stride, s.panels, s.m)
 					portable.matAffine(a.typ, dst[lead:], s.ldd(), x, w, stride, s.panels, s.m)
 					same(t, fmt.Sprint(a.typ, " ", s), got, dst)
@@ -172,19 +173,22 @@ func FuzzMatAffine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {
 		src := &source{data: data}
 		a := &affineTypes[int(src.byte())%len(affineTypes)]
-		rows, n, cols := int(m)%10, int(blocks)%3*a.typ.BlockValues()/32, int(panels)%6
+		rows, n, cols := int(m)%56, int(blocks)%(1+9*32/a.typ.BlockValues())*a.typ.BlockValues()/32, int(panels)%6
 		if rows == 0 || cols == 0 {
 			return
 		}
 		fences := newFences(t)
-		x := rowsQ8{q: make([]int8, rows*n*32), sums: make([]blockSums, rows*n), ld: n * 32, blocks: n, lds: n}
+		x := emptyRows(rows, n, 0)
 		portable.quantize(x.q, x.sums, src.floats(rows*n*32))
+		for i := range rows {
+			x.spread(i)
+		}
 		stride := affinePanels[a.typ].bytes(n)
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
 		dst := make([]float32, rows*cols*lanes)
 		want := append([]float32(nil), dst...)
 		portable.matAffine(a.typ, want, cols*lanes, x, w, stride, cols, rows)
-		x.q, x.sums, w = place(fences.x, x.q), place(fences.d, x.sums), place(fences.w, w)
+		x.q, x.sums, x.tileSums, w = place(fences.x, x.q), place(fences.d, x.sums), place(fences.s, x.tileSums), place(fences.w, w)
 		for _, k := range nativeKernels() {
 			got := place(fences.dst, dst)
 			k.matAffine(a.typ, got, cols*lanes, x, w, stride, cols, rows)

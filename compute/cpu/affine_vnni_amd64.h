@@ -190,6 +190,11 @@ loop: \
 	PANEL_QUAD(1); \
 	PANELS4(END_LAST_PANEL, 0)
 
+// For affine_unpack_body_amd64.h. Z24 and Z25 are levels, or s and m.
+#define UNPACK(A, v, o) A(v, (BX), Z29, Z24); VPSUBB Z26, Z24, Z25; VMOVDQU64 Z25, (256*v+o)(DI)
+#define UNPACK_QUAD(v) UNPACK(A, v, 0); UNPACK(B, v, 64); UNPACK(C, v, 128); UNPACK(D, v, 192)
+#define UNPACK_SCALES(h) SCALES(h, (R12), (R14), Z24, Z25); VMOVUPS Z24, (64*h)(SI); VMOVUPS Z25, (64*h)(DX)
+
 // As many lines as half a block has.
 #define LINE(v, p) PREFETCHT1 CODE_BYTES/2*v p
 #define LINES2(v, p) LINE(v, p); PREFETCHT1 CODE_BYTES/2*v+64 p

@@ -36,6 +36,10 @@ GLOBL fp4<>(SB), RODATA|NOPTR, $16
 TEXT ·tileQ4_1VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackQ4_1VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ4_1VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef SCALES
@@ -46,6 +50,10 @@ TEXT ·tileQ4_1VNNI(SB), NOSPLIT, $0-88
 // func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackQ4_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ4_KVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -72,6 +80,10 @@ TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 TEXT ·tileQ5_1VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackQ5_1VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ5_1VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef SCALES
@@ -82,6 +94,10 @@ TEXT ·tileQ5_1VNNI(SB), NOSPLIT, $0-88
 // func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackQ5_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ5_KVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -109,6 +125,10 @@ TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 // func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackQ2_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ2_KVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -139,6 +159,10 @@ TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackQ3_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ3_KVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef CODE_BYTES
 #undef FETCH
 #undef MASKS
@@ -159,6 +183,10 @@ TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
 // func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackQ6_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ6_KVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -189,6 +217,10 @@ TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
 TEXT ·tileQ8_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackQ8_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ8_0VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef CODE_BYTES
 #undef FETCH
 #undef MASKS
@@ -209,6 +241,10 @@ TEXT ·tileQ8_0VNNI(SB), NOSPLIT, $0-88
 // func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackQ5_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ5_0VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -231,6 +267,10 @@ TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
 TEXT ·tileQ4_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackQ4_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackQ4_0VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef MASKS
 #undef A
 #undef B
@@ -248,6 +288,10 @@ TEXT ·tileQ4_0VNNI(SB), NOSPLIT, $0-88
 TEXT ·tileIQ4_NLVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
+// func unpackIQ4_NLVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackIQ4_NLVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
+
 #undef SCALE_BYTES
 #undef SUPER_BYTES
 #undef SCALES
@@ -258,6 +302,10 @@ TEXT ·tileIQ4_NLVNNI(SB), NOSPLIT, $0-88
 // func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_XSVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackIQ4_XSVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackIQ4_XSVNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
@@ -273,6 +321,10 @@ TEXT ·tileIQ4_XSVNNI(SB), NOSPLIT, $0-88
 // func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileMXFP4VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
+
+// func unpackMXFP4VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
+TEXT ·unpackMXFP4VNNI(SB), NOSPLIT, $0-57
+#include "affine_unpack_body_amd64.h"
 
 // Types with zero points, by their bits, for groups of 32 and of 128.
 #undef SCALE_BYTES

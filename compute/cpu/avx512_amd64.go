@@ -11,6 +11,7 @@ import (
 // avx512 needs AVX-512 F, BW, DQ and VL. Without VNNI its products of quantised weights are those of avx2.
 var avx512 = kernels{
 	name:       "avx512",
+	rowChunk:   32,
 	matF32:     matF32AVX512,
 	matF16:     matF16AVX512,
 	matBF16:    matBF16AVX512,

@@ -53,7 +53,8 @@ type scratch struct {
 	sum    partial   // of all chunks so far
 	kv     kvRow
 	out    []float32 // of operations on rows
-	edge   [rowChunk * lanes]float32
+	edge   [maxRowChunk * lanes]float32
+	work   []byte    // of products with tiles
 	row    []float32 // inputs in the order of a weight
 }
 

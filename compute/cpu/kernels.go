@@ -15,6 +15,9 @@ const lanes = 16
 type kernels struct {
 	name string
 
+	rowChunk int // rows of an item of a product, which share one pass over a group of panels; at most maxRowChunk
+	tileRows int // from so many rows on matAffine wants the tiles of rowsQ8; 0 is never
+
 	// matF32 multiplies m rows of x with panels of float32 weights: for row i < m, panel p and lane j,
 	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
 	// set and from 0 else. m and k may be any number.
@@ -61,6 +64,29 @@ type rowsQ8 struct {
 	sums    []blockSums
 	ld, lds int // ld is a multiple of 32
 	blocks  int // of a row
+
+	// For kernels with tiles, each 16 rows once more, block by block: their values, and the d, first, last and all of their
+	// blockSums. work is scratch memory of workBytes bytes, at a multiple of tileBuffer.
+	tileQ    []int8    // [rows/16][blocks][16][32]
+	tileSums []float32 // [rows/16][blocks][4][16]
+	work     []byte
+}
+
+const (
+	rowTileValues = 16 * 32 // of tileQ, for 16 rows and a block
+	rowTileSums   = 4 * 16  // of tileSums
+	tileBuffer    = 8 << 10 // bytes of integer sums under way
+	tileBlocks    = 32      // of a panel that are unpacked at once; a multiple of 8
+	workBytes     = tileBuffer + tileBlocks*(512+128+128)
+)
+
+// spread copies row i to the tiles.
+func (x *rowsQ8) spread(i int) {
+	for b := range x.blocks {
+		copy(x.tileQ[(i/lanes*x.blocks+b)*rowTileValues+i%lanes*32:][:32], x.q[i*x.ld+b*32:])
+		s, to := &x.sums[i*x.lds+b], x.tileSums[(i/lanes*x.blocks+b)*rowTileSums:][:rowTileSums]
+		to[i%lanes], to[16+i%lanes], to[32+i%lanes], to[48+i%lanes] = s.d, s.first, s.last, s.all
+	}
 }
 
 // implementations returns what this machine can run, best first. Portable Go comes last and always runs.

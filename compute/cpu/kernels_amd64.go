@@ -10,6 +10,9 @@ func nativeKernels() []*kernels {
 	x86 := &cpu.X86
 	has256 := x86.HasAVX2 && x86.HasFMA && x86.HasF16C
 	has512 := has256 && x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512DQ && x86.HasAVX512VL
+	if has512 && x86.HasAVX512VNNI && hasAMX() {
+		all = append(all, &amx)
+	}
 	if has512 && x86.HasAVX512VNNI {
 		all = append(all, &avx512vnni)
 	}

@@ -9,6 +9,9 @@ func wantKernels() []string {
 	x := &cpu.X86
 	var names []string
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		if x.HasAVX512VNNI && hasAMX() {
+			names = append(names, "amx")
+		}
 		if x.HasAVX512VNNI {
 			names = append(names, "avx512vnni")
 		}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,15 +41,8 @@ func roofs(name string) (floats, dots, read float64) {
 	const n = 200_000
 	w := benchWeights()
 	read = rate(float64(len(w)), func() { roofRead(&w[0], len(w)) })
-	if strings.HasPrefix(name, "avx512") {
-		floats = rate(n*12*16*2, func() { roofFMA512(n) })
-	} else {
-		floats = rate(n*12*8*2, func() { roofFMA256(n) })
-	}
-	if name == "avx512vnni" {
-		return floats, rate(n*12*64*2, func() { roofDot512(n) }), read
-	}
-	return floats, rate(n*12*32*2, func() { roofDot256(n) }), read
+	_, f, d := peakLoops(name)
+	return rate(float64(n*f.ops), func() { f.run(n) }), rate(float64(n*d.ops), func() { d.run(n) }), read
 }
 
 // BenchmarkRoofs reports the machine's roofs.
@@ -70,13 +62,14 @@ func BenchmarkRoofs(b *testing.B) {
 // BenchmarkMat multiplies m rows of 4096 with groups of 8 panels that come from memory. It reports the rate of operations,
 // the rate at which weights are read, and how near the time is to the greater of the two roofs' times.
 func BenchmarkMat(b *testing.B) {
-	const k, panels, most = 4096, 8, 32
+	const k, panels, most = 4096, 8, 128
 	x := numbersOf(most * k)
-	const ld, blocks, lds = k + 64, k / 32, k/32 + 1
-	q := rowsQ8{q: make([]int8, most*ld), sums: make([]blockSums, most*lds), ld: ld, blocks: blocks, lds: lds}
+	const blocks = k / 32
+	q := emptyRows(most, blocks, 2)
 	for i := range most {
 		row := q.from(i)
 		quantize(row.q[:k], row.sums[:blocks], x[i*k:][:k])
+		q.spread(i)
 	}
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
@@ -91,7 +84,7 @@ func BenchmarkMat(b *testing.B) {
 			if quantised(t) {
 				roof = dots
 			}
-			for _, m := range []int{1, 2, 4, 8, 32} {
+			for _, m := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
 				b.Run(fmt.Sprintf("%s/%v/m=%d", set.name, t, m), func(b *testing.B) {
 					stride := panelBytes(t, k)
 					at, times := 0, make([]time.Duration, 0, 1<<16)

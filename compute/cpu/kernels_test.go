@@ -172,8 +172,7 @@ func TestMat16(t *testing.T) {
 
 // quantRows returns m random quantised rows. Their values take all of int8.
 func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
-	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap}
-	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]blockSums, span(m, blocks, x.lds))
+	x := emptyRows(m, blocks, gap)
 	for i := range x.q {
 		x.q[i] = int8(r.Uint32())
 	}
@@ -185,6 +184,18 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 		}
 		x.sums[i*x.lds+b] = sumsOf(number(r), of[0], of[1])
 	}
+	for i := range m {
+		x.spread(i)
+	}
+	return x
+}
+
+// emptyRows returns memory for m quantised rows.
+func emptyRows(m, blocks, gap int) rowsQ8 {
+	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap}
+	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]blockSums, span(m, blocks, x.lds))
+	groups := padded(m) / lanes * blocks
+	x.tileQ, x.tileSums, x.work = make([]int8, groups*rowTileValues), make([]float32, groups*rowTileSums), alignedTo(workBytes, tileBuffer)
 	return x
 }
 

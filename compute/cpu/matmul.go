@@ -8,10 +8,11 @@ import (
 
 const (
 	maxProducts = 4
-	rowChunk    = 32 // rows that share one pass over a group of panels
-	fewPanels   = 4  // fewest panels of an item: a single row reads several at once to hide latency
-	groupPanels = 8  // most panels of an item
-	itemsWanted = 8  // items for each thread, so that threads end at about the same time
+	rowChunk    = 32  // rows that share one pass over a group of panels, where kernels do not say otherwise
+	maxRowChunk = 512 // the most that they may say
+	fewPanels   = 4   // fewest panels of an item: a single row reads several at once to hide latency
+	groupPanels = 8   // most panels of an item
+	itemsWanted = 8   // items for each thread, so that threads end at about the same time
 )
 
 // MatMul implements compute.Device.
@@ -66,7 +67,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	}
 	o := &d.op
 	*o = operation{rows: rows, src: x, products: products, order: products[0].W.(*matrix).order}
-	chunks := (rows + rowChunk - 1) / rowChunk
+	chunks := (rows + d.k.rowChunk - 1) / d.k.rowChunk
 	quantise := false
 	for i, p := range products {
 		o.panels[i] = p.W.(*matrix).panels
@@ -99,6 +100,16 @@ func (d *Device) quantise(rows, cols int) {
 	q, blocks := &d.xq, cols/32
 	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
 	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
+	q.tileQ, q.tileSums = q.tileQ[:0], q.tileSums[:0]
+	if d.k.tileRows > 0 && rows >= d.k.tileRows {
+		groups := padded(rows) / lanes * blocks
+		q.tileQ, q.tileSums = grown(q.tileQ, groups*rowTileValues), grown(q.tileSums, groups*rowTileSums)
+		for w := range d.scratch {
+			if s := &d.scratch[w]; s.work == nil {
+				s.work = alignedTo(workBytes, tileBuffer)
+			}
+		}
+	}
 	d.each(rows, d.jobs.quantise)
 }
 
@@ -113,20 +124,33 @@ func (d *Device) quantiseRow(worker, r int) {
 		row = s.row
 	}
 	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.blocks], row[:q.blocks*32])
+	if len(d.xq.tileQ) > 0 {
+		d.xq.spread(r)
+	}
 }
 
-// from returns the rows from row r on.
+// from returns the rows from row r on, without tiles.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.sums = x.q[r*x.ld:], x.sums[r*x.lds:]
+	x.q, x.sums, x.tileQ, x.tileSums = x.q[r*x.ld:], x.sums[r*x.lds:], nil, nil
 	return x
+}
+
+// fromTile returns the rows from row r on, a multiple of 16, with their tiles if there are any.
+func (x rowsQ8) fromTile(r int, work []byte) rowsQ8 {
+	rows := x.from(r)
+	if len(x.tileQ) > 0 {
+		group := r / lanes * x.blocks
+		rows.tileQ, rows.tileSums, rows.work = x.tileQ[group*rowTileValues:], x.tileSums[group*rowTileSums:], work
+	}
+	return rows
 }
 
 // productItem computes one group of panels for one chunk of rows.
 func (d *Device) productItem(worker, item int) {
 	o := &d.op
-	first := item / o.perChunk * rowChunk
+	first := item / o.perChunk * d.k.rowChunk
 	i, from := o.product(item % o.perChunk)
-	d.outputs(worker, o.products[i], from, first, min(rowChunk, o.rows-first))
+	d.outputs(worker, o.products[i], from, first, min(d.k.rowChunk, o.rows-first))
 }
 
 // product returns the product that an item of a chunk belongs to, and its first panel.
@@ -145,11 +169,11 @@ func (d *Device) outputs(worker int, p compute.Product, from, first, m int) {
 	whole := min(to, w.out/lanes)
 	dst := p.Dst.Host[first*p.Dst.Cols:]
 	if whole > from {
-		d.panels(dst[from*lanes:], p.Dst.Cols, w, from, whole-from, first, m)
+		d.panels(worker, dst[from*lanes:], p.Dst.Cols, w, from, whole-from, first, m)
 	}
 	if to > whole {
 		edge := d.scratch[worker].edge[:]
-		d.panels(edge, lanes, w, whole, 1, first, m)
+		d.panels(worker, edge, lanes, w, whole, 1, first, m)
 		for r := range m {
 			copy(dst[r*p.Dst.Cols+whole*lanes:r*p.Dst.Cols+w.out], edge[r*lanes:])
 		}
@@ -163,9 +187,10 @@ func (d *Device) outputs(worker int, p compute.Product, from, first, m int) {
 }
 
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
-func (d *Device) panels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
+func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
 	if src := d.op.src; quantised(w.typ) {
-		d.k.matAffine(w.typ, dst, ldd, d.op.quantised.from(first), w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
+		x := d.op.quantised.fromTile(first, d.scratch[worker].work)
+		d.k.matAffine(w.typ, dst, ldd, x, w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
 	} else {
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
 	}

@@ -37,9 +37,12 @@ func bytesOf(v []float32) []byte {
 }
 
 // aligned returns n zero bytes that begin at a multiple of 64.
-func aligned(n int) []byte {
-	b := make([]byte, n+63)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
+func aligned(n int) []byte { return alignedTo(n, 64) }
+
+// alignedTo returns n zero bytes that begin at a multiple of size, a power of two.
+func alignedTo(n, size int) []byte {
+	b := make([]byte, n+size-1)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(size-1))
 	return b[skip:][:n:n]
 }
 

@@ -6,6 +6,8 @@ package cpu
 func peakLoops(kernels string) (read func([]byte), floats, dots arithmetic) {
 	read = func(b []byte) { roofRead(&b[0], len(b)) }
 	switch kernels {
+	case "amx":
+		return read, arithmetic{roofFMA512, 12 * 16 * 2}, arithmetic{func(n int) { roofTileAMX(n, &tiles64) }, 4 * 16 * 16 * 64 * 2}
 	case "avx512vnni":
 		return read, arithmetic{roofFMA512, 12 * 16 * 2}, arithmetic{roofDot512, 12 * 64 * 2}
 	case "avx512":

@@ -9,6 +9,7 @@ import (
 // portable is the implementation in plain Go that defines what all others compute.
 var portable = kernels{
 	name:       "portable",
+	rowChunk:   32,
 	matF32:     matF32,
 	matF16:     matF16,
 	matBF16:    matBF16,

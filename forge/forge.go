@@ -1,3 +1,4 @@
-// Package forge measures and remakes checkpoints: it computes a model's perplexity on a text. It runs a model by itself; it
-// knows nothing of engines, requests or servers. Read MeasurePerplexity first.
+// Package forge remakes and measures checkpoints: it converts between safetensors and GGUF, and computes a model's perplexity
+// on a text. It works on files, and runs models by itself; it knows nothing of engines, requests or servers. Read Convert and
+// MeasurePerplexity first.
 package forge

@@ -100,7 +100,10 @@ func opened(t *testing.T, path ...string) *weights.Checkpoint {
 // expected returns the tokens of golden number i and the logits that transformers computed.
 func expected(t *testing.T, name string, i int) ([]int32, [][]float32) {
 	t.Helper()
-	data := opened(t, goldens, name, "golden.safetensors")
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(goldens, name)
+	}
+	data := opened(t, name, "golden.safetensors")
 	tokens, _ := data.Tensor(fmt.Sprintf("ids_%d", i))
 	stored, ok := data.Tensor(fmt.Sprintf("logits_%d", i))
 	if !ok {

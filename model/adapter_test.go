@@ -274,7 +274,7 @@ func TestAdapterEqualsMerged(t *testing.T) {
 			}
 			adapters := map[string]*weights.Checkpoint{"PEFT": writePEFT(t, lora, config), "GGUF": writeGGUFAdapter(t, g, arch, lora)}
 			for from, adapter := range adapters {
-				for kind, ckpt := range map[string]*weights.Checkpoint{"safetensors": g.ckpt, "GGUF": asGGUF(t, name, g.ckpt, quant.F32)} {
+				for kind, ckpt := range map[string]*weights.Checkpoint{"safetensors": g.ckpt, "GGUF": asGGUF(t, g.ckpt, quant.F32)} {
 					got := runAs(t, adapted(t, ckpt, "", adapter), 1, ids)
 					if e := relative(got, want); !(e < 1e-4) {
 						t.Errorf("%s adapter on %s: relative error %g", from, kind, e)

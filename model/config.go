@@ -56,10 +56,14 @@ func (c *Config) key(name string) string {
 		}
 	}
 	name = c.within + name
+	var known []string
 	for theirs, ours := range ggufNames {
 		if c.gguf() && ours == name {
-			return c.arch + "." + theirs
+			known = append(known, c.arch+"."+theirs)
 		}
+	}
+	if len(known) > 0 {
+		return slices.Max(known) // the root mean square of two norms
 	}
 	return name
 }

@@ -16,6 +16,8 @@ import (
 type family struct {
 	types []string // model_type in config.json
 	archs []string // general.architecture in a GGUF
+	// within is the family that reads its GGUFs, if it has no architecture of its own.
+	within *family
 	// defaults are what the architecture assumes of keys that a config.json lacks, assumed the same for a GGUF.
 	defaults, assumed map[string]any
 	// keys are its own names of what most families call otherwise.
@@ -56,36 +58,43 @@ func Families() (types, archs []string) {
 
 // ReadSpec reads what a checkpoint says of its model.
 func ReadSpec(ckpt *weights.Checkpoint) (*Spec, error) {
+	_, s, err := readConfig(ckpt)
+	return s, err
+}
+
+// readConfig is ReadSpec that also returns the configuration, as its family has read it.
+func readConfig(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 	if ckpt.Format() == weights.GGUF {
 		return ggufSpec(ckpt)
 	}
 	data, err := ckpt.Config("config.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("model: %s has no config.json beside its weights", ckpt.Files()[0])
+		return nil, nil, fmt.Errorf("model: %s has no config.json beside its weights", ckpt.Files()[0])
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return jsonSpec(data)
 }
 
 // jsonSpec reads a config.json.
-func jsonSpec(data []byte) (*Spec, error) {
+func jsonSpec(data []byte) (*Config, *Spec, error) {
 	c, err := ParseConfig(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	kind := c.Text("model_type")
 	if c.Err() != nil {
-		return nil, c.Err()
+		return nil, nil, c.Err()
 	}
 	for _, f := range families {
 		if slices.Contains(f.types, kind) {
-			return f.read(c)
+			s, err := f.read(c)
+			return c, s, err
 		}
 	}
 	types, _ := Families()
-	return nil, fmt.Errorf("model: config.json: model_type %q is not supported; known are %s; %s", kind, strings.Join(types, ", "), guide)
+	return nil, nil, fmt.Errorf("model: config.json: model_type %q is not supported; known are %s; %s", kind, strings.Join(types, ", "), guide)
 }
 
 // read returns the Spec of a configuration, checked.
@@ -95,6 +104,9 @@ func (f *family) read(c *Config) (*Spec, error) {
 	c.partial = f.partial
 	s := f.spec(c)
 	s.Family = f.types[0]
+	if f.permuted && c.gguf() {
+		s.pairNeighbours(true)
+	}
 	c.refuseUnread()
 	if c.Err() != nil {
 		return nil, c.Err()

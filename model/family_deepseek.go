@@ -37,7 +37,7 @@ var deepseek2 = family{
 
 // deepseek3 is DeepSeek V2 with sigmoid scores that a bias balances.
 var deepseek3 = family{
-	types: []string{"deepseek_v3"},
+	types: []string{"deepseek_v3"}, within: &deepseek2,
 	defaults: deepseekDefaults(map[string]any{
 		"max_position_embeddings": 4096.0, "first_k_dense_replace": 3.0, "num_experts": 256.0, "n_shared_experts": 1.0,
 		"moe_intermediate_size": 2048.0, "num_experts_per_tok": 8.0, "n_group": 8.0, "topk_group": 4.0, "norm_topk_prob": true,

@@ -11,7 +11,6 @@ var gpt2 = family{
 	keys: map[string]string{
 		"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers", "n_inner": "intermediate_size",
 		"n_positions": "max_position_embeddings", "activation_function": "hidden_act", "layer_norm_epsilon": "rms_norm_eps",
-		"layer_norm_eps": "rms_norm_eps",
 	},
 	slots: slots{
 		"embed":     "transformer.wte",

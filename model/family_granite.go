@@ -7,7 +7,6 @@ var granite = family{
 	keys:     map[string]string{"logit_scale": "logits_scaling"},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)
-		s.pairNeighbours(c.gguf())
 		s.EmbedScale = float32(c.positive("embedding_multiplier", 1))
 		s.ResidualScale = float32(c.positive("residual_multiplier", 1))
 		s.LogitScale = float32(1 / c.positive("logits_scaling", 1))

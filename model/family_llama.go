@@ -6,7 +6,6 @@ var llama = family{
 	defaults: map[string]any{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048.0},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)
-		s.pairNeighbours(c.gguf())
 		if c.gguf() {
 			s.windowed(c)
 		}

@@ -2,7 +2,7 @@ package model
 
 // mixtral is Mistral with experts. In a GGUF it is a llama.
 var mixtral = family{
-	types: []string{"mixtral"},
+	types: []string{"mixtral"}, within: &llama, permuted: true,
 	defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "max_position_embeddings": 131072.0, "num_key_value_heads": 8.0, "rope_theta": 1e6,
 		"num_local_experts": 8.0, "num_experts_per_tok": 2.0,

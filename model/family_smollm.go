@@ -10,7 +10,6 @@ var smollm3 = family{
 	},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)
-		s.pairNeighbours(c.gguf())
 		roped, interval := c.Ints("no_rope_layers"), c.IntOr("no_rope_layer_interval", 4)
 		if roped != nil && len(roped) != len(s.Layers) {
 			c.fail("no_rope_layers has %d entries for %d layers", len(roped), len(s.Layers))

@@ -8,7 +8,7 @@ var starcoder2 = family{
 		"use_bias": true, "tie_word_embeddings": true,
 	},
 	assumed: map[string]any{"hidden_act": "gelu_pytorch_tanh"},
-	keys:    map[string]string{"norm_epsilon": "rms_norm_eps", "layer_norm_eps": "rms_norm_eps"},
+	keys:    map[string]string{"norm_epsilon": "rms_norm_eps"},
 	slots:   slots{"up": "model.layers.%d.mlp.c_fc", "down": "model.layers.%d.mlp.c_proj"},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)

@@ -20,7 +20,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add(tinyConfig(f, "num_hidden_layers", 1000000000))
 	f.Add(tinyConfig(f, "head_dim", 1e18, "num_attention_heads", 1<<31))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := jsonSpec(data)
+		_, s, err := jsonSpec(data)
 		if err == nil {
 			checkBounds(t, s)
 		}

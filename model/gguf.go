@@ -21,7 +21,7 @@ var ggufNames = map[string]string{
 	"feed_forward_length":                  "intermediate_size",
 	"context_length":                       "max_position_embeddings",
 	"attention.layer_norm_rms_epsilon":     "rms_norm_eps",
-	"attention.layer_norm_epsilon":         "layer_norm_eps",
+	"attention.layer_norm_epsilon":         "rms_norm_eps",
 	"attention.sliding_window":             "sliding_window",
 	"rope.freq_base":                       "rope_theta",
 	"rope.dimension_count":                 "rope_dim",
@@ -104,10 +104,10 @@ func GGUFConfig(meta map[string]any) (*Config, string, error) {
 }
 
 // ggufSpec reads the metadata of a GGUF, and what its tensors add to it.
-func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
+func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 	c, arch, err := GGUFConfig(ckpt.Metadata())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if t, ok := ckpt.Tensor(ggufSlots["embed"] + ".weight"); ok && len(t.Shape) == 2 {
 		c.values["vocab_size"] = uint64(t.Shape[0]) // the metadata need not tell, and may count differently
@@ -116,13 +116,13 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Spec, error) {
 		if slices.Contains(f.archs, arch) {
 			s, err := f.read(c)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			return s, complete(s, ckpt)
+			return c, s, complete(s, ckpt)
 		}
 	}
 	_, archs := Families()
-	return nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s; %s", arch, strings.Join(archs, ", "), guide)
+	return nil, nil, fmt.Errorf("model: GGUF architecture %q is not supported; known are %s; %s", arch, strings.Join(archs, ", "), guide)
 }
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding

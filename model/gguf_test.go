@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,23 +15,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// notInGGUF are the goldens whose meaning the metadata of these architectures cannot hold.
-var notInGGUF = map[string]string{
-	"llama_gelu":   "the activation is always SiLU",
-	"yarn_mscale":  "mscale and truncate are not kept",
-	"qwen2_window": "a window in some layers only",
-	"qwen2_layers": "a window in some layers only",
-	"qwen3_window": "a window in some layers only",
-
-	"gemma2_old":        "scores are scaled by the size of a head",
-	"smollm3_interval":  "every fourth layer has no rope, and none a window",
-	"gpt_oss_layers":    "which layers have a window",
-	"qwen2_moe_steps":   "a window in some layers only",
-	"starcoder2_window": "the activation is the approximate GELU",
-}
-
-// TestGoldenGGUF writes the goldens as GGUF, by the conventions of llama.cpp's converter, in every float type that holds
-// their weights exactly, and compares the logits.
+// TestGoldenGGUF writes the goldens as GGUF, in every float type that holds their weights exactly, and back as safetensors,
+// and compares the logits.
 func TestGoldenGGUF(t *testing.T) {
 	types := map[quant.Type][]quant.Type{
 		quant.BF16: {quant.BF16, quant.F16, quant.F32},
@@ -44,15 +27,36 @@ func TestGoldenGGUF(t *testing.T) {
 		if notInGGUF[name] != "" {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			g := openGolden(t, name)
-			embed, _ := g.ckpt.Tensor(namesOf(t, g.ckpt)["embed"] + ".weight")
-			for _, typ := range types[embed.Type] {
-				t.Run(typ.String(), func(t *testing.T) {
-					checkLogits(t, g, newRunner(t, asGGUF(t, name, g.ckpt, typ), ""))
-				})
-			}
-		})
+		g := openGolden(t, name)
+		embed, _ := g.ckpt.Tensor(namesOf(t, g.ckpt)["embed"] + ".weight")
+		for _, typ := range types[embed.Type] {
+			t.Run(name+"/"+typ.String(), func(t *testing.T) {
+				ckpt := asGGUF(t, g.ckpt, typ)
+				checkSame(t, g.ckpt, ckpt)
+				checkLogits(t, g, newRunner(t, ckpt, ""))
+				if typ == quant.F32 {
+					back := asSafetensors(t, ckpt)
+					checkSame(t, g.ckpt, back)
+					checkLogits(t, g, newRunner(t, back, ""))
+				}
+			})
+		}
+	}
+}
+
+// checkSame holds that two checkpoints describe one model.
+func checkSame(t *testing.T, a, b *weights.Checkpoint) {
+	t.Helper()
+	before, err := ReadSpec(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := ReadSpec(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := Differ(before, after); d != "" {
+		t.Errorf("another model: %s", d)
 	}
 }
 
@@ -66,7 +70,7 @@ func TestQuantisedGGUF(t *testing.T) {
 		for _, types := range mixes {
 			t.Run(fmt.Sprint(name, types), func(t *testing.T) {
 				g := openGolden(t, name)
-				ckpt := asGGUF(t, name, g.ckpt, types...)
+				ckpt := asGGUF(t, g.ckpt, types...)
 				ids := g.ints(t, "ids_2")
 				exact := run(t, newRunner(t, widened(t, ckpt), ""), ids, 0)
 				var first [][]float32
@@ -105,59 +109,70 @@ func relative(got, want [][]float32) float64 {
 	return math.Sqrt(diff / all)
 }
 
-// asGGUF writes a golden checkpoint as GGUF with its matrices in the given types, by turns, or in F16 where a row is not
-// whole blocks.
-func asGGUF(t *testing.T, name string, ckpt *weights.Checkpoint, types ...quant.Type) *weights.Checkpoint {
+// asGGUF writes a checkpoint as GGUF with its matrices in the given types, by turns, or in F16 where a row is not whole
+// blocks.
+func asGGUF(t *testing.T, ckpt *weights.Checkpoint, types ...quant.Type) *weights.Checkpoint {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(goldenDir(t, name), "config.json"))
+	out, err := Translate(ckpt, weights.GGUF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var config map[string]any
-	if err := json.Unmarshal(data, &config); err != nil {
-		t.Fatal(err)
-	}
-	meta, names := ggufMeta(config), namesOf(t, ckpt)
-	arch := meta[0].Value.(string)
-	ggufNames := maps.Clone(ggufSlots)
-	maps.Copy(ggufNames, familyNamed(t, config["model_type"].(string)).ggufSlots)
 	var tensors []weights.Source
-	put := func(name string, shape []int, v []float32) {
+	for i, info := range out.Tensors {
 		kind := quant.F32
-		if len(shape) > 1 && !strings.HasSuffix(name, ".bias") {
-			if kind = types[len(tensors)%len(types)]; shape[len(shape)-1]%kind.BlockValues() != 0 {
+		if len(info.Shape) > 1 {
+			if kind = types[i%len(types)]; info.Shape[len(info.Shape)-1]%kind.BlockValues() != 0 {
 				kind = quant.F16
 			}
 		}
-		tensors = append(tensors, source(t, name, kind, shape, v))
+		tensors = append(tensors, source(t, info.Name, kind, info.Shape, read(t, info)))
 	}
-	expertTensors(t, ckpt, names, put)
-	for _, info := range ckpt.Tensors() {
-		if inExperts(info.Name) {
-			continue
-		}
-		v, shape := values(t, ckpt, info.Name), info.Shape
-		slot, layer, suffix := names.find(t, info.Name)
-		if slices.Contains([]string{"llama", "granite", "smollm3"}, arch) && (slot == "q" || slot == "k") {
-			v = permuted(v, shape[0], int(config["head_dim"].(float64)))
-		}
-		if strings.HasPrefix(arch, "gemma") && strings.HasSuffix(info.Name, "norm.weight") {
-			for j := range v {
-				v[j]++
-			}
-		}
-		if arch == "gpt2" && len(shape) == 2 && strings.Contains(info.Name, ".h.") {
-			v, shape = columns(v, shape[1]), []int{shape[1], shape[0]}
-		}
-		if slot == "shared.factor" {
-			shape = shape[1:]
-		}
-		put(ggufNames.name(slot, layer)+suffix, shape, v)
+	return written(t, out.Meta, tensors)
+}
+
+// asSafetensors writes a checkpoint as safetensors in float32.
+func asSafetensors(t *testing.T, ckpt *weights.Checkpoint) *weights.Checkpoint {
+	t.Helper()
+	out, err := Translate(ckpt, weights.Safetensors)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if factors := llama3Factors(config); factors != nil {
-		tensors = append(tensors, source(t, "rope_freqs.weight", quant.F32, []int{len(factors)}, factors))
+	var tensors []weights.Source
+	for _, info := range out.Tensors {
+		tensors = append(tensors, source(t, info.Name, quant.F32, info.Shape, read(t, info)))
 	}
-	return written(t, meta, tensors)
+	config, err := json.Marshal(out.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var file bytes.Buffer
+	if err := weights.WriteSafetensors(&file, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"config.json": config, "model.safetensors": file.Bytes()} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return openCheckpoint(t, dir)
+}
+
+// read returns a translated tensor's values.
+func read(t *testing.T, info Translated) []float32 {
+	t.Helper()
+	data, err := info.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := make([]float32, 1)
+	for _, n := range info.Shape {
+		v = make([]float32, len(v)*n)
+	}
+	if err := quant.Decode(v, data, info.Type); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func written(t *testing.T, meta []weights.KV, tensors []weights.Source) *weights.Checkpoint {
@@ -220,37 +235,6 @@ func namesOf(t *testing.T, ckpt *weights.Checkpoint) slots {
 	return slotsOf(familyOf(spec), ckpt)
 }
 
-func familyNamed(t *testing.T, kind string) *family {
-	t.Helper()
-	i := slices.IndexFunc(families, func(f *family) bool { return slices.Contains(f.types, kind) })
-	if i < 0 {
-		t.Fatalf("no family %q", kind)
-	}
-	return families[i]
-}
-
-// find returns the slot, layer and suffix of a tensor.
-func (s slots) find(t *testing.T, name string) (slot string, layer int, suffix string) {
-	t.Helper()
-	for slot := range s {
-		for i := range 10 {
-			if s.name(slot, i) == name {
-				return slot, i, ""
-			}
-		}
-	}
-	stem, suffix := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.'):]
-	for slot := range s {
-		for i := range 10 {
-			if s.name(slot, i) == stem {
-				return slot, i, suffix
-			}
-		}
-	}
-	t.Fatalf("no slot for tensor %q", name)
-	return "", 0, ""
-}
-
 // columns returns the values of a matrix of rows of width values column by column.
 func columns(v []float32, width int) []float32 {
 	var out []float32
@@ -275,20 +259,24 @@ func permuted(v []float32, rows, headDim int) []float32 {
 	return out
 }
 
-// llama3Factors returns what a GGUF divides the frequencies of a Llama 3.1 rope by, nil for other ropes.
-func llama3Factors(config map[string]any) []float32 {
-	p := ropeParameters(config)
-	if p["rope_type"] != "llama3" {
-		return nil
+// find returns the slot, layer and suffix of a tensor.
+func (s slots) find(t *testing.T, name string) (slot string, layer int, suffix string) {
+	t.Helper()
+	for slot := range s {
+		for i := range 10 {
+			if s.name(slot, i) == name {
+				return slot, i, ""
+			}
+		}
 	}
-	get := func(key string) float64 { return p[key].(float64) }
-	dim, original := config["head_dim"].(float64), get("original_max_position_embeddings")
-	factors := make([]float32, int(dim)/2)
-	for i := range factors {
-		wave := 2 * math.Pi * math.Pow(get("rope_theta"), float64(2*i)/dim)
-		smooth := (original/wave - get("low_freq_factor")) / (get("high_freq_factor") - get("low_freq_factor"))
-		smooth = min(max(smooth, 0), 1)
-		factors[i] = float32(1 / ((1-smooth)/get("factor") + smooth))
+	stem, suffix := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.'):]
+	for slot := range s {
+		for i := range 10 {
+			if s.name(slot, i) == stem {
+				return slot, i, suffix
+			}
+		}
 	}
-	return factors
+	t.Fatalf("no slot for tensor %q", name)
+	return "", 0, ""
 }

@@ -39,6 +39,12 @@ func (l *loader) feedForward(out *layer, i int, f FeedForward, hidden int) {
 	if e.SharedGate {
 		m.sharedGate.w = l.sharedGate(i, hidden)
 	}
+	l.routed(m, i, f, hidden)
+}
+
+// routed takes over the experts of a mixture that a router chooses from.
+func (l *loader) routed(m *mixture, i int, f FeedForward, hidden int) {
+	e := f.Experts
 	if l.family.pairedExperts && l.ckpt.Format() != weights.GGUF {
 		l.pairedExperts(m, i, f, hidden)
 		return

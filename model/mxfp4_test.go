@@ -40,5 +40,5 @@ func TestPackedExperts(t *testing.T) {
 	if e := relative(first, golden); !(e > 0 && e < 0.04) {
 		t.Errorf("relative error of the logits is %g; want a little, below 0.04", e)
 	}
-	checkLogits(t, g, newRunner(t, asGGUF(t, packedGolden, g.ckpt, quant.F32), ""))
+	checkLogits(t, g, newRunner(t, asGGUF(t, g.ckpt, quant.F32), ""))
 }

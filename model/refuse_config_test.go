@@ -106,7 +106,7 @@ func TestConfigRefused(t *testing.T) {
 		{"AWQ in an unknown family", []any{"model_type", "mamba", "quantization_config", m{"quant_method": "awq"}}, `quantised by "awq"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := jsonSpec(tinyConfig(t, test.changes...)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, _, err := jsonSpec(tinyConfig(t, test.changes...)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v\nwant  %q", err, test.want)
 			}
 		})
@@ -115,7 +115,7 @@ func TestConfigRefused(t *testing.T) {
 
 func TestConfigAccepted(t *testing.T) {
 	get := func(changes ...any) *Spec {
-		s, err := jsonSpec(tinyConfig(t, changes...))
+		_, s, err := jsonSpec(tinyConfig(t, changes...))
 		if err != nil {
 			t.Fatal(err)
 		}

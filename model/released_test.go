@@ -148,7 +148,7 @@ var released = []struct {
 func TestReleased(t *testing.T) {
 	for _, m := range released {
 		t.Run(m.name, func(t *testing.T) {
-			want, err := jsonSpec([]byte(m.config))
+			_, want, err := jsonSpec([]byte(m.config))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,15 +5,7 @@ import "math"
 // rope reads the rotary embedding of a head of dim values, in the newest style (rope_parameters, which may hold an object
 // for each kind of layer) or the older one (rope_theta and rope_scaling).
 func (c *Config) rope(layerType string, dim int) Rope {
-	p := c.ropeParameters()
-	inner, nested := p.sub(layerType)
-	if nested {
-		p = inner
-	}
-	theta := p.FloatOr("rope_theta", c.FloatOr("rope_theta", 10000))
-	if layerType == "sliding_attention" && c.FloatOr("rope_local_base_freq", 0) != 0 && !nested {
-		p, theta = &Config{read: map[string]bool{}, err: c.err}, c.FloatOr("rope_local_base_freq", 0) // not scaled
-	}
+	p, theta := c.ropeOf(layerType)
 	if partial := p.FloatOr("partial_rotary_factor", c.FloatOr("partial_rotary_factor", 1)); partial != 1 {
 		if !c.partial {
 			c.fail("\"partial_rotary_factor\" is %v, which is not supported", partial)
@@ -31,8 +23,8 @@ func (c *Config) rope(layerType string, dim int) Rope {
 		theta *= math.Pow(p.positive("alpha", 0), float64(dim)/float64(dim-2)) // Hunyuan's
 	}
 	r := Rope{Freqs: make([]float32, dim/2), Scale: 1}
-	for i := range r.Freqs { // rounded where the models' own code rounds: far positions multiply every difference
-		r.Freqs[i] = 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(dim))))
+	for i := range r.Freqs {
+		r.Freqs[i] = frequency(theta, i, len(r.Freqs))
 	}
 	c.scaleRope(&r, p, theta)
 	for i, f := range r.Freqs {
@@ -46,6 +38,12 @@ func (c *Config) rope(layerType string, dim int) Rope {
 	return r
 }
 
+// frequency returns frequency i of n before it is scaled, rounded where the models' own code rounds: far positions multiply
+// every difference.
+func frequency(theta float64, i, n int) float32 {
+	return 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(2*n))))
+}
+
 func (c *Config) ropeParameters() *Config {
 	p, ok := c.sub("rope_scaling")
 	if !ok || len(p.values) == 0 {
@@ -54,14 +52,32 @@ func (c *Config) ropeParameters() *Config {
 	return p
 }
 
-// scaleRope applies the scaling that p asks for. A GGUF that gives a factor but no type means linear, and its attn_factor
-// counts whatever the type.
-func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
+// ropeOf returns what a configuration says of the ropes of layers of a type, and their base.
+func (c *Config) ropeOf(layerType string) (p *Config, theta float64) {
+	p = c.ropeParameters()
+	inner, nested := p.sub(layerType)
+	if nested {
+		p = inner
+	}
+	if local := c.FloatOr("rope_local_base_freq", 0); layerType == "sliding_attention" && local != 0 && !nested {
+		return &Config{read: map[string]bool{}, err: c.err}, local // not scaled
+	}
+	return p, p.FloatOr("rope_theta", c.FloatOr("rope_theta", 10000))
+}
+
+// ropeType returns the kind of scaling that p asks for. A GGUF that gives a factor but no type means linear.
+func (c *Config) ropeType(p *Config) string {
 	kind := "default"
 	if c.gguf() {
 		kind = "linear"
 	}
-	switch kind = p.TextOr("rope_type", p.TextOr("type", kind)); kind {
+	return p.TextOr("rope_type", p.TextOr("type", kind))
+}
+
+// scaleRope applies the scaling that p asks for. A GGUF's attn_factor counts whatever the type.
+func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
+	kind := c.ropeType(p)
+	switch kind {
 	case "default", "none":
 	case "dynamic": // the base grows beyond Spec.Context only
 	case "linear":

@@ -15,6 +15,7 @@ type config struct {
 	BOS    configToken  `json:"bos_token"`
 	EOS    configTokens `json:"eos_token"`
 	UNK    configToken  `json:"unk_token"`
+	PAD    configToken  `json:"pad_token"`
 	// CleanUp is followed for WordPiece only: over other vocabularies it would corrupt text.
 	CleanUp *bool                       `json:"clean_up_tokenization_spaces"`
 	Added   map[string]configAddedToken `json:"added_tokens_decoder"`

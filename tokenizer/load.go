@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,7 @@ func findIn(dir string) (string, error) {
 			return filepath.Join(dir, found[len(found)-1]), nil
 		}
 	}
-	return "", fmt.Errorf("tokenizer: %s holds no tokenizer.json, tekken.json, tokenizer.model or *.tiktoken", dir)
+	return "", fmt.Errorf("tokenizer: %s holds no tokenizer.json, tekken.json, tokenizer.model or *.tiktoken: %w", dir, fs.ErrNotExist)
 }
 
 // load tells the kind of a file by its contents.

@@ -22,6 +22,7 @@ type cli struct {
 	List       listCmd       `cmd:"" aliases:"ls" help:"List the models that can be served without fetching."`
 	Show       showCmd       `cmd:"" help:"Show what is in a model."`
 	Rm         rmCmd         `cmd:"" help:"Remove a fetched model from the local cache."`
+	Convert    convertCmd    `cmd:"" help:"Convert a model between safetensors and GGUF."`
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
 	Bench      benchCmd      `cmd:"" help:"Measure models, kernels and servers."`
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`

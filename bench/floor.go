@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/model"
@@ -21,12 +22,14 @@ type cost struct {
 	layers    Work // of the layers' weights: Bytes a step, operations a row
 	head      Work
 	embedding float64 // bytes of a row
+	number    float64 // bytes of a number of a key or value
 	quant     string  // the type of most bytes
 }
 
 // costOf counts a checkpoint's weights.
-func costOf(ckpt *weights.Checkpoint, spec *model.Spec) cost {
-	c := cost{spec: spec}
+func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
+	kv = cmp.Or(kv, quant.F32)
+	c := cost{spec: spec, number: float64(kv.BlockBytes()) / float64(kv.BlockValues())}
 	byType := map[quant.Type]int64{}
 	for _, t := range ckpt.Tensors() {
 		byType[t.Type] += t.Size
@@ -88,7 +91,7 @@ func (c cost) step(seqs, rows, start, logits int) Work {
 			}
 			seen += n
 		}
-		w.Bytes += float64(seqs*(read+rows)*a.KVHeads*(a.HeadDim+a.ValueDim)) * 4
+		w.Bytes += float64(seqs*(read+rows)*a.KVHeads*(a.HeadDim+a.ValueDim)) * c.number
 		w.FloatOps += 2 * float64(seqs*seen*a.Heads*(a.HeadDim+a.ValueDim))
 	}
 	return w

@@ -14,6 +14,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -79,6 +80,7 @@ type ModelOptions struct {
 	Chunk       int // prompt tokens computed in one step
 	Repetitions int // runs of each test, after one that warms up; the median counts
 	BlockTokens int // tokens of a block of the KV cache
+	KVType      quant.Type
 }
 
 // ModelRow is the result of a test. Tokens are those of all sequences together. The floor is what the machine would allow at
@@ -121,7 +123,8 @@ func Model(ctx context.Context, ckpt *weights.Checkpoint, o ModelOptions, tests 
 	if err != nil {
 		return nil, err
 	}
-	m := modelRun{dev: dev, model: loaded, chunk: o.Chunk, blockTokens: o.BlockTokens, cost: costOf(ckpt, loaded.Spec)}
+	loaded.KVType = o.KVType
+	m := modelRun{dev: dev, model: loaded, chunk: o.Chunk, blockTokens: o.BlockTokens, cost: costOf(ckpt, loaded.Spec, o.KVType)}
 	var rows []ModelRow
 	for _, t := range tests {
 		speeds, err := m.measure(ctx, t, o.Repetitions)

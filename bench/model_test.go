@@ -84,7 +84,7 @@ func TestCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := costOf(ckpt, spec)
+	c := costOf(ckpt, spec, 0)
 	const values, norms, head, kv = 2 * (2*64*64 + 2*32*64 + 3*64*128), (2*2 + 1) * 64 * 4, 256 * 64, 2 * 2 * 32 * 4
 	for _, tt := range []struct {
 		name                      string

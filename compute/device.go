@@ -223,7 +223,7 @@ const (
 type CacheSpec struct {
 	Blocks, BlockTokens int
 	States              int
-	Type                quant.Type // of keys and values; 0 is F32
+	Type                quant.Type // of keys and values; 0 is F32, and devices name the others they know
 	Layers              []CacheLayer
 }
 

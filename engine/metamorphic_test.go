@@ -11,6 +11,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -91,7 +92,7 @@ type scenario struct {
 	batch               sched.Batch
 	interval            int
 	allocation          sched.Allocation
-	anyKernels          bool // run with every implementation of the kernels, not only the best
+	anyKernels          bool // run with every implementation of the kernels and type of keys and values, not only with the best and F32
 }
 
 // reference comes first: what it yields, all others must yield.
@@ -230,20 +231,28 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 }
 
 // TestSameTokensWhateverTheCompany is the engine's promise: tokens and logits of a request are the same, bit for bit,
-// whatever else runs, however prompts are cut, wherever blocks lie, and whichever kernels compute.
+// whatever else runs, however prompts are cut, wherever blocks lie, and whichever kernels compute, for every type of keys
+// and values.
 func TestSameTokensWhateverTheCompany(t *testing.T) {
-	for _, name := range []string{"llama", "mistral_swa", "qwen3"} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		kv   quant.Type
+	}{
+		{"llama", quant.F32}, {"mistral_swa", quant.F32}, {"qwen3", quant.F32},
+		{"llama", quant.Q8_0}, {"mistral_swa", quant.BF16}, {"qwen3", quant.Q4_0}, {"llama", quant.F16},
+	} {
+		t.Run(c.name+", "+c.kv.String(), func(t *testing.T) {
 			tp := &tape{known: map[string][]float32{}}
 			var want [][]int32
 			for i, kernels := range cpu.Kernels() {
 				t.Run(kernels, func(t *testing.T) {
-					m := loadGolden(t, name, kernels)
+					m := loadGolden(t, c.name, kernels)
+					m.KVType = c.kv
 					if want == nil {
 						want = reference.play(t, m, tp)
 					}
 					for _, sc := range scenarios {
-						if i > 0 && !sc.anyKernels {
+						if (i > 0 || c.kv != quant.F32) && !sc.anyKernels {
 							continue
 						}
 						t.Run(sc.name, func(t *testing.T) {

@@ -17,6 +17,9 @@ type Model struct {
 	Spec  *Spec
 	Bytes int64 // of the weights on the device
 
+	// KVType is the type of keys and values in the caches of Runners, 0 for F32. It may change before NewRunner.
+	KVType quant.Type
+
 	dev              compute.Device
 	embed, positions compute.Matrix
 	head             linear

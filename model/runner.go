@@ -35,7 +35,9 @@ type step struct {
 func (m *Model) NewRunner(rows, blocks, blockTokens, states int) (*Runner, error) {
 	r := &Runner{m: m, dev: m.dev, rows: rows}
 	var err error
-	r.cache, err = m.dev.Cache(m.Spec.Cache(blocks, blockTokens, states))
+	spec := m.Spec.Cache(blocks, blockTokens, states)
+	spec.Type = m.KVType
+	r.cache, err = m.dev.Cache(spec)
 	if err != nil {
 		return nil, err
 	}

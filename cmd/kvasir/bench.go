@@ -100,7 +100,8 @@ type benchModelCmd struct {
 	Repetitions int    `short:"r" help:"Runs of each test; the median counts." default:"5" placeholder:"N"`
 	Chunk       int    `help:"Prompt tokens computed in one step." default:"512" placeholder:"N"`
 	BlockTokens int    `help:"Tokens of a KV block, a multiple of 16." default:"16" placeholder:"N"`
-	JSON        bool   `name:"json" help:"Print a JSON array of rows."`
+	kvFlags
+	JSON bool `name:"json" help:"Print a JSON array of rows."`
 	deviceFlags
 }
 
@@ -122,7 +123,7 @@ func (c *benchModelCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := bench.ModelOptions{Name: name, Device: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions, BlockTokens: c.BlockTokens}
+	o := bench.ModelOptions{Name: name, Device: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions, BlockTokens: c.BlockTokens, KVType: c.kvType()}
 	var print func(cpu.Peaks, *bench.ModelRow)
 	if !c.JSON {
 		print = printModelRow

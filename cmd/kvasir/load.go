@@ -12,13 +12,15 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // engineFlags are the settings that every command with an engine takes.
 type engineFlags struct {
-	Context     int  `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
-	KVBytes     size `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free." placeholder:"SIZE"`
+	Context int  `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
+	KVBytes size `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free." placeholder:"SIZE"`
+	kvFlags
 	BlockTokens int  `help:"Tokens of a KV block, a multiple of 16." default:"16"`
 	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
 	MaxChunk    int  `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
@@ -29,9 +31,19 @@ type engineFlags struct {
 func (f engineFlags) options(name string) text.Options {
 	return text.Options{
 		Name: name, Threads: f.Threads, Kernels: f.Kernels, Pin: f.Pin,
-		Context: f.Context, KVBytes: int64(f.KVBytes), BlockTokens: f.BlockTokens,
+		Context: f.Context, KVBytes: int64(f.KVBytes), KVType: f.kvType(), BlockTokens: f.BlockTokens,
 		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
 	}
+}
+
+// kvFlags say how keys and values are kept.
+type kvFlags struct {
+	KVType string `name:"kv-type" help:"Type of the numbers in the KV cache: f32, f16, bf16, q8_0 or q4_0. Smaller types hold more tokens; docs/performance.md says what they cost." enum:"f32,f16,bf16,q8_0,q4_0" default:"f32"`
+}
+
+func (f kvFlags) kvType() quant.Type {
+	t, _ := quant.Parse(strings.ToUpper(f.KVType)) // the flag takes no other
+	return t
 }
 
 // schedFlags are the settings of commands that serve many requests at once; docs/scheduling.md says when to turn them.

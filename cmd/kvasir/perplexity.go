@@ -27,9 +27,10 @@ type perplexityCmd struct {
 
 // windowFlags say how a text is cut for a perplexity.
 type windowFlags struct {
-	Context int    `help:"Tokens of a window; 0 is 1024, or what the model was made for if that is less." placeholder:"TOKENS"`
-	Stride  int    `help:"Tokens from the beginning of one window to that of the next; by default windows do not overlap." placeholder:"TOKENS"`
-	Method  string `help:"windows: all tokens count that have others before them in their window. llama.cpp: the second half of each whole window counts, and the text of special tokens is ordinary text." enum:"windows,llama.cpp" default:"windows"`
+	Context int `help:"Tokens of a window; 0 is 1024, or what the model was made for if that is less." placeholder:"TOKENS"`
+	Stride  int `help:"Tokens from the beginning of one window to that of the next; by default windows do not overlap." placeholder:"TOKENS"`
+	kvFlags
+	Method string `help:"windows: all tokens count that have others before them in their window. llama.cpp: the second half of each whole window counts, and the text of special tokens is ordinary text." enum:"windows,llama.cpp" default:"windows"`
 }
 
 func (perplexityCmd) Help() string {
@@ -91,6 +92,7 @@ func (f windowFlags) measure(ctx context.Context, ckpt *weights.Checkpoint, cont
 	if err != nil {
 		return measured{}, err
 	}
+	m.KVType = f.kvType()
 	if f.Context == 0 {
 		f.Context = min(1024, m.Spec.Context)
 	}

@@ -37,7 +37,7 @@ func randomAttention(r *rand.Rand, longest int) *attendCase {
 		heads = l.KVHeads * (17 + r.IntN(60)) // more than a tile's share
 	}
 	c := &attendCase{attn: compute.Attention{Heads: heads, Scale: float32(1 / math.Sqrt(float64(l.KDim)))}, tokens: 1 + r.IntN(longest)}
-	c.spec = compute.CacheSpec{BlockTokens: lanes * (1 + r.IntN(5)), Type: kvTypes[r.IntN(len(kvTypes))], Layers: []compute.CacheLayer{l}}
+	c.spec = compute.CacheSpec{BlockTokens: lanes * (1 + r.IntN(5)), Type: KVTypes[r.IntN(len(KVTypes))], Layers: []compute.CacheLayer{l}}
 	c.spec.Blocks = c.tokens/c.spec.BlockTokens + 3
 	if r.IntN(3) == 0 {
 		c.attn.Window = 1 + r.IntN(2*c.tokens)

@@ -10,7 +10,7 @@ import (
 )
 
 // cache is a paged KV cache. In a layer's part of a block, the keys of all heads come before their values, or stand alone if
-// the layer is latent; of each head there are blockTokens/16 panels (kvTypes).
+// the layer is latent; of each head there are blockTokens/16 panels (KVTypes).
 //
 // The memory is in slabs: the first layers of all groups have their blocks in the first slab, and so on, since a block
 // belongs to one group at a time.
@@ -52,7 +52,9 @@ func layerOf(spec compute.CacheSpec, l compute.CacheLayer) cacheLayer {
 }
 
 // bytes returns the size of the layer's part of a block.
-func (l *cacheLayer) bytes() int { return l.blockToken / lanes * l.KVHeads * (l.kPanel + l.vPanel) }
+func (l *cacheLayer) bytes() int {
+	return padded(l.blockToken) / lanes * l.KVHeads * (l.kPanel + l.vPanel)
+}
 
 func (c *cache) Spec() compute.CacheSpec { return c.spec }
 func (c *cache) Bytes() int64            { return c.bytes }
@@ -62,8 +64,8 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	if spec.Blocks < 1 || spec.BlockTokens < lanes || spec.BlockTokens%lanes != 0 {
 		return nil, fmt.Errorf("cpu: a cache of %d blocks of %d tokens; want at least one, of a multiple of %d tokens", spec.Blocks, spec.BlockTokens, lanes)
 	}
-	if spec.Type != 0 && !slices.Contains(kvTypes, spec.Type) {
-		return nil, fmt.Errorf("cpu: a cache of type %v; known are %v", spec.Type, kvTypes)
+	if spec.Type != 0 && !slices.Contains(KVTypes, spec.Type) {
+		return nil, fmt.Errorf("cpu: a cache of type %v; known are %v", spec.Type, KVTypes)
 	}
 	c := &cache{spec: spec, bytes: d.CacheBytes(spec)}
 	for _, n := range slabSizes(spec) {

@@ -48,7 +48,7 @@ type kernels struct {
 	decayAdd func(w, x, v []float32, decay float32)
 	// blend writes fma(b, x, a·dst) to dst.
 	blend func(dst, x []float32, a, b float32)
-	// widen decodes the first n tiles of a KV panel (kvTypes), of values or of keys, to dst, ldd values apart.
+	// widen decodes the first n tiles of a KV panel (KVTypes), of values or of keys, to dst, ldd values apart.
 	widen func(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool)
 	// transpose writes n tiles of 16·16 values, each turned about its diagonal, to dst, ldd values apart.
 	transpose func(dst []float32, ldd int, src []float32, n int)

@@ -27,8 +27,8 @@ const (
 	pairQ4     = scaleBytes + tileValues
 )
 
-// kvTypes are the types of keys and values.
-var kvTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
+// KVTypes are the types that keys and values can have.
+var KVTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
 
 // kvTiles returns how many tiles a panel of a head with that many dimensions has.
 func kvTiles(t quant.Type, dims int) int {

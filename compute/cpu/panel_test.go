@@ -39,7 +39,7 @@ func randomPanel(r *rand.Rand, t quant.Type, n int) []byte {
 func TestWiden(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(13, 13))
-		for _, typ := range kvTypes {
+		for _, typ := range KVTypes {
 			for n := 2; n <= 36; n += 2 {
 				for _, values := range []bool{false, true} {
 					src, ldd := randomPanel(r, typ, n), tileValues*(1+n%3)
@@ -82,7 +82,7 @@ var kvError = map[quant.Type]float64{quant.F32: 0, quant.F16: 0x1p-11, quant.BF1
 // TestPut stores tokens in panels of every type, in random order, and reads them back.
 func TestPut(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 15))
-	for _, typ := range kvTypes {
+	for _, typ := range KVTypes {
 		for _, dims := range []int{1, 16, 31, 32, 40, 80, 128} {
 			for _, values := range []bool{false, true} {
 				n := kvTiles(typ, dims)

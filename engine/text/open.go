@@ -15,14 +15,15 @@ import (
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// Options say how a model is served. The zero value is good for most. None but Context, which bounds it, changes an
-// answer.
+// Options say how a model is served. The zero value is good for most. None but Context, which bounds it, and KVType, which
+// rounds, changes an answer.
 type Options struct {
 	Name string // how the model is called; required
 
@@ -34,6 +35,7 @@ type Options struct {
 
 	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
 	BlockTokens int              // tokens of a KV block; 0 is 16
+	KVType      quant.Type       // of keys and values, one of cpu.KVTypes; 0 is F32
 	KVBytes     int64            // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
 	MaxSeqs     int              // sequences computed at once
 	TokenBudget int              // tokens computed in one step
@@ -86,6 +88,9 @@ func (o *Options) check() error {
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
 		return fmt.Errorf("text: window is %v with batch %q; want 0 to 1m, and more than 0 only with %q", o.Window, o.Batch, sched.Static)
 	}
+	if o.KVType != 0 && !slices.Contains(cpu.KVTypes, o.KVType) {
+		return fmt.Errorf("text: kv-type is %v; want one of %v", o.KVType, cpu.KVTypes)
+	}
 	if o.KVBytes < 0 {
 		return fmt.Errorf("text: kv-bytes is %d; want at least 0", o.KVBytes)
 	}
@@ -131,6 +136,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
+	loaded.KVType = o.KVType
 	blocks, err := m.plan(o, dev)
 	if err != nil {
 		return nil, err
@@ -180,7 +186,7 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need > free || o.KVBytes > free-need {
 		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d", o.TokenBudget, need, o.KVBytes, free)
 	}
-	block := dev.CacheBytes(compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Layers: m.Spec.KVLayers()})
+	block := dev.CacheBytes(compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()})
 	perContext := func(tokens int) int64 { return int64((tokens + o.BlockTokens - 1) / o.BlockTokens) }
 	m.Context = o.Context
 	if m.Context == 0 {

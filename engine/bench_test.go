@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -9,7 +11,7 @@ import (
 )
 
 // null is a Runner that computes nothing, so that only the loop's own work is left. Once in a hundred steps it waits for
-// someone to take from its channel.
+// someone to take from its channel, if it has one.
 type null struct {
 	logits  [][]float32
 	steps   int
@@ -21,7 +23,7 @@ func (n *null) Forward(b *compute.Batch) error {
 	for len(n.logits) < len(b.Logits) {
 		n.logits = append(n.logits, make([]float32, 32))
 	}
-	if n.steps++; n.steps%100 == 0 {
+	if n.steps++; n.hundred != nil && n.steps%100 == 0 {
 		select {
 		case n.hundred <- struct{}{}:
 		case <-n.ended:
@@ -89,5 +91,54 @@ func TestStepAllocations(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, hundred); n > 8*4 {
 		t.Errorf("%v allocations in a hundred steps of 8 sequences", n)
+	}
+}
+
+// BenchmarkPrefixCache serves requests of 256 tokens in and 128 out that have nothing in common, with a Runner that computes
+// nothing, with and without the prefix cache: the difference is what it costs where it finds nothing.
+func BenchmarkPrefixCache(b *testing.B) {
+	for _, cache := range []bool{false, true} {
+		b.Run(fmt.Sprint(cache), func(b *testing.B) {
+			const clients, in, out = 32, 256, 128
+			n := &null{ended: b.Context().Done()}
+			e := start(b, Config{Runner: n, Vocab: 32, Sched: sched.Config{
+				BlockTokens: 16, Blocks: 2 * clients * (in + out) / 16, MaxSeqs: clients, TokenBudget: 512, PrefixCache: cache,
+			}})
+			r := request(1, in, out)
+			clear(r.Prompt)
+			r.Params.Temperature = 0
+			work := make(chan int32)
+			var all sync.WaitGroup
+			for range clients {
+				all.Go(func() {
+					for id := range work {
+						r := r
+						r.Prompt = slices.Clone(r.Prompt)
+						for i := range 8 {
+							r.Prompt[i] = id >> (4 * i) & 15
+						}
+						s, err := e.Submit(b.Context(), r)
+						for last := (Token{}); err == nil && last.Finish == ""; {
+							last, err = s.Next(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			id := int32(0)
+			for b.Loop() {
+				id++
+				work <- id
+			}
+			close(work)
+			all.Wait()
+			if st := e.Stats().Sched.KV; st.Hits > 0 || cache != (st.Evictions > 0) && b.N > 100 {
+				b.Errorf("%v", st)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(in+out), "ns/token")
+		})
 	}
 }

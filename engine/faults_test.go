@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -16,8 +17,8 @@ import (
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
-// TestFailingStep lets one step fail in different ways. The requests in it end with an error; those that wait, and those
-// that come later, are served.
+// TestFailingStep lets steps fail in different ways. If one fails once, nobody notices; if each fails that has a token of a
+// certain sequence, that one ends with an error, and those beside it go on.
 func TestFailingStep(t *testing.T) {
 	broken := errors.New("the device is on fire")
 	tests := []struct {
@@ -29,43 +30,57 @@ func TestFailingStep(t *testing.T) {
 		{"panic", func() error { panic("index out of range") }, "panicked: index out of range"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cfg := smallConfig()
-				cfg.MaxSeqs = 2
-				f, steps := newFake(cfg), 0
-				g := newGate(t)
-				f.forward = func(b *compute.Batch) error {
-					g.forward(b)
-					if steps++; steps == 6 {
-						return tt.fail()
-					}
-					return nil
-				}
-				var log bytes.Buffer
-				e := start(t, Config{Runner: f, Sched: cfg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				var streams []*Stream
-				for n := range 4 {
-					streams = append(streams, submit(t, e, t.Context(), request(n, 4, 20)))
-				}
-				g.open()
-				for n, s := range streams {
-					ids, last := read(t, s)
-					if n < 2 {
-						if last.Finish != FinishError || last.Err == nil || !strings.Contains(last.Err.Error(), tt.want) {
-							t.Errorf("request %d ended with %+v; want an error with %q", n, last, tt.want)
-						}
-					} else if !slices.Equal(ids, expected(request(n, 4, 20))) || last.Finish != FinishLength {
-						t.Errorf("request %d got %v, %+v", n, ids, last)
-					}
-				}
-				synctest.Wait()
-				wantIdle(t, e)
-				if !strings.Contains(log.String(), "failed") {
-					t.Errorf("the log says nothing of it: %q", log.String())
-				}
+		for victim := -1; victim < 4; victim++ {
+			t.Run(fmt.Sprint(tt.name, victim), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { failingStep(t, victim, tt.fail, tt.want) })
 			})
-		})
+		}
+	}
+}
+
+// failingStep fails the sixth step, and each that computes the eighth token of the victim.
+func failingStep(t *testing.T, victim int, fail func() error, want string) {
+	cfg := smallConfig()
+	cfg.MaxSeqs = 3
+	var poison []int32
+	if victim >= 0 {
+		r := request(victim, 4, 20)
+		poison = append(slices.Clone(r.Prompt), expected(r)...)[7:8]
+	}
+	f, steps := newFake(cfg), 0
+	g := newGate(t)
+	f.forward = func(b *compute.Batch) error {
+		g.forward(b)
+		if steps++; steps == 6 {
+			return fail()
+		}
+		for _, s := range b.Seqs {
+			if len(poison) > 0 && s.Rows == 1 && b.Pos[s.Row] == 7 && b.IDs[s.Row] == poison[0] {
+				return fail()
+			}
+		}
+		return nil
+	}
+	var log bytes.Buffer
+	e := start(t, Config{Runner: f, Sched: cfg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var streams []*Stream
+	for n := range 4 {
+		streams = append(streams, submit(t, e, t.Context(), request(n, 4, 20)))
+	}
+	g.open()
+	for n, s := range streams {
+		ids, last := read(t, s)
+		switch all := expected(request(n, 4, 20)); {
+		case n != victim && (!slices.Equal(ids, all) || last.Finish != FinishLength):
+			t.Errorf("request %d got %v, %+v", n, ids, last)
+		case n == victim && (!slices.Equal(ids, all[:4]) || last.Finish != FinishError || !strings.Contains(last.Err.Error(), want)):
+			t.Errorf("request %d got %v and ended with %+v; want an error with %q", n, ids, last, want)
+		}
+	}
+	synctest.Wait()
+	wantIdle(t, e)
+	if err := e.Health(time.Second); err != nil || !strings.Contains(log.String(), "failed") {
+		t.Errorf("%v; the log says %q", err, log.String())
 	}
 }
 

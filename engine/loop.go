@@ -63,7 +63,7 @@ func (e *Engine) turn() (more bool) {
 		e.next = e.sched.Next()
 		e.flush()
 		if err := e.await(); err != nil {
-			e.failStep(err)
+			e.isolate(err)
 		} else {
 			e.sample()
 		}

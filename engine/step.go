@@ -41,7 +41,7 @@ func (e *Engine) pack() bool {
 	}
 	for _, w := range e.plan.Seqs {
 		q := e.seqs[w.ID]
-		e.entries = append(e.entries, entry{seq: q, sample: w.Sample, logits: len(e.batch.Logits)})
+		e.entries = append(e.entries, entry{seq: q, sample: w.Sample})
 		if q == nil {
 			continue
 		}
@@ -51,36 +51,62 @@ func (e *Engine) pack() bool {
 				q.adapter.running.Add(1)
 			}
 		}
-		x := &e.entries[len(e.entries)-1]
-		row := e.batch.Rows()
-		q.tables[0] = w.Blocks
-		e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, q.tables[:]...)
-		if q.adapter != nil {
-			e.batch.Seqs[len(e.batch.Seqs)-1].Adapter = q.adapter.slot.Load()
-		}
-		if q.scores != nil {
-			// Position p scores token p+1. Those scored before a preemption are not scored again.
-			for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {
-				x.rows = append(x.rows, int32(p))
-				e.batch.Logits = append(e.batch.Logits, int32(row+p-w.Start))
-			}
-		}
-		if w.Sample {
-			e.batch.Logits = append(e.batch.Logits, int32(e.batch.Rows()-1))
-		}
+		e.packWork(&e.entries[len(e.entries)-1], w)
 		e.report.Seqs++
 	}
 	e.report.Rows = e.batch.Rows()
 	return e.report.Rows > 0
 }
 
-// failStep ends every request of the step in hand with an error.
-func (e *Engine) failStep(err error) {
-	e.cfg.Logger.Error("a step failed", "error", err, "requests", e.report.Seqs, "rows", e.report.Rows)
-	for i := range e.entries {
-		if q := e.entries[i].seq; q != nil && !q.ended {
-			e.fail(q, err)
+// packWork puts the part of one sequence into the batch.
+func (e *Engine) packWork(x *entry, w sched.Work) {
+	q, row := x.seq, e.batch.Rows()
+	x.logits, x.rows = len(e.batch.Logits), x.rows[:0]
+	q.tables[0] = w.Blocks
+	e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, q.tables[:]...)
+	if q.adapter != nil {
+		e.batch.Seqs[len(e.batch.Seqs)-1].Adapter = q.adapter.slot.Load()
+	}
+	if q.scores != nil {
+		// Position p scores token p+1. Those scored before a preemption are not scored again.
+		for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {
+			x.rows = append(x.rows, int32(p))
+			e.batch.Logits = append(e.batch.Logits, int32(row+p-w.Start))
 		}
+	}
+	if w.Sample {
+		e.batch.Logits = append(e.batch.Logits, int32(e.batch.Rows()-1))
+	}
+}
+
+// isolate computes the step in hand again, after it failed for all together, for one sequence after the other: those for
+// whom it fails again end with an error, the others go on. Computing a part of a step twice changes nothing, since each
+// token's keys and values have their place.
+func (e *Engine) isolate(err error) {
+	e.cfg.Logger.Error("a step failed, and is computed again for each request alone", "error", err, "requests", e.report.Seqs, "rows", e.report.Rows)
+	for i, w := range e.plan.Seqs {
+		x := &e.entries[i]
+		if x.seq == nil || x.seq.ended {
+			continue
+		}
+		e.batch.Reset()
+		e.packWork(x, w)
+		e.launch()
+		if err := e.await(); err == nil {
+			e.readLogits()
+			e.sampleEntry(&e.samplers[0], x)
+		} else if !x.seq.ended {
+			e.cfg.Logger.Error("a request failed", "error", err, "rows", w.N)
+			e.fail(x.seq, err)
+		}
+	}
+}
+
+// readLogits takes the logits of the batch.
+func (e *Engine) readLogits() {
+	e.rows = e.rows[:0]
+	for i := range e.batch.Logits {
+		e.rows = append(e.rows, e.cfg.Runner.Logits(i))
 	}
 }
 
@@ -89,10 +115,7 @@ const parallelLogits = 1 << 18
 
 // sample chooses the tokens of the step in hand.
 func (e *Engine) sample() {
-	e.rows = e.rows[:0]
-	for i := range e.batch.Logits {
-		e.rows = append(e.rows, e.cfg.Runner.Logits(i))
-	}
+	e.readLogits()
 	if len(e.samplers) == 1 || len(e.rows) < 2 || len(e.rows)*e.cfg.Vocab < parallelLogits {
 		for i := range e.entries {
 			e.sampleEntry(&e.samplers[0], &e.entries[i])

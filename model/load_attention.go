@@ -71,10 +71,10 @@ func (l *loader) latents(out *layer, i int, a Attention, hidden int) {
 	w := l.weight("kv.up", i, a.Heads*(nope+a.ValueDim), m.Rank)
 	for h := 0; h < a.Heads && l.err == nil; h++ {
 		from := h * (nope + a.ValueDim)
-		k, err := turnedOver(rowsOf(w, from, nope))
+		k, err := turnedOver(subset(w, 1, span{from, from + nope}))
 		l.keep(err)
 		out.keysUp = append(out.keysUp, l.take(k))
-		out.valuesUp = append(out.valuesUp, l.take(rowsOf(w, from+nope, a.ValueDim)))
+		out.valuesUp = append(out.valuesUp, l.take(subset(w, 1, span{from + nope, from + nope + a.ValueDim})))
 	}
 }
 
@@ -146,6 +146,9 @@ func subset(src compute.Source, heads int, spans ...span) compute.Source {
 		return src
 	}
 	src.Data = picked(src.Data, len(src.Data)/src.Out, src.Out/heads, spans...)
+	if src.Scales != nil {
+		src.Scales = picked(src.Scales, len(src.Scales)/src.Out, src.Out/heads, spans...)
+	}
 	src.Out = 0
 	for _, s := range spans {
 		src.Out += heads * (s.to - s.from)
@@ -153,30 +156,29 @@ func subset(src compute.Source, heads int, spans ...span) compute.Source {
 	return src
 }
 
-// rowsOf returns the weight of n rows of src.
-func rowsOf(src compute.Source, from, n int) compute.Source {
-	stride := len(src.Data) / src.Out
-	src.Out, src.Data = n, src.Data[from*stride:][:n*stride]
-	return src
-}
-
-// turnedOver returns a weight with its inputs as outputs. One in blocks becomes F32.
+// turnedOver returns a weight with its inputs as outputs. One in blocks, with scales or in another order becomes F32.
 func turnedOver(src compute.Source) (compute.Source, error) {
-	if src.Type.BlockValues() != 1 {
-		v, err := decode(tensorOf(src))
+	t := weights.Tensor{Info: weights.Info{Name: src.Name, Type: src.Type, Shape: []int{src.Out, src.In}}, Data: src.Data}
+	out := compute.Source{Name: src.Name, Type: src.Type, Out: src.In, In: src.Out}
+	if src.Type.BlockValues() != 1 || src.Scales != nil {
+		v, err := decode(t)
 		if err != nil {
 			return src, err
 		}
-		src.Type, src.Data = quant.F32, make([]byte, 0, 4*len(v))
-		for _, f := range v {
-			src.Data = binary.LittleEndian.AppendUint32(src.Data, math.Float32bits(f))
+		t.Data = make([]byte, 4*len(v))
+		for at, f := range v {
+			row, k := at/src.In, at%src.In
+			if src.Scales != nil {
+				f *= src.Scales[row*(len(src.Scales)/src.Out)+k/src.Group]
+			}
+			if src.Order != nil {
+				k = int(src.Order[k])
+			}
+			binary.LittleEndian.PutUint32(t.Data[4*(row*src.In+k):], math.Float32bits(f))
 		}
+		t.Type, out.Type = quant.F32, quant.F32
 	}
-	data, err := transposed(tensorOf(src))
-	src.Out, src.In, src.Data = src.In, src.Out, data
-	return src, err
-}
-
-func tensorOf(src compute.Source) weights.Tensor {
-	return weights.Tensor{Info: weights.Info{Name: src.Name, Type: src.Type, Shape: []int{src.Out, src.In}}, Data: src.Data}
+	var err error
+	out.Data, err = transposed(t)
+	return out, err
 }

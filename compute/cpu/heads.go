@@ -6,7 +6,7 @@ import "github.com/kvasir-llm/kvasir/compute"
 func (d *Device) MatMulHeads(dst, x compute.Tensor, w []compute.Matrix) {
 	rows, heads, m := d.batch.Rows(), len(w), w[0].(*matrix)
 	src := compute.Tensor{Rows: rows * heads, Cols: x.Cols / heads, Host: x.Host}
-	d.op = operation{rows: rows, dst: dst, src: src, heads: w}
+	d.op = operation{rows: rows, dst: dst, src: src, heads: w, order: m.order}
 	if quantised(m.typ) {
 		d.quantise(src.Rows, m.in)
 	}

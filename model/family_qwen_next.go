@@ -29,6 +29,11 @@ var qwen3next = family{
 		s.Norm.PlusOne = true
 		delta := c.deltaNet()
 		kinds, every := c.Texts("layer_types"), max(c.IntOr("full_attention_interval", 4), 1)
+		if list, ok := c.get("recurrent_layers").([]bool); ok { // of a GGUF
+			for _, recurrent := range list {
+				kinds = append(kinds, map[bool]string{true: "linear_attention", false: "full_attention"}[recurrent])
+			}
+		}
 		if kinds != nil && len(kinds) != len(s.Layers) {
 			c.fail("layer_types has %d entries for %d layers", len(kinds), len(s.Layers))
 			return s

@@ -67,6 +67,7 @@ var ggufNames = map[string]string{
 	"attention.key_length_mla":          "qk_head_dim",
 	"attention.value_length_mla":        "mla_v_head_dim",
 	"full_attention_interval":           "full_attention_interval",
+	"attention.recurrent_layers":        "recurrent_layers",
 	"ssm.conv_kernel":                   "linear_conv_kernel_dim",
 	"ssm.state_size":                    "linear_key_head_dim",
 	"ssm.group_count":                   "linear_num_key_heads",
@@ -128,16 +129,17 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
 // table, which layers are dense, which weights have biases, whether queries and keys are normalised, and by which factors the ropes are stretched.
 func complete(s *Spec, ckpt *weights.Checkpoint) error {
-	_, head := ckpt.Tensor(ggufSlots["head"] + ".weight")
+	names := slotsOf(familyOf(s), ckpt)
+	_, head := ckpt.Tensor(names["head"] + ".weight")
 	s.TiedHead = !head
 	biased := func(i int, slots ...string) bool {
 		return slices.ContainsFunc(slots, func(slot string) bool {
-			_, ok := ckpt.Tensor(ggufSlots.name(slot, i) + ".bias")
+			_, ok := ckpt.Tensor(names.name(slot, i) + ".bias")
 			return ok
 		})
 	}
 	routed := func(i int) bool {
-		_, ok := ckpt.Tensor(ggufSlots.name("router", i) + ".weight")
+		_, ok := ckpt.Tensor(names.name("router", i) + ".weight")
 		return ok
 	}
 	mixed := false
@@ -146,14 +148,14 @@ func complete(s *Spec, ckpt *weights.Checkpoint) error {
 	}
 	for i := range s.Layers {
 		l := &s.Layers[i]
-		if up, ok := ckpt.Tensor(ggufSlots.name("up", i) + ".weight"); ok && mixed && !routed(i) && len(up.Shape) == 2 {
+		if up, ok := ckpt.Tensor(names.name("up", i) + ".weight"); ok && mixed && !routed(i) && len(up.Shape) == 2 {
 			l.FFN.Experts, l.FFN.Width = Experts{}, up.Shape[0]
 		}
-		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "qkv", "q", "k", "v")
+		l.Attn.QKVBias = l.Attn.QKVBias || biased(i, "qkv", "q", "k", "v", "q.latent", "kv.latent")
 		l.Attn.OBias = biased(i, "o")
 		l.FFN.Bias = biased(i, "gate", "up", "down", "experts.up")
 		l.FFN.Experts.RouterBias = biased(i, "router")
-		if _, ok := ckpt.Tensor(ggufSlots.name("q.norm", i) + ".weight"); ok {
+		if _, ok := ckpt.Tensor(names.name("q.norm", i) + ".weight"); ok {
 			l.Attn.QKNorm = true
 		}
 	}

@@ -21,6 +21,10 @@ var notInGGUF = map[string]string{
 	"qwen3_next":        "recurrent layers are not converted",
 	"qwen2_moe_steps":   "a window in some layers only",
 	"starcoder2_window": "the activation is the approximate GELU",
+
+	"deepseek_v3_halves": "ropes turn neighbours, and mscale is mscale_all_dim",
+	"qwen3_next_heads":   "recurrent layers cannot be converted",
+	"qwen3_next_layers":  "recurrent layers cannot be converted",
 }
 
 // TestNotInGGUF holds that what a GGUF cannot say is noticed.

@@ -87,6 +87,9 @@ func (c *Config) ropeMetadata(values map[string]any, s *Spec) {
 		original := c.trained(p)
 		values["rope.scaling.type"], values["rope.scaling.original_context_length"] = kind, original
 		values["rope.scaling.factor"] = p.FloatOr("factor", c.FloatOr("max_position_embeddings", 0)/original)
+		if s.Layers[0].Attn.Latent.Rank > 0 && p.Has("mscale_all_dim") {
+			values["rope.scaling.yarn_log_multiplier"] = 0.1 * p.Float("mscale_all_dim")
+		}
 		for theirs, ours := range map[string]string{"yarn_attn_factor": "attention_factor", "yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"} {
 			if p.Has(ours) {
 				values["rope.scaling."+theirs] = p.Float(ours)

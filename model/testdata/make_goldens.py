@@ -200,12 +200,57 @@ CASES = {
         attention_bias=True, tie_word_embeddings=False, quantization_config=dict(
             quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
                                                           "model.embed_tokens", "lm_head"]))),
+    "deepseek_v2_groups": (OLD, "BF16", 1, dict(
+        model_type="deepseek_v2", hidden_size=48, num_attention_heads=3, num_key_value_heads=3, intermediate_size=50,
+        vocab_size=120, num_hidden_layers=3, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8,
+        v_head_dim=20, rope_theta=10000.0, attention_bias=True, first_k_dense_replace=1, moe_intermediate_size=20,
+        n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2, routed_scaling_factor=3.0, norm_topk_prob=False, tie_word_embeddings=False,
+        rope_scaling=dict(type="yarn", factor=8.0, original_max_position_embeddings=64, beta_fast=32, beta_slow=1,
+                          mscale=0.707, mscale_all_dim=0.707))),
+    "deepseek_v3_halves": (NEW, "F16", 2, dict(
+        model_type="deepseek_v3", hidden_size=40, num_attention_heads=5, num_key_value_heads=5, intermediate_size=40,
+        vocab_size=110, num_hidden_layers=2, q_lora_rank=None, kv_lora_rank=40, qk_nope_head_dim=32,
+        qk_rope_head_dim=12, v_head_dim=8, rope_interleave=False, attention_bias=False, first_k_dense_replace=0,
+        moe_intermediate_size=24, n_routed_experts=4, num_experts_per_tok=3, n_shared_experts=1, n_group=1,
+        topk_group=1, routed_scaling_factor=1.0, norm_topk_prob=False, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0, mscale=1.0, mscale_all_dim=0.5,
+                             original_max_position_embeddings=128))),
+    "qwen3_next_heads": (OLD, "BF16", 1, dict(
+        model_type="qwen3_next", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, head_dim=24,
+        intermediate_size=40, vocab_size=120, num_hidden_layers=4, rope_theta=50000.0, partial_rotary_factor=0.5,
+        full_attention_interval=2, attention_bias=True, linear_conv_kernel_dim=3, linear_num_key_heads=2,
+        linear_num_value_heads=6, linear_key_head_dim=12, linear_value_head_dim=20, moe_intermediate_size=16,
+        num_experts=4, num_experts_per_tok=3, shared_expert_intermediate_size=24, norm_topk_prob=False,
+        mlp_only_layers=[1], tie_word_embeddings=True)),
+    "qwen3_next_layers": (NEW, "F32", 1, dict(
+        model_type="qwen3_next", hidden_size=32, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
+        intermediate_size=24, vocab_size=90, num_hidden_layers=3, partial_rotary_factor=0.25,
+        layer_types=["full_attention", "linear_attention", "linear_attention"], linear_conv_kernel_dim=4,
+        linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=16, linear_value_head_dim=16,
+        moe_intermediate_size=16, num_experts=3, num_experts_per_tok=1, shared_expert_intermediate_size=20,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25),
+        tie_word_embeddings=False)),
+    "phi3_longrope": (OLD, "BF16", 1, dict(
+        model_type="phi3", hidden_size=48, num_attention_heads=3, num_key_value_heads=3, intermediate_size=40,
+        vocab_size=110, num_hidden_layers=2, rope_theta=10000.0, original_max_position_embeddings=64,
+        rope_scaling=dict(type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 2.5, 3.0],
+                          long_factor=[1.1, 1.5, 2.5, 4.0, 8.0, 13.0, 21.0, 34.0]),
+        tie_word_embeddings=False, pad_token_id=0)),
+    "phi3_longrope_partial": (NEW, "BF16", 1, dict(
+        model_type="phi3", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=40,
+        vocab_size=110, num_hidden_layers=2, original_max_position_embeddings=32, sliding_window=100,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                             original_max_position_embeddings=32,
+                             short_factor=[1.0, 1.2, 1.4, 1.6, 1.8, 2.0], long_factor=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
+        tie_word_embeddings=True, pad_token_id=0)),
 }
 CLASSES = dict(
     llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", phi3="Phi3", gemma2="Gemma2", gemma3_text="Gemma3",
     olmo2="Olmo2", granite="Granite", smollm3="SmolLM3", glm4="Glm4", starcoder2="Starcoder2", cohere="Cohere",
     ernie4_5="Ernie4_5", hunyuan_v1_dense="HunYuanDenseV1", mixtral="Mixtral", qwen2_moe="Qwen2Moe",
-    qwen3_moe="Qwen3Moe", olmoe="Olmoe", glm4_moe="Glm4Moe", gpt_oss="GptOss")
+    qwen3_moe="Qwen3Moe", olmoe="Olmoe", glm4_moe="Glm4Moe", gpt_oss="GptOss", deepseek_v2="DeepseekV2", deepseek_v3="DeepseekV3",
+    qwen3_next="Qwen3Next")
 
 
 def write_config(folder, style, dtype, config):
@@ -252,10 +297,13 @@ def write_weights(folder, dtype, shards, generator):
         noise = torch.randn(value.shape, generator=generator)
         if value.dim() == 2:
             noise = noise * 1.2 * value.shape[1] ** -0.5
+        elif name.endswith("conv1d.weight"):
+            noise = noise * 0.7
         elif value.dim() == 3:  # [experts, in, out], so large that the activation clamps
             noise = noise * 3 * value.shape[1] ** -0.5
         else:
-            noise = noise * 0.3 + (0 if name.endswith("bias") or "gemma" in config.model_type else 1)
+            centred = config.model_type == "qwen3_next" and "linear_attn.norm" not in name
+            noise = noise * 0.3 + (0 if name.endswith("bias") or "gemma" in config.model_type or centred else 1)
         tensors[name] = noise.to(TYPES[dtype])
     if packed:
         pack(tensors, generator)

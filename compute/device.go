@@ -111,6 +111,8 @@ type Source struct {
 	Type    quant.Type
 	Out, In int
 	Data    []byte
+	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
+	Row func(dst []byte, n int)
 
 	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
 	Scales []float32
@@ -121,7 +123,10 @@ type Source struct {
 
 // Rows returns the weight of n of the outputs, from output from on.
 func (s Source) Rows(from, n int) Source {
-	data, scales := len(s.Data)/s.Out, len(s.Scales)/s.Out
+	data, scales, row := len(s.Data)/s.Out, len(s.Scales)/s.Out, s.Row
+	if row != nil {
+		s.Row = func(dst []byte, i int) { row(dst, from+i) }
+	}
 	s.Data, s.Scales, s.Out = s.Data[from*data:][:n*data], s.Scales[from*scales:][:n*scales], n
 	return s
 }

@@ -18,6 +18,8 @@ type Config struct {
 	keys   map[string]string // the family's own names, to the names used here
 	read   map[string]bool   // keys that the family has asked for
 
+	quantized Quantization
+
 	partial bool   // the family's ropes may turn a part of each head
 	err     *error // shared with the objects inside
 }
@@ -28,16 +30,15 @@ func ParseConfig(data []byte) (*Config, error) {
 	if err := json.Unmarshal(data, &c.values); err != nil {
 		return nil, fmt.Errorf("model: config.json: %w", err)
 	}
-	if c.Has("quantization_config") {
-		q, _ := c.sub("quantization_config")
-		if method := q.TextOr("quant_method", "an unnamed method"); method != "mxfp4" { // which is in the tensors' names
-			c.fail("weights quantised by %q (quantization_config) are not supported; use the unquantised checkpoint, or a GGUF", method)
-		}
-	}
+	q := c.quantization()
 	// A checkpoint with vision or audio parts keeps the decoder's configuration in a part of its own.
 	if text, ok := c.sub("text_config"); ok {
 		c = text
+		if q.Method == "" {
+			q = c.quantization()
+		}
 	}
+	c.quantized = q
 	return c, nil
 }
 

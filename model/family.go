@@ -103,7 +103,7 @@ func (f *family) read(c *Config) (*Spec, error) {
 	c.rename(f.keys)
 	c.partial = f.partial
 	s := f.spec(c)
-	s.Family = f.types[0]
+	s.Family, s.Quantization = f.types[0], c.quantized
 	if f.permuted && c.gguf() {
 		s.pairNeighbours(true)
 	}

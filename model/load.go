@@ -61,6 +61,7 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	}
 	f := familyOf(spec)
 	l := &loader{ckpt: ckpt, dev: dev, progress: progress, family: f, slots: slotsOf(f, ckpt), used: map[string]bool{}}
+	l.quantized = spec.Quantization
 	l.transposed = f.transposed && ckpt.Format() != weights.GGUF
 	for _, t := range ckpt.Tensors() {
 		l.total += t.Size
@@ -106,6 +107,7 @@ type loader struct {
 	slots    slots
 	progress func(done, total int64)
 
+	quantized  Quantization    // how linear weights may be stored
 	transposed bool            // matrices of layers are stored as [in, out]
 	used       map[string]bool // names of tensors taken over
 	modules    []module        // what adapters may change
@@ -124,6 +126,9 @@ func (l *loader) keep(err error) {
 // hasOwnHead reports whether the checkpoint has a head that differs from the embedding table. Then it counts, whatever the
 // configuration says of tying.
 func (l *loader) hasOwnHead() bool {
+	if l.packed(l.slots["head"]) {
+		return true
+	}
 	head, ok := l.ckpt.Tensor(l.slots["head"] + ".weight")
 	embed, _ := l.ckpt.Tensor(l.slots["embed"] + ".weight")
 	return ok && !bytes.Equal(head.Data, embed.Data)
@@ -186,10 +191,9 @@ func (l *loader) together(joined string, i, in int, bias bool, parts []part) []l
 	if l.err != nil {
 		return make([]linear, len(parts))
 	}
-	stride, from := len(w.Data)/rows, 0
+	from := 0
 	for _, p := range parts {
-		rows := compute.Source{Name: w.Name, Type: w.Type, Out: p.out, In: in, Data: w.Data[from*stride:][:p.out*stride]}
-		part := linear{w: l.take(rows), at: l.adaptable(p.slot, i, p.out, in)}
+		part := linear{w: l.take(w.Rows(from, p.out)), at: l.adaptable(p.slot, i, p.out, in)}
 		if bias {
 			part.bias = l.upload(biases[from:][:p.out])
 		}
@@ -272,20 +276,16 @@ func (l *loader) matrix(slot string, i, out, in int) compute.Matrix {
 
 // weight finds a weight of out rows of in values.
 func (l *loader) weight(slot string, i, out, in int) compute.Source {
-	turned, shape := l.transposed && strings.Contains(l.slots[slot], "%d"), []int{out, in}
-	if turned {
-		shape = []int{in, out}
+	name := l.slots.name(slot, i)
+	if !l.transposed || !strings.Contains(l.slots[slot], "%d") || l.packed(name) {
+		return l.stored(name, out, in)
 	}
-	t, ok := l.tensor(l.slots.name(slot, i)+".weight", shape...)
+	t, ok := l.tensor(name+".weight", in, out)
 	if !ok {
 		return compute.Source{}
 	}
-	data := t.Data
-	if turned {
-		var err error
-		data, err = transposed(t)
-		l.keep(err)
-	}
+	data, err := transposed(t)
+	l.keep(err)
 	return compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: data}
 }
 
@@ -318,12 +318,6 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 	return m
 }
 
-// has reports whether the checkpoint has a weight for a slot of layer i.
-func (l *loader) has(slot string, i int) bool {
-	_, ok := l.ckpt.Tensor(l.slots.name(slot, i) + ".weight")
-	return ok
-}
-
 // refuseUnused refuses a checkpoint with a tensor that its configuration has no use for.
 func (l *loader) refuseUnused(layers int) {
 	for slot, pattern := range l.slots {
@@ -332,7 +326,7 @@ func (l *loader) refuseUnused(layers int) {
 		}
 		for i := range layers {
 			for _, name := range l.slots.tensors(slot, i) {
-				if _, ok := l.ckpt.Tensor(name); ok && !l.used[name] {
+				if t, ok := l.ckpt.Tensor(name); ok && !l.used[name] && !(l.quantized.Method != "" && allZero(t)) {
 					l.keep(fmt.Errorf("model: the configuration has no use for tensor %q", name))
 				}
 			}

@@ -102,8 +102,16 @@ func TestConfigRefused(t *testing.T) {
 		{"longrope under another name", []any{"model_type", "phi3", "rope_scaling", m{"type": "yarn"}}, "stands for longrope, which is not supported"},
 		{"negative multiplier", []any{"model_type", "granite", "residual_multiplier", -1}, `"residual_multiplier" is -1; want a number above 0`},
 		{"guide", []any{"model_type", "grok"}, "docs/add-a-model.md says how to add one"},
-		{"GPTQ", []any{"quantization_config", m{"quant_method": "gptq", "bits": 4}}, `quantised by "gptq" (quantization_config) are not supported`},
-		{"AWQ in an unknown family", []any{"model_type", "mamba", "quantization_config", m{"quant_method": "awq"}}, `quantised by "awq"`},
+		{"unknown quantisation", []any{"quantization_config", m{"quant_method": "bitsandbytes"}},
+			`"quantization_config.quant_method" is "bitsandbytes", which is not supported; known are awq, compressed-tensors, fp8, gptq, mxfp4`},
+		{"unnamed quantisation", []any{"quantization_config", m{"bits": 4}}, `quant_method" is missing`},
+		{"AWQ without zero points", []any{"quantization_config", m{"quant_method": "awq", "bits": 4, "zero_point": false}}, `zero_point" is false, which`},
+		{"AWQ of 3 bits", []any{"quantization_config", m{"quant_method": "awq", "w_bit": 3}}, `"quantization_config.w_bit" is 3, which is not supported; known is 4`},
+		{"blocks of one side", []any{"quantization_config", m{"quant_method": "fp8", "weight_block_size": []int{128}}}, "is [128]; want two numbers above 0"},
+		{"floats of 4 bits", []any{"quantization_config", m{"quant_method": "compressed-tensors", "config_groups": m{"g": m{"weights": m{"num_bits": 4, "type": "float"}}}}},
+			`"quantization_config.config_groups.g.weights.num_bits" is 4 for weights of type float; known are 2 to 8 for int, 8 for float`},
+		{"sparse weights", []any{"quantization_config", m{"quant_method": "compressed-tensors", "sparsity_config": m{"format": "sparse-24-bitmask"}}}, `sparsity_config.format" is "sparse-24-bitmask"`},
+		{"turned weights", []any{"quantization_config", m{"quant_method": "compressed-tensors", "transform_config": m{"config_groups": 1}}}, "transform_config"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, _, err := jsonSpec(tinyConfig(t, test.changes...)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -18,6 +18,8 @@ type Spec struct {
 	Hidden  int    // width of the residual stream
 	Context int    // tokens that the model was made for
 
+	Quantization Quantization
+
 	EmbedScale    float32 // times each embedding; 1 is usual
 	Positions     int     // learned positions, of which each token's is added to its embedding; 0 is none
 	Norm          Norm    // of every layer and before the head

@@ -33,6 +33,7 @@ type shown struct {
 	Parameters int64          `json:"parameters"`
 	Bytes      int64          `json:"bytes"`
 	Types      map[string]int `json:"tensor_types"`
+	Quantized  string         `json:"quantization"`
 	Vocab      int            `json:"vocab_size"`
 	Hidden     int            `json:"hidden_size"`
 	Layers     int            `json:"layers"`
@@ -82,12 +83,13 @@ func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
 	l := spec.Layers[0]
 	s := shown{
 		Name: name, Format: string(ckpt.Format()), Family: spec.Family, Bytes: ckpt.Size(), Types: map[string]int{},
-		Vocab: spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: l.Attn.Heads, KVHeads: l.Attn.KVHeads,
+		Quantized: spec.Quantization.String(),
+		Vocab:     spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: l.Attn.Heads, KVHeads: l.Attn.KVHeads,
 		HeadDim: l.Attn.HeadDim, FFN: l.FFN.Width, Context: spec.Context, Window: l.Attn.Window, KVToken: spec.KVTokenBytes(),
 		Tied: spec.TiedHead, Tokenizer: "none", Template: "none",
 	}
 	for _, t := range ckpt.Tensors() {
-		s.Parameters += int64(t.Values())
+		s.Parameters += int64(spec.Quantization.Parameters(t))
 		s.Types[t.Type.String()]++
 	}
 	if t, err := text.OpenTokenizer(ckpt); err == nil {
@@ -120,6 +122,9 @@ func (s shown) print() {
 	row("parameters", "%s", count(s.Parameters))
 	row("size", "%s", bytes(s.Bytes))
 	row("tensors", "%s", strings.Join(types, ", "))
+	if s.Quantized != "none" {
+		row("quantisation", "%s", s.Quantized)
+	}
 	row("shape", "%d layers, hidden %d, feed-forward %d, vocabulary %d", s.Layers, s.Hidden, s.FFN, s.Vocab)
 	row("attention", "%d heads, %d KV heads of %d", s.Heads, s.KVHeads, s.HeadDim)
 	if s.Window > 0 {

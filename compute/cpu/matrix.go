@@ -68,7 +68,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cpu: weight %q: %w", src.Name, err)
 	}
-	if src.Out < 1 || src.In < 1 || len(src.Data) != rowBytes*src.Out {
+	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
 	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group}
@@ -88,8 +88,16 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	m.data = aligned(m.panels * m.stride)
 	err = d.pool.run(m.panels, func(_, p int) {
 		panel := m.data[p*m.stride:][:m.stride]
+		var row []byte
+		if src.Row != nil {
+			row = make([]byte, rowBytes)
+		}
 		for j := range min(lanes, m.out-p*lanes) {
-			row := src.Data[(p*lanes+j)*rowBytes:][:rowBytes]
+			if n := p*lanes + j; src.Row != nil {
+				src.Row(row, n)
+			} else {
+				row = src.Data[n*rowBytes:][:rowBytes]
+			}
 			switch m.typ {
 			case quant.F32:
 				for k := range m.in {

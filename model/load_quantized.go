@@ -1,0 +1,395 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// The tensors of a quantised linear weight W [out, in], beside its name, by the published layouts. Words are int32, filled from
+// their lowest bits on; a value may go on in the next word.
+//
+//	GPTQ                qweight [in·bits/32, out] words down each column, qzeros [groups, out·bits/32] words along each row,
+//	                    scales [groups, out], g_idx [in] the group of each input; qzeros hold the zero point - 1 in the
+//	                    format "gptq", and the zero point in "gptq_v2"
+//	AWQ                 qweight [in, out/8], qzeros [groups, out/8], scales [groups, out]; the 8 values of a word are those of
+//	                    columns 0, 2, 4, 6, 1, 3, 5, 7
+//	compressed-tensors  weight_packed [out, ⌈in·bits/32⌉] words along each row, weight_scale [out, groups],
+//	                    weight_zero_point [⌈out·bits/32⌉, groups] words down each column, weight_g_idx [in]; values and zero
+//	                    points are 2^(bits-1) above
+//	                    weight [out, in] of I8 or F8_E4M3, weight_scale of one value, [out, 1], [out, groups] or by blocks
+//	FP8                 weight [out, in] of F8_E4M3, weight_scale_inv by blocks
+//
+// A value is (code - zero point)·scale, in float32.
+
+// integers is a weight of integers: its codes, their scales and zero points.
+type integers struct {
+	name    string
+	bits    int
+	out, in int
+	groups  int // of a row
+	codes   func(to []uint8, row int)
+	scales  []float32 // [out, groups] or [groups, out]
+	zero    func(row, group int) uint8
+	turned  bool    // the scales are [groups, out]
+	groupOf []int32 // of each input
+}
+
+// has reports whether the checkpoint has a weight for a slot of layer i.
+func (l *loader) has(slot string, i int) bool {
+	name := l.slots.name(slot, i)
+	_, ok := l.ckpt.Tensor(name + ".weight")
+	return ok || l.packed(name)
+}
+
+// packed reports whether a module's weight is stored as something else than a tensor called weight.
+func (l *loader) packed(module string) bool {
+	_, gptq := l.ckpt.Tensor(module + ".qweight")
+	_, compressed := l.ckpt.Tensor(module + ".weight_packed")
+	return gptq || compressed
+}
+
+// stored finds the weight of a module, out rows of in values, quantised or plain.
+func (l *loader) stored(module string, out, in int) compute.Source {
+	q := l.quantized
+	t, ok := l.ckpt.Tensor(module + ".weight")
+	switch {
+	case !ok && l.packed(module) && q.Method == "gptq":
+		return l.source(l.gptq(module, out, in))
+	case !ok && l.packed(module) && q.Method == "awq":
+		return l.source(l.awq(module, out, in))
+	case !ok && l.packed(module) && q.Method == "compressed-tensors":
+		return l.source(l.compressed(module, out, in))
+	case !ok && l.packed(module):
+		l.keep(fmt.Errorf("model: %q is packed, but config.json has no quantization_config that says how", module))
+	case ok && t.Type == quant.I8:
+		return l.source(l.int8s(module, out, in))
+	case ok && t.Type == quant.F8_E4M3:
+		return l.float8s(module, out, in)
+	}
+	t, _ = l.tensor(module+".weight", out, in)
+	return compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: t.Data}
+}
+
+// words returns a tensor of int32 words by its place.
+func (l *loader) words(name string, shape ...int) func(i int) uint32 {
+	t, ok := l.tensor(name, shape...)
+	if ok && t.Type != quant.I32 {
+		l.keep(fmt.Errorf("model: tensor %q is of type %v; want I32", name, t.Type))
+	}
+	return func(i int) uint32 { return binary.LittleEndian.Uint32(t.Data[i*4:]) }
+}
+
+// stream returns value n of words that stand step apart from word first on.
+func stream(word func(i int) uint32, first, step, n, bits int) uint8 {
+	at, shift := n*bits/32, n*bits%32
+	v := word(first+at*step) >> shift
+	if shift+bits > 32 {
+		v |= word(first+(at+1)*step) << (32 - shift)
+	}
+	return uint8(v & (1<<bits - 1))
+}
+
+// unpack fills to with the values of words that stand step apart from word first on.
+func unpack(to []uint8, word func(i int) uint32, first, step, bits int) {
+	pool, have := uint64(0), 0
+	for i := range to {
+		if have < bits {
+			pool |= uint64(word(first)) << have
+			have, first = have+32, first+step
+		}
+		to[i] = uint8(pool & (1<<bits - 1))
+		pool, have = pool>>bits, have-bits
+	}
+}
+
+// groupsOf returns how many groups a row has, and that of each input.
+func groupsOf(in, size int) (int, []int32) {
+	if size == 0 {
+		size = in
+	}
+	of := make([]int32, in)
+	for k := range of {
+		of[k] = int32(k / size)
+	}
+	return (in + size - 1) / size, of
+}
+
+// indexed replaces the groups of inputs by those that a tensor gives, if there is one and it does not give all the same, as
+// some writers do that have not changed the order.
+func (l *loader) indexed(w *integers, name string) {
+	if _, ok := l.ckpt.Tensor(name); !ok {
+		return
+	}
+	word := l.words(name, w.in)
+	if l.err != nil {
+		return
+	}
+	of := make([]int32, w.in)
+	for k := range of {
+		if of[k] = int32(word(k)); of[k] < 0 || int(of[k]) >= w.groups {
+			l.keep(fmt.Errorf("model: tensor %q: input %d is in group %d of %d", name, k, of[k], w.groups))
+			return
+		}
+	}
+	if slices.Min(of) != slices.Max(of) {
+		w.groupOf = of
+	}
+}
+
+func (l *loader) gptq(module string, out, in int) integers {
+	s := l.quantized.Schemes[0]
+	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true}
+	if in*s.Bits%32 != 0 || out*s.Bits%32 != 0 {
+		l.keep(fmt.Errorf("model: tensor %q: [%d, %d] of %d bits do not fill words of 32", w.name, out, in, s.Bits))
+		return w
+	}
+	w.groups, w.groupOf = groupsOf(in, s.Group)
+	codes := l.words(w.name, in*s.Bits/32, out)
+	w.codes = func(to []uint8, row int) { unpack(to, codes, row, out, s.Bits) }
+	zeros, more := l.words(module+".qzeros", w.groups, out*s.Bits/32), uint8(1)
+	if l.quantized.Format == "gptq_v2" {
+		more = 0
+	}
+	w.zero = func(row, group int) uint8 {
+		return (stream(zeros, group*(out*s.Bits/32), 1, row, s.Bits) + more) & uint8(1<<s.Bits-1)
+	}
+	w.scales = l.named(module+".scales", w.groups, out)
+	l.indexed(&w, module+".g_idx")
+	return w
+}
+
+// awqOrder is where in a word the value of each of 8 columns stands.
+var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
+
+func (l *loader) awq(module string, out, in int) integers {
+	s := l.quantized.Schemes[0]
+	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true}
+	if out%8 != 0 {
+		l.keep(fmt.Errorf("model: tensor %q: %d outputs of %d bits do not fill words of 32", w.name, out, s.Bits))
+		return w
+	}
+	w.groups, w.groupOf = groupsOf(in, s.Group)
+	codes, zeros := l.words(w.name, in, out/8), l.words(module+".qzeros", w.groups, out/8)
+	at := func(word func(i int) uint32, line, row int) uint8 {
+		return uint8(word(line*(out/8)+row/8) >> (4 * awqOrder[row%8]) & 15)
+	}
+	w.codes = func(to []uint8, row int) {
+		for k := range to {
+			to[k] = at(codes, k, row)
+		}
+	}
+	w.zero = func(row, group int) uint8 { return at(zeros, group, row) }
+	w.scales = l.named(module+".scales", w.groups, out)
+	return w
+}
+
+// compressed finds which scheme of the configuration the shape of a packed weight fits.
+func (l *loader) compressed(module string, out, in int) integers {
+	name := module + ".weight_packed"
+	w := integers{name: name, out: out, in: in}
+	t, _ := l.ckpt.Tensor(name)
+	scale, _ := l.ckpt.Tensor(module + ".weight_scale")
+	var asked []string
+	for _, s := range l.quantized.Schemes {
+		if !s.Float {
+			groups, of := groupsOf(in, s.Group)
+			shape, scales := []int{out, (in*s.Bits + 31) / 32}, []int{out, groups}
+			if s.Rows == 0 {
+				scales = []int{1}
+			}
+			if slices.Equal(t.Shape, shape) && slices.Equal(scale.Shape, scales) {
+				w.bits, w.groups, w.groupOf = s.Bits, groups, of
+			}
+			asked = append(asked, fmt.Sprintf("%v with scales %v (%v)", shape, scales, s))
+		}
+	}
+	if w.bits == 0 {
+		l.keep(fmt.Errorf("model: tensor %q has shape %v and scales %v; the configuration asks for %v", name, t.Shape, scale.Shape, asked))
+		return w
+	}
+	line, middle := (in*w.bits+31)/32, uint8(1<<(w.bits-1))
+	codes := l.words(name, out, line)
+	w.codes = func(to []uint8, row int) { unpack(to, codes, row*line, 1, w.bits) }
+	w.zero = func(int, int) uint8 { return middle }
+	if zero := module + ".weight_zero_point"; l.there(zero) {
+		zeros := l.words(zero, (out*w.bits+31)/32, w.groups)
+		w.zero = func(row, group int) uint8 { return stream(zeros, group, w.groups, row, w.bits) }
+	}
+	w.scales = l.spread(module+".weight_scale", out, w.groups)
+	l.indexed(&w, module+".weight_g_idx")
+	return w
+}
+
+func (l *loader) there(name string) bool {
+	_, ok := l.ckpt.Tensor(name)
+	return ok
+}
+
+// int8s finds a weight whose integers are not packed.
+func (l *loader) int8s(module string, out, in int) integers {
+	w := integers{name: module + ".weight", bits: 8, out: out, in: in}
+	t, _ := l.tensor(w.name, out, in)
+	scale, _ := l.ckpt.Tensor(module + ".weight_scale")
+	size := 0
+	if len(scale.Shape) == 2 && scale.Shape[1] > 0 && in%scale.Shape[1] == 0 {
+		size = in / scale.Shape[1]
+	}
+	w.groups, w.groupOf = groupsOf(in, size)
+	w.codes = func(to []uint8, row int) {
+		for k, b := range t.Data[row*in:][:in] {
+			to[k] = b ^ 0x80
+		}
+	}
+	w.zero = func(int, int) uint8 { return 0x80 }
+	if name := module + ".weight_zero_point"; l.there(name) {
+		zeros, _ := l.tensor(name, scale.Shape...)
+		of := func(row, group int) int { return (row*w.groups + group) % zeros.Values() }
+		if zeros.Type != quant.I8 {
+			l.keep(fmt.Errorf("model: tensor %q is of type %v; want I8", name, zeros.Type))
+		}
+		w.zero = func(row, group int) uint8 { return zeros.Data[of(row, group)] ^ 0x80 }
+	}
+	w.scales = l.spread(module+".weight_scale", out, w.groups)
+	return w
+}
+
+// spread returns the scales [out, groups] of a tensor that has them, or one for each output, or one for all.
+func (l *loader) spread(name string, out, groups int) []float32 {
+	t, ok := l.ckpt.Tensor(name)
+	shape := []int{out, groups}
+	if ok && t.Values() == 1 || groups == 1 && slices.Equal(t.Shape, []int{out}) {
+		shape = t.Shape
+	}
+	v := l.named(name, shape...)
+	all := make([]float32, 0, out*groups)
+	for len(v) > 0 && len(all) < out*groups {
+		all = append(all, v...)
+	}
+	return all
+}
+
+// float8s finds a weight of F8_E4M3 with scales for the tensor, for each output or for blocks.
+func (l *loader) float8s(module string, out, in int) compute.Source {
+	t, _ := l.tensor(module+".weight", out, in)
+	src := compute.Source{Name: t.Name, Type: t.Type, Out: out, In: in, Data: t.Data, Group: in}
+	name := module + ".weight_scale"
+	if !l.there(name) && l.there(name+"_inv") {
+		name += "_inv"
+	}
+	scale, _ := l.ckpt.Tensor(name)
+	i := slices.IndexFunc(l.quantized.Schemes, func(s Scheme) bool { return s.Float && s.Group > 0 })
+	if i < 0 || scale.Values() == 1 || slices.Equal(scale.Shape, []int{out, 1}) {
+		src.Scales = l.spread(name, out, 1)
+		return src
+	}
+	s := l.quantized.Schemes[i]
+	src.Group = s.Group
+	groups := (in + s.Group - 1) / s.Group
+	v := l.named(name, (out+s.Rows-1)/s.Rows, groups)
+	for row := 0; row < out && l.err == nil; row++ {
+		src.Scales = append(src.Scales, v[row/s.Rows*groups:][:groups]...)
+	}
+	return src
+}
+
+// source returns integers as a weight whose rows are written when a device asks for them, in blocks that lie inside a group.
+// Where the groups are mixed, its inputs are in the order of the groups.
+func (l *loader) source(w integers) compute.Source {
+	if l.err != nil {
+		return compute.Source{}
+	}
+	order := make([]int32, w.in)
+	for k := range order {
+		order[k] = int32(k)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return int(w.groupOf[a]) - int(w.groupOf[b]) })
+	block := 0
+	for _, size := range []int{128, 32} {
+		if block == 0 && w.whole(order, size) {
+			block = size
+		}
+	}
+	if block == 0 {
+		l.keep(fmt.Errorf("model: tensor %q: %d inputs in %d groups; want groups of whole 32", w.name, w.in, w.groups))
+		return compute.Source{}
+	}
+	kept := w.bits
+	for quant.ZeroTypes[kept] == nil {
+		kept++
+	}
+	typ := quant.ZeroTypes[kept][block]
+	row := func(dst []byte, n int) {
+		codes, sorted := make([]uint8, w.in), make([]uint8, w.in)
+		w.codes(codes, n)
+		for k, i := range order {
+			sorted[k] = codes[i]
+		}
+		for at := 0; at < w.in; at += block {
+			g := int(w.groupOf[order[at]])
+			scale := n*w.groups + g
+			if w.turned {
+				scale = g*w.out + n
+			}
+			quant.PutZeroBlock(dst[at/block*typ.BlockBytes():][:typ.BlockBytes()], w.scales[scale], w.zero(n, g), sorted[at:][:block], kept)
+		}
+	}
+	if slices.IsSorted(order) {
+		return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row}
+	}
+	return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row, Order: order}
+}
+
+// whole reports whether blocks of size inputs, in an order, lie inside groups.
+func (w *integers) whole(order []int32, size int) bool {
+	for at := 0; at < w.in; at += size {
+		if at+size > w.in || w.groupOf[order[at]] != w.groupOf[order[at+size-1]] {
+			return false
+		}
+	}
+	return true
+}
+
+// expanded returns the values of a weight, [out, in].
+func expanded(src compute.Source) ([]float32, error) {
+	v, row, order := make([]float32, src.Out*src.In), src.Data, src.Order
+	size, err := src.Type.RowBytes(src.In)
+	if err != nil {
+		return nil, fmt.Errorf("model: tensor %q: %w", src.Name, err)
+	}
+	if src.Row != nil {
+		row = make([]byte, size)
+	}
+	line := make([]float32, src.In)
+	for n := range src.Out {
+		if src.Row != nil {
+			src.Row(row, n)
+		} else {
+			row = src.Data[n*size:][:size]
+		}
+		if err := quant.Decode(line, row, src.Type); err != nil {
+			return nil, fmt.Errorf("model: tensor %q: %w", src.Name, err)
+		}
+		to := v[n*src.In:][:src.In]
+		for k, f := range line {
+			if src.Scales != nil {
+				groups := len(src.Scales) / src.Out
+				f *= src.Scales[n*groups+k/src.Group]
+			}
+			if order != nil {
+				k = int(order[k])
+			}
+			to[k] = f
+		}
+	}
+	return v, nil
+}
+
+// allZero reports whether a tensor is all zeros: GPTQ checkpoints have such biases where the model has none.
+func allZero(t weights.Tensor) bool {
+	return !slices.ContainsFunc(t.Data, func(b byte) bool { return b != 0 })
+}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 	}
 	if c.Token == "" {
 		b, err := os.ReadFile(path("HF_TOKEN_PATH", filepath.Join(hfHome, "token")))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil, fmt.Errorf("hub: token file: %w", err)
 		}
 		c.Token = strings.TrimSpace(string(b))

@@ -60,7 +60,8 @@ func (c *Client) send(ctx context.Context, n Name, method, address, file string,
 	w.timer.Stop()
 	if err != nil {
 		w.Close()
-		if err = w.because(netError(err)); errors.Is(err, errBadReply) {
+		var dns *net.DNSError
+		if err = w.because(netError(err)); errors.Is(err, errBadReply) || errors.As(err, &dns) && dns.IsNotFound {
 			return nil, err
 		}
 		return nil, temporary{err, 0}

@@ -82,7 +82,9 @@ type named struct {
 func openModel(ctx context.Context, name string) (named, error) {
 	p, err := find(name)
 	if errors.As(err, new(notCached)) {
-		p.path, err = pull(ctx, name, os.Stderr)
+		if p.path, err = pull(ctx, name, os.Stderr); err != nil {
+			err = fmt.Errorf("there is no file or folder %q here, and as a hub's model: %w", name, err)
+		}
 	}
 	if err != nil {
 		return named{}, err

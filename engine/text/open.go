@@ -186,7 +186,12 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need > free || o.KVBytes > free-need {
 		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d", o.TokenBudget, need, o.KVBytes, free)
 	}
-	block := dev.CacheBytes(compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()})
+	one := compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()}
+	block := dev.CacheBytes(one)
+	if block == 0 {
+		_, err := dev.Cache(one) // says why the device cannot have it
+		return 0, err
+	}
 	perContext := func(tokens int) int64 { return int64((tokens + o.BlockTokens - 1) / o.BlockTokens) }
 	m.Context = o.Context
 	if m.Context == 0 {

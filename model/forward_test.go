@@ -25,7 +25,7 @@ func openMini(t testing.TB) *weights.Checkpoint {
 // sequences, in scattered blocks, by every implementation of the kernels: all logits must be equal to the last bit.
 func TestSameBitsHoweverComputed(t *testing.T) {
 	const length, blockTokens, blocks = 150, 16, 32
-	for i, name := range append(goldens(t), "kvasir-mini") {
+	for i, name := range append(goldens(t), packedGolden, "kvasir-mini") {
 		t.Run(name, func(t *testing.T) {
 			kv := cpu.KVTypes[i%len(cpu.KVTypes)] // every type with some models
 			ckpt := openMini(t)
@@ -96,7 +96,13 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 }
 
 func TestForwardAllocatesNothing(t *testing.T) {
-	r := newRunner(t, openMini(t), "")
+	for name, ckpt := range map[string]*weights.Checkpoint{"kvasir-mini": openMini(t), packedGolden: openGolden(t, packedGolden).ckpt} {
+		t.Run(name, func(t *testing.T) { allocatesNothing(t, newRunner(t, ckpt, "")) })
+	}
+}
+
+func allocatesNothing(t *testing.T, r *Runner) {
+	t.Helper()
 	var b compute.Batch
 	pos, tables := 0, [][]int32{oneSequence}
 	step := func() {

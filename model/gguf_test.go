@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,7 +67,7 @@ func checkSame(t *testing.T, a, b *weights.Checkpoint) {
 func TestQuantisedGGUF(t *testing.T) {
 	mixes := [][]quant.Type{{quant.Q8_0}, {quant.Q4_0}, {quant.Q8_0, quant.BF16, quant.Q4_0, quant.F32, quant.F16}}
 	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "phi3", "gemma3", "olmo2",
-		"glm4", "gpt2", "cohere"} {
+		"glm4", "gpt2", "cohere", "mixtral", "qwen2_moe", "glm4_moe"} {
 		for _, types := range mixes {
 			t.Run(fmt.Sprint(name, types), func(t *testing.T) {
 				g := openGolden(t, name)
@@ -87,7 +88,15 @@ func TestQuantisedGGUF(t *testing.T) {
 						}
 					}
 				}
+				var errors []float64 // of positions: one whose token goes to another expert is off by much
+				for p := range first {
+					errors = append(errors, relative(first[p:p+1], exact[p:p+1]))
+				}
+				slices.Sort(errors)
 				e := relative(first, exact)
+				if strings.Contains(name, "moe") || name == "mixtral" {
+					e = errors[len(errors)/2]
+				}
 				t.Logf("relative error %.4f", e)
 				if !(e > 0 && e < 0.04) {
 					t.Errorf("relative error of the logits is %g; want a little, below 0.04", e)
@@ -120,7 +129,7 @@ func asGGUF(t *testing.T, ckpt *weights.Checkpoint, types ...quant.Type) *weight
 	var tensors []weights.Source
 	for i, info := range out.Tensors {
 		kind := quant.F32
-		if len(info.Shape) > 1 {
+		if len(info.Shape) > 1 && !strings.Contains(info.Name, "ffn_gate_inp") {
 			if kind = types[i%len(types)]; info.Shape[len(info.Shape)-1]%kind.BlockValues() != 0 {
 				kind = quant.F16
 			}

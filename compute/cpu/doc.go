@@ -30,6 +30,9 @@
 //   - A key or value is rounded when it is stored, alone: to F16 (at most 65,504) or BF16, half to even, or in groups of 32
 //     dimensions to Q8_0, where q is that of a quantised row and d is rounded to F16, or to Q4_0 (kvRow.putQuantised). What
 //     is read is the exact d·q.
+//   - A router's softmax adds and scales as above; a sigmoid is 1/(1 + exp(-x)). The chosen weights are added up best first;
+//     each is divided by that sum + 1e-20 and then scaled. What experts give is added to the shared expert's, or to 0, in that
+//     order: acc = fma(weight, x, acc).
 //   - A convolution adds its products, each rounded, from the oldest row on. The delta rule takes one token after another;
 //     its products with a key and a query are chains over the key's dimensions.
 //   - exp is the polynomial of function exp, in the order written there.

@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/kvasir-llm/kvasir/compute"
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
 
 // routedRows are a product's rows by route: each row of the batch once for every expert that it goes to.
 type routedRows struct {
@@ -10,11 +14,45 @@ type routedRows struct {
 
 // MatMulExperts implements compute.Device. An item is a chunk of one expert's rows and a group of panels of one product.
 func (d *Device) MatMulExperts(x compute.Tensor, routed bool, to compute.Routes, products []compute.ExpertProduct) {
-	for len(products) > maxProducts {
-		d.matmulExperts(x, routed, to.(*routes), products[:maxProducts])
-		products = products[maxProducts:]
+	t := to.(*routes)
+	for len(products) > 0 {
+		n := 0
+		for n < min(len(products), maxProducts) && !anyOrder(products[n].W) {
+			n++
+		}
+		if n > 0 {
+			d.matmulExperts(x, routed, t, products[:n])
+		} else {
+			n = 1
+			d.orderedExperts(x, routed, t, products[:1])
+		}
+		products = products[n:]
 	}
-	d.matmulExperts(x, routed, to.(*routes), products)
+}
+
+// anyOrder reports whether the inputs of any expert are in an order of their own.
+func anyOrder(w []compute.Matrix) bool {
+	return slices.ContainsFunc(w, func(m compute.Matrix) bool { return m.(*matrix).order != nil })
+}
+
+// orderedExperts does a product with weights whose inputs are in orders of their own, which differ between experts.
+func (d *Device) orderedExperts(x compute.Tensor, routed bool, t *routes, product []compute.ExpertProduct) {
+	o, n := &d.op, d.batch.Rows()*t.chosen
+	*o = operation{src: x, routes: t, experts: product, routed: routed}
+	o.panels[0] = product[0].W[0].(*matrix).panels
+	d.split(len(t.chunks))
+	d.roomForQuantised(n, x.Cols)
+	d.each(n, d.jobs.quantiseRoute)
+	o.quantised = d.xq
+	d.each(len(t.chunks)*o.perChunk, d.jobs.expert)
+}
+
+func (d *Device) quantiseRoute(worker, i int) {
+	o, row := &d.op, i
+	if !o.routed {
+		row = int(o.routes.from[i])
+	}
+	d.quantiseTo(worker, i, rowOf(o.src, row), o.experts[0].W[o.routes.expert[i]].(*matrix).order)
 }
 
 func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, products []compute.ExpertProduct) {
@@ -32,7 +70,8 @@ func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, product
 	}
 	d.split(len(t.chunks))
 	if blocks {
-		d.quantise(rows, x.Cols)
+		d.roomForQuantised(rows, x.Cols) // without tiles: chunks begin at any row
+		d.each(rows, d.jobs.quantise)
 		o.quantised = d.xq
 	}
 	if !routed {

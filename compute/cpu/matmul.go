@@ -94,15 +94,11 @@ func (d *Device) split(chunks int) {
 	}
 }
 
-// quantise fills xq with the first cols values of the running operation's rows. The distances of their values and of their sums are odd numbers of cache lines and
-// of half lines, so that rows do not share sets of the first cache.
+// quantise fills xq with the first cols values of the running operation's rows.
 func (d *Device) quantise(rows, cols int) {
-	q, blocks := &d.xq, cols/32
-	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
-	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
-	q.tileQ, q.tileSums = q.tileQ[:0], q.tileSums[:0]
-	if d.k.tileRows > 0 && rows >= d.k.tileRows {
-		groups := padded(rows) / lanes * blocks
+	d.roomForQuantised(rows, cols)
+	if q := &d.xq; d.k.tileRows > 0 && rows >= d.k.tileRows {
+		groups := padded(rows) / lanes * q.blocks
 		q.tileQ, q.tileSums = grown(q.tileQ, groups*rowTileValues), grown(q.tileSums, groups*rowTileSums)
 		for w := range d.scratch {
 			if s := &d.scratch[w]; s.work == nil {
@@ -113,9 +109,23 @@ func (d *Device) quantise(rows, cols int) {
 	d.each(rows, d.jobs.quantise)
 }
 
+// roomForQuantised shapes xq, without tiles. The distances of its rows' values and of their sums are odd numbers of cache lines and of half
+// lines, so that rows do not share sets of the first cache.
+func (d *Device) roomForQuantised(rows, cols int) {
+	q, blocks := &d.xq, cols/32
+	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
+	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
+	q.tileQ, q.tileSums = q.tileQ[:0], q.tileSums[:0]
+}
+
 func (d *Device) quantiseRow(worker, r int) {
-	q, row := d.xq.from(r), rowOf(d.op.src, r)
-	if order := d.op.order; order != nil {
+	d.quantiseTo(worker, r, rowOf(d.op.src, r), d.op.order)
+}
+
+// quantiseTo quantises a row, in the given order of its values if there is one, to row r of xq.
+func (d *Device) quantiseTo(worker, r int, row []float32, order []int32) {
+	q := d.xq.from(r)
+	if order != nil {
 		s := &d.scratch[worker]
 		s.row = grown(s.row, len(order))
 		for k, i := range order {

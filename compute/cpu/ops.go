@@ -30,6 +30,7 @@ type operation struct {
 	experts        []compute.ExpertProduct
 	routes         *routes
 	router         compute.Router
+	routed         bool             // whether src has a row for each route
 	blocks, floats bool             // how the rows of src are gathered by route
 	quantised      rowsQ8           // the rows of src, for products that want them so
 	panels         [maxProducts]int // of each product, 0 for no product

@@ -15,6 +15,7 @@ type routes struct {
 	weights []float32 // [rows·chosen]
 	at      []int32   // [rows·chosen] the row of each route in tensors of routes
 	from    []int32   // [rows·chosen] the batch's row of each row in tensors of routes
+	expert  []int32   // [rows·chosen] and its expert
 	ends    []int32   // [experts] after grouping: where each expert's rows end
 	chunks  []routesChunk
 }
@@ -31,7 +32,8 @@ func (d *Device) Routes(rows, experts, chosen int) (compute.Routes, error) {
 		return nil, fmt.Errorf("cpu: routes of %d rows to %d of %d experts", rows, chosen, experts)
 	}
 	n := rows * chosen
-	t := &routes{rows: rows, experts: experts, chosen: chosen, ids: make([]int32, n), weights: make([]float32, n), at: make([]int32, n), from: make([]int32, n)}
+	t := &routes{rows: rows, experts: experts, chosen: chosen, ids: make([]int32, n), weights: make([]float32, n), at: make([]int32, n)}
+	t.from, t.expert = make([]int32, n), make([]int32, n)
 	t.ends, t.chunks = make([]int32, experts), make([]routesChunk, 0, n/rowChunk+min(n, experts))
 	return t, nil
 }
@@ -63,7 +65,8 @@ func (t *routes) groupByExpert(n int) {
 		t.ends[e], start = start, start+count
 	}
 	for i, e := range t.ids[:n] {
-		t.at[i], t.from[t.ends[e]] = t.ends[e], int32(i/t.chosen)
+		to := t.ends[e]
+		t.at[i], t.from[to], t.expert[to] = to, int32(i/t.chosen), e
 		t.ends[e]++
 	}
 }

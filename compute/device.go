@@ -42,7 +42,7 @@ type Device interface {
 	Embed(dst Tensor, table Matrix, scale float32)
 	// AddPositions adds row Pos[r] of table to row r of dst: learned position embeddings.
 	AddPositions(dst Tensor, table Matrix)
-	// Norm normalises each row of src into dst, in groups of len(n.Gain) consecutive values (a whole row, or each head).
+	// Norm normalises each row of src into dst, in groups of consecutive values (a whole row, or each head).
 	// dst may be src.
 	Norm(dst, src Tensor, n Norm)
 	// MatMul multiplies the rows of x [rows, In] with every product's weight: p.Dst[r] = p.W · x[r] + p.Bias.
@@ -74,8 +74,10 @@ type Device interface {
 	//
 	//	g = exp(Decay·softplus(a + Bias)), u = sigmoid(b)·(v - g·Sᵀk), S = g·S + k·uᵀ, dst = Sᵀq/√KeyDim
 	DeltaRule(dst, qkv, a, b Tensor, c Cache, layer int, d Delta)
+	// Clamp limits the values of x to -limit and limit.
+	Clamp(x Tensor, limit float32)
 	// Activate writes act(gate)·up to dst; up may be the zero Tensor for a feed-forward without a gate. dst may be gate or
-	// up.
+	// up. What else gate and up hold afterwards is open.
 	Activate(dst, gate, up Tensor, act Activation)
 	// Add adds scale·src to dst.
 	Add(dst, src Tensor, scale float32)
@@ -151,10 +153,11 @@ type Tensor struct {
 
 // Norm says how to normalise: root mean square (RMSNorm, arXiv:1910.07467), or mean and variance (LayerNorm) if Center.
 type Norm struct {
-	Gain   Vector // [n]
-	Bias   Vector // [n] or nil
+	Gain   Vector // [n], or [n·groups] with one for each group of a row
+	Bias   Vector // as Gain, or nil
 	Eps    float32
 	Center bool
+	Group  int // n; 0 is the length of Gain
 	Width  int // only the first Width values of a row are normalised, the others stay if dst is src; 0 is all
 }
 

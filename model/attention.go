@@ -94,6 +94,9 @@ func (a *Attention) check(ropes []Rope) error {
 			return fmt.Errorf("rope turns %d values of a head of %d", n, turned)
 		}
 	}
+	if !(a.Clip >= 0) {
+		return fmt.Errorf("queries, keys and values are limited to %v", a.Clip)
+	}
 	if a.Window < 0 {
 		return fmt.Errorf("sliding window of %d tokens", a.Window)
 	}
@@ -168,6 +171,11 @@ func (r *Runner) attendGroups(i int) {
 	if a.QKNorm && !a.QKNormAfterRope {
 		dev.Norm(q, q, w.qNorm)
 		dev.Norm(k, k, w.kNorm)
+	}
+	if a.Clip > 0 {
+		for _, x := range []int{bufQueries, bufKeys, bufValues} {
+			dev.Clamp(s.buf[x], a.Clip)
+		}
 	}
 	r.rotate(a, q, compute.Rotary{Heads: a.Heads, HeadDim: a.HeadDim})
 	r.rotate(a, k, compute.Rotary{Heads: a.KVHeads, HeadDim: a.HeadDim})

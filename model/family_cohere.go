@@ -1,6 +1,7 @@
 package model
 
-// cohere (Command R) runs attention and feed-forward side by side, from one LayerNorm without a bias.
+// cohere (Command R) runs attention and feed-forward side by side, from one LayerNorm without a bias. Command R+ also
+// normalises queries and keys, with gains for each head.
 var cohere = family{
 	types: []string{"cohere"}, archs: []string{"command-r"},
 	defaults: map[string]any{
@@ -13,7 +14,8 @@ var cohere = family{
 		s.pairNeighbours(true)
 		s.Norm.Center = true
 		s.LogitScale = float32(c.Float("logit_scale"))
-		s.each(func(_ int, l *Layer) { l.Parallel = true })
+		norm := c.BoolOr("use_qk_norm", false)
+		s.each(func(_ int, l *Layer) { l.Parallel, l.Attn.QKNorm = true, norm })
 		return s
 	},
 }

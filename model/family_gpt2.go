@@ -31,7 +31,16 @@ var gpt2 = family{
 		s.Positions = s.Context
 		s.biased(true)
 		s.Norm.Center, s.Norm.Bias = true, true
-		s.each(func(_ int, l *Layer) { l.FFN.Gated = false })
+		scaled, byLayer := c.BoolOr("scale_attn_weights", true), c.BoolOr("scale_attn_by_inverse_layer_idx", false)
+		s.each(func(i int, l *Layer) {
+			l.FFN.Gated = false
+			if !scaled {
+				l.Attn.Scale = 1
+			}
+			if byLayer {
+				l.Attn.Scale /= float32(i + 1)
+			}
+		})
 		return s
 	},
 }

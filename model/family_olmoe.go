@@ -1,6 +1,6 @@
 package model
 
-// olmoe is Llama with experts that normalises whole rows of queries and keys.
+// olmoe is Llama with experts that normalises whole rows of queries and keys, and may limit what attention works with.
 var olmoe = family{
 	types: []string{"olmoe"}, archs: []string{"olmoe"},
 	defaults: map[string]any{
@@ -9,7 +9,8 @@ var olmoe = family{
 	keys: map[string]string{"num_local_experts": "num_experts"},
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)
-		s.each(func(_ int, l *Layer) { l.Attn.QKNorm = true })
+		clip := float32(c.FloatOr("clip_qkv", 0))
+		s.each(func(_ int, l *Layer) { l.Attn.QKNorm, l.Attn.Clip = true, clip })
 		s.mixture(c, c.experts())
 		return s
 	},

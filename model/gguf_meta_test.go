@@ -17,6 +17,7 @@ var notInGGUF = map[string]string{
 
 	"gemma2_old":        "scores are scaled by the size of a head",
 	"smollm3_interval":  "every fourth layer has no rope, and none a window",
+	"gpt2_layers":       "scores are scaled by the size of a head",
 	"gpt_oss_layers":    "which layers have a window",
 	"qwen3_next":        "recurrent layers are not converted",
 	"qwen2_moe_steps":   "a window in some layers only",

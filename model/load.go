@@ -218,10 +218,13 @@ func (l *loader) norm(slot string, i int, n Norm, size int) compute.Norm {
 	return out
 }
 
-// headNorm takes over the norm of queries or keys, which spans a head or, if the stored gain is that long, a row.
+// headNorm takes over the norm of queries or keys. It spans a row if the stored gain is that long; else a head, with gains of
+// its own for each head if they have the shape [heads, headDim].
 func (l *loader) headNorm(slot string, i int, n Norm, heads, headDim int) compute.Norm {
 	size := headDim
-	if t, ok := l.ckpt.Tensor(l.slots.name(slot, i) + ".weight"); ok && t.Values() == heads*headDim {
+	if t, ok := l.ckpt.Tensor(l.slots.name(slot, i) + ".weight"); ok && len(t.Shape) == 2 {
+		return compute.Norm{Eps: n.Eps, Center: n.Center, Group: headDim, Gain: l.upload(l.named(t.Name, heads, headDim))}
+	} else if ok && t.Values() == heads*headDim {
 		size = heads * headDim
 	}
 	return l.norm(slot, i, n, size)

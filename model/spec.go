@@ -63,6 +63,7 @@ type Attention struct {
 	Rope            int     // index in Spec.Ropes; -1 is no rotation
 	QKNorm          bool    // queries and keys are normalised, by head or by row as their gains say
 	QKNormAfterRope bool
+	Clip            float32 // queries, keys and values are limited to -Clip and Clip after that; 0 is off
 	QKVBias, OBias  bool
 	Sinks           bool // one learned logit a head takes part in the softmax
 	Gated           bool // what a head gives is multiplied by the sigmoid of a product with the layer's input

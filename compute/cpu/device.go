@@ -31,7 +31,7 @@ type Device struct {
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
 	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend, join,
-	heads, convolve, delta, route, gather, quantiseRoute, expert, combine func(worker, item int)
+	heads, convolve, delta, clamp, route, gather, quantiseRoute, expert, combine func(worker, item int)
 }
 
 // Options choose how a Device computes. None changes a result.
@@ -59,7 +59,7 @@ func New(o Options) (*Device, error) {
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
-		route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, expert: d.expertItem, combine: d.combineRow,
+		clamp: d.clampRow, route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, expert: d.expertItem, combine: d.combineRow,
 	}
 	return d, nil
 }

@@ -83,23 +83,39 @@ func (d *Device) Norm(dst, src compute.Tensor, n compute.Norm) {
 
 func (d *Device) normRow(_, r int) {
 	n := &d.op.norm
-	gain := n.Gain.(vector)
-	size := len(gain)
+	gains := n.Gain.(vector)
+	size := n.Group
+	if size == 0 {
+		size = len(gains)
+	}
 	x, y := rowOf(d.op.src, r), rowOf(d.op.dst, r)
 	if n.Width > 0 {
 		x = x[:n.Width]
 	}
 	for at := 0; at < len(x); at += size {
-		in, out := x[at:][:size], y[at:][:size]
+		in, out, from := x[at:][:size], y[at:][:size], at%len(gains)
 		mean := float32(0)
 		if n.Center {
 			mean = sum(in) / float32(size)
 		}
 		variance := d.k.sumSquares(in, mean) / float32(size)
-		d.k.scaleGain(out, in, gain, mean, float32(1/math.Sqrt(float64(variance+n.Eps))))
+		d.k.scaleGain(out, in, gains[from:][:size], mean, float32(1/math.Sqrt(float64(variance+n.Eps))))
 		if n.Bias != nil {
-			addBias(out, n.Bias.(vector))
+			addBias(out, n.Bias.(vector)[from:][:size])
 		}
+	}
+}
+
+// Clamp implements compute.Device.
+func (d *Device) Clamp(x compute.Tensor, limit float32) {
+	d.op = operation{dst: x, cap: limit}
+	d.rows(d.batch.Rows(), d.jobs.clamp)
+}
+
+func (d *Device) clampRow(_, r int) {
+	row, limit := rowOf(d.op.dst, r), d.op.cap
+	for i, v := range row {
+		row[i] = min(max(v, -limit), limit)
 	}
 }
 

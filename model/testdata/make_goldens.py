@@ -152,6 +152,17 @@ CASES = {
         intermediate_size=60, vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, use_qk_norm=True,
         rope_scaling=dict(type="dynamic", alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0,
                           mscale_all_dim=1.0), tie_word_embeddings=True)),
+    "cohere_plus": (OLD, "F16", 1, dict(
+        model_type="cohere", hidden_size=40, num_attention_heads=4, num_key_value_heads=2, intermediate_size=50,
+        vocab_size=100, num_hidden_layers=2, rope_theta=10000.0, layer_norm_eps=1e-5, logit_scale=0.25,
+        use_qk_norm=True, pad_token_id=0, tie_word_embeddings=True)),
+    "gpt2_layers": (OLD, "F16", 1, dict(
+        model_type="gpt2", n_embd=36, n_head=2, n_layer=3, n_positions=140, vocab_size=100, scale_attn_weights=False,
+        scale_attn_by_inverse_layer_idx=True, activation_function="gelu_new", tie_word_embeddings=True)),
+    "olmoe_clip": (OLD, "BF16", 1, dict(
+        model_type="olmoe", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=28,
+        vocab_size=90, num_hidden_layers=2, rope_theta=10000.0, num_experts=4, num_experts_per_tok=2, clip_qkv=0.7,
+        norm_topk_prob=False, pad_token_id=0, tie_word_embeddings=True)),
     "mixtral_window": (OLD, "F16", 2, dict(
         model_type="mixtral", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=40,
         vocab_size=120, num_hidden_layers=2, rope_theta=10000.0, num_local_experts=5, num_experts_per_tok=3,

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +69,11 @@ func (j *job) add(r text.Request, param string) error {
 	}
 	r.IDs, r.Prompt, r.Chat = ids, "", nil
 	seed := r.Params.Seed
-	for i := range value(j.sampling.N, 1) {
+	made, given := j.sampling.Choices()
+	if made > given {
+		r.Logprobs = max(r.Logprobs, 0) // by which they are compared
+	}
+	for i := range made {
 		r.Params.Seed = seed + uint64(i)
 		j.choices = append(j.choices, &choice{index: len(j.choices), request: r, first: true})
 	}
@@ -165,8 +171,9 @@ func (j *job) each(ctx context.Context, f func(context.Context, *choice) error) 
 // usage sums up the choices so far. A prompt counts once however many answers it has.
 func (j *job) usage(choices []*choice) *openai.Usage {
 	u := &openai.Usage{}
+	made, _ := j.sampling.Choices()
 	for i, c := range choices {
-		if i%value(j.sampling.N, 1) == 0 {
+		if i%made == 0 {
 			u.PromptTokens += c.usage.Prompt
 			u.PromptTokensDetails.CachedTokens += c.usage.Cached
 		}
@@ -174,6 +181,35 @@ func (j *job) usage(choices []*choice) *openai.Usage {
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	return u
+}
+
+// best returns the answers that are given: for each prompt, those of the highest mean log probability of a token.
+func (j *job) best() []*choice {
+	made, given := j.sampling.Choices()
+	if made == given {
+		return j.choices
+	}
+	var out []*choice
+	for group := range slices.Chunk(j.choices, made) {
+		group = slices.Clone(group)
+		slices.SortStableFunc(group, func(a, b *choice) int { return cmp.Compare(b.likelihood(), a.likelihood()) })
+		for _, c := range group[:given] {
+			c.index = len(out)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// likelihood returns the mean log probability of an answer's tokens.
+func (c *choice) likelihood() float64 {
+	sum, n := 0.0, 0
+	for i, t := range c.tokens {
+		if from := len(c.tokens) - c.usage.Generated; i >= from { // before it is the prompt, with echo
+			sum, n = sum+float64(t.Logprob), n+1
+		}
+	}
+	return sum / float64(max(n, 1))
 }
 
 // answer runs a job and writes its answer, as a stream or whole.

@@ -42,11 +42,12 @@ func DecodeCompletion(body []byte) (*CompletionRequest, error) {
 	if err := decode(body, r.field); err != nil {
 		return nil, err
 	}
+	made, _ := r.Choices()
 	switch {
 	case len(r.Prompts) == 0:
 		return nil, missing("prompt", "a string, token ids, or an array of these")
-	case r.N != nil && *r.N*len(r.Prompts) > MaxPrompts:
-		return nil, invalid("n", CodeInvalidValue, "%d answers to %d prompts are more than %d", *r.N, len(r.Prompts), MaxPrompts)
+	case made > 1 && made*len(r.Prompts) > MaxPrompts:
+		return nil, invalid("n", CodeInvalidValue, "%d answers to %d prompts are more than %d", made, len(r.Prompts), MaxPrompts)
 	case r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo:
 		return nil, invalid("max_tokens", CodeInvalidValue, "0 is only allowed with echo")
 	case r.PromptLogprobs != nil && r.Echo:

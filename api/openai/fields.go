@@ -173,7 +173,6 @@ func (c *cursor) label() (string, error) {
 
 // asksNothing holds, for members that clients send by default, the JSON texts with which they ask for nothing.
 var asksNothing = map[string][]string{
-	"best_of":                       {"1"},
 	"continue_final_message":        {"false"},
 	"documents":                     {"[]"},
 	"early_stopping":                {"false"},

@@ -6,6 +6,7 @@ type Sampling struct {
 	Stream        bool           `json:"stream,omitempty"`
 	StreamOptions *StreamOptions `json:"stream_options,omitempty"`
 	N             *int           `json:"n,omitempty"`          // answers per prompt, 1 to MaxChoices
+	BestOf        *int           `json:"best_of,omitempty"`    // answers made, of which the n likeliest by token are given
 	MaxTokens     *int           `json:"max_tokens,omitempty"` // new tokens at most
 	MinTokens     *int           `json:"min_tokens,omitempty"`
 
@@ -63,6 +64,8 @@ func (s *Sampling) field(c *cursor, key string) (known bool, err error) {
 		err = c.object(func(key string) error { return s.StreamOptions.field(c, key) })
 	case "n":
 		err = c.intIn(&s.N, 1, MaxChoices)
+	case "best_of":
+		err = c.intIn(&s.BestOf, 1, MaxChoices)
 	case "max_tokens":
 		err = c.intIn(&s.MaxTokens, 0, maxInt32)
 	case "min_tokens":
@@ -162,8 +165,27 @@ func (s *Sampling) check() error {
 	if s.StreamOptions != nil && !s.Stream {
 		return invalid("stream_options", CodeInvalidValue, "only allowed when stream is true")
 	}
+	switch _, n := s.Choices(); {
+	case s.BestOf != nil && *s.BestOf < n:
+		return invalid("best_of", CodeInvalidValue, "best_of must be at least n, which is %d; found %d", n, *s.BestOf)
+	case s.BestOf != nil && *s.BestOf > n && s.Stream:
+		return invalid("best_of", CodeInvalidValue, "more than n is not available when stream is true: which answers are best is known when all have ended")
+	}
 	if s.PromptLogprobs != nil && s.Stream {
 		return invalid("prompt_logprobs", CodeInvalidValue, "not available when stream is true")
 	}
 	return nil
+}
+
+// Choices returns how many answers are made for each prompt, and how many of them are given.
+func (s *Sampling) Choices() (made, given int) {
+	given = max(1, deref(s.N))
+	return max(given, deref(s.BestOf)), given
+}
+
+func deref(p *int) int {
+	if p == nil {
+		return 0
+	}
+	return *p
 }

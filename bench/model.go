@@ -152,8 +152,8 @@ type modelRun struct {
 	cost        cost
 
 	runner *model.Runner
-	tables [][]int32 // blocks of each sequence
-	ids    []int32   // random tokens
+	tables [][][]int32 // blocks of each sequence, by group of layers
+	ids    []int32     // random tokens
 	batch  compute.Batch
 }
 
@@ -161,7 +161,8 @@ type modelRun struct {
 func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]float64, error) {
 	blocks := (t.length() + m.blockTokens - 1) / m.blockTokens
 	var err error
-	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), blocks*t.Seqs, m.blockTokens, t.Seqs); err != nil {
+	spec := compute.CacheSpec{Layers: m.model.Spec.KVLayers()}
+	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), max(1, spec.Groups())*blocks*t.Seqs, m.blockTokens, t.Seqs); err != nil {
 		return nil, err
 	}
 	m.tables = m.tables[:0]
@@ -170,7 +171,7 @@ func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]floa
 		for i := range table {
 			table[i] = int32(s*blocks + i)
 		}
-		m.tables = append(m.tables, table)
+		m.tables = append(m.tables, spec.Spread(table))
 	}
 	r := rand.New(rand.NewPCG(1, uint64(t.tokens())))
 	m.ids = make([]int32, max(t.Rows, t.Seqs))
@@ -199,7 +200,7 @@ func (m *modelRun) run(ctx context.Context, t Test) error {
 	for at := 0; at < t.Rows; at += m.chunk {
 		end := min(at+m.chunk, t.Rows)
 		m.batch.Reset()
-		m.batch.Append(m.ids[at:end], t.Depth+at, end == t.Rows, m.tables[0])
+		m.batch.Append(m.ids[at:end], t.Depth+at, end == t.Rows, m.tables[0]...)
 		if err := m.forward(ctx); err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func (m *modelRun) run(ctx context.Context, t Test) error {
 	for i := range t.Steps {
 		m.batch.Reset()
 		for s, table := range m.tables {
-			m.batch.Append(m.ids[s:s+1], t.Depth+i, true, table)
+			m.batch.Append(m.ids[s:s+1], t.Depth+i, true, table...)
 		}
 		if err := m.forward(ctx); err != nil {
 			return err
@@ -242,7 +243,7 @@ func (m *modelRun) fill(t Test) error {
 		for _, table := range m.tables {
 			for at := 0; at < t.Depth; at += rows {
 				m.batch.Reset()
-				m.batch.Append(make([]int32, min(rows, t.Depth-at)), at, false, table)
+				m.batch.Append(make([]int32, min(rows, t.Depth-at)), at, false, table...)
 				m.dev.Begin(&m.batch)
 				m.dev.Store(m.runner.Cache(), i, k, v)
 			}

@@ -9,6 +9,9 @@ type Batch struct {
 	Pos    []int32 // [rows] position of each token in its own sequence, from 0
 	Seqs   []Seq   // who owns which rows, in row order, covering all rows
 	Logits []int32 // rows whose logits are wanted, ascending; may be empty
+	// Copies are made before anything else, one after the other: what the first block of a pair holds, to the second. Who
+	// makes them takes them out of the batch, for none may be made again.
+	Copies [][2]int32
 }
 
 // Seq is the part of one sequence in a Batch: Rows consecutive tokens from position Start on. Tables holds its block table
@@ -28,7 +31,7 @@ func (b *Batch) Rows() int { return len(b.IDs) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.IDs, b.Pos, b.Seqs, b.Logits = b.IDs[:0], b.Pos[:0], b.Seqs[:0], b.Logits[:0]
+	b.IDs, b.Pos, b.Seqs, b.Logits, b.Copies = b.IDs[:0], b.Pos[:0], b.Seqs[:0], b.Logits[:0], b.Copies[:0]
 }
 
 // Append adds one sequence's next tokens, which start at position start, to the batch. If sample is set, the logits of
@@ -53,6 +56,11 @@ func (b *Batch) Check(vocab int, cache CacheSpec) error {
 	for r, id := range b.IDs {
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("compute: row %d: token %d is outside the vocabulary of %d", r, id, vocab)
+		}
+	}
+	for _, c := range b.Copies {
+		if c[0] < 0 || c[1] < 0 || int(max(c[0], c[1])) >= cache.Blocks {
+			return fmt.Errorf("compute: block %d is to be copied to %d; the cache has %d", c[0], c[1], cache.Blocks)
 		}
 	}
 	row := int32(0)

@@ -258,6 +258,19 @@ func (s CacheSpec) Groups() int {
 	return n
 }
 
+// Spread makes a table of one sequence into tables for all groups of layers, for those who do without a pool of blocks:
+// each block of the table becomes as many neighbours as there are groups.
+func (s CacheSpec) Spread(table []int32) [][]int32 {
+	groups := s.Groups()
+	tables := make([][]int32, groups)
+	for g := range tables {
+		for _, b := range table {
+			tables[g] = append(tables[g], b*int32(groups)+int32(g))
+		}
+	}
+	return tables
+}
+
 // TokenBytes returns the size of one token in float32 over all layers.
 func (s CacheSpec) TokenBytes() int64 {
 	n := int64(0)

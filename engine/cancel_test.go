@@ -83,7 +83,7 @@ func TestCancelledBeforeSubmit(t *testing.T) {
 func TestCancelBeforeArrival(t *testing.T) {
 	cfg := smallConfig()
 	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
-	q := newSequence(request(1, 4, 4), e.most())
+	q := newSequence(request(1, 4, 4), e.maxLen)
 	q.unhook = func() {}
 	gone := errors.New("the client has gone")
 	for _, m := range []message{{q, FinishCancelled, gone}, {seq: q}} {

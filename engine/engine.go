@@ -55,6 +55,7 @@ var ErrDraining = errors.New("engine: draining, no new requests are taken")
 // that the loop can plan the next step and hear of arrivals and cancellations meanwhile. The two meet over channels.
 type Engine struct {
 	cfg     Config
+	maxLen  int       // tokens of a sequence at most
 	epoch   time.Time // the scheduler's deadlines count from it
 	lastID  atomic.Uint64
 	notify  chan struct{} // [1] something is in the inbox, or closing is set
@@ -114,9 +115,6 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Sched.MaxLen == 0 {
-		cfg.Sched.MaxLen = cfg.Sched.Blocks * cfg.Sched.BlockTokens
-	}
 	cfg.Sched.MaxAdapters = cfg.Slots
 	for _, a := range cfg.Adapters {
 		if a.Pinned && cfg.Sched.MaxAdapters > 0 {
@@ -141,6 +139,8 @@ func New(cfg Config) (*Engine, error) {
 		slots:    make([]*adapter, cfg.Slots+1),
 		samplers: make([]sampling.Sampler, min(runtime.GOMAXPROCS(0), 16)),
 	}
+	e.maxLen = s.MaxLen()
+	e.counts.MaxLen = e.maxLen
 	if err := e.placePinned(); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,6 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
-	e.counts.MaxLen = e.most()
 	e.publish()
 	go e.compute()
 	go e.loop()
@@ -163,7 +162,7 @@ func New(cfg Config) (*Engine, error) {
 // many wait already; the stream may end with it too, when more urgent ones came. When ctx is done, at any time, the request ends and what it holds is free again. The request must
 // not change while it is served.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
-	if err := r.check(e.cfg.Vocab, e.most()); err != nil {
+	if err := r.check(e.cfg.Vocab, e.maxLen); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -177,7 +176,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if r.Timeout > 0 {
 		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
 	}
-	q := newSequence(r, e.most())
+	q := newSequence(r, e.maxLen)
 	q.adapter = a
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
@@ -198,12 +197,6 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// most returns how many tokens a sequence may hold, prompt and output together. The last token takes no place in the
-// cache, since nothing is computed from it.
-func (e *Engine) most() int {
-	return min(e.cfg.Sched.MaxLen, e.cfg.Sched.Blocks*e.cfg.Sched.BlockTokens+1)
 }
 
 // post puts a message in the loop's inbox.

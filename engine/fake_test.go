@@ -44,6 +44,10 @@ func (f *fake) Forward(b *compute.Batch) error {
 	if err := b.Check(fakeVocab, cache); err != nil {
 		return err
 	}
+	for _, c := range b.Copies {
+		copy(f.slots[int(c[1])*f.blockTokens:][:f.blockTokens], f.slots[int(c[0])*f.blockTokens:])
+	}
+	b.Copies = b.Copies[:0]
 	f.logits = f.logits[:0]
 	wanted := b.Logits
 	for _, s := range b.Seqs {

@@ -102,8 +102,7 @@ type sequence struct {
 	ended   bool
 	cause   error // of a cancellation that came before the arrival
 
-	ids      []int32    // the prompt and what was generated
-	tables   [1][]int32 // of the blocks
+	ids      []int32 // the prompt and what was generated
 	sampling *sampling.Sequence
 	scores   []Token // of the prompt's tokens so far, if wanted
 

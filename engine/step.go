@@ -39,6 +39,9 @@ func (e *Engine) pack() bool {
 			q.preempted++
 		}
 	}
+	for _, c := range e.plan.Copies {
+		e.batch.Copies = append(e.batch.Copies, [2]int32{c.From, c.To})
+	}
 	for _, w := range e.plan.Seqs {
 		q := e.seqs[w.ID]
 		e.entries = append(e.entries, entry{seq: q, sample: w.Sample})
@@ -62,8 +65,8 @@ func (e *Engine) pack() bool {
 func (e *Engine) packWork(x *entry, w sched.Work) {
 	q, row := x.seq, e.batch.Rows()
 	x.logits, x.rows = len(e.batch.Logits), x.rows[:0]
-	q.tables[0] = w.Blocks
-	e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, q.tables[:]...)
+	e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, w.Tables...)
+	e.batch.Seqs[len(e.batch.Seqs)-1].State = max(0, w.State)
 	if q.adapter != nil {
 		e.batch.Seqs[len(e.batch.Seqs)-1].Adapter = q.adapter.slot.Load()
 	}
@@ -81,7 +84,7 @@ func (e *Engine) packWork(x *entry, w sched.Work) {
 
 // isolate computes the step in hand again, after it failed for all together, for one sequence after the other: those for
 // whom it fails again end with an error, the others go on. Computing a part of a step twice changes nothing, since each
-// token's keys and values have their place.
+// token's keys and values have their place; but a recurrent state may have gone on already, so who has one ends.
 func (e *Engine) isolate(err error) {
 	e.cfg.Logger.Error("a step failed, and is computed again for each request alone", "error", err, "requests", e.report.Seqs, "rows", e.report.Rows)
 	for i, w := range e.plan.Seqs {
@@ -89,7 +92,13 @@ func (e *Engine) isolate(err error) {
 		if x.seq == nil || x.seq.ended {
 			continue
 		}
+		if w.State >= 0 {
+			e.fail(x.seq, err)
+			continue
+		}
+		copies := e.batch.Copies // those not made yet
 		e.batch.Reset()
+		e.batch.Copies = copies
 		e.packWork(x, w)
 		e.launch()
 		if err := e.await(); err == nil {

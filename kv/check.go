@@ -5,89 +5,142 @@ import "fmt"
 // Check verifies every invariant of the pool and names the first that is broken. It is meant for tests; it looks at
 // every block.
 func (p *Pool) Check() error {
-	age, err := p.checkLists()
-	if err != nil {
+	if err := p.checkLists(); err != nil {
 		return err
 	}
-	named := 0
-	for i := range p.refs {
-		b := BlockID(i)
-		if p.name[b] == (Hash{}) {
-			if p.parent[b] != none {
-				return fmt.Errorf("kv: block %d has no name but a parent, block %d", b, p.parent[b])
-			}
+	if err := p.checkTree(); err != nil {
+		return err
+	}
+	kids, held := make([]int32, len(p.refs)), make([]int32, len(p.refs)) // of each block, over those that follow it
+	for i, n := range p.node {
+		if n == none {
 			continue
 		}
-		named++
-		if at, ok := p.index[p.name[b]]; !ok || at != b {
-			return fmt.Errorf("kv: block %d is named %v, which the index gives to block %d (%v)", b, p.name[b], at, ok)
+		b, group := BlockID(i), int(p.group[i])
+		if at := p.tree.block(n, group); at != b {
+			return fmt.Errorf("kv: block %d is named %v, which the index gives to block %d", b, p.tree.nodes[n].name, at)
 		}
-		if err := p.checkParent(b, age); err != nil {
-			return err
+		if up := p.before(b); up != none {
+			kids[up]++
+			held[up] += p.refs[b]
+		} else if p.cfg.Groups[group].Window == 0 && p.tree.nodes[n].parent != none {
+			return fmt.Errorf("kv: block %d follows one that was forgotten", b)
 		}
 	}
-	if named != len(p.index) {
-		return fmt.Errorf("kv: %d blocks bear a name, the index holds %d", named, len(p.index))
+	for b := range p.refs {
+		if kids[b] != p.kids[b] || held[b] > p.refs[b] {
+			return fmt.Errorf("kv: block %d is held %d times and says that %d follow it; %d do, held %d times",
+				b, p.refs[b], p.kids[b], kids[b], held[b])
+		}
 	}
 	return nil
 }
 
-// checkLists verifies that every block is in the list of its state and in no other, that the counters say so too, and
-// returns the place of each cached block in the order of eviction (0: not cached).
-func (p *Pool) checkLists() (age []int, err error) {
-	n := len(p.refs)
-	age = make([]int, n)
-	listed := make([]bool, n)
-	free, cached, used := 0, 0, 0
+// checkLists verifies that every block is in the list of its state and in no other, and that the counters say so too.
+func (p *Pool) checkLists() error {
+	free := make([]bool, len(p.refs))
+	n := Stats{Blocks: len(p.refs)}
 	for b := p.free; b != none; b = p.next[b] {
-		if listed[b] || p.refs[b] != 0 || p.name[b] != (Hash{}) {
-			return nil, fmt.Errorf("kv: block %d is listed as free (again: %v), has %d references and name %v",
-				b, listed[b], p.refs[b], p.name[b])
+		if free[b] || p.refs[b] != 0 || p.node[b] != none {
+			return fmt.Errorf("kv: block %d is listed as free (again: %v), has %d references and node %d", b, free[b], p.refs[b], p.node[b])
 		}
-		listed[b] = true
-		free++
+		free[b] = true
+		n.Free++
 	}
-	for b := p.next[n]; b != BlockID(n); b = p.next[b] {
-		if listed[b] || p.refs[b] != 0 || p.name[b] == (Hash{}) || p.prev[p.next[b]] != b {
-			return nil, fmt.Errorf("kv: block %d is listed as cached (again: %v), has %d references and name %v",
-				b, listed[b], p.refs[b], p.name[b])
+	for i, refs := range p.refs {
+		b := BlockID(i)
+		leaf, expires := p.leaves.at[b] != none, p.expiring.at[b] != none
+		cached := refs == 0 && p.node[b] != none
+		switch {
+		case refs < 0 || refs == 0 && !cached && !free[b]:
+			return fmt.Errorf("kv: block %d has %d references, is not cached and not listed as free", b, refs)
+		case leaf != (cached && p.kids[b] == 0):
+			return fmt.Errorf("kv: block %d can be evicted (%v): cached %v, followed by %d", b, leaf, cached, p.kids[b])
+		case expires != (cached && p.due[b] != 0):
+			return fmt.Errorf("kv: block %d loses its priority (%v): cached %v, due at %d", b, expires, cached, p.due[b])
+		case cached:
+			n.Cached++
+		case refs > 0:
+			n.Used++
 		}
-		listed[b] = true
-		cached++
-		age[b] = cached
 	}
-	for b, refs := range p.refs {
-		if refs < 0 || (refs == 0) != listed[b] {
-			return nil, fmt.Errorf("kv: block %d has %d references, listed as free or cached: %v", b, refs, listed[b])
+	for _, o := range []*order{&p.leaves, &p.expiring} {
+		for at, b := range o.heap {
+			if o.at[b] != int32(at) || at > 0 && o.less(b, o.heap[(at-1)/2]) {
+				return fmt.Errorf("kv: block %d is in place %d of an order, says %d", b, at, o.at[b])
+			}
 		}
-		if refs > 0 {
-			used++
-		}
-		if refs > 1 && p.name[b] == (Hash{}) {
-			return nil, fmt.Errorf("kv: block %d has no name but is shared by %d", b, refs)
+	}
+	pinned := make([]int, len(p.refs))
+	p.PinnedRefs(pinned)
+	for b, k := range pinned {
+		if n.Pinned += k; k > int(p.refs[b]) {
+			return fmt.Errorf("kv: block %d is pinned %d times and held %d times", b, k, p.refs[b])
 		}
 	}
 	s := p.stats
-	if s.Blocks != n || s.Used != used || s.Cached != cached || s.Free != free || s.Hits > s.Queries {
-		return nil, fmt.Errorf("kv: counters say %v; counted %d used, %d cached, %d free", s, used, cached, free)
+	if s.Blocks != n.Blocks || s.Used != n.Used || s.Cached != n.Cached || s.Free != n.Free || s.Pinned != n.Pinned ||
+		s.Hits > s.Queries || s.Partial > s.Hits || s.Evictions != s.Lifetime.Count || s.Evictions != s.Idle.Count {
+		return fmt.Errorf("kv: counters say %v; counted %v", s, n)
 	}
-	return age, nil
+	return nil
 }
 
-// checkParent verifies that the named block b can be reached from the start of its chain and is evicted before its
-// parent.
-func (p *Pool) checkParent(b BlockID, age []int) error {
-	parent := p.parent[b]
-	switch {
-	case parent == none:
+// checkTree verifies that the index, the nodes and their families agree.
+func (p *Pool) checkTree() error {
+	t := &p.tree
+	held, children := make([]int32, len(t.nodes)), 0
+	for i, b := range t.blocks {
+		if b == none {
+			continue
+		}
+		if n := int32(i / t.groups); p.node[b] != n || int(p.group[b]) != i%t.groups {
+			return fmt.Errorf("kv: block %d is said to hold node %d for group %d; it says %d, %d", b, n, i%t.groups, p.node[b], p.group[b])
+		}
+		held[i/t.groups]++
+	}
+	family := func(first, parent int32) error {
+		older := int32(none)
+		for n := first; n != none; n = t.nodes[n].next {
+			if x := &t.nodes[n]; x.parent != parent || x.prev != older || t.index[x.key] != n {
+				return fmt.Errorf("kv: %v is listed as a child of node %d; its parent is %d", x.name, parent, x.parent)
+			}
+			older = n
+			children++
+		}
 		return nil
-	case p.name[parent] == (Hash{}):
-		return fmt.Errorf("kv: block %d follows block %d, which was forgotten", b, parent)
-	case p.refs[parent] < p.refs[b]:
-		return fmt.Errorf("kv: block %d is held %d times, block %d before it only %d times",
-			b, p.refs[b], parent, p.refs[parent])
-	case p.refs[parent] == 0 && age[parent] < age[b]:
-		return fmt.Errorf("kv: block %d would be evicted before block %d that follows it", parent, b)
+	}
+	for keys, n := range t.roots {
+		if t.nodes[n].keys != keys {
+			return fmt.Errorf("kv: %v starts sequences of %v; it is listed under %v", t.nodes[n].name, t.nodes[n].keys, keys)
+		}
+		if err := family(n, none); err != nil {
+			return err
+		}
+	}
+	for k, n := range t.index {
+		x := &t.nodes[n]
+		if x.key != k || x.held == 0 || x.held != held[n] {
+			return fmt.Errorf("kv: the index gives %v to node %d, which is %v in %d blocks; counted %d", k.name, n, x.name, x.held, held[n])
+		}
+		if x.parent == lost {
+			children++
+		}
+		if err := family(x.child, n); err != nil {
+			return err
+		}
+	}
+	if children != len(t.index) {
+		return fmt.Errorf("kv: the index holds %d names, families %d", len(t.index), children)
+	}
+	unused := len(t.nodes) - len(t.index)
+	for n := t.free; n != none; n = t.nodes[n].next {
+		if unused--; held[n] != 0 || t.nodes[n].held != 0 {
+			return fmt.Errorf("kv: node %d is unused, but %d blocks hold it", n, held[n])
+		}
+	}
+	if unused != 0 {
+		return fmt.Errorf("kv: %d nodes are neither used nor unused", unused)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -42,28 +41,27 @@ func TestHashBlock(t *testing.T) {
 
 // Wrong use would corrupt other sequences' contexts, so it must not pass unnoticed.
 func TestMisusePanics(t *testing.T) {
-	one := HashBlock(Hash{}, []int32{1}, Keys{})
+	names := chains(1, 3)[0]
 	for _, c := range []struct {
 		what, want string
-		do         func(*Pool)
+		do         func(*Pool, *Table)
 	}{
-		{"no blocks", "a pool of 0 blocks", func(*Pool) { NewPool(0, 16) }},
-		{"double release", "block 0 is released but nobody holds it", func(p *Pool) {
-			table, _ := p.Alloc(nil, 1)
-			p.Release(table)
-			p.Release(table)
+		{"naming a free block", "block 0 (0 references) cannot be named", func(p *Pool, q *Table) {
+			held := Table{Blocks: [][]BlockID{q.Blocks[0]}}
+			p.Release(q)
+			p.Register(&held, names, []int32{0})
 		}},
-		{"naming a free block", "block 2 (0 references", func(p *Pool) { p.Register(nil, 2, one) }},
-		{"naming a block twice", "cannot be named", func(p *Pool) {
-			table, _ := p.Alloc(nil, 1)
-			p.Register(nil, table[0], one)
-			p.Register(nil, table[0], one)
+		{"naming a block twice", "cannot be named", func(p *Pool, q *Table) {
+			p.Register(q, names[:1], []int32{0})
+			q.Named = 0
+			p.Register(q, names[:1], []int32{0})
 		}},
-		{"naming after an unnamed block", "block 1 follows block 0", func(p *Pool) {
-			table, _ := p.Alloc(nil, 2)
-			p.Register(table[:1], table[1], one)
+		{"naming half a block", "a block of 0 tokens is to be named", func(p *Pool, q *Table) { p.Register(q, names[:1], nil) }},
+		{"double release", "block 1 is released but nobody holds it", func(p *Pool, q *Table) {
+			again := *q
+			p.Release(q)
+			p.Release(&again)
 		}},
-		{"sharing a free block", "block 1 is free", func(p *Pool) { p.Share([]BlockID{1}, 1) }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			defer func() {
@@ -71,9 +69,38 @@ func TestMisusePanics(t *testing.T) {
 					t.Errorf("panic %q, want %q", got, c.want)
 				}
 			}()
-			c.do(NewPool(3, 1))
+			p := newPool(t, Config{Blocks: 3, BlockTokens: 1})
+			q := p.NewTable(3, Keys{}, Retention{})
+			p.Grow(&q, 0, 2, 0, nil)
+			c.do(p, &q)
 		})
 	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{BlockTokens: 1}, "a pool of 0 blocks of 1 tokens"},
+		{Config{Blocks: 1, BlockTokens: -1}, "blocks of -1 tokens"},
+		{Config{Blocks: 1, BlockTokens: 1, States: -1}, "-1 slots"},
+		{Config{Blocks: 1, BlockTokens: 1, Groups: make([]Group, 128)}, "128 groups"},
+		{Config{Blocks: 1, BlockTokens: 1, Groups: []Group{{}, {-4}}}, "group 1 of layers has a window of -4 tokens"},
+		{Config{Blocks: 1, BlockTokens: 1, Policy: "fifo"}, `eviction policy "fifo"; want one of lru, lfu, priority`},
+	} {
+		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
+		}
+	}
+}
+
+func newPool(t testing.TB, cfg Config) *Pool {
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // chains returns the names of n chains of length blocks each.
@@ -89,39 +116,62 @@ func chains(n, length int) [][]Hash {
 	return all
 }
 
-// visit is the life of a sequence: find, share, allocate, register, release. It returns the emptied table.
-func visit(p *Pool, table []BlockID, names []Hash) []BlockID {
-	table = p.Match(table[:0], names)
-	found := len(table)
-	p.Share(table, len(names)*p.BlockTokens())
-	table, ok := p.Alloc(table, len(names)-found)
-	if !ok {
+// visitor is a sequence that comes again and again.
+type visitor struct {
+	table  Table
+	prefix Prefix
+	tokens []int32
+	blocks [][]BlockID
+}
+
+func newVisitor(p *Pool, length int) *visitor {
+	v := &visitor{table: p.NewTable(length*p.cfg.BlockTokens, Keys{}, Retention{}), tokens: make([]int32, length*p.cfg.BlockTokens)}
+	v.blocks = v.table.Blocks
+	return v
+}
+
+// visit is the life of a sequence: find, share, grow, register, release. Its chains differ from the first token on.
+func (v *visitor) visit(p *Pool, names []Hash, first int32) {
+	size := p.cfg.BlockTokens
+	gone := v.table.gone
+	v.tokens[0] = first
+	p.Match(&v.prefix, names, Keys{}, v.tokens[:len(names)*size])
+	p.Share(&v.table, &v.prefix, len(names)*size)
+	if !p.Grow(&v.table, v.prefix.Tokens, len(names)*size, 0, nil) {
 		panic("the pool is too small")
 	}
-	for i := found; i < len(names); i++ {
-		table[i] = p.Register(table[:i], table[i], names[i])
+	for i := v.table.Named; i < len(names); i++ {
+		p.Register(&v.table, names[:i+1], v.tokens[i*size:(i+1)*size])
 	}
-	p.Release(table)
-	return table
+	p.Release(&v.table)
+	v.table.Blocks, v.table.gone = v.blocks, gone
+	for g := range v.table.Blocks {
+		v.table.Blocks[g] = v.table.Blocks[g][:0]
+	}
 }
 
 // A pool that evicts all the time works in the memory it was made with.
 func TestNoAllocation(t *testing.T) {
-	p := NewPool(256, 16)
-	all := chains(64, 16)
-	table := make([]BlockID, 0, 16)
-	round := func() {
-		for _, names := range all {
-			table = visit(p, table, names)
+	for _, policy := range Policies() {
+		p := newPool(t, Config{Blocks: 256, BlockTokens: 16, Policy: policy})
+		all := chains(64, 16)
+		v := newVisitor(p, 16)
+		round := func() {
+			for i, names := range all {
+				v.visit(p, names, int32(i))
+			}
 		}
-	}
-	round()
-	before := p.Stats().Evictions
-	if n := testing.AllocsPerRun(100, round); n != 0 {
-		t.Errorf("%v allocations for %d sequences", n, len(all))
-	}
-	if p.Stats().Evictions == before {
-		t.Error("nothing was evicted, so this shows nothing")
+		round()
+		before := p.Stats().Evictions
+		if n := testing.AllocsPerRun(100, round); n != 0 {
+			t.Errorf("%s: %v allocations for %d sequences", policy, n, len(all))
+		}
+		if p.Stats().Evictions == before {
+			t.Error("nothing was evicted, so this shows nothing")
+		}
+		if err := p.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 	tokens := make([]int32, 16)
 	if n := testing.AllocsPerRun(100, func() { HashBlock(Hash{}, tokens, Keys{}) }); n != 0 {
@@ -136,15 +186,18 @@ func TestCheckFindsFaults(t *testing.T) {
 		damage func(*Pool)
 	}{
 		{"is listed as free", func(p *Pool) { p.refs[p.free]++ }},
-		{"has 0 references, listed as free or cached: false", func(p *Pool) { p.free = p.next[p.free] }},
-		{"the index gives to", func(p *Pool) { p.name[0][0]++ }},
-		{"which was forgotten", func(p *Pool) { p.parent[1] = p.free }},
-		{"would be evicted before", func(p *Pool) { p.unlink(1); p.pushCached(1) }},
+		{"not cached and not listed as free", func(p *Pool) { p.free = p.next[p.free] }},
+		{"the index gives", func(p *Pool) { p.tree.nodes[p.node[0]].name[0]++ }},
+		{"follows one that was forgotten", func(p *Pool) { p.tree.nodes[p.node[0]].child = none; p.tree.nodes[p.node[1]].parent = lost }},
+		{"can be evicted", func(p *Pool) { p.kids[0]--; p.leaves.remove(1) }},
+		{"and says that 2 follow it", func(p *Pool) { p.kids[0]++ }},
+		{"in place 0 of an order", func(p *Pool) { p.leaves.at[1] = 1 }},
 		{"counters say", func(p *Pool) { p.stats.Free++ }},
-		{"the index holds", func(p *Pool) { p.index[Hash{1}] = 0 }},
+		{"is said to hold node", func(p *Pool) { p.group[1] = 1 }},
+		{"neither used nor unused", func(p *Pool) { p.tree.free = p.tree.nodes[p.tree.free].next }},
 	} {
-		p := NewPool(4, 1)
-		visit(p, nil, chains(1, 2)[0])
+		p := newPool(t, Config{Blocks: 4, BlockTokens: 1})
+		newVisitor(p, 2).visit(p, chains(1, 2)[0], 0)
 		if err := p.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -155,24 +208,38 @@ func TestCheckFindsFaults(t *testing.T) {
 	}
 }
 
-func BenchmarkMatch(b *testing.B) { // a long prompt, wholly cached
-	p := NewPool(4096, 16)
+// A long prompt, wholly cached, that is looked for the first time, and again.
+func BenchmarkMatch(b *testing.B) {
+	p := newPool(b, Config{Blocks: 4096, BlockTokens: 16})
 	names := chains(1, 512)[0]
-	table := slices.Clone(visit(p, nil, names))
-	for b.Loop() {
-		table = p.Match(table[:0], names)
+	v := newVisitor(p, 512)
+	v.visit(p, names, 0)
+	for _, again := range []bool{false, true} {
+		b.Run(map[bool]string{false: "first", true: "again"}[again], func(b *testing.B) {
+			m := v.prefix
+			for b.Loop() {
+				if !again {
+					m.path = m.path[:0]
+				}
+				p.Match(&m, names, Keys{}, v.tokens)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(names)), "ns/block")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(names)), "ns/block")
 }
 
 func BenchmarkChurn(b *testing.B) { // sequences of 64 blocks that share nothing, in a pool that is always full
-	p := NewPool(4096, 16)
-	all := chains(128, 64)
-	table := make([]BlockID, 0, 64)
-	for i := 0; b.Loop(); i++ {
-		table = visit(p, table, all[i%len(all)])
+	for _, policy := range Policies() {
+		b.Run(policy, func(b *testing.B) {
+			p := newPool(b, Config{Blocks: 4096, BlockTokens: 16, Policy: policy})
+			all := chains(128, 64)
+			v := newVisitor(p, 64)
+			for i := 0; b.Loop(); i++ {
+				v.visit(p, all[i%len(all)], int32(i%len(all)))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*64), "ns/block")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*64), "ns/block")
 }
 
 func BenchmarkHashBlock(b *testing.B) {

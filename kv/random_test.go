@@ -8,141 +8,189 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive is what a pool should do, said in the plainest way: blocks are the texts that end with them, and the cache is a
-// list of texts, the least recently used first.
-type naive struct {
-	size, free int
-	refs       map[string]int // of the full blocks in use
-	cached     []string
-	memory     map[BlockID]string // what a sequence last wrote to each block
+// pair is a sequence of the pool under test and of the naive one.
+type pair struct {
+	*story
+	naive *ntable
 }
 
-// prefixes returns the texts up to the end of each full block.
-func (m *naive) prefixes(text string) []string {
-	var all []string
-	for n := m.size; n <= len(text); n += m.size {
-		all = append(all, text[:n])
-	}
-	return all
+// history plays sequences that begin, grow, fork and end, against both pools.
+type history struct {
+	*world
+	naive  *naive
+	alive  []pair
+	states int
 }
 
-func (m *naive) found(text string) int {
-	n := 0
-	for _, p := range m.prefixes(text) {
-		if m.refs[p] == 0 && !slices.Contains(m.cached, p) {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-func (m *naive) hold(p string) {
-	m.refs[p]++
-	m.cached = slices.DeleteFunc(m.cached, func(c string) bool { return c == p })
-}
-
-func (m *naive) alloc(n int) bool {
-	if n > m.free+len(m.cached) {
-		return false
-	}
-	evicted := max(0, n-m.free)
-	m.cached = m.cached[evicted:]
-	m.free += evicted - n
-	return true
-}
-
-// complete makes a private block, now full, the block that ends with p.
-func (m *naive) complete(p string) {
-	if m.refs[p] > 0 || slices.Contains(m.cached, p) {
-		m.free++
-	}
-	m.hold(p)
-}
-
-func (m *naive) release(text string) {
-	if len(text)%m.size > 0 {
-		m.free++
-	}
-	all := m.prefixes(text)
-	slices.Reverse(all)
-	for _, p := range all {
-		if m.refs[p]--; m.refs[p] == 0 {
-			m.cached = append(m.cached, p)
-		}
-	}
-}
-
-// TestRandomHistories compares the pool with the naive one over histories of sequences that begin, grow and end.
+// TestRandomHistories compares the pool with the naive one over random histories on random configurations.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")
-		size := rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "block tokens")
-		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 7, -1)
-		w := &world{NewPool(blocks, size), map[string]*story{}}
-		m := &naive{size, blocks, map[string]int{}, nil, map[BlockID]string{}}
-		var alive []*story
-		grow := func(t *rapid.T, q *story, more string) {
-			need := w.pool.BlocksFor(len(q.text)+len(more)) - len(q.table)
-			refused := strings.HasPrefix(w.grow(q, more), "not enough")
-			if refused == m.alloc(need) {
-				t.Fatalf("%d blocks of %v: refused %v", need, w.pool.Stats(), refused)
-			}
-			if refused {
-				return
-			}
-			for _, p := range m.prefixes(q.text)[len(m.prefixes(q.text[:len(q.text)-len(more)])):] {
-				m.complete(p)
-			}
+		cfg := Config{
+			Blocks:      rapid.IntRange(1, 14).Draw(t, "blocks"),
+			BlockTokens: rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "block tokens"),
+			Groups: rapid.SampledFrom([][]Group{
+				nil, nil, {{2}}, {{5}}, {{0}, {3}}, {{4}, {0}, {1}}, {{0}, {0}}, {{2}, {6}},
+			}).Draw(t, "groups"),
+			States: rapid.SampledFrom([]int{0, 0, 0, 0, 2}).Draw(t, "states"),
+			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"),
 		}
-		actions := map[string]func(*rapid.T){
+		cfg.Blocks *= max(1, len(cfg.Groups))
+		w, err := newWorld(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &history{world: w, naive: newNaive(cfg), states: cfg.States}
+		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 7, -1)
+		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(h.alive)-1).Draw(t, "sequence") }
+		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
-				s := text.Draw(t, "text")
-				chain := w.pool.Match(nil, w.names(s, ""))
-				if len(chain) != m.found(s) {
-					t.Fatalf("found %v for %q, want %d blocks", chain, s, m.found(s))
-				}
-				for i, b := range chain {
-					if got := m.memory[b]; got != s[:(i+1)*size] {
-						t.Fatalf("block %d was found for %q but holds the end of %q", b, s[:(i+1)*size], got)
-					}
-				}
-				w.pool.Share(chain, len(s))
-				q := &story{text: s[:len(chain)*size], table: chain, named: len(chain)}
-				for _, p := range m.prefixes(q.text) {
-					m.hold(p)
-				}
-				grow(t, q, s[len(q.text):])
-				alive = append(alive, q)
+				keys := Keys{Salt: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "salt"),
+					Adapter: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "adapter")}
+				keep := Retention{rapid.IntRange(-1, 1).Draw(t, "priority"), rapid.Int64Range(0, 4).Draw(t, "ttl")}
+				h.begin(t, text.Draw(t, "text"), keys, keep)
 			},
 			"grow": func(t *rapid.T) {
-				if len(alive) > 0 {
-					grow(t, rapid.SampledFrom(alive).Draw(t, "sequence"), text.Draw(t, "more"))
+				if len(h.alive) > 0 {
+					h.grow(t, h.alive[pick(t)], text.Draw(t, "more"))
+				}
+			},
+			"fork": func(t *rapid.T) {
+				if len(h.alive) > 0 {
+					q := h.alive[pick(t)]
+					h.fork(t, q, max(0, len(q.text)-rapid.IntRange(0, 4).Draw(t, "less")))
 				}
 			},
 			"end": func(t *rapid.T) {
-				if len(alive) > 0 {
-					i := rapid.IntRange(0, len(alive)-1).Draw(t, "sequence")
-					w.pool.Release(alive[i].table)
-					m.release(alive[i].text)
-					alive = slices.Delete(alive, i, i+1)
+				if len(h.alive) > 0 {
+					i := pick(t)
+					h.end(h.alive[i])
+					h.alive = slices.Delete(h.alive, i, i+1)
 				}
 			},
-			"": func(t *rapid.T) {
-				if err := w.pool.Check(); err != nil {
-					t.Fatal(err)
-				}
-				s := w.pool.Stats()
-				if s.Free != m.free || s.Cached != len(m.cached) {
-					t.Fatalf("%v; want %d free and cached %q", s, m.free, m.cached)
-				}
-				for _, q := range alive {
-					for i, p := range m.prefixes(q.text) {
-						m.memory[q.table[i]] = p
-					}
+			"tick": func(t *rapid.T) {
+				h.naive.tick(h.naive.now + rapid.Int64Range(0, 3).Draw(t, "time"))
+				h.pool.Tick(h.naive.now)
+			},
+			"reset": func(t *rapid.T) {
+				if rapid.IntRange(0, 4).Draw(t, "seldom") == 0 {
+					h.pool.Reset()
+					h.naive.reset()
 				}
 			},
+			"": func(t *rapid.T) { h.check(t) },
+		})
+		for _, q := range h.alive {
+			h.end(q)
 		}
-		t.Repeat(actions)
+		h.alive = nil
+		h.check(t)
+		if s := h.pool.Stats(); s.Used != 0 || len(h.pool.states) != cfg.States {
+			t.Fatalf("all have ended, but %v, %d of %d states", s, len(h.pool.states), cfg.States)
+		}
 	})
+}
+
+func (h *history) begin(t *rapid.T, text string, keys Keys, keep Retention) {
+	blocks, rest := h.naive.found(text, keys)
+	before := h.pool.Stats()
+	q, found := h.world.begin(text, keys, keep)
+	if h.states > 0 && q.table.State < 0 {
+		if taken := len(h.alive); taken != h.states {
+			t.Fatalf("no slot for a state, but %d of %d have one", taken, h.states)
+		}
+		return
+	}
+	size := h.pool.cfg.BlockTokens
+	if h.pool.full == 0 && found >= blocks*size && found < blocks*size+rest {
+		rest = found - blocks*size // what begins alike is lost: its parent was forgotten once
+	}
+	if found != blocks*size+rest {
+		t.Fatalf("found %d tokens of %q, want %d blocks and %d tokens", found, text, blocks, rest)
+	}
+	if after := h.pool.Stats(); after.Hits != before.Hits+uint64(found) || after.Queries != before.Queries+uint64(len(text)) {
+		t.Fatalf("%v after %v", after, before)
+	}
+	n := &ntable{blocks: make([][]*nblock, h.pool.Groups()), keys: keys, keep: keep}
+	after := ""
+	if rest > 0 { // any of those that begin alike will do
+		node := h.pool.node[q.table.Blocks[0][blocks]]
+		after = text[:blocks*size]
+		for _, token := range h.pool.tree.contents(node) {
+			after += string(rune(token))
+		}
+		if !strings.HasPrefix(after, text[:found]) {
+			t.Fatalf("%q is to begin like %q", text, after)
+		}
+	}
+	h.naive.begin(n, text, blocks, after, found)
+	p := pair{q, n}
+	h.alive = append(h.alive, p)
+	h.grow(t, p, text[found:])
+}
+
+func (h *history) grow(t *rapid.T, q pair, more string) {
+	if more == "" {
+		return
+	}
+	from := len(q.text)
+	out := h.world.grow(q.story, more)
+	if got, want := strings.HasPrefix(out, "not enough"), !h.naive.grow(q.naive, from, from+len(more)); got != want {
+		t.Fatalf("%d more tokens after %d: refused %v, want %v; %v", len(more), from, got, want, h.pool.Stats())
+	} else if !got {
+		h.naive.register(q.naive, q.text)
+		h.naive.slide(q.naive, len(q.text))
+	}
+}
+
+func (h *history) fork(t *rapid.T, q pair, n int) {
+	child := h.world.fork(q.story, n)
+	possible := h.states == 0
+	for g, blocks := range q.naive.blocks {
+		for i := h.naive.needed(g, n); i < len(blocks); i++ {
+			possible = possible && (blocks[i] != nil || i >= h.pool.BlocksFor(n))
+		}
+	}
+	if possible != (child != nil) {
+		t.Fatalf("%q is forked after %d tokens: %v, possible %v", q.text, n, child, possible)
+	}
+	if child == nil {
+		return
+	}
+	c := &ntable{blocks: make([][]*nblock, len(q.naive.blocks)), keys: q.naive.keys, named: min(q.naive.named, n/h.pool.cfg.BlockTokens)}
+	for g, blocks := range q.naive.blocks {
+		for _, b := range blocks[:h.pool.BlocksFor(n)] {
+			if c.blocks[g] = append(c.blocks[g], b); b != nil {
+				b.refs++
+			}
+		}
+	}
+	h.alive = append(h.alive, pair{child, c})
+}
+
+func (h *history) end(q pair) {
+	h.pool.Release(&q.table)
+	h.naive.end(q.naive)
+}
+
+// check compares both pools, and what the sequences read with what they wrote.
+func (h *history) check(t *rapid.T) {
+	if err := h.pool.Check(); err != nil {
+		t.Fatal(err)
+	}
+	s := h.pool.Stats()
+	if s.Free != h.pool.cfg.Blocks-h.naive.live || s.Cached != h.naive.cached() {
+		t.Fatalf("%v; want %d free and %d cached", s, h.pool.cfg.Blocks-h.naive.live, h.naive.cached())
+	}
+	for l, b := range h.naive.named {
+		names := h.names(l.text, l.keys)
+		n := h.pool.tree.find(names[len(names)-1], l.keys)
+		if n == none || h.pool.tree.block(n, l.group) == none || int(h.pool.refs[h.pool.tree.block(n, l.group)]) != b.refs {
+			t.Fatalf("%q of group %d, held %d times, is not so in the pool", l.text, l.group, b.refs)
+		}
+	}
+	for _, q := range h.alive {
+		if err := h.misplaced(q.story); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

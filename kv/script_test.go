@@ -2,6 +2,8 @@ package kv
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
@@ -9,11 +11,18 @@ import (
 
 // TestScripts runs the stories in testdata against a pool. Sequences are texts: a character is a token.
 //
-//	pool blocks=N tokens=N          a new pool
-//	run s=NAME text=… [salt=…]      a sequence finds its prefix, allocates the rest and registers what is full
-//	grow s=NAME text=…              more tokens
-//	match text=… [salt=…]           what would be found
-//	end NAME…                       sequences release their blocks
+//	pool blocks=N tokens=N [windows=(N,N)] [states=N] [policy=NAME]   a new pool, of a group for each window (0: none)
+//	run s=NAME text=… [salt=…] [adapter=…] [priority=N] [ttl=N]       a sequence finds its prefix, computes the rest and
+//	                                                                  registers what is full
+//	grow s=NAME text=…                 more tokens
+//	fork s=NAME from=NAME [tokens=N]   a sequence that begins with another's tokens
+//	match text=… [salt=…] [adapter=…]  what would be found, and what it would cost to grow to that text
+//	end NAME…                          sequences release their blocks
+//	tick now=N                         tells the time
+//	pin text=… [most=N], unpin text=…  a prefix is not evicted
+//	reset                              forgets what is cached
+//	inspect                            prints the named blocks
+//	spans                              prints the lengths of blocks' lives
 //
 // After each command the pool's invariants are checked, and what changed is printed with the counters.
 func TestScripts(t *testing.T) {
@@ -29,79 +38,235 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// world is a pool and the sequences that use it.
+// world is a pool and the sequences that use it. It computes what they grow by: written holds what is in each slot, as the
+// text of the sequence up to there.
 type world struct {
-	pool *Pool
-	seqs map[string]*story
+	pool    *Pool
+	seqs    map[string]*story
+	written map[[2]int32]string
 }
 
 type story struct {
-	text, salt string
-	table      []BlockID
-	named      int
+	text  string
+	keys  Keys
+	table Table
+}
+
+func newWorld(cfg Config) (*world, error) {
+	pool, err := New(cfg)
+	return &world{pool, map[string]*story{}, map[[2]int32]string{}}, err
 }
 
 func (w *world) run(t *testing.T, d *datadriven.TestData) string {
-	var s, text, salt string
+	number := func(name string, usual int) int {
+		d.MaybeScanArgs(t, name, &usual)
+		return usual
+	}
+	var s, text string
+	var keys Keys
+	d.MaybeScanArgs(t, "s", &s)
 	d.MaybeScanArgs(t, "text", &text)
-	d.MaybeScanArgs(t, "salt", &salt)
+	d.MaybeScanArgs(t, "salt", &keys.Salt)
+	d.MaybeScanArgs(t, "adapter", &keys.Adapter)
 	switch d.Cmd {
 	case "pool":
-		var blocks, tokens int
-		d.ScanArgs(t, "blocks", &blocks)
-		d.ScanArgs(t, "tokens", &tokens)
-		*w = world{NewPool(blocks, tokens), map[string]*story{}}
+		cfg := Config{Blocks: number("blocks", 0), BlockTokens: number("tokens", 0), States: number("states", 0)}
+		d.MaybeScanArgs(t, "policy", &cfg.Policy)
+		var windows []int
+		for _, a := range d.CmdArgs {
+			if a.Key == "windows" {
+				windows = make([]int, len(a.Vals))
+				for i := range a.Vals {
+					a.Scan(t, i, &windows[i])
+				}
+			}
+		}
+		for _, n := range windows {
+			cfg.Groups = append(cfg.Groups, Group{n})
+		}
+		fresh, err := newWorld(cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", d.Pos, err)
+		}
+		*w = *fresh
 		return ""
 	case "run":
-		d.ScanArgs(t, "s", &s)
-		q := &story{salt: salt}
-		q.table = w.pool.Match(nil, w.names(text, salt))
-		w.pool.Share(q.table, len(text))
-		q.named = len(q.table)
-		q.text = text[:q.named*w.pool.BlockTokens()]
+		q, found := w.begin(text, keys, Retention{number("priority", 0), int64(number("ttl", 0))})
 		w.seqs[s] = q
-		return fmt.Sprintf("found %v\n", q.table) + w.grow(q, text[len(q.text):])
+		return fmt.Sprintf("found %d tokens\n", found) + w.grow(q, text[len(q.text):])
 	case "grow":
-		d.ScanArgs(t, "s", &s)
 		return w.grow(w.seqs[s], text)
+	case "fork":
+		var from string
+		d.ScanArgs(t, "from", &from)
+		q := w.seqs[from]
+		w.seqs[s] = w.fork(q, number("tokens", len(q.text)))
+		if w.seqs[s] == nil {
+			return "cannot be forked\n"
+		}
+		return fmt.Sprintf("holds %v\n", w.seqs[s].table)
 	case "match":
-		chain := w.pool.Match(nil, w.names(text, salt))
-		return fmt.Sprintf("found %v, %d of them unused\n", chain, w.pool.Unused(chain))
+		var m Prefix
+		w.pool.Match(&m, w.names(text, keys), keys, tokens(text))
+		need, unused := w.pool.Cost(&m, len(text), 0)
+		return fmt.Sprintf("found %d tokens; takes %d new blocks, %d unused ones\n", m.Tokens, need, unused)
 	case "end":
 		for _, s := range d.CmdArgs {
-			w.pool.Release(w.seqs[s.Key].table)
+			w.pool.Release(&w.seqs[s.Key].table)
 			delete(w.seqs, s.Key)
 		}
-		return ""
+	case "tick":
+		w.pool.Tick(int64(number("now", 0)))
+	case "pin":
+		n, err := w.pool.Pin(w.names(text, keys), keys, tokens(text), number("most", 1000))
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		return fmt.Sprintf("%d tokens, %d references\n", n, w.pool.Stats().Pinned)
+	case "unpin":
+		return fmt.Sprintf("%d tokens\n", w.pool.Unpin(w.names(text, keys)))
+	case "reset":
+		return fmt.Sprintf("%d blocks\n", w.pool.Reset())
+	case "inspect":
+		return w.inspect()
+	case "spans":
+		st := w.pool.Stats()
+		return fmt.Sprintf("lifetime %d/%d, idle %d/%d, reuse %d/%d; partial %d, copies %d\n", st.Lifetime.Sum, st.Lifetime.Count,
+			st.Idle.Sum, st.Idle.Count, st.Reuse.Sum, st.Reuse.Count, st.Partial, st.Copies)
+	default:
+		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	}
-	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	return ""
 }
 
-// names returns the names of the full blocks of text.
-func (w *world) names(text, salt string) []Hash {
-	var names []Hash
-	parent, keys := Root("0"), Keys{Salt: salt}
-	for n := w.pool.BlockTokens(); len(text) >= n; text = text[n:] {
-		tokens := make([]int32, n)
-		for i := range tokens {
-			tokens[i] = int32(text[i])
+func (t Table) String() string {
+	s := fmt.Sprint(t.Blocks[0])
+	for _, blocks := range t.Blocks[1:] {
+		s += fmt.Sprintf(" %v", blocks)
+	}
+	if t.State >= 0 {
+		s += fmt.Sprintf(", state %d", t.State)
+	}
+	return s
+}
+
+func (w *world) inspect() string {
+	var lines []string
+	for _, c := range w.pool.Inspect() {
+		text := ""
+		for _, t := range c.Tokens {
+			text += string(rune(t))
 		}
-		parent = HashBlock(parent, tokens, keys)
+		line := fmt.Sprintf("%q: %d blocks, held %d times, used by %d, named at %d, used at %d", text, c.Blocks, c.Refs, c.Uses, c.Named, c.Used)
+		if c.Priority != 0 {
+			line += fmt.Sprintf(", priority %d", c.Priority)
+		}
+		if c.Parent != (Hash{}) {
+			line += ", follows another"
+		}
+		lines = append(lines, line+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func tokens(text string) []int32 {
+	out := make([]int32, len(text))
+	for i := range out {
+		out[i] = int32(text[i])
+	}
+	return out
+}
+
+// names returns the names of the full blocks of text.
+func (w *world) names(text string, keys Keys) []Hash {
+	var names []Hash
+	parent := Root("0")
+	for n := w.pool.cfg.BlockTokens; len(text) >= n; text = text[n:] {
+		parent = HashBlock(parent, tokens(text[:n]), keys)
 		names, keys.Salt = append(names, parent), ""
 	}
 	return names
 }
 
-func (w *world) grow(q *story, text string) string {
-	all := q.text + text
-	table, ok := w.pool.Alloc(q.table, w.pool.BlocksFor(len(all))-len(q.table))
-	if !ok {
+// begin makes a sequence of what is found of a text.
+func (w *world) begin(text string, keys Keys, keep Retention) (q *story, found int) {
+	var m Prefix
+	w.pool.Match(&m, w.names(text, keys), keys, tokens(text))
+	q = &story{keys: keys, table: w.pool.NewTable(1000, keys, keep)}
+	if w.pool.AddState(&q.table) {
+		w.pool.Share(&q.table, &m, len(text))
+		q.text = text[:m.Tokens]
+	}
+	return q, m.Tokens
+}
+
+func (w *world) fork(q *story, n int) *story {
+	if !w.pool.CanFork(&q.table, n) {
+		return nil
+	}
+	child := &story{text: q.text[:n], keys: q.keys, table: w.pool.NewTable(1000, q.keys, Retention{})}
+	w.pool.Fork(&child.table, &q.table, n)
+	return child
+}
+
+// grow computes more tokens of a sequence, and names and gives back blocks.
+func (w *world) grow(q *story, more string) string {
+	if w.pool.cfg.States > 0 && q.table.State < 0 {
+		return "no slot for its state\n"
+	}
+	from, to := len(q.text), len(q.text)+len(more)
+	var copies []Copy
+	if !w.pool.Grow(&q.table, from, to, 0, &copies) {
 		return "not enough blocks\n"
 	}
-	q.text, q.table = all, table
-	for names := w.names(all, q.salt); q.named < len(names); q.named++ {
-		q.table[q.named] = w.pool.Register(q.table[:q.named], q.table[q.named], names[q.named])
+	q.text += more
+	w.write(q, from, copies)
+	names, size := w.names(q.text, q.keys), w.pool.cfg.BlockTokens
+	for i := q.table.Named; i < len(names); i++ {
+		w.pool.Register(&q.table, names[:i+1], tokens(q.text[i*size:(i+1)*size]))
 	}
-	return fmt.Sprintf("holds %v\n", q.table)
+	w.pool.Slide(&q.table, to)
+	out := ""
+	for _, c := range copies {
+		out += fmt.Sprintf("copies block %d to %d\n", c.From, c.To)
+	}
+	return out + fmt.Sprintf("holds %v\n", q.table)
+}
+
+func (w *world) write(q *story, from int, copies []Copy) {
+	size := int32(w.pool.cfg.BlockTokens)
+	for _, c := range copies {
+		for i := range size {
+			w.written[[2]int32{c.To, i}] = w.written[[2]int32{c.From, i}]
+		}
+	}
+	for g, blocks := range q.table.Blocks {
+		for at := from; at < len(q.text); at++ {
+			w.written[[2]int32{blocks[at/int(size)], int32(at) % size}] = w.slot(q, g, at)
+		}
+	}
+}
+
+// slot returns what a slot holds once the token at a position is computed for a group.
+func (w *world) slot(q *story, group, at int) string {
+	return fmt.Sprintf("%d %v %s", group, q.keys, q.text[:at+1])
+}
+
+// misplaced returns the first token that a sequence needs and does not have, as an error.
+func (w *world) misplaced(q *story) error {
+	size := w.pool.cfg.BlockTokens
+	for g, blocks := range q.table.Blocks {
+		first := 0
+		if n := w.pool.cfg.Groups[g].Window; n > 0 {
+			first = max(0, len(q.text)-n+1)
+		}
+		for at := first; at < len(q.text); at++ {
+			b := blocks[at/size]
+			if got, want := w.written[[2]int32{b, int32(at % size)}], w.slot(q, g, at); got != want {
+				return fmt.Errorf("token %d of %q is to be in block %d for group %d; it holds %q, want %q", at, q.text, b, g, got, want)
+			}
+		}
+	}
+	return nil
 }

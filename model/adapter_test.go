@@ -40,7 +40,7 @@ func adapted(t testing.TB, ckpt *weights.Checkpoint, kernels string, adapters ..
 			t.Fatal(err)
 		}
 	}
-	r, err := m.NewRunner(512, 32, 16, 0)
+	r, err := m.NewRunner(512, 32*max(1, compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()), 16, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func adapted(t testing.TB, ckpt *weights.Checkpoint, kernels string, adapters ..
 func runAs(t testing.TB, r *Runner, adapter int32, ids []int32) [][]float32 {
 	t.Helper()
 	var b compute.Batch
-	b.Append(ids, 0, false, oneSequence)
+	b.Append(ids, 0, false, tables(r, oneSequence)...)
 	b.Seqs[0].Adapter = adapter
 	for i := range ids {
 		b.Logits = append(b.Logits, int32(i))
@@ -84,7 +84,7 @@ func TestAdapterGoldens(t *testing.T) {
 		var b compute.Batch
 		for i := range names {
 			ids := wants[i].ints(t, "ids_1")
-			b.Append(ids, 0, false, oneSequence[i*8:][:8])
+			b.Append(ids, 0, false, tables(r, oneSequence[i*8:][:8])...)
 			b.Seqs[i].Adapter = int32(i)
 			for row := range ids {
 				b.Logits = append(b.Logits, b.Seqs[i].Row+int32(row))
@@ -315,7 +315,7 @@ func TestAdaptersInCompany(t *testing.T) {
 			var whose [][2]int
 			for _, a := range rng.Perm(4) {
 				if n := min(1+rng.IntN(20), len(ids)-done[a]); n > 0 && rng.IntN(3) > 0 {
-					b.Append(ids[done[a]:done[a]+n], done[a], false, oneSequence[a*8:][:8])
+					b.Append(ids[done[a]:done[a]+n], done[a], false, tables(r, oneSequence[a*8:][:8])...)
 					b.Seqs[len(b.Seqs)-1].Adapter = int32(a)
 					for i := range n {
 						b.Logits = append(b.Logits, int32(len(b.Logits)))

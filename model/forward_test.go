@@ -69,15 +69,15 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 		var b compute.Batch
 		before := rng.IntN(3)
 		for i := range before {
-			b.Append(ids[:1+rng.IntN(30)], 0, rng.IntN(2) == 0, others[i*2:i*2+2])
+			b.Append(ids[:1+rng.IntN(30)], 0, rng.IntN(2) == 0, tables(r, others[i*2:i*2+2])...)
 		}
 		row := b.Rows()
-		b.Append(ids[at:at+n], at, false, mine)
+		b.Append(ids[at:at+n], at, false, tables(r, mine)...)
 		first := len(b.Logits)
 		for i := range n {
 			b.Logits = append(b.Logits, int32(row+i))
 		}
-		b.Append(ids[:5], 0, true, others[10:11])
+		b.Append(ids[:5], 0, true, tables(r, others[10:11])...)
 		for i := range b.Seqs {
 			b.Seqs[i].State = int32((i + len(b.Seqs) - before) % len(b.Seqs))
 		}
@@ -104,7 +104,7 @@ func TestForwardAllocatesNothing(t *testing.T) {
 func allocatesNothing(t *testing.T, r *Runner) {
 	t.Helper()
 	var b compute.Batch
-	pos, tables := 0, [][]int32{oneSequence}
+	pos, tables := 0, tables(r, oneSequence)
 	step := func() {
 		b.Reset()
 		b.Append([]int32{5}, pos, true, tables...)
@@ -144,7 +144,7 @@ func TestForwardRefusesBadBatches(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	r := newRunner(b, openMini(b), "")
 	var batch compute.Batch
-	ids, pos, tables := []int32{5}, 0, [][]int32{oneSequence}
+	ids, pos, tables := []int32{5}, 0, tables(r, oneSequence)
 	for b.Loop() {
 		batch.Reset()
 		batch.Append(ids, pos%500, true, tables...)
@@ -162,7 +162,7 @@ func BenchmarkPrefill512(b *testing.B) {
 	r := newRunner(b, openMini(b), "")
 	var batch compute.Batch
 	ids := make([]int32, 512)
-	batch.Append(ids, 0, true, oneSequence)
+	batch.Append(ids, 0, true, tables(r, oneSequence)...)
 	for b.Loop() {
 		if err := r.Forward(&batch); err != nil {
 			b.Fatal(err)

@@ -87,7 +87,8 @@ func newRunner(t testing.TB, ckpt *weights.Checkpoint, kernels string) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.NewRunner(512, 32, 16, 32)
+	groups := compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()
+	r, err := m.NewRunner(512, 32*max(1, groups), 16, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +103,14 @@ var oneSequence = func() []int32 {
 	return blocks
 }()
 
+// tables makes a table those of a Runner's groups of layers.
+func tables(r *Runner, table []int32) [][]int32 { return r.Cache().Spec().Spread(table) }
+
 // run computes ids from position start on, in one batch, and returns the logits of all of them.
 func run(t testing.TB, r *Runner, ids []int32, start int) [][]float32 {
 	t.Helper()
 	var b compute.Batch
-	b.Append(ids, start, false, oneSequence)
+	b.Append(ids, start, false, tables(r, oneSequence)...)
 	for i := range ids {
 		b.Logits = append(b.Logits, int32(i))
 	}

@@ -109,6 +109,10 @@ func (r *Runner) Forward(b *compute.Batch) error {
 		}
 	}
 	dev.Begin(b)
+	for _, c := range b.Copies {
+		dev.CopyBlock(r.cache, c[0], c[1])
+	}
+	b.Copies = b.Copies[:0]
 	dev.Embed(r.hidden, r.m.embed, spec.EmbedScale)
 	if spec.Positions > 0 {
 		dev.AddPositions(r.hidden, r.m.positions)

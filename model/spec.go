@@ -109,12 +109,13 @@ type Rope struct {
 	Interleaved bool // pairs are neighbours; else value i pairs with value i+len(Freqs)
 }
 
-// KVLayers returns what the layers keep of each token.
+// KVLayers returns what the layers keep of each token, and in which group.
 func (s *Spec) KVLayers() []compute.CacheLayer {
 	var out []compute.CacheLayer
 	for _, l := range s.Layers {
 		out = append(out, l.Attn.cacheLayer())
 	}
+	s.group(out)
 	return out
 }
 

@@ -114,8 +114,8 @@ func (f *forecast) add(left, held int) {
 	f.held[b] += held
 }
 
-// peak returns the most blocks that will be held at once, if used are now.
-func (f *forecast) peak(used, blockTokens int) int {
+// peak returns the most blocks that will be held at once, if used are now and each sequence has groups tables.
+func (f *forecast) peak(used, blockTokens, groups int) int {
 	running := 0
 	for _, n := range f.n {
 		running += n
@@ -125,7 +125,7 @@ func (f *forecast) peak(used, blockTokens int) int {
 		if n == 0 {
 			continue
 		}
-		grown := running * ((longest(b) + blockTokens - 1) / blockTokens)
+		grown := running * groups * ((longest(b) + blockTokens - 1) / blockTokens)
 		peak = max(peak, used-freed+grown)
 		running -= n
 		freed += f.held[b]
@@ -148,28 +148,31 @@ func (s *Scheduler) begin() {
 func (s *Scheduler) promise(q *sequence) {
 	switch s.cfg.Allocation {
 	case Preallocate:
-		s.promised += s.pool.BlocksFor(q.limit-1) - len(q.table)
+		s.promised += s.pool.Most(q.limit-1, s.cfg.MaxChunk) - q.table.Held()
 	case Learned:
-		s.forecast.add(s.left(q), len(q.table)-q.shared)
-		s.promised++
+		s.forecast.add(s.left(q), max(0, q.table.Held()-q.shared))
+		s.promised += s.pool.Groups()
 	default:
-		s.promised++
+		s.promised += s.pool.Groups()
 	}
 }
 
-// fits reports whether q can be admitted with need blocks beside those of its cached prefix, of which unused are held by
-// no one now.
-func (s *Scheduler) fits(q *sequence, need, unused int) bool {
+// fits reports whether q can be admitted with the cached prefix that it found.
+func (s *Scheduler) fits(p *Plan, q *sequence) bool {
+	found := q.prefix.Tokens
+	first := found + min(q.length-found, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
+	need, unused := s.pool.Cost(&q.prefix, first, q.length)
 	available := s.pool.Available() - unused
+	later := s.promised
 	switch s.cfg.Allocation {
 	case Preallocate:
-		need += s.pool.BlocksFor(q.limit-1) - s.pool.BlocksFor(q.length)
+		later += max(0, s.pool.Most(q.limit-1, s.cfg.MaxChunk)-s.pool.Kept(&q.prefix)-need)
 	case Learned:
 		with := s.forecast
 		with.add(s.left(q), need)
-		if with.peak(s.cfg.Blocks-available+need, s.cfg.BlockTokens) > s.cfg.Blocks {
-			return s.running.n == 0
+		if with.peak(s.cfg.Blocks-available+need, s.cfg.BlockTokens, s.pool.Groups()) > s.cfg.Blocks {
+			return s.running.n == 0 && available >= need
 		}
 	}
-	return available >= need+s.promised
+	return available >= need+later
 }

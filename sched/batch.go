@@ -30,7 +30,7 @@ func (s *Scheduler) fill(p *Plan) {
 		if prompts {
 			s.planPrompts(p)
 		}
-		if prompts && s.open() {
+		if prompts && s.open() && len(p.Preempted) == 0 {
 			s.admit(p)
 			s.closed = p.Rows < s.cfg.TokenBudget || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
 		}

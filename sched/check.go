@@ -3,7 +3,8 @@ package sched
 import (
 	"cmp"
 	"fmt"
-	"slices"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // Check verifies every invariant of the scheduler and its pool and names the first that is broken. It is meant for
@@ -20,13 +21,18 @@ func (s *Scheduler) Check() error {
 		return fmt.Errorf("sched: the running sequences use the adapters %v; at most %d may be in use", all, s.cfg.MaxAdapters)
 	}
 	refs := make([]int, s.cfg.Blocks)
+	s.pool.PinnedRefs(refs)
 	n := 0
 	for q := s.running.front; q != nil; q = q.next {
 		if err := s.checkSequence(q, true); err != nil {
 			return err
 		}
-		for _, b := range q.table {
-			refs[b]++
+		for _, table := range q.table.Blocks {
+			for _, b := range table {
+				if b >= 0 {
+					refs[b]++
+				}
+			}
 		}
 		n++
 	}
@@ -46,13 +52,15 @@ func (s *Scheduler) Check() error {
 
 // checkChain verifies that what a waiting sequence remembers of its cached prefix leads to the same as a new search.
 func (s *Scheduler) checkChain(q *sequence) error {
-	names := q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)]
-	if q.chain == nil || !q.lookup {
+	if !q.lookup {
 		return nil
 	}
-	got, _ := s.pool.Rematch(slices.Clone(q.chain), names, q.matched)
-	if want := s.pool.Match(nil, names); !slices.Equal(got, want) {
-		return fmt.Errorf("sched: sequence %d finds its prefix in blocks %v, by what it remembers in %v", q.id, want, got)
+	var fresh kv.Prefix
+	s.pool.Match(&fresh, q.names, q.keys, q.tokens[:q.length-1])
+	remembered := q.prefix.Clone()
+	s.pool.Match(&remembered, q.names, q.keys, q.tokens[:q.length-1])
+	if remembered.Tokens != fresh.Tokens {
+		return fmt.Errorf("sched: sequence %d finds %d tokens, by what it remembers %d", q.id, fresh.Tokens, remembered.Tokens)
 	}
 	return nil
 }
@@ -93,13 +101,17 @@ func (s *Scheduler) checkSequence(q *sequence, running bool) error {
 		return fmt.Errorf("sched: sequence %d is listed but has ended, or the other way round", q.id)
 	case q.known > q.length || q.length > q.limit || q.length-q.known > 2:
 		return fmt.Errorf("sched: sequence %d knows %d of %d tokens, at most %d", q.id, q.known, q.length, q.limit)
-	case q.computed >= q.length || q.named*size > q.computed || len(q.table) < s.pool.BlocksFor(q.computed):
-		return fmt.Errorf("sched: sequence %d computed %d of %d tokens, in %d blocks of which %d are named",
-			q.id, q.computed, q.length, len(q.table), q.named)
-	case !running && len(q.table)+q.computed+q.named > 0:
-		return fmt.Errorf("sched: sequence %d waits but holds blocks %v", q.id, q.table)
-	case s.cfg.PrefixCache && len(q.names)*size+len(q.tail) != q.known:
-		return fmt.Errorf("sched: sequence %d knows %d tokens but names %d and %d", q.id, q.known, len(q.names)*size, len(q.tail))
+	case q.computed >= q.length || q.table.Named*size > q.computed:
+		return fmt.Errorf("sched: sequence %d computed %d of %d tokens, %d blocks are named", q.id, q.computed, q.length, q.table.Named)
+	case !running && q.computed+q.table.Named > 0:
+		return fmt.Errorf("sched: sequence %d waits but computed %d tokens", q.id, q.computed)
+	case s.cfg.PrefixCache && (len(q.names) != q.known/size || len(q.tokens) != q.known):
+		return fmt.Errorf("sched: sequence %d knows %d tokens, has %d and names %d", q.id, q.known, len(q.tokens), len(q.names)*size)
+	}
+	for _, table := range q.table.Blocks {
+		if len(table) < s.pool.BlocksFor(q.computed) {
+			return fmt.Errorf("sched: sequence %d computed %d tokens, in %d blocks", q.id, q.computed, len(table))
+		}
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 		}
 		if q.running() { // not if it was preempted meanwhile: its blocks are not its own any more
 			s.register(q, w.Start+w.N)
+			s.pool.Slide(&q.table, w.Start+w.N)
 		}
 		if q.known == q.limit {
 			results[i].Finished = true
@@ -58,7 +59,8 @@ func (s *Scheduler) register(q *sequence, n int) {
 	if !s.cfg.PrefixCache {
 		return
 	}
-	for ; q.named < n/s.cfg.BlockTokens; q.named++ {
-		q.table[q.named] = s.pool.Register(q.table[:q.named], q.table[q.named], q.names[q.named])
+	size := s.cfg.BlockTokens
+	for i := q.table.Named; i < n/size; i++ {
+		s.pool.Register(&q.table, q.names[:i+1], q.tokens[i*size:(i+1)*size])
 	}
 }

@@ -24,7 +24,7 @@ type machine struct {
 	tenants  tenants
 	arrivals int64
 
-	preemptions, hits uint64
+	preemptions, hits, copies uint64
 }
 
 type slot struct {
@@ -75,7 +75,7 @@ func newMachine(t rapid.TB, cfg Config) *machine {
 	m := &machine{t: t, s: s, cfg: cfg, maxLen: cfg.MaxLen, memory: map[slot]uint64{}}
 	m.tenants.served = map[string]int64{}
 	if m.maxLen == 0 {
-		m.maxLen = cfg.Blocks * cfg.BlockTokens
+		m.maxLen = s.cfg.MaxLen
 	}
 	return m
 }
@@ -187,8 +187,8 @@ func (m *machine) verify(p *Plan, w Work, q *client) {
 		if len(p.Preempted) > 0 {
 			m.t.Fatalf("sequence %d is admitted by a plan that preempts:\n%v", w.ID, p)
 		}
-		if w.Cached%m.cfg.BlockTokens != 0 || w.Cached > 0 && (!m.cfg.PrefixCache || q.nocache) {
-			m.t.Fatalf("%v: cache %v, blocks of %d tokens", w, m.cfg.PrefixCache && !q.nocache, m.cfg.BlockTokens)
+		if w.Cached > 0 && (!m.cfg.PrefixCache || q.nocache || m.cfg.States > 0) {
+			m.t.Fatalf("%v: no prefix should be looked for", w)
 		}
 		q.computed = w.Cached
 		m.hits += uint64(w.Cached)
@@ -211,23 +211,36 @@ func (m *machine) verify(p *Plan, w Work, q *client) {
 	if w.Sample {
 		q.pending++
 	}
-	if want := (q.computed + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens; len(w.Blocks) != want {
-		m.t.Fatalf("%v: want %d blocks", w, want)
+	if len(w.Tables) != max(1, len(m.cfg.Groups)) || (w.State >= 0) != (m.cfg.States > 0) || int(w.State) >= m.cfg.States {
+		m.t.Fatalf("%v: %d groups, %d states", w, len(m.cfg.Groups), m.cfg.States)
+	}
+	for _, table := range w.Tables {
+		if want := (q.computed + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens; len(table) != want {
+			m.t.Fatalf("%v: want %d blocks", w, want)
+		}
 	}
 }
 
 // verifyExclusion checks that no sequence of a step writes into a block of another.
 func (m *machine) verifyExclusion(p *Plan) {
-	holders := map[int32]int{}
+	holders, states := map[int32]int{}, map[int32]bool{-1: false}
 	for _, w := range p.Seqs {
-		for _, b := range w.Blocks {
-			holders[b]++
+		for _, table := range w.Tables {
+			for _, b := range table {
+				holders[b]++
+			}
 		}
+		if states[w.State] {
+			m.t.Fatalf("sequence %d has another's state:\n%v", w.ID, p)
+		}
+		states[w.State] = w.State >= 0
 	}
 	for _, w := range p.Seqs {
-		for _, b := range w.Blocks[w.Start/m.cfg.BlockTokens:] {
-			if holders[b] > 1 {
-				m.t.Fatalf("sequence %d writes block %d, which %d hold:\n%v", w.ID, b, holders[b], p)
+		for _, table := range w.Tables {
+			for _, b := range table[w.Start/m.cfg.BlockTokens:] {
+				if b < 0 || holders[b] > 1 {
+					m.t.Fatalf("sequence %d writes block %d, which %d hold:\n%v", w.ID, b, holders[b], p)
+				}
 			}
 		}
 	}
@@ -241,7 +254,10 @@ func (m *machine) pack(st *step) {
 			m.t.Fatalf("sequence %d has ended but is in the plan to be computed:\n%v", w.ID, st.plan)
 		}
 		rows += w.N
-		w.Blocks = slices.Clone(w.Blocks)
+		w.Tables = slices.Clone(w.Tables)
+		for g, table := range w.Tables {
+			w.Tables[g] = slices.Clone(table)
+		}
 		st.packed = append(st.packed, w)
 		st.owners = append(st.owners, st.clients[w.ID])
 	}
@@ -252,25 +268,47 @@ func (m *machine) pack(st *step) {
 
 // compute runs a packed step on the memory. The sequences that were cancelled meanwhile leave rubbish.
 func (m *machine) compute(st *step) {
+	for _, c := range st.plan.Copies {
+		for i := range m.cfg.BlockTokens {
+			m.memory[slot{c.To, i}] = m.memory[slot{c.From, i}]
+		}
+		m.copies++
+	}
 	for i, w := range st.packed {
 		q := st.owners[i]
-		at := func(p int) slot { return slot{w.Blocks[p/m.cfg.BlockTokens], p % m.cfg.BlockTokens} }
 		if q.ended {
-			for p := w.Start; p < w.Start+w.N; p++ {
-				m.memory[at(p)] = 0
+			for _, table := range w.Tables {
+				for p := w.Start; p < w.Start+w.N; p++ {
+					m.memory[m.at(table, p)] = 0
+				}
 			}
 			st.outputs = append(st.outputs, 0)
 			continue
 		}
-		for p := range w.Start + w.N {
-			want := digest(q.salt, q.tokens[:p+1])
-			if p >= w.Start {
-				m.memory[at(p)] = want
-			} else if m.memory[at(p)] != want {
-				m.t.Fatalf("%v: token %d is not in block %d", w, p, at(p).block)
-			}
+		for g := range w.Tables {
+			m.computeGroup(w, q, g)
 		}
-		st.outputs = append(st.outputs, sample(m.memory[at(w.Start+w.N-1)]))
+		st.outputs = append(st.outputs, sample(digest(q.salt, q.tokens[:w.Start+w.N])))
+	}
+}
+
+func (m *machine) at(table []int32, p int) slot {
+	return slot{table[p/m.cfg.BlockTokens], p % m.cfg.BlockTokens}
+}
+
+// computeGroup writes one sequence's tokens for one group of layers, and reads what is in its window.
+func (m *machine) computeGroup(w Work, q *client, group int) {
+	first := 0
+	if len(m.cfg.Groups) > 0 && m.cfg.Groups[group].Window > 0 {
+		first = max(0, w.Start-m.cfg.Groups[group].Window+1)
+	}
+	for p := first; p < w.Start+w.N; p++ {
+		at, want := m.at(w.Tables[group], p), digest(q.salt, q.tokens[:p+1])+uint64(group)
+		if p >= w.Start {
+			m.memory[at] = want
+		} else if m.memory[at] != want {
+			m.t.Fatalf("%v: token %d is not in block %d of group %d", w, p, at.block, group)
+		}
 	}
 }
 

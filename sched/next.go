@@ -40,18 +40,21 @@ func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 		if q.length == q.limit || !prompts && q.length-q.computed > 1 {
 			continue // its last token is on the way, or it is not its turn
 		}
-		if n := s.rows(q, p); s.grow(p, q, q.computed+n) {
+		if n := s.rows(q, p); s.grow(p, q, n) {
 			s.plan(p, q, n, 0)
 		}
 	}
 }
 
 // planPrompts lets those catch up that have more than their last token to compute. They have the blocks since they were
-// admitted.
+// admitted, but for layers with a window.
 func (s *Scheduler) planPrompts(p *Plan) {
 	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
-		if q.length-q.computed > 1 {
-			s.plan(p, q, s.rows(q, p), 0)
+		if q.length-q.computed <= 1 {
+			continue
+		}
+		if n := s.rows(q, p); s.grow(p, q, n) {
+			s.plan(p, q, n, 0)
 		}
 	}
 }
@@ -61,13 +64,11 @@ func (s *Scheduler) rows(q *sequence, p *Plan) int {
 	return min(q.length-q.computed, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
 }
 
-// grow gives q blocks for its first n tokens, if need be by preempting those that come after it in the order of the policy.
+// grow gives q blocks for its next n tokens, if need be by preempting those that come after it in the order of the policy.
 // The first of that order always succeeds, since Add admits none that does not fit alone.
 func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	for {
-		table, ok := s.pool.Alloc(q.table, s.pool.BlocksFor(n)-len(q.table))
-		if ok {
-			q.table = table
+		if s.pool.Grow(&q.table, q.computed, q.computed+n, 0, &p.Copies) {
 			return true
 		}
 		last := s.lastRunning()
@@ -97,9 +98,8 @@ func (s *Scheduler) lastRunning() *sequence {
 // after it is made when that step is committed. The step may read the old table, so that is left to it.
 func (s *Scheduler) preempt(q *sequence) {
 	s.running.remove(q)
-	s.pool.Release(q.table)
-	q.table = nil
-	q.computed, q.named = 0, 0
+	s.pool.Release(&q.table)
+	q.computed = 0
 	s.wait(q)
 	s.preemptions++
 }
@@ -115,7 +115,7 @@ func (s *Scheduler) admit(p *Plan) {
 	}
 	s.begin()
 	for open := true; open && p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
-		s.pool.Available() > s.promised; {
+		s.pool.Available() > s.promised && s.pool.AvailableStates() > 0; {
 		q := s.waiting.front()
 		s.waiting.remove(q)
 		if s.start(p, q) {
@@ -136,27 +136,35 @@ func (s *Scheduler) admit(p *Plan) {
 }
 
 // start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many more
-// as Config.Allocation wants, and a place for its adapter.
+// as Config.Allocation wants, and a place for its adapter. In layers with a window it is enough if there are blocks for what it computes now.
 func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	if !s.adapterFits(q) {
 		return false
 	}
-	s.match(q)
-	need := s.pool.BlocksFor(q.length) - len(q.chain)
-	if !s.fits(q, need, s.pool.Unused(q.chain)) {
+	m := &q.prefix
+	if q.lookup { // the last token is always computed, for its logits
+		s.pool.Match(m, q.names, q.keys, q.tokens[:q.length-1])
+	}
+	ok := s.fits(p, q)
+	if !ok && s.pool.Cut(m) { // without a copy of the block that begins alike
+		ok = s.fits(p, q)
+	}
+	if !ok {
 		return false
 	}
+	q.table = s.pool.NewTable(q.limit-1, q.keys, q.keep)
+	s.pool.AddState(&q.table)
 	if q.lookup {
-		s.pool.Share(q.chain, q.length)
+		s.pool.Share(&q.table, m, q.length)
 	}
-	q.shared = len(q.chain)
-	q.table, _ = s.pool.Alloc(q.chain, need)
-	q.chain = nil
+	q.computed = m.Tokens
+	n := s.rows(q, p)
+	s.pool.Grow(&q.table, q.computed, q.computed+n, q.length, &p.Copies)
+	q.shared = s.pool.Kept(m)
+	q.prefix = kv.Prefix{}
 	if s.cfg.PrefixCache { // so that no step between admission and end allocates
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
 	}
-	q.named = q.shared
-	q.computed = q.named * s.cfg.BlockTokens
 	if !q.charged {
 		q.charged = true
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
@@ -164,21 +172,8 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	s.running.pushBack(q)
 	s.promise(q)
 	s.sincePrompts = 0
-	s.plan(p, q, s.rows(q, p), q.computed)
+	s.plan(p, q, n, q.computed)
 	return true
-}
-
-// match finds the cached prefix of a waiting sequence. One that was tried before and did not fit keeps what it found, so
-// that only what has changed is looked up: a long prefix costs no more than a short one.
-func (s *Scheduler) match(q *sequence) {
-	if q.chain == nil {
-		q.chain = make([]kv.BlockID, 0, s.pool.BlocksFor(q.limit-1))
-	}
-	if q.lookup {
-		// The last token is always computed, for its logits.
-		names := q.names[:min(len(q.names), (q.length-1)/s.cfg.BlockTokens)]
-		q.chain, q.matched = s.pool.Rematch(q.chain, names, q.matched)
-	}
 }
 
 // plan puts the next n tokens of q into p.
@@ -192,10 +187,13 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
 	if sample {
 		q.length++
 	}
-	blocks := s.pool.BlocksFor(start + n)
+	blocks, first := s.pool.BlocksFor(start+n), len(p.tables)
+	for _, table := range q.table.Blocks {
+		p.tables = append(p.tables, table[:blocks:blocks])
+	}
 	p.Seqs = append(p.Seqs, Work{
 		ID: q.id, Start: start, N: n, Sample: sample, Cached: cached,
-		Blocks: q.table[:blocks:blocks],
+		Tables: p.tables[first:len(p.tables):len(p.tables)], State: q.table.State,
 	})
 	p.owners = append(p.owners, q)
 	p.Rows += n

@@ -73,7 +73,7 @@ func (m *machine) add(r Request) {
 	limit := min(len(r.Prompt)+r.MaxTokens, m.maxLen)
 	full := m.cfg.MaxWaiting > 0 && m.waiting() >= m.cfg.MaxWaiting
 	taken := slices.ContainsFunc(m.live, func(q *client) bool { return q.id == r.ID })
-	fits := len(r.Prompt) < m.maxLen && limit-1 <= m.cfg.Blocks*m.cfg.BlockTokens
+	fits := len(r.Prompt) < m.maxLen && m.s.pool.Most(limit-1, m.s.cfg.MaxChunk) <= m.cfg.Blocks
 	if ok := fits && !taken && !full; ok != (err == nil) || errors.Is(err, ErrQueueFull) != (fits && !taken && full) {
 		m.t.Fatalf("Add of %d tokens, at most %d more: %v; fits %v, taken %v, full %v",
 			len(r.Prompt), r.MaxTokens, err, fits, taken, full)
@@ -147,7 +147,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		length := len(q.tokens) + q.pending
 		switch {
 		case !q.running || st.clients[q.id] != nil || length == q.limit:
-		case m.s.pool.Available() == 0 && m.last(q):
+		case m.s.pool.Available() <= m.spare() && m.last(q):
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
 			continue
@@ -161,6 +161,14 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 	if running > m.cfg.MaxSeqs {
 		m.t.Fatalf("%d run, at most %d may:\n%v", running, m.cfg.MaxSeqs, p)
 	}
+}
+
+// spare is how many blocks may be available though a sequence could not grow: a chunk needs as many for each window.
+func (m *machine) spare() int {
+	if len(m.cfg.Groups) == 0 {
+		return 0
+	}
+	return m.s.pool.Groups() * (m.s.pool.BlocksFor(m.s.cfg.MaxChunk) + 1)
 }
 
 // verifyHead checks that the first who waits could not have run.
@@ -181,7 +189,8 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	case m.cfg.MaxAdapters > 0 && head.adapter != 0: // others may hold the places
 	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
-	case m.s.pool.Available() >= (len(head.tokens)+m.cfg.BlockTokens-1)/m.cfg.BlockTokens+running:
+	case m.s.pool.AvailableStates() == 0:
+	case m.s.pool.Available() >= (m.s.pool.BlocksFor(len(head.tokens))+running)*m.s.pool.Groups():
 		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)
 	}
 }

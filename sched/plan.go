@@ -13,8 +13,11 @@ type Plan struct {
 	Seqs      []Work
 	Rows      int     // tokens to compute, the sum of all N
 	Preempted []SeqID // sequences that gave up their blocks for this plan
+	// Copies are to be made before the step, one after the other: what a block holds for others is to be changed for one.
+	Copies []kv.Copy
 
-	owners []*sequence // of Seqs
+	owners []*sequence    // of Seqs
+	tables [][]kv.BlockID // where Seqs have theirs
 }
 
 // Work is the part of one sequence in a step.
@@ -22,8 +25,10 @@ type Work struct {
 	ID SeqID
 	// Start and N: the tokens [Start, Start+N) of the sequence are computed, attending to all before them.
 	Start, N int
-	// Blocks holds the tokens [0, Start+N): token t is in block Blocks[t/BlockTokens], slot t%BlockTokens.
-	Blocks []kv.BlockID
+	// Tables holds the tokens [0, Start+N) for each group of layers: token t is in block Tables[group][t/BlockTokens], slot
+	// t%BlockTokens. An entry of -1 lies before the group's window.
+	Tables [][]kv.BlockID
+	State  int32 // slot of the recurrent state; -1: the model has none
 	// Sample: the last of the tokens is the sequence's last, and yields the next one.
 	Sample bool
 	// Cached is how many of the sequence's tokens the prefix cache held. It is set in the first Work of an admission.
@@ -40,12 +45,21 @@ func (p *Plan) String() string {
 	for _, w := range p.Seqs {
 		fmt.Fprintf(&b, "\n%v", w)
 	}
+	for _, c := range p.Copies {
+		fmt.Fprintf(&b, "\nblock %d is copied to %d", c.From, c.To)
+	}
 	return b.String()
 }
 
 // String prints the work in one line.
 func (w Work) String() string {
-	s := fmt.Sprintf("seq %d: tokens [%d,%d) in blocks %v", w.ID, w.Start, w.Start+w.N, w.Blocks)
+	s := fmt.Sprintf("seq %d: tokens [%d,%d) in blocks", w.ID, w.Start, w.Start+w.N)
+	for _, table := range w.Tables {
+		s += fmt.Sprintf(" %v", table)
+	}
+	if w.State >= 0 {
+		s += fmt.Sprintf(", state %d", w.State)
+	}
 	if w.Cached > 0 {
 		s += fmt.Sprintf(", %d cached", w.Cached)
 	}
@@ -94,5 +108,7 @@ func (p *Plan) withdraw(q *sequence) {
 func (p *Plan) reset() {
 	clear(p.Seqs)
 	clear(p.owners)
-	p.Seqs, p.owners, p.Preempted, p.Rows = p.Seqs[:0], p.owners[:0], p.Preempted[:0], 0
+	clear(p.tables)
+	p.Seqs, p.owners, p.tables = p.Seqs[:0], p.owners[:0], p.tables[:0]
+	p.Copies, p.Preempted, p.Rows = p.Copies[:0], p.Preempted[:0], 0
 }

@@ -22,16 +22,22 @@ func TestRandomHistories(t *testing.T) {
 			MaxLen:      rapid.SampledFrom([]int{0, 0, 5, 30}).Draw(t, "max len"),
 			MaxWaiting:  rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "max waiting"),
 			PrefixCache: rapid.Bool().Draw(t, "cache"),
+			Groups: rapid.SampledFrom([][]kv.Group{
+				nil, nil, {{Window: 1}}, {{Window: 5}}, {{}, {Window: 4}}, {{Window: 3}, {}, {Window: 3}}, {{}, {}},
+			}).Draw(t, "groups"),
+			States:      rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "states"),
+			Evict:       rapid.SampledFrom(kv.Policies()).Draw(t, "evict"),
 			Policy:      rapid.SampledFrom(Policies()).Draw(t, "policy"),
 			Batch:       rapid.SampledFrom(Batches()).Draw(t, "batch"),
 			MaxPassed:   rapid.SampledFrom([]int{0, 1, 4}).Draw(t, "max passed"),
-			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 			Interval:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "interval"),
 			Allocation:  rapid.SampledFrom(Allocations()).Draw(t, "allocation"),
+			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 		}
 		if cfg.Batch == Static {
 			cfg.Window = rapid.SampledFrom([]int64{0, 3}).Draw(t, "window")
 		}
+		cfg.Blocks += cfg.Blocks * len(cfg.Groups) // so that something fits
 		m := newMachine(t, cfg)
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel"})
 		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {

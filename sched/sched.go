@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -26,6 +27,12 @@ type Config struct {
 	BlockTokens int
 	// Blocks is how many blocks the device's cache has.
 	Blocks int
+	// Groups are the groups of layers that have block tables of their own; none is one group of full attention. Groups with
+	// a window give back the blocks that lie before it.
+	Groups []kv.Group
+	// States is how many slots the device has for the recurrent state of sequences. 0 means that the model has none; else no
+	// more sequences run than there are slots, and no prefix is found in the cache.
+	States int
 	// MaxSeqs is how many sequences run at once, which is the most that a step can decode; never more than TokenBudget.
 	MaxSeqs int
 	// TokenBudget is the most tokens (rows) of one step, over all sequences. A large budget computes prompts sooner; a
@@ -58,6 +65,8 @@ type Config struct {
 	MaxAdapters int
 	// PrefixCache makes computed blocks findable, so that a sequence that begins like an earlier one skips them.
 	PrefixCache bool
+	// Evict is the order in which cached blocks are forgotten, by one of the names that kv.Policies returns; "" is lru.
+	Evict string
 	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
 	HashSeed string
 }
@@ -65,7 +74,7 @@ type Config struct {
 // Request is a sequence to be continued.
 type Request struct {
 	ID     SeqID
-	Prompt []int32
+	Prompt []int32 // must not change while the sequence lives
 	// MaxTokens is the most tokens to generate, at least 1. The sequence also ends at Config.MaxLen.
 	MaxTokens int
 	// Keys are what else the contents of this sequence's blocks depend on. Sequences share blocks only if they are equal.
@@ -73,6 +82,8 @@ type Request struct {
 	// Adapter is the number of the adapter that the sequence waits for a place of; 0 is none. One for which there is no place
 	// lets others pass like one that lacks blocks.
 	Adapter uint64
+	// Keep is what the sequence asks for its blocks under the eviction policy priority.
+	Keep kv.Retention
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
@@ -93,11 +104,12 @@ type Request struct {
 // there are too few, is up to a policy.
 //
 // A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of their
-// names when they admit it, or first try to, and otherwise nothing.
+// names when they admit it, or first try to, and otherwise nothing, but that the list of its tokens doubles as it grows.
 type Scheduler struct {
 	cfg    Config
 	policy policy
 	pool   *kv.Pool
+	fit    int     // the most tokens that the blocks can hold of one sequence
 	root   kv.Hash // stands before every first block
 
 	byID     map[SeqID]*sequence
@@ -128,7 +140,8 @@ type Stats struct {
 	Running, Waiting int    // sequences
 	Preemptions      uint64 // how often a running sequence had to give up its blocks
 	// Held is how many tokens the blocks of the running sequences have room for, with those that Preallocate keeps for
-	// them; Unfilled is how many of these are not computed. Blocks that sequences share count for each of them.
+	// them; Unfilled is how many of these are not computed. Blocks that sequences share count for each of them, and tokens
+	// for each group of layers.
 	Held, Unfilled int
 	KV             kv.Stats
 }
@@ -172,13 +185,25 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.MaxChunk == 0 {
 		cfg.MaxChunk = cfg.TokenBudget
 	}
+	pool, err := kv.New(kv.Config{
+		Blocks: cfg.Blocks, BlockTokens: cfg.BlockTokens, Groups: cfg.Groups, States: cfg.States, Policy: cfg.Evict,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sched: config: %w", err)
+	}
+	all := cfg.Blocks * cfg.BlockTokens // more than any but windows can hold
+	fit := sort.Search(max(all, cfg.MaxLen), func(n int) bool { return pool.Most(n+1, cfg.MaxChunk) > cfg.Blocks })
+	if fit == 0 {
+		return nil, fmt.Errorf("sched: config: %d blocks are too few for %d groups of layers", cfg.Blocks, pool.Groups())
+	}
 	if cfg.MaxLen == 0 {
-		cfg.MaxLen = cfg.Blocks * cfg.BlockTokens
+		cfg.MaxLen = min(fit, all)
 	}
 	return &Scheduler{
 		cfg:     cfg,
 		policy:  policy,
-		pool:    kv.NewPool(cfg.Blocks, cfg.BlockTokens),
+		pool:    pool,
+		fit:     fit,
 		root:    kv.Root(cmp.Or(cfg.HashSeed, "0")),
 		byID:    make(map[SeqID]*sequence),
 		tenants: make(map[string]*tenant),
@@ -201,9 +226,11 @@ func (s *Scheduler) Add(r Request) error {
 	case n >= s.cfg.MaxLen:
 		return fmt.Errorf("sched: sequence %d: a prompt of %d tokens leaves no place for output, a sequence may hold %d",
 			r.ID, n, s.cfg.MaxLen)
-	case s.pool.BlocksFor(limit-1) > s.cfg.Blocks: // the last token is never computed
+	case s.pool.Most(limit-1, s.cfg.MaxChunk) > s.cfg.Blocks: // the last token is never computed
 		return fmt.Errorf("sched: sequence %d: %d tokens need %d blocks of %d, there are %d",
-			r.ID, limit, s.pool.BlocksFor(limit-1), s.cfg.BlockTokens, s.cfg.Blocks)
+			r.ID, limit, s.pool.Most(limit-1, s.cfg.MaxChunk), s.cfg.BlockTokens, s.cfg.Blocks)
+	case r.Keep != (kv.Retention{}) && !s.pool.Retains():
+		return fmt.Errorf("sched: sequence %d: a retention of %v needs the eviction policy priority", r.ID, r.Keep)
 	case s.byID[r.ID] != nil:
 		return fmt.Errorf("sched: sequence %d: there is one of that name already", r.ID)
 	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting:
@@ -211,18 +238,23 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, adapter: r.Adapter, lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, keep: r.Keep, adapter: r.Adapter, lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
 	q.tenant.live++
-	for _, t := range r.Prompt {
-		s.learn(q, t)
+	if q.known = n; s.cfg.PrefixCache {
+		q.tokens = r.Prompt[:n:n]
+		s.name(q)
 	}
 	s.byID[q.id] = q
 	s.wait(q)
 	return nil
 }
+
+// MaxLen returns how many tokens a sequence may hold, prompt and output together. The last token takes no place in the
+// cache, since nothing is computed from it.
+func (s *Scheduler) MaxLen() int { return min(s.cfg.MaxLen, s.fit+1) }
 
 // wait puts a sequence in the queue.
 func (s *Scheduler) wait(q *sequence) {
@@ -269,9 +301,12 @@ func (s *Scheduler) Cancel(id SeqID) bool {
 	return true
 }
 
-// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Only Config.Window asks
-// for it.
-func (s *Scheduler) Tick(now int64) { s.now = max(s.now, now) }
+// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Config.Window asks for it,
+// and the pool, for how long blocks are kept.
+func (s *Scheduler) Tick(now int64) {
+	s.now = max(s.now, now)
+	s.pool.Tick(s.now)
+}
 
 // Wake returns at which time Next will plan a step that it does not plan yet, if nothing else happens; ok is false if
 // there is no such time.
@@ -286,32 +321,41 @@ func (s *Scheduler) Wake() (at int64, ok bool) {
 func (s *Scheduler) Stats() Stats {
 	st := Stats{Running: s.running.n, Waiting: s.waiting.n, Preemptions: s.preemptions, KV: s.pool.Stats()}
 	for q := s.running.front; q != nil; q = q.next {
-		held := len(q.table)
+		held, filled := q.table.Held(), q.computed*s.pool.Groups()
+		for _, table := range q.table.Blocks {
+			for i := 0; i < len(table) && table[i] < 0; i++ {
+				filled -= s.cfg.BlockTokens
+			}
+		}
 		if s.cfg.Allocation == Preallocate {
-			held = s.pool.BlocksFor(q.limit - 1)
+			held = s.pool.Most(q.limit-1, s.cfg.MaxChunk)
 		}
 		st.Held += held * s.cfg.BlockTokens
-		st.Unfilled += held*s.cfg.BlockTokens - q.computed
+		st.Unfilled += held*s.cfg.BlockTokens - filled
 	}
 	return st
 }
 
-// learn appends a token whose value is known, and names the block that it fills.
+// learn appends a token whose value is known.
 func (s *Scheduler) learn(q *sequence, token int32) {
 	q.known++
 	if !s.cfg.PrefixCache {
 		return
 	}
-	q.tail = append(q.tail, token)
-	if len(q.tail) < s.cfg.BlockTokens {
-		return
+	q.tokens = append(q.tokens, token)
+	s.name(q)
+}
+
+// name names the blocks that q's known tokens fill.
+func (s *Scheduler) name(q *sequence) {
+	size := s.cfg.BlockTokens
+	for n := len(q.names); n < len(q.tokens)/size; n++ {
+		parent, keys := s.root, q.keys
+		if n > 0 {
+			parent, keys.Salt = q.names[n-1], ""
+		}
+		q.names = append(q.names, kv.HashBlock(parent, q.tokens[n*size:(n+1)*size], keys))
 	}
-	parent, keys := s.root, q.keys
-	if n := len(q.names); n > 0 {
-		parent, keys.Salt = q.names[n-1], ""
-	}
-	q.names = append(q.names, kv.HashBlock(parent, q.tail, keys))
-	q.tail = q.tail[:0]
 }
 
 // end forgets a sequence and releases its blocks. Plans may still point to it.
@@ -319,8 +363,7 @@ func (s *Scheduler) end(q *sequence) {
 	delete(s.byID, q.id)
 	if q.running() {
 		s.running.remove(q)
-		s.pool.Release(q.table)
-		q.table = nil
+		s.pool.Release(&q.table)
 	} else {
 		s.waiting.remove(q)
 	}

@@ -18,6 +18,7 @@ type sequence struct {
 	limit   int   // the length at which it ends
 	keys    kv.Keys
 	adapter uint64
+	keep    kv.Retention
 	lookup  bool // looks for its prefix in the cache
 
 	priority           int
@@ -29,16 +30,12 @@ type sequence struct {
 
 	length, known, computed int
 
-	names []kv.Hash // of the full blocks of known tokens
-	tail  []int32   // the known tokens after those
+	tokens []int32   // the known ones, if there is a prefix cache
+	names  []kv.Hash // of the full blocks of these
 
-	// The blocks of the cached prefix that it found when it was last tried, the first of table once it runs.
-	chain   []kv.BlockID
-	matched uint64 // the pool's time as of then
-
-	table  []kv.BlockID // the blocks of tokens [0, computed) and more, with room for all there can be; nil while waiting
-	named  int          // how many blocks of table bear their name
-	shared int          // how many of table were found in the cache
+	prefix kv.Prefix // what it found in the cache when it was last tried
+	table  kv.Table  // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+	shared int       // how many of table's blocks were found in the cache
 	ended  bool
 
 	at         int // its place among those of its tenant that wait; -1: it runs
@@ -59,7 +56,7 @@ func (q *sequence) before(r *sequence) bool {
 func (q *sequence) placed(at int) { q.at = at }
 
 // running reports whether q runs; else it waits.
-func (q *sequence) running() bool { return q.table != nil }
+func (q *sequence) running() bool { return q.table.Blocks != nil }
 
 // list is a doubly linked list of sequences, so that one can leave from the middle.
 type list struct {

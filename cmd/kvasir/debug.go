@@ -83,7 +83,9 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	for i := range blocks {
 		blocks[i] = int32(i)
 	}
-	r, err := m.NewRunner(min(chunk, len(c.IDs)), len(blocks), blockTokens, 1)
+	spec := compute.CacheSpec{Layers: m.Spec.KVLayers()}
+	tables := spec.Spread(blocks)
+	r, err := m.NewRunner(min(chunk, len(c.IDs)), max(1, len(tables))*len(blocks), blockTokens, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	for at := 0; at < len(c.IDs); at += chunk {
 		part := c.IDs[at:min(at+chunk, len(c.IDs))]
 		b.Reset()
-		b.Append(part, at, false, blocks)
+		b.Append(part, at, false, tables...)
 		for i := max(first-at, 0); i < len(part); i++ {
 			b.Logits = append(b.Logits, int32(i))
 		}

@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sampling"
@@ -130,9 +132,6 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
-	if m.Spec.Recurrent() {
-		return nil, fmt.Errorf("text: %s keeps a state of each sequence in some layers, which the scheduler does not hand out slots for", m.Spec.Family)
-	}
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	m.Engine, err = engine.New(engine.Config{
 		Runner: runner, Vocab: m.Spec.Vocab, Observer: o.Observer, Logger: o.Logger,
 		Sched: sched.Config{
-			BlockTokens: o.BlockTokens, Blocks: blocks, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
+			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
@@ -192,7 +191,8 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 		_, err := dev.Cache(one) // says why the device cannot have it
 		return 0, err
 	}
-	perContext := func(tokens int) int64 { return int64((tokens + o.BlockTokens - 1) / o.BlockTokens) }
+	shape := kv.Config{BlockTokens: o.BlockTokens, Groups: groups(m.Spec)}
+	perContext := func(tokens int) int64 { return int64(shape.Most(tokens, cmp.Or(o.MaxChunk, o.TokenBudget))) }
 	m.Context = o.Context
 	if m.Context == 0 {
 		m.Context = m.Spec.Context
@@ -200,18 +200,28 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	if m.Context > m.Spec.Context {
 		return 0, fmt.Errorf("text: context of %d tokens; %s was made for %d", m.Context, o.Name, m.Spec.Context)
 	}
+	states := dev.CacheBytes(m.Spec.Cache(0, o.BlockTokens, o.MaxSeqs)) // of recurrent layers
 	budget := o.KVBytes
 	if budget == 0 {
-		budget = min(free/2, perContext(m.Context)*block*int64(o.MaxSeqs))
+		budget = min(free/2, states+perContext(m.Context)*block*int64(o.MaxSeqs))
 	}
-	n := budget / block
+	n := (budget - states) / block
 	if need := perContext(m.Context); n < need {
-		if o.Context != 0 || n < 1 {
-			return 0, fmt.Errorf("text: a context of %d tokens needs %d bytes of KV cache; there are %d (see --context and --kv-bytes)", m.Context, need*block, budget)
+		if o.Context != 0 || n < perContext(1) {
+			return 0, fmt.Errorf("text: a context of %d tokens needs %d bytes of KV cache; there are %d (see --context and --kv-bytes)", m.Context, states+need*block, budget)
 		}
-		m.Context = int(n) * o.BlockTokens
+		m.Context = sort.Search(m.Context, func(tokens int) bool { return perContext(tokens+1) > n })
 	}
 	return int(min(n, 1<<30)), nil
+}
+
+// groups returns the groups of layers that have block tables of their own.
+func groups(spec *model.Spec) []kv.Group {
+	var all []kv.Group
+	for _, w := range spec.KVWindows() {
+		all = append(all, kv.Group{Window: w})
+	}
+	return all
 }
 
 // OpenTokenizer reads the tokenizer of a checkpoint.

@@ -1,0 +1,216 @@
+package kv
+
+import "fmt"
+
+// Table is what one sequence holds of a Pool. Its methods are the Pool's.
+type Table struct {
+	// Blocks are the block tables of the groups of layers: token t of the sequence is in block Blocks[group][t/BlockTokens],
+	// slot t%BlockTokens. An entry of -1 was given back, since it lies before every window.
+	Blocks [][]BlockID
+	State  int32 // the slot of its recurrent state; -1: it has none
+	Named  int   // how many blocks of each group bear a name, or did before they were given back
+	keep   Retention
+	keys   Keys
+	gone   []int32 // [groups] entries given back
+}
+
+// Copy says that what block From holds is to be copied to block To before a step.
+type Copy struct{ From, To BlockID }
+
+// Held returns how many blocks a table holds.
+func (t *Table) Held() int {
+	n := 0
+	for g, blocks := range t.Blocks {
+		n += len(blocks) - int(t.gone[g])
+	}
+	return n
+}
+
+// NewTable makes an empty table with room for n tokens, for a sequence whose contents depend on keys.
+func (p *Pool) NewTable(n int, keys Keys, keep Retention) Table {
+	groups, room := len(p.cfg.Groups), p.BlocksFor(n)
+	all := make([]int32, groups*(room+1))
+	t := Table{Blocks: make([][]BlockID, groups), State: -1, keys: keys, keep: keep, gone: all[groups*room:]}
+	for g := range t.Blocks {
+		t.Blocks[g] = all[g*room : g*room : (g+1)*room]
+	}
+	return t
+}
+
+// AddState gives the table a slot for recurrent state, if the model has any; false: there is none left.
+func (p *Pool) AddState(t *Table) bool {
+	last := len(p.states) - 1
+	if p.cfg.States > 0 && last < 0 {
+		return false
+	}
+	if p.cfg.States > 0 {
+		t.State = p.states[last]
+		p.states = p.states[:last]
+	}
+	return true
+}
+
+// Grow gives a table blocks for a sequence's first n tokens, of which those from position from on are about to be written,
+// and in groups without a window blocks for reserve tokens, if that is more. A block that is to be written but belongs to
+// others too, or has a name, is replaced by a copy of its own, which is added to copies. If there are too few blocks, Grow
+// changes nothing and returns false.
+func (p *Pool) Grow(t *Table, from, n, reserve int, copies *[]Copy) bool {
+	need := 0
+	for g := range t.Blocks {
+		need += max(0, p.wanted(g, n, reserve)-len(t.Blocks[g]))
+		if b := p.written(t, g, from); b != none && p.refs[b] > 1 {
+			need++
+		}
+	}
+	if need > p.Available() {
+		return false
+	}
+	for g := range t.Blocks {
+		for want := p.wanted(g, n, reserve); len(t.Blocks[g]) < want; {
+			t.Blocks[g] = append(t.Blocks[g], p.take())
+		}
+	}
+	for _, shared := range []bool{true, false} { // first those that cannot do without
+		for g := range t.Blocks {
+			if b := p.written(t, g, from); b != none && p.refs[b] > 1 == shared {
+				p.own(t, g, from, copies)
+			}
+		}
+	}
+	return true
+}
+
+// wanted returns how many blocks a group's table is to have.
+func (p *Pool) wanted(group, n, reserve int) int {
+	if p.cfg.Groups[group].Window == 0 {
+		n = max(n, reserve)
+	}
+	return p.BlocksFor(n)
+}
+
+// written returns the block that a sequence may not write to at a position, but has to replace; none: it may.
+func (p *Pool) written(t *Table, group, position int) BlockID {
+	i := position / p.cfg.BlockTokens
+	if i >= len(t.Blocks[group]) {
+		return none
+	}
+	if b := t.Blocks[group][i]; p.refs[b] > 1 || p.node[b] != none {
+		return b
+	}
+	return none
+}
+
+// own replaces the block that is about to be written by a copy. The only holder of a named block takes that, if there is no
+// other.
+func (p *Pool) own(t *Table, group, from int, copies *[]Copy) {
+	i := from / p.cfg.BlockTokens
+	b := t.Blocks[group][i]
+	if p.Available() == 0 {
+		if p.refs[b] != 1 || p.kids[b] != 0 {
+			panic(fmt.Sprintf("kv: block %d, held %d times, is to be written", b, p.refs[b]))
+		}
+		p.unname(b)
+		return
+	}
+	t.Blocks[group][i] = p.take()
+	*copies = append(*copies, Copy{b, t.Blocks[group][i]})
+	p.stats.Copies++
+	p.release(b)
+}
+
+// Register names the first of the table's blocks without a name, whose tokens are now all computed, so that Match finds
+// it. names are those of the sequence's full blocks, this one included. Where an equal block bears the name already, the
+// table goes on with that one, and releases its own.
+func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
+	i, parent := t.Named, int32(none)
+	if i > 0 {
+		if parent = p.tree.find(names[i-1], t.keys); parent == none {
+			parent = lost
+		}
+	}
+	if len(tokens) != p.cfg.BlockTokens || names[i] == (Hash{}) {
+		panic(fmt.Sprintf("kv: a block of %d tokens is to be named %v", len(tokens), names[i]))
+	}
+	n := p.tree.find(names[i], t.keys)
+	if n == none {
+		n = p.tree.add(names[i], t.keys, parent, tokens, p.now)
+		p.tree.nodes[n].keep = t.keep
+	} else if p.tree.nodes[n].parent == lost && parent != lost {
+		p.tree.link(n, parent, t.keys)
+	}
+	p.tree.nodes[n].keep.join(t.keep)
+	for g := range t.Blocks {
+		b, equal := t.Blocks[g][i], p.tree.block(n, g)
+		switch {
+		case p.refs[b] == 0 || p.node[b] != none:
+			panic(fmt.Sprintf("kv: block %d (%d references) cannot be named %v", b, p.refs[b], names[i]))
+		case equal == none:
+			p.attach(b, n, g)
+		default:
+			p.retain(equal)
+			p.release(b)
+			t.Blocks[g][i] = equal
+		}
+	}
+	p.tree.nodes[n].uses++
+	t.Named++
+}
+
+// Slide gives back the blocks before the windows of a sequence whose next token to compute is at position next.
+func (p *Pool) Slide(t *Table, next int) {
+	for g, gone := range t.gone {
+		first := min(p.first(g, next), len(t.Blocks[g]))
+		for i := int(gone); i < first; i++ {
+			p.release(t.Blocks[g][i])
+			t.Blocks[g][i] = none
+		}
+		t.gone[g] = max(gone, int32(first))
+	}
+}
+
+// Release gives back all that a table holds, from its last blocks to its first, and empties it. Its arrays stay as they
+// are, for those that still read them.
+func (p *Pool) Release(t *Table) {
+	longest := 0
+	for _, blocks := range t.Blocks {
+		longest = max(longest, len(blocks))
+	}
+	for i := longest - 1; i >= 0; i-- {
+		for _, blocks := range t.Blocks {
+			if i < len(blocks) && blocks[i] != none {
+				p.release(blocks[i])
+			}
+		}
+	}
+	if t.State >= 0 {
+		p.states = append(p.states, t.State)
+	}
+	*t = Table{State: -1}
+}
+
+// CanFork reports whether a table still has all that a sequence needs to go on after its first n tokens. A sequence with
+// recurrent state never does.
+func (p *Pool) CanFork(t *Table, n int) bool {
+	for g, gone := range t.gone {
+		if p.first(g, n) < min(int(gone), p.BlocksFor(n)) {
+			return false
+		}
+	}
+	return p.cfg.States == 0
+}
+
+// Fork lets an empty table hold the blocks of another's first n tokens, if CanFork. Whoever of the two writes to the last of
+// them first gets a copy; see Grow.
+func (p *Pool) Fork(to, from *Table, n int) {
+	blocks := p.BlocksFor(n)
+	for g := range to.Blocks {
+		for _, b := range from.Blocks[g][:blocks] {
+			if b != none {
+				p.refs[b]++
+			}
+			to.Blocks[g] = append(to.Blocks[g], b)
+		}
+		to.gone[g] = min(from.gone[g], int32(blocks))
+	}
+	to.Named = min(from.Named, n/p.cfg.BlockTokens)
+}

@@ -317,6 +317,7 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 		l.keep(err)
 		return nil
 	}
+	l.ckpt.Release(src.Data)
 	l.bytes += m.Bytes()
 	return m
 }

@@ -3,6 +3,7 @@ package weights
 import (
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 // preloadChunk is the number of bytes that Preload asks for at a time.
@@ -51,6 +52,20 @@ func (c *Checkpoint) Preload(progress func(done, total int64)) {
 	for range pieces {
 		done += int64(<-finished)
 		progress(done, total)
+	}
+}
+
+// Release tells that data, all or part of a tensor's, will not be read soon, so that its pages need not stay in memory.
+// Reading it again is slow and gives the same bytes.
+func (c *Checkpoint) Release(data []byte) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+	for i := range c.parts {
+		p := &c.parts[i].mapping
+		begin := uintptr(unsafe.Pointer(unsafe.SliceData(p.data)))
+		if at >= begin && at-begin+uintptr(len(data)) <= uintptr(len(p.data)) {
+			notNeeded(p, int(at-begin), int(at-begin)+len(data))
+			return
+		}
 	}
 }
 

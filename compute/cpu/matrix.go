@@ -37,7 +37,17 @@ func bytesOf(v []float32) []byte {
 }
 
 // aligned returns n zero bytes that begin at a multiple of 64.
-func aligned(n int) []byte { return alignedTo(n, 64) }
+// Large ones are in huge pages where the system has them, so that reading them misses fewer address translations.
+func aligned(n int) []byte {
+	if n < 2*hugePage {
+		return alignedTo(n, 64)
+	}
+	b := alignedTo(n, hugePage)
+	adviseHuge(b[:n&^(hugePage-1)])
+	return b
+}
+
+const hugePage = 2 << 20
 
 // alignedTo returns n zero bytes that begin at a multiple of size, a power of two.
 func alignedTo(n, size int) []byte {

@@ -40,7 +40,7 @@ func adapted(t testing.TB, ckpt *weights.Checkpoint, kernels string, adapters ..
 			t.Fatal(err)
 		}
 	}
-	r, err := m.NewRunner(512, 32*max(1, compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()), 16, 0)
+	r, err := m.NewRunner(512, blocksOf(m), 16, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,12 +38,12 @@ func TestSameBitsHoweverComputed(t *testing.T) {
 			for _, kernels := range cpu.Kernels() {
 				r := newRunner(t, ckpt, kernels)
 				r.m.KVType = kv
-				r, err := r.m.NewRunner(512, 32, 16, 32)
+				r, err := r.m.NewRunner(512, blocksOf(r.m), 16, 32)
 				if err != nil {
 					t.Fatal(err)
 				}
 				rng := rand.New(rand.NewPCG(1, 2))
-				ids := make([]int32, length)
+				ids := make([]int32, min(length, r.m.Spec.Context))
 				for i := range ids {
 					ids[i] = int32(rng.IntN(r.m.Spec.Vocab))
 				}

@@ -87,8 +87,7 @@ func newRunner(t testing.TB, ckpt *weights.Checkpoint, kernels string) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()
-	r, err := m.NewRunner(512, 32*max(1, groups), 16, 32)
+	r, err := m.NewRunner(512, blocksOf(m), 16, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +101,11 @@ var oneSequence = func() []int32 {
 	}
 	return blocks
 }()
+
+// blocksOf returns how many blocks 32 of each group of layers are.
+func blocksOf(m *Model) int {
+	return 32 * max(1, compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups())
+}
 
 // tables makes a table those of a Runner's groups of layers.
 func tables(r *Runner, table []int32) [][]int32 { return r.Cache().Spec().Spread(table) }

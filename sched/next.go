@@ -164,6 +164,7 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	q.prefix = kv.Prefix{}
 	if s.cfg.PrefixCache { // so that no step between admission and end allocates
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
+		q.tokens = slices.Grow(q.tokens, q.limit-len(q.tokens))
 	}
 	if !q.charged {
 		q.charged = true

@@ -104,7 +104,7 @@ type Request struct {
 // there are too few, is up to a policy.
 //
 // A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of their
-// names when they admit it, or first try to, and otherwise nothing, but that the list of its tokens doubles as it grows.
+// names when they admit it, or first try to, and otherwise nothing.
 type Scheduler struct {
 	cfg    Config
 	policy policy

@@ -102,9 +102,6 @@ func (l *loader) expertParts(i, count, in int, bias bool, parts ...part) []exper
 		for e := range count {
 			name := l.slots.expert(p.slot, i, e)
 			src := l.stored(name, p.out, in)
-			if src.Order != nil {
-				l.keep(fmt.Errorf("model: %q: an expert's inputs in the order of their groups (desc_act) are not supported", src.Name))
-			}
 			all[n].w = append(all[n].w, l.take(src))
 			if bias {
 				all[n].bias = append(all[n].bias, l.upload(l.named(name+".bias", p.out)))

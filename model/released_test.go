@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,74 @@ var released = []struct {
 	bytes        int64 // of a token's keys and values
 	differ       func(s *Spec)
 }{
+	{
+		"Mixtral 8x7B", `{"model_type": "mixtral", "attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+			"max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+			"num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+			"router_aux_loss_coef": 0.02, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32000}`,
+		"llama", map[string]any{"context_length": uint32(32768), "embedding_length": uint32(4096), "block_count": uint32(32),
+			"feed_forward_length": uint32(14336), "rope.dimension_count": uint32(128), "attention.head_count": uint32(32),
+			"attention.head_count_kv": uint32(8), "attention.layer_norm_rms_epsilon": float32(1e-5), "rope.freq_base": float32(1000000),
+			"expert_count": uint32(8), "expert_used_count": uint32(2)},
+		32 * 8 * 128 * 2 * 4, nil,
+	},
+	{
+		"Qwen3 30B A3B", `{"model_type": "qwen3_moe", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
+			"hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [],
+			"moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+			"num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0,
+			"sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936}`,
+		"qwen3moe", map[string]any{"context_length": uint32(40960), "embedding_length": uint32(2048), "block_count": uint32(48),
+			"feed_forward_length": uint32(6144), "attention.head_count": uint32(32), "attention.head_count_kv": uint32(4),
+			"attention.layer_norm_rms_epsilon": float32(1e-6), "rope.freq_base": float32(1000000), "attention.key_length": uint32(128),
+			"attention.value_length": uint32(128), "expert_count": uint32(128), "expert_used_count": uint32(8),
+			"expert_feed_forward_length": uint32(768)},
+		48 * 4 * 128 * 2 * 4, nil,
+	},
+	{
+		"OLMoE 1B 7B", `{"model_type": "olmoe", "attention_bias": false, "clip_qkv": null, "hidden_act": "silu", "hidden_size": 2048,
+			"intermediate_size": 1024, "max_position_embeddings": 4096, "norm_topk_prob": false, "num_attention_heads": 16, "num_experts": 64,
+			"num_experts_per_tok": 8, "num_hidden_layers": 16, "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_scaling": null,
+			"rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 50304}`,
+		"olmoe", map[string]any{"context_length": uint32(4096), "embedding_length": uint32(2048), "block_count": uint32(16),
+			"feed_forward_length": uint32(1024), "attention.head_count": uint32(16), "attention.head_count_kv": uint32(16),
+			"attention.layer_norm_rms_epsilon": float32(1e-5), "rope.freq_base": float32(10000), "expert_count": uint32(64),
+			"expert_used_count": uint32(8)},
+		16 * 16 * 128 * 2 * 4, nil,
+	},
+	{
+		"GLM 4.5 Air", `{"model_type": "glm4_moe", "attention_bias": true, "first_k_dense_replace": 1, "head_dim": 128, "hidden_act": "silu",
+			"hidden_size": 4096, "intermediate_size": 10944, "max_position_embeddings": 131072, "moe_intermediate_size": 1408, "n_group": 1,
+			"n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 96, "num_experts_per_tok": 8,
+			"num_hidden_layers": 46, "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5,
+			"rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 1.0, "tie_word_embeddings": false,
+			"topk_group": 1, "use_qk_norm": false, "vocab_size": 151552}`,
+		"glm4moe", map[string]any{"context_length": uint32(131072), "embedding_length": uint32(4096), "block_count": uint32(47),
+			"feed_forward_length": uint32(10944), "attention.head_count": uint32(96), "attention.head_count_kv": uint32(8),
+			"attention.layer_norm_rms_epsilon": float32(1e-5), "rope.freq_base": float32(1000000), "attention.key_length": uint32(128),
+			"attention.value_length": uint32(128), "rope.dimension_count": uint32(64), "expert_count": uint32(128),
+			"expert_used_count": uint32(8), "expert_group_count": uint32(1), "expert_group_used_count": uint32(1), "expert_gating_func": uint32(2),
+			"expert_feed_forward_length": uint32(1408), "expert_shared_count": uint32(1), "leading_dense_block_count": uint32(1),
+			"expert_weights_scale": float32(1), "expert_weights_norm": true, "nextn_predict_layers": uint32(1)},
+		46 * 8 * 128 * 2 * 4, func(s *Spec) { s.each(func(_ int, l *Layer) { l.Attn.QKVBias = false }) }, // the GGUF has them among its tensors
+	},
+	{
+		"gpt-oss 20B", `{"model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu",
+			"hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880, "layer_types": [` +
+			strings.Repeat(`"sliding_attention", "full_attention", `, 11) + `"sliding_attention", "full_attention"],
+			"max_position_embeddings": 131072, "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+			"num_key_value_heads": 8, "num_local_experts": 32, "quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn"],
+			"quant_method": "mxfp4"}, "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+			"original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}, "rope_theta": 150000, "sliding_window": 128,
+			"swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088}`,
+		"gpt-oss", map[string]any{"context_length": uint32(131072), "embedding_length": uint32(2880), "block_count": uint32(24),
+			"feed_forward_length": uint32(2880), "attention.head_count": uint32(64), "attention.head_count_kv": uint32(8),
+			"attention.layer_norm_rms_epsilon": float32(1e-5), "rope.freq_base": float32(150000), "attention.key_length": uint32(64),
+			"attention.value_length": uint32(64), "attention.sliding_window": uint32(128), "expert_count": uint32(32),
+			"expert_used_count": uint32(4), "expert_feed_forward_length": uint32(2880), "rope.scaling.type": "yarn",
+			"rope.scaling.factor": float32(32), "rope.scaling.original_context_length": uint32(4096)},
+		24 * 8 * 64 * 2 * 4, func(s *Spec) { s.Quantization = Quantization{} }, // the GGUF has it in the tensors' types
+	},
 	{
 		"TinyLlama 1.1B", `{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 2048,
 			"num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05,

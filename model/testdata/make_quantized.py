@@ -180,6 +180,7 @@ CASES = {
     "ct_w3": (LLAMA, BF16, compressed("pack-quantized", num_bits=3, type="int", strategy="channel", symmetric=False)),
     "ct_fp8": (ODD, BF16, compressed("float-quantized", FP8_TOKEN, num_bits=8, type="float", strategy="channel", symmetric=True)),
     "ct_fp8_tensor": (ODD, BF16, compressed("float-quantized", FP8_STATIC, num_bits=8, type="float", strategy="tensor", symmetric=True)),
+    "gptq4_mixtral_act": (MIXTRAL, F16, gptq(4, 32, act=True)),
 }
 
 

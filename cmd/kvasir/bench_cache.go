@@ -17,6 +17,7 @@ type benchCacheCmd struct {
 	Lengths     float64       `help:"Times its numbers of tokens; a smaller one is faster and rounds." default:"0.03125" placeholder:"X"`
 	TimeScale   float64       `help:"2 replays twice as fast as recorded." default:"1" placeholder:"X"`
 	Blocks      []int         `help:"Sizes of the cache to try, in blocks." default:"5000,10000,20000,50000,200000" placeholder:"N,..."`
+	Eviction    []string      `help:"Orders of eviction to try." default:"lru,lfu" placeholder:"NAME,..."`
 	BlockTokens int           `help:"Tokens of a block, after --lengths." default:"16"`
 	MaxSeqs     int           `help:"Sequences computed at once." default:"1024"`
 	TPOT        time.Duration `name:"tpot" help:"The simulated machine: time of a step that only decodes." default:"30ms" placeholder:"TIME"`
@@ -35,6 +36,7 @@ Examples:
 
 // cacheRow is a line of the table.
 type cacheRow struct {
+	Eviction    string  `json:"eviction"`
 	Blocks      int     `json:"blocks"`
 	HitRate     float64 `json:"hit_rate"`
 	Ideal       float64 `json:"ideal_hit_rate"`
@@ -53,25 +55,33 @@ func (c *benchCacheCmd) Run() error {
 	}
 	rows := []cacheRow{}
 	if !c.JSON {
-		fmt.Printf("%10s %9s %9s %12s %12s %9s\n", "blocks", "hits", "ideal", "evictions", "preemptions", "unfilled")
+		fmt.Printf("%-10s %10s %9s %9s %12s %12s %9s\n", "eviction", "blocks", "hits", "ideal", "evictions", "preemptions", "unfilled")
 	}
-	for _, blocks := range c.Blocks {
-		rep, err := bench.SimulateCache(cs, bench.CacheOptions{
-			Sched: sched.Config{
-				BlockTokens: c.BlockTokens, Blocks: blocks, MaxSeqs: c.MaxSeqs, TokenBudget: 8192, PrefixCache: true, MaxPassed: 16,
-			},
-			Step: time.Duration(float64(c.TPOT) / c.Lengths), PerToken: time.Duration(float64(time.Second) / c.Speed / c.Lengths),
-		})
-		if err != nil {
-			return err
-		}
-		row := cacheRow{blocks, rep.HitRate(), rep.IdealRate(), rep.Evictions, rep.Preemptions, rep.Unfilled}
-		if rows = append(rows, row); !c.JSON {
-			fmt.Printf("%10d %8.2f%% %8.2f%% %12d %12d %8.1f%%\n", blocks, 100*row.HitRate, 100*row.Ideal, row.Evictions, row.Preemptions, 100*row.Unfilled)
+	for _, eviction := range c.Eviction {
+		for _, blocks := range c.Blocks {
+			row, err := c.simulate(cs, eviction, blocks)
+			if err != nil {
+				return err
+			}
+			if rows = append(rows, row); !c.JSON {
+				fmt.Printf("%-10s %10d %8.2f%% %8.2f%% %12d %12d %8.1f%%\n",
+					eviction, blocks, 100*row.HitRate, 100*row.Ideal, row.Evictions, row.Preemptions, 100*row.Unfilled)
+			}
 		}
 	}
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(rows)
 	}
 	return nil
+}
+
+func (c *benchCacheCmd) simulate(cs []bench.Conversation, eviction string, blocks int) (cacheRow, error) {
+	rep, err := bench.SimulateCache(cs, bench.CacheOptions{
+		Sched: sched.Config{
+			BlockTokens: c.BlockTokens, Blocks: blocks, MaxSeqs: c.MaxSeqs, TokenBudget: 8192, PrefixCache: true, MaxPassed: 16,
+			Evict: eviction,
+		},
+		Step: time.Duration(float64(c.TPOT) / c.Lengths), PerToken: time.Duration(float64(time.Second) / c.Speed / c.Lengths),
+	})
+	return cacheRow{eviction, blocks, rep.HitRate(), rep.IdealRate(), rep.Evictions, rep.Preemptions, rep.Unfilled}, err
 }

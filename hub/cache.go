@@ -16,7 +16,7 @@ import (
 type Model struct {
 	Name     Name      // as ParseName reads it; Tag is set for GGUF
 	Commit   string    // 40 hex digits
-	Format   string    // "safetensors", "pytorch" or "gguf"
+	Format   string    // "safetensors", "pytorch", "gguf" or "adapter"
 	Files    []string  // inside the snapshot, with slashes
 	Size     int64     // bytes of Files
 	Modified time.Time // of the newest file

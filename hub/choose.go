@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -20,9 +21,12 @@ var kinds = []kind{
 	{"pytorch", "pytorch_model.bin", "pytorch_model.bin.index.json", ".bin"},
 }
 
+// The files of a LoRA adapter as PEFT names them.
+const adapterConfig, adapterFile = "adapter_config.json", "adapter_model.safetensors"
+
 // choice is which files of a repository make the model.
 type choice struct {
-	format  string   // "safetensors", "pytorch" or "gguf"
+	format  string   // "safetensors", "pytorch", "gguf" or "adapter"
 	tag     string   // of a GGUF file
 	meta    []string // fetched first: once all weights are there, so is everything they need
 	weights []string // empty if the index names them
@@ -40,7 +44,7 @@ var (
 )
 
 // choose picks files from the names in a repository (or a snapshot): by tag a GGUF file with all its shards; without
-// one, safetensors if there are any, or else PyTorch's files, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
+// one, safetensors if there are any, or else PyTorch's files, or else those of a LoRA adapter, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
 // the only one.
 func choose(names []string, tag string) (choice, error) {
 	groups, err := ggufGroups(names)
@@ -52,6 +56,9 @@ func choose(names []string, tag string) (choice, error) {
 			if c, ok := k.choose(names); ok {
 				return c, nil
 			}
+		}
+		if slices.Contains(names, adapterConfig) && slices.Contains(names, adapterFile) {
+			return choice{format: "adapter", meta: []string{adapterConfig}, weights: []string{adapterFile}}, nil
 		}
 		for _, t := range []string{"Q4_K_M", "Q4_0", "Q8_0"} {
 			if found := withTag(groups, t); len(found) == 1 {

@@ -18,6 +18,8 @@ func TestChooseFormat(t *testing.T) {
 		{[]string{"config.json", torch1, torch2, index, "tokenizer.json"}, "pytorch", []string{"config.json", index, "tokenizer.json"}, nil},
 		{[]string{"config.json", torch1, torch2, "sub/pytorch_model.bin"}, "pytorch", []string{"config.json"}, []string{torch1, torch2}},
 		{[]string{"config.json", "optimizer.bin", "x.gguf"}, "gguf", nil, []string{"x.gguf"}},
+		{[]string{"README.md", "adapter_config.json", "adapter_model.safetensors", "tokenizer.json"}, "adapter", []string{"adapter_config.json"}, []string{"adapter_model.safetensors"}},
+		{[]string{"config.json", "model.safetensors", "adapter_config.json", "adapter_model.safetensors"}, "safetensors", []string{"config.json"}, []string{"model.safetensors"}},
 		{[]string{"pytorch_model.bin", "x.gguf"}, "gguf", nil, []string{"x.gguf"}},
 	} {
 		c, err := choose(tc.names, "")

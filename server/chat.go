@@ -39,7 +39,7 @@ func (s *Server) chatJob(w http.ResponseWriter, r *http.Request) (*job, error) {
 }
 
 func (j *job) chatCompletion() *openai.ChatCompletion {
-	out := &openai.ChatCompletion{ID: j.id, Object: openai.ObjectChat, Created: j.created, Model: j.info.Name, Usage: *j.usage(j.choices)}
+	out := &openai.ChatCompletion{ID: j.id, Object: openai.ObjectChat, Created: j.created, Model: j.title(), Usage: *j.usage(j.choices)}
 	for _, c := range j.best() {
 		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, TokenIDs: c.ids,
 			Message: openai.AnswerMessage{Role: "assistant", Content: c.text.String()}}

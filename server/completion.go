@@ -60,7 +60,7 @@ func (s *Server) completionJob(w http.ResponseWriter, r *http.Request) (*job, er
 }
 
 func (j *job) completion() *openai.Completion {
-	out := &openai.Completion{ID: j.id, Object: openai.ObjectCompletion, Created: j.created, Model: j.info.Name, Usage: *j.usage(j.choices)}
+	out := &openai.Completion{ID: j.id, Object: openai.ObjectCompletion, Created: j.created, Model: j.title(), Usage: *j.usage(j.choices)}
 	for _, c := range j.best() {
 		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, TokenIDs: c.ids,
 			PromptLogprobs: j.promptLogprobs(c)}

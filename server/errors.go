@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/engine"
@@ -28,9 +29,9 @@ func fail(status int, kind, param, code, format string, args ...any) *failure {
 	return &failure{status, openai.NewError(kind, param, code, fmt.Sprintf(format, args...))}
 }
 
-func noModel(name string) error {
+func (s *Server) noModel(name string) error {
 	return fail(http.StatusNotFound, openai.TypeInvalidRequest, "model", "model_not_found",
-		"The model `%s` does not exist or is not served here.", name)
+		"The model `%s` does not exist or is not served here; there are %s.", name, strings.Join(s.names(), ", "))
 }
 
 func tooLong(context, prompt, wanted int, param string) error {

@@ -2,8 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +28,9 @@ type fakeModel struct {
 	hold   chan struct{} // if not nil, each piece waits for a value from it
 	live   atomic.Int64  // generations not yet closed
 
-	mu    sync.Mutex
-	asked []text.Request
+	mu       sync.Mutex
+	asked    []text.Request
+	adapters []engine.AdapterStats
 }
 
 func newFake(name string, pieces ...string) *fakeModel {
@@ -34,6 +39,50 @@ func newFake(name string, pieces ...string) *fakeModel {
 }
 
 func (m *fakeModel) Info() Info { return m.info }
+
+func (m *fakeModel) Adapters() []engine.AdapterStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.adapters)
+}
+
+// LoadAdapter takes any file.
+func (m *fakeModel) LoadAdapter(name, path string, replace bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := os.Stat(path); err != nil {
+		return &text.AdapterError{Path: path, Err: err}
+	}
+	if filepath.Base(path) == "bad" {
+		return &text.AdapterError{Path: path, Err: errors.New("\"r\" is 0")}
+	}
+	i := slices.IndexFunc(m.adapters, func(a engine.AdapterStats) bool { return a.Name == name })
+	if i >= 0 && m.adapters[i].Pinned {
+		return engine.ErrAdapterPinned
+	}
+	if i >= 0 && !replace {
+		return engine.ErrAdapterExists
+	}
+	if i >= 0 {
+		m.adapters = slices.Delete(m.adapters, i, i+1)
+	}
+	m.adapters = append(m.adapters, engine.AdapterStats{Adapter: engine.Adapter{Name: name, Source: path}, Loaded: m.info.Opened})
+	return nil
+}
+
+func (m *fakeModel) UnloadAdapter(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.adapters, func(a engine.AdapterStats) bool { return a.Name == name })
+	switch {
+	case i < 0:
+		return engine.ErrNoAdapter
+	case m.adapters[i].Pinned:
+		return engine.ErrAdapterPinned
+	}
+	m.adapters = slices.Delete(m.adapters, i, i+1)
+	return nil
+}
 
 func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
 	switch {

@@ -18,6 +18,7 @@ import (
 // job carries one HTTP request from its decoded form to its answer. A request may ask for several answers: its choices.
 type job struct {
 	served   *Served
+	adapter  string // "" is the model itself
 	info     Info
 	chat     bool // else a text completion
 	sampling *openai.Sampling
@@ -47,11 +48,11 @@ type choice struct {
 }
 
 func (s *Server) newJob(name string, sampling *openai.Sampling, chat bool) (*job, error) {
-	m, err := s.lookup(name)
+	m, adapter, err := s.lookup(name)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{served: m, info: m.Model.Info(), chat: chat, sampling: sampling, created: time.Now().Unix()}
+	j := &job{served: m, adapter: adapter, info: m.Model.Info(), chat: chat, sampling: sampling, created: time.Now().Unix()}
 	if j.id = "cmpl-" + rand.Text(); chat {
 		j.id = "chat" + j.id
 	}
@@ -67,7 +68,7 @@ func (j *job) add(r text.Request, param string) error {
 	if wanted := max(r.MaxTokens, 1); len(ids)+wanted > j.info.Context {
 		return tooLong(j.info.Context, len(ids), wanted, param)
 	}
-	r.IDs, r.Prompt, r.Chat = ids, "", nil
+	r.IDs, r.Prompt, r.Chat, r.Adapter = ids, "", nil, j.adapter
 	seed := r.Params.Seed
 	made, given := j.sampling.Choices()
 	if made > given {

@@ -27,7 +27,7 @@ func newMetrics(r *prometheus.Registry, models []Served) *metrics {
 	h := newHistograms(r, longest)
 	for i := range models {
 		name := models[i].Model.Info().Name
-		r.MustRegister(newGauges(name, models[i].Model))
+		r.MustRegister(newGauges(name, models[i].Model), newAdapterInfo(name, models[i].Model))
 		if models[i].Observer != nil {
 			models[i].Observer.bind(h, name)
 		}

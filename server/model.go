@@ -23,6 +23,11 @@ type Model interface {
 	// Special reports whether a token is left out of answers.
 	Special(id int32) bool
 	Stats() engine.Stats
+	// Adapters returns the adapters that requests may name, which LoadAdapter and UnloadAdapter change. Their errors are those
+	// of text.Model.LoadAdapter and engine.Engine.Unload.
+	Adapters() []engine.AdapterStats
+	LoadAdapter(name, path string, replace bool) error
+	UnloadAdapter(name string) error
 	// Health returns nil if the engine steps, or has nothing to do.
 	Health(within time.Duration) error
 }
@@ -42,6 +47,7 @@ type Info struct {
 	Context     int // tokens of prompt and answer together
 	Vocab       int // tokens
 	BlockTokens int // tokens of a KV block
+	MaxLoRAs    int // adapters on the device at once
 	Opened      time.Time
 	Defaults    sampling.Params
 }
@@ -52,7 +58,7 @@ func FromText(m *text.Model) Model { return textModel{m} }
 type textModel struct{ m *text.Model }
 
 func (t textModel) Info() Info {
-	return Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, BlockTokens: t.m.BlockTokens, Opened: t.m.Opened,
+	return Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, BlockTokens: t.m.BlockTokens, MaxLoRAs: t.m.MaxLoRAs, Opened: t.m.Opened,
 		Defaults: t.m.Defaults}
 }
 
@@ -62,6 +68,11 @@ func (t textModel) Token(id int32) string                  { return t.m.Tokenize
 func (t textModel) Special(id int32) bool                  { return t.m.Tokenizer.IsSpecial(id) }
 func (t textModel) Stats() engine.Stats                    { return t.m.Engine.Stats() }
 func (t textModel) Health(within time.Duration) error      { return t.m.Engine.Health(within) }
+func (t textModel) Adapters() []engine.AdapterStats        { return t.m.Engine.Adapters() }
+func (t textModel) UnloadAdapter(name string) error        { return t.m.Engine.Unload(name) }
+func (t textModel) LoadAdapter(name, path string, replace bool) error {
+	return t.m.LoadAdapter(name, path, replace)
+}
 func (t textModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
 	g, err := t.m.Generate(ctx, r)
 	if err != nil {

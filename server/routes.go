@@ -26,17 +26,19 @@ const modelPath = "/v1/models/"
 func (s *Server) table() map[string]route {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
 	return map[string]route{
-		"/":                    {"GET", s.index, true, "this page"},
-		"/v1/chat/completions": {"POST", s.chat, false, "the next message of a conversation"},
-		"/v1/completions":      {"POST", s.completions, false, "the continuation of a text"},
-		"/v1/models":           {"GET", s.list, false, "the models served"},
-		modelPath:              {"GET", s.model, false, "one of them, by its id"},
-		"/tokenize":            {"POST", s.tokenize, false, "the tokens of a text or a conversation"},
-		"/detokenize":          {"POST", s.detokenize, false, "the text of tokens"},
-		"/health":              {"GET", s.health, true, "200 while every engine steps, else 503"},
-		"/ping":                {"GET", s.health, true, "the same"},
-		"/metrics":             {"GET", metrics.ServeHTTP, true, "Prometheus metrics"},
-		"/version":             {"GET", s.version, true, "the program's version"},
+		"/":                       {"GET", s.index, true, "this page"},
+		"/v1/chat/completions":    {"POST", s.chat, false, "the next message of a conversation"},
+		"/v1/completions":         {"POST", s.completions, false, "the continuation of a text"},
+		"/v1/models":              {"GET", s.list, false, "the models served"},
+		modelPath:                 {"GET", s.model, false, "one of them, by its id"},
+		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, false, "load a LoRA adapter"},
+		"/v1/unload_lora_adapter": {"POST", s.unloadAdapter, false, "unload one"},
+		"/tokenize":               {"POST", s.tokenize, false, "the tokens of a text or a conversation"},
+		"/detokenize":             {"POST", s.detokenize, false, "the text of tokens"},
+		"/health":                 {"GET", s.health, true, "200 while every engine steps, else 503"},
+		"/ping":                   {"GET", s.health, true, "the same"},
+		"/metrics":                {"GET", metrics.ServeHTTP, true, "Prometheus metrics"},
+		"/version":                {"GET", s.version, true, "the program's version"},
 	}
 }
 
@@ -53,9 +55,9 @@ func (s *Server) find(path string) (route, bool) {
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.order, ", "))
+	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(), ", "))
 	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
-		fmt.Fprintf(w, "%-5s%-22s%s\n", s.routes[path].method, path, s.routes[path].about)
+		fmt.Fprintf(w, "%-5s%-25s%s\n", s.routes[path].method, path, s.routes[path].about)
 	}
 }
 
@@ -94,29 +96,39 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	for _, name := range s.order {
 		out.Data = append(out.Data, s.describe(name))
 	}
+	for i := range s.models {
+		for _, a := range s.models[i].Model.Adapters() {
+			out.Data = append(out.Data, describeAdapter(&s.models[i], a))
+		}
+	}
 	s.write(w, http.StatusOK, out)
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, modelPath)
-	if s.byName[name] == nil {
-		s.fail(w, r, noModel(name))
-		return
+	if s.byName[name] != nil {
+		s.write(w, http.StatusOK, s.describe(name))
+	} else if m, a := s.adapterOf(name); m != nil {
+		s.write(w, http.StatusOK, describeAdapter(m, a))
+	} else {
+		s.fail(w, r, s.noModel(name))
 	}
-	s.write(w, http.StatusOK, s.describe(name))
 }
 
-// lookup returns the model that a request names.
-func (s *Server) lookup(name string) (*Served, error) {
+// lookup returns the model that a request names, and the adapter, if it names one.
+func (s *Server) lookup(name string) (m *Served, adapter string, err error) {
 	if name == "" && len(s.models) == 1 {
-		return &s.models[0], nil
+		return &s.models[0], "", nil
 	}
 	if name == "" {
-		return nil, openai.NewError(openai.TypeInvalidRequest, "model", openai.CodeMissing,
+		return nil, "", openai.NewError(openai.TypeInvalidRequest, "model", openai.CodeMissing,
 			"model: required, since several are served: "+strings.Join(s.order, ", "))
 	}
 	if m := s.byName[name]; m != nil {
-		return m, nil
+		return m, "", nil
 	}
-	return nil, noModel(name)
+	if m, _ := s.adapterOf(name); m != nil {
+		return m, name, nil
+	}
+	return nil, "", s.noModel(name)
 }

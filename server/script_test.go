@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"sort"
 	"strconv"
@@ -65,6 +66,8 @@ func configure(t *testing.T, cfg *Config, d *datadriven.TestData) {
 			cfg.AllowedOrigins = a.Vals
 		case "body":
 			cfg.MaxBodyBytes, _ = strconv.ParseInt(a.Vals[0], 10, 64)
+		case "adapters":
+			cfg.AdapterRoot = a.Vals[0]
 		case "second":
 			cfg.Models = append(cfg.Models, Served{Model: newFake(a.Vals[0], "Second.")})
 		default:
@@ -134,5 +137,9 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 		}
 		out += name + ": " + strings.Join(w.Header()[name], ", ") + "\n"
 	}
-	return out + varying.ReplaceAllString(w.Body.String(), "${1}${2}…")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out + strings.ReplaceAll(varying.ReplaceAllString(w.Body.String(), "${1}${2}…"), here, "/here")
 }

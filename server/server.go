@@ -32,6 +32,9 @@ type Config struct {
 	// browser sends from other sites are refused, even without API keys, and so are those that come in on a loopback
 	// address under a name (the Host) that is neither localhost, nor a loopback address, nor that of an allowed origin.
 	AllowedOrigins []string
+	// AdapterRoot is the folder that adapters may be loaded from at run time, by whoever may use the server. "" is none: then
+	// they are not unloaded either.
+	AdapterRoot string
 	// MaxBodyBytes bounds a request's body. 0 is 32 MiB.
 	MaxBodyBytes int64
 	// DrainTimeout is how long Serve waits for answers under way once it is told to end, before it cuts them off. 0 is

@@ -35,7 +35,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	if j.chat {
 		object = openai.ObjectChatChunk
 	}
-	out.encoder = openai.NewEncoder(object, j.id, j.info.Name, j.created, out.usageLast)
+	out.encoder = openai.NewEncoder(object, j.id, j.title(), j.created, out.usageLast)
 	err := out.run(r.Context(), s.cfg.Ping)
 	defer out.flush.SetWriteDeadline(time.Time{}) // the connection may serve another request
 	switch {

@@ -22,7 +22,7 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) (*openai.Tokeniz
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.lookup(req.Model)
+	m, _, err := s.lookup(req.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) untokens(w http.ResponseWriter, r *http.Request) (*openai.Detok
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.lookup(req.Model)
+	m, _, err := s.lookup(req.Model)
 	if err != nil {
 		return nil, err
 	}

@@ -136,6 +136,7 @@ func FuzzDecode(f *testing.F) {
 		`{"prompt":[[1,2],[3]],"n":3,"temperature":1e-7}`,
 		`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`,
 		`{"tokens":[1,2,3]}`,
+		`{"lora_name":"a","lora_path":"b","load_inplace":true}`,
 		`{"a":[[[[{"b":[`,
 	} {
 		f.Add([]byte(s))
@@ -145,6 +146,8 @@ func FuzzDecode(f *testing.F) {
 		again(t, body, DecodeCompletion)
 		again(t, body, DecodeTokenize)
 		again(t, body, DecodeDetokenize)
+		again(t, body, DecodeLoadAdapter)
+		again(t, body, DecodeUnloadAdapter)
 	})
 }
 

@@ -18,8 +18,9 @@ type Model struct {
 	Object      string `json:"object"`  // ObjectModel
 	Created     int64  `json:"created"` // seconds since 1970
 	OwnedBy     string `json:"owned_by"`
-	Root        string `json:"root"`          // for an alias, the id of the model it stands for
-	MaxModelLen int    `json:"max_model_len"` // tokens of prompt and answer together
+	Root        string `json:"root"`             // for an alias, the id of the model it stands for; for an adapter, where it came from
+	Parent      string `json:"parent,omitempty"` // of an adapter, the id of the model it adapts
+	MaxModelLen int    `json:"max_model_len"`    // tokens of prompt and answer together
 }
 
 // ModelList is the answer of /v1/models.

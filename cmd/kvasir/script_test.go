@@ -21,9 +21,13 @@ import (
 )
 
 // TestScripts runs testdata/script/*.txtar, which use the program as a user does. Beside testscript's own commands they
-// have those of scriptCommands, and $TINY, a small safetensors model without a tokenizer.
+// have those of scriptCommands, $TINY, a small safetensors model without a tokenizer, and $ADAPTERS, a folder of the built-in model's.
 func TestScripts(t *testing.T) {
 	tiny, err := filepath.Abs("../../model/testdata/goldens/llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapters, err := filepath.Abs("../../engine/text/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +39,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HF_HOME", filepath.Join(e.WorkDir, "hf"))
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TINY", tiny)
+			e.Setenv("ADAPTERS", adapters)
 			e.Values[programKey{}] = new(program)
 			return nil
 		},

@@ -25,6 +25,8 @@ type serveCmd struct {
 	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
 	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel     string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
+	AdapterRoot  string        `help:"Let whoever may use the server load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
+	adapterFlags
 	schedFlags
 	engineFlags
 }
@@ -36,6 +38,7 @@ SIGTERM and Ctrl-C let the answers under way come to their end; a second one doe
 Examples:
   kvasir serve
   kvasir serve Qwen/Qwen3-0.6B-GGUF:Q8_0 --port 9000 --api-key secret
+  kvasir serve ./base --adapter pirate=./lora-pirate --adapter sql=org/sql-lora,pin
   kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large`
 }
 
@@ -60,6 +63,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if len(c.Name) > len(c.Models) {
 		return usageError{fmt.Sprintf("%d --served-model-name for %d model(s)", len(c.Name), len(c.Models))}
 	}
+	if len(c.Adapter) > 0 && len(c.Models) > 1 {
+		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
@@ -72,7 +78,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	defer ln.Close()
 	cfg := server.Config{
 		Version: version(), APIKeys: c.APIKeys, AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody),
-		DrainTimeout: c.DrainTimeout, Logger: log,
+		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot,
 	}
 	for i, name := range c.Models {
 		served, closeModel, err := c.load(ctx, log, i, name)
@@ -102,7 +108,10 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	}
 	observer := new(server.Observer)
 	o := c.options(found.name)
-	c.apply(&o)
+	c.schedFlags.apply(&o)
+	if err := c.adapterFlags.apply(ctx, &o); err != nil {
+		return server.Served{}, nil, err
+	}
 	o.MaxWaiting, o.Logger, o.Observer = c.MaxWaiting, log, observer
 	m, err := load(ctx, found, o)
 	if err != nil {

@@ -51,6 +51,10 @@ type Options struct {
 	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
+	Adapters []AdapterFile // that requests may name, beside those loaded later
+	MaxLoRAs int           // adapters on the device at once; 0 is 8
+	MaxRank  int           // of adapters; 0 is any
+
 	Observer engine.Observer
 	Logger   *slog.Logger
 	Progress func(done, total int64) // hears of bytes of weights loaded
@@ -62,6 +66,7 @@ func (o *Options) defaults() error {
 		return err
 	}
 	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
+	o.MaxLoRAs = cmp.Or(o.MaxLoRAs, 8)
 	o.MaxSeqs = cmp.Or(o.MaxSeqs, p.MaxSeqs)
 	o.TokenBudget = cmp.Or(o.TokenBudget, p.TokenBudget)
 	o.MaxChunk = cmp.Or(o.MaxChunk, p.MaxChunk)
@@ -74,6 +79,9 @@ func (o *Options) defaults() error {
 
 // check refuses settings that cannot be meant, by the names of their flags.
 func (o *Options) check() error {
+	if o.MaxLoRAs < 0 || o.MaxLoRAs > 1024 || o.MaxRank < 0 {
+		return fmt.Errorf("text: max-loras is %d and max-lora-rank %d; want 1 to 1024, and at least 0", o.MaxLoRAs, o.MaxRank)
+	}
 	for name, v := range map[string]int{"context": o.Context, "max-seqs": o.MaxSeqs, "token-budget": o.TokenBudget,
 		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "max-passed": o.MaxPassed, "block-tokens": o.BlockTokens, "interval": o.Interval} {
 		if v < 0 || v > 1<<24 {
@@ -131,6 +139,16 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
+	m.loaded, m.maxRank, m.MaxLoRAs = loaded, o.MaxRank, o.MaxLoRAs
+	loaded.MakeSlots(o.MaxLoRAs)
+	var adapters []engine.Adapter
+	for _, f := range o.Adapters {
+		a, err := m.readAdapter(f)
+		if err != nil {
+			return nil, err
+		}
+		adapters = append(adapters, a)
+	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
 	if err := m.checkTokens(); err != nil {
 		return nil, err
@@ -146,7 +164,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	}
 	m.KVBytes = runner.Cache().Bytes()
 	m.Engine, err = engine.New(engine.Config{
-		Runner: runner, Vocab: m.Spec.Vocab, Observer: o.Observer, Logger: o.Logger,
+		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Observer: o.Observer, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,

@@ -27,9 +27,12 @@ type Model struct {
 	Device    string
 
 	BlockTokens int // tokens of a KV block
+	MaxLoRAs    int // adapters on the device at once
 
 	stops   []int32 // tokens that end an answer
 	longest int     // bytes of the longest token
+	loaded  *model.Model
+	maxRank int // of adapters; 0 is any
 	closer  func() error
 }
 

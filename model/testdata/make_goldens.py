@@ -157,7 +157,7 @@ CASES = {
         vocab_size=100, num_hidden_layers=2, rope_theta=10000.0, layer_norm_eps=1e-5, logit_scale=0.25,
         use_qk_norm=True, pad_token_id=0, tie_word_embeddings=True)),
     "gpt2_layers": (OLD, "F16", 1, dict(
-        model_type="gpt2", n_embd=36, n_head=2, n_layer=3, n_positions=140, vocab_size=100, scale_attn_weights=False,
+        model_type="gpt2", n_embd=36, n_head=2, n_layer=3, n_positions=160, vocab_size=100, scale_attn_weights=False,
         scale_attn_by_inverse_layer_idx=True, activation_function="gelu_new", tie_word_embeddings=True)),
     "olmoe_clip": (OLD, "BF16", 1, dict(
         model_type="olmoe", hidden_size=48, num_attention_heads=3, num_key_value_heads=1, intermediate_size=28,

@@ -253,7 +253,7 @@ func (k *kernelBench) rotate(rows int) kernelCase {
 		return kernelCase{}
 	}
 	k.dev.Begin(batchOf(1, rows, rows, lanes))
-	k.dev.Angles(angles, v, 1)
+	k.dev.Angles(angles, v, nil, 1)
 	return k.rowCase(rows, 2, func() { k.dev.Rotate(x, angles, compute.Rotary{Heads: k.size / dim, HeadDim: dim}) })
 }
 

@@ -24,6 +24,7 @@ type Seq struct {
 	Adapter   int32 // whose entry of Product.Adapters counts; 0 is none
 	State     int32 // slot of the sequence's recurrent state, in models that have one
 	Tables    [][]int32
+	Long      bool // rotary embeddings that have frequencies for long sequences use them
 }
 
 // Rows returns the number of tokens in the batch.

@@ -54,8 +54,9 @@ type Device interface {
 	// x is [rows, heads·(In + rest)], dst is [rows, heads·(Out + rest)].
 	MatMulHeads(dst, x Tensor, w []Matrix)
 	// Angles writes the rotary angles of each row: for frequency i of n, cos(Pos·f_i)·scale to column i and
-	// sin(Pos·f_i)·scale to column n+i. [rows, 2n]
-	Angles(dst Tensor, freqs Vector, scale float32)
+	// sin(Pos·f_i)·scale to column n+i. [rows, 2n] Rows of sequences that are Long take the frequencies of long, if that is
+	// not nil.
+	Angles(dst Tensor, freqs, long Vector, scale float32)
 	// Rotate turns 2n values of each head of x, from value r.Skip on, by the row's angles; the rest of a head stays.
 	Rotate(x Tensor, angles Tensor, r Rotary)
 	// Store writes each row's key and value to its slot of the layer's cache.

@@ -55,6 +55,9 @@ type adapter struct {
 // key names the adapter in the names of KV blocks: another adapter under the same name never finds its blocks.
 func (a *adapter) key() string { return a.Name + "@" + hex.EncodeToString(a.Data.ID[:]) }
 
+// longSalt ends the salt of sequences whose rotary embeddings are those of long ones.
+const longSalt = "@long"
+
 // likeKey reports whether a cache salt could be taken for an adapter's key.
 func likeKey(salt string) bool {
 	at := strings.LastIndexByte(salt, '@')
@@ -159,6 +162,9 @@ func (q *sequence) keys() kv.Keys {
 	k := kv.Keys{Salt: q.req.Salt}
 	if q.adapter != nil {
 		k.Adapter = q.adapter.key()
+	}
+	if q.long {
+		k.Salt += longSalt
 	}
 	return k
 }

@@ -32,6 +32,7 @@ type Config struct {
 	Runner   Runner
 	Vocab    int                                    // tokens of the model
 	Sched    sched.Config                           // the Runner must take its TokenBudget as rows, and have its Blocks of BlockTokens
+	Long     func(tokens int) bool                  // whether a sequence that may grow to so many is a long one, as model.Spec.Long; nil is never
 	Slots    int                                    // adapters that the Runner holds at once; 0 is none
 	Place    func(slot int, a *model.Adapter) error // as model.Model.Place; called when nothing computes
 	Adapters []Adapter                              // known from the start, the pinned ones on the device
@@ -177,6 +178,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
 	}
 	q := newSequence(r, e.maxLen)
+	q.long = e.cfg.Long != nil && e.cfg.Long(len(q.ids)+q.req.MaxTokens)
 	q.adapter = a
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/model"
@@ -78,6 +79,9 @@ func (r *Request) check(vocab, most int) error {
 	if likeKey(r.Salt) {
 		return bad("cache_salt", "ends in @ and %d hexadecimal digits, as the keys of adapters do; want another one", 2*len(model.Adapter{}.ID))
 	}
+	if strings.HasSuffix(r.Salt, longSalt) {
+		return bad("cache_salt", "ends in %s, which tells blocks of long sequences; want another one", longSalt)
+	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
 			return bad("prompt", "has token %d at position %d; the vocabulary has %d", id, i, vocab)
@@ -99,6 +103,7 @@ type sequence struct {
 	answer  chan error // [1] whether the request was taken
 	unhook  func()
 	adapter *adapter // nil is none
+	long    bool     // compute.Seq.Long
 	ended   bool
 	cause   error // of a cancellation that came before the arrival
 

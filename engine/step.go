@@ -66,9 +66,10 @@ func (e *Engine) packWork(x *entry, w sched.Work) {
 	q, row := x.seq, e.batch.Rows()
 	x.logits, x.rows = len(e.batch.Logits), x.rows[:0]
 	e.batch.Append(q.ids[w.Start:w.Start+w.N], w.Start, false, w.Tables...)
-	e.batch.Seqs[len(e.batch.Seqs)-1].State = max(0, w.State)
+	seq := &e.batch.Seqs[len(e.batch.Seqs)-1]
+	seq.State, seq.Long = max(0, w.State), q.long
 	if q.adapter != nil {
-		e.batch.Seqs[len(e.batch.Seqs)-1].Adapter = q.adapter.slot.Load()
+		seq.Adapter = q.adapter.slot.Load()
 	}
 	if q.scores != nil {
 		// Position p scores token p+1. Those scored before a preemption are not scored again.

@@ -189,6 +189,7 @@ type sequence struct {
 	rows   int // tokens of a step
 	tables [][]int32
 	batch  compute.Batch
+	long   func(tokens int) bool
 }
 
 // newSequence makes room for sequences of up to tokens tokens, computed rows at a time.
@@ -196,7 +197,7 @@ func newSequence(m *model.Model, rows, tokens int) (*sequence, error) {
 	const blockTokens = 16
 	blocks := tokens/blockTokens + 1
 	groups := compute.CacheSpec{Layers: m.Spec.KVLayers()}.Groups()
-	s := &sequence{rows: rows}
+	s := &sequence{rows: rows, long: m.Spec.Long}
 	for g := range groups {
 		table := make([]int32, blocks)
 		for i := range table {
@@ -219,6 +220,7 @@ func (s *sequence) run(ctx context.Context, ids []int32, first int, rows func(at
 		part := ids[at:min(at+s.rows, len(ids))]
 		s.batch.Reset()
 		s.batch.Append(part, at, false, s.tables...)
+		s.batch.Seqs[0].Long = s.long(len(ids))
 		for i := max(first-at, 0); i < len(part); i++ {
 			s.batch.Logits = append(s.batch.Logits, int32(i))
 		}

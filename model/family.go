@@ -103,6 +103,9 @@ func (f *family) read(c *Config) (*Spec, error) {
 	c.rename(f.keys)
 	c.partial = f.partial
 	s := f.spec(c)
+	if slices.ContainsFunc(s.Ropes, func(r Rope) bool { return r.Long != nil }) {
+		s.LongFrom = int(c.trained(c.ropeParameters()))
+	}
 	s.Family, s.Quantization = f.types[0], c.quantized
 	if f.permuted && c.gguf() {
 		s.pairNeighbours(true)

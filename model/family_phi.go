@@ -7,7 +7,7 @@ var phi3 = family{
 	defaults: map[string]any{"rms_norm_eps": 1e-5, "max_position_embeddings": 4096.0},
 	spec: func(c *Config) *Spec {
 		if p, ok := c.sub("rope_scaling"); ok && !c.gguf() && p.TextOr("type", "") == "yarn" {
-			c.fail("rope type \"yarn\" of phi3 stands for longrope, which is not supported")
+			c.fail("rope type \"yarn\" of phi3 has a factor for each frequency, which is not supported")
 		}
 		s := llamaShape(c)
 		s.windowed(c)

@@ -79,6 +79,7 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 		}
 		b.Append(ids[:5], 0, true, tables(r, others[10:11])...)
 		for i := range b.Seqs {
+			b.Seqs[i].Long = i == before && r.m.Spec.Long(len(ids))
 			b.Seqs[i].State = int32((i + len(b.Seqs) - before) % len(b.Seqs))
 		}
 		if err := r.Forward(&b); err != nil {

@@ -119,7 +119,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return c, s, complete(s, ckpt)
+			return c, s, complete(c, s, ckpt)
 		}
 	}
 	_, archs := Families()
@@ -128,7 +128,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 
 // complete adds to the Spec of a GGUF what such files say by their tensors alone: whether the head is the embedding
 // table, which layers are dense, which weights have biases, whether queries and keys are normalised, and by which factors the ropes are stretched.
-func complete(s *Spec, ckpt *weights.Checkpoint) error {
+func complete(c *Config, s *Spec, ckpt *weights.Checkpoint) error {
 	names := slotsOf(familyOf(s), ckpt)
 	_, head := ckpt.Tensor(names["head"] + ".weight")
 	s.TiedHead = !head
@@ -159,35 +159,39 @@ func complete(s *Spec, ckpt *weights.Checkpoint) error {
 			l.Attn.QKNorm = true
 		}
 	}
-	for _, name := range []string{"rope_factors_long.weight", "rope_factors_short.weight"} {
-		if _, ok := ckpt.Tensor(name); ok {
-			return fmt.Errorf("model: tensor %q: rope type longrope is not supported", name)
+	factors, _ := ckpt.Tensor(ropeFactors)
+	short, isLong := ckpt.Tensor(ropeShort)
+	if long, ok := ckpt.Tensor(ropeLong); ok || isLong {
+		s.LongFrom, factors = int(c.trained(c.ropeParameters())), short
+		if err := s.stretch(long, func(r *Rope, freqs []float32) { r.Long = freqs }); err != nil {
+			return err
 		}
 	}
-	if t, ok := ckpt.Tensor("rope_freqs.weight"); ok {
-		return stretch(s, t)
+	if factors.Name == "" {
+		return nil
 	}
-	return nil
+	return s.stretch(factors, func(r *Rope, freqs []float32) { r.Freqs = freqs })
 }
 
 // stretch divides the frequencies of every rope by the factors that a GGUF stores for them (Llama 3.1 and later).
-func stretch(s *Spec, t weights.Tensor) error {
-	for i := range s.Ropes {
-		if n := len(s.Ropes[i].Freqs); t.Values() != n {
-			return fmt.Errorf("model: tensor %q has %d factors; the rope has %d frequencies", t.Name, t.Values(), n)
-		}
-	}
+func (s *Spec) stretch(t weights.Tensor, set func(r *Rope, freqs []float32)) error {
 	factors, err := decode(t)
 	if err != nil {
 		return err
 	}
 	for i := range s.Ropes {
+		r := &s.Ropes[i]
+		if n := len(r.Freqs); len(factors) != n {
+			return fmt.Errorf("model: tensor %q has %d factors; the rope has %d frequencies", t.Name, len(factors), n)
+		}
+		freqs := make([]float32, len(factors))
 		for j, f := range factors {
 			if !(f > 0) {
 				return fmt.Errorf("model: tensor %q: factor %d is %v; want a number above 0", t.Name, j, f)
 			}
-			s.Ropes[i].Freqs[j] /= f
+			freqs[j] = r.Freqs[j] / f
 		}
+		set(r, freqs)
 	}
 	return nil
 }

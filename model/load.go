@@ -24,7 +24,7 @@ type Model struct {
 	embed, positions compute.Matrix
 	head             linear
 	norm             compute.Norm
-	freqs            []compute.Vector // of each of Spec.Ropes
+	freqs, long      []compute.Vector // of each of Spec.Ropes; long may be nil
 	layers           []layer
 
 	format  weights.Format // of the checkpoint it came from
@@ -85,10 +85,14 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	for i := 0; i < len(spec.Layers) && l.err == nil; i++ {
 		m.layers = append(m.layers, l.layer(i, spec))
 	}
-	for _, r := range spec.Ropes {
+	for i, r := range spec.Ropes {
 		v, err := dev.Vector(r.Freqs)
 		l.keep(err)
-		m.freqs = append(m.freqs, v)
+		m.freqs, m.long = append(m.freqs, v), append(m.long, nil)
+		if r.Long != nil {
+			m.long[i], err = dev.Vector(r.Long)
+			l.keep(err)
+		}
 	}
 	l.refuseUnused(len(spec.Layers))
 	if l.err != nil {

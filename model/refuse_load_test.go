@@ -59,7 +59,7 @@ func TestGGUFRefused(t *testing.T) {
 		{"experts without tensors", map[string]any{"llama.expert_count": uint32(8), "llama.expert_used_count": uint32(2)}, nil, 0,
 			`tensor "blk.0.ffn_gate_inp.weight" of shape [8 `},
 		{"encoder", map[string]any{"llama.attention.causal": false}, nil, 0, `"llama.attention.causal" is false`},
-		{"rope type", map[string]any{"llama.rope.scaling.type": "longrope"}, nil, 0, `rope type "longrope" is not supported`},
+		{"rope type", map[string]any{"llama.rope.scaling.type": "spiral"}, nil, 0, `rope type "spiral" is not supported`},
 		{"rope base", map[string]any{"llama.rope.freq_base": float32(math.Inf(1))}, nil, 0, ""},
 		{"rope factor", map[string]any{"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": math.Inf(1)}, nil, 0, `"llama.rope.scaling.factor" is +Inf; want a number above 0`},
 		{"rope wider than a head", map[string]any{"llama.rope.dimension_count": uint32(6)}, nil, 0, "rope turns 6 values of a head of 4"},

@@ -92,8 +92,10 @@ func (c *Config) scaleRope(r *Rope, p *Config, theta float64) {
 		c.llama3(r, p)
 	case "yarn":
 		c.yarn(r, p, theta)
+	case "longrope", "su":
+		c.longrope(r, p)
 	default:
-		c.fail("rope type %q is not supported; known are default, linear, dynamic, llama3, yarn", kind)
+		c.fail("rope type %q is not supported; known are default, linear, dynamic, llama3, yarn, longrope", kind)
 	}
 	p.Refuse("extrapolation_factor", 1.0, -1.0)
 	p.Refuse("yarn_log_multiplier", 0.0)
@@ -163,6 +165,36 @@ func (c *Config) yarn(r *Rope, p *Config, theta float64) {
 		scale = magnitude(factor, m) / magnitude(factor, all)
 	}
 	r.Scale = float32(p.positive("attention_factor", scale))
+}
+
+// longrope divides the frequencies by factors of their own, others in short than in long sequences, and scales attention
+// (LongRoPE, arXiv:2402.13753).
+func (c *Config) longrope(r *Rope, p *Config) {
+	original := c.trained(p)
+	if factor := p.positive("factor", c.FloatOr("max_position_embeddings", 0)/original); factor > 1 {
+		r.Scale = float32(math.Sqrt(1 + math.Log(factor)/math.Log(original)))
+	}
+	r.Scale = float32(p.positive("attention_factor", float64(r.Scale)))
+	r.Long = c.divided(r.Freqs, p, "long_factor")
+	r.Freqs = c.divided(r.Freqs, p, "short_factor")
+}
+
+// divided returns frequencies divided by a list of factors.
+func (c *Config) divided(freqs []float32, p *Config, key string) []float32 {
+	list, _ := p.get(key).([]any)
+	if len(list) != len(freqs) {
+		c.fail("%q is a list of %d numbers; the rope has %d frequencies", p.key(key), len(list), len(freqs))
+		return freqs
+	}
+	out := make([]float32, len(freqs))
+	for i, f := range freqs {
+		factor, _ := number(list[i])
+		if !(factor > 0) {
+			c.fail("%q: factor %d is %s; want a number above 0", p.key(key), i, show(list[i]))
+		}
+		out[i] = 1 / (float32(factor) * (1 / f))
+	}
+	return out
 }
 
 // magnitude is by how much yarn scales attention for a context of factor times the trained one.

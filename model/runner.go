@@ -108,6 +108,9 @@ func (r *Runner) Forward(b *compute.Batch) error {
 			return err
 		}
 	}
+	for i := range b.Seqs {
+		b.Seqs[i].Long = b.Seqs[i].Long || spec.Long(int(b.Seqs[i].Start+b.Seqs[i].Rows))
+	}
 	dev.Begin(b)
 	for _, c := range b.Copies {
 		dev.CopyBlock(r.cache, c[0], c[1])
@@ -118,7 +121,7 @@ func (r *Runner) Forward(b *compute.Batch) error {
 		dev.AddPositions(r.hidden, r.m.positions)
 	}
 	for i, rope := range spec.Ropes {
-		dev.Angles(r.angles[i], r.m.freqs[i], rope.Scale)
+		dev.Angles(r.angles[i], r.m.freqs[i], r.m.long[i], rope.Scale)
 	}
 	for i := range spec.Layers {
 		r.layer(i)

@@ -26,6 +26,7 @@ type Spec struct {
 	ResidualScale float32 // times what attention and feed-forward add; 1 is usual
 	Layers        []Layer
 	Ropes         []Rope // the kinds of rotary embedding that layers choose from
+	LongFrom      int    // tokens up to which a sequence is not long; 0 where no rope makes a difference
 
 	TiedHead     bool    // the head is the embedding table
 	HeadBias     bool    // the head has a bias
@@ -107,7 +108,15 @@ type Rope struct {
 	Freqs       []float32
 	Scale       float32
 	Interleaved bool // pairs are neighbours; else value i pairs with value i+len(Freqs)
+
+	// Long are the frequencies for sequences that may become longer than Spec.LongFrom, nil if they are the same (LongRoPE,
+	// arXiv:2402.13753).
+	Long []float32
 }
+
+// Long reports whether a sequence that may come to so many tokens is a long one (compute.Seq). All of its tokens are computed
+// as such from the first on, so that its keys stay what they are.
+func (s *Spec) Long(tokens int) bool { return s.LongFrom > 0 && tokens > s.LongFrom }
 
 // KVLayers returns what the layers keep of each token, and in which group.
 func (s *Spec) KVLayers() []compute.CacheLayer {

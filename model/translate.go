@@ -80,19 +80,21 @@ func Translate(ckpt *weights.Checkpoint, to weights.Format) (*Translation, error
 		}
 		out.Tensors = append(out.Tensors, one)
 	}
-	if factors := c.llama3Factors(spec); to == weights.GGUF && factors != nil {
-		data := make([]byte, 4*len(factors))
-		if err := quant.Encode(data, factors, quant.F32); err != nil {
-			return nil, err
+	if to == weights.GGUF && t.changes {
+		for name, factors := range c.ropeTensors(spec) {
+			values := func() []float32 { return factors }
+			out.Tensors = append(out.Tensors, floats(name, "rope", 0, []int{len(factors)}, values))
 		}
-		out.Tensors = append(out.Tensors, Translated{Name: ropeFactors, Slot: "rope", Type: quant.F32, Shape: []int{len(factors)},
-			Read: func() ([]byte, error) { return data, nil }})
 	}
 	return out, c.Err()
 }
 
-// ropeFactors is the tensor by which GGUF files stretch a rope.
-const ropeFactors = "rope_freqs.weight"
+// The tensors by which GGUF files stretch a rope: in sequences of all lengths, or in short and in long ones.
+const (
+	ropeFactors = "rope_freqs.weight"
+	ropeShort   = "rope_factors_short.weight"
+	ropeLong    = "rope_factors_long.weight"
+)
 
 // translator renames and rearranges tensors.
 type translator struct {
@@ -109,7 +111,7 @@ type translator struct {
 func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err error) {
 	slot, layer, suffix, ok := t.find(info.Name)
 	if !ok || slot == "head" && suffix == ".weight" && t.spec.TiedHead && !t.ownHead() {
-		if info.Name == ropeFactors && t.to == weights.GGUF {
+		if slices.Contains([]string{ropeFactors, ropeShort, ropeLong}, info.Name) && t.to == weights.GGUF {
 			return t.plain(info, "rope"), true, nil
 		}
 		return out, false, nil

@@ -83,6 +83,8 @@ func (c *Config) ropeMetadata(values map[string]any, s *Spec) {
 	switch kind {
 	case "linear":
 		values["rope.scaling.type"], values["rope.scaling.factor"] = kind, p.Float("factor")
+	case "longrope", "su":
+		values["rope.scaling.original_context_length"], values["rope.scaling.attn_factor"] = float64(s.LongFrom), float64(s.Ropes[0].Scale)
 	case "yarn":
 		original := c.trained(p)
 		values["rope.scaling.type"], values["rope.scaling.original_context_length"] = kind, original
@@ -98,21 +100,27 @@ func (c *Config) ropeMetadata(values map[string]any, s *Spec) {
 	}
 }
 
-// llama3Factors returns what a GGUF divides the frequencies of a Llama 3.1 rope by, nil for other ropes.
-func (c *Config) llama3Factors(s *Spec) []float32 {
-	if c.gguf() || len(s.Ropes) == 0 {
+// ropeTensors returns what a GGUF divides the frequencies of a rope by, by the name of the tensor that holds it.
+func (c *Config) ropeTensors(s *Spec) map[string][]float32 {
+	if len(s.Ropes) == 0 {
 		return nil
 	}
 	p, theta := c.ropeOf("full_attention")
-	if c.ropeType(p) != "llama3" {
-		return nil
+	factors := func(freqs []float32) []float32 {
+		out := make([]float32, len(freqs))
+		for i, f := range freqs {
+			out[i] = frequency(theta, i, len(freqs)) / f
+		}
+		return out
 	}
-	freqs := s.Ropes[0].Freqs
-	out := make([]float32, len(freqs))
-	for i, f := range freqs {
-		out[i] = frequency(theta, i, len(freqs)) / f
+	r := &s.Ropes[0]
+	switch {
+	case r.Long != nil:
+		return map[string][]float32{ropeShort: factors(r.Freqs), ropeLong: factors(r.Long)}
+	case c.ropeType(p) == "llama3":
+		return map[string][]float32{ropeFactors: factors(r.Freqs)}
 	}
-	return out
+	return nil
 }
 
 // classes are the names of the classes that run each model type, which some readers of config.json want.
@@ -222,6 +230,9 @@ func (c *Config) ropeConfig(values map[string]any, s *Spec, ckpt *weights.Checkp
 		}
 		return err
 	}
+	if s.LongFrom > 0 {
+		return longScaling(values, s, ckpt)
+	}
 	kind, factor := c.ropeType(p), p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0))
 	if kind != "yarn" && (kind != "linear" || factor == 0) {
 		return nil
@@ -232,6 +243,21 @@ func (c *Config) ropeConfig(values map[string]any, s *Spec, ckpt *weights.Checkp
 	}
 	scaling["rope_type"], scaling["factor"] = kind, float32(factor)
 	values["rope_scaling"] = scaling
+	return nil
+}
+
+// longScaling adds the rope_scaling of a config.json whose factors a GGUF holds.
+func longScaling(values map[string]any, s *Spec, ckpt *weights.Checkpoint) error {
+	scaling := map[string]any{"rope_type": "longrope", "attention_factor": s.Ropes[0].Scale}
+	for key, name := range map[string]string{"short_factor": ropeShort, "long_factor": ropeLong} {
+		t, _ := ckpt.Tensor(name)
+		factors, err := decode(t)
+		if err != nil {
+			return err
+		}
+		scaling[key] = factors
+	}
+	values["rope_scaling"], values["original_max_position_embeddings"] = scaling, s.LongFrom
 	return nil
 }
 

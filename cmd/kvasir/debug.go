@@ -95,6 +95,7 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 		part := c.IDs[at:min(at+chunk, len(c.IDs))]
 		b.Reset()
 		b.Append(part, at, false, tables...)
+		b.Seqs[0].Long = m.Spec.Long(len(c.IDs))
 		for i := max(first-at, 0); i < len(part); i++ {
 			b.Logits = append(b.Logits, int32(i))
 		}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"sort"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -16,7 +17,7 @@ type operation struct {
 	table          *matrix
 	scale, cap     float32
 	norm           compute.Norm
-	freqs          vector
+	freqs, long    vector
 	rotary         compute.Rotary
 	act            compute.Activation
 	cache          *cache
@@ -127,14 +128,23 @@ func addBias(x []float32, bias vector) {
 
 // Angles implements compute.Device. An angle is the float32 product of position and frequency, as in the models' own
 // code; its sine and cosine are taken in float64.
-func (d *Device) Angles(dst compute.Tensor, freqs compute.Vector, scale float32) {
+func (d *Device) Angles(dst compute.Tensor, freqs, long compute.Vector, scale float32) {
 	d.op = operation{dst: dst, freqs: freqs.(vector), scale: scale}
+	if long != nil {
+		d.op.long = long.(vector)
+	}
 	d.rows(d.batch.Rows(), d.jobs.angles)
 }
 
 func (d *Device) anglesRow(_, r int) {
-	row, n, pos := rowOf(d.op.dst, r), len(d.op.freqs), float32(d.batch.Pos[r])
-	for i, f := range d.op.freqs {
+	row, n, pos, freqs := rowOf(d.op.dst, r), len(d.op.freqs), float32(d.batch.Pos[r]), d.op.freqs
+	if d.op.long != nil {
+		after := sort.Search(len(d.batch.Seqs), func(i int) bool { return int(d.batch.Seqs[i].Row) > r })
+		if d.batch.Seqs[after-1].Long {
+			freqs = d.op.long
+		}
+	}
+	for i, f := range freqs {
 		sin, cos := math.Sincos(float64(pos * f))
 		row[i], row[n+i] = float32(cos)*d.op.scale, float32(sin)*d.op.scale
 	}

@@ -25,11 +25,18 @@ func openMini(t testing.TB) *weights.Checkpoint {
 // sequences, in scattered blocks, by every implementation of the kernels: all logits must be equal to the last bit.
 func TestSameBitsHoweverComputed(t *testing.T) {
 	const length, blockTokens, blocks = 150, 16, 32
-	for i, name := range append(goldens(t), packedGolden, "kvasir-mini") {
+	const folder = "quantized/"
+	names := append(goldens(t), packedGolden, "kvasir-mini")
+	for _, name := range quantizedGoldens(t) {
+		names = append(names, folder+name)
+	}
+	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
 			kv := cpu.KVTypes[i%len(cpu.KVTypes)] // every type with some models
 			ckpt := openMini(t)
-			if name != "kvasir-mini" {
+			if quantized, ok := strings.CutPrefix(name, folder); ok {
+				ckpt = openQuantized(t, quantized).ckpt
+			} else if name != "kvasir-mini" {
 				ckpt = openGolden(t, name).ckpt
 			} else if testing.Short() {
 				t.Skip("the portable kernels take seconds for the built-in model; left out by -short")

@@ -138,6 +138,15 @@ func TestQuantizedLogits(t *testing.T) {
 	}
 }
 
+// TestQuantizedNotConverted asks for a GGUF of weights whose values no tensor of it would be.
+func TestQuantizedNotConverted(t *testing.T) {
+	for _, name := range quantizedGoldens(t) {
+		if _, err := Translate(openQuantized(t, name).ckpt, weights.GGUF); err == nil || !strings.Contains(err.Error(), "cannot be converted") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
 // TestQuantizedRefused changes what a configuration says of a checkpoint.
 func TestQuantizedRefused(t *testing.T) {
 	for _, test := range []struct {

@@ -39,6 +39,9 @@ func Translate(ckpt *weights.Checkpoint, to weights.Format) (*Translation, error
 	if err != nil {
 		return nil, err
 	}
+	if q := spec.Quantization; q.Method != "" && q.Method != "mxfp4" {
+		return nil, fmt.Errorf("model: weights quantised by %v cannot be converted; convert the checkpoint that they were made of", q)
+	}
 	f := familyOf(spec)
 	out := &Translation{Spec: spec}
 	t := &translator{f: f, spec: spec, ckpt: ckpt, from: slotsOf(f, ckpt), to: to, used: map[string]bool{}}

@@ -120,7 +120,8 @@ type Source struct {
 	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
 	Scales []float32
 	Group  int
-	// Order, if not nil, says that value k of each row belongs to input Order[k].
+	// Order, if not nil, says that value k of each row belongs to input Order[k]. It is the same for all weights of a
+	// MatMulHeads.
 	Order []int32
 }
 

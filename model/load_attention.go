@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -142,43 +141,36 @@ func picked[T any](v []T, stride, size int, spans ...span) []T {
 
 // subset returns the weight of the rows of heads that picked returns.
 func subset(src compute.Source, heads int, spans ...span) compute.Source {
-	if src.Data == nil {
-		return src
+	if src.Out == 0 {
+		return src // it was not found
+	}
+	rows := make([]int, src.Out)
+	for n := range rows {
+		rows[n] = n
+	}
+	rows = picked(rows, 1, src.Out/heads, spans...)
+	if row := src.Row; row != nil {
+		src.Row = func(dst []byte, n int) { row(dst, rows[n]) }
 	}
 	src.Data = picked(src.Data, len(src.Data)/src.Out, src.Out/heads, spans...)
-	if src.Scales != nil {
-		src.Scales = picked(src.Scales, len(src.Scales)/src.Out, src.Out/heads, spans...)
-	}
-	src.Out = 0
-	for _, s := range spans {
-		src.Out += heads * (s.to - s.from)
-	}
+	src.Scales = picked(src.Scales, len(src.Scales)/src.Out, src.Out/heads, spans...)
+	src.Out = len(rows)
 	return src
 }
 
-// turnedOver returns a weight with its inputs as outputs. One in blocks, with scales or in another order becomes F32.
+// turnedOver returns a weight with its inputs as outputs. One that is not plain numbers becomes F32.
 func turnedOver(src compute.Source) (compute.Source, error) {
 	t := weights.Tensor{Info: weights.Info{Name: src.Name, Type: src.Type, Shape: []int{src.Out, src.In}}, Data: src.Data}
-	out := compute.Source{Name: src.Name, Type: src.Type, Out: src.In, In: src.Out}
 	if src.Type.BlockValues() != 1 || src.Scales != nil {
-		v, err := decode(t)
+		v, err := expanded(src)
 		if err != nil {
 			return src, err
 		}
-		t.Data = make([]byte, 4*len(v))
-		for at, f := range v {
-			row, k := at/src.In, at%src.In
-			if src.Scales != nil {
-				f *= src.Scales[row*(len(src.Scales)/src.Out)+k/src.Group]
-			}
-			if src.Order != nil {
-				k = int(src.Order[k])
-			}
-			binary.LittleEndian.PutUint32(t.Data[4*(row*src.In+k):], math.Float32bits(f))
+		t.Type, t.Data = quant.F32, make([]byte, 4*len(v))
+		if err := quant.Encode(t.Data, v, quant.F32); err != nil {
+			return src, err
 		}
-		t.Type, out.Type = quant.F32, quant.F32
 	}
-	var err error
-	out.Data, err = transposed(t)
-	return out, err
+	data, err := transposed(t)
+	return compute.Source{Name: src.Name, Type: t.Type, Out: src.In, In: src.Out, Data: data}, err
 }

@@ -82,7 +82,7 @@ func TestQuantizedValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			for module, sum := range want {
-				if strings.Contains(module, "qkv_proj") || strings.Contains(module, "gate_up_proj") {
+				if parts := []string{"qkv_proj", "gate_up_proj", "kv_b_proj"}; slices.ContainsFunc(parts, func(s string) bool { return strings.HasSuffix(module, s) }) {
 					continue // taken over in parts
 				}
 				i := slices.IndexFunc([]string{".weight", ".qweight", ".weight_packed"}, func(s string) bool { return dev.sums[module+s] == sum })
@@ -128,7 +128,7 @@ func TestQuantizedLogits(t *testing.T) {
 			e := relative(first, want)
 			t.Logf("relative error %.4f", e)
 			bound := 0.04
-			if strings.Contains(name, "mixtral") { // a token may go to another expert
+			if strings.Contains(name, "mixtral") || strings.Contains(name, "deepseek") { // a token may go to another expert
 				bound = 0.3
 			}
 			if !(e > 0 && e < bound) {

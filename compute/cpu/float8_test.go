@@ -177,9 +177,9 @@ func TestSourceRefused(t *testing.T) {
 		"value 5 of row 1 is no number":    func(s *compute.Source) { s.Data[s.In+5] = 0xff },
 		"cannot be in another order":       func(s *compute.Source) { s.Order = make([]int32, s.In) },
 		"type I8 has no scales beside":     func(s *compute.Source) { s.Type = quant.I8 },
-		"input 64 is no input of 64":       func(s *compute.Source) { *s = ordered(r, 64, 64) },
-		"input 3 is no input of 64, or th": func(s *compute.Source) { *s = ordered(r, 3, 3) },
-		"an order of 1 inputs; it has 64":  func(s *compute.Source) { *s = ordered(r, 3) },
+		"input 64 is no input of 64":       func(s *compute.Source) { *s = inOrder(r, 64, 64) },
+		"input 3 is no input of 64, or th": func(s *compute.Source) { *s = inOrder(r, 3, 3) },
+		"an order of 1 inputs; it has 64":  func(s *compute.Source) { *s = inOrder(r, 3) },
 	} {
 		src, _ := float8Source(r, 4, 70, 32)
 		change(&src)
@@ -189,6 +189,6 @@ func TestSourceRefused(t *testing.T) {
 	}
 }
 
-func ordered(r *rand.Rand, order ...int32) compute.Source {
+func inOrder(r *rand.Rand, order ...int32) compute.Source {
 	return compute.Source{Name: "w", Type: quant.U2_32, Out: 1, In: 64, Data: affineBlocks(r, quant.U2_32, nil, 2, nil), Order: order}
 }

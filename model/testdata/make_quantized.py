@@ -14,6 +14,7 @@ import hashlib
 import json
 import pathlib
 import sys
+import zlib
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ WIDE = dict(LLAMA, hidden_size=128, intermediate_size=128)
 ODD = dict(LLAMA, hidden_size=72, head_dim=20, intermediate_size=100)
 QWEN2 = dict(LLAMA, model_type="qwen2")
 MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2)
+DEEPSEEK = dict(LLAMA, model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=16,
+                qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=2,
+                topk_group=2, first_k_dense_replace=0, moe_intermediate_size=32)
 PHI3 = dict(LLAMA, model_type="phi3", pad_token_id=0)
 
 
@@ -166,6 +170,9 @@ CASES = {
     "gptq8_qwen2": (QWEN2, BF16, gptq(8, 64, act=True)),
     "gptq4_phi3": (PHI3, F16, gptq(4, 32)),
     "gptq4_mixtral": (MIXTRAL, F16, gptq(4, 32)),
+    "gptq4_deepseek": (DEEPSEEK, F16, gptq(4, 32, act=True)),
+    "fp8_deepseek": (DEEPSEEK, BF16, fp8(32, 16)),
+    "gptq4_mixtral_act": (MIXTRAL, F16, gptq(4, 32, act=True)),
     "awq": (LLAMA, F16, awq(32)),
     "awq_qwen2": (QWEN2, F16, awq(-1)),
     "fp8_blocks": (ODD, BF16, fp8(32, 48)),
@@ -180,43 +187,49 @@ CASES = {
     "ct_w3": (LLAMA, BF16, compressed("pack-quantized", num_bits=3, type="int", strategy="channel", symmetric=False)),
     "ct_fp8": (ODD, BF16, compressed("float-quantized", FP8_TOKEN, num_bits=8, type="float", strategy="channel", symmetric=True)),
     "ct_fp8_tensor": (ODD, BF16, compressed("float-quantized", FP8_STATIC, num_bits=8, type="float", strategy="tensor", symmetric=True)),
-    "gptq4_mixtral_act": (MIXTRAL, F16, gptq(4, 32, act=True)),
 }
 
 
 def linear(name):
-    return name.endswith("proj.weight") or ".experts." in name and name.endswith(".weight")
+    return name.endswith(("proj.weight", "proj_with_mqa.weight", "q_a_proj.weight")) or ".experts." in name and name.endswith(".weight")
 
 
-def split_experts(state):
+def stored_names(name, count, mixtral):
+    """Returns how a checkpoint calls a tensor of a model: the names of each expert's, or its own."""
+    if not mixtral:
+        folder, (gate, up, down) = "mlp.experts.", ("gate_proj", "up_proj", "down_proj")
+    else:
+        folder, (gate, up, down) = "block_sparse_moe.experts.", ("w1", "w3", "w2")
+    stem, _, kind = name.partition("mlp.experts.")
+    if kind == "gate_up_proj":
+        return [[f"{stem}{folder}{e}.{k}.weight" for k in (gate, up)] for e in range(count)]
+    if kind == "down_proj":
+        return [[f"{stem}{folder}{e}.{down}.weight"] for e in range(count)]
+    return name.replace("mlp.gate.", "block_sparse_moe.gate.") if mixtral else name
+
+
+def split_experts(state, mixtral):
     """Takes stacked experts apart, as checkpoints have them."""
     out = {}
     for name, v in state.items():
-        if name.endswith("experts.gate_up_proj"):
-            stem = name.removesuffix("mlp.experts.gate_up_proj") + "block_sparse_moe.experts."
-            half = v.shape[1] // 2
-            for e in range(v.shape[0]):
-                out[f"{stem}{e}.w1.weight"], out[f"{stem}{e}.w3.weight"] = v[e, :half], v[e, half:]
-        elif name.endswith("experts.down_proj"):
-            stem = name.removesuffix("mlp.experts.down_proj") + "block_sparse_moe.experts."
-            for e in range(v.shape[0]):
-                out[f"{stem}{e}.w2.weight"] = v[e]
-        else:
-            out[name.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight") if ".mlp.gate.weight" in name else name] = v
+        stored = stored_names(name, v.shape[0] if v.dim() else 0, mixtral)
+        if isinstance(stored, str):
+            out[stored] = v
+            continue
+        for e, parts in enumerate(stored):
+            out |= dict(zip(parts, v[e].chunk(len(parts))))
     return out
 
 
-def join_experts(values, shapes):
+def join_experts(values, shapes, mixtral):
     """Undoes split_experts."""
     out = {}
     for name, shape in shapes.items():
-        stem = name.split("mlp.experts.")[0] + "block_sparse_moe.experts."
-        if name.endswith("experts.gate_up_proj"):
-            out[name] = torch.stack([torch.cat([values[f"{stem}{e}.w1.weight"], values[f"{stem}{e}.w3.weight"]]) for e in range(shape[0])])
-        elif name.endswith("experts.down_proj"):
-            out[name] = torch.stack([values[f"{stem}{e}.w2.weight"] for e in range(shape[0])])
+        stored = stored_names(name, shape[0] if shape else 0, mixtral)
+        if isinstance(stored, str):
+            out[name] = values[stored]
         else:
-            out[name] = values[name.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight") if ".mlp.gate.weight" in name else name]
+            out[name] = torch.stack([torch.cat([values[part] for part in parts]) for parts in stored])
     return out
 
 
@@ -230,8 +243,8 @@ def make(name, seed):
     plain = transformers.AutoConfig.for_model(**config)
     model = transformers.AutoModelForCausalLM.from_config(plain, attn_implementation="eager").float().eval()
     shapes = {k: v.shape for k, v in model.state_dict().items()}
-    tensors, values, sums = {}, {}, {}
-    for key, v in split_experts(model.state_dict()).items():
+    tensors, values, sums, mixtral = {}, {}, {}, shape["model_type"] == "mixtral"
+    for key, v in split_experts(model.state_dict(), mixtral).items():
         noise = torch.randn(v.shape, generator=generator)
         v = (noise * 1.2 * v.shape[1] ** -0.5 if v.dim() == 2 else noise * 0.3 + (0 if key.endswith("bias") else 1)).to(dtype)
         if not linear(key):
@@ -242,7 +255,7 @@ def make(name, seed):
         tensors |= {stem + k: p.contiguous() for k, p in parts.items()}
         sums[key.removesuffix(".weight")] = hashlib.sha256(values[key].numpy().tobytes()).hexdigest()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    model.load_state_dict(join_experts(values, shapes))
+    model.load_state_dict(join_experts(values, shapes, mixtral))
     golden = {}
     for i, length in enumerate([7, 30]):
         ids = torch.randint(0, plain.vocab_size, (length,), generator=generator)
@@ -255,6 +268,5 @@ def make(name, seed):
     print(name, sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KB")
 
 
-for i, name in enumerate(CASES):
-    if not sys.argv[1:] or name in sys.argv[1:]:
-        make(name, 500 + i)
+for name in sys.argv[1:] or CASES:
+    make(name, zlib.crc32(name.encode()))

@@ -397,7 +397,7 @@ func (m *machine) drain() {
 		}
 		m.check()
 	}
-	if s := m.s.Stats(); s.Running+s.Waiting+s.KV.Used > 0 {
+	if s := m.s.Stats(); s.Running+s.Waiting > 0 || s.KV.Used > s.KV.Pinned {
 		m.t.Fatalf("nothing is left to run, but\n%v", s)
 	}
 }

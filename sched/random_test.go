@@ -39,7 +39,7 @@ func TestRandomHistories(t *testing.T) {
 		}
 		cfg.Blocks += cfg.Blocks * len(cfg.Groups) // so that something fits
 		m := newMachine(t, cfg)
-		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel"})
+		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin"})
 		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {
 			switch op {
 			case "add":
@@ -48,6 +48,13 @@ func TestRandomHistories(t *testing.T) {
 				m.next()
 			case "commit":
 				m.commit()
+			case "pin":
+				prompt := request(t, m).Prompt
+				if rapid.IntRange(0, 9).Draw(t, "reset") == 0 {
+					m.s.ResetCache()
+				} else if m.s.Unpin(prompt, kv.Keys{}) == 0 {
+					m.s.Pin(prompt, kv.Keys{})
+				}
 			case "cancel":
 				if len(m.live) > 0 {
 					m.cancel(rapid.SampledFrom(m.live).Draw(t, "whom").id)

@@ -53,6 +53,7 @@ type schedFlags struct {
 	Policy     string        `help:"Who comes first: fcfs, priority, shortest-prompt, vtc (a fair share for each user) or edf (earliest deadline)." enum:",fcfs,priority,shortest-prompt,vtc,edf" default:"" placeholder:"NAME"`
 	Batch      string        `help:"How prompts and answers share steps: mixed, prefill-first, decode-first or static." enum:",mixed,prefill-first,decode-first,static" default:"" placeholder:"NAME"`
 	Allocation string        `help:"KV blocks that a request must find to be admitted: on-demand (for its prompt), preallocate (for its longest answer too) or learned (as answers so far let expect)." enum:",on-demand,preallocate,learned" default:"" placeholder:"NAME"`
+	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: lru (least recently used), lfu (least often) or priority (as requests say)." enum:",lru,lfu,priority" default:"" placeholder:"NAME"`
 	Interval   int           `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
 	Window     time.Duration `help:"How long a static batch waits to become full." placeholder:"TIME"`
 	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
@@ -61,7 +62,7 @@ type schedFlags struct {
 // apply sets the options that the flags name.
 func (f schedFlags) apply(o *text.Options) {
 	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, f.MaxSeqs, f.Policy, sched.Batch(f.Batch), f.MaxPassed
-	o.Allocation, o.Interval, o.Window = sched.Allocation(f.Allocation), f.Interval, f.Window
+	o.Allocation, o.Interval, o.Window, o.Evict = sched.Allocation(f.Allocation), f.Interval, f.Window, f.Evict
 }
 
 // size is a number of bytes, written with an optional K, M, G or T.

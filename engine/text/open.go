@@ -49,6 +49,7 @@ type Options struct {
 	Interval    int              // while anyone decodes, prompts are computed in every so many-th step; 0 is each
 	Window      time.Duration    // how long a static batch waits to become full, in milliseconds
 	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
+	Evict       string           // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
@@ -94,6 +95,9 @@ func (o *Options) check() error {
 	}
 	if o.Allocation != "" && !slices.Contains(sched.Allocations(), o.Allocation) {
 		return fmt.Errorf("text: allocation is %q; want one of %v", o.Allocation, sched.Allocations())
+	}
+	if o.Evict != "" && !slices.Contains(kv.Policies(), o.Evict) {
+		return fmt.Errorf("text: eviction is %q; want one of %v", o.Evict, kv.Policies())
 	}
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
 		return fmt.Errorf("text: window is %v with batch %q; want 0 to 1m, and more than 0 only with %q", o.Window, o.Batch, sched.Static)
@@ -167,7 +171,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
-			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix,
+			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
 		},

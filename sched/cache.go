@@ -1,0 +1,35 @@
+package sched
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/kv"
+)
+
+// Pin keeps what the cache has of the beginning of a sequence from being evicted until Unpin, and returns how many tokens
+// that is. It refuses to leave fewer blocks than a sequence of the greatest length needs.
+func (s *Scheduler) Pin(tokens []int32, keys kv.Keys) (int, error) {
+	n, err := s.pool.Pin(s.namesOf(tokens, keys), keys, tokens, s.cfg.Blocks-s.pool.Most(min(s.cfg.MaxLen, s.fit), s.cfg.MaxChunk))
+	if err != nil {
+		return 0, fmt.Errorf("sched: %w, so that a sequence of %d tokens finds place", err, s.MaxLen())
+	}
+	return n, nil
+}
+
+// Unpin undoes Pin, and returns how many tokens are not pinned any more.
+func (s *Scheduler) Unpin(tokens []int32, keys kv.Keys) int {
+	return s.pool.Unpin(s.namesOf(tokens, keys))
+}
+
+// ResetCache forgets all cached blocks that nobody uses, and returns how many there were.
+func (s *Scheduler) ResetCache() int { return s.pool.Reset() }
+
+// Inspect returns what the cache can be searched for, in no order.
+func (s *Scheduler) Inspect() []kv.Contents { return s.pool.Inspect() }
+
+// namesOf returns the names of the blocks that tokens fill.
+func (s *Scheduler) namesOf(tokens []int32, keys kv.Keys) []kv.Hash {
+	q := sequence{tokens: tokens, keys: keys}
+	s.name(&q)
+	return q.names
+}

@@ -137,9 +137,9 @@ func (k *kernels) plain(dst []float32, ldd int, x []float32, ldx int, w *matrix,
 	case quant.F32:
 		k.matF32(dst, ldd, x, ldx, view[float32](data), w.stride/4, n, m, w.in, false)
 	case quant.F16:
-		k.matF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in)
+		k.matF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in, false)
 	case quant.BF16:
-		k.matBF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in)
+		k.matBF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in, false)
 	case quant.F8_E4M3:
 		k.matF8(dst, ldd, x, ldx, w, from, n, m)
 	}

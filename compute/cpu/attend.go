@@ -22,7 +22,7 @@ type tile struct {
 }
 
 // tileQueries is how many queries a tile should have.
-const tileQueries = 64
+const tileQueries = 128
 
 // chunks returns the numbers of the chunks that a tile goes over.
 func (t *tile) chunks() (from, to int) {

@@ -239,3 +239,85 @@ func TestCacheTypes(t *testing.T) {
 		t.Error("a cache of Q4_1 is not refused")
 	}
 }
+
+// TestAttendLong attends with the last tokens of a context of 32k, by few threads and many, whole and one by one, and
+// compares the bits of all and the last row with float64.
+func TestAttendLong(t *testing.T) {
+	const tokens, rows = 32<<10 + 7, 12
+	r := rand.New(rand.NewPCG(18, 18))
+	l := compute.CacheLayer{KVHeads: 2, KDim: 16, VDim: 16}
+	for _, typ := range KVTypes {
+		c := &attendCase{tokens: tokens, attn: compute.Attention{Heads: 4, Scale: 0.25}}
+		c.spec = compute.CacheSpec{Blocks: tokens/lanes + 1, BlockTokens: lanes, Type: typ, Layers: []compute.CacheLayer{l}}
+		c.q, c.k, c.v = numbersFrom(r, tokens*4*16), numbersFrom(r, tokens*2*16), numbersFrom(r, tokens*2*16)
+		whole := c.tail(t, 1, rows, rows)
+		same(t, fmt.Sprint(typ, ", one by one on many threads"), c.tail(t, 9, rows, 1), whole)
+
+		k, v := c.stored(c.k, 16), c.stored(c.v, 16)
+		for h := range 4 {
+			q, scores, most := c.q[((tokens-1)*4+h)*16:][:16], make([]float64, tokens), math.Inf(-1)
+			for p := range scores {
+				for i, x := range q {
+					scores[p] += 0.25 * float64(x) * float64(k[(p*2+h/2)*16+i])
+				}
+				most = max(most, scores[p])
+			}
+			for i := range 16 {
+				total, mixed := 0.0, 0.0
+				for p, s := range scores {
+					w := math.Exp(s - most)
+					total, mixed = total+w, mixed+w*float64(v[(p*2+h/2)*16+i])
+				}
+				if got := float64(whole[((rows-1)*4+h)*16+i]); math.Abs(got-mixed/total) > 1e-5 {
+					t.Errorf("%v: head %d, value %d is %g, want %g", typ, h, i, got, mixed/total)
+				}
+			}
+		}
+	}
+}
+
+func numbersFrom(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// tail stores the tokens of a case and attends with the last rows of them, step at a time.
+func (c *attendCase) tail(t *testing.T, threads, rows, step int) []float32 {
+	t.Helper()
+	d, err := New(Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	cache, err := d.Cache(c.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := make([]int32, c.spec.Blocks)
+	for i := range table {
+		table[i] = int32(len(table) - 1 - i)
+	}
+	l := c.spec.Layers[0]
+	begin := func(from, to int) func(x []float32, cols int) compute.Tensor {
+		b := new(compute.Batch)
+		b.Append(make([]int32, to-from), from, false, table)
+		d.Begin(b)
+		return func(x []float32, cols int) compute.Tensor {
+			return compute.Tensor{Rows: to - from, Cols: cols, Host: x[from*cols : to*cols]}
+		}
+	}
+	part := begin(0, c.tokens)
+	d.Store(cache, 0, part(c.k, l.KVHeads*l.KDim), part(c.v, l.KVHeads*l.VDim))
+	out := make([]float32, c.tokens*c.attn.Heads*l.VDim)
+	for at := c.tokens - rows; at < c.tokens; at += step {
+		part = begin(at, at+step)
+		d.Attend(part(out, c.attn.Heads*l.VDim), part(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
+	}
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return out[(c.tokens-rows)*c.attn.Heads*l.VDim:]
+}

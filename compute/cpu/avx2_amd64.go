@@ -37,12 +37,12 @@ func matF32AVX2(dst []float32, ldd int, x []float32, ldx int, w []float32, strid
 	tiled(tileF32AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
-func matF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	tiled(tileF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+func matF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	tiled(tileF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
-func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+func matBF16AVX2(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	tiled(tileBF16AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
 func widen8AVX2(dst []float32, w []byte, scale []float32) {

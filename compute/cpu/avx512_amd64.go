@@ -44,12 +44,12 @@ func matF32AVX512(dst []float32, ldd int, x []float32, ldx int, w []float32, str
 	tiled(tileF32AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
-func matF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	tiled(tileF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+func matF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	tiled(tileF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
-func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	tiled(tileBF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, false)
+func matBF16AVX512(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	tiled(tileBF16AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
 }
 
 func widen8AVX512(dst []float32, w []byte, scale []float32) {

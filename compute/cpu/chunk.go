@@ -95,8 +95,8 @@ func (d *Device) scoreKeys(s *scratch, t *tile, head, lo, hi int) {
 		dst, n := s.scores[at-lo:], 0
 		if d.inPlace(queries) {
 			n = min((hi-at+lanes-1)/lanes, (l.blockToken-at%l.blockToken)/lanes)
-			keys := view[float32](l.keys(int(table[at/l.blockToken]), head, at%l.blockToken))
-			d.k.matF32(dst, chunkTokens, s.q, l.KDim, keys, panel, n, queries, l.KDim, false)
+			keys := l.keys(int(table[at/l.blockToken]), head, at%l.blockToken)
+			d.floatPanels(l.typ, dst, chunkTokens, s.q, l.KDim, keys, panel, n, queries, l.KDim, false)
 		} else {
 			for ; n < panelRun && at+n*lanes < hi; n++ {
 				pos := at + n*lanes
@@ -116,16 +116,16 @@ func (d *Device) mixValues(s *scratch, t *tile, head, lo, hi int, p *partial) {
 	const ldd = panelRun * tileValues
 	for at := lo; at < hi; {
 		n := min(lanes, hi-at)
-		w, stride := s.wide, ldd
 		if d.inPlace(queries) && !l.Latent {
-			w, stride = view[float32](l.values(int(table[at/l.blockToken]), head, at%l.blockToken)), tileValues
+			values := l.values(int(table[at/l.blockToken]), head, at%l.blockToken)
+			d.floatPanels(l.typ, p.out, p.width, s.scores[at-lo:], chunkTokens, values, tileValues, l.vTiles, queries, n, true)
 		} else {
 			n = min(panelRun*lanes, hi-at)
 			for pos := at; pos < at+n; pos += lanes {
 				d.wideValues(s, l, s.wide[(pos-at)*lanes:], ldd, int(table[pos/l.blockToken]), head, pos%l.blockToken)
 			}
+			d.k.matF32(p.out, p.width, s.scores[at-lo:], chunkTokens, s.wide, ldd, l.vTiles, queries, n, true)
 		}
-		d.k.matF32(p.out, p.width, s.scores[at-lo:], chunkTokens, w, stride, l.vTiles, queries, n, true)
 		at += n
 	}
 }
@@ -143,12 +143,24 @@ func (d *Device) wideValues(s *scratch, l *cacheLayer, dst []float32, ldd, block
 	}
 }
 
-// inPlace says whether panels are read where they are: where so few queries use them that widening costs more.
+// inPlaceQueries is up to how many queries panels of floats are read where they are: widening them once for all costs more.
+const inPlaceQueries = 16
+
 func (d *Device) inPlace(queries int) bool {
-	return d.op.cache.layers[d.op.layer].typ == quant.F32 && queries <= inPlaceQueries
+	return queries <= inPlaceQueries && !quantised(d.op.cache.layers[d.op.layer].typ)
 }
 
-var inPlaceQueries = 16
+// floatPanels multiplies rows with panels of floats of a cache, as kernels.matF32 does.
+func (d *Device) floatPanels(t quant.Type, dst []float32, ldd int, x []float32, ldx int, w []byte, stride, panels, m, k int, accumulate bool) {
+	switch t {
+	case quant.F16:
+		d.k.matF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, k, accumulate)
+	case quant.BF16:
+		d.k.matBF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, k, accumulate)
+	default:
+		d.k.matF32(dst, ldd, x, ldx, view[float32](w), stride, panels, m, k, accumulate)
+	}
+}
 
 // weigh turns the scores of one query into weights, 0 outside [from, to), and returns the greatest score and the sum of
 // the weights, 0 if there are none.

@@ -22,9 +22,9 @@ type kernels struct {
 	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
 	// set and from 0 else. m and k may be any number.
 	matF32 func(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool)
-	// matF16 and matBF16 are matF32 for panels of 16-bit weights, from 0. stride counts values.
-	matF16  func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
-	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int)
+	// matF16 and matBF16 are matF32 for panels of 16-bit weights. stride counts values.
+	matF16  func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool)
+	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool)
 	// widen8 writes the values of bytes [k][16] of F8_E4M3, times 2⁻⁸, times scale [16], to dst.
 	widen8 func(dst []float32, w []byte, scale []float32)
 	// matAffine multiplies m quantised rows with panels of an affine type (affinePanel). stride counts bytes.

@@ -94,9 +94,9 @@ func BenchmarkMat(b *testing.B) {
 						case quant.F32:
 							set.matF32(dst, ldd, x, k, view[float32](w), stride/4, panels, m, k, false)
 						case quant.F16:
-							set.matF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
+							set.matF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k, false)
 						case quant.BF16:
-							set.matBF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k)
+							set.matBF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k, false)
 						default:
 							set.matAffine(t, dst, ldd, q, w, stride, panels, m)
 						}
@@ -117,8 +117,8 @@ func BenchmarkMat(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention runs the products of one KV head over one block of 64 tokens, for heads of 128: scores, then values.
-func BenchmarkAttention(b *testing.B) {
+// BenchmarkAttentionProducts runs the products of one KV head over one block of 64 tokens, for heads of 128: scores, then values.
+func BenchmarkAttentionProducts(b *testing.B) {
 	const tokens, dim = 64, 128
 	kv, x, dst := numbersOf(tokens*dim), numbersOf(64*dim), make([]float32, 64*dim)
 	for _, set := range nativeKernels() {

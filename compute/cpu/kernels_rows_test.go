@@ -218,8 +218,8 @@ func TestKernelsAllocate(t *testing.T) {
 	for _, k := range implementations() {
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
-			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
-			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32) },
+			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
+			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
 			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
 			"quantize":   func() { k.quantize(q.q, q.sums, x) },
 			"sumSquares": func() { k.sumSquares(x, 0) },

@@ -157,14 +157,14 @@ func TestMat16(t *testing.T) {
 			x, n := numbers(r, span(s.m, s.k, s.ldx())), span(s.panels, s.k*lanes, s.stride())
 			dst, w := s.dst(r), half16s(r, n, half)
 			got := place(f.dst, dst)
-			k.matF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
-			portable.matF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			k.matF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k, s.accumulate)
+			portable.matF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
 			same(t, "F16 "+fmt.Sprint(s), got, dst)
 
 			dst, w = s.dst(r), half16s(r, n, bfloat)
 			got = place(f.dst, dst)
-			k.matBF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k)
-			portable.matBF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k)
+			k.matBF16(got[lead:], s.ldd(), place(f.x, x), s.ldx(), place(f.w, w), s.stride(), s.panels, s.m, s.k, s.accumulate)
+			portable.matBF16(dst[lead:], s.ldd(), x, s.ldx(), w, s.stride(), s.panels, s.m, s.k, s.accumulate)
 			same(t, "BF16 "+fmt.Sprint(s), got, dst)
 		}
 	})
@@ -214,9 +214,9 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matF32(f(63), 32, f(10), 5, f(160), 80, 2, 2, 5, true) },
 			func() { k.matF32(f(64), 32, f(9), 5, f(160), 80, 2, 2, 5, true) },
 			func() { k.matF32(f(64), 32, f(10), 5, f(159), 80, 2, 2, 5, true) },
-			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5) },
-			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5) },
-			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5) },
+			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5, false) },
+			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5, false) },
+			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5, false) },
 			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 1), b(w5), w5/2, 2, 2) },

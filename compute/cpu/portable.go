@@ -48,19 +48,21 @@ func matF32(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, p
 	}
 }
 
-func matF16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	mat16(dst, ldd, x, ldx, w, stride, panels, m, k, quant.F16ToF32)
+func matF16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	mat16(dst, ldd, x, ldx, w, stride, panels, m, k, accumulate, quant.F16ToF32)
 }
 
-func matBF16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int) {
-	mat16(dst, ldd, x, ldx, w, stride, panels, m, k, quant.BF16ToF32)
+func matBF16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool) {
+	mat16(dst, ldd, x, ldx, w, stride, panels, m, k, accumulate, quant.BF16ToF32)
 }
 
 // mat16 widens one column of a panel at a time and uses it for all rows.
-func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, widen func(uint16) float32) {
+func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool, widen func(uint16) float32) {
 	for p := range panels {
 		for i := range m {
-			clear(dst[i*ldd+p*lanes:][:lanes])
+			if out := dst[i*ldd+p*lanes:][:lanes]; !accumulate {
+				clear(out)
+			}
 		}
 		for kk := range k {
 			var v [lanes]float32

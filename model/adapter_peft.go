@@ -134,7 +134,7 @@ func parsePEFT(data []byte) (*peftConfig, error) {
 			c.fail("\"rank_pattern\" gives a rank of %v; want a whole number from 1 on", p.value)
 		}
 	}
-	if init, ok := c.get("init_lora_weights").(string); ok && !slices.Contains([]string{"gaussian", "eva", "orthogonal", "loftq"}, init) {
+	if init, ok := c.get("init_lora_weights").(string); ok && !slices.Contains([]string{"gaussian", "eva", "orthogonal"}, init) {
 		c.fail("\"init_lora_weights\" is %q, which changes the base weights too and is not supported; convert the adapter to plain LoRA", init)
 	}
 	out.target, out.exclude = c.modules("target_modules"), c.modules("exclude_modules")

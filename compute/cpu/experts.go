@@ -91,7 +91,13 @@ func (d *Device) gather(n int, x compute.Tensor, blocks, floats bool) {
 		r.x = grown(r.x, n*x.Cols)
 	}
 	d.op.blocks, d.op.floats = blocks, floats
-	d.each(n, d.jobs.gather)
+	if n <= rowChunk { // not worth waking a thread
+		for i := range n {
+			d.gatherRoute(0, i)
+		}
+	} else {
+		d.each(n, d.jobs.gather)
+	}
 	if floats {
 		d.op.src.Host = r.x
 	}

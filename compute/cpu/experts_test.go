@@ -216,3 +216,59 @@ func TestCombine(t *testing.T) {
 		}
 	}
 }
+
+// The benchmark compares experts of the shape of Qwen3 30B A3B with a dense weight as large as those that a row goes to. It
+// reports the rate at which weights are read for one row, and the multiply-adds for 512, counted as two.
+func BenchmarkExperts(b *testing.B) {
+	const in, out, experts, chosen = 2048, 768, 32, 8
+	r := rand.New(rand.NewPCG(43, 43))
+	for _, rows := range []int{1, 512} {
+		d, err := New(Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		source := func(out int) compute.Matrix {
+			w, err := d.Matrix(compute.Source{Name: "w", Type: quant.Q4_K, Out: out, In: in, Data: make([]byte, out*in/256*quant.Q4_K.BlockBytes())})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return w
+		}
+		tensor := func(rows, cols int) compute.Tensor {
+			t, err := d.Tensor(rows, cols)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return t
+		}
+		d.Begin(&compute.Batch{IDs: make([]int32, rows)})
+		routes, err := d.Routes(rows, experts, chosen)
+		if err != nil {
+			b.Fatal(err)
+		}
+		mixed, dense := compute.ExpertProduct{Dst: tensor(rows*chosen, out)}, compute.Product{W: source(chosen * out), Dst: tensor(rows, chosen*out)}
+		for range experts {
+			mixed.W = append(mixed.W, source(out))
+		}
+		x, logits := tensor(rows, in), compute.Tensor{Rows: rows, Cols: experts, Host: normals(r, rows*experts)}
+		report := func(b *testing.B) {
+			seconds := b.Elapsed().Seconds() / float64(b.N)
+			b.ReportMetric(float64(dense.W.Bytes())/seconds/1e9, "GB/s")
+			b.ReportMetric(2*float64(rows*in*out*chosen)/seconds/1e9, "Gop/s")
+		}
+		b.Run(fmt.Sprintf("rows=%d/experts", rows), func(b *testing.B) {
+			for b.Loop() {
+				d.Route(routes, logits, compute.Router{Scale: 1})
+				d.MatMulExperts(x, false, routes, []compute.ExpertProduct{mixed})
+			}
+			report(b)
+		})
+		b.Run(fmt.Sprintf("rows=%d/dense", rows), func(b *testing.B) {
+			for b.Loop() {
+				d.MatMul(x, []compute.Product{dense})
+			}
+			report(b)
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -41,4 +42,29 @@ func TestExpertsStacked(t *testing.T) {
 	}
 	same := func(c map[string]any) map[string]any { return c }
 	checkLogits(t, g, newRunner(t, rewritten(t, g, rename, same, joined...), ""))
+}
+
+// TestExpertsApart loads experts from a tensor for each, as the first GGUFs with experts had them.
+func TestExpertsApart(t *testing.T) {
+	g := openGolden(t, "mixtral")
+	stacked := asGGUF(t, g.ckpt, quant.F32)
+	var meta []weights.KV
+	for _, k := range stacked.MetadataKeys() {
+		meta = append(meta, weights.KV{Key: k, Value: stacked.Metadata()[k]})
+	}
+	var tensors []weights.Source
+	for _, info := range stacked.Tensors() {
+		w, _ := stacked.Tensor(info.Name)
+		stem, experts := strings.CutSuffix(info.Name, "_exps.weight")
+		if !experts {
+			tensors = append(tensors, weights.Source{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: weights.Bytes(w.Data)})
+			continue
+		}
+		size := len(w.Data) / info.Shape[0]
+		for e := range info.Shape[0] {
+			part := weights.Bytes(w.Data[e*size:][:size])
+			tensors = append(tensors, weights.Source{Name: fmt.Sprintf("%s.%d.weight", stem, e), Type: info.Type, Shape: info.Shape[1:], Write: part})
+		}
+	}
+	checkLogits(t, g, newRunner(t, written(t, meta, tensors), ""))
 }

@@ -118,6 +118,9 @@ var layouts = []func(name string) string{
 func slotsOf(f *family, ckpt *weights.Checkpoint) slots {
 	names := f.slotsIn(ckpt.Format())
 	if ckpt.Format() == weights.GGUF {
+		if _, ok := ckpt.Tensor("blk.0.ffn_gate.0.weight"); ok { // a file of before experts were stacked
+			names["experts.gate"], names["experts.up"], names["experts.down"] = "blk.%d.ffn_gate.%d", "blk.%d.ffn_up.%d", "blk.%d.ffn_down.%d"
+		}
 		return names
 	}
 	for _, layout := range layouts {

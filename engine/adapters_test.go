@@ -33,11 +33,21 @@ func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 		tensors = append(tensors, weights.Source{Name: name, Type: quant.F32, Shape: []int{out, in}, Write: weights.Bytes(data)})
 	}
 	for i, l := range m.Spec.Layers {
-		q, v, h := l.Attn.Heads*l.Attn.HeadDim, l.Attn.KVHeads*l.Attn.ValueDim, m.Spec.Hidden
-		for _, w := range []struct {
+		a, h := l.Attn, m.Spec.Hidden
+		type target struct {
 			path    string
 			out, in int
-		}{{"self_attn.q_proj", q, h}, {"self_attn.v_proj", v, h}, {"self_attn.o_proj", h, q}, {"mlp.up_proj", l.FFN.Width, h}} {
+		}
+		targets := []target{{"self_attn.o_proj", h, a.Heads * a.ValueDim}}
+		if d := a.Delta; d.ValueHeads > 0 {
+			targets = []target{{"linear_attn.out_proj", h, d.ValueHeads * d.ValueDim}}
+		} else if a.Latent.Rank == 0 {
+			targets = append(targets, target{"self_attn.v_proj", a.KVHeads * a.ValueDim, h})
+		}
+		if a.Latent.Rank == 0 && !m.Spec.Recurrent() {
+			targets = append(targets, target{"self_attn.q_proj", a.Heads * a.HeadDim, h}, target{"mlp.up_proj", l.FFN.Width, h})
+		}
+		for _, w := range targets {
 			name := fmt.Sprintf("base_model.model.model.layers.%d.%s", i, w.path)
 			matrix(name+".lora_A.weight", rank, w.in)
 			matrix(name+".lora_B.weight", w.out, rank)

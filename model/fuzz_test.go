@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // FuzzConfig reads any config.json: never a panic, never more layers or frequencies than the bounds allow.
@@ -23,6 +25,39 @@ func FuzzConfig(f *testing.F) {
 		_, s, err := jsonSpec(data)
 		if err == nil {
 			checkBounds(t, s)
+		}
+	})
+}
+
+// FuzzQuantized loads the tensors of quantised checkpoints by any config.json: a weight whose values can be read, or an error.
+func FuzzQuantized(f *testing.F) {
+	names := quantizedGoldens(f)
+	var ckpts []*weights.Checkpoint
+	for i, name := range names {
+		data, err := os.ReadFile(filepath.Join("testdata", "quantized", name, "config.json"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(i), data)
+		f.Add(uint8(i+1), data)
+		ckpts = append(ckpts, openQuantized(f, name).ckpt)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
+		_, s, err := jsonSpec(data)
+		if err != nil {
+			return
+		}
+		ckpt := ckpts[int(which)%len(ckpts)]
+		a, fam := s.Layers[0].Attn, familyOf(s)
+		for slot, shape := range map[string][2]int{
+			"q": {a.Heads * a.HeadDim, s.Hidden}, "o": {s.Hidden, a.Heads * a.ValueDim}, "down": {s.Hidden, s.Layers[0].FFN.Width},
+		} {
+			l := &loader{ckpt: ckpt, dev: &keeper{}, family: fam, slots: slotsOf(fam, ckpt), used: map[string]bool{}, quantized: s.Quantization}
+			if src := l.stored(l.slots.name(slot, 0), shape[0], shape[1]); l.err == nil {
+				if v, err := expanded(src); err != nil || len(v) != shape[0]*shape[1] {
+					t.Fatalf("%s: %d values, %v", slot, len(v), err)
+				}
+			}
 		}
 	})
 }

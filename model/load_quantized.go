@@ -31,12 +31,13 @@ type integers struct {
 	name    string
 	bits    int
 	out, in int
+	size    int // inputs of a group; 0 is all
 	groups  int // of a row
 	codes   func(to []uint8, row int)
 	scales  []float32 // [out, groups] or [groups, out]
 	zero    func(row, group int) uint8
 	turned  bool    // the scales are [groups, out]
-	groupOf []int32 // of each input
+	groupOf []int32 // of each input; nil if they are in order
 }
 
 // has reports whether the checkpoint has a weight for a slot of layer i.
@@ -107,16 +108,12 @@ func unpack(to []uint8, word func(i int) uint32, first, step, bits int) {
 	}
 }
 
-// groupsOf returns how many groups a row has, and that of each input.
-func groupsOf(in, size int) (int, []int32) {
+// groupsOf returns how many groups of size inputs a row of in has; 0 is all.
+func groupsOf(in, size int) int {
 	if size == 0 {
-		size = in
+		return 1
 	}
-	of := make([]int32, in)
-	for k := range of {
-		of[k] = int32(k / size)
-	}
-	return (in + size - 1) / size, of
+	return (in + size - 1) / size
 }
 
 // indexed replaces the groups of inputs by those that a tensor gives, if there is one and it does not give all the same, as
@@ -143,12 +140,11 @@ func (l *loader) indexed(w *integers, name string) {
 
 func (l *loader) gptq(module string, out, in int) integers {
 	s := l.quantized.Schemes[0]
-	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true}
+	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true, size: s.Group, groups: groupsOf(in, s.Group)}
 	if in*s.Bits%32 != 0 || out*s.Bits%32 != 0 {
 		l.keep(fmt.Errorf("model: tensor %q: [%d, %d] of %d bits do not fill words of 32", w.name, out, in, s.Bits))
 		return w
 	}
-	w.groups, w.groupOf = groupsOf(in, s.Group)
 	codes := l.words(w.name, in*s.Bits/32, out)
 	w.codes = func(to []uint8, row int) { unpack(to, codes, row, out, s.Bits) }
 	zeros, more := l.words(module+".qzeros", w.groups, out*s.Bits/32), uint8(1)
@@ -168,12 +164,11 @@ var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
 func (l *loader) awq(module string, out, in int) integers {
 	s := l.quantized.Schemes[0]
-	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true}
+	w := integers{name: module + ".qweight", bits: s.Bits, out: out, in: in, turned: true, size: s.Group, groups: groupsOf(in, s.Group)}
 	if out%8 != 0 {
 		l.keep(fmt.Errorf("model: tensor %q: %d outputs of %d bits do not fill words of 32", w.name, out, s.Bits))
 		return w
 	}
-	w.groups, w.groupOf = groupsOf(in, s.Group)
 	codes, zeros := l.words(w.name, in, out/8), l.words(module+".qzeros", w.groups, out/8)
 	at := func(word func(i int) uint32, line, row int) uint8 {
 		return uint8(word(line*(out/8)+row/8) >> (4 * awqOrder[row%8]) & 15)
@@ -197,13 +192,13 @@ func (l *loader) compressed(module string, out, in int) integers {
 	var asked []string
 	for _, s := range l.quantized.Schemes {
 		if !s.Float {
-			groups, of := groupsOf(in, s.Group)
+			groups := groupsOf(in, s.Group)
 			shape, scales := []int{out, (in*s.Bits + 31) / 32}, []int{out, groups}
 			if s.Rows == 0 {
 				scales = []int{1}
 			}
 			if slices.Equal(t.Shape, shape) && slices.Equal(scale.Shape, scales) {
-				w.bits, w.groups, w.groupOf = s.Bits, groups, of
+				w.bits, w.size, w.groups = s.Bits, s.Group, groups
 			}
 			asked = append(asked, fmt.Sprintf("%v with scales %v (%v)", shape, scales, s))
 		}
@@ -235,11 +230,10 @@ func (l *loader) int8s(module string, out, in int) integers {
 	w := integers{name: module + ".weight", bits: 8, out: out, in: in}
 	t, _ := l.tensor(w.name, out, in)
 	scale, _ := l.ckpt.Tensor(module + ".weight_scale")
-	size := 0
 	if len(scale.Shape) == 2 && scale.Shape[1] > 0 && in%scale.Shape[1] == 0 {
-		size = in / scale.Shape[1]
+		w.size = in / scale.Shape[1]
 	}
-	w.groups, w.groupOf = groupsOf(in, size)
+	w.groups = groupsOf(in, w.size)
 	w.codes = func(to []uint8, row int) {
 		for k, b := range t.Data[row*in:][:in] {
 			to[k] = b ^ 0x80
@@ -266,6 +260,9 @@ func (l *loader) spread(name string, out, groups int) []float32 {
 		shape = t.Shape
 	}
 	v := l.named(name, shape...)
+	if l.err != nil {
+		return nil
+	}
 	all := make([]float32, 0, out*groups)
 	for len(v) > 0 && len(all) < out*groups {
 		all = append(all, v...)
@@ -303,9 +300,18 @@ func (l *loader) source(w integers) compute.Source {
 	if l.err != nil {
 		return compute.Source{}
 	}
-	order := make([]int32, w.in)
+	order, size := make([]int32, w.in), w.size
+	if size == 0 {
+		size = w.in
+	}
 	for k := range order {
 		order[k] = int32(k)
+	}
+	if w.groupOf == nil {
+		w.groupOf = make([]int32, w.in)
+		for k := range w.groupOf {
+			w.groupOf[k] = int32(k / size)
+		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return int(w.groupOf[a]) - int(w.groupOf[b]) })
 	block := 0

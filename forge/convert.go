@@ -58,8 +58,11 @@ type writer struct {
 	config  map[string]any    // config.json
 	tensors []tensor
 	omitted []string
-	done    int64
-	total   int64
+
+	first    string  // file written
+	fileType *uint32 // of a GGUF, if it is not that of most values
+	done     int64
+	total    int64
 }
 
 // tensor is a tensor to be written: what it is, and the type and bytes it becomes.
@@ -145,16 +148,22 @@ func decode(t model.Translated) ([]float32, error) {
 
 // encode stores values in chunks, several at once: f writes one, and is told its first value's index.
 func encode(name string, v []float32, to quant.Type, f func(dst []byte, src []float32, at int) error) ([]byte, error) {
+	return encodeRows(name, v, 1, chunk, to, f)
+}
+
+// encodeRows is encode in chunks of so many rows; f is told the number of its first row.
+func encodeRows(name string, v []float32, row, rows int, to quant.Type, f func(dst []byte, src []float32, first int) error) ([]byte, error) {
 	size, err := to.RowBytes(len(v))
 	if err != nil {
 		return nil, fmt.Errorf("forge: tensor %q: %w", name, err)
 	}
 	out := make([]byte, size)
-	errs := make([]error, chunks(len(v)))
+	values := rows * row
+	errs := make([]error, (len(v)+values-1)/values)
 	parallel(len(errs), func(i int) {
-		src := v[i*chunk : min((i+1)*chunk, len(v))]
-		from := i * chunk / to.BlockValues() * to.BlockBytes()
-		errs[i] = f(out[from:][:len(src)/to.BlockValues()*to.BlockBytes()], src, i*chunk)
+		src := v[i*values : min((i+1)*values, len(v))]
+		from := i * values / to.BlockValues() * to.BlockBytes()
+		errs[i] = f(out[from:][:len(src)/to.BlockValues()*to.BlockBytes()], src, i*rows)
 	})
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("forge: tensor %q: %w", name, err)
@@ -207,6 +216,7 @@ func (w *writer) write(ctx context.Context) (err error) {
 		}
 		return os.Rename(temp, w.out)
 	}
+	w.first = filepath.Join(filepath.Dir(w.out), names[0])
 	for _, name := range names {
 		if err := os.Rename(filepath.Join(temp, name), filepath.Join(filepath.Dir(w.out), name)); err != nil {
 			return err
@@ -230,6 +240,9 @@ func (w *writer) describe() (err error) {
 		return err
 	}
 	w.set("general.file_type", fileTypes[most])
+	if w.fileType != nil {
+		w.set("general.file_type", *w.fileType)
+	}
 	if most.BlockValues() > 1 {
 		w.set("general.quantization_version", uint32(2))
 	}

@@ -26,6 +26,7 @@ type Translated struct {
 	Name  string
 	Slot  string     // what it is in a model, such as "q" or "ffn.norm"
 	Layer int        // whose it is, 0 for those of no layer
+	From  []string   // the names of the tensors it is made of
 	Type  quant.Type // of the bytes that Read returns
 	Shape []int
 	// Read returns the tensor's bytes. They may be a view of the checkpoint and must not be written to.
@@ -156,7 +157,7 @@ func valuesIn(shape []int) int {
 
 // plain is a tensor as it stands in the checkpoint.
 func (t *translator) plain(info weights.Info, slot string) Translated {
-	return Translated{Name: info.Name, Slot: slot, Type: info.Type, Shape: info.Shape,
+	return Translated{Name: info.Name, Slot: slot, From: []string{info.Name}, Type: info.Type, Shape: info.Shape,
 		Read: func() ([]byte, error) { return t.stored(info).Data, nil }}
 }
 

@@ -45,7 +45,11 @@ func (t *translator) experts(layer int) ([]Translated, error) {
 // stack joins a weight of every expert, and their biases.
 func stack(name, slot string, layer int, e experts) []Translated {
 	first := e.w[0].(*kept)
-	out := []Translated{{Name: name + ".weight", Slot: slot, Layer: layer, Type: first.Source.Type, Shape: []int{len(e.w), first.Out, first.In},
+	var from []string
+	for _, w := range e.w {
+		from = append(from, w.(*kept).Name)
+	}
+	out := []Translated{{Name: name + ".weight", Slot: slot, Layer: layer, From: from, Type: first.Source.Type, Shape: []int{len(e.w), first.Out, first.In},
 		Read: func() ([]byte, error) {
 			var data []byte
 			for _, w := range e.w {

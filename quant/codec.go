@@ -90,6 +90,29 @@ func Encode(dst []byte, src []float32, t Type) error {
 	return nil
 }
 
+// EncodeWeighted is Encode for values of unlike importance: the squared error of value i counts importance[i] times. Types
+// without blocks are encoded as Encode does.
+func EncodeWeighted(dst []byte, src, importance []float32, t Type) error {
+	if err := sameSize(len(src), len(dst), t); err != nil {
+		return err
+	}
+	a := &affines[min(t, numTypes-1)]
+	if len(importance) != len(src) {
+		return fmt.Errorf("quant: the importance of %d values for %d", len(importance), len(src))
+	}
+	if a.join == nil {
+		return Encode(dst, src, t)
+	}
+	nv, nb := t.BlockValues(), t.BlockBytes()
+	for i := 0; i < len(src); i += nv {
+		if err := a.encodeWeighted(dst[:nb], src[i:i+nv], importance[i:i+nv]); err != nil {
+			return fmt.Errorf("quant: encoding %v: values %d to %d: %w", t, i, i+nv-1, err)
+		}
+		dst = dst[nb:]
+	}
+	return nil
+}
+
 func sameSize(values, bytes int, t Type) error {
 	want, err := t.RowBytes(values)
 	if err != nil {

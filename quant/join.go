@@ -7,6 +7,35 @@ import (
 
 // Each join writes the block that the split of its type reads.
 
+func joinQ4_0(dst []byte, p *Parts) {
+	putHalf(dst, p.Scale*float32(p.Scales[0]))
+	putFourBits(dst[2:18], p.Codes[:32])
+}
+
+func joinQ4_1(dst []byte, p *Parts) {
+	putHalf(dst, p.Scale*float32(p.Scales[0]))
+	putHalf(dst[2:], -p.Min*float32(p.Mins[0]))
+	putFourBits(dst[4:20], p.Codes[:32])
+}
+
+func joinQ5_0(dst []byte, p *Parts) {
+	putHalf(dst, p.Scale*float32(p.Scales[0]))
+	putFiveBits(dst[2:], func(i int) uint8 { return p.Codes[i] })
+}
+
+func joinQ5_1(dst []byte, p *Parts) {
+	putHalf(dst, p.Scale*float32(p.Scales[0]))
+	putHalf(dst[2:], -p.Min*float32(p.Mins[0]))
+	putFiveBits(dst[4:], func(i int) uint8 { return p.Codes[i] })
+}
+
+func joinQ8_0(dst []byte, p *Parts) {
+	putHalf(dst, p.Scale*float32(p.Scales[0]))
+	for i, c := range p.Codes[:32] {
+		dst[2+i] = c ^ 0x80
+	}
+}
+
 func joinQ2_K(dst []byte, p *Parts) {
 	putHalf(dst[80:], p.Scale)
 	putHalf(dst[82:], p.Min)

@@ -39,11 +39,11 @@ var (
 )
 
 var affines = [numTypes]Affine{
-	Q4_0:   {32, 4, 8, nil, splitQ4_0, false, 0, 0, nil},
-	Q4_1:   {32, 4, 0, nil, splitQ4_1, false, 0, 0, nil},
-	Q5_0:   {32, 5, 16, nil, splitQ5_0, false, 0, 0, nil},
-	Q5_1:   {32, 5, 0, nil, splitQ5_1, false, 0, 0, nil},
-	Q8_0:   {32, 8, 128, nil, splitQ8_0, false, 0, 0, nil},
+	Q4_0:   {32, 4, 8, nil, splitQ4_0, false, 0, -1, joinQ4_0},
+	Q4_1:   {32, 4, 0, nil, splitQ4_1, false, 1, 0, joinQ4_1},
+	Q5_0:   {32, 5, 16, nil, splitQ5_0, false, 0, -1, joinQ5_0},
+	Q5_1:   {32, 5, 0, nil, splitQ5_1, false, 1, 0, joinQ5_1},
+	Q8_0:   {32, 8, 128, nil, splitQ8_0, false, 0, -1, joinQ8_0},
 	Q2_K:   {16, 2, 0, nil, splitQ2_K, false, 15, 0, joinQ2_K},
 	Q3_K:   {16, 3, 4, nil, splitQ3_K, false, 0, -32, joinQ3_K},
 	Q4_K:   {32, 4, 0, nil, splitQ4_K, false, 63, 0, joinQ4_K},
@@ -67,6 +67,18 @@ func AffineOf(t Type) (Affine, bool) {
 
 // Split takes one block apart. src has the bytes of one block at least.
 func (a *Affine) Split(p *Parts, src []byte) { a.split(p, src) }
+
+// Join writes the block that Split takes apart, of a type of GGUF.
+func (a *Affine) Join(dst []byte, p *Parts) { a.join(dst, p) }
+
+// Round chooses the code of value i that comes nearest to v, with the scales that p has, and returns what it stands for.
+func (a *Affine) Round(p *Parts, i int, v float32) float32 {
+	s := search{Affine: a, p: p}
+	g := i / a.Group
+	scale, least := p.Scale*float32(p.Scales[g]), p.Min*float32(p.Mins[g])
+	p.Codes[i] = s.nearest((v + least) * inverse(scale))
+	return scale*s.value(p.Codes[i]) - least
+}
 
 // decode writes the values of one block.
 func (a *Affine) decode(dst []float32, src []byte) {

@@ -12,7 +12,10 @@ import (
 const effort = 9
 
 // encode writes the block that comes near the values.
-func (a *Affine) encode(dst []byte, src []float32) error {
+func (a *Affine) encode(dst []byte, src []float32) error { return a.encodeWeighted(dst, src, nil) }
+
+// encodeWeighted does so where the error of each value counts as often as its importance says, if there is one.
+func (a *Affine) encodeWeighted(dst []byte, src, importance []float32) error {
 	sum := float32(0)
 	for _, v := range src {
 		if sum += abs32(v); sum-sum != 0 {
@@ -21,9 +24,7 @@ func (a *Affine) encode(dst []byte, src []float32) error {
 	}
 	var p Parts
 	s := search{Affine: a, p: &p, src: src}
-	for i := range src {
-		s.weights[i] = sum/float32(len(src)) + abs32(src[i])
-	}
+	s.weigh(sum/float32(len(src)), importance)
 	switch {
 	case a.least == 0:
 		s.fitMinimums()
@@ -39,6 +40,26 @@ func (a *Affine) encode(dst []byte, src []float32) error {
 	}
 	a.join(dst, &p)
 	return nil
+}
+
+// weigh sets how much the error of each value counts, by its share of the block's mean magnitude: of types with minimums as
+// that grows, of others as its square does.
+func (s *search) weigh(mean float32, importance []float32) {
+	squares := float32(0)
+	for i, v := range s.src {
+		s.weights[i] = abs32(v) * inverse(mean)
+		squares += s.weights[i] * s.weights[i] / float32(len(s.src))
+	}
+	for i, w := range s.weights[:len(s.src)] {
+		switch {
+		case importance != nil:
+			s.weights[i] = importance[i] * float32(math.Sqrt(float64(squares+w*w)))
+		case s.top == 0 && s.least < 0:
+			s.weights[i] = w * w
+		default:
+			s.weights[i] = 1 + w
+		}
+	}
 }
 
 // search is the state of an encoder for one block.
@@ -94,11 +115,10 @@ func (s *search) fitScales() {
 		if groups > 1 {
 			s.p.Scales[g] = int8(clamp(scales[g]*inverse(s.p.Scale), float32(s.least), float32(-s.least-1)))
 		}
-		x, _, codes := s.group(g)
-		id := inverse(s.p.Scale * float32(s.p.Scales[g]))
-		for i, v := range x {
-			codes[i] = s.nearest(v * id)
-		}
+		s.round(g)
+	}
+	if groups > 1 {
+		s.refine(float32(s.least), float32(-s.least-1))
 	}
 }
 
@@ -144,11 +164,92 @@ func (s *search) fitMinimums() {
 	for g := range groups {
 		s.p.Scales[g] = int8(clamp(scales[g]*inverse(s.p.Scale), 0, top))
 		s.p.Mins[g] = uint8(clamp(mins[g]*inverse(s.p.Min), 0, top))
-		x, _, codes := s.group(g)
-		id, m := inverse(s.p.Scale*float32(s.p.Scales[g])), s.p.Min*float32(s.p.Mins[g])
-		for i, v := range x {
-			codes[i] = s.nearest((v + m) * id)
+		s.round(g)
+	}
+	s.refine(0, top)
+}
+
+// round chooses the codes of group g by its scale and minimum, and returns the weighted squared error.
+func (s *search) round(g int) float64 {
+	x, w, codes := s.group(g)
+	scale, m := s.p.Scale*float32(s.p.Scales[g]), s.p.Min*float32(s.p.Mins[g])
+	id, sum := inverse(scale), 0.0
+	for i, v := range x {
+		codes[i] = s.nearest((v + m) * id)
+		d := float64(scale*s.value(codes[i]) - m - v)
+		sum += float64(w[i]) * d * d
+	}
+	return sum
+}
+
+// rounds is how often refine goes over a block.
+const rounds = 3
+
+// refine makes up for the rounding of scales and minimums: it moves those of each group, within lo and hi, by one where that
+// brings the error down, and then fits what they are all multiplied with to the codes.
+func (s *search) refine(lo, hi float32) {
+	best, whole := *s.p, 0.0
+	for g := range len(s.src) / s.Group {
+		whole += s.round(g)
+	}
+	for range rounds {
+		sum := 0.0
+		for g := range len(s.src) / s.Group {
+			sum += s.refineGroup(g, lo, hi)
 		}
+		if sum >= whole {
+			break
+		}
+		best, whole = *s.p, sum
+		s.refit()
+	}
+	*s.p = best
+}
+
+// refineGroup tries the scales and minimums beside those of group g and returns the error of the best.
+func (s *search) refineGroup(g int, lo, hi float32) float64 {
+	p := s.p
+	best, scale, least := s.round(g), p.Scales[g], p.Mins[g]
+	fromScale, fromMin, mins := float32(scale), float32(least), []float32{0}
+	if s.top > 0 {
+		mins = []float32{-1, 0, 1}
+	}
+	for _, ds := range []float32{-1, 0, 1} {
+		for _, dm := range mins {
+			a, b := fromScale+ds, fromMin+dm
+			if a < lo || a > hi || b < 0 || b > float32(max(s.top, 1)) || ds == 0 && dm == 0 {
+				continue
+			}
+			p.Scales[g], p.Mins[g] = int8(a), uint8(b)
+			if e := s.round(g); e < best {
+				best, scale, least = e, p.Scales[g], p.Mins[g]
+			}
+		}
+	}
+	p.Scales[g], p.Mins[g] = scale, least
+	return s.round(g)
+}
+
+// refit sets what scales and minimums are multiplied with to what fits the codes best, by least squares.
+func (s *search) refit() {
+	var aa, ab, bb, ax, bx float64
+	for i, v := range s.src {
+		g, w := i/s.Group, float64(s.weights[i])
+		a, b := float64(s.p.Scales[g])*float64(s.value(s.p.Codes[i])), -float64(s.p.Mins[g])
+		aa, ab, bb, ax, bx = aa+w*a*a, ab+w*a*b, bb+w*b*b, ax+w*a*float64(v), bx+w*b*float64(v)
+	}
+	scale, least := 0.0, 0.0
+	if d := aa*bb - ab*ab; s.top > 0 && d > 1e-9*aa*bb {
+		scale, least = (bb*ax-ab*bx)/d, (aa*bx-ab*ax)/d
+	} else if aa > 0 && s.top == 0 {
+		scale = ax / aa
+	}
+	if least < 0 || scale <= 0 == (s.p.Scale > 0) {
+		return
+	}
+	s.p.Scale = F16ToF32(F32ToF16(float32(scale)))
+	if s.top > 0 {
+		s.p.Min = F16ToF32(F32ToF16(float32(least)))
 	}
 }
 

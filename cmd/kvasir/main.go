@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/kvasir-llm/kvasir/forge"
 )
 
 // cli is the command line.
@@ -23,6 +26,7 @@ type cli struct {
 	Show       showCmd       `cmd:"" help:"Show what is in a model."`
 	Rm         rmCmd         `cmd:"" help:"Remove a fetched model from the local cache."`
 	Convert    convertCmd    `cmd:"" help:"Convert a model between safetensors and GGUF."`
+	Quantize   quantizeCmd   `cmd:"" help:"Quantise a model to a GGUF file."`
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
 	Bench      benchCmd      `cmd:"" help:"Measure models, kernels and servers."`
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
@@ -104,7 +108,7 @@ func newParser(c *cli) *kong.Kong {
 		kong.Description("Serve large language models with one binary.\n\nExamples:\n  kvasir run \"What is a KV cache?\"\n  kvasir serve --port 8000"),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Vars{"context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
+		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
 	)
 }
 

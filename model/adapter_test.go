@@ -378,3 +378,38 @@ func TestAdapterID(t *testing.T) {
 		t.Error("another number leaves the ID")
 	}
 }
+
+// TestAdaptersAllocateNothing decodes four sequences with three adapters and none.
+func TestAdaptersAllocateNothing(t *testing.T) {
+	g := openGolden(t, "phi3")
+	rng := rand.New(rand.NewPCG(8, 8))
+	var adapters []*weights.Checkpoint
+	for range 3 {
+		lora, config := peftOf(t, rng, g, false)
+		adapters = append(adapters, writePEFT(t, lora, config))
+	}
+	r := adapted(t, g.ckpt, "", adapters...)
+	var b compute.Batch
+	pos := 0
+	var tables [4][][]int32
+	for i := range tables {
+		tables[i] = [][]int32{oneSequence[i*8:][:8]}
+	}
+	step := func() {
+		b.Reset()
+		for i := range tables {
+			b.Append([]int32{5}, pos, true, tables[i]...)
+			b.Seqs[i].Adapter = int32(i)
+		}
+		if err := r.Forward(&b); err != nil {
+			t.Fatal(err)
+		}
+		pos++
+	}
+	for range 70 { // until scratch memory has grown
+		step()
+	}
+	if n := testing.AllocsPerRun(50, step); n != 0 {
+		t.Errorf("a decode step allocates %v times", n)
+	}
+}

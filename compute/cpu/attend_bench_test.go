@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,16 +73,14 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 	return median(times), float64(d.CacheBytes(spec)), 2 * seen * float64(s.heads) * float64(l.KDim+l.VDim)
 }
 
-// peaks2 are the roofs of two threads.
-var peaks2 = sync.OnceValue(func() Peaks {
-	p, _ := MeasurePeaks(Options{Threads: 2})
-	return p
-})
-
 func benchAttention(b *testing.B, rows int, lengths []int) {
 	for _, kernels := range Kernels() {
 		if kernels == "portable" || kernels == "avx512" {
 			continue
+		}
+		peaks, err := MeasurePeaks(Options{Threads: 2, Kernels: kernels})
+		if err != nil {
+			b.Fatal(err)
 		}
 		for _, s := range headShapes {
 			for _, t := range KVTypes {
@@ -91,9 +88,9 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 					b.Run(fmt.Sprintf("%s/%v/%v/%d", kernels, s, t, length), func(b *testing.B) {
 						seconds, bytes, ops := benchAttend(b, kernels, s, t, rows, length)
 						b.ReportMetric(ops/seconds/1e9, "Gop/s")
-						b.ReportMetric(100*ops/peaks2().Floats/seconds, "%float")
+						b.ReportMetric(100*ops/peaks.Floats/seconds, "%float")
 						b.ReportMetric(bytes/seconds/1e9, "GB/s")
-						b.ReportMetric(100*bytes/peaks2().Read/seconds, "%read")
+						b.ReportMetric(100*bytes/peaks.Read/seconds, "%read")
 						b.ReportMetric(0, "ns/op")
 					})
 				}

@@ -197,7 +197,7 @@ func (c *attendCase) check(t *testing.T, r *rand.Rand) {
 }
 
 func TestAttend(t *testing.T) {
-	cases := 24
+	cases := 16
 	if testing.Short() {
 		cases = 8
 	}

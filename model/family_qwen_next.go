@@ -31,7 +31,7 @@ var qwen3next = family{
 		kinds, every := c.Texts("layer_types"), max(c.IntOr("full_attention_interval", 4), 1)
 		if list, ok := c.get("recurrent_layers").([]bool); ok { // of a GGUF
 			for _, recurrent := range list {
-				kinds = append(kinds, map[bool]string{true: "linear_attention", false: "full_attention"}[recurrent])
+				kinds = append(kinds, layerKinds[recurrent])
 			}
 		}
 		if kinds != nil && len(kinds) != len(s.Layers) {
@@ -61,3 +61,6 @@ var qwen3next = family{
 		return s
 	},
 }
+
+// layerKinds are the entries of layer_types for layers that are recurrent, and for others.
+var layerKinds = map[bool]string{true: "linear_attention", false: "full_attention"}

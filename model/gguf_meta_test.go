@@ -19,13 +19,10 @@ var notInGGUF = map[string]string{
 	"smollm3_interval":  "every fourth layer has no rope, and none a window",
 	"gpt2_layers":       "scores are scaled by the size of a head",
 	"gpt_oss_layers":    "which layers have a window",
-	"qwen3_next":        "recurrent layers are not converted",
 	"qwen2_moe_steps":   "a window in some layers only",
 	"starcoder2_window": "the activation is the approximate GELU",
 
 	"deepseek_v3_halves": "ropes turn neighbours, and mscale is mscale_all_dim",
-	"qwen3_next_heads":   "recurrent layers cannot be converted",
-	"qwen3_next_layers":  "recurrent layers cannot be converted",
 }
 
 // TestNotInGGUF holds that what a GGUF cannot say is noticed.

@@ -48,8 +48,6 @@ func Translate(ckpt *weights.Checkpoint, to weights.Format) (*Translation, error
 	t := &translator{f: f, spec: spec, ckpt: ckpt, from: slotsOf(f, ckpt), to: to, used: map[string]bool{}}
 	t.changes, t.names = (ckpt.Format() == weights.GGUF) != (to == weights.GGUF), f.reader().slotsIn(to)
 	switch {
-	case t.changes && slices.ContainsFunc(spec.Layers, func(l Layer) bool { return l.Attn.Delta.ValueHeads > 0 }):
-		return nil, fmt.Errorf("model: %s has recurrent layers, which cannot be converted", f.types[0])
 	case !t.changes:
 		t.names = t.from
 	case to == weights.GGUF:
@@ -68,7 +66,11 @@ func Translate(ckpt *weights.Checkpoint, to weights.Format) (*Translation, error
 		if err != nil {
 			return nil, err
 		}
-		out.Tensors = append(out.Tensors, mixture...)
+		delta, err := t.delta(i)
+		if err != nil {
+			return nil, err
+		}
+		out.Tensors = append(append(out.Tensors, mixture...), delta...)
 	}
 	for _, info := range ckpt.Tensors() {
 		if t.used[info.Name] {
@@ -140,7 +142,7 @@ func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err err
 	case t.f.transposed && inLayer && len(info.Shape) == 2:
 		out.Shape = []int{info.Shape[1], info.Shape[0]}
 		out.Read = func() ([]byte, error) { return transposed(t.stored(info)) }
-	case t.spec.Norm.PlusOne && len(info.Shape) == 1 && suffix == ".weight":
+	case t.spec.Norm.PlusOne && slot != "delta.norm" && len(info.Shape) == 1 && suffix == ".weight":
 		out.Type = quant.F32
 		out.Read = func() ([]byte, error) { return t.shifted(info) }
 	}

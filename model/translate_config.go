@@ -42,12 +42,21 @@ func (f *family) metadata(c *Config, s *Spec) []weights.KV {
 			values["expert_gating_func"] = 2.0
 		}
 	}
-	a := s.Layers[0].Attn
+	a := s.attending().Attn
 	values["attention.head_count_kv"] = float64(a.KVHeads)
 	values["attention.key_length"], values["attention.value_length"] = float64(a.HeadDim), float64(a.ValueDim)
 	if c.read["sliding_window_pattern"] && c.Has("layer_types") {
 		full := slices.IndexFunc(s.Layers, func(l Layer) bool { return l.Attn.Window == 0 })
 		values["attention.sliding_window_pattern"] = float64(full + 1)
+	}
+	if s.Recurrent() {
+		i := slices.Index(s.recurrentLayers(), true)
+		d := s.Layers[i].Attn.Delta
+		values["ssm.inner_size"] = float64(d.ValueHeads * d.ValueDim)
+		if c.Has("layer_types") {
+			delete(values, "full_attention_interval")
+			values["attention.recurrent_layers"] = s.recurrentLayers()
+		}
 	}
 	if len(s.Ropes) > 0 {
 		c.ropeMetadata(values, s)
@@ -140,7 +149,7 @@ var classes = map[string]string{
 // config returns the config.json of a model that a GGUF describes.
 func (f *family) config(c *Config, s *Spec, ckpt *weights.Checkpoint) (map[string]any, error) {
 	kind := f.types[0]
-	a := s.Layers[0].Attn
+	a := s.attending().Attn
 	values := map[string]any{}
 	for key, v := range c.values {
 		if c.read[key] && !slices.Contains([]string{"rope_dim", "rope_scaling", "rope_scale_linear", "rope_finetuned"}, key) {
@@ -194,6 +203,15 @@ func (f *family) config(c *Config, s *Spec, ckpt *weights.Checkpoint) (map[strin
 		values["qk_rope_head_dim"], values["qk_nope_head_dim"] = l.RopeDim, a.HeadDim-l.RopeDim
 		values["num_key_value_heads"] = a.Heads
 	}
+	if s.Recurrent() {
+		delete(values, "ssm_inner_size")
+		delete(values, "recurrent_layers")
+		var kinds []string
+		for _, recurrent := range s.recurrentLayers() {
+			kinds = append(kinds, layerKinds[recurrent])
+		}
+		values["layer_types"] = kinds
+	}
 	named := map[string]any{}
 	for theirs, ours := range f.keys {
 		if v, ok := values[ours]; ok && ggufNames[theirs] == "" {
@@ -220,7 +238,7 @@ func (f *family) config(c *Config, s *Spec, ckpt *weights.Checkpoint) (map[strin
 func (c *Config) ropeConfig(values map[string]any, s *Spec, ckpt *weights.Checkpoint) error {
 	p, theta := c.ropeOf("full_attention")
 	values["rope_theta"] = float32(theta)
-	if dim := s.Layers[0].Attn.HeadDim; c.partial {
+	if dim := s.attending().Attn.HeadDim; c.partial {
 		values["partial_rotary_factor"] = float64(2*len(s.Ropes[0].Freqs)) / float64(dim)
 	}
 	if t, ok := ckpt.Tensor(ropeFactors); ok {
@@ -352,4 +370,18 @@ func (s *Spec) dense() []int {
 		}
 	}
 	return list
+}
+
+// attending returns the first layer that is not recurrent, or the first one.
+func (s *Spec) attending() *Layer {
+	return &s.Layers[max(0, slices.Index(s.recurrentLayers(), false))]
+}
+
+// recurrentLayers returns which layers are recurrent.
+func (s *Spec) recurrentLayers() []bool {
+	out := make([]bool, len(s.Layers))
+	for i, l := range s.Layers {
+		out[i] = l.Attn.Delta.ValueHeads > 0
+	}
+	return out
 }

@@ -206,7 +206,7 @@ func (w *world) fork(q *story, n int) *story {
 		return nil
 	}
 	child := &story{text: q.text[:n], keys: q.keys, table: w.pool.NewTable(1000, q.keys, Retention{})}
-	w.pool.Fork(&child.table, &q.table, n)
+	w.pool.Fork(&child.table, &q.table, n, n)
 	return child
 }
 

@@ -199,9 +199,22 @@ func (p *Pool) CanFork(t *Table, n int) bool {
 	return p.cfg.States == 0
 }
 
+// ForkCost is Cost for a sequence that starts from another's first n; kept is how many blocks it holds
+// that it need not copy. None of them is unused.
+func (p *Pool) ForkCost(from *Table, n, to, reserve int) (need, kept int) {
+	full := n / p.cfg.BlockTokens
+	for g, gone := range from.gone {
+		need += p.wanted(g, to, reserve) - full
+		kept += full - min(int(gone), full)
+	}
+	return need, kept
+}
+
 // Fork lets an empty table hold the blocks of another's first n tokens, if CanFork. Whoever of the two writes to the last of
-// them first gets a copy; see Grow.
-func (p *Pool) Fork(to, from *Table, n int) {
+// them first gets a copy; see Grow. It counts as a query for length tokens that found n.
+func (p *Pool) Fork(to, from *Table, n, length int) {
+	p.stats.Queries += uint64(length)
+	p.stats.Hits += uint64(n)
 	blocks := p.BlocksFor(n)
 	for g := range to.Blocks {
 		for _, b := range from.Blocks[g][:blocks] {

@@ -157,16 +157,14 @@ func (s *Scheduler) promise(q *sequence) {
 	}
 }
 
-// fits reports whether q can be admitted with the cached prefix that it found.
-func (s *Scheduler) fits(p *Plan, q *sequence) bool {
-	found := q.prefix.Tokens
-	first := found + min(q.length-found, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
-	need, unused := s.pool.Cost(&q.prefix, first, q.length)
+// fits reports whether q can be admitted with need new blocks beside kept ones of others, of which unused are held by no one
+// now.
+func (s *Scheduler) fits(q *sequence, need, unused, kept int) bool {
 	available := s.pool.Available() - unused
 	later := s.promised
 	switch s.cfg.Allocation {
 	case Preallocate:
-		later += max(0, s.pool.Most(q.limit-1, s.cfg.MaxChunk)-s.pool.Kept(&q.prefix)-need)
+		later += max(0, s.pool.Most(q.limit-1, s.cfg.MaxChunk)-kept-need)
 	case Learned:
 		with := s.forecast
 		with.add(s.left(q), need)

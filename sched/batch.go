@@ -25,6 +25,13 @@ func Batches() []Batch { return []Batch{Mixed, PrefillFirst, DecodeFirst, Static
 // fill plans the rows of a step.
 func (s *Scheduler) fill(p *Plan) {
 	prompts := s.promptsTurn()
+	if s.fillTurn(p, prompts); !prompts && len(p.Seqs) == 0 && len(p.Preempted) == 0 {
+		s.fillTurn(p, true) // none of those who decode has a block for its next token
+	}
+}
+
+// fillTurn is fill for a step that computes prompts, or does not.
+func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 	switch s.cfg.Batch {
 	case PrefillFirst, Static:
 		if prompts {

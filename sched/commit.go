@@ -33,7 +33,8 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 			s.waiting.charge(q.tenant, weightOut)
 		}
 		if q.running() { // not if it was preempted meanwhile: its blocks are not its own any more
-			s.register(q, w.Start+w.N)
+			q.done = w.Start + w.N
+			s.register(q, q.done)
 			s.pool.Slide(&q.table, w.Start+w.N)
 		}
 		if q.known == q.limit {

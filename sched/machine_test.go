@@ -36,6 +36,7 @@ type slot struct {
 type client struct {
 	id      SeqID
 	salt    string
+	parent  SeqID
 	adapter uint64
 	nocache bool
 	tokens  []int32 // known

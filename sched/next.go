@@ -99,7 +99,7 @@ func (s *Scheduler) lastRunning() *sequence {
 func (s *Scheduler) preempt(q *sequence) {
 	s.running.remove(q)
 	s.pool.Release(&q.table)
-	q.computed = 0
+	q.computed, q.done = 0, 0
 	s.wait(q)
 	s.preemptions++
 }
@@ -145,22 +145,36 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	if q.lookup { // the last token is always computed, for its logits
 		s.pool.Match(m, q.names, q.keys, q.tokens[:q.length-1])
 	}
-	ok := s.fits(p, q)
-	if !ok && s.pool.Cut(m) { // without a copy of the block that begins alike
-		ok = s.fits(p, q)
+	found, kept := m.Tokens, 0
+	parent, common := s.parentOf(q)
+	if common-max(found, s.doneOf(parent)) >= s.cfg.BlockTokens {
+		return false // there will be more to share when the parent's step is committed
 	}
-	if !ok {
-		return false
+	if common = min(common, s.doneOf(parent)); common > found && s.pool.CanFork(&parent.table, common) {
+		found = common
+		need, k := s.pool.ForkCost(&parent.table, found, s.firstRows(p, q, found), q.length)
+		if kept = k; !s.fits(q, need, 0, kept) {
+			return false
+		}
+	} else if !s.fitsAfter(p, q) {
+		if !s.pool.Cut(m) || !s.fitsAfter(p, q) { // without a copy of the block that begins alike
+			return false
+		}
+		found = m.Tokens
 	}
 	q.table = s.pool.NewTable(q.limit-1, q.keys, q.keep)
 	s.pool.AddState(&q.table)
-	if q.lookup {
+	switch {
+	case found > m.Tokens:
+		s.pool.Fork(&q.table, &parent.table, found, q.length)
+	case q.lookup:
+		kept = s.pool.Kept(m)
 		s.pool.Share(&q.table, m, q.length)
 	}
-	q.computed = m.Tokens
+	q.computed, q.done = found, found
 	n := s.rows(q, p)
 	s.pool.Grow(&q.table, q.computed, q.computed+n, q.length, &p.Copies)
-	q.shared = s.pool.Kept(m)
+	q.shared = kept
 	q.prefix = kv.Prefix{}
 	if s.cfg.PrefixCache { // so that no step between admission and end allocates
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
@@ -175,6 +189,38 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	s.sincePrompts = 0
 	s.plan(p, q, n, q.computed)
 	return true
+}
+
+// parentOf returns the running sequence that q may be forked from, and how many tokens they have in common.
+func (s *Scheduler) parentOf(q *sequence) (parent *sequence, common int) {
+	parent = s.byID[q.parent]
+	if q.parent == 0 || parent == nil || !q.lookup || !parent.running() || parent.keys != q.keys {
+		return nil, 0
+	}
+	most := min(len(parent.tokens), q.length-1) // the last token is always computed, for its logits
+	for common < most && parent.tokens[common] == q.tokens[common] {
+		common++
+	}
+	return parent, common
+}
+
+// doneOf returns how many tokens of a sequence, if there is one, are computed by steps that are committed.
+func (s *Scheduler) doneOf(q *sequence) int {
+	if q == nil {
+		return 0
+	}
+	return q.done
+}
+
+// firstRows returns up to which token q would be computed by the plan that admits it, if so many are found.
+func (s *Scheduler) firstRows(p *Plan, q *sequence, found int) int {
+	return found + min(q.length-found, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
+}
+
+// fitsAfter reports whether q can be admitted with the cached prefix that it found.
+func (s *Scheduler) fitsAfter(p *Plan, q *sequence) bool {
+	need, unused := s.pool.Cost(&q.prefix, s.firstRows(p, q, q.prefix.Tokens), q.length)
+	return s.fits(q, need, unused, s.pool.Kept(&q.prefix))
 }
 
 // plan puts the next n tokens of q into p.

@@ -89,7 +89,7 @@ func (m *machine) add(r Request) {
 	}
 	m.tenants.join(m, r.Tenant)
 	m.live = append(m.live, &client{
-		id: r.ID, salt: r.Keys.Salt, nocache: r.NoCache, adapter: r.Adapter, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
+		id: r.ID, salt: r.Keys.Salt, parent: r.Parent, nocache: r.NoCache, adapter: r.Adapter, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
 		arrival: m.arrivals, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
 	})
 	m.arrivals++
@@ -190,6 +190,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
 	case m.s.pool.AvailableStates() == 0:
+	case slices.ContainsFunc(m.live, func(q *client) bool { return q.running && q.id == head.parent }): // it may wait for it
 	case m.s.pool.Available() >= (m.s.pool.BlocksFor(len(head.tokens))+running)*m.s.pool.Groups():
 		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)
 	}

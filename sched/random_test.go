@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -72,11 +73,19 @@ func request(t *rapid.T, m *machine) Request {
 	if rapid.Bool().Draw(t, "a common beginning") {
 		prompt = append([]int32{1, 2, 1, 1, 2, 2, 1}, prompt...)
 	}
+	salt := rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "salt")
+	var parent SeqID
+	if len(m.live) > 0 && rapid.IntRange(0, 2).Draw(t, "a parent") == 0 {
+		q := rapid.SampledFrom(m.live).Draw(t, "whose")
+		parent, salt = q.id, q.salt
+		prompt = append(slices.Clone(q.tokens[:rapid.IntRange(0, len(q.tokens)).Draw(t, "common")]), prompt[:1]...)
+	}
 	id := SeqID(rapid.IntRange(1, 20).Draw(t, "id"))
 	return Request{
 		ID: id, Prompt: prompt,
 		MaxTokens: rapid.IntRange(1, 20).Draw(t, "max tokens"),
-		Keys:      kv.Keys{Salt: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "salt")},
+		Keys:      kv.Keys{Salt: salt},
+		Parent:    parent,
 		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
 		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
 		Tenant:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),

@@ -18,6 +18,7 @@ type sequence struct {
 	limit   int   // the length at which it ends
 	keys    kv.Keys
 	adapter uint64
+	parent  SeqID
 	keep    kv.Retention
 	lookup  bool // looks for its prefix in the cache
 
@@ -29,6 +30,7 @@ type sequence struct {
 	passed             int   // how often it did not fit and a later one was admitted
 
 	length, known, computed int
+	done                    int // of those, computed by steps that are committed
 
 	tokens []int32   // the known ones, if there is a prefix cache
 	names  []kv.Hash // of the full blocks of these

@@ -21,6 +21,7 @@ var avx2 = kernels{
 	sumSquares: sumSquaresAVX2,
 	scaleGain:  scaleGainAVX2,
 	softmax:    softmaxAVX2,
+	softcap:    softcapAVX2,
 	silu:       siluAVX2,
 	addScaled:  addScaledAVX2,
 	decayAdd:   decayAddAVX2,
@@ -82,6 +83,14 @@ func softmaxAVX2(s []float32) (most, total float32) {
 		return softmax(s)
 	}
 	return softmaxRowAVX2(&s[0], len(s))
+}
+
+func softcapAVX2(s []float32, limit float32) {
+	n := vectors(len(s))
+	if n > 0 {
+		softcapRowAVX2(&s[0], n, limit)
+	}
+	softcap(s[n:], limit)
 }
 
 func siluAVX2(dst, gate, up []float32) {
@@ -153,6 +162,9 @@ func scaleGainRowAVX2(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
 func softmaxRowAVX2(s *float32, n int) (most, total float32)
+
+//go:noescape
+func softcapRowAVX2(s *float32, n int, limit float32)
 
 //go:noescape
 func siluRowAVX2(dst, gate, up *float32, n int)

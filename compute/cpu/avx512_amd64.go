@@ -21,6 +21,7 @@ var avx512 = kernels{
 	sumSquares: sumSquaresAVX512,
 	scaleGain:  scaleGainAVX512,
 	softmax:    softmaxAVX512,
+	softcap:    softcapAVX512,
 	silu:       siluAVX512,
 	addScaled:  addScaledAVX512,
 	decayAdd:   decayAddAVX512,
@@ -89,6 +90,14 @@ func softmaxAVX512(s []float32) (most, total float32) {
 		return softmax(s)
 	}
 	return softmaxRowAVX512(&s[0], len(s))
+}
+
+func softcapAVX512(s []float32, limit float32) {
+	n := vectors(len(s))
+	if n > 0 {
+		softcapRowAVX512(&s[0], n, limit)
+	}
+	softcap(s[n:], limit)
 }
 
 func siluAVX512(dst, gate, up []float32) {
@@ -160,6 +169,9 @@ func scaleGainRowAVX512(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
 func softmaxRowAVX512(s *float32, n int) (most, total float32)
+
+//go:noescape
+func softcapRowAVX512(s *float32, n int, limit float32)
 
 //go:noescape
 func siluRowAVX512(dst, gate, up *float32, n int)

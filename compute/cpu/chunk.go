@@ -169,16 +169,14 @@ func (d *Device) weigh(scores []float32, from, to int) (most, total float32) {
 		clear(scores)
 		return negInf, 0
 	}
+	if limit := d.op.attn.Softcap; limit > 0 {
+		d.k.softcap(scores, limit)
+	}
 	for i := range scores[:from] {
 		scores[i] = negInf
 	}
 	for i := to; i < len(scores); i++ {
 		scores[i] = negInf
-	}
-	if c := d.op.attn.Softcap; c > 0 {
-		for i, s := range scores[from:to] {
-			scores[from+i] = c * tanh(s/c)
-		}
 	}
 	return d.k.softmax(scores)
 }

@@ -39,6 +39,8 @@ type kernels struct {
 	// softmax replaces s by exp(s - max s) and returns max s and the 16-lane sum of the result. The length is a multiple of
 	// 16; masked elements are -Inf and become 0.
 	softmax func(s []float32) (max, sum float32)
+	// softcap replaces s by limit·tanh(s/limit).
+	softcap func(s []float32, limit float32)
 	// silu writes (gate / (1 + exp(-gate)))·up to dst.
 	silu func(dst, gate, up []float32)
 	// addScaled writes fma(scale, x, dst) to dst.

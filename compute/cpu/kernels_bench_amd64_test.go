@@ -164,6 +164,7 @@ func BenchmarkRows(b *testing.B) {
 			{"sumSquares", func() { k.sumSquares(x, 0) }},
 			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
 			{"softmax", func() { copy(z, x); k.softmax(z) }},
+			{"softcap", func() { copy(z, x); k.softcap(z, 30) }},
 			{"silu", func() { k.silu(z, x, y) }},
 			{"addScaled", func() { k.addScaled(z, x, 0) }},
 			{"blend", func() { k.blend(z, x, 1, 0) }},

@@ -130,6 +130,22 @@ func TestSoftmax(t *testing.T) {
 	})
 }
 
+func TestSoftcap(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(19, 19))
+		for n := range rowLengths {
+			s, limit := numbers(r, n), float32(1+r.IntN(50))
+			for i := range s {
+				s[i] *= []float32{1, 10, 1000}[r.IntN(3)]
+			}
+			got := place(f.x, s)
+			k.softcap(got, limit)
+			portable.softcap(s, limit)
+			same(t, fmt.Sprint(n, " values"), got, s)
+		}
+	})
+}
+
 func TestSilu(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(8, 8))
@@ -225,6 +241,7 @@ func TestKernelsAllocate(t *testing.T) {
 			"sumSquares": func() { k.sumSquares(x, 0) },
 			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
 			"softmax":    func() { k.softmax(x) },
+			"softcap":    func() { k.softcap(x, 1) },
 			"blend":      func() { k.blend(x, x, 1, 1) },
 			"widen":      func() { k.widen(quant.Q4_0, x, tileValues, w8, 2, true) },
 			"transpose":  func() { k.transpose(x, tileValues, x, 2) },

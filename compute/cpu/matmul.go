@@ -53,9 +53,9 @@ func (d *Device) squashRow(_, r int) {
 	row := rowOf(d.op.dst, r)
 	for i := range row {
 		row[i] *= d.op.scale
-		if c := d.op.cap; c > 0 {
-			row[i] = c * tanh(row[i]/c)
-		}
+	}
+	if limit := d.op.cap; limit > 0 {
+		d.k.softcap(row, limit)
 	}
 }
 

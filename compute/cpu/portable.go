@@ -19,6 +19,7 @@ var portable = kernels{
 	sumSquares: sumSquares,
 	scaleGain:  scaleGain,
 	softmax:    softmax,
+	softcap:    softcap,
 	silu:       silu,
 	addScaled:  addScaled,
 	decayAdd:   decayAdd,

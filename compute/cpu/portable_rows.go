@@ -48,6 +48,12 @@ func softmax(s []float32) (most, total float32) {
 	return most, laneSum(&acc)
 }
 
+func softcap(s []float32, limit float32) {
+	for i, x := range s {
+		s[i] = limit * tanh(x/limit)
+	}
+}
+
 func silu(dst, gate, up []float32) {
 	for i, g := range gate {
 		dst[i] = g / (1 + exp(-g)) * up[i]

@@ -235,6 +235,39 @@ weights:
 	VZEROUPPER
 	RET
 
+// func softcapRowAVX2(s *float32, n int, limit float32)
+TEXT ·softcapRowAVX2(SB), NOSPLIT, $0-20
+	MOVQ         s+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS limit+16(FP), Y14
+	VPCMPEQD     Y15, Y15, Y15
+	VPSLLD       $31, Y15, Y15 // the sign
+	MOVL         $0x40000000, AX // 2
+	VMOVD        AX, X13
+	VPBROADCASTD X13, Y13
+	VXORPS       Y7, Y7, Y7
+
+capped:
+	VMOVUPS (SI), Y0
+	VDIVPS  Y14, Y0, Y0
+	VCMPPS  $1, Y7, Y0, Y6 // negative
+	VANDPS  Y15, Y6, Y6
+	VANDNPS Y0, Y15, Y1
+	VADDPS  Y1, Y1, Y1
+	EXP(Y1, Y2, Y3, Y4, Y5)
+	CONSTANT(44, Y4)
+	VADDPS  Y4, Y1, Y1
+	VDIVPS  Y1, Y13, Y1
+	VSUBPS  Y1, Y4, Y1
+	VXORPS  Y6, Y1, Y1
+	VMULPS  Y14, Y1, Y1
+	VMOVUPS Y1, (SI)
+	ADDQ    $32, SI
+	SUBQ    $8, CX
+	JNZ     capped
+	VZEROUPPER
+	RET
+
 // func siluRowAVX2(dst, gate, up *float32, n int)
 TEXT ·siluRowAVX2(SB), NOSPLIT, $0-32
 	MOVQ     dst+0(FP), DI

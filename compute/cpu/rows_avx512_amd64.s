@@ -191,6 +191,37 @@ weights:
 	VZEROUPPER
 	RET
 
+// func softcapRowAVX512(s *float32, n int, limit float32)
+TEXT ·softcapRowAVX512(SB), NOSPLIT, $0-20
+	MOVQ         s+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS limit+16(FP), Z5
+	MOVL         $0x80000000, AX
+	VPBROADCASTD AX, Z28
+	MOVL         $0x40000000, AX // 2
+	VPBROADCASTD AX, Z6
+	VPXORQ       Z7, Z7, Z7
+	LOAD_EXP
+
+capped:
+	VMOVUPS (SI), Z0
+	VDIVPS  Z5, Z0, Z0
+	VCMPPS  $1, Z7, Z0, K2 // negative
+	VPANDND Z0, Z28, Z0
+	VADDPS  Z0, Z0, Z1
+	EXP(Z1, Z2, Z3, Z4)
+	VADDPS  Z27, Z1, Z1
+	VDIVPS  Z1, Z6, Z1
+	VSUBPS  Z1, Z27, Z1
+	VPXORD  Z28, Z1, K2, Z1
+	VMULPS  Z5, Z1, Z1
+	VMOVUPS Z1, (SI)
+	ADDQ    $64, SI
+	SUBQ    $16, CX
+	JNZ     capped
+	VZEROUPPER
+	RET
+
 // func siluRowAVX512(dst, gate, up *float32, n int)
 TEXT ·siluRowAVX512(SB), NOSPLIT, $0-32
 	MOVQ         dst+0(FP), DI

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"maps"
-	"math"
-)
+import "maps"
 
 // deepseek2 (DeepSeek V2 and, in GGUF, V3) has latent attention and a mixture of experts that may be chosen by groups.
 var deepseek2 = family{
@@ -59,28 +56,6 @@ func deepseekDefaults(more map[string]any) map[string]any {
 	}
 	maps.Copy(d, more)
 	return d
-}
-
-// latentShape reads a decoder with latent attention. A GGUF gives the sizes of what the cache holds as those of a head, and
-// those of a head beside them; older ones those of a head alone.
-func (c *Config) latentShape() *Spec {
-	rope := c.IntOr("qk_rope_head_dim", 0)
-	head, value := c.IntOr("qk_nope_head_dim", 0)+rope, c.IntOr("v_head_dim", 0)
-	if c.gguf() {
-		rope = c.Int("rope_dim")
-		head, value = c.IntOr("qk_head_dim", c.IntOr("head_dim", 0)), c.IntOr("mla_v_head_dim", value)
-	}
-	c.values["head_dim"], c.values["v_head_dim"], c.values["num_key_value_heads"] = float64(head), float64(value), nil // as many as heads
-	s := decoderShape(c)
-	scale := c.latentYarn()
-	s.Ropes = []Rope{c.rope("full_attention", rope)}
-	s.pairNeighbours(true)
-	s.each(func(_ int, l *Layer) {
-		l.Attn.Rope = 0
-		l.Attn.Latent = Latent{Rank: c.Int("kv_lora_rank"), QueryRank: c.IntOr("q_lora_rank", 0), RopeDim: rope, Eps: 1e-6}
-		l.Attn.Scale = float32(scale / math.Sqrt(float64(head)))
-	})
-	return s
 }
 
 var latentSlots = slots{

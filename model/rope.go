@@ -199,21 +199,3 @@ func (c *Config) divided(freqs []float32, p *Config, key string) []float32 {
 
 // magnitude is by how much yarn scales attention for a context of factor times the trained one.
 func magnitude(factor, m float64) float64 { return 0.1*m*math.Log(max(factor, 1)) + 1 }
-
-// latentYarn returns by how much latent attention scales scores, beside the scale of the rope (DeepSeek V2). A GGUF gives a
-// tenth of mscale_all_dim, and assumes that mscale is the same.
-func (c *Config) latentYarn() float64 {
-	if p, ok := c.values["rope_scaling"].(map[string]any); ok && c.gguf() {
-		if m, ok := number(p["yarn_log_multiplier"]); ok {
-			p["mscale"], p["mscale_all_dim"] = 10*m, 10*m
-			delete(p, "yarn_log_multiplier")
-		}
-	}
-	p := c.ropeParameters()
-	m := p.FloatOr("mscale_all_dim", 0)
-	if m == 0 {
-		return 1
-	}
-	scale := magnitude(p.positive("factor", c.FloatOr("max_position_embeddings", 0)/c.trained(p)), m)
-	return scale * scale
-}

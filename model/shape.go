@@ -4,8 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-
-	"github.com/kvasir-llm/kvasir/compute"
 )
 
 // decoderShape reads what nearly all families share: a norm before each part, grouped queries, a gated feed-forward, and no
@@ -112,19 +110,6 @@ func (s *Spec) windows(c *Config, sliding func(i int) bool) {
 			l.Attn.Window = window
 		}
 	})
-}
-
-// deltaNet reads the shape of gated delta nets.
-func (c *Config) deltaNet() compute.Delta {
-	d := compute.Delta{
-		KeyHeads: c.Int("linear_num_key_heads"), ValueHeads: c.Int("linear_num_value_heads"), KeyDim: c.Int("linear_key_head_dim"),
-		Window: c.Int("linear_conv_kernel_dim"),
-	}
-	if c.gguf() { // which gives the values of all heads
-		c.values["linear_value_head_dim"] = float64(c.Int("ssm_inner_size")) / float64(max(d.ValueHeads, 1))
-	}
-	d.ValueDim = c.Int("linear_value_head_dim")
-	return d
 }
 
 // telling are keys that change what a model computes, each with the values by which it does not.

@@ -159,8 +159,12 @@ func (e *Engine) handle(m message) {
 func (e *Engine) add(q *sequence) error {
 	r := &q.req
 	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
+	var parent sched.SeqID
+	if r.Parent != nil {
+		parent = r.Parent.seq.id
+	}
 	return e.sched.Add(sched.Request{
-		ID: q.id, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil,
+		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil,
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
 }

@@ -106,6 +106,7 @@ type scenario struct {
 	blocks, seqs        int
 	alone, cache, again bool // one request after the other; with a prefix cache; everything twice
 	preempts            bool
+	forks               bool // each request has a twin that starts from it
 	policy              string
 	batch               sched.Batch
 	interval            int
@@ -137,6 +138,8 @@ var scenarios = []scenario{
 	{name: "interval", chunk: 7, block: 16, blocks: 20, seqs: 32, preempts: true, interval: 3},
 	{name: "preallocated", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Preallocate},
 	{name: "learned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Learned},
+	{name: "forked", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, forks: true},
+	{name: "forked, chunks of 7, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, forks: true},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
@@ -227,13 +230,16 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 		rounds = 2
 	}
 	for round := range rounds {
-		var streams []*Stream
+		var streams, twins []*Stream
 		for n, r := range requests {
 			s := submit(t, e, t.Context(), r)
 			if sc.alone {
 				outputs[n], _ = read(t, s)
 			}
 			streams = append(streams, s)
+			if r.Parent = s; sc.forks {
+				twins = append(twins, submit(t, e, t.Context(), r))
+			}
 		}
 		if !sc.alone && round == 0 {
 			close(begin) // all are there
@@ -241,6 +247,11 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 		for n, s := range streams {
 			if !sc.alone {
 				outputs[n], _ = read(t, s)
+			}
+		}
+		for n, s := range twins {
+			if got, _ := read(t, s); !slices.Equal(got, outputs[n]) {
+				t.Errorf("request %d: its twin yields %v; want %v", n, got, outputs[n])
 			}
 		}
 	}

@@ -27,6 +27,9 @@ type Request struct {
 	Logprobs int
 	// PromptLogprobs is the same for the tokens of the prompt, which is then computed in full. -1 is no logprobs.
 	PromptLogprobs int
+	// Parent is a request with the same beginning, or nil: another answer to the same prompt. They share what they can of the
+	// KV cache, which needs a prefix cache.
+	Parent *Stream
 	// Priority, the lowest first, is for the scheduler's policy priority, and says who has to go when the queue is full.
 	Priority int
 	// Tenant is whom the scheduler's policy vtc counts the request for.

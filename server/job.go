@@ -83,8 +83,14 @@ func (j *job) add(r text.Request, param string) error {
 
 // start hands the choices to the engine. On an error none is left running.
 func (j *job) start(ctx context.Context) error {
+	var first *choice // of those for the same prompt
 	for _, c := range j.choices {
 		var err error
+		if first != nil && slices.Equal(first.request.IDs, c.request.IDs) {
+			c.request.Parent, _ = first.gen.(*text.Generation)
+		} else {
+			first = c
+		}
 		if c.gen, err = j.served.Model.Generate(ctx, c.request); err != nil {
 			j.close()
 			return err

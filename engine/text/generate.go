@@ -47,9 +47,13 @@ func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
 	g.stop = stopper{stops: r.Stop, include: r.IncludeStop}
 	g.usage.Prompt = len(ids)
 	ctx, g.cancel = context.WithCancel(ctx)
+	var parent *engine.Stream
+	if r.Parent != nil {
+		parent = r.Parent.stream
+	}
 	g.stream, err = m.Engine.Submit(ctx, engine.Request{
 		Prompt: ids, Params: r.Params, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, StopTokens: g.stops,
-		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Adapter: r.Adapter, Salt: r.Salt,
+		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Parent: parent, Adapter: r.Adapter, Salt: r.Salt,
 		Priority: r.Priority, Tenant: r.Tenant, FirstToken: r.FirstToken, PerToken: r.PerToken, Timeout: r.Timeout,
 	})
 	if err != nil {

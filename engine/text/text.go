@@ -60,6 +60,7 @@ type Request struct {
 	Timeout        time.Duration // ends the request with engine.ErrTimeout; 0 is never
 	Adapter        string        // who answers; "" is the model itself
 	Salt           string        // separates this request's cached prefixes from those of others
+	Parent         *Generation   // another answer to the same prompt, whose part of the KV cache this one shares; nil: none
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -6,7 +6,7 @@ import (
 )
 
 // The encoders below choose what the format leaves open: scales, and minimums, that make the squared error of a block
-// small. Errors weigh more where values are large, as those count most in a product.
+// small.
 
 // effort is how many scales an encoder tries on either side of the one that just spans a group's values.
 const effort = 9
@@ -42,8 +42,7 @@ func (a *Affine) encodeWeighted(dst []byte, src, importance []float32) error {
 	return nil
 }
 
-// weigh sets how much the error of each value counts, by its share of the block's mean magnitude: of types with minimums as
-// that grows, of others as its square does.
+// weigh sets how much the error of each value counts: of types with minimums, more the larger it is among the block's.
 func (s *search) weigh(mean float32, importance []float32) {
 	squares := float32(0)
 	for i, v := range s.src {
@@ -54,8 +53,10 @@ func (s *search) weigh(mean float32, importance []float32) {
 		switch {
 		case importance != nil:
 			s.weights[i] = importance[i] * float32(math.Sqrt(float64(squares+w*w)))
-		case s.top == 0 && s.least < 0:
+		case s.Levels != nil && s.least < 0: // denser near zero
 			s.weights[i] = w * w
+		case s.top == 0 && s.least < 0:
+			s.weights[i] = 1
 		default:
 			s.weights[i] = 1 + w
 		}

@@ -8,7 +8,9 @@ type Batch struct {
 	IDs    []int32 // [rows] token ids
 	Pos    []int32 // [rows] position of each token in its own sequence, from 0
 	Seqs   []Seq   // who owns which rows, in row order, covering all rows
+	Types  []int32 // [rows] token types, in models that have such; empty is all 0
 	Logits []int32 // rows whose logits are wanted, ascending; may be empty
+	Hidden []int32 // rows whose final hidden states are wanted, likewise
 	// Copies are made before anything else, one after the other: what the first block of a pair holds, to the second. Who
 	// makes them takes them out of the batch, for none may be made again.
 	Copies [][2]int32
@@ -32,7 +34,8 @@ func (b *Batch) Rows() int { return len(b.IDs) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.IDs, b.Pos, b.Seqs, b.Logits, b.Copies = b.IDs[:0], b.Pos[:0], b.Seqs[:0], b.Logits[:0], b.Copies[:0]
+	b.IDs, b.Pos, b.Seqs, b.Types, b.Copies = b.IDs[:0], b.Pos[:0], b.Seqs[:0], b.Types[:0], b.Copies[:0]
+	b.Logits, b.Hidden = b.Logits[:0], b.Hidden[:0]
 }
 
 // Append adds one sequence's next tokens, which start at position start, to the batch. If sample is set, the logits of
@@ -77,9 +80,20 @@ func (b *Batch) Check(vocab int, cache CacheSpec) error {
 	if int(row) != len(b.IDs) {
 		return fmt.Errorf("compute: sequences own %d rows of %d", row, len(b.IDs))
 	}
-	for i, r := range b.Logits {
-		if r < 0 || int(r) >= len(b.IDs) || i > 0 && r <= b.Logits[i-1] {
-			return fmt.Errorf("compute: logits row %d is out of range or out of order", r)
+	if len(b.Types) > 0 && len(b.Types) != len(b.IDs) {
+		return fmt.Errorf("compute: batch has %d ids and %d token types", len(b.IDs), len(b.Types))
+	}
+	if err := b.checkRows("logits", b.Logits); err != nil {
+		return err
+	}
+	return b.checkRows("hidden", b.Hidden)
+}
+
+// checkRows reports the first of some rows that is not one of the batch, or not after the one before.
+func (b *Batch) checkRows(name string, rows []int32) error {
+	for i, r := range rows {
+		if r < 0 || int(r) >= len(b.IDs) || i > 0 && r <= rows[i-1] {
+			return fmt.Errorf("compute: %s row %d is out of range or out of order", name, r)
 		}
 	}
 	return nil

@@ -42,6 +42,8 @@ type Device interface {
 	Embed(dst Tensor, table Matrix, scale float32)
 	// AddPositions adds row Pos[r] of table to row r of dst: learned position embeddings.
 	AddPositions(dst Tensor, table Matrix)
+	// AddTypes adds row Types[r] of table to row r of dst, row 0 if the batch has no types: token type embeddings.
+	AddTypes(dst Tensor, table Matrix)
 	// Norm normalises each row of src into dst, in groups of consecutive values (a whole row, or each head).
 	// dst may be src.
 	Norm(dst, src Tensor, n Norm)
@@ -62,7 +64,7 @@ type Device interface {
 	// Store writes each row's key and value to its slot of the layer's cache.
 	Store(c Cache, layer int, k, v Tensor)
 	// Attend computes, for each row and each of its query heads, softmax(a.Scale · q·K)·V over the row's own sequence up
-	// to and including itself. q is [rows, heads·KDim], dst is [rows, heads·VDim]. Store comes first.
+	// to and including itself, or over all of it if a.Bidirectional. q is [rows, heads·KDim], dst is [rows, heads·VDim]. Store comes first.
 	Attend(dst, q Tensor, c Cache, layer int, a Attention)
 	// Convolve replaces each row of x [rows, d.Channels()] by the causal convolution of its sequence's rows up to its own:
 	// channel c becomes the sum over t of d.Taps[t, c] times channel c of the row Window-1-t before. What the next rows
@@ -195,6 +197,9 @@ type Attention struct {
 	Softcap float32 // softcap·tanh(s/softcap) after scaling; 0 is off
 	Window  int     // attend to the last Window tokens, the own one included; 0 is all
 	Sinks   Vector  // [Heads] logits that take part in the softmax but have no value; nil is none
+
+	// Bidirectional: rows attend to those after them too, of which the batch has to have all. There is no window then.
+	Bidirectional bool
 }
 
 // Delta is the shape and the small weights of a gated delta net layer (arXiv:2412.06464): each group of

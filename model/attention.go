@@ -129,7 +129,7 @@ func (r *Runner) makeAttention(tensor func(rows, cols int) compute.Tensor) {
 // attnStep puts the operands of layer i's attention together.
 func (r *Runner) attnStep(i int) attnStep {
 	w, a := &r.m.layers[i], &r.m.Spec.Layers[i].Attn
-	s := attnStep{attn: compute.Attention{Heads: a.Heads, Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Sinks: w.sinks}}
+	s := attnStep{attn: compute.Attention{Heads: a.Heads, Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Sinks: w.sinks, Bidirectional: r.m.Spec.Encoder}}
 	for n, cols := range a.widths() {
 		s.buf[n] = narrow(r.attn[n], cols)
 	}

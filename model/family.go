@@ -43,6 +43,7 @@ type family struct {
 var families = []*family{
 	&llama, &mistral, &qwen2, &qwen3, &phi3, &gemma2, &gemma3, &olmo2, &granite, &smollm3, &glm4, &starcoder2, &gpt2, &cohere,
 	&ernie, &hunyuan, &mixtral, &qwen2moe, &qwen3moe, &olmoe, &glm4moe, &gptoss, &deepseek2, &deepseek3, &qwen3next,
+	&bert, &roberta,
 }
 
 // guide is where to read how to add a family.

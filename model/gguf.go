@@ -74,6 +74,7 @@ var ggufNames = map[string]string{
 	"ssm.time_step_rank":                "linear_num_value_heads",
 	"ssm.inner_size":                    "ssm_inner_size",
 	"nextn_predict_layers":              "num_nextn_predict_layers",
+	"pooling_type":                      "pooling_type",
 }
 
 // errNoArchitecture is what a GGUF without a model in it gives.
@@ -113,6 +114,11 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 	if t, ok := ckpt.Tensor(ggufSlots["embed"] + ".weight"); ok && len(t.Shape) == 2 {
 		c.values["vocab_size"] = uint64(t.Shape[0]) // the metadata need not tell, and may count differently
 	}
+	for slot, key := range map[string]string{"types": "type_vocab_size", "classes": "num_labels"} {
+		if t, ok := ckpt.Tensor(ggufSlots[slot] + ".weight"); ok && len(t.Shape) == 2 {
+			c.values[key] = uint64(t.Shape[0])
+		}
+	}
 	for _, f := range families {
 		if slices.Contains(f.archs, arch) {
 			s, err := f.read(c)
@@ -131,7 +137,7 @@ func ggufSpec(ckpt *weights.Checkpoint) (*Config, *Spec, error) {
 func complete(c *Config, s *Spec, ckpt *weights.Checkpoint) error {
 	names := slotsOf(familyOf(s), ckpt)
 	_, head := ckpt.Tensor(names["head"] + ".weight")
-	s.TiedHead = !head
+	s.TiedHead = !head && !s.Encoder
 	biased := func(i int, slots ...string) bool {
 		return slices.ContainsFunc(slots, func(slot string) bool {
 			_, ok := ckpt.Tensor(names.name(slot, i) + ".bias")

@@ -22,7 +22,9 @@ type Model struct {
 
 	dev              compute.Device
 	embed, positions compute.Matrix
-	head             linear
+	types            compute.Matrix // of tokens
+	embedNorm        compute.Norm
+	pooler, head     linear
 	norm             compute.Norm
 	freqs, long      []compute.Vector // of each of Spec.Ropes; long may be nil
 	layers           []layer
@@ -70,18 +72,8 @@ func Load(ckpt *weights.Checkpoint, dev compute.Device, progress func(done, tota
 	if spec.TiedHead && l.hasOwnHead() {
 		spec.TiedHead = false
 	}
-	m.embed = l.matrix("embed", 0, spec.Vocab, spec.Hidden)
-	if spec.Positions > 0 {
-		m.positions = l.matrix("positions", 0, spec.Positions, spec.Hidden)
-	}
-	m.norm = l.norm("norm", 0, spec.Norm, spec.Hidden)
-	m.head = linear{w: m.embed}
-	if !spec.TiedHead {
-		m.head.w = l.matrix("head", 0, spec.Vocab, spec.Hidden)
-	}
-	if spec.HeadBias {
-		m.head.bias = l.vector("head", ".bias", 0, spec.Vocab)
-	}
+	l.embeddings(m, spec)
+	l.head(m, spec)
 	for i := 0; i < len(spec.Layers) && l.err == nil; i++ {
 		m.layers = append(m.layers, l.layer(i, spec))
 	}
@@ -138,6 +130,42 @@ func (l *loader) hasOwnHead() bool {
 	return ok && !bytes.Equal(head.Data, embed.Data)
 }
 
+// embeddings takes over what tokens become before the first layer.
+func (l *loader) embeddings(m *Model, spec *Spec) {
+	m.embed = l.matrix("embed", 0, spec.Vocab, spec.Hidden)
+	if n, from := spec.Positions, spec.PositionsFrom; n > 0 {
+		if table := l.weight("positions", 0, from+n, spec.Hidden); l.err == nil {
+			m.positions = l.take(table.Rows(from, n))
+		}
+	}
+	if spec.TokenTypes > 0 {
+		m.types = l.matrix("types", 0, spec.TokenTypes, spec.Hidden)
+	}
+	if spec.EmbedNorm {
+		m.embedNorm = l.norm("embed.norm", 0, spec.Norm, spec.Hidden)
+	}
+}
+
+// head takes over what stands behind the last layer.
+func (l *loader) head(m *Model, spec *Spec) {
+	if spec.normed() {
+		m.norm = l.norm("norm", 0, spec.Norm, spec.Hidden)
+	}
+	switch m.head = (linear{w: m.embed}); {
+	case spec.Encoder && spec.Classes == 0:
+		return
+	case spec.Encoder:
+		m.pooler = linear{w: l.matrix("pooler", 0, spec.Hidden, spec.Hidden), bias: l.vector("pooler", ".bias", 0, spec.Hidden)}
+		m.head = linear{w: l.matrix("classes", 0, spec.Classes, spec.Hidden), bias: l.vector("classes", ".bias", 0, spec.Classes)}
+		return
+	case !spec.TiedHead:
+		m.head.w = l.matrix("head", 0, spec.Vocab, spec.Hidden)
+	}
+	if spec.HeadBias {
+		m.head.bias = l.vector("head", ".bias", 0, spec.Vocab)
+	}
+}
+
 // layer takes over layer i.
 func (l *loader) layer(i int, spec *Spec) layer {
 	var out layer
@@ -148,7 +176,7 @@ func (l *loader) layer(i int, spec *Spec) layer {
 			out.ffnNorm = l.norm("ffn.norm", i, spec.Norm, hidden)
 		}
 	}
-	if s.PostNorm {
+	if s.PostNorm || s.SumNorm {
 		out.attnPost = l.norm("attn.post", i, spec.Norm, hidden)
 		out.ffnPost = l.norm("ffn.post", i, spec.Norm, hidden)
 	}
@@ -329,7 +357,7 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 // refuseUnused refuses a checkpoint with a tensor that its configuration has no use for.
 func (l *loader) refuseUnused(layers int) {
 	for slot, pattern := range l.slots {
-		if slot == "head" { // may repeat the embedding table
+		if slot == "head" || slot == "pooler" { // may repeat the embedding table; may have served training alone
 			continue
 		}
 		for i := range layers {

@@ -47,7 +47,7 @@ func TestGGUFRefused(t *testing.T) {
 		{"no rope type, a factor", map[string]any{"llama.rope.scaling.factor": float32(2)}, nil, 0, ""},
 		{"one expert is none", map[string]any{"llama.expert_count": uint32(0)}, nil, 0, ""},
 		{"biases", nil, map[string][]int{"blk.0.attn_output.bias": {8}}, 0, ""},
-		{"architecture", map[string]any{"general.architecture": "bert"}, nil, 0, `GGUF architecture "bert" is not supported; known are llama, qwen2, qwen3`},
+		{"architecture", map[string]any{"general.architecture": "mpt"}, nil, 0, `GGUF architecture "mpt" is not supported; known are llama, qwen2, qwen3`},
 		{"no architecture", map[string]any{"general.architecture": nil}, nil, 0, `"general.architecture" is missing: this file holds no model`},
 		{"missing key", map[string]any{"llama.embedding_length": nil}, nil, 0, `"llama.embedding_length" is missing`},
 		{"epsilon missing", map[string]any{"llama.attention.layer_norm_rms_epsilon": nil}, nil, 0, `"llama.attention.layer_norm_rms_epsilon" is missing`},

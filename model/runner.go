@@ -21,7 +21,9 @@ type Runner struct {
 	ffn                   ffnBuffers
 	angles                []compute.Tensor // [rows, 2·frequencies] of each rope
 	last                  compute.Tensor   // [rows, Hidden], rows whose logits are wanted
-	logits                compute.Tensor   // [logit rows, Vocab]
+	pooled                compute.Tensor   // [rows, Hidden] of an encoder with classes
+	logits                compute.Tensor   // [logit rows, Outputs]
+	wanted                []int32          // Batch.Hidden of the last batch
 }
 
 // step is one layer's products with their operands, put together once.
@@ -54,7 +56,12 @@ func (m *Model) NewRunner(rows, blocks, blockTokens, states int) (*Runner, error
 	for _, rope := range m.Spec.Ropes {
 		r.angles = append(r.angles, make(rows, 2*len(rope.Freqs)))
 	}
-	r.logits = make(1, m.Spec.Vocab)
+	if n := m.Spec.Outputs(); n > 0 {
+		r.logits = make(1, n)
+	}
+	if m.Spec.Classes > 0 {
+		r.pooled = make(rows, h)
+	}
 	if e := r.makeFFN(make); err == nil {
 		err = e
 	}
@@ -81,7 +88,11 @@ func narrow(t compute.Tensor, cols int) compute.Tensor {
 // Cache returns the Runner's KV cache.
 func (r *Runner) Cache() compute.Cache { return r.cache }
 
-// Logits returns the logits [Vocab] of row b.Logits[i] of the last batch. They are valid until the next Forward and may
+// Hidden returns the final hidden state [Hidden], after the last norm, of row b.Hidden[i] of the last batch. It is valid until
+// the next Forward.
+func (r *Runner) Hidden(i int) []float32 { return r.dev.Read(r.hidden, int(r.wanted[i])) }
+
+// Logits returns the logits [Outputs] of row b.Logits[i] of the last batch. They are valid until the next Forward and may
 // be written to.
 func (r *Runner) Logits(i int) []float32 { return r.dev.Read(r.logits, i) }
 
@@ -102,9 +113,12 @@ func (r *Runner) Forward(b *compute.Batch) error {
 	if last := slices.Max(b.Pos); spec.Positions > 0 && int(last) >= spec.Positions {
 		return fmt.Errorf("model: a batch with position %d; %s has %d learned positions", last, spec.Family, spec.Positions)
 	}
+	if err := spec.checkEncoder(b); err != nil {
+		return err
+	}
 	if n := len(b.Logits); n > r.logits.Rows {
 		var err error
-		if r.logits, err = dev.Tensor(n, spec.Vocab); err != nil {
+		if r.logits, err = dev.Tensor(n, spec.Outputs()); err != nil {
 			return err
 		}
 	}
@@ -116,22 +130,60 @@ func (r *Runner) Forward(b *compute.Batch) error {
 		dev.CopyBlock(r.cache, c[0], c[1])
 	}
 	b.Copies = b.Copies[:0]
-	dev.Embed(r.hidden, r.m.embed, spec.EmbedScale)
-	if spec.Positions > 0 {
-		dev.AddPositions(r.hidden, r.m.positions)
-	}
+	r.embed()
 	for i, rope := range spec.Ropes {
 		dev.Angles(r.angles[i], r.m.freqs[i], r.m.long[i], rope.Scale)
 	}
 	for i := range spec.Layers {
 		r.layer(i)
 	}
-	if len(b.Logits) > 0 {
+	if spec.normed() && len(b.Logits)+len(b.Hidden) > 0 {
 		dev.Norm(r.hidden, r.hidden, r.m.norm)
+	}
+	r.wanted = append(r.wanted[:0], b.Hidden...)
+	if len(b.Logits) > 0 {
 		dev.Gather(r.last, r.hidden)
-		dev.Head(r.logits, r.last, r.m.head.to(r.logits), spec.LogitScale, spec.LogitSoftcap)
+		last := r.last
+		if spec.Classes > 0 {
+			last = r.pooled
+			dev.Head(last, r.last, r.m.pooler.to(last), 1, 1) // which is a tanh
+		}
+		dev.Head(r.logits, last, r.m.head.to(r.logits), spec.LogitScale, spec.LogitSoftcap)
 	}
 	return dev.Sync()
+}
+
+// checkEncoder refuses a batch with what an encoder alone takes, or with a part of a sequence for one.
+func (s *Spec) checkEncoder(b *compute.Batch) error {
+	for r, t := range b.Types {
+		if t < 0 || int(t) >= max(s.TokenTypes, 1) {
+			return fmt.Errorf("model: row %d: token type %d; %s has %d", r, t, s.Family, s.TokenTypes)
+		}
+	}
+	if len(b.Logits) > 0 && s.Outputs() == 0 {
+		return fmt.Errorf("model: logits are wanted of %s, an encoder without classes", s.Family)
+	}
+	for i, q := range b.Seqs {
+		if s.Encoder && q.Start != 0 {
+			return fmt.Errorf("model: sequence %d: tokens from position %d on; %s is an encoder, and takes a sequence whole", i, q.Start, s.Family)
+		}
+	}
+	return nil
+}
+
+// embed writes the embeddings of the batch to r.hidden.
+func (r *Runner) embed() {
+	spec, dev := r.m.Spec, r.dev
+	dev.Embed(r.hidden, r.m.embed, spec.EmbedScale)
+	if spec.TokenTypes > 0 {
+		dev.AddTypes(r.hidden, r.m.types)
+	}
+	if spec.Positions > 0 {
+		dev.AddPositions(r.hidden, r.m.positions)
+	}
+	if spec.EmbedNorm {
+		dev.Norm(r.hidden, r.hidden, r.m.embedNorm)
+	}
 }
 
 // layer runs one layer on the residual stream r.hidden.
@@ -148,6 +200,9 @@ func (r *Runner) layer(i int) {
 	}
 	if !l.Parallel {
 		dev.Add(r.hidden, r.added, spec.ResidualScale)
+		if l.SumNorm {
+			dev.Norm(r.hidden, r.hidden, w.attnPost)
+		}
 		if in = r.hidden; l.PreNorm {
 			dev.Norm(r.normed, r.hidden, w.ffnNorm)
 			in = r.normed
@@ -158,4 +213,7 @@ func (r *Runner) layer(i int) {
 		dev.Norm(r.added, r.added, w.ffnPost)
 	}
 	dev.Add(r.hidden, r.added, spec.ResidualScale)
+	if l.SumNorm {
+		dev.Norm(r.hidden, r.hidden, w.ffnPost)
+	}
 }

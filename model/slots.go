@@ -73,6 +73,9 @@ var hfSlots = slots{
 var ggufSlots = slots{
 	"embed":     "token_embd",
 	"positions": "position_embd",
+	"types":     "token_types",
+	"pooler":    "cls",
+	"classes":   "cls.output",
 	"norm":      "output_norm",
 	"head":      "output",
 	"attn.norm": "blk.%d.attn_norm",
@@ -112,6 +115,7 @@ var layouts = []func(name string) string{
 	func(name string) string { return "language_model." + name },
 	func(name string) string { return strings.Replace(name, "model.", "model.language_model.", 1) },
 	func(name string) string { return strings.TrimPrefix(name, "transformer.") },
+	func(name string) string { return strings.TrimPrefix(strings.TrimPrefix(name, "bert."), "roberta.") },
 }
 
 // slotsOf returns the names of a family's tensors in a checkpoint.

@@ -1,4 +1,4 @@
-// Package model says what a decoder is. A Spec is a choice from the short menu that decoder-only transformers are made
+// Package model says what a decoder is, or an encoder. A Spec is a choice from the short menu that decoder-only transformers are made
 // of; one forward pass runs any Spec on any compute.Device; a family is a small file that maps a checkpoint's
 // configuration to a Spec and its tensor names to slots. The package knows nothing of requests or of when a sequence
 // runs. Read Spec first, then Runner.Forward.
@@ -11,7 +11,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// Spec describes a decoder completely, but for its weights.
+// Spec describes a decoder completely, or an encoder, but for its weights.
 type Spec struct {
 	Family  string // the family's name, such as "llama"
 	Vocab   int    // tokens
@@ -22,11 +22,19 @@ type Spec struct {
 
 	EmbedScale    float32 // times each embedding; 1 is usual
 	Positions     int     // learned positions, of which each token's is added to its embedding; 0 is none
+	PositionsFrom int     // rows of the stored table before that of position 0
+	TokenTypes    int     // learned types of tokens, of which each token's is added too; 0 is none
+	EmbedNorm     bool    // the sum is normalised
 	Norm          Norm    // of every layer and before the head
 	ResidualScale float32 // times what attention and feed-forward add; 1 is usual
 	Layers        []Layer
 	Ropes         []Rope // the kinds of rotary embedding that layers choose from
 	LongFrom      int    // tokens up to which a sequence is not long; 0 where no rope makes a difference
+
+	// Encoder: every token attends to its whole sequence, which must be in one batch, and there is no head over the vocabulary,
+	// but one over Classes if that is not 0: two products with a tanh between them, as BERT classifies by the first token.
+	Encoder bool
+	Classes int
 
 	TiedHead     bool    // the head is the embedding table
 	HeadBias     bool    // the head has a bias
@@ -44,9 +52,10 @@ type Norm struct {
 
 // Layer is one block of the decoder. Where the norms stand and what reads what is its residual scheme:
 // h += post(part(pre(h))), for attention and then for the feed-forward, or for both at once from the same input if
-// Parallel.
+// Parallel. With SumNorm, whose gains have the slots of post's, it is h = norm(h + part(h)), and no norm stands before the head.
 type Layer struct {
 	PreNorm, PostNorm bool
+	SumNorm           bool
 	Parallel          bool
 	Attn              Attention
 	FFN               FeedForward
@@ -128,6 +137,17 @@ func (s *Spec) KVLayers() []compute.CacheLayer {
 	return out
 }
 
+// normed reports whether there is a norm after the last layer.
+func (s *Spec) normed() bool { return !s.Layers[len(s.Layers)-1].SumNorm }
+
+// Outputs returns how many logits a row of Batch.Logits has: one for each token, or each class of an encoder.
+func (s *Spec) Outputs() int {
+	if s.Encoder {
+		return s.Classes
+	}
+	return s.Vocab
+}
+
 // Recurrent reports whether a sequence has a state in some layers beside its tokens in the cache.
 func (s *Spec) Recurrent() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Attn.Delta.ValueHeads > 0 })
@@ -180,6 +200,14 @@ func (s *Spec) Check() error {
 	}
 	if s.Positions != 0 && s.Positions < s.Context {
 		return fail("%d learned positions for a context of %d", s.Positions, s.Context)
+	}
+	for name, n := range map[string]int{"token types": s.TokenTypes, "classes": s.Classes, "rows before the positions": s.PositionsFrom} {
+		if n < 0 || n > most {
+			return fail("%d %s; want 0 to %d", n, name, most)
+		}
+	}
+	if s.Encoder && s.Recurrent() {
+		return fail("a recurrent layer in an encoder: it sees nothing of later tokens")
 	}
 	if !(s.Norm.Eps >= 0 && s.Norm.Eps < 1) {
 		return fail("norm epsilon is %v; want a number from 0 to 1", s.Norm.Eps)

@@ -137,6 +137,13 @@ func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err err
 		out.Shape = []int{valuesIn(info.Shape)}
 	case slot == "shared.factor":
 		out.Shape = []int{1, valuesIn(info.Shape)}
+	case slot == "positions" && t.spec.PositionsFrom > 0: // a GGUF has none before the first
+		from, rows := t.spec.PositionsFrom, info.Shape[0]
+		out.Shape = []int{rows - from, info.Shape[1]}
+		out.Read = func() ([]byte, error) {
+			data := t.stored(info).Data
+			return data[len(data)/rows*from:], nil
+		}
 	case t.f.permuted && (slot == "q" || slot == "k"):
 		out.Read = func() ([]byte, error) { return t.permuted(info, a.HeadDim) }
 	case t.f.transposed && inLayer && len(info.Shape) == 2:

@@ -45,6 +45,9 @@ func (f *family) metadata(c *Config, s *Spec) []weights.KV {
 	a := s.attending().Attn
 	values["attention.head_count_kv"] = float64(a.KVHeads)
 	values["attention.key_length"], values["attention.value_length"] = float64(a.HeadDim), float64(a.ValueDim)
+	if s.Encoder {
+		values["attention.causal"], values["context_length"] = false, float64(s.Context)
+	}
 	if c.read["sliding_window_pattern"] && c.Has("layer_types") {
 		full := slices.IndexFunc(s.Layers, func(l Layer) bool { return l.Attn.Window == 0 })
 		values["attention.sliding_window_pattern"] = float64(full + 1)
@@ -144,6 +147,7 @@ var classes = map[string]string{
 	"qwen3_moe": "Qwen3MoeForCausalLM",
 	"qwen2_moe": "Qwen2MoeForCausalLM",
 	"mixtral":   "MixtralForCausalLM",
+	"bert":      "BertModel",
 }
 
 // config returns the config.json of a model that a GGUF describes.
@@ -228,7 +232,9 @@ func (f *family) config(c *Config, s *Spec, ckpt *weights.Checkpoint) (map[strin
 		}
 	}
 	values["model_type"] = kind
-	if class := classes[kind]; class != "" {
+	if class := classes[kind]; s.Classes > 0 {
+		values["architectures"] = []string{strings.TrimSuffix(class, "Model") + "ForSequenceClassification"}
+	} else if class != "" {
 		values["architectures"] = []string{class}
 	}
 	return values, nil
@@ -320,6 +326,7 @@ func llama3Scaling(factors []float32, theta float64, context int) (map[string]an
 func Differ(a, b *Spec) string {
 	x, y := *a, *b
 	x.Family, y.Family = "", ""
+	x.PositionsFrom, y.PositionsFrom = 0, 0 // as are the rows of a table that nothing reads
 	return differ("", reflect.ValueOf(x), reflect.ValueOf(y))
 }
 

@@ -66,9 +66,8 @@ func (d *Device) cut(group int) (queries, chunks int) {
 	for i, s := range d.batch.Seqs {
 		for at := 0; at < int(s.Rows); at += step {
 			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
-			first := int(d.batch.Pos[t.row])
-			t.lo, t.hi = d.attended(first)
-			t.hi += t.rows - 1
+			t.lo, _ = d.attended(i, int(s.Start)+at)
+			_, t.hi = d.attended(i, int(s.Start)+at+t.rows-1)
 			d.tiles = append(d.tiles, t)
 			queries = max(queries, t.rows*group)
 			from, to := t.chunks()
@@ -78,8 +77,12 @@ func (d *Device) cut(group int) (queries, chunks int) {
 	return queries, chunks
 }
 
-// attended returns the positions [lo, hi) that a query at position pos attends to.
-func (d *Device) attended(pos int) (lo, hi int) {
+// attended returns the positions [lo, hi) that a query at position pos of sequence seq attends to.
+func (d *Device) attended(seq, pos int) (lo, hi int) {
+	if d.op.attn.Bidirectional {
+		s := &d.batch.Seqs[seq]
+		return 0, int(s.Start + s.Rows)
+	}
 	if w := d.op.attn.Window; w > 0 {
 		lo = max(0, pos-w+1)
 	}

@@ -78,7 +78,7 @@ func (d *Device) chunk(s *scratch, t *tile, head, c int, p *partial) {
 	d.scoreKeys(s, t, head, lo, hi)
 	first, width := int(d.batch.Pos[t.row]), (hi-lo+lanes-1)&^(lanes-1)
 	for i := range queries {
-		from, to := d.attended(first + i/group)
+		from, to := d.attended(t.seq, first+i/group)
 		p.most[i], p.total[i] = d.weigh(s.scores[i*chunkTokens:][:width], max(from, lo)-lo, min(to, hi)-lo)
 	}
 	clear(p.out[:queries*p.width])

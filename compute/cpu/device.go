@@ -30,7 +30,7 @@ type Device struct {
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend, join,
+	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend, join,
 	heads, convolve, delta, clamp, route, gather, quantiseRoute, expert, combine func(worker, item int)
 }
 
@@ -55,7 +55,7 @@ func New(o Options) (*Device, error) {
 	}
 	d := &Device{k: k, pool: newPool(o.Threads, o.Pin), scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
-		embed: d.embedRow, positions: d.positionsRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
+		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,

@@ -71,9 +71,26 @@ func (d *Device) AddPositions(dst compute.Tensor, table compute.Matrix) {
 func (d *Device) positionsRow(worker, r int) {
 	position := d.scratch[worker].out[:d.op.dst.Cols]
 	d.op.table.row(position, int(d.batch.Pos[r]))
-	for i, v := range position {
-		rowOf(d.op.dst, r)[i] += v
+	addBias(rowOf(d.op.dst, r), position)
+}
+
+// AddTypes implements compute.Device.
+func (d *Device) AddTypes(dst compute.Tensor, table compute.Matrix) {
+	d.op = operation{dst: dst, table: table.(*matrix)}
+	for w := range d.scratch {
+		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
 	}
+	d.rows(d.batch.Rows(), d.jobs.types)
+}
+
+func (d *Device) typesRow(worker, r int) {
+	kind := d.scratch[worker].out[:d.op.dst.Cols]
+	if t := d.batch.Types; len(t) > 0 {
+		d.op.table.row(kind, int(t[r]))
+	} else {
+		d.op.table.row(kind, 0)
+	}
+	addBias(rowOf(d.op.dst, r), kind)
 }
 
 // Norm implements compute.Device.

@@ -8,19 +8,18 @@ import (
 
 // pool runs one job at a time on a fixed set of threads. The caller is worker 0; the others are goroutines bound to
 // threads of their own, which spin for a bounded time after a job and then park, so that steps follow each other without
-// system calls and an idle server uses no processor time.
+// system calls and an idle server uses no processor time. A job is done when its items are: a worker that is late, because
+// it slept or another process has its processor, is not waited for unless it has taken an item.
 type pool struct {
 	workers []*worker // all but worker 0
 	job     func(worker, item int)
-	items   int32
-	next    atomic.Int32 // the next item to take
-	seq     atomic.Uint32
-	closing bool
+	work    atomic.Uint64 // of the running job: the number of items in the upper half, the next to take in the lower
+	done    atomic.Int64  // items done
+	closing atomic.Bool
 
-	running atomic.Int32 // workers still in the job
-	waiting atomic.Bool  // the caller is parked until running is 0
-	done    chan struct{}
-	fault   atomic.Pointer[fault]
+	waiting  atomic.Bool // the caller is parked until all items are done
+	finished chan struct{}
+	fault    atomic.Pointer[fault]
 }
 
 // fault is a panic of a job.
@@ -41,7 +40,7 @@ const spins = 1000
 
 // newPool starts threads-1 workers. If pin is set, each is bound to a processor of its own where the system allows.
 func newPool(threads int, pin bool) *pool {
-	p := &pool{done: make(chan struct{}, 1)}
+	p := &pool{finished: make(chan struct{}, 1)}
 	for id := 1; id < threads; id++ {
 		w := &worker{id: id, wake: make(chan struct{}, 1)}
 		p.workers = append(p.workers, w)
@@ -51,66 +50,81 @@ func newPool(threads int, pin bool) *pool {
 }
 
 // run calls job for every item below items, spread over the workers, and returns when all are done. Items are taken in
-// order, one at a time. A panic in a job stops its worker's share and is returned as an error.
+// order, one at a time. A panic in a job ends its item and is returned as an error.
 func (p *pool) run(items int, job func(worker, item int)) error {
-	p.job, p.items = job, int32(items)
-	p.next.Store(0)
-	if items > 1 && len(p.workers) > 0 {
-		p.running.Store(int32(len(p.workers)))
-		p.seq.Add(1)
-		for _, w := range p.workers {
-			if w.parked.CompareAndSwap(true, false) {
-				w.wake <- struct{}{}
-			}
+	p.job = job
+	p.done.Store(0)
+	p.work.Store(uint64(items) << 32)
+	for _, w := range p.workers[:min(len(p.workers), max(items-1, 0))] {
+		if w.parked.CompareAndSwap(true, false) {
+			w.wake <- struct{}{}
 		}
-		p.work(0)
-		p.await()
-	} else {
-		p.work(0)
 	}
+	p.takeAll(0)
+	p.await(int64(items))
 	if f := p.fault.Swap(nil); f != nil {
 		return fmt.Errorf("cpu: panic in a kernel: %v\n%s", f.value, f.stack)
 	}
 	return nil
 }
 
-// work takes items until none is left.
-func (p *pool) work(id int) {
-	defer p.recoverFault()
+// left reports whether the running job has items that nobody has taken.
+func (p *pool) left() bool {
+	v := p.work.Load()
+	return v&(1<<32-1) < v>>32
+}
+
+// takeAll takes items until none is left.
+func (p *pool) takeAll(id int) {
+	for p.left() {
+		p.take(id)
+	}
+}
+
+// take takes items until none is left or one panics. Whoever has an item has the job: it cannot end before the item does.
+func (p *pool) take(id int) {
+	var items int64
+	defer func() {
+		if v := recover(); v != nil {
+			stack := make([]byte, 4096)
+			p.fault.Store(&fault{v, stack[:runtime.Stack(stack, false)]})
+			p.end(items)
+		}
+	}()
 	for {
-		item := p.next.Add(1) - 1
-		if item >= p.items {
+		v := p.work.Load()
+		item := v & (1<<32 - 1)
+		if item >= v>>32 {
 			return
 		}
-		p.job(id, int(item))
+		if p.work.CompareAndSwap(v, v+1) {
+			items = int64(v >> 32)
+			p.job(id, int(item))
+			p.end(items)
+		}
 	}
 }
 
-func (p *pool) recoverFault() {
-	if v := recover(); v != nil {
-		stack := make([]byte, 4096)
-		p.fault.Store(&fault{v, stack[:runtime.Stack(stack, false)]})
+// end counts an item of a job of so many items as done.
+func (p *pool) end(items int64) {
+	if p.done.Add(1) == items && p.waiting.CompareAndSwap(true, false) {
+		p.finished <- struct{}{}
 	}
 }
 
-// await returns when all workers have left the job.
-func (p *pool) await() {
+// await returns when all items are done.
+func (p *pool) await(items int64) {
 	for range spins {
-		if p.running.Load() == 0 {
+		if p.done.Load() == items {
 			return
 		}
 		pause()
 	}
-	for {
-		p.waiting.Store(true)
-		if p.running.Load() == 0 && p.waiting.CompareAndSwap(true, false) {
-			return
-		}
-		<-p.done
-		if p.running.Load() == 0 {
-			return
-		}
+	p.waiting.Store(true)
+	if p.done.Load() == items && p.waiting.CompareAndSwap(true, false) {
+		return
 	}
+	<-p.finished
 }
 
 // loop is the life of a worker.
@@ -119,32 +133,26 @@ func (p *pool) loop(w *worker, pin bool) {
 	if pin {
 		pinThread(w.id)
 	}
-	seen := uint32(0)
-	for {
-		p.awaitJob(w, seen)
-		seen = p.seq.Load()
-		if p.closing {
-			return
-		}
-		p.work(w.id)
-		if p.running.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {
-			p.done <- struct{}{}
-		}
+	for p.awaitWork(w) {
+		p.takeAll(w.id)
 	}
 }
 
-// awaitJob returns when the job number is no longer seen.
-func (p *pool) awaitJob(w *worker, seen uint32) {
+// awaitWork returns true when there are items to take, and false when the pool is closed.
+func (p *pool) awaitWork(w *worker) bool {
 	for {
 		for range spins {
-			if p.seq.Load() != seen {
-				return
+			if p.left() {
+				return true
+			}
+			if p.closing.Load() {
+				return false
 			}
 			pause()
 		}
 		w.parked.Store(true)
-		if p.seq.Load() != seen && w.parked.CompareAndSwap(true, false) {
-			return
+		if (p.left() || p.closing.Load()) && w.parked.CompareAndSwap(true, false) {
+			continue
 		}
 		<-w.wake // may be late, for a job that is done already
 	}
@@ -152,8 +160,7 @@ func (p *pool) awaitJob(w *worker, seen uint32) {
 
 // close ends the workers. The pool must be idle.
 func (p *pool) close() {
-	p.closing = true
-	p.seq.Add(1)
+	p.closing.Store(true)
 	for _, w := range p.workers {
 		if w.parked.CompareAndSwap(true, false) {
 			w.wake <- struct{}{}

@@ -139,6 +139,7 @@ var scenarios = []scenario{
 	{name: "preallocated", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Preallocate},
 	{name: "learned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Learned},
 	{name: "forked", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, forks: true},
+	{name: "forked, no cache", chunk: 7, block: 16, blocks: 300, seqs: 32, forks: true},
 	{name: "forked, chunks of 7, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, forks: true},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
@@ -261,7 +262,7 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	// Layers with a window need no more blocks once it is full, so few sequences must give way, if any.
 	windows := slices.ContainsFunc(groups, func(g kv.Group) bool { return g.Window > 0 })
 	preempts := sc.preempts && (!windows || stats.Preemptions > 0)
-	if preempts != (stats.Preemptions > 0) || (sc.cache && !m.Spec.Recurrent()) != (stats.KV.Hits > 0) {
+	if preempts != (stats.Preemptions > 0) || ((sc.cache || sc.forks) && !m.Spec.Recurrent()) != (stats.KV.Hits > 0) {
 		t.Errorf("%d preemptions and %d cached tokens are not what the scenario is for", stats.Preemptions, stats.KV.Hits)
 	}
 	for n, r := range requests {

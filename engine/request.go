@@ -28,7 +28,7 @@ type Request struct {
 	// PromptLogprobs is the same for the tokens of the prompt, which is then computed in full. -1 is no logprobs.
 	PromptLogprobs int
 	// Parent is a request with the same beginning, or nil: another answer to the same prompt. They share what they can of the
-	// KV cache, which needs a prefix cache.
+	// KV cache; without a prefix cache, what they have of the prompt.
 	Parent *Stream
 	// Priority, the lowest first, is for the scheduler's policy priority, and says who has to go when the queue is full.
 	Priority int

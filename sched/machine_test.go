@@ -188,7 +188,7 @@ func (m *machine) verify(p *Plan, w Work, q *client) {
 		if len(p.Preempted) > 0 {
 			m.t.Fatalf("sequence %d is admitted by a plan that preempts:\n%v", w.ID, p)
 		}
-		if w.Cached > 0 && (!m.cfg.PrefixCache || q.nocache || m.cfg.States > 0) {
+		if w.Cached > 0 && (!m.cfg.PrefixCache && q.parent == 0 || q.nocache || m.cfg.States > 0) {
 			m.t.Fatalf("%v: no prefix should be looked for", w)
 		}
 		q.computed = w.Cached

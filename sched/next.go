@@ -194,10 +194,10 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 // parentOf returns the running sequence that q may be forked from, and how many tokens they have in common.
 func (s *Scheduler) parentOf(q *sequence) (parent *sequence, common int) {
 	parent = s.byID[q.parent]
-	if q.parent == 0 || parent == nil || !q.lookup || !parent.running() || parent.keys != q.keys {
+	if q.parent == 0 || parent == nil || !parent.running() || parent.keys != q.keys {
 		return nil, 0
 	}
-	most := min(len(parent.tokens), q.length-1) // the last token is always computed, for its logits
+	most := min(len(parent.tokens), len(q.tokens), q.length-1) // the last token is always computed, for its logits
 	for common < most && parent.tokens[common] == q.tokens[common] {
 		common++
 	}

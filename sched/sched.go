@@ -87,7 +87,7 @@ type Request struct {
 	// Parent names a sequence that the prompt begins like, or is 0: one of several answers to the same prompt, or a beam. If
 	// it runs when this one could be admitted, they share the blocks of all tokens that they have in common, the last block
 	// too, until one writes to it. If it has a block's worth of them still to compute, this one lets others pass until then.
-	// It takes Config.PrefixCache.
+	// Without Config.PrefixCache only the tokens of prompts count.
 	Parent SeqID
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
@@ -243,14 +243,16 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, keep: r.Keep, adapter: r.Adapter, parent: r.Parent, lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, keep: r.Keep, adapter: r.Adapter, tokens: r.Prompt[:n:n], lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
 	q.tenant.live++
 	if q.known = n; s.cfg.PrefixCache {
-		q.tokens = r.Prompt[:n:n]
 		s.name(q)
+	}
+	if !r.NoCache {
+		q.parent = r.Parent
 	}
 	s.byID[q.id] = q
 	s.wait(q)

@@ -32,8 +32,8 @@ type sequence struct {
 	length, known, computed int
 	done                    int // of those, computed by steps that are committed
 
-	tokens []int32   // the known ones, if there is a prefix cache
-	names  []kv.Hash // of the full blocks of these
+	tokens []int32   // the known ones; without a prefix cache, those of the prompt
+	names  []kv.Hash // of the full blocks of these, if there is a prefix cache
 
 	prefix kv.Prefix // what it found in the cache when it was last tried
 	table  kv.Table  // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting

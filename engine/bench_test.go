@@ -32,6 +32,7 @@ func (n *null) Forward(b *compute.Batch) error {
 	return nil
 }
 
+func (n *null) Hidden(int) []float32   { return nil }
 func (n *null) Logits(i int) []float32 { return n.logits[i] }
 
 // decode makes an engine in which seqs sequences of 4096 tokens decode, each with a reader, and returns what lets a

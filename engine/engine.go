@@ -25,6 +25,8 @@ type Runner interface {
 	Forward(b *compute.Batch) error
 	// Logits returns the logits [vocab] of row b.Logits[i]. They may be changed, and are valid until the next Forward.
 	Logits(i int) []float32
+	// Hidden returns the final hidden state of row b.Hidden[i]. It is valid until the next Forward.
+	Hidden(i int) []float32
 }
 
 // Config says what an Engine runs on.
@@ -89,6 +91,7 @@ type Engine struct {
 	batch     compute.Batch
 	entries   []entry     // what the step does for plan.Seqs, one each
 	rows      [][]float32 // logits of batch.Logits
+	hidden    [][]float32 // final hidden states of batch.Hidden
 	samplers  []sampling.Sampler
 	results   []sched.Result
 	outbox    []delivery

@@ -24,6 +24,7 @@ type fake struct {
 	blockTokens int
 	slots       []int32 // [blocks*blockTokens] the token in each slot of the cache
 	logits      [][]float32
+	hidden      [][]float32
 
 	// forward, if set, may act before a step; an error fails it. after may spoil its logits, given the sequences' tokens.
 	forward func(b *compute.Batch) error
@@ -49,7 +50,8 @@ func (f *fake) Forward(b *compute.Batch) error {
 	}
 	b.Copies = b.Copies[:0]
 	f.logits = f.logits[:0]
-	wanted := b.Logits
+	f.hidden = f.hidden[:0]
+	wanted, hidden := b.Logits, b.Hidden
 	for _, s := range b.Seqs {
 		slot := func(p int32) *int32 {
 			return &f.slots[int(s.Tables[0][p/int32(f.blockTokens)])*f.blockTokens+int(p)%f.blockTokens]
@@ -59,14 +61,17 @@ func (f *fake) Forward(b *compute.Batch) error {
 				return errors.New("fake: positions are not consecutive")
 			}
 			*slot(b.Pos[r]) = b.IDs[r]
-			if len(wanted) == 0 || wanted[0] != r {
-				continue
-			}
-			wanted = wanted[1:]
 			var tokens []int32
 			for p := range b.Pos[r] + 1 {
 				tokens = append(tokens, *slot(p))
 			}
+			if len(hidden) > 0 && hidden[0] == r {
+				hidden, f.hidden = hidden[1:], append(f.hidden, fakeLogits(tokens)[:8])
+			}
+			if len(wanted) == 0 || wanted[0] != r {
+				continue
+			}
+			wanted = wanted[1:]
 			l := fakeLogits(tokens)
 			if f.after != nil {
 				f.after(tokens, l)
@@ -78,6 +83,7 @@ func (f *fake) Forward(b *compute.Batch) error {
 }
 
 func (f *fake) Logits(i int) []float32 { return f.logits[i] }
+func (f *fake) Hidden(i int) []float32 { return f.hidden[i] }
 
 // fakeLogits hashes a sequence to logits.
 func fakeLogits(tokens []int32) []float32 {

@@ -164,7 +164,7 @@ func (e *Engine) add(q *sequence) error {
 		parent = r.Parent.seq.id
 	}
 	return e.sched.Add(sched.Request{
-		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil,
+		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
 }

@@ -21,6 +21,7 @@ func (w *wide) Forward(b *compute.Batch) error {
 	return nil
 }
 
+func (w *wide) Hidden(int) []float32   { return nil }
 func (w *wide) Logits(i int) []float32 { return w.rows[i] }
 
 func wideLogits(id, pos int32) []float32 {

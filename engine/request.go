@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,9 +12,12 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// Request asks for the continuation of a prompt.
+// Request asks for the continuation of a prompt, or for its vector.
 type Request struct {
 	Prompt []int32
+	// Pool, if not "", asks for the prompt's vector (Stream.Vector) instead: nothing is generated.
+	Pool   Pooling
+	Types  []int32 // of the prompt's tokens, for models that have types; nil is all 0
 	Params sampling.Params
 	// MaxTokens is the most tokens to generate. 0 is as many as the context holds.
 	MaxTokens int
@@ -56,6 +60,12 @@ func (r *Request) check(vocab, most int) error {
 	}
 	room := most - len(r.Prompt)
 	switch {
+	case r.Pool != "" && !slices.Contains(poolings, r.Pool):
+		return bad("pooling", "is %q; want one of %v", r.Pool, poolings)
+	case r.Types != nil && len(r.Types) != len(r.Prompt):
+		return bad("prompt", "has %d tokens and %d token types", len(r.Prompt), len(r.Types))
+	case r.Pool != "" && room < 1:
+		return bad("prompt", "has %d tokens; want at most %d", len(r.Prompt), most-1)
 	case len(r.Prompt) == 0:
 		return bad("prompt", "is empty; want at least one token")
 	case room < 1:
@@ -95,6 +105,9 @@ func (r *Request) check(vocab, most int) error {
 			return bad("stop_token_ids", "names token %d; the vocabulary has %d", id, vocab)
 		}
 	}
+	if r.Pool != "" {
+		return nil
+	}
 	return r.Params.Check(vocab)
 }
 
@@ -113,6 +126,8 @@ type sequence struct {
 	ids      []int32 // the prompt and what was generated
 	sampling *sampling.Sequence
 	scores   []Token // of the prompt's tokens so far, if wanted
+	pooled   pooled
+	vector   []float32 // of Request.Pool, once all rows are there
 
 	cached, preempted               int
 	arrived, scheduled, first, last time.Time // last is of the newest token
@@ -120,6 +135,9 @@ type sequence struct {
 
 // newSequence makes the sequence of a request that passed check.
 func newSequence(r Request, most int) *sequence {
+	if r.Pool != "" {
+		r.MaxTokens, r.PromptLogprobs = 1, -1 // one that is never computed
+	}
 	if r.MaxTokens == 0 {
 		r.MaxTokens = most - len(r.Prompt)
 	}

@@ -102,7 +102,9 @@ func (e *Engine) Health(within time.Duration) error {
 
 // observeToken notes that a sequence got a token.
 func (e *Engine) observeToken(q *sequence, now time.Time) {
-	e.counts.GeneratedTokens++
+	if q.req.Pool == "" {
+		e.counts.GeneratedTokens++
+	}
 	if q.first.IsZero() {
 		q.first = now
 		e.counts.PromptTokens += uint64(len(q.req.Prompt))

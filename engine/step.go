@@ -17,6 +17,8 @@ type entry struct {
 	rows   []int32   // token positions of the prompt whose logits score the token after them
 	sample bool      // then the row after those of rows yields a token
 	logits int       // index of its first row in Engine.rows
+	hidden int       // and in Engine.hidden
+	pooled int       // rows there
 
 	token Token // sampled
 	err   error
@@ -71,6 +73,11 @@ func (e *Engine) packWork(x *entry, w sched.Work) {
 	if q.adapter != nil {
 		seq.Adapter = q.adapter.slot.Load()
 	}
+	e.packTypes(q, w.Start, w.N)
+	if q.req.Pool != "" {
+		e.packPool(x, w, row)
+		return
+	}
 	if q.scores != nil {
 		// Position p scores token p+1. Those scored before a preemption are not scored again.
 		for p := max(w.Start, len(q.scores)-1); p < min(w.Start+w.N, len(q.req.Prompt)-1); p++ {
@@ -112,11 +119,15 @@ func (e *Engine) isolate(err error) {
 	}
 }
 
-// readLogits takes the logits of the batch.
+// readLogits takes what the batch asked for.
 func (e *Engine) readLogits() {
 	e.rows = e.rows[:0]
 	for i := range e.batch.Logits {
 		e.rows = append(e.rows, e.cfg.Runner.Logits(i))
+	}
+	e.hidden = e.hidden[:0]
+	for i := range e.batch.Hidden {
+		e.hidden = append(e.hidden, e.cfg.Runner.Hidden(i))
 	}
 }
 
@@ -157,6 +168,10 @@ func (e *Engine) sampleEntry(s *sampling.Sampler, x *entry) {
 			x.err = fmt.Errorf("engine: sampling panicked: %v", v)
 		}
 	}()
+	if q.req.Pool != "" {
+		e.pool(x)
+		return
+	}
 	for i, p := range x.rows {
 		c, err := s.Logprobs(e.rows[x.logits+i], q.ids[p+1], q.req.PromptLogprobs)
 		if err != nil {
@@ -238,7 +253,7 @@ func (e *Engine) flush() {
 	over := 0
 	for i := range e.outbox {
 		q, t := e.outbox[i].seq, e.outbox[i].token
-		q.stream.push(t, q.cached, q.scores)
+		q.stream.push(t, q.cached, q.scores, q.vector)
 		if t.Finish != "" {
 			over++
 		}

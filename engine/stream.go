@@ -41,6 +41,7 @@ type Stream struct {
 	ended  bool
 	cached int
 	prompt []Token
+	vector []float32
 }
 
 // Next returns the next token as soon as there is one, and io.EOF after the last. Another error is ctx's: the request
@@ -77,11 +78,11 @@ func (s *Stream) take() (t Token, ok, ended bool) {
 }
 
 // push adds a token. The loop alone calls it.
-func (s *Stream) push(t Token, cached int, prompt []Token) {
+func (s *Stream) push(t Token, cached int, prompt []Token, vector []float32) {
 	s.mu.Lock()
 	s.tokens = append(s.tokens, t)
 	s.ended = t.Finish != ""
-	s.cached, s.prompt = cached, prompt
+	s.cached, s.prompt, s.vector = cached, prompt, vector
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:

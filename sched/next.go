@@ -138,7 +138,7 @@ func (s *Scheduler) admit(p *Plan) {
 // start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many more
 // as Config.Allocation wants, and a place for its adapter. In layers with a window it is enough if there are blocks for what it computes now.
 func (s *Scheduler) start(p *Plan, q *sequence) bool {
-	if !s.adapterFits(q) {
+	if !s.adapterFits(q) || s.cfg.Whole && q.length > s.cfg.TokenBudget-p.Rows {
 		return false
 	}
 	m := &q.prefix

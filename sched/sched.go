@@ -41,6 +41,9 @@ type Config struct {
 	// MaxChunk is the most tokens of one sequence in one step, so that a long prompt leaves budget to those behind it. 0
 	// means the whole budget.
 	MaxChunk int
+	// Whole computes every prompt in one step, as models want whose tokens see those after them. One for which a step has too few
+	// rows left waits for the next, and lets others pass like one that lacks blocks; MaxChunk does not count.
+	Whole bool
 	// MaxLen is the most tokens that a sequence may hold, prompt and output together. 0 means what the blocks can hold.
 	MaxLen int
 	// MaxWaiting is how many sequences may wait before Add refuses more. 0 means any number.
@@ -187,7 +190,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("sched: config: Allocation is %q; want one of %v", cfg.Allocation, Allocations())
 	}
 	cfg.MaxSeqs = min(cfg.MaxSeqs, cfg.TokenBudget)
-	if cfg.MaxChunk == 0 {
+	if cfg.MaxChunk == 0 || cfg.Whole {
 		cfg.MaxChunk = cfg.TokenBudget
 	}
 	pool, err := kv.New(kv.Config{
@@ -234,6 +237,8 @@ func (s *Scheduler) Add(r Request) error {
 	case s.pool.Most(limit-1, s.cfg.MaxChunk) > s.cfg.Blocks: // the last token is never computed
 		return fmt.Errorf("sched: sequence %d: %d tokens need %d blocks of %d, there are %d",
 			r.ID, limit, s.pool.Most(limit-1, s.cfg.MaxChunk), s.cfg.BlockTokens, s.cfg.Blocks)
+	case s.cfg.Whole && n > s.cfg.TokenBudget:
+		return fmt.Errorf("sched: sequence %d: a prompt of %d tokens must be computed in one step, which has %d rows", r.ID, n, s.cfg.TokenBudget)
 	case r.Keep != (kv.Retention{}) && !s.pool.Retains():
 		return fmt.Errorf("sched: sequence %d: a retention of %v needs the eviction policy priority", r.ID, r.Keep)
 	case s.byID[r.ID] != nil:

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// Pooling says what a prompt's vector is.
+type Pooling string
+
+const (
+	PoolMean    Pooling = "mean"    // the mean of the final hidden states of all tokens
+	PoolCLS     Pooling = "cls"     // that of the first token
+	PoolLast    Pooling = "last"    // that of the last token
+	PoolClasses Pooling = "classes" // the logits of the first token, of encoders that classify
+)
+
+var poolings = []Pooling{PoolMean, PoolCLS, PoolLast, PoolClasses}
+
+// all reports whether rows are wanted that the prefix cache may have instead of the hidden states.
+func (p Pooling) all() bool { return p != "" && p != PoolLast }
+
+// pooled is what the rows of a prompt so far add up to. Rows are added in order of position, in float64, so that how the
+// prompt was cut into steps makes no difference.
+type pooled struct {
+	sum  []float64
+	rows int
+}
+
+// packTypes gives the last n rows of the batch their types, if any row has one.
+func (e *Engine) packTypes(q *sequence, start, n int) {
+	b := &e.batch
+	if q.req.Types == nil && len(b.Types) == 0 {
+		return
+	}
+	b.Types = append(b.Types, make([]int32, b.Rows()-len(b.Types))...)
+	if q.req.Types != nil {
+		copy(b.Types[b.Rows()-n:], q.req.Types[start:])
+	}
+}
+
+// packPool asks for the rows that a sequence's vector is made of and that are not in it yet. The work's first row is row.
+func (e *Engine) packPool(x *entry, w sched.Work, row int) {
+	b := &e.batch
+	x.hidden, x.pooled = len(b.Hidden), 0
+	from, to := w.Start, w.Start // positions
+	switch x.seq.req.Pool {
+	case PoolMean:
+		from, to = max(w.Start, x.seq.pooled.rows), w.Start+w.N
+	case PoolLast:
+		if from, to = w.Start+w.N-1, w.Start+w.N; !w.Sample {
+			return
+		}
+	case PoolCLS:
+		to = min(1, w.Start+w.N)
+	case PoolClasses:
+		if w.Start == 0 {
+			b.Logits = append(b.Logits, int32(row))
+		}
+	}
+	for p := from; p < to; p++ {
+		b.Hidden = append(b.Hidden, int32(row+p-w.Start))
+		x.pooled++
+	}
+}
+
+// pool adds an entry's rows to its sequence's vector, and ends the sequence with the last.
+func (e *Engine) pool(x *entry) {
+	q := x.seq
+	p := &q.pooled
+	for _, row := range e.hidden[x.hidden : x.hidden+x.pooled] {
+		if p.sum == nil {
+			p.sum = make([]float64, len(row))
+		}
+		for i, v := range row {
+			p.sum[i] += float64(v)
+		}
+		p.rows++
+	}
+	if q.req.Pool == PoolClasses {
+		q.vector = slices.Clone(e.rows[x.logits])
+	}
+	if !x.sample {
+		return
+	}
+	if q.vector == nil {
+		q.vector = make([]float32, len(p.sum))
+		for i, v := range p.sum {
+			q.vector[i] = float32(v / float64(p.rows))
+		}
+	}
+	x.token = Token{ID: -1, Finish: FinishStop}
+}
+
+// Vector returns what Request.Pool asks for. It is there with the last token, which is no token.
+func (s *Stream) Vector() []float32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.vector
+}

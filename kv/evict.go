@@ -118,12 +118,13 @@ func (p *Pool) forget(b BlockID) {
 
 // Reset forgets all cached blocks: what nobody uses now is computed anew. It returns how many there were.
 func (p *Pool) Reset() int {
-	n := p.stats.Cached
+	n, first := p.stats.Cached, len(p.events.list)
 	for len(p.leaves.heap) > 0 {
 		b := p.leaves.heap[0]
 		p.forget(b)
 		p.pushFree(b)
 	}
+	p.cleared(first)
 	return n
 }
 

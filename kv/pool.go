@@ -26,6 +26,8 @@ type Config struct {
 	States int
 	// Policy says which cached block to forget first, by one of the names that Policies returns; "" is lru.
 	Policy string
+	// Events collects what happens to the contents of the cache; see Pool.Events. Without it that costs nothing.
+	Events bool
 }
 
 // Group is a group of layers that keep the same tokens.
@@ -75,6 +77,7 @@ type Pool struct {
 	tree   tree
 	states []int32 // free slots for recurrent state
 	pins   map[Hash]*Table
+	events events
 
 	stats Stats
 }

@@ -1,6 +1,8 @@
 package kv
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ type history struct {
 	*world
 	naive  *naive
 	alive  []pair
+	heard  listener
 	states int
 }
 
@@ -33,13 +36,14 @@ func TestRandomHistories(t *testing.T) {
 			}).Draw(t, "groups"),
 			States: rapid.SampledFrom([]int{0, 0, 0, 0, 2}).Draw(t, "states"),
 			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"),
+			Events: true,
 		}
 		cfg.Blocks *= max(1, len(cfg.Groups))
 		w, err := newWorld(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &history{world: w, naive: newNaive(cfg), states: cfg.States}
+		h := &history{world: w, naive: newNaive(cfg), heard: listener{}, states: cfg.States}
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 7, -1)
 		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(h.alive)-1).Draw(t, "sequence") }
 		t.Repeat(map[string]func(*rapid.T){
@@ -180,6 +184,13 @@ func (h *history) check(t *rapid.T) {
 	s := h.pool.Stats()
 	if s.Free != h.pool.cfg.Blocks-h.naive.live || s.Cached != h.naive.cached() {
 		t.Fatalf("%v; want %d free and %d cached", s, h.pool.cfg.Blocks-h.naive.live, h.naive.cached())
+	}
+	told := listener{}
+	if err := errors.Join(h.heard.hear(h.pool.Events()), told.hear(h.pool.Snapshot())); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != len(h.naive.named) || !maps.Equal(told, h.heard) {
+		t.Fatalf("events told of %v, a snapshot of %v; want %d blocks", h.heard, told, len(h.naive.named))
 	}
 	for l, b := range h.naive.named {
 		names := h.names(l.text, l.keys)

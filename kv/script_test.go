@@ -21,6 +21,7 @@ import (
 //	tick now=N                         tells the time
 //	pin text=… [most=N], unpin text=…  a prefix is not evicted
 //	reset                              forgets what is cached
+//	events, snapshot                   prints what has happened since the last time, or what a newcomer is told
 //	inspect                            prints the named blocks
 //	spans                              prints the lengths of blocks' lives
 //
@@ -70,7 +71,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "adapter", &keys.Adapter)
 	switch d.Cmd {
 	case "pool":
-		cfg := Config{Blocks: number("blocks", 0), BlockTokens: number("tokens", 0), States: number("states", 0)}
+		cfg := Config{Blocks: number("blocks", 0), BlockTokens: number("tokens", 0), States: number("states", 0), Events: true}
 		d.MaybeScanArgs(t, "policy", &cfg.Policy)
 		var windows []int
 		for _, a := range d.CmdArgs {
@@ -127,6 +128,12 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		return fmt.Sprintf("%d tokens\n", w.pool.Unpin(w.names(text, keys)))
 	case "reset":
 		return fmt.Sprintf("%d blocks\n", w.pool.Reset())
+	case "events":
+		return tell(w.pool.Events())
+	case "snapshot":
+		all := w.pool.Snapshot()
+		slices.SortStableFunc(all, func(a, b Event) int { return slices.Compare(a.Tokens, b.Tokens) })
+		return tell(all)
 	case "inspect":
 		return w.inspect()
 	case "spans":

@@ -135,6 +135,9 @@ func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
 	if n == none {
 		n = p.tree.add(names[i], t.keys, parent, tokens, p.now)
 		p.tree.nodes[n].keep = t.keep
+		if i > 0 {
+			p.tree.nodes[n].before = names[i-1]
+		}
 	} else if p.tree.nodes[n].parent == lost && parent != lost {
 		p.tree.link(n, parent, t.keys)
 	}

@@ -22,7 +22,8 @@ type key struct {
 // node is the contents of a full block.
 type node struct {
 	key
-	keys       Keys   // of a root
+	before     Hash   // the name of the block before it in every sequence; zero: it starts one
+	keys       Keys   // of the sequence that named it
 	parent     int32  // none: it is a root; lost: its parent was forgotten
 	child      int32  // the youngest of those that follow it
 	prev, next int32  // its siblings, the younger and the older
@@ -71,7 +72,7 @@ func (t *tree) add(name Hash, keys Keys, parent int32, tokens []int32, now int64
 	n := t.free
 	x := &t.nodes[n]
 	t.free = x.next
-	*x = node{key: key{name, keys.Adapter != ""}, parent: lost, child: none, prev: none, next: none, born: now, last: now}
+	*x = node{key: key{name, keys.Adapter != ""}, keys: keys, parent: lost, child: none, prev: none, next: none, born: now, last: now}
 	t.index[x.key] = n
 	copy(t.contents(n), tokens)
 	t.link(n, parent, keys)
@@ -176,6 +177,7 @@ func (p *Pool) attach(b BlockID, n int32, group int) {
 	if up := p.before(b); up != none {
 		p.kids[up]++
 	}
+	p.stored(n, group)
 }
 
 // unname takes the name from block b.
@@ -187,6 +189,7 @@ func (p *Pool) unname(b BlockID) {
 			p.leaves.push(up)
 		}
 	}
+	p.removed(n, int(p.group[b]))
 	t.blocks[int(n)*t.groups+int(p.group[b])] = none
 	p.node[b] = none
 	if t.nodes[n].held--; t.nodes[n].held == 0 {

@@ -27,6 +27,16 @@ func (s *Scheduler) ResetCache() int { return s.pool.Reset() }
 // Inspect returns what the cache can be searched for, in no order.
 func (s *Scheduler) Inspect() []kv.Contents { return s.pool.Inspect() }
 
+// Events returns what has happened to the contents of the cache since it was called last, if Config.Events is set. It is
+// valid until the scheduler's next change.
+func (s *Scheduler) Events() []kv.Event { return s.pool.Events() }
+
+// Snapshot returns the events that tell a newcomer what the cache can be searched for.
+func (s *Scheduler) Snapshot() []kv.Event { return s.pool.Snapshot() }
+
+// Retains reports whether a Request may ask to Keep its blocks.
+func (s *Scheduler) Retains() bool { return s.pool.Retains() }
+
 // namesOf returns the names of the blocks that tokens fill.
 func (s *Scheduler) namesOf(tokens []int32, keys kv.Keys) []kv.Hash {
 	q := sequence{tokens: tokens, keys: keys}

@@ -72,6 +72,8 @@ type Config struct {
 	Evict string
 	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
 	HashSeed string
+	// Events collects what happens to the contents of the cache, for Scheduler.Events.
+	Events bool
 }
 
 // Request is a sequence to be continued.
@@ -194,7 +196,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.MaxChunk = cfg.TokenBudget
 	}
 	pool, err := kv.New(kv.Config{
-		Blocks: cfg.Blocks, BlockTokens: cfg.BlockTokens, Groups: cfg.Groups, States: cfg.States, Policy: cfg.Evict,
+		Blocks: cfg.Blocks, BlockTokens: cfg.BlockTokens, Groups: cfg.Groups, States: cfg.States, Policy: cfg.Evict, Events: cfg.Events,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sched: config: %w", err)

@@ -158,16 +158,7 @@ func (e *Engine) take(name string) (*adapter, error) {
 }
 
 // keys returns what names the sequence's KV blocks beside its tokens.
-func (q *sequence) keys() kv.Keys {
-	k := kv.Keys{Salt: q.req.Salt}
-	if q.adapter != nil {
-		k.Adapter = q.adapter.key()
-	}
-	if q.long {
-		k.Salt += longSalt
-	}
-	return k
-}
+func (q *sequence) keys() kv.Keys { return keysOf(q.adapter, q.req.Salt, q.long) }
 
 // turn returns the number of the adapter that the sequence waits for a place of, if any.
 func (q *sequence) turn() uint64 {

@@ -86,7 +86,7 @@ func TestCancelBeforeArrival(t *testing.T) {
 	q := newSequence(request(1, 4, 4), e.maxLen)
 	q.unhook = func() {}
 	gone := errors.New("the client has gone")
-	for _, m := range []message{{q, FinishCancelled, gone}, {seq: q}} {
+	for _, m := range []message{{seq: q, reason: FinishCancelled, err: gone}, {seq: q}} {
 		if err := e.post(m); err != nil {
 			t.Fatal(err)
 		}

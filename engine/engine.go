@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -39,6 +40,7 @@ type Config struct {
 	Place    func(slot int, a *model.Adapter) error // as model.Model.Place; called when nothing computes
 	Adapters []Adapter                              // known from the start, the pinned ones on the device
 	Observer Observer                               // nil is none
+	Events   func([]kv.Event)                       // hears of what happens to the contents of the prefix cache, from the loop, as an Observer; nil is none
 	Logger   *slog.Logger                           // hears of failed steps; nil is none
 	Now      func() time.Time
 }
@@ -59,6 +61,7 @@ var ErrDraining = errors.New("engine: draining, no new requests are taken")
 type Engine struct {
 	cfg     Config
 	maxLen  int       // tokens of a sequence at most
+	retains bool      // requests may say what is to be Kept
 	epoch   time.Time // the scheduler's deadlines count from it
 	lastID  atomic.Uint64
 	notify  chan struct{} // [1] something is in the inbox, or closing is set
@@ -101,8 +104,9 @@ type Engine struct {
 	pinned    []*adapter // which never change
 }
 
-// message tells the loop that a request arrives, or, with a reason, that one must end.
+// message tells the loop that a request arrives, or, with a reason, that one must end; or asks it to call a function.
 type message struct {
+	ask    func()
 	seq    *sequence
 	reason FinishReason
 	err    error
@@ -119,7 +123,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Sched.MaxAdapters = cfg.Slots
+	cfg.Sched.MaxAdapters, cfg.Sched.Events = cfg.Slots, cfg.Events != nil
 	for _, a := range cfg.Adapters {
 		if a.Pinned && cfg.Sched.MaxAdapters > 0 {
 			cfg.Sched.MaxAdapters--
@@ -143,7 +147,7 @@ func New(cfg Config) (*Engine, error) {
 		slots:    make([]*adapter, cfg.Slots+1),
 		samplers: make([]sampling.Sampler, min(runtime.GOMAXPROCS(0), 16)),
 	}
-	e.maxLen = s.MaxLen()
+	e.maxLen, e.retains = s.MaxLen(), s.Retains()
 	e.counts.MaxLen = e.maxLen
 	if err := e.placePinned(); err != nil {
 		return nil, err
@@ -169,6 +173,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := r.check(e.cfg.Vocab, e.maxLen); err != nil {
 		return nil, err
 	}
+	if r.Keep != (kv.Retention{}) && !e.retains {
+		return nil, &sampling.ParamError{Field: "kv_priority", Problem: "and kv_ttl_ms need the eviction policy priority"}
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -186,7 +193,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
 	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1)}
-	forget := context.AfterFunc(ctx, func() { e.post(message{q, FinishCancelled, context.Cause(ctx)}) })
+	forget := context.AfterFunc(ctx, func() { e.post(message{seq: q, reason: FinishCancelled, err: context.Cause(ctx)}) })
 	q.unhook = func() { forget(); ended() }
 	if err := e.post(message{seq: q}); err != nil {
 		q.unhook()
@@ -208,7 +215,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 func (e *Engine) post(m message) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	arrival := m.reason == ""
+	arrival := m.seq != nil && m.reason == ""
 	switch {
 	case e.closing:
 		return ErrClosed

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
@@ -134,6 +135,8 @@ func (e *Engine) receive() bool {
 func (e *Engine) handle(m message) {
 	q := m.seq
 	switch {
+	case m.ask != nil:
+		m.ask()
 	case m.reason == "" && q.ended: // cancelled before it came
 		e.refuse(q, q.cause)
 	case m.reason == "":
@@ -164,7 +167,8 @@ func (e *Engine) add(q *sequence) error {
 		parent = r.Parent.seq.id
 	}
 	return e.sched.Add(sched.Request{
-		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), NoCache: q.scores != nil || q.req.Pool.all(),
+		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), Keep: r.Keep,
+		NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
 }
@@ -242,6 +246,9 @@ func (e *Engine) rescue(more *bool) {
 		panic(err) // the same configuration was fine before
 	}
 	e.sched, e.plan, e.next = fresh, nil, nil
+	if e.cfg.Events != nil {
+		e.cfg.Events([]kv.Event{{Kind: kv.Cleared}})
+	}
 	failure := fmt.Errorf("engine: the step panicked: %v", v)
 	inHand := len(e.entries) > 0
 	for _, x := range e.entries {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -47,6 +48,8 @@ type Request struct {
 	Adapter string
 	// Salt separates the sequence's KV blocks from those of requests with another one.
 	Salt string
+	// Keep is what the request asks for its KV blocks under the eviction policy priority, with times in milliseconds.
+	Keep kv.Retention
 }
 
 // maxWait bounds the times of a Request.
@@ -89,11 +92,14 @@ func (r *Request) check(vocab, most int) error {
 			return bad(d.name, "is %v; want 0 to %v", d.value, maxWait)
 		}
 	}
-	if likeKey(r.Salt) {
-		return bad("cache_salt", "ends in @ and %d hexadecimal digits, as the keys of adapters do; want another one", 2*len(model.Adapter{}.ID))
+	if r.Keep.Priority < -1000 || r.Keep.Priority > 1000 {
+		return bad("kv_priority", "is %d; want -1000 to 1000", r.Keep.Priority)
 	}
-	if strings.HasSuffix(r.Salt, longSalt) {
-		return bad("cache_salt", "ends in %s, which tells blocks of long sequences; want another one", longSalt)
+	if r.Keep.TTL < 0 || r.Keep.TTL > maxWait.Milliseconds() {
+		return bad("kv_ttl_ms", "is %d; want 0 to %d", r.Keep.TTL, maxWait.Milliseconds())
+	}
+	if err := checkSalt(r.Salt); err != nil {
+		return err
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
@@ -109,6 +115,20 @@ func (r *Request) check(vocab, most int) error {
 		return nil
 	}
 	return r.Params.Check(vocab)
+}
+
+// checkSalt refuses salts that would be taken for something else.
+func checkSalt(salt string) error {
+	problem := ""
+	switch {
+	case likeKey(salt):
+		problem = fmt.Sprintf("ends in @ and %d hexadecimal digits, as the keys of adapters do; want another one", 2*len(model.Adapter{}.ID))
+	case strings.HasSuffix(salt, longSalt):
+		problem = fmt.Sprintf("ends in %s, which tells blocks of long sequences; want another one", longSalt)
+	default:
+		return nil
+	}
+	return &sampling.ParamError{Field: "cache_salt", Problem: problem}
 }
 
 // sequence is the loop's side of a request.

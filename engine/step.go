@@ -250,6 +250,7 @@ func (e *Engine) commit() {
 // what it held is free.
 func (e *Engine) flush() {
 	e.publish()
+	e.tell()
 	over := 0
 	for i := range e.outbox {
 		q, t := e.outbox[i].seq, e.outbox[i].token

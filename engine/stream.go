@@ -92,7 +92,7 @@ func (s *Stream) push(t Token, cached int, prompt []Token, vector []float32) {
 
 // Stop ends the request as if its last token had been a stop token, because of a stop string for example. Tokens that
 // are on their way may still come; the last one has a Finish as always.
-func (s *Stream) Stop() { s.engine.post(message{s.seq, FinishStop, nil}) }
+func (s *Stream) Stop() { s.engine.post(message{seq: s.seq, reason: FinishStop}) }
 
 // Cached returns how many tokens of the prompt were found in the KV cache. It is known with the first token.
 func (s *Stream) Cached() int {

@@ -19,7 +19,7 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// randomAdapter makes an adapter of rank 2 to 9 for the queries, values, outputs and ups of a model.
+// randomAdapter makes an adapter of rank 2 to 9 for a model's queries, values, outputs and ups, but not for experts.
 func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -45,7 +45,10 @@ func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 			targets = append(targets, target{"self_attn.v_proj", a.KVHeads * a.ValueDim, h})
 		}
 		if a.Latent.Rank == 0 && !m.Spec.Recurrent() {
-			targets = append(targets, target{"self_attn.q_proj", a.Heads * a.HeadDim, h}, target{"mlp.up_proj", l.FFN.Width, h})
+			targets = append(targets, target{"self_attn.q_proj", a.Heads * a.HeadDim, h})
+			if l.FFN.Experts.Count == 0 {
+				targets = append(targets, target{"mlp.up_proj", l.FFN.Width, h})
+			}
 		}
 		for _, w := range targets {
 			name := fmt.Sprintf("base_model.model.model.layers.%d.%s", i, w.path)
@@ -271,7 +274,7 @@ func TestAdapterThatCannotBePlaced(t *testing.T) {
 // TestAdaptersUnderFire loads, replaces and unloads adapters of a real model while requests for them come from all sides.
 // Each answer is that of one of the adapters that bore the name.
 func TestAdaptersUnderFire(t *testing.T) {
-	m := loadGolden(t, "llama", "")
+	m := loadGolden(t, "llama", "", 2)
 	m.MakeSlots(2)
 	runner, err := m.NewRunner(64, 200, 16, 16)
 	if err != nil {

@@ -11,6 +11,11 @@ func (p *Pool) Check() error {
 	if err := p.checkTree(); err != nil {
 		return err
 	}
+	for t := Host; t < Tiers; t++ {
+		if err := p.shelves[t].check(); err != nil {
+			return fmt.Errorf("kv: the %v: %w", t, err)
+		}
+	}
 	kids, held := make([]int32, len(p.refs)), make([]int32, len(p.refs)) // of each block, over those that follow it
 	for i, n := range p.node {
 		if n == none {
@@ -141,6 +146,29 @@ func (p *Pool) checkTree() error {
 	}
 	if unused != 0 {
 		return fmt.Errorf("kv: %d nodes are neither used nor unused", unused)
+	}
+	return nil
+}
+
+// check verifies that the index, the slots and their order agree.
+func (s *shelf) check() error {
+	used := 0
+	for at, name := range s.names {
+		if found, ok := s.index[name]; name != (Name{}) && (!ok || int(found) != at) {
+			return fmt.Errorf("slot %d holds %v, which the index gives to %d", at, name.Hash, found)
+		} else if name != (Name{}) {
+			used++
+		}
+	}
+	n := 0
+	for at := s.oldest(); int(at) != len(s.names); at = s.next[at] {
+		if n++; s.prev[s.next[at]] != at || n > len(s.names) {
+			return fmt.Errorf("slot %d is not where it should be in the order of use", at)
+		}
+	}
+	if n != len(s.names) || used != len(s.index) || used != s.stats.Used {
+		return fmt.Errorf("%d of %d slots are in the order of use; %d hold names, the index has %d, the counters say %d",
+			n, len(s.names), used, len(s.index), s.stats.Used)
 	}
 	return nil
 }

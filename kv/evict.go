@@ -99,6 +99,7 @@ func (p *Pool) pushCached(b BlockID) {
 // evict forgets the first cached block and returns it, in no list.
 func (p *Pool) evict() BlockID {
 	b := p.leaves.heap[0]
+	p.storeEvicted(b)
 	n := &p.tree.nodes[p.node[b]]
 	p.age = p.rank[b]
 	p.stats.Evictions++
@@ -116,7 +117,8 @@ func (p *Pool) forget(b BlockID) {
 	p.unname(b)
 }
 
-// Reset forgets all cached blocks: what nobody uses now is computed anew. It returns how many there were.
+// Reset forgets all cached blocks and what lower tiers hold: what nobody uses now is computed anew. It returns how many
+// cached ones there were.
 func (p *Pool) Reset() int {
 	n, first := p.stats.Cached, len(p.events.list)
 	for len(p.leaves.heap) > 0 {
@@ -125,6 +127,14 @@ func (p *Pool) Reset() int {
 		p.pushFree(b)
 	}
 	p.cleared(first)
+	for t := Host; t < Tiers; t++ {
+		s := &p.shelves[t]
+		for at, name := range s.names {
+			if name != (Name{}) {
+				s.drop(int32(at))
+			}
+		}
+	}
 	return n
 }
 

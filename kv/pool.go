@@ -28,6 +28,10 @@ type Config struct {
 	Policy string
 	// Events collects what happens to the contents of the cache; see Pool.Events. Without it that costs nothing.
 	Events bool
+	// Slots is how many blocks each lower tier can store; none: it is not there. StoreAll: evicted blocks are stored whatever
+	// Measured says.
+	Slots    [Tiers]int
+	StoreAll bool
 }
 
 // Group is a group of layers that keep the same tokens.
@@ -79,6 +83,12 @@ type Pool struct {
 	pins   map[Hash]*Table
 	events events
 
+	shelves [Tiers]shelf
+	rates   Rates
+	round   uint64   // plans so far
+	moves   *[]Move  // of this plan
+	loaded  []uint64 // [blocks] the round in which a move to it was planned
+
 	stats Stats
 }
 
@@ -91,6 +101,8 @@ type Stats struct {
 	Partial                    uint64 // of those, tokens found in blocks that went on differently
 	Evictions                  uint64 // cached blocks forgotten to make room
 	Copies                     uint64 // blocks copied before they were written to
+
+	Tiers [Tiers]TierStats // of the lower ones
 
 	Lifetime Spans // of evicted blocks, from their naming to their eviction
 	Idle     Spans // of evicted blocks, from their last use to their eviction
@@ -127,7 +139,14 @@ func New(cfg Config) (*Pool, error) {
 		refs: make([]int32, n), node: make([]int32, n), group: make([]int8, n), kids: make([]int32, n),
 		rank: make([]int64, n), stamp: make([]uint64, n), due: make([]int64, n), next: make([]BlockID, n),
 		tree: newTree(n, len(cfg.Groups), cfg.BlockTokens), pins: make(map[Hash]*Table),
-		stats: Stats{Blocks: n},
+		loaded: make([]uint64, n),
+		stats:  Stats{Blocks: n},
+	}
+	for t := Host; t < Tiers; t++ {
+		if cfg.Slots[t] < 0 || cfg.Slots[t] > math.MaxInt32-1 || cfg.Slots[t] > 0 && cfg.States > 0 {
+			return nil, fmt.Errorf("kv: %d slots of the %v, with %d slots for recurrent states, which are not stored", cfg.Slots[t], t, cfg.States)
+		}
+		p.shelves[t] = newShelf(cfg.Slots[t])
 	}
 	for i, g := range cfg.Groups {
 		if g.Window < 0 {
@@ -193,7 +212,13 @@ func (p *Pool) AvailableStates() int {
 func (p *Pool) Refs(b BlockID) int { return int(p.refs[b]) }
 
 // Stats returns the counters.
-func (p *Pool) Stats() Stats { return p.stats }
+func (p *Pool) Stats() Stats {
+	s := p.stats
+	for t := Host; t < Tiers; t++ {
+		s.Tiers[t] = p.shelves[t].stats
+	}
+	return s
+}
 
 // take returns a block with one reference, a free one if there is any. The caller knows that one is available.
 func (p *Pool) take() BlockID {

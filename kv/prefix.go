@@ -32,7 +32,7 @@ func (p *Pool) Match(m *Prefix, names []Hash, keys Keys, tokens []int32) {
 	rest := tokens[m.Tokens:]
 	next, shared := p.tree.common(parent, keys, rest[:min(len(rest), p.cfg.BlockTokens-1)], func(n int32) bool {
 		for g := range p.cfg.Groups {
-			if p.tree.block(n, g) == none {
+			if b := p.tree.block(n, g); b == none || p.round > 0 && p.loaded[b] == p.round { // a copy would come before the move
 				return false
 			}
 		}
@@ -207,3 +207,6 @@ func (p *Pool) use(n int32, keep Retention) {
 	x.uses++
 	x.keep.join(keep)
 }
+
+// Full returns how many full blocks a prefix has.
+func (m *Prefix) Full() int { return m.blocks }

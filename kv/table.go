@@ -122,24 +122,13 @@ func (p *Pool) own(t *Table, group, from int, copies *[]Copy) {
 // it. names are those of the sequence's full blocks, this one included. Where an equal block bears the name already, the
 // table goes on with that one, and releases its own.
 func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
-	i, parent := t.Named, int32(none)
-	if i > 0 {
-		if parent = p.tree.find(names[i-1], t.keys); parent == none {
-			parent = lost
-		}
-	}
+	i := t.Named
 	if len(tokens) != p.cfg.BlockTokens || names[i] == (Hash{}) {
 		panic(fmt.Sprintf("kv: a block of %d tokens is to be named %v", len(tokens), names[i]))
 	}
-	n := p.tree.find(names[i], t.keys)
-	if n == none {
-		n = p.tree.add(names[i], t.keys, parent, tokens, p.now)
+	n := p.nodeOf(names, i, t.keys, tokens)
+	if p.tree.nodes[n].held == 0 {
 		p.tree.nodes[n].keep = t.keep
-		if i > 0 {
-			p.tree.nodes[n].before = names[i-1]
-		}
-	} else if p.tree.nodes[n].parent == lost && parent != lost {
-		p.tree.link(n, parent, t.keys)
 	}
 	p.tree.nodes[n].keep.join(t.keep)
 	for g := range t.Blocks {
@@ -157,6 +146,28 @@ func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
 	}
 	p.tree.nodes[n].uses++
 	t.Named++
+}
+
+// nodeOf returns the node of a sequence's block i, which holds tokens. A new one has to get a block at once.
+func (p *Pool) nodeOf(names []Hash, i int, keys Keys, tokens []int32) int32 {
+	parent := int32(none)
+	if i > 0 {
+		if parent = p.tree.find(names[i-1], keys); parent == none {
+			parent = lost
+		}
+	}
+	n := p.tree.find(names[i], keys)
+	if n == none {
+		n = p.tree.add(names[i], keys, parent, tokens, p.now)
+		if i > 0 {
+			p.tree.nodes[n].before = names[i-1]
+		}
+		return n
+	}
+	if p.tree.nodes[n].parent == lost && parent != lost {
+		p.tree.link(n, parent, keys)
+	}
+	return n
 }
 
 // Slide gives back the blocks before the windows of a sequence whose next token to compute is at position next.

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"pgregory.net/rapid"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // machine plays the engine and the device for a scheduler. Its cache memory holds, for each slot, a digest of all the
@@ -22,9 +24,17 @@ type machine struct {
 	plans    []*step   // outstanding, the oldest first
 	finished int
 	tenants  tenants
+	stored   map[kv.Place]content
+	spoil    uint64 // one of so many loads fails; 0: none
 	arrivals int64
 
-	preemptions, hits, copies uint64
+	preemptions, hits, copies, loads, lost uint64
+}
+
+// content is what a lower tier holds.
+type content struct {
+	name kv.Name
+	data []uint64
 }
 
 type slot struct {
@@ -62,6 +72,7 @@ type step struct {
 	clients map[SeqID]*client // whom its works belong to
 	decodes bool              // someone computes its last token only
 	packed  []Work
+	moves   []kv.Move
 	owners  []*client // of packed
 	outputs []int32
 }
@@ -73,7 +84,7 @@ func newMachine(t rapid.TB, cfg Config) *machine {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	m := &machine{t: t, s: s, cfg: cfg, maxLen: cfg.MaxLen, memory: map[slot]uint64{}}
+	m := &machine{t: t, s: s, cfg: cfg, maxLen: cfg.MaxLen, memory: map[slot]uint64{}, stored: map[kv.Place]content{}}
 	m.tenants.served = map[string]int64{}
 	if m.maxLen == 0 {
 		m.maxLen = s.cfg.MaxLen
@@ -170,7 +181,7 @@ func (m *machine) next() {
 		m.verify(p, w, q)
 		rows += w.N
 	}
-	if rows != p.Rows || (rows == 0 && len(p.Preempted) == 0) || rows > m.cfg.TokenBudget {
+	if rows != p.Rows || (rows == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0) || rows > m.cfg.TokenBudget {
 		m.t.Fatalf("the rows add up to %d, the budget is %d:\n%v", rows, m.cfg.TokenBudget, p)
 	}
 	m.verifyShares(p, st)
@@ -249,6 +260,7 @@ func (m *machine) verifyExclusion(p *Plan) {
 
 // pack copies a plan, as it is once the one before it is committed, for it to be computed.
 func (m *machine) pack(st *step) {
+	m.verifyMoves(st)
 	rows := 0
 	for _, w := range st.plan.Seqs {
 		if st.clients[w.ID].ended {
@@ -269,12 +281,14 @@ func (m *machine) pack(st *step) {
 
 // compute runs a packed step on the memory. The sequences that were cancelled meanwhile leave rubbish.
 func (m *machine) compute(st *step) {
+	m.store(st)
 	for _, c := range st.plan.Copies {
 		for i := range m.cfg.BlockTokens {
 			m.memory[slot{c.To, i}] = m.memory[slot{c.From, i}]
 		}
 		m.copies++
 	}
+	m.load(st)
 	for i, w := range st.packed {
 		q := st.owners[i]
 		if q.ended {

@@ -15,7 +15,7 @@ import (
 // anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget remains goes to
 // the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what comes of those
 // behind one that does not. No one is admitted in a step that preempts. A plan that preempts may have no rows, if what was
-// given up did not suffice; it is to be committed like any other.
+// given up did not suffice, and so may one that only moves blocks; it is to be committed like any other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
 // before it leave it at least what they left when it was admitted. All of this is for Mixed batches; see Batch for others.
@@ -25,8 +25,9 @@ func (s *Scheduler) Next() *Plan {
 	}
 	p := &s.plans[(s.oldest+s.outstanding)%2]
 	p.reset()
+	s.pool.Round(&p.Moves)
 	s.fill(p)
-	if len(p.Seqs) == 0 && len(p.Preempted) == 0 {
+	if len(p.Seqs) == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0 {
 		return nil
 	}
 	s.outstanding++
@@ -75,9 +76,8 @@ func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 		if last == q {
 			return false
 		}
-		p.withdraw(last)
-		s.preempt(last)
-		p.Preempted = append(p.Preempted, last.id)
+		s.stow(p, last)
+		s.preempt(p, last)
 	}
 }
 
@@ -93,15 +93,17 @@ func (s *Scheduler) lastRunning() *sequence {
 	return last
 }
 
-// preempt takes a running sequence's blocks and lets it wait again. It keeps its tokens, and one that the step under way
+// preempt takes a running sequence's blocks and its work in p, and lets it wait again. It keeps its tokens, and one that the step under way
 // computes will still reach it: before it can be admitted again, since the plan that preempts admits no one and the plan
 // after it is made when that step is committed. The step may read the old table, so that is left to it.
-func (s *Scheduler) preempt(q *sequence) {
+func (s *Scheduler) preempt(p *Plan, q *sequence) {
+	p.withdraw(q)
 	s.running.remove(q)
 	s.pool.Release(&q.table)
 	q.computed, q.done = 0, 0
 	s.wait(q)
 	s.preemptions++
+	p.Preempted = append(p.Preempted, q.id)
 }
 
 // lookahead is how many waiting sequences that do not fit a step looks behind.
@@ -150,7 +152,9 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	if common-max(found, s.doneOf(parent)) >= s.cfg.BlockTokens {
 		return false // there will be more to share when the parent's step is committed
 	}
-	if common = min(common, s.doneOf(parent)); common > found && s.pool.CanFork(&parent.table, common) {
+	common = min(common, s.doneOf(parent))
+	forks := common > found && s.pool.CanFork(&parent.table, common)
+	if forks {
 		found = common
 		need, k := s.pool.ForkCost(&parent.table, found, s.firstRows(p, q, found), q.length)
 		if kept = k; !s.fits(q, need, 0, kept) {
@@ -162,18 +166,26 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 		}
 		found = m.Tokens
 	}
+	ready := found // for others to share
+	if !forks {
+		var ok bool
+		if found, ready, ok = s.revive(p, q); !ok {
+			return false
+		}
+	}
 	q.table = s.pool.NewTable(q.limit-1, q.keys, q.keep)
 	s.pool.AddState(&q.table)
 	switch {
-	case found > m.Tokens:
+	case forks:
 		s.pool.Fork(&q.table, &parent.table, found, q.length)
 	case q.lookup:
 		kept = s.pool.Kept(m)
 		s.pool.Share(&q.table, m, q.length)
 	}
-	q.computed, q.done = found, found
+	q.computed, q.done = found, ready
 	n := s.rows(q, p)
 	s.pool.Grow(&q.table, q.computed, q.computed+n, q.length, &p.Copies)
+	s.unstow(q)
 	q.shared = kept
 	q.prefix = kv.Prefix{}
 	if s.cfg.PrefixCache { // so that no step between admission and end allocates

@@ -15,6 +15,8 @@ type Plan struct {
 	Preempted []SeqID // sequences that gave up their blocks for this plan
 	// Copies are to be made before the step, one after the other: what a block holds for others is to be changed for one.
 	Copies []kv.Copy
+	// Moves are to be made before the step too: first those from the device, then Copies, then those to it.
+	Moves []kv.Move
 
 	owners []*sequence    // of Seqs
 	tables [][]kv.BlockID // where Seqs have theirs
@@ -47,6 +49,9 @@ func (p *Plan) String() string {
 	}
 	for _, c := range p.Copies {
 		fmt.Fprintf(&b, "\nblock %d is copied to %d", c.From, c.To)
+	}
+	for _, m := range p.Moves {
+		fmt.Fprintf(&b, "\n%v: %v %d moves to %v %d", m.Name.Hash, m.From.Tier, m.From.At, m.To.Tier, m.To.At)
 	}
 	return b.String()
 }
@@ -110,5 +115,5 @@ func (p *Plan) reset() {
 	clear(p.owners)
 	clear(p.tables)
 	p.Seqs, p.owners, p.tables = p.Seqs[:0], p.owners[:0], p.tables[:0]
-	p.Copies, p.Preempted, p.Rows = p.Copies[:0], p.Preempted[:0], 0
+	p.Copies, p.Moves, p.Preempted, p.Rows = p.Copies[:0], p.Moves[:0], p.Preempted[:0], 0
 }

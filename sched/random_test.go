@@ -35,11 +35,21 @@ func TestRandomHistories(t *testing.T) {
 			Allocation:  rapid.SampledFrom(Allocations()).Draw(t, "allocation"),
 			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 		}
+		if cfg.PrefixCache && cfg.States == 0 {
+			cfg.Slots[kv.Host] = rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "host slots")
+			cfg.Slots[kv.Disk] = rapid.SampledFrom([]int{0, 3, 60}).Draw(t, "disk slots")
+			cfg.Preempt = rapid.SampledFrom(Preempts()).Draw(t, "preempt")
+		}
 		if cfg.Batch == Static {
 			cfg.Window = rapid.SampledFrom([]int64{0, 3}).Draw(t, "window")
 		}
 		cfg.Blocks += cfg.Blocks * len(cfg.Groups) // so that something fits
 		m := newMachine(t, cfg)
+		m.s.Measured(kv.Rates{
+			Token: rapid.Int64Range(0, 3).Draw(t, "ns for a token"),
+			Block: [kv.Tiers]int64{0, rapid.Int64Range(0, 9).Draw(t, "ns for a block of the host"), rapid.Int64Range(0, 9).Draw(t, "of the disk")},
+		})
+		m.spoil = rapid.SampledFrom([]uint64{0, 0, 2, 10}).Draw(t, "one of so many loads fails")
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin"})
 		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {
 			switch op {

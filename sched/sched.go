@@ -70,6 +70,10 @@ type Config struct {
 	PrefixCache bool
 	// Evict is the order in which cached blocks are forgotten, by one of the names that kv.Policies returns; "" is lru.
 	Evict string
+	// Slots is how many blocks the tiers below the device can store; see kv.Move. They need PrefixCache.
+	Slots [kv.Tiers]int
+	// Preempt says how preempted sequences come back; "" is Auto.
+	Preempt Preempt
 	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
 	HashSeed string
 	// Events collects what happens to the contents of the cache, for Scheduler.Events.
@@ -191,12 +195,16 @@ func New(cfg Config) (*Scheduler, error) {
 	if !slices.Contains(Allocations(), cfg.Allocation) {
 		return nil, fmt.Errorf("sched: config: Allocation is %q; want one of %v", cfg.Allocation, Allocations())
 	}
+	if err := cfg.checkTiers(); err != nil {
+		return nil, err
+	}
 	cfg.MaxSeqs = min(cfg.MaxSeqs, cfg.TokenBudget)
 	if cfg.MaxChunk == 0 || cfg.Whole {
 		cfg.MaxChunk = cfg.TokenBudget
 	}
 	pool, err := kv.New(kv.Config{
 		Blocks: cfg.Blocks, BlockTokens: cfg.BlockTokens, Groups: cfg.Groups, States: cfg.States, Policy: cfg.Evict, Events: cfg.Events,
+		Slots: cfg.Slots, StoreAll: cfg.Preempt == Swap,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sched: config: %w", err)

@@ -16,9 +16,12 @@ import (
 //
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N] [adapters=N] [interval=N] [window=MS] [allocation=NAME]
+//	    [host=N] [disk=N] [preempt=NAME]
 //	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [nocache] [adapter=N] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
+//	measured token=NS [host=NS] [disk=NS]   tells what it takes to compute a token, and to load a block
+//	lost load=N                         the Nth load of the oldest plan cannot be made
 //	tick now=MS                         tells the time
 //	wake                                when the next plan is due if nothing happens
 //	next                                plans a step, and prints it
@@ -70,6 +73,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			MaxWaiting: number("waiting"), PrefixCache: d.HasArg("cache"),
 			Policy: text("policy"), Batch: Batch(text("batch")), MaxPassed: number("passed"), MaxAdapters: number("adapters"),
 			Interval: number("interval"), Window: int64(number("window")), Allocation: Allocation(text("allocation")),
+			Slots: [kv.Tiers]int{kv.Host: number("host"), kv.Disk: number("disk")}, Preempt: Preempt(text("preempt")),
 		})
 		if err != nil {
 			return err.Error()
@@ -98,6 +102,16 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		return "ok"
+	case "measured":
+		w.s.Measured(kv.Rates{Token: int64(number("token")), Block: [kv.Tiers]int64{kv.Host: int64(number("host")), kv.Disk: int64(number("disk"))}})
+		return "ok"
+	case "lost":
+		loads := slices.DeleteFunc(slices.Clone(w.plans[0].Moves), func(m kv.Move) bool { return m.To.Tier != kv.Device })
+		if number("load") > len(loads) {
+			return fmt.Sprintf("there are %d loads", len(loads))
+		}
+		w.s.Lost(w.plans[0], loads[number("load")-1])
+		return w.plans[0].String()
 	case "tick":
 		w.s.Tick(int64(number("now")))
 		return "ok"

@@ -40,6 +40,9 @@ type sequence struct {
 	shared int       // how many of table's blocks were found in the cache
 	ended  bool
 
+	stowed int // how many tokens it had when the last block of these was stored under the name tail; 0: it was not
+	tail   kv.Hash
+
 	at         int // its place among those of its tenant that wait; -1: it runs
 	prev, next *sequence
 }

@@ -2,6 +2,9 @@ package text
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/hub/builtin"
@@ -9,9 +12,9 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// requantised writes the built-in model anew, its matrices in type t and its embeddings in Q6_K, as the field's mixed
-// files have them.
-func requantised(t *testing.T, to quant.Type) *weights.Checkpoint {
+// mixed writes the built-in model anew, its matrices in Q4_K, Q5_K and Q6_K by turns of layers and its embeddings in Q6_K,
+// as the files that most people fetch mix them.
+func mixed(t *testing.T) *weights.Checkpoint {
 	t.Helper()
 	ckpt, err := builtin.Open()
 	if err != nil {
@@ -21,26 +24,33 @@ func requantised(t *testing.T, to quant.Type) *weights.Checkpoint {
 	for _, key := range ckpt.MetadataKeys() {
 		meta = append(meta, weights.KV{Key: key, Value: ckpt.Metadata()[key]})
 	}
-	var tensors []weights.Source
-	for _, info := range ckpt.Tensors() {
+	tensors := make([]weights.Source, len(ckpt.Tensors()))
+	var all sync.WaitGroup
+	for i, info := range ckpt.Tensors() {
 		tensor, _ := ckpt.Tensor(info.Name)
-		s := weights.Source{Name: info.Name, Type: to, Shape: info.Shape}
-		switch {
-		case info.Type == quant.F32:
-			s.Type, s.Write = info.Type, weights.Bytes(tensor.Data)
-		case info.Name == "token_embd.weight":
-			s.Type = quant.Q6_K
+		if info.Type == quant.F32 {
+			tensors[i] = weights.Source{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: weights.Bytes(tensor.Data)}
+			continue
 		}
-		if s.Write == nil {
-			s.Write = weights.Bytes(encoded(t, tensor, s.Type))
+		to := quant.Q6_K
+		if rest, ok := strings.CutPrefix(info.Name, "blk."); ok {
+			layer, _, _ := strings.Cut(rest, ".")
+			n, err := strconv.Atoi(layer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to = []quant.Type{quant.Q4_K, quant.Q5_K, quant.Q6_K}[n%3]
 		}
-		tensors = append(tensors, s)
+		all.Go(func() {
+			tensors[i] = weights.Source{Name: info.Name, Type: to, Shape: info.Shape, Write: weights.Bytes(encoded(t, tensor, to))}
+		})
 	}
+	all.Wait()
 	var file bytes.Buffer
 	if err := weights.WriteGGUF(&file, meta, tensors); err != nil {
 		t.Fatal(err)
 	}
-	out, err := weights.OpenBytes("mini-"+to.String()+".gguf", file.Bytes())
+	out, err := weights.OpenBytes("mixed.gguf", file.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,47 +59,42 @@ func requantised(t *testing.T, to quant.Type) *weights.Checkpoint {
 
 // encoded returns a tensor's values in another type.
 func encoded(t *testing.T, tensor weights.Tensor, to quant.Type) []byte {
-	t.Helper()
 	values := make([]float32, tensor.Values())
 	if err := quant.Decode(values, tensor.Data, tensor.Type); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	size, err := to.RowBytes(len(values))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	data := make([]byte, size)
 	if err := quant.Encode(data, values, to); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return data
 }
 
-// TestMixedQuantisations runs the golden prompts with the built-in model in the types of the files that most people
-// fetch. Fewer bits answer a few of them in other words.
+// TestMixedQuantisations runs the golden prompts with the built-in model in a mixture of types. Fewer bits may answer a few
+// of them in other words.
 func TestMixedQuantisations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("quantising the built-in model takes seconds; left out by -short")
 	}
-	for to, least := range map[quant.Type]int{quant.Q4_K: 14, quant.Q5_K: 17, quant.Q6_K: 18} {
-		t.Run(to.String(), func(t *testing.T) {
-			m, err := Open(requantised(t, to), Options{Name: "mini", Threads: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			same := 0
-			for _, g := range readMiniGoldens(t) {
-				r := request()
-				r.IDs, r.KeepSpecial, r.MaxTokens = g.Prompt, true, 64
-				if text, _, _ := answer(t, m, r); text == g.Text {
-					same++
-				}
-			}
-			t.Logf("%d of 20 answers are the reference's", same)
-			if same < least {
-				t.Errorf("%d of 20 answers are the reference's; want at least %d", same, least)
-			}
-		})
+	m, err := Open(mixed(t), Options{Name: "mini", Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	same := 0
+	for _, g := range readMiniGoldens(t) {
+		r := request()
+		r.IDs, r.KeepSpecial, r.MaxTokens = g.Prompt, true, 64
+		if text, _, _ := answer(t, m, r); text == g.Text {
+			same++
+		}
+	}
+	t.Logf("%d of 20 answers are the reference's", same)
+	if same < 17 {
+		t.Errorf("%d of 20 answers are the reference's; want at least 17", same)
 	}
 }

@@ -22,7 +22,8 @@ func openMini(t testing.TB) *weights.Checkpoint {
 }
 
 // TestSameBitsHoweverComputed computes one sequence in one batch, and again in random pieces beside random other
-// sequences, in scattered blocks, by every implementation of the kernels: all logits must be equal to the last bit.
+// sequences, in scattered blocks, by every implementation of the kernels: all logits must be equal to the last bit. Where
+// there are better kernels, the portable ones, which are slow, compute the beginning of it.
 func TestSameBitsHoweverComputed(t *testing.T) {
 	const length, blockTokens, blocks = 150, 16, 32
 	const folder = "quantized/"
@@ -57,13 +58,17 @@ func TestSameBitsHoweverComputed(t *testing.T) {
 				if want == nil {
 					want = run(t, r, ids, 0)
 				}
-				scatter(t, r, rng, ids, want)
+				compared := len(want)
+				if len(cpu.Kernels()) > 1 && kernels == "portable" {
+					compared = min(50, compared)
+				}
+				scatter(t, r, rng, ids, want[:compared])
 			}
 		})
 	}
 }
 
-// scatter computes ids in random pieces and compares the logits of each.
+// scatter computes the first len(want) of ids in random pieces and compares the logits of each.
 func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]float32) {
 	t.Helper()
 	table := make([]int32, 0, 32)
@@ -71,8 +76,8 @@ func scatter(t *testing.T, r *Runner, rng *rand.Rand, ids []int32, want [][]floa
 		table = append(table, int32(b))
 	}
 	mine, others := table[:10], table[10:]
-	for at := 0; at < len(ids); {
-		n := min(1+rng.IntN(40), len(ids)-at)
+	for at := 0; at < len(want); {
+		n := min(1+rng.IntN(40), len(want)-at)
 		var b compute.Batch
 		before := rng.IntN(3)
 		for i := range before {

@@ -38,7 +38,7 @@ var (
 	quantRE    = regexp.MustCompile(`(?i)(?:^|_)(I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4(?:_[A-Z]+)?)$`)
 	metadataRE = regexp.MustCompile(`^(config|generation_config|special_tokens_map|added_tokens|vocab|tekken)\.json$|` +
 		`^(merges|vocab)\.txt$|^tokenizer[^/]*\.(json|model)$|^[^/]*\.model$|^chat_template[^/]*$|` +
-		`^additional_chat_templates/[^/]+$|^[^/]*\.tiktoken$`)
+		`^additional_chat_templates/[^/]+$|^modules\.json$|^\d+_Pooling/config\.json$|^[^/]*\.tiktoken$`)
 	foreignRE = regexp.MustCompile(`^(consolidated|adapter_)|^model\.(fp16|fp32|bf16|fp8|int8)\b`)
 	torchRE   = regexp.MustCompile(`^pytorch_model(-\d{5}-of-\d{5})?\.bin$`)
 )

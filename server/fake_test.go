@@ -107,6 +107,20 @@ func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
 	return ids, nil
 }
 
+// Embed counts the bytes of a text.
+func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	v := make([]float32, 4)
+	for i := range len(r.Text) {
+		v[r.Text[i]%4]++
+	}
+	return v, len(r.Text) + len(r.IDs), nil
+}
+
+// Score is the share of the query's length.
+func (m *fakeModel) Score(_ context.Context, query, document string, _ int, _ text.Origin) (float32, int, error) {
+	return float32(len(document)) / float32(len(query)), len(query) + len(document), nil
+}
+
 func (m *fakeModel) Decode(ids []int32) string {
 	out := make([]byte, len(ids))
 	for i, id := range ids {

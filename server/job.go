@@ -52,6 +52,9 @@ func (s *Server) newJob(name string, sampling *openai.Sampling, chat bool) (*job
 	if err != nil {
 		return nil, err
 	}
+	if info := m.Model.Info(); info.Encoder {
+		return nil, &text.RequestError{Field: "model", Problem: info.Name + " is an encoder, which generates nothing"}
+	}
 	j := &job{served: m, adapter: adapter, info: m.Model.Info(), chat: chat, sampling: sampling, created: time.Now().Unix()}
 	if j.id = "cmpl-" + rand.Text(); chat {
 		j.id = "chat" + j.id

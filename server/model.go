@@ -16,6 +16,9 @@ type Model interface {
 	Encode(text.Request) ([]int32, error)
 	// Generate begins an answer, which ends when ctx does. Errors are as for text.Model.Generate.
 	Generate(ctx context.Context, r text.Request) (Generation, error)
+	// Embed and Score are those of text.Model.
+	Embed(ctx context.Context, r text.EmbedRequest) (vector []float32, tokens int, err error)
+	Score(ctx context.Context, query, document string, truncate int, o text.Origin) (score float32, tokens int, err error)
 	// Decode returns the text of tokens, special ones included.
 	Decode(ids []int32) string
 	// Token returns the spelling of a token in the vocabulary.
@@ -44,12 +47,15 @@ type Generation interface {
 // Info describes a model. It never changes.
 type Info struct {
 	Name        string
-	Context     int // tokens of prompt and answer together
-	Vocab       int // tokens
-	BlockTokens int // tokens of a KV block
-	MaxLoRAs    int // adapters on the device at once
-	Opened      time.Time
-	Defaults    sampling.Params
+	Context     int  // tokens of prompt and answer together
+	Vocab       int  // tokens
+	BlockTokens int  // tokens of a KV block
+	MaxLoRAs    int  // adapters on the device at once
+	Encoder     bool // it generates nothing
+	// CrossEncoder: it scores pairs of texts, and makes no embeddings.
+	CrossEncoder bool
+	Opened       time.Time
+	Defaults     sampling.Params
 }
 
 // FromText returns m as the server sees it.
@@ -59,7 +65,15 @@ type textModel struct{ m *text.Model }
 
 func (t textModel) Info() Info {
 	return Info{Name: t.m.Name, Context: t.m.Context, Vocab: t.m.Spec.Vocab, BlockTokens: t.m.BlockTokens, MaxLoRAs: t.m.MaxLoRAs, Opened: t.m.Opened,
-		Defaults: t.m.Defaults}
+		Encoder: t.m.Spec.Encoder, CrossEncoder: t.m.Spec.Classes > 0, Defaults: t.m.Defaults}
+}
+
+func (t textModel) Embed(ctx context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	return t.m.Embed(ctx, r)
+}
+
+func (t textModel) Score(ctx context.Context, query, document string, truncate int, o text.Origin) (float32, int, error) {
+	return t.m.Score(ctx, query, document, truncate, o)
 }
 
 func (t textModel) Encode(r text.Request) ([]int32, error) { return t.m.Encode(r) }

@@ -25,10 +25,16 @@ const modelPath = "/v1/models/"
 
 func (s *Server) table() map[string]route {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+	rerank, score := pooled(s, openai.DecodeRerank, s.rerank), pooled(s, openai.DecodeScore, s.score)
 	return map[string]route{
 		"/":                       {"GET", s.index, true, "this page"},
 		"/v1/chat/completions":    {"POST", s.chat, false, "the next message of a conversation"},
 		"/v1/completions":         {"POST", s.completions, false, "the continuation of a text"},
+		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), false, "the vectors of texts"},
+		"/v1/rerank":              {"POST", rerank, false, "documents, by how well they fit a query"},
+		"/rerank":                 {"POST", rerank, false, "the same"},
+		"/v1/score":               {"POST", score, false, "how well texts fit each other"},
+		"/score":                  {"POST", score, false, "the same"},
 		"/v1/models":              {"GET", s.list, false, "the models served"},
 		modelPath:                 {"GET", s.model, false, "one of them, by its id"},
 		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, false, "load a LoRA adapter"},

@@ -354,7 +354,7 @@ func (t *Tokenizer) ggufBERT(v *ggufVocab) error {
 	if t.bos < 0 || sep < 0 {
 		return fmt.Errorf("no CLS or SEP token in a vocabulary of %d", n)
 	}
-	t.prefix, t.suffix = []int32{t.bos}, []int32{sep}
+	t.prefix, t.suffix, t.pair = []int32{t.bos}, []int32{sep}, bertPair(t.bos, sep)
 	t.decode.steps = []decodeStep{func(token string, first bool) string {
 		if rest, ok := strings.CutPrefix(token, spaceMark); ok && first {
 			return rest

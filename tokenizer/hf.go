@@ -59,6 +59,7 @@ type component struct {
 	Length           *int   `json:"length"`
 
 	Single        []hfTemplatePiece          `json:"single"`
+	Pair          []hfTemplatePiece          `json:"pair"`
 	SpecialTokens map[string]hfTemplateToken `json:"special_tokens"`
 	Sep           hfTokenID                  `json:"sep"`
 	Cls           hfTokenID                  `json:"cls"`
@@ -73,8 +74,13 @@ type component struct {
 type hfPattern struct{ String, Regex *string }
 
 type hfTemplatePiece struct {
-	Sequence     *struct{ ID string }
-	SpecialToken *struct{ ID string }
+	Sequence     *hfTemplatePart
+	SpecialToken *hfTemplatePart
+}
+
+type hfTemplatePart struct {
+	ID     string
+	TypeID int32 `json:"type_id"`
 }
 
 type hfTemplateToken struct {
@@ -173,6 +179,9 @@ func (t *Tokenizer) hfComponents(f *hfFile, cfg config) (err error) {
 	t.pre = names.name()
 	if f.PostProcessor != nil {
 		if t.prefix, t.suffix, err = hfPostProcessor(f.PostProcessor); err != nil {
+			return fmt.Errorf("post_processor: %w", err)
+		}
+		if t.pair, err = hfPair(f.PostProcessor); err != nil {
 			return fmt.Errorf("post_processor: %w", err)
 		}
 	}

@@ -21,6 +21,7 @@ type Tokenizer struct {
 	stages          []stage
 	model           model
 	prefix, suffix  []int32 // what AddSpecial puts around the text
+	pair            []pairPiece
 	decode          decodeRules
 
 	bos    int32 // -1: none

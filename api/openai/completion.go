@@ -62,7 +62,7 @@ func DecodeCompletion(body []byte) (*CompletionRequest, error) {
 func (r *CompletionRequest) field(c *cursor, key string) (err error) {
 	switch key {
 	case "prompt":
-		r.Prompts, err = c.prompts()
+		r.Prompts, err = c.prompts(MaxPrompts)
 	case "echo":
 		r.Echo, err = c.boolean()
 	case "logprobs":
@@ -79,7 +79,8 @@ func (r *CompletionRequest) field(c *cursor, key string) (err error) {
 	return err
 }
 
-func (c *cursor) prompts() (Prompts, error) {
+// prompts reads at most most prompts.
+func (c *cursor) prompts(most int) (Prompts, error) {
 	const expected = "a string, an array of strings, an array of token ids, or an array of arrays of token ids"
 	if c.peek() == '"' {
 		s, err := c.text()
@@ -100,8 +101,8 @@ func (c *cursor) prompts() (Prompts, error) {
 		}
 		if b == '0' && i == 0 {
 			list = Prompts{{IDs: []int32{}}}
-		} else if b != '0' && i == MaxPrompts {
-			return c.wrong("at most %d prompts are allowed", MaxPrompts)
+		} else if b != '0' && i == most {
+			return c.wrong("at most %d prompts are allowed", most)
 		}
 		return c.prompt(b, &list)
 	})

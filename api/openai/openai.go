@@ -10,6 +10,8 @@ const (
 	ObjectCompletion = "text_completion"
 	ObjectModel      = "model"
 	ObjectList       = "list"
+	ObjectEmbedding  = "embedding"
+	ObjectScore      = "score"
 )
 
 // Model describes a served model, in answers of /v1/models.

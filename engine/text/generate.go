@@ -31,6 +31,9 @@ type Generation struct {
 // Generate begins an answer. It ends early when ctx does, or by Close, and frees what it held at once. A request that
 // cannot be served is a *RequestError.
 func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
+	if m.Spec.Encoder {
+		return nil, &RequestError{"model", fmt.Sprintf("%s is an encoder, which generates nothing; it %s", m.Name, m.Purpose())}
+	}
 	ids, err := m.Encode(r)
 	if err != nil {
 		return nil, err

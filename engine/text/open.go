@@ -33,6 +33,8 @@ type Options struct {
 	Kernels string // instruction set, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind threads to processors
 
+	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
+
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
 
 	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
@@ -114,6 +116,7 @@ func (o *Options) check() error {
 // Open loads a checkpoint with its tokenizer and chat template and starts an engine for it. The checkpoint may be closed
 // afterwards.
 func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
+	budget := o.TokenBudget
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
@@ -157,6 +160,15 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
+	if err := m.readPooling(ckpt, o.Pooling); err != nil {
+		return nil, err
+	}
+	if m.Spec.Encoder { // which computes a prompt in one step, once
+		o.MaxChunk, o.NoPrefix = 0, true
+		if budget == 0 {
+			o.TokenBudget = max(o.TokenBudget, cmp.Or(o.Context, m.Spec.Context))
+		}
+	}
 	loaded.KVType = o.KVType
 	blocks, err := m.plan(o, dev)
 	if err != nil {
@@ -171,13 +183,22 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
-			MaxChunk: o.MaxChunk, MaxLen: m.Context, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict,
+			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
 		},
 	})
 	m.closer = dev.Close
 	return m, err
+}
+
+// longestSequence returns the most tokens of a sequence. What an encoder is given may fill the context: the token that it is
+// counted to generate is none.
+func (m *Model) longestSequence() int {
+	if m.Spec.Encoder {
+		return m.Context + 1
+	}
+	return m.Context
 }
 
 // Close ends the engine and frees the device.
@@ -218,6 +239,9 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	m.Context = o.Context
 	if m.Context == 0 {
 		m.Context = m.Spec.Context
+	}
+	if m.Spec.Encoder {
+		m.Context = min(m.Context, o.TokenBudget)
 	}
 	if m.Context > m.Spec.Context {
 		return 0, fmt.Errorf("text: context of %d tokens; %s was made for %d", m.Context, o.Name, m.Spec.Context)

@@ -29,6 +29,11 @@ type Model struct {
 	BlockTokens int // tokens of a KV block
 	MaxLoRAs    int // adapters on the device at once
 
+	Pooling   engine.Pooling // how embeddings are made of hidden states
+	Normalise bool           // whether they get length 1, for who does not say
+	pooling   error          // why there are none
+	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
+
 	stops   []int32 // tokens that end an answer
 	longest int     // bytes of the longest token
 	loaded  *model.Model

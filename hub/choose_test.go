@@ -14,6 +14,8 @@ func TestChooseFormat(t *testing.T) {
 		meta, weights []string
 	}{
 		{[]string{"config.json", "model.safetensors", "pytorch_model.bin", index}, "safetensors", []string{"config.json"}, []string{"model.safetensors"}},
+		{[]string{"config.json", "model.safetensors", "modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors", "onnx/config.json"}, "safetensors",
+			[]string{"config.json", "modules.json", "1_Pooling/config.json"}, []string{"model.safetensors"}},
 		{[]string{"config.json", "pytorch_model.bin", "training_args.bin", "x.gguf"}, "pytorch", []string{"config.json"}, []string{"pytorch_model.bin"}},
 		{[]string{"config.json", torch1, torch2, index, "tokenizer.json"}, "pytorch", []string{"config.json", index, "tokenizer.json"}, nil},
 		{[]string{"config.json", torch1, torch2, "sub/pytorch_model.bin"}, "pytorch", []string{"config.json"}, []string{torch1, torch2}},

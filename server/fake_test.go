@@ -109,6 +109,9 @@ func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
 
 // Embed counts the bytes of a text.
 func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	if r.Truncate == 0 && len(r.Text) > m.info.Context {
+		return nil, 0, &text.RequestError{Field: "input", Problem: "it is too long"}
+	}
 	v := make([]float32, 4)
 	for i := range len(r.Text) {
 		v[r.Text[i]%4]++

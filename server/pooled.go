@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -19,10 +21,13 @@ type pooling struct {
 	served   *Served
 	origin   text.Origin
 	truncate int
+	param    string // where its texts stand in the request, of which there are so many
+	texts    int
+	other    string       // where one stands that comes after these
 	tokens   atomic.Int64 // of all its texts
 }
 
-func (s *Server) newPooling(p *openai.Pooled) (*pooling, error) {
+func (s *Server) newPooling(p *openai.Pooled, param string, texts int, other string) (*pooling, error) {
 	m, adapter, err := s.lookup(p.Model)
 	if err != nil {
 		return nil, err
@@ -31,8 +36,16 @@ func (s *Server) newPooling(p *openai.Pooled) (*pooling, error) {
 	if truncate == 0 && p.TruncatePromptTokens != nil {
 		return nil, &text.RequestError{Field: "truncate_prompt_tokens", Problem: "it is 0; want at least 1, or -1 for as many as the model takes"}
 	}
-	return &pooling{served: m, truncate: truncate,
+	return &pooling{served: m, truncate: truncate, param: param, texts: texts, other: other,
 		origin: text.Origin{Priority: value(p.Priority, 0), Tenant: p.User, Adapter: adapter}}, nil
+}
+
+// field names the request's i-th text.
+func (p *pooling) field(i int) string {
+	if i >= p.texts {
+		return p.other
+	}
+	return fmt.Sprintf("%s[%d]", p.param, i)
 }
 
 // name returns the name that answers tell.
@@ -55,7 +68,11 @@ func (p *pooling) each(ctx context.Context, n int, f func(ctx context.Context, i
 	for range min(n, atOnce) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := f(ctx, i); err != nil {
+				err := f(ctx, i)
+				if bad := new(text.RequestError); errors.As(err, &bad) && bad.Field == "input" {
+					err = &text.RequestError{Field: p.field(i), Problem: bad.Problem}
+				}
+				if err != nil {
 					cancel(err)
 				}
 			}
@@ -85,7 +102,7 @@ func (p *pooling) scores(ctx context.Context, first, second []string) ([]float32
 			return err
 		})
 	}
-	texts, length := slices.Concat(first, second), true
+	texts, length := slices.Concat(second, first), true
 	vectors := make([][]float32, len(texts))
 	err := p.each(ctx, len(texts), func(ctx context.Context, i int) (err error) {
 		vectors[i], err = p.embed(ctx, text.EmbedRequest{Text: texts[i], Normalise: &length})
@@ -96,8 +113,8 @@ func (p *pooling) scores(ctx context.Context, first, second []string) ([]float32
 	}
 	for i := range second {
 		cosine := 0.0
-		for k, x := range vectors[i%len(first)] {
-			cosine += float64(x) * float64(vectors[len(first)+i][k])
+		for k, x := range vectors[i] {
+			cosine += float64(x) * float64(vectors[len(second)+i%len(first)][k])
 		}
 		out[i] = float32(cosine)
 	}
@@ -122,7 +139,7 @@ func pooled[Request, Response any](s *Server, decode func([]byte) (*Request, err
 }
 
 func (s *Server) embeddings(ctx context.Context, req *openai.EmbeddingRequest) (out openai.EmbeddingResponse, err error) {
-	p, err := s.newPooling(&req.Pooled)
+	p, err := s.newPooling(&req.Pooled, "input", len(req.Input), "")
 	if err != nil {
 		return out, err
 	}
@@ -140,7 +157,7 @@ func (s *Server) embeddings(ctx context.Context, req *openai.EmbeddingRequest) (
 }
 
 func (s *Server) rerank(ctx context.Context, req *openai.RerankRequest) (out openai.RerankResponse, err error) {
-	p, err := s.newPooling(&req.Pooled)
+	p, err := s.newPooling(&req.Pooled, "documents", len(req.Documents), "query")
 	if err != nil {
 		return out, err
 	}
@@ -164,7 +181,7 @@ func (s *Server) rerank(ctx context.Context, req *openai.RerankRequest) (out ope
 }
 
 func (s *Server) score(ctx context.Context, req *openai.ScoreRequest) (out openai.ScoreResponse, err error) {
-	p, err := s.newPooling(&req.Pooled)
+	p, err := s.newPooling(&req.Pooled, "text_2", len(req.Text2), "text_1")
 	if err != nil {
 		return out, err
 	}

@@ -91,6 +91,8 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 			m.fail = errors.New("the logits are not numbers")
 		case "sick":
 			m.sick = errors.New("step 7 hangs")
+		case "encoder":
+			m.info.Encoder, m.info.CrossEncoder = true, a.Vals[0] == "cross"
 		default:
 			t.Fatalf("%s: unknown argument %s", d.Pos, a.Key)
 		}
@@ -108,7 +110,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`(cmpl-)[0-9A-Z]{26}|("created":)[0-9]+`)
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created":)[0-9]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {

@@ -137,6 +137,9 @@ func FuzzDecode(f *testing.F) {
 		`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`,
 		`{"tokens":[1,2,3]}`,
 		`{"lora_name":"a","lora_path":"b","load_inplace":true}`,
+		`{"input":["a","b"],"dimensions":3,"normalize":false,"truncate_prompt_tokens":-1}`,
+		`{"query":"q","documents":["a",{"text":"b"}],"top_n":1}`,
+		`{"text_1":"a","text_2":["b","c"],"priority":-3}`,
 		`{"a":[[[[{"b":[`,
 	} {
 		f.Add([]byte(s))
@@ -148,6 +151,9 @@ func FuzzDecode(f *testing.F) {
 		again(t, body, DecodeDetokenize)
 		again(t, body, DecodeLoadAdapter)
 		again(t, body, DecodeUnloadAdapter)
+		again(t, body, DecodeEmbedding)
+		again(t, body, DecodeRerank)
+		again(t, body, DecodeScore)
 	})
 }
 

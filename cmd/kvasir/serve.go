@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/server"
 )
 
@@ -26,13 +27,14 @@ type serveCmd struct {
 	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel     string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
 	AdapterRoot  string        `help:"Let whoever may use the server load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
+	Pooling      string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	adapterFlags
 	schedFlags
 	engineFlags
 }
 
 func (serveCmd) Help() string {
-	return `Serves the OpenAI API (chat completions, completions, models), /tokenize, /detokenize, /health and /metrics.
+	return `Serves the OpenAI API (chat completions, completions, embeddings, models), rerank and score, /tokenize, /detokenize, /health and /metrics.
 SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:
@@ -112,6 +114,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}
+	o.Pooling = engine.Pooling(c.Pooling)
 	o.MaxWaiting, o.Logger, o.Observer = c.MaxWaiting, log, observer
 	m, err := load(ctx, found, o)
 	if err != nil {

@@ -30,6 +30,7 @@ type shown struct {
 	Name       string         `json:"name"`
 	Format     string         `json:"format"`
 	Family     string         `json:"family"`
+	Purpose    string         `json:"purpose"`
 	Parameters int64          `json:"parameters"`
 	Bytes      int64          `json:"bytes"`
 	Types      map[string]int `json:"tensor_types"`
@@ -86,7 +87,7 @@ func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
 		Quantized: spec.Quantization.String(),
 		Vocab:     spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: l.Attn.Heads, KVHeads: l.Attn.KVHeads,
 		HeadDim: l.Attn.HeadDim, FFN: l.FFN.Width, Context: spec.Context, Window: l.Attn.Window, KVToken: spec.KVTokenBytes(),
-		Tied: spec.TiedHead, Tokenizer: "none", Template: "none",
+		Purpose: text.Purpose(spec), Tied: spec.TiedHead, Tokenizer: "none", Template: "none",
 	}
 	for _, t := range ckpt.Tensors() {
 		s.Parameters += int64(spec.Quantization.Parameters(t))
@@ -121,6 +122,7 @@ func (s shown) print() {
 	row("model", "%s (%s, %s)", s.Name, s.Family, s.Format)
 	row("parameters", "%s", count(s.Parameters))
 	row("size", "%s", bytes(s.Bytes))
+	row("purpose", "it %s", s.Purpose)
 	row("tensors", "%s", strings.Join(types, ", "))
 	if s.Quantized != "none" {
 		row("quantisation", "%s", s.Quantized)

@@ -2,12 +2,14 @@ package text
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
@@ -41,7 +43,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vector []float32, to
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling}, "input", r.Origin)
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling}, r.Origin)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -121,7 +123,7 @@ func (m *Model) Score(ctx context.Context, query, document string, truncate int,
 	if m.Spec.TokenTypes < 2 {
 		types = nil
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses}, "text_2", o)
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses}, o)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -131,13 +133,16 @@ func (m *Model) Score(ctx context.Context, query, document string, truncate int,
 	return score, len(ids), nil
 }
 
-// pool runs a pooled request to its end. A prompt that is too long is the fault of the field param.
-func (m *Model) pool(ctx context.Context, r engine.Request, param string, o Origin) ([]float32, error) {
+// pool runs a pooled request to its end.
+func (m *Model) pool(ctx context.Context, r engine.Request, o Origin) ([]float32, error) {
 	if most := m.longestSequence() - 1; len(r.Prompt) > most {
-		return nil, &RequestError{param, fmt.Sprintf("%d tokens; the model takes at most %d (truncate_prompt_tokens cuts them)", len(r.Prompt), most)}
+		return nil, &RequestError{"input", fmt.Sprintf("%d tokens; the model takes at most %d (truncate_prompt_tokens cuts them)", len(r.Prompt), most)}
 	}
 	r.Priority, r.Tenant, r.Adapter = o.Priority, o.Tenant, o.Adapter
 	stream, err := m.Engine.Submit(ctx, r)
+	if bad := new(sampling.ParamError); errors.As(err, &bad) && bad.Field == "prompt" {
+		return nil, &RequestError{"input", bad.Problem}
+	}
 	if err != nil {
 		return nil, blame(err)
 	}

@@ -1,6 +1,7 @@
 """Writes small random-weight encoders, with what transformers computes from them, to encoders/<name> beside this file.
 
-golden.safetensors holds, for some sequences i:
+Those of BERT come with a tokenizer, and with texts.json: texts, or pairs of texts, with the mean of the final hidden states, or
+the score, that transformers gives. golden.safetensors holds, for some sequences i:
 
     ids_i     int32, token ids
     types_i   int32, token types, where the model has more than one
@@ -11,8 +12,10 @@ golden.safetensors holds, for some sequences i:
     python make_encoders.py
 """
 
+import json
 import pathlib
 
+import tokenizers
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -27,6 +30,47 @@ CASES = {
     "xlm_roberta_classes": ("XLMRobertaForSequenceClassification", torch.bfloat16,
                             dict(SMALL, pad_token_id=1, type_vocab_size=1, hidden_act="relu", num_labels=3)),
 }
+
+
+TEXTS = ["Hello, World!", "a", "The cat sat on the mat; nobody asked why? 42", "ääh 東 xyzzy"]
+
+
+def write_tokenizer(folder, size):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters), *",.;!?0123456789", "the", "cat",
+             "##llo", "he", "world", "##at", "on", "sat"]
+    words += [f"[unused{i}]" for i in range(size - len(words))]
+    tok = tokenizers.Tokenizer(tokenizers.models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tok.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    tok.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tok.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tok.decoder = tokenizers.decoders.WordPiece()
+    tok.add_special_tokens(words[:5])
+    tok.save(str(folder / "tokenizer.json"))
+    return tok
+
+
+def write_texts(folder, model, tok, pairs):
+    out = []
+    for i, text in enumerate(TEXTS):
+        one = tok.encode(text, TEXTS[i - 1]) if pairs else tok.encode(text)
+        got = model(torch.tensor([one.ids]), token_type_ids=torch.tensor([one.type_ids]))
+        entry = dict(text=text, ids=one.ids)
+        if pairs:
+            entry |= dict(pair=TEXTS[i - 1], types=one.type_ids, score=got.logits[0, 0].sigmoid().item())
+        else:
+            entry |= dict(vector=got.last_hidden_state[0].mean(0).tolist())
+        out.append(entry)
+    (folder / "texts.json").write_text(json.dumps(out, ensure_ascii=False) + "\n")
+    if not pairs:
+        (folder / "modules.json").write_text(json.dumps([
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]) + "\n")
+        (folder / "1_Pooling").mkdir(exist_ok=True)
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(
+            {"word_embedding_dimension": 48, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}) + "\n")
 
 
 @torch.no_grad()
@@ -60,6 +104,8 @@ def main():
             out[f"hidden_{n}"] = got.hidden_states[-1][0, rows].contiguous()
             if "ForSequence" in kind:
                 out[f"logits_{n}"] = got.logits[0].contiguous()
+        if name.startswith("bert"):
+            write_texts(folder, model, write_tokenizer(folder, config.vocab_size), "classes" in name)
         save_file(out, folder / "golden.safetensors",
                   metadata={"source": f"transformers {transformers.__version__} torch {torch.__version__} eager float32 cpu"})
 

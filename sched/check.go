@@ -13,17 +13,36 @@ func (s *Scheduler) Check() error {
 	if err := s.pool.Check(); err != nil {
 		return err
 	}
-	if n := s.running.n + s.waiting.n; n != len(s.byID) || s.running.n > s.cfg.MaxSeqs {
-		return fmt.Errorf("sched: %d running (at most %d) and %d waiting, %d known",
-			s.running.n, s.cfg.MaxSeqs, s.waiting.n, len(s.byID))
+	held := 0
+	for _, q := range s.byID {
+		if q.held {
+			held++
+		}
+	}
+	if n := s.running.n + s.waiting.n + held; n != len(s.byID) || s.running.n > s.cfg.MaxSeqs || held < s.held.n {
+		return fmt.Errorf("sched: %d running (at most %d), %d waiting and %d held (%d with blocks), %d known",
+			s.running.n, s.cfg.MaxSeqs, s.waiting.n, held, s.held.n, len(s.byID))
 	}
 	if all := s.runningAdapters(nil); s.cfg.MaxAdapters > 0 && len(all) > s.cfg.MaxAdapters {
 		return fmt.Errorf("sched: the running sequences use the adapters %v; at most %d may be in use", all, s.cfg.MaxAdapters)
 	}
 	refs := make([]int, s.cfg.Blocks)
 	s.pool.PinnedRefs(refs)
+	if err := cmp.Or(s.checkList(&s.running, refs), s.checkList(&s.held, refs), s.checkQueue()); err != nil {
+		return err
+	}
+	for b, n := range refs {
+		if got := s.pool.Refs(int32(b)); got != n {
+			return fmt.Errorf("sched: block %d is in %d tables, the pool counts %d", b, n, got)
+		}
+	}
+	return nil
+}
+
+// checkList verifies sequences that hold blocks, and counts these.
+func (s *Scheduler) checkList(l *list, refs []int) error {
 	n := 0
-	for q := s.running.front; q != nil; q = q.next {
+	for q := l.front; q != nil; q = q.next {
 		if err := s.checkSequence(q, true); err != nil {
 			return err
 		}
@@ -36,16 +55,8 @@ func (s *Scheduler) Check() error {
 		}
 		n++
 	}
-	if n != s.running.n {
-		return fmt.Errorf("sched: a list of %d sequences says %d", n, s.running.n)
-	}
-	if err := s.checkQueue(); err != nil {
-		return err
-	}
-	for b, n := range refs {
-		if got := s.pool.Refs(int32(b)); got != n {
-			return fmt.Errorf("sched: block %d is in %d tables, the pool counts %d", b, n, got)
-		}
+	if n != l.n {
+		return fmt.Errorf("sched: a list of %d sequences says %d", n, l.n)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import "fmt"
 type Result struct {
 	Token int32 // the sampled token, if Work.Sample
 	// Finished ends the sequence: the caller met a stop token or a stop string. Commit sets it for those that end because
-	// they reached Request.MaxTokens or Config.MaxLen.
+	// they reached Request.MaxTokens or Config.MaxLen, but for those with Request.Hold.
 	Finished bool
 }
 
@@ -36,6 +36,10 @@ func (s *Scheduler) Commit(p *Plan, results []Result) {
 			q.done = w.Start + w.N
 			s.register(q, q.done)
 			s.pool.Slide(&q.table, w.Start+w.N)
+		}
+		if q.known == q.limit && q.hold && !results[i].Finished {
+			s.hold(q)
+			continue
 		}
 		if q.known == q.limit {
 			results[i].Finished = true

@@ -27,6 +27,9 @@ func (s *Scheduler) Next() *Plan {
 	p.reset()
 	s.pool.Round(&p.Moves)
 	s.fill(p)
+	for s.outstanding == 0 && len(p.Seqs)+len(p.Preempted) == 0 && s.waiting.n > 0 && s.dropOldest() {
+		s.fill(p) // those who wait may lack the blocks of those who are held for them
+	}
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0 {
 		return nil
 	}
@@ -71,6 +74,9 @@ func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	for {
 		if s.pool.Grow(&q.table, q.computed, q.computed+n, 0, &p.Copies) {
 			return true
+		}
+		if s.dropOldest() {
+			continue
 		}
 		last := s.lastRunning()
 		if last == q {
@@ -182,6 +188,7 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 		kept = s.pool.Kept(m)
 		s.pool.Share(&q.table, m, q.length)
 	}
+	s.succeed(q)
 	q.computed, q.done = found, ready
 	n := s.rows(q, p)
 	s.pool.Grow(&q.table, q.computed, q.computed+n, q.length, &p.Copies)
@@ -204,16 +211,12 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 }
 
 // parentOf returns the running sequence that q may be forked from, and how many tokens they have in common.
-func (s *Scheduler) parentOf(q *sequence) (parent *sequence, common int) {
+func (s *Scheduler) parentOf(q *sequence) (parent *sequence, shared int) {
 	parent = s.byID[q.parent]
 	if q.parent == 0 || parent == nil || !parent.running() || parent.keys != q.keys {
 		return nil, 0
 	}
-	most := min(len(parent.tokens), len(q.tokens), q.length-1) // the last token is always computed, for its logits
-	for common < most && parent.tokens[common] == q.tokens[common] {
-		common++
-	}
-	return parent, common
+	return parent, min(common(parent.tokens, q.tokens), q.length-1) // the last token is always computed, for its logits
 }
 
 // doneOf returns how many tokens of a sequence, if there is one, are computed by steps that are committed.

@@ -98,6 +98,10 @@ type Request struct {
 	// too, until one writes to it. If it has a block's worth of them still to compute, this one lets others pass until then.
 	// Without Config.PrefixCache only the tokens of prompts count.
 	Parent SeqID
+	// Hold keeps the sequence's blocks when it has its MaxTokens, for those that have it as Parent: one step of a beam search.
+	// These take its place in the queue, full or not. It lives until Cancel, or until the one of them that has Heir is
+	// admitted, to which it leaves what it has, or ends. If blocks run out, those of held sequences go first.
+	Hold, Heir bool
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
@@ -128,6 +132,7 @@ type Scheduler struct {
 
 	byID     map[SeqID]*sequence
 	running  list // in order of admission
+	held     list // those that were held first in front, if they have blocks
 	waiting  queue
 	arrivals uint64
 	tenants  map[string]*tenant
@@ -253,21 +258,24 @@ func (s *Scheduler) Add(r Request) error {
 		return fmt.Errorf("sched: sequence %d: a retention of %v needs the eviction policy priority", r.ID, r.Keep)
 	case s.byID[r.ID] != nil:
 		return fmt.Errorf("sched: sequence %d: there is one of that name already", r.ID)
-	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting:
+	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting && !s.isHeld(r.Parent):
 		return ErrQueueFull
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, keep: r.Keep, adapter: r.Adapter, tokens: r.Prompt[:n:n], lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: r.Prompt[:n:n], lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
 	q.tenant.live++
-	if q.known = n; s.cfg.PrefixCache {
-		s.name(q)
-	}
 	if !r.NoCache {
 		q.parent = r.Parent
+	}
+	if s.isHeld(q.parent) {
+		s.inherit(q, s.byID[q.parent])
+	}
+	if q.known = n; s.cfg.PrefixCache {
+		s.name(q)
 	}
 	s.byID[q.id] = q
 	s.wait(q)
@@ -383,12 +391,17 @@ func (s *Scheduler) name(q *sequence) {
 // end forgets a sequence and releases its blocks. Plans may still point to it.
 func (s *Scheduler) end(q *sequence) {
 	delete(s.byID, q.id)
-	if q.running() {
+	switch {
+	case q.held && q.running():
+		s.drop(q)
+	case q.held:
+	case q.running():
 		s.running.remove(q)
 		s.pool.Release(&q.table)
-	} else {
+	default:
 		s.waiting.remove(q)
 	}
 	q.tenant.live--
 	q.ended = true
+	s.succeed(q)
 }

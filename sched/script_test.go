@@ -17,7 +17,7 @@ import (
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N] [adapters=N] [interval=N] [window=MS] [allocation=NAME]
 //	    [host=N] [disk=N] [preempt=NAME]
-//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [nocache] [adapter=N] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
+//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME] [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
 //	measured token=NS [host=NS] [disk=NS]   tells what it takes to compute a token, and to load a block
@@ -83,7 +83,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "add":
 		r := Request{
 			ID: SeqID(number("id")), Prompt: prompt(t, text("prompt")), MaxTokens: 100,
-			Keys: kv.Keys{Salt: text("salt")}, NoCache: d.HasArg("nocache"), Parent: SeqID(number("parent")), Adapter: uint64(number("adapter")), Priority: number("priority"),
+			Keys: kv.Keys{Salt: text("salt")}, NoCache: d.HasArg("nocache"), Parent: SeqID(number("parent")), Hold: d.HasArg("hold"), Heir: d.HasArg("heir"), Adapter: uint64(number("adapter")), Priority: number("priority"),
 			Tenant: text("tenant"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
 		}
 		d.MaybeScanArgs(t, "max", &r.MaxTokens)

@@ -21,6 +21,9 @@ type sequence struct {
 	parent  SeqID
 	keep    kv.Retention
 	lookup  bool // looks for its prefix in the cache
+	hold    bool // is held once it has its tokens
+	held    bool // is
+	heir    bool // ends its parent when it starts
 
 	priority           int
 	deadline, interval int64
@@ -54,13 +57,15 @@ func (q *sequence) before(r *sequence) bool {
 		return q.tenant.served < r.tenant.served
 	case q.rank != r.rank:
 		return q.rank < r.rank
+	case q.arrival != r.arrival:
+		return q.arrival < r.arrival
 	}
-	return q.arrival < r.arrival
+	return q.id < r.id // of two that go on from held ones
 }
 
 func (q *sequence) placed(at int) { q.at = at }
 
-// running reports whether q runs; else it waits.
+// running reports whether q runs, or is held and has blocks; else it waits, or is held and has none.
 func (q *sequence) running() bool { return q.table.Blocks != nil }
 
 // list is a doubly linked list of sequences, so that one can leave from the middle.

@@ -162,12 +162,15 @@ func (e *Engine) handle(m message) {
 func (e *Engine) add(q *sequence) error {
 	r := &q.req
 	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
-	var parent sched.SeqID
-	if r.Parent != nil {
+	parent, most := q.parent, r.MaxTokens-q.generated()
+	if r.Parent != nil && parent == 0 {
 		parent = r.Parent.seq.id
 	}
+	if q.search != nil {
+		most = 1
+	}
 	return e.sched.Add(sched.Request{
-		ID: q.id, Parent: parent, Prompt: q.ids, MaxTokens: r.MaxTokens - q.generated(), Keys: q.keys(), Keep: r.Keep,
+		ID: q.id, Parent: parent, Hold: q.search != nil, Heir: q.heir, Prompt: q.ids, MaxTokens: most, Keys: q.keys(), Keep: r.Keep,
 		NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 	})
@@ -196,6 +199,13 @@ func (e *Engine) refuse(q *sequence, err error) {
 
 // end frees what a sequence holds, at once, and makes t its last token.
 func (e *Engine) end(q *sequence, t Token) {
+	if q.ended {
+		return
+	}
+	if q.search != nil {
+		e.forget(q.search)
+		q = q.search.root
+	}
 	q.ended = true
 	delete(e.seqs, q.id)
 	e.sched.Cancel(q.id)
@@ -259,6 +269,9 @@ func (e *Engine) rescue(more *bool) {
 	clear(e.entries)
 	e.entries = e.entries[:0]
 	for _, q := range e.ordered() {
+		if q.ended || q.search != nil && !q.search.pending(q) {
+			continue
+		}
 		if !inHand {
 			e.fail(q, failure)
 		} else if err := e.add(q); err != nil {

@@ -35,6 +35,9 @@ type Request struct {
 	// Parent is a request with the same beginning, or nil: another answer to the same prompt. They share what they can of the
 	// KV cache; without a prefix cache, what they have of the prompt.
 	Parent *Stream
+	// Search asks for the best answers of a beam search instead, which Stream.Best returns when the stream has ended; its only
+	// token has the Finish of the best. Search's own MaxTokens and StopTokens do not count, those of the Request do.
+	Search *sampling.BeamParams
 	// Priority, the lowest first, is for the scheduler's policy priority, and says who has to go when the queue is full.
 	Priority int
 	// Tenant is whom the scheduler's policy vtc counts the request for.
@@ -111,8 +114,13 @@ func (r *Request) check(vocab, most int) error {
 			return bad("stop_token_ids", "names token %d; the vocabulary has %d", id, vocab)
 		}
 	}
-	if r.Pool != "" {
+	switch {
+	case r.Pool != "":
 		return nil
+	case r.Search != nil:
+		if err := r.checkSearch(); err != nil {
+			return err
+		}
 	}
 	return r.Params.Check(vocab)
 }
@@ -138,8 +146,11 @@ type sequence struct {
 	stream  *Stream
 	answer  chan error // [1] whether the request was taken
 	unhook  func()
-	adapter *adapter // nil is none
-	long    bool     // compute.Seq.Long
+	search  *search     // nil: it is not a beam
+	parent  sched.SeqID // of a beam: the one that it goes on from
+	heir    bool        // of a beam: the last that does
+	adapter *adapter    // nil is none
+	long    bool        // compute.Seq.Long
 	ended   bool
 	cause   error // of a cancellation that came before the arrival
 
@@ -168,6 +179,9 @@ func newSequence(r Request, most int) *sequence {
 	}
 	q.req.FirstToken = cmp.Or(r.FirstToken, time.Second)
 	q.req.PerToken = cmp.Or(r.PerToken, 100*time.Millisecond)
+	if r.Search != nil {
+		q.search = newSearch(q)
+	}
 	if r.PromptLogprobs >= 0 {
 		q.scores = append(make([]Token, 0, len(r.Prompt)), Token{ID: r.Prompt[0]})
 	}

@@ -133,8 +133,12 @@ func (e *Engine) observeEnd(q *sequence, reason FinishReason) {
 	if e.cfg.Observer == nil {
 		return
 	}
+	generated := q.generated()
+	if q.search != nil {
+		generated = q.search.beams.Tokens()
+	}
 	d := RequestDone{
-		Prompt: len(q.req.Prompt), Cached: q.cached, Generated: q.generated(), MaxTokens: q.req.MaxTokens,
+		Prompt: len(q.req.Prompt), Cached: q.cached, Generated: generated, MaxTokens: q.req.MaxTokens,
 		Preempted: q.preempted, Total: e.cfg.Now().Sub(q.arrived), Reason: reason,
 	}
 	if !q.scheduled.IsZero() {

@@ -38,7 +38,7 @@ func (e *Engine) pack() bool {
 	e.report = StepDone{Gaps: e.report.Gaps[:0], FirstTokens: e.report.FirstTokens[:0], Preempted: len(e.plan.Preempted)}
 	for _, id := range e.plan.Preempted {
 		if q := e.seqs[id]; q != nil {
-			q.preempted++
+			q.owner().preempted++
 		}
 	}
 	for _, c := range e.plan.Copies {
@@ -183,6 +183,13 @@ func (e *Engine) sampleEntry(s *sampling.Sampler, x *entry) {
 	if !x.sample {
 		return
 	}
+	if q.search != nil {
+		c, err := s.Logprobs(e.rows[x.logits], 0, q.req.Logprobs)
+		if x.err = err; err == nil {
+			x.token = tokenOf(c)
+		}
+		return
+	}
 	q.sampling.Banned = nil
 	if q.generated() < q.req.MinTokens {
 		q.sampling.Banned = q.req.StopTokens
@@ -226,6 +233,10 @@ func (e *Engine) commit() {
 	for i := range e.entries {
 		x := &e.entries[i]
 		if x.seq == nil || x.seq.ended || !x.sample {
+			continue
+		}
+		if x.seq.search != nil {
+			e.arrive(x.seq, x.token.Top, now)
 			continue
 		}
 		if e.results[i].Finished && x.token.Finish == "" {

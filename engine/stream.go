@@ -101,6 +101,9 @@ func (s *Stream) Cached() int {
 	return s.cached
 }
 
+// Best returns the answers of a beam search, the best first. They are there with the last token.
+func (s *Stream) Best() []sampling.Hypothesis { return s.seq.search.beams.Best() }
+
 // Prompt returns the prompt's tokens with the logprobs that Request.PromptLogprobs asks for, of which the first token has
 // none. They are there with the first token.
 func (s *Stream) Prompt() []Token {

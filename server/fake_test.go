@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -82,6 +83,36 @@ func (m *fakeModel) UnloadAdapter(name string) error {
 	}
 	m.adapters = slices.Delete(m.adapters, i, i+1)
 	return nil
+}
+
+// ResetCache, Pin and Unpin answer with what they were asked: lengths.
+func (m *fakeModel) ResetCache(context.Context) (int, error) { return 3, m.refuse }
+
+func (m *fakeModel) Pin(_ context.Context, prompt []int32, adapter, salt string) (int, error) {
+	return len(prompt) + 1000*len(adapter) + 100*len(salt), m.refuse
+}
+
+func (m *fakeModel) Unpin(ctx context.Context, prompt []int32, adapter, salt string) (int, error) {
+	return m.Pin(ctx, prompt, adapter, salt)
+}
+
+// CacheContents makes up a chain of five blocks, named 5, 4, …, at a time of 1000.
+func (m *fakeModel) CacheContents(context.Context) ([]kv.Contents, int64, error) {
+	var all []kv.Contents
+	for i := range 5 {
+		c := kv.Contents{Tokens: []int32{int32(i)}, Blocks: 1, Refs: i % 2, Uses: i, Named: int64(100 * i), Used: 900}
+		c.Name[0], c.Parent[0] = byte(5-i), byte(6-i)
+		if i == 0 {
+			c.Parent = kv.Hash{}
+		}
+		all = append(all, c)
+	}
+	return all, 1000, m.refuse
+}
+
+func (m *fakeModel) CacheSnapshot(_ context.Context, told func()) ([]kv.Event, error) {
+	told()
+	return []kv.Event{{Kind: kv.Cleared}}, m.refuse
 }
 
 func (m *fakeModel) Encode(r text.Request) ([]int32, error) {

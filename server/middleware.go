@@ -103,6 +103,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return fail(http.StatusUnauthorized, openai.TypeInvalidRequest, "", "invalid_api_key",
 			"Incorrect or missing API key. It belongs in the header \"Authorization: Bearer KEY\".")
 	}
+	if ok && found.manages && len(s.keys) == 0 && !onThisMachine(r) {
+		return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "needs_api_key",
+			"%s is only for those on this machine, or with an API key, and this server has none (--api-key).", r.URL.Path)
+	}
 	if !ok {
 		return fail(http.StatusNotFound, openai.TypeInvalidRequest, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
 	}
@@ -129,6 +133,12 @@ func (s *Server) rightHost(r *http.Request) bool {
 		return true
 	}
 	return loopback(r.Host) || s.hosts[hostname(r.Host)]
+}
+
+// onThisMachine reports whether a request came in on a loopback address, or not over a network.
+func onThisMachine(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return !ok || loopback(local.String())
 }
 
 // loopback reports whether a host, with or without a port, is this machine for sure.

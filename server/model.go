@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -31,6 +32,12 @@ type Model interface {
 	Adapters() []engine.AdapterStats
 	LoadAdapter(name, path string, replace bool) error
 	UnloadAdapter(name string) error
+	// The prefix cache: as of engine.Engine.
+	ResetCache(ctx context.Context) (int, error)
+	Pin(ctx context.Context, prompt []int32, adapter, salt string) (int, error)
+	Unpin(ctx context.Context, prompt []int32, adapter, salt string) (int, error)
+	CacheContents(ctx context.Context) (contents []kv.Contents, now int64, err error)
+	CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, error)
 	// Health returns nil if the engine steps, or has nothing to do.
 	Health(within time.Duration) error
 }
@@ -86,6 +93,19 @@ func (t textModel) Adapters() []engine.AdapterStats        { return t.m.Engine.A
 func (t textModel) UnloadAdapter(name string) error        { return t.m.Engine.Unload(name) }
 func (t textModel) LoadAdapter(name, path string, replace bool) error {
 	return t.m.LoadAdapter(name, path, replace)
+}
+func (t textModel) ResetCache(ctx context.Context) (int, error) { return t.m.Engine.ResetCache(ctx) }
+func (t textModel) Pin(ctx context.Context, prompt []int32, adapter, salt string) (int, error) {
+	return t.m.Engine.Pin(ctx, prompt, adapter, salt)
+}
+func (t textModel) Unpin(ctx context.Context, prompt []int32, adapter, salt string) (int, error) {
+	return t.m.Engine.Unpin(ctx, prompt, adapter, salt)
+}
+func (t textModel) CacheContents(ctx context.Context) ([]kv.Contents, int64, error) {
+	return t.m.Engine.CacheContents(ctx)
+}
+func (t textModel) CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, error) {
+	return t.m.Engine.CacheSnapshot(ctx, told)
 }
 func (t textModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
 	g, err := t.m.Generate(ctx, r)

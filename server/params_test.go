@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -30,9 +31,9 @@ func TestEveryFieldReachesTheModel(t *testing.T) {
 	got := ask1(t, "/v1/completions", `{"prompt":[1,2],"temperature":0.25,"top_p":0.5,"top_k":3,"min_p":0.125,"n":2,
 		"repetition_penalty":1.5,"presence_penalty":-1,"frequency_penalty":2,"logit_bias":{"7":-100},"seed":-1,"stop":["a","b"],
 		"stop_token_ids":[9],"include_stop_str_in_output":true,"ignore_eos":true,"skip_special_tokens":false,"max_tokens":5,
-		"min_tokens":2,"logprobs":4,"prompt_logprobs":6,"cache_salt":"salt","user":"u","priority":-2,"ttft_ms":300,"tpot_ms":40,"timeout_ms":7000,"add_special_tokens":false}`)
+		"min_tokens":2,"logprobs":4,"prompt_logprobs":6,"cache_salt":"salt","kv_priority":-7,"kv_ttl_ms":800,"user":"u","priority":-2,"ttft_ms":300,"tpot_ms":40,"timeout_ms":7000,"add_special_tokens":false}`)
 	want := text.Request{IDs: []int32{1, 2}, MaxTokens: 5, MinTokens: 2, Stop: []string{"a", "b"}, StopTokens: []int32{9},
-		IncludeStop: true, IgnoreEOS: true, KeepSpecial: true, NoSpecial: true, Logprobs: 4, PromptLogprobs: 6, Salt: "salt",
+		IncludeStop: true, IgnoreEOS: true, KeepSpecial: true, NoSpecial: true, Logprobs: 4, PromptLogprobs: 6, Salt: "salt", Keep: kv.Retention{Priority: -7, TTL: 800},
 		Tenant: "u", Priority: -2, FirstToken: 300 * time.Millisecond, PerToken: 40 * time.Millisecond, Timeout: 7 * time.Second,
 		Params: sampling.Params{Temperature: 0.25, TopP: 0.5, TopK: 3, MinP: 0.125, RepetitionPenalty: 1.5, PresencePenalty: -1,
 			FrequencyPenalty: 2, LogitBias: map[int32]float32{7: -100}, Seed: math.MaxUint64}}

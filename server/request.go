@@ -12,6 +12,7 @@ import (
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -91,6 +92,7 @@ func common(s *openai.Sampling, info Info) text.Request {
 		PerToken:       millis(s.TPOTMillis),
 		Timeout:        millis(s.TimeoutMillis),
 		Salt:           s.CacheSalt,
+		Keep:           kv.Retention{Priority: value(s.KVPriority, 0), TTL: int64(value(s.KVTTLMillis, 0))},
 	}
 }
 

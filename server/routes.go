@@ -18,6 +18,7 @@ type route struct {
 	handler func(http.ResponseWriter, *http.Request)
 	open    bool // without an API key
 	about   string
+	manages bool // where there are no API keys, only for those on this machine
 }
 
 // modelPath precedes the id in the path of a single model. Ids may hold slashes.
@@ -27,24 +28,29 @@ func (s *Server) table() map[string]route {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
 	rerank, score := pooled(s, openai.DecodeRerank, s.rerank), pooled(s, openai.DecodeScore, s.score)
 	return map[string]route{
-		"/":                       {"GET", s.index, true, "this page"},
-		"/v1/chat/completions":    {"POST", s.chat, false, "the next message of a conversation"},
-		"/v1/completions":         {"POST", s.completions, false, "the continuation of a text"},
-		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), false, "the vectors of texts"},
-		"/v1/rerank":              {"POST", rerank, false, "documents, by how well they fit a query"},
-		"/rerank":                 {"POST", rerank, false, "the same"},
-		"/v1/score":               {"POST", score, false, "how well texts fit each other"},
-		"/score":                  {"POST", score, false, "the same"},
-		"/v1/models":              {"GET", s.list, false, "the models served"},
-		modelPath:                 {"GET", s.model, false, "one of them, by its id"},
-		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, false, "load a LoRA adapter"},
-		"/v1/unload_lora_adapter": {"POST", s.unloadAdapter, false, "unload one"},
-		"/tokenize":               {"POST", s.tokenize, false, "the tokens of a text or a conversation"},
-		"/detokenize":             {"POST", s.detokenize, false, "the text of tokens"},
-		"/health":                 {"GET", s.health, true, "200 while every engine steps, else 503"},
-		"/ping":                   {"GET", s.health, true, "the same"},
-		"/metrics":                {"GET", metrics.ServeHTTP, true, "Prometheus metrics"},
-		"/version":                {"GET", s.version, true, "the program's version"},
+		"/":                       {"GET", s.index, true, "this page", false},
+		"/v1/chat/completions":    {"POST", s.chat, false, "the next message of a conversation", false},
+		"/v1/completions":         {"POST", s.completions, false, "the continuation of a text", false},
+		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), false, "the vectors of texts", false},
+		"/v1/rerank":              {"POST", rerank, false, "documents, by how well they fit a query", false},
+		"/rerank":                 {"POST", rerank, false, "the same", false},
+		"/v1/score":               {"POST", score, false, "how well texts fit each other", false},
+		"/score":                  {"POST", score, false, "the same", false},
+		"/v1/models":              {"GET", s.list, false, "the models served", false},
+		modelPath:                 {"GET", s.model, false, "one of them, by its id", false},
+		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, false, "load a LoRA adapter", false},
+		"/v1/unload_lora_adapter": {"POST", s.unloadAdapter, false, "unload one", false},
+		"/tokenize":               {"POST", s.tokenize, false, "the tokens of a text or a conversation", false},
+		"/detokenize":             {"POST", s.detokenize, false, "the text of tokens", false},
+		"/reset_prefix_cache":     {"POST", s.resetCache, false, "forget cached prefixes", true},
+		"/kv/pin":                 {"POST", s.pin, false, "keep the KV blocks of a prompt", true},
+		"/kv/unpin":               {"POST", s.unpin, false, "let them go", true},
+		"/kv/blocks":              {"GET", s.inspect, false, "what the prefix cache holds", true},
+		"/kv/events/snapshot":     {"GET", s.snapshot, false, "the same for those who hear of KV events late", true},
+		"/health":                 {"GET", s.health, true, "200 while every engine steps, else 503", false},
+		"/ping":                   {"GET", s.health, true, "the same", false},
+		"/metrics":                {"GET", metrics.ServeHTTP, true, "Prometheus metrics", false},
+		"/version":                {"GET", s.version, true, "the program's version", false},
 	}
 }
 

@@ -114,7 +114,11 @@ var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
-	r := httptest.NewRequest(strings.ToUpper(d.Cmd), d.CmdArgs[0].Key, strings.NewReader(d.Input))
+	target := d.CmdArgs[0].Key
+	if v := d.CmdArgs[0].Vals; len(v) > 0 { // it has a query
+		target += "=" + v[0]
+	}
+	r := httptest.NewRequest(strings.ToUpper(d.Cmd), target, strings.NewReader(d.Input))
 	if d.Cmd == "post" {
 		r.Header.Set("Content-Type", "application/json")
 	}

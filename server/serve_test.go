@@ -188,7 +188,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestPanic(t *testing.T) {
 	fake := newFake("fake")
 	s := build(t, Config{Models: []Served{{Model: fake}}})
-	s.routes["/boom"] = route{"GET", func(http.ResponseWriter, *http.Request) { panic("boom") }, true, ""}
+	s.routes["/boom"] = route{"GET", func(http.ResponseWriter, *http.Request) { panic("boom") }, true, "", false}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/boom", nil))
 	if w.Code != 500 || !json.Valid(w.Body.Bytes()) {

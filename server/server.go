@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kvasir-llm/kvasir/events"
 )
 
 // Config says what is served, and to whom. Only Models is required.
@@ -57,6 +59,8 @@ type Served struct {
 	Aliases []string // beside its own name
 	// Observer is the one that the model's engine reports to. nil leaves its histograms out of /metrics.
 	Observer *Observer
+	// Events are where the model's engine tells of its KV blocks. nil is nowhere.
+	Events *events.Publisher
 }
 
 // Server answers HTTP requests. It is an http.Handler, and Serve runs it on a listener.

@@ -148,6 +148,7 @@ func FuzzDecode(f *testing.F) {
 		again(t, body, DecodeChat)
 		again(t, body, DecodeCompletion)
 		again(t, body, DecodeTokenize)
+		again(t, body, DecodePin)
 		again(t, body, DecodeDetokenize)
 		again(t, body, DecodeLoadAdapter)
 		again(t, body, DecodeUnloadAdapter)

@@ -58,6 +58,7 @@ func TestSamplingFields(t *testing.T) {
 		{`"ttft_ms":500,"tpot_ms":50,"timeout_ms":86400000`,
 			Sampling{TTFTMillis: ptr(500), TPOTMillis: ptr(50), TimeoutMillis: ptr(86400000)}},
 		{`"cache_salt":"s"`, Sampling{CacheSalt: "s"}},
+		{`"kv_priority":-1000,"kv_ttl_ms":1`, Sampling{KVPriority: ptr(-1000), KVTTLMillis: ptr(1)}},
 		{`"temperature":null,"stop":null,"tools":null,"n":null`, Sampling{}},
 	}
 	for _, c := range cases {
@@ -171,6 +172,8 @@ func TestSharedRefusals(t *testing.T) {
 		{`"user":5`, "user", CodeInvalidType, ""},
 		{`"priority":0.5`, "priority", CodeInvalidType, ""},
 		{`"ttft_ms":0`, "ttft_ms", CodeInvalidValue, "1 to 86400000"},
+		{`"kv_priority":1001`, "kv_priority", CodeInvalidValue, "-1000 to 1000"},
+		{`"kv_ttl_ms":0`, "kv_ttl_ms", CodeInvalidValue, "1 to 86400000"},
 		{`"tpot_ms":-1`, "tpot_ms", CodeInvalidValue, "1 to 86400000"},
 		{`"timeout_ms":86400001`, "timeout_ms", CodeInvalidValue, "1 to 86400000"},
 		{`"metadata":{"a":1}`, "metadata.a", CodeInvalidType, ""},

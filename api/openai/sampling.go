@@ -28,12 +28,14 @@ type Sampling struct {
 
 	PromptLogprobs *int   `json:"prompt_logprobs,omitempty"` // alternatives per prompt token
 	ReturnTokenIDs bool   `json:"return_token_ids,omitempty"`
-	User           string `json:"user,omitempty"`       // at most MaxLabel characters
-	Priority       *int   `json:"priority,omitempty"`   // the lowest comes first
-	TTFTMillis     *int   `json:"ttft_ms,omitempty"`    // when the first token is wanted
-	TPOTMillis     *int   `json:"tpot_ms,omitempty"`    // and each token after it
-	TimeoutMillis  *int   `json:"timeout_ms,omitempty"` // when nobody waits for the answer any more
-	CacheSalt      string `json:"cache_salt,omitempty"` // prefixes are shared only among requests with the same salt
+	User           string `json:"user,omitempty"`        // at most MaxLabel characters
+	Priority       *int   `json:"priority,omitempty"`    // the lowest comes first
+	TTFTMillis     *int   `json:"ttft_ms,omitempty"`     // when the first token is wanted
+	TPOTMillis     *int   `json:"tpot_ms,omitempty"`     // and each token after it
+	TimeoutMillis  *int   `json:"timeout_ms,omitempty"`  // when nobody waits for the answer any more
+	CacheSalt      string `json:"cache_salt,omitempty"`  // prefixes are shared only among requests with the same salt
+	KVPriority     *int   `json:"kv_priority,omitempty"` // cached blocks of a lower one are forgotten first
+	KVTTLMillis    *int   `json:"kv_ttl_ms,omitempty"`   // how long they keep it
 }
 
 // StreamOptions says what a stream reports beside the answer.
@@ -50,6 +52,8 @@ const (
 	MaxLogitBias = 1024 // entries of logit_bias
 	MaxLabel     = 512  // characters of user
 	MaxMillis    = 24 * 60 * 60 * 1000
+
+	MaxKVPriority = 1000
 )
 
 // field reads one member; known is false if it is none of Sampling's.
@@ -86,6 +90,10 @@ func (s *Sampling) field(c *cursor, key string) (known bool, err error) {
 		s.ReturnTokenIDs, err = c.boolean()
 	case "cache_salt":
 		s.CacheSalt, err = c.text()
+	case "kv_priority":
+		err = c.intIn(&s.KVPriority, -MaxKVPriority, MaxKVPriority)
+	case "kv_ttl_ms":
+		err = c.intIn(&s.KVTTLMillis, 1, MaxMillis)
 	default:
 		if known, err := s.turn(c, key); known || err != nil {
 			return known, err

@@ -59,6 +59,7 @@ type Options struct {
 	MaxRank  int           // of adapters; 0 is any
 
 	Observer engine.Observer
+	Events   func([]kv.Event) // hears of what happens to KV blocks; see engine.Config
 	Logger   *slog.Logger
 	Progress func(done, total int64) // hears of bytes of weights loaded
 }
@@ -157,6 +158,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		adapters = append(adapters, a)
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
+	m.KVGroups = groups(m.Spec)
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
@@ -180,7 +182,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	}
 	m.KVBytes = runner.Cache().Bytes()
 	m.Engine, err = engine.New(engine.Config{
-		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Logger: o.Logger,
+		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict,

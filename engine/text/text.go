@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/tokenizer"
@@ -26,8 +27,9 @@ type Model struct {
 	KVBytes   int64 // of the KV cache
 	Device    string
 
-	BlockTokens int // tokens of a KV block
-	MaxLoRAs    int // adapters on the device at once
+	BlockTokens int        // tokens of a KV block
+	KVGroups    []kv.Group // the groups of layers that have KV blocks of their own
+	MaxLoRAs    int        // adapters on the device at once
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
 	Normalise bool           // whether they get length 1, for who does not say
@@ -65,6 +67,7 @@ type Request struct {
 	Timeout        time.Duration // ends the request with engine.ErrTimeout; 0 is never
 	Adapter        string        // who answers; "" is the model itself
 	Salt           string        // separates this request's cached prefixes from those of others
+	Keep           kv.Retention  // what it asks for its KV blocks; see engine.Request
 	Parent         *Generation   // another answer to the same prompt, whose part of the KV cache this one shares; nil: none
 }
 

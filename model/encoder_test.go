@@ -190,6 +190,19 @@ func TestHidden(t *testing.T) {
 		}
 	}
 	sameRows(t, "in steps of 7", rows[1], rows[0])
+	// What the head makes of them are the logits.
+	logits, head := run(t, r, ids, 0), values(t, g.ckpt, "model.embed_tokens.weight")
+	for p, row := range rows[0] {
+		for token, want := range logits[p] {
+			got := 0.0
+			for i, v := range row {
+				got += float64(v) * float64(head[token*len(row)+i])
+			}
+			if !(math.Abs(got-float64(want)) < 1e-4) {
+				t.Fatalf("position %d: the head gives token %d %g; its logit is %g", p, token, got, want)
+			}
+		}
+	}
 }
 
 func TestEncoderRefuses(t *testing.T) {

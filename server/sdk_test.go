@@ -220,7 +220,7 @@ func TestSDKErrors(t *testing.T) {
 	params.LogitBias = map[string]int64{"1000000": 1}
 	_, err = good.Chat.Completions.New(t.Context(), params)
 	refused(err, 400, "logit_bias", "invalid_value")
-	_, err = good.Embeddings.New(t.Context(), openai.EmbeddingNewParams{Model: "kvasir-mini"})
+	_, err = good.Moderations.New(t.Context(), openai.ModerationNewParams{Input: openai.ModerationNewParamsInputUnion{OfString: openai.String("a")}})
 	refused(err, 404, "", "unknown_url")
 }
 

@@ -70,6 +70,9 @@ type tensor struct {
 	model.Translated
 	to     quant.Type
 	values func(ctx context.Context) ([]byte, error)
+
+	// What a method of quantisation multiplies columns with, and divides rows by; nil is nothing.
+	cols, rows []float32
 }
 
 func newWriter(ckpt *weights.Checkpoint, out string, o ConvertOptions) (*writer, error) {
@@ -211,6 +214,7 @@ func (w *writer) write(ctx context.Context) (err error) {
 		return err
 	}
 	if w.format == weights.Safetensors {
+		w.first = w.out
 		if err := os.Chmod(temp, 0o755); err != nil {
 			return err
 		}
@@ -227,14 +231,17 @@ func (w *writer) write(ctx context.Context) (err error) {
 
 // describe says of the whole what its tensors are stored in: the type of most values.
 func (w *writer) describe() (err error) {
+	names := map[quant.Type]string{quant.F32: "float32", quant.F16: "float16", quant.BF16: "bfloat16"}
 	values, most := map[quant.Type]int{}, quant.F32
 	for _, t := range w.tensors {
+		if w.format == weights.Safetensors && names[t.to] == "" {
+			continue // packed
+		}
 		if values[t.to] += valuesOf(t.Shape); values[t.to] > values[most] {
 			most = t.to
 		}
 	}
 	if w.format == weights.Safetensors {
-		names := map[quant.Type]string{quant.F32: "float32", quant.F16: "float16", quant.BF16: "bfloat16"}
 		w.config["torch_dtype"] = names[most]
 		w.files["config.json"], err = indented(w.config)
 		return err

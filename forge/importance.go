@@ -77,6 +77,7 @@ func Calibrate(ctx context.Context, m *model.Model, o *Observer, ids []int32, wi
 			return nil, err
 		}
 	}
+	finish(o.Moments)
 	return &Importance{Chunks: total / window, Size: window, Tensors: o.inputs}, nil
 }
 
@@ -84,19 +85,26 @@ func Calibrate(ctx context.Context, m *model.Model, o *Observer, ids []int32, wi
 type Observer struct {
 	compute.Device
 	names  map[compute.Matrix]string // of the GGUF that the checkpoint would be
+	stored map[compute.Matrix]string // in the checkpoint
 	tensor map[string]string         // checkpoint's tensor names to those of the GGUF
 	inputs map[string]*Inputs
-	rows   int
-	logits int
+	// Moments are what methods of quantisation ask of inputs, by the checkpoint's names of weights; nil if they are not wanted.
+	Moments map[string]*Moments
+	rows    int
+	logits  int
 }
 
-// Observe returns a device on which to load a checkpoint for Calibrate.
-func Observe(dev compute.Device, ckpt *weights.Checkpoint) (*Observer, error) {
+// Observe returns a device on which to load a checkpoint for Calibrate, which then also fills Observer.Moments if they are
+// wanted.
+func Observe(dev compute.Device, ckpt *weights.Checkpoint, moments bool) (*Observer, error) {
 	t, err := model.Translate(ckpt, weights.GGUF)
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{Device: dev, names: map[compute.Matrix]string{}, tensor: map[string]string{}, inputs: map[string]*Inputs{}}
+	o := &Observer{Device: dev, names: map[compute.Matrix]string{}, stored: map[compute.Matrix]string{}, tensor: map[string]string{}, inputs: map[string]*Inputs{}}
+	if moments {
+		o.Moments = map[string]*Moments{}
+	}
 	for _, t := range t.Tensors {
 		for _, from := range t.From {
 			o.tensor[from] = t.Name
@@ -109,7 +117,7 @@ func Observe(dev compute.Device, ckpt *weights.Checkpoint) (*Observer, error) {
 func (o *Observer) Matrix(src compute.Source) (compute.Matrix, error) {
 	m, err := o.Device.Matrix(src)
 	if name, ok := o.tensor[src.Name]; ok && err == nil {
-		o.names[m] = name
+		o.names[m], o.stored[m] = name, src.Name
 	}
 	return m, err
 }
@@ -128,6 +136,9 @@ func (o *Observer) MatMul(x compute.Tensor, products []compute.Product) {
 			o.add(name, x, o.rows)
 			seen = append(seen, name)
 		}
+	}
+	if o.Moments != nil {
+		o.moments(x, products)
 	}
 	o.Device.MatMul(x, products)
 }

@@ -25,9 +25,10 @@ func TestQuantize(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "mini.gguf")
 			types := map[string]quant.Type{}
 			result, err := Quantize(context.Background(), ckpt, out, QuantizeOptions{Recipe: name, Report: func(e TensorError) {
-				types[e.Name] = e.Type
-				if !(e.Error <= most[e.Type]) {
-					t.Errorf("%s: %v has an error of %g; want at most %g", e.Name, e.Type, e.Error, most[e.Type])
+				typ := e.Type.(quant.Type)
+				types[e.Name] = typ
+				if !(e.Error <= most[typ]) {
+					t.Errorf("%s: %v has an error of %g; want at most %g", e.Name, typ, e.Error, most[typ])
 				}
 			}})
 			if err != nil {
@@ -83,7 +84,7 @@ func TestQuantizeRefused(t *testing.T) {
 	if _, err := Quantize(context.Background(), ckpt, "x.gguf", QuantizeOptions{Recipe: "q9"}); err == nil || !strings.Contains(err.Error(), `type "q9" is not known; known are f32`) {
 		t.Errorf("an unknown type: error %v", err)
 	}
-	if _, err := Quantize(context.Background(), ckpt, filepath.Join(t.TempDir(), "x"), QuantizeOptions{Recipe: "q8_0"}); err == nil || !strings.Contains(err.Error(), "must end with .gguf") {
+	if _, err := Quantize(context.Background(), ckpt, filepath.Join(t.TempDir(), "x"), QuantizeOptions{Recipe: "q8_0"}); err == nil || !strings.Contains(err.Error(), "the name must end with .gguf") {
 		t.Errorf("a folder: error %v", err)
 	}
 	for s, want := range map[string]string{"ffn": "is not PATTERN=TYPE", "(=q8_0": "missing closing", "x=q9": "not the name of a tensor type", "x=i8": "no type to quantise to"} {
@@ -102,7 +103,7 @@ func TestCalibrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	o, err := Observe(dev, ckpt)
+	o, err := Observe(dev, ckpt, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,13 @@ type Translation struct {
 
 // Translated is one tensor of a Translation.
 type Translated struct {
-	Name  string
-	Slot  string     // what it is in a model, such as "q" or "ffn.norm"
-	Layer int        // whose it is, 0 for those of no layer
-	From  []string   // the names of the tensors it is made of
-	Type  quant.Type // of the bytes that Read returns
-	Shape []int
+	Name   string
+	Slot   string     // what it is in a model, such as "q" or "ffn.norm"
+	Layer  int        // whose it is, 0 for those of no layer
+	From   []string   // the names of the tensors it is made of
+	Type   quant.Type // of the bytes that Read returns
+	Shape  []int
+	Turned bool // a matrix of [in, out], as some families store them
 	// Read returns the tensor's bytes. They may be a view of the checkpoint and must not be written to.
 	Read func() ([]byte, error)
 }
@@ -124,6 +125,7 @@ func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err err
 	}
 	out = t.plain(info, slot)
 	out.Layer = layer
+	out.Turned = t.f.transposed && t.to != weights.GGUF && strings.Contains(t.from[slot], "%d") && len(info.Shape) == 2
 	if !t.changes {
 		return out, true, nil
 	}

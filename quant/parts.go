@@ -73,11 +73,10 @@ func (a *Affine) Join(dst []byte, p *Parts) { a.join(dst, p) }
 
 // Round chooses the code of value i that comes nearest to v, with the scales that p has, and returns what it stands for.
 func (a *Affine) Round(p *Parts, i int, v float32) float32 {
-	s := search{Affine: a, p: p}
 	g := i / a.Group
 	scale, least := p.Scale*float32(p.Scales[g]), p.Min*float32(p.Mins[g])
-	p.Codes[i] = s.nearest((v + least) * inverse(scale))
-	return scale*s.value(p.Codes[i]) - least
+	p.Codes[i] = a.nearest((v + least) * inverse(scale))
+	return scale*a.value(p.Codes[i]) - least
 }
 
 // decode writes the values of one block.

@@ -78,13 +78,13 @@ func (s *search) group(g int) (x, w []float32, codes []uint8) {
 }
 
 // nearest returns the code whose level, less the offset, is nearest to v.
-func (s *search) nearest(v float32) uint8 {
-	if s.Levels == nil {
-		return uint8(min(max(math.RoundToEven(float64(v))+float64(s.Offset), 0), float64(int(1)<<s.Bits-1)))
+func (a *Affine) nearest(v float32) uint8 {
+	if a.Levels == nil {
+		return uint8(min(max(math.RoundToEven(float64(v))+float64(a.Offset), 0), float64(int(1)<<a.Bits-1)))
 	}
 	best, at := float32(math.Inf(1)), 0
-	for c := range s.Levels {
-		if d := abs32(s.value(uint8(c)) - v); d < best {
+	for c := range a.Levels {
+		if d := abs32(a.value(uint8(c)) - v); d < best {
 			best, at = d, c
 		}
 	}
@@ -92,11 +92,11 @@ func (s *search) nearest(v float32) uint8 {
 }
 
 // value returns what a code stands for before it is scaled.
-func (s *search) value(code uint8) float32 {
-	if s.Levels != nil {
-		code = s.Levels[code]
+func (a *Affine) value(code uint8) float32 {
+	if a.Levels != nil {
+		code = a.Levels[code]
 	}
-	return float32(int(code) - s.Offset)
+	return float32(int(code) - a.Offset)
 }
 
 // fitScales chooses the scales of a type without minimums, then codes.

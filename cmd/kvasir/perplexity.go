@@ -21,7 +21,8 @@ type perplexityCmd struct {
 	Model string `arg:"" help:"Built-in name, hub name, file or folder."`
 	Text  string `arg:"" help:"The text, a file; - is standard input."`
 	windowFlags
-	JSON bool `name:"json" help:"Print JSON."`
+	Method string `help:"windows: all tokens count that have others before them in their window. llama.cpp: the second half of each whole window counts, and the text of special tokens is ordinary text." enum:"windows,llama.cpp" default:"windows"`
+	JSON   bool   `name:"json" help:"Print JSON."`
 	deviceFlags
 }
 
@@ -30,7 +31,6 @@ type windowFlags struct {
 	Context int `help:"Tokens of a window; 0 is 1024, or what the model was made for if that is less." placeholder:"TOKENS"`
 	Stride  int `help:"Tokens from the beginning of one window to that of the next; by default windows do not overlap." placeholder:"TOKENS"`
 	kvFlags
-	Method string `help:"windows: all tokens count that have others before them in their window. llama.cpp: the second half of each whole window counts, and the text of special tokens is ordinary text." enum:"windows,llama.cpp" default:"windows"`
 }
 
 func (perplexityCmd) Help() string {
@@ -65,7 +65,7 @@ func (c *perplexityCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer found.ckpt.Close()
-	m, err := c.measure(ctx, found.ckpt, content, c.options())
+	m, err := c.measure(ctx, found.ckpt, content, c.Method, c.options())
 	if err != nil {
 		return fmt.Errorf("%s: %w", found.name, err)
 	}
@@ -78,7 +78,7 @@ func (c *perplexityCmd) Run(ctx context.Context) error {
 }
 
 // measure computes a checkpoint's perplexity on a text and shows on a terminal how far it is.
-func (f windowFlags) measure(ctx context.Context, ckpt *weights.Checkpoint, content string, o cpu.Options) (measured, error) {
+func (f windowFlags) measure(ctx context.Context, ckpt *weights.Checkpoint, content, method string, o cpu.Options) (measured, error) {
 	tok, err := text.OpenTokenizer(ckpt)
 	if err != nil {
 		return measured{}, err
@@ -99,8 +99,8 @@ func (f windowFlags) measure(ctx context.Context, ckpt *weights.Checkpoint, cont
 	if f.Context > m.Spec.Context {
 		return measured{}, fmt.Errorf("windows of %d tokens; the model was made for %d", f.Context, m.Spec.Context)
 	}
-	ids := tok.Encode(content, tokenizer.EncodeOptions{ParseSpecial: f.Method == "windows"})
-	p := forge.PerplexityOptions{Context: f.Context, Stride: f.Stride, SecondHalf: f.Method == "llama.cpp", BOS: -1}
+	ids := tok.Encode(content, tokenizer.EncodeOptions{ParseSpecial: method == "windows"})
+	p := forge.PerplexityOptions{Context: f.Context, Stride: f.Stride, SecondHalf: method == "llama.cpp", BOS: -1}
 	if id, ok := tok.BOS(); ok && tok.AddBOS() {
 		p.BOS = id
 	}

@@ -31,10 +31,10 @@ func (q *quantiser) folds(i int) (out []fold, skipped []string) {
 	add := func(what, from string, x fold, slots ...string) {
 		x.source, x.bias = q.find(from, i, ".weight"), q.find(from, i, ".bias")
 		for _, slot := range slots {
-			if t := q.find(slot, i, ".weight"); t != nil && q.roundable(t) {
+			if t := q.find(slot, i, ".weight"); t != nil && q.moments(t) != nil {
 				x.to = append(x.to, t)
 			} else if t != nil {
-				skip(what, fmt.Sprintf("%s is %v", t.Name, t.to))
+				skip(what, "nothing is known of those of "+t.Name)
 				return
 			}
 		}
@@ -166,6 +166,9 @@ func (q *quantiser) lossOf(f fold, values [][]float32, scales []float32) (float6
 	sum := 0.0
 	for i, t := range f.to {
 		m := q.moments(t)
+		if !q.roundable(t) {
+			continue // nothing is lost
+		}
 		rows := slices.Clone(values[i])
 		scale(rows, scales, nil)
 		rounded := slices.Clone(rows)

@@ -59,17 +59,9 @@ func Quantize(ctx context.Context, ckpt *weights.Checkpoint, out string, o Quant
 		return Quantized{}, err
 	}
 	q := &quantiser{QuantizeOptions: &o, w: w, pack: o.packing()}
-	values := 0
-	for i := range w.tensors {
-		t := &w.tensors[i]
-		t.to = w.plainType(t.Translated, 0)
-		values += valuesOf(t.Shape)
-		t.values = func(context.Context) ([]byte, error) { return recode(t.Translated, t.to) }
-	}
-	if w.format == weights.GGUF {
-		if err := q.chooseTypes(); err != nil {
-			return Quantized{}, err
-		}
+	values, err := q.chooseTypes()
+	if err != nil {
+		return Quantized{}, err
 	}
 	if o.Method == AWQ || o.Method == SmoothQuant {
 		if err := q.foldAll(ctx); err != nil {
@@ -87,13 +79,22 @@ func Quantize(ctx context.Context, ckpt *weights.Checkpoint, out string, o Quant
 	return Quantized{File: w.first, Bytes: w.total, BitsPerWeight: float64(w.total) * 8 / float64(values), Omitted: w.omitted, Skipped: q.skipped}, nil
 }
 
-// chooseTypes gives the weights of a GGUF the types of the recipe.
-func (q *quantiser) chooseTypes() error {
+// chooseTypes gives the weights of a GGUF the types of the recipe, and returns how many values there are.
+func (q *quantiser) chooseTypes() (values int, err error) {
+	w := q.w
+	for i := range w.tensors {
+		t := &w.tensors[i]
+		t.to = w.plainType(t.Translated, 0)
+		values += valuesOf(t.Shape)
+		t.values = func(context.Context) ([]byte, error) { return recode(t.Translated, t.to) }
+	}
+	if w.format != weights.GGUF {
+		return values, nil
+	}
 	r, err := recipeNamed(q.Recipe)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	w := q.w
 	a := w.spec.Layers[len(w.spec.Layers)-1]
 	s := shape{sharing: a.Attn.Heads / max(a.Attn.KVHeads, 1), experts: a.FFN.Experts.Count, weighed: q.Importance != nil}
 	for i := range w.tensors {
@@ -114,7 +115,7 @@ func (q *quantiser) chooseTypes() error {
 		t.values = func(context.Context) ([]byte, error) { return q.quantized(t) }
 	}
 	w.fileType = &r.fileType
-	return nil
+	return values, nil
 }
 
 // quantized returns a tensor's bytes in its new type and reports the error.

@@ -207,12 +207,25 @@ func matches(pattern, name string) (layer int, ok bool) {
 	if !inLayer {
 		return 0, pattern == name && name != ""
 	}
-	number, ok := strings.CutPrefix(name, before)
-	if ok {
-		number, ok = strings.CutSuffix(number, after)
+	numbers, ok := strings.CutPrefix(name, before)
+	if middle, end, perExpert := strings.Cut(after, "%d"); ok && perExpert {
+		var expert string
+		numbers, expert, ok = strings.Cut(numbers, middle)
+		expert, whole := strings.CutSuffix(expert, end)
+		if _, isNumber := counted(expert); !whole || !isNumber {
+			return 0, false
+		}
+	} else if ok {
+		numbers, ok = strings.CutSuffix(numbers, after)
 	}
-	layer, err := strconv.Atoi(number)
-	return layer, ok && err == nil && strconv.Itoa(layer) == number
+	layer, isNumber := counted(numbers)
+	return layer, ok && isNumber
+}
+
+// counted reads a number as names spell it.
+func counted(s string) (n int, ok bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && strconv.Itoa(n) == s
 }
 
 // ownHead reports whether the checkpoint has a head that is not the embedding table.

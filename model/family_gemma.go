@@ -9,7 +9,7 @@ import (
 var gemma2 = family{
 	types: []string{"gemma2"}, archs: []string{"gemma2"}, slots: gemmaSlots, keys: gemmaKeys,
 	defaults: gemmaDefaults(map[string]any{
-		"max_position_embeddings": 8192.0, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+		"max_position_embeddings": 8192.0, "num_attention_heads": 8.0, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
 		"sliding_window_pattern": 2.0,
 	}),
 	assumed: map[string]any{"hidden_act": "gelu_pytorch_tanh", "sliding_window": 4096.0, "sliding_window_pattern": 2.0},

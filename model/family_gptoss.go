@@ -20,6 +20,9 @@ var gptoss = family{
 	},
 	ggufSlots: slots{"ffn.norm": "blk.%d.post_attention_norm", "attn.post": ""},
 	spec: func(c *Config) *Spec {
+		if !c.gguf() && !c.Has("rope_scaling") && !c.Has("rope_parameters") {
+			c.values["rope_scaling"] = gptossYarn
+		}
 		s := llamaShape(c)
 		s.windows(c, func(i int) bool { return i%2 == 0 })
 		e := mixtralExperts(c)
@@ -28,4 +31,10 @@ var gptoss = family{
 		s.each(func(_ int, l *Layer) { l.Attn.Sinks, l.FFN.Bias, l.FFN.Act = true, true, compute.SwiGLUClamped })
 		return s
 	},
+}
+
+// gptossYarn is the rope of a config.json that gives none.
+var gptossYarn = map[string]any{
+	"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096.0, "beta_fast": 32.0, "beta_slow": 1.0,
+	"truncate": false,
 }

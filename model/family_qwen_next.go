@@ -27,7 +27,6 @@ var qwen3next = family{
 	spec: func(c *Config) *Spec {
 		s := llamaShape(c)
 		s.Norm.PlusOne = true
-		delta := c.deltaNet()
 		kinds, every := c.Texts("layer_types"), max(c.IntOr("full_attention_interval", 4), 1)
 		if list, ok := c.get("recurrent_layers").([]bool); ok { // of a GGUF
 			for _, recurrent := range list {
@@ -50,7 +49,7 @@ var qwen3next = family{
 			switch kind {
 			case "full_attention":
 			case "linear_attention":
-				l.Attn = Attention{Rope: -1, Delta: delta}
+				l.Attn = Attention{Rope: -1, Delta: c.deltaNet()}
 			default:
 				c.fail("layer_types: layer %d is %q, which is not supported; known are full_attention, linear_attention", i, kind)
 			}

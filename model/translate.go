@@ -147,7 +147,11 @@ func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err err
 			return data[len(data)/rows*from:], nil
 		}
 	case t.f.permuted && (slot == "q" || slot == "k"):
-		out.Read = func() ([]byte, error) { return t.permuted(info, a.HeadDim) }
+		out.Read = func() ([]byte, error) { return t.permuted(info, a.HeadDim, a.HeadDim) }
+	case a.Latent.Rank > 0 && t.to == weights.GGUF && !t.spec.Ropes[0].Interleaved && (slot == "q" || slot == "q.up"):
+		out.Read = func() ([]byte, error) { return t.permuted(info, a.HeadDim, a.Latent.RopeDim) }
+	case a.Latent.Rank > 0 && t.to == weights.GGUF && !t.spec.Ropes[0].Interleaved && slot == "kv.latent":
+		out.Read = func() ([]byte, error) { return t.permuted(info, info.Shape[0], a.Latent.RopeDim) }
 	case t.f.transposed && inLayer && len(info.Shape) == 2:
 		out.Shape = []int{info.Shape[1], info.Shape[0]}
 		out.Read = func() ([]byte, error) { return transposed(t.stored(info)) }
@@ -235,16 +239,20 @@ func (t *translator) ownHead() bool {
 	return ok && !bytes.Equal(head.Data, embed.Data)
 }
 
-// permuted reorders the rows of queries or keys, head by head: from halves to neighbours for a GGUF, and back.
-func (t *translator) permuted(info weights.Info, headDim int) ([]byte, error) {
+// permuted reorders the last rows of each head of queries or keys, those that a rope turns: from halves to neighbours for a
+// GGUF, and back.
+func (t *translator) permuted(info weights.Info, headDim, turned int) ([]byte, error) {
 	data, rows := t.stored(info).Data, info.Shape[0]
-	if rows%headDim != 0 || headDim%2 != 0 {
+	if rows%headDim != 0 || turned%2 != 0 {
 		return nil, fmt.Errorf("model: tensor %q has %d rows; want pairs in heads of %d", info.Name, rows, headDim)
 	}
-	out, width := make([]byte, len(data)), len(data)/rows
+	out, width := bytes.Clone(data), len(data)/rows
 	for row := range rows {
-		head, i := row-row%headDim, row%headDim
-		neighbour := head + i%(headDim/2)*2 + i/(headDim/2) // where value i of a head of halves stands among neighbours
+		i := row%headDim - (headDim - turned)
+		if i < 0 {
+			continue
+		}
+		neighbour := row - i + i%(turned/2)*2 + i/(turned/2) // where value i of halves stands among neighbours
 		from, to := row, neighbour
 		if t.to != weights.GGUF {
 			from, to = neighbour, row

@@ -195,6 +195,10 @@ func (f *family) config(c *Config, s *Spec, ckpt *weights.Checkpoint) (map[strin
 	}
 	if slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Attn.Window > 0 }) {
 		values["use_sliding_window"] = true
+		if c.read["layer_types"] {
+			delete(values, "sliding_window_pattern")
+			values["layer_types"] = s.windowKinds()
+		}
 	}
 	if l := a.Latent; l.Rank > 0 {
 		maps.DeleteFunc(values, func(key string, _ any) bool {
@@ -250,7 +254,7 @@ func (c *Config) ropeConfig(values map[string]any, s *Spec, ckpt *weights.Checkp
 	if t, ok := ckpt.Tensor(ropeFactors); ok {
 		factors, err := decode(t)
 		if err == nil {
-			values["rope_scaling"], err = llama3Scaling(factors, theta, s.Context)
+			values["rope_scaling"], err = llama3Scaling(factors, theta)
 		}
 		return err
 	}
@@ -286,8 +290,9 @@ func longScaling(values map[string]any, s *Spec, ckpt *weights.Checkpoint) error
 }
 
 // llama3Scaling finds the rope_scaling of a config.json whose factors a GGUF holds: of the frequencies between the two
-// bounds, 1/factor grows in a line. The lower bound is taken for 1, as its scale is that of the original context.
-func llama3Scaling(factors []float32, theta float64, context int) (map[string]any, error) {
+// bounds, 1/factor grows in a line. The lower bound is taken for 1, as its scale is that of the original context. Where fewer than
+// two are between, several lines give the same factors, and the first that does is taken.
+func llama3Scaling(factors []float32, theta float64) (map[string]any, error) {
 	n := len(factors)
 	most := float64(slices.Max(factors))
 	smooth := func(i int) float64 { return (1/float64(factors[i]) - 1/most) / (1 - 1/most) }
@@ -298,27 +303,41 @@ func llama3Scaling(factors []float32, theta float64, context int) (map[string]an
 			between = append(between, i)
 		}
 	}
-	original, high := 8192.0, 4.0 // of all models in the field
-	if len(between) == 1 {
-		original = (3*smooth(between[0]) + 1) / turns(between[0])
-	} else if len(between) > 1 {
-		i, j := between[0], between[len(between)-1]
-		slope := (smooth(i) - smooth(j)) / (turns(i) - turns(j))
-		below := slope*turns(i) - smooth(i) // low / (high - low)
-		high = 1 + 1/below
-		original = slope * (high - 1)
-	}
-	original, high = math.Round(original), math.Round(high*1000)/1000
-	for i, f := range factors {
-		s := min(max((original*turns(i)-1)/(high-1), 0), 1)
-		if want := 1 / ((1-s)/most + s); !(math.Abs(want-float64(f)) < 1e-3*want) {
-			return nil, fmt.Errorf("model: tensor %q: factor %d is %v; that is no rope_scaling of type llama3", ropeFactors, i, f)
+	var fault error
+	try := func(original, high float64) map[string]any {
+		original, high = math.Round(original), math.Round(high*1000)/1000
+		for i, f := range factors {
+			s := min(max((original*turns(i)-1)/(high-1), 0), 1)
+			if want := 1 / ((1-s)/most + s); !(math.Abs(want-float64(f)) < 1e-3*want) {
+				fault = fmt.Errorf("model: tensor %q: factor %d is %v; that is no rope_scaling of type llama3", ropeFactors, i, f)
+				return nil
+			}
+		}
+		return map[string]any{
+			"rope_type": "llama3", "factor": float32(most), "low_freq_factor": 1.0, "high_freq_factor": high,
+			"original_max_position_embeddings": int(original),
 		}
 	}
-	return map[string]any{
-		"rope_type": "llama3", "factor": float32(most), "low_freq_factor": 1.0, "high_freq_factor": high,
-		"original_max_position_embeddings": int(original),
-	}, nil
+	if len(between) > 1 {
+		i, j := between[0], between[len(between)-1]
+		slope := (smooth(i) - smooth(j)) / (turns(i) - turns(j))
+		high := 1 + 1/(slope*turns(i)-smooth(i)) // low / (high - low)
+		found := try(slope*(high-1), high)
+		return found, fault
+	}
+	stretched := slices.IndexFunc(factors, func(f float32) bool { return f > 1 })
+	for _, high := range []float64{4, 2, 8, 1.5, 1.1} { // 4 of all models in the field
+		originals := []float64{8192, math.Ceil(high / turns(max(stretched, 1)-1)), math.Floor(1 / turns(max(stretched, 0)))}
+		if len(between) == 1 {
+			originals = []float64{((high-1)*smooth(between[0]) + 1) / turns(between[0])}
+		}
+		for _, original := range originals {
+			if found := try(original, high); found != nil {
+				return found, nil
+			}
+		}
+	}
+	return nil, fault
 }
 
 // Differ names the first value by which two Specs mean another computation, and is "" where there is none. Whether pairs
@@ -365,8 +384,26 @@ func differ(name string, a, b reflect.Value) string {
 	return ""
 }
 
-// lastLayer returns the last layer: the first ones of a mixture may be dense.
-func (s *Spec) lastLayer() *Layer { return &s.Layers[len(s.Layers)-1] }
+// lastLayer returns the last layer that is a mixture, or the last one: others of a mixture may be dense.
+func (s *Spec) lastLayer() *Layer {
+	for i := len(s.Layers) - 1; i >= 0; i-- {
+		if s.Layers[i].FFN.Experts.Count > 0 {
+			return &s.Layers[i]
+		}
+	}
+	return &s.Layers[len(s.Layers)-1]
+}
+
+// windowKinds lists the layers as layer_types does.
+func (s *Spec) windowKinds() []string {
+	kinds := make([]string, len(s.Layers))
+	for i, l := range s.Layers {
+		if kinds[i] = "full_attention"; l.Attn.Window > 0 {
+			kinds[i] = "sliding_attention"
+		}
+	}
+	return kinds
+}
 
 // dense lists the layers that are no mixtures.
 func (s *Spec) dense() []int {

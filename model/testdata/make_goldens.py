@@ -255,6 +255,29 @@ CASES = {
                              original_max_position_embeddings=32,
                              short_factor=[1.0, 1.2, 1.4, 1.6, 1.8, 2.0], long_factor=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]),
         tie_word_embeddings=True, pad_token_id=0)),
+    "gpt_oss_unsaid": (OLD, "BF16", 1, dict(
+        model_type="gpt_oss", hidden_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+        intermediate_size=24, vocab_size=90, num_hidden_layers=2, num_local_experts=3, num_experts_per_tok=2,
+        sliding_window=9, rope_theta=10000.0, tie_word_embeddings=True)),
+    "deepseek_v3_turned": (NEW, "BF16", 1, dict(
+        model_type="deepseek_v3", hidden_size=32, num_attention_heads=4, num_key_value_heads=4, intermediate_size=40,
+        vocab_size=90, num_hidden_layers=2, q_lora_rank=16, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8,
+        v_head_dim=12, rope_interleave=False, attention_bias=True, first_k_dense_replace=1, moe_intermediate_size=16,
+        n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
+        routed_scaling_factor=1.5, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0))),
+    "qwen3_all_window": (OLD, "BF16", 1, dict(
+        model_type="qwen3", hidden_size=36, num_attention_heads=3, num_key_value_heads=3, head_dim=12,
+        intermediate_size=40, vocab_size=90, num_hidden_layers=2, use_sliding_window=True, sliding_window=11,
+        max_window_layers=1, layer_types=["sliding_attention", "sliding_attention"], rope_theta=1e6,
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=2.0,
+                          original_max_position_embeddings=64), tie_word_embeddings=True)),
+    "qwen3_next_dense": (OLD, "BF16", 1, dict(
+        model_type="qwen3_next", hidden_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+        intermediate_size=40, vocab_size=90, num_hidden_layers=2, rope_theta=10000.0, partial_rotary_factor=0.5,
+        full_attention_interval=2, linear_conv_kernel_dim=2, linear_num_key_heads=1, linear_num_value_heads=2,
+        linear_key_head_dim=8, linear_value_head_dim=12, moe_intermediate_size=16, num_experts=4,
+        num_experts_per_tok=2, shared_expert_intermediate_size=12, mlp_only_layers=[1], tie_word_embeddings=True)),
 }
 CLASSES = dict(
     llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", phi3="Phi3", gemma2="Gemma2", gemma3_text="Gemma3",

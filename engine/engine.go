@@ -39,6 +39,7 @@ type Config struct {
 	Slots    int                                    // adapters that the Runner holds at once; 0 is none
 	Place    func(slot int, a *model.Adapter) error // as model.Model.Place; called when nothing computes
 	Adapters []Adapter                              // known from the start, the pinned ones on the device
+	Tiers    Tiers                                  // memory and files that blocks go to when the Runner's cache is full; it must be a Mover
 	Observer Observer                               // nil is none
 	Events   func([]kv.Event)                       // hears of what happens to the contents of the prefix cache, from the loop, as an Observer; nil is none
 	Logger   *slog.Logger                           // hears of failed steps; nil is none
@@ -86,6 +87,7 @@ type Engine struct {
 	seqs      map[sched.SeqID]*sequence
 	todo      []message // taken from the inbox, of which handled are done
 	handled   int
+	tiers     *tiers      // nil: there are none
 	plan      *sched.Plan // of the step in hand
 	next      *sched.Plan // of the one after it
 	computing bool
@@ -129,10 +131,15 @@ func New(cfg Config) (*Engine, error) {
 			cfg.Sched.MaxAdapters--
 		}
 	}
-	s, err := sched.New(cfg.Sched)
+	t, err := newTiers(&cfg)
 	if err != nil {
 		return nil, err
 	}
+	s, err := sched.New(cfg.Sched)
+	if err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	t.adopt(s)
 	e := &Engine{
 		cfg:      cfg,
 		epoch:    cfg.Now(),
@@ -142,6 +149,7 @@ func New(cfg Config) (*Engine, error) {
 		drained:  make(chan struct{}),
 		stopped:  make(chan struct{}),
 		sched:    s,
+		tiers:    t,
 		seqs:     map[sched.SeqID]*sequence{},
 		adapters: map[string]*adapter{},
 		slots:    make([]*adapter, cfg.Slots+1),
@@ -150,14 +158,14 @@ func New(cfg Config) (*Engine, error) {
 	e.maxLen, e.retains = s.MaxLen(), s.Retains()
 	e.counts.MaxLen = e.maxLen
 	if err := e.placePinned(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, t.close())
 	}
 	for _, a := range cfg.Adapters {
 		if a.Pinned {
 			continue
 		}
 		if err := e.Load(a, false); err != nil {
-			return nil, err
+			return nil, errors.Join(err, t.close())
 		}
 	}
 	e.publish()

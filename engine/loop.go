@@ -27,6 +27,9 @@ func (e *Engine) forward(b *compute.Batch) (err error) {
 			err = fmt.Errorf("engine: the step panicked: %v", v)
 		}
 	}()
+	e.tiers.carry(b)
+	begin := e.cfg.Now()
+	defer func() { e.tiers.computed(b, e.cfg.Now().Sub(begin)) }()
 	return e.cfg.Runner.Forward(b)
 }
 
@@ -40,6 +43,10 @@ func (e *Engine) loop() {
 	}
 	verify(e.sched)
 	close(e.work)
+	e.tiers.flush(e.sched)
+	if err := e.tiers.close(); err != nil {
+		e.cfg.Logger.Error("storing KV blocks failed", "error", err)
+	}
 	close(e.stopped)
 }
 
@@ -68,7 +75,10 @@ func (e *Engine) turn() (more bool) {
 		} else {
 			e.sample()
 		}
+	} else {
+		e.tiers.carry(&e.batch)
 	}
+	e.tiers.settle(e.sched, e.plan)
 	e.commit()
 	return true
 }
@@ -256,6 +266,7 @@ func (e *Engine) rescue(more *bool) {
 		panic(err) // the same configuration was fine before
 	}
 	e.sched, e.plan, e.next = fresh, nil, nil
+	e.tiers.adopt(fresh)
 	if e.cfg.Events != nil {
 		e.cfg.Events([]kv.Event{{Kind: kv.Cleared}})
 	}

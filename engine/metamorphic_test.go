@@ -21,9 +21,10 @@ import (
 // tape remembers the logits after every sequence of tokens that any run computed. If another run computes other bits
 // after the same tokens, the test fails.
 type tape struct {
-	t     testing.TB
-	known map[string][]float32
-	wrong int
+	t      testing.TB
+	known  map[string][]float32
+	packed map[[32]byte][]*past // what is stored, over runs
+	wrong  int
 }
 
 // listener is a Runner that plays its logits to a tape. It keeps for each cache slot the tokens up to the one in it, so
@@ -36,6 +37,10 @@ type listener struct {
 	slots       []*past
 	heard       map[string]bool // sequences of this run
 	adapters    []string        // by slot
+
+	packed map[[32]byte][]*past // what slots of a stored block held, by its contents
+	spoil  bool                 // stored blocks get damaged
+	stored [][]byte
 }
 
 // past is a token and those before it.
@@ -55,6 +60,7 @@ func key(adapter string, tokens []int32) string { return fmt.Sprint(adapter, tok
 
 func (l *listener) Forward(b *compute.Batch) error {
 	<-l.begin
+	l.damage()
 	for _, c := range b.Copies {
 		copy(l.slots[c[1]*l.blockTokens:][:l.blockTokens], l.slots[c[0]*l.blockTokens:])
 	}
@@ -111,6 +117,10 @@ type scenario struct {
 	batch               sched.Batch
 	interval            int
 	allocation          sched.Allocation
+	host, disk          int64  // blocks of lower tiers
+	dir                 string // of the disk; "": a new one
+	preempt             sched.Preempt
+	spoil               bool // some of what is stored gets damaged
 	anyKernels          bool // run with other kernels than the best, and other keys and values than F32
 }
 
@@ -141,6 +151,11 @@ var scenarios = []scenario{
 	{name: "forked", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, forks: true},
 	{name: "forked, no cache", chunk: 7, block: 16, blocks: 300, seqs: 32, forks: true},
 	{name: "forked, chunks of 7, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, forks: true},
+	{name: "host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, anyKernels: true},
+	{name: "host tier, damaged", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, spoil: true},
+	{name: "disk tier", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, disk: 400, preempt: sched.Recompute},
+	{name: "host and disk tier, forked", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, forks: true, host: 30, disk: 400},
+	{name: "host tier, swapped", chunk: 7, block: 32, blocks: 7, seqs: 32, cache: true, preempts: true, host: 400, preempt: sched.Swap},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
@@ -181,7 +196,7 @@ func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	t.Helper()
 	for spare := 2; ; spare++ {
 		tokens, stats := sc.playWith(t, m, tp, spare)
-		if sc.preempts == (stats.Preemptions > 0) && ((sc.cache || sc.forks) && !m.Spec.Recurrent()) == (stats.KV.Hits > 0) {
+		if sc.preempts == (stats.Preemptions > 0) && ((sc.cache || sc.forks) && !m.Spec.Recurrent()) == (stats.KV.Hits > 0) && sc.loaded(stats) {
 			return tokens
 		}
 		if !sc.preempts || spare == 5 {
@@ -218,10 +233,15 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir, slotBytes := sc.dir, int64(runner.BlockBytes()+8192)
+	if sc.disk > 0 && dir == "" {
+		dir = t.TempDir()
+	}
 	begin := make(chan struct{})
 	l := &listener{
 		Runner: runner, begin: begin, tape: tp, blockTokens: int32(sc.block),
 		slots: make([]*past, blocks*sc.block), heard: map[string]bool{}, adapters: make([]string, slots+1),
+		packed: tp.packed, spoil: sc.spoil,
 	}
 	place := func(slot int, a *model.Adapter) error {
 		if l.adapters[slot] = ""; a != nil {
@@ -235,10 +255,11 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		adapters = append(adapters, Adapter{Name: name, Data: randomAdapter(t, m, uint64(i))})
 		ids[name] = string(adapters[i].Data.ID[:])
 	}
-	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters, Sched: sched.Config{
-		BlockTokens: sc.block, Blocks: blocks, Groups: groups, States: runner.Cache().Spec().States, MaxLen: 256, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
-		Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy),
-	}})
+	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
+		Tiers: Tiers{HostBytes: sc.host * int64(runner.BlockBytes()), Dir: dir, DiskBytes: sc.disk * slotBytes, Model: "metamorphic", Always: true}, Sched: sched.Config{
+			BlockTokens: sc.block, Blocks: blocks, Groups: groups, States: runner.Cache().Spec().States, MaxLen: 256, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
+			Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +327,7 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 			continue
 		}
 		t.Run(c.name+", "+c.kv.String(), func(t *testing.T) {
-			tp := &tape{known: map[string][]float32{}}
+			tp := newTape()
 			var want [][]int32
 			for i, kernels := range cpu.Kernels() {
 				if i > 0 && kernels == "portable" && (n > 0 || testing.Short()) {
@@ -319,6 +340,9 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 						want = reference.play(t, m, tp)
 					}
 					for _, sc := range scenarios {
+						if m.Spec.Recurrent() && sc.host+sc.disk > 0 {
+							continue // refused
+						}
 						if (i > 0 || c.kv != quant.F32) && !sc.anyKernels {
 							continue
 						}

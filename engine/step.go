@@ -34,6 +34,7 @@ type delivery struct {
 func (e *Engine) pack() bool {
 	e.batch.Reset()
 	e.settle()
+	e.tiers.prepare(e.sched, e.plan, e.cfg.Now, e.cfg.Logger)
 	now := e.cfg.Now()
 	e.report = StepDone{Gaps: e.report.Gaps[:0], FirstTokens: e.report.FirstTokens[:0], Preempted: len(e.plan.Preempted)}
 	for _, id := range e.plan.Preempted {

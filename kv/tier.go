@@ -228,3 +228,23 @@ func (p *Pool) storeEvicted(b BlockID) {
 	}
 	p.store(Name{n.name, p.group[b], n.adapted}, Place{Device, b}, Device, p.Groups(), p.cfg.BlockTokens)
 }
+
+// String returns the name's first digits.
+func (n Name) String() string { return n.Hash.String() }
+
+// Flush lists the moves that store on the disk what is only in faster tiers.
+func (p *Pool) Flush(moves *[]Move) {
+	last := p.round
+	p.Round(moves)
+	for s, at := &p.shelves[Host], p.shelves[Host].oldest(); int(at) != len(s.names); at = s.next[at] {
+		if s.names[at] != (Name{}) {
+			p.store(s.names[at], Place{Host, at}, Host, p.Groups(), p.cfg.BlockTokens)
+		}
+	}
+	for i, n := range p.node {
+		if n != none && p.loaded[i] != last { // a plan that loads may not be carried out any more
+			x := &p.tree.nodes[n]
+			p.store(Name{x.name, p.group[i], x.adapted}, Place{Device, BlockID(i)}, Host, p.Groups(), p.cfg.BlockTokens)
+		}
+	}
+}

@@ -96,6 +96,18 @@ func (r *Runner) Hidden(i int) []float32 { return r.dev.Read(r.hidden, int(r.wan
 // be written to.
 func (r *Runner) Logits(i int) []float32 { return r.dev.Read(r.logits, i) }
 
+// BlockBytes returns how many bytes PackBlock writes and UnpackBlock reads: what a block of the cache holds.
+func (r *Runner) BlockBytes() int { return r.dev.BlockBytes(r.cache) }
+
+// PackBlock writes what a block of the cache holds to dst.
+func (r *Runner) PackBlock(block int32, dst []byte) { r.dev.PackBlock(r.cache, block, dst) }
+
+// UnpackBlock gives a block of the cache the contents that PackBlock wrote.
+func (r *Runner) UnpackBlock(block int32, src []byte) { r.dev.UnpackBlock(r.cache, block, src) }
+
+// CopyBlock copies what one block of the cache holds to another.
+func (r *Runner) CopyBlock(from, to int32) { r.dev.CopyBlock(r.cache, from, to) }
+
 // Forward computes one batch: keys and values go to the cache, logits can be read when it returns. A batch that does not
 // fit the Runner or contradicts itself is refused.
 func (r *Runner) Forward(b *compute.Batch) error {

@@ -119,3 +119,9 @@ func (s *Scheduler) unstow(q *sequence) {
 		q.stowed = 0
 	}
 }
+
+// Flush lists the moves that store on the disk what is only in faster tiers. It is for when no more plans will be made.
+func (s *Scheduler) Flush() (moves []kv.Move) {
+	s.pool.Flush(&moves)
+	return moves
+}

@@ -249,3 +249,20 @@ func (g *fakeGeneration) Close() {
 	}
 	g.closed = true
 }
+
+// Search finds an answer for each beam: the pieces, and a letter.
+func (m *fakeModel) Search(_ context.Context, r text.Request) ([]text.Delta, error) {
+	m.mu.Lock()
+	m.asked = append(m.asked, r)
+	m.mu.Unlock()
+	var out []text.Delta
+	for i := range r.Search.Width {
+		d := text.Delta{Finish: "stop", Usage: text.Usage{Prompt: len(r.IDs), Generated: len(m.pieces) + 1}}
+		for _, piece := range append(slices.Clone(m.pieces), string(rune('a'+i))) {
+			d.Text += piece
+			d.IDs = append(d.IDs, int32(piece[0]))
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}

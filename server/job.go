@@ -225,7 +225,10 @@ func (c *choice) likelihood() float64 {
 // answer runs a job and writes its answer, as a stream or whole.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 	s.metrics.request(j)
-	if err := j.start(r.Context()); err != nil {
+	run := (*choice).collect
+	if j.sampling.UseBeamSearch {
+		run = (*choice).search
+	} else if err := j.start(r.Context()); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -234,7 +237,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 		s.stream(w, r, j)
 		return
 	}
-	err := j.each(r.Context(), func(ctx context.Context, c *choice) error { return c.collect(ctx, j) })
+	err := j.each(r.Context(), func(ctx context.Context, c *choice) error { return run(c, ctx, j) })
 	switch {
 	case err != nil:
 		s.fail(w, r, err)

@@ -20,6 +20,8 @@ type Model interface {
 	// Embed and Score are those of text.Model.
 	Embed(ctx context.Context, r text.EmbedRequest) (vector []float32, tokens int, err error)
 	Score(ctx context.Context, query, document string, truncate int, o text.Origin) (score float32, tokens int, err error)
+	// Search returns the answers of a beam search. Errors are as for Generate.
+	Search(ctx context.Context, r text.Request) ([]text.Delta, error)
 	// Decode returns the text of tokens, special ones included.
 	Decode(ids []int32) string
 	// Token returns the spelling of a token in the vocabulary.
@@ -106,6 +108,9 @@ func (t textModel) CacheContents(ctx context.Context) ([]kv.Contents, int64, err
 }
 func (t textModel) CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, error) {
 	return t.m.Engine.CacheSnapshot(ctx, told)
+}
+func (t textModel) Search(ctx context.Context, r text.Request) ([]text.Delta, error) {
+	return t.m.Search(ctx, r)
 }
 func (t textModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
 	g, err := t.m.Generate(ctx, r)

@@ -75,7 +75,7 @@ func params(s *openai.Sampling, defaults sampling.Params) sampling.Params {
 
 // common returns what the two kinds of request have in common, without the prompt.
 func common(s *openai.Sampling, info Info) text.Request {
-	return text.Request{
+	r := text.Request{
 		Params:         params(s, info.Defaults),
 		MaxTokens:      value(s.MaxTokens, 0),
 		MinTokens:      value(s.MinTokens, 0),
@@ -94,6 +94,10 @@ func common(s *openai.Sampling, info Info) text.Request {
 		Salt:           s.CacheSalt,
 		Keep:           kv.Retention{Priority: value(s.KVPriority, 0), TTL: int64(value(s.KVTTLMillis, 0))},
 	}
+	if s.UseBeamSearch {
+		r.Params, r.Search = beams(s)
+	}
+	return r
 }
 
 func millis(n *int) time.Duration { return time.Duration(value(n, 0)) * time.Millisecond }

@@ -50,6 +50,8 @@ func DecodeCompletion(body []byte) (*CompletionRequest, error) {
 		return nil, invalid("n", CodeInvalidValue, "%d answers to %d prompts are more than %d", made, len(r.Prompts), MaxPrompts)
 	case r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo:
 		return nil, invalid("max_tokens", CodeInvalidValue, "0 is only allowed with echo")
+	case r.Echo && r.UseBeamSearch:
+		return nil, invalid("echo", CodeInvalidValue, "must be false when use_beam_search is true")
 	case r.PromptLogprobs != nil && r.Echo:
 		return nil, invalid("prompt_logprobs", CodeInvalidValue, "not available with echo, whose logprobs include the prompt's")
 	}

@@ -59,6 +59,8 @@ func TestSamplingFields(t *testing.T) {
 			Sampling{TTFTMillis: ptr(500), TPOTMillis: ptr(50), TimeoutMillis: ptr(86400000)}},
 		{`"cache_salt":"s"`, Sampling{CacheSalt: "s"}},
 		{`"kv_priority":-1000,"kv_ttl_ms":1`, Sampling{KVPriority: ptr(-1000), KVTTLMillis: ptr(1)}},
+		{`"use_beam_search":true,"length_penalty":-2,"early_stopping":"never"`, Sampling{UseBeamSearch: true, LengthPenalty: ptr(-2.0), EarlyStopping: "never"}},
+		{`"length_penalty":1.0,"early_stopping":false`, Sampling{LengthPenalty: ptr(1.0), EarlyStopping: "false"}},
 		{`"temperature":null,"stop":null,"tools":null,"n":null`, Sampling{}},
 	}
 	for _, c := range cases {
@@ -126,6 +128,21 @@ func TestSharedRefusals(t *testing.T) {
 		{`"best_of":0`, "best_of", CodeInvalidValue, "1 to 128"},
 		{`"best_of":2,"n":3`, "best_of", CodeInvalidValue, "at least n, which is 3; found 2"},
 		{`"best_of":2,"stream":true`, "best_of", CodeInvalidValue, "when all have ended"},
+		{`"length_penalty":2`, "length_penalty", CodeInvalidValue, "when use_beam_search is true"},
+		{`"early_stopping":true`, "early_stopping", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"stream":true`, "stream", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"temperature":0.5`, "temperature", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"top_p":0.5`, "top_p", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"top_k":5`, "top_k", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"min_p":0.1`, "min_p", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"repetition_penalty":1.1`, "repetition_penalty", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"presence_penalty":1`, "presence_penalty", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"frequency_penalty":1`, "frequency_penalty", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"logit_bias":{"1":1}`, "logit_bias", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"min_tokens":1`, "min_tokens", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"stop":"x"`, "stop", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"prompt_logprobs":0`, "prompt_logprobs", CodeInvalidValue, "when use_beam_search is true"},
+		{`"use_beam_search":true,"early_stopping":"later"`, "early_stopping", CodeInvalidValue, `"never"`},
 		{`"suffix":"end"`, "suffix", CodeUnsupported, ""},
 		{`"store":true`, "store", CodeUnsupported, ""},
 		{`"service_tier":"flex"`, "service_tier", CodeUnsupported, ""},
@@ -273,6 +290,7 @@ func TestPrompts(t *testing.T) {
 		{`"x","logprobs":21`, "logprobs", CodeInvalidValue, ""},
 		{`"x","echo":1`, "echo", CodeInvalidType, ""},
 		{`"x","echo":true,"prompt_logprobs":1`, "prompt_logprobs", CodeInvalidValue, "echo"},
+		{`"x","echo":true,"use_beam_search":true`, "echo", CodeInvalidValue, "use_beam_search"},
 	}
 	for _, r := range bad {
 		r.body = `{"prompt":` + r.body + "}"

@@ -175,10 +175,8 @@ func (c *cursor) label() (string, error) {
 var asksNothing = map[string][]string{
 	"continue_final_message":        {"false"},
 	"documents":                     {"[]"},
-	"early_stopping":                {"false"},
 	"function_call":                 {`"none"`, `"auto"`},
 	"functions":                     {"[]"},
-	"length_penalty":                {"1", "1.0"},
 	"modalities":                    {`["text"]`},
 	"parallel_tool_calls":           {"true", "false"},
 	"response_format":               {`{"type":"text"}`},
@@ -189,7 +187,6 @@ var asksNothing = map[string][]string{
 	"suffix":                        {`""`},
 	"tool_choice":                   {`"none"`, `"auto"`},
 	"tools":                         {"[]"},
-	"use_beam_search":               {"false"},
 	"verbosity":                     {`"medium"`},
 }
 

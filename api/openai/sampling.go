@@ -10,6 +10,10 @@ type Sampling struct {
 	MaxTokens     *int           `json:"max_tokens,omitempty"` // new tokens at most
 	MinTokens     *int           `json:"min_tokens,omitempty"`
 
+	UseBeamSearch bool          `json:"use_beam_search,omitempty"` // for the n best answers of as many beams as best_of or n
+	LengthPenalty *float64      `json:"length_penalty,omitempty"`  // default 1
+	EarlyStopping EarlyStopping `json:"early_stopping,omitempty"`
+
 	Temperature       *float64          `json:"temperature,omitempty"` // 0 is greedy
 	TopP              *float64          `json:"top_p,omitempty"`       // 0 to 1
 	TopK              *int              `json:"top_k,omitempty"`       // 0 or -1: all
@@ -98,6 +102,9 @@ func (s *Sampling) field(c *cursor, key string) (known bool, err error) {
 		if known, err := s.turn(c, key); known || err != nil {
 			return known, err
 		}
+		if known, err := s.beam(c, key); known || err != nil {
+			return known, err
+		}
 		return s.distribution(c, key)
 	}
 	return true, err
@@ -176,8 +183,11 @@ func (s *Sampling) check() error {
 	switch _, n := s.Choices(); {
 	case s.BestOf != nil && *s.BestOf < n:
 		return invalid("best_of", CodeInvalidValue, "best_of must be at least n, which is %d; found %d", n, *s.BestOf)
-	case s.BestOf != nil && *s.BestOf > n && s.Stream:
+	case s.BestOf != nil && *s.BestOf > n && s.Stream && !s.UseBeamSearch:
 		return invalid("best_of", CodeInvalidValue, "more than n is not available when stream is true: which answers are best is known when all have ended")
+	}
+	if err := s.checkBeams(); err != nil {
+		return err
 	}
 	if s.PromptLogprobs != nil && s.Stream {
 		return invalid("prompt_logprobs", CodeInvalidValue, "not available when stream is true")
@@ -187,7 +197,9 @@ func (s *Sampling) check() error {
 
 // Choices returns how many answers are made for each prompt, and how many of them are given.
 func (s *Sampling) Choices() (made, given int) {
-	given = max(1, deref(s.N))
+	if given = max(1, deref(s.N)); s.UseBeamSearch {
+		return given, given
+	}
 	return max(given, deref(s.BestOf)), given
 }
 

@@ -56,7 +56,7 @@ func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
 	}
 	g.stream, err = m.Engine.Submit(ctx, engine.Request{
 		Prompt: ids, Params: r.Params, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, StopTokens: g.stops,
-		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Parent: parent, Adapter: r.Adapter, Salt: r.Salt, Keep: r.Keep,
+		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Parent: parent, Search: r.Search, Adapter: r.Adapter, Salt: r.Salt, Keep: r.Keep,
 		Priority: r.Priority, Tenant: r.Tenant, FirstToken: r.FirstToken, PerToken: r.PerToken, Timeout: r.Timeout,
 	})
 	if err != nil {

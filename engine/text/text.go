@@ -64,11 +64,12 @@ type Request struct {
 	Tenant         string        // whom the policy vtc counts the request for
 	FirstToken     time.Duration // when the first token is wanted, and each after it; see engine.Request
 	PerToken       time.Duration
-	Timeout        time.Duration // ends the request with engine.ErrTimeout; 0 is never
-	Adapter        string        // who answers; "" is the model itself
-	Salt           string        // separates this request's cached prefixes from those of others
-	Keep           kv.Retention  // what it asks for its KV blocks; see engine.Request
-	Parent         *Generation   // another answer to the same prompt, whose part of the KV cache this one shares; nil: none
+	Timeout        time.Duration        // ends the request with engine.ErrTimeout; 0 is never
+	Adapter        string               // who answers; "" is the model itself
+	Salt           string               // separates this request's cached prefixes from those of others
+	Keep           kv.Retention         // what it asks for its KV blocks; see engine.Request
+	Parent         *Generation          // another answer to the same prompt, whose part of the KV cache this one shares; nil: none
+	Search         *sampling.BeamParams // the answers are those of a beam search: see Model.Search
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -171,6 +171,7 @@ func (m *fakeModel) Stats() engine.Stats {
 	s := engine.Stats{PromptTokens: 7, GeneratedTokens: 9}
 	s.Sched.Running = int(m.live.Load())
 	s.Sched.KV.Blocks, s.Sched.KV.Used = 4, 1
+	s.Sched.KV.Evictions, s.Sched.KV.Lifetime = 3, kv.Spans{Count: 3, Sum: 5000, Log2: [32]uint64{0: 1, 12: 2}} // in milliseconds
 	return s
 }
 

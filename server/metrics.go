@@ -27,7 +27,7 @@ func newMetrics(r *prometheus.Registry, models []Served) *metrics {
 	h := newHistograms(r, longest)
 	for i := range models {
 		name := models[i].Model.Info().Name
-		r.MustRegister(newGauges(name, models[i].Model), newAdapterInfo(name, models[i].Model))
+		r.MustRegister(newGauges(name, models[i].Model), newAdapterInfo(name, models[i].Model), newLives(name, models[i].Model))
 		if models[i].Observer != nil {
 			models[i].Observer.bind(h, name)
 		}
@@ -86,6 +86,7 @@ func newGauges(name string, m Model) *gauges {
 		func(s *engine.Stats) float64 { return float64(s.Held) })
 	add("kvasir:kv_unfilled_tokens_total", "Of these, tokens not computed yet: memory that is allocated but not used.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.Unfilled) })
+	cacheGauges(add)
 	blocks := strconv.Itoa(m.Stats().Sched.KV.Blocks)
 	add("vllm:cache_config_info", "How the KV cache is laid out.", now,
 		prometheus.Labels{"block_size": strconv.Itoa(m.Info().BlockTokens), "num_gpu_blocks": blocks},

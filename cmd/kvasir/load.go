@@ -53,7 +53,7 @@ type schedFlags struct {
 	Policy     string        `help:"Who comes first: fcfs, priority, shortest-prompt, vtc (a fair share for each user) or edf (earliest deadline)." enum:",fcfs,priority,shortest-prompt,vtc,edf" default:"" placeholder:"NAME"`
 	Batch      string        `help:"How prompts and answers share steps: mixed, prefill-first, decode-first or static." enum:",mixed,prefill-first,decode-first,static" default:"" placeholder:"NAME"`
 	Allocation string        `help:"KV blocks that a request must find to be admitted: on-demand (for its prompt), preallocate (for its longest answer too) or learned (as answers so far let expect)." enum:",on-demand,preallocate,learned" default:"" placeholder:"NAME"`
-	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: lru (the least recently used) or lfu (the least often, with ageing)." enum:",lru,lfu" default:"" placeholder:"NAME"`
+	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: lru (the least recently used), lfu (the least often, with ageing) or priority (as requests ask)." enum:",lru,lfu,priority" default:"" placeholder:"NAME"`
 	Interval   int           `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
 	Window     time.Duration `help:"How long a static batch waits to become full." placeholder:"TIME"`
 	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`

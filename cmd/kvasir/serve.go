@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -29,6 +30,7 @@ type serveCmd struct {
 	AdapterRoot  string        `help:"Let whoever may use the server load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling      string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	adapterFlags
+	eventFlags
 	schedFlags
 	engineFlags
 }
@@ -55,6 +57,12 @@ func (c *serveCmd) checkKeys() error {
 func (c *serveCmd) Run(ctx context.Context) error {
 	if err := c.checkKeys(); err != nil {
 		return err
+	}
+	if err := c.eventFlags.check(); err != nil {
+		return err
+	}
+	if c.NoPrefix && c.Events != "" {
+		return usageError{"--kv-events tells of the prefix cache, and --no-prefix-cache leaves it out"}
 	}
 	if c.DrainTimeout < 0 {
 		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
@@ -115,6 +123,10 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 		return server.Served{}, nil, err
 	}
 	o.Pooling = engine.Pooling(c.Pooling)
+	published := new(publication)
+	if c.Events != "" {
+		o.Events = published.tell
+	}
 	o.MaxWaiting, o.Logger, o.Observer = c.MaxWaiting, log, observer
 	m, err := load(ctx, found, o)
 	if err != nil {
@@ -122,5 +134,13 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	}
 	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
 		"weights", bytes(m.Bytes), "kv", bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
-	return server.Served{Model: server.FromText(m), Observer: observer}, m.Close, nil
+	served := server.Served{Model: server.FromText(m), Observer: observer}
+	if c.Events == "" {
+		return served, m.Close, nil
+	}
+	if err := c.eventFlags.open(published, i, m, log); err != nil {
+		return server.Served{}, nil, errors.Join(err, m.Close())
+	}
+	served.Events = published.Publisher
+	return served, func() error { return errors.Join(m.Close(), published.Close()) }, nil
 }

@@ -1,7 +1,7 @@
 """Follows KV events with pyzmq and msgspec, as a router made for vLLM would, and prints what the cache holds in the end.
 
 usage: follow.py PUB REPLAY SNAPSHOT_URL LAST
-It subscribes, asks for a replay of what it missed, and reads until batch LAST. A second follower starts from the snapshot.
+It subscribes, asks for a replay of what it missed, and reads until batch LAST, or the snapshot if that is later. A second follower starts from the snapshot.
 """
 
 import json
@@ -86,6 +86,7 @@ def main(pub, replay, url, last):
 
     with urllib.request.urlopen(url) as answer:
         start = int(answer.headers["Kvasir-Kv-Next"])
+        last = max(last, start - 1)
         newcomer = {}
         apply(newcomer, decode(answer.read()))
     while max(batches) < last:

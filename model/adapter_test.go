@@ -128,7 +128,8 @@ func peftOf(t *testing.T, rng *rand.Rand, g golden, transposed bool) (map[string
 		"lora_dropout": 0.1, "fan_in_fan_out": transposed,
 	}
 	for _, info := range g.ckpt.Tensors() {
-		if len(info.Shape) != 2 || !strings.Contains(info.Name, "layers.") && !strings.Contains(info.Name, ".h.") {
+		layer := strings.Contains(info.Name, "layers.") || strings.Contains(info.Name, ".h.")
+		if len(info.Shape) != 2 || !layer || strings.Contains(info.Name, ".experts.") {
 			continue
 		}
 		path := strings.TrimSuffix(info.Name, ".weight")
@@ -262,7 +263,7 @@ func writeGGUFAdapter(t *testing.T, g golden, arch string, lora map[string]matri
 // weights added up beforehand.
 func TestAdapterEqualsMerged(t *testing.T) {
 	for name, arch := range map[string]string{"llama": "llama", "phi3": "phi3", "gpt2": "gpt2", "gemma2": "gemma2", "qwen2": "qwen2",
-		"granite": "granite", "smollm3": "smollm3", "cohere": "command-r", "starcoder2": "starcoder2"} {
+		"granite": "granite", "smollm3": "smollm3", "cohere": "command-r", "starcoder2": "starcoder2", "qwen2_moe": "qwen2moe"} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 4))
 			g := openGolden(t, name)

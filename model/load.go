@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -369,6 +370,25 @@ func (l *loader) refuseUnused(layers int) {
 			if !strings.Contains(pattern, "%d") {
 				break
 			}
+		}
+		l.refuseFurther(slot, pattern, layers)
+	}
+}
+
+// refuseFurther refuses a layer after the last, unless it is one that predicts further tokens, which has a weight of its own.
+func (l *loader) refuseFurther(slot, pattern string, layers int) {
+	before, _, inLayer := strings.Cut(pattern, "%d")
+	if !inLayer {
+		return
+	}
+	for _, own := range []string{".eh_proj.weight", ".nextn.eh_proj.weight"} {
+		if _, ok := l.ckpt.Tensor(before + strconv.Itoa(layers) + own); ok {
+			return
+		}
+	}
+	for _, name := range l.slots.tensors(slot, layers) {
+		if _, ok := l.ckpt.Tensor(name); ok {
+			l.keep(fmt.Errorf("model: tensor %q is of a layer after the last; the configuration asks for %d layers", name, layers))
 		}
 	}
 }

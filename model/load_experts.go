@@ -37,7 +37,7 @@ func (l *loader) feedForward(out *layer, i int, f FeedForward, hidden int) {
 		l.dense(out, "shared.", i, f, e.Shared, hidden)
 	}
 	if e.SharedGate {
-		m.sharedGate.w = l.sharedGate(i, hidden)
+		m.sharedGate = linear{w: l.sharedGate(i, hidden), at: l.adaptable("shared.factor", i, 1, hidden)}
 	}
 	l.routed(m, i, f, hidden)
 }

@@ -32,6 +32,13 @@ func metadata(ckpt *weights.Checkpoint, t *model.Translation, name string) ([]we
 	if name != "" {
 		meta = append(meta, weights.KV{Key: "general.name", Value: name})
 	}
+	if t.Spec.Encoder {
+		pooling, err := text.GGUFPooling(ckpt, t.Spec)
+		if err != nil {
+			return nil, err
+		}
+		meta = append(meta, weights.KV{Key: t.Meta[0].Value.(string) + ".pooling_type", Value: pooling})
+	}
 	sampling, err := ggufSampling(ckpt)
 	if err != nil {
 		return nil, err

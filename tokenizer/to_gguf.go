@@ -57,6 +57,8 @@ func (t *Tokenizer) toGGUF(data []byte, cfg config, vocab int) (map[string]any, 
 		return w.byteBPE(&m, &f)
 	case kind == "Unigram":
 		return w.unigram(&m, &f)
+	case kind == "WordPiece":
+		return w.wordPiece(&m)
 	default:
 		return nil, fmt.Errorf("its model is of type %s", kind)
 	}
@@ -243,6 +245,38 @@ func (w *ggufWriter) unigram(m *hfModelFile, f *hfFile) (map[string]any, error) 
 		}
 	}
 	return w.collapsed()
+}
+
+// wordPiece writes a vocabulary of BERT's: a GGUF marks the tokens that begin a word, not those that go on, and names the tokens
+// around a text.
+func (w *ggufWriter) wordPiece(m *hfModelFile) (map[string]any, error) {
+	t := w.t
+	if len(t.prefix) != 1 || len(t.suffix) != 1 {
+		return nil, fmt.Errorf("%d tokens before a text and %d after it; BERT has one of each", len(t.prefix), len(t.suffix))
+	}
+	for id, token := range w.tokens {
+		if rest, ok := strings.CutPrefix(token, "##"); ok {
+			w.tokens[id] = rest
+		} else if w.types[id] == int32(typeNormal) {
+			w.tokens[id] = spaceMark + token
+		}
+	}
+	w.put("model", "bert")
+	w.put("cls_token_id", uint32(t.prefix[0]))
+	w.put("bos_token_id", uint32(t.prefix[0]))
+	w.put("seperator_token_id", uint32(t.suffix[0])) // as the format spells it
+	if id, ok := t.ID(deref(m.UnkToken)); ok {
+		w.put("unknown_token_id", uint32(id))
+	}
+	var err error
+	for _, rules := range [][2]bool{{true, true}, {false, false}, {true, false}, {false, true}} {
+		w.put("normalizer.lowercase", rules[0])
+		w.put("normalizer.strip_accents", rules[1])
+		if err = w.differs(); err == nil {
+			return w.meta, nil
+		}
+	}
+	return nil, err
 }
 
 // collapsed finds out whether runs of spaces become one.

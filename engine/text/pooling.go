@@ -70,6 +70,22 @@ func (m *Model) ggufPooling(ckpt *weights.Checkpoint) {
 	}
 }
 
+// GGUFPooling returns the number by which a GGUF tells how embeddings are made of a checkpoint in safetensors: 0 where it is a
+// way that has none.
+func GGUFPooling(ckpt *weights.Checkpoint, spec *model.Spec) (uint32, error) {
+	m := &Model{Spec: spec}
+	err := m.readPooling(ckpt, "")
+	switch {
+	case err != nil:
+		return 0, err
+	case spec.Classes > 0:
+		return 4, nil
+	case m.pooling != nil:
+		return 0, nil
+	}
+	return map[engine.Pooling]uint32{engine.PoolMean: 1, engine.PoolCLS: 2, engine.PoolLast: 3}[m.Pooling], nil
+}
+
 // sentencePooling reads modules.json and the configuration of the pooling that it names.
 func (m *Model) sentencePooling(ckpt *weights.Checkpoint) error {
 	var modules []struct{ Type, Path string }

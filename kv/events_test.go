@@ -41,7 +41,8 @@ type spot struct {
 	group int
 }
 
-// hear takes note of events. What is stored must not have been there, and what is removed must have been.
+// hear takes note of events. What is stored must not have been there, and must tell all that its name is made of; what is
+// removed must have been there.
 func (l listener) hear(events []Event) error {
 	for _, e := range events {
 		at := spot{key{e.Name, e.Keys.Adapter != ""}, e.Group}
@@ -53,6 +54,13 @@ func (l listener) hear(events []Event) error {
 		case e.Kind == Removed:
 			delete(l, at)
 		default:
+			parent := e.Parent
+			if parent == (Hash{}) {
+				parent = Root("0")
+			}
+			if HashBlock(parent, e.Tokens, e.Keys) != e.Name {
+				return fmt.Errorf("%sbut that has another name", tell([]Event{e}))
+			}
 			l[at] = tell([]Event{e})
 		}
 	}

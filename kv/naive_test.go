@@ -42,7 +42,6 @@ type ntable struct {
 	named  int
 	keys   Keys
 	keep   Retention
-	state  bool
 }
 
 func newNaive(cfg Config) *naive {

@@ -20,10 +20,10 @@ const tileRowsAMX = 48
 
 // tileConfig is the operand of LDTILECFG.
 type tileConfig struct {
-	palette, start uint8
-	_              [14]uint8
-	bytes          [16]uint16 // of a row of each tile
-	rows           [16]uint8
+	palette, _ uint8 // and the row to start from
+	_          [14]uint8
+	bytes      [16]uint16 // of a row of each tile
+	rows       [16]uint8
 }
 
 // tiles32 and tiles16 are the tiles of affine_amx_amd64.h for groups of 32 and of 16 inputs.

@@ -149,7 +149,7 @@ func TestMatAffine(t *testing.T) {
 		r := rand.New(rand.NewPCG(23, 23))
 		for _, a := range affineTypes {
 			perBlock, n := a.typ.BlockValues()/32, 0 // blocks of 32
-			for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 50} {
+			for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 48, 50, 65} {
 				for panels := 1; panels <= 9; panels += 2 {
 					s := matShape{m: m, k: (1 + n%(1+8/perBlock)) * perBlock, panels: panels, gap: n % 3}
 					n++

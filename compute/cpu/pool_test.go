@@ -14,9 +14,9 @@ func TestPoolRunsEveryItemOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	p := newPool(5, false)
 	defer p.close()
-	runs := 20000
+	runs := 5000
 	if testing.Short() {
-		runs = 2000
+		runs = 1000
 	}
 	var counts [7]atomic.Int32
 	for run := range runs {

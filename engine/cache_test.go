@@ -158,8 +158,13 @@ func TestRetention(t *testing.T) {
 	if read(t, s); s.Cached() != 16 {
 		t.Errorf("%d of 16 tokens of a high priority were found", s.Cached())
 	}
-	lru := start(t, Config{Runner: newFake(cfg), Sched: smallConfig()})
+	vain := request(1, 18, 2)
+	vain.Keep.TTL = 5
 	var bad *sampling.ParamError
+	if _, err := e.Submit(t.Context(), vain); !errors.As(err, &bad) || bad.Field != "kv_ttl_ms" {
+		t.Errorf("a time without a priority: %v", err)
+	}
+	lru := start(t, Config{Runner: newFake(cfg), Sched: smallConfig()})
 	if _, err := lru.Submit(t.Context(), precious); !errors.As(err, &bad) || bad.Field != "kv_priority" {
 		t.Errorf("a priority that counts for nothing: %v", err)
 	}

@@ -182,7 +182,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		return nil, err
 	}
 	if r.Keep != (kv.Retention{}) && !e.retains {
-		return nil, &sampling.ParamError{Field: "kv_priority", Problem: "and kv_ttl_ms need the eviction policy priority"}
+		return nil, &sampling.ParamError{Field: "kv_priority", Problem: "means nothing under this engine's eviction policy; it needs the policy priority"}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -101,6 +101,9 @@ func (r *Request) check(vocab, most int) error {
 	if r.Keep.TTL < 0 || r.Keep.TTL > maxWait.Milliseconds() {
 		return bad("kv_ttl_ms", "is %d; want 0 to %d", r.Keep.TTL, maxWait.Milliseconds())
 	}
+	if r.Keep.TTL > 0 && r.Keep.Priority == 0 {
+		return bad("kv_ttl_ms", "means nothing without kv_priority")
+	}
 	if err := checkSalt(r.Salt); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (e *Engine) turn() (more bool) {
 	} else {
 		e.tiers.carry(&e.batch)
 	}
-	e.tiers.settle(e.sched, e.plan)
+	e.counts.Rates = e.tiers.settle(e.sched, e.plan)
 	e.commit()
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
@@ -42,6 +43,7 @@ type Stats struct {
 	PromptTokens    uint64 // of requests that have a first token
 	GeneratedTokens uint64
 	LastStep        time.Duration
+	Rates           kv.Rates // measured, if there are tiers
 	// Held and Unfilled are the sums over all steps of sched.Stats.Held and Unfilled: their quotient is the share of the
 	// memory allocated to sequences that was not used.
 	Held, Unfilled uint64 // tokens

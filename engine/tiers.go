@@ -199,10 +199,10 @@ func average(to *int64, d time.Duration, n int) {
 	*to += (latest - *to) / 8
 }
 
-// settle tells the scheduler how a step's moves went.
-func (t *tiers) settle(s *sched.Scheduler, p *sched.Plan) {
+// settle tells the scheduler how a step's moves went, and returns what was measured.
+func (t *tiers) settle(s *sched.Scheduler, p *sched.Plan) kv.Rates {
 	if t == nil {
-		return
+		return kv.Rates{}
 	}
 	for _, m := range t.failed {
 		s.Lost(p, m)
@@ -217,6 +217,7 @@ func (t *tiers) settle(s *sched.Scheduler, p *sched.Plan) {
 	if !t.always {
 		s.Measured(t.rates)
 	}
+	return t.rates
 }
 
 // flush stores on the disk what is only in faster tiers.

@@ -87,6 +87,7 @@ func newGauges(name string, m Model) *gauges {
 	add("kvasir:kv_unfilled_tokens_total", "Of these, tokens not computed yet: memory that is allocated but not used.", count, nil,
 		func(s *engine.Stats) float64 { return float64(s.Unfilled) })
 	cacheGauges(add)
+	tierGauges(add)
 	blocks := strconv.Itoa(m.Stats().Sched.KV.Blocks)
 	add("vllm:cache_config_info", "How the KV cache is laid out.", now,
 		prometheus.Labels{"block_size": strconv.Itoa(m.Info().BlockTokens), "num_gpu_blocks": blocks},

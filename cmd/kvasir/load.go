@@ -56,6 +56,10 @@ type schedFlags struct {
 	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: lru (the least recently used), lfu (the least often, with ageing) or priority (as requests ask)." enum:",lru,lfu,priority" default:"" placeholder:"NAME"`
 	Interval   int           `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
 	Window     time.Duration `help:"How long a static batch waits to become full." placeholder:"TIME"`
+	HostKV     size          `name:"host-kv-bytes" help:"Memory for KV blocks that the cache forgets, from which they come back if that is faster than computing them." placeholder:"SIZE"`
+	DiskKV     string        `name:"disk-kv" help:"Directory of a file for KV blocks that the cache, and the memory for them, forget. It outlives the process." type:"path" placeholder:"DIR"`
+	DiskKVSize size          `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`
+	Preempt    string        `help:"How requests that had to give up their KV blocks come back: swap (loaded from memory or disk), recompute, or auto (what is measured to be faster)." enum:",auto,swap,recompute" default:"" placeholder:"NAME"`
 	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
 }
 
@@ -63,6 +67,7 @@ type schedFlags struct {
 func (f schedFlags) apply(o *text.Options) {
 	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, f.MaxSeqs, f.Policy, sched.Batch(f.Batch), f.MaxPassed
 	o.Allocation, o.Interval, o.Window, o.Evict = sched.Allocation(f.Allocation), f.Interval, f.Window, f.Evict
+	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), sched.Preempt(f.Preempt)
 }
 
 // size is a number of bytes, written with an optional K, M, G or T.

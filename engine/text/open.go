@@ -52,6 +52,10 @@ type Options struct {
 	Window      time.Duration    // how long a static batch waits to become full, in milliseconds
 	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
 	Evict       string           // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
+	HostKVBytes int64            // memory for KV blocks that the cache has no place for; 0 is none
+	DiskKV      string           // directory of a file for them, which outlives the engine; "" is none
+	DiskKVBytes int64            // its size
+	Preempt     sched.Preempt    // how preempted requests come back from there; "" is auto
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
@@ -101,6 +105,9 @@ func (o *Options) check() error {
 	}
 	if o.Evict != "" && !slices.Contains(kv.Policies(), o.Evict) {
 		return fmt.Errorf("text: eviction is %q; want one of %v", o.Evict, kv.Policies())
+	}
+	if err := o.checkTiers(); err != nil {
+		return err
 	}
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
 		return fmt.Errorf("text: window is %v with batch %q; want 0 to 1m, and more than 0 only with %q", o.Window, o.Batch, sched.Static)
@@ -181,11 +188,16 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.KVBytes = runner.Cache().Bytes()
+	tiers, err := o.tiers(ckpt, m.Spec)
+	if err != nil {
+		return nil, err
+	}
 	m.Engine, err = engine.New(engine.Config{
+		Tiers:  tiers,
 		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
-			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict,
+			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
 		},
@@ -227,8 +239,8 @@ func (m *Model) checkTokens() error {
 // plan decides the context and the number of KV blocks.
 func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	free := freeMemory()
-	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need > free || o.KVBytes > free-need {
-		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d", o.TokenBudget, need, o.KVBytes, free)
+	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need+o.HostKVBytes > free || o.KVBytes > free-need-o.HostKVBytes {
+		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d, of which host-kv-bytes takes %d", o.TokenBudget, need, o.KVBytes, free, o.HostKVBytes)
 	}
 	one := compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()}
 	block := dev.CacheBytes(one)
@@ -251,7 +263,7 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	states := dev.CacheBytes(m.Spec.Cache(0, o.BlockTokens, o.MaxSeqs)) // of recurrent layers
 	budget := o.KVBytes
 	if budget == 0 {
-		budget = min(free/2, states+perContext(m.Context)*block*int64(o.MaxSeqs))
+		budget = min((free-o.HostKVBytes)/2, states+perContext(m.Context)*block*int64(o.MaxSeqs))
 	}
 	n := (budget - states) / block
 	if need := perContext(m.Context); n < need {

@@ -1,0 +1,63 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/hub/builtin"
+	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// What a model stored on a disk, the next process finds; a file of another model, type or shape is refused.
+func TestDiskTier(t *testing.T) {
+	dir := t.TempDir()
+	ask := func(o Options) (string, kv.TierStats) {
+		ckpt, err := builtin.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Name, o.Threads, o.HostKVBytes, o.DiskKV, o.DiskKVBytes = builtin.Name, 1, 1<<20, dir, 16<<20
+		m, err := Open(ckpt, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		r := request()
+		r.Prompt, r.MaxTokens = strings.Repeat("Once upon a time there was a king. ", 20), 8
+		text, _, _ := answer(t, m, r)
+		return text, m.Engine.Stats().Sched.KV.Tiers[kv.Disk]
+	}
+	first, _ := ask(Options{})
+	again, st := ask(Options{})
+	if again != first || st.Loaded == 0 || st.Lost > 0 {
+		t.Errorf("answers %q, then %q; %+v", first, again, st)
+	}
+	ckpt, err := builtin.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(ckpt, Options{Name: builtin.Name, Threads: 1, DiskKV: dir, DiskKVBytes: 16 << 20, KVType: quant.F16})
+	if err == nil || !strings.Contains(err.Error(), "type F32") || !strings.Contains(err.Error(), "type F16") {
+		t.Errorf("another type of keys and values: %v", err)
+	}
+}
+
+func TestTiersAreRefused(t *testing.T) {
+	for want, o := range map[string]Options{
+		"disk-kv-bytes":   {DiskKV: "x"},
+		"host-kv-bytes":   {HostKVBytes: -1},
+		"no-prefix-cache": {HostKVBytes: 1 << 20, NoPrefix: true},
+		"preempt":         {Preempt: "never"},
+		"file of 5000":    {DiskKV: t.TempDir(), DiskKVBytes: 5000},
+	} {
+		ckpt, err := builtin.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Name = builtin.Name
+		if _, err := Open(ckpt, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

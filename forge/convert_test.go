@@ -85,6 +85,19 @@ func TestConvertReferences(t *testing.T) {
 	}
 }
 
+// TestConvertPacked converts experts in MXFP4, as they are and to float32.
+func TestConvertPacked(t *testing.T) {
+	const name = "gpt_oss_mxfp4"
+	ckpt := opened(t, goldens, name)
+	before := worst(t, ckpt, name)
+	if kept := worst(t, converted(t, ckpt, "kept.gguf", ConvertOptions{}), name); kept != before {
+		t.Errorf("max abs logit error is %g and then %g", before, kept)
+	}
+	if e := worst(t, converted(t, ckpt, "f32.gguf", ConvertOptions{Type: quant.F32}), name); !(e <= 2e-3) {
+		t.Errorf("float32: max abs logit error %g", e)
+	}
+}
+
 // TestConvertBuiltin holds that the tokens of a model with all its files stay the same through both formats.
 func TestConvertBuiltin(t *testing.T) {
 	ckpt, err := builtin.Open()

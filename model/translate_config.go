@@ -263,6 +263,9 @@ func (c *Config) ropeConfig(values map[string]any, s *Spec, ckpt *weights.Checkp
 	}
 	kind, factor := c.ropeType(p), p.FloatOr("factor", c.FloatOr("rope_scale_linear", 0))
 	if kind != "yarn" && (kind != "linear" || factor == 0) {
+		if c.arch == gptoss.archs[0] { // of which a config.json without means yarn
+			values["rope_scaling"] = map[string]any{"rope_type": "default"}
+		}
 		return nil
 	}
 	scaling := map[string]any{}
@@ -345,6 +348,11 @@ func llama3Scaling(factors []float32, theta float64) (map[string]any, error) {
 func Differ(a, b *Spec) string {
 	x, y := *a, *b
 	x.Family, y.Family = "", ""
+	for _, s := range []*Spec{&x, &y} {
+		if s.Quantization.Method == "mxfp4" { // the type of the tensors says it
+			s.Quantization = Quantization{}
+		}
+	}
 	x.PositionsFrom, y.PositionsFrom = 0, 0 // as are the rows of a table that nothing reads
 	return differ("", reflect.ValueOf(x), reflect.ValueOf(y))
 }

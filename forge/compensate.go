@@ -16,18 +16,26 @@ type rounder struct {
 	end   func(block int)                                     // stores the block
 }
 
-// blockRounder writes a row in a type of GGUF, one that quant.AffineOf knows.
+// blockRounder writes a row in a type of GGUF, one that quant.AffineOf knows. Of blocks in groups, each group's scale is moved
+// to the values that it has when it is reached.
 func blockRounder(dst []byte, t quant.Type) rounder {
 	a, _ := quant.AffineOf(t)
 	p, bytes := new(quant.Parts), t.BlockBytes()
-	return rounder{t.BlockValues(), func(block int, values, importance []float32) error {
-		to := dst[block*bytes:][:bytes]
+	var block, counts []float32
+	return rounder{t.BlockValues(), func(at int, values, importance []float32) error {
+		block, counts = values, importance
+		to := dst[at*bytes:][:bytes]
 		if err := quant.EncodeWeighted(to, values, importance, t); err != nil {
 			return err
 		}
 		a.Split(p, to)
 		return nil
-	}, func(i int, v float32) float32 { return a.Round(p, i, v) }, func(block int) { a.Join(dst[block*bytes:], p) }}
+	}, func(i int, v float32) float32 {
+		if i > 0 && i%a.Group == 0 {
+			a.Rescale(p, i/a.Group, block, counts)
+		}
+		return a.Round(p, i, v)
+	}, func(at int) { a.Join(dst[at*bytes:], p) }}
 }
 
 // damping is the part of the mean of a Gram matrix's diagonal that is added to it.

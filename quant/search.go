@@ -231,6 +231,24 @@ func (s *search) refineGroup(g int, lo, hi float32) float64 {
 	return s.round(g)
 }
 
+// Rescale moves the scale and the minimum of group g to what suits the values of a block better, where p has them for values
+// that have changed since; the error of each counts as often as its importance says.
+func (a *Affine) Rescale(p *Parts, g int, src, importance []float32) {
+	s := search{Affine: a, p: p, src: src}
+	sum := float32(0)
+	for _, v := range src {
+		sum += abs32(v)
+	}
+	s.weigh(sum/float32(len(src)), importance)
+	lo, hi := float32(0), float32(a.top)
+	if a.top == 0 {
+		lo, hi = float32(a.least), float32(-a.least-1)
+	}
+	for range rounds {
+		s.refineGroup(g, lo, hi)
+	}
+}
+
 // refit sets what scales and minimums are multiplied with to what fits the codes best, by least squares.
 func (s *search) refit() {
 	var aa, ab, bb, ax, bx float64

@@ -27,7 +27,9 @@ const maxSweep = 24
 
 // Sweep finds the highest rate at which a target meets an SLO: it doubles or halves the rate until it knows one that does and
 // one that does not, and then tries between them. workload makes the conversations of the n-th try, which should differ from
-// those before, or caches would know them. found, if not nil, hears of each try. The rate is 0 if none meets the SLO.
+// those before, or caches would know them. found, if not nil, hears of each try. The rate is 0 if none meets the SLO. It is an
+// error if a rate is met only because there are too few conversations for a queue to grow: had they gone on to come, more than
+// there are would have been under way at once.
 func Sweep(ctx context.Context, t Target, o SweepOptions, workload func(n int, rate float64) ([]Conversation, error), found func(SweepPoint)) (float64, []SweepPoint, error) {
 	if o.Load.Clients != 0 || o.Load.SLO == (SLO{}) || !(o.Start > 0) || math.IsInf(o.Start, 0) || !(o.Attain > 0 && o.Attain <= 1) || !(o.Within > 0) {
 		return 0, nil, fmt.Errorf("bench: a sweep from %v a second, %v of the requests to meet the SLO %+v, within %v, with %d clients; want numbers above 0, an SLO, and no clients",
@@ -51,6 +53,10 @@ func Sweep(ctx context.Context, t Target, o SweepOptions, workload func(n int, r
 		points = append(points, p)
 		if found != nil {
 			found(p)
+		}
+		if n := float64(len(cs)); p.Met && n < rate/2*rep.Elapsed.Seconds() {
+			return false, fmt.Errorf("bench: %d conversations are too few to try %.4g a second: the SLO was met, but only %.4g a second were answered; more conversations let a queue grow",
+				len(cs), rate, n/rep.Elapsed.Seconds())
 		}
 		return p.Met, nil
 	}

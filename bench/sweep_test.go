@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,12 @@ func TestSweep(t *testing.T) {
 		o.Load.SLO.TTFT = 99 * tick
 		if rate, points, err := Sweep(t.Context(), make(oneAtATime, 1), o, evenly, nil); rate != 0 || len(points) != maxSweep || err != nil {
 			t.Errorf("nothing can meet it: %v after %d points, %v", rate, len(points), err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		o.Load.SLO.TTFT = time.Hour // which a hundred cannot miss, at any rate
+		if _, _, err := Sweep(t.Context(), make(oneAtATime, 1), o, evenly, nil); err == nil || !strings.Contains(err.Error(), "too few") {
+			t.Errorf("error %v; want one that says that the conversations are too few", err)
 		}
 	})
 	broken := errors.New("broken")

@@ -72,6 +72,9 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 	if c.Sweep && c.HTML != "" {
 		return usageError{"both --sweep and --html: the page shows one load"}
 	}
+	if err := c.useless(); err != nil {
+		return err
+	}
 	if c.Sweep && c.Rate == 0 {
 		c.Rate = 1
 	}
@@ -104,6 +107,33 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 		return json.NewEncoder(os.Stdout).Encode(rep)
 	}
 	printReport(os.Stdout, rep)
+	return nil
+}
+
+// useless refuses flags that would change nothing.
+func (c *benchLoadCmd) useless() error {
+	_, fixed := bench.FixedNamed(c.Workload)
+	trace := c.Workload == "mooncake" || c.Workload == "azure"
+	own := engineFlags{kvFlags: kvFlags{KVType: "f32"}, BlockTokens: 16}
+	for _, f := range []struct {
+		set   bool
+		flags string
+		why   string
+	}{
+		{fixed && c.File != "", "--file", "the workload " + c.Workload + " reads none"},
+		{fixed && c.Lengths != 1, "--lengths", "the workload " + c.Workload + " has --input and --output"},
+		{!trace && c.TimeScale != 1, "--time-scale", "the workload " + c.Workload + " has no times of its own"},
+		{!fixed && (c.Input != 0 || c.Output != 0 || c.Turns != 0 || c.Shared != 0 || c.Groups != 0 || c.Spread != 0),
+			"--input, --output, --turns, --shared, --groups and --spread", "the workload " + c.Workload + " takes them from --file"},
+		{c.Rate == 0 && !c.Sweep && (c.Burst != 1 || c.Burstiness != 1), "--burst and --burstiness", "they need --rate"},
+		{!c.Sweep && c.Attain != 0.9, "--attain", "it needs --sweep"},
+		{c.URL == "" && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url"},
+		{c.URL != "" && (c.schedFlags != schedFlags{Profile: "chat"} || c.engineFlags != own), "settings of an engine", "the server at --url has its own"},
+	} {
+		if f.set {
+			return usageError{fmt.Sprintf("%s would change nothing: %s", f.flags, f.why)}
+		}
+	}
 	return nil
 }
 

@@ -21,6 +21,8 @@ func TestBenchUsage(t *testing.T) {
 		"bench kernels --filter (", "bench load -c 2 --rate 3", "bench load --workload azure", "bench load --workload mooncake --file " + trace,
 		"bench load --input -1", "bench null --ttft -1s", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
 		"bench load --sweep --html page.html", "bench load --workload none",
+		"bench load --file " + trace, "bench load --lengths 2", "bench load --time-scale 2", "bench load --workload azure --turns 2 --file " + trace,
+		"bench load -c 2 --burst 2", "bench load --attain 0.5", "bench load --completions", "bench load --url http://127.0.0.1:1/v1 --policy vtc",
 		"bench write x.gguf",
 	} {
 		if code := run(strings.Fields(args)); code != exitUsage {

@@ -75,11 +75,16 @@ func (o *Options) defaults() error {
 	}
 	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
 	o.MaxLoRAs = cmp.Or(o.MaxLoRAs, 8)
-	o.MaxSeqs = cmp.Or(o.MaxSeqs, p.MaxSeqs)
 	o.TokenBudget = cmp.Or(o.TokenBudget, p.TokenBudget)
+	if o.TokenBudget > 0 && o.MaxSeqs > o.TokenBudget {
+		return fmt.Errorf("text: max-seqs is %d; want at most the token-budget, which is %d", o.MaxSeqs, o.TokenBudget)
+	}
+	o.MaxSeqs = cmp.Or(o.MaxSeqs, p.MaxSeqs)
 	o.MaxChunk = cmp.Or(o.MaxChunk, p.MaxChunk)
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, 1024)
-	o.MaxPassed = max(cmp.Or(o.MaxPassed, p.MaxPassed), 0)
+	if o.MaxPassed = cmp.Or(o.MaxPassed, p.MaxPassed); o.MaxPassed == -1 {
+		o.MaxPassed = 0
+	}
 	o.Policy = cmp.Or(o.Policy, p.Policy)
 	o.Batch = cmp.Or(o.Batch, p.Batch)
 	return nil

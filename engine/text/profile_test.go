@@ -27,6 +27,11 @@ func TestProfiles(t *testing.T) {
 	if err := o.defaults(); err != nil || o.TokenBudget != 7 || o.Policy != "vtc" || o.MaxPassed != 0 || o.MaxSeqs != 16 {
 		t.Errorf("%v, %+v", err, o)
 	}
+	for flag, bad := range map[string]Options{"max-passed": {MaxPassed: -2}, "max-seqs": {MaxSeqs: 600}, "token-budget": {MaxSeqs: 8, TokenBudget: 7}} {
+		if _, err := Open(nil, bad); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%+v: error %v; want one that names %s", bad, err, flag)
+		}
+	}
 	if _, err := Open(nil, Options{Policy: "fast"}); err == nil || !strings.Contains(err.Error(), "fcfs priority") {
 		t.Errorf("error %v; want one that names the policies", err)
 	}

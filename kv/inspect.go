@@ -32,15 +32,20 @@ func (p *Pool) Pin(names []Hash, keys Keys, tokens []int32, most int) (int, erro
 func (p *Pool) Unpin(names []Hash) int {
 	for i := len(names) - 1; i >= 0; i-- {
 		if t := p.pins[names[i]]; t != nil {
-			for g := range t.Blocks {
-				p.stats.Pinned -= len(t.Blocks[g]) - int(t.gone[g])
-			}
-			p.Release(t)
-			delete(p.pins, names[i])
+			p.unpin(names[i], t)
 			return (i + 1) * p.cfg.BlockTokens
 		}
 	}
 	return 0
+}
+
+// unpin undoes one Pin, named by its last block.
+func (p *Pool) unpin(name Hash, t *Table) {
+	for g := range t.Blocks {
+		p.stats.Pinned -= len(t.Blocks[g]) - int(t.gone[g])
+	}
+	p.Release(t)
+	delete(p.pins, name)
 }
 
 // PinnedRefs adds to refs, which has an element for each block, the references that pins hold.

@@ -1,5 +1,7 @@
 package kv
 
+import "slices"
+
 // Revive brings back what lower tiers hold of a sequence after the prefix that Match found, as cached blocks, so that the
 // next Match finds them too: it gives them names now and adds moves to the plan. always: whatever Measured says. It
 // returns false if it changed nothing.
@@ -89,11 +91,16 @@ func (p *Pool) holdAll(t *Table, m *Prefix, names []Hash, always bool) (loads in
 }
 
 // Discard forgets block b, if it has a name, and the blocks that follow it: its contents were lost on the way. No one may
-// hold it.
+// hold it but pins, which are undone.
 func (p *Pool) Discard(b BlockID) {
 	n, group := p.node[b], int(p.group[b])
 	if n == none {
 		return
+	}
+	for name, t := range p.pins {
+		if slices.ContainsFunc(t.Blocks, func(blocks []BlockID) bool { return slices.Contains(blocks, b) }) {
+			p.unpin(name, t)
+		}
 	}
 	if p.cfg.Groups[group].Window == 0 {
 		for c := p.tree.nodes[n].child; c != none; {

@@ -47,7 +47,7 @@ var families = []*family{
 }
 
 // guide is where to read how to add a family.
-const guide = "docs/add-a-model.md says how to add one"
+const guide = "https://github.com/kvasir-llm/kvasir/blob/main/docs/add-a-model.md says how to add one"
 
 // Families returns the model types that config.json may name, and the architectures that a GGUF may.
 func Families() (types, archs []string) {

@@ -28,6 +28,8 @@ func (o *Options) checkTiers() error {
 		return fmt.Errorf("text: host-kv-bytes and disk-kv store what the prefix cache has, which no-prefix-cache turns off")
 	case o.Preempt != "" && !slices.Contains(sched.Preempts(), o.Preempt):
 		return fmt.Errorf("text: preempt is %q; want one of %v", o.Preempt, sched.Preempts())
+	case o.Preempt == sched.Swap && o.HostKVBytes == 0 && o.DiskKV == "":
+		return fmt.Errorf("text: preempt is %q, which needs host-kv-bytes or disk-kv", o.Preempt)
 	}
 	return nil
 }

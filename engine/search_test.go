@@ -118,8 +118,10 @@ func TestBeamSearch(t *testing.T) {
 					read(t, s)
 				}
 				for i, s := range found {
-					got := s.Best()
-					if !sc.alone {
+					var got []sampling.Hypothesis
+					if sc.alone {
+						got = s.Best()
+					} else {
 						got = best(t, s)
 					}
 					verifyBeams(t, &all[i], got, i, first)

@@ -9,7 +9,8 @@ type Allocation string
 const (
 	// OnDemand leaves one block for each that runs, and lets those that outgrow them preempt others. It is the default.
 	OnDemand Allocation = "on-demand"
-	// Preallocate keeps blocks for prompt and longest output together, so that no one is ever preempted, and fewer run.
+	// Preallocate keeps blocks for prompt and longest output together, so that no one is preempted (but, rarely, where
+	// layers have windows and prompts share blocks), and fewer run.
 	Preallocate Allocation = "preallocate"
 	// Learned admits a sequence if, by the lengths that outputs had so far, the blocks suffice at the moment when most of
 	// them will be held: see forecast.

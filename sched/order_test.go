@@ -147,7 +147,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		length := len(q.tokens) + q.pending
 		switch {
 		case !q.running || st.clients[q.id] != nil || length == q.limit:
-		case m.s.pool.Available() <= m.spare() && m.last(q):
+		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
 			continue

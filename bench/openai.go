@@ -68,6 +68,7 @@ func (t *OpenAI) send(ctx context.Context, method, at string, body []byte) (*htt
 	if t.options.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+t.options.Key)
 	}
+	req.Header["X-Idempotency-Key"] = nil // if the server has closed the connection meanwhile, it is sent again on another
 	resp, err := t.client.Do(req)
 	if err != nil {
 		return nil, err

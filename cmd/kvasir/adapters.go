@@ -44,13 +44,14 @@ func (f adapterFlags) apply(ctx context.Context, o *text.Options) error {
 	return nil
 }
 
-// onlyAdapter is what run calls its adapter.
-const onlyAdapter = "adapter"
-
-// adapterName returns who answers; "" is the model itself.
-func (c *runCmd) adapterName() string {
+// answerer returns the adapter that answers as serve would be told of it, NAME=PATH, and its name, which may be left out; both
+// are "" if it is the model itself.
+func (c *runCmd) answerer() (arg, name string) {
 	if c.Adapter == "" {
-		return ""
+		return "", ""
 	}
-	return onlyAdapter
+	if name, _, ok := strings.Cut(c.Adapter, "="); ok {
+		return c.Adapter, name
+	}
+	return "adapter=" + c.Adapter, "adapter"
 }

@@ -63,7 +63,7 @@ type runCmd struct {
 	Verbose bool   `short:"v" help:"Print timings after each answer."`
 	JSON    bool   `name:"json" help:"Print one JSON object instead of text."`
 	sampleFlags
-	Adapter string `help:"A LoRA adapter that answers: a PEFT folder, a GGUF file or a hub name." placeholder:"PATH"`
+	Adapter string `help:"A LoRA adapter that answers: a PEFT folder, a GGUF file or a hub name." placeholder:"[NAME=]PATH"`
 	engineFlags
 }
 
@@ -116,8 +116,8 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	o := c.options(found.name)
 	o.MaxSeqs = 1
-	if c.Adapter != "" {
-		one := adapterFlags{Adapter: []string{onlyAdapter + "=" + c.Adapter}, MaxLoRAs: 1}
+	if arg, _ := c.answerer(); arg != "" {
+		one := adapterFlags{Adapter: []string{arg}, MaxLoRAs: 1}
 		if err := one.apply(ctx, &o); err != nil {
 			return err
 		}

@@ -120,7 +120,8 @@ func (s *session) request(prompt string) (text.Request, error) {
 	if err := checkText("the prompt", prompt); err != nil {
 		return text.Request{}, err
 	}
-	r := text.Request{Adapter: s.cmd.adapterName(), Params: p, MaxTokens: s.cmd.MaxTokens, Stop: s.cmd.Stop, Logprobs: -1, PromptLogprobs: -1}
+	_, adapter := s.cmd.answerer()
+	r := text.Request{Adapter: adapter, Params: p, MaxTokens: s.cmd.MaxTokens, Stop: s.cmd.Stop, Logprobs: -1, PromptLogprobs: -1}
 	if !s.templated() {
 		if s.cmd.Think {
 			return r, usageError{"thinking needs a chat template, and there is none (or --raw leaves it out)"}

@@ -2,124 +2,199 @@ package cpu
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// affinePanel is how a panel holds a type whose values are s·(level - offset) - m, with an s and an m for each group of 16
-// or more (quant.Affine); either the offset, which is the same for all groups or a zero point of each, or m is 0. A group of
-// more than 32 is treated as blocks of 32 with the same s and offset. It has three parts, for b of the blocks of 32 inputs and the 16 outputs side by side in each:
+// spanValues is how many inputs share the scale of a quantised row: a span.
+const spanValues = 256
+
+// affinePanel is how a panel holds a type whose values are D·S·(level - offset) - M·m, with whole numbers S and m for each group
+// of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
+// numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest
+// S, and S is s/D rounded half to even (M and m likewise). Types with zero points have spans of 32 or 128, S is 1 and each
+// span has an offset. A panel has three parts, with the 16 outputs side by side in each:
 //
-//	codes   [blocks][64·bits] bytes, see putCodes
-//	scales  [blocks][32/group] of what layout says
-//	supers  [in/super] of what layout says; none for types with blocks of 32 and no zero points
+//	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
+//	scales  [pairs] of what layout says, for each two groups; the last pair may be half empty
+//	supers  [spans] of what layout says; the last span may be short
 type affinePanel struct {
 	quant.Affine
 	layout scaleLayout
-	super  int // values that share a super
+	span   int // values
 }
 
-// scaleLayout is how a panel stores the scales of a group and of a super.
+// scaleLayout is how a panel stores the scales of a pair of groups, and of a span.
 type scaleLayout uint8
 
 const (
 	noScales   scaleLayout = iota
-	floats                 // s [16] float32
-	halves                 // s [16] float16
-	halfPairs              // s [16], then m [16] float16
-	int8s                  // [16] int8, times the super's [16] float16
-	int8Pairs              // s [16] int8, m [16] uint8, times the super's s [16] and m [16] float16
-	zeroPoints             // none, but the super's s [16] float32 and offset [16] uint8
+	uint8s                 // S [2][16] uint8; D [16] float32
+	int8s                  // S [2][16] int8; D [16] float32
+	int8sHalf              // S [2][16] int8; D [16] float16
+	shortMins              // S [2][16] int8, m [16][2] int16; D and M [16] float32
+	byteMins               // S [2][16] int8, m [16][2] uint8; D and M [16] float16
+	zeroPoints             // none; D [16] float32 and offset [16] uint8
 )
 
 // affinePanels is indexed by type; other types have a zero entry.
 var affinePanels = func() (panels [256]affinePanel) {
 	for t, layout := range map[quant.Type]scaleLayout{
-		quant.Q8_0: halves, quant.Q4_0: halves, quant.Q4_1: halfPairs, quant.Q5_0: halves, quant.Q5_1: halfPairs,
-		quant.Q2_K: int8Pairs, quant.Q3_K: int8s, quant.Q4_K: int8Pairs, quant.Q5_K: int8Pairs, quant.Q6_K: int8s,
-		quant.IQ4_NL: halves, quant.IQ4_XS: int8s, quant.MXFP4: floats,
+		quant.Q8_0: uint8s, quant.Q4_0: int8s, quant.Q4_1: shortMins, quant.Q5_0: int8s, quant.Q5_1: shortMins,
+		quant.Q2_K: byteMins, quant.Q3_K: int8sHalf, quant.Q4_K: byteMins, quant.Q5_K: byteMins, quant.Q6_K: int8sHalf,
+		quant.IQ4_NL: int8s, quant.IQ4_XS: int8sHalf, quant.MXFP4: int8s,
 	} {
 		panels[t].Affine, _ = quant.AffineOf(t)
-		panels[t].layout, panels[t].super = layout, 256
+		panels[t].layout, panels[t].span = layout, spanValues
 	}
 	for _, types := range quant.ZeroTypes {
 		for values, t := range types {
 			panels[t].Affine, _ = quant.AffineOf(t)
-			panels[t].Group, panels[t].layout, panels[t].super = 32, zeroPoints, values
+			panels[t].Group, panels[t].layout, panels[t].span = 32, zeroPoints, values
 		}
 	}
 	return panels
 }()
 
-// codeBytes, scaleBytes and superBytes return the size of one block's codes, one group's scales and one super.
+// codeBytes, scaleBytes and superBytes return the size of the codes of a block, of the scales of a pair of groups and of a
+// super.
 func (a *affinePanel) codeBytes() int { return a.Bits * 64 }
 func (a *affinePanel) scaleBytes() int {
-	return [...]int{floats: 64, halves: 32, halfPairs: 64, int8s: 16, int8Pairs: 32, zeroPoints: 0}[a.layout]
+	return [...]int{uint8s: 32, int8s: 32, int8sHalf: 32, shortMins: 96, byteMins: 64, zeroPoints: 0}[a.layout]
 }
 func (a *affinePanel) superBytes() int {
-	return [...]int{int8s: 32, int8Pairs: 64, zeroPoints: 80}[a.layout]
+	return [...]int{uint8s: 64, int8s: 64, int8sHalf: 32, shortMins: 128, byteMins: 64, zeroPoints: 80}[a.layout]
 }
 
-// supers returns how many supers blocks blocks of 32 have.
-func (a *affinePanel) supers(blocks int) int { return (blocks*32 + a.super - 1) / a.super }
+// pairs and spans return how many pairs of groups and how many spans blocks blocks of 32 have.
+func (a *affinePanel) pairs(blocks int) int { return (blocks*32/a.Group + 1) / 2 }
+func (a *affinePanel) spans(blocks int) int { return (blocks*32 + a.span - 1) / a.span }
+
+// hasMins reports whether values have an m.
+func (a *affinePanel) hasMins() bool { return a.layout == shortMins || a.layout == byteMins }
 
 // parts cuts a panel of blocks blocks of 32 into its parts.
 func (a *affinePanel) parts(panel []byte, blocks int) (codes, scales, supers []byte) {
 	n := blocks * a.codeBytes()
-	e := n + blocks*(32/a.Group)*a.scaleBytes()
-	return panel[:n:n], panel[n:e:e], panel[e:][:a.supers(blocks)*a.superBytes()]
+	e := n + a.pairs(blocks)*a.scaleBytes()
+	return panel[:n:n], panel[n:e:e], panel[e:][:a.spans(blocks)*a.superBytes()]
 }
 
 // bytes returns the size of a panel of blocks blocks of 32.
 func (a *affinePanel) bytes(blocks int) int {
-	return blocks*(a.codeBytes()+32/a.Group*a.scaleBytes()) + a.supers(blocks)*a.superBytes()
+	return blocks*a.codeBytes() + a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes()
+}
+
+// spanParts are the numbers of one output in a span: groups as far as it goes, zeros after.
+type spanParts struct {
+	codes    [spanValues]uint8
+	s, m     [spanValues / 16]int16
+	d, least float32 // D and M
+	zero     uint8
 }
 
 // pack puts one output, a row of blocks of type t, in lane j of its panel.
 func (a *affinePanel) pack(panel, row []byte, t quant.Type, j int) {
 	size, values := t.BlockBytes(), t.BlockValues()
-	blocks := len(row) / size * (values / 32)
+	blocks := len(row) / size * values / 32
 	codes, scales, supers := a.parts(panel, blocks)
-	var p quant.Parts
-	for b := 0; b < blocks; b += values / 32 {
-		a.Split(&p, row[:size])
-		row = row[size:]
-		for i := range values / 32 {
-			a.putCodes(codes[(b+i)*a.codeBytes():], p.Codes[i*32:], j)
+	perSpan := a.span / values * size
+	var parts spanParts
+	for n := range a.spans(blocks) {
+		a.split(&parts, row[n*perSpan:min((n+1)*perSpan, len(row))], size, values)
+		first := n * a.span / 32
+		for b := first; b < min(first+a.span/32, blocks); b++ {
+			a.putCodes(codes[b*a.codeBytes():], parts.codes[(b-first)*32:], j)
 		}
-		for g := range values / a.Group {
-			a.putScale(scales[(b*32/a.Group+g)*a.scaleBytes():], &p, g, j)
+		if a.layout != zeroPoints {
+			firstPair, end := a.pairs(first), a.pairs(min(first+a.span/32, blocks))
+			for p := firstPair; p < end; p++ {
+				a.putScales(scales[p*a.scaleBytes():], parts.s[(p-firstPair)*2:], parts.m[(p-firstPair)*2:], j)
+			}
 		}
-		if a.superBytes() > 0 {
-			a.putSuper(supers[b*32/a.super*a.superBytes():], &p, j)
-		}
+		a.putSuper(supers[n*a.superBytes():], &parts, j)
 	}
 }
 
-func (a *affinePanel) putSuper(to []byte, p *quant.Parts, j int) {
-	if a.layout == zeroPoints {
-		view[float32](to[:64])[j], to[64+j] = p.Scale, p.Zero
+// split takes the blocks of a span apart.
+func (a *affinePanel) split(to *spanParts, blocks []byte, size, values int) {
+	*to = spanParts{}
+	var p quant.Parts
+	if values == a.span {
+		a.Split(&p, blocks)
+		to.d, to.least, to.zero, to.codes = p.Scale, p.Min, p.Zero, p.Codes
+		for g := range p.Scales {
+			to.s[g], to.m[g] = int16(p.Scales[g]), int16(p.Mins[g])
+		}
 		return
 	}
-	binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
-	if a.layout == int8Pairs {
-		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.Min))
+	var s, m [spanValues / 32]float32
+	for b := range len(blocks) / size {
+		a.Split(&p, blocks[b*size:][:size])
+		s[b], m[b] = p.Scale, p.Min
+		copy(to.codes[b*32:], p.Codes[:32])
+		if a.layout == uint8s && p.Scale < 0 { // S has no sign, so the values turn theirs
+			s[b] = -p.Scale
+			for i, c := range to.codes[b*32:][:32] {
+				to.codes[b*32+i] = uint8(min(256-int(c), 255))
+			}
+		}
+	}
+	top := float32(127)
+	switch {
+	case a.layout == uint8s:
+		top = 255
+	case a.Levels != nil && a.Bits == 4 && a.Offset == 16: // MXFP4: powers of two stay exact
+		top = 64
+	}
+	to.d = wholes(to.s[:], s[:], top)
+	if a.hasMins() {
+		to.least = wholes(to.m[:], m[:], math.MaxInt16)
 	}
 }
 
-func (a *affinePanel) putScale(to []byte, p *quant.Parts, g, j int) {
+// wholes writes v/d, rounded half to even, to whole and returns d, the greatest |v| over top.
+func wholes(whole []int16, v []float32, top float32) (d float32) {
+	for _, f := range v {
+		d = max(d, float32(math.Abs(float64(f))))
+	}
+	if d = d / top; d == 0 || math.IsInf(float64(d), 0) || d != d {
+		return d // with 0 for all: no number times 0 is none either
+	}
+	for i, f := range v {
+		whole[i] = int16(min(max(math.RoundToEven(float64(f)/float64(d)), float64(-top)), float64(top)))
+	}
+	return d
+}
+
+func (a *affinePanel) putSuper(to []byte, p *spanParts, j int) {
 	switch a.layout {
-	case floats:
-		copy(view[float32](to[:64])[j:], []float32{p.Scale})
-	case halves:
-		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
-	case halfPairs:
-		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.Scale))
-		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.Min))
-	case int8s:
-		to[j] = byte(p.Scales[g])
-	case int8Pairs:
-		to[j], to[16+j] = byte(p.Scales[g]), p.Mins[g]
+	case int8sHalf, byteMins:
+		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.d))
+		if a.layout == byteMins {
+			binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.least))
+		}
+	default:
+		binary.LittleEndian.PutUint32(to[j*4:], math.Float32bits(p.d))
+		switch a.layout {
+		case shortMins:
+			binary.LittleEndian.PutUint32(to[64+j*4:], math.Float32bits(p.least))
+		case zeroPoints:
+			to[64+j] = p.zero
+		}
+	}
+}
+
+// putScales puts the S and m of two groups in lane j.
+func (a *affinePanel) putScales(to []byte, s, m []int16, j int) {
+	to[j], to[16+j] = byte(s[0]), byte(s[1])
+	switch a.layout {
+	case byteMins:
+		to[32+j*2], to[33+j*2] = byte(m[0]), byte(m[1])
+	case shortMins:
+		binary.LittleEndian.PutUint16(to[32+j*4:], uint16(m[0]))
+		binary.LittleEndian.PutUint16(to[34+j*4:], uint16(m[1]))
 	}
 }
 
@@ -203,27 +278,42 @@ func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	}
 }
 
-// scale reads s, m and the offset of group g in lane j.
-func (a *affinePanel) scale(scales, supers []byte, g, j int) (s, m float32, offset int) {
-	half := func(b []byte) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(b[j*2:])) }
-	from := scales[g*a.scaleBytes():]
-	switch a.layout {
-	case floats:
-		return view[float32](from[:64])[j], 0, a.Offset
-	case halves:
-		return half(from), 0, a.Offset
-	case halfPairs:
-		return half(from), half(from[32:]), 0
-	}
-	super := supers[g*a.Group/a.super*a.superBytes():]
+// scales reads S and m of group g in lane j.
+func (a *affinePanel) scales(scales []byte, g, j int) (s, m int32) {
 	if a.layout == zeroPoints {
-		return view[float32](super[:64])[j], 0, int(super[64+j])
+		return 1, 0
 	}
-	s = half(super) * float32(int8(from[j]))
-	if a.layout == int8Pairs {
-		m = half(super[32:]) * float32(from[16+j])
+	from := scales[g/2*a.scaleBytes():]
+	s = int32(int8(from[g%2*16+j]))
+	switch a.layout {
+	case uint8s:
+		s = int32(uint8(s))
+	case byteMins:
+		m = int32(from[32+j*2+g%2])
+	case shortMins:
+		m = int32(int16(binary.LittleEndian.Uint16(from[32+j*4+g%2*2:])))
 	}
-	return s, m, a.Offset
+	return s, m
+}
+
+// super reads D, M and the offset of span n in lane j.
+func (a *affinePanel) super(supers []byte, n, j int) (d, least float32, offset int32) {
+	from := supers[n*a.superBytes():]
+	half := func(at int) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(from[at+j*2:])) }
+	float := func(at int) float32 {
+		return math.Float32frombits(binary.LittleEndian.Uint32(from[at+j*4:]))
+	}
+	switch a.layout {
+	case int8sHalf:
+		return half(0), 0, int32(a.Offset)
+	case byteMins:
+		return half(0), half(32), 0
+	case shortMins:
+		return float(0), float(64), 0
+	case zeroPoints:
+		return float(0), 0, int32(from[64+j])
+	}
+	return float(0), 0, int32(a.Offset)
 }
 
 // row decodes lane j of a panel into dst.
@@ -232,67 +322,101 @@ func (a *affinePanel) row(dst []float32, panel []byte, j int) {
 	var levels [32]uint8
 	for b := range len(dst) / 32 {
 		a.levels(&levels, codes[b*a.codeBytes():], j)
+		d, least, offset := a.super(supers, b*32/a.span, j)
 		for i := 0; i < 32; i += a.Group {
-			s, m, offset := a.scale(scales, supers, (b*32+i)/a.Group, j)
+			s, m := a.scales(scales, (b*32+i)/a.Group, j)
 			to := dst[b*32+i:][:a.Group]
 			for k, level := range levels[i:][:a.Group] {
-				to[k] = float32(s*float32(int(level)-offset)) - m
+				to[k] = float32(float32(d*float32(s))*float32(int32(level)-offset)) - float32(least*float32(m))
 			}
 		}
 	}
 }
 
-// matAffine multiplies m quantised rows with panels of an affine type. For each group in order it does
-// acc = fma(sum, d·s, acc), where sum is the exact product of q and level - offset, and for types with an m then
-// acc = fma(-m, d·Σq, acc).
+// matAffine multiplies m quantised rows with panels of an affine type. For each span in order it does
+// acc = fma(sum, d·D, acc), where sum is the exact sum over its groups of S times the product of q and level - offset, and
+// for types with an m then acc = fma(-least, d·M, acc), where least is the exact sum of m·Σq. Both sums fit 32 bits and are
+// rounded to float32.
 func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	a := &affinePanels[t]
 	for i := range m {
 		clear(dst[i*ldd:][:panels*lanes])
 	}
-	var levels [32]uint8
+	perSpan := a.span / 32
+	var levels [spanValues]int16 // less the offset
+	var s, least [spanValues / 16]int32
 	for p := range panels {
 		codes, scales, supers := a.parts(w[p*stride:], x.blocks)
-		for n := range x.blocks * lanes {
-			b, j := n/lanes, n%lanes
-			a.levels(&levels, codes[b*a.codeBytes():], j)
-			for g := range 32 / a.Group {
-				s, least, offset := a.scale(scales, supers, b*(32/a.Group)+g, j)
-				part := levels[g*a.Group:][:a.Group]
-				for i := range m {
-					sum := int32(0)
-					for k, q := range x.q[i*x.ld+b*32+g*a.Group:][:a.Group] {
-						sum += int32(q) * (int32(part[k]) - int32(offset))
+		for n := range a.spans(x.blocks) * lanes {
+			n, j := n/lanes, n%lanes
+			d, dm, offset := a.super(supers, n, j)
+			blocks := min(perSpan, x.blocks-n*perSpan)
+			for b := range blocks {
+				var block [32]uint8
+				a.levels(&block, codes[(n*perSpan+b)*a.codeBytes():], j)
+				for k, level := range block {
+					levels[b*32+k] = int16(int32(level) - offset)
+				}
+			}
+			groups := blocks * 32 / a.Group
+			for g := range groups {
+				s[g], least[g] = a.scales(scales, n*a.span/a.Group+g, j)
+			}
+			for i := range m {
+				q, sums := x.q[i*x.ld+n*a.span:], &x.sums[i*x.lds+n*a.span/spanValues]
+				sum, min := int32(0), int32(0)
+				for g := range groups {
+					of := int32(0)
+					part := levels[g*a.Group:][:a.Group]
+					for k, q := range q[g*a.Group:][:a.Group] {
+						of += int32(q) * int32(part[k])
 					}
-					sums, acc := &x.sums[i*x.lds+b], &dst[i*ldd+p*lanes+j]
-					*acc = fma(float32(sum), sums.d*s, *acc)
-					if a.Offset == 0 && !a.Zeros {
-						*acc = fma(-least, sums.of(a.Group, g), *acc)
+					sum += s[g] * of
+					if a.hasMins() {
+						min += least[g] * sums.of(a.Group, g)
 					}
+				}
+				acc := &dst[i*ldd+p*lanes+j]
+				*acc = fma(float32(sum), sums.d*d, *acc)
+				if a.hasMins() {
+					*acc = fma(-float32(min), sums.d*dm, *acc)
 				}
 			}
 		}
 	}
 }
 
-// blockSums are what products need of a block of a quantised row beside its values: its scale d, d times the sums of the
-// first 16 values, of the last 16 and of all, and those sums negated.
-type blockSums struct {
-	d, first, last, all             float32
-	_                               int32
-	minusFirst, minusLast, minusAll int32
+// spanSums are what products need of a span of a quantised row beside its values: its scale and the sums of its groups of 16
+// and of 32 values, as they are and negated. Groups that the row does not have are 0.
+type spanSums struct {
+	minus16 [16]int32
+	minus32 [8]int32
+	sums16  [16]int16
+	sums32  [8]int16
+	d       float32
+	_       [3]int32
 }
 
-func (s *blockSums) of(group, g int) float32 {
+// of returns the sum of group g of 16 or 32 values.
+func (s *spanSums) of(group, g int) int32 {
 	if group == 32 {
-		return s.all
+		return int32(s.sums32[g])
 	}
-	return [...]float32{s.first, s.last}[g]
+	return int32(s.sums16[g])
 }
 
-func sumsOf(d float32, first, last int32) blockSums {
-	return blockSums{
-		d: d, first: d * float32(first), last: d * float32(last), all: d * float32(first+last),
-		minusFirst: -first, minusLast: -last, minusAll: -(first + last),
+// sumsOf returns the sums of the values q, at most 256, of a multiple of 16, whose scale is d.
+func sumsOf(d float32, q []int8) spanSums {
+	s := spanSums{d: d}
+	for i, v := range q {
+		s.sums16[i/16] += int16(v)
+		s.sums32[i/32] += int16(v)
 	}
+	for i, n := range s.sums16 {
+		s.minus16[i] = -int32(n)
+	}
+	for i, n := range s.sums32 {
+		s.minus32[i] = -int32(n)
+	}
+	return s
 }

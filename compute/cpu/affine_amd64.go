@@ -11,7 +11,7 @@ import (
 // affineTile sets, for each of rows rows and panels panels, the chain of an affine type over blocks blocks in dst. q and sums
 // are the rows' values and sums (rowsQ8); ldd, ldq, lds, the distance of rows in sums, and stride are in bytes. rows is at
 // least 1 and at most the tile's limit; panels and blocks are at least 1.
-type affineTile func(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+type affineTile func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 // tiledAffine runs a matAffine in tiles of at most limit rows.
 func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
@@ -42,11 +42,11 @@ func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd in
 }
 
 func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledAffine(affineTilesVNNI[t], t, quantRowsVNNI, dst, ldd, x, w, stride, panels, m)
+	matAffine(t, dst, ldd, x, w, stride, panels, m)
 }
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	tiledAffine(affineTilesAVX2[t], t, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
+	matAffine(t, dst, ldd, x, w, stride, panels, m)
 }
 
 // affineTilesAVX2 and affineTilesVNNI are indexed by type.
@@ -99,127 +99,127 @@ var affineTilesVNNI = [...]affineTile{
 }
 
 //go:noescape
-func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)

@@ -97,7 +97,7 @@ GLOBL each<>(SB), RODATA|NOPTR, $32
 #define SCALES(h, o) HALF_PAIRS(o)
 #define BLOCK BLOCK32
 
-// func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -108,7 +108,7 @@ TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $0-88
 #define SUPER_BYTES 64
 #define SCALES(h, o) INT8_PAIRS(0, o)
 
-// func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -135,7 +135,7 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #define JOIN(low, high) JOIN6(low, high)
 #define SCALES(h, o) HALF_PAIRS(o)
 
-// func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -146,7 +146,7 @@ TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
 #define SUPER_BYTES 64
 #define SCALES(h, o) INT8_PAIRS(0, o)
 
-// func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -173,7 +173,7 @@ TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 #define SCALES(h, o) INT8_PAIRS(32*h, o)
 #define BLOCK BLOCK16
 
-// func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -200,7 +200,7 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #define LESS(at, r, sum) LESS_NOTHING(at, r, sum)
 #define SCALES(h, o) INT8S(16*h, o)
 
-// func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -223,7 +223,7 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #define JOIN(low, high) JOIN6(low, high)
 #define OFFSET(at, r, low) OFFSET_OF(5, at, r, low)
 
-// func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -254,7 +254,7 @@ TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #define SCALES(h, o) HALVES(o)
 #define BLOCK BLOCK32
 
-// func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -279,7 +279,7 @@ TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
 #define JOIN(low, high) JOIN6(low, high)
 #define OFFSET(at, r, low) OFFSET_OF(4, at, r, low)
 
-// func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -302,7 +302,7 @@ TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 #define JOIN(low, high) JOIN4(low)
 #define OFFSET(at, r, low) OFFSET_OF(3, at, r, low)
 
-// func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -321,7 +321,7 @@ TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $0-88
 #define JOIN(low, high) JOIN8(low, high)
 #define OFFSET(at, r, low) OFFSET_OF(7, at, r, low)
 
-// func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -332,7 +332,7 @@ TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
 #define SUPER_BYTES 32
 #define SCALES(h, o) INT8S(0, o)
 
-// func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -359,7 +359,7 @@ TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 #define OFFSET(at, r, low) OFFSET_OF(4, at, r, low)
 #define SCALES(h, o) FLOATS(o)
 
-// func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -393,14 +393,14 @@ TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -423,14 +423,14 @@ TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU8_32AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -453,14 +453,14 @@ TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
@@ -483,13 +483,13 @@ TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU3_128AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"

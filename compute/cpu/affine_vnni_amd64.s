@@ -32,13 +32,9 @@ GLOBL fp4<>(SB), RODATA|NOPTR, $16
 #define BLOCK BLOCK32
 #define PANEL_BLOCK PANEL_BLOCK32
 
-// func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_1VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ4_1VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ4_1VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
@@ -47,13 +43,9 @@ TEXT ·unpackQ4_1VNNI(SB), NOSPLIT, $0-57
 #define SUPER_BYTES 64
 #define SCALES(h, p, d, s, m) INT8_PAIRS(0, p, d, s, m)
 
-// func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ4_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ4_KVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -76,13 +68,9 @@ TEXT ·unpackQ4_KVNNI(SB), NOSPLIT, $0-57
 #define D(v, p, raw, out) D4(v, p, raw, out); LAST_BIT(256+32*v+24, p, out)
 #define SCALES(h, p, d, s, m) HALF_PAIRS(p, s, m)
 
-// func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_1VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ5_1VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ5_1VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
@@ -91,13 +79,9 @@ TEXT ·unpackQ5_1VNNI(SB), NOSPLIT, $0-57
 #define SUPER_BYTES 64
 #define SCALES(h, p, d, s, m) INT8_PAIRS(0, p, d, s, m)
 
-// func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ5_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ5_KVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -122,13 +106,9 @@ TEXT ·unpackQ5_KVNNI(SB), NOSPLIT, $0-57
 #define BLOCK BLOCK16
 #define PANEL_BLOCK PANEL_BLOCK16
 
-// func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ2_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ2_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ2_KVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -155,13 +135,9 @@ TEXT ·unpackQ2_KVNNI(SB), NOSPLIT, $0-57
 #define BEGIN(o, n) BEGIN_OFFSET(2, o, n)
 #define LESS(o, m, sum) LESS_NOTHING(o, m, sum)
 
-// func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ3_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ3_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ3_KVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -180,13 +156,9 @@ TEXT ·unpackQ3_KVNNI(SB), NOSPLIT, $0-57
 #define D(v, p, raw, out) D6(v, p, raw, out)
 #define BEGIN(o, n) BEGIN_OFFSET(5, o, n)
 
-// func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ6_KVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ6_KVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ6_KVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -213,13 +185,9 @@ TEXT ·unpackQ6_KVNNI(SB), NOSPLIT, $0-57
 #define BLOCK BLOCK32
 #define PANEL_BLOCK PANEL_BLOCK32
 
-// func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ8_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ8_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ8_0VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -238,13 +206,9 @@ TEXT ·unpackQ8_0VNNI(SB), NOSPLIT, $0-57
 #define D(v, p, raw, out) D4(v, p, raw, out); LAST_BIT(256+32*v+24, p, out)
 #define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
 
-// func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ5_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ5_0VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -263,13 +227,9 @@ TEXT ·unpackQ5_0VNNI(SB), NOSPLIT, $0-57
 #define D(v, p, raw, out) D4(v, p, raw, out)
 #define BEGIN(o, n) BEGIN_OFFSET(3, o, n)
 
-// func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_0VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackQ4_0VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackQ4_0VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef MASKS
 #undef A
@@ -284,13 +244,9 @@ TEXT ·unpackQ4_0VNNI(SB), NOSPLIT, $0-57
 #define D(v, p, raw, out) D4(v, p, raw, out); TABLE(out)
 #define BEGIN(o, n) BEGIN_OFFSET(7, o, n)
 
-// func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_NLVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackIQ4_NLVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackIQ4_NLVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
@@ -299,13 +255,9 @@ TEXT ·unpackIQ4_NLVNNI(SB), NOSPLIT, $0-57
 #define SUPER_BYTES 32
 #define SCALES(h, p, d, s, m) INT8S(0, p, d, s)
 
-// func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_XSVNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackIQ4_XSVNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackIQ4_XSVNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 #undef SCALE_BYTES
 #undef SUPER_BYTES
@@ -318,13 +270,9 @@ TEXT ·unpackIQ4_XSVNNI(SB), NOSPLIT, $0-57
 #define SCALES(h, p, d, s, m) FLOATS(p, s)
 #define BEGIN(o, n) BEGIN_OFFSET(4, o, n)
 
-// func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileMXFP4VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
-
-// func unpackMXFP4VNNI(levels *int8, scales, mins *float32, codes, packed, supers *byte, blocks int, offset uint8)
-TEXT ·unpackMXFP4VNNI(SB), NOSPLIT, $0-57
-#include "affine_unpack_body_amd64.h"
 
 // Types with zero points, by their bits, for groups of 32 and of 128.
 #undef SCALE_BYTES
@@ -354,14 +302,14 @@ TEXT ·unpackMXFP4VNNI(SB), NOSPLIT, $0-57
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU4_32VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU4_128VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
@@ -382,14 +330,14 @@ TEXT ·tileU4_128VNNI(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU8_32VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU8_128VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
@@ -410,14 +358,14 @@ TEXT ·tileU8_128VNNI(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU2_32VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU2_128VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
@@ -438,13 +386,13 @@ TEXT ·tileU2_128VNNI(SB), NOSPLIT, $0-88
 #undef SUPER_MASK
 #define SUPER_MASK 0
 
-// func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU3_32VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"
 
 #undef SUPER_MASK
 #define SUPER_MASK 3
 
-// func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *blockSums, lds int, w *byte, stride, rows, panels, blocks int)
+// func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU3_128VNNI(SB), NOSPLIT, $0-88
 #include "affine_vnni_body_amd64.h"

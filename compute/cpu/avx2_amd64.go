@@ -53,11 +53,8 @@ func widen8AVX2(dst []float32, w []byte, scale []float32) {
 	}
 }
 
-func quantizeAVX2(q []int8, sums []blockSums, x []float32) {
-	if n := len(sums); n > 0 {
-		_, _ = q[n*32-1], x[n*32-1]
-		quantizeRowAVX2(&q[0], &sums[0], &x[0], n)
-	}
+func quantizeAVX2(q []int8, sums []spanSums, x []float32, span int) {
+	quantize(q, sums, x, span)
 }
 
 func sumSquaresAVX2(x []float32, mean float32) float32 {
@@ -152,7 +149,7 @@ func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, 
 func widen8RowAVX2(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
-func quantizeRowAVX2(q *int8, sums *blockSums, x *float32, blocks int)
+func quantizeRowAVX2(q *int8, sums *spanSums, x *float32, blocks int)
 
 //go:noescape
 func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)

@@ -60,11 +60,8 @@ func widen8AVX512(dst []float32, w []byte, scale []float32) {
 	}
 }
 
-func quantizeAVX512(q []int8, sums []blockSums, x []float32) {
-	if n := len(sums); n > 0 {
-		_, _ = q[n*32-1], x[n*32-1]
-		quantizeRowAVX512(&q[0], &sums[0], &x[0], n)
-	}
+func quantizeAVX512(q []int8, sums []spanSums, x []float32, span int) {
+	quantize(q, sums, x, span)
 }
 
 func sumSquaresAVX512(x []float32, mean float32) float32 {
@@ -159,7 +156,7 @@ func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer
 func widen8RowAVX512(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
-func quantizeRowAVX512(q *int8, sums *blockSums, x *float32, blocks int)
+func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks int)
 
 //go:noescape
 func sumSquaresRowAVX512(acc *[lanes]float32, x *float32, n int, mean float32)

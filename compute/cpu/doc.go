@@ -8,13 +8,14 @@
 //
 //   - A product with a weight of F32, F16 or BF16 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k
 //     ascending. The weight is widened to float32, which is exact.
-//   - A product with a weight of a block type quantises the row first, 32 values at a time: d = max|x| / 127,
-//     q = x·(127 / max|x|) rounded half to even. The weight's values are s·(level - offset) - m with an s and an m for each
-//     group of 16 or 32: s is the exact product of the scales of the block and of the group, m likewise (affine.go). The
-//     product is one chain over the groups: acc = fma(sum, d·s, acc), where sum is the exact integer product of q and
-//     level - offset; then, for types with an m, acc = fma(-m, d·Σq, acc). Types with zero points have an offset for each
-//     group, and a group of 128 counts as four of 32. If a weight's inputs are in an order of their own, the row is quantised,
-//     and the groups follow each other, in that order.
+//   - A product with a weight of a block type quantises the row first, in spans of 256 values: d = max|x| / 127,
+//     q = x·(127 / max|x|) rounded half to even. The weight's values are D·S·(level - offset) - M·m, with whole numbers S and m for
+//     each group of 16 or 32 values and floats D and M for each span: those of the file for K types, and made of the
+//     floats of the groups for types that have no more than these (affine.go). The product is one chain over the spans:
+//     acc = fma(sum, d·D, acc), where sum is the sum over the span's groups of S times the product of q and level - offset, a whole
+//     number of 32 bits, rounded to float32; then, for types with an m, acc = fma(-least, d·M, acc), where least is the sum of
+//     m·Σq. Weights with zero points have spans of 32 or 128, with S = 1 and an offset for each span. If a weight's inputs are
+//     in an order of their own, the row is quantised, and the spans follow each other, in that order.
 //   - A product with a weight of F8_E4M3 is the chain of F32 with the weights f·s, rounded once: f is the value of the byte,
 //     s the scale of its group of inputs.
 //   - A bias is added last, with a rounding of its own.

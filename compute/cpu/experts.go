@@ -70,7 +70,7 @@ func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, product
 	}
 	d.split(len(t.chunks))
 	if blocks {
-		d.roomForQuantised(rows, x.Cols) // without tiles: chunks begin at any row
+		d.roomForQuantised(rows, x.Cols)
 		d.each(rows, d.jobs.quantise)
 		o.quantised = d.xq
 	}
@@ -112,7 +112,7 @@ func (d *Device) gatherRoute(_, i int) {
 	if o.blocks {
 		from, to := d.xq.from(row), r.q.from(i)
 		copy(to.q[:to.blocks*32], from.q)
-		copy(to.sums[:to.blocks], from.sums)
+		copy(to.sums[:to.spans()], from.sums)
 	}
 }
 

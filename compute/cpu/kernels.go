@@ -16,7 +16,6 @@ type kernels struct {
 	name string
 
 	rowChunk int // rows of an item of a product, which share one pass over a group of panels; at most maxRowChunk
-	tileRows int // from so many rows on matAffine wants the tiles of rowsQ8; 0 is never
 
 	// matF32 multiplies m rows of x with panels of float32 weights: for row i < m, panel p and lane j,
 	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
@@ -30,8 +29,9 @@ type kernels struct {
 	// matAffine multiplies m quantised rows with panels of an affine type (affinePanel). stride counts bytes.
 	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 
-	// quantize turns a row into blocks of 32 int8: values q [n], and their scales and sums [n/32].
-	quantize func(q []int8, sums []blockSums, x []float32)
+	// quantize turns a row, a multiple of 32 values, into spans of 32 or 256 int8, of which the last may be short: values q [n],
+	// and their scales and sums [n/span].
+	quantize func(q []int8, sums []spanSums, x []float32, span int)
 	// sumSquares returns the 16-lane sum of (x - mean)².
 	sumSquares func(x []float32, mean float32) float32
 	// scaleGain writes ((x - mean)·scale)·gain to dst.
@@ -59,37 +59,17 @@ type kernels struct {
 	rotate func(lo, hi, cos, sin []float32)
 }
 
-// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:] and the scales and sums of its blocks of 32
+// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:] and the scales and sums of its spans of 256
 // at sums[i·lds:].
 type rowsQ8 struct {
 	q       []int8
-	sums    []blockSums
+	sums    []spanSums
 	ld, lds int // ld is a multiple of 32
-	blocks  int // of a row
-
-	// For kernels with tiles, each 16 rows once more, block by block: their values, and the d, first, last and all of their
-	// blockSums. work is scratch memory of workBytes bytes, at a multiple of tileBuffer.
-	tileQ    []int8    // [rows/16][blocks][16][32]
-	tileSums []float32 // [rows/16][blocks][4][16]
-	work     []byte
+	blocks  int // of 32 values, of a row
 }
 
-const (
-	rowTileValues = 16 * 32 // of tileQ, for 16 rows and a block
-	rowTileSums   = 4 * 16  // of tileSums
-	tileBuffer    = 8 << 10 // bytes of integer sums under way
-	tileBlocks    = 32      // of a panel that are unpacked at once; a multiple of 8
-	workBytes     = tileBuffer + tileBlocks*(512+128+128)
-)
-
-// spread copies row i to the tiles.
-func (x *rowsQ8) spread(i int) {
-	for b := range x.blocks {
-		copy(x.tileQ[(i/lanes*x.blocks+b)*rowTileValues+i%lanes*32:][:32], x.q[i*x.ld+b*32:])
-		s, to := &x.sums[i*x.lds+b], x.tileSums[(i/lanes*x.blocks+b)*rowTileSums:][:rowTileSums]
-		to[i%lanes], to[16+i%lanes], to[32+i%lanes], to[48+i%lanes] = s.d, s.first, s.last, s.all
-	}
-}
+// spans returns how many spans a row has.
+func (x *rowsQ8) spans() int { return (x.blocks*32 + spanValues - 1) / spanValues }
 
 // implementations returns what this machine can run, best first. Portable Go comes last and always runs.
 func implementations() []*kernels {

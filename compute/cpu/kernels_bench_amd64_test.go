@@ -68,8 +68,7 @@ func BenchmarkMat(b *testing.B) {
 	q := emptyRows(most, blocks, 2)
 	for i := range most {
 		row := q.from(i)
-		quantize(row.q[:k], row.sums[:blocks], x[i*k:][:k])
-		q.spread(i)
+		quantize(row.q[:k], row.sums[:q.spans()], x[i*k:][:k], spanValues)
 	}
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
@@ -150,7 +149,7 @@ func BenchmarkAttentionProducts(b *testing.B) {
 func BenchmarkRows(b *testing.B) {
 	const n = 4096
 	x, y, z := numbersOf(n), numbersOf(n), numbersOf(n)
-	q, sums := make([]int8, n), make([]blockSums, n/32)
+	q, sums := make([]int8, n), make([]spanSums, n/spanValues)
 	cos, sin := make([]float32, n/2), make([]float32, n/2) // of a turn, so that values keep their size
 	for i := range cos {
 		cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
@@ -160,7 +159,7 @@ func BenchmarkRows(b *testing.B) {
 			name string
 			run  func()
 		}{
-			{"quantize", func() { k.quantize(q, sums, x) }},
+			{"quantize", func() { k.quantize(q, sums, x, spanValues) }},
 			{"sumSquares", func() { k.sumSquares(x, 0) }},
 			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
 			{"softmax", func() { copy(z, x); k.softmax(z) }},

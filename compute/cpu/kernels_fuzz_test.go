@@ -79,13 +79,14 @@ func FuzzQuantize(f *testing.F) {
 		src, n := &source{data: data}, int(blocks)%16
 		fences := newFences(t)
 		x := src.floats(n * 32)
-		q, sums := make([]int8, n*32), make([]blockSums, n)
-		portable.quantize(q, sums, x)
+		span := []int{32, spanValues}[len(data)%2]
+		q, sums := make([]int8, n*32), make([]spanSums, (n*32+span-1)/span)
+		portable.quantize(q, sums, x, span)
 		for _, k := range nativeKernels() {
 			gotQ, gotSums := place(fences.dst, q), place(fences.d, sums)
 			clear(gotQ)
 			clear(gotSums)
-			k.quantize(gotQ, gotSums, place(fences.x, x))
+			k.quantize(gotQ, gotSums, place(fences.x, x), span)
 			if !slices.Equal(gotQ, q) || !slices.Equal(gotSums, sums) {
 				t.Fatalf("%s: values %v, sums %v; portable gives %v, %v", k.name, gotQ, gotSums, q, sums)
 			}

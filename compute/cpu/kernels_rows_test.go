@@ -32,10 +32,11 @@ func TestQuantize(t *testing.T) {
 			for b := range blocks {
 				scaleBlock(r, x[b*32:][:32])
 			}
-			q, sums := make([]int8, len(x)), make([]blockSums, blocks)
+			span := []int{32, spanValues}[blocks/20]
+			q, sums := make([]int8, len(x)), make([]spanSums, (len(x)+span-1)/span)
 			gotQ, gotSums := place(f.dst, q), place(f.d, sums)
-			k.quantize(gotQ, gotSums, place(f.x, x))
-			portable.quantize(q, sums, x)
+			k.quantize(gotQ, gotSums, place(f.x, x), span)
+			portable.quantize(q, sums, x, span)
 			if !slices.Equal(gotQ, q) {
 				t.Fatalf("%d blocks: values are %v, portable gives %v", blocks, gotQ, q)
 			}
@@ -230,14 +231,14 @@ func TestRotate(t *testing.T) {
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
-	q := rowsQ8{q: make([]int8, 64), sums: make([]blockSums, 2), ld: 64, blocks: 2, lds: 2}
+	q := rowsQ8{q: make([]int8, 64), sums: make([]spanSums, 1), ld: 64, blocks: 2, lds: 1}
 	for _, k := range implementations() {
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
 			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
 			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
 			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
-			"quantize":   func() { k.quantize(q.q, q.sums, x) },
+			"quantize":   func() { k.quantize(q.q, q.sums, x[:64], spanValues) },
 			"sumSquares": func() { k.sumSquares(x, 0) },
 			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
 			"softmax":    func() { k.softmax(x) },

@@ -176,26 +176,20 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 	for i := range x.q {
 		x.q[i] = int8(r.Uint32())
 	}
-	for n := range m * blocks {
-		i, b := n/blocks, n%blocks
-		var of [2]int32
-		for k, q := range x.q[i*x.ld+b*32:][:32] {
-			of[k/16] += int32(q)
-		}
-		x.sums[i*x.lds+b] = sumsOf(number(r), of[0], of[1])
-	}
 	for i := range m {
-		x.spread(i)
+		row := x.q[i*x.ld:][:blocks*32]
+		for s := range x.spans() {
+			x.sums[i*x.lds+s] = sumsOf(number(r), row[s*spanValues:min((s+1)*spanValues, len(row))])
+		}
 	}
 	return x
 }
 
 // emptyRows returns memory for m quantised rows.
 func emptyRows(m, blocks, gap int) rowsQ8 {
-	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks, lds: blocks + gap}
-	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]blockSums, span(m, blocks, x.lds))
-	groups := padded(m) / lanes * blocks
-	x.tileQ, x.tileSums, x.work = make([]int8, groups*rowTileValues), make([]float32, groups*rowTileSums), alignedTo(workBytes, tileBuffer)
+	x := rowsQ8{ld: blocks*32 + gap*32, blocks: blocks}
+	x.lds = x.spans() + gap
+	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]spanSums, span(m, x.spans(), x.lds))
 	return x
 }
 
@@ -205,7 +199,7 @@ func TestShortArguments(t *testing.T) {
 	h := func(n int) []uint16 { return make([]uint16, n, n+64) }
 	b := func(n int) []byte { return make([]byte, n, n+64) }
 	q := func(q, s int) rowsQ8 {
-		return rowsQ8{q: make([]int8, q, q+64), sums: make([]blockSums, s, s+64), ld: 32, blocks: 1, lds: 1}
+		return rowsQ8{q: make([]int8, q, q+64), sums: make([]spanSums, s, s+64), ld: 32, blocks: 1, lds: 1}
 	}
 	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
@@ -221,8 +215,8 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 1), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 2), b(w5-1), w5/2, 2, 2) },
-			func() { k.quantize(make([]int8, 31, 64), make([]blockSums, 1), f(32)) },
-			func() { k.quantize(make([]int8, 32), make([]blockSums, 1), f(31)) },
+			func() { k.quantize(make([]int8, 31, 64), make([]spanSums, 1), f(32), 32) },
+			func() { k.quantize(make([]int8, 287, 512), make([]spanSums, 2), f(288), 256) },
 			func() { k.scaleGain(f(31), f(32), f(32), 0, 1) },
 			func() { k.scaleGain(f(32), f(32), f(31), 0, 1) },
 			func() { k.silu(f(31), f(32), f(32)) },

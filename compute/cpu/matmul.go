@@ -97,25 +97,15 @@ func (d *Device) split(chunks int) {
 // quantise fills xq with the first cols values of the running operation's rows.
 func (d *Device) quantise(rows, cols int) {
 	d.roomForQuantised(rows, cols)
-	if q := &d.xq; d.k.tileRows > 0 && rows >= d.k.tileRows {
-		groups := padded(rows) / lanes * q.blocks
-		q.tileQ, q.tileSums = grown(q.tileQ, groups*rowTileValues), grown(q.tileSums, groups*rowTileSums)
-		for w := range d.scratch {
-			if s := &d.scratch[w]; s.work == nil {
-				s.work = alignedTo(workBytes, tileBuffer)
-			}
-		}
-	}
 	d.each(rows, d.jobs.quantise)
 }
 
-// roomForQuantised shapes xq, without tiles. The distances of its rows' values and of their sums are odd numbers of cache lines and of half
-// lines, so that rows do not share sets of the first cache.
+// roomForQuantised shapes xq. The distances of its rows' values are odd numbers of cache lines, so that rows do not share sets of the first cache.
 func (d *Device) roomForQuantised(rows, cols int) {
 	q, blocks := &d.xq, cols/32
-	q.ld, q.blocks, q.lds = ((blocks+1)/2|1)*64, blocks, blocks|1
+	q.ld, q.blocks = ((blocks+1)/2|1)*64, blocks
+	q.lds = q.spans()
 	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
-	q.tileQ, q.tileSums = q.tileQ[:0], q.tileSums[:0]
 }
 
 func (d *Device) quantiseRow(worker, r int) {
@@ -133,26 +123,13 @@ func (d *Device) quantiseTo(worker, r int, row []float32, order []int32) {
 		}
 		row = s.row
 	}
-	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.blocks], row[:q.blocks*32])
-	if len(d.xq.tileQ) > 0 {
-		d.xq.spread(r)
-	}
+	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.spans()], row[:q.blocks*32], spanValues)
 }
 
-// from returns the rows from row r on, without tiles.
+// from returns the rows from row r on.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.sums, x.tileQ, x.tileSums = x.q[r*x.ld:], x.sums[r*x.lds:], nil, nil
+	x.q, x.sums = x.q[r*x.ld:], x.sums[r*x.lds:]
 	return x
-}
-
-// fromTile returns the rows from row r on, a multiple of 16, with their tiles if there are any.
-func (x rowsQ8) fromTile(r int, work []byte) rowsQ8 {
-	rows := x.from(r)
-	if len(x.tileQ) > 0 {
-		group := r / lanes * x.blocks
-		rows.tileQ, rows.tileSums, rows.work = x.tileQ[group*rowTileValues:], x.tileSums[group*rowTileSums:], work
-	}
-	return rows
 }
 
 // productItem computes one group of panels for one chunk of rows.
@@ -199,7 +176,7 @@ func (d *Device) outputs(worker int, p compute.Product, from, first, m int) {
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
 	if src := d.op.src; quantised(w.typ) {
-		x := d.op.quantised.fromTile(first, d.scratch[worker].work)
+		x := d.op.quantised.from(first)
 		d.k.matAffine(w.typ, dst, ldd, x, w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
 	} else {
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)

@@ -123,9 +123,9 @@ func toF16(x float32) uint16 { return quant.F32ToF16(min(max(x, -maxF16), maxF16
 
 // kvRow is one token's key or value of one head on its way into a panel.
 type kvRow struct {
-	x     []float32   // the numbers, padded with zeros to whole groups of 32
-	codes []int8      // of a quantised type
-	sums  []blockSums // scratch of the quantisation
+	x     []float32  // the numbers, padded with zeros to whole groups of 32
+	codes []int8     // of a quantised type
+	sums  []spanSums // scratch of the quantisation
 }
 
 // put writes the token in slot j of a panel.
@@ -164,7 +164,7 @@ func (r *kvRow) putQuantised(k *kernels, t quant.Type, panel []byte, j int, x []
 	r.x, r.codes, r.sums = grown(r.x, n), grown(r.codes, n), grown(r.sums, n/32)
 	clear(r.x[copy(r.x, x):])
 	if t == quant.Q8_0 {
-		k.quantize(r.codes, r.sums, r.x)
+		k.quantize(r.codes, r.sums, r.x, 32)
 	}
 	for g := range n / 32 {
 		pair, codes := panel[g*kvBytes(t, 2):][:kvBytes(t, 2)], r.codes[g*32:][:32]

@@ -75,23 +75,21 @@ func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, pan
 	}
 }
 
-func quantize(q []int8, sums []blockSums, x []float32) {
-	for b := range sums {
-		v := x[b*32:][:32]
+func quantize(q []int8, sums []spanSums, x []float32, span int) {
+	for s := range sums {
+		v := x[s*span : min((s+1)*span, len(x))]
 		most := float32(0)
 		for _, f := range v {
 			most = max(most, float32(math.Abs(float64(f))))
 		}
 		inv := 127 / most
-		if math.IsInf(float64(inv), 0) { // nothing in the block, or nothing that counts
+		if math.IsInf(float64(inv), 0) { // nothing in the span, or nothing that counts
 			inv = 0
 		}
-		var of [2]int32 // the halves
+		out := q[s*span:][:len(v)]
 		for i, f := range v {
-			n := int32(math.RoundToEven(float64(f * inv)))
-			q[b*32+i] = int8(n)
-			of[i/16] += n
+			out[i] = int8(math.RoundToEven(float64(f * inv)))
 		}
-		sums[b] = sumsOf(most/127, of[0], of[1])
+		sums[s] = sumsOf(most/127, out)
 	}
 }

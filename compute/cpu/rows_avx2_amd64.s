@@ -67,7 +67,7 @@ GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 // ORDER turns floats into integers of the same order, +0 above -0, and back.
 #define ORDER(y, t) VPSRAD $31, y, t; VPSRLD $1, t, t; VPXOR t, y, y
 
-// func quantizeRowAVX2(q *int8, sums *blockSums, x *float32, blocks int)
+// func quantizeRowAVX2(q *int8, sums *spanSums, x *float32, blocks int)
 //
 // A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
 // 0 and 16 of which add to 0.

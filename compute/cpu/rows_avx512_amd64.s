@@ -57,7 +57,7 @@
 #define MAX(a, b) VMAXPS a, b, b
 #define MAX_SIGNED(a, b) VRANGEPS $5, a, b, b // the greater, with +0 above -0
 
-// func quantizeRowAVX512(q *int8, sums *blockSums, x *float32, blocks int)
+// func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks int)
 //
 // A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
 // 0 and 16 of which add to 0.

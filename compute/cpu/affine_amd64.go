@@ -25,7 +25,7 @@ func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd in
 		}
 		return
 	}
-	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.blocks-1]
+	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
 	lds := x.lds * int(unsafe.Sizeof(x.sums[0]))
 	if m <= limit {
@@ -46,7 +46,7 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 }
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m)
+	tiledAffine(affineTilesAVX2[t], t, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
 }
 
 // affineTilesAVX2 and affineTilesVNNI are indexed by type.

@@ -1,118 +1,172 @@
-// Tiles of affine types with AVX2: dst[i][p] = chain over the groups of acc += sum(q[i]·(level[p] - offset))·(d[i]·s[p])
-// and, for types with an m, acc -= m[p]·(d[i]·Σq[i]), for one or two rows.
+// Tiles of affine types with AVX2, for one or two rows: dst[i][p] is the chain that matAffine defines.
 //
-//	q    rows of int8, ldq bytes apart, 32 for each block
-//	sums rows of blockSums, lds bytes apart
-//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of some blocks (affine.go)
+//	q    rows of int8 from -127 to 127, ldq bytes apart, 32 for each block
+//	sums rows of spanSums, lds bytes apart
+//	w    panels, stride bytes apart: codes, scales and supers (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
 // The including file defines for a type:
 //
-//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of SUPER_MASK+1 blocks
-//	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on, and of levels of
-//	                              8 bits the upper halves to Y13, else Y13 passes on from A to B and from C to D; may
-//	                              use Y14 and Y15
+//	CODE_BYTES, SUPER_BYTES       of a block of 32, and of a span of SPAN_MASK+1 blocks
+//	STEP, STEP2                   how far scales go on after each block, and more after each second one
+//	A, B, C, D(v, o)              the levels of groups 4v to 4v+3 to Y12, for the 8 outputs o bytes on, and if they have 8 bits,
+//	                              their distances from 128 to Y12 and its sizes to Y13; else Y13 passes on from A to B and from
+//	                              C to D; may use Y14 and Y15
 //	FETCH(v, p)                   fetches half v of the block at p
-//	DOT(q, r, low, high, sum)     takes the levels to a row
-//	MIDDLE(q, r, low, high, sum)  comes after half of the values of a scale
-//	JOIN(low, high)               the sum in 32 bits to low
-//	OFFSET(o, r, low)             adds the product of the offset and the negated sum at o, where there is an offset
-//	LESS(o, r, sum)               takes m times the sum at o off, where there is an m
-//	SCALES(h, o)                  s to Y12 and m or the zero point to Y13, for half h of the block (0 if there are none) and the outputs from
-//	                              o on; may use Y14
-//	BLOCK                         BLOCK32 or BLOCK16
+//	SCALES(h, o)                  S to Y12, twice as int16, of half h of the block, for the outputs from o on
+//	START(h)(q, r, low, high, ..) sets a row's low for half h of the block
+//	DOT(q, low, high)             takes the levels to a row
+//	MINS(o)                       m to Y13, of a pair of groups
+//	SUPERS(o)                     D to Y12 and M to Y13
+//	BLOCK                         how the sums of a block come about
+//	LESS                          LESS_M for types with an m
 //
-// VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits. Eight such steps with levels of 4 bits stay
-// within 8·2·15·128 < 2¹⁵, four with 5 bits, two with 6. Levels of 8 bits go by halves of 4.
+// VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, and VPMADDWD takes two such sums times S. Eight
+// steps with levels of 4 bits stay within 8·2·15·127 < 2¹⁵, four with 5 bits, two with 6, one with distances of 8. An offset
+// begins each of the two sums with half of its product with the negated sum of the values, which stays within 2¹⁵ too.
 //
-// Registers: SI q of row 0; R9 the block's sums of row 0; BX codes; R12 scales; R13 scales of SUPER_MASK+1 blocks; R11 blocks left.
-// Y0-Y3 sums in 16 bits; Y4-Y7 those of upper halves, or what MIDDLE puts aside; Y8-Y11 sums; Y12-Y15 scratch.
+// Registers: SI q of row 0; R9 and R14 the sums of the rows' spans; BX codes; R12 scales; R13 supers; R10 the block in its
+// span of 256; R11 blocks left; DI dst. Y0-Y3 sums in 16 bits, or S for levels of 8; Y4-Y7 sums; Y8-Y11 sums with m; Y12-Y15 scratch.
 
-// LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its address in q, o bytes on, its sums, and its registers.
-#define LEFT1(F, o) F(o (SI), (R9), Y0, Y4, Y8)
-#define LEFT2(F, o) LEFT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), Y2, Y6, Y10)
-#define RIGHT1(F, o) F(o (SI), (R9), Y1, Y5, Y9)
-#define RIGHT2(F, o) RIGHT1(F, o); F(o (SI)(DX*1), (R9)(R8*1), Y3, Y7, Y11)
+// LEFT and RIGHT hand F each row for outputs 0-7 and 8-15: its address in q, o bytes on, its sums, its registers, and where
+// its results go.
+#define LEFT1(F, o) F(o (SI), R9, Y0, Y4, Y8, (DI))
+#define LEFT2(F, o) LEFT1(F, o); F(o (SI)(DX*1), R14, Y2, Y6, Y10, (DI)(AX*1))
+#define RIGHT1(F, o) F(o (SI), R9, Y1, Y5, Y9, 32(DI))
+#define RIGHT2(F, o) RIGHT1(F, o); F(o (SI)(DX*1), R14, Y3, Y7, Y11, 32(DI)(AX*1))
 
-#define ZERO(q, r, low, high, sum) VPXOR sum, sum, sum
-#define BEGIN(q, r, low, high, sum) VPXOR low, low, low; VPXOR high, high, high
+#define ZERO(q, r, low, high, less, to) VPXOR high, high, high; VPXOR less, less, less
+#define CLEAR(q, r, low, high, less, to) ZERO(q, r, low, high, less, to); VMOVDQU high, to
+#define TAKE(q, r, low, high, less, to) DOT(q, low, high)
 
-#define END(at, less, r, low, high, sum) \
-	JOIN(low, high); \
-	OFFSET(at, r, low); \
-	VCVTDQ2PS    low, low; \
-	VBROADCASTSS r, Y15; \
-	VMULPS       Y15, Y12, Y15; \
-	VFMADD231PS  Y15, low, sum; \
-	LESS(less, r, sum)
-#define END_ALL(q, r, low, high, sum) END(28, 12, r, low, high, sum)
-#define END_FIRST(q, r, low, high, sum) END(20, 4, r, low, high, sum)
-#define END_LAST(q, r, low, high, sum) END(24, 8, r, low, high, sum)
+// What low begins with: 0, S, or the part of an offset of 4 << shift or of 2 << shift.
+#define NOTHING(q, r, low, high, less, to) VPXOR low, low, low
+#define COPY_S(q, r, low, high, less, to) VMOVDQA Y12, low
+#define OFFSET32(shift, r, low) VPBROADCASTW 64(r)(R10*4), low; VPSLLW $shift, low, low
+#define OFFSET16(h, shift, r, low) VPBROADCASTW 4*h(r)(R10*8), low; VPSLLW $shift, low, low
 
-// QUAD takes groups 4v to 4v+3 to the rows, FINISH the scales of half h. HALFWAY is what comes
-// after two groups.
-#define QUAD(v, LEFT, RIGHT, HALFWAY) \
+// JOIN takes low times S.
+#define JOIN(q, r, low, high, less, to) VPMADDWD Y12, low, low; VPADDD low, high, high
+#define JOINS(h, LEFT, RIGHT) SCALES(h, 0); LEFT(JOIN, 0); SCALES(h, 8); RIGHT(JOIN, 0)
+
+// QUAD takes groups 4v to 4v+3 to the rows; MIDDLE comes after two of them.
+#define QUAD(v, LEFT, RIGHT, MIDDLE) \
 	FETCH(v, (BX)(CX*1)); \
 	A(v, 0); \
-	LEFT(DOT, 16*v); \
+	LEFT(TAKE, 16*v); \
 	B(v, 0); \
-	LEFT(DOT, 16*v+4); \
+	LEFT(TAKE, 16*v+4); \
 	A(v, 32); \
-	RIGHT(DOT, 16*v); \
+	RIGHT(TAKE, 16*v); \
 	B(v, 32); \
-	RIGHT(DOT, 16*v+4); \
-	HALFWAY(LEFT, RIGHT); \
+	RIGHT(TAKE, 16*v+4); \
+	MIDDLE(v, LEFT, RIGHT); \
 	C(v, 0); \
-	LEFT(DOT, 16*v+8); \
+	LEFT(TAKE, 16*v+8); \
 	D(v, 0); \
-	LEFT(DOT, 16*v+12); \
+	LEFT(TAKE, 16*v+12); \
 	C(v, 32); \
-	RIGHT(DOT, 16*v+8); \
+	RIGHT(TAKE, 16*v+8); \
 	D(v, 32); \
-	RIGHT(DOT, 16*v+12)
-#define NOW(LEFT, RIGHT) LEFT(MIDDLE, 0); RIGHT(MIDDLE, 0)
-#define NOT_NOW(LEFT, RIGHT)
-#define FINISH(h, LEFT, RIGHT, END) \
-	SCALES(h, 0); \
-	LEFT(END, 0); \
-	SCALES(h, 8); \
-	RIGHT(END, 0)
-#define BLOCK32(LEFT, RIGHT) \
-	LEFT(BEGIN, 0); \
-	RIGHT(BEGIN, 0); \
-	QUAD(0, LEFT, RIGHT, NOT_NOW); \
-	NOW(LEFT, RIGHT); \
-	QUAD(1, LEFT, RIGHT, NOT_NOW); \
-	FINISH(0, LEFT, RIGHT, END_ALL)
-#define BLOCK16(LEFT, RIGHT) \
-	LEFT(BEGIN, 0); \
-	RIGHT(BEGIN, 0); \
-	QUAD(0, LEFT, RIGHT, NOW); \
-	FINISH(0, LEFT, RIGHT, END_FIRST); \
-	LEFT(BEGIN, 0); \
-	RIGHT(BEGIN, 0); \
-	QUAD(1, LEFT, RIGHT, NOW); \
-	FINISH(1, LEFT, RIGHT, END_LAST)
+	RIGHT(TAKE, 16*v+12)
+#define NOT_NOW(v, LEFT, RIGHT)
 
-#define TILE(loop, LEFT, RIGHT) \
-	LEFT(ZERO, 0); \
-	RIGHT(ZERO, 0); \
-loop: \
+// Blocks of one sum in 16 bits, of two and of four, and of none: BLOCK8.
+#define BLOCK32(LEFT, RIGHT) \
+	LEFT(START0, 0); \
+	RIGHT(START0, 0); \
+	QUAD(0, LEFT, RIGHT, NOT_NOW); \
+	QUAD(1, LEFT, RIGHT, NOT_NOW); \
+	JOINS(0, LEFT, RIGHT)
+#define BLOCK16(LEFT, RIGHT) \
+	LEFT(START0, 0); \
+	RIGHT(START0, 0); \
+	QUAD(0, LEFT, RIGHT, NOT_NOW); \
+	JOINS(0, LEFT, RIGHT); \
+	LEFT(START1, 0); \
+	RIGHT(START1, 0); \
+	QUAD(1, LEFT, RIGHT, NOT_NOW); \
+	JOINS(1, LEFT, RIGHT)
+#define BETWEEN6(v, LEFT, RIGHT) \
+	JOINS(v, LEFT, RIGHT); \
+	LEFT(NOTHING, 0); \
+	RIGHT(NOTHING, 0)
+#define HALF6(v, START, LEFT, RIGHT) \
+	LEFT(START, 0); \
+	RIGHT(START, 0); \
+	BETWEEN6(v, LEFT, RIGHT); \
+	QUAD(v, LEFT, RIGHT, BETWEEN6); \
+	JOINS(v, LEFT, RIGHT)
+#define BLOCK6(LEFT, RIGHT) HALF6(0, START0, LEFT, RIGHT); HALF6(1, START1, LEFT, RIGHT)
+#define BLOCK8(LEFT, RIGHT) \
+	SCALES(0, 0); \
+	LEFT(COPY_S, 0); \
+	SCALES(0, 8); \
+	RIGHT(COPY_S, 0); \
+	QUAD(0, LEFT, RIGHT, NOT_NOW); \
+	QUAD(1, LEFT, RIGHT, NOT_NOW)
+
+// Sums with m, for each block or for each second one; with zero points, which are in Y13.
+#define LESS_PAIR(at) VPBROADCASTD at, Y15; VPMADDWD Y13, Y15, Y15
+#define TAKE_M16(q, r, low, high, less, to) LESS_PAIR(96(r)(R10*4)); VPADDD Y15, less, less
+#define TAKE_M32(q, r, low, high, less, to) LESS_PAIR(128(r)(R10*2)); VPADDD Y15, less, less
+#define TAKE_ZERO(q, r, low, high, less, to) VPBROADCASTD 64(r)(R10*4), Y15; VPMULLD Y13, Y15, Y15; VPADDD Y15, high, high
+#define LESS_EACH(TAKE, LEFT, RIGHT) MINS(0); LEFT(TAKE, 0); MINS(8); RIGHT(TAKE, 0)
+#define NO_LESS(skip, LEFT, RIGHT)
+#define LESS16(skip, LEFT, RIGHT) LESS_EACH(TAKE_M16, LEFT, RIGHT)
+#define LESS_ZERO(skip, LEFT, RIGHT) LESS_EACH(TAKE_ZERO, LEFT, RIGHT)
+#define LESS32(skip, LEFT, RIGHT) \
+	TESTQ $1, R10; \
+	JNZ   skip; \
+	LESS_EACH(TAKE_M32, LEFT, RIGHT); \
+skip:
+
+// END takes the sums of a span to dst.
+#define END(q, r, low, high, less, to) \
+	VBROADCASTSS 144(r), Y15; \
+	VMULPS       Y15, Y12, low; \
+	VMOVUPS      to, Y14; \
+	VCVTDQ2PS    high, high; \
+	VFMADD231PS  low, high, Y14; \
+	END_M(less); \
+	VMOVUPS      Y14, to; \
+	ZERO(q, r, low, high, less, to)
+#define NO_END_M(less)
+#define END_LESS(less) VMULPS Y15, Y13, Y15; VCVTDQ2PS less, less; VFNMADD231PS Y15, less, Y14
+
+#define TILE(block, skip, odd, end, more, LEFT, RIGHT) \
+	LEFT(CLEAR, 0); \
+	RIGHT(CLEAR, 0); \
+block: \
 	PREFETCHT1 (R12)(CX*1); \
 	BLOCK(LEFT, RIGHT); \
-	ADDQ    $CODE_BYTES, BX; \
-	ADDQ    $SCALE_BYTES, R12; \
-	ADDQ    $32, SI; \
-	ADDQ    $32, R9; \
-	DECQ    R11; \
-	TESTQ   $SUPER_MASK, R11; \
-	JNZ     loop; \
-	ADDQ    $SUPER_BYTES, R13; \
-	TESTQ   R11, R11; \
-	JNZ     loop; \
-	MOVQ    dst+0(FP), DI; \
-	VMOVUPS Y8, (DI); \
-	VMOVUPS Y9, 32(DI)
+	LESS(skip, LEFT, RIGHT); \
+	ADDQ  $CODE_BYTES, BX; \
+	ADDQ  $STEP, R12; \
+	ADDQ  $32, SI; \
+	INCQ  R10; \
+	TESTQ $1, R10; \
+	JNZ   odd; \
+	ADDQ  $STEP2, R12; \
+odd: \
+	DECQ  R11; \
+	JZ    end; \
+	TESTQ $SPAN_MASK, R10; \
+	JNZ   block; \
+end: \
+	SUPERS(0); \
+	LEFT(END, 0); \
+	SUPERS(8); \
+	RIGHT(END, 0); \
+	ADDQ  $SUPER_BYTES, R13; \
+	TESTQ $7, R10; \
+	JNZ   more; \
+	XORQ  R10, R10; \
+	ADDQ  $160, R9; \
+	ADDQ  $160, R14; \
+more: \
+	TESTQ R11, R11; \
+	JNZ   block
 
 // As many lines as half a block has.
 #define LINE(v, p) PREFETCHT1 CODE_BYTES/2*v p
@@ -148,42 +202,35 @@ loop: \
 	VPAND        value<>(SB), Y14, Y14; \
 	VPOR         Y14, Y12, Y12
 #define TABLE(table) VMOVDQU table<>(SB), Y14; VPSHUFB Y12, Y14, Y12
-#define HALVES8 VPSRLW $4, Y12, Y13; VPAND nibbles<>(SB), Y12, Y12; VPAND nibbles<>(SB), Y13, Y13
-#define LOW8(table, from) VMOVDQU from(BX), Y12; VPAND nibbles<>(SB), Y12, Y12; TABLE(table); HALVES8
-#define HIGH8(table, from) BITS(from, 4, nibbles, Y12); TABLE(table); HALVES8
-#define A8(v, o) VMOVDQU 256*v+o(BX), Y12; HALVES8
-#define B8(v, o) VMOVDQU 256*v+64+o(BX), Y12; HALVES8
-#define C8(v, o) VMOVDQU 256*v+128+o(BX), Y12; HALVES8
-#define D8(v, o) VMOVDQU 256*v+192+o(BX), Y12; HALVES8
+#define SIZES(table) TABLE(table); VPABSB Y12, Y13
+#define A4_IQ(v, o) A4(v, o); SIZES(iq4)
+#define B4_IQ(v, o) BITS(128*v+o, 4, nibbles, Y12); SIZES(iq4)
+#define C4_IQ(v, o) C4(v, o); SIZES(iq4)
+#define D4_IQ(v, o) BITS(128*v+64+o, 4, nibbles, Y12); SIZES(iq4)
+#define BYTES8(from) VMOVDQU from(BX), Y12; VPXOR tops<>(SB), Y12, Y12; VPABSB Y12, Y13
+#define A8(v, o) BYTES8(256*v+o)
+#define B8(v, o) BYTES8(256*v+64+o)
+#define C8(v, o) BYTES8(256*v+128+o)
+#define D8(v, o) BYTES8(256*v+192+o)
 
-// Levels of up to 4 bits, of up to 6, and of 8.
-#define DOT6(q, low) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, Y15; VPADDW Y15, low, low
-#define DOT8(q, low, high) DOT6(q, low); VPMADDUBSW Y14, Y13, Y15; VPADDW Y15, high, high
-#define NO_MIDDLE(q, r, low, high, sum)
-#define MIDDLE6(low, high) VPMADDWD ones<>(SB), low, high; VPXOR low, low, low
-#define JOIN4(low) VPMADDWD ones<>(SB), low, low
-#define JOIN6(low, high) VPMADDWD ones<>(SB), low, low; VPADDD high, low, low
-#define JOIN8(low, high) VPMADDWD ones<>(SB), high, high; VPSLLD $4, high, high; JOIN6(low, high)
+// Levels of up to 6 bits, and distances of 8.
+#define DOT6(q, low, high) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, Y15; VPADDW Y15, low, low
+#define DOT8(q, low, high) \
+	VPBROADCASTD q, Y14; \
+	VPSIGNB      Y12, Y14, Y14; \
+	VPMADDUBSW   Y14, Y13, Y14; \
+	VPMADDWD     low, Y14, Y14; \
+	VPADDD       Y14, high, high
 
-// Types with an m, types with an offset of 1<<shift, and types with zero points.
-#define NO_OFFSET(at, r, low)
-#define LESS_M(at, r, sum) VBROADCASTSS at r, Y15; VFNMADD231PS Y15, Y13, sum
-#define OFFSET_OF(shift, at, r, low) VPBROADCASTD at r, Y15; VPSLLD $shift, Y15, Y15; VPADDD Y15, low, low
-#define LESS_NOTHING(at, r, sum)
-#define OFFSET_ZERO(at, r, low) VPBROADCASTD at r, Y15; VPMULLD Y13, Y15, Y15; VPADDD Y15, low, low
-
-// The layouts of scales (affine.go, scaleLayout).
-#define FLOATS(o) VMOVUPS 4*o(R12), Y12
-#define ZERO_POINTS(o) VMOVUPS 4*o(R13), Y12; VPMOVZXBD 64+o(R13), Y13
-#define HALVES(o) VCVTPH2PS 2*o(R12), Y12
-#define HALF_PAIRS(o) VCVTPH2PS 2*o(R12), Y12; VCVTPH2PS 32+2*o(R12), Y13
-#define INT8S(from, o) VPMOVSXBD from+o(R12), Y12; VCVTPH2PS 2*o(R13), Y14; VCVTDQ2PS Y12, Y12; VMULPS Y14, Y12, Y12
-#define INT8_PAIRS(from, o) \
-	VPMOVSXBD from+o(R12), Y12; \
-	VCVTPH2PS 2*o(R13), Y14; \
-	VCVTDQ2PS Y12, Y12; \
-	VMULPS    Y14, Y12, Y12; \
-	VPMOVZXBD from+16+o(R12), Y13; \
-	VCVTPH2PS 32+2*o(R13), Y14; \
-	VCVTDQ2PS Y13, Y13; \
-	VMULPS    Y14, Y13, Y13
+// The layouts of scales and supers (affine.go, scaleLayout).
+#define INT8S(h, o) VPBROADCASTQ 16*h+o(R12), Y12; VPSHUFB toTops<>(SB), Y12, Y12; VPSRAW $8, Y12, Y12
+#define UINT8S(o) VPBROADCASTQ o(R12), Y12; VPSHUFB toWords<>(SB), Y12, Y12
+#define ONES VMOVDQU ones<>(SB), Y12
+#define SHORT_MINS(o) VMOVDQU 32+4*o(R12), Y13
+#define BYTE_MINS(o) VPMOVZXBW 32+2*o(R12), Y13
+#define ZEROS(o) VPMOVZXBD 64+o(R13), Y13
+#define ZEROS8(o) VPMOVZXBD 64+o(R13), Y13; VPADDD minus128<>(SB), Y13, Y13
+#define FLOATS(o) VMOVUPS 4*o(R13), Y12
+#define FLOAT_PAIRS(o) VMOVUPS 4*o(R13), Y12; VMOVUPS 64+4*o(R13), Y13
+#define HALVES(o) VCVTPH2PS 2*o(R13), Y12
+#define HALF_PAIRS(o) VCVTPH2PS 2*o(R13), Y12; VCVTPH2PS 32+2*o(R13), Y13

@@ -54,7 +54,11 @@ func widen8AVX2(dst []float32, w []byte, scale []float32) {
 }
 
 func quantizeAVX2(q []int8, sums []spanSums, x []float32, span int) {
-	quantize(q, sums, x, span)
+	for s := range sums {
+		v := x[s*span : min((s+1)*span, len(x))]
+		_ = q[s*span+len(v)-1]
+		quantizeSpanAVX2(&q[s*span], &sums[s], &v[0], len(v))
+	}
 }
 
 func sumSquaresAVX2(x []float32, mean float32) float32 {
@@ -149,7 +153,7 @@ func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, 
 func widen8RowAVX2(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
-func quantizeRowAVX2(q *int8, sums *spanSums, x *float32, blocks int)
+func quantizeSpanAVX2(q *int8, sums *spanSums, x *float32, n int)
 
 //go:noescape
 func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)

@@ -59,7 +59,7 @@ type kernels struct {
 	rotate func(lo, hi, cos, sin []float32)
 }
 
-// rowsQ8 is a run of quantised activation rows. Row i has its values at q[i·ld:] and the scales and sums of its spans of 256
+// rowsQ8 is a run of quantised activation rows. Row i has its values, from -127 to 127, at q[i·ld:] and the scales and sums of its spans of 256
 // at sums[i·lds:].
 type rowsQ8 struct {
 	q       []int8

@@ -170,11 +170,11 @@ func TestMat16(t *testing.T) {
 	})
 }
 
-// quantRows returns m random quantised rows. Their values take all of int8.
+// quantRows returns m random quantised rows. Their values take all that rowsQ8 allows.
 func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 	x := emptyRows(m, blocks, gap)
 	for i := range x.q {
-		x.q[i] = int8(r.Uint32())
+		x.q[i] = int8(r.IntN(255) - 127)
 	}
 	for i := range m {
 		row := x.q[i*x.ld:][:blocks*32]

@@ -1,7 +1,7 @@
 //go:build amd64 && !noasm
 
-// Operations on rows with AVX2. A row is n contiguous float32, n a multiple of 16 and at least 16; quantize reads 32
-// values for each block.
+// Operations on rows with AVX2. A row is n contiguous float32, n a multiple of 16 and at least 16; quantize takes
+// a span of 32 to 256, a multiple of 32.
 //
 //	x  [8 values][8 values] ...    value i is in lane i mod 16 of a row sum: a register for lanes 0-7, one for 8-15
 
@@ -67,77 +67,97 @@ GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 // ORDER turns floats into integers of the same order, +0 above -0, and back.
 #define ORDER(y, t) VPSRAD $31, y, t; VPSRLD $1, t, t; VPXOR t, y, y
 
-// func quantizeRowAVX2(q *int8, sums *spanSums, x *float32, blocks int)
+// func quantizeSpanAVX2(q *int8, sums *spanSums, x *float32, n int)
 //
-// A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
-// 0 and 16 of which add to 0.
-TEXT ·quantizeRowAVX2(SB), NOSPLIT, $0-32
-	MOVQ         q+0(FP), DI
-	MOVQ         sums+8(FP), R8
-	MOVQ         x+16(FP), SI
-	MOVQ         blocks+24(FP), CX
-	VPCMPEQD     Y15, Y15, Y15
-	VPSRLD       $1, Y15, Y14  // all but the sign
-	VPSRLD       $24, Y15, Y13 // the low byte
-	VMOVDQU      unpacked<>(SB), Y12
-	MOVL         $0x42fe0000, AX // 127
-	VMOVD        AX, X11
+// VPSADBW adds up eight unsigned bytes: values with their top bit turned are 128 more than they are.
+TEXT ·quantizeSpanAVX2(SB), NOSPLIT, $0-32
+	MOVQ     q+0(FP), DI
+	MOVQ     sums+8(FP), R8
+	MOVQ     x+16(FP), SI
+	MOVQ     n+24(FP), CX
+	VPCMPEQD Y15, Y15, Y15
+	VPSRLD   $1, Y15, Y14 // all but the sign
+	VPXOR    Y12, Y12, Y12
+	VMOVDQU  Y12, (R8)
+	VMOVDQU  Y12, 32(R8)
+	VMOVDQU  Y12, 64(R8)
+	VMOVDQU  Y12, 96(R8)
+	VMOVDQU  Y12, 128(R8)
+	MOVQ     SI, BX
+	MOVQ     CX, DX
+	VMOVAPS  Y12, Y4
+	VMOVAPS  Y12, Y5
+	VMOVAPS  Y12, Y6
+	VMOVAPS  Y12, Y7
+
+sizes:
+	VANDPS (BX), Y14, Y0
+	VANDPS 32(BX), Y14, Y1
+	VANDPS 64(BX), Y14, Y2
+	VANDPS 96(BX), Y14, Y3
+	VMAXPS Y0, Y4, Y4
+	VMAXPS Y1, Y5, Y5
+	VMAXPS Y2, Y6, Y6
+	VMAXPS Y3, Y7, Y7
+	ADDQ   $128, BX
+	SUBQ   $32, DX
+	JNZ    sizes
+	VMAXPS Y4, Y6, Y4
+	VMAXPS Y5, Y7, Y5
+	PAIRWISE(MAX, Y4, X4, Y5, X5)
+	MOVL   $0x42fe0000, AX // 127
+	VMOVD  AX, X11
+	VDIVSS X11, X4, X5
+	VMOVSS X5, 144(R8)
+	VDIVSS X4, X11, X4
+	VMOVD  X4, AX
+	CMPL   AX, $0x7f800000 // Inf: nothing in the span, or nothing that counts
+	JNE    counts
+	VPXOR  X4, X4, X4
+
+counts:
+	VBROADCASTSS X4, Y4
+	VPSLLW       $15, Y15, Y13
+	VPACKSSWB    Y13, Y13, Y13 // the top bit of bytes
+	VMOVDQU      unpacked<>(SB), Y14
 
 quantizeBlock:
-	VMOVUPS      (SI), Y0
-	VMOVUPS      32(SI), Y1
-	VMOVUPS      64(SI), Y2
-	VMOVUPS      96(SI), Y3
-	VANDPS       Y14, Y0, Y4
-	VANDPS       Y14, Y1, Y5
-	VANDPS       Y14, Y2, Y6
-	VANDPS       Y14, Y3, Y7
-	VMAXPS       Y4, Y6, Y4
-	VMAXPS       Y5, Y7, Y5
-	PAIRWISE(MAX, Y4, X4, Y5, X5)
-	VDIVSS       X11, X4, X5
-	VBROADCASTSS X5, X10
-	VDIVSS       X4, X11, X4
-	VBROADCASTSS X4, Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
+	VMULPS       (SI), Y4, Y0
+	VMULPS       32(SI), Y4, Y1
+	VMULPS       64(SI), Y4, Y2
+	VMULPS       96(SI), Y4, Y3
 	VCVTPS2DQ    Y0, Y0
 	VCVTPS2DQ    Y1, Y1
 	VCVTPS2DQ    Y2, Y2
 	VCVTPS2DQ    Y3, Y3
-	VPADDD       Y0, Y1, Y4
-	VPADDD       Y2, Y3, Y5
-	VEXTRACTI128 $1, Y4, X6
-	VEXTRACTI128 $1, Y5, X7
-	VPADDD       X6, X4, X4
-	VPADDD       X7, X5, X5
-	VPHADDD      X5, X4, X4
-	VPHADDD      X4, X4, X4 // first, last, first, last
-	VPHADDD      X4, X4, X5 // all
-	VPSHUFD      $0x50, X4, X4
-	VPBLENDD     $8, X5, X4, X4
-	VPXOR        X5, X5, X5
-	VPSUBD       X4, X5, X5
-	VMOVDQU      X5, 16(R8)
-	VCVTDQ2PS    X4, X4
-	VMULPS       X10, X4, X4
-	VBLENDPS     $1, X10, X4, X4
-	VMOVUPS      X4, (R8)
-	VPAND        Y13, Y0, Y0
-	VPAND        Y13, Y1, Y1
-	VPAND        Y13, Y2, Y2
-	VPAND        Y13, Y3, Y3
-	VPACKUSDW    Y1, Y0, Y0
-	VPACKUSDW    Y3, Y2, Y2
-	VPACKUSWB    Y2, Y0, Y0
-	VPERMD       Y0, Y12, Y0
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VPERMD       Y0, Y14, Y0
 	VMOVDQU      Y0, (DI)
+	VPXOR        Y13, Y0, Y0
+	VPSADBW      Y12, Y0, Y0
+	VPSHUFD      $0x4e, Y0, Y1
+	VPADDD       Y1, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VMOVD        X0, AX
+	VMOVD        X1, BX
+	SUBL         $2048, AX
+	SUBL         $2048, BX
+	MOVW         AX, 96(R8)(DX*4) // sums16
+	MOVW         BX, 98(R8)(DX*4)
+	LEAL         (AX)(BX*1), R9
+	MOVW         R9, 128(R8)(DX*2) // sums32
+	NEGL         AX
+	NEGL         BX
+	NEGL         R9
+	MOVL         AX, (R8)(DX*8) // minus16
+	MOVL         BX, 4(R8)(DX*8)
+	MOVL         R9, 64(R8)(DX*4) // minus32
+	INCQ         DX
 	ADDQ         $128, SI
 	ADDQ         $32, DI
-	ADDQ         $32, R8
-	DECQ         CX
+	SUBQ         $32, CX
 	JNZ          quantizeBlock
 	VZEROUPPER
 	RET

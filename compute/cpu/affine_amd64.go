@@ -41,15 +41,11 @@ func tiledAffine(tile affineTile, t quant.Type, limit int, dst []float32, ldd in
 	}
 }
 
-func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m)
-}
-
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	tiledAffine(affineTilesAVX2[t], t, quantRowsAVX2, dst, ldd, x, w, stride, panels, m)
 }
 
-// affineTilesAVX2 and affineTilesVNNI are indexed by type.
+// affineTilesAVX2 is indexed by type.
 var affineTilesAVX2 = [...]affineTile{
 	quant.Q4_0:   tileQ4_0AVX2,
 	quant.Q4_1:   tileQ4_1AVX2,
@@ -72,30 +68,6 @@ var affineTilesAVX2 = [...]affineTile{
 	quant.U3_128: tileU3_128AVX2,
 	quant.U4_128: tileU4_128AVX2,
 	quant.U8_128: tileU8_128AVX2,
-}
-
-var affineTilesVNNI = [...]affineTile{
-	quant.Q4_0:   tileQ4_0VNNI,
-	quant.Q4_1:   tileQ4_1VNNI,
-	quant.Q5_0:   tileQ5_0VNNI,
-	quant.Q5_1:   tileQ5_1VNNI,
-	quant.Q8_0:   tileQ8_0VNNI,
-	quant.Q2_K:   tileQ2_KVNNI,
-	quant.Q3_K:   tileQ3_KVNNI,
-	quant.Q4_K:   tileQ4_KVNNI,
-	quant.Q5_K:   tileQ5_KVNNI,
-	quant.Q6_K:   tileQ6_KVNNI,
-	quant.IQ4_NL: tileIQ4_NLVNNI,
-	quant.IQ4_XS: tileIQ4_XSVNNI,
-	quant.MXFP4:  tileMXFP4VNNI,
-	quant.U2_32:  tileU2_32VNNI,
-	quant.U3_32:  tileU3_32VNNI,
-	quant.U4_32:  tileU4_32VNNI,
-	quant.U8_32:  tileU8_32VNNI,
-	quant.U2_128: tileU2_128VNNI,
-	quant.U3_128: tileU3_128VNNI,
-	quant.U4_128: tileU4_128VNNI,
-	quant.U8_128: tileU8_128VNNI,
 }
 
 //go:noescape
@@ -138,45 +110,6 @@ func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds
 func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
-func tileQ4_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ4_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ5_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ5_1VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ8_0VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ2_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ3_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ4_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ5_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileQ6_KVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileIQ4_NLVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileIQ4_XSVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileMXFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
 func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 //go:noescape
@@ -199,27 +132,3 @@ func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds
 
 //go:noescape
 func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU2_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU3_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU4_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU8_32VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU2_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU3_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU4_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-
-//go:noescape
-func tileU8_128VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)

@@ -1,254 +1,226 @@
-// Tiles of affine types with AVX-512 VNNI: dst[i][p] = chain over the groups of
-// acc += sum(q[i]·(level[p] - offset))·(d[i]·s[p]) and, for types with an m, acc -= m[p]·(d[i]·Σq[i]).
+// Tiles of affine types with AVX-512 VNNI. For each span, row i and panel p they do
+// dst[i][p] = fma(sum, d·D, dst[i][p]) and, for types with an m, dst[i][p] = fma(-least, d·M, dst[i][p]), where
+// sum = Σ S·Σ q·(level - offset) over the groups and least = Σ m·Σq, in whole numbers (affine.go, matAffine).
 //
-//	q    rows of int8, ldq bytes apart, 32 for each block
-//	sums rows of blockSums, lds bytes apart
-//	w    panels, stride bytes apart: the codes of all blocks, their scales, those of some blocks (affine.go)
+//	q    rows of int8, ldq bytes apart
+//	sums rows of spanSums, lds bytes apart
+//	w    panels, stride bytes apart: codes, from byte scales on scales, from byte supers on supers (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
-// The including file defines for a type:
+// Four panels at a time are taken span by span: the processor fetches four streams of weights faster than one. Their scales
+// are first brought to one form in the frame, with the panels side by side:
 //
-//	CODE_BYTES, SCALE_BYTES, SUPER_BYTES  of a block, of its scales, of the scales of SUPER_MASK+1 blocks
-//	MASKS                                 sets Z28 and Z30, for codes of 6 bits Z29 and Z31
-//	A, B, C, D(v, p, raw, out)            the levels of groups 4v to 4v+3 of the block at p; raw passes on from A to B
-//	                                      and from C to D; may use Z27
-//	FETCH(v, p)                           fetches half v of the block at p
-//	SCALES(h, p, d, s, m)                 s, and m or the zero point, of half h (0 if there are none) of the block; may use Z27
-//	BEGIN(o, n)                           0, or where there is an offset, its product with the negated sum at o+16
-//	CORRECT(o, m, n)                      adds the product of the zero point and the negated sum at o; may use Z26
-//	LESS(o, m, sum)                       takes m times the sum at o off, where there is an m
-//	BLOCK, PANEL_BLOCK                    BLOCK32 and PANEL_BLOCK32, or BLOCK16 and PANEL_BLOCK16
+//	    0  S [16 groups][4 panels][16] int32
+//	 4096  m [8 pairs][4 panels][16][2] int16, with the offsets as m if each span has its own
+//	 6144  D [4 panels][16] float32
+//	 6400  M [4 panels][16] float32
 //
-// One row takes 4 panels at a time: the processor fetches four streams of weights faster than one. Up to six rows take 2
-// or 1, and fetch the next panels to the second cache meanwhile.
+// Then rows are taken by threes, or by twos and one at the end. Their integer sums stay in registers for a span, while the
+// codes are in the first cache. If fewer than four panels are left, the last one is computed again in place of the others and not stored.
 //
-// Registers: SI, AX rows 0 and 3 of q; R9 the block's sums of row 0, DI walks them; BX the first panel, R13 the one that is
-// fetched; R12 scales; R14 scales of SUPER_MASK+1 blocks; R11 blocks left. Z0-Z11 integer sums, Z12-Z23 sums, Z24-Z25 levels or s,
-// Z26-Z27 scratch, Z29 and Z31 raw words or m.
+// The including file defines for the codes of a type:
+//
+//	CODE_BYTES        of a block
+//	MASKS             sets Z29 to Z31
+//	A, B, C, D(v, p)  Z27 = the levels of groups 4v to 4v+3 of the block at p; may use Z28
+//	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
+//
+// Registers: SI q, R9 sums and BX codes of the block; CX, R12 and R13 offsets of panels 1 to 3, K2 to K4 whether there are such;
+// R10 the frame's scales. Z0-Z11 sums of a group, Z12-Z23 of a span, by rows; Z24-Z26 q; Z27-Z28 levels.
 
-// ROWS hands F each row: its address in q, o bytes on, and for panels 0 and 1 its integer sums and its sums.
-#define ROWS1(F, o) F(o (SI), Z0, Z1, Z12, Z13)
-#define ROWS2(F, o) ROWS1(F, o); F(o (SI)(DX*1), Z2, Z3, Z14, Z15)
-#define ROWS3(F, o) ROWS2(F, o); F(o (SI)(DX*2), Z4, Z5, Z16, Z17)
-#define ROWS4(F, o) ROWS3(F, o); F(o (AX), Z6, Z7, Z18, Z19)
-#define ROWS5(F, o) ROWS4(F, o); F(o (SI)(DX*4), Z8, Z9, Z20, Z21)
-#define ROWS6(F, o) ROWS5(F, o); F(o (AX)(DX*2), Z10, Z11, Z22, Z23)
+#define S_BYTES 0
+#define M_BYTES 4096
+#define D_BYTES 6144
+#define LEAST_BYTES 6400
 
-// One panel. BEGIN and END macros are for groups of 32, and for the first and the last of 16.
-#define ZERO1(q, n, n1, sum, sum1) VPXORQ sum, sum, sum
-#define BEGIN_ALL1(q, n, n1, sum, sum1) BEGIN(28(DI), n); ADDQ R8, DI
-#define BEGIN_FIRST1(q, n, n1, sum, sum1) BEGIN(20(DI), n); ADDQ R8, DI
-#define BEGIN_LAST1(q, n, n1, sum, sum1) BEGIN(24(DI), n); ADDQ R8, DI
-#define DOT1(q, n, n1, sum, sum1) VPDPBUSD.BCST q, Z24, n
-#define END1(o, n, sum) \
-	CORRECT(16+o(DI), Z29, n); \
-	VMULPS.BCST (DI), Z24, Z26; \
-	VCVTDQ2PS   n, n; \
-	VFMADD231PS Z26, n, sum; \
-	LESS(o(DI), Z29, sum); \
-	ADDQ        R8, DI
-#define END_ALL1(q, n, n1, sum, sum1) END1(12, n, sum)
-#define END_FIRST1(q, n, n1, sum, sum1) END1(4, n, sum)
-#define END_LAST1(q, n, n1, sum, sum1) END1(8, n, sum)
-#define STORE1(q, n, n1, sum, sum1) VMOVUPS sum, (DI); ADDQ ldd+8(FP), DI
-#define LEVELS1(A, v) A(v, (BX), Z29, Z24)
-#define FETCH1(v) FETCH(v, (R13))
-#define SCALES1(h) SCALES(h, (R12), (R14), Z24, Z29)
-
-// Two panels.
-#define ZERO2(q, n, n1, sum, sum1) VPXORQ sum, sum, sum; VPXORQ sum1, sum1, sum1
-#define BEGIN2(o, n, n1) BEGIN(o(DI), n); VMOVDQA64 n, n1; ADDQ R8, DI
-#define BEGIN_ALL2(q, n, n1, sum, sum1) BEGIN2(28, n, n1)
-#define BEGIN_FIRST2(q, n, n1, sum, sum1) BEGIN2(20, n, n1)
-#define BEGIN_LAST2(q, n, n1, sum, sum1) BEGIN2(24, n, n1)
-#define DOT2(q, n, n1, sum, sum1) VPBROADCASTD q, Z26; VPDPBUSD Z26, Z24, n; VPDPBUSD Z26, Z25, n1
-#define END2(o, n, n1, sum, sum1) \
-	CORRECT(16+o(DI), Z29, n); \
-	CORRECT(16+o(DI), Z31, n1); \
-	VBROADCASTSS (DI), Z26; \
-	VMULPS       Z26, Z24, Z27; \
-	VMULPS       Z26, Z25, Z26; \
-	VCVTDQ2PS    n, n; \
-	VCVTDQ2PS    n1, n1; \
-	VFMADD231PS  Z27, n, sum; \
-	VFMADD231PS  Z26, n1, sum1; \
-	LESS(o(DI), Z29, sum); \
-	LESS(o(DI), Z31, sum1); \
-	ADDQ         R8, DI
-#define END_ALL2(q, n, n1, sum, sum1) END2(12, n, n1, sum, sum1)
-#define END_FIRST2(q, n, n1, sum, sum1) END2(4, n, n1, sum, sum1)
-#define END_LAST2(q, n, n1, sum, sum1) END2(8, n, n1, sum, sum1)
-#define STORE2(q, n, n1, sum, sum1) VMOVUPS sum, (DI); VMOVUPS sum1, 64(DI); ADDQ ldd+8(FP), DI
-#define LEVELS2(A, v) LEVELS1(A, v); A(v, (BX)(CX*1), Z31, Z25)
-#define FETCH2(v) FETCH1(v); FETCH(v, (R13)(CX*1))
-#define SCALES2(h) SCALES1(h); SCALES(h, (R12)(CX*1), (R14)(CX*1), Z25, Z31)
-
-// QUAD takes groups 4v to 4v+3 to the rows.
-#define QUAD(v, LEVELS, FETCHES, ROWS, DOT) \
-	FETCHES(v); \
-	LEVELS(A, v); \
-	ROWS(DOT, 16*v); \
-	LEVELS(B, v); \
-	ROWS(DOT, 16*v+4); \
-	LEVELS(C, v); \
-	ROWS(DOT, 16*v+8); \
-	LEVELS(D, v); \
-	ROWS(DOT, 16*v+12)
-// WALK hands F each row with its sums at DI.
-#define WALK(ROWS, F) MOVQ R9, DI; ROWS(F, 0)
-#define BLOCK32(LEVELS, FETCHES, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
-	WALK(ROWS, BEGIN_ALL); \
-	QUAD(0, LEVELS, FETCHES, ROWS, DOT); \
-	QUAD(1, LEVELS, FETCHES, ROWS, DOT); \
-	SCALES(0); \
-	WALK(ROWS, END_ALL)
-#define BLOCK16(LEVELS, FETCHES, SCALES, ROWS, DOT, BEGIN_ALL, END_ALL, BEGIN_FIRST, END_FIRST, BEGIN_LAST, END_LAST) \
-	WALK(ROWS, BEGIN_FIRST); \
-	QUAD(0, LEVELS, FETCHES, ROWS, DOT); \
-	SCALES(0); \
-	WALK(ROWS, END_FIRST); \
-	WALK(ROWS, BEGIN_LAST); \
-	QUAD(1, LEVELS, FETCHES, ROWS, DOT); \
-	SCALES(1); \
-	WALK(ROWS, END_LAST)
-
-#define NEXT_BLOCK(loop) \
-	ADDQ  $CODE_BYTES, BX; \
-	ADDQ  $CODE_BYTES, R13; \
-	ADDQ  $SCALE_BYTES, R12; \
-	ADDQ  $32, SI; \
-	ADDQ  $32, R9; \
-	DECQ  R11; \
-	TESTQ $SUPER_MASK, R11; \
-	JNZ   loop; \
-	ADDQ  $SUPER_BYTES, R14; \
-	TESTQ R11, R11; \
-	JNZ   loop; \
-	MOVQ  dst+0(FP), DI
-
-#define ONE_PANEL(name, loop, ROWS) \
-name: \
-	ROWS(ZERO1, 0); \
-loop: \
-	BLOCK(LEVELS1, FETCH1, SCALES1, ROWS, DOT1, BEGIN_ALL1, END_ALL1, BEGIN_FIRST1, END_FIRST1, BEGIN_LAST1, END_LAST1); \
-	ADDQ $32, AX; \
-	NEXT_BLOCK(loop); \
-	ROWS(STORE1, 0); \
-	MOVQ $1, R11; \
-	JMP  advance
-
-#define TWO_PANELS(name, loop, ROWS) \
-name: \
-	ROWS(ZERO2, 0); \
-loop: \
-	PREFETCHT1 (R12)(CX*2); \
-	BLOCK(LEVELS2, FETCH2, SCALES2, ROWS, DOT2, BEGIN_ALL2, END_ALL2, BEGIN_FIRST2, END_FIRST2, BEGIN_LAST2, END_LAST2); \
-	ADDQ $32, AX; \
-	NEXT_BLOCK(loop); \
-	ROWS(STORE2, 0); \
-	MOVQ $2, R11; \
-	JMP  advance
-
-// PANELS4 hands F each of four panels: its codes, its scales, those of some blocks, its integer sum and its sum. AX is three
-// strides.
-#define PANELS4(F, v) \
-	F(v, (BX), (R12), (R14), Z0, Z12); \
-	F(v, (BX)(CX*1), (R12)(CX*1), (R14)(CX*1), Z1, Z13); \
-	F(v, (BX)(CX*2), (R12)(CX*2), (R14)(CX*2), Z2, Z14); \
-	F(v, (BX)(AX*1), (R12)(AX*1), (R14)(AX*1), Z3, Z15)
-#define ZERO_PANEL(v, p, s, d, n, sum) VPXORQ sum, sum, sum
-#define BEGIN_PANELS(o) BEGIN(o(R9), Z0); VMOVDQA64 Z0, Z1; VMOVDQA64 Z0, Z2; VMOVDQA64 Z0, Z3
-#define AB_PANEL(v, p, s, d, n, sum) A(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; B(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
-#define CD_PANEL(v, p, s, d, n, sum) C(v, p, Z29, Z24); VPDPBUSD Z26, Z24, n; D(v, p, Z29, Z24); VPDPBUSD Z25, Z24, n
-#define END_PANEL(o, h, p, d, n, sum) \
-	SCALES(h, p, d, Z24, Z29); \
-	CORRECT(16+o(R9), Z29, n); \
-	VMULPS.BCST (R9), Z24, Z24; \
-	VCVTDQ2PS   n, n; \
-	VFMADD231PS Z24, n, sum; \
-	LESS(o(R9), Z29, sum)
-#define END_ALL_PANEL(v, p, s, d, n, sum) END_PANEL(12, 0, s, d, n, sum)
-#define END_FIRST_PANEL(v, p, s, d, n, sum) END_PANEL(4, 0, s, d, n, sum)
-#define END_LAST_PANEL(v, p, s, d, n, sum) END_PANEL(8, 1, s, d, n, sum)
-#define PANEL_QUAD(v) \
-	VPBROADCASTD 16*v(SI), Z26; \
-	VPBROADCASTD 16*v+4(SI), Z25; \
-	PANELS4(AB_PANEL, v); \
-	VPBROADCASTD 16*v+8(SI), Z26; \
-	VPBROADCASTD 16*v+12(SI), Z25; \
-	PANELS4(CD_PANEL, v)
-#define PANEL_BLOCK32 \
-	BEGIN_PANELS(28); \
-	PANEL_QUAD(0); \
-	PANEL_QUAD(1); \
-	PANELS4(END_ALL_PANEL, 0)
-#define PANEL_BLOCK16 \
-	BEGIN_PANELS(20); \
-	PANEL_QUAD(0); \
-	PANELS4(END_FIRST_PANEL, 0); \
-	BEGIN_PANELS(24); \
-	PANEL_QUAD(1); \
-	PANELS4(END_LAST_PANEL, 0)
-
-// For affine_unpack_body_amd64.h. Z24 and Z25 are levels, or s and m.
-#define UNPACK(A, v, o) A(v, (BX), Z29, Z24); VPSUBB Z26, Z24, Z25; VMOVDQU64 Z25, (256*v+o)(DI)
-#define UNPACK_QUAD(v) UNPACK(A, v, 0); UNPACK(B, v, 64); UNPACK(C, v, 128); UNPACK(D, v, 192)
-#define UNPACK_SCALES(h) SCALES(h, (R12), (R14), Z24, Z25); VMOVUPS Z24, (64*h)(SI); VMOVUPS Z25, (64*h)(DX)
-
-// As many lines as half a block has.
-#define LINE(v, p) PREFETCHT1 CODE_BYTES/2*v p
-#define LINES2(v, p) LINE(v, p); PREFETCHT1 CODE_BYTES/2*v+64 p
-#define LINES3(v, p) LINES2(v, p); PREFETCHT1 CODE_BYTES/2*v+128 p
-#define LINES4(v, p) LINES3(v, p); PREFETCHT1 CODE_BYTES/2*v+192 p
+// The places of a spanSums.
+#define MINUS16 0
+#define MINUS32 64
+#define SUMS16 96
+#define SUMS32 128
+#define SCALE 144
 
 // Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
-#define A4(v, p, raw, out) VMOVDQU64 128*v p, raw; VPANDQ Z28, raw, out
-#define B4(v, p, raw, out) VPSRLW $4, raw, out; VPANDQ Z28, out, out
-#define C4(v, p, raw, out) VMOVDQU64 128*v+64 p, raw; VPANDQ Z28, raw, out
-#define D4(v, p, raw, out) B4(v, p, raw, out)
-#define TABLE(out) VPSHUFB out, Z30, out
-#define A2(v, p, raw, out) VMOVDQU64 64*v p, raw; VPANDQ Z28, raw, out
-#define B2(v, p, raw, out) VPSRLW $2, raw, out; VPANDQ Z28, out, out
-#define C2(v, p, raw, out) VMOVDQU64 64*v p, raw; VPSRLW $4, raw, out; VPANDQ Z28, out, out
-#define D2(v, p, raw, out) VPSRLW $6, raw, out; VPANDQ Z28, out, out
-#define A6(v, p, raw, out) VPANDQ 192*v p, Z28, out
-#define B6(v, p, raw, out) VPANDQ 192*v+64 p, Z28, out
-#define C6(v, p, raw, out) VPANDQ 192*v+128 p, Z28, out
-#define D6(v, p, raw, out) \
-	VPSRLW     $2, 192*v p, out; \
-	VPANDQ     Z29, out, out; \
-	VPSRLW     $4, 192*v+64 p, Z27; \
-	VPTERNLOGQ $0xf8, Z30, Z27, out; \
-	VPSRLW     $6, 192*v+128 p, Z27; \
-	VPTERNLOGQ $0xf8, Z31, Z27, out
-#define A8(v, p, raw, out) VMOVDQU64 256*v p, out
-#define B8(v, p, raw, out) VMOVDQU64 256*v+64 p, out
-#define C8(v, p, raw, out) VMOVDQU64 256*v+128 p, out
-#define D8(v, p, raw, out) VMOVDQU64 256*v+192 p, out
-#define LAST_BIT(o, p, out) KMOVQ o p, K1; VPADDB Z30, out, K1, out
+#define A4(v, p) VPANDQ 128*v p, Z30, Z27
+#define B4(v, p) VPSRLW $4, 128*v p, Z27; VPANDQ Z30, Z27, Z27
+#define C4(v, p) VPANDQ 128*v+64 p, Z30, Z27
+#define D4(v, p) VPSRLW $4, 128*v+64 p, Z27; VPANDQ Z30, Z27, Z27
+#define TABLE VPSHUFB Z27, Z31, Z27
+#define A2(v, p) VPANDQ 64*v p, Z30, Z27
+#define B2(v, p) VPSRLW $2, 64*v p, Z27; VPANDQ Z30, Z27, Z27
+#define C2(v, p) VPSRLW $4, 64*v p, Z27; VPANDQ Z30, Z27, Z27
+#define D2(v, p) VPSRLW $6, 64*v p, Z27; VPANDQ Z30, Z27, Z27
+#define A6(v, p) VPANDQ 192*v p, Z30, Z27
+#define B6(v, p) VPANDQ 192*v+64 p, Z30, Z27
+#define C6(v, p) VPANDQ 192*v+128 p, Z30, Z27
+#define D6(v, p) \
+	VPSRLW     $2, 192*v p, Z27; \
+	VPSRLW     $4, 192*v+64 p, Z28; \
+	VPTERNLOGQ $0xd8, Z29, Z28, Z27; \
+	VPSRLW     $6, 192*v+128 p, Z28; \
+	VPTERNLOGQ $0xd8, Z31, Z28, Z27; \
+	VPANDQ     Z30, Z27, Z27
+#define A8(v, p) VMOVDQU64 256*v p, Z27
+#define B8(v, p) VMOVDQU64 256*v+64 p, Z27
+#define C8(v, p) VMOVDQU64 256*v+128 p, Z27
+#define D8(v, p) VMOVDQU64 256*v+192 p, Z27
+#define LAST_BIT(o, p) KMOVQ o p, K1; VPADDB Z31, Z27, K1, Z27
 
 #define BYTES_OF(mask, to) MOVL $mask, AX; VPBROADCASTD AX, to
 
-// The layouts of scales (affine.go, scaleLayout).
-#define FLOATS(p, s) VMOVUPS p, s
-#define ZERO_POINTS(d, s, m) VMOVUPS d, s; VPMOVZXBD 64 d, m
-#define HALVES(p, s) VCVTPH2PS p, s
-#define HALF_PAIRS(p, s, m) VCVTPH2PS p, s; VCVTPH2PS 32 p, m
-#define INT8S(o, p, d, s) VPMOVSXBD o p, s; VCVTPH2PS d, Z27; VCVTDQ2PS s, s; VMULPS Z27, s, s
-#define INT8_PAIRS(o, p, d, s, m) \
-	VPMOVSXBD o p, s; \
-	VCVTPH2PS d, Z27; \
-	VCVTDQ2PS s, s; \
-	VMULPS    Z27, s, s; \
-	VPMOVZXBD 16+o p, m; \
-	VCVTPH2PS 32 d, Z27; \
-	VCVTDQ2PS m, m; \
-	VMULPS    Z27, m, m
+// PANELS hands F each panel: its codes, scales or supers from r on, and its place in the frame's scales.
+#define PANELS(F, r) F((r), 0); F((r)(CX*1), 64); F((r)(R12*1), 128); F((r)(R13*1), 192)
 
-// Types with an m, types with an offset of 1<<shift, and types with zero points.
-#define BEGIN_ZERO(o, n) VPXORQ n, n, n
-#define LESS_M(o, m, sum) VFNMADD231PS.BCST o, m, sum
-#define BEGIN_OFFSET(shift, o, n) VPSLLD.BCST $shift, o, n
-#define LESS_NOTHING(o, m, sum)
-#define CORRECT_NOTHING(o, m, n)
-#define CORRECT_ZERO(o, m, n) VPMULLD.BCST o, m, Z26; VPADDD Z26, n, n
+// ROWS hands F each row: its number, the factor of its address, its sums of a group and of a span.
+#define ROW0(F) F((R9), (DI), Z0, Z1, Z2, Z3, Z12, Z13, Z14, Z15)
+#define ROW1(F) F((R9)(R8*1), (DI)(R14*1), Z4, Z5, Z6, Z7, Z16, Z17, Z18, Z19)
+#define ROW2(F) F((R9)(R8*2), (DI)(R14*2), Z8, Z9, Z10, Z11, Z20, Z21, Z22, Z23)
+#define ROWS1(F) ROW0(F)
+#define ROWS2(F) ROW0(F); ROW1(F)
+#define ROWS3(F) ROWS2(F); ROW2(F)
+
+// LOAD and DOT take four values of each row.
+#define LOAD1(o) VPBROADCASTD o(SI), Z24
+#define LOAD2(o) LOAD1(o); VPBROADCASTD o(SI)(DX*1), Z25
+#define LOAD3(o) LOAD2(o); VPBROADCASTD o(SI)(DX*2), Z26
+#define DOT1(n0, n1, n2) VPDPBUSD Z24, Z27, n0
+#define DOT2(n0, n1, n2) DOT1(n0, n1, n2); VPDPBUSD Z25, Z27, n1
+#define DOT3(n0, n1, n2) DOT2(n0, n1, n2); VPDPBUSD Z26, Z27, n2
+#define STEP(LEVELS, v, LOAD, DOT, o) \
+	LOAD(o); \
+	LEVELS(v, (BX)); \
+	DOT(Z0, Z4, Z8); \
+	LEVELS(v, (BX)(CX*1)); \
+	DOT(Z1, Z5, Z9); \
+	LEVELS(v, (BX)(R12*1)); \
+	DOT(Z2, Z6, Z10); \
+	LEVELS(v, (BX)(R13*1)); \
+	DOT(Z3, Z7, Z11)
+#define QUAD(v, LOAD, DOT) \
+	STEP(A, v, LOAD, DOT, 16*v); \
+	STEP(B, v, LOAD, DOT, 16*v+4); \
+	STEP(C, v, LOAD, DOT, 16*v+8); \
+	STEP(D, v, LOAD, DOT, 16*v+12)
+
+// BEGIN sets the sums of a group to the offset times -Σq; END adds S times them to those of the span.
+#define BEGIN(o, s, n0, n1, n2, n3) \
+	VPBROADCASTD o s, n0; \
+	VPSLLD       X27, n0, n0; \
+	VMOVDQA64    n0, n1; \
+	VMOVDQA64    n0, n2; \
+	VMOVDQA64    n0, n3
+#define BEGIN_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(0, s, n0, n1, n2, n3)
+#define BEGIN_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(4, s, n0, n1, n2, n3)
+#define END(o, n, z) VPMULLD o(R10), n, n; VPADDD n, z, z
+#define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(0, n0, z0); END(64, n1, z1); END(128, n2, z2); END(192, n3, z3)
+#define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(256, n0, z0); END(320, n1, z1); END(384, n2, z2); END(448, n3, z3)
+#define SHIFT VMOVQ shift+120(FP), X27 // after Z27 held levels
+
+#define BLOCK32(ROWS, LOAD, DOT) \
+	SHIFT; \
+	ROWS(BEGIN_FIRST); \
+	QUAD(0, LOAD, DOT); \
+	QUAD(1, LOAD, DOT); \
+	ROWS(END_FIRST); \
+	ADDQ $256, R10; \
+	ADDQ $4, R9
+#define BLOCK16(ROWS, LOAD, DOT) \
+	SHIFT; \
+	ROWS(BEGIN_FIRST); \
+	QUAD(0, LOAD, DOT); \
+	ROWS(END_FIRST); \
+	SHIFT; \
+	ROWS(BEGIN_LAST); \
+	QUAD(1, LOAD, DOT); \
+	ROWS(END_LAST); \
+	ADDQ $512, R10; \
+	ADDQ $8, R9
+
+#define ZERO(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VPXORQ z0, z0, z0; \
+	VPXORQ z1, z1, z1; \
+	VPXORQ z2, z2, z2; \
+	VPXORQ z3, z3, z3
+#define ZERO_LEAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) ZERO(s, d, z0, z1, z2, z3, n0, n1, n2, n3)
+
+// LEAST adds m times Σq of a pair of groups.
+#define LEAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VPBROADCASTD s, Z28; \
+	VPDPWSSD     Z24, Z28, n0; \
+	VPDPWSSD     Z25, Z28, n1; \
+	VPDPWSSD     Z26, Z28, n2; \
+	VPDPWSSD     Z27, Z28, n3
+#define LESS(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VPSUBD n0, z0, z0; \
+	VPSUBD n1, z1, z1; \
+	VPSUBD n2, z2, z2; \
+	VPSUBD n3, z3, z3
+
+// SCALED adds a span's sums to what is in dst, and OFF takes its least off.
+#define SCALED4(o, d, z) VCVTDQ2PS z, z; VMULPS o+D_BYTES(R10), Z24, Z25; VFMADD213PS d, Z25, z
+#define SCALED(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VBROADCASTSS SCALE s, Z24; \
+	VMOVUPS.Z    64 d, K2, Z26; \
+	VMOVUPS.Z    128 d, K3, Z27; \
+	VMOVUPS.Z    192 d, K4, Z28; \
+	SCALED4(0, 0 d, z0); \
+	SCALED4(64, Z26, z1); \
+	SCALED4(128, Z27, z2); \
+	SCALED4(192, Z28, z3)
+#define OFF4(o, n, z) VCVTDQ2PS n, n; VMULPS o+LEAST_BYTES(R10), Z24, Z25; VFNMADD231PS Z25, n, z
+#define OFF(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VBROADCASTSS SCALE s, Z24; \
+	OFF4(0, n0, z0); \
+	OFF4(64, n1, z1); \
+	OFF4(128, n2, z2); \
+	OFF4(192, n3, z3)
+#define STORE(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VMOVUPS z0, 0 d; \
+	VMOVUPS z1, K2, 64 d; \
+	VMOVUPS z2, K3, 128 d; \
+	VMOVUPS z3, K4, 192 d
+
+// TILE takes a span of some rows. R15 is set to their number; the other names are labels.
+#define TILE(name, loop, pairs, join, store, rows, ROWS, LOAD, DOT) \
+name: \
+	ROWS(ZERO); \
+loop: \
+	BLOCK(ROWS, LOAD, DOT); \
+	ADDQ  $32, SI; \
+	ADDQ  $CODE_BYTES, BX; \
+	DECQ  R11; \
+	JNZ   loop; \
+	MOVQ  frame-8(SP), R10; \
+	CMPQ  layout+112(FP), $const_shortMins; \
+	JLT   join; \
+	ROWS(ZERO_LEAST); \
+	MOVQ  pairs-40(SP), R11; \
+	MOVQ  pairSums-48(SP), R9; \
+	ADDQ  row-56(SP), R9; \
+pairs: \
+	VMOVDQU64 M_BYTES+0(R10), Z24; \
+	VMOVDQU64 M_BYTES+64(R10), Z25; \
+	VMOVDQU64 M_BYTES+128(R10), Z26; \
+	VMOVDQU64 M_BYTES+192(R10), Z27; \
+	ROWS(LEAST); \
+	ADDQ  $256, R10; \
+	ADDQ  $4, R9; \
+	DECQ  R11; \
+	JNZ   pairs; \
+	MOVQ  frame-8(SP), R10; \
+	CMPQ  layout+112(FP), $const_zeroPoints; \
+	JNE   join; \
+	ROWS(LESS); \
+join: \
+	MOVQ  spanSums-64(SP), R9; \
+	ADDQ  row-56(SP), R9; \
+	ROWS(SCALED); \
+	CMPQ  layout+112(FP), $const_shortMins; \
+	JLT   store; \
+	CMPQ  layout+112(FP), $const_zeroPoints; \
+	JEQ   store; \
+	ROWS(OFF); \
+store: \
+	ROWS(STORE); \
+	MOVQ  $rows, R15; \
+	JMP   nextRows

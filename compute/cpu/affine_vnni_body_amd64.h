@@ -1,91 +1,150 @@
 // The body of a tile of an affine type with AVX-512 VNNI; affine_vnni_amd64.h draws the layout and holds the loops.
 
+	MOVQ ldd+8(FP), R14
 	MOVQ ldq+24(FP), DX
 	MOVQ lds+40(FP), R8
-	MOVQ stride+56(FP), CX
+	LEAQ scratch-6912(SP), AX
+	ADDQ $63, AX
+	ANDQ $~63, AX
+	MOVQ AX, frame-8(SP)
 	MASKS
 
-next:
-	MOVQ  q+16(FP), SI
-	MOVQ  sums+32(FP), R9
-	MOVQ  w+48(FP), BX
-	MOVQ  blocks+80(FP), R11
-	MOVQ  R11, R12
-	IMULQ $CODE_BYTES, R12
-	ADDQ  BX, R12
-	MOVQ  R11, R14
-	IMULQ $SCALE_BYTES, R14
-	ADDQ  R12, R14
-	LEAQ  (SI)(DX*2), AX
-	ADDQ  DX, AX
-	LEAQ  (BX)(CX*1), R13
-	MOVQ  rows+64(FP), DI
-	CMPQ  panels+72(FP), $2
-	JLT   single
+nextPanels:
+	XORL  CX, CX
+	XORL  R12, R12
+	XORL  R13, R13
+	KXORW K2, K2, K2
+	KXORW K3, K3, K3
+	KXORW K4, K4, K4
+	MOVQ  panels+72(FP), AX
+	CMPQ  AX, $2
+	JLT   panelsSet
+	MOVQ  stride+56(FP), CX
+	MOVQ  CX, R12
+	MOVQ  CX, R13
+	KXNORW K2, K2, K2
+	CMPQ  AX, $3
+	JLT   panelsSet
+	ADDQ  CX, R12
+	MOVQ  R12, R13
+	KXNORW K3, K3, K3
+	CMPQ  AX, $4
+	JLT   panelsSet
 	ADDQ  CX, R13
-	CMPQ  DI, $4
-	JEQ   r4p2
-	JGT   above4
-	CMPQ  DI, $2
-	JEQ   r2p2
-	JGT   r3p2
-	CMPQ  panels+72(FP), $4
-	JLT   r1p2
-	LEAQ  (CX)(CX*2), AX
-	PANELS4(ZERO_PANEL, 0)
+	KXNORW K4, K4, K4
 
-four:
-	PANEL_BLOCK
-	NEXT_BLOCK(four)
-	VMOVUPS Z12, (DI)
-	VMOVUPS Z13, 64(DI)
-	VMOVUPS Z14, 128(DI)
-	VMOVUPS Z15, 192(DI)
-	MOVQ    $4, R11
-	JMP     advance
+panelsSet:
+	MOVQ w+48(FP), AX
+	MOVQ AX, codes-16(SP)
+	MOVQ AX, SI
+	ADDQ scales+96(FP), SI
+	MOVQ SI, scales-24(SP)
+	ADDQ supers+104(FP), AX
+	MOVQ AX, supers-32(SP)
+	MOVQ $0, done-72(SP)
 
-above4:
-	CMPQ DI, $5
-	JEQ  r5p2
-	JMP  r6p2
+nextSpan:
+	MOVQ    blocks+80(FP), R11
+	SUBQ    done-72(SP), R11
+	MOVQ    span+88(FP), AX
+	CMPQ    R11, AX
+	CMOVQGT AX, R11
+	MOVQ    R11, now-80(SP)
+#ifndef GROUP16
+	CMPQ    layout+112(FP), $const_zeroPoints
+	JEQ     pairsSet
+	INCQ    R11
+	SHRQ    $1, R11
 
-single:
-	CMPQ DI, $4
-	JEQ  r4p1
-	JGT  single4
-	CMPQ DI, $2
-	JEQ  r2p1
-	JGT  r3p1
-	JMP  r1p1
+pairsSet:
+#endif
+	MOVQ R11, pairs-40(SP)
+	MOVQ R11, R9
+	MOVQ frame-8(SP), R10
+	MOVQ scales-24(SP), SI
+	MOVQ supers-32(SP), BX
+	MOVQ layout+112(FP), AX
+	CALL scalesVNNI<>(SB)
+	MOVQ SI, scales-24(SP)
+	MOVQ BX, supers-32(SP)
 
-single4:
-	CMPQ DI, $5
-	JEQ  r5p1
-	JMP  r6p1
+	MOVQ done-72(SP), AX
+	MOVQ AX, R9
+	SHRQ $3, R9
+	IMULQ $160, R9
+	ADDQ sums+32(FP), R9
+	MOVQ R9, spanSums-64(SP)
+	MOVQ AX, SI
+	SHLQ $5, SI
+	ADDQ q+16(FP), SI
+	MOVQ SI, rowQ-88(SP)
+	ANDQ $7, AX
+	LEAQ SUMS16(R9)(AX*4), R11
+#ifdef GROUP16
+	LEAQ MINUS16(R9)(AX*8), R9
+#else
+	CMPQ layout+112(FP), $const_zeroPoints
+	JEQ  sumsSet
+	LEAQ SUMS32(R9), R11
 
-	ONE_PANEL(r1p1, r1p1b, ROWS1)
-	ONE_PANEL(r2p1, r2p1b, ROWS2)
-	ONE_PANEL(r3p1, r3p1b, ROWS3)
-	ONE_PANEL(r4p1, r4p1b, ROWS4)
-	ONE_PANEL(r5p1, r5p1b, ROWS5)
-	ONE_PANEL(r6p1, r6p1b, ROWS6)
-	TWO_PANELS(r1p2, r1p2b, ROWS1)
-	TWO_PANELS(r2p2, r2p2b, ROWS2)
-	TWO_PANELS(r3p2, r3p2b, ROWS3)
-	TWO_PANELS(r4p2, r4p2b, ROWS4)
-	TWO_PANELS(r5p2, r5p2b, ROWS5)
-	TWO_PANELS(r6p2, r6p2b, ROWS6)
+sumsSet:
+	LEAQ MINUS32(R9)(AX*4), R9
+#endif
+	MOVQ R11, pairSums-48(SP)
+	MOVQ R9, minus-96(SP)
+	MOVQ $0, row-56(SP)
+	MOVQ dst+0(FP), DI
+	MOVQ rows+64(FP), R15
+	MOVQ R15, left-104(SP)
 
-// R11 panels are done.
-advance:
-	SUBQ  R11, panels+72(FP)
-	JZ    end
-	MOVQ  R11, R12
-	SHLQ  $6, R12
-	ADDQ  R12, dst+0(FP)
-	IMULQ CX, R11
-	ADDQ  R11, w+48(FP)
-	JMP   next
+rows:
+	MOVQ rowQ-88(SP), SI
+	MOVQ codes-16(SP), BX
+	MOVQ minus-96(SP), R9
+	ADDQ row-56(SP), R9
+	MOVQ frame-8(SP), R10
+	MOVQ now-80(SP), R11
+	CMPQ R15, $4
+	JEQ  two
+	CMPQ R15, $2
+	JGT  three
+	JEQ  two
+	TILE(one, one1, one2, one3, one4, 1, ROWS1, LOAD1, DOT1)
+	TILE(two, two1, two2, two3, two4, 2, ROWS2, LOAD2, DOT2)
+	TILE(three, three1, three2, three3, three4, 3, ROWS3, LOAD3, DOT3)
+
+// R15 rows are done.
+nextRows:
+	MOVQ  R15, AX
+	IMULQ R8, AX
+	ADDQ  AX, row-56(SP)
+	MOVQ  R15, AX
+	IMULQ DX, AX
+	ADDQ  AX, rowQ-88(SP)
+	MOVQ  R15, AX
+	IMULQ R14, AX
+	ADDQ  AX, DI
+	MOVQ  left-104(SP), AX
+	SUBQ  R15, AX
+	MOVQ  AX, left-104(SP)
+	MOVQ  AX, R15
+	JNZ   rows
+
+	MOVQ  now-80(SP), AX
+	ADDQ  AX, done-72(SP)
+	IMULQ $CODE_BYTES, AX
+	ADDQ  AX, codes-16(SP)
+	MOVQ  done-72(SP), AX
+	CMPQ  AX, blocks+80(FP)
+	JLT   nextSpan
+
+	SUBQ $4, panels+72(FP)
+	JLE  end
+	ADDQ $256, dst+0(FP)
+	MOVQ stride+56(FP), AX
+	SHLQ $2, AX
+	ADDQ AX, w+48(FP)
+	JMP  nextPanels
 
 end:
 	VZEROUPPER

@@ -38,8 +38,8 @@ var avx512vnni = func() kernels {
 	return k
 }()
 
-// The most rows of a tile of float and of quantised weights.
-const tileRowsAVX512, quantRowsVNNI = 8, 6
+// The most rows of a tile of float weights.
+const tileRowsAVX512 = 8
 
 func matF32AVX512(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {
 	tiled(tileF32AVX512, tileRowsAVX512, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)
@@ -61,7 +61,10 @@ func widen8AVX512(dst []float32, w []byte, scale []float32) {
 }
 
 func quantizeAVX512(q []int8, sums []spanSums, x []float32, span int) {
-	quantize(q, sums, x, span)
+	if len(sums) > 0 && len(x) > 0 {
+		_, _ = q[len(x)-1], sums[(len(x)-1)/span]
+		quantizeRowAVX512(&q[0], &sums[0], &x[0], len(x)/32, span/32)
+	}
 }
 
 func sumSquaresAVX512(x []float32, mean float32) float32 {
@@ -156,7 +159,7 @@ func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer
 func widen8RowAVX512(dst *float32, w *byte, scale *float32, k int)
 
 //go:noescape
-func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks int)
+func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks, span int)
 
 //go:noescape
 func sumSquaresRowAVX512(acc *[lanes]float32, x *float32, n int, mean float32)

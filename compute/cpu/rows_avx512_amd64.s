@@ -57,11 +57,11 @@
 #define MAX(a, b) VMAXPS a, b, b
 #define MAX_SIGNED(a, b) VRANGEPS $5, a, b, b // the greater, with +0 above -0
 
-// func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks int)
+// func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks, span int)
 //
-// A block of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is
-// 0 and 16 of which add to 0.
-TEXT ·quantizeRowAVX512(SB), NOSPLIT, $0-32
+// A span of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is 0.
+// For each block the frame has the sums of four values each: [block][8] int32.
+TEXT ·quantizeRowAVX512(SB), NOSPLIT, $256-40
 	MOVQ         q+0(FP), DI
 	MOVQ         sums+8(FP), R8
 	MOVQ         x+16(FP), SI
@@ -70,49 +70,100 @@ TEXT ·quantizeRowAVX512(SB), NOSPLIT, $0-32
 	VPBROADCASTD AX, Z17
 	MOVL         $0x42fe0000, AX // 127
 	VMOVD        AX, X16
+	MOVL         $0x01010101, AX
+	VPBROADCASTD AX, Z14
+	MOVL         $0x00010001, AX
+	VPBROADCASTD AX, Z15
 
-quantizeBlock:
-	VMOVUPS      (SI), Z0
-	VMOVUPS      64(SI), Z1
-	VPANDD       Z17, Z0, Z2
-	VPANDD       Z17, Z1, Z3
+quantizeSpan:
+	MOVQ    span+32(FP), DX
+	CMPQ    CX, DX
+	CMOVQLT CX, DX
+	MOVQ    SI, BX
+	MOVQ    DX, R9
+	VPXORQ  Z2, Z2, Z2
+	VPXORQ  Z3, Z3, Z3
+	VMOVDQU64 Z2, sums4-256(SP)
+	VMOVDQU64 Z2, sums4-192(SP)
+	VMOVDQU64 Z2, sums4-128(SP)
+	VMOVDQU64 Z2, sums4-64(SP)
+
+greatestBlock:
+	VPANDD       (BX), Z17, Z0
+	VPANDD       64(BX), Z17, Z1
+	VMAXPS       Z0, Z2, Z2
+	VMAXPS       Z1, Z3, Z3
+	ADDQ         $128, BX
+	DECQ         R9
+	JNZ          greatestBlock
 	VMAXPS       Z3, Z2, Z2
 	PAIRWISE(MAX, Z2, Y2, X2, Y3, X3)
 	VDIVSS       X16, X2, X3
-	VBROADCASTSS X3, X5
+	VMOVSS       X3, 144(R8)
 	VDIVSS       X2, X16, X4
 	VBROADCASTSS X4, Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z4, Z1, Z1
+	LEAQ         sums4-256(SP), BX
+	MOVQ         DX, R9
+
+quantizeBlock:
+	VMULPS       (SI), Z4, Z0
+	VMULPS       64(SI), Z4, Z1
 	VCVTPS2DQ    Z0, Z0
 	VCVTPS2DQ    Z1, Z1
-	VPMOVDB      Z0, (DI)
-	VPMOVDB      Z1, 16(DI)
-	VEXTRACTI64X4 $1, Z0, Y2
-	VEXTRACTI64X4 $1, Z1, Y3
-	VPADDD       Y2, Y0, Y0
-	VPADDD       Y3, Y1, Y1
-	VEXTRACTI128 $1, Y0, X2
-	VEXTRACTI128 $1, Y1, X3
-	VPADDD       X2, X0, X0
-	VPADDD       X3, X1, X1
-	VPHADDD      X1, X0, X0
-	VPHADDD      X0, X0, X0 // first, last, first, last
-	VPHADDD      X0, X0, X1 // all
-	VPSHUFD      $0x50, X0, X0
-	VPBLENDD     $8, X1, X0, X0
-	VPXOR        X1, X1, X1
-	VPSUBD       X0, X1, X1
-	VMOVDQU      X1, 16(R8)
-	VCVTDQ2PS    X0, X0
-	VMULPS       X5, X0, X0
-	VBLENDPS     $1, X5, X0, X0
-	VMOVUPS      X0, (R8)
+	VPMOVDB      Z0, X0
+	VPMOVDB      Z1, X1
+	VINSERTI128  $1, X1, Y0, Y0
+	VMOVDQU      Y0, (DI)
+	VPMADDUBSW   Y0, Y14, Y0
+	VPMADDWD     Y15, Y0, Y0
+	VMOVDQU      Y0, (BX)
 	ADDQ         $128, SI
 	ADDQ         $32, DI
-	ADDQ         $32, R8
-	DECQ         CX
+	ADDQ         $32, BX
+	DECQ         R9
 	JNZ          quantizeBlock
+
+	// Of four blocks each: [first halves | last halves].
+	VMOVDQU      sums4-256(SP), Y0
+	VPHADDD      sums4-224(SP), Y0, Y0
+	VMOVDQU      sums4-192(SP), Y1
+	VPHADDD      sums4-160(SP), Y1, Y1
+	VPHADDD      Y1, Y0, Y0
+	VMOVDQU      sums4-128(SP), Y1
+	VPHADDD      sums4-96(SP), Y1, Y1
+	VMOVDQU      sums4-64(SP), Y2
+	VPHADDD      sums4-32(SP), Y2, Y2
+	VPHADDD      Y2, Y1, Y1
+	VEXTRACTI128 $1, Y0, X2
+	VEXTRACTI128 $1, Y1, X3
+	VPUNPCKLDQ   X2, X0, X4
+	VPUNPCKHDQ   X2, X0, X5
+	VPUNPCKLDQ   X3, X1, X6
+	VPUNPCKHDQ   X3, X1, X7
+	VPADDD       X2, X0, X0
+	VPADDD       X3, X1, X1
+	VPACKSSDW    X5, X4, X2
+	VPACKSSDW    X7, X6, X3
+	VMOVDQU      X2, 96(R8)
+	VMOVDQU      X3, 112(R8)
+	VPACKSSDW    X1, X0, X2
+	VMOVDQU      X2, 128(R8)
+	VPXOR        X2, X2, X2
+	VPSUBD       X4, X2, X4
+	VPSUBD       X5, X2, X5
+	VPSUBD       X6, X2, X6
+	VPSUBD       X7, X2, X7
+	VPSUBD       X0, X2, X0
+	VPSUBD       X1, X2, X1
+	VMOVDQU      X4, (R8)
+	VMOVDQU      X5, 16(R8)
+	VMOVDQU      X6, 32(R8)
+	VMOVDQU      X7, 48(R8)
+	VMOVDQU      X0, 64(R8)
+	VMOVDQU      X1, 80(R8)
+	ADDQ         $160, R8
+	SUBQ         DX, CX
+	JNZ          quantizeSpan
 	VZEROUPPER
 	RET
 

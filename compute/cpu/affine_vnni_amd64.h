@@ -16,11 +16,12 @@
 //	 6400  M [4 panels][16] float32
 //
 // Then rows are taken by threes, or by twos and one at the end. Their integer sums stay in registers for a span, while the
-// codes are in the first cache. If fewer than four panels are left, the last one is computed again in place of the others and not stored.
+// codes are in the first cache, and the panels of the next span are fetched there: all four by the first three rows, one or two by each
+// three if there are more; for one row the processor does it better by itself. If fewer than four panels are left, the last one is computed again in place of the others and not stored.
 //
 // The including file defines for the codes of a type:
 //
-//	CODE_BYTES        of a block
+//	CODE_BYTES, FETCH of a block
 //	MASKS             sets Z29 to Z31
 //	A, B, C, D(v, p)  Z27 = the levels of groups 4v to 4v+3 of the block at p; may use Z28
 //	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
@@ -71,7 +72,16 @@
 // PANELS hands F each panel: its codes, scales or supers from r on, and its place in the frame's scales.
 #define PANELS(F, r) F((r), 0); F((r)(CX*1), 64); F((r)(R12*1), 128); F((r)(R13*1), 192)
 
-// ROWS hands F each row: its number, the factor of its address, its sums of a group and of a span.
+// The lines of a block at DI, of the scales of a span and of a super, which are fetched into the first cache.
+#define LINES2 PREFETCHT0 (DI); PREFETCHT0 64(DI)
+#define LINES4 LINES2; PREFETCHT0 128(DI); PREFETCHT0 192(DI)
+#define LINES6 LINES4; PREFETCHT0 256(DI); PREFETCHT0 320(DI)
+#define LINES8 LINES6; PREFETCHT0 384(DI); PREFETCHT0 448(DI)
+
+#define FETCH_SCALES(p, o) PREFETCHT0 0 p; PREFETCHT0 64 p; PREFETCHT0 128 p; PREFETCHT0 192 p
+#define FETCH_SUPER(p, o) PREFETCHT0 0 p
+
+// ROWS hands F each row: the addresses of its sums and in dst, its sums of a group and of a span.
 #define ROW0(F) F((R9), (DI), Z0, Z1, Z2, Z3, Z12, Z13, Z14, Z15)
 #define ROW1(F) F((R9)(R8*1), (DI)(R14*1), Z4, Z5, Z6, Z7, Z16, Z17, Z18, Z19)
 #define ROW2(F) F((R9)(R8*2), (DI)(R14*2), Z8, Z9, Z10, Z11, Z20, Z21, Z22, Z23)
@@ -181,10 +191,21 @@
 	VMOVUPS z3, K4, 192 d
 
 // TILE takes a span of some rows. R15 is set to their number; the other names are labels.
-#define TILE(name, loop, pairs, join, store, rows, ROWS, LOAD, DOT) \
+#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT) \
 name: \
 	ROWS(ZERO); \
 loop: \
+	MOVQ  fetches-112(SP), AX; \
+	TESTQ AX, AX; \
+	JZ    block; \
+	MOVQ  R15, DI; \
+fetch: \
+	FETCH; \
+	ADDQ  CX, DI; \
+	DECQ  AX; \
+	JNZ   fetch; \
+	ADDQ  $CODE_BYTES, R15; \
+block: \
 	BLOCK(ROWS, LOAD, DOT); \
 	ADDQ  $32, SI; \
 	ADDQ  $CODE_BYTES, BX; \
@@ -212,6 +233,7 @@ pairs: \
 	JNE   join; \
 	ROWS(LESS); \
 join: \
+	MOVQ  rowDst-120(SP), DI; \
 	MOVQ  spanSums-64(SP), R9; \
 	ADDQ  row-56(SP), R9; \
 	ROWS(SCALED); \

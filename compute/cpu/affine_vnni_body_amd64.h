@@ -9,6 +9,21 @@
 	MOVQ AX, frame-8(SP)
 	MASKS
 
+	MOVQ rows+64(FP), R15
+	MOVQ $1, AX
+	CMPQ R15, $9
+	JGT  fetchesSet
+	MOVQ $2, AX
+	CMPQ R15, $3
+	JGT  fetchesSet
+	MOVQ $4, AX
+	CMPQ R15, $1
+	JGT  fetchesSet
+	XORL AX, AX
+
+fetchesSet:
+	MOVQ AX, tileFetches-144(SP)
+
 nextPanels:
 	XORL  CX, CX
 	XORL  R12, R12
@@ -67,6 +82,27 @@ pairsSet:
 	CALL scalesVNNI<>(SB)
 	MOVQ SI, scales-24(SP)
 	MOVQ BX, supers-32(SP)
+	PANELS(FETCH_SCALES, SI)
+	PANELS(FETCH_SUPER, BX)
+
+	// Meanwhile the next span is fetched, or the first of the next panels: by how many panels a tile?
+	MOVQ    now-80(SP), AX
+	MOVQ    AX, BX
+	IMULQ   $CODE_BYTES, BX
+	ADDQ    codes-16(SP), BX
+	MOVQ    $4, R11
+	ADDQ    done-72(SP), AX
+	CMPQ    AX, blocks+80(FP)
+	JLT     fetchSet
+	MOVQ    stride+56(FP), BX
+	SHLQ    $2, BX
+	ADDQ    w+48(FP), BX
+	MOVQ    panels+72(FP), R11
+	SUBQ    $4, R11
+
+fetchSet:
+	MOVQ    BX, fetchNext-128(SP)
+	MOVQ    R11, fetchLeft-136(SP)
 
 	MOVQ done-72(SP), AX
 	MOVQ AX, R9
@@ -94,6 +130,7 @@ sumsSet:
 	MOVQ R9, minus-96(SP)
 	MOVQ $0, row-56(SP)
 	MOVQ dst+0(FP), DI
+	MOVQ DI, rowDst-120(SP)
 	MOVQ rows+64(FP), R15
 	MOVQ R15, left-104(SP)
 
@@ -104,14 +141,32 @@ rows:
 	ADDQ row-56(SP), R9
 	MOVQ frame-8(SP), R10
 	MOVQ now-80(SP), R11
-	CMPQ R15, $4
+	MOVQ fetchLeft-136(SP), DI
+	MOVQ tileFetches-144(SP), AX
+	CMPQ AX, DI
+	CMOVQGT DI, AX
+	XORL   BX, BX
+	CMPQ   AX, BX
+	CMOVQLT BX, AX
+	SUBQ AX, DI
+	MOVQ DI, fetchLeft-136(SP)
+	MOVQ AX, fetches-112(SP)
+	IMULQ CX, AX
+	MOVQ fetchNext-128(SP), BX
+	MOVQ BX, DI
+	ADDQ AX, DI
+	MOVQ DI, fetchNext-128(SP)
+	MOVQ R15, AX
+	MOVQ BX, R15
+	MOVQ codes-16(SP), BX
+	CMPQ AX, $4
 	JEQ  two
-	CMPQ R15, $2
+	CMPQ AX, $2
 	JGT  three
 	JEQ  two
-	TILE(one, one1, one2, one3, one4, 1, ROWS1, LOAD1, DOT1)
-	TILE(two, two1, two2, two3, two4, 2, ROWS2, LOAD2, DOT2)
-	TILE(three, three1, three2, three3, three4, 3, ROWS3, LOAD3, DOT3)
+	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1)
+	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2)
+	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3)
 
 // R15 rows are done.
 nextRows:
@@ -123,7 +178,7 @@ nextRows:
 	ADDQ  AX, rowQ-88(SP)
 	MOVQ  R15, AX
 	IMULQ R14, AX
-	ADDQ  AX, DI
+	ADDQ  AX, rowDst-120(SP)
 	MOVQ  left-104(SP), AX
 	SUBQ  R15, AX
 	MOVQ  AX, left-104(SP)

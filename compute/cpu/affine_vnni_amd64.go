@@ -3,18 +3,15 @@
 package cpu
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // tileVNNI adds the products of rows with panels to dst, for codes of one kind (affine_vnni_amd64.h). ldd, ldq, lds and stride are in bytes,
-// blocks and span, the inputs that share a super, in blocks of 32; scales and supers are where these begin in a panel. shift is the logarithm of
-// the offset, noShift for none. rows, panels and blocks are at least 1.
-type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
-
-const noShift = 32 // shifts everything out
+// blocks and span, the inputs that share a super, in blocks of 32; scales and supers are where these begin in a panel. offset is
+// that of the codes or 0. rows, panels and blocks are at least 1.
+type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	if m <= 0 || panels <= 0 {
@@ -30,12 +27,12 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 	a := &affinePanels[t]
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+a.bytes(x.blocks)-1]
-	scales, shift := x.blocks*a.codeBytes(), noShift
-	if a.Offset > 0 && a.layout != zeroPoints {
-		shift = bits.TrailingZeros(uint(a.Offset))
+	scales, offset := x.blocks*a.codeBytes(), a.Offset
+	if a.layout == zeroPoints {
+		offset = 0
 	}
 	tilesVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], x.lds*int(unsafe.Sizeof(x.sums[0])), &w[0], stride, m, panels, x.blocks, a.span/32,
-		scales, scales+a.pairs(x.blocks)*a.scaleBytes(), int(a.layout), shift)
+		scales, scales+a.pairs(x.blocks)*a.scaleBytes(), int(a.layout), offset)
 }
 
 // tilesVNNI is indexed by type.
@@ -64,25 +61,25 @@ var tilesVNNI = [...]tileVNNI{
 }
 
 //go:noescape
-func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 //go:noescape
-func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)

@@ -114,20 +114,17 @@
 
 // BEGIN sets the sums of a group to the offset times -Σq; END adds S times them to those of the span.
 #define BEGIN(o, s, n0, n1, n2, n3) \
-	VPBROADCASTD o s, n0; \
-	VPSLLD       X27, n0, n0; \
-	VMOVDQA64    n0, n1; \
-	VMOVDQA64    n0, n2; \
-	VMOVDQA64    n0, n3
+	VPSLLD.BCST.Z $OFFSET_BITS, o s, K5, n0; \
+	VMOVDQA64     n0, n1; \
+	VMOVDQA64     n0, n2; \
+	VMOVDQA64     n0, n3
 #define BEGIN_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(0, s, n0, n1, n2, n3)
 #define BEGIN_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(4, s, n0, n1, n2, n3)
 #define END(o, n, z) VPMULLD o(R10), n, n; VPADDD n, z, z
 #define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(0, n0, z0); END(64, n1, z1); END(128, n2, z2); END(192, n3, z3)
 #define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(256, n0, z0); END(320, n1, z1); END(384, n2, z2); END(448, n3, z3)
-#define SHIFT VMOVQ shift+120(FP), X27 // after Z27 held levels
 
 #define BLOCK32(ROWS, LOAD, DOT) \
-	SHIFT; \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT); \
 	QUAD(1, LOAD, DOT); \
@@ -135,11 +132,9 @@
 	ADDQ $256, R10; \
 	ADDQ $4, R9
 #define BLOCK16(ROWS, LOAD, DOT) \
-	SHIFT; \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT); \
 	ROWS(END_FIRST); \
-	SHIFT; \
 	ROWS(BEGIN_LAST); \
 	QUAD(1, LOAD, DOT); \
 	ROWS(END_LAST); \

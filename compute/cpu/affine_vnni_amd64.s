@@ -110,14 +110,16 @@ zeroPair:
 #define B(v, p) B8(v, p)
 #define C(v, p) C8(v, p)
 #define D(v, p) D8(v, p)
+#define OFFSET_BITS 7
 
-// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes8VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -130,12 +132,14 @@ TEXT ·tileCodes8VNNI(SB), 0, $6912-128
 #define B(v, p) B4(v, p)
 #define C(v, p) C4(v, p)
 #define D(v, p) D4(v, p)
+#define OFFSET_BITS 3
 
-// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes4VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -146,22 +150,26 @@ TEXT ·tileCodes4VNNI(SB), 0, $6912-128
 #define C(v, p) C4(v, p); TABLE
 #define D(v, p) D4(v, p); TABLE
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); VBROADCASTI32X4 iq4<>(SB), Z31
+#define OFFSET_BITS 7
 
-// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodesIQ4VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
+#undef OFFSET_BITS
 #undef MASKS
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); VBROADCASTI32X4 fp4<>(SB), Z31
+#define OFFSET_BITS 4
 
-// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -174,8 +182,9 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
 #define B(v, p) B4(v, p); LAST_BIT(256+32*v+8, p)
 #define C(v, p) C4(v, p); LAST_BIT(256+32*v+16, p)
 #define D(v, p) D4(v, p); LAST_BIT(256+32*v+24, p)
+#define OFFSET_BITS 4
 
-// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes5VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
@@ -186,6 +195,7 @@ TEXT ·tileCodes5VNNI(SB), 0, $6912-128
 #define BLOCK(ROWS, LOAD, DOT) BLOCK16(ROWS, LOAD, DOT)
 #undef CODE_BYTES
 #undef FETCH
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -198,14 +208,16 @@ TEXT ·tileCodes5VNNI(SB), 0, $6912-128
 #define B(v, p) B2(v, p)
 #define C(v, p) C2(v, p)
 #define D(v, p) D2(v, p)
+#define OFFSET_BITS 0
 
-// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -218,14 +230,16 @@ TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 #define B(v, p) B2(v, p); LAST_BIT(128+32*v+8, p)
 #define C(v, p) C2(v, p); LAST_BIT(128+32*v+16, p)
 #define D(v, p) D2(v, p); LAST_BIT(128+32*v+24, p)
+#define OFFSET_BITS 2
 
-// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes3VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
+#undef OFFSET_BITS
 #undef MASKS
 #undef A
 #undef B
@@ -238,8 +252,9 @@ TEXT ·tileCodes3VNNI(SB), 0, $6912-128
 #define B(v, p) B6(v, p)
 #define C(v, p) C6(v, p)
 #define D(v, p) D6(v, p)
+#define OFFSET_BITS 5
 
-// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, shift int)
+// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 TEXT ·tileCodes6VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"

@@ -8,6 +8,12 @@
 	ANDQ $~63, AX
 	MOVQ AX, frame-8(SP)
 	MASKS
+	KXORW K5, K5, K5
+	CMPQ  offset+120(FP), $0
+	JEQ   offsetSet
+	KXNORW K5, K5, K5
+
+offsetSet:
 
 	MOVQ rows+64(FP), R15
 	MOVQ $1, AX

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -23,7 +24,7 @@ type cost struct {
 	head      Work
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
-	quant     string  // the type of most bytes
+	quant     string  // the mix that the file says it is, or else the type of most bytes
 }
 
 // costOf counts a checkpoint's weights.
@@ -58,6 +59,9 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 		if n > most || n == most && t.String() < c.quant {
 			most, c.quant = n, t.String()
 		}
+	}
+	if n, ok := ckpt.Metadata()["general.file_type"].(uint32); ok {
+		c.quant = cmp.Or(strings.ToUpper(forge.RecipeOf(n)), c.quant)
 	}
 	return c
 }

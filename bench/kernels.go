@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -79,7 +80,7 @@ func (o KernelOptions) measure(ctx context.Context, peaks cpu.Peaks, found func(
 		return err
 	}
 	defer dev.Close()
-	k := kernelBench{dev: dev, size: o.Size, memory: max(o.Memory, 1)}
+	k := kernelBench{dev: dev, size: o.Size, memory: max(o.Memory, 1), periods: map[quant.Type]period{}}
 	measure := func(kernel, typ string, rows int, build func(rows int) kernelCase) {
 		label := fmt.Sprintf("%s/%s/%s/%d", o.Device.Kernels, kernel, typ, rows)
 		if k.err != nil || o.Filter != nil && !o.Filter.MatchString(label) {
@@ -116,6 +117,8 @@ type kernelBench struct {
 	size   int // width of matrices and rows
 	memory int
 	err    error
+
+	periods map[quant.Type]period
 }
 
 // time returns the median seconds of a call, after one that warms up.
@@ -140,6 +143,16 @@ func (k *kernelBench) keep(err error) {
 	if k.err == nil {
 		k.err = err
 	}
+}
+
+// period returns random blocks of a type, made once.
+func (k *kernelBench) period(t quant.Type) period {
+	if k.periods[t].data == nil {
+		var err error
+		k.periods[t], err = randomPeriod(t)
+		k.keep(err)
+	}
+	return k.periods[t]
 }
 
 func (k *kernelBench) tensor(rows, cols int) compute.Tensor {
@@ -167,18 +180,14 @@ func batchOf(seqs, rows, length, blockTokens int) *compute.Batch {
 
 // product multiplies rows with square matrices, one after the other.
 func (k *kernelBench) product(t quant.Type, rows int) kernelCase {
-	period, err := randomPeriod(t)
-	k.keep(err)
 	n, err := t.RowBytes(k.size * k.size)
 	k.keep(err)
-	data := make([]byte, 0, n)
-	for len(data) < n {
-		data = append(data, period[:min(len(period), n-len(data))]...)
-	}
+	data := bytes.NewBuffer(make([]byte, 0, n))
+	k.keep(k.period(t).repeat(0, n)(data))
 	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
 	var products [][]compute.Product
 	for total := 0; total < k.memory && k.err == nil; total += n {
-		w, err := k.dev.Matrix(compute.Source{Name: "random", Type: t, Out: k.size, In: k.size, Data: data})
+		w, err := k.dev.Matrix(compute.Source{Name: "random", Type: t, Out: k.size, In: k.size, Data: data.Bytes()})
 		k.keep(err)
 		products = append(products, []compute.Product{{Dst: dst, W: w}})
 	}

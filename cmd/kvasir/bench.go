@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -28,8 +27,8 @@ type benchCmd struct {
 
 // shapeFlags choose a model of random weights instead of a stored one.
 type shapeFlags struct {
-	Shape string `help:"Measure random weights of this shape instead: mini, 125m or 1.1b." placeholder:"NAME"`
-	Quant string `help:"The type of the random weights: F32, F16, BF16, Q8_0 or Q4_0." default:"Q8_0" placeholder:"TYPE"`
+	Shape string `help:"Measure random weights of this shape instead: ${shapes}, or one spelled out as in layers=22,width=2048,ff=5632,heads=32,kv=4,vocab=32000,head=64 (head may be left out)." placeholder:"SHAPE"`
+	Quant string `help:"The type, or mix of types, of the random weights: ${recipes}." default:"q8_0" placeholder:"NAME"`
 }
 
 // open returns the model of that shape, or the one named.
@@ -41,24 +40,25 @@ func (f shapeFlags) open(ctx context.Context, model string) (string, *weights.Ch
 	if model != "" {
 		return "", nil, usageError{fmt.Sprintf("both the model %q and --shape %s", model, f.Shape)}
 	}
-	shape, t, err := f.parse()
+	shape, recipe, err := f.parse()
 	if err != nil {
 		return "", nil, err
 	}
-	ckpt, err := bench.Random(shape, t)
+	ckpt, err := bench.Random(shape, recipe)
 	return shape.Name, ckpt, err
 }
 
-func (f shapeFlags) parse() (bench.Shape, quant.Type, error) {
-	shape, err := bench.ShapeNamed(f.Shape)
+// parse returns the shape and the recipe.
+func (f shapeFlags) parse() (bench.Shape, string, error) {
+	shape, err := bench.ParseShape(f.Shape)
 	if err != nil {
-		return shape, 0, usageError{err.Error()}
+		return shape, "", usageError{err.Error()}
 	}
-	t, err := quant.Parse(strings.ToUpper(f.Quant))
+	recipe, err := forge.RecipeName(f.Quant)
 	if err != nil {
-		return shape, t, usageError{err.Error()}
+		return shape, "", usageError{err.Error()}
 	}
-	return shape, t, nil
+	return shape, recipe, nil
 }
 
 type benchWriteCmd struct {
@@ -71,7 +71,7 @@ func (benchWriteCmd) Help() string {
 }
 
 func (c *benchWriteCmd) Run() error {
-	shape, t, err := c.parse()
+	shape, recipe, err := c.parse()
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *benchWriteCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(bench.WriteRandom(f, shape, t), f.Close())
+	return errors.Join(bench.WriteRandom(f, shape, recipe), f.Close())
 }
 
 // deviceFlags say what to compute with.

@@ -18,6 +18,7 @@ type matrix struct {
 	stride  int // bytes of a panel, a multiple of 64
 	data    []byte
 	group   int     // inputs that share a scale, of F8_E4M3
+	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
 }
 

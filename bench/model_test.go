@@ -71,9 +71,9 @@ func TestCost(t *testing.T) {
 	if c.quant != "Q8_0" {
 		t.Errorf("quant is %q", c.quant)
 	}
-	floor := Work{Bytes: 10, FloatOps: 6, ByteOps: 8}.Floor(cpu.Peaks{Read: 5, Floats: 2, Bytes: 4})
-	if floor != 5 {
-		t.Errorf("floor %v; want 6/2 + 8/4, which is more than 10/5", floor)
+	floor := Work{Bytes: 10, FloatOps: 6, PairOps: 9, ByteOps: 8}.Floor(cpu.Peaks{Read: 5, Floats: 2, Pairs: 3, Bytes: 4})
+	if floor != 8 {
+		t.Errorf("floor %v; want 6/2 + 9/3 + 8/4, which is more than 10/5", floor)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestModelRows(t *testing.T) {
 	}
 	o := ModelOptions{Name: "tiny", Device: cpu.Options{Threads: 2}, Chunk: 8, Repetitions: 2, BlockTokens: 16}
 	heard := 0
-	rows, err := Model(t.Context(), ckpt, o, tests, func(p cpu.Peaks, r *ModelRow) { heard++ })
+	rows, err := Model(t.Context(), ckpt, o, tests, func(ModelInfo, *ModelRow) { heard++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,9 @@ func TestModelRows(t *testing.T) {
 			t.Errorf("row %+v", r)
 		}
 	}
-	got, _ := json.Marshal(ModelRow{"m", "Q8_0", 2, "pp1", 3, 4, 0.75, 1, 2})
-	if want := `{"model":"m","quant":"Q8_0","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75}`; string(got) != want {
+	got, _ := json.Marshal(ModelRow{"m", "Q8_0", 2, "pp1", 3, 4, 0.75, 1, 2, 5, 6, 7, 8})
+	if want := `{"model":"m","quant":"Q8_0","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75,` +
+		`"slowest_tokens_per_second":1,"fastest_tokens_per_second":2,"peak_gb_per_second":5,"peak_float_gop_per_second":6,"peak_bfloat16_gop_per_second":7,"peak_byte_gop_per_second":8}`; string(got) != want {
 		t.Errorf("JSON %s; want %s", got, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -193,7 +193,7 @@ func randomPeriod(t quant.Type) (period, error) {
 				for i := range block {
 					block[i] = float32(r.NormFloat64()) * 0.02
 				}
-				faults[w] = quant.Encode(p.data[b*n:][:n], block, t)
+				faults[w] = encode(p.data[b*n:][:n], block, t)
 			}
 		})
 	}
@@ -204,6 +204,21 @@ func randomPeriod(t quant.Type) (period, error) {
 		}
 	}
 	return p, nil
+}
+
+// encode encodes a block, also of the types with zero points, whose codes it rounds between -0.08 and 0.08.
+func encode(dst []byte, block []float32, t quant.Type) error {
+	for bits, types := range quant.ZeroTypes {
+		if types[len(block)] == t {
+			codes, most := make([]uint8, len(block)), float32(int(1)<<bits-1)
+			for i, v := range block {
+				codes[i] = uint8(min(max((v/0.16+0.5)*most, 0), most))
+			}
+			quant.PutZeroBlock(dst, 0.16/most, uint8(most/2), codes, bits)
+			return nil
+		}
+	}
+	return quant.Encode(dst, block, t)
 }
 
 // repeat writes n bytes from a block on, over and over.

@@ -13,8 +13,9 @@ import (
 
 // cost is what the steps of one model take at least, counted from its Spec and the types of its weights:
 //
-//   - Bytes: every weight of the layers once a step, as it is stored, of experts those that are chosen; the head once a step that wants logits; one embedding a
-//     row; the keys and values of each sequence's earlier tokens read once a step, and those of new tokens written once.
+//   - Bytes: every weight of the layers once a step, as it is stored, of experts those that are chosen; the head once a step
+//     that wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and those of
+//     new tokens written once.
 //   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for quantised
 //     types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new token over its own context.
 //

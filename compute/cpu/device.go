@@ -25,6 +25,7 @@ type Device struct {
 	apart   []int32            // those of them whose chunks are computed apart
 	parts   partial            // what is computed apart
 	scratch []scratch          // by worker
+	arena   arena              // of weights
 	before  *matrix            // the first weight of the product before
 	jobs    jobs
 }

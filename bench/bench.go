@@ -8,22 +8,42 @@ import (
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // Work is what a computation cannot do without. Bytes are those that must come from memory once; operations count a
-// multiply-add as two, by the unit that does them: float32, or dot products of bytes.
+// multiply-add as two, by the unit that does them: float32, pairs of bfloat16, or dot products of bytes.
 type Work struct {
-	Bytes, FloatOps, ByteOps float64
+	Bytes, FloatOps, PairOps, ByteOps float64
+}
+
+// product returns the work of a product with n weights of a type, which takes them once and n multiply-adds a row.
+func product(n, bytes int64, t quant.Type) Work {
+	w := Work{Bytes: float64(bytes)}
+	switch ops := 2 * float64(n); {
+	case t.BlockValues() > 1:
+		w.ByteOps = ops
+	case t == quant.BF16 || t == quant.F16:
+		w.PairOps = ops
+	default:
+		w.FloatOps = ops
+	}
+	return w
 }
 
 func (w Work) plus(o Work) Work {
-	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.ByteOps + o.ByteOps}
+	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.PairOps + o.PairOps, w.ByteOps + o.ByteOps}
 }
 
-// Floor returns the seconds that the work takes at least: reading overlaps with computing, and the two kinds of operations
-// share the vector units.
+// rows returns the work of n rows: so many times the operations, on the same bytes.
+func (w Work) rows(n float64) Work {
+	return Work{w.Bytes, n * w.FloatOps, n * w.PairOps, n * w.ByteOps}
+}
+
+// Floor returns the seconds that the work takes at least: reading overlaps with computing, and the kinds of operations
+// take turns.
 func (w Work) Floor(p cpu.Peaks) float64 {
-	return max(w.Bytes/p.Read, w.FloatOps/p.Floats+w.ByteOps/p.Bytes)
+	return max(w.Bytes/p.Read, w.FloatOps/p.Floats+w.PairOps/p.Pairs+w.ByteOps/p.Bytes)
 }
 
 // median returns the median of values, which it sorts.

@@ -2,8 +2,10 @@ package bench
 
 import (
 	"cmp"
+	"math"
 	"strings"
 
+	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -11,19 +13,21 @@ import (
 
 // cost is what the steps of one model take at least, counted from its Spec and the types of its weights:
 //
-//   - Bytes: every weight of the layers once a step, as it is stored; the head once a step that wants logits; one embedding a
-//     row; the keys and values of each sequence's earlier tokens read once a step, and those of new tokens written once.
+//   - Bytes: every weight of the layers once a step, as it is stored, of experts those that are chosen; the head once a step
+//     that wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and those of
+//     new tokens written once.
 //   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for quantised
-//     types and in float32 for others; attention in float32, each new token over its own context.
+//     types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new token over its own context.
 //
 // Activations, which fit caches, and norms, rotations and softmax, which are small, are not counted.
 type cost struct {
 	spec      *model.Spec
 	layers    Work // of the layers' weights: Bytes a step, operations a row
+	experts   Work // of those that are experts of a mixture
 	head      Work
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
-	quant     string  // the type of most bytes
+	quant     string  // the mix that the file says it is, or else the type of most bytes
 }
 
 // costOf counts a checkpoint's weights.
@@ -34,12 +38,8 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 	for _, t := range ckpt.Tensors() {
 		byType[t.Type] += t.Size
 		w := Work{Bytes: float64(t.Size)}
-		if len(t.Shape) == 2 {
-			if ops := 2 * float64(t.Values()); t.Type.BlockValues() > 1 {
-				w.ByteOps = ops
-			} else {
-				w.FloatOps = ops
-			}
+		if len(t.Shape) > 1 {
+			w = product(int64(t.Values()), t.Size, t.Type)
 		}
 		switch {
 		case isTensor(t.Name, "token_embd", "embed_tokens"):
@@ -49,6 +49,8 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 			}
 		case isTensor(t.Name, "output", "lm_head"):
 			c.head = w
+		case len(t.Shape) == 3 || strings.Contains(t.Name, ".experts."):
+			c.experts = c.experts.plus(w)
 		default:
 			c.layers = c.layers.plus(w)
 		}
@@ -59,7 +61,24 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 			most, c.quant = n, t.String()
 		}
 	}
+	if n, ok := ckpt.Metadata()["general.file_type"].(uint32); ok {
+		c.quant = cmp.Or(strings.ToUpper(forge.RecipeOf(n)), c.quant)
+	}
 	return c
+}
+
+// mixtures returns the work of n rows with experts: each row goes to some of them, and those that any of the rows goes to are
+// read, were they chosen by lot.
+func (c cost) mixtures(n float64) Work {
+	for _, l := range c.spec.Layers {
+		if e := l.FFN.Experts; e.Count > 0 {
+			share := float64(e.Chosen) / float64(e.Count)
+			w := c.experts.rows(n * share)
+			w.Bytes *= 1 - math.Pow(1-share, n)
+			return w
+		}
+	}
+	return Work{}
 }
 
 // isTensor reports whether name is that of one of some weights, whatever module they are in.
@@ -76,11 +95,10 @@ func isTensor(name string, weights ...string) bool {
 // rows of all want logits.
 func (c cost) step(seqs, rows, start, logits int) Work {
 	n := float64(seqs * rows)
-	w := Work{Bytes: c.layers.Bytes + n*c.embedding, FloatOps: n * c.layers.FloatOps, ByteOps: n * c.layers.ByteOps}
+	w := c.layers.rows(n).plus(c.mixtures(n))
+	w.Bytes += n * c.embedding
 	if logits > 0 {
-		w.Bytes += c.head.Bytes
-		w.FloatOps += float64(logits) * c.head.FloatOps
-		w.ByteOps += float64(logits) * c.head.ByteOps
+		w = w.plus(c.head.rows(float64(logits)))
 	}
 	for _, l := range c.spec.Layers {
 		a, seen, read := l.Attn, 0, start

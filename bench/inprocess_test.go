@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/quant"
 )
 
 func TestInProcess(t *testing.T) {
 	shape := tiny
 	shape.Vocab = 1024
-	ckpt, err := Random(shape, quant.Q8_0)
+	ckpt, err := Random(shape, "q8_0")
 	if err != nil {
 		t.Fatal(err)
 	}

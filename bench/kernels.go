@@ -3,12 +3,10 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"runtime"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/quant"
 )
@@ -33,234 +31,116 @@ type KernelOptions struct {
 	Device cpu.Options    // Kernels is one implementation, or "" for all of the machine
 	Filter *regexp.Regexp // of "kernels/kernel/type/rows"; nil is all
 	Time   time.Duration  // spent on each
-	Size   int            // width of rows, and of square matrices; a multiple of 64
+	Size   int            // width of rows, and of square matrices; a multiple of 256
 	Memory int            // bytes of weights that products go through in turn; more than caches hold measures memory
+	Rows   []int          // of products; nil is 1, 8, 32 and 256, or 1 and 8 for portable Go, which takes its time
 }
 
-// kernelCase is an operation with its operands.
-type kernelCase struct {
-	KernelRow
-	batch *compute.Batch
-	work  Work
-	run   func()
+// productTypes are the types of weights that kernels multiply with.
+var productTypes = []quant.Type{
+	quant.F32, quant.F16, quant.BF16, quant.F8_E4M3, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
+	quant.Q2_K, quant.Q3_K, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4, quant.U4_32, quant.U4_128, quant.U8_128,
 }
 
 // Kernels measures the operations of every implementation on data that comes from memory: products of each weight type,
-// attention, and the operations on rows. found hears of each implementation's peaks and then of its rows.
+// attention by type of the cache, and the operations on rows. found hears of each implementation's peaks and then of its rows.
 func Kernels(ctx context.Context, o KernelOptions, found func(name string, p cpu.Peaks, row *KernelRow)) error {
 	if o.Device.Threads == 0 {
 		o.Device.Threads = runtime.GOMAXPROCS(0)
 	}
-	if o.Size < 64 || o.Size%64 != 0 || o.Size > 1<<15 || o.Memory < 0 {
-		return fmt.Errorf("bench: kernels of size %d and %d bytes of memory; want a multiple of 64 up to %d, and at least 0 bytes", o.Size, o.Memory, 1<<15)
+	if o.Size < 256 || o.Size%256 != 0 || o.Size > 1<<15 || o.Memory < 0 {
+		return fmt.Errorf("bench: kernels of size %d and %d bytes of memory; want a multiple of 256 up to %d, and at least 0 bytes", o.Size, o.Memory, 1<<15)
+	}
+	for _, rows := range o.Rows {
+		if rows < 1 || rows > 1<<14 {
+			return fmt.Errorf("bench: products of %d rows; want 1 to %d", rows, 1<<14)
+		}
 	}
 	names := cpu.Kernels()
 	if o.Device.Kernels != "" {
 		names = []string{o.Device.Kernels}
 	}
+	periods := map[quant.Type]period{}
 	for _, name := range names {
 		o.Device.Kernels = name
-		peaks, err := cpu.MeasurePeaks(o.Device)
-		if err != nil {
-			return err
-		}
-		found(name, peaks, nil)
-		if err := o.measure(ctx, peaks, func(row *KernelRow) { found(name, peaks, row) }); err != nil {
+		if err := o.measure(ctx, periods, found); err != nil {
 			return fmt.Errorf("bench: kernels %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// measure runs all cases with one implementation. Each case is built when its turn comes, and forgotten after it.
-func (o KernelOptions) measure(ctx context.Context, peaks cpu.Peaks, found func(*KernelRow)) error {
+// peaksLast is how long the peaks are taken for those of the machine, which other work changes.
+const peaksLast = 10 * time.Second
+
+// measure runs all cases with one implementation. What cases need is built when its turn comes, and forgotten after it.
+func (o KernelOptions) measure(ctx context.Context, periods map[quant.Type]period, found func(string, cpu.Peaks, *KernelRow)) error {
+	meter, err := cpu.NewMeter(o.Device)
+	if err != nil {
+		return err
+	}
+	defer meter.Close()
 	dev, err := cpu.New(o.Device)
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
-	k := kernelBench{dev: dev, size: o.Size, memory: max(o.Memory, 1)}
-	measure := func(kernel, typ string, rows int, build func(rows int) kernelCase) {
+	peaks, err := meter.Peaks()
+	if err != nil {
+		return err
+	}
+	found(o.Device.Kernels, peaks, nil)
+	measured := time.Now()
+	k := &kernelBench{dev: dev, size: o.Size, memory: max(o.Memory, 1), periods: periods}
+	wanted := func(kernel, typ string, rows int) bool {
 		label := fmt.Sprintf("%s/%s/%s/%d", o.Device.Kernels, kernel, typ, rows)
-		if k.err != nil || o.Filter != nil && !o.Filter.MatchString(label) {
+		return k.err == nil && (o.Filter == nil || o.Filter.MatchString(label))
+	}
+	measure := func(kernel, typ string, rows int, build func(rows int) kernelCase) {
+		if !wanted(kernel, typ, rows) {
 			return
 		}
 		c := build(rows)
+		if k.err == nil && time.Since(measured) > peaksLast {
+			peaks, k.err = meter.Peaks()
+			measured = time.Now()
+		}
 		if k.err != nil {
 			return
 		}
 		c.Kernels, c.Kernel, c.Type, c.Rows, c.Threads = o.Device.Kernels, kernel, typ, rows, o.Device.Threads
 		seconds := k.time(ctx, o.Time, c)
-		c.Bandwidth, c.Rate = c.work.Bytes/seconds/1e9, (c.work.FloatOps+c.work.ByteOps)/seconds/1e9
+		c.Bandwidth, c.Rate = c.work.Bytes/seconds/1e9, (c.work.FloatOps+c.work.PairOps+c.work.ByteOps)/seconds/1e9
 		c.Share = c.work.Floor(peaks) / seconds
 		if k.err == nil {
-			found(&c.KernelRow)
+			found(o.Device.Kernels, peaks, &c.KernelRow)
 		}
 	}
-	for _, t := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0} {
-		for _, rows := range []int{1, 8, 64} {
-			measure("matmul", t.String(), rows, func(rows int) kernelCase { return k.product(t, rows) })
+	counts := o.Rows
+	if counts == nil {
+		if counts = []int{1, 8, 32, 256}; o.Device.Kernels == "portable" {
+			counts = counts[:2]
 		}
 	}
-	measure("attend", "decode", 8, k.attention)
-	measure("attend", "prefill", 256, k.attention)
+	for _, t := range productTypes {
+		var w *weightSet
+		for _, rows := range counts {
+			measure("matmul", t.String(), rows, func(rows int) kernelCase {
+				if w == nil {
+					w = k.weights(t)
+				}
+				return k.product(w, rows)
+			})
+		}
+	}
+	for _, t := range cpu.KVTypes {
+		measure("decode", t.String(), 8, func(rows int) kernelCase { return k.attention(t, rows, 1, k.size) })
+		measure("prefill", t.String(), 256, func(rows int) kernelCase { return k.attention(t, 1, rows, 2*rows) })
+	}
+	measure("quantise", "F32", k.size, k.quantise)
 	measure("norm", "F32", k.size, k.norm)
+	measure("add", "F32", k.size, k.add)
 	measure("activate", "F32", k.size, k.activate)
 	measure("rotate", "F32", k.size, k.rotate)
 	return k.err
-}
-
-// kernelBench builds cases on a device and keeps the first fault.
-type kernelBench struct {
-	dev    *cpu.Device
-	size   int // width of matrices and rows
-	memory int
-	err    error
-}
-
-// time returns the median seconds of a call, after one that warms up.
-func (k *kernelBench) time(ctx context.Context, d time.Duration, c kernelCase) float64 {
-	k.dev.Begin(c.batch)
-	c.run()
-	var calls []float64
-	for begin := time.Now(); len(calls) < 3 || time.Since(begin) < d && len(calls) < 1<<16; {
-		start := time.Now()
-		c.run()
-		calls = append(calls, time.Since(start).Seconds())
-		if ctx.Err() != nil {
-			k.keep(context.Cause(ctx))
-			break
-		}
-	}
-	k.keep(k.dev.Sync())
-	return median(calls)
-}
-
-func (k *kernelBench) keep(err error) {
-	if k.err == nil {
-		k.err = err
-	}
-}
-
-func (k *kernelBench) tensor(rows, cols int) compute.Tensor {
-	t, err := k.dev.Tensor(rows, cols)
-	k.keep(err)
-	r := rand.New(rand.NewPCG(3, uint64(cols)))
-	for i := range t.Host {
-		t.Host[i] = r.Float32() - 0.5
-	}
-	return t
-}
-
-// batchOf returns a batch of seqs sequences of rows rows each that end at length tokens, with blocks of their own.
-func batchOf(seqs, rows, length, blockTokens int) *compute.Batch {
-	b, blocks := new(compute.Batch), (length+blockTokens-1)/blockTokens
-	for s := range seqs {
-		table := make([]int32, blocks)
-		for i := range table {
-			table[i] = int32(s*blocks + i)
-		}
-		b.Append(make([]int32, rows), length-rows, false, table)
-	}
-	return b
-}
-
-// product multiplies rows with square matrices, one after the other.
-func (k *kernelBench) product(t quant.Type, rows int) kernelCase {
-	period, err := randomPeriod(t)
-	k.keep(err)
-	n, err := t.RowBytes(k.size * k.size)
-	k.keep(err)
-	data := make([]byte, 0, n)
-	for len(data) < n {
-		data = append(data, period[:min(len(period), n-len(data))]...)
-	}
-	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
-	var products [][]compute.Product
-	for total := 0; total < k.memory && k.err == nil; total += n {
-		w, err := k.dev.Matrix(compute.Source{Name: "random", Type: t, Out: k.size, In: k.size, Data: data})
-		k.keep(err)
-		products = append(products, []compute.Product{{Dst: dst, W: w}})
-	}
-	work := Work{Bytes: float64(n)}
-	if ops := 2 * float64(rows) * float64(k.size) * float64(k.size); t.BlockValues() > 1 {
-		work.ByteOps = ops
-	} else {
-		work.FloatOps = ops
-	}
-	next := 0
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%dx%d", k.size, k.size)}, batch: batchOf(1, rows, rows, lanes), work: work,
-		run: func() {
-			k.dev.MatMul(x, products[next])
-			next = (next + 1) % len(products)
-		},
-	}
-}
-
-// lanes is a number of tokens that every device takes as a block.
-const lanes = 16
-
-// attention is a layer with 32 heads that share 8 of 128: rows sequences decode after k.size tokens each, or, from 256 rows
-// on, one sequence computes as many tokens of its prompt after as many others.
-func (k *kernelBench) attention(rows int) kernelCase {
-	const heads, kvHeads, dim = 32, 8, 128
-	seqs, each, length := rows, 1, k.size
-	if rows >= 256 {
-		seqs, each, length = 1, rows, 2*rows
-	}
-	b := batchOf(seqs, each, length, lanes)
-	spec := compute.CacheSpec{Blocks: seqs * ((length + lanes - 1) / lanes), BlockTokens: lanes, Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: dim}}}
-	cache, err := k.dev.Cache(spec)
-	k.keep(err)
-	if k.err != nil {
-		return kernelCase{}
-	}
-	keys, values := k.tensor(seqs*length, kvHeads*dim), k.tensor(seqs*length, kvHeads*dim)
-	k.dev.Begin(batchOf(seqs, length, length, lanes))
-	k.dev.Store(cache, 0, keys, values)
-	q, dst := k.tensor(rows, heads*dim), k.tensor(rows, heads*dim)
-	seen := 0
-	for p := length - each; p < length; p++ {
-		seen += seqs * (p + 1)
-	}
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%d/%d heads of %d over %d", heads, kvHeads, dim, length)}, batch: b,
-		work: Work{Bytes: float64(seqs*length) * kvHeads * 2 * dim * 4, FloatOps: 4 * float64(seen) * heads * dim},
-		run:  func() { k.dev.Attend(dst, q, cache, 0, compute.Attention{Heads: heads, Scale: 0.088}) },
-	}
-}
-
-func (k *kernelBench) norm(rows int) kernelCase {
-	gain, err := k.dev.Vector(make([]float32, k.size))
-	k.keep(err)
-	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
-	return k.rowCase(rows, 2, func() { k.dev.Norm(dst, x, compute.Norm{Gain: gain, Eps: 1e-5}) })
-}
-
-func (k *kernelBench) activate(rows int) kernelCase {
-	gate, up, dst := k.tensor(rows, k.size), k.tensor(rows, k.size), k.tensor(rows, k.size)
-	return k.rowCase(rows, 3, func() { k.dev.Activate(dst, gate, up, compute.SiLU) })
-}
-
-func (k *kernelBench) rotate(rows int) kernelCase {
-	const dim = 64
-	freqs := make([]float32, dim/2)
-	v, err := k.dev.Vector(freqs)
-	k.keep(err)
-	x, angles := k.tensor(rows, k.size), k.tensor(rows, dim)
-	if k.err != nil {
-		return kernelCase{}
-	}
-	k.dev.Begin(batchOf(1, rows, rows, lanes))
-	k.dev.Angles(angles, v, nil, 1)
-	return k.rowCase(rows, 2, func() { k.dev.Rotate(x, angles, compute.Rotary{Heads: k.size / dim, HeadDim: dim}) })
-}
-
-// rowCase is an operation that reads or writes tensors of [rows, size] as often as passes says.
-func (k *kernelBench) rowCase(rows, passes int, run func()) kernelCase {
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%d", k.size)}, batch: batchOf(1, rows, rows, lanes),
-		work: Work{Bytes: 4 * float64(passes) * float64(rows) * float64(k.size)}, run: run,
-	}
 }

@@ -10,7 +10,7 @@ import (
 
 func TestKernelsMeasuresEveryImplementation(t *testing.T) {
 	heard, rows := map[string]int{}, 0
-	o := KernelOptions{Device: cpu.Options{Threads: 2}, Filter: regexp.MustCompile(`matmul/(Q8_0|F32)/8|attend/decode|norm|activate|rotate`), Size: 128}
+	o := KernelOptions{Device: cpu.Options{Threads: 2}, Filter: regexp.MustCompile(`matmul/(Q8_0|F32|F8_E4M3|U4_128)/8|decode/Q4_0|quantise|norm|add|activate|rotate`), Size: 256}
 	err := Kernels(t.Context(), o, func(name string, p cpu.Peaks, row *KernelRow) {
 		if row == nil {
 			heard[name] = 0
@@ -26,15 +26,15 @@ func TestKernelsMeasuresEveryImplementation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range cpu.Kernels() {
-		if heard[name] != 6 {
-			t.Errorf("%s: %d rows; want 6", name, heard[name])
+		if heard[name] != 10 {
+			t.Errorf("%s: %d rows; want 10", name, heard[name])
 		}
 	}
-	o.Size = 100
+	o.Size = 128
 	if err := Kernels(t.Context(), o, nil); err == nil {
-		t.Error("a size of 100 was measured")
+		t.Error("a size of 128 was measured")
 	}
-	o.Size, o.Device.Kernels = 128, "none such"
+	o.Size, o.Device.Kernels = 256, "none such"
 	if err := Kernels(t.Context(), o, func(string, cpu.Peaks, *KernelRow) {}); err == nil {
 		t.Error("unknown kernels were measured")
 	}

@@ -95,8 +95,7 @@ func (q *quantiser) chooseTypes() (values int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	a := w.spec.Layers[len(w.spec.Layers)-1]
-	s := shape{sharing: a.Attn.Heads / max(a.Attn.KVHeads, 1), experts: a.FFN.Experts.Count, weighed: q.Importance != nil}
+	s := shapeOf(w.spec, q.Importance != nil)
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		if !quantisable(t.Translated) {

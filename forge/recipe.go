@@ -28,6 +28,11 @@ type shape struct {
 	weighed bool // there is an importance
 }
 
+func shapeOf(spec *model.Spec, weighed bool) shape {
+	a := spec.Layers[len(spec.Layers)-1]
+	return shape{sharing: a.Attn.Heads / max(a.Attn.KVHeads, 1), experts: a.FFN.Experts.Count, weighed: weighed}
+}
+
 // always is one type in every layer.
 func always(t quant.Type) func(shape, int, int) quant.Type {
 	return func(shape, int, int) quant.Type { return t }
@@ -129,6 +134,12 @@ func Recipes() []string {
 	return names
 }
 
+// RecipeName returns the name under which Recipes has a recipe, which may be given in capitals or by another name.
+func RecipeName(name string) (string, error) {
+	r, err := recipeNamed(name)
+	return r.name, err
+}
+
 func recipeNamed(name string) (recipe, error) {
 	name = strings.ToLower(name)
 	if other, ok := aliases[name]; ok {
@@ -139,6 +150,32 @@ func recipeNamed(name string) (recipe, error) {
 		return recipe{}, fmt.Errorf("forge: type %q is not known; known are %s", name, strings.Join(Recipes(), ", "))
 	}
 	return recipes[i], nil
+}
+
+// RecipeTypes returns the types that a recipe gives the weights of a model, without importance, and its number of
+// general.file_type. Of the weights it asks for slot, layer, name and shape.
+func RecipeTypes(name string, spec *model.Spec, weights []model.Translated) ([]quant.Type, uint32, error) {
+	r, err := recipeNamed(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	types := make([]quant.Type, len(weights))
+	for i, t := range weights {
+		if types[i] = quant.F32; quantisable(t) {
+			types[i] = r.typeOf(t, shapeOf(spec, false), spec.TiedHead, len(spec.Layers))
+		}
+	}
+	return types, r.fileType, nil
+}
+
+// RecipeOf returns the name of the recipe with a number of general.file_type, "" if there is none.
+func RecipeOf(fileType uint32) string {
+	for _, r := range recipes {
+		if r.fileType == fileType {
+			return r.name
+		}
+	}
+	return ""
 }
 
 // Override gives the tensors whose names in the written file match a pattern a type of their own.

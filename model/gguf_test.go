@@ -62,8 +62,8 @@ func checkSame(t *testing.T, a, b *weights.Checkpoint) {
 }
 
 // TestQuantisedGGUF writes goldens in block types. What quantising the activations does to the logits, against the same
-// weights in float32, must stay small, and all kernels must agree to the last bit. An int8 of 32 values with one scale is
-// off by about 0.5%, which some fifteen products in a row bring to 2 or 3%.
+// weights in float32, must stay small, and all kernels must agree to the last bit. An int8 of 256 values with one scale is
+// off by about 0.7%, which some fifteen products in a row bring to 3%, and to more where other experts are chosen.
 func TestQuantisedGGUF(t *testing.T) {
 	mixes := [][]quant.Type{{quant.Q8_0}, {quant.Q4_0}, {quant.Q8_0, quant.BF16, quant.Q4_0, quant.F32, quant.F16}}
 	for _, name := range []string{"llama", "llama3_rope", "llama3_old", "yarn_old", "mistral_swa", "mistral_wide", "qwen2", "qwen3", "phi3", "gemma3", "olmo2",
@@ -98,8 +98,8 @@ func TestQuantisedGGUF(t *testing.T) {
 					e = errors[len(errors)/2]
 				}
 				t.Logf("relative error %.4f", e)
-				if !(e > 0 && e < 0.04) {
-					t.Errorf("relative error of the logits is %g; want a little, below 0.04", e)
+				if !(e > 0 && e < 0.05) {
+					t.Errorf("relative error of the logits is %g; want a little, below 0.05", e)
 				}
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -28,8 +29,8 @@ type benchCmd struct {
 
 // shapeFlags choose a model of random weights instead of a stored one.
 type shapeFlags struct {
-	Shape string `help:"Measure random weights of this shape instead: mini, 125m or 1.1b." placeholder:"NAME"`
-	Quant string `help:"The type of the random weights: F32, F16, BF16, Q8_0 or Q4_0." default:"Q8_0" placeholder:"TYPE"`
+	Shape string `help:"Measure random weights of this shape instead: ${shapes}, or one spelled out as in layers=22,width=2048,ff=5632,heads=32,kv=4,vocab=32000,head=64 (head may be left out)." placeholder:"SHAPE"`
+	Quant string `help:"The type, or mix of types, of the random weights: ${recipes}." default:"q8_0" placeholder:"NAME"`
 }
 
 // open returns the model of that shape, or the one named.
@@ -41,24 +42,25 @@ func (f shapeFlags) open(ctx context.Context, model string) (string, *weights.Ch
 	if model != "" {
 		return "", nil, usageError{fmt.Sprintf("both the model %q and --shape %s", model, f.Shape)}
 	}
-	shape, t, err := f.parse()
+	shape, recipe, err := f.parse()
 	if err != nil {
 		return "", nil, err
 	}
-	ckpt, err := bench.Random(shape, t)
+	ckpt, err := bench.Random(shape, recipe)
 	return shape.Name, ckpt, err
 }
 
-func (f shapeFlags) parse() (bench.Shape, quant.Type, error) {
-	shape, err := bench.ShapeNamed(f.Shape)
+// parse returns the shape and the recipe.
+func (f shapeFlags) parse() (bench.Shape, string, error) {
+	shape, err := bench.ParseShape(f.Shape)
 	if err != nil {
-		return shape, 0, usageError{err.Error()}
+		return shape, "", usageError{err.Error()}
 	}
-	t, err := quant.Parse(strings.ToUpper(f.Quant))
+	recipe, err := forge.RecipeName(f.Quant)
 	if err != nil {
-		return shape, t, usageError{err.Error()}
+		return shape, "", usageError{err.Error()}
 	}
-	return shape, t, nil
+	return shape, recipe, nil
 }
 
 type benchWriteCmd struct {
@@ -71,7 +73,7 @@ func (benchWriteCmd) Help() string {
 }
 
 func (c *benchWriteCmd) Run() error {
-	shape, t, err := c.parse()
+	shape, recipe, err := c.parse()
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (c *benchWriteCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(bench.WriteRandom(f, shape, t), f.Close())
+	return errors.Join(bench.WriteRandom(f, shape, recipe), f.Close())
 }
 
 // deviceFlags say what to compute with.
@@ -96,7 +98,7 @@ func (f deviceFlags) options() cpu.Options {
 type benchModelCmd struct {
 	Model string `arg:"" optional:"" help:"Built-in name, hub name, file or folder; the built-in model if none is given."`
 	shapeFlags
-	Tests       string `help:"ppN is a prompt of N tokens, tgN decodes N tokens, bN decodes N sequences together; @D after it begins with D tokens in the cache." default:"pp512,tg128,b16" placeholder:"LIST"`
+	Tests       string `help:"ppN is a prompt of N tokens, tgN decodes N tokens, bN decodes N sequences together; @D after it begins with D tokens in the cache." default:"pp512,tg128,b4,b8,b16,b32" placeholder:"LIST"`
 	Repetitions int    `short:"r" help:"Runs of each test; the median counts." default:"5" placeholder:"N"`
 	Chunk       int    `help:"Prompt tokens computed in one step." default:"512" placeholder:"N"`
 	BlockTokens int    `help:"Tokens of a KV block, a multiple of 16." default:"16" placeholder:"N"`
@@ -124,36 +126,81 @@ func (c *benchModelCmd) Run(ctx context.Context) error {
 		return err
 	}
 	o := bench.ModelOptions{Name: name, Device: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions, BlockTokens: c.BlockTokens, KVType: c.kvType()}
-	var print func(cpu.Peaks, *bench.ModelRow)
-	if !c.JSON {
-		print = printModelRow
+	if c.JSON {
+		rows, err := bench.Model(ctx, ckpt, o, tests, nil)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(rows)
 	}
-	rows, err := bench.Model(ctx, ckpt, o, tests, print)
-	if err != nil || !c.JSON {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(rows)
+	p := modelPrinter{w: os.Stdout}
+	_, err = bench.Model(ctx, ckpt, o, tests, p.print)
+	p.end()
+	return err
 }
 
-func printModelRow(p cpu.Peaks, row *bench.ModelRow) {
+// modelPrinter prints rows as tables of Markdown: one of prompts and of single sequences, one of several together.
+type modelPrinter struct {
+	w           io.Writer
+	table       string
+	least, most float64 // GB/s of memory
+}
+
+func (p *modelPrinter) print(m bench.ModelInfo, row *bench.ModelRow) {
 	if row == nil {
-		printPeaks(p)
-		fmt.Printf("%-14s %-6s %7s %-12s %10s %21s %10s %6s\n", "model", "quant", "threads", "test", "tokens/s", "slowest..fastest", "floor", "share")
+		fmt.Fprintf(p.w, "%s, %s, %s, %.2f B weights: loaded in %.2f s, %s\n", m.Name, m.Quant, bytes(m.Size), float64(m.Parameters)/1e9, m.Load.Seconds(), m.Kernels)
+		printPeaks(p.w, m.Peaks)
+		p.least, p.most = m.Peaks.Read/1e9, m.Peaks.Read/1e9
 		return
 	}
-	spread := fmt.Sprintf("%.1f..%.1f", row.Slowest, row.Fastest)
-	fmt.Printf("%-14s %-6s %7d %-12s %10.1f %21s %10.1f %5.1f%%\n",
-		row.Model, row.Quant, row.Threads, row.Test, row.TokensPerSecond, spread, row.Floor, 100*row.Share)
+	p.least, p.most = min(p.least, row.Read), max(p.most, row.Read)
+	speed, spread := fmt.Sprintf("%.1f", row.TokensPerSecond), fmt.Sprintf("%.1f..%.1f", row.Slowest, row.Fastest)
+	if test, err := bench.ParseTests(row.Test); err == nil && test[0].Seqs > 1 {
+		p.begin("| model                | quant  | threads | test         |    B | tokens/s | slowest..fastest | each tokens/s |    floor |  share |")
+		fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %4d | %8s | %16s | %13.1f | %8.1f | %5.1f%% |\n", row.Model, row.Quant, row.Threads, row.Test,
+			test[0].Seqs, speed, spread, row.TokensPerSecond/float64(test[0].Seqs), row.Floor, 100*row.Share)
+		return
+	}
+	p.begin("| model                | quant  | threads | test         | tokens/s |   slowest..fastest |    floor |  share |")
+	fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %8s | %18s | %8.1f | %5.1f%% |\n", row.Model, row.Quant, row.Threads, row.Test, speed, spread, row.Floor, 100*row.Share)
 }
 
-func printPeaks(p cpu.Peaks) {
-	fmt.Printf("peaks: memory %.1f GB/s, float32 %.1f Gop/s, bytes %.1f Gop/s\n\n", p.Read/1e9, p.Floats/1e9, p.Bytes/1e9)
+// begin begins another table, unless it is the one that goes on.
+func (p *modelPrinter) begin(header string) {
+	if p.table == header {
+		return
+	}
+	if p.table != "" {
+		fmt.Fprintln(p.w)
+	}
+	p.table = header
+	fmt.Fprintln(p.w, header)
+	for i, column := range strings.Split(strings.Trim(header, "|"), "|") {
+		right := ":"
+		if i < 2 || strings.TrimSpace(column) == "test" {
+			right = "-"
+		}
+		fmt.Fprintf(p.w, "|%s%s", strings.Repeat("-", len(column)-1), right)
+	}
+	fmt.Fprintln(p.w, "|")
+}
+
+// end says if the machine was not the same all the time.
+func (p *modelPrinter) end() {
+	if p.most > 1.1*p.least {
+		fmt.Fprintf(p.w, "\nMemory was read at %.1f to %.1f GB/s meanwhile: each floor is by the best right before and right after its test.\n", p.least, p.most)
+	}
+}
+
+func printPeaks(w io.Writer, p cpu.Peaks) {
+	fmt.Fprintf(w, "peaks: memory %.1f GB/s, float32 %.1f Gop/s, bfloat16 %.1f Gop/s, bytes %.1f Gop/s\n\n", p.Read/1e9, p.Floats/1e9, p.Pairs/1e9, p.Bytes/1e9)
 }
 
 type benchKernelsCmd struct {
 	Filter string        `help:"Measure only what this regular expression finds in names such as avx2/matmul/Q8_0/64." placeholder:"REGEXP"`
-	Time   time.Duration `help:"Spent on each." default:"200ms"`
-	Size   int           `help:"Width of rows and of square matrices, a multiple of 64." default:"4096" placeholder:"N"`
+	Rows   []int         `help:"Rows of products; 1, 8, 32 and 256 if not given, of portable Go 1 and 8." placeholder:"N"`
+	Time   time.Duration `help:"Spent on each." default:"100ms"`
+	Size   int           `help:"Width of rows and of square matrices, a multiple of 256." default:"4096" placeholder:"N"`
 	Memory size          `help:"Weights that products go through in turn; more than caches hold measures memory." default:"192M" placeholder:"SIZE"`
 	JSON   bool          `name:"json" help:"Print a JSON array of rows."`
 	deviceFlags
@@ -169,7 +216,7 @@ Examples:
 }
 
 func (c *benchKernelsCmd) Run(ctx context.Context) error {
-	o := bench.KernelOptions{Device: c.options(), Time: c.Time, Size: c.Size, Memory: int(c.Memory)}
+	o := bench.KernelOptions{Device: c.options(), Time: c.Time, Size: c.Size, Memory: int(c.Memory), Rows: c.Rows}
 	if c.Filter != "" {
 		re, err := regexp.Compile(c.Filter)
 		if err != nil {
@@ -182,7 +229,7 @@ func (c *benchKernelsCmd) Run(ctx context.Context) error {
 		switch {
 		case row == nil && !c.JSON:
 			fmt.Printf("%s\n", name)
-			printPeaks(p)
+			printPeaks(os.Stdout, p)
 			fmt.Printf("%-10s %-8s %-28s %5s %9s %9s %6s\n", "kernel", "type", "shape", "rows", "GB/s", "Gop/s", "share")
 		case row == nil:
 		case c.JSON:

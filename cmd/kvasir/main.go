@@ -14,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/forge"
 )
 
@@ -108,7 +109,7 @@ func newParser(c *cli) *kong.Kong {
 		kong.Description("Serve large language models with one binary.\n\nExamples:\n  kvasir run \"What is a KV cache?\"\n  kvasir serve --port 8000"),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
+		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
 	)
 }
 

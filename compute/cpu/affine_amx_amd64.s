@@ -2,10 +2,10 @@
 
 #include "textflag.h"
 
-#define TILE_CONFIG LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)
+#include "amx_amd64.h"
+
 #define TILE_DOT46(to) LONG $0x5e4be2c4; BYTE $(0xc4+8*to) // TDPBSSD tmm6, tmm4, to
 #define TILE_DOT57(to) LONG $0x5e43e2c4; BYTE $(0xc5+8*to)
-#define TILE_RELEASE LONG $0x4978e2c4; BYTE $0xc0
 
 // func roofTileAMX(n int, config *tileConfig)
 //

@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -78,8 +79,12 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 		if kernels == "portable" || kernels == "avx512" {
 			continue
 		}
-		peaks, err := MeasurePeaks(Options{Threads: 2, Kernels: kernels})
+		m, err := NewMeter(Options{Threads: 2, Kernels: kernels})
 		if err != nil {
+			b.Fatal(err)
+		}
+		peaks, err := m.Peaks()
+		if err := errors.Join(err, m.Close()); err != nil {
 			b.Fatal(err)
 		}
 		for _, s := range headShapes {

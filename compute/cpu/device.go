@@ -25,13 +25,16 @@ type Device struct {
 	apart   []int32            // those of them whose chunks are computed apart
 	parts   partial            // what is computed apart
 	scratch []scratch          // by worker
+	arena   arena              // of weights
+	before  *matrix            // the first weight of the product before
 	jobs    jobs
 }
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, product, shrink, expand, store, attend, join,
+	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, shrink, expand, store, attend, join,
 	heads, convolve, delta, clamp, route, gather, quantiseRoute, expert, combine func(worker, item int)
+	product func(worker, from, to int)
 }
 
 // Options choose how a Device computes. None changes a result.
@@ -56,7 +59,7 @@ func New(o Options) (*Device, error) {
 	d := &Device{k: k, pool: newPool(o.Threads, o.Pin), scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
-		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItem,
+		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItems,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
 		clamp: d.clampRow, route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, expert: d.expertItem, combine: d.combineRow,
@@ -124,6 +127,13 @@ func rowOf(t compute.Tensor, r int) []float32 { return t.Host[r*t.Cols:][:t.Cols
 // each runs an operation's job for every item on the pool and keeps the first fault.
 func (d *Device) each(items int, job func(worker, item int)) {
 	if err := d.pool.run(items, job); err != nil && d.err == nil {
+		d.err = err
+	}
+}
+
+// spread is each for a job that takes up to most items at once.
+func (d *Device) spread(items, most int, job func(worker, from, to int)) {
+	if err := d.pool.runs(items, most, job); err != nil && d.err == nil {
 		d.err = err
 	}
 }

@@ -126,5 +126,5 @@ func (d *Device) expertItem(worker, item int) {
 	if e.Bias != nil {
 		p.Bias = e.Bias[c.expert]
 	}
-	d.outputs(worker, p, from, c.first, c.rows)
+	d.outputs(worker, p, from, min(from+o.group, o.panels[i]), c.first, c.rows)
 }

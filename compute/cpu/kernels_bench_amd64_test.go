@@ -41,7 +41,8 @@ func roofs(name string) (floats, dots, read float64) {
 	const n = 200_000
 	w := benchWeights()
 	read = rate(float64(len(w)), func() { roofRead(&w[0], len(w)) })
-	_, f, d := peakLoops(name)
+	l := peakLoops(name)
+	f, d := l.floats, l.dots
 	return rate(float64(n*f.ops), func() { f.run(n) }), rate(float64(n*d.ops), func() { d.run(n) }), read
 }
 

@@ -8,11 +8,13 @@ import (
 
 const (
 	maxProducts = 4
-	rowChunk    = 32  // rows that share one pass over a group of panels, where kernels do not say otherwise
-	maxRowChunk = 512 // the most that they may say
-	fewPanels   = 4   // fewest panels of an item: a single row reads several at once to hide latency
-	groupPanels = 8   // most panels of an item
-	itemsWanted = 8   // items for each thread, so that threads end at about the same time
+	rowChunk    = 32        // rows that share one pass over a group of panels, where kernels do not say otherwise
+	maxRowChunk = 512       // the most that they may say
+	fewPanels   = 4         // fewest panels of an item: a single row reads several at once to hide latency
+	groupPanels = 8         // most panels of an item
+	itemsWanted = 8         // items for each thread, so that threads end at about the same time
+	mergedRows  = 4         // rows times the items that a thread takes together
+	aheadBytes  = 256 << 10 // of the next weights that a waiting thread fetches: a part of a second cache
 )
 
 // MatMul implements compute.Device.
@@ -78,7 +80,29 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		d.quantise(rows, x.Cols)
 		o.quantised = d.xq
 	}
-	d.each(chunks*o.perChunk, d.jobs.product)
+	d.foresee()
+	d.spread(chunks*o.perChunk, max(1, mergedRows/rows), d.jobs.product)
+}
+
+// foresee tells the pool what follows the running product's weights, which is what followed them the last time, so that
+// threads that wait can fetch it: decoding goes through the same weights in the same order in every step.
+func (d *Device) foresee() {
+	o := &d.op
+	w := o.products[0].W.(*matrix)
+	if before := d.before; before != nil && (before.ahead == nil || before.ahead.of != w) {
+		a := &ahead{of: w}
+		for id := range d.scratch {
+			i, from := o.product(o.perChunk * id / len(d.scratch))
+			m := o.products[i].W.(*matrix)
+			part := m.data[from*m.stride:]
+			a.parts = append(a.parts, part[:min(len(part), aheadBytes)])
+		}
+		before.ahead = a
+	}
+	d.before = w
+	if w.ahead != nil {
+		d.pool.ahead.Store(w.ahead)
+	}
 }
 
 // split cuts the products of the running operation into groups of panels, for so many chunks of rows.
@@ -132,12 +156,18 @@ func (x rowsQ8) from(r int) rowsQ8 {
 	return x
 }
 
-// productItem computes one group of panels for one chunk of rows.
-func (d *Device) productItem(worker, item int) {
+// productItems computes some groups of panels, each for one chunk of rows. Neighbours are taken together: the longer a run
+// of weights, the better it is read.
+func (d *Device) productItems(worker, item, end int) {
 	o := &d.op
-	first := item / o.perChunk * d.k.rowChunk
-	i, from := o.product(item % o.perChunk)
-	d.outputs(worker, o.products[i], from, first, min(d.k.rowChunk, o.rows-first))
+	for item < end {
+		first := item / o.perChunk * d.k.rowChunk
+		at := item % o.perChunk
+		i, from := o.product(at)
+		n := min((o.panels[i]-from+o.group-1)/o.group, end-item)
+		d.outputs(worker, o.products[i], from, min(from+n*o.group, o.panels[i]), first, min(d.k.rowChunk, o.rows-first))
+		item += n
+	}
 }
 
 // product returns the product that an item of a chunk belongs to, and its first panel.
@@ -148,11 +178,10 @@ func (o *operation) product(at int) (i, panel int) {
 	return i, (at - o.firsts[i]) * o.group
 }
 
-// outputs computes a group of panels, from panel from on, for m rows from row first on. The last panel may be wider than the
-// output: it goes through scratch memory.
-func (d *Device) outputs(worker int, p compute.Product, from, first, m int) {
+// outputs computes the panels [from, to) for m rows from row first on. The last panel may be wider than the output: it goes
+// through scratch memory.
+func (d *Device) outputs(worker int, p compute.Product, from, to, first, m int) {
 	w := p.W.(*matrix)
-	to := min(from+d.op.group, w.panels)
 	whole := min(to, w.out/lanes)
 	dst := p.Dst.Host[first*p.Dst.Cols:]
 	if whole > from {

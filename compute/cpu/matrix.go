@@ -18,6 +18,7 @@ type matrix struct {
 	stride  int // bytes of a panel, a multiple of 64
 	data    []byte
 	group   int     // inputs that share a scale, of F8_E4M3
+	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
 }
 
@@ -48,6 +49,29 @@ func aligned(n int) []byte {
 }
 
 const hugePage = 2 << 20
+
+// arena is memory of which weights of middle size take parts, one after the other, so that they are in huge pages too. It is
+// given back when none of them is left.
+type arena struct{ left []byte }
+
+const (
+	arenaBytes = 64 << 20
+	arenaPart  = 128 << 10 // the least that is taken of an arena: adapters, which come and go, are less
+)
+
+// take is aligned, of the arena.
+func (a *arena) take(n int) []byte {
+	size := (n + 63) &^ 63
+	if size < arenaPart || size > arenaBytes/4 {
+		return aligned(n)
+	}
+	if size > len(a.left) {
+		a.left = aligned(arenaBytes)
+	}
+	part := a.left[:n:n]
+	a.left = a.left[size:]
+	return part
+}
 
 // alignedTo returns n zero bytes that begin at a multiple of size, a power of two.
 func alignedTo(n, size int) []byte {
@@ -95,7 +119,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "+
 			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, U2_32 to U8_128", src.Name, src.Type)
 	}
-	m.data = aligned(m.panels * m.stride)
+	m.data = d.arena.take(m.panels * m.stride)
 	err = d.pool.run(m.panels, func(_, p int) {
 		panel := m.data[p*m.stride:][:m.stride]
 		var row []byte

@@ -268,3 +268,9 @@ func (d *Device) Gather(dst, src compute.Tensor) {
 
 // quantised reports whether products with weights of type t take quantised rows.
 func quantised(t quant.Type) bool { return t.BlockValues() > 1 }
+
+// Quantise quantises the batch's rows, as products with quantised weights begin. It is there to be measured.
+func (d *Device) Quantise(x compute.Tensor) {
+	d.op = operation{rows: d.batch.Rows(), src: x}
+	d.quantise(d.op.rows, x.Cols)
+}

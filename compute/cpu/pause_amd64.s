@@ -6,3 +6,15 @@
 TEXT ·pause(SB), NOSPLIT, $0-0
 	PAUSE
 	RET
+
+// func fetch(p *byte, n int)
+TEXT ·fetch(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), SI
+	MOVQ n+8(FP), CX
+
+line:
+	PREFETCHT1 (SI)
+	ADDQ $64, SI
+	SUBQ $64, CX
+	JGT  line
+	RET

@@ -8,14 +8,22 @@ import (
 
 // pool runs one job at a time on a fixed set of threads. The caller is worker 0; the others are goroutines bound to
 // threads of their own, which spin for a bounded time after a job and then park, so that steps follow each other without
-// system calls and an idle server uses no processor time. A job is done when its items are: a worker that is late, because
-// it slept or another process has its processor, is not waited for unless it has taken an item.
+// system calls and an idle server uses no processor time. Each worker has an equal share of a job's items, which follow one
+// another, and takes from the ends of the others' when it has done its own. A job is done when its items are: a worker that
+// is late, because it slept or another process has its processor, is not waited for unless it has taken an item.
 type pool struct {
-	workers []*worker // all but worker 0
-	job     func(worker, item int)
-	work    atomic.Uint64 // of the running job: the number of items in the upper half, the next to take in the lower
-	done    atomic.Int64  // items done
+	workers []*worker
+	job     func(worker, from, to int)
+	one     func(worker, item int) // what job calls for each item, in run
+	single  func(worker, from, to int)
+	items   int64        // of the running job
+	most    atomic.Int64 // items of it that a worker takes at once
 	closing atomic.Bool
+	ahead   atomic.Pointer[ahead] // what waiting workers fetch
+
+	_    [64]byte // keeps what workers write off the cache line that they read
+	done atomic.Int64
+	_    [64]byte
 
 	waiting  atomic.Bool // the caller is parked until all items are done
 	finished chan struct{}
@@ -30,9 +38,13 @@ type fault struct {
 
 type worker struct {
 	id     int
+	share  atomic.Uint64 // of the items of the running job: the end in the upper half, the next to take in the lower
 	parked atomic.Bool
 	wake   chan struct{}
-	_      [64]byte // keeps parked flags on cache lines of their own
+	_      [64]byte // keeps shares on cache lines of their own
+
+	fetching *ahead // and what is left to fetch of it
+	left     []byte
 }
 
 // spins bounds the wait for the next job, in pauses of some 40 to 140 cycles: about 50 µs.
@@ -41,90 +53,146 @@ const spins = 1000
 // newPool starts threads-1 workers. If pin is set, each is bound to a processor of its own where the system allows.
 func newPool(threads int, pin bool) *pool {
 	p := &pool{finished: make(chan struct{}, 1)}
-	for id := 1; id < threads; id++ {
-		w := &worker{id: id, wake: make(chan struct{}, 1)}
-		p.workers = append(p.workers, w)
+	p.single = func(worker, from, to int) {
+		for i := from; i < to; i++ {
+			p.one(worker, i)
+		}
+	}
+	for id := range threads {
+		p.workers = append(p.workers, &worker{id: id, wake: make(chan struct{}, 1)})
+	}
+	for _, w := range p.workers[1:] {
 		go p.loop(w, pin)
 	}
 	return p
 }
 
-// run calls job for every item below items, spread over the workers, and returns when all are done. Items are taken in
-// order, one at a time. A panic in a job ends its item and is returned as an error.
+// run calls job for every item below items, spread over the workers, and returns when all are done. A panic in a job ends
+// its item and is returned as an error.
 func (p *pool) run(items int, job func(worker, item int)) error {
-	p.job = job
-	p.done.Store(0)
-	p.work.Store(uint64(items) << 32)
-	for _, w := range p.workers[:min(len(p.workers), max(items-1, 0))] {
-		if w.parked.CompareAndSwap(true, false) {
-			w.wake <- struct{}{}
-		}
+	p.one = job
+	return p.runs(items, 1, p.single)
+}
+
+// runs is run for jobs that take several items at once: up to most that follow one another, fewer towards the end.
+func (p *pool) runs(items, most int, job func(worker, from, to int)) error {
+	p.job, p.items = job, int64(items)
+	if items == 1 {
+		p.alone()
+	} else {
+		p.spread(items, most)
 	}
-	p.takeAll(0)
-	p.await(int64(items))
 	if f := p.fault.Swap(nil); f != nil {
 		return fmt.Errorf("cpu: panic in a kernel: %v\n%s", f.value, f.stack)
 	}
 	return nil
 }
 
-// left reports whether the running job has items that nobody has taken.
-func (p *pool) left() bool {
-	v := p.work.Load()
-	return v&(1<<32-1) < v>>32
+// alone runs a job of one item on the caller's thread.
+func (p *pool) alone() {
+	defer p.rescue()
+	p.job(0, 0, 1)
 }
 
-// takeAll takes items until none is left.
-func (p *pool) takeAll(id int) {
-	for p.left() {
-		p.take(id)
+// spread runs the job on all workers.
+func (p *pool) spread(items, most int) {
+	p.most.Store(int64(most))
+	p.done.Store(0)
+	n := min(len(p.workers), items)
+	for i, w := range p.workers[:n] {
+		w.share.Store(shareOf(items*i/n, items*(i+1)/n))
+	}
+	for _, w := range p.workers[:n] {
+		if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
+			w.wake <- struct{}{}
+		}
+	}
+	p.takeAll(p.workers[0])
+	p.await()
+}
+
+// rescue, deferred, keeps a panic as the job's fault.
+func (p *pool) rescue() {
+	if v := recover(); v != nil {
+		stack := make([]byte, 4096)
+		p.fault.Store(&fault{v, stack[:runtime.Stack(stack, false)]})
 	}
 }
 
-// take takes items until none is left or one panics. Whoever has an item has the job: it cannot end before the item does.
-func (p *pool) take(id int) {
-	var items int64
-	defer func() {
-		if v := recover(); v != nil {
-			stack := make([]byte, 4096)
-			p.fault.Store(&fault{v, stack[:runtime.Stack(stack, false)]})
-			p.end(items)
+func shareOf(next, end int) uint64 { return uint64(end)<<32 | uint64(next) }
+
+// left returns the items of a share that nobody has taken.
+func left(share uint64) (next, end int) { return int(share & (1<<32 - 1)), int(share >> 32) }
+
+// has reports whether there are items in the worker's share.
+func (w *worker) has() bool {
+	next, end := left(w.share.Load())
+	return next < end
+}
+
+// takeAll takes items until none is left: first of the worker's own share, then of the others'.
+func (p *pool) takeAll(w *worker) {
+	for i := range p.workers {
+		for v := p.workers[(w.id+i)%len(p.workers)]; v.has(); {
+			p.take(w, v)
 		}
-	}()
+	}
+}
+
+// take takes items of v's share until none is left or one panics: the owner from the beginning, others from the end. Whoever
+// has an item has the job: it cannot end before the item does.
+func (p *pool) take(w, v *worker) {
+	taken := 0
+	defer func() { p.end(taken) }() // of the items that a panic ended
+	defer p.rescue()
 	for {
-		v := p.work.Load()
-		item := v & (1<<32 - 1)
-		if item >= v>>32 {
+		share := v.share.Load()
+		next, end := left(share)
+		if next >= end {
 			return
 		}
-		if p.work.CompareAndSwap(v, v+1) {
-			items = int64(v >> 32)
-			p.job(id, int(item))
-			p.end(items)
+		n := min(max((end-next)/4, 1), int(p.most.Load()))
+		from, rest := next, shareOf(next+n, end)
+		if w != v {
+			from, rest = end-n, shareOf(next, end-n)
+		}
+		if v.share.CompareAndSwap(share, rest) {
+			taken = n
+			p.job(w.id, from, from+n)
+			taken = 0
+			p.end(n)
 		}
 	}
 }
 
-// end counts an item of a job of so many items as done.
-func (p *pool) end(items int64) {
-	if p.done.Add(1) == items && p.waiting.CompareAndSwap(true, false) {
+// end counts n items as done.
+func (p *pool) end(n int) {
+	if n == 0 {
+		return
+	}
+	if items := p.items; p.done.Add(int64(n)) == items && p.waiting.CompareAndSwap(true, false) {
 		p.finished <- struct{}{}
 	}
 }
 
 // await returns when all items are done.
-func (p *pool) await(items int64) {
+func (p *pool) await() {
 	for range spins {
-		if p.done.Load() == items {
+		if p.done.Load() == p.items {
 			return
 		}
-		pause()
+		p.rest(p.workers[0])
 	}
-	p.waiting.Store(true)
-	if p.done.Load() == items && p.waiting.CompareAndSwap(true, false) {
-		return
+	for {
+		p.waiting.Store(true)
+		if p.done.Load() == p.items && p.waiting.CompareAndSwap(true, false) {
+			return
+		}
+		<-p.finished
+		if p.done.Load() == p.items { // else it was late, from the job before
+			return
+		}
 	}
-	<-p.finished
 }
 
 // loop is the life of a worker.
@@ -134,7 +202,7 @@ func (p *pool) loop(w *worker, pin bool) {
 		pinThread(w.id)
 	}
 	for p.awaitWork(w) {
-		p.takeAll(w.id)
+		p.takeAll(w)
 	}
 }
 
@@ -142,26 +210,49 @@ func (p *pool) loop(w *worker, pin bool) {
 func (p *pool) awaitWork(w *worker) bool {
 	for {
 		for range spins {
-			if p.left() {
+			if w.has() {
 				return true
 			}
 			if p.closing.Load() {
 				return false
 			}
-			pause()
+			p.rest(w)
 		}
 		w.parked.Store(true)
-		if (p.left() || p.closing.Load()) && w.parked.CompareAndSwap(true, false) {
+		if (w.has() || p.closing.Load()) && w.parked.CompareAndSwap(true, false) {
 			continue
 		}
 		<-w.wake // may be late, for a job that is done already
 	}
 }
 
+// ahead is what the workers will read next: while they have nothing else to do, each fetches its part into its own cache.
+type ahead struct {
+	of    *matrix  // the first of the weights
+	parts [][]byte // of each worker
+}
+
+// fetchBytes are fetched at a time, between two looks for work.
+const fetchBytes = 1 << 10
+
+// rest passes the time of some dozens of cycles.
+func (p *pool) rest(w *worker) {
+	if a := p.ahead.Load(); a != w.fetching {
+		w.fetching, w.left = a, a.parts[w.id]
+	}
+	if len(w.left) == 0 {
+		pause()
+		return
+	}
+	n := min(len(w.left), fetchBytes)
+	fetch(&w.left[0], n)
+	w.left = w.left[n:]
+}
+
 // close ends the workers. The pool must be idle.
 func (p *pool) close() {
 	p.closing.Store(true)
-	for _, w := range p.workers {
+	for _, w := range p.workers[1:] {
 		if w.parked.CompareAndSwap(true, false) {
 			w.wake <- struct{}{}
 		}

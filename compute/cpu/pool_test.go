@@ -1,11 +1,15 @@
 package cpu
 
 import (
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // TestPoolRunsEveryItemOnce runs many small jobs on more threads than there are processors, so that workers are put to
@@ -33,6 +37,75 @@ func TestPoolRunsEveryItemOnce(t *testing.T) {
 				t.Fatalf("run %d: item %d of %d was run %d times", run, i, items, got)
 			}
 		}
+	}
+}
+
+// TestPoolTakesFromOthers blocks one thread in its first item until all items but those that it has are done, so that the
+// others have to take what is left of its share.
+func TestPoolTakesFromOthers(t *testing.T) {
+	p := newPool(3, false)
+	defer p.close()
+	const items = 96
+	for most := 1; most <= 64; most *= 4 {
+		var counts [items]atomic.Int32
+		var done atomic.Int32
+		var blocked atomic.Bool
+		err := p.runs(items, most, func(_, from, to int) {
+			if to-from > most {
+				t.Errorf("%d items at once, want at most %d", to-from, most)
+			}
+			if blocked.CompareAndSwap(false, true) {
+				for done.Load() < int32(items-(to-from)) {
+					runtime.Gosched()
+				}
+			}
+			for i := from; i < to; i++ {
+				counts[i].Add(1)
+			}
+			done.Add(int32(to - from))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range counts {
+			if n := counts[i].Load(); n != 1 {
+				t.Errorf("at most %d at once: item %d was run %d times", most, i, n)
+			}
+		}
+	}
+}
+
+// TestForesee computes two products in turns: the weights that follow the other's are those of the one, from where each
+// thread begins with them.
+func TestForesee(t *testing.T) {
+	d, err := New(Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var turns [2][]compute.Product
+	for i, outs := range [][]int{{64 * lanes}, {16 * lanes, 48 * lanes}} {
+		for _, out := range outs {
+			w, err := d.Matrix(compute.Source{Type: quant.F32, Out: out, In: 32, Data: make([]byte, out*32*4)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns[i] = append(turns[i], compute.Product{W: w, Dst: compute.Tensor{Rows: 1, Cols: out, Host: make([]float32, out)}})
+		}
+	}
+	var b compute.Batch
+	b.Append([]int32{0}, 0, false)
+	d.Begin(&b)
+	x := compute.Tensor{Rows: 1, Cols: 32, Host: make([]float32, 32)}
+	for range 2 {
+		d.MatMul(x, turns[0])
+		d.MatMul(x, turns[1])
+	}
+	d.MatMul(x, turns[0])
+	small, wide := turns[1][0].W.(*matrix), turns[1][1].W.(*matrix)
+	parts := d.pool.ahead.Load().parts
+	if len(parts) != 2 || &parts[0][0] != &small.data[0] || &parts[1][0] != &wide.data[16*wide.stride] {
+		t.Errorf("%d threads fetch; want the first to begin with the first weight and the second with panel 16 of the other", len(parts))
 	}
 }
 

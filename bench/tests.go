@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Test is one measurement of a model.
+type Test struct {
+	Name  string
+	Seqs  int // sequences computed together
+	Depth int // tokens that each has in the cache already
+	Rows  int // prompt tokens to compute; 0 is a decode
+	Steps int // of one token a sequence, of a decode
+}
+
+const (
+	shortPrompt = 16 // the depth of a decode that names none
+	batchSteps  = 32 // of a decode of several sequences
+	maxTest     = 1 << 20
+)
+
+var testForm = regexp.MustCompile(`^(pp|tg|b)([0-9]{1,7})(?:@([0-9]{1,7}))?$`)
+
+// ParseTests reads a list such as "pp512,tg128,b16@1024": a prompt of 512 tokens; 128 tokens decoded by one sequence; 16
+// sequences that decode together. @ is how many tokens the cache holds of each sequence before: none for a prompt, 16 for
+// the others if not given.
+func ParseTests(list string) ([]Test, error) {
+	var out []Test
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		m := testForm.FindStringSubmatch(name)
+		if m == nil {
+			return nil, fmt.Errorf("bench: test %q; want ppN, tgN or bN, and @DEPTH after it if need be, as in pp512,tg128,b16@1024", name)
+		}
+		n, _ := strconv.Atoi(m[2])
+		t := Test{Name: name, Seqs: 1, Depth: shortPrompt}
+		switch m[1] {
+		case "pp":
+			t.Rows, t.Depth = n, 0
+		case "tg":
+			t.Steps = n
+		case "b":
+			t.Seqs, t.Steps = n, batchSteps
+		}
+		if m[3] != "" {
+			t.Depth, _ = strconv.Atoi(m[3])
+		}
+		if n < 1 || t.Seqs*t.length() > maxTest {
+			return nil, fmt.Errorf("bench: test %q computes over %d tokens; want 1 to %d", name, t.Seqs*t.length(), maxTest)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// length returns the tokens that a sequence has at the end.
+func (t Test) length() int { return t.Depth + t.Rows + t.Steps }
+
+// tokens returns the tokens that a run computes.
+func (t Test) tokens() int { return t.Seqs * (t.Rows + t.Steps) }

@@ -14,7 +14,7 @@ const (
 	groupPanels = 8         // most panels of an item
 	itemsWanted = 8         // items for each thread, so that threads end at about the same time
 	mergedRows  = 4         // rows times the items that a thread takes together
-	aheadBytes  = 256 << 10 // of the next weights that a waiting thread fetches: a part of a second cache
+	aheadBytes  = 512 << 10 // of the next weights that a waiting thread fetches: a part of a second cache
 )
 
 // MatMul implements compute.Device.

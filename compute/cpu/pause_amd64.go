@@ -5,7 +5,7 @@ package cpu
 // pause tells the processor that this is a spin loop: it frees the core's resources for a few dozen cycles.
 func pause()
 
-// fetch asks for n bytes to be brought into the second cache. It does not wait for them.
+// fetch brings n bytes into the caches.
 //
 //go:noescape
 func fetch(p *byte, n int)

@@ -5,5 +5,5 @@ package cpu
 // pause marks a spin loop; this build has no instruction for it.
 func pause() {}
 
-// fetch asks for n bytes to be brought into a cache; this build has no instruction for it.
+// fetch brings bytes into the caches; not in this build.
 func fetch(p *byte, n int) {}

@@ -1,4 +1,4 @@
-// Tiles of affine types with AVX2, for one or two rows: dst[i][p] is the chain that matAffine defines.
+// Tiles of affine types with AVX2, for one or two rows: the chain that matAffine defines goes on from dst[i][p].
 //
 //	q    rows of int8 from -127 to 127, ldq bytes apart, 32 for each block
 //	sums rows of spanSums, lds bytes apart
@@ -36,7 +36,6 @@
 #define RIGHT2(F, o) RIGHT1(F, o); F(o (SI)(DX*1), R14, Y3, Y7, Y11, 32(DI)(AX*1))
 
 #define ZERO(q, r, low, high, less, to) VPXOR high, high, high; VPXOR less, less, less
-#define CLEAR(q, r, low, high, less, to) ZERO(q, r, low, high, less, to); VMOVDQU high, to
 #define TAKE(q, r, low, high, less, to) DOT(q, low, high)
 
 // What low begins with: 0, S, or the part of an offset of 4 << shift or of 2 << shift.
@@ -135,8 +134,8 @@ skip:
 #define END_LESS(less) VMULPS Y15, Y13, Y15; VCVTDQ2PS less, less; VFNMADD231PS Y15, less, Y14
 
 #define TILE(block, skip, odd, end, more, LEFT, RIGHT) \
-	LEFT(CLEAR, 0); \
-	RIGHT(CLEAR, 0); \
+	LEFT(ZERO, 0); \
+	RIGHT(ZERO, 0); \
 block: \
 	PREFETCHT1 (R12)(CX*1); \
 	BLOCK(LEFT, RIGHT); \
@@ -234,3 +233,66 @@ more: \
 #define FLOAT_PAIRS(o) VMOVUPS 4*o(R13), Y12; VMOVUPS 64+4*o(R13), Y13
 #define HALVES(o) VCVTPH2PS 2*o(R13), Y12
 #define HALF_PAIRS(o) VCVTPH2PS 2*o(R13), Y12; VCVTPH2PS 32+2*o(R13), Y13
+
+// For affine_unpack_avx2_amd64.h, which keeps levels at DI, S at R9, what sums of pairs of groups are multiplied with at R8, and
+// the floats of the span at R14.
+#define UNPACK1(F, v, n, o) F(v, o); VMOVDQU Y12, (256*v+64*n+o)(DI)
+#define UNPACK_QUAD(v) \
+	FETCH(v, (BX)(CX*1)); \
+	UNPACK1(A, v, 0, 0); \
+	UNPACK1(B, v, 1, 0); \
+	UNPACK1(A, v, 0, 32); \
+	UNPACK1(B, v, 1, 32); \
+	UNPACK1(C, v, 2, 0); \
+	UNPACK1(D, v, 3, 0); \
+	UNPACK1(C, v, 2, 32); \
+	UNPACK1(D, v, 3, 32)
+#define KEEP_S(h) SCALES(h, 0); VMOVDQU Y12, 64*h(R9); SCALES(h, 8); VMOVDQU Y12, 64*h+32(R9)
+#define ONE_S KEEP_S(0); ADDQ $64, R9
+#define TWO_S KEEP_S(0); KEEP_S(1); ADDQ $128, R9
+#define UNPACK_BYTES UNPACK_QUAD(0); UNPACK_QUAD(1); ADDQ $512, DI; UNPACK_S
+
+// Levels of 8 bits become int16, those of outputs 0, 1, 4 and 5 of eight before those of 2, 3, 6 and 7: distances times S, or
+// less zero points. Y0-Y3 are S, or 128 less the zero points.
+#define WIDEN(F, v, n, o, low, high) \
+	F(v, o); \
+	VPUNPCKLBW Y12, Y12, Y13; \
+	VPUNPCKHBW Y12, Y12, Y14; \
+	VPSRAW     $8, Y13, Y13; \
+	VPSRAW     $8, Y14, Y14; \
+	WHOLE(low, Y13, Y13); \
+	WHOLE(high, Y14, Y14); \
+	VMOVDQU    Y13, (512*v+128*n+2*o)(DI); \
+	VMOVDQU    Y14, (512*v+128*n+2*o+32)(DI)
+#define WIDEN2(F, v, n) WIDEN(F, v, n, 0, Y0, Y1); WIDEN(F, v, n, 32, Y2, Y3)
+#define WIDEN_QUAD(v) FETCH(v, (BX)(CX*1)); WIDEN2(A, v, 0); WIDEN2(B, v, 1); WIDEN2(C, v, 2); WIDEN2(D, v, 3)
+#define UNPACK_WORDS WHOLES; WIDEN_QUAD(0); WIDEN_QUAD(1); ADDQ $1024, DI
+#define SPREAD8(from, low, high) VPBROADCASTQ from, high; VPSHUFB lowFours<>(SB), high, low; VPSHUFB highFours<>(SB), high, high
+#define SPREAD(from0, from8) SPREAD8(from0, Y0, Y1); SPREAD8(from8, Y2, Y3)
+#define ALL4(OP) OP(Y0); OP(Y1); OP(Y2); OP(Y3)
+#define SIGNED(y) VPSRAW $8, y, y
+#define UNSIGNED(y) VPSRLW $8, y, y
+#define FROM128(y) UNSIGNED(y); VPSUBW y, Y12, y
+#define SPREAD_INT8S SPREAD((R12), 8(R12)); ALL4(SIGNED)
+#define SPREAD_UINT8S SPREAD((R12), 8(R12)); ALL4(UNSIGNED)
+#define SPREAD_ZEROS SPREAD(64(R13), 72(R13)); VMOVDQU words128<>(SB), Y12; ALL4(FROM128)
+
+// What sums of pairs are multiplied with: m, the offset 1 << shift times S, or the zero point.
+#define NO_PAIRS
+#define PAIRS_OF_M MINS(0); VMOVDQU Y13, (R8); MINS(8); VMOVDQU Y13, 32(R8); ADDQ $64, R8
+#define PAIRS_OF_S(shift) \
+	VMOVDQU    (R12), X12; \
+	VMOVDQU    16(R12), X13; \
+	VPUNPCKLBW X13, X12, X14; \
+	VPUNPCKHBW X13, X12, X15; \
+	VPMOVSXBW  X14, Y14; \
+	VPMOVSXBW  X15, Y15; \
+	VPSLLW     $shift, Y14, Y14; \
+	VPSLLW     $shift, Y15, Y15; \
+	VMOVDQU    Y14, (R8); \
+	VMOVDQU    Y15, 32(R8); \
+	ADDQ       $64, R8
+#define TWICE VPSLLD $16, Y13, Y14; VPOR Y14, Y13, Y13
+#define PAIRS_OF_ZEROS MINS(0); TWICE; VMOVDQU Y13, (R8); MINS(8); TWICE; VMOVDQU Y13, 32(R8); ADDQ $64, R8
+#define NO_M(o)
+#define STORE_M(o) VMOVUPS Y13, o(R14)

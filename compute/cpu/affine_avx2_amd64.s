@@ -4,106 +4,8 @@
 // codes and scales.
 
 #include "textflag.h"
+#include "affine_avx2_data_amd64.h"
 #include "affine_avx2_amd64.h"
-
-// Levels of four-bit codes (quant.Affine), those of IQ4_NL less 128, twice.
-DATA iq4<>+0(SB)/8, $0xf6eaddcfbfad9881
-DATA iq4<>+8(SB)/8, $0x7159453526190d01
-DATA iq4<>+16(SB)/8, $0xf6eaddcfbfad9881
-DATA iq4<>+24(SB)/8, $0x7159453526190d01
-GLOBL iq4<>(SB), RODATA|NOPTR, $32
-
-DATA fp4<>+0(SB)/8, $0x1c18161413121110
-DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
-DATA fp4<>+16(SB)/8, $0x1c18161413121110
-DATA fp4<>+24(SB)/8, $0x04080a0c0d0e0f10
-GLOBL fp4<>(SB), RODATA|NOPTR, $32
-
-DATA nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA nibbles<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL nibbles<>(SB), RODATA|NOPTR, $32
-
-DATA sixes<>+0(SB)/8, $0x3f3f3f3f3f3f3f3f
-DATA sixes<>+8(SB)/8, $0x3f3f3f3f3f3f3f3f
-DATA sixes<>+16(SB)/8, $0x3f3f3f3f3f3f3f3f
-DATA sixes<>+24(SB)/8, $0x3f3f3f3f3f3f3f3f
-GLOBL sixes<>(SB), RODATA|NOPTR, $32
-
-DATA lowest<>+0(SB)/8, $0x0303030303030303
-DATA lowest<>+8(SB)/8, $0x0303030303030303
-DATA lowest<>+16(SB)/8, $0x0303030303030303
-DATA lowest<>+24(SB)/8, $0x0303030303030303
-GLOBL lowest<>(SB), RODATA|NOPTR, $32
-
-DATA middle<>+0(SB)/8, $0x0c0c0c0c0c0c0c0c
-DATA middle<>+8(SB)/8, $0x0c0c0c0c0c0c0c0c
-DATA middle<>+16(SB)/8, $0x0c0c0c0c0c0c0c0c
-DATA middle<>+24(SB)/8, $0x0c0c0c0c0c0c0c0c
-GLOBL middle<>(SB), RODATA|NOPTR, $32
-
-DATA highest<>+0(SB)/8, $0x3030303030303030
-DATA highest<>+8(SB)/8, $0x3030303030303030
-DATA highest<>+16(SB)/8, $0x3030303030303030
-DATA highest<>+24(SB)/8, $0x3030303030303030
-GLOBL highest<>(SB), RODATA|NOPTR, $32
-
-DATA fours<>+0(SB)/8, $0x0404040404040404
-DATA fours<>+8(SB)/8, $0x0404040404040404
-DATA fours<>+16(SB)/8, $0x0404040404040404
-DATA fours<>+24(SB)/8, $0x0404040404040404
-GLOBL fours<>(SB), RODATA|NOPTR, $32
-
-DATA sixteens<>+0(SB)/8, $0x1010101010101010
-DATA sixteens<>+8(SB)/8, $0x1010101010101010
-DATA sixteens<>+16(SB)/8, $0x1010101010101010
-DATA sixteens<>+24(SB)/8, $0x1010101010101010
-GLOBL sixteens<>(SB), RODATA|NOPTR, $32
-
-DATA ones<>+0(SB)/8, $0x0001000100010001
-DATA ones<>+8(SB)/8, $0x0001000100010001
-DATA ones<>+16(SB)/8, $0x0001000100010001
-DATA ones<>+24(SB)/8, $0x0001000100010001
-GLOBL ones<>(SB), RODATA|NOPTR, $32
-
-DATA minus128<>+0(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+8(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+16(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+24(SB)/8, $0xffffff80ffffff80
-GLOBL minus128<>(SB), RODATA|NOPTR, $32
-
-// For each of 32 bytes, the byte that holds its bit, and the bit.
-DATA spread<>+0(SB)/8, $0x0000000000000000
-DATA spread<>+8(SB)/8, $0x0101010101010101
-DATA spread<>+16(SB)/8, $0x0202020202020202
-DATA spread<>+24(SB)/8, $0x0303030303030303
-GLOBL spread<>(SB), RODATA|NOPTR, $32
-
-DATA each<>+0(SB)/8, $0x8040201008040201
-DATA each<>+8(SB)/8, $0x8040201008040201
-DATA each<>+16(SB)/8, $0x8040201008040201
-DATA each<>+24(SB)/8, $0x8040201008040201
-GLOBL each<>(SB), RODATA|NOPTR, $32
-
-DATA tops<>+0(SB)/8, $0x8080808080808080
-DATA tops<>+8(SB)/8, $0x8080808080808080
-DATA tops<>+16(SB)/8, $0x8080808080808080
-DATA tops<>+24(SB)/8, $0x8080808080808080
-GLOBL tops<>(SB), RODATA|NOPTR, $32
-
-// Where VPSHUFB finds the low or the high bytes of words, two for each of 8 bytes.
-DATA toWords<>+0(SB)/8, $0x8001800180008000
-DATA toWords<>+8(SB)/8, $0x8003800380028002
-DATA toWords<>+16(SB)/8, $0x8005800580048004
-DATA toWords<>+24(SB)/8, $0x8007800780068006
-GLOBL toWords<>(SB), RODATA|NOPTR, $32
-
-DATA toTops<>+0(SB)/8, $0x0180018000800080
-DATA toTops<>+8(SB)/8, $0x0380038002800280
-DATA toTops<>+16(SB)/8, $0x0580058004800480
-DATA toTops<>+24(SB)/8, $0x0780078006800680
-GLOBL toTops<>(SB), RODATA|NOPTR, $32
 
 #define CODE_BYTES 256
 #define FETCH(v, p) LINES2(v, p)
@@ -125,10 +27,19 @@ GLOBL toTops<>(SB), RODATA|NOPTR, $32
 #define SUPER_BYTES 128
 #define SUPERS(o) FLOAT_PAIRS(o)
 #define END_M(less) END_LESS(less)
+#define UNPACK UNPACK_BYTES
+#define UNPACK_S ONE_S
+#define UNPACK_PAIR PAIRS_OF_M
+#define PAIR_MASK 1
+#define KEEP_M(o) STORE_M(o)
 
 // func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ4_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef STEP2
 #undef SCALES_END
@@ -145,6 +56,10 @@ TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $0-88
 TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
+// func unpackQ4_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
 #undef CODE_BYTES
 #undef FETCH
 #undef A
@@ -152,6 +67,7 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #undef C
 #undef D
 #undef BLOCK
+#undef UNPACK_S
 #define CODE_BYTES 320
 #define FETCH(v, p) LINES3(v, p)
 #define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
@@ -159,10 +75,15 @@ TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
 #define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
 #define BLOCK(LEFT, RIGHT) BLOCK16(LEFT, RIGHT)
+#define UNPACK_S TWO_S
 
 // func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ5_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef STEP2
 #undef SCALES_END
@@ -179,6 +100,10 @@ TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
 TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
+// func unpackQ5_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
 #undef CODE_BYTES
 #undef FETCH
 #undef A
@@ -193,6 +118,7 @@ TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
 #undef MINS
 #undef SUPER_BYTES
 #undef SUPERS
+#undef PAIR_MASK
 #define CODE_BYTES 128
 #define FETCH(v, p) LINE(v, p)
 #define A(v, o) A2(v, o)
@@ -207,10 +133,15 @@ TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
 #define MINS(o) BYTE_MINS(o)
 #define SUPER_BYTES 64
 #define SUPERS(o) HALF_PAIRS(o)
+#define PAIR_MASK 0
 
 // func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ2_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -227,6 +158,8 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #undef SUPER_BYTES
 #undef SUPERS
 #undef END_M
+#undef UNPACK_PAIR
+#undef KEEP_M
 #define CODE_BYTES 192
 #define FETCH(v, p) LINES2(v, p)
 #define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
@@ -242,10 +175,16 @@ TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
 #define SUPER_BYTES 32
 #define SUPERS(o) HALVES(o)
 #define END_M(less) NO_END_M(less)
+#define UNPACK_PAIR PAIRS_OF_S(2)
+#define KEEP_M(o) NO_M(o)
 
 // func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ3_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -256,6 +195,7 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #undef START0
 #undef START1
 #undef BLOCK
+#undef UNPACK_PAIR
 #define CODE_BYTES 384
 #define FETCH(v, p) LINES3(v, p)
 #define A(v, o) A6(v, o)
@@ -265,10 +205,15 @@ TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
 #define START0(q, r, low, high, less, to) OFFSET16(0, 4, r, low)
 #define START1(q, r, low, high, less, to) OFFSET16(1, 4, r, low)
 #define BLOCK(LEFT, RIGHT) BLOCK6(LEFT, RIGHT)
+#define UNPACK_PAIR PAIRS_OF_S(5)
 
 // func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ6_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef CODE_BYTES
 #undef A
@@ -283,6 +228,8 @@ TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #undef SCALES_END
 #undef SUPER_BYTES
 #undef SUPERS
+#undef UNPACK_PAIR
+#undef PAIR_MASK
 #define CODE_BYTES 320
 #define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
 #define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
@@ -296,10 +243,16 @@ TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $32, R13
 #define SUPER_BYTES 64
 #define SUPERS(o) FLOATS(o)
+#define UNPACK_PAIR PAIRS_OF_S(4)
+#define PAIR_MASK 1
 
 // func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackQ5_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH
@@ -318,6 +271,10 @@ TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
 TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
+// func unpackMXFP4AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
 #undef A
 #undef B
 #undef C
@@ -325,6 +282,8 @@ TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
 #undef START0
 #undef START1
 #undef BLOCK
+#undef UNPACK_S
+#undef UNPACK_PAIR
 #define A(v, o) A4(v, o)
 #define B(v, o) B4(v, o)
 #define C(v, o) C4(v, o)
@@ -332,29 +291,230 @@ TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
 #define START0(q, r, low, high, less, to) OFFSET32(2, r, low)
 #define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
 #define BLOCK(LEFT, RIGHT) BLOCK32(LEFT, RIGHT)
+#define UNPACK_S ONE_S
+#define UNPACK_PAIR PAIRS_OF_S(3)
 
 // func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
+// func unpackQ4_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+// Types with zero points, by their bits, for spans of 32 and of 128.
+#undef START0
+#undef SCALES
+#undef STEP
+#undef SCALES_END
+#undef LESS
+#undef MINS
+#undef SPAN_MASK
+#undef SUPER_BYTES
+#undef UNPACK_PAIR
+#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
+#define SCALES(h, o) ONES
+#define STEP 0
+#define SCALES_END XORQ R13, R13
+#define LESS(skip, LEFT, RIGHT) LESS_ZERO(skip, LEFT, RIGHT)
+#define MINS(o) ZEROS(o)
+#define SPAN_MASK 0
+#define SUPER_BYTES 80
+#define UNPACK_PAIR PAIRS_OF_M
+
+// func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU4_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU4_32AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef SPAN_MASK
+#undef UNPACK_PAIR
+#define SPAN_MASK 3
+#define UNPACK_PAIR PAIRS_OF_ZEROS
+
+// func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU4_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU4_128AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef CODE_BYTES
+#undef A
+#undef B
+#undef C
+#undef D
+#undef SPAN_MASK
+#undef UNPACK_PAIR
+#define CODE_BYTES 192
+#define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
+#define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
+#define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
+#define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
+#define SPAN_MASK 0
+#define UNPACK_PAIR PAIRS_OF_M
+
+// func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU3_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU3_32AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef SPAN_MASK
+#undef UNPACK_PAIR
+#define SPAN_MASK 3
+#define UNPACK_PAIR PAIRS_OF_ZEROS
+
+// func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU3_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU3_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU3_128AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef A
+#undef B
+#undef C
+#undef D
+#undef SPAN_MASK
+#undef UNPACK_PAIR
+#define CODE_BYTES 128
+#define FETCH(v, p) LINE(v, p)
+#define A(v, o) A2(v, o)
+#define B(v, o) B2(v, o)
+#define C(v, o) C2(v, o)
+#define D(v, o) D2(v, o)
+#define SPAN_MASK 0
+#define UNPACK_PAIR PAIRS_OF_M
+
+// func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU2_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU2_32AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef SPAN_MASK
+#undef UNPACK_PAIR
+#define SPAN_MASK 3
+#define UNPACK_PAIR PAIRS_OF_ZEROS
+
+// func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU2_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU2_128AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+// Types with levels of 8 bits.
+#undef CODE_BYTES
+#undef FETCH
 #undef A
 #undef B
 #undef C
 #undef D
 #undef DOT
-#undef START0
 #undef BLOCK
+#undef MINS
+#undef SPAN_MASK
+#undef UNPACK
+#undef UNPACK_PAIR
+#define CODE_BYTES 512
+#define FETCH(v, p) LINES4(v, p)
+#define A(v, o) A8(v, o)
+#define B(v, o) B8(v, o)
+#define C(v, o) C8(v, o)
+#define D(v, o) D8(v, o)
+#define DOT(q, low, high) DOT8(q, low, high)
+#define BLOCK(LEFT, RIGHT) BLOCK8(LEFT, RIGHT)
+#define MINS(o) ZEROS8(o)
+#define SPAN_MASK 0
+#define UNPACK UNPACK_WORDS
+#define WHOLE(by, from, to) VPADDW by, from, to
+#define WHOLES SPREAD_ZEROS
+#define UNPACK_PAIR NO_PAIRS
+
+// func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_32AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU8_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU8_32AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef SPAN_MASK
+#define SPAN_MASK 3
+
+// func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackU8_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackU8_128AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef SCALES
+#undef STEP
+#undef SCALES_END
+#undef LESS
+#undef MINS
+#undef SPAN_MASK
+#undef SUPER_BYTES
+#undef WHOLE
+#undef WHOLES
+#define SCALES(h, o) UINT8S(o)
+#define STEP 16
+#define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $32, R13
+#define LESS(skip, LEFT, RIGHT) NO_LESS(skip, LEFT, RIGHT)
+#define MINS(o)
+#define SPAN_MASK 7
+#define SUPER_BYTES 64
+#define WHOLE(by, from, to) VPMULLW by, from, to
+#define WHOLES SPREAD_UINT8S
+
+// func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
+#include "affine_avx2_body_amd64.h"
+
+// func unpackQ8_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
+
+#undef CODE_BYTES
+#undef FETCH
+#undef A
+#undef B
+#undef C
+#undef D
+#undef SCALES
+#undef WHOLES
+#define CODE_BYTES 256
+#define FETCH(v, p) LINES2(v, p)
 #define A(v, o) A4_IQ(v, o)
 #define B(v, o) B4_IQ(v, o)
 #define C(v, o) C4_IQ(v, o)
 #define D(v, o) D4_IQ(v, o)
-#define DOT(q, low, high) DOT8(q, low, high)
-#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(LEFT, RIGHT) BLOCK8(LEFT, RIGHT)
+#define SCALES(h, o) INT8S(0, o)
+#define WHOLES SPREAD_INT8S
 
 // func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
+
+// func unpackIQ4_NLAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"
 
 #undef SUPER_BYTES
 #undef SUPERS
@@ -365,134 +525,6 @@ TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
 TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
 #include "affine_avx2_body_amd64.h"
 
-#undef CODE_BYTES
-#undef FETCH
-#undef A
-#undef B
-#undef C
-#undef D
-#undef SCALES
-#undef SUPER_BYTES
-#undef SUPERS
-#define CODE_BYTES 512
-#define FETCH(v, p) LINES4(v, p)
-#define A(v, o) A8(v, o)
-#define B(v, o) B8(v, o)
-#define C(v, o) C8(v, o)
-#define D(v, o) D8(v, o)
-#define SCALES(h, o) UINT8S(o)
-#define SUPER_BYTES 64
-#define SUPERS(o) FLOATS(o)
-
-// func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-// Types with zero points, by their bits, for spans of 32 and of 128.
-#undef SCALES
-#undef STEP
-#undef SCALES_END
-#undef LESS
-#undef MINS
-#undef SPAN_MASK
-#undef SUPER_BYTES
-#define SCALES(h, o) ONES
-#define STEP 0
-#define SCALES_END XORQ R13, R13
-#define LESS(skip, LEFT, RIGHT) LESS_ZERO(skip, LEFT, RIGHT)
-#define MINS(o) ZEROS8(o)
-#define SPAN_MASK 0
-#define SUPER_BYTES 80
-
-// func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU8_32AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef SPAN_MASK
-#define SPAN_MASK 3
-
-// func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef CODE_BYTES
-#undef FETCH
-#undef A
-#undef B
-#undef C
-#undef D
-#undef DOT
-#undef BLOCK
-#undef MINS
-#undef SPAN_MASK
-#define CODE_BYTES 256
-#define FETCH(v, p) LINES2(v, p)
-#define A(v, o) A4(v, o)
-#define B(v, o) B4(v, o)
-#define C(v, o) C4(v, o)
-#define D(v, o) D4(v, o)
-#define DOT(q, low, high) DOT6(q, low, high)
-#define BLOCK(LEFT, RIGHT) BLOCK32(LEFT, RIGHT)
-#define MINS(o) ZEROS(o)
-#define SPAN_MASK 0
-
-// func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef SPAN_MASK
-#define SPAN_MASK 3
-
-// func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef CODE_BYTES
-#undef A
-#undef B
-#undef C
-#undef D
-#undef SPAN_MASK
-#define CODE_BYTES 192
-#define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
-#define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
-#define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
-#define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
-#define SPAN_MASK 0
-
-// func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef SPAN_MASK
-#define SPAN_MASK 3
-
-// func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU3_128AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef CODE_BYTES
-#undef FETCH
-#undef A
-#undef B
-#undef C
-#undef D
-#undef SPAN_MASK
-#define CODE_BYTES 128
-#define FETCH(v, p) LINE(v, p)
-#define A(v, o) A2(v, o)
-#define B(v, o) B2(v, o)
-#define C(v, o) C2(v, o)
-#define D(v, o) D2(v, o)
-#define SPAN_MASK 0
-
-// func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
-
-#undef SPAN_MASK
-#define SPAN_MASK 3
-
-// func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
-#include "affine_avx2_body_amd64.h"
+// func unpackIQ4_XSAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+TEXT ·unpackIQ4_XSAVX2(SB), NOSPLIT, $0-48
+#include "affine_unpack_avx2_amd64.h"

@@ -31,8 +31,8 @@ var avx2 = kernels{
 	rotate:     rotateAVX2,
 }
 
-// The most rows of a tile of float and of quantised weights.
-const tileRowsAVX2, quantRowsAVX2 = 6, 2
+// The most rows of a tile of float weights.
+const tileRowsAVX2 = 6
 
 func matF32AVX2(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {
 	tiled(tileF32AVX2, tileRowsAVX2, dst, ldd, x, ldx, w, stride, panels, m, k, accumulate)

@@ -1,0 +1,278 @@
+//go:build amd64 && !noasm
+
+package cpu
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// affineTileAVX2 adds the products of one or two rows with panels of an affine type, over blocks blocks, to dst. q and sums are the
+// rows' values and sums (rowsQ8); ldd, ldq, lds, the distance of rows in sums, and stride are in bytes. panels and blocks
+// are at least 1.
+type affineTileAVX2 func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+// affineAVX2 is how AVX2 multiplies with an affine type: one or two rows by a tile, which unpacks codes as it goes, and more
+// rows span by span, each unpacked once for all. Without bytes the unpacked levels are words.
+type affineAVX2 struct {
+	tile   affineTileAVX2
+	unpack func(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+	bytes  func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+}
+
+// spanWeights is one span of a panel, unpacked. Levels of up to 6 bits are bytes, and level 4g+t of output j is byte
+// 64g + 4j + t: VPMADDUBSW and VPADDW add up products of 32, 16 or 8 values in 16 bits, and VPMADDWD takes the sums
+// times S. Levels of 8 bits are words, less their offset and times S, so that VPMADDWD and VPADDD are all that is left to do.
+type spanWeights struct {
+	d, m   [lanes]float32      // D and M
+	pairs  [8][lanes][2]int16  // of the pairs of groups: m, or S times the offset
+	s      [16][lanes][2]int16 // S twice, for each sum in 16 bits
+	levels [2 * spanValues * lanes]byte
+}
+
+// wideRow is the distance of rows of words, an odd number of cache lines.
+const wideRow = spanValues + 32
+
+// spanRows is how many rows are widened at a time, fewRows up to how many a tile takes.
+const spanRows, fewRows = 32, 2
+
+func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	if m <= 0 || panels <= 0 {
+		return
+	}
+	_ = dst[(m-1)*ldd+panels*lanes-1]
+	for i := range m {
+		clear(dst[i*ldd:][:panels*lanes])
+	}
+	if x.blocks <= 0 {
+		return
+	}
+	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
+	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
+	if m <= fewRows {
+		lds := x.lds * int(unsafe.Sizeof(x.sums[0]))
+		affinesAVX2[t].tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
+		return
+	}
+	for i := 0; i < m; i += spanRows {
+		affineSpans(t, dst[i*ldd:], ldd, x.from(i), w, stride, panels, min(spanRows, m-i))
+	}
+}
+
+// affineSpans adds the products of up to spanRows rows to dst.
+func affineSpans(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	b := spanBuffers.Get().(*spanBuffer)
+	defer spanBuffers.Put(b)
+	to, wide := b.weights, b.wide
+	a, by := &affinePanels[t], &affinesAVX2[t]
+	codeBytes, scaleBytes, superBytes := x.blocks*a.codeBytes(), a.pairs(x.blocks)*a.scaleBytes(), a.superBytes()
+	mins, lds := 0, x.lds*int(unsafe.Sizeof(x.sums[0]))
+	if a.hasMins() {
+		mins = 1
+	}
+	for n := range a.spans(x.blocks) {
+		first := n * a.span / 32
+		blocks := min(a.span/32, x.blocks-first)
+		q, sums := x.q[first*32:], x.sums[first*32/spanValues:]
+		if by.bytes == nil {
+			for i := range m {
+				widenRowAVX2(&wide[i*wideRow], &q[i*x.ld], blocks)
+			}
+		}
+		codes, scales := first*a.codeBytes(), codeBytes+a.pairs(first)*a.scaleBytes()
+		supers := codeBytes + scaleBytes + n*superBytes
+		pairs, at := (blocks+1)/2, int(unsafe.Offsetof(x.sums[0].sums32))+first%8*2
+		if a.Group == 16 {
+			pairs, at = blocks, int(unsafe.Offsetof(x.sums[0].sums16))
+		}
+		for p := range panels {
+			panel, out := w[p*stride:], &dst[p*lanes]
+			by.unpack(to, &panel[codes], &panel[scales], &panel[supers], stride, blocks)
+			if by.bytes == nil {
+				spanWordsAVX2(out, ldd*4, &wide[0], &sums[0], to, m, blocks, lds)
+			} else {
+				by.bytes(out, ldd*4, &q[0], x.ld, &sums[0], lds, to, m, blocks, pairs, at, mins)
+			}
+		}
+	}
+}
+
+// spanBuffers are where spans and rows are unpacked, of whole cache lines.
+var spanBuffers = sync.Pool{New: func() any {
+	const n = int(unsafe.Sizeof(spanWeights{}))
+	memory := aligned(n + spanRows*wideRow*2)
+	return &spanBuffer{(*spanWeights)(unsafe.Pointer(&memory[0])), view[int16](memory[n:])}
+}}
+
+type spanBuffer struct {
+	weights *spanWeights
+	wide    []int16 // [spanRows][wideRow]
+}
+
+// affinesAVX2 is indexed by type.
+var affinesAVX2 = [...]affineAVX2{
+	quant.Q4_0:   {tileQ4_0AVX2, unpackQ4_0AVX2, spanBytes32AVX2},
+	quant.Q4_1:   {tileQ4_1AVX2, unpackQ4_1AVX2, spanBytes32AVX2},
+	quant.Q5_0:   {tileQ5_0AVX2, unpackQ5_0AVX2, spanBytes16AVX2},
+	quant.Q5_1:   {tileQ5_1AVX2, unpackQ5_1AVX2, spanBytes16AVX2},
+	quant.Q8_0:   {tileQ8_0AVX2, unpackQ8_0AVX2, nil},
+	quant.Q2_K:   {tileQ2_KAVX2, unpackQ2_KAVX2, spanBytes16AVX2},
+	quant.Q3_K:   {tileQ3_KAVX2, unpackQ3_KAVX2, spanBytes16AVX2},
+	quant.Q4_K:   {tileQ4_KAVX2, unpackQ4_KAVX2, spanBytes32AVX2},
+	quant.Q5_K:   {tileQ5_KAVX2, unpackQ5_KAVX2, spanBytes16AVX2},
+	quant.Q6_K:   {tileQ6_KAVX2, unpackQ6_KAVX2, spanBytes8AVX2},
+	quant.IQ4_NL: {tileIQ4_NLAVX2, unpackIQ4_NLAVX2, nil},
+	quant.IQ4_XS: {tileIQ4_XSAVX2, unpackIQ4_XSAVX2, nil},
+	quant.MXFP4:  {tileMXFP4AVX2, unpackMXFP4AVX2, spanBytes16AVX2},
+	quant.U2_32:  {tileU2_32AVX2, unpackU2_32AVX2, spanBytes32AVX2},
+	quant.U3_32:  {tileU3_32AVX2, unpackU3_32AVX2, spanBytes32AVX2},
+	quant.U4_32:  {tileU4_32AVX2, unpackU4_32AVX2, spanBytes32AVX2},
+	quant.U8_32:  {tileU8_32AVX2, unpackU8_32AVX2, nil},
+	quant.U2_128: {tileU2_128AVX2, unpackU2_128AVX2, spanBytes32AVX2},
+	quant.U3_128: {tileU3_128AVX2, unpackU3_128AVX2, spanBytes32AVX2},
+	quant.U4_128: {tileU4_128AVX2, unpackU4_128AVX2, spanBytes32AVX2},
+	quant.U8_128: {tileU8_128AVX2, unpackU8_128AVX2, nil},
+}
+
+//go:noescape
+func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+
+//go:noescape
+func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+
+//go:noescape
+func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+
+//go:noescape
+func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
+
+//go:noescape
+func widenRowAVX2(to *int16, q *int8, blocks int)
+
+//go:noescape
+func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
+
+//go:noescape
+func unpackQ4_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ4_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ5_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ5_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ8_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ2_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ3_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ4_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ5_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ6_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackIQ4_NLAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackIQ4_XSAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackMXFP4AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU2_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU3_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU4_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU8_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU2_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU3_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU4_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU8_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)

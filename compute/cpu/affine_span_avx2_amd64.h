@@ -1,0 +1,221 @@
+// Products of many rows with one span of a panel, unpacked to spanWeights, with AVX2: dst[i] = fma(sum, d·D, dst[i]) and, for
+// types with an m, then fma(-least, d·M, dst[i]).
+//
+//	q    rows of int8 or, of wide levels, of int16 (wideRow bytes apart), ldq bytes apart
+//	sums rows of spanSums, lds bytes apart; at what byte of them the sums of pairs of groups begin
+//	dst  rows of 16 float32, ldd bytes apart
+//
+// Registers of bytes: three rows of 16 outputs. Y0-Y5 sums in 16 bits, Y6-Y11 sums, Y12-Y13 levels, Y14-Y15 scratch. SI rows of q
+// and CX walking them, R9 sums, DI dst; R13 weights, BX walking levels, R12 S; R10 rows left, R11 blocks or pairs left.
+//
+// Registers of words: four rows of 8 outputs. Y0-Y7 sums: of a row, those of outputs 0, 1, 4, 5 and of 2, 3, 6, 7 in pairs;
+// Y8-Y9 weights, Y10-Y11 scratch.
+
+// The parts of spanWeights.
+#define AT_M 64
+#define AT_PAIRS 128
+#define AT_S 640
+#define AT_LEVELS 1664
+
+// ROWS hands F each row: its values, sums of pairs, d, and place in dst, o bytes on, and its registers.
+#define ROWS1(F, o) F(o(CX), (R14), 144(R9), (DI), Y0, Y1, Y6, Y7)
+#define ROWS2(F, o) ROWS1(F, o); F(o(CX)(DX*1), (R14)(R8*1), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3, Y8, Y9)
+#define ROWS3(F, o) ROWS2(F, o); F(o(CX)(DX*2), (R14)(R8*2), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5, Y10, Y11)
+
+#define ZERO_HIGH(q, s, d, to, n0, n1, sum0, sum1) VPXOR sum0, sum0, sum0; VPXOR sum1, sum1, sum1
+#define ZERO_LOW(q, s, d, to, n0, n1, sum0, sum1) VPXOR n0, n0, n0; VPXOR n1, n1, n1
+#define FIRST(q, s, d, to, n0, n1, sum0, sum1) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, n0; VPMADDUBSW Y14, Y13, n1
+#define ADD(q, s, d, to, n0, n1, sum0, sum1) \
+	VPBROADCASTD q, Y14; \
+	VPMADDUBSW   Y14, Y12, Y15; \
+	VPMADDUBSW   Y14, Y13, Y14; \
+	VPADDW       Y15, n0, n0; \
+	VPADDW       Y14, n1, n1
+#define JOIN(q, s, d, to, n0, n1, sum0, sum1) \
+	VPMADDWD Y12, n0, n0; \
+	VPMADDWD Y13, n1, n1; \
+	VPADDD   n0, sum0, sum0; \
+	VPADDD   n1, sum1, sum1
+#define PAIR(q, s, d, to, n0, n1, sum0, sum1) \
+	VPBROADCASTD s, Y14; \
+	VPMADDWD     Y14, Y12, Y15; \
+	VPMADDWD     Y14, Y13, Y14; \
+	VPADDD       Y15, n0, n0; \
+	VPADDD       Y14, n1, n1
+#define LESS_OFFSET(q, s, d, to, n0, n1, sum0, sum1) VPSUBD n0, sum0, sum0; VPSUBD n1, sum1, sum1
+#define SUM8(d, to, o, sum) \
+	VCVTDQ2PS   sum, sum; \
+	VMULPS      o(R13), d, Y15; \
+	VMOVUPS     o to, Y12; \
+	VFMADD231PS Y15, sum, Y12; \
+	VMOVUPS     Y12, o to
+#define SUM(q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; SUM8(Y14, to, 0, sum0); SUM8(Y14, to, 32, sum1)
+#define LEAST8(d, to, o, n) \
+	VCVTDQ2PS    n, n; \
+	VMULPS       AT_M+o(R13), d, Y15; \
+	VMOVUPS      o to, Y12; \
+	VFNMADD231PS Y15, n, Y12; \
+	VMOVUPS      Y12, o to
+#define LEAST(q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; LEAST8(Y14, to, 0, n0); LEAST8(Y14, to, 32, n1)
+
+#define LEVELS(g) VMOVDQU 64*g(BX), Y12; VMOVDQU 64*g+32(BX), Y13
+#define GROUP(g, ROWS, F) LEVELS(g); ROWS(F, 4*g)
+#define TIMES_S(n, ROWS) VMOVDQU 64*n(R12), Y12; VMOVDQU 64*n+32(R12), Y13; ROWS(JOIN, 0)
+
+// A block whose sums in 16 bits are of 32, of 16 or of 8 values.
+#define BLOCK32(ROWS) \
+	GROUP(0, ROWS, FIRST); \
+	GROUP(1, ROWS, ADD); \
+	GROUP(2, ROWS, ADD); \
+	GROUP(3, ROWS, ADD); \
+	GROUP(4, ROWS, ADD); \
+	GROUP(5, ROWS, ADD); \
+	GROUP(6, ROWS, ADD); \
+	GROUP(7, ROWS, ADD); \
+	TIMES_S(0, ROWS); \
+	ADDQ $64, R12
+#define BLOCK16(ROWS) \
+	GROUP(0, ROWS, FIRST); \
+	GROUP(1, ROWS, ADD); \
+	GROUP(2, ROWS, ADD); \
+	GROUP(3, ROWS, ADD); \
+	TIMES_S(0, ROWS); \
+	GROUP(4, ROWS, FIRST); \
+	GROUP(5, ROWS, ADD); \
+	GROUP(6, ROWS, ADD); \
+	GROUP(7, ROWS, ADD); \
+	TIMES_S(1, ROWS); \
+	ADDQ $128, R12
+#define BLOCK8(ROWS) \
+	GROUP(0, ROWS, FIRST); \
+	GROUP(1, ROWS, ADD); \
+	TIMES_S(0, ROWS); \
+	GROUP(2, ROWS, FIRST); \
+	GROUP(3, ROWS, ADD); \
+	TIMES_S(0, ROWS); \
+	GROUP(4, ROWS, FIRST); \
+	GROUP(5, ROWS, ADD); \
+	TIMES_S(1, ROWS); \
+	GROUP(6, ROWS, FIRST); \
+	GROUP(7, ROWS, ADD); \
+	TIMES_S(1, ROWS); \
+	ADDQ $128, R12
+
+#define TILE(block, pair, offset, BLOCK, ROWS) \
+	ROWS(ZERO_HIGH, 0); \
+block: \
+	BLOCK(ROWS); \
+	ADDQ $512, BX; \
+	ADDQ $32, CX; \
+	DECQ R11; \
+	JNZ  block; \
+	MOVQ pairs+72(FP), R11; \
+	LEAQ AT_PAIRS(R13), BX; \
+	ROWS(ZERO_LOW, 0); \
+pair: \
+	LEVELS(0); \
+	ROWS(PAIR, 0); \
+	ADDQ $64, BX; \
+	ADDQ $4, R14; \
+	DECQ R11; \
+	JNZ  pair; \
+	CMPQ mins+88(FP), $0; \
+	JEQ  offset; \
+	ROWS(SUM, 0); \
+	ROWS(LEAST, 0); \
+	JMP  next; \
+offset: \
+	ROWS(LESS_OFFSET, 0); \
+	ROWS(SUM, 0)
+
+#define BYTES(BLOCK) \
+	MOVQ dst+0(FP), DI; \
+	MOVQ ldd+8(FP), AX; \
+	MOVQ q+16(FP), SI; \
+	MOVQ ldq+24(FP), DX; \
+	MOVQ sums+32(FP), R9; \
+	MOVQ lds+40(FP), R8; \
+	MOVQ w+48(FP), R13; \
+	MOVQ rows+56(FP), R10; \
+	JMP  begin; \
+next: \
+	SUBQ $3, R10; \
+	JLE  end; \
+	LEAQ (DX)(DX*2), CX; \
+	ADDQ CX, SI; \
+	LEAQ (R8)(R8*2), CX; \
+	ADDQ CX, R9; \
+	LEAQ (AX)(AX*2), CX; \
+	ADDQ CX, DI; \
+begin: \
+	MOVQ SI, CX; \
+	LEAQ AT_LEVELS(R13), BX; \
+	LEAQ AT_S(R13), R12; \
+	MOVQ at+80(FP), R14; \
+	ADDQ R9, R14; \
+	MOVQ blocks+64(FP), R11; \
+	CMPQ R10, $2; \
+	JEQ  two; \
+	JLT  one; \
+	TILE(block3, pair3, offset3, BLOCK, ROWS3); \
+	JMP  next; \
+two: \
+	TILE(block2, pair2, offset2, BLOCK, ROWS2); \
+	JMP  next; \
+one: \
+	TILE(block1, pair1, offset1, BLOCK, ROWS1); \
+	JMP  next; \
+end: \
+	VZEROUPPER; \
+	RET
+
+// WORDS hands F each row: its values, o bytes on, d, its place in dst, and its registers.
+#define WORDS1(F, o) F(o(CX), 144(R9), (DI), Y0, Y1)
+#define WORDS2(F, o) WORDS1(F, o); F(576+o(CX), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3)
+#define WORDS3(F, o) WORDS2(F, o); F(1152+o(CX), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5)
+#define WORDS4(F, o) WORDS3(F, o); F(1728+o(CX), 144(R14), (R12), Y6, Y7)
+
+#define ZERO_WORDS(q, d, to, a, b) VPXOR a, a, a; VPXOR b, b, b
+#define ADD_WORDS(q, d, to, a, b) \
+	VPBROADCASTQ q, Y10; \
+	VPMADDWD     Y10, Y8, Y11; \
+	VPMADDWD     Y10, Y9, Y10; \
+	VPADDD       Y11, a, a; \
+	VPADDD       Y10, b, b
+#define SUM_WORDS(q, d, to, a, b) \
+	VPHADDD      b, a, a; \
+	VBROADCASTSS d, Y10; \
+	VCVTDQ2PS    a, a; \
+	VMULPS       Y8, Y10, Y10; \
+	VMOVUPS      to, Y11; \
+	VFMADD231PS  Y10, a, Y11; \
+	VMOVUPS      Y11, to
+#define WORD_GROUP(g, ROWS) VMOVDQU 128*g(BX), Y8; VMOVDQU 128*g+32(BX), Y9; ROWS(ADD_WORDS, 8*g)
+
+#define WORD_TILE(half, block, ROWS) \
+half: \
+	ROWS(ZERO_WORDS, 0); \
+	MOVQ SI, CX; \
+	MOVQ blocks+48(FP), R11; \
+block: \
+	WORD_GROUP(0, ROWS); \
+	WORD_GROUP(1, ROWS); \
+	WORD_GROUP(2, ROWS); \
+	WORD_GROUP(3, ROWS); \
+	WORD_GROUP(4, ROWS); \
+	WORD_GROUP(5, ROWS); \
+	WORD_GROUP(6, ROWS); \
+	WORD_GROUP(7, ROWS); \
+	ADDQ $1024, BX; \
+	ADDQ $64, CX; \
+	DECQ R11; \
+	JNZ  block; \
+	VMOVUPS (R13), Y8; \
+	ROWS(SUM_WORDS, 0); \
+	ADDQ $32, DI; \
+	ADDQ $32, R12; \
+	ADDQ $32, R13; \
+	MOVQ w+32(FP), BX; \
+	ADDQ $(AT_LEVELS+64), BX; \
+	XORQ $1, DX; \
+	JNZ  half

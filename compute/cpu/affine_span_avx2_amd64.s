@@ -1,0 +1,81 @@
+//go:build amd64 && !noasm
+
+// Products of many rows with a span of a panel, with AVX2. The layouts and the loops are in affine_span_avx2_amd64.h.
+
+#include "textflag.h"
+#include "affine_span_avx2_amd64.h"
+
+// func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes32AVX2(SB), NOSPLIT, $0-96
+	BYTES(BLOCK32)
+
+// func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes16AVX2(SB), NOSPLIT, $0-96
+	BYTES(BLOCK16)
+
+// func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes8AVX2(SB), NOSPLIT, $0-96
+	BYTES(BLOCK8)
+
+// func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
+TEXT ·spanWordsAVX2(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), DI
+	MOVQ ldd+8(FP), AX
+	MOVQ q+16(FP), SI
+	MOVQ sums+24(FP), R9
+	MOVQ rows+40(FP), R10
+	MOVQ lds+56(FP), R8
+
+begin:
+	MOVQ w+32(FP), R13
+	LEAQ AT_LEVELS(R13), BX
+	LEAQ (R8)(R8*2), R14
+	ADDQ R9, R14
+	LEAQ (AX)(AX*2), R12
+	ADDQ DI, R12
+	XORQ DX, DX
+	CMPQ R10, $2
+	JEQ  two
+	JLT  one
+	CMPQ R10, $3
+	JEQ  three
+	WORD_TILE(half4, block4, WORDS4)
+	SUBQ $4, R10
+	JZ   end
+	ADDQ $(4*576), SI
+	LEAQ (R9)(R8*4), R9
+	LEAQ -64(DI)(AX*4), DI
+	JMP  begin
+
+three:
+	WORD_TILE(half3, block3, WORDS3)
+	JMP end
+
+two:
+	WORD_TILE(half2, block2, WORDS2)
+	JMP end
+
+one:
+	WORD_TILE(half1, block1, WORDS1)
+
+end:
+	VZEROUPPER
+	RET
+
+// func widenRowAVX2(to *int16, q *int8, blocks int)
+TEXT ·widenRowAVX2(SB), NOSPLIT, $0-24
+	MOVQ to+0(FP), DI
+	MOVQ q+8(FP), SI
+	MOVQ blocks+16(FP), CX
+
+widen:
+	VPMOVSXBW (SI), Y0
+	VPMOVSXBW 16(SI), Y1
+	VMOVDQU   Y0, (DI)
+	VMOVDQU   Y1, 32(DI)
+	ADDQ      $32, SI
+	ADDQ      $64, DI
+	DECQ      CX
+	JNZ       widen
+	VZEROUPPER
+	RET

@@ -1,0 +1,38 @@
+// Unpacks one span of a panel to spanWeights; affine_avx2_amd64.h draws the layouts.
+
+	MOVQ to+0(FP), R14
+	MOVQ codes+8(FP), BX
+	MOVQ scales+16(FP), R12
+	MOVQ supers+24(FP), R13
+	MOVQ stride+32(FP), CX
+	MOVQ blocks+40(FP), R11
+	LEAQ 128(R14), R8
+	LEAQ 640(R14), R9
+	LEAQ 1664(R14), DI
+	SUPERS(0)
+	VMOVUPS Y12, (R14)
+	KEEP_M(64)
+	SUPERS(8)
+	VMOVUPS Y12, 32(R14)
+	KEEP_M(96)
+	XORQ R10, R10
+
+block:
+	UNPACK
+	ADDQ  $CODE_BYTES, BX
+	TESTQ $PAIR_MASK, R10
+	JNZ   odd
+	UNPACK_PAIR
+
+odd:
+	INCQ  R10
+	ADDQ  $STEP, R12
+	TESTQ $1, R10
+	JNZ   next
+	ADDQ  $STEP2, R12
+
+next:
+	DECQ  R11
+	JNZ   block
+	VZEROUPPER
+	RET

@@ -123,36 +123,45 @@ func toF16(x float32) uint16 { return quant.F32ToF16(min(max(x, -maxF16), maxF16
 
 // kvRow is one token's key or value of one head on its way into a panel.
 type kvRow struct {
-	x     []float32  // the numbers, padded with zeros to whole groups of 32
-	codes []int8     // of a quantised type
-	sums  []spanSums // scratch of the quantisation
+	halves []uint16   // of a type of 16 bits
+	x      []float32  // the numbers, padded with zeros to whole groups of 32
+	codes  []int8     // of a quantised type
+	sums   []spanSums // scratch of the quantisation
 }
 
 // put writes the token in slot j of a panel.
 func (r *kvRow) put(k *kernels, t quant.Type, panel []byte, j int, x []float32, values bool) {
-	step, next, token := lanes, tileValues, j // from dimension to dimension, from tile to tile, to the token
-	if values {
-		step, token = 1, j*lanes
-	}
-	at := func(i int) int { return i/lanes*next + i%lanes*step + token }
 	switch t {
 	case quant.F32:
-		out := view[float32](panel)
-		for i, v := range x {
-			out[at(i)] = v
-		}
+		putTiles(view[float32](panel), j, x, values)
 	case quant.F16:
-		out := view[uint16](panel)
+		r.halves = grown(r.halves, len(x))
 		for i, v := range x {
-			out[at(i)] = toF16(v)
+			r.halves[i] = toF16(v)
 		}
+		putTiles(view[uint16](panel), j, r.halves, values)
 	case quant.BF16:
-		out := view[uint16](panel)
+		r.halves = grown(r.halves, len(x))
 		for i, v := range x {
-			out[at(i)] = quant.F32ToBF16(v)
+			r.halves[i] = quant.F32ToBF16(v)
 		}
+		putTiles(view[uint16](panel), j, r.halves, values)
 	default:
 		r.putQuantised(k, t, panel, j, x, values)
+	}
+}
+
+// putTiles writes the token in slot j of tiles of 16·16 numbers.
+func putTiles[T float32 | uint16](tiles []T, j int, x []T, values bool) {
+	for at := 0; at < len(x); at += lanes {
+		tile, part := tiles[at*lanes:][:tileValues:tileValues], x[at:min(at+lanes, len(x))]
+		if values {
+			copy(tile[j*lanes:], part)
+			continue
+		}
+		for i, v := range part {
+			tile[(i*lanes+j)%tileValues] = v
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"runtime"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
@@ -46,7 +45,7 @@ var productTypes = []quant.Type{
 // attention by type of the cache, and the operations on rows. found hears of each implementation's peaks and then of its rows.
 func Kernels(ctx context.Context, o KernelOptions, found func(name string, p cpu.Peaks, row *KernelRow)) error {
 	if o.Device.Threads == 0 {
-		o.Device.Threads = runtime.GOMAXPROCS(0)
+		o.Device.Threads = cpu.DefaultThreads()
 	}
 	if o.Size < 256 || o.Size%256 != 0 || o.Size > 1<<15 || o.Memory < 0 {
 		return fmt.Errorf("bench: kernels of size %d and %d bytes of memory; want a multiple of 256 up to %d, and at least 0 bytes", o.Size, o.Memory, 1<<15)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
@@ -72,7 +71,7 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 1 of each", o.Chunk, o.Repetitions, o.BlockTokens)
 	}
 	if o.Device.Threads == 0 {
-		o.Device.Threads = runtime.GOMAXPROCS(0)
+		o.Device.Threads = cpu.DefaultThreads()
 	}
 	dev, err := cpu.New(o.Device)
 	if err != nil {

@@ -86,7 +86,7 @@ func (c *benchWriteCmd) Run() error {
 
 // deviceFlags say what to compute with.
 type deviceFlags struct {
-	Threads int    `help:"Compute threads; 0 is one for each processor." placeholder:"N"`
+	Threads int    `help:"Compute threads; 0 is one for each core that the process may use." placeholder:"N"`
 	Kernels string `help:"Instruction set to compute with, such as avx2; the best of this machine if not given." placeholder:"NAME"`
 	Pin     bool   `help:"Bind compute threads to processors."`
 }

@@ -69,7 +69,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	}
 	c := &cache{spec: spec, bytes: d.CacheBytes(spec)}
 	for _, n := range slabSizes(spec) {
-		c.slabs = append(c.slabs, slab{data: aligned(spec.Blocks * n), size: n})
+		c.slabs = append(c.slabs, slab{data: d.arena.apart(spec.Blocks * n), size: n})
 	}
 	used := make([]int, spec.Groups())
 	for i, l := range spec.Layers {
@@ -78,7 +78,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 			if spec.States < 1 {
 				return nil, fmt.Errorf("cpu: cache layer %d has a state, and there are %d slots for it", i, spec.States)
 			}
-			cl.state = view[float32](aligned(spec.States * l.State * 4))
+			cl.state = view[float32](d.arena.apart(spec.States * l.State * 4))
 			c.layers = append(c.layers, cl)
 			continue
 		}

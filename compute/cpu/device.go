@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -39,7 +38,7 @@ type jobs struct {
 
 // Options choose how a Device computes. None changes a result.
 type Options struct {
-	Threads int    // 0 is one for each processor that the process may use
+	Threads int    // 0 is DefaultThreads
 	Kernels string // the implementation's name, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind each worker thread to a processor of its own
 }
@@ -47,16 +46,26 @@ type Options struct {
 // New starts a device.
 func New(o Options) (*Device, error) {
 	if o.Threads < 0 || o.Threads > 1024 {
-		return nil, fmt.Errorf("cpu: %d threads; want 1 to 1024, or 0 for one per processor", o.Threads)
+		return nil, fmt.Errorf("cpu: %d threads; want 1 to 1024, or 0 for one per core", o.Threads)
 	}
 	if o.Threads == 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
+		o.Threads = DefaultThreads()
 	}
 	k, err := pick(o.Kernels)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{k: k, pool: newPool(o.Threads, o.Pin), scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
+	var cpus [][]int
+	all := processors("/sys", allowed())
+	place := placementOf(all, o.Threads)
+	if o.Pin {
+		for _, p := range all {
+			cpus = append(cpus, []int{p.id})
+		}
+	} else if len(place.cpus) > 0 {
+		cpus = [][]int{place.cpus}
+	}
+	d := &Device{k: k, pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItems,

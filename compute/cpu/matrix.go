@@ -52,7 +52,10 @@ const hugePage = 2 << 20
 
 // arena is memory of which weights of middle size take parts, one after the other, so that they are in huge pages too. It is
 // given back when none of them is left.
-type arena struct{ left []byte }
+type arena struct {
+	left  []byte
+	nodes []int // that the memory is spread over, page by page; none is as the system likes
+}
 
 const (
 	arenaBytes = 64 << 20
@@ -63,14 +66,23 @@ const (
 func (a *arena) take(n int) []byte {
 	size := (n + 63) &^ 63
 	if size < arenaPart || size > arenaBytes/4 {
-		return aligned(n)
+		return a.apart(n)
 	}
 	if size > len(a.left) {
-		a.left = aligned(arenaBytes)
+		a.left = a.apart(arenaBytes)
 	}
 	part := a.left[:n:n]
 	a.left = a.left[size:]
 	return part
+}
+
+// apart is aligned, on the arena's nodes.
+func (a *arena) apart(n int) []byte {
+	b := aligned(n)
+	if len(a.nodes) > 0 && n >= 2*hugePage {
+		placeMemory(b[:n&^(hugePage-1)], a.nodes)
+	}
+	return b
 }
 
 // alignedTo returns n zero bytes that begin at a multiple of size, a power of two.

@@ -8,7 +8,12 @@ import (
 // TestArena takes pieces of all sizes and fills each with a number of its own: none may share memory with another, and all
 // are zero at first and begin at a multiple of 64.
 func TestArena(t *testing.T) {
-	var a arena
+	for _, nodes := range [][]int{nil, {0}} {
+		testArena(t, arena{nodes: nodes})
+	}
+}
+
+func testArena(t *testing.T, a arena) {
 	var pieces [][]byte
 	for i, n := range []int{1, arenaPart, arenaPart + 1, arenaBytes / 4, 100, arenaBytes / 4, arenaBytes / 4, arenaPart * 3, arenaBytes / 4, arenaBytes/4 + 1, arenaPart} {
 		p := a.take(n)

@@ -55,7 +55,7 @@ func NewMeter(o Options) (*Meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Meter{d: d, loops: peakLoops(d.k.name), buffer: aligned(peakBuffer)}
+	m := &Meter{d: d, loops: peakLoops(d.k.name), buffer: d.arena.apart(peakBuffer)}
 	err = d.pool.run(peakBuffer/peakPiece, func(_, i int) {
 		for at := i * peakPiece; at < (i+1)*peakPiece; at += peakStream {
 			m.buffer[at] = 1 // untouched pages would all be the same one

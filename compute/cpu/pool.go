@@ -50,8 +50,8 @@ type worker struct {
 // spins bounds the wait for the next job, in pauses of some 40 to 140 cycles: about 50 µs.
 const spins = 1000
 
-// newPool starts threads-1 workers. If pin is set, each is bound to a processor of its own where the system allows.
-func newPool(threads int, pin bool) *pool {
+// newPool starts threads-1 workers. Each is bound to some processors, which several may share, if there are any in cpus.
+func newPool(threads int, cpus [][]int) *pool {
 	p := &pool{finished: make(chan struct{}, 1)}
 	p.single = func(worker, from, to int) {
 		for i := from; i < to; i++ {
@@ -62,7 +62,7 @@ func newPool(threads int, pin bool) *pool {
 		p.workers = append(p.workers, &worker{id: id, wake: make(chan struct{}, 1)})
 	}
 	for _, w := range p.workers[1:] {
-		go p.loop(w, pin)
+		go p.loop(w, cpus)
 	}
 	return p
 }
@@ -196,10 +196,10 @@ func (p *pool) await() {
 }
 
 // loop is the life of a worker.
-func (p *pool) loop(w *worker, pin bool) {
+func (p *pool) loop(w *worker, cpus [][]int) {
 	runtime.LockOSThread()
-	if pin {
-		pinThread(w.id)
+	if len(cpus) > 0 {
+		bindThread(cpus[w.id%len(cpus)]...)
 	}
 	for p.awaitWork(w) {
 		p.takeAll(w)

@@ -16,7 +16,7 @@ import (
 // sleep at every point of a job, and counts what each does.
 func TestPoolRunsEveryItemOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	p := newPool(5, false)
+	p := newPool(5, nil)
 	defer p.close()
 	runs := 5000
 	if testing.Short() {
@@ -43,7 +43,7 @@ func TestPoolRunsEveryItemOnce(t *testing.T) {
 // TestPoolTakesFromOthers blocks one thread in its first item until all items but those that it has are done, so that the
 // others have to take what is left of its share.
 func TestPoolTakesFromOthers(t *testing.T) {
-	p := newPool(3, false)
+	p := newPool(3, nil)
 	defer p.close()
 	const items = 96
 	for most := 1; most <= 64; most *= 4 {
@@ -110,7 +110,7 @@ func TestForesee(t *testing.T) {
 }
 
 func TestPoolReportsPanics(t *testing.T) {
-	p := newPool(3, false)
+	p := newPool(3, nil)
 	defer p.close()
 	for range 100 {
 		err := p.run(10, func(_, item int) {
@@ -128,7 +128,7 @@ func TestPoolReportsPanics(t *testing.T) {
 }
 
 func TestPoolAllocatesNothing(t *testing.T) {
-	p := newPool(2, false)
+	p := newPool(2, nil)
 	defer p.close()
 	job := func(int, int) {}
 	if n := testing.AllocsPerRun(100, func() { p.run(8, job) }); n != 0 {

@@ -1,28 +1,47 @@
 package cpu
 
-import "golang.org/x/sys/unix"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // adviseHuge asks for huge pages for memory that has not been written yet.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
-// pinThread binds the calling thread to the n-th processor that the process may use. Where that is refused the thread
-// stays free, which costs speed and nothing else.
-func pinThread(n int) {
-	var allowed unix.CPUSet
-	if unix.SchedGetaffinity(0, &allowed) != nil || allowed.Count() == 0 {
-		return
+// allowed returns the processors that the process may use, nil if the system does not say.
+func allowed() (ids []int) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
 	}
-	n %= allowed.Count()
-	for cpu := 0; ; cpu++ {
-		if !allowed.IsSet(cpu) {
-			continue
+	for id, left := 0, set.Count(); left > 0; id++ {
+		if set.IsSet(id) {
+			ids = append(ids, id)
+			left--
 		}
-		if n == 0 {
-			var one unix.CPUSet
-			one.Set(cpu)
-			_ = unix.SchedSetaffinity(0, &one)
-			return
-		}
-		n--
 	}
+	return ids
+}
+
+// bindThread binds the calling thread to some processors. Where that is refused the thread stays free, which costs speed and
+// nothing else.
+func bindThread(ids ...int) {
+	var set unix.CPUSet
+	for _, id := range ids {
+		set.Set(id)
+	}
+	_ = unix.SchedSetaffinity(0, &set)
+}
+
+// placeMemory puts memory that has not been written yet on some nodes, page by page in turns. It begins at a page.
+func placeMemory(b []byte, nodes []int) {
+	var mask [16]uint64
+	for _, n := range nodes {
+		if n < 64*len(mask) {
+			mask[n/64] |= 1 << (n % 64)
+		}
+	}
+	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MPOL_INTERLEAVE,
+		uintptr(unsafe.Pointer(&mask)), uintptr(64*len(mask)), 0)
 }

@@ -2,8 +2,14 @@
 
 package cpu
 
-// pinThread does nothing: this system has no call to bind a thread to a processor.
-func pinThread(int) {}
-
 // adviseHuge does nothing: this system is not known to give huge pages on advice.
 func adviseHuge([]byte) {}
+
+// allowed says nothing: this system has no call for it.
+func allowed() []int { return nil }
+
+// bindThread does nothing: this system has no call to bind a thread to processors.
+func bindThread(...int) {}
+
+// placeMemory does nothing: this system has no call for it.
+func placeMemory([]byte, []int) {}

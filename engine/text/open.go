@@ -29,7 +29,7 @@ import (
 type Options struct {
 	Name string // how the model is called; required
 
-	Threads int    // 0 is one for each processor
+	Threads int    // 0 is one for each core (cpu.DefaultThreads)
 	Kernels string // instruction set, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind threads to processors
 

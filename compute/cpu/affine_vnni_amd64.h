@@ -189,17 +189,24 @@
 #define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT) \
 name: \
 	ROWS(ZERO); \
+	PCALIGN $64; \
 loop: \
-	MOVQ  fetches-112(SP), AX; \
-	TESTQ AX, AX; \
-	JZ    block; \
-	MOVQ  R15, DI; \
+	CMPQ  R15, fetchBlocks-136(SP); \
+	JGE   block; \
+	MOVQ  spanBits-152(SP), AX; \
+	SHRXQ AX, R15, DI; \
+	IMULQ stride+56(FP), DI; \
+	BZHIQ AX, R15, AX; \
+	IMULQ $CODE_BYTES, AX; \
+	ADDQ  AX, DI; \
+	ADDQ  fetch-128(SP), DI; \
+	MOVQ  fetches-144(SP), AX; \
+	ADDQ  AX, R15; \
 fetch: \
 	FETCH; \
-	ADDQ  CX, DI; \
+	ADDQ  $CODE_BYTES, DI; \
 	DECQ  AX; \
 	JNZ   fetch; \
-	ADDQ  $CODE_BYTES, R15; \
 block: \
 	BLOCK(ROWS, LOAD, DOT); \
 	ADDQ  $32, SI; \
@@ -239,5 +246,6 @@ join: \
 	ROWS(OFF); \
 store: \
 	ROWS(STORE); \
+	MOVQ  R15, fetched-112(SP); \
 	MOVQ  $rows, R15; \
 	JMP   nextRows

@@ -104,6 +104,7 @@ zeroPair:
 
 #define BLOCK(ROWS, LOAD, DOT) BLOCK32(ROWS, LOAD, DOT)
 #define CODE_BYTES 512
+#define FETCH_ROWS 4
 #define FETCH LINES8
 #define MASKS
 #define A(v, p) A8(v, p)
@@ -118,6 +119,7 @@ TEXT ·tileCodes8VNNI(SB), 0, $6912-128
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH_ROWS
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -126,6 +128,7 @@ TEXT ·tileCodes8VNNI(SB), 0, $6912-128
 #undef C
 #undef D
 #define CODE_BYTES 256
+#define FETCH_ROWS 1
 #define FETCH LINES4
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30)
 #define A(v, p) A4(v, p)
@@ -168,6 +171,7 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH_ROWS
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -176,6 +180,7 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
 #undef C
 #undef D
 #define CODE_BYTES 320
+#define FETCH_ROWS 1
 #define FETCH LINES4; PREFETCHT0 256(DI)
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); BYTES_OF(0x10101010, Z31)
 #define A(v, p) A4(v, p); LAST_BIT(256+32*v+0, p)
@@ -194,6 +199,7 @@ TEXT ·tileCodes5VNNI(SB), 0, $6912-128
 #undef BLOCK
 #define BLOCK(ROWS, LOAD, DOT) BLOCK16(ROWS, LOAD, DOT)
 #undef CODE_BYTES
+#undef FETCH_ROWS
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -202,6 +208,7 @@ TEXT ·tileCodes5VNNI(SB), 0, $6912-128
 #undef C
 #undef D
 #define CODE_BYTES 128
+#define FETCH_ROWS 1
 #define FETCH LINES2
 #define MASKS BYTES_OF(0x03030303, Z30)
 #define A(v, p) A2(v, p)
@@ -216,6 +223,7 @@ TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH_ROWS
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -224,6 +232,7 @@ TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 #undef C
 #undef D
 #define CODE_BYTES 192
+#define FETCH_ROWS 1
 #define FETCH LINES2; PREFETCHT0 128(DI)
 #define MASKS BYTES_OF(0x03030303, Z30); BYTES_OF(0x04040404, Z31)
 #define A(v, p) A2(v, p); LAST_BIT(128+32*v+0, p)
@@ -238,6 +247,7 @@ TEXT ·tileCodes3VNNI(SB), 0, $6912-128
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
+#undef FETCH_ROWS
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -246,6 +256,7 @@ TEXT ·tileCodes3VNNI(SB), 0, $6912-128
 #undef C
 #undef D
 #define CODE_BYTES 384
+#define FETCH_ROWS 3
 #define FETCH LINES6
 #define MASKS BYTES_OF(0x0f0f0f0f, Z29); BYTES_OF(0x3f3f3f3f, Z30); BYTES_OF(0x03030303, Z31)
 #define A(v, p) A6(v, p)

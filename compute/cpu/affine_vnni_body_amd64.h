@@ -15,20 +15,23 @@
 
 offsetSet:
 
+	// How many blocks of the next span three rows fetch with each of theirs.
 	MOVQ rows+64(FP), R15
-	MOVQ $1, AX
-	CMPQ R15, $9
-	JGT  fetchesSet
-	MOVQ $2, AX
-	CMPQ R15, $3
-	JGT  fetchesSet
-	MOVQ $4, AX
-	CMPQ R15, $1
-	JGT  fetchesSet
 	XORL AX, AX
+	CMPQ R15, $FETCH_ROWS
+	JLT  fetchesSet
+	MOVQ $4, AX
+	CMPQ R15, $3
+	JLE  fetchesSet
+	MOVQ $2, AX
+	CMPQ R15, $9
+	JLE  fetchesSet
+	MOVQ $1, AX
 
 fetchesSet:
-	MOVQ AX, tileFetches-144(SP)
+	MOVQ AX, fetches-144(SP)
+	BSRQ span+88(FP), AX
+	MOVQ AX, spanBits-152(SP)
 
 nextPanels:
 	XORL  CX, CX
@@ -91,24 +94,31 @@ pairsSet:
 	PANELS(FETCH_SCALES, SI)
 	PANELS(FETCH_SUPER, BX)
 
-	// Meanwhile the next span is fetched, or the first of the next panels: by how many panels a tile?
-	MOVQ    now-80(SP), AX
-	MOVQ    AX, BX
-	IMULQ   $CODE_BYTES, BX
-	ADDQ    codes-16(SP), BX
-	MOVQ    $4, R11
-	ADDQ    done-72(SP), AX
-	CMPQ    AX, blocks+80(FP)
-	JLT     fetchSet
-	MOVQ    stride+56(FP), BX
-	SHLQ    $2, BX
-	ADDQ    w+48(FP), BX
-	MOVQ    panels+72(FP), R11
-	SUBQ    $4, R11
+	// Meanwhile the next span is fetched, or the first of the next panels.
+	MOVQ  now-80(SP), AX
+	MOVQ  AX, BX
+	IMULQ $CODE_BYTES, BX
+	ADDQ  codes-16(SP), BX
+	MOVQ  $4, R11
+	ADDQ  done-72(SP), AX
+	CMPQ  AX, blocks+80(FP)
+	JLT   fetchSet
+	MOVQ  stride+56(FP), BX
+	SHLQ  $2, BX
+	ADDQ  w+48(FP), BX
+	MOVQ  panels+72(FP), AX
+	SUBQ  $4, AX
+	CMPQ  AX, R11
+	CMOVQLT AX, R11
 
 fetchSet:
-	MOVQ    BX, fetchNext-128(SP)
-	MOVQ    R11, fetchLeft-136(SP)
+	MOVQ    BX, fetch-128(SP)
+	MOVQ    spanBits-152(SP), AX
+	SHLXQ   AX, R11, R11
+	CMPQ    fetches-144(SP), $0
+	CMOVQEQ fetches-144(SP), R11
+	MOVQ    R11, fetchBlocks-136(SP)
+	MOVQ    $0, fetched-112(SP)
 
 	MOVQ done-72(SP), AX
 	MOVQ AX, R9
@@ -147,24 +157,8 @@ rows:
 	ADDQ row-56(SP), R9
 	MOVQ frame-8(SP), R10
 	MOVQ now-80(SP), R11
-	MOVQ fetchLeft-136(SP), DI
-	MOVQ tileFetches-144(SP), AX
-	CMPQ AX, DI
-	CMOVQGT DI, AX
-	XORL   BX, BX
-	CMPQ   AX, BX
-	CMOVQLT BX, AX
-	SUBQ AX, DI
-	MOVQ DI, fetchLeft-136(SP)
-	MOVQ AX, fetches-112(SP)
-	IMULQ CX, AX
-	MOVQ fetchNext-128(SP), BX
-	MOVQ BX, DI
-	ADDQ AX, DI
-	MOVQ DI, fetchNext-128(SP)
 	MOVQ R15, AX
-	MOVQ BX, R15
-	MOVQ codes-16(SP), BX
+	MOVQ fetched-112(SP), R15
 	CMPQ AX, $4
 	JEQ  two
 	CMPQ AX, $2

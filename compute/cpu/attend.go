@@ -21,8 +21,12 @@ type tile struct {
 	partial        int // where its queries are in Device.parts, if parts > 1
 }
 
-// tileQueries is how many queries a tile should have.
-const tileQueries = 128
+// A tile has up to tileQueries queries, and down to bandQueries where that gives every thread work. Its queries go through a
+// chunk in bands of about bandQueries: of a few rows that see nearly the same positions.
+const tileQueries, bandQueries = 512, 128
+
+// log2e makes a score the exponent of a power of two, which is cheaper than one of e.
+const log2e = 1.44269504088896341
 
 // chunks returns the numbers of the chunks that a tile goes over.
 func (t *tile) chunks() (from, to int) {
@@ -35,7 +39,7 @@ func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a com
 	d.op = operation{dst: dst, src: q, cache: c.(*cache), layer: layer, attn: a}
 	l := &d.op.cache.layers[layer]
 	group := a.Heads / l.KVHeads
-	queries, work := d.cut(group)
+	queries, work := d.cut(group, l.KVHeads)
 	items, parted := 0, 0
 	most := max(1, work*l.KVHeads/(4*len(d.scratch))) // chunks of an item
 	d.apart = d.apart[:0]
@@ -51,7 +55,7 @@ func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a com
 	}
 	d.parts.grow(parted, l.vTiles*lanes)
 	for w := range d.scratch {
-		d.scratch[w].grow(l, queries)
+		d.scratch[w].grow(l, queries, min(queries, bandRows(group)*group))
 	}
 	d.each(items, d.jobs.attend)
 	if len(d.apart) > 0 {
@@ -60,9 +64,10 @@ func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a com
 }
 
 // cut cuts the batch into tiles. It returns the most queries of a tile and the sum of all tiles' chunks.
-func (d *Device) cut(group int) (queries, chunks int) {
+func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 	d.tiles = d.tiles[:0]
-	step := max(1, tileQueries/group)
+	step := d.batch.Rows() * kvHeads / (4 * len(d.scratch))
+	step = max(min(step, tileQueries/group), bandQueries/group, 1)
 	for i, s := range d.batch.Seqs {
 		for at := 0; at < int(s.Rows); at += step {
 			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
@@ -97,18 +102,13 @@ func (d *Device) attendItem(worker, item int) {
 	head, part := (item-t.first)/t.parts, (item-t.first)%t.parts
 	group := d.op.attn.Heads / l.KVHeads
 	queries := t.rows * group
-	for r := range t.rows {
-		q := rowOf(d.op.src, t.row+r)[head*group*l.KDim:][:group*l.KDim]
-		for i, x := range q {
-			s.q[r*len(q)+i] = x * d.op.attn.Scale
-		}
-	}
+	d.scaleQueries(s, t, head)
 	from, to := t.chunks()
 	if t.parts == 1 {
 		d.clear(&s.sum, head, group, queries)
 		for c := from; c < to; c++ {
 			d.chunk(s, t, head, c, &s.part)
-			s.sum.join(d.k, &s.part, queries)
+			s.join(d.k, &s.part, queries)
 		}
 		d.finish(t, head, &s.sum)
 		return
@@ -117,6 +117,17 @@ func (d *Device) attendItem(worker, item int) {
 	for c := from + n*part/t.parts; c < from+n*(part+1)/t.parts; c++ {
 		p := d.parts.from(t.partial + (head*n+c-from)*queries)
 		d.chunk(s, t, head, c, &p)
+	}
+}
+
+// scaleQueries writes the tile's queries of a KV head to s.q, with zeros after each head's dimensions.
+func (d *Device) scaleQueries(s *scratch, t *tile, head int) {
+	l := &d.op.cache.layers[d.op.layer]
+	group, width, scale := d.op.attn.Heads/l.KVHeads, l.kTiles*lanes, d.op.attn.Scale*log2e
+	for i := range t.rows * group {
+		q := rowOf(d.op.src, t.row+i/group)[(head*group+i%group)*l.KDim:][:l.KDim]
+		d.k.scale(s.q[i*width:], q, scale)
+		clear(s.q[i*width+l.KDim : (i+1)*width])
 	}
 }
 
@@ -130,7 +141,7 @@ func (d *Device) joinItem(worker, item int) {
 	d.clear(&s.sum, head, group, queries)
 	for c := range to - from {
 		p := d.parts.from(t.partial + (head*(to-from)+c)*queries)
-		s.sum.join(d.k, &p, queries)
+		s.join(d.k, &p, queries)
 	}
 	d.finish(t, head, &s.sum)
 }
@@ -139,9 +150,9 @@ func (d *Device) joinItem(worker, item int) {
 func (d *Device) clear(p *partial, head, group, queries int) {
 	clear(p.out[:queries*p.width])
 	for i := range queries {
-		p.most[i], p.total[i] = negInf, 0
+		p.most[i], p.total[i] = lowest, 0
 		if sinks := d.op.attn.Sinks; sinks != nil {
-			p.most[i], p.total[i] = sinks.(vector)[head*group+i%group], 1
+			p.most[i], p.total[i] = sinks.(vector)[head*group+i%group]*log2e, 1
 		}
 	}
 }
@@ -152,9 +163,6 @@ func (d *Device) finish(t *tile, head int, sum *partial) {
 	group := d.op.attn.Heads / l.KVHeads
 	for i := range t.rows * group {
 		dst := rowOf(d.op.dst, t.row+i/group)[(head*group+i%group)*l.VDim:][:l.VDim]
-		inverse := 1 / sum.total[i]
-		for j, x := range sum.out[i*sum.width:][:l.VDim] {
-			dst[j] = x * inverse
-		}
+		d.k.scale(dst, sum.out[i*sum.width:][:l.VDim], 1/sum.total[i])
 	}
 }

@@ -20,12 +20,14 @@ var avx2 = kernels{
 	quantize:   quantizeAVX2,
 	sumSquares: sumSquaresAVX2,
 	scaleGain:  scaleGainAVX2,
-	softmax:    softmaxAVX2,
+	weigh:      weighAVX2,
+	shares:     sharesAVX2,
+	blend:      blendAVX2,
+	scale:      scaleAVX2,
 	softcap:    softcapAVX2,
 	silu:       siluAVX2,
 	addScaled:  addScaledAVX2,
 	decayAdd:   decayAddAVX2,
-	blend:      blendAVX2,
 	widen:      widenAVX2,
 	transpose:  transposeAVX2,
 	rotate:     rotateAVX2,
@@ -79,13 +81,6 @@ func scaleGainAVX2(dst, x, gain []float32, mean, scale float32) {
 	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
 }
 
-func softmaxAVX2(s []float32) (most, total float32) {
-	if len(s) == 0 || len(s)%lanes != 0 {
-		return softmax(s)
-	}
-	return softmaxRowAVX2(&s[0], len(s))
-}
-
 func softcapAVX2(s []float32, limit float32) {
 	n := vectors(len(s))
 	if n > 0 {
@@ -122,15 +117,6 @@ func decayAddAVX2(w, x, v []float32, decay float32) {
 	}
 }
 
-func blendAVX2(dst, x []float32, a, b float32) {
-	n := vectors(len(x))
-	if n > 0 {
-		_ = dst[n-1]
-		blendRowAVX2(&dst[0], &x[0], n, a, b)
-	}
-	blend(dst[n:], x[n:], a, b)
-}
-
 func rotateAVX2(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -162,9 +148,6 @@ func sumSquaresRowAVX2(acc *[lanes]float32, x *float32, n int, mean float32)
 func scaleGainRowAVX2(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
-func softmaxRowAVX2(s *float32, n int) (most, total float32)
-
-//go:noescape
 func softcapRowAVX2(s *float32, n int, limit float32)
 
 //go:noescape
@@ -175,9 +158,6 @@ func addScaledRowAVX2(dst, x *float32, n int, scale float32)
 
 //go:noescape
 func decayAddPanelAVX2(w, x *float32, n int, v *float32, decay float32)
-
-//go:noescape
-func blendRowAVX2(dst, x *float32, n int, a, b float32)
 
 //go:noescape
 func rotateRowAVX2(lo, hi, cos, sin *float32, n int)

@@ -20,12 +20,14 @@ var avx512 = kernels{
 	quantize:   quantizeAVX512,
 	sumSquares: sumSquaresAVX512,
 	scaleGain:  scaleGainAVX512,
-	softmax:    softmaxAVX512,
+	weigh:      weighAVX512,
+	shares:     sharesAVX512,
+	blend:      blendAVX512,
+	scale:      scaleAVX512,
 	softcap:    softcapAVX512,
 	silu:       siluAVX512,
 	addScaled:  addScaledAVX512,
 	decayAdd:   decayAddAVX512,
-	blend:      blendAVX512,
 	widen:      widenAVX512,
 	transpose:  transposeAVX512,
 	rotate:     rotateAVX512,
@@ -85,13 +87,6 @@ func scaleGainAVX512(dst, x, gain []float32, mean, scale float32) {
 	scaleGain(dst[n:], x[n:], gain[n:], mean, scale)
 }
 
-func softmaxAVX512(s []float32) (most, total float32) {
-	if len(s) == 0 || len(s)%lanes != 0 {
-		return softmax(s)
-	}
-	return softmaxRowAVX512(&s[0], len(s))
-}
-
 func softcapAVX512(s []float32, limit float32) {
 	n := vectors(len(s))
 	if n > 0 {
@@ -128,15 +123,6 @@ func decayAddAVX512(w, x, v []float32, decay float32) {
 	}
 }
 
-func blendAVX512(dst, x []float32, a, b float32) {
-	n := vectors(len(x))
-	if n > 0 {
-		_ = dst[n-1]
-		blendRowAVX512(&dst[0], &x[0], n, a, b)
-	}
-	blend(dst[n:], x[n:], a, b)
-}
-
 func rotateAVX512(lo, hi, cos, sin []float32) {
 	n := vectors(len(lo))
 	if n > 0 {
@@ -168,9 +154,6 @@ func sumSquaresRowAVX512(acc *[lanes]float32, x *float32, n int, mean float32)
 func scaleGainRowAVX512(dst, x, gain *float32, n int, mean, scale float32)
 
 //go:noescape
-func softmaxRowAVX512(s *float32, n int) (most, total float32)
-
-//go:noescape
 func softcapRowAVX512(s *float32, n int, limit float32)
 
 //go:noescape
@@ -181,9 +164,6 @@ func addScaledRowAVX512(dst, x *float32, n int, scale float32)
 
 //go:noescape
 func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
-
-//go:noescape
-func blendRowAVX512(dst, x *float32, n int, a, b float32)
 
 //go:noescape
 func rotateRowAVX512(lo, hi, cos, sin *float32, n int)

@@ -191,6 +191,12 @@ func (d *Device) storeItem(worker, item int) {
 	s := &d.batch.Seqs[run.seq]
 	block, slot := int(s.Tables[l.Group][int(run.from)/l.blockToken]), int(run.from)%l.blockToken
 	for h := range l.KVHeads {
+		if int(run.from)%lanes == 0 { // what others left there
+			clear(l.keys(block, h, slot)[:l.kPanel])
+			if !l.Latent {
+				clear(l.values(block, h, slot)[:l.vPanel])
+			}
+		}
 		for pos := run.from; pos < run.to; pos++ {
 			r, j := int(s.Row+pos-s.Start), int(pos)%lanes
 			row.put(d.k, l.typ, l.keys(block, h, slot), j, rowOf(d.op.src, r)[h*l.KDim:][:l.KDim], false)

@@ -1,24 +1,24 @@
 package cpu
 
-import (
-	"math"
-
-	"github.com/kvasir-llm/kvasir/quant"
-)
+import "math"
 
 var negInf = float32(math.Inf(-1))
 
+// lowest is the greatest score of a query that attends to nothing.
+const lowest = -math.MaxFloat32
+
 // partial is the state of the softmax of some queries over some positions: of each its greatest score, the sum of its
-// weights exp(score - most), which is 0 if it attends to none of them, and its output, the sum of the values by weight.
+// weights 2^(score - most), which is 0 if it attends to none of them, and its output, the sum of the values by weight.
 type partial struct {
-	most, total []float32
+	most, total []float32 // [queries], with room for whole groups of 16
 	out         []float32 // [queries, width]
 	width       int
 }
 
 func (p *partial) grow(queries, width int) {
 	p.width = width
-	p.most, p.total, p.out = grown(p.most, queries), grown(p.total, queries), grown(p.out, queries*width)
+	p.most, p.total = grown(p.most, queries+lanes), grown(p.total, queries+lanes)
+	p.out = grown(p.out, queries*width)
 }
 
 // from returns the queries from query i on.
@@ -26,31 +26,15 @@ func (p *partial) from(i int) partial {
 	return partial{p.most[i:], p.total[i:], p.out[i*p.width:], p.width}
 }
 
-// join adds what the queries have over later positions.
-func (p *partial) join(k *kernels, later *partial, queries int) {
-	for i := range queries {
-		if later.total[i] == 0 {
-			continue
-		}
-		most := max(p.most[i], later.most[i])
-		a, b := exp(p.most[i]-most), exp(later.most[i]-most)
-		p.most[i] = most
-		p.total[i] = float32(p.total[i]*a) + float32(later.total[i]*b)
-		k.blend(p.out[i*p.width:][:p.width], later.out[i*p.width:][:p.width], a, b)
-	}
-}
-
-// panelRun is how many panels are widened at a time. A chunk is a whole number of runs.
-const panelRun = 4
-
 // scratch is a worker's own memory.
 type scratch struct {
-	q      []float32 // [queries, KDim] scaled queries of a tile
-	scores []float32 // [queries, chunkTokens]
-	wide   []float32 // panels as float32: keys [panelRun][tiles][16·16], values [tiles][panelRun][16·16]
-	tiles  []float32 // [tiles][16·16] of a latent panel
+	q      []float32 // [queries, kTiles·16] scaled queries of a tile
+	scores []float32 // [queries, chunkTokens] of a band
+	keys   []float32 // of a chunk as float32: [chunkTokens/16][kTiles][16·16]
+	values []float32 // likewise: [vTiles][chunkTokens/16][16·16]
 	part   partial   // of a chunk
 	sum    partial   // of all chunks so far
+	shares []float32 // [2, queries] of the sum and of the part in their joint sum
 	kv     kvRow
 	out    []float32 // of operations on rows
 	edge   [maxRowChunk * lanes]float32
@@ -58,125 +42,89 @@ type scratch struct {
 	row    []float32 // inputs in the order of a weight
 }
 
-func (s *scratch) grow(l *cacheLayer, queries int) {
-	s.q, s.scores = grown(s.q, queries*l.KDim), grown(s.scores, queries*chunkTokens)
-	s.wide = grown(s.wide, panelRun*max(l.kTiles, l.vTiles)*tileValues)
-	if l.Latent {
-		s.tiles = grown(s.tiles, l.vTiles*tileValues)
-	}
+func (s *scratch) grow(l *cacheLayer, queries, band int) {
+	s.q, s.scores = grown(s.q, queries*l.kTiles*lanes), grown(s.scores, band*chunkTokens)
+	s.keys, s.values = grown(s.keys, chunkTokens*l.kTiles*lanes), grown(s.values, chunkTokens*l.vTiles*lanes)
 	s.part.grow(queries, l.vTiles*lanes)
 	s.sum.grow(queries, l.vTiles*lanes)
+	s.shares = grown(s.shares, 2*padded(queries))
+}
+
+// join adds to s.sum what the queries have over later positions.
+func (s *scratch) join(k *kernels, later *partial, queries int) {
+	n := padded(queries)
+	a, b := s.shares[:n], s.shares[n:2*n]
+	k.shares(a, b, s.sum.most[:n], s.sum.total[:n], later.most[:n], later.total[:n])
+	k.blend(s.sum.out, later.out, s.sum.width, a[:queries], b[:queries], later.total)
 }
 
 // chunk computes the part of chunk c in the attention of a tile and KV head.
 func (d *Device) chunk(s *scratch, t *tile, head, c int, p *partial) {
 	l := &d.op.cache.layers[d.op.layer]
-	group := d.op.attn.Heads / l.KVHeads
-	queries := t.rows * group
-	lo, hi := max(t.lo, c*chunkTokens), min(t.hi, (c+1)*chunkTokens)
-	lo &^= lanes - 1
-	d.scoreKeys(s, t, head, lo, hi)
-	first, width := int(d.batch.Pos[t.row]), (hi-lo+lanes-1)&^(lanes-1)
-	for i := range queries {
-		from, to := d.attended(t.seq, first+i/group)
-		p.most[i], p.total[i] = d.weigh(s.scores[i*chunkTokens:][:width], max(from, lo)-lo, min(to, hi)-lo)
+	lo, hi := max(t.lo, c*chunkTokens)&^(lanes-1), min(t.hi, (c+1)*chunkTokens)
+	d.widenChunk(s, t, head, lo, hi)
+	step := bandRows(d.op.attn.Heads / l.KVHeads)
+	for row := 0; row < t.rows; row += step {
+		d.band(s, t, row, min(step, t.rows-row), lo, hi, p)
 	}
-	clear(p.out[:queries*p.width])
-	d.mixValues(s, t, head, lo, hi, p)
 }
 
-// scoreKeys writes the scores of the tile's queries over positions [lo, hi) and the rest of the last panel.
-func (d *Device) scoreKeys(s *scratch, t *tile, head, lo, hi int) {
+// bandRows returns how many rows are a band.
+func bandRows(group int) int { return max(1, bandQueries/group) }
+
+// widenChunk decodes the keys and values of positions [lo, hi) and the rest of the last panel.
+func (d *Device) widenChunk(s *scratch, t *tile, head, lo, hi int) {
 	l := &d.op.cache.layers[d.op.layer]
 	table := d.batch.Seqs[t.seq].Tables[l.Group]
-	queries := t.rows * (d.op.attn.Heads / l.KVHeads)
-	panel := l.kTiles * tileValues
-	for at := lo; at < hi; {
-		dst, n := s.scores[at-lo:], 0
-		if d.inPlace(queries) {
-			n = min((hi-at+lanes-1)/lanes, (l.blockToken-at%l.blockToken)/lanes)
-			keys := l.keys(int(table[at/l.blockToken]), head, at%l.blockToken)
-			d.floatPanels(l.typ, dst, chunkTokens, s.q, l.KDim, keys, panel, n, queries, l.KDim, false)
+	const ldd = chunkTokens * lanes
+	for pos := lo; pos < hi; pos += lanes {
+		block, slot := int(table[pos/l.blockToken]), pos%l.blockToken
+		keys, values := s.keys[(pos-lo)*l.kTiles*lanes:], s.values[(pos-lo)*lanes:]
+		d.k.widen(l.typ, keys, tileValues, l.keys(block, head, slot), l.kTiles, false)
+		if l.Latent {
+			d.k.transpose(values, ldd, keys, l.vTiles)
 		} else {
-			for ; n < panelRun && at+n*lanes < hi; n++ {
-				pos := at + n*lanes
-				d.k.widen(l.typ, s.wide[n*panel:], tileValues, l.keys(int(table[pos/l.blockToken]), head, pos%l.blockToken), l.kTiles, false)
-			}
-			d.k.matF32(dst, chunkTokens, s.q, l.KDim, s.wide, panel, n, queries, l.KDim, false)
+			d.k.widen(l.typ, values, ldd, l.values(block, head, slot), l.vTiles, true)
 		}
-		at += n * lanes
 	}
 }
 
-// mixValues adds the values of positions [lo, hi) to p by the weights in s.scores.
-func (d *Device) mixValues(s *scratch, t *tile, head, lo, hi int, p *partial) {
+// band attends with n rows of a tile, from row row on, to what they see of the positions [lo, hi) that s.keys and s.values hold.
+func (d *Device) band(s *scratch, t *tile, row, n, lo, hi int, p *partial) {
 	l := &d.op.cache.layers[d.op.layer]
-	table := d.batch.Seqs[t.seq].Tables[l.Group]
-	queries := t.rows * (d.op.attn.Heads / l.KVHeads)
-	const ldd = panelRun * tileValues
-	for at := lo; at < hi; {
-		n := min(lanes, hi-at)
-		if d.inPlace(queries) && !l.Latent {
-			values := l.values(int(table[at/l.blockToken]), head, at%l.blockToken)
-			d.floatPanels(l.typ, p.out, p.width, s.scores[at-lo:], chunkTokens, values, tileValues, l.vTiles, queries, n, true)
-		} else {
-			n = min(panelRun*lanes, hi-at)
-			for pos := at; pos < at+n; pos += lanes {
-				d.wideValues(s, l, s.wide[(pos-at)*lanes:], ldd, int(table[pos/l.blockToken]), head, pos%l.blockToken)
-			}
-			d.k.matF32(p.out, p.width, s.scores[at-lo:], chunkTokens, s.wide, ldd, l.vTiles, queries, n, true)
-		}
-		at += n
-	}
-}
-
-// wideValues decodes a panel of values.
-func (d *Device) wideValues(s *scratch, l *cacheLayer, dst []float32, ldd, block, head, slot int) {
-	switch {
-	case !l.Latent:
-		d.k.widen(l.typ, dst, ldd, l.values(block, head, slot), l.vTiles, true)
-	case l.typ == quant.F32:
-		d.k.transpose(dst, ldd, view[float32](l.keys(block, head, slot)), l.vTiles)
-	default:
-		d.k.widen(l.typ, s.tiles, tileValues, l.keys(block, head, slot), l.vTiles, false)
-		d.k.transpose(dst, ldd, s.tiles, l.vTiles)
-	}
-}
-
-// inPlaceQueries is up to how many queries panels of floats are read where they are: widening them once for all costs more.
-const inPlaceQueries = 16
-
-func (d *Device) inPlace(queries int) bool {
-	return queries <= inPlaceQueries && !quantised(d.op.cache.layers[d.op.layer].typ)
-}
-
-// floatPanels multiplies rows with panels of floats of a cache, as kernels.matF32 does.
-func (d *Device) floatPanels(t quant.Type, dst []float32, ldd int, x []float32, ldx int, w []byte, stride, panels, m, k int, accumulate bool) {
-	switch t {
-	case quant.F16:
-		d.k.matF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, k, accumulate)
-	case quant.BF16:
-		d.k.matBF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, k, accumulate)
-	default:
-		d.k.matF32(dst, ldd, x, ldx, view[float32](w), stride, panels, m, k, accumulate)
-	}
-}
-
-// weigh turns the scores of one query into weights, 0 outside [from, to), and returns the greatest score and the sum of
-// the weights, 0 if there are none.
-func (d *Device) weigh(scores []float32, from, to int) (most, total float32) {
+	group, pos := d.op.attn.Heads/l.KVHeads, int(d.batch.Pos[t.row])+row
+	at, m := row*group, n*group
+	most, total, out := p.most[at:][:m], p.total[at:][:m], p.out[at*p.width:]
+	from, _ := d.attended(t.seq, pos)
+	_, to := d.attended(t.seq, pos+n-1)
+	from, to = max(from, lo)&^(lanes-1), min(to, hi)
 	if from >= to {
-		clear(scores)
-		return negInf, 0
+		for i := range most {
+			most[i], total[i] = lowest, 0
+		}
+		return
 	}
-	if limit := d.op.attn.Softcap; limit > 0 {
-		d.k.softcap(scores, limit)
+	panels, panel, width := (to-from+lanes-1)/lanes, l.kTiles*tileValues, l.kTiles*lanes
+	d.k.matF32(s.scores, chunkTokens, s.q[at*width:], width, s.keys[(from-lo)*width:], panel, panels, m, width, false)
+	d.mask(s.scores, t.seq, pos, m, group, from, panels*lanes)
+	d.k.weigh(most, total, s.scores, chunkTokens, panels*lanes)
+	d.k.matF32(out, p.width, s.scores, chunkTokens, s.values[(from-lo)*lanes:], chunkTokens*lanes, l.vTiles, m, panels*lanes, false)
+}
+
+// mask caps the scores of m queries, group for each row from position pos on, over n positions from lo on, and makes those
+// that the row does not attend to -Inf.
+func (d *Device) mask(scores []float32, seq, pos, m, group, lo, n int) {
+	for i := range m {
+		row := scores[i*chunkTokens:][:n]
+		from, to := d.attended(seq, pos+i/group)
+		if limit := d.op.attn.Softcap; limit > 0 {
+			d.k.softcap(row, limit*log2e)
+		}
+		for j := range min(max(from-lo, 0), n) {
+			row[j] = negInf
+		}
+		for j := max(to-lo, 0); j < n; j++ {
+			row[j] = negInf
+		}
 	}
-	for i := range scores[:from] {
-		scores[i] = negInf
-	}
-	for i := to; i < len(scores); i++ {
-		scores[i] = negInf
-	}
-	return d.k.softmax(scores)
 }

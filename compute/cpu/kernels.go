@@ -36,9 +36,17 @@ type kernels struct {
 	sumSquares func(x []float32, mean float32) float32
 	// scaleGain writes ((x - mean)·scale)·gain to dst.
 	scaleGain func(dst, x, gain []float32, mean, scale float32)
-	// softmax replaces s by exp(s - max s) and returns max s and the 16-lane sum of the result. The length is a multiple of
-	// 16; masked elements are -Inf and become 0.
-	softmax func(s []float32) (max, sum float32)
+	// weigh turns rows of n scores, ld apart, into weights: s into 2^(s - most), where most is the greatest of the row. It
+	// writes that and the 16-lane sum of the weights. n is a multiple of 16; masked scores are -Inf and become 0, and where
+	// all are, most is lowest.
+	weigh func(most, total, s []float32, ld, n int)
+	// shares joins sums of weights, 16·n of them: most becomes the greater of most and later, total becomes total·a +
+	// laterTotal·b, where a is 2^(old most - most) and b is 2^(later - most).
+	shares func(a, b, most, total, later, laterTotal []float32)
+	// blend writes fma(b[i], x, a[i]·dst) to the width values of row i of dst, unless total[i] is 0. width is a multiple of 16.
+	blend func(dst, x []float32, width int, a, b, total []float32)
+	// scale writes x·factor to dst.
+	scale func(dst, x []float32, factor float32)
 	// softcap replaces s by limit·tanh(s/limit).
 	softcap func(s []float32, limit float32)
 	// silu writes (gate / (1 + exp(-gate)))·up to dst.
@@ -48,8 +56,6 @@ type kernels struct {
 	// decayAdd decays panels of float32 and adds an outer product: for panel p < len(v)/16, row i < len(x) and lane j,
 	// w[(p·len(x) + i)·16 + j] becomes fma(x[i], v[16p + j], w·decay).
 	decayAdd func(w, x, v []float32, decay float32)
-	// blend writes fma(b, x, a·dst) to dst.
-	blend func(dst, x []float32, a, b float32)
 	// widen decodes the first n tiles of a KV panel (KVTypes), of values or of keys, to dst, ldd values apart.
 	widen func(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool)
 	// transpose writes n tiles of 16·16 values, each turned about its diagonal, to dst, ldd values apart.

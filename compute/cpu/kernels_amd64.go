@@ -44,3 +44,8 @@ var expTable = [...]float32{
 	expPoly[0], expPoly[1], expPoly[2], expPoly[3], expPoly[4], expPoly[5],
 	1,
 }
+
+// exp2Table is what the kernels' exp2 reads, in this order.
+//
+//lint:ignore U1000 the assembly reads it
+var exp2Table = [...]float32{exp2Min, exp2Poly[0], exp2Poly[1], exp2Poly[2], exp2Poly[3], exp2Poly[4], exp2Poly[5], 1, lowest}

@@ -163,11 +163,11 @@ func BenchmarkRows(b *testing.B) {
 			{"quantize", func() { k.quantize(q, sums, x, spanValues) }},
 			{"sumSquares", func() { k.sumSquares(x, 0) }},
 			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
-			{"softmax", func() { copy(z, x); k.softmax(z) }},
+			{"weigh", func() { copy(z, x); k.weigh(y[:1], y[1:2], z, 0, len(z)) }},
 			{"softcap", func() { copy(z, x); k.softcap(z, 30) }},
 			{"silu", func() { k.silu(z, x, y) }},
 			{"addScaled", func() { k.addScaled(z, x, 0) }},
-			{"blend", func() { k.blend(z, x, 1, 0) }},
+			{"blend", func() { k.blend(z, x, len(x), y[:1], y, y) }},
 			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], cos, sin) }},
 		} {
 			b.Run(k.name+"/"+op.name, func(b *testing.B) {

@@ -94,21 +94,21 @@ func FuzzQuantize(f *testing.F) {
 	})
 }
 
-func FuzzSoftmax(f *testing.F) {
+func FuzzWeigh(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte, groups, masked, _ byte) {
 		src, n := &source{data: data}, (1+int(groups)%16)*lanes
 		fences := newFences(t)
 		s := src.floats(n)
-		for i := range n * int(masked) / 256 { // never all of them
-			s[(i*7+1)%n] = float32(math.Inf(-1))
+		for i := range n * int(masked) / 256 {
+			s[(i*7+1)%n] = negInf
 		}
-		want := slices.Clone(s)
-		most, total := portable.softmax(want)
+		want, sums := slices.Clone(s), make([]float32, 2)
+		portable.weigh(sums[:1], sums[1:], want, 0, n)
 		for _, k := range nativeKernels() {
-			got := place(fences.x, s)
-			gotMost, gotTotal := k.softmax(got)
-			same(t, k.name+": max and sum", []float32{gotMost, gotTotal}, []float32{most, total})
+			got, gotSums := place(fences.x, s), make([]float32, 2)
+			k.weigh(gotSums[:1], gotSums[1:], got, 0, n)
+			same(t, k.name+": greatest and sum", gotSums, sums)
 			same(t, k.name, got, want)
 		}
 	})

@@ -96,41 +96,6 @@ func TestScaleGain(t *testing.T) {
 	})
 }
 
-func TestSoftmax(t *testing.T) {
-	inf := float32(math.Inf(-1))
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(7, 7))
-		for groups := 1; groups <= 70; groups++ {
-			s := make([]float32, groups*lanes)
-			spread := []float32{1, 30, 1000}[groups%3]
-			for i := range s {
-				if s[i] = number(r) * spread; r.IntN(5) == 0 || groups%7 == 0 {
-					s[i] = inf
-				}
-			}
-			if groups%5 == 0 { // zeros of both signs, few of them positive, none above
-				for i := range s {
-					s[i] = []float32{float32(math.Copysign(0, -1)), -1, inf}[r.IntN(3)]
-				}
-				s[r.IntN(len(s))] = 0
-			}
-			if groups%5 == 1 { // at and beside the least argument of exp
-				for i := range s {
-					s[i] = math.Float32frombits(math.Float32bits(expMin) + uint32(r.IntN(3)) - 1)
-				}
-			}
-			s[r.IntN(len(s))] = -float32(r.Float64())
-			want := slices.Clone(s)
-			got := place(f.x, s)
-			most, total := k.softmax(got)
-			wantMost, wantTotal := portable.softmax(want)
-			what := fmt.Sprintf("%d values", len(s))
-			same(t, what+": max and sum", []float32{most, total}, []float32{wantMost, wantTotal})
-			same(t, what, got, want)
-		}
-	})
-}
-
 func TestSoftcap(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(19, 19))
@@ -201,19 +166,6 @@ func TestDecayAdd(t *testing.T) {
 	})
 }
 
-func TestBlend(t *testing.T) {
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(12, 12))
-		for n := range rowLengths {
-			dst, x, a, b := numbers(r, n), numbers(r, n), number(r), number(r)
-			got := place(f.dst, dst)
-			k.blend(got, place(f.x, x), a, b)
-			portable.blend(dst, x, a, b)
-			same(t, fmt.Sprint(n, " values"), got, dst)
-		}
-	})
-}
-
 func TestRotate(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(10, 10))
@@ -241,9 +193,11 @@ func TestKernelsAllocate(t *testing.T) {
 			"quantize":   func() { k.quantize(q.q, q.sums, x[:64], spanValues) },
 			"sumSquares": func() { k.sumSquares(x, 0) },
 			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
-			"softmax":    func() { k.softmax(x) },
+			"weigh":      func() { k.weigh(x[:2], x[2:], x[16:], 64, 64) },
+			"shares":     func() { k.shares(x, x[16:], x[32:48], x[48:], x[64:], x[80:]) },
+			"scale":      func() { k.scale(x, x, 1) },
 			"softcap":    func() { k.softcap(x, 1) },
-			"blend":      func() { k.blend(x, x, 1, 1) },
+			"blend":      func() { k.blend(x, x[512:], 32, x[:2], x, x) },
 			"widen":      func() { k.widen(quant.Q4_0, x, tileValues, w8, 2, true) },
 			"transpose":  func() { k.transpose(x, tileValues, x, 2) },
 			"silu":       func() { k.silu(x, x, x) },

@@ -35,19 +35,6 @@ func scaleGain(dst, x, gain []float32, mean, scale float32) {
 	}
 }
 
-func softmax(s []float32) (most, total float32) {
-	most = negInf
-	for _, v := range s {
-		most = max(most, v)
-	}
-	var acc [lanes]float32
-	for i, v := range s {
-		s[i] = exp(v - most)
-		acc[i%lanes] += s[i]
-	}
-	return most, laneSum(&acc)
-}
-
 func softcap(s []float32, limit float32) {
 	for i, x := range s {
 		s[i] = limit * tanh(x/limit)
@@ -74,12 +61,6 @@ func decayAdd(w, x, v []float32, decay float32) {
 				row[j] = fma(s, v[p*lanes+j], row[j]*decay)
 			}
 		}
-	}
-}
-
-func blend(dst, x []float32, a, b float32) {
-	for i, v := range x {
-		dst[i] = fma(b, v, dst[i]*a)
 	}
 }
 

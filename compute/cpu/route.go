@@ -108,12 +108,14 @@ func (d *Device) score(x []float32, n int) {
 		}
 		return
 	}
+	d.k.scale(x, x[:n], log2e)
 	for i := range x[n:] {
 		x[n+i] = negInf
 	}
-	_, total := d.k.softmax(x)
+	var most, total [1]float32
+	d.k.weigh(most[:], total[:], x, 0, len(x))
 	for i := range x[:n] {
-		x[i] /= total
+		x[i] /= total[0]
 	}
 }
 

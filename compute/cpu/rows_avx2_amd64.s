@@ -6,6 +6,7 @@
 //	x  [8 values][8 values] ...    value i is in lane i mod 16 of a row sum: a register for lanes 0-7, one for 8-15
 
 #include "textflag.h"
+#include "pairwise_avx2_amd64.h"
 
 // Where VPERMD finds the groups of 4 bytes that packing leaves interleaved.
 DATA unpacked<>+0(SB)/8, $0x0000000400000000
@@ -48,24 +49,6 @@ GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 	VPSLLD      $23, n, n; \
 	VPADDD      n, p, p; \
 	VPAND       keep, p, x
-
-// PAIRWISE folds the 16 lanes of y (0-7) and other (8-15) into the first of y with OP: j with j+8, then +4, +2, +1. y and
-// x are one register; other and scratch are two names of another.
-#define PAIRWISE(OP, y, x, other, scratch) \
-	OP(other, y); \
-	VEXTRACTF128 $1, y, scratch; \
-	OP(scratch, x); \
-	VPERMILPS    $0x4e, x, scratch; \
-	OP(scratch, x); \
-	VPERMILPS    $0xb1, x, scratch; \
-	OP(scratch, x)
-
-#define ADD(a, b) VADDPS a, b, b
-#define MAX(a, b) VMAXPS a, b, b
-#define MAX_INT(a, b) VPMAXSD a, b, b
-
-// ORDER turns floats into integers of the same order, +0 above -0, and back.
-#define ORDER(y, t) VPSRAD $31, y, t; VPSRLD $1, t, t; VPXOR t, y, y
 
 // func quantizeSpanAVX2(q *int8, sums *spanSums, x *float32, n int)
 //
@@ -209,52 +192,6 @@ gains:
 	VZEROUPPER
 	RET
 
-// func softmaxRowAVX2(s *float32, n int) (most, total float32)
-TEXT ·softmaxRowAVX2(SB), NOSPLIT, $0-24
-	MOVQ         s+0(FP), SI
-	MOVQ         n+8(FP), CX
-	VBROADCASTSS ·negInf(SB), Y0
-	ORDER(Y0, Y2)
-	VMOVAPS      Y0, Y1
-	MOVQ         SI, DI
-	MOVQ         CX, DX
-
-greatest:
-	VMOVUPS (SI), Y2
-	VMOVUPS 32(SI), Y3
-	ORDER(Y2, Y4)
-	ORDER(Y3, Y5)
-	VPMAXSD Y2, Y0, Y0
-	VPMAXSD Y3, Y1, Y1
-	ADDQ    $64, SI
-	SUBQ    $16, CX
-	JNZ     greatest
-	PAIRWISE(MAX_INT, Y0, X0, Y1, X1)
-	ORDER(X0, X1)
-	VMOVSS  X0, most+16(FP)
-	VBROADCASTSS X0, Y0
-	VXORPS  Y6, Y6, Y6
-	VXORPS  Y7, Y7, Y7
-
-weights:
-	VMOVUPS (DI), Y1
-	VSUBPS  Y0, Y1, Y1
-	EXP(Y1, Y2, Y3, Y4, Y5)
-	VMOVUPS Y1, (DI)
-	VADDPS  Y1, Y6, Y6
-	VMOVUPS 32(DI), Y8
-	VSUBPS  Y0, Y8, Y8
-	EXP(Y8, Y9, Y10, Y11, Y12)
-	VMOVUPS Y8, 32(DI)
-	VADDPS  Y8, Y7, Y7
-	ADDQ    $64, DI
-	SUBQ    $16, DX
-	JNZ     weights
-	PAIRWISE(ADD, Y6, X6, Y7, X7)
-	VMOVSS  X6, total+20(FP)
-	VZEROUPPER
-	RET
-
 // func softcapRowAVX2(s *float32, n int, limit float32)
 TEXT ·softcapRowAVX2(SB), NOSPLIT, $0-20
 	MOVQ         s+0(FP), SI
@@ -356,25 +293,6 @@ decayed:
 	ADDQ         $64, DI
 	DECQ         CX
 	JNZ          decayed
-	VZEROUPPER
-	RET
-
-// func blendRowAVX2(dst, x *float32, n int, a, b float32)
-TEXT ·blendRowAVX2(SB), NOSPLIT, $0-32
-	MOVQ         dst+0(FP), DI
-	MOVQ         x+8(FP), SI
-	MOVQ         n+16(FP), CX
-	VBROADCASTSS a+24(FP), Y1
-	VBROADCASTSS b+28(FP), Y2
-
-blended:
-	VMULPS      (DI), Y1, Y0
-	VFMADD231PS (SI), Y2, Y0
-	VMOVUPS     Y0, (DI)
-	ADDQ        $32, SI
-	ADDQ        $32, DI
-	SUBQ        $8, CX
-	JNZ         blended
 	VZEROUPPER
 	RET
 

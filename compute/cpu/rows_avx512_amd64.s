@@ -6,6 +6,7 @@
 //	x  [16 values][16 values] ...    value i is in lane i mod 16, which is also its lane of a row sum
 
 #include "textflag.h"
+#include "pairwise_avx512_amd64.h"
 
 #define LOAD_EXP \
 	VBROADCASTSS ·expTable+0(SB), Z16; \
@@ -41,21 +42,6 @@
 	VCVTPS2DQ   n, n; \
 	VPSLLD      $23, n, n; \
 	VPADDD.Z    n, p, K1, x
-
-// PAIRWISE folds the 16 lanes of z into its first with OP: j with j+8, then +4, +2, +1. z, y and x are one register.
-#define PAIRWISE(OP, z, y, x, scratchY, scratchX) \
-	VEXTRACTF64X4 $1, z, scratchY; \
-	OP(scratchY, y); \
-	VEXTRACTF128  $1, y, scratchX; \
-	OP(scratchX, x); \
-	VPERMILPS     $0x4e, x, scratchX; \
-	OP(scratchX, x); \
-	VPERMILPS     $0xb1, x, scratchX; \
-	OP(scratchX, x)
-
-#define ADD(a, b) VADDPS a, b, b
-#define MAX(a, b) VMAXPS a, b, b
-#define MAX_SIGNED(a, b) VRANGEPS $5, a, b, b // the greater, with +0 above -0
 
 // func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks, span int)
 //
@@ -209,39 +195,6 @@ gains:
 	VZEROUPPER
 	RET
 
-// func softmaxRowAVX512(s *float32, n int) (most, total float32)
-TEXT ·softmaxRowAVX512(SB), NOSPLIT, $0-24
-	MOVQ         s+0(FP), SI
-	MOVQ         n+8(FP), CX
-	VBROADCASTSS ·negInf(SB), Z0
-	MOVQ         SI, DI
-	MOVQ         CX, DX
-
-greatest:
-	VRANGEPS $5, (SI), Z0, Z0
-	ADDQ     $64, SI
-	SUBQ     $16, CX
-	JNZ      greatest
-	PAIRWISE(MAX_SIGNED, Z0, Y0, X0, Y1, X1)
-	VMOVSS   X0, most+16(FP)
-	VBROADCASTSS X0, Z0
-	LOAD_EXP
-	VPXORQ   Z5, Z5, Z5
-
-weights:
-	VMOVUPS (DI), Z1
-	VSUBPS  Z0, Z1, Z1
-	EXP(Z1, Z2, Z3, Z4)
-	VMOVUPS Z1, (DI)
-	VADDPS  Z1, Z5, Z5
-	ADDQ    $64, DI
-	SUBQ    $16, DX
-	JNZ     weights
-	PAIRWISE(ADD, Z5, Y5, X5, Y1, X1)
-	VMOVSS  X5, total+20(FP)
-	VZEROUPPER
-	RET
-
 // func softcapRowAVX512(s *float32, n int, limit float32)
 TEXT ·softcapRowAVX512(SB), NOSPLIT, $0-20
 	MOVQ         s+0(FP), SI
@@ -337,25 +290,6 @@ decayed:
 	ADDQ         $64, DI
 	DECQ         CX
 	JNZ          decayed
-	VZEROUPPER
-	RET
-
-// func blendRowAVX512(dst, x *float32, n int, a, b float32)
-TEXT ·blendRowAVX512(SB), NOSPLIT, $0-32
-	MOVQ         dst+0(FP), DI
-	MOVQ         x+8(FP), SI
-	MOVQ         n+16(FP), CX
-	VBROADCASTSS a+24(FP), Z1
-	VBROADCASTSS b+28(FP), Z2
-
-blended:
-	VMULPS      (DI), Z1, Z0
-	VFMADD231PS (SI), Z2, Z0
-	VMOVUPS     Z0, (DI)
-	ADDQ        $64, SI
-	ADDQ        $64, DI
-	SUBQ        $16, CX
-	JNZ         blended
 	VZEROUPPER
 	RET
 

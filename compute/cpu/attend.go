@@ -23,7 +23,7 @@ type tile struct {
 
 // A tile has up to tileQueries queries, and down to bandQueries where that gives every thread work. Its queries go through a
 // chunk in bands of about bandQueries: of a few rows that see nearly the same positions.
-const tileQueries, bandQueries = 512, 128
+const tileQueries, bandQueries = 512, 64
 
 // log2e makes a score the exponent of a power of two, which is cheaper than one of e.
 const log2e = 1.44269504088896341

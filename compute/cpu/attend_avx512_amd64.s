@@ -32,7 +32,26 @@
 	VFMADD213PS Z23, x, p; \
 	VSCALEFPS.Z n, p, K1, x
 
+// GREATEST, WEIGHTS and their ends work on a row whose end is p: m is its greatest score, t its sum of weights.
+#define GREATEST(p, m) VMAXPS (p)(CX*1), m, m
+#define END_GREATEST(at, z, y, x) \
+	PAIRWISE(MAX, z, y, x, Y15, X15); \
+	VADDSS       X25, x, x; \
+	VMOVSS       x, at(DI); \
+	VBROADCASTSS x, z
+#define WEIGHTS(p, m, t, x, n, q) \
+	VMOVUPS (p)(CX*1), x; \
+	VSUBPS  m, x, x; \
+	EXP2(x, n, q); \
+	VMOVUPS x, (p)(CX*1); \
+	VADDPS  x, t, t
+#define END_WEIGHTS(at, z, y, x) \
+	PAIRWISE(ADD, z, y, x, Y15, X15); \
+	VMOVSS x, at(BX)
+
 // func weighRowsAVX512(most, total, s *float32, ld, n, rows int)
+//
+// Four rows at a time keep the chains of one from waiting for each other.
 TEXT ·weighRowsAVX512(SB), NOSPLIT, $0-48
 	MOVQ most+0(FP), DI
 	MOVQ total+8(FP), BX
@@ -45,37 +64,81 @@ TEXT ·weighRowsAVX512(SB), NOSPLIT, $0-48
 	VPXORQ Z25, Z25, Z25
 	ADDQ DX, SI // the end of the row
 	NEGQ DX
+	SUBQ $4, R9
+	JLT  rest
+
+rows4:
+	LEAQ    (SI)(R8*1), R10
+	LEAQ    (SI)(R8*2), R11
+	LEAQ    (R10)(R8*2), R12
+	MOVQ    DX, CX
+	VMOVAPS Z24, Z0
+	VMOVAPS Z24, Z1
+	VMOVAPS Z24, Z2
+	VMOVAPS Z24, Z3
+
+greatest4:
+	GREATEST(SI, Z0)
+	GREATEST(R10, Z1)
+	GREATEST(R11, Z2)
+	GREATEST(R12, Z3)
+	ADDQ $64, CX
+	JNZ  greatest4
+	END_GREATEST(0, Z0, Y0, X0)
+	END_GREATEST(4, Z1, Y1, X1)
+	END_GREATEST(8, Z2, Y2, X2)
+	END_GREATEST(12, Z3, Y3, X3)
+	VPXORQ Z4, Z4, Z4
+	VPXORQ Z5, Z5, Z5
+	VPXORQ Z6, Z6, Z6
+	VPXORQ Z7, Z7, Z7
+	MOVQ   DX, CX
+
+weights4:
+	WEIGHTS(SI, Z0, Z4, Z8, Z9, Z10)
+	WEIGHTS(R10, Z1, Z5, Z11, Z12, Z13)
+	WEIGHTS(R11, Z2, Z6, Z14, Z15, Z26)
+	WEIGHTS(R12, Z3, Z7, Z27, Z28, Z29)
+	ADDQ $64, CX
+	JNZ  weights4
+	END_WEIGHTS(0, Z4, Y4, X4)
+	END_WEIGHTS(4, Z5, Y5, X5)
+	END_WEIGHTS(8, Z6, Y6, X6)
+	END_WEIGHTS(12, Z7, Y7, X7)
+	ADDQ $16, DI
+	ADDQ $16, BX
+	LEAQ (SI)(R8*4), SI
+	SUBQ $4, R9
+	JGE  rows4
+
+rest:
+	ADDQ $4, R9
+	JZ   end
 
 row:
 	MOVQ    DX, CX
 	VMOVAPS Z24, Z0
 
 greatest:
-	VMAXPS (SI)(CX*1), Z0, Z0
-	ADDQ   $64, CX
-	JNZ    greatest
-	PAIRWISE(MAX, Z0, Y0, X0, Y1, X1)
-	VADDSS X25, X0, X0 // 0 rather than -0
-	VMOVSS X0, (DI)
-	VBROADCASTSS X0, Z0
-	VPXORQ Z5, Z5, Z5
+	GREATEST(SI, Z0)
+	ADDQ $64, CX
+	JNZ  greatest
+	END_GREATEST(0, Z0, Y0, X0)
+	VPXORQ Z4, Z4, Z4
 	MOVQ   DX, CX
 
 weights:
-	VMOVUPS (SI)(CX*1), Z1
-	VSUBPS  Z0, Z1, Z1
-	EXP2(Z1, Z2, Z3)
-	VMOVUPS Z1, (SI)(CX*1)
-	VADDPS  Z1, Z5, Z5
-	ADDQ    $64, CX
-	JNZ     weights
-	PAIRWISE(ADD, Z5, Y5, X5, Y1, X1)
-	VMOVSS  X5, (BX)
-	ADDQ    $4, DI
-	ADDQ    $4, BX
-	ADDQ    R8, SI
-	DECQ    R9
-	JNZ     row
+	WEIGHTS(SI, Z0, Z4, Z8, Z9, Z10)
+	ADDQ $64, CX
+	JNZ  weights
+	END_WEIGHTS(0, Z4, Y4, X4)
+	ADDQ $4, DI
+	ADDQ $4, BX
+	ADDQ R8, SI
+	DECQ R9
+	JNZ  row
+
+end:
 	VZEROUPPER
 	RET
 

@@ -2,6 +2,18 @@
 
 package cpu
 
+import "github.com/kvasir-llm/kvasir/quant"
+
+func pageKeysAVX2(t quant.Type, dst []float32, ldd int, x []float32, ldx int, src []byte, at []int, n, tiles, m int) {
+	avx2Products.keysByMat(t, dst, ldd, x, ldx, src, at, n, tiles, m)
+}
+
+func pageValuesAVX2(t quant.Type, dst []float32, ldd int, x []float32, ldx int, src []byte, at []int, n, tiles, m int) {
+	avx2Products.valuesByMat(t, dst, ldd, x, ldx, src, at, n, tiles, m)
+}
+
+var avx2Products = kernels{matF32: matF32AVX2, matF16: matF16AVX2, matBF16: matBF16AVX2}
+
 func weighAVX2(most, total, s []float32, ld, n int) {
 	if rows := len(most); rows > 0 && n > 0 && n%lanes == 0 {
 		_, _ = total[rows-1], s[(rows-1)*ld+n-1]

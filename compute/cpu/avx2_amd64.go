@@ -28,6 +28,8 @@ var avx2 = kernels{
 	silu:       siluAVX2,
 	addScaled:  addScaledAVX2,
 	decayAdd:   decayAddAVX2,
+	pageKeys:   pageKeysAVX2,
+	pageValues: pageValuesAVX2,
 	widen:      widenAVX2,
 	transpose:  transposeAVX2,
 	rotate:     rotateAVX2,

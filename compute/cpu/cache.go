@@ -158,15 +158,23 @@ func (d *Device) UnpackBlock(c compute.Cache, block int32, src []byte) {
 	}
 }
 
-// keys returns the panels of one head's keys in a block, from that of the given slot on; values likewise.
-func (l *cacheLayer) keys(block, head, slot int) []byte {
+// keysAt returns the byte of the slab at which the panel of one head's keys begins that holds the given slot of a block, and
+// keys the panels from there to the last of the block; valuesAt and values likewise.
+func (l *cacheLayer) keysAt(block, head, slot int) int {
+	return block*l.slab.size + (head*(l.blockToken/lanes)+slot/lanes)*l.kPanel
+}
+
+func (l *cacheLayer) valuesAt(block, head, slot int) int {
 	n := l.blockToken / lanes
-	return l.slab.block(block)[head*n*l.kPanel:][slot/lanes*l.kPanel : n*l.kPanel]
+	return block*l.slab.size + l.KVHeads*n*l.kPanel + (head*n+slot/lanes)*l.vPanel
+}
+
+func (l *cacheLayer) keys(block, head, slot int) []byte {
+	return l.slab.data[l.keysAt(block, head, slot):][:(l.blockToken-slot&^(lanes-1))/lanes*l.kPanel]
 }
 
 func (l *cacheLayer) values(block, head, slot int) []byte {
-	n := l.blockToken / lanes
-	return l.slab.block(block)[(l.KVHeads*l.kPanel+head*l.vPanel)*n:][slot/lanes*l.vPanel : n*l.vPanel]
+	return l.slab.data[l.valuesAt(block, head, slot):][:(l.blockToken-slot&^(lanes-1))/lanes*l.vPanel]
 }
 
 // storeRun is a run of rows whose tokens share a panel.

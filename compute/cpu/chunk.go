@@ -34,6 +34,7 @@ type scratch struct {
 	values []float32 // likewise: [vTiles][chunkTokens/16][16·16]
 	part   partial   // of a chunk
 	sum    partial   // of all chunks so far
+	pages  []int     // where in the slab the panels of a chunk are: of keys, of values, and what comes next
 	shares []float32 // [2, queries] of the sum and of the part in their joint sum
 	kv     kvRow
 	out    []float32 // of operations on rows
@@ -43,7 +44,7 @@ type scratch struct {
 }
 
 func (s *scratch) grow(l *cacheLayer, queries, band int) {
-	s.q, s.scores = grown(s.q, queries*l.kTiles*lanes), grown(s.scores, band*chunkTokens)
+	s.q, s.scores = grown(s.q, max(queries, pageQueries)*l.kTiles*lanes), grown(s.scores, max(band, pageQueries)*chunkTokens)
 	s.keys, s.values = grown(s.keys, chunkTokens*l.kTiles*lanes), grown(s.values, chunkTokens*l.vTiles*lanes)
 	s.part.grow(queries, l.vTiles*lanes)
 	s.sum.grow(queries, l.vTiles*lanes)
@@ -61,11 +62,48 @@ func (s *scratch) join(k *kernels, later *partial, queries int) {
 // chunk computes the part of chunk c in the attention of a tile and KV head.
 func (d *Device) chunk(s *scratch, t *tile, head, c int, p *partial) {
 	l := &d.op.cache.layers[d.op.layer]
+	group := d.op.attn.Heads / l.KVHeads
 	lo, hi := max(t.lo, c*chunkTokens)&^(lanes-1), min(t.hi, (c+1)*chunkTokens)
-	d.widenChunk(s, t, head, lo, hi)
-	step := bandRows(d.op.attn.Heads / l.KVHeads)
+	paged := d.paged(t.rows * group)
+	if paged {
+		s.findPages(l, d.batch.Seqs[t.seq].Tables[l.Group], head, lo, hi, t.hi)
+	} else {
+		d.widenChunk(s, t, head, lo, hi)
+	}
+	step := bandRows(group)
 	for row := 0; row < t.rows; row += step {
-		d.band(s, t, row, min(step, t.rows-row), lo, hi, p)
+		d.band(s, t, row, min(step, t.rows-row), lo, hi, paged, p)
+	}
+}
+
+const (
+	pageQueries = 8 // up to so many queries of a KV head, panels are read where they lie: widening them costs more
+	pagesAhead  = 4 // panels that are fetched before they are multiplied
+)
+
+// paged reports whether so many queries of a KV head read the running operation's panels where they lie.
+func (d *Device) paged(queries int) bool {
+	l := &d.op.cache.layers[d.op.layer]
+	return queries <= pageQueries && !l.Latent && l.vTiles >= 4 && d.k.pageKeys != nil && (d.k.pageQuantised || !quantised(l.typ))
+}
+
+// keyPages returns how many places of scratch.pages belong to n panels of keys.
+func keyPages(n int) int { return (n + 3) &^ 3 }
+
+// findPages fills s.pages for a head and positions [lo, hi) of a sequence that is attended to up to end.
+func (s *scratch) findPages(l *cacheLayer, table []int32, head, lo, hi, end int) {
+	n := (hi - lo + lanes - 1) / lanes
+	s.pages = s.pages[:0]
+	for i := range keyPages(n) {
+		pos := lo + min(i, n-1)*lanes
+		s.pages = append(s.pages, l.keysAt(int(table[pos/l.blockToken]), head, pos%l.blockToken))
+	}
+	for pos := lo; pos < hi; pos += lanes {
+		s.pages = append(s.pages, l.valuesAt(int(table[pos/l.blockToken]), head, pos%l.blockToken))
+	}
+	for i := range pagesAhead {
+		pos := min(hi+i*lanes, end-1)
+		s.pages = append(s.pages, l.keysAt(int(table[pos/l.blockToken]), head, pos%l.blockToken))
 	}
 }
 
@@ -89,8 +127,9 @@ func (d *Device) widenChunk(s *scratch, t *tile, head, lo, hi int) {
 	}
 }
 
-// band attends with n rows of a tile, from row row on, to what they see of the positions [lo, hi) that s.keys and s.values hold.
-func (d *Device) band(s *scratch, t *tile, row, n, lo, hi int, p *partial) {
+// band attends with n rows of a tile, from row row on, to what they see of the positions [lo, hi) that s.keys and
+// s.values hold, or s.pages tells of.
+func (d *Device) band(s *scratch, t *tile, row, n, lo, hi int, paged bool, p *partial) {
 	l := &d.op.cache.layers[d.op.layer]
 	group, pos := d.op.attn.Heads/l.KVHeads, int(d.batch.Pos[t.row])+row
 	at, m := row*group, n*group
@@ -105,10 +144,18 @@ func (d *Device) band(s *scratch, t *tile, row, n, lo, hi int, p *partial) {
 		return
 	}
 	panels, panel, width := (to-from+lanes-1)/lanes, l.kTiles*tileValues, l.kTiles*lanes
-	d.k.matF32(s.scores, chunkTokens, s.q[at*width:], width, s.keys[(from-lo)*width:], panel, panels, m, width, false)
+	if paged {
+		d.k.pageKeys(l.typ, s.scores, chunkTokens, s.q, width, l.slab.data, s.pages, panels, l.kTiles, m)
+	} else {
+		d.k.matF32(s.scores, chunkTokens, s.q[at*width:], width, s.keys[(from-lo)*width:], panel, panels, m, width, false)
+	}
 	d.mask(s.scores, t.seq, pos, m, group, from, panels*lanes)
 	d.k.weigh(most, total, s.scores, chunkTokens, panels*lanes)
-	d.k.matF32(out, p.width, s.scores, chunkTokens, s.values[(from-lo)*lanes:], chunkTokens*lanes, l.vTiles, m, panels*lanes, false)
+	if paged {
+		d.k.pageValues(l.typ, out, p.width, s.scores, chunkTokens, l.slab.data, s.pages[keyPages(panels):], panels, l.vTiles, m)
+	} else {
+		d.k.matF32(out, p.width, s.scores, chunkTokens, s.values[(from-lo)*lanes:], chunkTokens*lanes, l.vTiles, m, panels*lanes, false)
+	}
 }
 
 // mask caps the scores of m queries, group for each row from position pos on, over n positions from lo on, and makes those

@@ -23,18 +23,19 @@
 //   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,
 //     and the lanes are added pairwise: j with j+8, then +4, +2, +1. In the softmax an element's index is its position
 //     in the sequence.
-//   - Attention scales the query and takes each score as a chain over the head's dimensions. Positions are taken in chunks
-//     of 256 that begin at multiples of 256. A chunk has m, the greatest of its scores, weights w = exp(score - m), their sum
-//     t, and an output o: a chain of w·value over its positions from 0. Chunks are joined in order to M, T and O, which
-//     begin as -Inf, 0 and 0, or as the sink, 1 and 0: with M' = max(M, m), a = exp(M - M') and b = exp(m - M'), T becomes
-//     T·a + t·b and O becomes fma(b, o, O·a). The result is O·(1/T).
+//   - Attention scales the query by the float32 product of the scale and log2 e, so that a score is the exponent of a power of
+//     two; a soft cap and a sink are multiplied by log2 e as well. A score is a chain over the head's dimensions. Positions are
+//     taken in chunks of 256 that begin at multiples of 256. A chunk has m, the greatest of its scores, weights
+//     w = 2^(score - m), their sum t, and an output o: a chain of w·value over its positions from 0. Chunks are joined in order
+//     to M, T and O, which begin as nothing, 0 and 0, or as the sink, 1 and 0: with M' = max(M, m), a = 2^(M - M') and
+//     b = 2^(m - M'), T becomes T·a + t·b and O becomes fma(b, o, O·a). The result is O·(1/T).
 //   - A key or value is rounded when it is stored, alone: to F16 (at most 65,504) or BF16, half to even, or in groups of 32
 //     dimensions to Q8_0, where q is that of a quantised row and d is rounded to F16, or to Q4_0 (kvRow.putQuantised). What
 //     is read is the exact d·q.
-//   - A router's softmax adds and scales as above; a sigmoid is 1/(1 + exp(-x)). The chosen weights are added up best first;
+//   - A router's softmax multiplies by log2 e, adds and scales as above; a sigmoid is 1/(1 + exp(-x)). The chosen weights are added up best first;
 //     each is divided by that sum + 1e-20 and then scaled. What experts give is added to the shared expert's, or to 0, in that
 //     order: acc = fma(weight, x, acc).
 //   - A convolution adds its products, each rounded, from the oldest row on. The delta rule takes one token after another;
 //     its products with a key and a query are chains over the key's dimensions.
-//   - exp is the polynomial of function exp, in the order written there.
+//   - exp and powers of two are the polynomials of functions exp and exp2, in the order written there.
 package cpu

@@ -56,6 +56,14 @@ type kernels struct {
 	// decayAdd decays panels of float32 and adds an outer product: for panel p < len(v)/16, row i < len(x) and lane j,
 	// w[(p·len(x) + i)·16 + j] becomes fma(x[i], v[16p + j], w·decay).
 	decayAdd func(w, x, v []float32, decay float32)
+	// pageKeys multiplies m rows of x, at most pageQueries, with the keys of n KV panels of tiles tiles (KVTypes), panel p at byte
+	// at[p] of src: dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · (key k of token j). pageValues multiplies them with
+	// values: dst[i·ldd + 16p + j] = chain over the panels' tokens k of x[i·ldx + k] · (value 16p + j of token k), for tile p. They
+	// may read pageQueries rows of x, pageKeys may write n rounded up to a multiple of 4, whose panels at names as well, and
+	// the pagesAhead places after those tell what comes next. nil where panels are widened instead, as they are for quantised
+	// types without pageQuantised.
+	pageQuantised        bool
+	pageKeys, pageValues func(t quant.Type, dst []float32, ldd int, x []float32, ldx int, src []byte, at []int, n, tiles, m int)
 	// widen decodes the first n tiles of a KV panel (KVTypes), of values or of keys, to dst, ldd values apart.
 	widen func(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool)
 	// transpose writes n tiles of 16·16 values, each turned about its diagonal, to dst, ldd values apart.

@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"math"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
 
 func weigh(most, total, s []float32, ld, n int) {
 	for i := range most {
@@ -64,4 +68,29 @@ func exp2(x float32) float32 {
 	}
 	p = fma(p, r, 1)
 	return math.Float32frombits(math.Float32bits(p) + uint32(int32(n))<<23)
+}
+
+// panelsOf multiplies rows with panels of floats, as matF32 does, with the products of the types.
+func (k *kernels) panelsOf(t quant.Type, dst []float32, ldd int, x []float32, ldx int, w []byte, stride, panels, m, n int, accumulate bool) {
+	switch t {
+	case quant.F16:
+		k.matF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, n, accumulate)
+	case quant.BF16:
+		k.matBF16(dst, ldd, x, ldx, view[uint16](w), stride, panels, m, n, accumulate)
+	default:
+		k.matF32(dst, ldd, x, ldx, view[float32](w), stride, panels, m, n, accumulate)
+	}
+}
+
+// keysByMat is a pageKeys for panels of floats that uses the products of k, valuesByMat a pageValues.
+func (k *kernels) keysByMat(t quant.Type, dst []float32, ldd int, x []float32, ldx int, src []byte, at []int, n, tiles, m int) {
+	for p, o := range at[:n] {
+		k.panelsOf(t, dst[p*lanes:], ldd, x, ldx, src[o:][:kvBytes(t, tiles)], 0, 1, m, tiles*lanes, false)
+	}
+}
+
+func (k *kernels) valuesByMat(t quant.Type, dst []float32, ldd int, x []float32, ldx int, src []byte, at []int, n, tiles, m int) {
+	for p, o := range at[:n] {
+		k.panelsOf(t, dst, ldd, x[p*lanes:], ldx, src[o:][:kvBytes(t, tiles)], tileValues, tiles, m, lanes, p > 0)
+	}
 }

@@ -36,7 +36,7 @@ type spanWeights struct {
 const wideRow = spanValues + 32
 
 // spanRows is how many rows are widened at a time, fewRows up to how many a tile takes.
-const spanRows, fewRows = 32, 2
+const spanRows, fewRows = 64, 2
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	if m <= 0 || panels <= 0 {

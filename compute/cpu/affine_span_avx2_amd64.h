@@ -1,21 +1,23 @@
 // Products of many rows with one span of a panel, unpacked to spanWeights, with AVX2: dst[i] = fma(sum, d·D, dst[i]) and, for
 // types with an m, then fma(-least, d·M, dst[i]).
 //
-//	q    rows of int8 or, of wide levels, of int16 (wideRow bytes apart), ldq bytes apart
+//	q    rows of int8 or, of wide levels, of int16 (WIDE_ROW bytes apart), ldq bytes apart
 //	sums rows of spanSums, lds bytes apart; at what byte of them the sums of pairs of groups begin
 //	dst  rows of 16 float32, ldd bytes apart
 //
 // Registers of bytes: three rows of 16 outputs. Y0-Y5 sums in 16 bits, Y6-Y11 sums, Y12-Y13 levels, Y14-Y15 scratch. SI rows of q
 // and CX walking them, R9 sums, DI dst; R13 weights, BX walking levels, R12 S; R10 rows left, R11 blocks or pairs left.
 //
-// Registers of words: four rows of 8 outputs. Y0-Y7 sums: of a row, those of outputs 0, 1, 4, 5 and of 2, 3, 6, 7 in pairs;
-// Y8-Y9 weights, Y10-Y11 scratch.
+// Registers of words: six rows of 8 outputs. Y0-Y11 sums: of a row, those of outputs 0, 1, 4, 5 and of 2, 3, 6, 7 in pairs;
+// Y12-Y13 weights, Y14-Y15 scratch; R14 and R12 are R9 and DI of row 3, DX says which half of the outputs it is.
 
 // The parts of spanWeights.
 #define AT_M 64
 #define AT_PAIRS 128
 #define AT_S 640
 #define AT_LEVELS 1664
+
+#define WIDE_ROW 576
 
 // ROWS hands F each row: its values, sums of pairs, d, and place in dst, o bytes on, and its registers.
 #define ROWS1(F, o) F(o(CX), (R14), 144(R9), (DI), Y0, Y1, Y6, Y7)
@@ -171,47 +173,49 @@ end: \
 
 // WORDS hands F each row: its values, o bytes on, d, its place in dst, and its registers.
 #define WORDS1(F, o) F(o(CX), 144(R9), (DI), Y0, Y1)
-#define WORDS2(F, o) WORDS1(F, o); F(576+o(CX), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3)
-#define WORDS3(F, o) WORDS2(F, o); F(1152+o(CX), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5)
-#define WORDS4(F, o) WORDS3(F, o); F(1728+o(CX), 144(R14), (R12), Y6, Y7)
+#define WORDS2(F, o) WORDS1(F, o); F(WIDE_ROW+o(CX), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3)
+#define WORDS3(F, o) WORDS2(F, o); F(2*WIDE_ROW+o(CX), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5)
+#define WORDS4(F, o) WORDS3(F, o); F(3*WIDE_ROW+o(CX), 144(R14), (R12), Y6, Y7)
+#define WORDS5(F, o) WORDS4(F, o); F(4*WIDE_ROW+o(CX), 144(R9)(R8*4), (DI)(AX*4), Y8, Y9)
+#define WORDS6(F, o) WORDS5(F, o); F(5*WIDE_ROW+o(CX), 144(R14)(R8*2), (R12)(AX*2), Y10, Y11)
 
 #define ZERO_WORDS(q, d, to, a, b) VPXOR a, a, a; VPXOR b, b, b
 #define ADD_WORDS(q, d, to, a, b) \
-	VPBROADCASTQ q, Y10; \
-	VPMADDWD     Y10, Y8, Y11; \
-	VPMADDWD     Y10, Y9, Y10; \
-	VPADDD       Y11, a, a; \
-	VPADDD       Y10, b, b
+	VPBROADCASTQ q, Y14; \
+	VPMADDWD     Y14, Y12, Y15; \
+	VPMADDWD     Y14, Y13, Y14; \
+	VPADDD       Y15, a, a; \
+	VPADDD       Y14, b, b
 #define SUM_WORDS(q, d, to, a, b) \
 	VPHADDD      b, a, a; \
-	VBROADCASTSS d, Y10; \
+	VBROADCASTSS d, Y14; \
 	VCVTDQ2PS    a, a; \
-	VMULPS       Y8, Y10, Y10; \
-	VMOVUPS      to, Y11; \
-	VFMADD231PS  Y10, a, Y11; \
-	VMOVUPS      Y11, to
-#define WORD_GROUP(g, ROWS) VMOVDQU 128*g(BX), Y8; VMOVDQU 128*g+32(BX), Y9; ROWS(ADD_WORDS, 8*g)
+	VMULPS       Y12, Y14, Y14; \
+	VMOVUPS      to, Y15; \
+	VFMADD231PS  Y14, a, Y15; \
+	VMOVUPS      Y15, to
+#define WORD_GROUP(g, WORDS) VMOVDQU 128*g(BX), Y12; VMOVDQU 128*g+32(BX), Y13; WORDS(ADD_WORDS, 8*g)
 
-#define WORD_TILE(half, block, ROWS) \
+#define WORD_TILE(half, block, WORDS) \
 half: \
-	ROWS(ZERO_WORDS, 0); \
+	WORDS(ZERO_WORDS, 0); \
 	MOVQ SI, CX; \
 	MOVQ blocks+48(FP), R11; \
 block: \
-	WORD_GROUP(0, ROWS); \
-	WORD_GROUP(1, ROWS); \
-	WORD_GROUP(2, ROWS); \
-	WORD_GROUP(3, ROWS); \
-	WORD_GROUP(4, ROWS); \
-	WORD_GROUP(5, ROWS); \
-	WORD_GROUP(6, ROWS); \
-	WORD_GROUP(7, ROWS); \
+	WORD_GROUP(0, WORDS); \
+	WORD_GROUP(1, WORDS); \
+	WORD_GROUP(2, WORDS); \
+	WORD_GROUP(3, WORDS); \
+	WORD_GROUP(4, WORDS); \
+	WORD_GROUP(5, WORDS); \
+	WORD_GROUP(6, WORDS); \
+	WORD_GROUP(7, WORDS); \
 	ADDQ $1024, BX; \
 	ADDQ $64, CX; \
 	DECQ R11; \
 	JNZ  block; \
-	VMOVUPS (R13), Y8; \
-	ROWS(SUM_WORDS, 0); \
+	VMOVUPS (R13), Y12; \
+	WORDS(SUM_WORDS, 0); \
 	ADDQ $32, DI; \
 	ADDQ $32, R12; \
 	ADDQ $32, R13; \

@@ -34,24 +34,37 @@ begin:
 	LEAQ (AX)(AX*2), R12
 	ADDQ DI, R12
 	XORQ DX, DX
-	CMPQ R10, $2
-	JEQ  two
-	JLT  one
 	CMPQ R10, $3
+	JLT  below3
 	JEQ  three
-	WORD_TILE(half4, block4, WORDS4)
-	SUBQ $4, R10
+	CMPQ R10, $5
+	JLT  four
+	JEQ  five
+	WORD_TILE(half6, block6, WORDS6)
+	SUBQ $6, R10
 	JZ   end
-	ADDQ $(4*576), SI
-	LEAQ (R9)(R8*4), R9
-	LEAQ -64(DI)(AX*4), DI
+	ADDQ $(6*WIDE_ROW), SI
+	LEAQ (R8)(R8*2), R14
+	LEAQ (R9)(R14*2), R9
+	LEAQ (AX)(AX*2), R12
+	LEAQ -64(DI)(R12*2), DI
 	JMP  begin
+
+five:
+	WORD_TILE(half5, block5, WORDS5)
+	JMP end
+
+four:
+	WORD_TILE(half4, block4, WORDS4)
+	JMP end
 
 three:
 	WORD_TILE(half3, block3, WORDS3)
 	JMP end
 
-two:
+below3:
+	CMPQ R10, $2
+	JLT  one
 	WORD_TILE(half2, block2, WORDS2)
 	JMP end
 

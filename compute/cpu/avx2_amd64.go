@@ -11,7 +11,7 @@ import (
 // avx2 needs AVX2, FMA and F16C.
 var avx2 = kernels{
 	name:       "avx2",
-	rowChunk:   32,
+	rowChunk:   64,
 	matF32:     matF32AVX2,
 	matF16:     matF16AVX2,
 	matBF16:    matBF16AVX2,

@@ -86,60 +86,58 @@ func (a *affinePanel) bytes(blocks int) int {
 	return blocks*a.codeBytes() + a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes()
 }
 
-// spanParts are the numbers of one output in a span: groups as far as it goes, zeros after.
-type spanParts struct {
-	codes    [spanValues]uint8
+// packer holds what is packed: a block of the row, and the numbers of a span, groups as far as it goes and zeros after.
+type packer struct {
+	block    quant.Parts
 	s, m     [spanValues / 16]int16
-	d, least float32 // D and M
-	zero     uint8
+	d, least float32  // D and M
+	_        [64]byte // workers have one each, beside each other
 }
 
 // pack puts one output, a row of blocks of type t, in lane j of its panel.
-func (a *affinePanel) pack(panel, row []byte, t quant.Type, j int) {
+func (p *packer) pack(a *affinePanel, panel, row []byte, t quant.Type, j int) {
 	size, values := t.BlockBytes(), t.BlockValues()
 	blocks := len(row) / size * values / 32
 	codes, scales, supers := a.parts(panel, blocks)
 	perSpan := a.span / values * size
-	var parts spanParts
 	for n := range a.spans(blocks) {
-		a.split(&parts, row[n*perSpan:min((n+1)*perSpan, len(row))], size, values)
 		first := n * a.span / 32
-		for b := first; b < min(first+a.span/32, blocks); b++ {
-			a.putCodes(codes[b*a.codeBytes():], parts.codes[(b-first)*32:], j)
-		}
+		p.span(a, codes[first*a.codeBytes():], row[n*perSpan:min((n+1)*perSpan, len(row))], size, values, j)
 		if a.layout != zeroPoints {
 			firstPair, end := a.pairs(first), a.pairs(min(first+a.span/32, blocks))
-			for p := firstPair; p < end; p++ {
-				a.putScales(scales[p*a.scaleBytes():], parts.s[(p-firstPair)*2:], parts.m[(p-firstPair)*2:], j)
+			for i := firstPair; i < end; i++ {
+				a.putScales(scales[i*a.scaleBytes():], p.s[(i-firstPair)*2:], p.m[(i-firstPair)*2:], j)
 			}
 		}
-		a.putSuper(supers[n*a.superBytes():], &parts, j)
+		p.putSuper(a, supers[n*a.superBytes():], j)
 	}
 }
 
-// split takes the blocks of a span apart.
-func (a *affinePanel) split(to *spanParts, blocks []byte, size, values int) {
-	*to = spanParts{}
-	var p quant.Parts
+// span takes the blocks of a span apart and puts their codes in lane j.
+func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int) {
+	p.s, p.m, p.least = [spanValues / 16]int16{}, [spanValues / 16]int16{}, 0
 	if values == a.span {
-		a.Split(&p, blocks)
-		to.d, to.least, to.zero, to.codes = p.Scale, p.Min, p.Zero, p.Codes
-		for g := range p.Scales {
-			to.s[g], to.m[g] = int16(p.Scales[g]), int16(p.Mins[g])
+		a.Split(&p.block, blocks)
+		p.d, p.least = p.block.Scale, p.block.Min
+		for g := range p.s {
+			p.s[g], p.m[g] = int16(p.block.Scales[g]), int16(p.block.Mins[g])
+		}
+		for b := range values / 32 {
+			a.putCodes(codes[b*a.codeBytes():], p.block.Codes[b*32:], j)
 		}
 		return
 	}
 	var s, m [spanValues / 32]float32
 	for b := range len(blocks) / size {
-		a.Split(&p, blocks[b*size:][:size])
-		s[b], m[b] = p.Scale, p.Min
-		copy(to.codes[b*32:], p.Codes[:32])
-		if a.layout == uint8s && p.Scale < 0 { // S has no sign, so the values turn theirs
-			s[b] = -p.Scale
-			for i, c := range to.codes[b*32:][:32] {
-				to.codes[b*32+i] = uint8(min(256-int(c), 255))
+		a.Split(&p.block, blocks[b*size:][:size])
+		s[b], m[b] = p.block.Scale, p.block.Min
+		if a.layout == uint8s && s[b] < 0 { // S has no sign, so the values turn theirs
+			s[b] = -s[b]
+			for i, c := range p.block.Codes[:32] {
+				p.block.Codes[i] = uint8(min(256-int(c), 255))
 			}
 		}
+		a.putCodes(codes[b*a.codeBytes():], p.block.Codes[:32], j)
 	}
 	top := float32(127)
 	switch {
@@ -148,9 +146,9 @@ func (a *affinePanel) split(to *spanParts, blocks []byte, size, values int) {
 	case a.Levels != nil && a.Bits == 4 && a.Offset == 16: // MXFP4: powers of two stay exact
 		top = 64
 	}
-	to.d = wholes(to.s[:], s[:], top)
+	p.d = wholes(p.s[:], s[:], top)
 	if a.hasMins() {
-		to.least = wholes(to.m[:], m[:], math.MaxInt16)
+		p.least = wholes(p.m[:], m[:], math.MaxInt16)
 	}
 }
 
@@ -162,13 +160,14 @@ func wholes(whole []int16, v []float32, top float32) (d float32) {
 	if d = d / top; d == 0 || math.IsInf(float64(d), 0) || d != d {
 		return d // with 0 for all: no number times 0 is none either
 	}
+	const even = 3 << 51 // what is added to it is rounded to a whole number, half to even
 	for i, f := range v {
-		whole[i] = int16(min(max(math.RoundToEven(float64(f)/float64(d)), float64(-top)), float64(top)))
+		whole[i] = int16(min(max(int(float64(f)/float64(d)+even-even), int(-top)), int(top)))
 	}
 	return d
 }
 
-func (a *affinePanel) putSuper(to []byte, p *spanParts, j int) {
+func (p *packer) putSuper(a *affinePanel, to []byte, j int) {
 	switch a.layout {
 	case int8sHalf, byteMins:
 		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.d))
@@ -181,7 +180,7 @@ func (a *affinePanel) putSuper(to []byte, p *spanParts, j int) {
 		case shortMins:
 			binary.LittleEndian.PutUint32(to[64+j*4:], math.Float32bits(p.least))
 		case zeroPoints:
-			to[64+j] = p.zero
+			to[64+j] = p.block.Zero
 		}
 	}
 }

@@ -161,7 +161,7 @@ func affineWeights(r *rand.Rand, t quant.Type, halves []int, panels, blocks, str
 	perRow := blocks * 32 / t.BlockValues()
 	for p := range panels {
 		for j := range lanes {
-			a.pack(w[p*stride:][:a.bytes(blocks)], affineBlocks(r, t, halves, perRow, func() uint16 { return half(r) }), t, j)
+			new(packer).pack(a, w[p*stride:][:a.bytes(blocks)], affineBlocks(r, t, halves, perRow, func() uint16 { return half(r) }), t, j)
 		}
 	}
 	return w

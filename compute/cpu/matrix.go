@@ -132,7 +132,8 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, U2_32 to U8_128", src.Name, src.Type)
 	}
 	m.data = d.arena.take(m.panels * m.stride)
-	err = d.pool.run(m.panels, func(_, p int) {
+	packers := make([]packer, len(d.scratch))
+	err = d.pool.run(m.panels, func(worker, p int) {
 		panel := m.data[p*m.stride:][:m.stride]
 		var row []byte
 		if src.Row != nil {
@@ -156,7 +157,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 			case quant.F8_E4M3:
 				m.pack8(panel, &src, p*lanes+j, j)
 			default:
-				affinePanels[m.typ].pack(panel, row, m.typ, j)
+				packers[worker].pack(&affinePanels[m.typ], panel, row, m.typ, j)
 			}
 		}
 	})

@@ -206,6 +206,7 @@ func FuzzMatAffine(f *testing.F) {
 			row := x.from(i)
 			portable.quantize(row.q[:n*32], row.sums[:x.spans()], values[i*n*32:][:n*32], spanValues)
 		}
+		x.spread(rows)
 		stride := affinePanels[a.typ].bytes(n)
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
 		dst := make([]float32, rows*cols*lanes)

@@ -16,6 +16,7 @@ type kernels struct {
 	name string
 
 	rowChunk int // rows of an item of a product, which share one pass over a group of panels; at most maxRowChunk
+	tileRows int // from so many rows on matAffine wants the tiles of rowsQ8; 0 is never
 
 	// matF32 multiplies m rows of x with panels of float32 weights: for row i < m, panel p and lane j,
 	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
@@ -32,6 +33,8 @@ type kernels struct {
 	// quantize turns a row, a multiple of 32 values, into spans of 32 or 256 int8, of which the last may be short: values q [n],
 	// and their scales and sums [n/span].
 	quantize func(q []int8, sums []spanSums, x []float32, span int)
+	// spread copies row i to its tile, where tileRows is not 0.
+	spread func(x *rowsQ8, i int)
 	// sumSquares returns the 16-lane sum of (x - mean)².
 	sumSquares func(x []float32, mean float32) float32
 	// scaleGain writes ((x - mean)·scale)·gain to dst.
@@ -80,7 +83,19 @@ type rowsQ8 struct {
 	sums    []spanSums
 	ld, lds int // ld is a multiple of 32
 	blocks  int // of 32 values, of a row
+
+	// For kernels with tiles, the rows once more, 16 by 16, in records that are the kernels' own; and scratch memory.
+	tiles    []byte // [spans][rowTiles] records of rowTileBytes
+	rowTiles int
+	work     []byte // [workBytes]
 }
+
+// Sizes of the kernels with tiles (affine_amx_amd64.h).
+const (
+	rowTileBytes = 5440
+	tileWork     = 45056 // of work, before sums of groupPanels panels and maxRowChunk rows
+	workBytes    = tileWork + groupPanels*maxRowChunk*lanes*4
+)
 
 // spans returns how many spans a row has.
 func (x *rowsQ8) spans() int { return (x.blocks*32 + spanValues - 1) / spanValues }

@@ -63,7 +63,7 @@ func BenchmarkRoofs(b *testing.B) {
 // BenchmarkMat multiplies m rows of 4096 with groups of 8 panels that come from memory. It reports the rate of operations,
 // the rate at which weights are read, and how near the time is to the greater of the two roofs' times.
 func BenchmarkMat(b *testing.B) {
-	const k, panels, most = 4096, 8, 128
+	const k, panels, most = 4096, 8, 512
 	x := numbersOf(most * k)
 	const blocks = k / 32
 	q := emptyRows(most, blocks, 2)
@@ -71,6 +71,7 @@ func BenchmarkMat(b *testing.B) {
 		row := q.from(i)
 		quantize(row.q[:k], row.sums[:q.spans()], x[i*k:][:k], spanValues)
 	}
+	q.spread(most)
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {
@@ -84,7 +85,7 @@ func BenchmarkMat(b *testing.B) {
 			if quantised(t) {
 				roof = dots
 			}
-			for _, m := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
+			for _, m := range []int{1, 2, 4, 8, 16, 32, 64, 128, 512} {
 				b.Run(fmt.Sprintf("%s/%v/m=%d", set.name, t, m), func(b *testing.B) {
 					stride := panelBytes(t, k)
 					at, times := 0, make([]time.Duration, 0, 1<<16)

@@ -182,6 +182,7 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 			x.sums[i*x.lds+s] = sumsOf(number(r), row[s*spanValues:min((s+1)*spanValues, len(row))])
 		}
 	}
+	x.spread(m)
 	return x
 }
 
@@ -191,6 +192,17 @@ func emptyRows(m, blocks, gap int) rowsQ8 {
 	x.lds = x.spans() + gap
 	x.q, x.sums = make([]int8, span(m, blocks*32, x.ld)), make([]spanSums, span(m, x.spans(), x.lds))
 	return x
+}
+
+// spread gives the first m rows tiles, for kernels that want them.
+func (x *rowsQ8) spread(m int) {
+	x.roomForTiles(m)
+	x.work = aligned(workBytes)
+	for _, k := range nativeKernels() {
+		for i := 0; i < m && k.spread != nil; i++ {
+			k.spread(x, i)
+		}
+	}
 }
 
 // TestShortArguments requires that a kernel panics, as Go code would, where an argument is too short by one.

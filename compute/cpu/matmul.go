@@ -121,6 +121,14 @@ func (d *Device) split(chunks int) {
 // quantise fills xq with the first cols values of the running operation's rows.
 func (d *Device) quantise(rows, cols int) {
 	d.roomForQuantised(rows, cols)
+	if d.k.tileRows > 0 && rows >= d.k.tileRows {
+		d.xq.roomForTiles(rows)
+		for w := range d.scratch {
+			if s := &d.scratch[w]; s.work == nil {
+				s.work = aligned(workBytes)
+			}
+		}
+	}
 	d.each(rows, d.jobs.quantise)
 }
 
@@ -130,6 +138,20 @@ func (d *Device) roomForQuantised(rows, cols int) {
 	q.ld, q.blocks = ((blocks+1)/2|1)*64, blocks
 	q.lds = q.spans()
 	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
+	q.rowTiles = 0
+}
+
+// roomForTiles shapes the tiles of rows rows. There is one, or an even number.
+func (x *rowsQ8) roomForTiles(rows int) {
+	x.rowTiles = 1
+	if rows > lanes {
+		x.rowTiles = (rows + 2*lanes - 1) / (2 * lanes) * 2
+	}
+	if n := x.spans() * x.rowTiles * rowTileBytes; cap(x.tiles) < n {
+		x.tiles = aligned(n + n/2)[:n]
+	} else {
+		x.tiles = x.tiles[:n]
+	}
 }
 
 func (d *Device) quantiseRow(worker, r int) {
@@ -148,12 +170,24 @@ func (d *Device) quantiseTo(worker, r int, row []float32, order []int32) {
 		row = s.row
 	}
 	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.spans()], row[:q.blocks*32], spanValues)
+	if d.xq.rowTiles > 0 {
+		d.k.spread(&d.xq, r)
+	}
 }
 
-// from returns the rows from row r on.
+// from returns the rows from row r on, without tiles.
 func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.sums = x.q[r*x.ld:], x.sums[r*x.lds:]
+	x.q, x.sums, x.rowTiles = x.q[r*x.ld:], x.sums[r*x.lds:], 0
 	return x
+}
+
+// fromTile returns the rows from row r on, a multiple of 32, with their tiles if there are any.
+func (x rowsQ8) fromTile(r int, work []byte) rowsQ8 {
+	rows := x.from(r)
+	if x.rowTiles > 0 {
+		rows.tiles, rows.rowTiles, rows.work = x.tiles[r/lanes*rowTileBytes:], x.rowTiles, work
+	}
+	return rows
 }
 
 // productItems computes some groups of panels, each for one chunk of rows. Neighbours are taken together: the longer a run
@@ -205,7 +239,7 @@ func (d *Device) outputs(worker int, p compute.Product, from, to, first, m int) 
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
 	if src := d.op.src; quantised(w.typ) {
-		x := d.op.quantised.from(first)
+		x := d.op.quantised.fromTile(first, d.scratch[worker].work)
 		d.k.matAffine(w.typ, dst, ldd, x, w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
 	} else {
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)

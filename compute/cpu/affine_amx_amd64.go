@@ -12,7 +12,7 @@ var amx = func() kernels {
 }()
 
 // tileRowsAMX is how many rows it takes for tiles to be faster than VNNI.
-var tileRowsAMX = 8
+const tileRowsAMX = 8
 
 // tileConfig is the operand of LDTILECFG.
 type tileConfig struct {

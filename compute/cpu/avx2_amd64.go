@@ -129,13 +129,13 @@ func rotateAVX2(lo, hi, cos, sin []float32) {
 }
 
 //go:noescape
-func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
 //go:noescape
-func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
 //go:noescape
-func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
+func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
 //go:noescape
 func widen8RowAVX2(dst *float32, w *byte, scale *float32, k int)

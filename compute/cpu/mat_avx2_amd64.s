@@ -14,8 +14,8 @@
 #define HALF 32
 #define WIDEN(w, y) VMOVUPS w, y
 
-// func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileF32AVX2(SB), NOSPLIT, $0-72
+// func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileF32AVX2(SB), NOSPLIT, $0-81
 #include "tiles_avx2_body_amd64.h"
 
 #undef STEP
@@ -25,13 +25,13 @@ TEXT ·tileF32AVX2(SB), NOSPLIT, $0-72
 #define HALF 16
 #define WIDEN(w, y) VCVTPH2PS w, y
 
-// func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileF16AVX2(SB), NOSPLIT, $0-72
+// func tileF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileF16AVX2(SB), NOSPLIT, $0-81
 #include "tiles_avx2_body_amd64.h"
 
 #undef WIDEN
 #define WIDEN(w, y) VPMOVZXWD w, y; VPSLLD $16, y, y
 
-// func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileBF16AVX2(SB), NOSPLIT, $0-72
+// func tileBF16AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileBF16AVX2(SB), NOSPLIT, $0-81
 #include "tiles_avx2_body_amd64.h"

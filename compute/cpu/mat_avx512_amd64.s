@@ -13,8 +13,8 @@
 #define STEP 64
 #define WIDEN(w, z) VMOVUPS w, z
 
-// func tileF32AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileF32AVX512(SB), NOSPLIT, $0-72
+// func tileF32AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileF32AVX512(SB), NOSPLIT, $0-81
 #include "tiles_avx512_body_amd64.h"
 
 #undef STEP
@@ -22,13 +22,13 @@ TEXT ·tileF32AVX512(SB), NOSPLIT, $0-72
 #define STEP 32
 #define WIDEN(w, z) VCVTPH2PS w, z
 
-// func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileF16AVX512(SB), NOSPLIT, $0-72
+// func tileF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileF16AVX512(SB), NOSPLIT, $0-81
 #include "tiles_avx512_body_amd64.h"
 
 #undef WIDEN
 #define WIDEN(w, z) VPMOVZXWD w, z; VPSLLD $16, z, z
 
-// func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k int)
-TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-72
+// func tileBF16AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
+TEXT ·tileBF16AVX512(SB), NOSPLIT, $0-81
 #include "tiles_avx512_body_amd64.h"

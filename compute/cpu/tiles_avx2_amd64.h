@@ -1,4 +1,5 @@
-// A tile of float weights with AVX2: dst[i][p] += sum over k of x[i][k] · w[p][k], one FMA chain for each output.
+// A tile of float weights with AVX2: dst[i][p] = sum over k of x[i][k] · w[p][k], one FMA chain for each output that
+// begins with dst[i][p] or 0.
 //
 //	x    rows of float32, ldx bytes apart          row i:    x0 x1 x2 ...
 //	w    panels, stride bytes apart, STEP bytes    panel p:  [16 outputs at k=0][16 outputs at k=1] ...
@@ -11,7 +12,7 @@
 // weights. Any number of rows takes 1 and fetches the weights AHEAD bytes on to the second cache.
 //
 // Registers: SI, AX rows 0, 3 of x; BX, R12 panels 0, 3; DI the row of dst; R9 rows; R10 panels left; R11 k left. Y0-Y11
-// sums, Y12-Y13 weights, Y14 a value of x.
+// sums, Y12-Y13 weights, Y14 a value of x, Y15 all ones if sums begin with dst.
 
 #define AHEAD 4096
 
@@ -22,7 +23,7 @@
 	F((BX)(CX*2), 128, Y4, Y5); \
 	F((R12), 192, Y6, Y7)
 
-#define LOAD_PANEL(w, o, a, b) VMOVUPS o(DI), a; VMOVUPS o+32(DI), b
+#define LOAD_PANEL(w, o, a, b) VANDPS o(DI), Y15, a; VANDPS o+32(DI), Y15, b
 #define STORE_PANEL(w, o, a, b) VMOVUPS a, o(DI); VMOVUPS b, o+32(DI)
 #define FMA_PANEL(w, o, a, b) \
 	WIDEN(w, Y12); \
@@ -38,7 +39,7 @@
 #define ROWS5(F) ROWS4(F); F((SI)(DX*4), Y8, Y9)
 #define ROWS6(F) ROWS5(F); F((AX)(DX*2), Y10, Y11)
 
-#define LOAD_ROW(x, a, b) VMOVUPS (DI), a; VMOVUPS 32(DI), b; ADDQ R8, DI
+#define LOAD_ROW(x, a, b) VANDPS (DI), Y15, a; VANDPS 32(DI), Y15, b; ADDQ R8, DI
 #define STORE_ROW(x, a, b) VMOVUPS a, (DI); VMOVUPS b, 32(DI); ADDQ R8, DI
 #define FMA_ROW(x, a, b) VBROADCASTSS x, Y14; VFMADD231PS Y14, Y12, a; VFMADD231PS Y14, Y13, b
 

@@ -5,6 +5,10 @@
 	MOVQ stride+40(FP), CX
 	MOVQ rows+48(FP), R9
 	MOVQ panels+56(FP), R10
+	MOVBQZX accumulate+80(FP), R11
+	NEGQ R11
+	VMOVQ R11, X15
+	VPBROADCASTQ X15, Y15
 
 next:
 	MOVQ dst+0(FP), DI
@@ -61,6 +65,25 @@ advance:
 	ADDQ  R11, w+32(FP)
 	JMP   next
 
+// The next rows, and the first panel again: dst and w are at the last R11.
 end:
+	DECQ  groups+72(FP)
+	JZ    done
+	MOVQ  panels+56(FP), R10
+	SUBQ  R10, R11
+	MOVQ  R11, R12
+	IMULQ CX, R11
+	ADDQ  R11, w+32(FP)
+	SHLQ  $6, R12
+	MOVQ  R9, R11
+	IMULQ R8, R11
+	ADDQ  R12, R11
+	ADDQ  R11, dst+0(FP)
+	MOVQ  R9, R11
+	IMULQ DX, R11
+	ADDQ  R11, x+16(FP)
+	JMP   next
+
+done:
 	VZEROUPPER
 	RET

@@ -1,4 +1,5 @@
-// A tile of float weights with AVX-512: dst[i][p] += sum over k of x[i][k] · w[p][k], one FMA chain for each output.
+// A tile of float weights with AVX-512: dst[i][p] = sum over k of x[i][k] · w[p][k], one FMA chain for each output
+// that begins with dst[i][p] or 0.
 //
 //	x    rows of float32, ldx bytes apart          row i:    x0 x1 x2 ...
 //	w    panels, stride bytes apart, STEP bytes    panel p:  [16 outputs at k=0][16 outputs at k=1] ...
@@ -11,7 +12,7 @@
 // streams of weights. Any number of rows takes 2 or 1 and fetches the weights AHEAD bytes on to the second cache.
 //
 // Registers: SI, AX, R14 rows 0, 3, 6 of x; BX, R12, R13 panels 0, 3, 6; DI the row of dst; R9 rows; R10 panels left;
-// R11 k left. Z0-Z15 sums, Z28-Z29 weights, Z30-Z31 values of x.
+// R11 k left. Z0-Z15 sums, Z28-Z29 weights, Z30-Z31 values of x; K1 is all ones if sums begin with dst.
 
 #define AHEAD 4096
 
@@ -28,8 +29,8 @@
 	F((R13), 384, Z6, Z14); \
 	F((R12)(CX*4), 448, Z7, Z15)
 
-#define LOAD_A(w, o, a, b) VMOVUPS o(DI), a
-#define LOAD_B(w, o, a, b) VMOVUPS o(DI), b
+#define LOAD_A(w, o, a, b) VMOVUPS.Z o(DI), K1, a
+#define LOAD_B(w, o, a, b) VMOVUPS.Z o(DI), K1, b
 #define STORE_A(w, o, a, b) VMOVUPS a, o(DI)
 #define STORE_B(w, o, a, b) VMOVUPS b, o(DI)
 #define FMA_A(w, o, a, b) WIDEN(w, Z28); VFMADD231PS Z30, Z28, a
@@ -82,8 +83,8 @@ loop: \
 #define ROWS7(F) ROWS6(F); F((R14), Z12, Z13)
 #define ROWS8(F) ROWS7(F); F((AX)(DX*4), Z14, Z15)
 
-#define LOAD1(x, a, b) VMOVUPS (DI), a; ADDQ R8, DI
-#define LOAD2(x, a, b) VMOVUPS (DI), a; VMOVUPS 64(DI), b; ADDQ R8, DI
+#define LOAD1(x, a, b) VMOVUPS.Z (DI), K1, a; ADDQ R8, DI
+#define LOAD2(x, a, b) VMOVUPS.Z (DI), K1, a; VMOVUPS.Z 64(DI), K1, b; ADDQ R8, DI
 #define STORE1(x, a, b) VMOVUPS a, (DI); ADDQ R8, DI
 #define STORE2(x, a, b) VMOVUPS a, (DI); VMOVUPS b, 64(DI); ADDQ R8, DI
 #define FMA1(x, a, b) VFMADD231PS.BCST x, Z28, a

@@ -15,12 +15,15 @@ import (
 type affineTileAVX2 func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
 // affineAVX2 is how AVX2 multiplies with an affine type: one or two rows by a tile, which unpacks codes as it goes, and more
-// rows span by span, each unpacked once for all. Without bytes the unpacked levels are words.
+// rows span by span, each unpacked once for all.
 type affineAVX2 struct {
 	tile   affineTileAVX2
-	unpack func(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
-	bytes  func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+	sums   int // of how many values there are sums in 16 bits: 32, 16 or 8; 0 if levels are words
+	unpack unpackAVX2
+	bytes  unpackAVX2 // for AVX-VNNI, where unpack makes words
 }
+
+type unpackAVX2 func(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
 
 // spanWeights is one span of a panel, unpacked. Levels of up to 6 bits are bytes, and level 4g+t of output j is byte
 // 64g + 4j + t: VPMADDUBSW and VPADDW add up products of 32, 16 or 8 values in 16 bits, and VPMADDWD takes the sums
@@ -39,6 +42,15 @@ const wideRow = spanValues + 32
 const spanRows, fewRows = 64, 2
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	matAffine256(false, t, dst, ldd, x, w, stride, panels, m)
+}
+
+func matAffineAVXVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	matAffine256(true, t, dst, ldd, x, w, stride, panels, m)
+}
+
+// matAffine256 is matAffine with AVX2 and, for more than a few rows, with AVX-VNNI.
+func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -57,16 +69,20 @@ func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 		return
 	}
 	for i := 0; i < m; i += spanRows {
-		affineSpans(t, dst[i*ldd:], ldd, x.from(i), w, stride, panels, min(spanRows, m-i))
+		affineSpans(vnni, t, dst[i*ldd:], ldd, x.from(i), w, stride, panels, min(spanRows, m-i))
 	}
 }
 
 // affineSpans adds the products of up to spanRows rows to dst.
-func affineSpans(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	b := spanBuffers.Get().(*spanBuffer)
 	defer spanBuffers.Put(b)
 	to, wide := b.weights, b.wide
 	a, by := &affinePanels[t], &affinesAVX2[t]
+	sums, unpack := by.sums, by.unpack
+	if vnni && sums == 0 {
+		sums, unpack = 32, by.bytes
+	}
 	codeBytes, scaleBytes, superBytes := x.blocks*a.codeBytes(), a.pairs(x.blocks)*a.scaleBytes(), a.superBytes()
 	mins, lds := 0, x.lds*int(unsafe.Sizeof(x.sums[0]))
 	if a.hasMins() {
@@ -75,25 +91,34 @@ func affineSpans(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, strid
 	for n := range a.spans(x.blocks) {
 		first := n * a.span / 32
 		blocks := min(a.span/32, x.blocks-first)
-		q, sums := x.q[first*32:], x.sums[first*32/spanValues:]
-		if by.bytes == nil {
+		q, of := x.q[first*32:], &x.sums[first*32/spanValues]
+		if sums == 0 {
 			for i := range m {
 				widenRowAVX2(&wide[i*wideRow], &q[i*x.ld], blocks)
 			}
 		}
 		codes, scales := first*a.codeBytes(), codeBytes+a.pairs(first)*a.scaleBytes()
 		supers := codeBytes + scaleBytes + n*superBytes
-		pairs, at := (blocks+1)/2, int(unsafe.Offsetof(x.sums[0].sums32))+first%8*2
+		pairs, at := (blocks+1)/2, int(unsafe.Offsetof(of.sums32))+first%8*2
 		if a.Group == 16 {
-			pairs, at = blocks, int(unsafe.Offsetof(x.sums[0].sums16))
+			pairs, at = blocks, int(unsafe.Offsetof(of.sums16))
 		}
 		for p := range panels {
 			panel, out := w[p*stride:], &dst[p*lanes]
-			by.unpack(to, &panel[codes], &panel[scales], &panel[supers], stride, blocks)
-			if by.bytes == nil {
-				spanWordsAVX2(out, ldd*4, &wide[0], &sums[0], to, m, blocks, lds)
-			} else {
-				by.bytes(out, ldd*4, &q[0], x.ld, &sums[0], lds, to, m, blocks, pairs, at, mins)
+			unpack(to, &panel[codes], &panel[scales], &panel[supers], stride, blocks)
+			switch {
+			case sums == 0:
+				spanWordsAVX2(out, ldd*4, &wide[0], of, to, m, blocks, lds)
+			case vnni && sums == 32:
+				spanDots32AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, to, m, blocks, pairs, at, mins)
+			case vnni:
+				spanDots16AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, to, m, blocks, pairs, at, mins)
+			case sums == 32:
+				spanBytes32AVX2(out, ldd*4, &q[0], x.ld, of, lds, to, m, blocks, pairs, at, mins)
+			case sums == 16:
+				spanBytes16AVX2(out, ldd*4, &q[0], x.ld, of, lds, to, m, blocks, pairs, at, mins)
+			default:
+				spanBytes8AVX2(out, ldd*4, &q[0], x.ld, of, lds, to, m, blocks, pairs, at, mins)
 			}
 		}
 	}
@@ -113,27 +138,27 @@ type spanBuffer struct {
 
 // affinesAVX2 is indexed by type.
 var affinesAVX2 = [...]affineAVX2{
-	quant.Q4_0:   {tileQ4_0AVX2, unpackQ4_0AVX2, spanBytes32AVX2},
-	quant.Q4_1:   {tileQ4_1AVX2, unpackQ4_1AVX2, spanBytes32AVX2},
-	quant.Q5_0:   {tileQ5_0AVX2, unpackQ5_0AVX2, spanBytes16AVX2},
-	quant.Q5_1:   {tileQ5_1AVX2, unpackQ5_1AVX2, spanBytes16AVX2},
-	quant.Q8_0:   {tileQ8_0AVX2, unpackQ8_0AVX2, nil},
-	quant.Q2_K:   {tileQ2_KAVX2, unpackQ2_KAVX2, spanBytes16AVX2},
-	quant.Q3_K:   {tileQ3_KAVX2, unpackQ3_KAVX2, spanBytes16AVX2},
-	quant.Q4_K:   {tileQ4_KAVX2, unpackQ4_KAVX2, spanBytes32AVX2},
-	quant.Q5_K:   {tileQ5_KAVX2, unpackQ5_KAVX2, spanBytes16AVX2},
-	quant.Q6_K:   {tileQ6_KAVX2, unpackQ6_KAVX2, spanBytes8AVX2},
-	quant.IQ4_NL: {tileIQ4_NLAVX2, unpackIQ4_NLAVX2, nil},
-	quant.IQ4_XS: {tileIQ4_XSAVX2, unpackIQ4_XSAVX2, nil},
-	quant.MXFP4:  {tileMXFP4AVX2, unpackMXFP4AVX2, spanBytes16AVX2},
-	quant.U2_32:  {tileU2_32AVX2, unpackU2_32AVX2, spanBytes32AVX2},
-	quant.U3_32:  {tileU3_32AVX2, unpackU3_32AVX2, spanBytes32AVX2},
-	quant.U4_32:  {tileU4_32AVX2, unpackU4_32AVX2, spanBytes32AVX2},
-	quant.U8_32:  {tileU8_32AVX2, unpackU8_32AVX2, nil},
-	quant.U2_128: {tileU2_128AVX2, unpackU2_128AVX2, spanBytes32AVX2},
-	quant.U3_128: {tileU3_128AVX2, unpackU3_128AVX2, spanBytes32AVX2},
-	quant.U4_128: {tileU4_128AVX2, unpackU4_128AVX2, spanBytes32AVX2},
-	quant.U8_128: {tileU8_128AVX2, unpackU8_128AVX2, nil},
+	quant.Q4_0:   {tileQ4_0AVX2, 32, unpackQ4_0AVX2, nil},
+	quant.Q4_1:   {tileQ4_1AVX2, 32, unpackQ4_1AVX2, nil},
+	quant.Q5_0:   {tileQ5_0AVX2, 16, unpackQ5_0AVX2, nil},
+	quant.Q5_1:   {tileQ5_1AVX2, 16, unpackQ5_1AVX2, nil},
+	quant.Q8_0:   {tileQ8_0AVX2, 0, unpackQ8_0AVX2, unpackQ8_0AVXVNNI},
+	quant.Q2_K:   {tileQ2_KAVX2, 16, unpackQ2_KAVX2, nil},
+	quant.Q3_K:   {tileQ3_KAVX2, 16, unpackQ3_KAVX2, nil},
+	quant.Q4_K:   {tileQ4_KAVX2, 32, unpackQ4_KAVX2, nil},
+	quant.Q5_K:   {tileQ5_KAVX2, 16, unpackQ5_KAVX2, nil},
+	quant.Q6_K:   {tileQ6_KAVX2, 8, unpackQ6_KAVX2, nil},
+	quant.IQ4_NL: {tileIQ4_NLAVX2, 0, unpackIQ4_NLAVX2, unpackIQ4_NLAVXVNNI},
+	quant.IQ4_XS: {tileIQ4_XSAVX2, 0, unpackIQ4_XSAVX2, unpackIQ4_XSAVXVNNI},
+	quant.MXFP4:  {tileMXFP4AVX2, 16, unpackMXFP4AVX2, nil},
+	quant.U2_32:  {tileU2_32AVX2, 32, unpackU2_32AVX2, nil},
+	quant.U3_32:  {tileU3_32AVX2, 32, unpackU3_32AVX2, nil},
+	quant.U4_32:  {tileU4_32AVX2, 32, unpackU4_32AVX2, nil},
+	quant.U8_32:  {tileU8_32AVX2, 0, unpackU8_32AVX2, unpackU8_32AVXVNNI},
+	quant.U2_128: {tileU2_128AVX2, 32, unpackU2_128AVX2, nil},
+	quant.U3_128: {tileU3_128AVX2, 32, unpackU3_128AVX2, nil},
+	quant.U4_128: {tileU4_128AVX2, 32, unpackU4_128AVX2, nil},
+	quant.U8_128: {tileU8_128AVX2, 0, unpackU8_128AVX2, unpackU8_128AVXVNNI},
 }
 
 //go:noescape
@@ -144,6 +169,12 @@ func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, ld
 
 //go:noescape
 func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+
+//go:noescape
+func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+
+//go:noescape
+func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
 func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
@@ -276,3 +307,18 @@ func unpackU4_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, bloc
 
 //go:noescape
 func unpackU8_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackQ8_0AVXVNNI(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU8_32AVXVNNI(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackU8_128AVXVNNI(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackIQ4_NLAVXVNNI(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
+
+//go:noescape
+func unpackIQ4_XSAVXVNNI(to *spanWeights, codes, scales, supers *byte, stride, blocks int)

@@ -248,9 +248,22 @@ more: \
 	UNPACK1(C, v, 2, 32); \
 	UNPACK1(D, v, 3, 32)
 #define KEEP_S(h) SCALES(h, 0); VMOVDQU Y12, 64*h(R9); SCALES(h, 8); VMOVDQU Y12, 64*h+32(R9)
+#define UNPACK_TOP(F, v, n, o) F(v, o); VPXOR tops<>(SB), Y12, Y12; VMOVDQU Y12, 256*v+64*n+o(DI)
+#define UNPACK_TOPS(v) \
+	FETCH(v, (BX)(CX*1)); \
+	UNPACK_TOP(A, v, 0, 0); \
+	UNPACK_TOP(B, v, 1, 0); \
+	UNPACK_TOP(A, v, 0, 32); \
+	UNPACK_TOP(B, v, 1, 32); \
+	UNPACK_TOP(C, v, 2, 0); \
+	UNPACK_TOP(D, v, 3, 0); \
+	UNPACK_TOP(C, v, 2, 32); \
+	UNPACK_TOP(D, v, 3, 32)
 #define ONE_S KEEP_S(0); ADDQ $64, R9
 #define TWO_S KEEP_S(0); KEEP_S(1); ADDQ $128, R9
 #define UNPACK_BYTES UNPACK_QUAD(0); UNPACK_QUAD(1); ADDQ $512, DI; UNPACK_S
+// Levels of 8 bits as bytes, from their distances.
+#define UNPACK_BYTES8 UNPACK_TOPS(0); UNPACK_TOPS(1); ADDQ $512, DI; ONE_S
 
 // Levels of 8 bits become int16, those of outputs 0, 1, 4 and 5 of eight before those of 2, 3, 6 and 7: distances times S, or
 // less zero points. Y0-Y3 are S, or 128 less the zero points.
@@ -280,19 +293,22 @@ more: \
 // What sums of pairs are multiplied with: m, the offset 1 << shift times S, or the zero point.
 #define NO_PAIRS
 #define PAIRS_OF_M MINS(0); VMOVDQU Y13, (R8); MINS(8); VMOVDQU Y13, 32(R8); ADDQ $64, R8
-#define PAIRS_OF_S(shift) \
+#define PAIRS_OF_S(shift) PAIRS_OF(VPMOVSXBW, shift)
+#define PAIRS_OF_UNSIGNED(shift) PAIRS_OF(VPMOVZXBW, shift)
+#define PAIRS_OF(WIDER, shift) \
 	VMOVDQU    (R12), X12; \
 	VMOVDQU    16(R12), X13; \
 	VPUNPCKLBW X13, X12, X14; \
 	VPUNPCKHBW X13, X12, X15; \
-	VPMOVSXBW  X14, Y14; \
-	VPMOVSXBW  X15, Y15; \
+	WIDER      X14, Y14; \
+	WIDER      X15, Y15; \
 	VPSLLW     $shift, Y14, Y14; \
 	VPSLLW     $shift, Y15, Y15; \
 	VMOVDQU    Y14, (R8); \
 	VMOVDQU    Y15, 32(R8); \
 	ADDQ       $64, R8
 #define TWICE VPSLLD $16, Y13, Y14; VPOR Y14, Y13, Y13
-#define PAIRS_OF_ZEROS MINS(0); TWICE; VMOVDQU Y13, (R8); MINS(8); TWICE; VMOVDQU Y13, 32(R8); ADDQ $64, R8
+#define PAIRS_OF_ZERO ZEROS(0); VMOVDQU Y13, (R8); ZEROS(8); VMOVDQU Y13, 32(R8); ADDQ $64, R8
+#define PAIRS_OF_ZEROS ZEROS(0); TWICE; VMOVDQU Y13, (R8); ZEROS(8); TWICE; VMOVDQU Y13, 32(R8); ADDQ $64, R8
 #define NO_M(o)
 #define STORE_M(o) VMOVUPS Y13, o(R14)

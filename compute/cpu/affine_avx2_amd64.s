@@ -320,7 +320,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #define MINS(o) ZEROS(o)
 #define SPAN_MASK 0
 #define SUPER_BYTES 80
-#define UNPACK_PAIR PAIRS_OF_M
+#define UNPACK_PAIR PAIRS_OF_ZERO
 
 // func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
@@ -356,7 +356,7 @@ TEXT ·unpackU4_128AVX2(SB), NOSPLIT, $0-48
 #define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
 #define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
 #define SPAN_MASK 0
-#define UNPACK_PAIR PAIRS_OF_M
+#define UNPACK_PAIR PAIRS_OF_ZERO
 
 // func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
@@ -394,7 +394,7 @@ TEXT ·unpackU3_128AVX2(SB), NOSPLIT, $0-48
 #define C(v, o) C2(v, o)
 #define D(v, o) D2(v, o)
 #define SPAN_MASK 0
-#define UNPACK_PAIR PAIRS_OF_M
+#define UNPACK_PAIR PAIRS_OF_ZERO
 
 // func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88

@@ -19,46 +19,46 @@
 
 #define WIDE_ROW 576
 
-// ROWS hands F each row: its values, sums of pairs, d, and place in dst, o bytes on, and its registers.
-#define ROWS1(F, o) F(o(CX), (R14), 144(R9), (DI), Y0, Y1, Y6, Y7)
-#define ROWS2(F, o) ROWS1(F, o); F(o(CX)(DX*1), (R14)(R8*1), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3, Y8, Y9)
-#define ROWS3(F, o) ROWS2(F, o); F(o(CX)(DX*2), (R14)(R8*2), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5, Y10, Y11)
+// ROWS hands F each row: its number, values, sums of pairs, d, and place in dst, o bytes on, and its registers.
+#define ROWS1(F, o) F(0, o(CX), (R14), 144(R9), (DI), Y0, Y1, Y6, Y7)
+#define ROWS2(F, o) ROWS1(F, o); F(1, o(CX)(DX*1), (R14)(R8*1), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3, Y8, Y9)
+#define ROWS3(F, o) ROWS2(F, o); F(2, o(CX)(DX*2), (R14)(R8*2), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5, Y10, Y11)
 
-#define ZERO_HIGH(q, s, d, to, n0, n1, sum0, sum1) VPXOR sum0, sum0, sum0; VPXOR sum1, sum1, sum1
-#define ZERO_LOW(q, s, d, to, n0, n1, sum0, sum1) VPXOR n0, n0, n0; VPXOR n1, n1, n1
-#define FIRST(q, s, d, to, n0, n1, sum0, sum1) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, n0; VPMADDUBSW Y14, Y13, n1
-#define ADD(q, s, d, to, n0, n1, sum0, sum1) \
+#define ZERO_HIGH(i, q, s, d, to, n0, n1, sum0, sum1) VPXOR sum0, sum0, sum0; VPXOR sum1, sum1, sum1
+#define ZERO_LOW(i, q, s, d, to, n0, n1, sum0, sum1) VPXOR n0, n0, n0; VPXOR n1, n1, n1
+#define FIRST(i, q, s, d, to, n0, n1, sum0, sum1) VPBROADCASTD q, Y14; VPMADDUBSW Y14, Y12, n0; VPMADDUBSW Y14, Y13, n1
+#define ADD(i, q, s, d, to, n0, n1, sum0, sum1) \
 	VPBROADCASTD q, Y14; \
 	VPMADDUBSW   Y14, Y12, Y15; \
 	VPMADDUBSW   Y14, Y13, Y14; \
 	VPADDW       Y15, n0, n0; \
 	VPADDW       Y14, n1, n1
-#define JOIN(q, s, d, to, n0, n1, sum0, sum1) \
+#define JOIN(i, q, s, d, to, n0, n1, sum0, sum1) \
 	VPMADDWD Y12, n0, n0; \
 	VPMADDWD Y13, n1, n1; \
 	VPADDD   n0, sum0, sum0; \
 	VPADDD   n1, sum1, sum1
-#define PAIR(q, s, d, to, n0, n1, sum0, sum1) \
+#define PAIR(i, q, s, d, to, n0, n1, sum0, sum1) \
 	VPBROADCASTD s, Y14; \
 	VPMADDWD     Y14, Y12, Y15; \
 	VPMADDWD     Y14, Y13, Y14; \
 	VPADDD       Y15, n0, n0; \
 	VPADDD       Y14, n1, n1
-#define LESS_OFFSET(q, s, d, to, n0, n1, sum0, sum1) VPSUBD n0, sum0, sum0; VPSUBD n1, sum1, sum1
+#define LESS_OFFSET(i, q, s, d, to, n0, n1, sum0, sum1) VPSUBD n0, sum0, sum0; VPSUBD n1, sum1, sum1
 #define SUM8(d, to, o, sum) \
 	VCVTDQ2PS   sum, sum; \
 	VMULPS      o(R13), d, Y15; \
 	VMOVUPS     o to, Y12; \
 	VFMADD231PS Y15, sum, Y12; \
 	VMOVUPS     Y12, o to
-#define SUM(q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; SUM8(Y14, to, 0, sum0); SUM8(Y14, to, 32, sum1)
+#define SUM(i, q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; SUM8(Y14, to, 0, sum0); SUM8(Y14, to, 32, sum1)
 #define LEAST8(d, to, o, n) \
 	VCVTDQ2PS    n, n; \
 	VMULPS       AT_M+o(R13), d, Y15; \
 	VMOVUPS      o to, Y12; \
 	VFNMADD231PS Y15, n, Y12; \
 	VMOVUPS      Y12, o to
-#define LEAST(q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; LEAST8(Y14, to, 0, n0); LEAST8(Y14, to, 32, n1)
+#define LEAST(i, q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; LEAST8(Y14, to, 0, n0); LEAST8(Y14, to, 32, n1)
 
 #define LEVELS(g) VMOVDQU 64*g(BX), Y12; VMOVDQU 64*g+32(BX), Y13
 #define GROUP(g, ROWS, F) LEVELS(g); ROWS(F, 4*g)
@@ -101,6 +101,49 @@
 	GROUP(6, ROWS, FIRST); \
 	GROUP(7, ROWS, ADD); \
 	TIMES_S(1, ROWS); \
+	ADDQ $128, R12
+
+// With AVX-VNNI, whose VPDPBUSD adds up four products in 32 bits: sums of 32 or of 16 values. The assembler knows it with an
+// EVEX prefix only; here it takes Y12 and Y13 times Y14 to the row's n0 and n1.
+#define DPBUSD_Y14(y, to) BYTE $0xc4; BYTE $0xc2; BYTE $(0x7d-8*y); BYTE $0x50; BYTE $(0xc6+8*(to))
+#define DOT(i, q, s, d, to, n0, n1, sum0, sum1) VPBROADCASTD q, Y14; DPBUSD_Y14(12, 2*i); DPBUSD_Y14(13, 2*i+1)
+#define FIRST_DOT(i, q, s, d, to, n0, n1, sum0, sum1) \
+	VPXOR n0, n0, n0; \
+	VPXOR n1, n1, n1; \
+	DOT(i, q, s, d, to, n0, n1, sum0, sum1)
+#define JOIN_DOT(i, q, s, d, to, n0, n1, sum0, sum1) \
+	VPMULLD Y12, n0, n0; \
+	VPMULLD Y13, n1, n1; \
+	VPADDD  n0, sum0, sum0; \
+	VPADDD  n1, sum1, sum1
+#define TIMES_INT(n, ROWS) \
+	VMOVDQU 64*n(R12), Y12; \
+	VMOVDQU 64*n+32(R12), Y13; \
+	VPSRAD  $16, Y12, Y12; \
+	VPSRAD  $16, Y13, Y13; \
+	ROWS(JOIN_DOT, 0)
+#define DOTS32(ROWS) \
+	GROUP(0, ROWS, FIRST_DOT); \
+	GROUP(1, ROWS, DOT); \
+	GROUP(2, ROWS, DOT); \
+	GROUP(3, ROWS, DOT); \
+	GROUP(4, ROWS, DOT); \
+	GROUP(5, ROWS, DOT); \
+	GROUP(6, ROWS, DOT); \
+	GROUP(7, ROWS, DOT); \
+	TIMES_INT(0, ROWS); \
+	ADDQ $64, R12
+#define DOTS16(ROWS) \
+	GROUP(0, ROWS, FIRST_DOT); \
+	GROUP(1, ROWS, DOT); \
+	GROUP(2, ROWS, DOT); \
+	GROUP(3, ROWS, DOT); \
+	TIMES_INT(0, ROWS); \
+	GROUP(4, ROWS, FIRST_DOT); \
+	GROUP(5, ROWS, DOT); \
+	GROUP(6, ROWS, DOT); \
+	GROUP(7, ROWS, DOT); \
+	TIMES_INT(1, ROWS); \
 	ADDQ $128, R12
 
 #define TILE(block, pair, offset, BLOCK, ROWS) \

@@ -17,6 +17,14 @@ TEXT ·spanBytes16AVX2(SB), NOSPLIT, $0-96
 TEXT ·spanBytes8AVX2(SB), NOSPLIT, $0-96
 	BYTES(BLOCK8)
 
+// func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanDots32AVXVNNI(SB), NOSPLIT, $0-96
+	BYTES(DOTS32)
+
+// func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanDots16AVXVNNI(SB), NOSPLIT, $0-96
+	BYTES(DOTS16)
+
 // func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
 TEXT ·spanWordsAVX2(SB), NOSPLIT, $0-64
 	MOVQ dst+0(FP), DI

@@ -35,6 +35,13 @@ var avx2 = kernels{
 	rotate:     rotateAVX2,
 }
 
+// avxvnni is avx2 with the dot products of AVX-VNNI.
+var avxvnni = func() kernels {
+	k := avx2
+	k.name, k.matAffine = "avxvnni", matAffineAVXVNNI
+	return k
+}()
+
 // The most rows of a tile of float weights.
 const tileRowsAVX2 = 6
 

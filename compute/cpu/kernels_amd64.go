@@ -19,6 +19,9 @@ func nativeKernels() []*kernels {
 	if has512 {
 		all = append(all, &avx512)
 	}
+	if has256 && x86.HasAVXVNNI {
+		all = append(all, &avxvnni)
+	}
 	if has256 {
 		all = append(all, &avx2)
 	}

@@ -18,6 +18,9 @@ func wantKernels() []string {
 		names = append(names, "avx512")
 	}
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
+		if x.HasAVXVNNI {
+			names = append(names, "avxvnni")
+		}
 		names = append(names, "avx2")
 	}
 	return names

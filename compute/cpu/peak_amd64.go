@@ -14,6 +14,8 @@ func peakLoops(kernels string) peaks {
 		p.floats, p.dots = arithmetic{roofFMA512, 12 * 16 * 2}, arithmetic{roofDot512, 12 * 64 * 2}
 	case "avx512":
 		p.floats, p.dots = arithmetic{roofFMA512, 12 * 16 * 2}, arithmetic{roofDot256, 12 * 32 * 2}
+	case "avxvnni":
+		p.floats, p.dots = arithmetic{roofFMA256, 12 * 8 * 2}, arithmetic{roofDotAVXVNNI, 12 * 32 * 2}
 	case "avx2":
 		p.floats, p.dots = arithmetic{roofFMA256, 12 * 8 * 2}, arithmetic{roofDot256, 12 * 32 * 2}
 	default:

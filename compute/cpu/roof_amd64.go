@@ -9,6 +9,7 @@ func roofFMA512(n int)
 func roofDot512(n int)
 func roofFMA256(n int)
 func roofDot256(n int)
+func roofDotAVXVNNI(n int)
 
 //go:noescape
 func roofPairsAMX(n int, config *tileConfig)

@@ -77,6 +77,35 @@ loop:
 	VZEROUPPER
 	RET
 
+// To Y(low), or to Y(low+8), the dot products of Y12 with itself.
+#define DPBUSD(low) BYTE $0xc4; BYTE $0xc2; BYTE $0x1d; BYTE $0x50; BYTE $(0xc4+8*low)
+#define DPBUSD_HIGH(low) BYTE $0xc4; BYTE $0x42; BYTE $0x1d; BYTE $0x50; BYTE $(0xc4+8*low)
+
+// func roofDotAVXVNNI(n int)
+//
+// 12·32 multiply-adds of bytes in each of n passes.
+TEXT ·roofDotAVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+	VPXOR Y12, Y12, Y12
+
+loop:
+	DPBUSD(0)
+	DPBUSD(1)
+	DPBUSD(2)
+	DPBUSD(3)
+	DPBUSD(4)
+	DPBUSD(5)
+	DPBUSD(6)
+	DPBUSD(7)
+	DPBUSD_HIGH(0)
+	DPBUSD_HIGH(1)
+	DPBUSD_HIGH(2)
+	DPBUSD_HIGH(3)
+	DECQ CX
+	JNZ  loop
+	VZEROUPPER
+	RET
+
 // func roofRead(p *byte, n int)
 //
 // Reads n bytes, a multiple of 512, as eight streams: more than one is what it takes to read memory at its speed.

@@ -14,7 +14,8 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := text.Open(ckpt, text.Options{Name: "tiny", Threads: 1, Context: 512, KVBytes: 8 << 20})
+	var steps Steps
+	m, err := text.Open(ckpt, text.Options{Name: "tiny", Observer: &steps, Threads: 1, Context: 512, KVBytes: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +24,7 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Load(t.Context(), InProcess{m}, cs, LoadOptions{Clients: 1, Duration: time.Minute})
+	rep, err := Load(t.Context(), InProcess{m}, cs, LoadOptions{Clients: 1, Duration: time.Minute, Steps: &steps})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,5 +32,9 @@ func TestInProcess(t *testing.T) {
 	// in whole blocks of 16.
 	if rep.Requests != 12 || rep.Failed != 0 || rep.Generated != 12*9 || rep.Prompt != 6*(64+105) || rep.HitRate != float64(5*32+6*64)/(6*169) {
 		t.Errorf("%+v", rep)
+	}
+	// Every step computes a prompt or decodes a token of the only sequence; the first token of an answer comes with its prompt.
+	if s := rep.Steps; s.All.Count != 12*9 || s.Equal.Count != 12*8 || s.Seqs != 1 || s.Equal.Max <= 0 {
+		t.Errorf("steps: %+v", s)
 	}
 }

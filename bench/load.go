@@ -31,6 +31,8 @@ type LoadOptions struct {
 	// Duration ends the load. Requests under way then are cut off.
 	Duration time.Duration
 	SLO      SLO
+	// Steps, if not nil, hears of the steps of the engine that answers, in this process.
+	Steps *Steps
 	// Progress, if not nil, hears of the state every Every, and once when the load is over.
 	Progress func(Progress)
 	Every    time.Duration
@@ -66,6 +68,7 @@ func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Repo
 	l := &load{target: t, start: time.Now()}
 	cpu := cpuTime()
 	before, known := kvHeld(ctx, t)
+	collections := garbageCollections()
 	timed, cancel := context.WithTimeoutCause(ctx, o.Duration, errOver)
 	defer cancel()
 	stop := l.report(o, len(cs))
@@ -80,7 +83,11 @@ func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Repo
 	}
 	rep := Summarize(l.results, o.SLO)
 	rep.CutOff, rep.Unfilled = l.cutOff, -1
-	if _, outside := t.(*OpenAI); outside {
+	if o.Steps != nil {
+		steps := o.Steps.report()
+		steps.Collections = garbageCollections() - collections
+		rep.Steps = &steps
+	} else if _, outside := t.(*OpenAI); outside {
 		rep.CPU = cpuTime() - cpu
 	}
 	if after, _ := kvHeld(ctx, t); known && after.held > before.held {

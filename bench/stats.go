@@ -76,6 +76,8 @@ type Report struct {
 	Goodput  float64 `json:"goodput_rps"`             // requests a second that met the SLO
 	HitRate  float64 `json:"cache_hit_rate"`          // share of the prompts' tokens that came from a prefix cache
 
+	Steps *StepReport `json:"steps,omitempty"` // of an engine in this process
+
 	Normalized Summary        `json:"-"` // E2E by token of the answer, in milliseconds
 	Late       Summary        `json:"-"` // milliseconds from when a request was due to when it was sent: the client's own
 	Elapsed    time.Duration  `json:"-"`

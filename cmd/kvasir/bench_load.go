@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"sort"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
+	"github.com/kvasir-llm/kvasir/server"
 )
 
 type benchLoadCmd struct {
@@ -24,6 +26,7 @@ type benchLoadCmd struct {
 	URL   string `name:"url" help:"Base URL of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1." placeholder:"URL"`
 
 	APIKey      string `name:"api-key" help:"Key for the server." env:"OPENAI_API_KEY" placeholder:"KEY"`
+	HTTP        bool   `name:"http" help:"Put the load on the model in this process over HTTP, as on a server."`
 	Completions bool   `help:"Use /completions rather than /chat/completions."`
 	IgnoreEOS   bool   `name:"ignore-eos" help:"Ask the server for answers of full length; not every server knows how." default:"true" negatable:""`
 
@@ -64,6 +67,7 @@ func (benchLoadCmd) Help() string {
   kvasir bench load --url http://127.0.0.1:8000/v1 -c 32 -n 256 --input 256 --output 128 --shared 0.5
   kvasir bench load --url http://127.0.0.1:8000/v1 --workload mooncake --file trace.jsonl --lengths 0.05 --time-scale 2
   kvasir bench load --shape 125m -c 8 -n 64
+  kvasir bench load --shape 125m -c 8 -n 64 --http
   kvasir bench load --rate 4 --burstiness 0.5 --slo-ttft 500ms --json
   kvasir bench load --url http://127.0.0.1:8000/v1 --sweep --rate 1 --slo-ttft 1s --slo-tpot 50ms`
 }
@@ -82,12 +86,12 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	target, closeTarget, err := c.target(ctx)
+	target, steps, closeTarget, err := c.target(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeTarget()
-	o := bench.LoadOptions{Clients: c.Clients, Duration: c.Duration, SLO: bench.SLO{TTFT: c.TTFT, TPOT: c.TPOT, E2E: c.E2E}}
+	o := bench.LoadOptions{Steps: steps, Clients: c.Clients, Duration: c.Duration, SLO: bench.SLO{TTFT: c.TTFT, TPOT: c.TPOT, E2E: c.E2E}}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		o.Progress, o.Every = printProgress, 200*time.Millisecond
 	}
@@ -127,7 +131,8 @@ func (c *benchLoadCmd) useless() error {
 			"--input, --output, --turns, --shared, --groups and --spread", "the workload " + c.Workload + " takes them from --file"},
 		{c.Rate == 0 && !c.Sweep && (c.Burst != 1 || c.Burstiness != 1), "--burst and --burstiness", "they need --rate"},
 		{!c.Sweep && c.Attain != 0.9, "--attain", "it needs --sweep"},
-		{c.URL == "" && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url"},
+		{c.URL != "" && c.HTTP, "--http", "it is for a model in this process"},
+		{c.URL == "" && !c.HTTP && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url or --http"},
 		{c.URL != "" && (c.schedFlags != schedFlags{Profile: "chat"} || c.engineFlags != own), "settings of an engine", "the server at --url has its own"},
 	} {
 		if f.set {
@@ -151,6 +156,9 @@ func (c *benchLoadCmd) title() string {
 	target, arrivals := c.URL, fmt.Sprintf("%d clients", c.Clients)
 	if target == "" {
 		target = cmp.Or(c.Shape, c.Model, builtin.Name) + " in process"
+	}
+	if c.HTTP {
+		target += ", over HTTP"
 	}
 	switch {
 	case c.Rate > 0:
@@ -249,31 +257,58 @@ func readTrace(kind, file string, o bench.TraceOptions) (cs []bench.Conversation
 	return cs, false, err
 }
 
-// target connects to the server, or loads the model.
-func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, func(), error) {
+// target connects to the server, or loads the model, of whose steps it tells.
+func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, func(), error) {
 	if c.URL != "" {
 		if c.Shape != "" {
-			return nil, nil, usageError{"both --url and --shape"}
+			return nil, nil, nil, usageError{"both --url and --shape"}
 		}
-		o := bench.OpenAIOptions{Model: c.Model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS}
-		t, err := bench.NewOpenAI(ctx, c.URL, o)
-		if err != nil {
-			return nil, nil, err
-		}
-		return t, t.Close, nil
+		t, end, err := c.connect(ctx, c.URL, c.Model)
+		return t, nil, end, err
 	}
 	name, ckpt, err := c.open(ctx, c.Model)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	steps := new(bench.Steps)
 	o := c.options(name)
 	c.apply(&o)
-	o.MaxWaiting = 1 << 20
+	o.MaxWaiting, o.Observer = 1<<20, steps
 	m, err := text.Open(ckpt, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return bench.InProcess{Model: m}, func() { m.Close() }, nil
+	if !c.HTTP {
+		return bench.InProcess{Model: m}, steps, func() { m.Close() }, nil
+	}
+	t, end, err := c.serve(ctx, m, name)
+	return t, steps, func() { end(); m.Close() }, err
+}
+
+// connect makes a server at a URL the target.
+func (c *benchLoadCmd) connect(ctx context.Context, url, model string) (bench.Target, func(), error) {
+	t, err := bench.NewOpenAI(ctx, url, bench.OpenAIOptions{Model: model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS})
+	if err != nil {
+		return nil, func() {}, err
+	}
+	return t, t.Close, nil
+}
+
+// serve makes the model in this process the target, over HTTP.
+func (c *benchLoadCmd) serve(ctx context.Context, m *text.Model, name string) (bench.Target, func(), error) {
+	s, err := server.New(server.Config{Models: []server.Served{{Model: server.FromText(m)}}})
+	if err != nil {
+		return nil, func() {}, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, func() {}, err
+	}
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(serving, ln) }()
+	t, end, err := c.connect(ctx, "http://"+ln.Addr().String()+"/v1", name)
+	return t, func() { end(); stop(); <-served }, err
 }
 
 func printProgress(p bench.Progress) {
@@ -304,6 +339,15 @@ func printReport(w io.Writer, r bench.Report) {
 	row("sent late (the client's own)", r.Late)
 	if r.Unfilled >= 0 {
 		fmt.Fprintf(w, "\nof the KV memory that running sequences held, %.1f%% was not filled\n", 100*r.Unfilled)
+	}
+	if s := r.Steps; s != nil {
+		fmt.Fprintf(w, "\n%-28s %10s %10s %10s %10s\n", "steps, milliseconds", "count", "p50", "p99", "max")
+		row := func(name string, t bench.StepTimes) {
+			fmt.Fprintf(w, "%-28s %10d %10.2f %10.2f %10.2f\n", name, t.Count, t.P50, t.P99, t.Max)
+		}
+		row("all", s.All)
+		row(fmt.Sprintf("decoding %d sequences", s.Seqs), s.Equal)
+		fmt.Fprintf(w, "%d collections of garbage meanwhile\n", s.Collections)
 	}
 	if own := r.Own(); own > 0 {
 		fmt.Fprintf(w, "\nthe client itself: %.0f µs of processor time a request, %.2f processors\n",

@@ -23,6 +23,7 @@ func TestBenchUsage(t *testing.T) {
 		"bench load --sweep --html page.html", "bench load --workload none",
 		"bench load --file " + trace, "bench load --lengths 2", "bench load --time-scale 2", "bench load --workload azure --turns 2 --file " + trace,
 		"bench load -c 2 --burst 2", "bench load --attain 0.5", "bench load --completions", "bench load --url http://127.0.0.1:1/v1 --policy vtc",
+		"bench load --url http://127.0.0.1:1/v1 --http",
 		"bench write x.gguf",
 	} {
 		if code := run(strings.Fields(args)); code != exitUsage {
@@ -33,8 +34,10 @@ func TestBenchUsage(t *testing.T) {
 
 func TestPrintReport(t *testing.T) {
 	var b strings.Builder
-	printReport(&b, bench.Report{Requests: 3, CPU: 600 * time.Microsecond, Elapsed: time.Millisecond, Unfilled: 0.031, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2}})
-	for _, want := range []string{"3 requests in 0.0 s, 2 failed, 1 cut off", "50.0% of the prompts'", "12.50\n", "3.1% was not", "200 µs of processor time a request, 0.60 processors", "2 times: refused"} {
+	printReport(&b, bench.Report{Requests: 3, CPU: 600 * time.Microsecond, Elapsed: time.Millisecond, Unfilled: 0.031, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2},
+		Steps: &bench.StepReport{All: bench.StepTimes{Count: 7, Max: 33.5}, Equal: bench.StepTimes{Count: 5, P99: 21.25}, Seqs: 4, Collections: 9}})
+	for _, want := range []string{"3 requests in 0.0 s, 2 failed, 1 cut off", "50.0% of the prompts'", "12.50\n", "3.1% was not", "200 µs of processor time a request, 0.60 processors", "2 times: refused",
+		"33.50\n", "decoding 4 sequences                  5       0.00      21.25", "9 collections"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -12,8 +13,11 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// compute runs the steps that the loop hands out.
+// compute runs the steps that the loop hands out. It has a thread of its own: what else there is to do between two steps does not come
+// before the next one.
 func (e *Engine) compute() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for b := range e.work {
 		e.done <- e.forward(b)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // processor is one that the process may use. Hyper-threads are processors that share a core.
@@ -18,8 +19,9 @@ type processor struct {
 }
 
 // DefaultThreads returns the number of threads of a Device whose Options name none: one for each core that the process may
-// use, by its affinity, its control group and GOMAXPROCS. A second thread on a core would share its registers and caches.
-func DefaultThreads() int {
+// use, by its affinity, its control group and GOMAXPROCS, as they are at the first call. A second thread on a core would share
+// its registers and caches.
+var DefaultThreads = sync.OnceValue(func() int {
 	n := runtime.GOMAXPROCS(0)
 	if all := processors("/sys", allowed()); len(all) > 0 {
 		n = min(n, firsts(all))
@@ -28,7 +30,7 @@ func DefaultThreads() int {
 		n = min(n, quota)
 	}
 	return n
-}
+})
 
 // firsts returns how many cores some processors have.
 func firsts(all []processor) (n int) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sort"
 	"time"
@@ -146,10 +147,14 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.readGeneration(ckpt); err != nil {
 		return nil, err
 	}
-	dev, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels, Pin: o.Pin})
+	threads := cmp.Or(o.Threads, cpu.DefaultThreads())
+	dev, err := cpu.New(cpu.Options{Threads: threads, Kernels: o.Kernels, Pin: o.Pin})
 	if err != nil {
 		return nil, err
 	}
+	// The device's threads keep one of Go's processors each. With one more, HTTP and all else need not wait for one of them to
+	// rest: the system shares out the real ones.
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+1))
 	defer func() {
 		if err != nil {
 			dev.Close()

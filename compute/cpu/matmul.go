@@ -13,7 +13,7 @@ const (
 	fewPanels   = 4         // fewest panels of an item: a single row reads several at once to hide latency
 	groupPanels = 8         // most panels of an item
 	itemsWanted = 8         // items for each thread, so that threads end at about the same time
-	mergedRows  = 4         // rows times the items that a thread takes together
+	mergedRows  = 256       // rows times the groups of panels that a thread takes together
 	aheadBytes  = 512 << 10 // of the next weights that a waiting thread fetches: a part of a second cache
 )
 

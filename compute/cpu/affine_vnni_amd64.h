@@ -14,10 +14,11 @@
 //	 4096  m [8 pairs][4 panels][16][2] int16, with the offsets as m if each span has its own
 //	 6144  D [4 panels][16] float32
 //	 6400  M [4 panels][16] float32
+//	 6656  levels [8 blocks][8][4 panels][64] bytes, of types that keep them
 //
 // Then rows are taken by threes, or by twos and one at the end. Their integer sums stay in registers for a span, while the
-// codes are in the first cache, and the panels of the next span are fetched there: all four by the first three rows, one or two by each
-// three if there are more; for one row the processor does it better by itself. If fewer than four panels are left, the last one is computed again in place of the others and not stored.
+// codes are in the first cache, and a part of the next span is fetched there with each block. If fewer than four panels are left, the last
+// one is computed again in place of the others and not stored.
 //
 // The including file defines for the codes of a type:
 //
@@ -25,6 +26,10 @@
 //	MASKS             sets Z29 to Z31
 //	A, B, C, D(v, p)  Z27 = the levels of groups 4v to 4v+3 of the block at p; may use Z28
 //	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
+//	OFFSET_BITS       the logarithm of the offset, where there is one
+//	FETCH_ROWS        the fewest rows for which the next span is fetched
+//	MORE_ROWS         KEEP_LEVELS or nothing
+//	FRAME             of the function, with room for what is kept
 //
 // Registers: SI q, R9 sums and BX codes of the block; CX, R12 and R13 offsets of panels 1 to 3, K2 to K4 whether there are such;
 // R10 the frame's scales. Z0-Z11 sums of a group, Z12-Z23 of a span, by rows; Z24-Z26 q; Z27-Z28 levels.
@@ -33,6 +38,7 @@
 #define M_BYTES 4096
 #define D_BYTES 6144
 #define LEAST_BYTES 6400
+#define LEVEL_BYTES 6656
 
 // The places of a spanSums.
 #define MINUS16 0
@@ -106,11 +112,37 @@
 	DOT(Z2, Z6, Z10); \
 	LEVELS(v, (BX)(R13*1)); \
 	DOT(Z3, Z7, Z11)
-#define QUAD(v, LOAD, DOT) \
-	STEP(A, v, LOAD, DOT, 16*v); \
-	STEP(B, v, LOAD, DOT, 16*v+4); \
-	STEP(C, v, LOAD, DOT, 16*v+8); \
-	STEP(D, v, LOAD, DOT, 16*v+12)
+
+// KEEP is STEP and puts the levels into the frame, at R14; KEPT takes them from there, at BX.
+#define KEEP(LEVELS, v, LOAD, DOT, o) \
+	LOAD(o); \
+	LEVELS(v, (BX)); \
+	VMOVDQA64 Z27, 64*(o)(R14); \
+	DOT(Z0, Z4, Z8); \
+	LEVELS(v, (BX)(CX*1)); \
+	VMOVDQA64 Z27, 64*(o)+64(R14); \
+	DOT(Z1, Z5, Z9); \
+	LEVELS(v, (BX)(R12*1)); \
+	VMOVDQA64 Z27, 64*(o)+128(R14); \
+	DOT(Z2, Z6, Z10); \
+	LEVELS(v, (BX)(R13*1)); \
+	VMOVDQA64 Z27, 64*(o)+192(R14); \
+	DOT(Z3, Z7, Z11)
+#define KEPT(LEVELS, v, LOAD, DOT, o) \
+	LOAD(o); \
+	VMOVDQA64 64*(o)(BX), Z27; \
+	DOT(Z0, Z4, Z8); \
+	VMOVDQA64 64*(o)+64(BX), Z27; \
+	DOT(Z1, Z5, Z9); \
+	VMOVDQA64 64*(o)+128(BX), Z27; \
+	DOT(Z2, Z6, Z10); \
+	VMOVDQA64 64*(o)+192(BX), Z27; \
+	DOT(Z3, Z7, Z11)
+#define QUAD(v, LOAD, DOT, TAKE) \
+	TAKE(A, v, LOAD, DOT, 16*v); \
+	TAKE(B, v, LOAD, DOT, 16*v+4); \
+	TAKE(C, v, LOAD, DOT, 16*v+8); \
+	TAKE(D, v, LOAD, DOT, 16*v+12)
 
 // BEGIN sets the sums of a group to the offset times -Σq; END adds S times them to those of the span.
 #define BEGIN(o, s, n0, n1, n2, n3) \
@@ -124,19 +156,19 @@
 #define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(0, n0, z0); END(64, n1, z1); END(128, n2, z2); END(192, n3, z3)
 #define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(256, n0, z0); END(320, n1, z1); END(384, n2, z2); END(448, n3, z3)
 
-#define BLOCK32(ROWS, LOAD, DOT) \
+#define BLOCK32(ROWS, LOAD, DOT, TAKE) \
 	ROWS(BEGIN_FIRST); \
-	QUAD(0, LOAD, DOT); \
-	QUAD(1, LOAD, DOT); \
+	QUAD(0, LOAD, DOT, TAKE); \
+	QUAD(1, LOAD, DOT, TAKE); \
 	ROWS(END_FIRST); \
 	ADDQ $256, R10; \
 	ADDQ $4, R9
-#define BLOCK16(ROWS, LOAD, DOT) \
+#define BLOCK16(ROWS, LOAD, DOT, TAKE) \
 	ROWS(BEGIN_FIRST); \
-	QUAD(0, LOAD, DOT); \
+	QUAD(0, LOAD, DOT, TAKE); \
 	ROWS(END_FIRST); \
 	ROWS(BEGIN_LAST); \
-	QUAD(1, LOAD, DOT); \
+	QUAD(1, LOAD, DOT, TAKE); \
 	ROWS(END_LAST); \
 	ADDQ $512, R10; \
 	ADDQ $8, R9
@@ -186,7 +218,7 @@
 	VMOVUPS z3, K4, 192 d
 
 // TILE takes a span of some rows. R15 is set to their number; the other names are labels.
-#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT) \
+#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT, TAKE, bytes) \
 name: \
 	ROWS(ZERO); \
 	PCALIGN $64; \
@@ -208,9 +240,10 @@ fetch: \
 	DECQ  AX; \
 	JNZ   fetch; \
 block: \
-	BLOCK(ROWS, LOAD, DOT); \
+	BLOCK(ROWS, LOAD, DOT, TAKE); \
 	ADDQ  $32, SI; \
-	ADDQ  $CODE_BYTES, BX; \
+	ADDQ  $bytes, BX; \
+	ADDQ  $2048, R14; \
 	DECQ  R11; \
 	JNZ   loop; \
 	MOVQ  frame-8(SP), R10; \
@@ -235,6 +268,7 @@ pairs: \
 	JNE   join; \
 	ROWS(LESS); \
 join: \
+	MOVQ  ldd+8(FP), R14; \
 	MOVQ  rowDst-120(SP), DI; \
 	MOVQ  spanSums-64(SP), R9; \
 	ADDQ  row-56(SP), R9; \
@@ -249,3 +283,20 @@ store: \
 	MOVQ  R15, fetched-112(SP); \
 	MOVQ  $rows, R15; \
 	JMP   nextRows
+
+// KEEP_LEVELS is for types that take long to unpack: of ten rows or more the first three keep the levels for the others, of which never one is left.
+#define KEEP_LEVELS \
+	CMPQ rows+64(FP), $10; \
+	JLT  fresh; \
+	LEAQ LEVEL_BYTES(R10), R14; \
+	CMPQ row-56(SP), $0; \
+	JEQ  keep; \
+	MOVQ R14, BX; \
+	CMPQ AX, $4; \
+	JEQ  keptTwo; \
+	CMPQ AX, $2; \
+	JGT  keptThree; \
+	TILE(keptTwo, m1, m2, m3, m4, m5, m6, 2, ROWS2, LOAD2, DOT2, KEPT, 2048); \
+	TILE(keptThree, n1, n2, n3, n4, n5, n6, 3, ROWS3, LOAD3, DOT3, KEPT, 2048); \
+	TILE(keep, k1, k2, k3, k4, k5, k6, 3, ROWS3, LOAD3, DOT3, KEEP, CODE_BYTES); \
+fresh:

@@ -102,7 +102,9 @@ zeroPair:
 	ADDQ $80, BX
 	RET
 
-#define BLOCK(ROWS, LOAD, DOT) BLOCK32(ROWS, LOAD, DOT)
+#define FRAME 6912
+#define MORE_ROWS
+#define BLOCK(ROWS, LOAD, DOT, TAKE) BLOCK32(ROWS, LOAD, DOT, TAKE)
 #define CODE_BYTES 512
 #define FETCH_ROWS 4
 #define FETCH LINES8
@@ -155,8 +157,14 @@ TEXT ·tileCodes4VNNI(SB), 0, $6912-128
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); VBROADCASTI32X4 iq4<>(SB), Z31
 #define OFFSET_BITS 7
 
+// Types that take longer to unpack keep the levels of a span for more rows.
+#undef MORE_ROWS
+#define MORE_ROWS KEEP_LEVELS
+#undef FRAME
+#define FRAME 23296
+
 // func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesIQ4VNNI(SB), 0, $6912-128
+TEXT ·tileCodesIQ4VNNI(SB), 0, $23296-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -166,7 +174,7 @@ TEXT ·tileCodesIQ4VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 4
 
 // func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
+TEXT ·tileCodesFP4VNNI(SB), 0, $23296-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -190,38 +198,14 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 4
 
 // func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes5VNNI(SB), 0, $6912-128
+TEXT ·tileCodes5VNNI(SB), 0, $23296-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 // Codes of types with groups of 16.
 #define GROUP16
 #undef BLOCK
-#define BLOCK(ROWS, LOAD, DOT) BLOCK16(ROWS, LOAD, DOT)
-#undef CODE_BYTES
-#undef FETCH_ROWS
-#undef FETCH
-#undef OFFSET_BITS
-#undef MASKS
-#undef A
-#undef B
-#undef C
-#undef D
-#define CODE_BYTES 128
-#define FETCH_ROWS 1
-#define FETCH LINES2
-#define MASKS BYTES_OF(0x03030303, Z30)
-#define A(v, p) A2(v, p)
-#define B(v, p) B2(v, p)
-#define C(v, p) C2(v, p)
-#define D(v, p) D2(v, p)
-#define OFFSET_BITS 0
-
-// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes2VNNI(SB), 0, $6912-128
-	NO_LOCAL_POINTERS
-#include "affine_vnni_body_amd64.h"
-
+#define BLOCK(ROWS, LOAD, DOT, TAKE) BLOCK16(ROWS, LOAD, DOT, TAKE)
 #undef CODE_BYTES
 #undef FETCH_ROWS
 #undef FETCH
@@ -242,7 +226,7 @@ TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 2
 
 // func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes3VNNI(SB), 0, $6912-128
+TEXT ·tileCodes3VNNI(SB), 0, $23296-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -266,6 +250,34 @@ TEXT ·tileCodes3VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 5
 
 // func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes6VNNI(SB), 0, $6912-128
+TEXT ·tileCodes6VNNI(SB), 0, $23296-128
+	NO_LOCAL_POINTERS
+#include "affine_vnni_body_amd64.h"
+
+#undef MORE_ROWS
+#undef FRAME
+#define MORE_ROWS
+#define FRAME 6912
+#undef CODE_BYTES
+#undef FETCH_ROWS
+#undef FETCH
+#undef OFFSET_BITS
+#undef MASKS
+#undef A
+#undef B
+#undef C
+#undef D
+#define CODE_BYTES 128
+#define FETCH_ROWS 1
+#define FETCH LINES2
+#define MASKS BYTES_OF(0x03030303, Z30)
+#define A(v, p) A2(v, p)
+#define B(v, p) B2(v, p)
+#define C(v, p) C2(v, p)
+#define D(v, p) D2(v, p)
+#define OFFSET_BITS 0
+
+// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+TEXT ·tileCodes2VNNI(SB), 0, $6912-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"

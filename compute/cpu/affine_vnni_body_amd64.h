@@ -3,7 +3,7 @@
 	MOVQ ldd+8(FP), R14
 	MOVQ ldq+24(FP), DX
 	MOVQ lds+40(FP), R8
-	LEAQ scratch-6912(SP), AX
+	LEAQ scratch-FRAME(SP), AX
 	ADDQ $63, AX
 	ANDQ $~63, AX
 	MOVQ AX, frame-8(SP)
@@ -159,14 +159,15 @@ rows:
 	MOVQ now-80(SP), R11
 	MOVQ R15, AX
 	MOVQ fetched-112(SP), R15
+	MORE_ROWS
 	CMPQ AX, $4
 	JEQ  two
 	CMPQ AX, $2
 	JGT  three
 	JEQ  two
-	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1)
-	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2)
-	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3)
+	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1, STEP, CODE_BYTES)
+	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2, STEP, CODE_BYTES)
+	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3, STEP, CODE_BYTES)
 
 // R15 rows are done.
 nextRows:

@@ -111,7 +111,9 @@ func (d *Device) split(chunks int) {
 	for _, panels := range o.panels {
 		total += panels
 	}
-	o.group = min(max(total*chunks/(len(d.scratch)*itemsWanted), fewPanels), groupPanels)
+	if o.group = fewPanels; total*chunks >= groupPanels*len(d.scratch)*itemsWanted { // kernels take four panels at a time, so not between
+		o.group = groupPanels
+	}
 	for i, panels := range o.panels {
 		o.firsts[i] = o.perChunk
 		o.perChunk += (panels + o.group - 1) / o.group

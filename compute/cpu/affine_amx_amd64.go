@@ -160,6 +160,11 @@ func tilesShortMinAMX(p *tileProduct)
 //go:noescape
 func tilesByteMinAMX(p *tileProduct)
 
+// unpackSpanAMX writes the levels of up to 8 blocks, with one of unpackersAMX.
+//
+//go:noescape
+func unpackSpanAMX(levels, codes, scales *byte, blocks, unpack int)
+
 //go:noescape
 func spreadAMX(to *byte, distance, lane int, q *int8, sums *spanSums, blocks int)
 

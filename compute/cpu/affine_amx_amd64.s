@@ -54,6 +54,26 @@ TEXT ·tilesShortMinAMX(SB), NOSPLIT, $16-8
 TEXT ·tilesByteMinAMX(SB), NOSPLIT, $16-8
 #include "affine_amx_body_amd64.h"
 
+// func unpackSpanAMX(levels, codes, scales *byte, blocks, unpack int)
+TEXT ·unpackSpanAMX(SB), NOSPLIT, $8-40
+	MOVQ levels+0(FP), DI
+	MOVQ codes+8(FP), R15
+	MOVQ scales+16(FP), R12
+	MOVQ blocks+24(FP), R11
+	MOVQ unpack+32(FP), AX
+	LEAQ ·unpackersAMX(SB), R13
+	MOVQ (R13)(AX*8), R13
+	XORQ R10, R10
+
+step:
+	MOVQ DI, R9
+	CALL R13
+	ADDQ $2048, DI
+	CMPQ R11, $0
+	JGT  step
+	VZEROUPPER
+	RET
+
 // func spreadAMX(to *byte, distance, lane int, q *int8, sums *spanSums, blocks int)
 //
 // Writes a row to lane lane of records of 16 rows and a span, distance bytes apart.

@@ -105,22 +105,20 @@ func MeasurePerplexity(ctx context.Context, m *model.Model, ids []int32, o Perpl
 	for _, w := range windows {
 		total += len(w.ids)
 	}
-	const most = 512                             // tokens of a step
-	logitRows := max(1, (64<<20)/m.Spec.Vocab/4) // whose logits take 64 MB
-	s, err := newSequence(m, min(most, logitRows, total), o.Context)
+	s, err := newSequence(m, stepRows(m, total), o.Context)
 	if err != nil {
 		return Perplexity{}, err
 	}
 	var out Perplexity
-	var sum, squares float64
+	var losses tally
 	for _, w := range windows {
 		err := s.run(ctx, w.ids, max(w.from-1, 0), func(at int, logits [][]float32) {
 			for _, nll := range lossesOf(logits, w.ids[at+1:]) {
-				sum, squares, out.Predicted = sum+nll, squares+nll*nll, out.Predicted+1
+				losses.add(nll)
 			}
 		}, func(n int) {
 			out.Computed += n
-			out.finish(sum, squares)
+			out.finish(losses)
 			if o.Progress != nil {
 				o.Progress(out.Computed, total, out)
 			}
@@ -130,19 +128,37 @@ func MeasurePerplexity(ctx context.Context, m *model.Model, ids []int32, o Perpl
 		}
 		out.Windows++
 	}
-	out.finish(sum, squares)
+	out.finish(losses)
 	return out, nil
 }
 
-// finish computes the mean and its error from sums over the predicted tokens.
-func (p *Perplexity) finish(sum, squares float64) {
-	n := float64(p.Predicted)
-	p.NLL = sum / max(n, 1)
+// stepRows returns how many of total tokens go through a model at once: at most 512, and no more than have logits of 64 MB.
+func stepRows(m *model.Model, total int) int {
+	return min(512, max(1, (64<<20)/m.Spec.Vocab/4), total)
+}
+
+// finish computes the perplexity from the losses of the predicted tokens.
+func (p *Perplexity) finish(losses tally) {
+	p.Predicted, p.NLL = losses.n, losses.mean()
 	p.Value = math.Exp(p.NLL)
-	p.Error = 0
-	if variance := squares/max(n, 1) - p.NLL*p.NLL; n > 1 && variance > 0 {
-		p.Error = p.Value * math.Sqrt(variance/(n-1))
+	p.Error = p.Value * losses.error()
+}
+
+// tally is what the mean of some numbers, and its standard error, are computed from.
+type tally struct {
+	n            int
+	sum, squares float64
+}
+
+func (t *tally) add(v float64) { t.n, t.sum, t.squares = t.n+1, t.sum+v, t.squares+v*v }
+
+func (t *tally) mean() float64 { return t.sum / float64(max(t.n, 1)) }
+
+func (t *tally) error() float64 {
+	if variance := t.squares/float64(max(t.n, 1)) - t.mean()*t.mean(); t.n > 1 && variance > 0 {
+		return math.Sqrt(variance / float64(t.n-1))
 	}
+	return 0
 }
 
 // lossesOf returns -log p of each of the first len(logits) tokens, computed by several goroutines.
@@ -154,15 +170,7 @@ func lossesOf(logits [][]float32, tokens []int32) []float64 {
 
 // loss returns the negative logarithm of softmax(logits)[token].
 func loss(logits []float32, token int32) float64 {
-	top := logits[0]
-	for _, v := range logits {
-		top = max(top, v)
-	}
-	sum := 0.0
-	for _, v := range logits {
-		sum += math.Exp(float64(v - top))
-	}
-	return math.Log(sum) - float64(logits[token]-top)
+	return rowOf(logits).logSum - float64(logits[token])
 }
 
 // parallel calls f(0) to f(n-1) from as many goroutines as there are processors.
@@ -217,26 +225,35 @@ func (s *sequence) run(ctx context.Context, ids []int32, first int, rows func(at
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		part := ids[at:min(at+s.rows, len(ids))]
-		s.batch.Reset()
-		s.batch.Append(part, at, false, s.tables...)
-		s.batch.Seqs[0].Long = s.long(len(ids))
-		for i := max(first-at, 0); i < len(part); i++ {
-			s.batch.Logits = append(s.batch.Logits, int32(i))
-		}
-		if err := s.runner.Forward(&s.batch); err != nil {
+		from, logits, err := s.step(ids, at, first)
+		if err != nil {
 			return err
 		}
-		if n := len(s.batch.Logits); n > 0 {
-			logits := make([][]float32, n)
-			for i := range logits {
-				logits[i] = s.runner.Logits(i)
-			}
-			rows(at+len(part)-n, logits)
+		if len(logits) > 0 {
+			rows(from, logits)
 		}
 		if step != nil {
-			step(len(part))
+			step(min(s.rows, len(ids)-at))
 		}
 	}
 	return nil
+}
+
+// step computes the tokens of a sequence from position at on, as many as go at once. It returns the logits of those from
+// position first on, valid until the next step, and the position of the first of them.
+func (s *sequence) step(ids []int32, at, first int) (from int, logits [][]float32, err error) {
+	part := ids[at:min(at+s.rows, len(ids))]
+	s.batch.Reset()
+	s.batch.Append(part, at, false, s.tables...)
+	s.batch.Seqs[0].Long = s.long(len(ids))
+	for i := max(first-at, 0); i < len(part); i++ {
+		s.batch.Logits = append(s.batch.Logits, int32(i))
+	}
+	if err := s.runner.Forward(&s.batch); err != nil {
+		return 0, nil, err
+	}
+	for i := range s.batch.Logits {
+		logits = append(logits, s.runner.Logits(i))
+	}
+	return at + len(part) - len(logits), logits, nil
 }

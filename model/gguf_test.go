@@ -199,6 +199,11 @@ func written(t *testing.T, meta []weights.KV, tensors []weights.Source) *weights
 
 // widened returns a GGUF checkpoint with all its tensors in F32.
 func widened(t *testing.T, ckpt *weights.Checkpoint) *weights.Checkpoint {
+	return retyped(t, ckpt, quant.F32)
+}
+
+// retyped writes a GGUF again, with its matrices in another type.
+func retyped(t *testing.T, ckpt *weights.Checkpoint, typ quant.Type) *weights.Checkpoint {
 	t.Helper()
 	var meta []weights.KV
 	for _, k := range ckpt.MetadataKeys() {
@@ -206,7 +211,11 @@ func widened(t *testing.T, ckpt *weights.Checkpoint) *weights.Checkpoint {
 	}
 	var tensors []weights.Source
 	for _, info := range ckpt.Tensors() {
-		tensors = append(tensors, source(t, info.Name, quant.F32, info.Shape, values(t, ckpt, info.Name)))
+		kind := quant.F32
+		if len(info.Shape) > 1 {
+			kind = typ
+		}
+		tensors = append(tensors, source(t, info.Name, kind, info.Shape, values(t, ckpt, info.Name)))
 	}
 	return written(t, meta, tensors)
 }

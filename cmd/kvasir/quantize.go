@@ -206,7 +206,7 @@ func (c *quantizeCmd) importance(ctx context.Context, ckpt *weights.Checkpoint) 
 
 // evaluate measures the perplexity before and after.
 func (c *quantizeCmd) evaluate(ctx context.Context, before *weights.Checkpoint, content string, out *quantized) error {
-	first, err := c.measure(ctx, before, content, "windows", c.options())
+	first, err := c.measure(ctx, before, nil, content, "windows", c.options())
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (c *quantizeCmd) evaluate(ctx context.Context, before *weights.Checkpoint, 
 		return err
 	}
 	defer after.Close()
-	second, err := c.measure(ctx, after, content, "windows", c.options())
+	second, err := c.measure(ctx, after, nil, content, "windows", c.options())
 	out.Before, out.After = &first, &second
 	return err
 }

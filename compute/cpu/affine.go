@@ -10,11 +10,12 @@ import (
 // spanValues is how many inputs share the scale of a quantised row: a span.
 const spanValues = 256
 
-// affinePanel is how a panel holds a type whose values are D·S·(level - offset) - M·m, with whole numbers S and m for each group
-// of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
-// numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest
-// S, and S is s/D rounded half to even (M and m likewise). Types with zero points have spans of 32 or 128, S is 1 and each
-// span has an offset. A panel has three parts, with the 16 outputs side by side in each:
+// affinePanel is how a panel holds a type whose values are D·S·(level - offset) - M·m, with whole numbers S and m for each
+// group of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
+// numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest S,
+// and S is s/D rounded half to even (M and m likewise, after m took up what this does to the middle level). Types with zero
+// points have spans of 32 or 128, S is 1 and each span has an offset. A panel has three parts, with the 16 outputs side by
+// side in each:
 //
 //	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
 //	scales  [pairs] of what layout says, for each two groups; the last pair may be half empty
@@ -73,6 +74,9 @@ func (a *affinePanel) spans(blocks int) int { return (blocks*32 + a.span - 1) / 
 
 // hasMins reports whether values have an m.
 func (a *affinePanel) hasMins() bool { return a.layout == shortMins || a.layout == byteMins }
+
+// middle returns the middle of a type's levels from 0 on.
+func (a *affinePanel) middle() float32 { return float32(int(1)<<a.Bits-1) / 2 }
 
 // parts cuts a panel of blocks blocks of 32 into its parts.
 func (a *affinePanel) parts(panel []byte, blocks int) (codes, scales, supers []byte) {
@@ -148,6 +152,9 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 	}
 	p.d = wholes(p.s[:], s[:], top)
 	if a.hasMins() {
+		for b := range len(blocks) / size { // what rounding s moves the middle level by, m moves back
+			m[b] += float32((float32(p.d*float32(p.s[b])) - s[b]) * a.middle())
+		}
 		p.least = wholes(p.m[:], m[:], math.MaxInt16)
 	}
 }

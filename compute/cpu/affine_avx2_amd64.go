@@ -14,7 +14,7 @@ import (
 // are at least 1.
 type affineTileAVX2 func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
-// affineAVX2 is how AVX2 multiplies with an affine type: one or two rows by a tile, which unpacks codes as it goes, and more
+// affineAVX2 is how AVX2 multiplies with an affine type: a few rows by tiles of one or two, which unpack codes as they go, and more
 // rows span by span, each unpacked once for all.
 type affineAVX2 struct {
 	tile   affineTileAVX2
@@ -38,8 +38,8 @@ type spanWeights struct {
 // wideRow is the distance of rows of words, an odd number of cache lines.
 const wideRow = spanValues + 32
 
-// spanRows is how many rows are widened at a time, fewRows up to how many a tile takes.
-const spanRows, fewRows = 64, 2
+// spanRows is how many rows are widened at a time, fewRows up to how many tiles take.
+const spanRows, fewRows = 64, 4
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	matAffine256(false, t, dst, ldd, x, w, stride, panels, m)
@@ -63,9 +63,15 @@ func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w [
 	}
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
-	if m <= fewRows {
-		lds := x.lds * int(unsafe.Sizeof(x.sums[0]))
-		affinesAVX2[t].tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
+	if tile, lds := affinesAVX2[t].tile, x.lds*int(unsafe.Sizeof(x.sums[0])); m <= 2 {
+		tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
+		return
+	} else if m <= fewRows {
+		for p := range panels {
+			for i := 0; i < m; i += 2 {
+				tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[p*stride], stride, min(2, m-i), 1, x.blocks)
+			}
+		}
 		return
 	}
 	for i := 0; i < m; i += spanRows {

@@ -194,6 +194,41 @@ func TestMatAffine(t *testing.T) {
 	})
 }
 
+// TestMatAffineExtremes multiplies rows of 127 and -127 with codes that are all the least or all the greatest.
+func TestMatAffineExtremes(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(25, 25))
+		const m, blocks, panels = 13, 24, 5
+		x := quantRows(r, m, blocks, 1)
+		for i := range m {
+			row := x.from(i)
+			for n := range x.spans() {
+				q := row.q[n*spanValues : min((n+1)*spanValues, blocks*32)]
+				for v := range q {
+					q[v] = int8(127 - 254*((i+n)%2))
+				}
+				row.sums[n] = sumsOf(row.sums[n].d, q)
+			}
+		}
+		for _, a := range affineTypes {
+			panel := &affinePanels[a.typ]
+			stride := panel.bytes(blocks)
+			w := affineWeights(r, a.typ, a.halves, panels, blocks, stride)
+			for p := range panels {
+				codes, _, _ := panel.parts(w[p*stride:], blocks)
+				for i := range codes {
+					codes[i] = byte(255 * (p % 2))
+				}
+			}
+			dst := make([]float32, m*panels*lanes)
+			got := place(f.dst, dst)
+			k.matAffine(a.typ, got, panels*lanes, x, w, stride, panels, m)
+			portable.matAffine(a.typ, dst, panels*lanes, x, w, stride, panels, m)
+			same(t, a.typ.String(), got, dst)
+		}
+	})
+}
+
 func FuzzMatAffine(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {

@@ -119,6 +119,8 @@ type Source struct {
 	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
 	Row func(dst []byte, n int)
 
+	// Adapter says that the weight is an A or B of a LowRank, not one of the model.
+	Adapter bool
 	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
 	Scales []float32
 	Group  int

@@ -226,7 +226,7 @@ func (r *adapterReader) add(path string, p *pair, scale float64) error {
 	}
 	stride, from := len(b.Data)/out, 0
 	for _, t := range mod.targets {
-		part := compute.Source{Name: b.Name, Type: b.Type, Out: t.out, In: rank, Data: b.Data[from*stride:][:t.out*stride]}
+		part := compute.Source{Name: b.Name, Adapter: true, Type: b.Type, Out: t.out, In: rank, Data: b.Data[from*stride:][:t.out*stride]}
 		part.Data = r.reordered(t, part.Data, stride)
 		r.out.changes = append(r.out.changes, change{t, a, part, float32(scale)})
 		from += t.out
@@ -236,7 +236,7 @@ func (r *adapterReader) add(path string, p *pair, scale float64) error {
 
 // plain copies a matrix. One of a type that products with adapters do not take is decoded.
 func plain(t weights.Tensor) (compute.Source, error) {
-	src := compute.Source{Name: t.Name, Type: t.Type, Out: t.Shape[0], In: t.Shape[1], Data: slices.Clone(t.Data)}
+	src := compute.Source{Name: t.Name, Adapter: true, Type: t.Type, Out: t.Shape[0], In: t.Shape[1], Data: slices.Clone(t.Data)}
 	switch t.Type {
 	case quant.F32, quant.F16, quant.BF16:
 		return src, nil

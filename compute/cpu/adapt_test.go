@@ -42,10 +42,10 @@ func newLowRank(t *testing.T, d *Device, r *rand.Rand, typ quant.Type, rank, out
 	b, bv := encoded(r, typ, out*rank)
 	l := lowRank{a: av, b: bv}
 	var err error
-	if l.A, err = d.Matrix(compute.Source{Name: "a", Type: typ, Out: rank, In: in, Data: a}); err != nil {
+	if l.A, err = d.Matrix(compute.Source{Name: "a", Adapter: true, Type: typ, Out: rank, In: in, Data: a}); err != nil {
 		t.Fatal(err)
 	}
-	if l.B, err = d.Matrix(compute.Source{Name: "b", Type: typ, Out: out, In: rank, Data: b}); err != nil {
+	if l.B, err = d.Matrix(compute.Source{Name: "b", Adapter: true, Type: typ, Out: out, In: rank, Data: b}); err != nil {
 		t.Fatal(err)
 	}
 	l.Scale = float32(r.NormFloat64())

@@ -12,9 +12,13 @@ import (
 var avx2 = kernels{
 	name:       "avx2",
 	rowChunk:   64,
+	pairChunk:  32,
 	matF32:     matF32AVX2,
 	matF16:     matF16AVX2,
 	matBF16:    matBF16AVX2,
+	matPairs:   matPairsAVX2,
+	round:      roundAVX2,
+	narrow:     narrow,
 	widen8:     widen8AVX2,
 	matAffine:  matAffineAVX2,
 	quantize:   quantizeAVX2,

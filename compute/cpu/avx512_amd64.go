@@ -12,9 +12,13 @@ import (
 var avx512 = kernels{
 	name:          "avx512",
 	rowChunk:      32,
+	pairChunk:     32,
 	matF32:        matF32AVX512,
 	matF16:        matF16AVX512,
 	matBF16:       matBF16AVX512,
+	matPairs:      matPairsAVX512,
+	round:         roundAVX512,
+	narrow:        narrow,
 	widen8:        widen8AVX512,
 	matAffine:     avx2.matAffine,
 	quantize:      quantizeAVX512,

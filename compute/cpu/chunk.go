@@ -40,6 +40,7 @@ type scratch struct {
 	out    []float32 // of operations on rows
 	edge   [maxRowChunk * lanes]float32
 	work   []byte    // of products with tiles
+	sums   []float32 // likewise, of those of pairs
 	row    []float32 // inputs in the order of a weight
 }
 

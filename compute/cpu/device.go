@@ -17,6 +17,7 @@ type Device struct {
 	op      operation          // the arguments of the running operation
 	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
 	xq      rowsQ8             // quantised rows of the running product
+	x16     rows16             // its rows in bfloat16
 	lora    adaption           // what the batch's adapters add to the running products
 	routed  routedRows         // the rows of the running product by route
 	runs    []storeRun         // of the running store
@@ -31,8 +32,8 @@ type Device struct {
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, shrink, expand, store, attend, join,
-	heads, convolve, delta, clamp, route, gather, quantiseRoute, expert, combine func(worker, item int)
+	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, round, shrink, expand, store, attend, join,
+	heads, convolve, delta, clamp, route, gather, quantiseRoute, roundRoute, expert, combine func(worker, item int)
 	product func(worker, from, to int)
 }
 
@@ -68,10 +69,10 @@ func New(o Options) (*Device, error) {
 	d := &Device{k: k, pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
-		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, product: d.productItems,
+		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, round: d.roundRow, product: d.productItems,
 		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
 		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
-		clamp: d.clampRow, route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, expert: d.expertItem, combine: d.combineRow,
+		clamp: d.clampRow, route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute, expert: d.expertItem, combine: d.combineRow,
 	}
 	return d, nil
 }

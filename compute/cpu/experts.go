@@ -40,7 +40,7 @@ func (d *Device) orderedExperts(x compute.Tensor, routed bool, t *routes, produc
 	o, n := &d.op, d.batch.Rows()*t.chosen
 	*o = operation{src: x, routes: t, experts: product, routed: routed}
 	o.panels[0] = product[0].W[0].(*matrix).panels
-	d.split(len(t.chunks))
+	d.split(len(t.chunks), groupPanels)
 	d.roomForQuantised(n, x.Cols)
 	d.each(n, d.jobs.quantiseRoute)
 	o.quantised = d.xq
@@ -62,22 +62,36 @@ func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, product
 	}
 	o := &d.op
 	*o = operation{src: x, routes: t, experts: products}
-	blocks, floats := false, false
+	var kinds rowKind
 	for i, p := range products {
 		w := p.W[0].(*matrix)
 		o.panels[i] = w.panels
-		blocks, floats = blocks || quantised(w.typ), floats || !quantised(w.typ)
+		kinds |= w.rows
 	}
-	d.split(len(t.chunks))
+	d.split(len(t.chunks), groupPanels)
+	blocks, floats := kinds&blockRows != 0, kinds&floatRows != 0
 	if blocks {
 		d.roomForQuantised(rows, x.Cols)
 		d.each(rows, d.jobs.quantise)
 		o.quantised = d.xq
 	}
-	if !routed {
+	o.routed = routed
+	if n := d.batch.Rows() * t.chosen; kinds&pairRows != 0 {
+		d.roomForRounded(n, x.Cols)
+		d.each(n, d.jobs.roundRoute)
+	}
+	if !routed && (blocks || floats) {
 		d.gather(d.batch.Rows()*t.chosen, x, blocks, floats)
 	}
 	d.each(len(t.chunks)*o.perChunk, d.jobs.expert)
+}
+
+func (d *Device) roundRoute(_, i int) {
+	o, row := &d.op, i
+	if !o.routed {
+		row = int(o.routes.from[i])
+	}
+	d.roundTo(i, rowOf(o.src, row))
 }
 
 // gather copies the rows of x, quantised or as they are, to where their routes stand.

@@ -7,8 +7,12 @@ func (d *Device) MatMulHeads(dst, x compute.Tensor, w []compute.Matrix) {
 	rows, heads, m := d.batch.Rows(), len(w), w[0].(*matrix)
 	src := compute.Tensor{Rows: rows * heads, Cols: x.Cols / heads, Host: x.Host}
 	d.op = operation{rows: rows, dst: dst, src: src, heads: w, order: m.order}
-	if quantised(m.typ) {
+	switch m.rows {
+	case blockRows:
 		d.quantise(src.Rows, m.in)
+	case pairRows:
+		d.roomForRounded(src.Rows, m.in)
+		d.each(src.Rows, d.jobs.round)
 	}
 	d.each((rows+rowChunk-1)/rowChunk*heads, d.jobs.heads)
 }
@@ -36,12 +40,17 @@ func (d *Device) headsItem(worker, item int) {
 
 // headPanels multiplies m rows of one head, from row first of src on, with n panels of w.
 func (d *Device) headPanels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
-	src, heads := d.op.src, len(d.op.heads)
-	if !quantised(w.typ) {
+	src, heads, data := d.op.src, len(d.op.heads), w.data[from*w.stride:(from+n)*w.stride]
+	switch w.rows {
+	case blockRows:
+		q := d.xq.from(first)
+		q.ld, q.lds = heads*q.ld, heads*q.lds
+		d.k.matAffine(w.typ, dst, ldd, q, data, w.stride, n, m)
+	case pairRows:
+		x := d.x16.from(first)
+		x.ld *= heads
+		d.k.matPairs(dst, ldd, x, view[uint32](data), w.stride/4, n, m)
+	default:
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], heads*src.Cols, w, from, n, m)
-		return
 	}
-	q := d.xq.from(first)
-	q.ld, q.lds = heads*q.ld, heads*q.lds
-	d.k.matAffine(w.typ, dst, ldd, q, w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
 }

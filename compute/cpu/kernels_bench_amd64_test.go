@@ -66,17 +66,20 @@ func BenchmarkMat(b *testing.B) {
 	const k, panels, most = 4096, 8, 512
 	x := numbersOf(most * k)
 	const blocks = k / 32
+	rounded := rows16{ld: k + lanes, blocks: blocks, x: make([]float32, most*(k+lanes))}
 	q := emptyRows(most, blocks, 2)
 	for i := range most {
 		row := q.from(i)
 		quantize(row.q[:k], row.sums[:q.spans()], x[i*k:][:k], spanValues)
+		round(rounded.x[i*rounded.ld:], x[i*k:][:k])
 	}
 	q.spread(most)
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {
 		floats, dots, read := roofs(set.name)
-		types := []quant.Type{quant.F32, quant.F16, quant.BF16}
+		pairs := rounded.as(set)
+		types := []quant.Type{quant.F32, quant.BF16}
 		for _, a := range affineTypes {
 			types = append(types, a.typ)
 		}
@@ -94,10 +97,8 @@ func BenchmarkMat(b *testing.B) {
 						switch t {
 						case quant.F32:
 							set.matF32(dst, ldd, x, k, view[float32](w), stride/4, panels, m, k, false)
-						case quant.F16:
-							set.matF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k, false)
 						case quant.BF16:
-							set.matBF16(dst, ldd, x, k, view[uint16](w), stride/2, panels, m, k, false)
+							set.matPairs(dst, ldd, pairs, view[uint32](w), stride/4, panels, m)
 						default:
 							set.matAffine(t, dst, ldd, q, w, stride, panels, m)
 						}

@@ -69,16 +69,26 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	}
 	o := &d.op
 	*o = operation{rows: rows, src: x, products: products, order: products[0].W.(*matrix).order}
-	chunks := (rows + d.k.rowChunk - 1) / d.k.rowChunk
-	quantise := false
+	var kinds rowKind
 	for i, p := range products {
 		o.panels[i] = p.W.(*matrix).panels
-		quantise = quantise || quantised(p.W.Type())
+		kinds |= p.W.(*matrix).rows
 	}
-	d.split(chunks)
-	if quantise {
+	most := groupPanels
+	if o.chunk = d.k.rowChunk; kinds == pairRows {
+		if o.chunk = d.k.pairChunk; d.k.pairTiles && rows > 32 {
+			most = pairGroup
+		}
+	}
+	chunks := (rows + o.chunk - 1) / o.chunk
+	d.split(chunks, most)
+	if kinds&blockRows != 0 {
 		d.quantise(rows, x.Cols)
 		o.quantised = d.xq
+	}
+	if kinds&pairRows != 0 {
+		d.roomForRounded(rows, x.Cols)
+		d.each(rows, d.jobs.round)
 	}
 	d.foresee()
 	d.spread(chunks*o.perChunk, max(1, mergedRows/rows), d.jobs.product)
@@ -105,14 +115,15 @@ func (d *Device) foresee() {
 	}
 }
 
-// split cuts the products of the running operation into groups of panels, for so many chunks of rows.
-func (d *Device) split(chunks int) {
+// split cuts the products of the running operation into groups of at most most panels, for so many chunks of rows.
+func (d *Device) split(chunks, most int) {
 	o, total := &d.op, 0
 	for _, panels := range o.panels {
 		total += panels
 	}
-	if o.group = fewPanels; total*chunks >= groupPanels*len(d.scratch)*itemsWanted { // kernels take four panels at a time, so not between
-		o.group = groupPanels
+	o.group = fewPanels
+	for o.group < most && total*chunks >= 2*o.group*len(d.scratch)*itemsWanted { // kernels take four panels at a time, so not between
+		o.group *= 2
 	}
 	for i, panels := range o.panels {
 		o.firsts[i] = o.perChunk
@@ -197,11 +208,11 @@ func (x rowsQ8) fromTile(r int, work []byte) rowsQ8 {
 func (d *Device) productItems(worker, item, end int) {
 	o := &d.op
 	for item < end {
-		first := item / o.perChunk * d.k.rowChunk
+		first := item / o.perChunk * o.chunk
 		at := item % o.perChunk
 		i, from := o.product(at)
 		n := min((o.panels[i]-from+o.group-1)/o.group, end-item)
-		d.outputs(worker, o.products[i], from, min(from+n*o.group, o.panels[i]), first, min(d.k.rowChunk, o.rows-first))
+		d.outputs(worker, o.products[i], from, min(from+n*o.group, o.panels[i]), first, min(o.chunk, o.rows-first))
 		item += n
 	}
 }
@@ -240,10 +251,15 @@ func (d *Device) outputs(worker int, p compute.Product, from, to, first, m int) 
 
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
-	if src := d.op.src; quantised(w.typ) {
-		x := d.op.quantised.fromTile(first, d.scratch[worker].work)
-		d.k.matAffine(w.typ, dst, ldd, x, w.data[from*w.stride:(from+n)*w.stride], w.stride, n, m)
-	} else {
+	src, data := d.op.src, w.data[from*w.stride:(from+n)*w.stride]
+	switch w.rows {
+	case blockRows:
+		d.k.matAffine(w.typ, dst, ldd, d.op.quantised.fromTile(first, d.scratch[worker].work), data, w.stride, n, m)
+	case pairRows:
+		x := d.x16.from(first)
+		x.work = d.scratch[worker].sums
+		d.k.matPairs(dst, ldd, x, view[uint32](data), w.stride/4, n, m)
+	default:
 		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
 	}
 }

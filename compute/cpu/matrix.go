@@ -20,6 +20,27 @@ type matrix struct {
 	group   int     // inputs that share a scale, of F8_E4M3
 	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
+	rows    rowKind // what products with it take
+}
+
+// rowKind is a form of a product's rows.
+type rowKind uint8
+
+const (
+	floatRows rowKind = 1 << iota // as they are
+	pairRows                      // in bfloat16 (rows16)
+	blockRows                     // quantised (rowsQ8)
+)
+
+// rowsFor returns what products with a weight take.
+func rowsFor(src *compute.Source) rowKind {
+	switch {
+	case quantised(src.Type):
+		return blockRows
+	case !src.Adapter && (src.Type == quant.F16 || src.Type == quant.BF16):
+		return pairRows
+	}
+	return floatRows
 }
 
 func (m *matrix) Dims() (out, in int) { return m.out, m.in }
@@ -99,7 +120,7 @@ func panelBytes(t quant.Type, in int) int {
 	case quant.F32:
 		n = in * lanes * 4
 	case quant.F16, quant.BF16:
-		n = in * lanes * 2
+		n = (in + 31) / 32 * 32 * lanes * 2
 	default:
 		if a := &affinePanels[t]; a.layout != noScales {
 			n = a.bytes(in / 32)
@@ -117,7 +138,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
-	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group}
+	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: rowsFor(&src)}
 	if err := checkScales(&src); err != nil {
 		return nil, err
 	}
@@ -145,16 +166,18 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 			} else {
 				row = src.Data[n*rowBytes:][:rowBytes]
 			}
-			switch m.typ {
-			case quant.F32:
+			switch {
+			case m.rows == pairRows:
+				packPairs(view[uint32](panel), row, m.typ, j)
+			case m.typ == quant.F32:
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*4:][:4], row[k*4:])
 				}
-			case quant.F16, quant.BF16:
+			case m.typ == quant.F16, m.typ == quant.BF16:
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*2:][:2], row[k*2:])
 				}
-			case quant.F8_E4M3:
+			case m.typ == quant.F8_E4M3:
 				m.pack8(panel, &src, p*lanes+j, j)
 			default:
 				packers[worker].pack(&affinePanels[m.typ], panel, row, m.typ, j)
@@ -191,20 +214,22 @@ func orderOf(src *compute.Source) ([]int32, error) {
 // row decodes one output of the matrix into dst.
 func (m *matrix) row(dst []float32, n int) {
 	panel, j := m.data[n/lanes*m.stride:][:m.stride], n%lanes
-	switch m.typ {
-	case quant.F32:
+	switch {
+	case m.rows == pairRows:
+		rowPairs(dst, view[uint32](panel), j)
+	case m.typ == quant.F32:
 		for k := range dst {
 			dst[k] = view[float32](panel)[k*lanes+j]
 		}
-	case quant.F16:
+	case m.typ == quant.F16:
 		for k := range dst {
 			dst[k] = quant.F16ToF32(view[uint16](panel)[k*lanes+j])
 		}
-	case quant.BF16:
+	case m.typ == quant.BF16:
 		for k := range dst {
 			dst[k] = quant.BF16ToF32(view[uint16](panel)[k*lanes+j])
 		}
-	case quant.F8_E4M3:
+	case m.typ == quant.F8_E4M3:
 		m.row8(dst, panel, j)
 	default:
 		affinePanels[m.typ].row(dst, panel, j)

@@ -37,6 +37,7 @@ type operation struct {
 	panels         [maxProducts]int // of each product, 0 for no product
 	firsts         [maxProducts]int // first item of each product within a chunk of rows
 	group          int              // panels that one item takes
+	chunk          int              // rows that one item takes
 	perChunk       int              // items of one chunk of rows
 }
 

@@ -10,9 +10,13 @@ import (
 var portable = kernels{
 	name:       "portable",
 	rowChunk:   32,
+	pairChunk:  32,
 	matF32:     matF32,
 	matF16:     matF16,
 	matBF16:    matBF16,
+	matPairs:   matPairs,
+	round:      round,
+	narrow:     narrow,
 	widen8:     widen8,
 	matAffine:  matAffine,
 	quantize:   quantize,

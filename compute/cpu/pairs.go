@@ -1,0 +1,159 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// Products with weights of F16 and BF16 take both sides as bfloat16, which is what tiles multiply, and inputs in pairs. A
+// panel holds, for each pair of inputs, those of 16 outputs beside each other: [pairs][16][2] bfloat16. Inputs are padded with
+// zeros to whole blocks of 32, which are 16 pairs.
+const blockPairs = 16
+
+// rows16 is a run of activation rows in bfloat16, padded with zeros to whole blocks. Row i is at x[i·ld:], widened to float32,
+// or, for kernels with tiles, as it is at half[i·ld:].
+type rows16 struct {
+	x      []float32
+	half   []uint16
+	ld     int
+	cols   int       // values of a row
+	blocks int       // of a row
+	work   []float32 // [pairPanels][pairChunk][16] sums under way, for kernels with tiles
+}
+
+// pairPanels is the most panels of an item of a product in tiles.
+const pairPanels = 16
+
+var pairGroup = pairPanels
+
+// from returns the rows from row r on.
+func (x rows16) from(r int) rows16 {
+	if len(x.half) > 0 {
+		x.half = x.half[r*x.ld:]
+	} else {
+		x.x = x.x[r*x.ld:]
+	}
+	return x
+}
+
+// least16 is the least magnitude of a bfloat16 in a product; smaller ones count as 0. All products and sums are then multiples of
+// 2⁻¹¹⁴ and none is subnormal, which tiles would take for 0.
+const least16 = 0x1p-50
+
+// toBF16 rounds to bfloat16.
+func toBF16(v float32) uint16 {
+	if math.Abs(float64(v)) < least16 {
+		return 0
+	}
+	return quant.F32ToBF16(v)
+}
+
+// round writes x rounded to bfloat16 to dst.
+func round(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = quant.BF16ToF32(toBF16(v))
+	}
+}
+
+// narrow is round for rows that stay bfloat16.
+func narrow(dst []uint16, x []float32) {
+	for i, v := range x {
+		dst[i] = toBF16(v)
+	}
+}
+
+func matPairs(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int) {
+	for p := range panels {
+		for i := range m {
+			var acc [lanes]float32
+			for b := range x.blocks {
+				row, pairs := x.x[i*x.ld+b*32:][:32], w[p*stride+b*blockPairs*lanes:][:blockPairs*lanes]
+				var even, odd [lanes]float32
+				for k := range blockPairs {
+					for j, v := range pairs[k*lanes:][:lanes] {
+						even[j] = fma(row[2*k], math.Float32frombits(v<<16), even[j])
+						odd[j] = fma(row[2*k+1], math.Float32frombits(v&0xffff0000), odd[j])
+					}
+				}
+				for j := range acc {
+					acc[j] += even[j] + odd[j]
+				}
+			}
+			copy(dst[i*ldd+p*lanes:][:lanes], acc[:])
+		}
+	}
+}
+
+// bfloats are the bfloat16 of all float16.
+var bfloats = sync.OnceValue(func() *[1 << 16]uint16 {
+	t := new([1 << 16]uint16)
+	for i := range t {
+		t[i] = toBF16(quant.F16ToF32(uint16(i)))
+	}
+	return t
+})
+
+// packPairs puts a row of 16-bit weights into lane j of a panel.
+func packPairs(panel []uint32, row []byte, t quant.Type, j int) {
+	convert := func(b uint16) uint16 {
+		if b&0x7fff < 77<<7 { // least16
+			return 0
+		}
+		return b
+	}
+	if t == quant.F16 {
+		table := bfloats()
+		convert = func(h uint16) uint16 { return table[h] }
+	}
+	for i := 0; i < len(row)&^3; i += 4 {
+		pair := binary.LittleEndian.Uint32(row[i:])
+		panel[i/4*lanes+j] = uint32(convert(uint16(pair))) | uint32(convert(uint16(pair>>16)))<<16
+	}
+	if i := len(row) &^ 3; i < len(row) {
+		panel[i/4*lanes+j] = uint32(convert(binary.LittleEndian.Uint16(row[i:])))
+	}
+}
+
+// rowPairs decodes lane j of a panel.
+func rowPairs(dst []float32, panel []uint32, j int) {
+	for k := range dst {
+		dst[k] = quant.BF16ToF32(uint16(panel[k/2*lanes+j] >> (k % 2 * 16)))
+	}
+}
+
+// roomForRounded shapes x16. The distances of its rows are odd numbers of cache lines, so that rows do not share sets of the
+// first cache.
+func (d *Device) roomForRounded(rows, cols int) {
+	x := &d.x16
+	x.cols, x.blocks = cols, (cols+31)/32
+	if !d.k.pairTiles {
+		x.ld = x.blocks*32 + lanes
+		x.x = grown(x.x, rows*x.ld)
+		return
+	}
+	x.ld = (x.blocks | 1) * 32
+	x.half = grown(x.half, rows*x.ld)
+	for w := range d.scratch {
+		if s := &d.scratch[w]; s.sums == nil {
+			s.sums = view[float32](aligned(pairPanels * d.k.pairChunk * lanes * 4))
+		}
+	}
+}
+
+func (d *Device) roundRow(_, r int) { d.roundTo(r, rowOf(d.op.src, r)) }
+
+// roundTo rounds a row to row r of x16.
+func (d *Device) roundTo(r int, row []float32) {
+	x := d.x16.from(r)
+	row = row[:x.cols]
+	if d.k.pairTiles {
+		d.k.narrow(x.half, row)
+		clear(x.half[x.cols : x.blocks*32])
+	} else {
+		d.k.round(x.x, row)
+		clear(x.x[x.cols : x.blocks*32])
+	}
+}

@@ -1,0 +1,238 @@
+//go:build amd64 && !noasm
+
+// Tiles of pairs of bfloat16 weights with AMX. TDPBF16PS multiplies 16 rows with one block, 16 pairs, of a panel as matPairs does,
+// and adds it to their sums: its second operand is a block of a panel as it stands.
+//
+//	x     rows of bfloat16, ldx bytes apart
+//	w     panels, stride bytes apart, of 1024 bytes for each block: [16 pairs][16 outputs][2]
+//	from  rows of float32, ldf bytes apart, that the products are added to, or nil; the 16 outputs of panel p are at byte 64p of
+//	      a row
+//	to    rows of float32 likewise, ldt bytes apart, for the sums
+//
+// Registers: SI, DI rows 0 and 16 of x, DX ldx; BX, AX, R12, R13 panels, CX 64; R8, R10 rows 0 and 16 of sums, R9 their distance;
+// R11 blocks left. Tiles 0-3 sums, 4-5 x, 6-7 weights.
+
+#include "textflag.h"
+
+#define CONFIG LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)
+#define RELEASE LONG $0x4978e2c4; BYTE $0xc0
+#define ZERO(to) LONG $0x497be2c4; BYTE $(0xc0+8*to)
+#define LOAD_SI(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x16; BYTE $0 // TILELOADD (SI)(DX*1), to
+#define LOAD_DI(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x17; BYTE $0
+#define LOAD_BX(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x0b; BYTE $0 // TILELOADD (BX)(CX*1), to
+#define LOAD_AX(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x08; BYTE $0
+#define LOAD_R12(to) LONG $0x4b7bc2c4; BYTE $(0x44+8*to); BYTE $0x0c; BYTE $0
+#define LOAD_R13(to) LONG $0x4b7bc2c4; BYTE $(0x44+8*to); BYTE $0x0d; BYTE $0
+#define LOAD_R8(o, to) LONG $0x4b7b82c4; BYTE $(0x84+8*to); BYTE $0x08; LONG $(o) // TILELOADD o(R8)(R9*1), to
+#define LOAD_R10(o, to) LONG $0x4b7b82c4; BYTE $(0x84+8*to); BYTE $0x0a; LONG $(o)
+#define STORE_R8(from, o) LONG $0x4b7a82c4; BYTE $(0x84+8*from); BYTE $0x08; LONG $(o)
+#define STORE_R10(from, o) LONG $0x4b7a82c4; BYTE $(0x84+8*from); BYTE $0x0a; LONG $(o)
+#define DOT6(x, to) LONG $0x5c4ae2c4; BYTE $(0xc0+8*to+x) // TDPBF16PS tmm6, x, to
+#define DOT7(x, to) LONG $0x5c42e2c4; BYTE $(0xc0+8*to+x)
+
+// SUMS makes R8, R9 and R10 those of some rows.
+#define SUMS(p, ld) MOVQ p, R8; MOVQ ld, R9; MOVQ R9, R10; SHLQ $4, R10; ADDQ R8, R10
+
+// FETCH16 fetches a block of a panel, the fourth from here, to the second cache.
+#define FETCH4(o, p) \
+	PREFETCHT1 o(p); \
+	PREFETCHT1 o+64(p); \
+	PREFETCHT1 o+128(p); \
+	PREFETCHT1 o+192(p)
+#define FETCH16(p) \
+	FETCH4(4096, p); \
+	FETCH4(4352, p); \
+	FETCH4(4608, p); \
+	FETCH4(4864, p)
+
+// func pairs22AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, groups, blocks int, config *tileConfig, next *uint32, lines int)
+//
+// Groups of 32 rows times 2 panels. Beside each block it fetches so many lines of both panels from next on to the second cache, or,
+// if next is nil, of these panels.
+TEXT ·pairs22AMX(SB), NOSPLIT, $0-104
+	MOVQ config+80(FP), AX
+	CONFIG
+	MOVQ ldx+40(FP), DX
+	MOVQ next+88(FP), R12
+	MOVQ stride+56(FP), R13
+	MOVQ groups+64(FP), R14
+	MOVQ $64, CX
+
+group22:
+	MOVQ x+32(FP), SI
+	MOVQ DX, DI
+	SHLQ $4, DI
+	ADDQ SI, DI
+	MOVQ w+48(FP), BX
+	LEAQ (BX)(R13*1), AX
+	MOVQ blocks+72(FP), R11
+	SUMS(from+16(FP), ldf+24(FP))
+	TESTQ R8, R8
+	JEQ  zero22
+	LOAD_R8(0, 0)
+	LOAD_R8(64, 1)
+	LOAD_R10(0, 2)
+	LOAD_R10(64, 3)
+	SHLQ $5, R9
+	ADDQ R9, from+16(FP)
+	JMP  block22
+
+zero22:
+	ZERO(0)
+	ZERO(1)
+	ZERO(2)
+	ZERO(3)
+
+block22:
+	LOAD_BX(6)
+	LOAD_SI(4)
+	DOT6(4, 0)
+	LOAD_DI(5)
+	DOT6(5, 2)
+	LOAD_AX(7)
+	DOT7(4, 1)
+	DOT7(5, 3)
+	TESTQ R12, R12
+	JEQ  ahead22
+	MOVQ lines+96(FP), R10
+
+fetch22:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	ADDQ $64, R12
+	DECQ R10
+	JNZ  fetch22
+
+next22:
+	ADDQ $64, SI
+	ADDQ $64, DI
+	ADDQ $1024, BX
+	ADDQ $1024, AX
+	DECQ R11
+	JNZ  block22
+	SUMS(to+0(FP), ldt+8(FP))
+	STORE_R8(0, 0)
+	STORE_R8(1, 64)
+	STORE_R10(2, 0)
+	STORE_R10(3, 64)
+	SHLQ $5, R9
+	ADDQ R9, to+0(FP)
+	MOVQ DX, DI
+	SHLQ $5, DI
+	ADDQ DI, x+32(FP)
+	DECQ R14
+	JNZ  group22
+	RELEASE
+	RET
+
+ahead22:
+	FETCH16(BX)
+	FETCH16(AX)
+	JMP next22
+
+
+// func pairs14AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, panels, blocks int, config *tileConfig)
+//
+// Up to 16 rows times 4 panels at a time, or 1.
+TEXT ·pairs14AMX(SB), NOSPLIT, $0-88
+	MOVQ config+80(FP), AX
+	CONFIG
+	MOVQ ldx+40(FP), DX
+	MOVQ $64, CX
+
+next14:
+	MOVQ x+32(FP), SI
+	MOVQ w+48(FP), BX
+	MOVQ blocks+72(FP), R11
+	MOVQ from+16(FP), R8
+	MOVQ ldf+24(FP), R9
+	SUBQ $4, panels+64(FP)
+	JLT  single
+	MOVQ stride+56(FP), R10
+	LEAQ (BX)(R10*1), AX
+	LEAQ (BX)(R10*2), R12
+	LEAQ (AX)(R10*2), R13
+	SHLQ $2, R10
+	ADDQ R10, w+48(FP)
+	TESTQ R8, R8
+	JEQ  zero14
+	LOAD_R8(0, 0)
+	LOAD_R8(64, 1)
+	LOAD_R8(128, 2)
+	LOAD_R8(192, 3)
+	ADDQ $256, from+16(FP)
+	JMP  block14
+
+zero14:
+	ZERO(0)
+	ZERO(1)
+	ZERO(2)
+	ZERO(3)
+
+block14:
+	LOAD_SI(4)
+	LOAD_BX(6)
+	DOT6(4, 0)
+	LOAD_AX(7)
+	DOT7(4, 1)
+	LOAD_R12(6)
+	DOT6(4, 2)
+	LOAD_R13(7)
+	DOT7(4, 3)
+	FETCH16(BX)
+	FETCH16(AX)
+	FETCH16(R12)
+	FETCH16(R13)
+	ADDQ $64, SI
+	ADDQ $1024, BX
+	ADDQ $1024, AX
+	ADDQ $1024, R12
+	ADDQ $1024, R13
+	DECQ R11
+	JNZ  block14
+	MOVQ to+0(FP), R8
+	MOVQ ldt+8(FP), R9
+	STORE_R8(0, 0)
+	STORE_R8(1, 64)
+	STORE_R8(2, 128)
+	STORE_R8(3, 192)
+	ADDQ $256, to+0(FP)
+	JMP  next14
+
+single:
+	ADDQ $4, panels+64(FP)
+	JZ   done14
+
+next11:
+	ZERO(0)
+	TESTQ R8, R8
+	JEQ  block11
+	LOAD_R8(0, 0)
+	ADDQ $64, from+16(FP)
+
+block11:
+	LOAD_SI(4)
+	LOAD_BX(6)
+	DOT6(4, 0)
+	FETCH16(BX)
+	ADDQ $64, SI
+	ADDQ $1024, BX
+	DECQ R11
+	JNZ  block11
+	MOVQ to+0(FP), R8
+	MOVQ ldt+8(FP), R9
+	STORE_R8(0, 0)
+	ADDQ $64, to+0(FP)
+	MOVQ stride+56(FP), R10
+	ADDQ R10, w+48(FP)
+	MOVQ x+32(FP), SI
+	MOVQ w+48(FP), BX
+	MOVQ blocks+72(FP), R11
+	MOVQ from+16(FP), R8
+	MOVQ ldf+24(FP), R9
+	DECQ panels+64(FP)
+	JNZ  next11
+
+done14:
+	RELEASE
+	RET

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -274,7 +275,7 @@ func TestAdapterThatCannotBePlaced(t *testing.T) {
 // TestAdaptersUnderFire loads, replaces and unloads adapters of a real model while requests for them come from all sides.
 // Each answer is that of one of the adapters that bore the name.
 func TestAdaptersUnderFire(t *testing.T) {
-	m := loadGolden(t, "llama", "", 2)
+	m := loadGolden(t, "llama", cpu.Options{Threads: 2})
 	m.MakeSlots(2)
 	runner, err := m.NewRunner(64, 200, 16, 16)
 	if err != nil {

@@ -334,7 +334,7 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 					continue
 				}
 				t.Run(kernels, func(t *testing.T) {
-					m := loadGolden(t, c.name, kernels, 1+i%2)
+					m := loadGolden(t, c.name, cpu.Options{Kernels: kernels, Threads: 1 + i%2})
 					m.KVType = c.kv
 					if want == nil {
 						want = reference.play(t, m, tp)
@@ -361,14 +361,14 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 }
 
 // loadGolden loads one of the model package's checkpoints.
-func loadGolden(t *testing.T, name, kernels string, threads int) *model.Model {
+func loadGolden(t *testing.T, name string, o cpu.Options) *model.Model {
 	t.Helper()
 	ckpt, err := weights.Open(filepath.Join("..", "model", "testdata", "goldens", name, "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ckpt.Close()
-	dev, err := cpu.New(cpu.Options{Threads: threads, Kernels: kernels})
+	dev, err := cpu.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

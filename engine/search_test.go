@@ -83,7 +83,7 @@ func TestBeamSearch(t *testing.T) {
 	} {
 		t.Run(sc.name, func(t *testing.T) {
 			for _, name := range []string{"llama", "qwen3"} {
-				m := loadGolden(t, name, cpu.Kernels()[0], 2)
+				m := loadGolden(t, name, cpu.Options{Threads: 2, Wide: true})
 				cfg := sc.cfg
 				cfg.BlockTokens, cfg.TokenBudget, cfg.MaxLen = 16, 64, 80
 				cfg.Groups = []kv.Group{{}}

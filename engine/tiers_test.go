@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -67,7 +68,7 @@ func (sc scenario) loaded(st sched.Stats) bool {
 // What is stored on a disk is found by the next engine that opens it, unless it was damaged meanwhile.
 func TestDiskTierSurvives(t *testing.T) {
 	tp := newTape()
-	m := loadGolden(t, "mistral_swa", "", 2)
+	m := loadGolden(t, "mistral_swa", cpu.Options{Threads: 2})
 	want := reference.play(t, m, tp)
 	sc := scenario{name: "restarted", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, disk: 2000, dir: t.TempDir()}
 	same := func(got [][]int32) {

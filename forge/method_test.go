@@ -18,7 +18,7 @@ import (
 // calibrated returns the moments of the inputs of a golden's weights on its own tokens.
 func calibrated(t *testing.T, ckpt *weights.Checkpoint, name string) map[string]*Moments {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Wide: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ const goldens = "../model/testdata/goldens"
 // loaded opens a golden checkpoint, or the file of it that is named, and loads it.
 func loaded(t *testing.T, ckpt *weights.Checkpoint) *model.Model {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Wide: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // adapted loads a checkpoint as newRunner does and places adapters in its slots, in order.
 func adapted(t testing.TB, ckpt *weights.Checkpoint, kernels string, adapters ...*weights.Checkpoint) *Runner {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: kernels})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: kernels, Wide: true})
 	if err != nil {
 		t.Fatal(err)
 	}

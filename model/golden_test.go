@@ -78,7 +78,12 @@ func (g golden) floats(t *testing.T, name string) []float32 {
 // newRunner loads a checkpoint on a CPU device with the given kernels and makes a Runner of 512 rows and tokens.
 func newRunner(t testing.TB, ckpt *weights.Checkpoint, kernels string) *Runner {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: kernels})
+	return newRunnerOn(t, ckpt, cpu.Options{Threads: 2, Kernels: kernels, Wide: true})
+}
+
+func newRunnerOn(t testing.TB, ckpt *weights.Checkpoint, o cpu.Options) *Runner {
+	t.Helper()
+	dev, err := cpu.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

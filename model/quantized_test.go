@@ -71,7 +71,7 @@ func TestQuantizedValues(t *testing.T) {
 			if err := json.Unmarshal(data, &want); err != nil {
 				t.Fatal(err)
 			}
-			inner, err := cpu.New(cpu.Options{Threads: 2})
+			inner, err := cpu.New(cpu.Options{Threads: 2, Wide: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestQuantizedRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dev, err := cpu.New(cpu.Options{Threads: 1})
+		dev, err := cpu.New(cpu.Options{Threads: 1, Wide: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 // they return when they are done.
 type Device struct {
 	k     *kernels
+	wide  bool // Options.Wide
 	pool  *pool
 	batch *compute.Batch
 	err   error
@@ -37,11 +38,12 @@ type jobs struct {
 	product func(worker, from, to int)
 }
 
-// Options choose how a Device computes. None changes a result.
+// Options choose how a Device computes. None but Wide changes a result.
 type Options struct {
 	Threads int    // 0 is DefaultThreads
 	Kernels string // the implementation's name, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind each worker thread to a processor of its own
+	Wide    bool   // take activations in float32 for weights of F16 and BF16 too, and those as they are: slower, and nearer to float32
 }
 
 // New starts a device.
@@ -66,7 +68,7 @@ func New(o Options) (*Device, error) {
 	} else if len(place.cpus) > 0 {
 		cpus = [][]int{place.cpus}
 	}
-	d := &Device{k: k, pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
+	d := &Device{k: k, wide: o.Wide, pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, round: d.roundRow, product: d.productItems,

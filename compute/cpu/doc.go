@@ -6,8 +6,11 @@
 // Every implementation of a kernel gives the same bits, because the order of its roundings is part of its definition.
 // fma(a, b, c) is a·b + c in float32, rounded once.
 //
-//   - A product with a weight of F32, F16 or BF16 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k
-//     ascending. The weight is widened to float32, which is exact.
+//   - A product with a weight of F32 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k ascending.
+//   - A product with a weight of F16 or BF16 rounds both sides to bfloat16, half to even; numbers below 2⁻⁵⁰ become 0 (toBF16).
+//     It takes 32 inputs at a time, the last of them filled up with zeros: even and odd are chains from 0 over the inputs at even and at
+//     odd places, and acc = acc + (even + odd), each sum rounded. Embeddings are those rounded numbers, too. A Wide device has one
+//     chain instead, as with F32, over the weights as they are.
 //   - A product with a weight of a block type quantises the row first, in spans of 256 values: d = max|x| / 127,
 //     q = x·(127 / max|x|) rounded half to even. The weight's values are D·S·(level - offset) - M·m, with whole numbers S and m for
 //     each group of 16 or 32 values and floats D and M for each span: those of the file for K types, and made of the
@@ -19,7 +22,7 @@
 //   - A product with a weight of F8_E4M3 is the chain of F32 with the weights f·s, rounded once: f is the value of the byte,
 //     s the scale of its group of inputs.
 //   - A bias is added last, with a rounding of its own.
-//   - An adapter's part comes after the bias: y = A·x and z = B·y, each a chain as above, then out = fma(scale, z, out).
+//   - An adapter's part comes after the bias: y = A·x and z = B·y, each one chain as with F32, then out = fma(scale, z, out).
 //   - A sum over a row (norms, softmax) has 16 lanes: lane j takes the elements whose index is j modulo 16, ascending,
 //     and the lanes are added pairwise: j with j+8, then +4, +2, +1. In the softmax an element's index is its position
 //     in the sequence.

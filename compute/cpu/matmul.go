@@ -77,7 +77,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	most := groupPanels
 	if o.chunk = d.k.rowChunk; kinds == pairRows {
 		if o.chunk = d.k.pairChunk; d.k.pairTiles && rows > 32 {
-			most = pairGroup
+			most = pairPanels
 		}
 	}
 	chunks := (rows + o.chunk - 1) / o.chunk

@@ -33,11 +33,11 @@ const (
 )
 
 // rowsFor returns what products with a weight take.
-func rowsFor(src *compute.Source) rowKind {
+func (d *Device) rowsFor(src *compute.Source) rowKind {
 	switch {
 	case quantised(src.Type):
 		return blockRows
-	case !src.Adapter && (src.Type == quant.F16 || src.Type == quant.BF16):
+	case !src.Adapter && !d.wide && (src.Type == quant.F16 || src.Type == quant.BF16):
 		return pairRows
 	}
 	return floatRows
@@ -138,7 +138,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
-	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: rowsFor(&src)}
+	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src)}
 	if err := checkScales(&src); err != nil {
 		return nil, err
 	}

@@ -27,8 +27,6 @@ type rows16 struct {
 // pairPanels is the most panels of an item of a product in tiles.
 const pairPanels = 16
 
-var pairGroup = pairPanels
-
 // from returns the rows from row r on.
 func (x rows16) from(r int) rows16 {
 	if len(x.half) > 0 {

@@ -4,10 +4,10 @@ package cpu
 
 // pairChunkAMX is how many rows share one pass over weights: those of an input of 2,048 or less stay in the second cache from
 // one group of panels to the next.
-const pairChunkAMX = 256
+const pairChunkAMX = 512
 
 // pairSlice is how many bytes of a product's rows are used for all panels at once: they stay in the second cache.
-var pairSlice = 1 << 20
+const pairSlice = 256 << 10
 
 // pairConfig is the operand of LDTILECFG for tiles of first rows, and of second rows after them.
 func pairConfig(first, second int) tileConfig {
@@ -37,7 +37,10 @@ func matPairsAMX(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m
 	if rest := m % 32; rest <= 16 {
 		tall -= rest
 	}
-	slices := (tall*x.blocks*64-1)/pairSlice + 1
+	slices := 1
+	if tall > 32 {
+		slices = (tall*x.blocks*64-1)/pairSlice + 1
+	}
 	for s := range slices {
 		from, to := x.blocks*s/slices, x.blocks*(s+1)/slices
 		part := pairPart{dst, ldd, x.half[from*32:], x.ld, w[from*blockPairs*lanes:], stride, to - from, s > 0}

@@ -78,6 +78,7 @@ func TestMatPairs(t *testing.T) {
 				check(matShape{m: m, k: cols, panels: 1 + (m+cols)%9, gap: m % 3})
 			}
 		}
+		check(matShape{m: 290, k: 1000, panels: 5})
 	})
 }
 

@@ -183,12 +183,17 @@ func TestRotate(t *testing.T) {
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
+	w32, rounded := make([]uint32, 256), rows16{x: make([]float32, 512), ld: 32, blocks: 1}
 	q := rowsQ8{q: make([]int8, 64), sums: make([]spanSums, 1), ld: 64, blocks: 2, lds: 1}
 	for _, k := range implementations() {
+		pairs := rounded.as(k)
 		for name, call := range map[string]func(){
 			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
 			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
 			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
+			"matPairs":   func() { k.matPairs(x[:512], 16, pairs, w32, 256, 1, 16) },
+			"round":      func() { k.round(x[:512], x[512:]) },
+			"narrow":     func() { k.narrow(w16, x) },
 			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
 			"quantize":   func() { k.quantize(q.q, q.sums, x[:64], spanValues) },
 			"sumSquares": func() { k.sumSquares(x, 0) },

@@ -215,6 +215,15 @@ func TestShortArguments(t *testing.T) {
 	}
 	w5 := 2 * affinePanels[quant.Q5_1].bytes(1)
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
+		pairs := func(n int) rows16 {
+			x := rows16{ld: 32, blocks: 1}
+			if k.pairTiles {
+				x.half = make([]uint16, n, n+64)
+			} else {
+				x.x = f(n)
+			}
+			return x
+		}
 		// Two rows of 5 and two panels, next to each other; then rows of 32.
 		for i, call := range []func(){
 			func() { k.matF32(f(63), 32, f(10), 5, f(160), 80, 2, 2, 5, true) },
@@ -223,6 +232,11 @@ func TestShortArguments(t *testing.T) {
 			func() { k.matF16(f(63), 32, f(10), 5, h(160), 80, 2, 2, 5, false) },
 			func() { k.matF16(f(64), 32, f(9), 5, h(160), 80, 2, 2, 5, false) },
 			func() { k.matBF16(f(64), 32, f(10), 5, h(159), 80, 2, 2, 5, false) },
+			func() { k.matPairs(f(63), 32, pairs(64), make([]uint32, 512), 256, 2, 2) },
+			func() { k.matPairs(f(64), 32, pairs(63), make([]uint32, 512), 256, 2, 2) },
+			func() { k.matPairs(f(64), 32, pairs(64), make([]uint32, 511, 600), 256, 2, 2) },
+			func() { k.round(f(31), f(32)) },
+			func() { k.narrow(make([]uint16, 31, 64), f(32)) },
 			func() { k.matAffine(quant.Q5_1, f(63), 32, q(64, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(63, 2), b(w5), w5/2, 2, 2) },
 			func() { k.matAffine(quant.Q5_1, f(64), 32, q(64, 1), b(w5), w5/2, 2, 2) },

@@ -119,7 +119,7 @@ type Source struct {
 	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
 	Row func(dst []byte, n int)
 
-	// Adapter says that the weight is an A or B of a LowRank, not one of the model.
+	// Adapter says that the weight is an A or B of a LowRank.
 	Adapter bool
 	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
 	Scales []float32
@@ -179,7 +179,7 @@ type Product struct {
 
 // LowRank is what an adapter adds to a product of x: Scale · B·(A·x) (LoRA, arXiv:2106.09685). A nil A adds nothing.
 type LowRank struct {
-	A     Matrix // [rank, In], of F32, F16 or BF16, as is B
+	A     Matrix // [rank, In], of F32, F16 or BF16 and from a Source with Adapter set, as is B
 	B     Matrix // [Out, rank]
 	Scale float32
 }

@@ -2,10 +2,6 @@
 
 package cpu
 
-// pairChunkAMX is how many rows share one pass over weights: those of an input of 2,048 or less stay in the second cache from
-// one group of panels to the next.
-const pairChunkAMX = 512
-
 // pairSlice is how many bytes of a product's rows are used for all panels at once: they stay in the second cache.
 const pairSlice = 256 << 10
 
@@ -17,6 +13,9 @@ func pairConfig(first, second int) tileConfig {
 	}
 	return c
 }
+
+// pairChunkAMX is how many rows share one pass over the weights.
+const pairChunkAMX = 512
 
 // matPairsAMX takes 32 rows and 2 panels at a time, or up to 16 rows and 4 panels. Many rows take the blocks of all panels slice by
 // slice; the sums under way are in x.work then.

@@ -26,8 +26,8 @@ func near16(r *rand.Rand) float32 {
 	return v
 }
 
-// rounded returns m rows of random values for a product with an implementation.
-func rounded(r *rand.Rand, k *kernels, m, cols, gap int) (floats, own rows16) {
+// roundedRows returns m rows of random values for a product with an implementation.
+func roundedRows(r *rand.Rand, k *kernels, m, cols, gap int) (floats, own rows16) {
 	blocks := (cols + 31) / 32
 	floats = rows16{ld: (blocks + gap) * 32, cols: cols, blocks: blocks}
 	floats.x = make([]float32, span(m, blocks*32, floats.ld))
@@ -56,7 +56,7 @@ func TestMatPairs(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(5, 16))
 		check := func(s matShape) {
-			floats, own := rounded(r, k, s.m, s.k, s.gap)
+			floats, own := roundedRows(r, k, s.m, s.k, s.gap)
 			stride := floats.blocks*blockPairs*lanes + s.gap*lanes
 			w := make([]uint32, span(s.panels, floats.blocks*blockPairs*lanes, stride))
 			for i := range w {
@@ -114,7 +114,7 @@ func TestMatPairsNotFinite(t *testing.T) {
 	const m, cols, panels = 20, 64, 3
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
 		r := rand.New(rand.NewPCG(6, 16))
-		floats, _ := rounded(r, k, m, cols, 0)
+		floats, _ := roundedRows(r, k, m, cols, 0)
 		for i, h := range []uint16{0x7f80, 0xff80, 0x7fc0, 0x7f7f, 0xff7f} { // infinities, none, the largest
 			floats.x[i*floats.ld+7*i] = quant.BF16ToF32(h)
 		}

@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -151,34 +150,24 @@ func BenchmarkAttentionProducts(b *testing.B) {
 // BenchmarkRows runs the operations on a row of 4096 values.
 func BenchmarkRows(b *testing.B) {
 	const n = 4096
-	x, y, z := numbersOf(n), numbersOf(n), numbersOf(n)
+	rows := rowsFor(n)
+	x, y, z := rows[0], rows[1], numbersOf(n)
 	q, sums := make([]int8, n), make([]spanSums, n/spanValues)
-	cos, sin := make([]float32, n/2), make([]float32, n/2) // of a turn, so that values keep their size
-	for i := range cos {
-		cos[i], sin[i] = float32(math.Cos(float64(i))), float32(math.Sin(float64(i)))
-	}
 	for _, k := range implementations() {
-		for _, op := range []struct {
-			name string
-			run  func()
-		}{
-			{"quantize", func() { k.quantize(q, sums, x, spanValues) }},
-			{"sumSquares", func() { k.sumSquares(x, 0) }},
-			{"scaleGain", func() { k.scaleGain(z, x, y, 0, 1) }},
-			{"weigh", func() { copy(z, x); k.weigh(y[:1], y[1:2], z, 0, len(z)) }},
-			{"softcap", func() { copy(z, x); k.softcap(z, 30) }},
-			{"silu", func() { k.silu(z, x, y) }},
-			{"addScaled", func() { k.addScaled(z, x, 0) }},
-			{"blend", func() { k.blend(z, x, len(x), y[:1], y, y) }},
-			{"rotate", func() { k.rotate(x[:n/2], x[n/2:], cos, sin) }},
-		} {
-			b.Run(k.name+"/"+op.name, func(b *testing.B) {
+		run := func(name string, f func()) {
+			b.Run(k.name+"/"+name, func(b *testing.B) {
 				for b.Loop() {
-					op.run()
+					f()
 				}
 				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gvalue/s")
 			})
 		}
+		for _, c := range rowCalls {
+			run(c.name, func() { c.call(k, rows[0], rows[1], rows[2], rows[3], 0) })
+		}
+		run("quantize", func() { k.quantize(q, sums, x, spanValues) })
+		run("weigh", func() { copy(z, x); k.weigh(y[:1], y[1:2], z, 0, len(z)) })
+		run("blend", func() { k.blend(z, x, len(x), y[:1], y, y) })
 	}
 }
 
@@ -186,13 +175,4 @@ func BenchmarkRows(b *testing.B) {
 func median(times []time.Duration) float64 {
 	slices.Sort(times)
 	return times[len(times)/2].Seconds()
-}
-
-// numbersOf returns n random values of ordinary size.
-func numbersOf(n int) []float32 {
-	r, v := rand.New(rand.NewPCG(3, 4)), make([]float32, n)
-	for i := range v {
-		v[i] = float32(r.NormFloat64())
-	}
-	return v
 }

@@ -138,19 +138,6 @@ func TestSilu(t *testing.T) {
 	})
 }
 
-func TestAddScaled(t *testing.T) {
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(9, 9))
-		for n := range rowLengths {
-			dst, x, scale := numbers(r, n), numbers(r, n), number(r)
-			got := place(f.dst, dst)
-			k.addScaled(got, place(f.x, x), scale)
-			portable.addScaled(dst, x, scale)
-			same(t, fmt.Sprint(n, " values"), got, dst)
-		}
-	})
-}
-
 func TestDecayAdd(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(11, 11))
@@ -166,50 +153,34 @@ func TestDecayAdd(t *testing.T) {
 	})
 }
 
-func TestRotate(t *testing.T) {
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(10, 10))
-		for n := range rowLengths {
-			lo, hi, cos, sin := numbers(r, n), numbers(r, n), numbers(r, n), numbers(r, n)
-			gotLo, gotHi := place(f.dst, lo), place(f.x, hi)
-			k.rotate(gotLo, gotHi, place(f.w, cos), place(f.d, sin))
-			portable.rotate(lo, hi, cos, sin)
-			same(t, fmt.Sprint(n, " pairs: first half"), gotLo, lo)
-			same(t, fmt.Sprint(n, " pairs: second half"), gotHi, hi)
-		}
-	})
-}
-
 // TestKernelsAllocate requires that no kernel allocates.
 func TestKernelsAllocate(t *testing.T) {
 	x, w16, w8 := make([]float32, 1024), make([]uint16, 1024), make([]byte, 2048)
 	w32, rounded := make([]uint32, 256), rows16{x: make([]float32, 512), ld: 32, blocks: 1}
 	q := rowsQ8{q: make([]int8, 64), sums: make([]spanSums, 1), ld: 64, blocks: 2, lds: 1}
+	rows := rowsFor(64)
 	for _, k := range implementations() {
 		pairs := rounded.as(k)
-		for name, call := range map[string]func(){
-			"matF32":     func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
-			"matF16":     func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
-			"matBF16":    func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
-			"matPairs":   func() { k.matPairs(x[:512], 16, pairs, w32, 256, 1, 16) },
-			"round":      func() { k.round(x[:512], x[512:]) },
-			"narrow":     func() { k.narrow(w16, x) },
-			"matAffine":  func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
-			"quantize":   func() { k.quantize(q.q, q.sums, x[:64], spanValues) },
-			"sumSquares": func() { k.sumSquares(x, 0) },
-			"scaleGain":  func() { k.scaleGain(x, x, x, 0, 1) },
-			"weigh":      func() { k.weigh(x[:2], x[2:], x[16:], 64, 64) },
-			"shares":     func() { k.shares(x, x[16:], x[32:48], x[48:], x[64:], x[80:]) },
-			"scale":      func() { k.scale(x, x, 1) },
-			"softcap":    func() { k.softcap(x, 1) },
-			"blend":      func() { k.blend(x, x[512:], 32, x[:2], x, x) },
-			"widen":      func() { k.widen(quant.Q4_0, x, tileValues, w8, 2, true) },
-			"transpose":  func() { k.transpose(x, tileValues, x, 2) },
-			"silu":       func() { k.silu(x, x, x) },
-			"addScaled":  func() { k.addScaled(x, x, 1) },
-			"decayAdd":   func() { k.decayAdd(x, x[:32], x[:32], 1) },
-			"rotate":     func() { k.rotate(x[:32], x[32:64], x, x) },
-		} {
+		calls := map[string]func(){
+			"matF32":    func() { k.matF32(x, 16, x, 16, x, 0, 1, 17, 32, true) },
+			"matF16":    func() { k.matF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
+			"matBF16":   func() { k.matBF16(x, 16, x, 16, w16, 0, 1, 17, 32, true) },
+			"matPairs":  func() { k.matPairs(x[:512], 16, pairs, w32, 256, 1, 16) },
+			"round":     func() { k.round(x[:512], x[512:]) },
+			"narrow":    func() { k.narrow(w16, x) },
+			"matAffine": func() { k.matAffine(quant.Q5_1, x, 16, q, w8, 0, 1, 1) },
+			"quantize":  func() { k.quantize(q.q, q.sums, x[:64], spanValues) },
+			"weigh":     func() { k.weigh(x[:2], x[2:], x[16:], 64, 64) },
+			"shares":    func() { k.shares(x, x[16:], x[32:48], x[48:], x[64:], x[80:]) },
+			"blend":     func() { k.blend(x, x[512:], 32, x[:2], x, x) },
+			"widen":     func() { k.widen(quant.Q4_0, x, tileValues, w8, 2, true) },
+			"transpose": func() { k.transpose(x, tileValues, x, 2) },
+			"decayAdd":  func() { k.decayAdd(x, x[:32], x[:32], 1) },
+		}
+		for _, c := range rowCalls {
+			calls[c.name] = func() { c.call(k, rows[0], rows[1], rows[2], rows[3], 1) }
+		}
+		for name, call := range calls {
 			if n := testing.AllocsPerRun(10, call); n != 0 {
 				t.Errorf("%s: %s allocates %v times", k.name, name, n)
 			}

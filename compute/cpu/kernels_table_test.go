@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// rowCall calls a kernel on rows. The rows have one length, which may be any, and the call may write to each of them; s is an
+// ordinary number.
+type rowCall struct {
+	name string // of the field of kernels
+	call func(k *kernels, a, b, c, d []float32, s float32)
+}
+
+// rowCalls has a call for each kernel that works on rows of any length. TestRows, FuzzRows, TestKernelsAllocate and BenchmarkRows go through them.
+var rowCalls = []rowCall{
+	{"sumSquares", func(k *kernels, a, _, _, d []float32, s float32) { copy(d, []float32{k.sumSquares(a, s)}) }},
+	{"scaleGain", func(k *kernels, a, b, c, _ []float32, s float32) { k.scaleGain(c, a, b, s, 2) }},
+	{"scale", func(k *kernels, a, _, c, _ []float32, s float32) { k.scale(c, a, s) }},
+	{"softcap", func(k *kernels, a, _, c, _ []float32, _ float32) { copy(c, a); k.softcap(c, 30) }},
+	{"silu", func(k *kernels, a, b, c, _ []float32, _ float32) { k.silu(c, a, b) }},
+	{"addScaled", func(k *kernels, a, _, c, _ []float32, s float32) { k.addScaled(c, a, s) }},
+	{"rotate", func(k *kernels, a, b, c, d []float32, _ float32) { k.rotate(a, b, c, d) }},
+}
+
+// otherCalls are the kernels whose arguments are of another form, and the test or fuzz target that compares each with the portable one.
+var otherCalls = map[string]string{
+	"matF32": "FuzzMatF32", "matPairs": "FuzzMatPairs", "round": "TestRound", "narrow": "TestRound", "matF16": "TestMat16", "matBF16": "TestMat16", "matAffine": "FuzzMatAffine", "widen8": "TestWiden8",
+	"quantize": "FuzzQuantize", "weigh": "FuzzWeigh", "shares": "TestShares", "blend": "TestBlend", "decayAdd": "TestDecayAdd",
+	"pageKeys": "TestPages", "pageValues": "TestPages", "widen": "TestWiden", "transpose": "TestTranspose", "spread": "TestMatAffine",
+}
+
+// mayBeNil are kernels that an implementation may do without.
+var mayBeNil = []string{"pageKeys", "pageValues", "spread"}
+
+// TestEveryKernelIsCalled requires that every implementation has every kernel and that every kernel is known to the tests.
+func TestEveryKernelIsCalled(t *testing.T) {
+	known := map[string]bool{}
+	for _, c := range rowCalls {
+		known[c.name] = true
+	}
+	for name := range otherCalls {
+		known[name] = true
+	}
+	for field := range reflect.TypeFor[kernels]().Fields() {
+		if field.Type.Kind() != reflect.Func {
+			continue
+		}
+		if !known[field.Name] {
+			t.Errorf("kernel %s is neither in rowCalls nor in otherCalls, so that nothing tests it", field.Name)
+		}
+		delete(known, field.Name)
+		for _, k := range implementations() {
+			if reflect.ValueOf(*k).FieldByIndex(field.Index).IsNil() && !slices.Contains(mayBeNil, field.Name) {
+				t.Errorf("%s has no %s", k.name, field.Name)
+			}
+		}
+	}
+	for name := range known {
+		t.Errorf("%s is no kernel", name)
+	}
+}
+
+// compare calls every implementation with copies of the rows that end at a fence.
+func (c rowCall) compare(t *testing.T, f *fences, rows [4][]float32, s float32) {
+	t.Helper()
+	call := func(k *kernels, rows [4][]float32) { c.call(k, rows[0], rows[1], rows[2], rows[3], s) }
+	var want [4][]float32
+	for i := range want {
+		want[i] = slices.Clone(rows[i])
+	}
+	call(&portable, want)
+	for _, k := range nativeKernels() {
+		var got [4][]float32
+		for i, f := range []*fence{f.dst, f.x, f.w, f.d} {
+			got[i] = place(f, rows[i])
+		}
+		call(k, got)
+		for i := range got {
+			same(t, fmt.Sprintf("%s %s, %d values, row %d", k.name, c.name, len(rows[0]), i), got[i], want[i])
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	f, r := newFences(t), rand.New(rand.NewPCG(21, 21))
+	for _, c := range rowCalls {
+		for n := range rowLengths {
+			c.compare(t, f, [4][]float32{numbers(r, n), numbers(r, n), numbers(r, n), numbers(r, n)}, number(r))
+		}
+	}
+}
+
+func FuzzRows(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, n, which, _ byte) {
+		src := &source{data: data}
+		var rows [4][]float32
+		for i := range rows {
+			rows[i] = src.floats(int(n))
+		}
+		rowCalls[int(which)%len(rowCalls)].compare(t, newFences(t), rows, float32(src.byte())/16-7.97)
+	})
+}
+
+// rowsFor returns rows of n numbers for a rowCall. The second half are cosines and sines, so that values that turn again and again keep
+// their size.
+func rowsFor(n int) (rows [4][]float32) {
+	for i := range rows {
+		if rows[i] = numbersOf(n); i > 1 {
+			for j := range rows[i] {
+				rows[i][j] = float32([]func(float64) float64{math.Cos, math.Sin}[i-2](float64(j)))
+			}
+		}
+	}
+	return rows
+}
+
+// numbersOf returns n random values of ordinary size.
+func numbersOf(n int) []float32 {
+	r, v := rand.New(rand.NewPCG(3, 4)), make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}

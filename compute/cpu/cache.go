@@ -19,6 +19,7 @@ type cache struct {
 	layers []cacheLayer
 	slabs  []slab
 	bytes  int64
+	runway *runway // nil if there is none
 }
 
 // slab holds one layer's part of each block.
@@ -88,6 +89,9 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		cl.slab = &c.slabs[used[l.Group]]
 		used[l.Group]++
 		c.layers = append(c.layers, cl)
+	}
+	if c.runway = newRunway(c.slabs, spec.Blocks, c.bytes); c.runway != nil {
+		go c.runway.run(d.done)
 	}
 	return c, nil
 }
@@ -184,10 +188,14 @@ type storeRun struct{ seq, from, to int32 }
 func (d *Device) Store(c compute.Cache, layer int, k, v compute.Tensor) {
 	d.op = operation{cache: c.(*cache), layer: layer, src: k, aux: v}
 	d.runs = d.runs[:0]
+	l := &d.op.cache.layers[layer]
 	for i, s := range d.batch.Seqs {
 		for at := s.Start; at < s.Start+s.Rows; {
 			end := min(at&^(lanes-1)+lanes, s.Start+s.Rows)
 			d.runs = append(d.runs, storeRun{int32(i), at, end})
+			if r := d.op.cache.runway; r != nil {
+				r.use(s.Tables[l.Group][int(at)/l.blockToken])
+			}
 			at = end
 		}
 	}

@@ -12,6 +12,7 @@ type Device struct {
 	k     *kernels
 	wide  bool // Options.Wide
 	pool  *pool
+	done  chan struct{} // closed by Close
 	batch *compute.Batch
 	err   error
 
@@ -68,7 +69,7 @@ func New(o Options) (*Device, error) {
 	} else if len(place.cpus) > 0 {
 		cpus = [][]int{place.cpus}
 	}
-	d := &Device{k: k, wide: o.Wide, pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
+	d := &Device{k: k, wide: o.Wide, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
 	d.jobs = jobs{
 		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
 		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, round: d.roundRow, product: d.productItems,
@@ -129,6 +130,11 @@ func (d *Device) Read(t compute.Tensor, row int) []float32 { return rowOf(t, row
 
 // Close implements compute.Device.
 func (d *Device) Close() error {
+	select {
+	case <-d.done:
+	default:
+		close(d.done)
+	}
 	d.pool.close()
 	return nil
 }

@@ -9,6 +9,22 @@ import (
 // adviseHuge asks for huge pages for memory that has not been written yet.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
+// canPopulate reports whether populate works: from Linux 5.14 on.
+func canPopulate() bool { return populate(alignedTo(4096, 4096)) == nil }
+
+// populate has the system give memory to b, as if it were written, whatever is in it. It needs not begin at a page.
+func populate(b []byte) error {
+	page := unix.Getpagesize()
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(page-1))
+	if len(b)-skip < page {
+		return nil
+	}
+	return unix.Madvise(b[skip:], unix.MADV_POPULATE_WRITE)
+}
+
+// lowerPriority makes the calling thread give way to all others.
+func lowerPriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19) }
+
 // allowed returns the processors that the process may use, nil if the system does not say.
 func allowed() (ids []int) {
 	var set unix.CPUSet

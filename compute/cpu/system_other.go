@@ -5,6 +5,13 @@ package cpu
 // adviseHuge does nothing: this system is not known to give huge pages on advice.
 func adviseHuge([]byte) {}
 
+// canPopulate says no: this system is not known to give memory on advice.
+func canPopulate() bool { return false }
+
+func populate([]byte) error { return nil }
+
+func lowerPriority() {}
+
 // allowed says nothing: this system has no call for it.
 func allowed() []int { return nil }
 

@@ -240,37 +240,65 @@ func TestCacheTypes(t *testing.T) {
 	}
 }
 
-// TestAttendLong attends with the last tokens of a context of 32k, by few threads and many, whole and one by one, and
-// compares the bits of all and the last row with float64.
+// TestAttendLong attends with the last tokens of a context of 33k, by few threads and many, 512 at once, seven by seven and one by
+// one, with and without a window and sinks, and compares the bits of all and the last row with float64.
 func TestAttendLong(t *testing.T) {
-	const tokens, rows = 32<<10 + 7, 12
+	const tokens, rows, dim, heads = 33<<10 + 7, 512, 16, 4
 	r := rand.New(rand.NewPCG(18, 18))
-	l := compute.CacheLayer{KVHeads: 2, KDim: 16, VDim: 16}
-	for _, typ := range KVTypes {
-		c := &attendCase{tokens: tokens, attn: compute.Attention{Heads: 4, Scale: 0.25}}
+	l := compute.CacheLayer{KVHeads: 2, KDim: dim, VDim: dim}
+	for i, typ := range KVTypes {
+		if i%2 == 0 {
+			l.VDim = 4 * dim // which few queries read where it lies
+		}
+		c := &attendCase{tokens: tokens, attn: compute.Attention{Heads: heads, Scale: 0.25}}
+		if i == 1 || i == 4 {
+			c.attn.Window = 30_001
+		}
+		if i > 2 {
+			c.attn.Sinks = vector(numbersFrom(r, heads))
+		}
 		c.spec = compute.CacheSpec{Blocks: tokens/lanes + 1, BlockTokens: lanes, Type: typ, Layers: []compute.CacheLayer{l}}
-		c.q, c.k, c.v = numbersFrom(r, tokens*4*16), numbersFrom(r, tokens*2*16), numbersFrom(r, tokens*2*16)
+		c.q, c.k, c.v = numbersFrom(r, tokens*heads*dim), numbersFrom(r, tokens*2*dim), numbersFrom(r, tokens*2*l.VDim)
 		whole := c.tail(t, 1, rows, rows)
-		same(t, fmt.Sprint(typ, ", one by one on many threads"), c.tail(t, 9, rows, 1), whole)
+		for _, part := range []struct{ threads, rows, step int }{{9, 12, 1}, {2, 35, 7}} {
+			got := c.tail(t, part.threads, part.rows, part.step)
+			same(t, fmt.Sprintf("%v, %d by %d on %d threads", typ, part.step, part.step, part.threads), got, whole[len(whole)-len(got):])
+		}
+		c.checkLast(t, whole[(rows-1)*heads*l.VDim:])
+	}
+}
 
-		k, v := c.stored(c.k, 16), c.stored(c.v, 16)
-		for h := range 4 {
-			q, scores, most := c.q[((tokens-1)*4+h)*16:][:16], make([]float64, tokens), math.Inf(-1)
-			for p := range scores {
-				for i, x := range q {
-					scores[p] += 0.25 * float64(x) * float64(k[(p*2+h/2)*16+i])
-				}
-				most = max(most, scores[p])
+// checkLast compares the outputs of the last token with float64.
+func (c *attendCase) checkLast(t *testing.T, got []float32) {
+	t.Helper()
+	l, heads := c.spec.Layers[0], c.attn.Heads
+	group, from := heads/l.KVHeads, 0
+	if c.attn.Window > 0 {
+		from = c.tokens - c.attn.Window
+	}
+	k, v := c.stored(c.k, l.KDim), c.stored(c.v, l.VDim)
+	for h := range heads {
+		q, scores, most := c.q[((c.tokens-1)*heads+h)*l.KDim:][:l.KDim], make([]float64, c.tokens), math.Inf(-1)
+		for p := from; p < c.tokens; p++ {
+			for i, x := range q {
+				scores[p] += float64(c.attn.Scale) * float64(x) * float64(k[(p*l.KVHeads+h/group)*l.KDim+i])
 			}
-			for i := range 16 {
-				total, mixed := 0.0, 0.0
-				for p, s := range scores {
-					w := math.Exp(s - most)
-					total, mixed = total+w, mixed+w*float64(v[(p*2+h/2)*16+i])
-				}
-				if got := float64(whole[((rows-1)*4+h)*16+i]); math.Abs(got-mixed/total) > 1e-5 {
-					t.Errorf("%v: head %d, value %d is %g, want %g", typ, h, i, got, mixed/total)
-				}
+			most = max(most, scores[p])
+		}
+		total, mixed := 0.0, make([]float64, l.VDim)
+		if c.attn.Sinks != nil {
+			total = math.Exp(float64(c.attn.Sinks.(vector)[h]) - most)
+		}
+		for p := from; p < c.tokens; p++ {
+			w := math.Exp(scores[p] - most)
+			total += w
+			for i := range mixed {
+				mixed[i] += w * float64(v[(p*l.KVHeads+h/group)*l.VDim+i])
+			}
+		}
+		for i := range mixed {
+			if x := float64(got[h*l.VDim+i]); math.Abs(x-mixed[i]/total) > 1e-5 {
+				t.Errorf("%v: head %d, value %d is %g, want %g", c, h, i, x, mixed[i]/total)
 			}
 		}
 	}

@@ -1,13 +1,16 @@
 package cpu
 
 import (
-	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // The system clears memory when it is first written. A step that does so waits: for some milliseconds wherever new blocks reach
-// another huge page of each layer. So a thread of low priority has memory ready for the blocks that come next, which is
-// never more than runwayBytes, or a quarter of the cache, ahead of those that were used: blocks that nobody ever used come in order.
+// another huge page of each layer. So a thread beside the steps has memory ready for the blocks that come next, which is never
+// more than runwayBytes, or a quarter of the cache, ahead of those that were used: blocks that nobody ever used come in order.
+//
+// It takes a tenth of a processor's time, by resting, not by a low priority: while it asks for memory it holds a lock of the
+// process, so that all would wait for it where it had to wait for other processes.
 
 // runwayBytes is how much memory is held ready ahead of use.
 const runwayBytes = 256 << 20
@@ -43,10 +46,14 @@ func (r *runway) use(block int32) {
 
 // run has memory ready until done is closed.
 func (r *runway) run(done <-chan struct{}) {
-	runtime.LockOSThread() // and never unlocked: the thread ends with its priority
-	lowerPriority()
+	rest := func(worked time.Duration) {
+		select {
+		case <-time.After(min(9*worked, time.Second)):
+		case <-done:
+		}
+	}
 	for {
-		for r.extend() {
+		for r.extend(rest) {
 			select {
 			case <-done:
 				return
@@ -61,21 +68,19 @@ func (r *runway) run(done <-chan struct{}) {
 	}
 }
 
-// extend has memory ready for the next blocks, about a huge page of each slab, and reports whether there was something to do.
-func (r *runway) extend() bool {
-	from, did := r.ready, false
-	to := from
-	for i := range r.slabs {
-		s := &r.slabs[i]
-		end := min(len(s.data)/s.size, int(r.used.Load())+r.ahead)
-		if to == from {
-			to = min(end, from+max(1, hugePage/s.size))
-		}
-		if to > from {
-			populate(s.data[from*s.size : to*s.size])
-			did = true
-		}
+// extend has memory ready for the next blocks, about a huge page of each slab, and reports whether there was something to do. It
+// calls rest with the time that each slab took.
+func (r *runway) extend(rest func(time.Duration)) bool {
+	from, blocks := r.ready, len(r.slabs[0].data)/r.slabs[0].size
+	to := min(blocks, int(r.used.Load())+r.ahead, from+max(1, hugePage/r.slabs[0].size))
+	if to <= from {
+		return false
 	}
-	r.ready = max(to, from)
-	return did
+	for i := range r.slabs {
+		s, begin := &r.slabs[i], time.Now()
+		_ = populate(s.data[from*s.size : to*s.size]) // where it fails, steps wait
+		rest(time.Since(begin))
+	}
+	r.ready = to
+	return true
 }

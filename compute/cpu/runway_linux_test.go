@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,7 @@ func TestRunway(t *testing.T) {
 			r.use(int32(used))
 			r.use(3)
 		}
-		for r.extend() {
+		for r.extend(func(time.Duration) {}) {
 		}
 		want := min(spec.Blocks, used+spec.Blocks/4+min(used, 1))
 		if r.ready != want {

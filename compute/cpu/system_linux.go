@@ -22,9 +22,6 @@ func populate(b []byte) error {
 	return unix.Madvise(b[skip:], unix.MADV_POPULATE_WRITE)
 }
 
-// lowerPriority makes the calling thread give way to all others.
-func lowerPriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19) }
-
 // allowed returns the processors that the process may use, nil if the system does not say.
 func allowed() (ids []int) {
 	var set unix.CPUSet

@@ -10,8 +10,6 @@ func canPopulate() bool { return false }
 
 func populate([]byte) error { return nil }
 
-func lowerPriority() {}
-
 // allowed says nothing: this system has no call for it.
 func allowed() []int { return nil }
 

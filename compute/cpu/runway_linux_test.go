@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/kvasir-llm/kvasir/compute"
 )
 
 // resident returns how many pages of b have memory.
@@ -29,50 +27,47 @@ func TestRunway(t *testing.T) {
 	if !canPopulate() {
 		t.Skip("the system does not give memory on advice")
 	}
-	d, err := New(Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
+	const blocks, size = 4096, 16 << 10
+	var slabs []slab
+	for range 2 {
+		data, err := unix.Mmap(-1, 0, blocks*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(data)
+		slabs = append(slabs, slab{data, size})
 	}
-	spec := compute.CacheSpec{Blocks: 4096, BlockTokens: 16, Layers: []compute.CacheLayer{{KVHeads: 2, KDim: 64, VDim: 64}, {KVHeads: 2, KDim: 64, VDim: 64}}}
-	made, err := d.Cache(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Close() // ends the thread; the test does its work
-	c := made.(*cache)
-	r := newRunway(c.slabs, spec.Blocks, c.bytes)
+	r := newRunway(slabs, blocks, 2*blocks*size)
 	if r == nil {
-		t.Fatalf("a cache of %d bytes has no runway", c.bytes)
+		t.Fatal("a large cache has no runway")
 	}
-	for i, used := range []int{0, 1000, 1001, 3000, 4095} {
+	for _, used := range []int{0, 1000, 1001, 3000, 4095} {
 		if used > 0 {
-			c.slabs[0].block(used)[5] = 7
+			slabs[0].block(used)[5] = 7
 			r.use(int32(used))
 			r.use(3)
 		}
 		for r.extend(func(time.Duration) {}) {
 		}
-		want := min(spec.Blocks, used+spec.Blocks/4+min(used, 1))
+		want := min(blocks, used+blocks/4+min(used, 1))
 		if r.ready != want {
 			t.Fatalf("after block %d, %d blocks are ready, want %d", used, r.ready, want)
 		}
-		for _, s := range c.slabs {
+		for _, s := range slabs {
 			if pages, all := resident(t, s.data[:want*s.size]); pages < all {
 				t.Errorf("after block %d, %d of %d pages have memory", used, pages, all)
 			}
-			if rest := s.data[min(want*s.size+hugePage*2, len(s.data)):]; i == 0 {
-				if pages, _ := resident(t, rest); pages > len(rest)/4096/2 {
-					t.Errorf("%d pages after that have memory", pages)
+			if rest := s.data[max(want, used+1)*size:]; len(rest) > 0 {
+				if pages, _ := resident(t, rest); pages > 0 {
+					t.Errorf("after block %d, %d pages have memory that nobody will need soon", used, pages)
 				}
 			}
 		}
-		if used > 0 && c.slabs[0].block(used)[5] != 7 {
+		if used > 0 && slabs[0].block(used)[5] != 7 {
 			t.Errorf("block %d lost what it held", used)
 		}
 	}
-	small := spec
-	small.Blocks = 64
-	if r := newRunway(c.slabs, small.Blocks, d.CacheBytes(small)); r != nil {
+	if r := newRunway(slabs, 64, 2*64*size); r != nil {
 		t.Error("a small cache has a runway")
 	}
 }

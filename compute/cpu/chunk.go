@@ -39,9 +39,10 @@ type scratch struct {
 	kv     kvRow
 	out    []float32 // of operations on rows
 	edge   [maxRowChunk * lanes]float32
-	work   []byte    // of products with tiles
-	sums   []float32 // likewise, of those of pairs
-	row    []float32 // inputs in the order of a weight
+	work   []byte     // of products with tiles
+	sums   []float32  // likewise, of those of pairs
+	row    []float32  // inputs in the order of a weight
+	router [2]float32 // the greatest score of a row, and the sum of its weights
 }
 
 func (s *scratch) grow(l *cacheLayer, queries, band int) {

@@ -76,7 +76,7 @@ func (d *Device) routeRow(worker, row int) {
 	t, r, s := d.op.routes, &d.op.router, &d.scratch[worker]
 	scores := s.scores[:(t.experts+lanes-1)&^(lanes-1)]
 	copy(scores, rowOf(d.op.src, row)[:t.experts])
-	d.score(scores, t.experts)
+	d.score(s, scores, t.experts)
 	choice := s.out[:t.experts]
 	copy(choice, scores)
 	if r.Bias != nil {
@@ -101,7 +101,7 @@ func (d *Device) routeRow(worker, row int) {
 }
 
 // score turns the first n logits into scores.
-func (d *Device) score(x []float32, n int) {
+func (d *Device) score(s *scratch, x []float32, n int) {
 	if d.op.router.Sigmoid {
 		for i, v := range x[:n] {
 			x[i] = sigmoid(v)
@@ -112,10 +112,9 @@ func (d *Device) score(x []float32, n int) {
 	for i := range x[n:] {
 		x[n+i] = negInf
 	}
-	var most, total [1]float32
-	d.k.weigh(most[:], total[:], x, 0, len(x))
+	d.k.weigh(s.router[:1], s.router[1:], x, 0, len(x))
 	for i := range x[:n] {
-		x[i] /= total[0]
+		x[i] /= s.router[1]
 	}
 }
 

@@ -210,6 +210,7 @@ func TestMatAffineExtremes(t *testing.T) {
 				row.sums[n] = sumsOf(row.sums[n].d, q)
 			}
 		}
+		x.spread(m)
 		for _, a := range affineTypes {
 			panel := &affinePanels[a.typ]
 			stride := panel.bytes(blocks)

@@ -54,6 +54,7 @@ type tileProduct struct {
 	pairs, whole                      int     // jobs of 32 rows, 0 if there is one of 16; how many have all their rows
 	pairLdd                           int     // ldd of such a job
 	panel, pair                       int     // under way
+	//lint:ignore U1000 the assembly writes and reads out
 	rowsAt, at, out                   uintptr // of the span's rows, the panel, and the job's place in dst
 }
 

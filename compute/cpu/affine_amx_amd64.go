@@ -2,6 +2,8 @@
 
 package cpu
 
+//lint:file-ignore U1000 The assembly uses fields that Go does not.
+
 import "github.com/kvasir-llm/kvasir/quant"
 
 // amx is avx512vnni with the tile products of AMX for many rows.
@@ -54,7 +56,6 @@ type tileProduct struct {
 	pairs, whole                      int     // jobs of 32 rows, 0 if there is one of 16; how many have all their rows
 	pairLdd                           int     // ldd of such a job
 	panel, pair                       int     // under way
-	//lint:ignore U1000 the assembly writes and reads out
 	rowsAt, at, out                   uintptr // of the span's rows, the panel, and the job's place in dst
 }
 

@@ -77,15 +77,15 @@ static void multiply(int c, int a, int b, int floats, int prefix) {
 static const int registers[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
 	REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
-// handle does the instruction at RIP and goes on behind it. Its bytes are C4, E2 (no registers of the upper half), a byte with the
-// second source and the prefix, the opcode, ModRM, and for memory SIB and a displacement.
+// handle does the instruction at RIP and goes on behind it. Its bytes are C4, a byte that says which registers are of the upper
+// half, one with the second source and the prefix, the opcode, ModRM, and for memory SIB and a displacement.
 static void handle(int signal, siginfo_t *info, void *context) {
 	greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
 	const uint8_t *p = (const uint8_t *)g[REG_RIP];
-	if (p[0] != 0xc4 || p[1] != 0xe2 || p[2] & 0x84)
+	if (p[0] != 0xc4 || (p[1] & 0x9f) != 0x82 || p[2] & 0x84)
 		return fail("not an instruction for tiles");
 	int prefix = p[2] & 3, source = ~(p[2] >> 3) & 15, opcode = p[3], mod = p[4] >> 6, reg = p[4] >> 3 & 7, rm = p[4] & 7;
-	int length = 5;
+	int upperBase = p[1] & 0x20 ? 0 : 8, upperIndex = p[1] & 0x40 ? 0 : 8, length = 5;
 	uint8_t *at = 0;
 	int64_t step = 0; // from row to row
 	if (mod != 3) {
@@ -93,12 +93,12 @@ static void handle(int signal, siginfo_t *info, void *context) {
 		if (rm == 4) {
 			int sib = p[length++], index = sib >> 3 & 7;
 			base = sib & 7;
-			if (index != 4)
-				step = g[registers[index]] << (sib >> 6);
+			if (index + upperIndex != 4)
+				step = g[registers[index + upperIndex]] << (sib >> 6);
 		}
 		if (mod == 0 && base == 5)
 			return fail("an address without a base");
-		at = (uint8_t *)g[registers[base]];
+		at = (uint8_t *)g[registers[base + upperBase]];
 		int32_t far = 0;
 		if (mod == 1)
 			far = (int8_t)p[length++];

@@ -32,7 +32,6 @@
 #define LEVELS 10240
 #define ACC 45056
 
-#define TILE_ZERO(to) LONG $0x497be2c4; BYTE $(0xc0+8*to)
 #define TILE_ROWS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x0e; LONG $(o)   // TILELOADD o(SI)(CX*1), to
 #define TILE_LEVELS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x0f; LONG $(o) // TILELOADD o(DI)(CX*1), to
 #define TILE_MINS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x07; LONG $(o)   // TILELOADD o(DI)(AX*1), to

@@ -13,10 +13,8 @@
 // R11 blocks left. Tiles 0-3 sums, 4-5 x, 6-7 weights.
 
 #include "textflag.h"
+#include "amx_amd64.h"
 
-#define CONFIG LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)
-#define RELEASE LONG $0x4978e2c4; BYTE $0xc0
-#define ZERO(to) LONG $0x497be2c4; BYTE $(0xc0+8*to)
 #define LOAD_SI(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x16; BYTE $0 // TILELOADD (SI)(DX*1), to
 #define LOAD_DI(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x17; BYTE $0
 #define LOAD_BX(to) LONG $0x4b7be2c4; BYTE $(0x44+8*to); BYTE $0x0b; BYTE $0 // TILELOADD (BX)(CX*1), to
@@ -51,7 +49,7 @@
 // if next is nil, of these panels.
 TEXT ·pairs22AMX(SB), NOSPLIT, $0-104
 	MOVQ config+80(FP), AX
-	CONFIG
+	TILE_CONFIG
 	MOVQ ldx+40(FP), DX
 	MOVQ next+88(FP), R12
 	MOVQ stride+56(FP), R13
@@ -78,10 +76,10 @@ group22:
 	JMP  block22
 
 zero22:
-	ZERO(0)
-	ZERO(1)
-	ZERO(2)
-	ZERO(3)
+	TILE_ZERO(0)
+	TILE_ZERO(1)
+	TILE_ZERO(2)
+	TILE_ZERO(3)
 
 block22:
 	LOAD_BX(6)
@@ -122,7 +120,7 @@ next22:
 	ADDQ DI, x+32(FP)
 	DECQ R14
 	JNZ  group22
-	RELEASE
+	TILE_RELEASE
 	RET
 
 ahead22:
@@ -136,7 +134,7 @@ ahead22:
 // Up to 16 rows times 4 panels at a time, or 1.
 TEXT ·pairs14AMX(SB), NOSPLIT, $0-88
 	MOVQ config+80(FP), AX
-	CONFIG
+	TILE_CONFIG
 	MOVQ ldx+40(FP), DX
 	MOVQ $64, CX
 
@@ -164,10 +162,10 @@ next14:
 	JMP  block14
 
 zero14:
-	ZERO(0)
-	ZERO(1)
-	ZERO(2)
-	ZERO(3)
+	TILE_ZERO(0)
+	TILE_ZERO(1)
+	TILE_ZERO(2)
+	TILE_ZERO(3)
 
 block14:
 	LOAD_SI(4)
@@ -204,7 +202,7 @@ single:
 	JZ   done14
 
 next11:
-	ZERO(0)
+	TILE_ZERO(0)
 	TESTQ R8, R8
 	JEQ  block11
 	LOAD_R8(0, 0)
@@ -234,5 +232,5 @@ block11:
 	JNZ  next11
 
 done14:
-	RELEASE
+	TILE_RELEASE
 	RET

@@ -7,13 +7,25 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// spanValues is how many inputs share the scale of a quantised row: a span.
-const spanValues = 256
+// spanValues is how many inputs share the scale of a quantised row: a span. Each group of 32 of them has a share of it, a
+// whole number up to greatestShare.
+const (
+	spanValues    = 256
+	greatestShare = 8
+)
+
+// The greatest magnitude of a quantised value times its share, and what a span's weights S·(level - offset) may add up to in
+// magnitude so that no sum leaves 32 bits.
+const (
+	mostOfRow     = 127 * greatestShare
+	mostOfWeights = math.MaxInt32 / mostOfRow
+)
 
 // affinePanel is how a panel holds a type whose values are D·S·(level - offset) - M·m, with whole numbers S and m for each
 // group of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
-// numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest S,
-// and S is s/D rounded half to even (M and m likewise, after m took up what this does to the middle level). Types with zero
+// numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest S, which
+// is such that the span's weights keep to mostOfWeights, and S is s/D rounded half to even (M and m likewise, after m took up what
+// this does to the middle level). Types with zero
 // points have spans of 32 or 128, S is 1 and each span has an offset. A panel has three parts, with the 16 outputs side by
 // side in each:
 //
@@ -131,7 +143,7 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 		}
 		return
 	}
-	var s, m [spanValues / 32]float32
+	var s, m, sizes [spanValues / 32]float32 // sizes are the sums of |level - offset|
 	for b := range len(blocks) / size {
 		a.Split(&p.block, blocks[b*size:][:size])
 		s[b], m[b] = p.block.Scale, p.block.Min
@@ -141,6 +153,7 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 				p.block.Codes[i] = uint8(min(256-int(c), 255))
 			}
 		}
+		sizes[b] = a.size(p.block.Codes[:32])
 		a.putCodes(codes[b*a.codeBytes():], p.block.Codes[:32], j)
 	}
 	top := float32(127)
@@ -150,13 +163,42 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 	case a.Levels != nil && a.Bits == 4 && a.Offset == 16: // MXFP4: powers of two stay exact
 		top = 64
 	}
-	p.d = wholes(p.s[:], s[:], top)
+	p.d = wholes(p.s[:], s[:], min(top, greatestScale(s[:], sizes[:])))
 	if a.hasMins() {
 		for b := range len(blocks) / size { // what rounding s moves the middle level by, m moves back
 			m[b] += float32((float32(p.d*float32(p.s[b])) - s[b]) * a.middle())
 		}
-		p.least = wholes(p.m[:], m[:], math.MaxInt16)
+		p.least = wholes(p.m[:], m[:], mostMin)
 	}
+}
+
+// mostMin is the greatest m: with 8 groups of 32 sums of 32 bits have room for it.
+const mostMin = 1<<13 - 1
+
+// size returns the sum of the magnitudes of codes' levels, less the offset.
+func (a *affinePanel) size(codes []uint8) (sum float32) {
+	for _, c := range codes {
+		if a.Levels != nil {
+			c = a.Levels[c]
+		}
+		sum += float32(max(int(c)-a.Offset, a.Offset-int(c)))
+	}
+	return sum
+}
+
+// greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding.
+func greatestScale(s, sizes []float32) float32 {
+	most, sum, halves := 0.0, 0.0, 0.0
+	for g, f := range s {
+		f := math.Abs(float64(f))
+		most = max(most, f)
+		sum += f * float64(sizes[g])
+		halves += float64(sizes[g]) / 2
+	}
+	if most == 0 || math.IsInf(most, 0) || !(sum > 0) {
+		return math.MaxInt8
+	}
+	return float32(math.Floor((mostOfWeights - halves) / (sum / most)))
 }
 
 // wholes writes v/d, rounded half to even, to whole and returns d, the greatest |v| over top.
@@ -340,8 +382,8 @@ func (a *affinePanel) row(dst []float32, panel []byte, j int) {
 }
 
 // matAffine multiplies m quantised rows with panels of an affine type. For each span in order it does
-// acc = fma(sum, d·D, acc), where sum is the exact sum over its groups of S times the product of q and level - offset, and
-// for types with an m then acc = fma(-least, d·M, acc), where least is the exact sum of m·Σq. Both sums fit 32 bits and are
+// acc = fma(sum, d·D, acc), where sum is the exact sum over its groups of T·S times the product of q and level - offset, and
+// for types with an m then acc = fma(-least, d·M, acc), where least is the exact sum of m·T·Σq. Both sums fit 32 bits and are
 // rounded to float32.
 func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	a := &affinePanels[t]
@@ -377,7 +419,7 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 					for k, q := range q[g*a.Group:][:a.Group] {
 						of += int32(q) * int32(part[k])
 					}
-					sum += s[g] * of
+					sum += s[g] * sums.shares[g*a.Group/32+n*a.span%spanValues/32] * of
 					if a.hasMins() {
 						min += least[g] * sums.of(a.Group, g)
 					}
@@ -392,18 +434,19 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 	}
 }
 
-// spanSums are what products need of a span of a quantised row beside its values: its scale and the sums of its groups of 16
-// and of 32 values, as they are and negated. Groups that the row does not have are 0.
+// spanSums are what products need of a span of a quantised row beside its values: its scale, the shares T of its groups of 32, the
+// sums of its groups of 16 and of 32 values, negated, and times T. Groups that the row does not have are 0.
 type spanSums struct {
+	shares  [8]int32
 	minus16 [16]int32
 	minus32 [8]int32
-	sums16  [16]int16
+	sums16  [16]int16 // times T
 	sums32  [8]int16
 	d       float32
 	_       [3]int32
 }
 
-// of returns the sum of group g of 16 or 32 values.
+// of returns the sum of group g of 16 or 32 values, times T.
 func (s *spanSums) of(group, g int) int32 {
 	if group == 32 {
 		return int32(s.sums32[g])
@@ -411,18 +454,18 @@ func (s *spanSums) of(group, g int) int32 {
 	return int32(s.sums16[g])
 }
 
-// sumsOf returns the sums of the values q, at most 256, of a multiple of 16, whose scale is d.
-func sumsOf(d float32, q []int8) spanSums {
-	s := spanSums{d: d}
-	for i, v := range q {
-		s.sums16[i/16] += int16(v)
-		s.sums32[i/32] += int16(v)
+// sumUp sets the sums of the values q, at most 256, of a multiple of 32, whose shares are set.
+func (s *spanSums) sumUp(q []int8) {
+	for g := range len(q) / 32 {
+		sum := int32(0)
+		for h := 2 * g; h < 2*g+2; h++ {
+			half := int32(0)
+			for _, v := range q[h*16:][:16] {
+				half += int32(v)
+			}
+			s.minus16[h], s.sums16[h] = -half, int16(half*s.shares[g])
+			sum += half
+		}
+		s.minus32[g], s.sums32[g] = -sum, int16(sum*s.shares[g])
 	}
-	for i, n := range s.sums16 {
-		s.minus16[i] = -int32(n)
-	}
-	for i, n := range s.sums32 {
-		s.minus32[i] = -int32(n)
-	}
-	return s
 }

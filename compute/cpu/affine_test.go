@@ -143,7 +143,8 @@ func TestAffineProduct(t *testing.T) {
 				row, weights := i/out, values[i%out*in:][:in]
 				sum, size, most := 0.0, 0.0, 0.0
 				for k, v := range weights {
-					x := float64(d.xq.q[row*d.xq.ld+k]) * float64(d.xq.sums[row*d.xq.lds+k/spanValues].d)
+					span := &d.xq.sums[row*d.xq.lds+k/spanValues]
+					x := float64(d.xq.q[row*d.xq.ld+k]) * float64(span.d) * float64(span.shares[k%spanValues/32])
 					sum += x * float64(v)
 					size += math.Abs(x)
 					most = max(most, math.Abs(float64(v)))
@@ -194,7 +195,7 @@ func TestMatAffine(t *testing.T) {
 	})
 }
 
-// TestMatAffineExtremes multiplies rows of 127 and -127 with codes that are all the least or all the greatest.
+// TestMatAffineExtremes multiplies rows of 127 and -127, with the greatest shares, with codes that are all the least or all the greatest.
 func TestMatAffineExtremes(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, f *fences) {
 		r := rand.New(rand.NewPCG(25, 25))
@@ -207,7 +208,10 @@ func TestMatAffineExtremes(t *testing.T) {
 				for v := range q {
 					q[v] = int8(127 - 254*((i+n)%2))
 				}
-				row.sums[n] = sumsOf(row.sums[n].d, q)
+				for g := range row.sums[n].shares {
+					row.sums[n].shares[g] = greatestShare
+				}
+				row.sums[n].sumUp(q)
 			}
 		}
 		x.spread(m)
@@ -248,6 +252,16 @@ func FuzzMatAffine(f *testing.F) {
 		x.spread(rows)
 		stride := affinePanels[a.typ].bytes(n)
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
+		if panel := &affinePanels[a.typ]; panel.layout == byteMins {
+			for p := range cols { // but m has 6 bits in all files
+				_, scales, _ := panel.parts(w[p*stride:], n)
+				for i := range scales {
+					if i%64 >= 32 {
+						scales[i] &= 63
+					}
+				}
+			}
+		}
 		dst := make([]float32, rows*cols*lanes)
 		want := append([]float32(nil), dst...)
 		portable.matAffine(a.typ, want, cols*lanes, x, w, stride, cols, rows)

@@ -38,7 +38,7 @@ type kernels struct {
 	matAffine func(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int)
 
 	// quantize turns a row, a multiple of 32 values, into spans of 32 or 256 int8, of which the last may be short: values q [n],
-	// and their scales and sums [n/span].
+	// and their scales, shares and sums [n/span].
 	quantize func(q []int8, sums []spanSums, x []float32, span int)
 	// spread copies row i to its tile, where tileRows is not 0.
 	spread func(x *rowsQ8, i int)
@@ -83,8 +83,8 @@ type kernels struct {
 	rotate func(lo, hi, cos, sin []float32)
 }
 
-// rowsQ8 is a run of quantised activation rows. Row i has its values, from -127 to 127, at q[i·ld:] and the scales and sums of its spans of 256
-// at sums[i·lds:].
+// rowsQ8 is a run of quantised activation rows. Row i has its values, from -127 to 127, at q[i·ld:] and the scales, shares and sums of its
+// spans of 256 at sums[i·lds:].
 type rowsQ8 struct {
 	q       []int8
 	sums    []spanSums

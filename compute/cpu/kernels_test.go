@@ -179,7 +179,12 @@ func quantRows(r *rand.Rand, m, blocks, gap int) rowsQ8 {
 	for i := range m {
 		row := x.q[i*x.ld:][:blocks*32]
 		for s := range x.spans() {
-			x.sums[i*x.lds+s] = sumsOf(number(r), row[s*spanValues:min((s+1)*spanValues, len(row))])
+			sums := &x.sums[i*x.lds+s]
+			sums.d = number(r)
+			for g := range sums.shares {
+				sums.shares[g] = 1 + r.Int32N(greatestShare)
+			}
+			sums.sumUp(row[s*spanValues : min((s+1)*spanValues, len(row))])
 		}
 	}
 	x.spread(m)

@@ -177,7 +177,7 @@ func (r *kvRow) putQuantised(k *kernels, t quant.Type, panel []byte, j int, x []
 	}
 	for g := range n / 32 {
 		pair, codes := panel[g*kvBytes(t, 2):][:kvBytes(t, 2)], r.codes[g*32:][:32]
-		d := r.sums[g].d
+		d := r.sums[g].d * greatestShare // which is the share of a group alone
 		if t == quant.Q4_0 {
 			d = quantize4(codes, r.x[g*32:][:32])
 		}

@@ -82,20 +82,33 @@ func mat16(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, pan
 }
 
 func quantize(q []int8, sums []spanSums, x []float32, span int) {
-	for s := range sums {
-		v := x[s*span : min((s+1)*span, len(x))]
-		most := float32(0)
-		for _, f := range v {
-			most = max(most, float32(math.Abs(float64(f))))
-		}
-		inv := 127 / most
+	for n := range sums {
+		v := x[n*span : min((n+1)*span, len(x))]
+		most := greatest(v)
+		inv := mostOfRow / most
 		if math.IsInf(float64(inv), 0) { // nothing in the span, or nothing that counts
 			inv = 0
 		}
-		out := q[s*span:][:len(v)]
-		for i, f := range v {
-			out[i] = int8(math.RoundToEven(float64(f * inv)))
+		s := &sums[n]
+		*s = spanSums{d: most / mostOfRow}
+		out := q[n*span:][:len(v)]
+		for g := range len(v) / 32 {
+			group := v[g*32:][:32]
+			share := min(int32(float32(greatest(group)*inv)*(1./127))+1, greatestShare)
+			s.shares[g] = share
+			inv := inv / float32(share)
+			for i, f := range group {
+				out[g*32+i] = int8(math.RoundToEven(float64(f * inv)))
+			}
 		}
-		sums[s] = sumsOf(most/127, out)
+		s.sumUp(out)
 	}
+}
+
+// greatest returns the greatest magnitude of x.
+func greatest(x []float32) (most float32) {
+	for _, f := range x {
+		most = max(most, float32(math.Abs(float64(f))))
+	}
+	return most
 }

@@ -1,6 +1,6 @@
 // Tiles of affine types with AVX-512 VNNI. For each span, row i and panel p they do
 // dst[i][p] = fma(sum, d·D, dst[i][p]) and, for types with an m, dst[i][p] = fma(-least, d·M, dst[i][p]), where
-// sum = Σ S·Σ q·(level - offset) over the groups and least = Σ m·Σq, in whole numbers (affine.go, matAffine).
+// sum = Σ T·S·Σ q·(level - offset) over the groups and least = Σ m·T·Σq, in whole numbers (affine.go, matAffine).
 //
 //	q    rows of int8, ldq bytes apart
 //	sums rows of spanSums, lds bytes apart
@@ -39,13 +39,6 @@
 #define D_BYTES 6144
 #define LEAST_BYTES 6400
 #define LEVEL_BYTES 6656
-
-// The places of a spanSums.
-#define MINUS16 0
-#define MINUS32 64
-#define SUMS16 96
-#define SUMS32 128
-#define SCALE 144
 
 // Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
 #define A4(v, p) VPANDQ 128*v p, Z30, Z27
@@ -144,7 +137,7 @@
 	TAKE(C, v, LOAD, DOT, 16*v+8); \
 	TAKE(D, v, LOAD, DOT, 16*v+12)
 
-// BEGIN sets the sums of a group to the offset times -Σq; END adds S times them to those of the span.
+// BEGIN sets the sums of a group to the offset times -Σq; END adds T·S times them to those of the span. T is at t.
 #define BEGIN(o, s, n0, n1, n2, n3) \
 	VPSLLD.BCST.Z $OFFSET_BITS, o s, K5, n0; \
 	VMOVDQA64     n0, n1; \
@@ -152,26 +145,46 @@
 	VMOVDQA64     n0, n3
 #define BEGIN_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(0, s, n0, n1, n2, n3)
 #define BEGIN_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(4, s, n0, n1, n2, n3)
-#define END(o, n, z) VPMULLD o(R10), n, n; VPADDD n, z, z
-#define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(0, n0, z0); END(64, n1, z1); END(128, n2, z2); END(192, n3, z3)
-#define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) END(256, n0, z0); END(320, n1, z1); END(384, n2, z2); END(448, n3, z3)
+#define END(o, t, n, z) VPMULLD o(R10), n, n; VPMULLD.BCST t, n, n; VPADDD n, z, z
+#define SHARE32 spanSums_shares-spanSums_minus32
+#define END_GROUP(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	END(0, SHARE32 s, n0, z0); \
+	END(64, SHARE32 s, n1, z1); \
+	END(128, SHARE32 s, n2, z2); \
+	END(192, SHARE32 s, n3, z3)
+#define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	END(0, 0 s, n0, z0); \
+	END(64, 0 s, n1, z1); \
+	END(128, 0 s, n2, z2); \
+	END(192, 0 s, n3, z3)
+#define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	END(256, 0 s, n0, z0); \
+	END(320, 0 s, n1, z1); \
+	END(384, 0 s, n2, z2); \
+	END(448, 0 s, n3, z3)
 
 #define BLOCK32(ROWS, LOAD, DOT, TAKE) \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT, TAKE); \
 	QUAD(1, LOAD, DOT, TAKE); \
-	ROWS(END_FIRST); \
+	ROWS(END_GROUP); \
 	ADDQ $256, R10; \
 	ADDQ $4, R9
 #define BLOCK16(ROWS, LOAD, DOT, TAKE) \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT, TAKE); \
+	MOVQ R9, DI; \
+	MOVQ shares-160(SP), R9; \
 	ROWS(END_FIRST); \
+	MOVQ DI, R9; \
 	ROWS(BEGIN_LAST); \
 	QUAD(1, LOAD, DOT, TAKE); \
+	MOVQ R9, DI; \
+	MOVQ shares-160(SP), R9; \
 	ROWS(END_LAST); \
-	ADDQ $512, R10; \
-	ADDQ $8, R9
+	LEAQ 8(DI), R9; \
+	ADDQ $4, shares-160(SP); \
+	ADDQ $512, R10
 
 #define ZERO(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
 	VPXORQ z0, z0, z0; \
@@ -196,7 +209,7 @@
 // SCALED adds a span's sums to what is in dst, and OFF takes its least off.
 #define SCALED4(o, d, z) VCVTDQ2PS z, z; VMULPS o+D_BYTES(R10), Z24, Z25; VFMADD213PS d, Z25, z
 #define SCALED(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
-	VBROADCASTSS SCALE s, Z24; \
+	VBROADCASTSS spanSums_d s, Z24; \
 	VMOVUPS.Z    64 d, K2, Z26; \
 	VMOVUPS.Z    128 d, K3, Z27; \
 	VMOVUPS.Z    192 d, K4, Z28; \
@@ -206,7 +219,7 @@
 	SCALED4(192, Z28, z3)
 #define OFF4(o, n, z) VCVTDQ2PS n, n; VMULPS o+LEAST_BYTES(R10), Z24, Z25; VFNMADD231PS Z25, n, z
 #define OFF(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
-	VBROADCASTSS SCALE s, Z24; \
+	VBROADCASTSS spanSums_d s, Z24; \
 	OFF4(0, n0, z0); \
 	OFF4(64, n1, z1); \
 	OFF4(128, n2, z2); \

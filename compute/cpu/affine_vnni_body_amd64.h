@@ -123,7 +123,7 @@ fetchSet:
 	MOVQ done-72(SP), AX
 	MOVQ AX, R9
 	SHRQ $3, R9
-	IMULQ $160, R9
+	IMULQ $spanSums__size, R9
 	ADDQ sums+32(FP), R9
 	MOVQ R9, spanSums-64(SP)
 	MOVQ AX, SI
@@ -131,16 +131,18 @@ fetchSet:
 	ADDQ q+16(FP), SI
 	MOVQ SI, rowQ-88(SP)
 	ANDQ $7, AX
-	LEAQ SUMS16(R9)(AX*4), R11
+	LEAQ spanSums_sums16(R9)(AX*4), R11
 #ifdef GROUP16
-	LEAQ MINUS16(R9)(AX*8), R9
+	LEAQ spanSums_shares(R9)(AX*4), R10
+	MOVQ R10, firstShare-168(SP)
+	LEAQ spanSums_minus16(R9)(AX*8), R9
 #else
 	CMPQ layout+112(FP), $const_zeroPoints
 	JEQ  sumsSet
-	LEAQ SUMS32(R9), R11
+	LEAQ spanSums_sums32(R9), R11
 
 sumsSet:
-	LEAQ MINUS32(R9)(AX*4), R9
+	LEAQ spanSums_minus32(R9)(AX*4), R9
 #endif
 	MOVQ R11, pairSums-48(SP)
 	MOVQ R9, minus-96(SP)
@@ -155,6 +157,11 @@ rows:
 	MOVQ codes-16(SP), BX
 	MOVQ minus-96(SP), R9
 	ADDQ row-56(SP), R9
+#ifdef GROUP16
+	MOVQ firstShare-168(SP), R10
+	ADDQ row-56(SP), R10
+	MOVQ R10, shares-160(SP)
+#endif
 	MOVQ frame-8(SP), R10
 	MOVQ now-80(SP), R11
 	MOVQ R15, AX

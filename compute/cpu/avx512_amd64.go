@@ -21,7 +21,7 @@ var avx512 = kernels{
 	narrow:        narrow,
 	widen8:        widen8AVX512,
 	matAffine:     avx2.matAffine,
-	quantize:      quantize,
+	quantize:      quantizeAVX512,
 	sumSquares:    sumSquaresAVX512,
 	scaleGain:     scaleGainAVX512,
 	weigh:         weighAVX512,
@@ -43,7 +43,7 @@ var avx512 = kernels{
 // avx512vnni is avx512 with the dot products of VNNI.
 var avx512vnni = func() kernels {
 	k := avx512
-	k.name, k.matAffine = "avx512vnni", matAffine
+	k.name, k.matAffine = "avx512vnni", matAffineVNNI
 	return k
 }()
 

@@ -6,7 +6,7 @@
 //	x  [16 values][16 values] ...    value i is in lane i mod 16, which is also its lane of a row sum
 
 #include "textflag.h"
-#include "pairwise_avx512_amd64.h"
+#include "go_asm.h"
 
 #define LOAD_EXP \
 	VBROADCASTSS ·expTable+0(SB), Z16; \
@@ -43,55 +43,112 @@
 	VPSLLD      $23, n, n; \
 	VPADDD.Z    n, p, K1, x
 
+// Where in a greatest of four values of a block, one of each is, of eight blocks.
+DATA firstOfFour<>+0(SB)/8, $0x0000000400000000
+DATA firstOfFour<>+8(SB)/8, $0x0000000c00000008
+DATA firstOfFour<>+16(SB)/8, $0x0000001400000010
+DATA firstOfFour<>+24(SB)/8, $0x0000001c00000018
+GLOBL firstOfFour<>(SB), RODATA|NOPTR, $32
+
 // func quantizeRowAVX512(q *int8, sums *spanSums, x *float32, blocks, span int)
 //
-// A span of zeros has 127/0 = Inf as its factor; 0·Inf converts to the integer with only the top bit, whose low byte is 0.
-// For each block the frame has the sums of four values each: [block][8] int32.
-TEXT ·quantizeRowAVX512(SB), NOSPLIT, $256-40
+// Where all is zero 1016/0 is Inf, which becomes 0. For each block the frame first has the greatest of four lanes, [block][4]
+// float32, and the factor of its values, then the sums of four values each: [block][8] int32.
+TEXT ·quantizeRowAVX512(SB), NOSPLIT, $288-40
 	MOVQ         q+0(FP), DI
 	MOVQ         sums+8(FP), R8
 	MOVQ         x+16(FP), SI
 	MOVQ         blocks+24(FP), CX
 	MOVL         $0x7fffffff, AX
 	VPBROADCASTD AX, Z17
-	MOVL         $0x42fe0000, AX // 127
+	MOVL         $0x447e0000, AX // 1016
 	VMOVD        AX, X16
+	MOVL         $0x7f800000, AX // Inf
+	VPBROADCASTD AX, Y18
+	MOVL         $0x3c010204, AX // 1/127
+	VPBROADCASTD AX, Y19
+	MOVL         $1, AX
+	VPBROADCASTD AX, Y20
+	MOVL         $const_greatestShare, AX
+	VPBROADCASTD AX, Y21
+	VMOVDQU32    firstOfFour<>(SB), Y22
 	MOVL         $0x01010101, AX
 	VPBROADCASTD AX, Z14
 	MOVL         $0x00010001, AX
 	VPBROADCASTD AX, Z15
 
 quantizeSpan:
-	MOVQ    span+32(FP), DX
-	CMPQ    CX, DX
-	CMOVQLT CX, DX
-	MOVQ    SI, BX
-	MOVQ    DX, R9
-	VPXORQ  Z2, Z2, Z2
-	VPXORQ  Z3, Z3, Z3
+	MOVQ      span+32(FP), DX
+	CMPQ      CX, DX
+	CMOVQLT   CX, DX
+	MOVQ      SI, BX
+	MOVQ      DX, R9
+	LEAQ      sums4-256(SP), R10
+	VPXORQ    Z2, Z2, Z2
 	VMOVDQU64 Z2, sums4-256(SP)
 	VMOVDQU64 Z2, sums4-192(SP)
-	VMOVDQU64 Z2, sums4-128(SP)
-	VMOVDQU64 Z2, sums4-64(SP)
 
 greatestBlock:
-	VPANDD       (BX), Z17, Z0
-	VPANDD       64(BX), Z17, Z1
-	VMAXPS       Z0, Z2, Z2
-	VMAXPS       Z1, Z3, Z3
-	ADDQ         $128, BX
-	DECQ         R9
-	JNZ          greatestBlock
-	VMAXPS       Z3, Z2, Z2
-	PAIRWISE(MAX, Z2, Y2, X2, Y3, X3)
-	VDIVSS       X16, X2, X3
-	VMOVSS       X3, 144(R8)
-	VDIVSS       X2, X16, X4
-	VBROADCASTSS X4, Z4
-	LEAQ         sums4-256(SP), BX
-	MOVQ         DX, R9
+	VPANDD        (BX), Z17, Z0
+	VPANDD        64(BX), Z17, Z1
+	VMAXPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $1, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $1, Y0, X1
+	VMAXPS        X1, X0, X0
+	VMOVUPS       X0, (R10)
+	ADDQ          $128, BX
+	ADDQ          $16, R10
+	DECQ          R9
+	JNZ           greatestBlock
+	VMOVUPS       sums4-256(SP), Z0
+	VMOVUPS       sums4-192(SP), Z1
+	VPERMILPS     $0xb1, Z0, Z2
+	VPERMILPS     $0xb1, Z1, Z3
+	VMAXPS        Z2, Z0, Z0
+	VMAXPS        Z3, Z1, Z1
+	VPERMILPS     $0x4e, Z0, Z2
+	VPERMILPS     $0x4e, Z1, Z3
+	VMAXPS        Z2, Z0, Z0
+	VMAXPS        Z3, Z1, Z1
+	VMOVDQA64     Z22, Z5
+	VPERMI2PS     Z1, Z0, Z5 // of each block
+	VEXTRACTF128  $1, Y5, X2
+	VMAXPS        X2, X5, X2
+	VPERMILPS     $0x4e, X2, X3
+	VMAXPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VMAXPS        X3, X2, X2
+	VDIVSS        X16, X2, X3
+	VMOVSS        X3, spanSums_d(R8)
+	VDIVSS        X2, X16, X4
+	VBROADCASTSS  X4, Y4
+	VPCMPEQD      Y18, Y4, K1
+	VPXORD        Y4, Y4, K1, Y4
+	VMULPS        Y4, Y5, Y5
+	VMULPS        Y19, Y5, Y5
+	VCVTTPS2DQ    Y5, Y5
+	VPADDD        Y20, Y5, Y5
+	VPMINSD       Y21, Y5, Y5 // the shares
+	VCVTDQ2PS     Y5, Y6
+	VDIVPS        Y6, Y4, Y4
+	VMOVUPS       Y4, factors-288(SP)
+	MOVQ          $-1, AX
+	BZHIQ         DX, AX, AX
+	KMOVB         AX, K1
+	VMOVDQA32.Z   Y5, K1, Y5
+	VMOVDQU       Y5, spanSums_shares(R8)
+	VPXORQ        Z2, Z2, Z2
+	VMOVDQU64     Z2, sums4-256(SP)
+	VMOVDQU64     Z2, sums4-192(SP)
+	VMOVDQU64     Z2, sums4-128(SP)
+	VMOVDQU64     Z2, sums4-64(SP)
+	LEAQ          sums4-256(SP), BX
+	LEAQ          factors-288(SP), R10
+	MOVQ          DX, R9
 
 quantizeBlock:
+	VBROADCASTSS (R10), Z4
 	VMULPS       (SI), Z4, Z0
 	VMULPS       64(SI), Z4, Z1
 	VCVTPS2DQ    Z0, Z0
@@ -106,6 +163,7 @@ quantizeBlock:
 	ADDQ         $128, SI
 	ADDQ         $32, DI
 	ADDQ         $32, BX
+	ADDQ         $4, R10
 	DECQ         R9
 	JNZ          quantizeBlock
 
@@ -120,34 +178,26 @@ quantizeBlock:
 	VMOVDQU      sums4-64(SP), Y2
 	VPHADDD      sums4-32(SP), Y2, Y2
 	VPHADDD      Y2, Y1, Y1
-	VEXTRACTI128 $1, Y0, X2
-	VEXTRACTI128 $1, Y1, X3
-	VPUNPCKLDQ   X2, X0, X4
-	VPUNPCKHDQ   X2, X0, X5
-	VPUNPCKLDQ   X3, X1, X6
-	VPUNPCKHDQ   X3, X1, X7
-	VPADDD       X2, X0, X0
-	VPADDD       X3, X1, X1
-	VPACKSSDW    X5, X4, X2
-	VPACKSSDW    X7, X6, X3
-	VMOVDQU      X2, 96(R8)
-	VMOVDQU      X3, 112(R8)
-	VPACKSSDW    X1, X0, X2
-	VMOVDQU      X2, 128(R8)
-	VPXOR        X2, X2, X2
-	VPSUBD       X4, X2, X4
-	VPSUBD       X5, X2, X5
-	VPSUBD       X6, X2, X6
-	VPSUBD       X7, X2, X7
-	VPSUBD       X0, X2, X0
-	VPSUBD       X1, X2, X1
-	VMOVDQU      X4, (R8)
-	VMOVDQU      X5, 16(R8)
-	VMOVDQU      X6, 32(R8)
-	VMOVDQU      X7, 48(R8)
-	VMOVDQU      X0, 64(R8)
-	VMOVDQU      X1, 80(R8)
-	ADDQ         $160, R8
+	VPERM2I128   $0x20, Y1, Y0, Y2
+	VPERM2I128   $0x31, Y1, Y0, Y3
+	VPADDD       Y3, Y2, Y0   // of each block
+	VPMOVZXDQ    Y2, Z2
+	VPMOVZXDQ    Y3, Z3
+	VPSLLQ       $32, Z3, Z3
+	VPORQ        Z3, Z2, Z2   // of each half
+	VPXORQ       Z1, Z1, Z1
+	VPSUBD       Y0, Y1, Y3
+	VPSUBD       Z2, Z1, Z4
+	VMOVDQU      Y3, spanSums_minus32(R8)
+	VMOVDQU64    Z4, spanSums_minus16(R8)
+	VPMULLD      Y5, Y0, Y0
+	VPMOVDW      Y0, spanSums_sums32(R8)
+	VPMOVZXDQ    Y5, Z5
+	VPSLLQ       $32, Z5, Z3
+	VPORQ        Z3, Z5, Z5
+	VPMULLD      Z5, Z2, Z2
+	VPMOVDW      Z2, spanSums_sums16(R8)
+	ADDQ         $spanSums__size, R8
 	SUBQ         DX, CX
 	JNZ          quantizeSpan
 	VZEROUPPER

@@ -23,7 +23,8 @@
 //
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, and VPMADDWD takes two such sums times S. Eight
 // steps with levels of 4 bits stay within 8·2·15·127 < 2¹⁵, four with 5 bits, two with 6, one with distances of 8. An offset
-// begins each of the two sums with half of its product with the negated sum of the values, which stays within 2¹⁵ too.
+// begins each of the two sums with half of its product with the negated sum of the values, which stays within 2¹⁵ too. The row's share
+// T of the group is taken last, or multiplies S before.
 //
 // Registers: SI q of row 0; R9 and R14 the sums of the rows' spans; BX codes; R12 scales; R13 supers; R10 the block in its
 // span of 256; R11 blocks left; DI dst. Y0-Y3 sums in 16 bits, or S for levels of 8; Y4-Y7 sums; Y8-Y11 sums with m; Y12-Y15 scratch.
@@ -38,14 +39,18 @@
 #define ZERO(q, r, low, high, less, to) VPXOR high, high, high; VPXOR less, less, less
 #define TAKE(q, r, low, high, less, to) DOT(q, low, high)
 
-// What low begins with: 0, S, or the part of an offset of 4 << shift or of 2 << shift.
+// What low begins with: 0, S times T, or the part of an offset of 4 << shift or of 2 << shift.
 #define NOTHING(q, r, low, high, less, to) VPXOR low, low, low
-#define COPY_S(q, r, low, high, less, to) VMOVDQA Y12, low
-#define OFFSET32(shift, r, low) VPBROADCASTW 64(r)(R10*4), low; VPSLLW $shift, low, low
-#define OFFSET16(h, shift, r, low) VPBROADCASTW 4*h(r)(R10*8), low; VPSLLW $shift, low, low
+#define SHARE_S(q, r, low, high, less, to) VPBROADCASTW spanSums_shares(r)(R10*4), low; VPMULLW Y12, low, low
+#define OFFSET32(shift, r, low) VPBROADCASTW spanSums_minus32(r)(R10*4), low; VPSLLW $shift, low, low
+#define OFFSET16(h, shift, r, low) VPBROADCASTW spanSums_minus16+4*h(r)(R10*8), low; VPSLLW $shift, low, low
 
-// JOIN takes low times S.
-#define JOIN(q, r, low, high, less, to) VPMADDWD Y12, low, low; VPADDD low, high, high
+// JOIN takes low times S and T.
+#define JOIN(q, r, low, high, less, to) \
+	VPBROADCASTD spanSums_shares(r)(R10*4), Y13; \
+	VPMADDWD     Y12, low, low; \
+	VPMULLD      Y13, low, low; \
+	VPADDD       low, high, high
 #define JOINS(h, LEFT, RIGHT) SCALES(h, 0); LEFT(JOIN, 0); SCALES(h, 8); RIGHT(JOIN, 0)
 
 // QUAD takes groups 4v to 4v+3 to the rows; MIDDLE comes after two of them.
@@ -99,17 +104,17 @@
 #define BLOCK6(LEFT, RIGHT) HALF6(0, START0, LEFT, RIGHT); HALF6(1, START1, LEFT, RIGHT)
 #define BLOCK8(LEFT, RIGHT) \
 	SCALES(0, 0); \
-	LEFT(COPY_S, 0); \
+	LEFT(SHARE_S, 0); \
 	SCALES(0, 8); \
-	RIGHT(COPY_S, 0); \
+	RIGHT(SHARE_S, 0); \
 	QUAD(0, LEFT, RIGHT, NOT_NOW); \
 	QUAD(1, LEFT, RIGHT, NOT_NOW)
 
-// Sums with m, for each block or for each second one; with zero points, which are in Y13.
+// Sums with m, for each block or for each second one; with zero points, which are words in Y13 with nothing beside them.
 #define LESS_PAIR(at) VPBROADCASTD at, Y15; VPMADDWD Y13, Y15, Y15
-#define TAKE_M16(q, r, low, high, less, to) LESS_PAIR(96(r)(R10*4)); VPADDD Y15, less, less
-#define TAKE_M32(q, r, low, high, less, to) LESS_PAIR(128(r)(R10*2)); VPADDD Y15, less, less
-#define TAKE_ZERO(q, r, low, high, less, to) VPBROADCASTD 64(r)(R10*4), Y15; VPMULLD Y13, Y15, Y15; VPADDD Y15, high, high
+#define TAKE_M16(q, r, low, high, less, to) LESS_PAIR(spanSums_sums16(r)(R10*4)); VPADDD Y15, less, less
+#define TAKE_M32(q, r, low, high, less, to) LESS_PAIR(spanSums_sums32(r)(R10*2)); VPADDD Y15, less, less
+#define TAKE_ZERO(q, r, low, high, less, to) LESS_PAIR(spanSums_sums32(r)(R10*2)); VPSUBD Y15, high, high
 #define LESS_EACH(TAKE, LEFT, RIGHT) MINS(0); LEFT(TAKE, 0); MINS(8); RIGHT(TAKE, 0)
 #define NO_LESS(skip, LEFT, RIGHT)
 #define LESS16(skip, LEFT, RIGHT) LESS_EACH(TAKE_M16, LEFT, RIGHT)
@@ -122,7 +127,7 @@ skip:
 
 // END takes the sums of a span to dst.
 #define END(q, r, low, high, less, to) \
-	VBROADCASTSS 144(r), Y15; \
+	VBROADCASTSS spanSums_d(r), Y15; \
 	VMULPS       Y15, Y12, low; \
 	VMOVUPS      to, Y14; \
 	VCVTDQ2PS    high, high; \
@@ -161,8 +166,8 @@ end: \
 	TESTQ $7, R10; \
 	JNZ   more; \
 	XORQ  R10, R10; \
-	ADDQ  $160, R9; \
-	ADDQ  $160, R14; \
+	ADDQ  $spanSums__size, R9; \
+	ADDQ  $spanSums__size, R14; \
 more: \
 	TESTQ R11, R11; \
 	JNZ   block
@@ -228,7 +233,7 @@ more: \
 #define SHORT_MINS(o) VMOVDQU 32+4*o(R12), Y13
 #define BYTE_MINS(o) VPMOVZXBW 32+2*o(R12), Y13
 #define ZEROS(o) VPMOVZXBD 64+o(R13), Y13
-#define ZEROS8(o) VPMOVZXBD 64+o(R13), Y13; VPADDD minus128<>(SB), Y13, Y13
+#define ZEROS8(o) VPMOVZXBD 64+o(R13), Y13; VPADDW minus128<>(SB), Y13, Y13
 #define FLOATS(o) VMOVUPS 4*o(R13), Y12
 #define FLOAT_PAIRS(o) VMOVUPS 4*o(R13), Y12; VMOVUPS 64+4*o(R13), Y13
 #define HALVES(o) VCVTPH2PS 2*o(R13), Y12

@@ -3,6 +3,7 @@
 // Tiles of affine types with AVX2. The layout and the loops are in affine_avx2_amd64.h; here is how each type unpacks its
 // codes and scales.
 
+#include "go_asm.h"
 #include "textflag.h"
 #include "affine_avx2_data_amd64.h"
 #include "affine_avx2_amd64.h"

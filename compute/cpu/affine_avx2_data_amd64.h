@@ -61,10 +61,10 @@ DATA ones<>+16(SB)/8, $0x0001000100010001
 DATA ones<>+24(SB)/8, $0x0001000100010001
 GLOBL ones<>(SB), RODATA|NOPTR, $32
 
-DATA minus128<>+0(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+8(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+16(SB)/8, $0xffffff80ffffff80
-DATA minus128<>+24(SB)/8, $0xffffff80ffffff80
+DATA minus128<>+0(SB)/8, $0x0000ff800000ff80
+DATA minus128<>+8(SB)/8, $0x0000ff800000ff80
+DATA minus128<>+16(SB)/8, $0x0000ff800000ff80
+DATA minus128<>+24(SB)/8, $0x0000ff800000ff80
 GLOBL minus128<>(SB), RODATA|NOPTR, $32
 
 // For each of 32 bytes, the byte that holds its bit, and the bit.

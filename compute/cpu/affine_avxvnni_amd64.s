@@ -2,6 +2,7 @@
 
 // Spans of types with levels of 8 bits, unpacked for AVX-VNNI: as bytes. affine_avx2_amd64.h tells of the macros.
 
+#include "go_asm.h"
 #include "textflag.h"
 #include "affine_avx2_data_amd64.h"
 #include "affine_avx2_amd64.h"

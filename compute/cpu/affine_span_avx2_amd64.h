@@ -3,10 +3,11 @@
 //
 //	q    rows of int8 or, of wide levels, of int16 (WIDE_ROW bytes apart), ldq bytes apart
 //	sums rows of spanSums, lds bytes apart; at what byte of them the sums of pairs of groups begin
+//	shares rows of T for each block, twice
 //	dst  rows of 16 float32, ldd bytes apart
 //
 // Registers of bytes: three rows of 16 outputs. Y0-Y5 sums in 16 bits, Y6-Y11 sums, Y12-Y13 levels, Y14-Y15 scratch. SI rows of q
-// and CX walking them, R9 sums, DI dst; R13 weights, BX walking levels, R12 S; R10 rows left, R11 blocks or pairs left.
+// and CX walking them, R9 sums, R14 shares and then sums of pairs, DI dst; R13 weights, BX walking levels, R12 S; R10 rows left, R11 blocks or pairs left.
 //
 // Registers of words: six rows of 8 outputs. Y0-Y11 sums: of a row, those of outputs 0, 1, 4, 5 and of 2, 3, 6, 7 in pairs;
 // Y12-Y13 weights, Y14-Y15 scratch; R14 and R12 are R9 and DI of row 3, DX says which half of the outputs it is.
@@ -20,9 +21,9 @@
 #define WIDE_ROW 576
 
 // ROWS hands F each row: its number, values, sums of pairs, d, and place in dst, o bytes on, and its registers.
-#define ROWS1(F, o) F(0, o(CX), (R14), 144(R9), (DI), Y0, Y1, Y6, Y7)
-#define ROWS2(F, o) ROWS1(F, o); F(1, o(CX)(DX*1), (R14)(R8*1), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3, Y8, Y9)
-#define ROWS3(F, o) ROWS2(F, o); F(2, o(CX)(DX*2), (R14)(R8*2), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5, Y10, Y11)
+#define ROWS1(F, o) F(0, o(CX), (R14), spanSums_d(R9), (DI), Y0, Y1, Y6, Y7)
+#define ROWS2(F, o) ROWS1(F, o); F(1, o(CX)(DX*1), (R14)(R8*1), spanSums_d(R9)(R8*1), (DI)(AX*1), Y2, Y3, Y8, Y9)
+#define ROWS3(F, o) ROWS2(F, o); F(2, o(CX)(DX*2), (R14)(R8*2), spanSums_d(R9)(R8*2), (DI)(AX*2), Y4, Y5, Y10, Y11)
 
 #define ZERO_HIGH(i, q, s, d, to, n0, n1, sum0, sum1) VPXOR sum0, sum0, sum0; VPXOR sum1, sum1, sum1
 #define ZERO_LOW(i, q, s, d, to, n0, n1, sum0, sum1) VPXOR n0, n0, n0; VPXOR n1, n1, n1
@@ -34,10 +35,13 @@
 	VPADDW       Y15, n0, n0; \
 	VPADDW       Y14, n1, n1
 #define JOIN(i, q, s, d, to, n0, n1, sum0, sum1) \
-	VPMADDWD Y12, n0, n0; \
-	VPMADDWD Y13, n1, n1; \
-	VPADDD   n0, sum0, sum0; \
-	VPADDD   n1, sum1, sum1
+	VPBROADCASTD 32*i(R14), Y14; \
+	VPMULLW      Y14, Y12, Y15; \
+	VPMULLW      Y14, Y13, Y14; \
+	VPMADDWD     Y15, n0, n0; \
+	VPMADDWD     Y14, n1, n1; \
+	VPADDD       n0, sum0, sum0; \
+	VPADDD       n1, sum1, sum1
 #define PAIR(i, q, s, d, to, n0, n1, sum0, sum1) \
 	VPBROADCASTD s, Y14; \
 	VPMADDWD     Y14, Y12, Y15; \
@@ -112,15 +116,18 @@
 	VPXOR n1, n1, n1; \
 	DOT(i, q, s, d, to, n0, n1, sum0, sum1)
 #define JOIN_DOT(i, q, s, d, to, n0, n1, sum0, sum1) \
-	VPMULLD Y12, n0, n0; \
-	VPMULLD Y13, n1, n1; \
-	VPADDD  n0, sum0, sum0; \
-	VPADDD  n1, sum1, sum1
+	VPBROADCASTD 32*i(R14), Y14; \
+	VPMADDWD     Y14, Y12, Y15; \
+	VPMADDWD     Y14, Y13, Y14; \
+	VPMULLD      Y15, n0, n0; \
+	VPMULLD      Y14, n1, n1; \
+	VPADDD       n0, sum0, sum0; \
+	VPADDD       n1, sum1, sum1
 #define TIMES_INT(n, ROWS) \
 	VMOVDQU 64*n(R12), Y12; \
 	VMOVDQU 64*n+32(R12), Y13; \
-	VPSRAD  $16, Y12, Y12; \
-	VPSRAD  $16, Y13, Y13; \
+	VPSRLD  $16, Y12, Y12; \
+	VPSRLD  $16, Y13, Y13; \
 	ROWS(JOIN_DOT, 0)
 #define DOTS32(ROWS) \
 	GROUP(0, ROWS, FIRST_DOT); \
@@ -152,9 +159,12 @@ block: \
 	BLOCK(ROWS); \
 	ADDQ $512, BX; \
 	ADDQ $32, CX; \
+	ADDQ $4, R14; \
 	DECQ R11; \
 	JNZ  block; \
-	MOVQ pairs+72(FP), R11; \
+	MOVQ at+88(FP), R14; \
+	ADDQ R9, R14; \
+	MOVQ pairs+80(FP), R11; \
 	LEAQ AT_PAIRS(R13), BX; \
 	ROWS(ZERO_LOW, 0); \
 pair: \
@@ -164,7 +174,7 @@ pair: \
 	ADDQ $4, R14; \
 	DECQ R11; \
 	JNZ  pair; \
-	CMPQ mins+88(FP), $0; \
+	CMPQ mins+96(FP), $0; \
 	JEQ  offset; \
 	ROWS(SUM, 0); \
 	ROWS(LEAST, 0); \
@@ -180,12 +190,13 @@ offset: \
 	MOVQ ldq+24(FP), DX; \
 	MOVQ sums+32(FP), R9; \
 	MOVQ lds+40(FP), R8; \
-	MOVQ w+48(FP), R13; \
-	MOVQ rows+56(FP), R10; \
+	MOVQ w+56(FP), R13; \
+	MOVQ rows+64(FP), R10; \
 	JMP  begin; \
 next: \
 	SUBQ $3, R10; \
 	JLE  end; \
+	ADDQ $96, shares+48(FP); \
 	LEAQ (DX)(DX*2), CX; \
 	ADDQ CX, SI; \
 	LEAQ (R8)(R8*2), CX; \
@@ -196,9 +207,8 @@ begin: \
 	MOVQ SI, CX; \
 	LEAQ AT_LEVELS(R13), BX; \
 	LEAQ AT_S(R13), R12; \
-	MOVQ at+80(FP), R14; \
-	ADDQ R9, R14; \
-	MOVQ blocks+64(FP), R11; \
+	MOVQ shares+48(FP), R14; \
+	MOVQ blocks+72(FP), R11; \
 	CMPQ R10, $2; \
 	JEQ  two; \
 	JLT  one; \
@@ -215,12 +225,12 @@ end: \
 	RET
 
 // WORDS hands F each row: its values, o bytes on, d, its place in dst, and its registers.
-#define WORDS1(F, o) F(o(CX), 144(R9), (DI), Y0, Y1)
-#define WORDS2(F, o) WORDS1(F, o); F(WIDE_ROW+o(CX), 144(R9)(R8*1), (DI)(AX*1), Y2, Y3)
-#define WORDS3(F, o) WORDS2(F, o); F(2*WIDE_ROW+o(CX), 144(R9)(R8*2), (DI)(AX*2), Y4, Y5)
-#define WORDS4(F, o) WORDS3(F, o); F(3*WIDE_ROW+o(CX), 144(R14), (R12), Y6, Y7)
-#define WORDS5(F, o) WORDS4(F, o); F(4*WIDE_ROW+o(CX), 144(R9)(R8*4), (DI)(AX*4), Y8, Y9)
-#define WORDS6(F, o) WORDS5(F, o); F(5*WIDE_ROW+o(CX), 144(R14)(R8*2), (R12)(AX*2), Y10, Y11)
+#define WORDS1(F, o) F(o(CX), spanSums_d(R9), (DI), Y0, Y1)
+#define WORDS2(F, o) WORDS1(F, o); F(WIDE_ROW+o(CX), spanSums_d(R9)(R8*1), (DI)(AX*1), Y2, Y3)
+#define WORDS3(F, o) WORDS2(F, o); F(2*WIDE_ROW+o(CX), spanSums_d(R9)(R8*2), (DI)(AX*2), Y4, Y5)
+#define WORDS4(F, o) WORDS3(F, o); F(3*WIDE_ROW+o(CX), spanSums_d(R14), (R12), Y6, Y7)
+#define WORDS5(F, o) WORDS4(F, o); F(4*WIDE_ROW+o(CX), spanSums_d(R9)(R8*4), (DI)(AX*4), Y8, Y9)
+#define WORDS6(F, o) WORDS5(F, o); F(5*WIDE_ROW+o(CX), spanSums_d(R14)(R8*2), (R12)(AX*2), Y10, Y11)
 
 #define ZERO_WORDS(q, d, to, a, b) VPXOR a, a, a; VPXOR b, b, b
 #define ADD_WORDS(q, d, to, a, b) \

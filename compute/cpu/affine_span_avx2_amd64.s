@@ -2,27 +2,28 @@
 
 // Products of many rows with a span of a panel, with AVX2. The layouts and the loops are in affine_span_avx2_amd64.h.
 
+#include "go_asm.h"
 #include "textflag.h"
 #include "affine_span_avx2_amd64.h"
 
-// func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
-TEXT ·spanBytes32AVX2(SB), NOSPLIT, $0-96
+// func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes32AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK32)
 
-// func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
-TEXT ·spanBytes16AVX2(SB), NOSPLIT, $0-96
+// func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes16AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK16)
 
-// func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
-TEXT ·spanBytes8AVX2(SB), NOSPLIT, $0-96
+// func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanBytes8AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK8)
 
-// func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
-TEXT ·spanDots32AVXVNNI(SB), NOSPLIT, $0-96
+// func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanDots32AVXVNNI(SB), NOSPLIT, $0-104
 	BYTES(DOTS32)
 
-// func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *spanWeights, rows, blocks, pairs, at, mins int)
-TEXT ·spanDots16AVXVNNI(SB), NOSPLIT, $0-96
+// func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+TEXT ·spanDots16AVXVNNI(SB), NOSPLIT, $0-104
 	BYTES(DOTS16)
 
 // func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
@@ -83,20 +84,25 @@ end:
 	VZEROUPPER
 	RET
 
-// func widenRowAVX2(to *int16, q *int8, blocks int)
-TEXT ·widenRowAVX2(SB), NOSPLIT, $0-24
+// func widenRowAVX2(to *int16, q *int8, shares *rowShares, blocks int)
+TEXT ·widenRowAVX2(SB), NOSPLIT, $0-32
 	MOVQ to+0(FP), DI
 	MOVQ q+8(FP), SI
-	MOVQ blocks+16(FP), CX
+	MOVQ shares+16(FP), R9
+	MOVQ blocks+24(FP), CX
 
 widen:
-	VPMOVSXBW (SI), Y0
-	VPMOVSXBW 16(SI), Y1
-	VMOVDQU   Y0, (DI)
-	VMOVDQU   Y1, 32(DI)
-	ADDQ      $32, SI
-	ADDQ      $64, DI
-	DECQ      CX
-	JNZ       widen
+	VPBROADCASTD (R9), Y2
+	VPMOVSXBW    (SI), Y0
+	VPMOVSXBW    16(SI), Y1
+	VPMULLW      Y2, Y0, Y0
+	VPMULLW      Y2, Y1, Y1
+	VMOVDQU      Y0, (DI)
+	VMOVDQU      Y1, 32(DI)
+	ADDQ         $4, R9
+	ADDQ         $32, SI
+	ADDQ         $64, DI
+	DECQ         CX
+	JNZ          widen
 	VZEROUPPER
 	RET

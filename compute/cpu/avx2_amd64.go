@@ -20,8 +20,8 @@ var avx2 = kernels{
 	round:      roundAVX2,
 	narrow:     narrow,
 	widen8:     widen8AVX2,
-	matAffine:  matAffine,
-	quantize:   quantize,
+	matAffine:  matAffineAVX2,
+	quantize:   quantizeAVX2,
 	sumSquares: sumSquaresAVX2,
 	scaleGain:  scaleGainAVX2,
 	weigh:      weighAVX2,
@@ -42,7 +42,7 @@ var avx2 = kernels{
 // avxvnni is avx2 with the dot products of AVX-VNNI.
 var avxvnni = func() kernels {
 	k := avx2
-	k.name, k.matAffine = "avxvnni", matAffine
+	k.name, k.matAffine = "avxvnni", matAffineAVXVNNI
 	return k
 }()
 

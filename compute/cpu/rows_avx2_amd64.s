@@ -5,6 +5,7 @@
 //
 //	x  [8 values][8 values] ...    value i is in lane i mod 16 of a row sum: a register for lanes 0-7, one for 8-15
 
+#include "go_asm.h"
 #include "textflag.h"
 #include "pairwise_avx2_amd64.h"
 
@@ -52,12 +53,15 @@ GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 
 // func quantizeSpanAVX2(q *int8, sums *spanSums, x *float32, n int)
 //
-// VPSADBW adds up eight unsigned bytes: values with their top bit turned are 128 more than they are.
-TEXT ·quantizeSpanAVX2(SB), NOSPLIT, $0-32
+// R10 points to the groups' greatest magnitudes and then shares, R11 to what their values are multiplied with. VPSADBW adds up
+// eight unsigned bytes: values with their top bit turned are 128 more than they are.
+TEXT ·quantizeSpanAVX2(SB), NOSPLIT, $64-32
 	MOVQ     q+0(FP), DI
 	MOVQ     sums+8(FP), R8
 	MOVQ     x+16(FP), SI
 	MOVQ     n+24(FP), CX
+	LEAQ     shares-64(SP), R10
+	LEAQ     factors-32(SP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSRLD   $1, Y15, Y14 // all but the sign
 	VPXOR    Y12, Y12, Y12
@@ -66,45 +70,60 @@ TEXT ·quantizeSpanAVX2(SB), NOSPLIT, $0-32
 	VMOVDQU  Y12, 64(R8)
 	VMOVDQU  Y12, 96(R8)
 	VMOVDQU  Y12, 128(R8)
+	VMOVDQU  Y12, 160(R8)
+	VMOVDQU  Y12, (R10)
 	MOVQ     SI, BX
-	MOVQ     CX, DX
-	VMOVAPS  Y12, Y4
-	VMOVAPS  Y12, Y5
-	VMOVAPS  Y12, Y6
-	VMOVAPS  Y12, Y7
+	SHRQ     $5, CX
+	XORQ     DX, DX
+	VMOVAPS  X12, X4
 
 sizes:
-	VANDPS (BX), Y14, Y0
-	VANDPS 32(BX), Y14, Y1
-	VANDPS 64(BX), Y14, Y2
-	VANDPS 96(BX), Y14, Y3
-	VMAXPS Y0, Y4, Y4
-	VMAXPS Y1, Y5, Y5
-	VMAXPS Y2, Y6, Y6
-	VMAXPS Y3, Y7, Y7
-	ADDQ   $128, BX
-	SUBQ   $32, DX
-	JNZ    sizes
-	VMAXPS Y4, Y6, Y4
-	VMAXPS Y5, Y7, Y5
-	PAIRWISE(MAX, Y4, X4, Y5, X5)
-	MOVL   $0x42fe0000, AX // 127
-	VMOVD  AX, X11
-	VDIVSS X11, X4, X5
-	VMOVSS X5, 144(R8)
-	VDIVSS X4, X11, X4
-	VMOVD  X4, AX
-	CMPL   AX, $0x7f800000 // Inf: nothing in the span, or nothing that counts
-	JNE    counts
-	VPXOR  X4, X4, X4
+	VANDPS       (BX), Y14, Y0
+	VANDPS       32(BX), Y14, Y1
+	VANDPS       64(BX), Y14, Y2
+	VANDPS       96(BX), Y14, Y3
+	VMAXPS       Y1, Y0, Y0
+	VMAXPS       Y3, Y2, Y2
+	PAIRWISE(MAX, Y0, X0, Y2, X2)
+	VMAXPS       X0, X4, X4
+	VMOVSS       X0, (R10)(DX*4)
+	ADDQ         $128, BX
+	INCQ         DX
+	CMPQ         DX, CX
+	JB           sizes
+	MOVL         $0x447e0000, AX // 1016
+	VMOVD        AX, X11
+	VDIVSS       X11, X4, X5
+	VMOVSS       X5, spanSums_d(R8)
+	VDIVSS       X4, X11, X4
+	VMOVD        X4, AX
+	CMPL         AX, $0x7f800000 // Inf: nothing in the span, or nothing that counts
+	JNE          counts
+	VPXOR        X4, X4, X4
 
 counts:
 	VBROADCASTSS X4, Y4
+	VMULPS       (R10), Y4, Y0
+	MOVL         $0x3c010204, AX // 1/127
+	VMOVD        AX, X1
+	VBROADCASTSS X1, Y1
+	VMULPS       Y1, Y0, Y0
+	VCVTTPS2DQ   Y0, Y0
+	VPSUBD       Y15, Y0, Y0
+	VPSRLD       $31, Y15, Y1
+	VPSLLD       $3, Y1, Y1
+	VPMINSD      Y1, Y0, Y0
+	VMOVDQU      Y0, (R10)
+	VCVTDQ2PS    Y0, Y0
+	VDIVPS       Y0, Y4, Y0
+	VMOVUPS      Y0, (R11)
 	VPSLLW       $15, Y15, Y13
 	VPACKSSWB    Y13, Y13, Y13 // the top bit of bytes
 	VMOVDQU      unpacked<>(SB), Y14
+	XORQ         DX, DX
 
 quantizeBlock:
+	VBROADCASTSS (R11)(DX*4), Y4
 	VMULPS       (SI), Y4, Y0
 	VMULPS       32(SI), Y4, Y1
 	VMULPS       64(SI), Y4, Y2
@@ -125,23 +144,28 @@ quantizeBlock:
 	VEXTRACTI128 $1, Y0, X1
 	VMOVD        X0, AX
 	VMOVD        X1, BX
+	MOVL         $2048, R9
+	MOVL         (R10)(DX*4), R12
+	MOVL         R12, spanSums_shares(R8)(DX*4)
+	SUBL         AX, R9
+	MOVL         R9, spanSums_minus16(R8)(DX*8)
 	SUBL         $2048, AX
 	SUBL         $2048, BX
-	MOVW         AX, 96(R8)(DX*4) // sums16
-	MOVW         BX, 98(R8)(DX*4)
-	LEAL         (AX)(BX*1), R9
-	MOVW         R9, 128(R8)(DX*2) // sums32
-	NEGL         AX
+	IMULL        R12, AX
+	SUBL         BX, R9
+	MOVL         R9, spanSums_minus32(R8)(DX*4)
+	MOVW         AX, spanSums_sums16(R8)(DX*4)
+	IMULL        BX, R12
+	MOVW         R12, spanSums_sums16+2(R8)(DX*4)
 	NEGL         BX
-	NEGL         R9
-	MOVL         AX, (R8)(DX*8) // minus16
-	MOVL         BX, 4(R8)(DX*8)
-	MOVL         R9, 64(R8)(DX*4) // minus32
+	MOVL         BX, spanSums_minus16+4(R8)(DX*8)
+	ADDL         R12, AX
+	MOVW         AX, spanSums_sums32(R8)(DX*2)
 	INCQ         DX
 	ADDQ         $128, SI
 	ADDQ         $32, DI
-	SUBQ         $32, CX
-	JNZ          quantizeBlock
+	CMPQ         DX, CX
+	JB           quantizeBlock
 	VZEROUPPER
 	RET
 

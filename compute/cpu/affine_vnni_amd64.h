@@ -10,11 +10,11 @@
 // Four panels at a time are taken span by span: the processor fetches four streams of weights faster than one. Their scales
 // are first brought to one form in the frame, with the panels side by side:
 //
-//	    0  S [16 groups][4 panels][16] int32
-//	 4096  m [8 pairs][4 panels][16][2] int16, with the offsets as m if each span has its own
-//	 6144  D [4 panels][16] float32
-//	 6400  M [4 panels][16] float32
-//	 6656  levels [8 blocks][8][4 panels][64] bytes, of types that keep them
+//	    0  S times 1 to 8 [8][16 groups][4 panels][16] int16; of few rows only times 1
+//	16384  m [8 pairs][4 panels][16][2] int16, with the offsets as m if each span has its own
+//	18432  D [4 panels][16] float32
+//	18688  M [4 panels][16] float32
+//	18944  levels [8 blocks][8][4 panels][64] bytes, of types that keep them
 //
 // Then rows are taken by threes, or by twos and one at the end. Their integer sums stay in registers for a span, while the
 // codes are in the first cache, and a part of the next span is fetched there with each block. If fewer than four panels are left, the last
@@ -28,17 +28,20 @@
 //	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
 //	OFFSET_BITS       the logarithm of the offset, where there is one
 //	FETCH_ROWS        the fewest rows for which the next span is fetched
-//	MORE_ROWS         KEEP_LEVELS or nothing
+//	TILES_MANY        KEEP_LEVELS or UNPACK_AGAIN
 //	FRAME             of the function, with room for what is kept
 //
 // Registers: SI q, R9 sums and BX codes of the block; CX, R12 and R13 offsets of panels 1 to 3, K2 to K4 whether there are such;
 // R10 the frame's scales. Z0-Z11 sums of a group, Z12-Z23 of a span, by rows; Z24-Z26 q; Z27-Z28 levels.
 
-#define S_BYTES 0
-#define M_BYTES 4096
-#define D_BYTES 6144
-#define LEAST_BYTES 6400
-#define LEVEL_BYTES 6656
+#define TIMES_BYTES 2048
+#define M_BYTES 16384
+#define D_BYTES 18432
+#define LEAST_BYTES 18688
+#define LEVEL_BYTES 18944
+
+// From so many rows on there are the multiples of S, and levels are kept. Then never one row is left.
+#define MANY_ROWS 10
 
 // Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
 #define A4(v, p) VPANDQ 128*v p, Z30, Z27
@@ -145,46 +148,63 @@
 	VMOVDQA64     n0, n3
 #define BEGIN_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(0, s, n0, n1, n2, n3)
 #define BEGIN_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) BEGIN(4, s, n0, n1, n2, n3)
-#define END(o, t, n, z) VPMULLD o(R10), n, n; VPMULLD.BCST t, n, n; VPADDD n, z, z
-#define SHARE32 spanSums_shares-spanSums_minus32
-#define END_GROUP(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
-	END(0, SHARE32 s, n0, z0); \
-	END(64, SHARE32 s, n1, z1); \
-	END(128, SHARE32 s, n2, z2); \
-	END(192, SHARE32 s, n3, z3)
-#define END_FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
-	END(0, 0 s, n0, z0); \
-	END(64, 0 s, n1, z1); \
-	END(128, 0 s, n2, z2); \
-	END(192, 0 s, n3, z3)
-#define END_LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
-	END(256, 0 s, n0, z0); \
-	END(320, 0 s, n1, z1); \
-	END(384, 0 s, n2, z2); \
-	END(448, 0 s, n3, z3)
+#define END(o, t, n, z) \
+	VPMOVSXWD    o(R10), Z28; \
+	VPMULLD      Z28, n, n; \
+	VPMULLD.BCST t, n, n; \
+	VPADDD       n, z, z
+#define FIRST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	END(0, SHARE s, n0, z0); \
+	END(32, SHARE s, n1, z1); \
+	END(64, SHARE s, n2, z2); \
+	END(96, SHARE s, n3, z3)
+#define LAST(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	END(128, SHARE s, n0, z0); \
+	END(160, SHARE s, n1, z1); \
+	END(192, SHARE s, n2, z2); \
+	END(224, SHARE s, n3, z3)
 
-#define BLOCK32(ROWS, LOAD, DOT, TAKE) \
+// END_MANY finds T·S in the frame.
+#define TIMES(s) MOVL SHARE s, AX; SHLQ $11, AX
+#define END_MANY(o, n, z) \
+	VPMOVSXWD o-TIMES_BYTES(R10)(AX*1), Z28; \
+	VPMULLD   Z28, n, n; \
+	VPADDD    n, z, z
+#define FIRST_MANY(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	TIMES(s); \
+	END_MANY(0, n0, z0); \
+	END_MANY(32, n1, z1); \
+	END_MANY(64, n2, z2); \
+	END_MANY(96, n3, z3)
+#define LAST_MANY(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	TIMES(s); \
+	END_MANY(128, n0, z0); \
+	END_MANY(160, n1, z1); \
+	END_MANY(192, n2, z2); \
+	END_MANY(224, n3, z3)
+
+#define BLOCK32(ROWS, LOAD, DOT, TAKE, FIRST, LAST) \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT, TAKE); \
 	QUAD(1, LOAD, DOT, TAKE); \
-	ROWS(END_GROUP); \
-	ADDQ $256, R10; \
+	ROWS(FIRST); \
+	ADDQ $128, R10; \
 	ADDQ $4, R9
-#define BLOCK16(ROWS, LOAD, DOT, TAKE) \
+#define BLOCK16(ROWS, LOAD, DOT, TAKE, FIRST, LAST) \
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT, TAKE); \
 	MOVQ R9, DI; \
 	MOVQ shares-160(SP), R9; \
-	ROWS(END_FIRST); \
+	ROWS(FIRST); \
 	MOVQ DI, R9; \
 	ROWS(BEGIN_LAST); \
 	QUAD(1, LOAD, DOT, TAKE); \
 	MOVQ R9, DI; \
 	MOVQ shares-160(SP), R9; \
-	ROWS(END_LAST); \
+	ROWS(LAST); \
 	LEAQ 8(DI), R9; \
 	ADDQ $4, shares-160(SP); \
-	ADDQ $512, R10
+	ADDQ $256, R10
 
 #define ZERO(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
 	VPXORQ z0, z0, z0; \
@@ -231,7 +251,7 @@
 	VMOVUPS z3, K4, 192 d
 
 // TILE takes a span of some rows. R15 is set to their number; the other names are labels.
-#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT, TAKE, bytes) \
+#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT, TAKE, FIRST, LAST, bytes) \
 name: \
 	ROWS(ZERO); \
 	PCALIGN $64; \
@@ -253,7 +273,7 @@ fetch: \
 	DECQ  AX; \
 	JNZ   fetch; \
 block: \
-	BLOCK(ROWS, LOAD, DOT, TAKE); \
+	BLOCK(ROWS, LOAD, DOT, TAKE, FIRST, LAST); \
 	ADDQ  $32, SI; \
 	ADDQ  $bytes, BX; \
 	ADDQ  $2048, R14; \
@@ -297,10 +317,14 @@ store: \
 	MOVQ  $rows, R15; \
 	JMP   nextRows
 
-// KEEP_LEVELS is for types that take long to unpack: of ten rows or more the first three keep the levels for the others, of which never one is left.
+// The tiles of many rows. KEEP_LEVELS is for types that take long to unpack: the first three rows keep the levels for the others.
+#define UNPACK_AGAIN \
+	CMPQ AX, $4; \
+	JEQ  two; \
+	CMPQ AX, $2; \
+	JEQ  two; \
+	TILE(many, m1, m2, m3, m4, m5, m6, 3, ROWS3, LOAD3, DOT3, STEP, FIRST_MANY, LAST_MANY, CODE_BYTES)
 #define KEEP_LEVELS \
-	CMPQ rows+64(FP), $10; \
-	JLT  fresh; \
 	LEAQ LEVEL_BYTES(R10), R14; \
 	CMPQ row-56(SP), $0; \
 	JEQ  keep; \
@@ -309,7 +333,6 @@ store: \
 	JEQ  keptTwo; \
 	CMPQ AX, $2; \
 	JGT  keptThree; \
-	TILE(keptTwo, m1, m2, m3, m4, m5, m6, 2, ROWS2, LOAD2, DOT2, KEPT, 2048); \
-	TILE(keptThree, n1, n2, n3, n4, n5, n6, 3, ROWS3, LOAD3, DOT3, KEPT, 2048); \
-	TILE(keep, k1, k2, k3, k4, k5, k6, 3, ROWS3, LOAD3, DOT3, KEEP, CODE_BYTES); \
-fresh:
+	TILE(keptTwo, m1, m2, m3, m4, m5, m6, 2, ROWS2, LOAD2, DOT2, KEPT, FIRST, LAST, 2048); \
+	TILE(keptThree, n1, n2, n3, n4, n5, n6, 3, ROWS3, LOAD3, DOT3, KEPT, FIRST_MANY, LAST_MANY, 2048); \
+	TILE(keep, k1, k2, k3, k4, k5, k6, 3, ROWS3, LOAD3, DOT3, KEEP, FIRST_MANY, LAST_MANY, CODE_BYTES)

@@ -18,15 +18,16 @@ DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
 // One pair of groups or one super of a panel at p, to place o of the frame's scales.
-#define UINT8S(p, o) VPMOVZXBD 0 p, Z0; VPMOVZXBD 16 p, Z1; VMOVDQU64 Z0, o(DI); VMOVDQU64 Z1, 256+o(DI)
-#define INT8S(p, o) VPMOVSXBD 0 p, Z0; VPMOVSXBD 16 p, Z1; VMOVDQU64 Z0, o(DI); VMOVDQU64 Z1, 256+o(DI)
+#define SCALES(o) VMOVDQU Y0, (o)/2(DI); VEXTRACTI64X4 $1, Z0, 128+(o)/2(DI)
+#define UINT8S(p, o) VPMOVZXBW 0 p, Z0; SCALES(o)
+#define INT8S(p, o) VPMOVSXBW 0 p, Z0; SCALES(o)
 #define SHORT_MINS(p, o) INT8S(p, o); VMOVDQU64 32 p, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 #define BYTE_MINS(p, o) INT8S(p, o); VPMOVZXBW 32 p, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 #define FLOAT(p, o) VMOVUPS 0 p, Z0; VMOVUPS Z0, D_BYTES+o(R10)
 #define FLOATS(p, o) FLOAT(p, o); VMOVUPS 64 p, Z0; VMOVUPS Z0, LEAST_BYTES+o(R10)
 #define HALF(p, o) VCVTPH2PS 0 p, Z0; VMOVUPS Z0, D_BYTES+o(R10)
 #define HALVES(p, o) HALF(p, o); VCVTPH2PS 32 p, Z0; VMOVUPS Z0, LEAST_BYTES+o(R10)
-#define ONES(p, o) VMOVDQU64 Z2, o(DI); VMOVDQU64 Z2, 256+o(DI); VPMOVZXBD 64 p, Z0; VPSLLD $16, Z0, Z1; VPORQ Z0, Z1, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
+#define ONES(p, o) VMOVDQA64 Z2, Z0; SCALES(o); VPMOVZXBD 64 p, Z0; VPSLLD $16, Z0, Z1; VPORQ Z0, Z1, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 
 // scalesVNNI brings the scales of a span of four panels to one form in the frame at R10: R9 pairs of groups, at SI, and the
 // supers at BX. It moves SI and BX on. AX is the layout.
@@ -45,7 +46,7 @@ TEXT scalesVNNI<>(SB), NOSPLIT|NOFRAME, $0-0
 int8s:
 	PANELS(INT8S, SI)
 	ADDQ $32, SI
-	ADDQ $512, DI
+	ADDQ $256, DI
 	DECQ R9
 	JNZ  int8s
 	CMPQ AX, $const_int8sHalf
@@ -57,7 +58,7 @@ int8s:
 uint8s:
 	PANELS(UINT8S, SI)
 	ADDQ $32, SI
-	ADDQ $512, DI
+	ADDQ $256, DI
 	DECQ R9
 	JNZ  uint8s
 
@@ -69,7 +70,7 @@ float:
 shortMins:
 	PANELS(SHORT_MINS, SI)
 	ADDQ $96, SI
-	ADDQ $512, DI
+	ADDQ $256, DI
 	ADDQ $256, R11
 	DECQ R9
 	JNZ  shortMins
@@ -80,7 +81,7 @@ shortMins:
 byteMins:
 	PANELS(BYTE_MINS, SI)
 	ADDQ $64, SI
-	ADDQ $512, DI
+	ADDQ $256, DI
 	ADDQ $256, R11
 	DECQ R9
 	JNZ  byteMins
@@ -90,11 +91,11 @@ byteMins:
 
 zeroPoints:
 	MOVL         $1, AX
-	VPBROADCASTD AX, Z2
+	VPBROADCASTW AX, Z2
 
 zeroPair:
 	PANELS(ONES, BX)
-	ADDQ $512, DI
+	ADDQ $256, DI
 	ADDQ $256, R11
 	DECQ R9
 	JNZ  zeroPair
@@ -102,9 +103,36 @@ zeroPair:
 	ADDQ $80, BX
 	RET
 
-#define FRAME 6912
-#define MORE_ROWS
-#define BLOCK(ROWS, LOAD, DOT, TAKE) BLOCK32(ROWS, LOAD, DOT, TAKE)
+// timesVNNI writes the multiples of S of R9 pairs of groups to the frame at R10.
+TEXT timesVNNI<>(SB), NOSPLIT|NOFRAME, $0-0
+	MOVQ R10, DI
+	SHLQ $2, R9
+
+times:
+	VMOVDQA64 (DI), Z0
+	VPADDW    Z0, Z0, Z1
+	VMOVDQA64 Z1, TIMES_BYTES(DI)
+	VPADDW    Z0, Z1, Z2
+	VMOVDQA64 Z2, 2*TIMES_BYTES(DI)
+	VPADDW    Z1, Z1, Z3
+	VMOVDQA64 Z3, 3*TIMES_BYTES(DI)
+	VPADDW    Z0, Z3, Z4
+	VMOVDQA64 Z4, 4*TIMES_BYTES(DI)
+	VPADDW    Z2, Z2, Z5
+	VMOVDQA64 Z5, 5*TIMES_BYTES(DI)
+	VPADDW    Z2, Z3, Z6
+	VMOVDQA64 Z6, 6*TIMES_BYTES(DI)
+	VPADDW    Z3, Z3, Z7
+	VMOVDQA64 Z7, 7*TIMES_BYTES(DI)
+	ADDQ      $64, DI
+	DECQ      R9
+	JNZ       times
+	RET
+
+#define FRAME 19200
+#define TILES_MANY UNPACK_AGAIN
+#define SHARE spanSums_shares-spanSums_minus32
+#define BLOCK(ROWS, LOAD, DOT, TAKE, FIRST, LAST) BLOCK32(ROWS, LOAD, DOT, TAKE, FIRST, LAST)
 #define CODE_BYTES 512
 #define FETCH_ROWS 4
 #define FETCH LINES8
@@ -116,7 +144,7 @@ zeroPair:
 #define OFFSET_BITS 7
 
 // func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes8VNNI(SB), 0, $6912-128
+TEXT ·tileCodes8VNNI(SB), 0, $19200-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -140,7 +168,7 @@ TEXT ·tileCodes8VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 3
 
 // func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes4VNNI(SB), 0, $6912-128
+TEXT ·tileCodes4VNNI(SB), 0, $19200-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -158,13 +186,13 @@ TEXT ·tileCodes4VNNI(SB), 0, $6912-128
 #define OFFSET_BITS 7
 
 // Types that take longer to unpack keep the levels of a span for more rows.
-#undef MORE_ROWS
-#define MORE_ROWS KEEP_LEVELS
+#undef TILES_MANY
+#define TILES_MANY KEEP_LEVELS
 #undef FRAME
-#define FRAME 23296
+#define FRAME 35584
 
 // func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesIQ4VNNI(SB), 0, $23296-128
+TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -174,7 +202,7 @@ TEXT ·tileCodesIQ4VNNI(SB), 0, $23296-128
 #define OFFSET_BITS 4
 
 // func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesFP4VNNI(SB), 0, $23296-128
+TEXT ·tileCodesFP4VNNI(SB), 0, $35584-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -198,14 +226,16 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $23296-128
 #define OFFSET_BITS 4
 
 // func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes5VNNI(SB), 0, $23296-128
+TEXT ·tileCodes5VNNI(SB), 0, $35584-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 // Codes of types with groups of 16.
 #define GROUP16
 #undef BLOCK
-#define BLOCK(ROWS, LOAD, DOT, TAKE) BLOCK16(ROWS, LOAD, DOT, TAKE)
+#define BLOCK(ROWS, LOAD, DOT, TAKE, FIRST, LAST) BLOCK16(ROWS, LOAD, DOT, TAKE, FIRST, LAST)
+#undef SHARE
+#define SHARE 0
 #undef CODE_BYTES
 #undef FETCH_ROWS
 #undef FETCH
@@ -226,7 +256,7 @@ TEXT ·tileCodes5VNNI(SB), 0, $23296-128
 #define OFFSET_BITS 2
 
 // func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes3VNNI(SB), 0, $23296-128
+TEXT ·tileCodes3VNNI(SB), 0, $35584-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -250,14 +280,14 @@ TEXT ·tileCodes3VNNI(SB), 0, $23296-128
 #define OFFSET_BITS 5
 
 // func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes6VNNI(SB), 0, $23296-128
+TEXT ·tileCodes6VNNI(SB), 0, $35584-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
-#undef MORE_ROWS
+#undef TILES_MANY
 #undef FRAME
-#define MORE_ROWS
-#define FRAME 6912
+#define TILES_MANY UNPACK_AGAIN
+#define FRAME 19200
 #undef CODE_BYTES
 #undef FETCH_ROWS
 #undef FETCH
@@ -278,6 +308,6 @@ TEXT ·tileCodes6VNNI(SB), 0, $23296-128
 #define OFFSET_BITS 0
 
 // func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes2VNNI(SB), 0, $6912-128
+TEXT ·tileCodes2VNNI(SB), 0, $19200-128
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"

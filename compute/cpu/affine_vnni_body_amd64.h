@@ -89,6 +89,12 @@ pairsSet:
 	MOVQ supers-32(SP), BX
 	MOVQ layout+112(FP), AX
 	CALL scalesVNNI<>(SB)
+	CMPQ rows+64(FP), $MANY_ROWS
+	JLT  scalesSet
+	MOVQ pairs-40(SP), R9
+	CALL timesVNNI<>(SB)
+
+scalesSet:
 	MOVQ SI, scales-24(SP)
 	MOVQ BX, supers-32(SP)
 	PANELS(FETCH_SCALES, SI)
@@ -166,15 +172,19 @@ rows:
 	MOVQ now-80(SP), R11
 	MOVQ R15, AX
 	MOVQ fetched-112(SP), R15
-	MORE_ROWS
+	CMPQ rows+64(FP), $MANY_ROWS
+	JLT  few
+	TILES_MANY
+
+few:
 	CMPQ AX, $4
 	JEQ  two
 	CMPQ AX, $2
 	JGT  three
 	JEQ  two
-	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1, STEP, CODE_BYTES)
-	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2, STEP, CODE_BYTES)
-	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3, STEP, CODE_BYTES)
+	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1, STEP, FIRST, LAST, CODE_BYTES)
+	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2, STEP, FIRST, LAST, CODE_BYTES)
+	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3, STEP, FIRST, LAST, CODE_BYTES)
 
 // R15 rows are done.
 nextRows:

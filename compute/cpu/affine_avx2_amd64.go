@@ -27,12 +27,13 @@ type unpackAVX2 func(to *spanWeights, codes, scales, supers *byte, stride, block
 
 // spanWeights is one span of a panel, unpacked. Levels of up to 6 bits are bytes, and level 4g+t of output j is byte
 // 64g + 4j + t: VPMADDUBSW and VPADDW add up products of 32, 16 or 8 values in 16 bits, and VPMADDWD takes the sums
-// times S. Levels of 8 bits are words, less their offset and times S, so that VPMADDWD and
-// VPADDD are all that is left to do. A row's T multiplies S, or the words of a row.
+// times S and the row's T. Levels of 8 bits are words, less their offset and times S, so that VPMADDWD and VPADDD are all that is left
+// to do: the values of rows are words times T then.
 type spanWeights struct {
-	d, m   [lanes]float32      // D and M
-	pairs  [8][lanes][2]int16  // of the pairs of groups: m, or S times the offset
-	s      [16][lanes][2]int16 // S twice, for each sum in 16 bits
+	d, m   [lanes]float32                     // D and M
+	pairs  [8][lanes][2]int16                 // of the pairs of groups: m, or S times the offset
+	s      [16][lanes][2]int16                // S twice, for each sum in 16 bits, in halves of blocks or blocks
+	shares [16][greatestShare][lanes][2]int16 // S times T from 1 on; with AVX-VNNI numbers of 32 bits
 	levels [2 * spanValues * lanes]byte
 }
 
@@ -84,7 +85,7 @@ func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w [
 func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	b := spanBuffers.Get().(*spanBuffer)
 	defer spanBuffers.Put(b)
-	to, wide, shares := b.weights, b.wide, &b.shares
+	to, wide := b.weights, b.wide
 	a, by := &affinePanels[t], &affinesAVX2[t]
 	sums, unpack := by.sums, by.unpack
 	if vnni && sums == 0 {
@@ -99,10 +100,10 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 		first := n * a.span / 32
 		blocks := min(a.span/32, x.blocks-first)
 		q, of := x.q[first*32:], &x.sums[first*32/spanValues]
-		for i := range m {
-			shares[i].take(x.sums[i*x.lds+first*32/spanValues].shares[first%8:][:blocks])
-			if sums == 0 {
-				widenRowAVX2(&wide[i*wideRow], &q[i*x.ld], &shares[i], blocks)
+		shares := &of.shares[first%8]
+		if sums == 0 {
+			for i := range m {
+				widenRowAVX2(&wide[i*wideRow], &q[i*x.ld], &x.sums[i*x.lds+first*32/spanValues].shares[first%8], blocks)
 			}
 		}
 		codes, scales := first*a.codeBytes(), codeBytes+a.pairs(first)*a.scaleBytes()
@@ -111,22 +112,33 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 		if a.Group == 16 {
 			pairs, at = blocks, int(unsafe.Offsetof(of.sums16))
 		}
+		halves := blocks
+		if sums < 32 {
+			halves = 2 * blocks
+		}
 		for p := range panels {
 			panel, out := w[p*stride:], &dst[p*lanes]
 			unpack(to, &panel[codes], &panel[scales], &panel[supers], stride, blocks)
 			switch {
 			case sums == 0:
+			case vnni:
+				shareIntsAVX2(to, halves)
+			default:
+				shareWordsAVX2(to, halves)
+			}
+			switch {
+			case sums == 0:
 				spanWordsAVX2(out, ldd*4, &wide[0], of, to, m, blocks, lds)
 			case vnni && sums == 32:
-				spanDots32AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, &shares[0], to, m, blocks, pairs, at, mins)
+				spanDots32AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, shares, to, m, blocks, pairs, at, mins)
 			case vnni:
-				spanDots16AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, &shares[0], to, m, blocks, pairs, at, mins)
+				spanDots16AVXVNNI(out, ldd*4, &q[0], x.ld, of, lds, shares, to, m, blocks, pairs, at, mins)
 			case sums == 32:
-				spanBytes32AVX2(out, ldd*4, &q[0], x.ld, of, lds, &shares[0], to, m, blocks, pairs, at, mins)
+				spanBytes32AVX2(out, ldd*4, &q[0], x.ld, of, lds, shares, to, m, blocks, pairs, at, mins)
 			case sums == 16:
-				spanBytes16AVX2(out, ldd*4, &q[0], x.ld, of, lds, &shares[0], to, m, blocks, pairs, at, mins)
+				spanBytes16AVX2(out, ldd*4, &q[0], x.ld, of, lds, shares, to, m, blocks, pairs, at, mins)
 			default:
-				spanBytes8AVX2(out, ldd*4, &q[0], x.ld, of, lds, &shares[0], to, m, blocks, pairs, at, mins)
+				spanBytes8AVX2(out, ldd*4, &q[0], x.ld, of, lds, shares, to, m, blocks, pairs, at, mins)
 			}
 		}
 	}
@@ -136,22 +148,12 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 var spanBuffers = sync.Pool{New: func() any {
 	const n = int(unsafe.Sizeof(spanWeights{}))
 	memory := aligned(n + spanRows*wideRow*2)
-	return &spanBuffer{weights: (*spanWeights)(unsafe.Pointer(&memory[0])), wide: view[int16](memory[n:])}
+	return &spanBuffer{(*spanWeights)(unsafe.Pointer(&memory[0])), view[int16](memory[n:])}
 }}
 
 type spanBuffer struct {
 	weights *spanWeights
 	wide    []int16 // [spanRows][wideRow]
-	shares  [spanRows]rowShares
-}
-
-// rowShares are the shares T of a row's blocks in a span, twice each.
-type rowShares [8][2]int16
-
-func (r *rowShares) take(shares []int32) {
-	for b, t := range shares {
-		r[b] = [2]int16{int16(t), int16(t)}
-	}
 }
 
 // affinesAVX2 is indexed by type.
@@ -180,25 +182,31 @@ var affinesAVX2 = [...]affineAVX2{
 }
 
 //go:noescape
-func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
-func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
-func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
-func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
-func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 
 //go:noescape
 func spanWordsAVX2(dst *float32, ldd int, q *int16, sums *spanSums, w *spanWeights, rows, blocks, lds int)
 
 //go:noescape
-func widenRowAVX2(to *int16, q *int8, shares *rowShares, blocks int)
+func shareWordsAVX2(w *spanWeights, halves int)
+
+//go:noescape
+func shareIntsAVX2(w *spanWeights, halves int)
+
+//go:noescape
+func widenRowAVX2(to *int16, q *int8, shares *int32, blocks int)
 
 //go:noescape
 func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)

@@ -23,8 +23,8 @@
 //
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, and VPMADDWD takes two such sums times S. Eight
 // steps with levels of 4 bits stay within 8·2·15·127 < 2¹⁵, four with 5 bits, two with 6, one with distances of 8. An offset
-// begins each of the two sums with half of its product with the negated sum of the values, which stays within 2¹⁵ too. The row's share
-// T of the group is taken last, or multiplies S before.
+// begins each of the two sums with half of its product with the negated sum of the values, which stays within 2¹⁵ too; with levels of
+// 6 bits it is taken like an m. The row's share T of a block is taken last, or multiplies S before.
 //
 // Registers: SI q of row 0; R9 and R14 the sums of the rows' spans; BX codes; R12 scales; R13 supers; R10 the block in its
 // span of 256; R11 blocks left; DI dst. Y0-Y3 sums in 16 bits, or S for levels of 8; Y4-Y7 sums; Y8-Y11 sums with m; Y12-Y15 scratch.
@@ -45,13 +45,22 @@
 #define OFFSET32(shift, r, low) VPBROADCASTW spanSums_minus32(r)(R10*4), low; VPSLLW $shift, low, low
 #define OFFSET16(h, shift, r, low) VPBROADCASTW spanSums_minus16+4*h(r)(R10*8), low; VPSLLW $shift, low, low
 
-// JOIN takes low times S and T.
+// JOIN takes low times S and T, JOIN1 times T alone.
+#define JOIN1(q, r, low, high, less, to) VPBROADCASTW spanSums_shares(r)(R10*4), Y13; VPMADDWD Y13, low, low; VPADDD low, high, high
 #define JOIN(q, r, low, high, less, to) \
 	VPBROADCASTD spanSums_shares(r)(R10*4), Y13; \
 	VPMADDWD     Y12, low, low; \
 	VPMULLD      Y13, low, low; \
 	VPADDD       low, high, high
-#define JOINS(h, LEFT, RIGHT) SCALES(h, 0); LEFT(JOIN, 0); SCALES(h, 8); RIGHT(JOIN, 0)
+#define JOINS(F, h, LEFT, RIGHT) SCALES(h, 0); LEFT(F, 0); SCALES(h, 8); RIGHT(F, 0)
+
+// Types without an m gather low times S of a block in less, and take that times T.
+#define GATHER(q, r, low, high, less, to) VPMADDWD Y12, low, low; VPADDD low, less, less
+#define SHARE(q, r, low, high, less, to) \
+	VPBROADCASTD spanSums_shares(r)(R10*4), Y13; \
+	VPMULLD      Y13, less, less; \
+	VPADDD       less, high, high; \
+	VPXOR        less, less, less
 
 // QUAD takes groups 4v to 4v+3 to the rows; MIDDLE comes after two of them.
 #define QUAD(v, LEFT, RIGHT, MIDDLE) \
@@ -76,32 +85,28 @@
 #define NOT_NOW(v, LEFT, RIGHT)
 
 // Blocks of one sum in 16 bits, of two and of four, and of none: BLOCK8.
-#define BLOCK32(LEFT, RIGHT) \
+#define BLOCK32(F, LEFT, RIGHT) \
 	LEFT(START0, 0); \
 	RIGHT(START0, 0); \
 	QUAD(0, LEFT, RIGHT, NOT_NOW); \
 	QUAD(1, LEFT, RIGHT, NOT_NOW); \
-	JOINS(0, LEFT, RIGHT)
-#define BLOCK16(LEFT, RIGHT) \
-	LEFT(START0, 0); \
-	RIGHT(START0, 0); \
-	QUAD(0, LEFT, RIGHT, NOT_NOW); \
-	JOINS(0, LEFT, RIGHT); \
-	LEFT(START1, 0); \
-	RIGHT(START1, 0); \
-	QUAD(1, LEFT, RIGHT, NOT_NOW); \
-	JOINS(1, LEFT, RIGHT)
-#define BETWEEN6(v, LEFT, RIGHT) \
-	JOINS(v, LEFT, RIGHT); \
-	LEFT(NOTHING, 0); \
-	RIGHT(NOTHING, 0)
-#define HALF6(v, START, LEFT, RIGHT) \
+	JOINS(F, 0, LEFT, RIGHT)
+#define HALF(v, START, F, LEFT, RIGHT, MIDDLE) \
 	LEFT(START, 0); \
 	RIGHT(START, 0); \
-	BETWEEN6(v, LEFT, RIGHT); \
-	QUAD(v, LEFT, RIGHT, BETWEEN6); \
-	JOINS(v, LEFT, RIGHT)
-#define BLOCK6(LEFT, RIGHT) HALF6(0, START0, LEFT, RIGHT); HALF6(1, START1, LEFT, RIGHT)
+	QUAD(v, LEFT, RIGHT, MIDDLE); \
+	JOINS(F, v, LEFT, RIGHT)
+#define BLOCK16_M(LEFT, RIGHT) \
+	HALF(0, START0, JOIN, LEFT, RIGHT, NOT_NOW); \
+	HALF(1, START1, JOIN, LEFT, RIGHT, NOT_NOW)
+#define BLOCK_APART(LEFT, RIGHT, MIDDLE) \
+	HALF(0, START0, GATHER, LEFT, RIGHT, MIDDLE); \
+	HALF(1, START1, GATHER, LEFT, RIGHT, MIDDLE); \
+	LEFT(SHARE, 0); \
+	RIGHT(SHARE, 0)
+#define BLOCK16(LEFT, RIGHT) BLOCK_APART(LEFT, RIGHT, NOT_NOW)
+#define BETWEEN6(v, LEFT, RIGHT) JOINS(GATHER, v, LEFT, RIGHT); LEFT(NOTHING, 0); RIGHT(NOTHING, 0)
+#define BLOCK6(LEFT, RIGHT) BLOCK_APART(LEFT, RIGHT, BETWEEN6)
 #define BLOCK8(LEFT, RIGHT) \
 	SCALES(0, 0); \
 	LEFT(SHARE_S, 0); \
@@ -115,9 +120,11 @@
 #define TAKE_M16(q, r, low, high, less, to) LESS_PAIR(spanSums_sums16(r)(R10*4)); VPADDD Y15, less, less
 #define TAKE_M32(q, r, low, high, less, to) LESS_PAIR(spanSums_sums32(r)(R10*2)); VPADDD Y15, less, less
 #define TAKE_ZERO(q, r, low, high, less, to) LESS_PAIR(spanSums_sums32(r)(R10*2)); VPSUBD Y15, high, high
+#define TAKE_OFFSET(q, r, low, high, less, to) LESS_PAIR(spanSums_sums16(r)(R10*4)); VPSUBD Y15, high, high
 #define LESS_EACH(TAKE, LEFT, RIGHT) MINS(0); LEFT(TAKE, 0); MINS(8); RIGHT(TAKE, 0)
 #define NO_LESS(skip, LEFT, RIGHT)
 #define LESS16(skip, LEFT, RIGHT) LESS_EACH(TAKE_M16, LEFT, RIGHT)
+#define LESS_OFFSET(skip, LEFT, RIGHT) LESS_EACH(TAKE_OFFSET, LEFT, RIGHT)
 #define LESS_ZERO(skip, LEFT, RIGHT) LESS_EACH(TAKE_ZERO, LEFT, RIGHT)
 #define LESS32(skip, LEFT, RIGHT) \
 	TESTQ $1, R10; \
@@ -232,6 +239,12 @@ more: \
 #define ONES VMOVDQU ones<>(SB), Y12
 #define SHORT_MINS(o) VMOVDQU 32+4*o(R12), Y13
 #define BYTE_MINS(o) VPMOVZXBW 32+2*o(R12), Y13
+#define PAIR_OF_S(shift, o) \
+	VMOVQ      o(R12), X12; \
+	VMOVQ      16+o(R12), X13; \
+	VPUNPCKLBW X13, X12, X13; \
+	VPMOVSXBW  X13, Y13; \
+	VPSLLW     $shift, Y13, Y13
 #define ZEROS(o) VPMOVZXBD 64+o(R13), Y13
 #define ZEROS8(o) VPMOVZXBD 64+o(R13), Y13; VPADDW minus128<>(SB), Y13, Y13
 #define FLOATS(o) VMOVUPS 4*o(R13), Y12

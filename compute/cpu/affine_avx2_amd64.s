@@ -17,7 +17,7 @@
 #define DOT(q, low, high) DOT6(q, low, high)
 #define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
 #define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(LEFT, RIGHT) BLOCK32(LEFT, RIGHT)
+#define BLOCK(LEFT, RIGHT) BLOCK32(JOIN, LEFT, RIGHT)
 #define SCALES(h, o) INT8S(0, o)
 #define STEP 16
 #define STEP2 64
@@ -75,7 +75,7 @@ TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
 #define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
-#define BLOCK(LEFT, RIGHT) BLOCK16(LEFT, RIGHT)
+#define BLOCK(LEFT, RIGHT) BLOCK16_M(LEFT, RIGHT)
 #define UNPACK_S TWO_S
 
 // func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
@@ -150,6 +150,7 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
 #undef B
 #undef C
 #undef D
+#undef BLOCK
 #undef START0
 #undef START1
 #undef STEP
@@ -167,6 +168,7 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
 #define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
 #define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
+#define BLOCK(LEFT, RIGHT) BLOCK16(LEFT, RIGHT)
 #define START0(q, r, low, high, less, to) OFFSET16(0, 1, r, low)
 #define START1(q, r, low, high, less, to) OFFSET16(1, 1, r, low)
 #define STEP 32
@@ -196,6 +198,8 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
 #undef START0
 #undef START1
 #undef BLOCK
+#undef LESS
+#undef MINS
 #undef UNPACK_PAIR
 #define CODE_BYTES 384
 #define FETCH(v, p) LINES3(v, p)
@@ -203,9 +207,11 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B6(v, o)
 #define C(v, o) C6(v, o)
 #define D(v, o) D6(v, o)
-#define START0(q, r, low, high, less, to) OFFSET16(0, 4, r, low)
-#define START1(q, r, low, high, less, to) OFFSET16(1, 4, r, low)
+#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
+#define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
 #define BLOCK(LEFT, RIGHT) BLOCK6(LEFT, RIGHT)
+#define LESS(skip, LEFT, RIGHT) LESS_OFFSET(skip, LEFT, RIGHT)
+#define MINS(o) PAIR_OF_S(5, o)
 #define UNPACK_PAIR PAIRS_OF_S(5)
 
 // func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
@@ -227,6 +233,8 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
 #undef SCALES
 #undef STEP
 #undef SCALES_END
+#undef LESS
+#undef MINS
 #undef SUPER_BYTES
 #undef SUPERS
 #undef UNPACK_PAIR
@@ -242,6 +250,8 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
 #define SCALES(h, o) INT8S(0, o)
 #define STEP 16
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $32, R13
+#define LESS(skip, LEFT, RIGHT) NO_LESS(skip, LEFT, RIGHT)
+#define MINS(o)
 #define SUPER_BYTES 64
 #define SUPERS(o) FLOATS(o)
 #define UNPACK_PAIR PAIRS_OF_S(4)
@@ -291,7 +301,7 @@ TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-48
 #define D(v, o) D4(v, o)
 #define START0(q, r, low, high, less, to) OFFSET32(2, r, low)
 #define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(LEFT, RIGHT) BLOCK32(LEFT, RIGHT)
+#define BLOCK(LEFT, RIGHT) BLOCK32(JOIN, LEFT, RIGHT)
 #define UNPACK_S ONE_S
 #define UNPACK_PAIR PAIRS_OF_S(3)
 
@@ -304,6 +314,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #include "affine_unpack_avx2_amd64.h"
 
 // Types with zero points, by their bits, for spans of 32 and of 128.
+#undef BLOCK
 #undef START0
 #undef SCALES
 #undef STEP
@@ -313,6 +324,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #undef SPAN_MASK
 #undef SUPER_BYTES
 #undef UNPACK_PAIR
+#define BLOCK(LEFT, RIGHT) BLOCK32(JOIN1, LEFT, RIGHT)
 #define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
 #define SCALES(h, o) ONES
 #define STEP 0

@@ -3,20 +3,15 @@
 //
 //	q    rows of int8 or, of wide levels, of int16 (WIDE_ROW bytes apart), ldq bytes apart
 //	sums rows of spanSums, lds bytes apart; at what byte of them the sums of pairs of groups begin
-//	shares rows of T for each block, twice
+//	shares where the T of the span's blocks begin in the first row's sums
 //	dst  rows of 16 float32, ldd bytes apart
 //
 // Registers of bytes: three rows of 16 outputs. Y0-Y5 sums in 16 bits, Y6-Y11 sums, Y12-Y13 levels, Y14-Y15 scratch. SI rows of q
-// and CX walking them, R9 sums, R14 shares and then sums of pairs, DI dst; R13 weights, BX walking levels, R12 S; R10 rows left, R11 blocks or pairs left.
+// and CX walking them, R9 sums, R14 shares and then sums of pairs, DI dst; R13 weights, BX walking levels, R12 S·1 and R15 S·T of
+// a block; R10 rows left, R11 blocks or pairs left.
 //
 // Registers of words: six rows of 8 outputs. Y0-Y11 sums: of a row, those of outputs 0, 1, 4, 5 and of 2, 3, 6, 7 in pairs;
 // Y12-Y13 weights, Y14-Y15 scratch; R14 and R12 are R9 and DI of row 3, DX says which half of the outputs it is.
-
-// The parts of spanWeights.
-#define AT_M 64
-#define AT_PAIRS 128
-#define AT_S 640
-#define AT_LEVELS 1664
 
 #define WIDE_ROW 576
 
@@ -34,14 +29,17 @@
 	VPMADDUBSW   Y14, Y13, Y14; \
 	VPADDW       Y15, n0, n0; \
 	VPADDW       Y14, n1, n1
-#define JOIN(i, q, s, d, to, n0, n1, sum0, sum1) \
-	VPBROADCASTD 32*i(R14), Y14; \
-	VPMULLW      Y14, Y12, Y15; \
-	VPMULLW      Y14, Y13, Y14; \
-	VPMADDWD     Y15, n0, n0; \
-	VPMADDWD     Y14, n1, n1; \
-	VPADDD       n0, sum0, sum0; \
-	VPADDD       n1, sum1, sum1
+// JOIN takes what half h of the block came to times S·T, which the row's T finds.
+#define JOIN(TIMES, h, share, n0, n1, sum0, sum1) \
+	MOVL   share, R15; \
+	SHLQ   $6, R15; \
+	ADDQ   R12, R15; \
+	TIMES  512*h-64(R15), n0, n0; \
+	TIMES  512*h-32(R15), n1, n1; \
+	VPADDD n0, sum0, sum0; \
+	VPADDD n1, sum1, sum1
+#define JOIN0(i, q, s, d, to, n0, n1, sum0, sum1) JOIN(VPMADDWD, 0, s, n0, n1, sum0, sum1)
+#define JOIN1(i, q, s, d, to, n0, n1, sum0, sum1) JOIN(VPMADDWD, 1, s, n0, n1, sum0, sum1)
 #define PAIR(i, q, s, d, to, n0, n1, sum0, sum1) \
 	VPBROADCASTD s, Y14; \
 	VPMADDWD     Y14, Y12, Y15; \
@@ -58,7 +56,7 @@
 #define SUM(i, q, s, d, to, n0, n1, sum0, sum1) VBROADCASTSS d, Y14; SUM8(Y14, to, 0, sum0); SUM8(Y14, to, 32, sum1)
 #define LEAST8(d, to, o, n) \
 	VCVTDQ2PS    n, n; \
-	VMULPS       AT_M+o(R13), d, Y15; \
+	VMULPS       spanWeights_m+o(R13), d, Y15; \
 	VMOVUPS      o to, Y12; \
 	VFNMADD231PS Y15, n, Y12; \
 	VMOVUPS      Y12, o to
@@ -66,7 +64,6 @@
 
 #define LEVELS(g) VMOVDQU 64*g(BX), Y12; VMOVDQU 64*g+32(BX), Y13
 #define GROUP(g, ROWS, F) LEVELS(g); ROWS(F, 4*g)
-#define TIMES_S(n, ROWS) VMOVDQU 64*n(R12), Y12; VMOVDQU 64*n+32(R12), Y13; ROWS(JOIN, 0)
 
 // A block whose sums in 16 bits are of 32, of 16 or of 8 values.
 #define BLOCK32(ROWS) \
@@ -78,34 +75,34 @@
 	GROUP(5, ROWS, ADD); \
 	GROUP(6, ROWS, ADD); \
 	GROUP(7, ROWS, ADD); \
-	TIMES_S(0, ROWS); \
-	ADDQ $64, R12
+	ROWS(JOIN0, 0); \
+	ADDQ $512, R12
 #define BLOCK16(ROWS) \
 	GROUP(0, ROWS, FIRST); \
 	GROUP(1, ROWS, ADD); \
 	GROUP(2, ROWS, ADD); \
 	GROUP(3, ROWS, ADD); \
-	TIMES_S(0, ROWS); \
+	ROWS(JOIN0, 0); \
 	GROUP(4, ROWS, FIRST); \
 	GROUP(5, ROWS, ADD); \
 	GROUP(6, ROWS, ADD); \
 	GROUP(7, ROWS, ADD); \
-	TIMES_S(1, ROWS); \
-	ADDQ $128, R12
+	ROWS(JOIN1, 0); \
+	ADDQ $1024, R12
 #define BLOCK8(ROWS) \
 	GROUP(0, ROWS, FIRST); \
 	GROUP(1, ROWS, ADD); \
-	TIMES_S(0, ROWS); \
+	ROWS(JOIN0, 0); \
 	GROUP(2, ROWS, FIRST); \
 	GROUP(3, ROWS, ADD); \
-	TIMES_S(0, ROWS); \
+	ROWS(JOIN0, 0); \
 	GROUP(4, ROWS, FIRST); \
 	GROUP(5, ROWS, ADD); \
-	TIMES_S(1, ROWS); \
+	ROWS(JOIN1, 0); \
 	GROUP(6, ROWS, FIRST); \
 	GROUP(7, ROWS, ADD); \
-	TIMES_S(1, ROWS); \
-	ADDQ $128, R12
+	ROWS(JOIN1, 0); \
+	ADDQ $1024, R12
 
 // With AVX-VNNI, whose VPDPBUSD adds up four products in 32 bits: sums of 32 or of 16 values. The assembler knows it with an
 // EVEX prefix only; here it takes Y12 and Y13 times Y14 to the row's n0 and n1.
@@ -115,20 +112,8 @@
 	VPXOR n0, n0, n0; \
 	VPXOR n1, n1, n1; \
 	DOT(i, q, s, d, to, n0, n1, sum0, sum1)
-#define JOIN_DOT(i, q, s, d, to, n0, n1, sum0, sum1) \
-	VPBROADCASTD 32*i(R14), Y14; \
-	VPMADDWD     Y14, Y12, Y15; \
-	VPMADDWD     Y14, Y13, Y14; \
-	VPMULLD      Y15, n0, n0; \
-	VPMULLD      Y14, n1, n1; \
-	VPADDD       n0, sum0, sum0; \
-	VPADDD       n1, sum1, sum1
-#define TIMES_INT(n, ROWS) \
-	VMOVDQU 64*n(R12), Y12; \
-	VMOVDQU 64*n+32(R12), Y13; \
-	VPSRLD  $16, Y12, Y12; \
-	VPSRLD  $16, Y13, Y13; \
-	ROWS(JOIN_DOT, 0)
+#define JOIN0_DOT(i, q, s, d, to, n0, n1, sum0, sum1) JOIN(VPMULLD, 0, s, n0, n1, sum0, sum1)
+#define JOIN1_DOT(i, q, s, d, to, n0, n1, sum0, sum1) JOIN(VPMULLD, 1, s, n0, n1, sum0, sum1)
 #define DOTS32(ROWS) \
 	GROUP(0, ROWS, FIRST_DOT); \
 	GROUP(1, ROWS, DOT); \
@@ -138,20 +123,20 @@
 	GROUP(5, ROWS, DOT); \
 	GROUP(6, ROWS, DOT); \
 	GROUP(7, ROWS, DOT); \
-	TIMES_INT(0, ROWS); \
-	ADDQ $64, R12
+	ROWS(JOIN0_DOT, 0); \
+	ADDQ $512, R12
 #define DOTS16(ROWS) \
 	GROUP(0, ROWS, FIRST_DOT); \
 	GROUP(1, ROWS, DOT); \
 	GROUP(2, ROWS, DOT); \
 	GROUP(3, ROWS, DOT); \
-	TIMES_INT(0, ROWS); \
+	ROWS(JOIN0_DOT, 0); \
 	GROUP(4, ROWS, FIRST_DOT); \
 	GROUP(5, ROWS, DOT); \
 	GROUP(6, ROWS, DOT); \
 	GROUP(7, ROWS, DOT); \
-	TIMES_INT(1, ROWS); \
-	ADDQ $128, R12
+	ROWS(JOIN1_DOT, 0); \
+	ADDQ $1024, R12
 
 #define TILE(block, pair, offset, BLOCK, ROWS) \
 	ROWS(ZERO_HIGH, 0); \
@@ -165,7 +150,7 @@ block: \
 	MOVQ at+88(FP), R14; \
 	ADDQ R9, R14; \
 	MOVQ pairs+80(FP), R11; \
-	LEAQ AT_PAIRS(R13), BX; \
+	LEAQ spanWeights_pairs(R13), BX; \
 	ROWS(ZERO_LOW, 0); \
 pair: \
 	LEVELS(0); \
@@ -196,17 +181,17 @@ offset: \
 next: \
 	SUBQ $3, R10; \
 	JLE  end; \
-	ADDQ $96, shares+48(FP); \
 	LEAQ (DX)(DX*2), CX; \
 	ADDQ CX, SI; \
 	LEAQ (R8)(R8*2), CX; \
 	ADDQ CX, R9; \
+	ADDQ CX, shares+48(FP); \
 	LEAQ (AX)(AX*2), CX; \
 	ADDQ CX, DI; \
 begin: \
 	MOVQ SI, CX; \
-	LEAQ AT_LEVELS(R13), BX; \
-	LEAQ AT_S(R13), R12; \
+	LEAQ spanWeights_levels(R13), BX; \
+	LEAQ spanWeights_shares(R13), R12; \
 	MOVQ shares+48(FP), R14; \
 	MOVQ blocks+72(FP), R11; \
 	CMPQ R10, $2; \
@@ -273,6 +258,35 @@ block: \
 	ADDQ $32, R12; \
 	ADDQ $32, R13; \
 	MOVQ w+32(FP), BX; \
-	ADDQ $(AT_LEVELS+64), BX; \
+	ADDQ $(spanWeights_levels+64), BX; \
 	XORQ $1, DX; \
 	JNZ  half
+
+// SHARES makes S·T of S, for the halves of a span's blocks.
+#define TIMES(T, ADD) ADD Y0, Y2, Y2; ADD Y1, Y3, Y3; VMOVDQU Y2, 64*T-64(R8); VMOVDQU Y3, 64*T-32(R8)
+#define AS_INTS VPSRAD $16, Y0, Y0; VPSRAD $16, Y1, Y1
+#define SHARES(half, AS, ADD) \
+	MOVQ w+0(FP), R13; \
+	MOVQ halves+8(FP), R11; \
+	LEAQ spanWeights_s(R13), R9; \
+	LEAQ spanWeights_shares(R13), R8; \
+half: \
+	VMOVDQU (R9), Y0; \
+	VMOVDQU 32(R9), Y1; \
+	AS; \
+	VPXOR Y2, Y2, Y2; \
+	VPXOR Y3, Y3, Y3; \
+	TIMES(1, ADD); \
+	TIMES(2, ADD); \
+	TIMES(3, ADD); \
+	TIMES(4, ADD); \
+	TIMES(5, ADD); \
+	TIMES(6, ADD); \
+	TIMES(7, ADD); \
+	TIMES(8, ADD); \
+	ADDQ $64, R9; \
+	ADDQ $512, R8; \
+	DECQ R11; \
+	JNZ  half; \
+	VZEROUPPER; \
+	RET

@@ -6,23 +6,23 @@
 #include "textflag.h"
 #include "affine_span_avx2_amd64.h"
 
-// func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+// func spanBytes32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 TEXT ·spanBytes32AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK32)
 
-// func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+// func spanBytes16AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 TEXT ·spanBytes16AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK16)
 
-// func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+// func spanBytes8AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 TEXT ·spanBytes8AVX2(SB), NOSPLIT, $0-104
 	BYTES(BLOCK8)
 
-// func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+// func spanDots32AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 TEXT ·spanDots32AVXVNNI(SB), NOSPLIT, $0-104
 	BYTES(DOTS32)
 
-// func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *rowShares, w *spanWeights, rows, blocks, pairs, at, mins int)
+// func spanDots16AVXVNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, shares *int32, w *spanWeights, rows, blocks, pairs, at, mins int)
 TEXT ·spanDots16AVXVNNI(SB), NOSPLIT, $0-104
 	BYTES(DOTS16)
 
@@ -37,7 +37,7 @@ TEXT ·spanWordsAVX2(SB), NOSPLIT, $0-64
 
 begin:
 	MOVQ w+32(FP), R13
-	LEAQ AT_LEVELS(R13), BX
+	LEAQ spanWeights_levels(R13), BX
 	LEAQ (R8)(R8*2), R14
 	ADDQ R9, R14
 	LEAQ (AX)(AX*2), R12
@@ -84,7 +84,7 @@ end:
 	VZEROUPPER
 	RET
 
-// func widenRowAVX2(to *int16, q *int8, shares *rowShares, blocks int)
+// func widenRowAVX2(to *int16, q *int8, shares *int32, blocks int)
 TEXT ·widenRowAVX2(SB), NOSPLIT, $0-32
 	MOVQ to+0(FP), DI
 	MOVQ q+8(FP), SI
@@ -92,7 +92,7 @@ TEXT ·widenRowAVX2(SB), NOSPLIT, $0-32
 	MOVQ blocks+24(FP), CX
 
 widen:
-	VPBROADCASTD (R9), Y2
+	VPBROADCASTW (R9), Y2
 	VPMOVSXBW    (SI), Y0
 	VPMOVSXBW    16(SI), Y1
 	VPMULLW      Y2, Y0, Y0
@@ -106,3 +106,11 @@ widen:
 	JNZ          widen
 	VZEROUPPER
 	RET
+
+// func shareWordsAVX2(w *spanWeights, halves int)
+TEXT ·shareWordsAVX2(SB), NOSPLIT, $0-16
+	SHARES(half, NOP, VPADDW)
+
+// func shareIntsAVX2(w *spanWeights, halves int)
+TEXT ·shareIntsAVX2(SB), NOSPLIT, $0-16
+	SHARES(half, AS_INTS, VPADDD)

@@ -6,16 +6,16 @@
 	MOVQ supers+24(FP), R13
 	MOVQ stride+32(FP), CX
 	MOVQ blocks+40(FP), R11
-	LEAQ 128(R14), R8
-	LEAQ 640(R14), R9
-	LEAQ 1664(R14), DI
+	LEAQ spanWeights_pairs(R14), R8
+	LEAQ spanWeights_s(R14), R9
+	LEAQ spanWeights_levels(R14), DI
 	PREFETCHT1 (R13)(CX*1)
 	SUPERS(0)
 	VMOVUPS Y12, (R14)
-	KEEP_M(64)
+	KEEP_M(spanWeights_m)
 	SUPERS(8)
 	VMOVUPS Y12, 32(R14)
-	KEEP_M(96)
+	KEEP_M(spanWeights_m+32)
 	XORQ R10, R10
 
 block:

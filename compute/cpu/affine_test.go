@@ -234,6 +234,39 @@ func TestMatAffineExtremes(t *testing.T) {
 	})
 }
 
+// TestMatAffineNoNumbers multiplies rows of which every second one has infinities and NaN. They must do no harm to the others, and their
+// shares are shares, by which kernels find what they multiply with.
+func TestMatAffineNoNumbers(t *testing.T) {
+	each(t, func(t *testing.T, k *kernels, f *fences) {
+		r := rand.New(rand.NewPCG(26, 26))
+		const m, blocks, panels = 17, 24, 5
+		x := emptyRows(m, blocks, 0)
+		for i := range m {
+			values, row := numbers(r, blocks*32), x.from(i)
+			for n := range 20 * (i % 2) {
+				values[r.IntN(len(values))] = float32([]float64{math.Inf(1), math.Inf(-1), math.NaN()}[n%3])
+			}
+			k.quantize(row.q[:blocks*32], row.sums[:x.spans()], values, spanValues)
+			for g := range blocks {
+				if share := row.sums[g/8].shares[g%8]; share < 1 || share > greatestShare {
+					t.Errorf("row %d: group %d has a share of %d, want 1 to %d", i, g, share, greatestShare)
+				}
+			}
+		}
+		x.spread(m)
+		for _, a := range affineTypes {
+			stride := affinePanels[a.typ].bytes(blocks)
+			dst, w := make([]float32, m*panels*lanes), affineWeights(r, a.typ, a.halves, panels, blocks, stride)
+			got := place(f.dst, dst)
+			k.matAffine(a.typ, got, panels*lanes, x, w, stride, panels, m)
+			portable.matAffine(a.typ, dst, panels*lanes, x, w, stride, panels, m)
+			for i := 0; i < m; i += 2 {
+				same(t, fmt.Sprint(a.typ, " row ", i), got[i*panels*lanes:][:panels*lanes], dst[i*panels*lanes:][:panels*lanes])
+			}
+		}
+	})
+}
+
 func FuzzMatAffine(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte, m, blocks, panels byte) {

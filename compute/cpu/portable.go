@@ -94,7 +94,7 @@ func quantize(q []int8, sums []spanSums, x []float32, span int) {
 		out := q[n*span:][:len(v)]
 		for g := range len(v) / 32 {
 			group := v[g*32:][:32]
-			share := min(int32(float32(greatest(group)*inv)*(1./127))+1, greatestShare)
+			share := min(max(int32(float32(greatest(group)*inv)*(1./127))+1, 1), greatestShare) // of what is no number, too
 			s.shares[g] = share
 			inv := inv / float32(share)
 			for i, f := range group {

@@ -111,6 +111,7 @@ counts:
 	VCVTTPS2DQ   Y0, Y0
 	VPSUBD       Y15, Y0, Y0
 	VPSRLD       $31, Y15, Y1
+	VPMAXSD      Y1, Y0, Y0
 	VPSLLD       $3, Y1, Y1
 	VPMINSD      Y1, Y0, Y0
 	VMOVDQU      Y0, (R10)

@@ -129,6 +129,7 @@ greatestBlock:
 	VMULPS        Y19, Y5, Y5
 	VCVTTPS2DQ    Y5, Y5
 	VPADDD        Y20, Y5, Y5
+	VPMAXSD       Y20, Y5, Y5
 	VPMINSD       Y21, Y5, Y5 // the shares
 	VCVTDQ2PS     Y5, Y6
 	VDIVPS        Y6, Y4, Y4

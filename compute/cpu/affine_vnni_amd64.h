@@ -28,7 +28,8 @@
 //	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
 //	OFFSET_BITS       the logarithm of the offset, where there is one
 //	FETCH_ROWS        the fewest rows for which the next span is fetched
-//	TILES_MANY        KEEP_LEVELS or UNPACK_AGAIN
+//	MANY_ROWS         the fewest rows, at least 4, for which T·S is found in a table
+//	TILES_MANY        their tiles, KEEP_LEVELS or UNPACK_AGAIN
 //	FRAME             of the function, with room for what is kept
 //
 // Registers: SI q, R9 sums and BX codes of the block; CX, R12 and R13 offsets of panels 1 to 3, K2 to K4 whether there are such;
@@ -39,9 +40,6 @@
 #define D_BYTES 18432
 #define LEAST_BYTES 18688
 #define LEVEL_BYTES 18944
-
-// From so many rows on there are the multiples of S, and levels are kept. Then never one row is left.
-#define MANY_ROWS 10
 
 // Codes of 4, of 2, of 6 and of 8 bits, and the last bit of those of 5 and 3 (affine.go, putCodes).
 #define A4(v, p) VPANDQ 128*v p, Z30, Z27
@@ -75,12 +73,13 @@
 #define PANELS(F, r) F((r), 0); F((r)(CX*1), 64); F((r)(R12*1), 128); F((r)(R13*1), 192)
 
 // The lines of a block at DI, of the scales of a span and of a super, which are fetched into the first cache.
+#define LINES_AT(p) PREFETCHT0 0 p; PREFETCHT0 64 p; PREFETCHT0 128 p; PREFETCHT0 192 p
 #define LINES2 PREFETCHT0 (DI); PREFETCHT0 64(DI)
 #define LINES4 LINES2; PREFETCHT0 128(DI); PREFETCHT0 192(DI)
 #define LINES6 LINES4; PREFETCHT0 256(DI); PREFETCHT0 320(DI)
 #define LINES8 LINES6; PREFETCHT0 384(DI); PREFETCHT0 448(DI)
 
-#define FETCH_SCALES(p, o) PREFETCHT0 0 p; PREFETCHT0 64 p; PREFETCHT0 128 p; PREFETCHT0 192 p
+#define FETCH_SCALES(p, o) LINES_AT(p)
 #define FETCH_SUPER(p, o) PREFETCHT0 0 p
 
 // ROWS hands F each row: the addresses of its sums and in dst, its sums of a group and of a span.
@@ -90,6 +89,21 @@
 #define ROWS1(F) ROW0(F)
 #define ROWS2(F) ROW0(F); ROW1(F)
 #define ROWS3(F) ROWS2(F); ROW2(F)
+
+// NEXT_ROWS fetches the values and sums of a span of the next three rows.
+#define NEXT_ROWS \
+	LEAQ (SI)(DX*2), DI; \
+	ADDQ DX, DI; \
+	LINES_AT((DI)); \
+	LINES_AT((DI)(DX*1)); \
+	LINES_AT((DI)(DX*2)); \
+	LEAQ (R9)(R8*2), DI; \
+	ADDQ R8, DI; \
+	LINES2; \
+	PREFETCHT0 (DI)(R8*1); \
+	PREFETCHT0 64(DI)(R8*1); \
+	PREFETCHT0 (DI)(R8*2); \
+	PREFETCHT0 64(DI)(R8*2)
 
 // LOAD and DOT take four values of each row.
 #define LOAD1(o) VPBROADCASTD o(SI), Z24
@@ -258,18 +272,19 @@ name: \
 loop: \
 	CMPQ  R15, fetchBlocks-136(SP); \
 	JGE   block; \
-	MOVQ  spanBits-152(SP), AX; \
-	SHRXQ AX, R15, DI; \
-	IMULQ stride+56(FP), DI; \
-	BZHIQ AX, R15, AX; \
-	IMULQ $CODE_BYTES, AX; \
+	MOVQ  R15, DI; \
+	SHRQ  $2, DI; \
+	IMULQ $CODE_BYTES, DI; \
+	MOVL  R15, AX; \
+	ANDL  $3, AX; \
+	IMULQ stride+56(FP), AX; \
 	ADDQ  AX, DI; \
 	ADDQ  fetch-128(SP), DI; \
 	MOVQ  fetches-144(SP), AX; \
 	ADDQ  AX, R15; \
 fetch: \
 	FETCH; \
-	ADDQ  $CODE_BYTES, DI; \
+	ADDQ  stride+56(FP), DI; \
 	DECQ  AX; \
 	JNZ   fetch; \
 block: \

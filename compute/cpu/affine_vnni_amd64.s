@@ -130,6 +130,7 @@ times:
 	RET
 
 #define FRAME 19200
+#define MANY_ROWS 24
 #define TILES_MANY UNPACK_AGAIN
 #define SHARE spanSums_shares-spanSums_minus32
 #define BLOCK(ROWS, LOAD, DOT, TAKE, FIRST, LAST) BLOCK32(ROWS, LOAD, DOT, TAKE, FIRST, LAST)
@@ -153,10 +154,12 @@ TEXT ·tileCodes8VNNI(SB), 0, $19200-128
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
+#undef MANY_ROWS
 #undef A
 #undef B
 #undef C
 #undef D
+#define MANY_ROWS 10
 #define CODE_BYTES 256
 #define FETCH_ROWS 1
 #define FETCH LINES4

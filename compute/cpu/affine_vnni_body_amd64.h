@@ -30,8 +30,6 @@ offsetSet:
 
 fetchesSet:
 	MOVQ AX, fetches-144(SP)
-	BSRQ span+88(FP), AX
-	MOVQ AX, spanBits-152(SP)
 
 nextPanels:
 	XORL  CX, CX
@@ -97,30 +95,32 @@ pairsSet:
 scalesSet:
 	MOVQ SI, scales-24(SP)
 	MOVQ BX, supers-32(SP)
-	PANELS(FETCH_SCALES, SI)
-	PANELS(FETCH_SUPER, BX)
 
 	// Meanwhile the next span is fetched, or the first of the next panels.
 	MOVQ  now-80(SP), AX
-	MOVQ  AX, BX
-	IMULQ $CODE_BYTES, BX
-	ADDQ  codes-16(SP), BX
-	MOVQ  $4, R11
+	MOVQ  AX, DI
+	IMULQ $CODE_BYTES, DI
+	ADDQ  codes-16(SP), DI
+	MOVQ  span+88(FP), R11
+	SHLQ  $2, R11
 	ADDQ  done-72(SP), AX
 	CMPQ  AX, blocks+80(FP)
 	JLT   fetchSet
-	MOVQ  stride+56(FP), BX
-	SHLQ  $2, BX
-	ADDQ  w+48(FP), BX
-	MOVQ  panels+72(FP), AX
-	SUBQ  $4, AX
-	CMPQ  AX, R11
-	CMOVQLT AX, R11
+	MOVQ  stride+56(FP), DI
+	SHLQ  $2, DI
+	ADDQ  w+48(FP), DI
+	MOVQ  scales+96(FP), SI
+	ADDQ  DI, SI
+	MOVQ  supers+104(FP), BX
+	ADDQ  DI, BX
+	CMPQ  panels+72(FP), $4
+	JGT   fetchSet
+	XORL  R11, R11
 
 fetchSet:
-	MOVQ    BX, fetch-128(SP)
-	MOVQ    spanBits-152(SP), AX
-	SHLXQ   AX, R11, R11
+	PANELS(FETCH_SCALES, SI)
+	PANELS(FETCH_SUPER, BX)
+	MOVQ    DI, fetch-128(SP)
 	CMPQ    fetches-144(SP), $0
 	CMOVQEQ fetches-144(SP), R11
 	MOVQ    R11, fetchBlocks-136(SP)
@@ -174,6 +174,11 @@ rows:
 	MOVQ fetched-112(SP), R15
 	CMPQ rows+64(FP), $MANY_ROWS
 	JLT  few
+	CMPQ AX, $4
+	JLE  nextFetched
+	NEXT_ROWS
+
+nextFetched:
 	TILES_MANY
 
 few:

@@ -43,7 +43,7 @@ var avx512 = kernels{
 // avx512vnni is avx512 with the dot products of VNNI.
 var avx512vnni = func() kernels {
 	k := avx512
-	k.name, k.matAffine = "avx512vnni", matAffineVNNI
+	k.name, k.matAffine, k.rowChunk = "avx512vnni", matAffineVNNI, 256
 	return k
 }()
 

@@ -9,7 +9,7 @@ import "github.com/kvasir-llm/kvasir/quant"
 // amx is avx512vnni with the tile products of AMX for many rows.
 var amx = func() kernels {
 	k := avx512vnni
-	k.name, k.matAffine, k.rowChunk, k.tileRows, k.spread = "amx", matAffine, rowChunk, 0, nil
+	k.name, k.matAffine, k.rowChunk, k.tileRows, k.spread = "amx", matAffineAMX, maxRowChunk, tileRowsAMX, spreadTilesAMX
 	k.matPairs, k.narrow, k.pairTiles, k.pairChunk = matPairsAMX, narrowAVX512, true, pairChunkAMX
 	return k
 }()
@@ -25,13 +25,13 @@ type tileConfig struct {
 	rows       [16]uint8
 }
 
-// tiles64 are tiles of 1 KB. tilesOf are such tiles with fewer rows in those of sums and of rows.
+// tiles64 are tiles of 1 KB. tilesOf are such tiles with fewer rows in all but tile 6, of levels.
 var (
 	tiles64 = tileConfig{palette: 1, bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64, 64}, rows: [16]uint8{16, 16, 16, 16, 16, 16, 16, 16}}
 	tilesOf = func() (of [lanes + 1]tileConfig) {
 		for rows := range of {
 			of[rows] = tiles64
-			for tile := range 6 {
+			for _, tile := range []int{0, 1, 2, 3, 4, 5, 7} {
 				of[rows].rows[tile] = uint8(rows)
 			}
 		}
@@ -41,50 +41,41 @@ var (
 
 // tileProduct is a product of rows in tiles with panels: see affine_amx_amd64.h. Distances are in bytes.
 type tileProduct struct {
-	dst                               *float32
-	rows                              *byte // records of the first span
-	w, work                           *byte
-	config                            *tileConfig
-	unpack                            int // of unpackersAMX
-	ldd, rowStride                    int // rowStride is from one span's records to the next one's
-	stride, panels, blocks            int
-	codeBytes, scaleBytes, superBytes int     // of a span of a panel
-	codesAt, scalesAt, supersAt       int     // from the beginning of a panel
-	aheadCodes                        int     // from those of a panel's last span to the first after all panels
-	aheadScales, aheadSupers          int     // likewise
-	fetchLines                        int     // cache lines to fetch for 64 inputs, where there are more jobs than one
-	pairs, whole                      int     // jobs of 32 rows, 0 if there is one of 16; how many have all their rows
-	pairLdd                           int     // ldd of such a job
-	panel, pair                       int     // under way
-	rowsAt, at, out                   uintptr // of the span's rows, the panel, and the job's place in dst
+	dst     *float32
+	rows    *byte // records of the span under way
+	w, work *byte
+	config  *tileConfig
+
+	ldd, tileLdd, beside  int // tileLdd is that of 16 rows, beside from the end of those to the second panel's
+	rowStride             int // from one span's records to the next one's
+	panels, tiles, whole  int // tiles of rows, of which so many have all their rows
+	spans, begun          int // left; 1 after the first
+	panel, tilesLeft      int // under way
+	direct                int // so many of the tiles left go to dst after the last span
+	out                   *float32
+	acc, scaled, toSecond uintptr // places of sums and levels; scaled is of the step before
+
+	// What is unpacked meanwhile.
+	unpack                            uintptr // of unpackersAMX
+	levels, at                        *byte   // to and from where, a panel
+	left, chunks                      int     // panels of the span; 64 inputs of the pair
+	places                            int     // a bit for each of the eight places of a step where 64 inputs are unpacked
+	layout, blocks                    int     // blocks are left from the span on
+	stride                            int
+	codeBytes, scaleBytes, superBytes int // of a span of a panel
+	codesAt, scalesAt, supersAt       int // from the beginning of a panel
+	aheadCodes                        int // from those of a panel's last span to the first after all panels
+	aheadScales, aheadSupers          int // likewise
 }
 
-// Kinds of m: none, of 8 bits, of 16.
-const (
-	noMin = iota
-	byteMin
-	shortMin
-)
-
-// tileTypes says how tiles handle a type: with which m, and by which of unpackersAMX, counted from 1; 0 is not at all.
-var tileTypes = [...]struct{ mins, unpack int }{
-	quant.Q8_0:   {noMin, 1},
-	quant.Q4_0:   {noMin, 2},
-	quant.Q5_0:   {noMin, 3},
-	quant.IQ4_NL: {noMin, 4},
-	quant.IQ4_XS: {noMin, 4},
-	quant.MXFP4:  {noMin, 5},
-	quant.Q3_K:   {noMin, 6},
-	quant.Q6_K:   {noMin, 7},
-	quant.Q4_1:   {shortMin, 8},
-	quant.Q5_1:   {shortMin, 9},
-	quant.Q4_K:   {byteMin, 10},
-	quant.Q5_K:   {byteMin, 11},
-	quant.Q2_K:   {byteMin, 12},
+// unpackTypes says which of unpackersAMX takes a type, counted from 1; 0 is none.
+var unpackTypes = [...]uintptr{
+	quant.Q8_0: 1, quant.Q4_0: 2, quant.Q5_0: 3, quant.IQ4_NL: 4, quant.IQ4_XS: 4, quant.MXFP4: 5, quant.Q3_K: 6, quant.Q6_K: 7,
+	quant.Q4_1: 8, quant.Q5_1: 9, quant.Q4_K: 10, quant.Q5_K: 11, quant.Q2_K: 12,
 }
 
 func matAffineAMX(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	if m < tileRowsAMX || x.rowTiles == 0 || panels <= 0 || x.blocks == 0 || int(t) >= len(tileTypes) || tileTypes[t].unpack == 0 {
+	if m < tileRowsAMX || x.rowTiles == 0 || panels <= 0 || x.blocks == 0 || int(t) >= len(unpackTypes) || unpackTypes[t] == 0 {
 		matAffineVNNI(t, dst, ldd, x, w, stride, panels, m)
 		return
 	}
@@ -104,42 +95,46 @@ func matAffineAMX(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stri
 
 // matTiles multiplies at most maxRowChunk rows with at most groupPanels panels.
 func matTiles(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	a, spans := &affinePanels[t], x.spans()
-	rowTiles, perJob := (m+lanes-1)/lanes, lanes
+	a, spans, tiles := &affinePanels[t], x.spans(), (m+lanes-1)/lanes
 	p := tileProduct{
-		dst: &dst[0], ldd: ldd * 4, rows: &x.tiles[0], rowStride: x.rowTiles * rowTileBytes, work: &x.work[:workBytes][0],
-		w: &w[0], stride: stride, panels: panels, blocks: x.blocks, unpack: tileTypes[t].unpack - 1, config: &tiles64,
+		dst: &dst[0], rows: &x.tiles[0], w: &w[0], work: &x.work[:workBytes][0], config: &tiles64,
+		ldd: ldd * 4, tileLdd: ldd * 4 * lanes, beside: lanes*4 - ldd*4*lanes, rowStride: x.rowTiles * rowTileBytes,
+		panels: panels, tiles: tiles, tilesLeft: tiles, whole: m / lanes, spans: spans, out: &dst[0],
+		unpack: unpackTypes[t] - 1, at: &w[0], left: panels, chunks: 4 * min(panels, 2), layout: int(a.layout), blocks: x.blocks, stride: stride,
 		codeBytes: 8 * a.codeBytes(), scaleBytes: a.pairs(8) * a.scaleBytes(), superBytes: a.superBytes(),
 		scalesAt: x.blocks * a.codeBytes(), supersAt: x.blocks*a.codeBytes() + a.pairs(x.blocks)*a.scaleBytes(),
 	}
 	p.aheadCodes = panels*stride - (spans-1)*p.codeBytes
 	p.aheadScales = panels*stride - (spans-1)*p.scaleBytes
 	p.aheadSupers = panels*stride - (spans-1)*p.superBytes
-	if rowTiles > 1 {
-		perJob = 2 * lanes
-		p.pairs = (rowTiles + 1) / 2
-		rowTiles = 2 * p.pairs
-		perStep := 4 * 64 * max(p.pairs-1, 1)
-		p.fetchLines = (p.codeBytes + perStep - 1) / perStep
-	} else {
+	if panels > 1 {
+		p.direct = p.whole
+	}
+	if m < lanes {
 		p.config = &tilesOf[m]
 	}
-	_ = x.tiles[((spans-1)*x.rowTiles+rowTiles)*rowTileBytes-1]
-	p.whole, p.pairLdd = m/perJob, perJob*p.ldd
-	switch tileTypes[t].mins {
-	case byteMin:
-		tilesByteMinAMX(&p)
-	case shortMin:
-		tilesShortMinAMX(&p)
-	default:
-		tilesAMX(&p)
+	each := (8 + tiles - 1) / tiles
+	for i := range each {
+		p.places |= 1 << (i * 8 / each)
 	}
-	acc, jobs := view[float32](x.work[tileWork:workBytes]), max(p.pairs, 1)
+	_ = x.tiles[((spans-1)*x.rowTiles+tiles)*rowTileBytes-1]
+	switch {
+	case !a.hasMins():
+		tilesAMX(&p)
+	case a.Group == 32:
+		tilesMins32AMX(&p)
+	default:
+		tilesMins16AMX(&p)
+	}
+	acc := view[float32](x.work[tileWork:workBytes])
 	for n := range panels {
-		pair := n &^ 1
-		job := pair*jobs + p.whole*min(2, panels-pair) + n%2
-		for i := p.whole * perJob; i < m; i++ {
-			copy(dst[i*ldd+n*lanes:][:lanes], acc[job*2*lanes*lanes+i%perJob*lanes:])
+		first := p.whole * lanes
+		if n|1 >= panels {
+			first = 0
+		}
+		for i := first; i < m; i++ {
+			job := (n/2*tiles+i/lanes)*2 + n%2
+			copy(dst[i*ldd+n*lanes:][:lanes], acc[(job*lanes+i%lanes)*lanes:])
 		}
 	}
 }
@@ -158,10 +153,10 @@ func spreadTilesAMX(x *rowsQ8, i int) {
 func tilesAMX(p *tileProduct)
 
 //go:noescape
-func tilesShortMinAMX(p *tileProduct)
+func tilesMins32AMX(p *tileProduct)
 
 //go:noescape
-func tilesByteMinAMX(p *tileProduct)
+func tilesMins16AMX(p *tileProduct)
 
 // unpackSpanAMX writes the levels of up to 8 blocks, with one of unpackersAMX.
 //

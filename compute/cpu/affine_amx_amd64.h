@@ -1,161 +1,143 @@
-// Products of affine types with AMX. A job is 32 rows, or 16, times the 16 outputs of a panel over one span of 256 inputs. Each
-// weight times its S, a number of 16 bits, stands as two digits: P = 256·high + low, where high is signed and low is not. A
-// tile product (TDPBSSD, TDPBSUD) takes 16 rows times 64 inputs of either digit; four of each add up to the span's two sums,
-// which are stored and joined by AVX-512: sum = 256·H + L in int32. It ends as in the other kernels: acc = fma(sum, d·D, acc)
-// and, for types with an m, acc = fma(-least, d·M, acc). The scaling of a job runs beside the tile products of the next one.
+// Products of affine types with AMX. A job is 16 rows times the 16 outputs of a panel over one span of 256 inputs. Each number of
+// either side, a row's V = T·q and a weight's W = S·(level - offset), has 16 bits and stands as two digits: 256·high + low, where high is signed
+// and low is not. A tile product takes 16 rows times 64 inputs of one digit of each; four times four of them add up to three sums,
+// which are stored and joined by AVX-512: sum = HH·2¹⁶ + M·2⁸ + LL in int32, of which M holds both products of unlike digits. It ends as
+// in the other kernels: acc = fma(sum, d·D, acc) and, for types with an m, acc = fma(-least, d·M, acc).
+//
+// A step is two jobs: the same rows times a pair of panels. The products of a job take 256 cycles, and everything else is
+// put between them, as the processor does it beside them if it comes little by little: the sums of the job before are
+// stored, those of the step before are scaled, and levels of the next pair of panels are unpacked.
+//
+//	           products     stores       scales
+//	job 0      tiles 0-2    tiles 3-5    panel 0 of the step before
+//	job 1      tiles 3-5    tiles 0-2    panel 1 of the step before
 //
 //	rows    records of 16 rows and a span (rowTileBytes):
-//	            0 [4][16][64] int8       q, 64 inputs of 16 rows in a tile; 0 where the row has ended
-//	         4096 [16][16][2] bfloat16   Σq of each row's 16 groups of 16, as its last 7 bits and what is above them
-//	         5120 [16] float32           d
-//	         5184 [16][8] int16          Σq of each row's 8 groups of 32
-//	levels  of a panel and a span, twice (LEVELS_BYTES):
-//	            0 [4][2][16][16][4]      for each 64 inputs the high digits, int8, and the low ones, uint8, of 16 outputs; a line
-//	                                     has 4 inputs of each output
-//	         8192 [16][8 lines]          the first of 8 lines: m of 16 outputs for 16 inputs, twice, as bfloat16; or, in
-//	                                     every fourth of the 16, m of two groups of 32 as int16
-//	         8256 D, 8320 M              [16] float32
-//	sums    [6][16][16]                  H of the two tiles of rows, L, and least in float32: SUMS, at BX
-//	acc     [jobs][32][16] float32       ACC: pairs of panels, in each the pairs of tiles, in each the panels
+//	            0 [4][2][16][64]         low digits, uint8, and high ones, int8, of 64 inputs of 16 rows; 0 where the row has ended
+//	         8192 [16] float32           d
+//	         8256 [16][8] int16          T·Σq of each row's 8 groups of 32
+//	         8512 [16][16] int16         T·Σq of each row's 16 groups of 16
+//	levels  [3][2] of a panel and a span (LEVELS_BYTES): pairs of panels being multiplied, unpacked and, as to D and m, scaled
+//	            0 [4] of 64 inputs (CHUNK_BYTES):
+//	                  0 [2][16][16][4]   low digits, uint8, and high ones, int8, of 16 outputs; a line has 4 inputs of each output
+//	               2048 [2][16][2] int16 m of each output for two groups; the second line is of use if groups have 16 inputs
+//	         8704 D, 8768 M              [16] float32
+//	sums    [2][3][16][16] int32         LL, M and HH of either job, at BX
+//	acc     [pairs][tiles of rows][2][16][16] float32
 //
-// Where m fits 8 bits, least is a tile product too (TDPBF16PS), of numbers of 8 bits whose sums stay below 2²⁴: exact.
-//
-// Registers: SI rows of the job; DI levels; BX work; CX 64. Of the job that is being scaled: DX rows; R13 acc as it was; R14, R8 where it
-// goes and the distance of rows there; Z30 D, Z31 M, Z26-Z29 m. To unpack: R15 codes; R12 scales; R9 to where in levels; R11 blocks
-// left of the span; R10 from codes to those that are fetched meanwhile. To fetch: R10 from where, R12 lines at a time. Tiles 0-3 sums, 4-5 rows, 6-7 levels.
+// Registers: SI rows of the step; DI its levels; BX work; CX 64. Of the step that is being scaled: DX rows; R13 acc as it was; R14, R8 where
+// it goes and the distance of rows there; Z30 D, Z31 M, Z3-Z7 and Z13-Z15 m. To unpack: R15 codes; R12 scales; R9 to where; R11 blocks
+// left of the span; R10 from codes to those that are fetched meanwhile. Tiles 6 levels, 7 rows.
 
-#define ROW_TILE_BYTES 5440
-#define LEVELS_BYTES 16448
+#define ROW_TILE_BYTES 9024
+#define CHUNK_BYTES 2176
+#define SUPERS 8704
+#define LEVELS_BYTES 8832
 #define SUMS 0
 #define ZEROS 6144
 #define NOWHERE 8192
 #define LEVELS 10240
-#define ACC 45056
+#define ACC 63232
 
-#define TILE_ROWS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x0e; LONG $(o)   // TILELOADD o(SI)(CX*1), to
-#define TILE_LEVELS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x0f; LONG $(o) // TILELOADD o(DI)(CX*1), to
-#define TILE_MINS(to, o) LONG $0x4b7be2c4; BYTE $(0x84+8*to); BYTE $0x07; LONG $(o)   // TILELOADD o(DI)(AX*1), to
-#define TILE_STORE(from, o) LONG $0x4b7ae2c4; BYTE $(0x84+8*from); BYTE $0x0b; LONG $(o) // TILESTORED from, o(BX)(CX*1)
-#define HIGH46(to) LONG $0x5e4be2c4; BYTE $(0xc4+8*to) // TDPBSSD tmm6, tmm4, to
-#define HIGH56(to) LONG $0x5e4be2c4; BYTE $(0xc5+8*to)
-#define LOW47(to) LONG $0x5e42e2c4; BYTE $(0xc4+8*to)  // TDPBSUD tmm7, tmm4, to
-#define LOW57(to) LONG $0x5e42e2c4; BYTE $(0xc5+8*to)
-#define MIN46(to) LONG $0x5c4ae2c4; BYTE $(0xc4+8*to)  // TDPBF16PS tmm6, tmm4, to
-#define MIN56(to) LONG $0x5c4ae2c4; BYTE $(0xc5+8*to)
+#define TILE_ROWS(o) LONG $0x4b7be2c4; WORD $0x0ebc; LONG $(o)   // TILELOADD o(SI)(CX*1), tmm7
+#define TILE_LEVELS(o) LONG $0x4b7be2c4; WORD $0x0fb4; LONG $(o) // TILELOADD o(DI)(CX*1), tmm6
+#define TILE_STORE(from, o) LONG $0x4b7ae2c4; BYTE $(0x84+8*(from)); BYTE $0x0b; LONG $(o) // TILESTORED from, o(BX)(CX*1)
+#define LOW_LOW(to) LONG $0x5e48e2c4; BYTE $(0xc7+8*(to))   // TDPBUUD tmm6, tmm7, to
+#define HIGH_LOW(to) LONG $0x5e4ae2c4; BYTE $(0xc7+8*(to))  // TDPBSUD: high digits of rows
+#define HIGH_HIGH(to) LONG $0x5e4be2c4; BYTE $(0xc7+8*(to)) // TDPBSSD
+#define LOW_HIGH(to) LONG $0x5e49e2c4; BYTE $(0xc7+8*(to))  // TDPBUSD
 
-// SCALE scales row i, whose d and Σq are at d(DX) and q(DX); LESS takes least off.
-#define SCALE(i, d, q) \
-	VPSLLD      $8, (SUMS+64*(i))(BX), Z0; \
-	VPADDD      (SUMS+2048+64*(i))(BX), Z0, Z0; \
-	VCVTDQ2PS   Z0, Z0; \
-	VMULPS.BCST (d)(DX), Z30, Z1; \
-	VFMADD213PS (64*(i))(R13), Z1, Z0; \
-	LESS(i, d, q); \
-	VMOVUPS     Z0, (R14); \
-	ADDQ        R8, R14
-#define SCALE_FIRST(i) SCALE(i, 5120+4*(i), 5184+16*(i))
-#define SCALE_LAST(i) SCALE(i, ROW_TILE_BYTES+5056+4*(i), ROW_TILE_BYTES+4928+16*(i))
-#define FOUR_FIRST(i) SCALE_FIRST(i); SCALE_FIRST(i+1); SCALE_FIRST(i+2); SCALE_FIRST(i+3)
-#define FOUR_LAST(i) SCALE_LAST(i); SCALE_LAST(i+1); SCALE_LAST(i+2); SCALE_LAST(i+3)
-#define NONE(i)
-#define LESS_NOTHING(i, d, q)
-#define LESS_FLOAT(i, d, q) \
-	VMULPS.BCST  (d)(DX), Z31, Z1; \
-	VFNMADD231PS (SUMS+4096+64*(i))(BX), Z1, Z0
-#define LESS_WHOLE(i, d, q) \
-	VPXORQ        Z2, Z2, Z2; \
-	VPDPWSSD.BCST (q+0)(DX), Z26, Z2; \
-	VPDPWSSD.BCST (q+4)(DX), Z27, Z2; \
-	VPDPWSSD.BCST (q+8)(DX), Z28, Z2; \
-	VPDPWSSD.BCST (q+12)(DX), Z29, Z2; \
-	VCVTDQ2PS     Z2, Z2; \
-	VMULPS.BCST   (d)(DX), Z31, Z1; \
-	VFNMADD231PS  Z2, Z1, Z0
-
-// PAIR and SINGLE are jobs of two tiles of rows and of one. BEFORE(k) gets 64 inputs of levels ready. The sums of the job before
-// have just been stored: they are scaled in the second half.
-#define PAIR(BEFORE) \
-	TILE_ZERO(0); TILE_ZERO(1); TILE_ZERO(2); TILE_ZERO(3); \
-	BEFORE(0); \
-	BEFORE(1); \
-	PAIR_STEP(0, NONE, 0, 0, 0, 0); \
-	BEFORE(2); \
-	PAIR_STEP(1, NONE, 0, 0, 0, 0); \
-	BEFORE(3); \
-	PAIR_STEP(2, FOUR_FIRST, 0, 4, 8, 12); \
-	PAIR_STEP(3, FOUR_LAST, 16, 20, 24, 28); \
-	TILE_STORE(0, SUMS); \
-	TILE_STORE(1, SUMS+1024); \
-	PAIR_MINS; \
-	TILE_STORE(2, SUMS+2048); \
-	TILE_STORE(3, SUMS+3072)
-#define PAIR_STEP(k, ROWS, a, b, c, d) \
-	TILE_ROWS(4, 1024*k); TILE_LEVELS(6, 2048*k); HIGH46(0); \
-	ROWS(a); \
-	TILE_ROWS(5, ROW_TILE_BYTES+1024*k); HIGH56(1); \
-	ROWS(b); \
-	TILE_LEVELS(7, 2048*k+1024); LOW47(2); \
-	ROWS(c); \
-	LOW57(3); \
-	ROWS(d)
-#define SINGLE(BEFORE) \
-	TILE_ZERO(0); TILE_ZERO(2); \
-	BEFORE(0); \
-	BEFORE(1); \
-	SINGLE_STEP(0, NONE, 0, 0); \
-	BEFORE(2); \
-	SINGLE_STEP(1, NONE, 0, 0); \
-	BEFORE(3); \
-	SINGLE_STEP(2, FOUR_FIRST, 0, 4); \
-	SINGLE_STEP(3, FOUR_FIRST, 8, 12); \
-	TILE_STORE(0, SUMS); \
-	SINGLE_MINS; \
-	TILE_STORE(2, SUMS+2048)
-#define SINGLE_STEP(k, ROWS, a, b) \
-	TILE_ROWS(4, 1024*k); TILE_LEVELS(6, 2048*k); HIGH46(0); \
-	ROWS(a); \
-	TILE_LEVELS(7, 2048*k+1024); LOW47(2); \
-	ROWS(b)
-
-// The tile products of least, in tiles whose sums have been stored.
-#define SINGLE_LEAST \
-	MOVQ $512, AX; \
-	TILE_ZERO(0); \
-	TILE_MINS(6, 8192); TILE_ROWS(4, 4096); MIN46(0); \
-	TILE_STORE(0, SUMS+4096)
-#define PAIR_LEAST \
-	MOVQ $512, AX; \
-	TILE_ZERO(0); TILE_ZERO(1); \
-	TILE_MINS(6, 8192); TILE_ROWS(4, 4096); MIN46(0); \
-	TILE_ROWS(5, ROW_TILE_BYTES+4096); MIN56(1); \
-	TILE_STORE(0, SUMS+4096); \
-	TILE_STORE(1, SUMS+5120)
-
-#define UNPACK(k) LEAQ (2048*k)(DI), R9; MOVQ unpack-16(SP), AX; CALL AX
-#define READY(k) CALL fetch<>(SB)
-
-// SUPERS reads D and M at R9; KEEP_MINS takes what LESS needs besides.
-#define PLAIN_SUPERS \
-	VCVTPH2PS (R9), Z0; \
-	CMPQ      tileProduct_superBytes(AX), $32; \
-	JEQ       halves; \
-	VMOVUPS   (R9), Z0; \
-halves: \
-	VMOVUPS   Z0, 8256(DI)
-#define HALF_SUPERS \
-	VCVTPH2PS (R9), Z0; \
-	VCVTPH2PS 32(R9), Z1; \
-	VMOVUPS   Z0, 8256(DI); \
-	VMOVUPS   Z1, 8320(DI)
-#define FLOAT_SUPERS \
-	VMOVUPS (R9), Z0; \
-	VMOVUPS 64(R9), Z1; \
-	VMOVUPS Z0, 8256(DI); \
-	VMOVUPS Z1, 8320(DI)
-#define KEEP_WHOLE \
-	VMOVDQU64 8192(DI), Z26; \
-	VMOVDQU64 10240(DI), Z27; \
-	VMOVDQU64 12288(DI), Z28; \
-	VMOVDQU64 14336(DI), Z29
+// JOB multiplies in tiles t to t+2 with the panel whose levels are at DI + levels, and scales the sums at BX + sums. UNPACK(i) may
+// unpack the next levels. The tiles from, stored at BX + to, are those of the job before.
+#define JOB(t, levels, sums, from, to, UNPACK0, UNPACK1, UNPACK2, UNPACK3) \
+	TILE_ZERO(t); TILE_ZERO(t+1); TILE_ZERO(t+2); \
+	UNPACK0; \
+	SCALE_BEGIN(levels); \
+	PRODUCTS(0, t, levels, sums, TILE_STORE(from, to)); \
+	UNPACK1; \
+	PRODUCTS(1, t, levels, sums, TILE_STORE(from+1, to+1024)); \
+	UNPACK2; \
+	PRODUCTS(2, t, levels, sums, TILE_STORE(from+2, to+2048)); \
+	UNPACK3; \
+	PRODUCTS(3, t, levels, sums, NOTHING)
+#define PRODUCTS(k, t, levels, sums, STORE) \
+	TILE_LEVELS(levels+CHUNK_BYTES*k); TILE_ROWS(2048*k); LOW_LOW(t); \
+	SCALE(4*k, sums); \
+	TILE_ROWS(2048*k+1024); HIGH_LOW(t+1); \
+	STORE; \
+	SCALE(4*k+1, sums); \
+	TILE_LEVELS(levels+CHUNK_BYTES*k+1024); HIGH_HIGH(t+2); \
+	SCALE(4*k+2, sums); \
+	TILE_ROWS(2048*k); LOW_HIGH(t+1); \
+	SCALE(4*k+3, sums)
 #define NOTHING
 
+// UNPACK unpacks 64 inputs, in as many of the eight places of a step as it takes.
+#define UNPACK(place, skip) \
+	MOVQ p+0(FP), AX; \
+	BTQ  $place, tileProduct_places(AX); \
+	JCC  skip; \
+	CALL chunk<>(SB); \
+skip:
+
+// SCALE scales row i; LESS takes least off.
+#define SCALE_BEGIN(levels) \
+	MOVQ    p+0(FP), AX; \
+	MOVQ    tileProduct_scaled(AX), AX; \
+	VMOVUPS (levels+SUPERS)(AX), Z30; \
+	MINS(levels)
+#define SCALE(i, sums) \
+	VPSLLD      $8, ((sums)+2048+64*(i))(BX), Z0; \
+	VPADDD      (sums+1024+64*(i))(BX), Z0, Z0; \
+	VPSLLD      $8, Z0, Z0; \
+	VPADDD      (sums+64*(i))(BX), Z0, Z0; \
+	VCVTDQ2PS   Z0, Z0; \
+	VMULPS.BCST (8192+4*(i))(DX), Z30, Z1; \
+	VFMADD213PS (64*(i))(R13), Z1, Z0; \
+	LESS(i); \
+	VMOVUPS     Z0, (R14); \
+	ADDQ        R8, R14
+#define SCALE_SECOND \
+	MOVQ p+0(FP), AX; \
+	ADDQ $1024, R13; \
+	ADDQ tileProduct_toSecond(AX), R14
+#define SCALE4(i, sums) SCALE(i, sums); SCALE(i+1, sums); SCALE(i+2, sums); SCALE(i+3, sums)
+#define SCALE16(sums) SCALE4(0, sums); SCALE4(4, sums); SCALE4(8, sums); SCALE4(12, sums)
+
+// MINS and LESS of types without an m, with one for groups of 32, and with one for groups of 16.
+#define NO_MINS(levels)
+#define NO_LESS(i)
+#define MINS32(levels) \
+	VMOVUPS   (levels+SUPERS+64)(AX), Z31; \
+	VMOVDQU64 (levels+0*CHUNK_BYTES+2048)(AX), Z4; \
+	VMOVDQU64 (levels+1*CHUNK_BYTES+2048)(AX), Z5; \
+	VMOVDQU64 (levels+2*CHUNK_BYTES+2048)(AX), Z6; \
+	VMOVDQU64 (levels+3*CHUNK_BYTES+2048)(AX), Z7
+#define LESS32(i) \
+	VPXORQ        Z2, Z2, Z2; \
+	VPDPWSSD.BCST (8256+16*(i))(DX), Z4, Z2; \
+	VPDPWSSD.BCST (8260+16*(i))(DX), Z5, Z2; \
+	VPDPWSSD.BCST (8264+16*(i))(DX), Z6, Z2; \
+	VPDPWSSD.BCST (8268+16*(i))(DX), Z7, Z2; \
+	LESS_END(i)
+#define MINS16(levels) \
+	MINS32(levels); \
+	VMOVDQU64 (levels+0*CHUNK_BYTES+2112)(AX), Z3; \
+	VMOVDQU64 (levels+1*CHUNK_BYTES+2112)(AX), Z13; \
+	VMOVDQU64 (levels+2*CHUNK_BYTES+2112)(AX), Z14; \
+	VMOVDQU64 (levels+3*CHUNK_BYTES+2112)(AX), Z15
+#define LESS16(i) \
+	VPXORQ        Z2, Z2, Z2; \
+	VPDPWSSD.BCST (8512+32*(i))(DX), Z4, Z2; \
+	VPDPWSSD.BCST (8516+32*(i))(DX), Z3, Z2; \
+	VPDPWSSD.BCST (8520+32*(i))(DX), Z5, Z2; \
+	VPDPWSSD.BCST (8524+32*(i))(DX), Z13, Z2; \
+	VPDPWSSD.BCST (8528+32*(i))(DX), Z6, Z2; \
+	VPDPWSSD.BCST (8532+32*(i))(DX), Z14, Z2; \
+	VPDPWSSD.BCST (8536+32*(i))(DX), Z7, Z2; \
+	VPDPWSSD.BCST (8540+32*(i))(DX), Z15, Z2; \
+	LESS_END(i)
+#define LESS_END(i) \
+	VCVTDQ2PS    Z2, Z2; \
+	VMULPS.BCST  (8192+4*(i))(DX), Z31, Z1; \
+	VFNMADD231PS Z2, Z1, Z0

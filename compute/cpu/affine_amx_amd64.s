@@ -1,62 +1,150 @@
 //go:build amd64 && !noasm
 
-// Products of affine types with AMX: without an m, with one of 8 bits, and with one of 16.
+// Products of affine types with AMX: without an m, and with one for groups of 32 or of 16.
 
 #include "go_asm.h"
 #include "textflag.h"
 #include "amx_amd64.h"
 #include "affine_amx_amd64.h"
 
-#define SUPERS PLAIN_SUPERS
-#define KEEP_MINS NOTHING
-#define LESS(i, d, q) LESS_NOTHING(i, d, q)
-#define PAIR_MINS NOTHING
-#define SINGLE_MINS NOTHING
+// chunk unpacks the next 64 inputs of the pair of panels that is multiplied after this one. AX is the tileProduct.
+TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
+	CMPQ  tileProduct_chunks(AX), $0
+	JEQ   none
+	TESTQ $3, tileProduct_chunks(AX)
+	JNE   inputs
 
-// fetch fetches R12 lines from R10 on to the second cache.
-TEXT fetch<>(SB), NOSPLIT|NOFRAME, $0-0
+	// A panel begins.
+	ADDQ $(LEVELS_BYTES-SUPERS), R9
+	MOVQ tileProduct_at(AX), R12
+	MOVQ R12, R15
 	MOVQ R12, R11
+	ADDQ tileProduct_codesAt(AX), R15
+	ADDQ tileProduct_supersAt(AX), R11
+	ADDQ tileProduct_scalesAt(AX), R12
+	MOVQ tileProduct_stride(AX), R10
+	ADDQ R10, tileProduct_at(AX)
+	DECQ tileProduct_left(AX)
 
-line:
-	PREFETCHT1 (R10)
-	ADDQ $64, R10
-	DECQ R11
-	JGT  line
+	// D and M.
+	MOVQ      tileProduct_layout(AX), R10
+	CMPQ      R10, $const_int8sHalf
+	JEQ       half
+	CMPQ      R10, $const_byteMins
+	JEQ       halves
+	VMOVUPS   (R11), Z0
+	CMPQ      R10, $const_shortMins
+	JNE       d
+	VMOVUPS   64(R11), Z1
+	JMP       m
+
+halves:
+	VCVTPH2PS 32(R11), Z1
+	VCVTPH2PS (R11), Z0
+
+m:
+	VMOVUPS   Z1, (SUPERS+64)(R9)
+	JMP       d
+
+half:
+	VCVTPH2PS (R11), Z0
+
+d:
+	VMOVUPS   Z0, SUPERS(R9)
+
+	// What the panel's next span needs, or the panel after all of these, is fetched to the second cache.
+	CMPQ tileProduct_blocks(AX), $8
+	JGT  more
+	MOVQ tileProduct_aheadSupers(AX), R10
+	PREFETCHT1 (R11)(R10*1)
+	MOVQ tileProduct_aheadScales(AX), R10
+	PREFETCHT1 (R12)(R10*1)
+	PREFETCHT1 64(R12)(R10*1)
+	MOVQ tileProduct_aheadCodes(AX), R10
+	MOVQ tileProduct_blocks(AX), R11
+	JMP  inputs
+
+more:
+	MOVQ tileProduct_superBytes(AX), R10
+	PREFETCHT1 (R11)(R10*1)
+	MOVQ tileProduct_scaleBytes(AX), R10
+	PREFETCHT1 (R12)(R10*1)
+	PREFETCHT1 64(R12)(R10*1)
+	MOVQ tileProduct_codeBytes(AX), R10
+	MOVQ $8, R11
+
+inputs:
+	DECQ tileProduct_chunks(AX)
+	MOVQ tileProduct_unpack(AX), AX
+	JMP  AX
+
+none:
 	RET
 
+// next lets chunk unpack the pair of panels after the one that it has done, if there is one. AX is the tileProduct.
+TEXT next<>(SB), NOSPLIT|NOFRAME, $0-0
+	MOVQ tileProduct_levels(AX), R9
+	ADDQ $(2*LEVELS_BYTES), R9
+	LEAQ (LEVELS+6*LEVELS_BYTES)(BX), R10
+	CMPQ R9, R10
+	JLT  place
+	LEAQ LEVELS(BX), R9
+
+place:
+	MOVQ R9, tileProduct_levels(AX)
+	ADDQ $(SUPERS-LEVELS_BYTES), R9
+	CMPQ tileProduct_left(AX), $0
+	JGT  panels
+	SUBQ $8, tileProduct_blocks(AX)
+	JLE  none
+	MOVQ tileProduct_w(AX), R10
+	MOVQ R10, tileProduct_at(AX)
+	MOVQ tileProduct_panels(AX), R10
+	MOVQ R10, tileProduct_left(AX)
+	MOVQ tileProduct_codeBytes(AX), R10
+	ADDQ R10, tileProduct_codesAt(AX)
+	MOVQ tileProduct_scaleBytes(AX), R10
+	ADDQ R10, tileProduct_scalesAt(AX)
+	MOVQ tileProduct_superBytes(AX), R10
+	ADDQ R10, tileProduct_supersAt(AX)
+
+panels:
+	MOVQ $8, tileProduct_chunks(AX)
+	CMPQ tileProduct_left(AX), $1
+	JNE  none
+	MOVQ $4, tileProduct_chunks(AX)
+
+none:
+	RET
+
+#define MINS(levels) NO_MINS(levels)
+#define LESS(i) NO_LESS(i)
+
 // func tilesAMX(p *tileProduct)
-TEXT ·tilesAMX(SB), NOSPLIT, $16-8
+TEXT ·tilesAMX(SB), NOSPLIT, $0-8
 #include "affine_amx_body_amd64.h"
 
-#undef SUPERS
-#undef KEEP_MINS
+#undef MINS
 #undef LESS
-#define SUPERS FLOAT_SUPERS
-#define KEEP_MINS KEEP_WHOLE
-#define LESS(i, d, q) LESS_WHOLE(i, d, q)
+#define MINS(levels) MINS32(levels)
+#define LESS(i) LESS32(i)
 
-// func tilesShortMinAMX(p *tileProduct)
-TEXT ·tilesShortMinAMX(SB), NOSPLIT, $16-8
+// func tilesMins32AMX(p *tileProduct)
+TEXT ·tilesMins32AMX(SB), NOSPLIT, $0-8
 #include "affine_amx_body_amd64.h"
 
-#undef SUPERS
-#undef KEEP_MINS
+#undef MINS
 #undef LESS
-#undef PAIR_MINS
-#undef SINGLE_MINS
-#define SUPERS HALF_SUPERS
-#define KEEP_MINS NOTHING
-#define LESS(i, d, q) LESS_FLOAT(i, d, q)
-#define PAIR_MINS PAIR_LEAST
-#define SINGLE_MINS SINGLE_LEAST
+#define MINS(levels) MINS16(levels)
+#define LESS(i) LESS16(i)
 
-// func tilesByteMinAMX(p *tileProduct)
-TEXT ·tilesByteMinAMX(SB), NOSPLIT, $16-8
+// func tilesMins16AMX(p *tileProduct)
+TEXT ·tilesMins16AMX(SB), NOSPLIT, $0-8
 #include "affine_amx_body_amd64.h"
 
 // func unpackSpanAMX(levels, codes, scales *byte, blocks, unpack int)
-TEXT ·unpackSpanAMX(SB), NOSPLIT, $8-40
-	MOVQ levels+0(FP), DI
+TEXT ·unpackSpanAMX(SB), NOSPLIT, $0-40
+	MOVQ levels+0(FP), R9
 	MOVQ codes+8(FP), R15
 	MOVQ scales+16(FP), R12
 	MOVQ blocks+24(FP), R11
@@ -66,110 +154,72 @@ TEXT ·unpackSpanAMX(SB), NOSPLIT, $8-40
 	XORQ R10, R10
 
 step:
-	MOVQ DI, R9
 	CALL R13
-	ADDQ $2048, DI
 	CMPQ R11, $0
 	JGT  step
 	VZEROUPPER
 	RET
 
+// SPREAD writes group g of the row's span: its values times its share, or 0 where there is none.
+#define SPREAD(g) \
+	BTQ          $g, R11; \
+	SBBQ         AX, AX; \
+	KMOVD        AX, K1; \
+	VPBROADCASTW (spanSums_shares+4*g)(DX), Z1; \
+	VPMOVSXBW.Z  (32*g)(SI), K1, Z0; \
+	VPMULLW      Z1, Z0, Z0; \
+	VPSRLW       $8, Z0, Z1; \
+	VPMOVWB      Z0, (g/2*2048+g%2*32)(R8); \
+	VPMOVWB      Z1, (g/2*2048+1024+g%2*32)(R8)
+
 // func spreadAMX(to *byte, distance, lane int, q *int8, sums *spanSums, blocks int)
 //
 // Writes a row to lane lane of records of 16 rows and a span, distance bytes apart.
 TEXT ·spreadAMX(SB), NOSPLIT, $0-48
-	MOVQ to+0(FP), AX
+	MOVQ to+0(FP), R10
 	MOVQ distance+8(FP), BX
-	MOVQ lane+16(FP), CX
+	MOVQ lane+16(FP), R9
 	MOVQ q+24(FP), SI
 	MOVQ sums+32(FP), DX
-	MOVQ blocks+40(FP), R11
-	MOVQ CX, R8
+	MOVQ blocks+40(FP), CX
+	MOVQ R9, R8
 	SHLQ $6, R8
-	ADDQ AX, R8               // q and mins
-	MOVQ CX, R9
+	ADDQ R10, R8        // digits
+	LEAQ (R10)(R9*4), DI // d
 	SHLQ $4, R9
-	ADDQ AX, R9               // sums of 32
-	LEAQ (AX)(CX*4), R10      // d
-	MOVL $127, CX
-	VPBROADCASTD CX, Z31
-	VPXORQ Z30, Z30, Z30
+	LEAQ (R10)(R9*1), R12 // sums of groups of 32
+	LEAQ (R10)(R9*2), R13 // and of 16
 
 span:
-	CMPQ R11, $8
-	JLT  short
-	VMOVDQU64 (SI), Z0
-	VMOVDQU64 64(SI), Z1
-	VMOVDQU64 128(SI), Z2
-	VMOVDQU64 192(SI), Z3
+	MOVL    $0xff, R11 // a bit for each group
+	CMPQ    CX, $8
+	JGE     whole
+	MOVL    $1, R11
+	SHLQ    CX, R11
+	DECQ    R11
 
-put:
-	VMOVDQU64 Z0, (R8)
-	VMOVDQU64 Z1, 1024(R8)
-	VMOVDQU64 Z2, 2048(R8)
-	VMOVDQU64 Z3, 3072(R8)
-	VPMOVSXWD spanSums_sums16(DX), Z0
-	VPANDD    Z31, Z0, Z1
-	VPSUBD    Z1, Z0, Z0
-	VCVTDQ2PS Z0, Z0
-	VCVTDQ2PS Z1, Z1
-	VPSRLD    $16, Z1, Z1
-	VPORD     Z1, Z0, Z0
-	VMOVDQU64 Z0, 4096(R8)
-	MOVL      spanSums_d(DX), CX
-	MOVL      CX, 5120(R10)
-	VMOVDQU   spanSums_sums32(DX), X0
-	VMOVDQU   X0, 5184(R9)
-	ADDQ      BX, R8
-	ADDQ      BX, R9
-	ADDQ      BX, R10
-	ADDQ      $256, SI
-	ADDQ      $spanSums__size, DX
-	SUBQ      $8, R11
-	JGT       span
+whole:
+	SPREAD(0)
+	SPREAD(1)
+	SPREAD(2)
+	SPREAD(3)
+	SPREAD(4)
+	SPREAD(5)
+	SPREAD(6)
+	SPREAD(7)
+	MOVL    spanSums_d(DX), AX
+	MOVL    AX, 8192(DI)
+	VMOVDQU spanSums_sums32(DX), X0
+	VMOVDQU X0, 8256(R12)
+	VMOVDQU spanSums_sums16(DX), Y0
+	VMOVDQU Y0, 8512(R13)
+	ADDQ    BX, R8
+	ADDQ    BX, DI
+	ADDQ    BX, R12
+	ADDQ    BX, R13
+	ADDQ    $256, SI
+	ADDQ    $spanSums__size, DX
+	SUBQ    $8, CX
+	JGT     span
 	VZEROUPPER
-	RET
-
-// Fewer than 8 blocks: zeros follow.
-short:
-	VMOVDQA64 Z30, Z0
-	VMOVDQA64 Z30, Z1
-	VMOVDQA64 Z30, Z2
-	VMOVDQA64 Z30, Z3
-	VMOVDQU   (SI), Y0
-	CMPQ      R11, $2
-	JLT       put
-	VMOVDQU64 (SI), Z0
-	JEQ       put
-	VMOVDQU   64(SI), Y1
-	CMPQ      R11, $4
-	JLT       put
-	VMOVDQU64 64(SI), Z1
-	JEQ       put
-	VMOVDQU   128(SI), Y2
-	CMPQ      R11, $6
-	JLT       put
-	VMOVDQU64 128(SI), Z2
-	JEQ       put
-	VMOVDQU   192(SI), Y3
-	JMP       put
-
-#define HIGH57(to) LONG $0x5e43e2c4; BYTE $(0xc5+8*to) // TDPBSSD tmm7, tmm5, to
-
-// func roofTileAMX(n int, config *tileConfig)
-//
-// 4·16·16·64 multiply-adds of bytes in each of n passes.
-TEXT ·roofTileAMX(SB), NOSPLIT, $0-16
-	MOVQ n+0(FP), BX
-	MOVQ config+8(FP), AX
-	TILE_CONFIG
-
-loop:
-	HIGH46(0)
-	HIGH57(1)
-	HIGH46(2)
-	HIGH57(3)
-	DECQ BX
-	JNZ  loop
-	TILE_RELEASE
 	RET

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // TestUnpackAMX compares the digits and m that tiles take with the numbers of the panel. It needs no tiles, and so runs where
@@ -18,11 +16,11 @@ func TestUnpackAMX(t *testing.T) {
 		t.Skip("no AVX-512 VNNI")
 	}
 	r := rand.New(rand.NewPCG(25, 25))
-	levels := alignedTo(16448, 64)
+	levels := alignedTo(8832, 64)
 	f := newFences(t)
 	tested := 0
 	for _, typ := range affineTypes {
-		if int(typ.typ) >= len(tileTypes) || tileTypes[typ.typ].unpack == 0 {
+		if int(typ.typ) >= len(unpackTypes) || unpackTypes[typ.typ] == 0 {
 			continue
 		}
 		tested++
@@ -34,7 +32,7 @@ func TestUnpackAMX(t *testing.T) {
 			panel := affineWeights(r, typ.typ, typ.halves, 1, blocks, a.bytes(blocks))
 			codes, scales, supers := a.parts(panel, blocks)
 			codes, scales = place(f.x, codes), place(f.w, scales)
-			unpackSpanAMX(&levels[0], &codes[0], &scales[0], blocks, tileTypes[typ.typ].unpack-1)
+			unpackSpanAMX(&levels[0], &codes[0], &scales[0], blocks, int(unpackTypes[typ.typ]-1))
 			for j := range lanes {
 				_, _, offset := a.super(supers, 0, j)
 				for b := range blocks {
@@ -43,8 +41,8 @@ func TestUnpackAMX(t *testing.T) {
 					for i, level := range block {
 						k := b*32 + i
 						s, m := a.scales(scales, k/a.Group, j)
-						at := levels[k/64*2048+k%64/4*64+j*4+k%4:]
-						if got, want := int32(int8(at[0]))<<8+int32(at[1024]), (int32(level)-offset)*s; got != want {
+						at := levels[k/64*2176+k%64/4*64+j*4+k%4:]
+						if got, want := int32(int8(at[1024]))<<8+int32(at[0]), (int32(level)-offset)*s; got != want {
 							t.Fatalf("%v, %d blocks: output %d, input %d: digits of %d, want %d", typ.typ, blocks, j, k, got, want)
 						}
 						if got := unpackedMin(a, levels, k, j); got != m {
@@ -62,15 +60,9 @@ func TestUnpackAMX(t *testing.T) {
 
 // unpackedMin reads the m of input k and output j.
 func unpackedMin(a *affinePanel, levels []byte, k, j int) int32 {
-	switch a.layout {
-	case byteMins:
-		at := levels[8192+k/16*512+j*4:]
-		if m := quant.BF16ToF32(binary.LittleEndian.Uint16(at)); m == quant.BF16ToF32(binary.LittleEndian.Uint16(at[2:])) {
-			return int32(m)
-		}
-		return -1
-	case shortMins:
-		return int32(int16(binary.LittleEndian.Uint16(levels[8192+k/64*2048+j*4+k/32%2*2:])))
+	if !a.hasMins() {
+		return 0
 	}
-	return 0
+	group := k % 64 / a.Group
+	return int32(int16(binary.LittleEndian.Uint16(levels[k/64*2176+2048+group/2*64+j*4+group%2*2:])))
 }

@@ -1,8 +1,8 @@
 //go:build amd64 && !noasm
 
 // Unpacking of affine types for AMX: 64 inputs of a panel, or the last 32, become digits of level·S less offset·S
-// (affine_amx_amd64.h draws both sides). Each function advances R15, codes, and R12, scales, and counts R11, blocks, down to 0; R9 is
-// where in levels. With a line of 16 outputs times 4 codes, even and odd codes are multiplied apart, to 16 bits each.
+// (affine_amx_amd64.h draws both sides). Each function advances R15, codes, R12, scales, and R9, where in levels, and counts R11, blocks,
+// down to 0. With a line of 16 outputs times 4 codes, even and odd codes are multiplied apart, to 16 bits each.
 //
 //	Z8, Z9   products of the even codes and of the odd ones
 //	Z10-Z12  S beside the even codes; beside the odd ones; offset·S for each
@@ -62,8 +62,8 @@ GLOBL ·unpackersAMX(SB), RODATA|NOPTR, $96
 	VMOVDQA64 Z9, Z18; \
 	VPSHUFB   Z24, Z8, K2, Z18; \
 	VPSHUFB   Z24, Z9, K3, Z8; \
-	VMOVDQU64 Z18, (64*(i))(R9); \
-	VMOVDQU64 Z8, (1024+64*(i))(R9)
+	VMOVDQU64 Z8, (64*(i))(R9); \
+	VMOVDQU64 Z18, (1024+64*(i))(R9)
 #define LINES4(v, i) LINE(A, v, i); LINE(B, v, i+1); LINE(C, v, i+2); LINE(D, v, i+3)
 #define RAW(o) PREFETCHT1 (o)(R15)(R10*1); VMOVDQU64 (o)(R15), Z17
 #define MASKED VPANDD Z20, Z16, Z16
@@ -112,9 +112,10 @@ GLOBL ·unpackersAMX(SB), RODATA|NOPTR, $96
 	LINES4(1, 12); \
 	NEXT_BLOCK(mins); \
 mins: \
-	MINS(R12); \
+	MINS(0); \
 	ADDQ  $SCALE_BYTES, R12; \
 done: \
+	ADDQ  $2176, R9; \
 	RET
 #define BLOCKS16 \
 	TESTQ R11, R11; \
@@ -131,36 +132,17 @@ done: \
 	LINES4(0, 8); \
 	GROUP(16); \
 	LINES4(1, 12); \
-	MINS(1024); \
+	MINS(64); \
 	ADDQ  $SCALE_BYTES, R12; \
 	NEXT_BLOCK(done); \
 done: \
+	ADDQ  $2176, R9; \
 	RET
 
-// The m of a pair of groups. BYTE_PAIR leaves them in Z8 and Z9, twice as bfloat16.
+// The m of a pair of groups.
 #define NO_MINS(o)
-#define SHORT_MINS(o) VMOVDQU64 32(R12), Z8; VMOVDQU64 Z8, 8192(R9)
-#define BYTE_PAIR \
-	VPMOVZXWD 32(R12), Z8; \
-	VPSRLD    $8, Z8, Z9; \
-	VPSLLD    $24, Z8, Z8; \
-	VPSRLD    $24, Z8, Z8; \
-	VCVTDQ2PS Z8, Z8; \
-	VCVTDQ2PS Z9, Z9; \
-	VPSRLD    $16, Z8, Z10; \
-	VPSRLD    $16, Z9, Z11; \
-	VPORD     Z10, Z8, Z8; \
-	VPORD     Z11, Z9, Z9
-#define BYTE_MINS32(o) \
-	BYTE_PAIR; \
-	VMOVDQU64 Z8, 8192(R9); \
-	VMOVDQU64 Z8, 8704(R9); \
-	VMOVDQU64 Z9, 9216(R9); \
-	VMOVDQU64 Z9, 9728(R9)
-#define BYTE_MINS16(o) \
-	BYTE_PAIR; \
-	VMOVDQU64 Z8, (8192+o)(R9); \
-	VMOVDQU64 Z9, (8704+o)(R9)
+#define SHORT_MINS(o) VMOVDQU64 32(R12), Z8; VMOVDQU64 Z8, (2048+o)(R9)
+#define BYTE_MINS(o) VPMOVZXBW 32(R12), Z8; VMOVDQU64 Z8, (2048+o)(R9)
 
 #define CODE_BYTES 512
 #define SCALE_BYTES 32
@@ -289,7 +271,7 @@ TEXT unpackQ6_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 #define OFFSET NOTHING
 #define LESS NOTHING
 #define SCALE_BYTES 64
-#define MINS(o) BYTE_MINS16(o)
+#define MINS(o) BYTE_MINS(o)
 #define CODE_BYTES 128
 #define A(v) A2(v)
 #define B(v) B2(v)
@@ -307,7 +289,7 @@ TEXT unpackQ2_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x0f0f0f0f, Z20)
-#define MINS(o) BYTE_MINS32(o)
+#define MINS(o) BYTE_MINS(o)
 #define CODE_BYTES 256
 #define A(v) A4(v)
 #define B(v) B4(v)

@@ -99,8 +99,8 @@ type rowsQ8 struct {
 
 // Sizes of the kernels with tiles (affine_amx_amd64.h).
 const (
-	rowTileBytes = 5440
-	tileWork     = 45056 // of work, before sums of groupPanels panels and maxRowChunk rows
+	rowTileBytes = 9024
+	tileWork     = 63232 // of work, before sums of groupPanels panels and maxRowChunk rows
 	workBytes    = tileWork + groupPanels*maxRowChunk*lanes*4
 )
 

@@ -154,12 +154,9 @@ func (d *Device) roomForQuantised(rows, cols int) {
 	q.rowTiles = 0
 }
 
-// roomForTiles shapes the tiles of rows rows. There is one, or an even number.
+// roomForTiles shapes the tiles of rows rows.
 func (x *rowsQ8) roomForTiles(rows int) {
-	x.rowTiles = 1
-	if rows > lanes {
-		x.rowTiles = (rows + 2*lanes - 1) / (2 * lanes) * 2
-	}
+	x.rowTiles = (rows + lanes - 1) / lanes
 	if n := x.spans() * x.rowTiles * rowTileBytes; cap(x.tiles) < n {
 		x.tiles = aligned(n + n/2)[:n]
 	} else {

@@ -40,8 +40,11 @@ type spanWeights struct {
 // wideRow is the distance of rows of words, an odd number of cache lines.
 const wideRow = spanValues + 32
 
-// spanRows is how many rows are widened at a time, fewRows up to how many tiles take.
-const spanRows, fewRows = 64, 4
+// spanRows is how many rows are widened at a time.
+const spanRows = 64
+
+// fewRows is up to how many rows tiles take, by the bits of codes: some are long to unpack.
+var fewRows = [...]int{2: 4, 3: 2, 4: 4, 5: 2, 6: 2, 8: 4}
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	matAffine256(false, t, dst, ldd, x, w, stride, panels, m)
@@ -68,7 +71,7 @@ func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w [
 	if tile, lds := affinesAVX2[t].tile, x.lds*int(unsafe.Sizeof(x.sums[0])); m <= 2 {
 		tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
 		return
-	} else if m <= fewRows {
+	} else if m <= fewRows[affinePanels[t].Bits] {
 		for p := range panels {
 			for i := 0; i < m; i += 2 {
 				tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[p*stride], stride, min(2, m-i), 1, x.blocks)

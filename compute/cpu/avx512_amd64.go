@@ -38,6 +38,7 @@ var avx512 = kernels{
 	widen:         widenAVX512,
 	transpose:     transposeAVX512,
 	rotate:        rotateAVX512,
+	turnPairs:     turnPairsAVX512,
 }
 
 // avx512vnni is avx512 with the dot products of VNNI.
@@ -139,6 +140,15 @@ func rotateAVX512(lo, hi, cos, sin []float32) {
 	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
 }
 
+func turnPairsAVX512(x, cos, sin []float32) {
+	n := vectors(2 * len(cos))
+	if n > 0 {
+		_, _ = x[n-1], sin[n/2-1]
+		turnPairsRowAVX512(&x[0], &cos[0], &sin[0], n)
+	}
+	turnPairs(x[n:], cos[n/2:], sin[n/2:])
+}
+
 //go:noescape
 func tileF32AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
@@ -174,6 +184,9 @@ func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowAVX512(lo, hi, cos, sin *float32, n int)
+
+//go:noescape
+func turnPairsRowAVX512(x, cos, sin *float32, n int)
 
 func widenAVX512(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
 	widened(&tileWidthsAVX512, t, dst, ldd, src, n, values)

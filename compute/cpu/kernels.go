@@ -81,6 +81,8 @@ type kernels struct {
 	// rotate turns pairs of one head: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), each as fma(a, cos, -(b·sin)) and
 	// fma(b, cos, a·sin). lo and hi are the two halves of the rotated part.
 	rotate func(lo, hi, cos, sin []float32)
+	// turnPairs is rotate for pairs that lie side by side: x is a and b of the first pair, then of the next.
+	turnPairs func(x, cos, sin []float32)
 }
 
 // rowsQ8 is a run of quantised activation rows. Row i has its values, from -127 to 127, at q[i·ld:] and the scales and sums of its spans of 256

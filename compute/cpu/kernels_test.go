@@ -263,6 +263,8 @@ func TestShortArguments(t *testing.T) {
 			func() { k.rotate(f(32), f(31), f(32), f(32)) },
 			func() { k.rotate(f(32), f(32), f(31), f(32)) },
 			func() { k.rotate(f(32), f(32), f(32), f(31)) },
+			func() { k.turnPairs(f(63), f(32), f(32)) },
+			func() { k.turnPairs(f(64), f(32), f(31)) },
 		} {
 			func() {
 				defer func() {

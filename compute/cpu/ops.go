@@ -171,29 +171,18 @@ func (d *Device) anglesRow(_, r int) {
 // Rotate implements compute.Device.
 func (d *Device) Rotate(x, angles compute.Tensor, r compute.Rotary) {
 	d.op = operation{dst: x, aux: angles, rotary: r}
-	for w := range d.scratch {
-		d.scratch[w].out = grown(d.scratch[w].out, angles.Cols)
-	}
 	d.rows(d.batch.Rows(), d.jobs.rotate)
 }
 
-func (d *Device) rotateRow(worker, r int) {
+func (d *Device) rotateRow(_, r int) {
 	x, angles, rot := rowOf(d.op.dst, r), rowOf(d.op.aux, r), d.op.rotary
 	n := len(angles) / 2
 	cos, sin := angles[:n], angles[n:]
-	lo, hi := d.scratch[worker].out[:n], d.scratch[worker].out[n:2*n]
 	for h := range rot.Heads {
-		head := x[h*rot.HeadDim+rot.Skip:][:2*n]
-		if !rot.Interleaved {
-			d.k.rotate(head[:n], head[n:2*n], cos, sin)
-			continue
-		}
-		for i := range n {
-			lo[i], hi[i] = head[2*i], head[2*i+1]
-		}
-		d.k.rotate(lo, hi, cos, sin)
-		for i := range n {
-			head[2*i], head[2*i+1] = lo[i], hi[i]
+		if head := x[h*rot.HeadDim+rot.Skip:][:2*n]; rot.Interleaved {
+			d.k.turnPairs(head, cos, sin)
+		} else {
+			d.k.rotate(head[:n], head[n:], cos, sin)
 		}
 	}
 }

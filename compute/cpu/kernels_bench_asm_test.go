@@ -1,4 +1,4 @@
-//go:build amd64 && !noasm
+//go:build (amd64 || arm64) && !noasm
 
 package cpu
 
@@ -38,9 +38,8 @@ func rate(amount float64, f func()) float64 {
 // multiply-add is two), and bytes read per second.
 func roofs(name string) (floats, dots, read float64) {
 	const n = 200_000
-	w := benchWeights()
-	read = rate(float64(len(w)), func() { roofRead(&w[0], len(w)) })
-	l := peakLoops(name)
+	w, l := benchWeights(), peakLoops(name)
+	read = rate(float64(len(w)), func() { l.read(w) })
 	f, d := l.floats, l.dots
 	return rate(float64(n*f.ops), func() { f.run(n) }), rate(float64(n*d.ops), func() { d.run(n) }), read
 }

@@ -48,6 +48,16 @@ var avx512vnni = func() kernels {
 	return k
 }()
 
+// avx512bf16 is avx512vnni with the products of pairs of AVX-512 BF16.
+var avx512bf16 = func() kernels {
+	k := avx512vnni
+	k.name, k.matPairs, k.narrow, k.pairs, k.pairChunk = "avx512bf16", matPairDots, narrowDotsAVX512, pairDots, pairChunkDots
+	return k
+}()
+
+// pairChunkDots is how many rows share one pass over the weights.
+const pairChunkDots = 128
+
 // The most rows of a tile of float weights.
 const tileRowsAVX512 = 8
 

@@ -13,6 +13,9 @@ func nativeKernels() []*kernels {
 	if has512 && x86.HasAVX512VNNI && hasAMX() {
 		all = append(all, &amx)
 	}
+	if has512 && x86.HasAVX512VNNI && x86.HasAVX512BF16 {
+		all = append(all, &avx512bf16)
+	}
 	if has512 && x86.HasAVX512VNNI {
 		all = append(all, &avx512vnni)
 	}

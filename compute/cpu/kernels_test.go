@@ -217,7 +217,7 @@ func TestShortArguments(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
 		pairs := func(n int) rows16 {
 			x := rows16{ld: 32, blocks: 1}
-			if k.pairTiles {
+			if k.pairs != pairFloats {
 				x.half = make([]uint16, n, n+64)
 			} else {
 				x.x = f(n)

@@ -76,7 +76,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	}
 	most := groupPanels
 	if o.chunk = d.k.rowChunk; kinds == pairRows {
-		if o.chunk = d.k.pairChunk; d.k.pairTiles && rows > 32 {
+		if o.chunk = d.k.pairChunk; d.k.pairs == pairTiles && rows > 32 {
 			most = pairPanels
 		}
 	}

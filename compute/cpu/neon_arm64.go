@@ -55,7 +55,7 @@ func matBF16NEON(dst []float32, ldd int, x []float32, ldx int, w []uint16, strid
 }
 
 func matPairsNEON(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int) {
-	tiledPairs(tilePairsNEON, pairRowsNEON, dst, ldd, x, w, stride, panels, m)
+	tiledPairs(tilePairsNEON, pairRowsNEON, dst, ldd, x.x, x.ld, w, stride, panels, x.blocks, m)
 }
 
 func roundNEON(dst, x []float32) {
@@ -163,7 +163,7 @@ func tileF16NEON(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, s
 func tileBF16NEON(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
 //go:noescape
-func tilePairsNEON(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks int)
+func tilePairsNEON(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks, ahead, fetch int)
 
 //go:noescape
 func roundRowNEON(dst, x *float32, n int)

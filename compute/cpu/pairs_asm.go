@@ -2,15 +2,20 @@
 
 package cpu
 
+import "unsafe"
+
 // pairTile adds, for each of rows rows and panels panels, the products of blocks blocks to dst. ldd, ldx and stride are in bytes. rows is
-// at least 1 and at most the tile's limit; panels and blocks are at least 1.
-type pairTile func(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks int)
+// at least 1 and at most the tile's limit; panels and blocks are at least 1. A tile may fetch to the second cache what lies ahead
+// bytes after the weights, fetch bytes of each panel for a pair.
+type pairTile[T float32 | uint16] func(dst *float32, ldd int, x *T, ldx int, w *uint32, stride, rows, panels, blocks, ahead, fetch int)
 
-// pairBlocks is how many blocks of two panels are used for all rows before the next ones: they stay in the first cache.
-const pairBlocks = 16
+const (
+	pairBlockBytes = blockPairs * lanes * 4
+	pairBlocks     = 8 // of two panels that are used for all rows before the next ones: they stay in the first cache
+)
 
-// tiledPairs runs a matPairs in tiles of at most limit rows.
-func tiledPairs(tile pairTile, limit int, dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int) {
+// tiledPairs runs a matPairs in tiles of at most limit rows. Row i is at x[i·ldx:].
+func tiledPairs[T float32 | uint16](tile pairTile[T], limit int, dst []float32, ldd int, x []T, ldx int, w []uint32, stride, panels, blocks, m int) {
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -18,21 +23,28 @@ func tiledPairs(tile pairTile, limit int, dst []float32, ldd int, x rows16, w []
 	for i := range m {
 		clear(dst[i*ldd:][:panels*lanes])
 	}
-	if x.blocks <= 0 {
+	if blocks <= 0 {
 		return
 	}
-	_, _ = x.x[(m-1)*x.ld+x.blocks*32-1], w[(panels-1)*stride+x.blocks*blockPairs*lanes-1]
+	_, _ = x[(m-1)*ldx+blocks*32-1], w[(panels-1)*stride+blocks*blockPairs*lanes-1]
+	size := int(unsafe.Sizeof(x[0]))
 	if m <= limit {
-		tile(&dst[0], ldd*4, &x.x[0], x.ld*4, &w[0], stride*4, m, panels, x.blocks)
+		tile(&dst[0], ldd*4, &x[0], ldx*size, &w[0], stride*4, m, panels, blocks, 4*pairBlockBytes, pairBlockBytes/blockPairs)
 		return
 	}
 	groups := (m + limit - 1) / limit
+	fetch := (pairBlockBytes/blockPairs-1)/groups + 1 // each group fetches a part of the next blocks
 	for p := 0; p < panels; p += 2 {
-		for at := 0; at < x.blocks; at += pairBlocks {
-			part := &w[p*stride+at*blockPairs*lanes]
+		for at := 0; at < blocks; at += pairBlocks {
+			part, n := &w[p*stride+at*blockPairs*lanes], min(pairBlocks, blocks-at)
+			ahead := n * pairBlockBytes
+			if at+n == blocks {
+				ahead = 2*stride*4 - at*pairBlockBytes
+			}
 			for g := range groups { // of about the same size
 				i, end := m*g/groups, m*(g+1)/groups
-				tile(&dst[i*ldd+p*lanes], ldd*4, &x.x[i*x.ld+at*32], x.ld*4, part, stride*4, end-i, min(2, panels-p), min(pairBlocks, x.blocks-at))
+				tile(&dst[i*ldd+p*lanes], ldd*4, &x[i*ldx+at*32], ldx*size, part, stride*4, end-i, min(2, panels-p), n, ahead, fetch)
+				ahead += n * blockPairs * fetch
 			}
 		}
 	}

@@ -9,7 +9,8 @@
 //
 // A line of weights has 16 pairs as 32-bit words: the lower halves moved up are the first weights, the upper halves alone the second.
 //
-// One row takes 4 panels at a time, so that enough chains run side by side. Any number of rows takes 1.
+// One row takes 4 panels at a time, so that enough chains run side by side. Any number of rows takes 1. Nothing is
+// fetched ahead.
 //
 // Registers: R0 the panel's outputs of the first row, R1 ldd, R2 x, R3 ldx, R4 the panel, R5 stride, R6 rows, R7 panels left, R8 blocks;
 // R11-R16 rows of x or, for one row, R11-R14 panels and R15 x; R17 the row of dst, R19 the panel's weights, R20 blocks left and
@@ -73,8 +74,8 @@ second: \
 	MOVD $1, R20; \
 	JMP  advance
 
-// func tilePairsNEON(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks int)
-TEXT ·tilePairsNEON(SB), NOSPLIT, $384-72
+// func tilePairsNEON(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks, ahead, fetch int)
+TEXT ·tilePairsNEON(SB), NOSPLIT, $384-88
 	MOVD dst+0(FP), R0
 	MOVD ldd+8(FP), R1
 	MOVD x+16(FP), R2

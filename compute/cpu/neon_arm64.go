@@ -37,6 +37,7 @@ var neon = kernels{
 	widen:      widenNEON,
 	transpose:  transposeNEON,
 	rotate:     rotateNEON,
+	turnPairs:  turnPairsNEON,
 }
 
 // The most rows of a tile of float weights, and of one of pairs.
@@ -153,6 +154,15 @@ func rotateNEON(lo, hi, cos, sin []float32) {
 	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
 }
 
+func turnPairsNEON(x, cos, sin []float32) {
+	n := vectors(2 * len(cos))
+	if n > 0 {
+		_, _ = x[n-1], sin[n/2-1]
+		turnPairsRowNEON(&x[0], &cos[0], &sin[0], n)
+	}
+	turnPairs(x[n:], cos[n/2:], sin[n/2:])
+}
+
 //go:noescape
 func tileF32NEON(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
@@ -191,6 +201,9 @@ func decayAddPanelNEON(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowNEON(lo, hi, cos, sin *float32, n int)
+
+//go:noescape
+func turnPairsRowNEON(x, cos, sin *float32, n int)
 
 func widenNEON(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
 	widened(&tileWidthsNEON, t, dst, ldd, src, n, values)

@@ -200,6 +200,9 @@ decayed:
 	BNE  decayed
 	RET
 
+// TURN turns pairs of V0 and V1 into V4 and V5, by the cosines of V2 and the sines of V3.
+#define TURN FMUL(3, 1, 4); FMUL(3, 0, 5); FNEG(4, 4); FMLA(2, 0, 4); FMLA(2, 1, 5)
+
 // func rotateRowNEON(lo, hi, cos, sin *float32, n int)
 TEXT ·rotateRowNEON(SB), NOSPLIT, $0-40
 	MOVD lo+0(FP), R0
@@ -213,11 +216,7 @@ pairs:
 	VLD1   (R1), [V1.S4]
 	VLD1.P 16(R2), [V2.S4]
 	VLD1.P 16(R3), [V3.S4]
-	FMUL(3, 1, 4)
-	FMUL(3, 0, 5)
-	FNEG(4, 4)
-	FMLA(2, 0, 4)
-	FMLA(2, 1, 5)
+	TURN
 	VST1.P [V4.S4], 16(R0)
 	VST1.P [V5.S4], 16(R1)
 	SUBS   $4, R4
@@ -289,4 +288,23 @@ wider:
 	STORE16_NEXT(0, 0)
 	SUBS   $1, R3
 	BNE    wider
+	RET
+
+// func turnPairsRowNEON(x, cos, sin *float32, n int)
+//
+//	x  [a0 b0 a1 b1 ...]
+TEXT ·turnPairsRowNEON(SB), NOSPLIT, $0-32
+	MOVD x+0(FP), R0
+	MOVD cos+8(FP), R1
+	MOVD sin+16(FP), R2
+	MOVD n+24(FP), R3
+
+sideBySide:
+	VLD2   (R0), [V0.S4, V1.S4]
+	VLD1.P 16(R1), [V2.S4]
+	VLD1.P 16(R2), [V3.S4]
+	TURN
+	VST2.P [V4.S4, V5.S4], 32(R0)
+	SUBS   $8, R3
+	BNE    sideBySide
 	RET

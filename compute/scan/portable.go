@@ -20,15 +20,15 @@ var negInf = float32(math.Inf(-1))
 func findPeaks(peaks, x []float32) bool {
 	ok := true
 	for b := range peaks {
-		most := negInf
-		for _, v := range x[b*Block : min(b*Block+Block, len(x))] {
-			if v <= most {
-				continue
-			}
-			most = v
-			ok = ok && v <= math.MaxFloat32 // which a NaN is not
+		block, p := x[b*Block:min(b*Block+Block, len(x))], [4]float32{negInf, negInf, negInf, negInf}
+		for ; len(block) >= 4; block = block[4:] {
+			p[0], p[1], p[2], p[3] = max(p[0], block[0]), max(p[1], block[1]), max(p[2], block[2]), max(p[3], block[3])
 		}
-		peaks[b] = most + 0 // not -0
+		for _, v := range block {
+			p[0] = max(p[0], v)
+		}
+		peaks[b] = max(p[0], p[1], p[2], p[3]) + 0 // not -0
+		ok = ok && peaks[b] <= math.MaxFloat32     // which a NaN is not
 	}
 	return ok
 }
@@ -48,12 +48,19 @@ func keepFrom(i, n int, at []int32, kept, x []float32, least float32) int {
 // weigh is Weigh with the scale times log2 e, in two parts.
 func weigh(w, sums, x []float32, most, hi, lo float32) {
 	for b := range sums {
-		var acc [lanes]float32
 		from, to := b*Block, min(b*Block+Block, len(x))
+		block := w[from:to]
 		for i, v := range x[from:to] {
-			v = power(v-most, hi, lo)
-			w[from+i] = v
-			acc[i%lanes] += v
+			block[i] = power(v-most, hi, lo)
+		}
+		var acc [lanes]float32
+		for ; len(block) >= lanes; block = block[lanes:] {
+			for j, v := range block[:lanes] {
+				acc[j] += v
+			}
+		}
+		for j, v := range block {
+			acc[j] += v
 		}
 		for half := lanes / 2; half > 0; half /= 2 {
 			for j := range half {
@@ -71,6 +78,11 @@ const (
 
 // poly are the coefficients of a minimax polynomial for 2^r on [-1/2, 1/2], highest power first.
 var poly = [...]float32{1.5594677825e-4, 1.3406643411e-3, 9.6176927909e-3, 5.5503103882e-2, 2.4022652209e-1, 6.9314724207e-1, 1}
+
+// constants is what the assembly reads, in this order.
+//
+//lint:ignore U1000 the assembly reads it
+var constants = [...]float32{leastPower, poly[0], poly[1], poly[2], poly[3], poly[4], poly[5], poly[6]}
 
 // power returns 2^(d·(hi + lo)): with d·hi = n + r, 2ⁿ·poly(r + d·lo). Each product and each sum is rounded: a conversion keeps
 // Go from joining two of them.

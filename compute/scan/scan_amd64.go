@@ -21,11 +21,6 @@ var (
 	avx512 = kernels{name: "avx512", peaks: peaksAVX512, keep: keepAVX512, weigh: weighAVX512}
 )
 
-// constants is what the assembly reads, in this order.
-//
-//lint:ignore U1000 the assembly reads it
-var constants = [...]float32{leastPower, poly[0], poly[1], poly[2], poly[3], poly[4], poly[5], poly[6]}
-
 // pack says for a set of 8 lanes, as bits, which lanes they are, ascending.
 //
 //lint:ignore U1000 the assembly reads it

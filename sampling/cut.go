@@ -8,28 +8,15 @@ import (
 	"github.com/kvasir-llm/kvasir/compute/scan"
 )
 
-// candidates are tokens that may be drawn, and their logits.
-type candidates struct {
-	ids    []int32 // ascending; nil: all tokens
-	logits []float32
-}
-
 // resized returns memory for n values, that of s if it is enough.
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// keep leaves the candidates whose logits are at least least.
-func (s *Sampler) keep(c candidates, least float32) candidates {
-	if c.ids == nil {
-		s.ids, s.logits = resized(s.ids, len(c.logits)), resized(s.logits, len(c.logits))
-		n := scan.Keep(s.ids, s.logits, c.logits, least)
-		return candidates{s.ids[:n], s.logits[:n]}
-	}
-	s.at = resized(s.at, len(c.logits))
-	n := scan.Keep(s.at, c.logits, c.logits, least)
-	for j, i := range s.at[:n] {
-		c.ids[j] = c.ids[i]
-	}
-	return candidates{c.ids[:n], c.logits[:n]}
+// above sets s.kept to the logits that are at least least, and s.ids to their indices. The logits may be those of s.kept.
+func (s *Sampler) above(logits []float32, least float32) []float32 {
+	s.ids, s.kept = resized(s.ids, len(logits)), resized(s.kept, len(logits))
+	n := scan.Keep(s.ids, s.kept, logits, least)
+	s.ids, s.kept = s.ids[:n], s.kept[:n]
+	return s.kept
 }
 
 // weigh sets s.weights to e^((logit - most)·scale) for each logit, s.sums to the sums of blocks of them, and returns the sum of
@@ -47,24 +34,34 @@ func (s *Sampler) weigh(logits []float32, most float32, scale float64) (total fl
 // weightless is how far below the greatest a logit, divided by the temperature, weighs nothing.
 const weightless = -88
 
-// filter returns the tokens that min_p, top_k and top_p leave. s.peaks are the logits', of which most is the greatest. Each
-// filter leaves the tokens that rank before some last one.
-func (s *Sampler) filter(logits []float32, most float32, p *Params) candidates {
-	c := candidates{logits: logits}
+// filter returns the tokens that min_p, top_k and top_p leave, ascending, nil if they leave all, and their logits, of which some may
+// be -Inf. s.peaks are those of the logits, of which most is the greatest.
+func (s *Sampler) filter(logits []float32, most float32, p *Params) (ids []int32, left []float32) {
+	if p.MinP == 0 && p.TopK <= 0 && p.TopP == 1 {
+		return nil, logits
+	}
 	floor := float64(weightless)
 	if p.MinP > 0 {
 		floor = max(floor, math.Log(float64(p.MinP)))
 	}
-	least := below(most, floor, p)
-	if p.TopK > 0 && p.TopK < len(logits) {
-		c, least = s.best(c, p.TopK, most, least)
+	least, n, values := below(most, floor, p), len(logits), logits
+	if p.TopK > 0 && p.TopK < n {
+		least, n = s.best(logits, p.TopK, most, least)
+		values = s.kept
 	} else if p.MinP > 0 {
-		c = s.keep(c, least)
+		values = s.above(values, least)
 	}
 	if p.TopP < 1 {
-		c = s.share(c, most, least, p)
+		least, n = s.share(values, most, least, p)
 	}
-	return c
+	s.above(logits, least)
+	for i, more := len(s.kept)-1, len(s.kept)-n; more > 0; i-- {
+		if s.kept[i] == least { // and ranks behind the last that is left
+			s.kept[i] = negInf
+			more--
+		}
+	}
+	return s.ids, s.kept
 }
 
 // below returns the logit whose weight is e^exponent, if most weighs 1.
@@ -72,37 +69,37 @@ func below(most float32, exponent float64, p *Params) float32 {
 	return float32(max(float64(most)+float64(exponent*float64(p.Temperature)), -math.MaxFloat32))
 }
 
-// best leaves the n best candidates, of all tokens those from least on, and returns the logit of the last. s.peaks are those of
-// the logits; they are lost.
-func (s *Sampler) best(c candidates, n int, most, least float32) (candidates, float32) {
+// best finds the n best of all logits from least on, or all of those if they are fewer: it returns the last and n, and sets s.kept to
+// them. s.peaks are those of the logits; they are lost.
+func (s *Sampler) best(logits []float32, n int, most, least float32) (float32, int) {
 	if n <= len(s.peaks) {
 		// So many logits are at least as great as the n-th of the peaks.
-		lowest := max(slices.Min(s.peaks), most+weightless)
-		least = max(least, s.cut(s.peaks, nil, most, lowest, n, 0))
+		last, _ := s.cut(s.peaks, nil, most, max(slices.Min(s.peaks), most+weightless), n, 0)
+		least = max(least, last)
 	}
-	c = s.keep(c, least)
-	if n < len(c.logits) {
-		least = s.cut(c.logits, nil, most, max(least, most+weightless), n, 0)
-		c = s.keep(c, least)
+	values := s.above(logits, least)
+	if n < len(values) {
+		least, n = s.cut(values, nil, most, max(least, most+weightless), n, 0)
+		s.above(values, least)
 	}
-	return c, least
+	return least, n
 }
 
-// share leaves the best candidates, as few as make up the share TopP of the weight of all. least is at most the least logit that
-// weighs anything.
-func (s *Sampler) share(c candidates, most, least float32, p *Params) candidates {
+// share finds the best of the values, as few as make up the share TopP of the weight of all, and returns the last and how many they
+// are. Values below least weigh nothing.
+func (s *Sampler) share(values []float32, most, least float32, p *Params) (float32, int) {
 	scale := 1 / float64(p.Temperature)
-	sum := s.weigh(c.logits, most, scale)
+	sum := s.weigh(values, most, scale)
 	limit := float64(p.TopP) * sum
 	for range 2 {
 		// If each of those that go weighs less than an equal part of what may go, it is not too much.
-		if part := 0.999 * (sum - limit) / float64(len(c.logits)); part > 0 {
+		if part := 0.999 * (sum - limit) / float64(len(values)); part > 0 {
 			least = max(least, below(most, math.Log(part), p))
 		}
-		c = s.keep(c, least)
-		sum = s.weigh(c.logits, most, scale)
+		values = s.above(values, least)
+		sum = s.weigh(values, most, scale)
 	}
-	return s.keep(c, s.cut(c.logits, s.weights, most, least, len(c.logits), limit))
+	return s.cut(values, s.weights, most, least, len(values), limit)
 }
 
 // A cut sorts logits into classes of nearby ones, between the greatest and the least that counts.
@@ -128,10 +125,10 @@ func better(a, b ranked) int {
 	return cmp.Compare(a.at, b.at)
 }
 
-// cut returns the n-th best of logits; if weights is not nil, the first with which those of the best reach limit, if that comes
-// earlier. Those that are equal to it and rank behind it become -Inf. most is the greatest logit. The fewer of those that count
-// are below least, the less is sorted: only the class that the cut is in.
-func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, limit float64) float32 {
+// cut finds the n best of logits or, if weights is not nil, the best with which theirs reach limit, if they are fewer. It returns
+// the last of them and how many they are; those that are equal to it and rank behind it become -Inf. most is the greatest logit. The
+// fewer lie below least, the less is sorted: only the class that the last one is in.
+func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, limit float64) (last float32, kept int) {
 	clear(s.classes[:])
 	perLogit := (classes - 1) / max(most-least, 1e-30)
 	for i, l := range logits {
@@ -142,8 +139,8 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 		}
 	}
 	at, sum := 0, 0.0
-	for ; at < classes-1 && s.classes[at].n < n && (weights == nil || sum+s.classes[at].weight < limit); at++ {
-		n -= s.classes[at].n
+	for ; at < classes-1 && kept+s.classes[at].n < n && (weights == nil || sum+s.classes[at].weight < limit); at++ {
+		kept += s.classes[at].n
 		sum += s.classes[at].weight
 	}
 	s.edge = s.edge[:0]
@@ -154,19 +151,20 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 	}
 	slices.SortFunc(s.edge, better)
 	for i, r := range s.edge {
+		kept++
 		if weights != nil {
 			sum += float64(weights[r.at])
 		}
-		if i == n-1 || weights != nil && sum >= limit {
+		if kept == n || weights != nil && sum >= limit {
 			for _, tie := range s.edge[i+1:] {
 				if tie.logit == r.logit {
 					logits[tie.at] = negInf
 				}
 			}
-			return r.logit
+			return r.logit, kept
 		}
 	}
-	return least // rounding left a rest
+	return least, len(logits) // rounding left a rest
 }
 
 // classOf returns the class of a logit that is d below the greatest.

@@ -39,9 +39,8 @@ var negInf = float32(math.Inf(-1))
 type Sampler struct {
 	raw     []float32 // the logits before adjustment, if logprobs are wanted
 	peaks   []float32 // the greatest of each block of logits
-	ids     []int32   // of the candidates, if not all tokens are
-	logits  []float32 // theirs
-	at      []int32   // where among the former candidates
+	kept    []float32 // the logits of candidates
+	ids     []int32   // whose they are, ascending
 	weights []float32
 	sums    []float32 // of blocks of weights
 	classes [classes]class
@@ -78,10 +77,10 @@ func (s *Sampler) Logprobs(logits []float32, token int32, top int) (Choice, erro
 	norm := float64(most) + math.Log(s.weigh(logits, most, 1))
 	s.top = s.top[:0]
 	if n := min(top, MaxTop, len(logits)); n > 0 {
-		c, _ := s.best(candidates{logits: logits}, n, most, negInf)
+		least, _ := s.best(logits, n, most, negInf)
 		s.edge = s.edge[:0]
-		for i, l := range c.logits {
-			s.edge = append(s.edge, ranked{c.ids[i], l})
+		for i, l := range s.above(logits, least) {
+			s.edge = append(s.edge, ranked{s.ids[i], l})
 		}
 		slices.SortFunc(s.edge, better)
 		for _, r := range s.edge[:n] {
@@ -98,12 +97,12 @@ func (s *Sampler) choose(seq *Sequence, logits []float32) (int32, error) {
 	if err != nil || p.Temperature == 0 {
 		return best, err
 	}
-	c := s.filter(logits, most, p)
-	i := s.draw(c.logits, most, 1/float64(p.Temperature), uniform(p.Seed, seq.n))
-	if c.ids == nil {
+	ids, left := s.filter(logits, most, p)
+	i := s.draw(left, most, 1/float64(p.Temperature), uniform(p.Seed, seq.n))
+	if ids == nil {
 		return i, nil
 	}
-	return c.ids[i], nil
+	return ids[i], nil
 }
 
 // draw returns the index of the logit in whose part of the weight of all u lies, a number from 0 to below 1. Within a block the

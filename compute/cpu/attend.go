@@ -36,6 +36,7 @@ func (t *tile) chunks() (from, to int) {
 // Attend implements compute.Device. An item is a tile and a KV head, or some chunks of that where there are not enough of
 // them for all threads.
 func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a compute.Attention) {
+	d.flush()
 	d.op = operation{dst: dst, src: q, cache: c.(*cache), layer: layer, attn: a}
 	l := &d.op.cache.layers[layer]
 	group := a.Heads / l.KVHeads

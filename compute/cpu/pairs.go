@@ -188,7 +188,7 @@ func (d *Device) roomForRounded(rows, cols int) {
 	}
 }
 
-func (d *Device) roundRow(_, r int) { d.roundTo(r, rowOf(d.op.src, r)) }
+func roundRow(d *Device, o *rowOp, _, r int) { d.roundTo(r, rowOf(o.src, r)) }
 
 // roundTo rounds a row to row r of x16.
 func (d *Device) roundTo(r int, row []float32) {

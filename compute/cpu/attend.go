@@ -14,6 +14,7 @@ const chunkTokens = 256
 // tile is a run of rows of one sequence that attend together: they and the query heads of a group share each load of a
 // key or value.
 type tile struct {
+	index          int // in Device.tiles
 	seq, row, rows int
 	lo, hi         int // positions that some row attends to
 	first          int // its first item
@@ -71,7 +72,7 @@ func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 	step = max(min(step, tileQueries/group), bandQueries/group, 1)
 	for i, s := range d.batch.Seqs {
 		for at := 0; at < int(s.Rows); at += step {
-			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
+			t := tile{index: len(d.tiles), seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
 			t.lo, _ = d.attended(i, int(s.Start)+at)
 			_, t.hi = d.attended(i, int(s.Start)+at+t.rows-1)
 			d.tiles = append(d.tiles, t)

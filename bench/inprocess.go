@@ -13,7 +13,10 @@ import (
 
 // InProcess is a model in this process, as a Target: the engine without HTTP. Prompts are tokens, messages following one
 // another without the model's chat template; answers have exactly the length asked for.
-type InProcess struct{ Model *text.Model }
+type InProcess struct {
+	Model       *text.Model
+	Temperature float32
+}
 
 // Answer implements Target.
 func (t InProcess) Answer(ctx context.Context, conversation []Message, output int, piece func()) (Answer, error) {
@@ -25,7 +28,7 @@ func (t InProcess) Answer(ctx context.Context, conversation []Message, output in
 		}
 	}
 	params := sampling.Defaults()
-	params.Temperature = 0
+	params.Temperature = t.Temperature
 	stream, err := t.Model.Engine.Submit(ctx, engine.Request{
 		Prompt: ids, Params: params, MaxTokens: output, IgnoreEOS: true, Logprobs: -1, PromptLogprobs: -1,
 	})

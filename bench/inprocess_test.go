@@ -24,7 +24,7 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Load(t.Context(), InProcess{m}, cs, LoadOptions{Clients: 1, Duration: time.Minute, Steps: &steps})
+	rep, err := Load(t.Context(), InProcess{Model: m}, cs, LoadOptions{Clients: 1, Duration: time.Minute, Steps: &steps})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,17 +35,18 @@ type kernelBench struct {
 func (k *kernelBench) time(ctx context.Context, d time.Duration, c kernelCase) float64 {
 	k.dev.Begin(c.batch)
 	c.run()
+	k.keep(k.dev.Sync())
 	var calls []float64
 	for begin := time.Now(); len(calls) < 1 || time.Since(begin) < d && len(calls) < 1<<16; {
 		start := time.Now()
 		c.run()
+		k.keep(k.dev.Sync())
 		calls = append(calls, time.Since(start).Seconds())
 		if ctx.Err() != nil {
 			k.keep(context.Cause(ctx))
 			break
 		}
 	}
-	k.keep(k.dev.Sync())
 	return median(calls)
 }
 

@@ -28,6 +28,7 @@ type OpenAIOptions struct {
 	Key         string // sent as a bearer token, if any
 	Completions bool   // use /completions rather than /chat/completions; a conversation is then one text
 	IgnoreEOS   bool   // ask for answers of full length by ignore_eos, which vLLM, SGLang, llama-server and kvasir know
+	Temperature float32
 }
 
 // NewOpenAI returns the server at base, such as http://127.0.0.1:8000/v1.
@@ -139,7 +140,7 @@ type wireRequest struct {
 	Messages      []wireMessage `json:"messages,omitempty"`
 	Prompt        string        `json:"prompt,omitempty"`
 	MaxTokens     int           `json:"max_tokens"`
-	Temperature   float64       `json:"temperature"`
+	Temperature   float32       `json:"temperature"`
 	Stream        bool          `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -149,7 +150,7 @@ type wireRequest struct {
 
 // Answer implements Target.
 func (t *OpenAI) Answer(ctx context.Context, conversation []Message, output int, piece func()) (Answer, error) {
-	req := wireRequest{Model: t.model, MaxTokens: output, Stream: true, IgnoreEOS: t.options.IgnoreEOS}
+	req := wireRequest{Model: t.model, MaxTokens: output, Temperature: t.options.Temperature, Stream: true, IgnoreEOS: t.options.IgnoreEOS}
 	req.StreamOptions.IncludeUsage = true
 	var prompt []byte
 	for _, m := range conversation {

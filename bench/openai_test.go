@@ -66,7 +66,9 @@ func TestOpenAIAnswers(t *testing.T) {
 				map[string]any{"role": "user", "content": made},
 			},
 		}},
-		{OpenAIOptions{Completions: true, Model: "other"}, "/v1/completions", map[string]any{"prompt": "a b c" + made, "model": "other", "authorization": ""}},
+		{OpenAIOptions{Completions: true, Model: "other", Temperature: 0.5}, "/v1/completions", map[string]any{
+			"prompt": "a b c" + made, "model": "other", "authorization": "", "temperature": 0.5,
+		}},
 	} {
 		var path string
 		var body map[string]any

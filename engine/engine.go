@@ -98,6 +98,7 @@ type Engine struct {
 	rows      [][]float32 // logits of batch.Logits
 	hidden    [][]float32 // final hidden states of batch.Hidden
 	samplers  []sampling.Sampler
+	sampled   atomic.Int64 // entries of the step in hand that a sampler has taken
 	results   []sched.Result
 	outbox    []delivery
 	report    StepDone

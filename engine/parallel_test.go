@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -35,7 +37,7 @@ func wideLogits(id, pos int32) []float32 {
 // TestParallelSampling has so many logits to sample from that several goroutines share them.
 func TestParallelSampling(t *testing.T) {
 	const seqs, most = 8, 6
-	if seqs*wideVocab < parallelLogits {
+	if seqs*wideVocab < 2*logitsEach {
 		t.Fatal("too few logits to be shared")
 	}
 	cfg := smallConfig()
@@ -65,5 +67,30 @@ func TestParallelSampling(t *testing.T) {
 				t.Errorf("request %d, token %d: %+v, %v; want %+v", n, i, got, err, want)
 			}
 		}
+	}
+}
+
+// BenchmarkSampling samples for 32 sequences, on the goroutines that a step has.
+func BenchmarkSampling(b *testing.B) {
+	const seqs = 32
+	for _, temperature := range []float32{0, 1} {
+		b.Run(fmt.Sprint("temperature=", temperature), func(b *testing.B) {
+			w := &wide{}
+			e := &Engine{cfg: Config{Runner: w, Vocab: wideVocab}, samplers: make([]sampling.Sampler, min(runtime.GOMAXPROCS(0), 16))}
+			for i := range int32(seqs) {
+				w.rows = append(w.rows, wideLogits(i, 0))
+				r := request(0, 1, 1)
+				r.Params.Temperature = temperature
+				e.batch.Logits = append(e.batch.Logits, i)
+				e.entries = append(e.entries, entry{seq: newSequence(r, 4), sample: true, logits: int(i)})
+			}
+			for b.Loop() {
+				e.sample()
+				for i := range e.entries {
+					e.entries[i].seq.ids = e.entries[i].seq.ids[:1]
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/seqs, "µs/token")
+		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -132,28 +131,32 @@ func (e *Engine) readLogits() {
 	}
 }
 
-// parallelLogits is how many logits make it worth sampling on several goroutines: about half a millisecond's work.
-const parallelLogits = 1 << 18
+// logitsEach is how many logits make another goroutine to sample from them worth its start: of 10 µs if the likeliest tokens are
+// taken, and 60 to 100 if they are drawn.
+const logitsEach = 1 << 18
 
-// sample chooses the tokens of the step in hand.
+// sample chooses the tokens of the step in hand. It begins at once, and those that help join when they wake.
 func (e *Engine) sample() {
 	e.readLogits()
-	if len(e.samplers) == 1 || len(e.rows) < 2 || len(e.rows)*e.cfg.Vocab < parallelLogits {
-		for i := range e.entries {
-			e.sampleEntry(&e.samplers[0], &e.entries[i])
-		}
+	e.sampled.Store(0)
+	helpers := min(len(e.samplers), len(e.rows), len(e.rows)*e.cfg.Vocab/logitsEach) - 1
+	if helpers < 1 {
+		e.sampleEntries(&e.samplers[0])
 		return
 	}
-	var next atomic.Int64
 	var all sync.WaitGroup
-	for w := range e.samplers {
-		all.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(e.entries); i = next.Add(1) - 1 {
-				e.sampleEntry(&e.samplers[w], &e.entries[i])
-			}
-		})
+	for i := range helpers {
+		all.Go(func() { e.sampleEntries(&e.samplers[i+1]) })
 	}
+	e.sampleEntries(&e.samplers[0])
 	all.Wait()
+}
+
+// sampleEntries samples entries, one after the other, that no one else has taken.
+func (e *Engine) sampleEntries(s *sampling.Sampler) {
+	for i := e.sampled.Add(1); int(i) <= len(e.entries); i = e.sampled.Add(1) {
+		e.sampleEntry(s, &e.entries[i-1])
+	}
 }
 
 // sampleEntry scores the prompt tokens of one entry and chooses its token. It touches nothing but the entry, its sequence

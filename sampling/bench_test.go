@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -60,6 +61,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkSample(b *testing.B) {
 	const vocab = 128 << 10
 	logits := bellCurve(vocab)
+	adjusted := slices.Clone(logits[:8]) // the only ones that settings adjust
 	for _, set := range settings {
 		b.Run(set.name, func(b *testing.B) {
 			p := Defaults()
@@ -68,6 +70,7 @@ func BenchmarkSample(b *testing.B) {
 			seq := NewSequence(p, []int32{1, 2, 3})
 			b.ReportAllocs()
 			for b.Loop() {
+				copy(logits, adjusted)
 				if _, err := s.Sample(seq, logits, set.top); err != nil {
 					b.Fatal(err)
 				}

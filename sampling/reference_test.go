@@ -82,33 +82,101 @@ func TestCandidates(t *testing.T) {
 			MinP: rapid.SampledFrom([]float32{0, 0.01234, 0.4567, 1}).Draw(t, "min_p"),
 			Seed: rapid.Uint64().Draw(t, "seed"), RepetitionPenalty: 1,
 		}
-		want := distribution(p, logits)
-		token, err := s.choose(NewSequence(p, nil), logits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want[token] == 0 {
-			t.Fatalf("drew token %d, which is not among %v", token, want)
-		}
-		got, sum := map[int32]float64{}, 0.0
-		for i, c := range s.cands {
-			got[c.id] = c.weight
-			sum += c.weight
-			if i > 0 && c.id <= s.cands[i-1].id {
-				t.Fatalf("candidates are out of order: %v", s.cands)
-			}
-		}
-		for id, w := range got {
-			if math.Abs(w/sum-want[id]) > 1e-8 {
-				t.Fatalf("token %d has probability %v; want %v", id, w/sum, want[id])
-			}
-		}
-		for id, w := range want {
-			if _, ok := got[id]; !ok && w > 1e-300 {
-				t.Fatalf("token %d is missing; it has probability %v", id, w)
-			}
-		}
+		checkCandidates(t, &s, p, logits)
 	})
+}
+
+// TestManyCandidates does so with vocabularies of many blocks: one that hardly has ties, and one that has little else.
+func TestManyCandidates(t *testing.T) {
+	var s Sampler
+	source := bellCurve(20000)
+	source[77] = negInf
+	coarse := slices.Clone(source)
+	for i, l := range coarse {
+		coarse[i] = float32(math.Round(float64(l)))
+	}
+	for _, temperature := range []float32{0.5, 1, 2} {
+		for _, topP := range []float32{1e-9, 0.31, 0.93, 0.9987, 1} {
+			for _, topK := range []int{0, 1, 40, 300, 5000} {
+				for _, minP := range []float32{0, 1e-4, 0.07} {
+					p := Params{Temperature: temperature, TopP: topP, TopK: topK, MinP: minP, RepetitionPenalty: 1}
+					checkCandidates(t, &s, p, slices.Clone(source))
+					checkCandidates(t, &s, p, slices.Clone(coarse))
+				}
+			}
+		}
+	}
+}
+
+// checkCandidates compares what p leaves of logits with the plain definition. Where a candidate's probability is e^-10 or less, its
+// logit's distance from the greatest is rounded more.
+func checkCandidates(t interface{ Fatalf(string, ...any) }, s *Sampler, p Params, logits []float32) {
+	want := distribution(p, logits)
+	_, most, err := s.greatest(logits)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	ids, left := s.filter(logits, most, &p)
+	got, sum := map[int32]float64{}, 0.0
+	total := s.weigh(left, most, 1/float64(p.Temperature))
+	for i, w := range s.weights {
+		id := int32(i)
+		if ids != nil {
+			id = ids[i]
+		}
+		if ids != nil && i > 0 && id <= ids[i-1] {
+			t.Fatalf("candidates are out of order: %v", ids)
+		}
+		if w > 0 {
+			got[id] = float64(w)
+			sum += float64(w)
+		}
+	}
+	if math.Abs(sum-total) > 1e-6*sum {
+		t.Fatalf("the weights add up to %v, by blocks to %v", sum, total)
+	}
+	for id, w := range got {
+		q := want[id]
+		if math.Abs(w/sum-q) > 1e-6*q*max(1, -math.Log(q)/10) {
+			t.Fatalf("%+v: token %d has probability %v; want %v", p, id, w/sum, q)
+		}
+	}
+	for id, q := range want {
+		if _, ok := got[id]; !ok && q > 1e-37 {
+			t.Fatalf("%+v: token %d is missing; it has probability %v", p, id, q)
+		}
+	}
+	if token, err := s.choose(NewSequence(p, nil), logits); err != nil || want[token] == 0 {
+		t.Fatalf("%+v: drew token %d, error %v, from %v", p, token, err, want)
+	}
+}
+
+// TestDraw goes through the numbers from 0 to 1: each draws the token in whose part it lies.
+func TestDraw(t *testing.T) {
+	const vocab, draws = 1000, 30000
+	logits := bellCurve(vocab)
+	logits[0], logits[130], logits[vocab-1] = negInf, -200, negInf
+	for i := 256; i < 384; i++ {
+		logits[i] = negInf // two blocks
+	}
+	most, before, total := slices.Max(logits), make([]float64, vocab+1), 0.0
+	for i, l := range logits {
+		total += math.Exp(float64(l - most))
+		before[i+1] = total
+	}
+	var s Sampler
+	seen := map[int32]bool{}
+	for i := range draws + 1 {
+		u := min(float64(i)/draws, 1-0x1p-53)
+		token := s.draw(logits, most, 1, u)
+		if from, to := before[token]/total, before[token+1]/total; u < from-1e-6 || u > to+1e-6 || logits[token] < -100 {
+			t.Fatalf("%v draws token %d, with logit %v, from %v to %v", u, token, logits[token], from, to)
+		}
+		seen[token] = true
+	}
+	if len(seen) < 500 {
+		t.Errorf("only %d tokens were drawn", len(seen))
+	}
 }
 
 // TestFrequencies draws from a known distribution. Draws are a function of seed and index, so the counts are always the

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute/scan"
 )
 
 // MaxTop is the most alternatives that are reported beside a token.
@@ -19,7 +22,7 @@ type Candidate struct {
 // penalties, temperature and filters; they are set if they were asked for.
 type Choice struct {
 	Token   int32
-	Logprob float32
+	Logprob float32     // right to 1e-5
 	Top     []Candidate // the most likely tokens, best first; valid until the Sampler's next call
 }
 
@@ -29,13 +32,19 @@ var ErrNaN = errors.New("a logit is not a finite number")
 // ErrForbidden is why logits that are all -Inf give no token.
 var ErrForbidden = errors.New("every token is forbidden")
 
+var negInf = float32(math.Inf(-1))
+
 // Sampler chooses tokens. It holds memory for one call at a time, kept for the next, and remembers nothing else: any
 // Sampler can serve any Sequence. The zero Sampler is ready.
 type Sampler struct {
-	raw     []float32   // the logits before adjustment, if logprobs are wanted
-	cands   []candidate // by ascending token
-	edge    []candidate // of the bucket that a cut falls in
-	buckets [buckets]bucket
+	raw     []float32 // the logits before adjustment, if logprobs are wanted
+	peaks   []float32 // the greatest of each block of logits
+	kept    []float32 // the logits of candidates
+	ids     []int32   // whose they are, ascending
+	weights []float32
+	sums    []float32 // of blocks of weights
+	classes [classes]class
+	edge    []ranked // of the class that a cut is in
 	top     []Candidate
 }
 
@@ -61,64 +70,85 @@ func (s *Sampler) Sample(seq *Sequence, logits []float32, top int) (Choice, erro
 // Logprobs describes a token that is known already, such as one of a prompt: its own probability and the top most likely
 // alternatives, as in Sample. It does not change the logits.
 func (s *Sampler) Logprobs(logits []float32, token int32, top int) (Choice, error) {
-	_, best, err := greatest(logits)
+	_, most, err := s.greatest(logits)
 	if err != nil {
 		return Choice{}, err
 	}
-	sum := 0.0
-	for _, l := range logits {
-		sum += exp(float64(l) - float64(best))
-	}
-	norm := float64(best) + math.Log(sum)
+	norm := float64(most) + math.Log(s.weigh(logits, most, 1))
 	s.top = s.top[:0]
-	for id, l := range logits {
-		if len(s.top) < min(top, MaxTop) {
-			s.top = append(s.top, Candidate{Logprob: negInf})
-		} else if len(s.top) == 0 || l <= s.top[len(s.top)-1].Logprob {
-			continue
+	if n := min(top, MaxTop, len(logits)); n > 0 {
+		least, _ := s.best(logits, n, most, negInf)
+		s.edge = s.edge[:0]
+		for i, l := range s.above(logits, least) {
+			s.edge = append(s.edge, ranked{s.ids[i], l})
 		}
-		i := len(s.top) - 1
-		for ; i > 0 && s.top[i-1].Logprob < l; i-- {
-			s.top[i] = s.top[i-1]
+		slices.SortFunc(s.edge, better)
+		for _, r := range s.edge[:n] {
+			s.top = append(s.top, Candidate{r.at, float32(float64(r.logit) - norm)})
 		}
-		s.top[i] = Candidate{Token: int32(id), Logprob: l}
-	}
-	for i := range s.top {
-		s.top[i].Logprob = float32(float64(s.top[i].Logprob) - norm)
 	}
 	return Choice{Token: token, Logprob: float32(float64(logits[token]) - norm), Top: s.top}, nil
 }
 
 // choose picks a token from adjusted logits.
 func (s *Sampler) choose(seq *Sequence, logits []float32) (int32, error) {
-	best, most, err := greatest(logits)
+	best, most, err := s.greatest(logits)
 	p := &seq.params
 	if err != nil || p.Temperature == 0 {
 		return best, err
 	}
-	sum := s.collect(logits, most, p)
-	at := uniform(p.Seed, seq.n) * sum
-	for _, c := range s.cands {
-		if at -= c.weight; at < 0 {
-			return c.id, nil
-		}
+	ids, left := s.filter(logits, most, p)
+	i := s.draw(left, most, 1/float64(p.Temperature), uniform(p.Seed, seq.n))
+	if ids == nil {
+		return i, nil
 	}
-	return s.cands[len(s.cands)-1].id, nil // rounding left a rest
+	return ids[i], nil
 }
 
-// greatest returns the first of the greatest logits. A logit that is no number, or +Inf, is an error.
-func greatest(logits []float32) (id int32, logit float32, err error) {
-	id, logit = -1, negInf
-	for i, l := range logits {
-		if !(l <= logit) { // also of a NaN
-			if l != l || l > math.MaxFloat32 {
-				return -1, l, fmt.Errorf("sampling: token %d has logit %v: %w", i, l, ErrNaN)
+// draw returns the index of the logit in whose part of the weight of all u lies, a number from 0 to below 1. Within a block the
+// weights' own sum counts, not the rounded one, so that no weight gains what rounding leaves.
+func (s *Sampler) draw(logits []float32, most float32, scale, u float64) int32 {
+	total := s.weigh(logits, most, scale)
+	at, sum, block := float64(u*total), 0.0, 0
+	for sum+float64(s.sums[block]) <= at { // ends, because u·total is below total, the same sum
+		sum += float64(s.sums[block])
+		block++
+	}
+	first := block * scan.Block
+	weights, own := s.weights[first:min(first+scan.Block, len(logits))], 0.0
+	for _, w := range weights {
+		own += float64(w)
+	}
+	at, sum = (at-sum)/float64(s.sums[block])*own, 0
+	drawn := 0
+	for i, w := range weights {
+		if w > 0 {
+			drawn = i
+			if sum += float64(w); sum > at {
+				break
 			}
-			id, logit = int32(i), l
 		}
 	}
-	if id < 0 {
-		return id, logit, fmt.Errorf("sampling: %w", ErrForbidden)
+	return int32(first + drawn)
+}
+
+// greatest returns the first of the greatest logits, and sets s.peaks to those of blocks. A logit that is no number, or +Inf, is
+// an error.
+func (s *Sampler) greatest(logits []float32) (id int32, most float32, err error) {
+	s.peaks = resized(s.peaks, scan.Blocks(len(logits)))
+	if !scan.Peaks(s.peaks, logits) {
+		i := slices.IndexFunc(logits, func(l float32) bool { return !(l <= math.MaxFloat32) })
+		return -1, logits[i], fmt.Errorf("sampling: token %d has logit %v: %w", i, logits[i], ErrNaN)
 	}
-	return id, logit, nil
+	block, most := -1, negInf
+	for b, p := range s.peaks {
+		if p > most {
+			block, most = b, p
+		}
+	}
+	if block < 0 {
+		return -1, most, fmt.Errorf("sampling: %w", ErrForbidden)
+	}
+	first := block * scan.Block
+	return int32(first + slices.Index(logits[first:], most)), most, nil
 }

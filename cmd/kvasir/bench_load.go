@@ -30,6 +30,8 @@ type benchLoadCmd struct {
 	Completions bool   `help:"Use /completions rather than /chat/completions."`
 	IgnoreEOS   bool   `name:"ignore-eos" help:"Ask the server for answers of full length; not every server knows how." default:"true" negatable:""`
 
+	Temperature float32 `help:"What answers are sampled with; 0 takes the likeliest token." placeholder:"T"`
+
 	Workload  string  `help:"fixed; shared-prefix, multi-turn or long-context, which are fixed with other sizes; or mooncake, azure or conversations, which read --file." enum:"fixed,shared-prefix,multi-turn,long-context,mooncake,azure,conversations" default:"fixed"`
 	File      string  `help:"The trace (Mooncake's JSON lines, Azure's CSV) or the conversations (ShareGPT's JSON)." type:"existingfile" placeholder:"PATH"`
 	Requests  int     `short:"n" help:"Conversations; of a file, at most as many as it has." default:"100" placeholder:"N"`
@@ -279,7 +281,7 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, 
 		return nil, nil, nil, err
 	}
 	if !c.HTTP {
-		return bench.InProcess{Model: m}, steps, func() { m.Close() }, nil
+		return bench.InProcess{Model: m, Temperature: c.Temperature}, steps, func() { m.Close() }, nil
 	}
 	t, end, err := c.serve(ctx, m, name)
 	return t, steps, func() { end(); m.Close() }, err
@@ -287,7 +289,9 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, 
 
 // connect makes a server at a URL the target.
 func (c *benchLoadCmd) connect(ctx context.Context, url, model string) (bench.Target, func(), error) {
-	t, err := bench.NewOpenAI(ctx, url, bench.OpenAIOptions{Model: model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS})
+	t, err := bench.NewOpenAI(ctx, url, bench.OpenAIOptions{
+		Model: model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS, Temperature: c.Temperature,
+	})
 	if err != nil {
 		return nil, func() {}, err
 	}

@@ -10,7 +10,7 @@ import "github.com/kvasir-llm/kvasir/quant"
 var amx = func() kernels {
 	k := avx512vnni
 	k.name, k.matAffine, k.rowChunk, k.tileRows, k.spread = "amx", matAffineAMX, maxRowChunk, tileRowsAMX, spreadTilesAMX
-	k.matPairs, k.narrow, k.pairTiles, k.pairChunk = matPairsAMX, narrowAVX512, true, pairChunkAMX
+	k.matPairs, k.narrow, k.pairs, k.pairChunk = matPairsAMX, narrowAVX512, pairTiles, pairChunkAMX
 	return k
 }()
 

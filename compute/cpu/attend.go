@@ -14,6 +14,7 @@ const chunkTokens = 256
 // tile is a run of rows of one sequence that attend together: they and the query heads of a group share each load of a
 // key or value.
 type tile struct {
+	index          int // in Device.tiles
 	seq, row, rows int
 	lo, hi         int // positions that some row attends to
 	first          int // its first item
@@ -36,6 +37,7 @@ func (t *tile) chunks() (from, to int) {
 // Attend implements compute.Device. An item is a tile and a KV head, or some chunks of that where there are not enough of
 // them for all threads.
 func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a compute.Attention) {
+	d.flush()
 	d.op = operation{dst: dst, src: q, cache: c.(*cache), layer: layer, attn: a}
 	l := &d.op.cache.layers[layer]
 	group := a.Heads / l.KVHeads
@@ -70,7 +72,7 @@ func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 	step = max(min(step, tileQueries/group), bandQueries/group, 1)
 	for i, s := range d.batch.Seqs {
 		for at := 0; at < int(s.Rows); at += step {
-			t := tile{seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
+			t := tile{index: len(d.tiles), seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
 			t.lo, _ = d.attended(i, int(s.Start)+at)
 			_, t.hi = d.attended(i, int(s.Start)+at+t.rows-1)
 			d.tiles = append(d.tiles, t)

@@ -37,6 +37,7 @@ var avx2 = kernels{
 	widen:      widenAVX2,
 	transpose:  transposeAVX2,
 	rotate:     rotateAVX2,
+	turnPairs:  turnPairsAVX2,
 }
 
 // avxvnni is avx2 with the dot products of AVX-VNNI.
@@ -139,6 +140,15 @@ func rotateAVX2(lo, hi, cos, sin []float32) {
 	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
 }
 
+func turnPairsAVX2(x, cos, sin []float32) {
+	n := vectors(2 * len(cos))
+	if n > 0 {
+		_, _ = x[n-1], sin[n/2-1]
+		turnPairsRowAVX2(&x[0], &cos[0], &sin[0], n)
+	}
+	turnPairs(x[n:], cos[n/2:], sin[n/2:])
+}
+
 //go:noescape
 func tileF32AVX2(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
@@ -174,6 +184,9 @@ func decayAddPanelAVX2(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowAVX2(lo, hi, cos, sin *float32, n int)
+
+//go:noescape
+func turnPairsRowAVX2(x, cos, sin *float32, n int)
 
 func widenAVX2(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
 	widened(&tileWidthsAVX2, t, dst, ldd, src, n, values)

@@ -38,6 +38,7 @@ var avx512 = kernels{
 	widen:         widenAVX512,
 	transpose:     transposeAVX512,
 	rotate:        rotateAVX512,
+	turnPairs:     turnPairsAVX512,
 }
 
 // avx512vnni is avx512 with the dot products of VNNI.
@@ -46,6 +47,16 @@ var avx512vnni = func() kernels {
 	k.name, k.matAffine, k.rowChunk = "avx512vnni", matAffineVNNI, 256
 	return k
 }()
+
+// avx512bf16 is avx512vnni with the products of pairs of AVX-512 BF16.
+var avx512bf16 = func() kernels {
+	k := avx512vnni
+	k.name, k.matPairs, k.narrow, k.pairs, k.pairChunk = "avx512bf16", matPairDots, narrowDotsAVX512, pairDots, pairChunkDots
+	return k
+}()
+
+// pairChunkDots is how many rows share one pass over the weights.
+const pairChunkDots = 128
 
 // The most rows of a tile of float weights.
 const tileRowsAVX512 = 8
@@ -139,6 +150,15 @@ func rotateAVX512(lo, hi, cos, sin []float32) {
 	rotate(lo[n:], hi[n:], cos[n:], sin[n:])
 }
 
+func turnPairsAVX512(x, cos, sin []float32) {
+	n := vectors(2 * len(cos))
+	if n > 0 {
+		_, _ = x[n-1], sin[n/2-1]
+		turnPairsRowAVX512(&x[0], &cos[0], &sin[0], n)
+	}
+	turnPairs(x[n:], cos[n/2:], sin[n/2:])
+}
+
 //go:noescape
 func tileF32AVX512(dst *float32, ldd int, x *float32, ldx int, w unsafe.Pointer, stride, rows, panels, k, groups int, accumulate bool)
 
@@ -174,6 +194,9 @@ func decayAddPanelAVX512(w, x *float32, n int, v *float32, decay float32)
 
 //go:noescape
 func rotateRowAVX512(lo, hi, cos, sin *float32, n int)
+
+//go:noescape
+func turnPairsRowAVX512(x, cos, sin *float32, n int)
 
 func widenAVX512(t quant.Type, dst []float32, ldd int, src []byte, n int, values bool) {
 	widened(&tileWidthsAVX512, t, dst, ldd, src, n, values)

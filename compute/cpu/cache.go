@@ -131,6 +131,7 @@ func (d *Device) CacheBytes(spec compute.CacheSpec) int64 {
 
 // CopyBlock implements compute.Device.
 func (d *Device) CopyBlock(c compute.Cache, from, to int32) {
+	d.flush()
 	for i := range c.(*cache).slabs {
 		s := &c.(*cache).slabs[i]
 		copy(s.block(int(to)), s.block(int(from)))
@@ -148,6 +149,7 @@ func (d *Device) BlockBytes(c compute.Cache) int {
 
 // PackBlock implements compute.Device. A packed block is its part of each slab, in order.
 func (d *Device) PackBlock(c compute.Cache, block int32, dst []byte) {
+	d.flush()
 	for i := range c.(*cache).slabs {
 		n := copy(dst, c.(*cache).slabs[i].block(int(block)))
 		dst = dst[n:]
@@ -156,6 +158,7 @@ func (d *Device) PackBlock(c compute.Cache, block int32, dst []byte) {
 
 // UnpackBlock implements compute.Device.
 func (d *Device) UnpackBlock(c compute.Cache, block int32, src []byte) {
+	d.flush()
 	for i := range c.(*cache).slabs {
 		n := copy(c.(*cache).slabs[i].block(int(block)), src)
 		src = src[n:]
@@ -186,24 +189,30 @@ type storeRun struct{ seq, from, to int32 }
 
 // Store implements compute.Device. An item is the part of a sequence that lies in one panel.
 func (d *Device) Store(c compute.Cache, layer int, k, v compute.Tensor) {
-	d.op = operation{cache: c.(*cache), layer: layer, src: k, aux: v}
+	o := rowOp{row: storeItem, cache: c.(*cache), layer: layer, src: k, aux: v}
 	d.runs = d.runs[:0]
-	l := &d.op.cache.layers[layer]
+	l := &o.cache.layers[layer]
 	for i, s := range d.batch.Seqs {
 		for at := s.Start; at < s.Start+s.Rows; {
 			end := min(at&^(lanes-1)+lanes, s.Start+s.Rows)
 			d.runs = append(d.runs, storeRun{int32(i), at, end})
-			if r := d.op.cache.runway; r != nil {
+			if r := o.cache.runway; r != nil {
 				r.use(s.Tables[l.Group][int(at)/l.blockToken])
 			}
 			at = end
 		}
 	}
-	d.each(len(d.runs), d.jobs.store)
+	if len(d.runs) == d.batch.Rows() {
+		d.wait(o) // run i is row i
+		return
+	}
+	d.flush()
+	d.wait(o)
+	d.flushRows(len(d.runs))
 }
 
-func (d *Device) storeItem(worker, item int) {
-	l, run, row := &d.op.cache.layers[d.op.layer], d.runs[item], &d.scratch[worker].kv
+func storeItem(d *Device, o *rowOp, worker, item int) {
+	l, run, row := &o.cache.layers[o.layer], d.runs[item], &d.scratch[worker].kv
 	s := &d.batch.Seqs[run.seq]
 	block, slot := int(s.Tables[l.Group][int(run.from)/l.blockToken]), int(run.from)%l.blockToken
 	for h := range l.KVHeads {
@@ -215,9 +224,9 @@ func (d *Device) storeItem(worker, item int) {
 		}
 		for pos := run.from; pos < run.to; pos++ {
 			r, j := int(s.Row+pos-s.Start), int(pos)%lanes
-			row.put(d.k, l.typ, l.keys(block, h, slot), j, rowOf(d.op.src, r)[h*l.KDim:][:l.KDim], false)
+			row.put(d.k, l.typ, l.keys(block, h, slot), j, rowOf(o.src, r)[h*l.KDim:][:l.KDim], false)
 			if !l.Latent {
-				row.put(d.k, l.typ, l.values(block, h, slot), j, rowOf(d.op.aux, r)[h*l.VDim:][:l.VDim], true)
+				row.put(d.k, l.typ, l.values(block, h, slot), j, rowOf(o.aux, r)[h*l.VDim:][:l.VDim], true)
 			}
 		}
 	}

@@ -68,7 +68,8 @@ func (d *Device) chunk(s *scratch, t *tile, head, c int, p *partial) {
 	lo, hi := max(t.lo, c*chunkTokens)&^(lanes-1), min(t.hi, (c+1)*chunkTokens)
 	paged := d.paged(t.rows * group)
 	if paged {
-		s.findPages(l, d.batch.Seqs[t.seq].Tables[l.Group], head, lo, hi, t.hi)
+		s.findPages(l, d.batch.Seqs[t.seq].Tables[l.Group], head, lo, hi)
+		d.findNext(s, t, head, hi)
 	} else {
 		d.widenChunk(s, t, head, lo, hi)
 	}
@@ -92,8 +93,8 @@ func (d *Device) paged(queries int) bool {
 // keyPages returns how many places of scratch.pages belong to n panels of keys.
 func keyPages(n int) int { return (n + 3) &^ 3 }
 
-// findPages fills s.pages for a head and positions [lo, hi) of a sequence that is attended to up to end.
-func (s *scratch) findPages(l *cacheLayer, table []int32, head, lo, hi, end int) {
+// findPages fills s.pages for a head and positions [lo, hi) of a sequence.
+func (s *scratch) findPages(l *cacheLayer, table []int32, head, lo, hi int) {
 	n := (hi - lo + lanes - 1) / lanes
 	s.pages = s.pages[:0]
 	for i := range keyPages(n) {
@@ -103,9 +104,26 @@ func (s *scratch) findPages(l *cacheLayer, table []int32, head, lo, hi, end int)
 	for pos := lo; pos < hi; pos += lanes {
 		s.pages = append(s.pages, l.valuesAt(int(table[pos/l.blockToken]), head, pos%l.blockToken))
 	}
+}
+
+// findNext adds to s.pages what comes next: the keys of later positions, from pos on, or of the next item; where these are few, their
+// values too.
+func (d *Device) findNext(s *scratch, t *tile, head, pos int) {
+	l := &d.op.cache.layers[d.op.layer]
+	if pos == t.hi {
+		if head++; head == l.KVHeads {
+			t, head = &d.tiles[min(t.index+1, len(d.tiles)-1)], 0
+		}
+		pos = t.lo &^ (lanes - 1)
+	}
+	table, n := d.batch.Seqs[t.seq].Tables[l.Group], (t.hi-pos+lanes-1)/lanes
 	for i := range pagesAhead {
-		pos := min(hi+i*lanes, end-1)
-		s.pages = append(s.pages, l.keysAt(int(table[pos/l.blockToken]), head, pos%l.blockToken))
+		if at := pos + i*lanes; i < n {
+			s.pages = append(s.pages, l.keysAt(int(table[at/l.blockToken]), head, at%l.blockToken))
+		} else {
+			at = pos + min(i-n, n-1)*lanes
+			s.pages = append(s.pages, l.valuesAt(int(table[at/l.blockToken]), head, at%l.blockToken))
+		}
 	}
 }
 

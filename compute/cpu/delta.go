@@ -11,6 +11,7 @@ const convChannels = 512
 
 // Convolve implements compute.Device. An item is some channels of a sequence.
 func (d *Device) Convolve(x compute.Tensor, c compute.Cache, layer int, delta compute.Delta) {
+	d.flush()
 	d.op = operation{dst: x, cache: c.(*cache), layer: layer, delta: delta}
 	for w := range d.scratch {
 		d.scratch[w].out = grown(d.scratch[w].out, delta.Window*convChannels)
@@ -66,6 +67,7 @@ func (d *Device) stateOf(seq *compute.Seq) []float32 {
 // DeltaRule implements compute.Device. An item is a value head of a sequence. Its matrix is kept in panels of 16 values,
 // [ValueDim/16][KeyDim][16], so that what it does to a key or a query is a product with a weight.
 func (d *Device) DeltaRule(dst, qkv, a, b compute.Tensor, c compute.Cache, layer int, delta compute.Delta) {
+	d.flush()
 	d.op = operation{dst: dst, src: qkv, a: a, b: b, cache: c.(*cache), layer: layer, delta: delta}
 	for w := range d.scratch {
 		d.scratch[w].q = grown(d.scratch[w].q, 2*delta.KeyDim)

@@ -6,8 +6,8 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// Device is a compute.Device on the host's processor. Operations run when they are called, each spread over the threads;
-// they return when they are done.
+// Device is a compute.Device on the host's processor. Operations are spread over the threads. Those on rows alone wait
+// for the next one of another kind (rowOp); all others return when they are done.
 type Device struct {
 	k     *kernels
 	wide  bool // Options.Wide
@@ -16,7 +16,8 @@ type Device struct {
 	batch *compute.Batch
 	err   error
 
-	op      operation          // the arguments of the running operation
+	waiting []rowOp            // operations on rows that wait
+	op      operation          // the arguments of the running operation of another kind
 	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
 	xq      rowsQ8             // quantised rows of the running product
 	x16     rows16             // its rows in bfloat16
@@ -34,9 +35,8 @@ type Device struct {
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	embed, positions, types, norm, angles, rotate, activate, add, squash, quantise, round, shrink, expand, store, attend, join,
-	heads, convolve, delta, clamp, route, gather, quantiseRoute, roundRoute, expert, combine func(worker, item int)
-	product func(worker, from, to int)
+	squash, shrink, expand, attend, join, heads, convolve, delta, gather, quantiseRoute, roundRoute, expert func(worker, item int)
+	rows, product                                                                                           func(worker, from, to int)
 }
 
 // Options choose how a Device computes. None but Wide changes a result.
@@ -69,13 +69,11 @@ func New(o Options) (*Device, error) {
 	} else if len(place.cpus) > 0 {
 		cpus = [][]int{place.cpus}
 	}
-	d := &Device{k: k, wide: o.Wide, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch)}
+	d := &Device{k: k, wide: o.Wide, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch), waiting: make([]rowOp, 0, mostWaiting)}
 	d.jobs = jobs{
-		embed: d.embedRow, positions: d.positionsRow, types: d.typesRow, norm: d.normRow, angles: d.anglesRow, rotate: d.rotateRow,
-		activate: d.activateRow, add: d.addRow, squash: d.squashRow, quantise: d.quantiseRow, round: d.roundRow, product: d.productItems,
-		shrink: d.shrinkItem, expand: d.expandItem, store: d.storeItem, attend: d.attendItem, join: d.joinItem,
-		heads: d.headsItem, convolve: d.convolveItem, delta: d.deltaItem,
-		clamp: d.clampRow, route: d.routeRow, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute, expert: d.expertItem, combine: d.combineRow,
+		squash: d.squashRow, shrink: d.shrinkItem, expand: d.expandItem, attend: d.attendItem, join: d.joinItem, heads: d.headsItem,
+		convolve: d.convolveItem, delta: d.deltaItem, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute,
+		expert: d.expertItem, rows: d.rowItems, product: d.productItems,
 	}
 	return d, nil
 }
@@ -114,12 +112,14 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 
 // Begin implements compute.Device.
 func (d *Device) Begin(b *compute.Batch) {
+	d.flush()
 	d.batch = b
 	d.lora.group(b)
 }
 
 // Sync implements compute.Device.
 func (d *Device) Sync() error {
+	d.flush()
 	err := d.err
 	d.err = nil
 	return err

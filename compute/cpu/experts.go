@@ -37,6 +37,7 @@ func anyOrder(w []compute.Matrix) bool {
 
 // orderedExperts does a product with weights whose inputs are in orders of their own, which differ between experts.
 func (d *Device) orderedExperts(x compute.Tensor, routed bool, t *routes, product []compute.ExpertProduct) {
+	d.flush()
 	o, n := &d.op, d.batch.Rows()*t.chosen
 	*o = operation{src: x, routes: t, experts: product, routed: routed}
 	o.panels[0] = product[0].W[0].(*matrix).panels
@@ -70,11 +71,8 @@ func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, product
 	}
 	d.split(len(t.chunks), groupPanels)
 	blocks, floats := kinds&blockRows != 0, kinds&floatRows != 0
-	if blocks {
-		d.roomForQuantised(rows, x.Cols)
-		d.each(rows, d.jobs.quantise)
-		o.quantised = d.xq
-	}
+	d.prepare(rows, x, kinds&blockRows, products[0].W[0].(*matrix), false)
+	o.quantised = d.xq
 	o.routed = routed
 	if n := d.batch.Rows() * t.chosen; kinds&pairRows != 0 {
 		d.roomForRounded(n, x.Cols)

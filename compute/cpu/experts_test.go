@@ -196,6 +196,9 @@ func TestCombine(t *testing.T) {
 				g = compute.Tensor{Rows: rows, Cols: 1, Host: gate}
 			}
 			m.Combine(dst, parts, m.routes, s, g)
+			if err := m.Sync(); err != nil {
+				t.Fatal(err)
+			}
 			for row := range rows {
 				for j := range cols {
 					want := float32(0)

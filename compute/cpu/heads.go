@@ -6,14 +6,8 @@ import "github.com/kvasir-llm/kvasir/compute"
 func (d *Device) MatMulHeads(dst, x compute.Tensor, w []compute.Matrix) {
 	rows, heads, m := d.batch.Rows(), len(w), w[0].(*matrix)
 	src := compute.Tensor{Rows: rows * heads, Cols: x.Cols / heads, Host: x.Host}
-	d.op = operation{rows: rows, dst: dst, src: src, heads: w, order: m.order}
-	switch m.rows {
-	case blockRows:
-		d.quantise(src.Rows, m.in)
-	case pairRows:
-		d.roomForRounded(src.Rows, m.in)
-		d.each(src.Rows, d.jobs.round)
-	}
+	d.op = operation{rows: rows, dst: dst, src: src, heads: w}
+	d.prepare(src.Rows, src, m.rows, m, false)
 	d.each((rows+rowChunk-1)/rowChunk*heads, d.jobs.heads)
 }
 

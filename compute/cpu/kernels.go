@@ -15,10 +15,10 @@ const lanes = 16
 type kernels struct {
 	name string
 
-	rowChunk  int  // rows of an item of a product, which share one pass over a group of panels; at most maxRowChunk
-	tileRows  int  // from so many rows on matAffine wants the tiles of rowsQ8; 0 is never
-	pairChunk int  // rowChunk of products with weights of 16 bits alone
-	pairTiles bool // matPairs wants the bfloat16 of rows16
+	rowChunk  int      // rows of an item of a product, which share one pass over a group of panels; at most maxRowChunk
+	tileRows  int      // from so many rows on matAffine wants the tiles of rowsQ8; 0 is never
+	pairChunk int      // rowChunk of products with weights of 16 bits alone
+	pairs     pairForm // what matPairs takes
 
 	// matF32 multiplies m rows of x with panels of float32 weights: for row i < m, panel p and lane j,
 	// dst[i·ldd + 16p + j] = chain over k of x[i·ldx + k] · w[p·stride + 16k + j], from dst's own value if accumulate is
@@ -29,7 +29,8 @@ type kernels struct {
 	matBF16 func(dst []float32, ldd int, x []float32, ldx int, w []uint16, stride, panels, m, k int, accumulate bool)
 	// matPairs multiplies m rows in bfloat16 with panels of pairs of weights (pairs.go). stride counts pairs.
 	matPairs func(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int)
-	// round writes x rounded to bfloat16 to dst, narrow to bfloat16 of dst.
+	// round writes x rounded to bfloat16 to dst. narrow writes the bfloat16 and zeros after them to dst, of whole blocks, in the order of
+	// the pairs.
 	round  func(dst, x []float32)
 	narrow func(dst []uint16, x []float32)
 	// widen8 writes the values of bytes [k][16] of F8_E4M3, times 2⁻⁸, times scale [16], to dst.
@@ -81,6 +82,8 @@ type kernels struct {
 	// rotate turns pairs of one head: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), each as fma(a, cos, -(b·sin)) and
 	// fma(b, cos, a·sin). lo and hi are the two halves of the rotated part.
 	rotate func(lo, hi, cos, sin []float32)
+	// turnPairs is rotate for pairs that lie side by side: x is a and b of the first pair, then of the next.
+	turnPairs func(x, cos, sin []float32)
 }
 
 // rowsQ8 is a run of quantised activation rows. Row i has its values, from -127 to 127, at q[i·ld:] and the scales, shares and sums of its

@@ -12,6 +12,9 @@ func wantKernels() []string {
 		if x.HasAVX512VNNI && hasAMX() {
 			names = append(names, "amx")
 		}
+		if x.HasAVX512VNNI && x.HasAVX512BF16 {
+			names = append(names, "avx512bf16")
+		}
 		if x.HasAVX512VNNI {
 			names = append(names, "avx512vnni")
 		}

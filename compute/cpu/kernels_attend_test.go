@@ -18,11 +18,13 @@ func scores(r *rand.Rand, n, kind int) []float32 {
 		}
 	}
 	switch kind % 5 {
-	case 0: // zeros of both signs, few of them positive, none above
+	case 0: // zeros of both signs, one of them or none positive, none above
 		for i := range s {
 			s[i] = []float32{float32(math.Copysign(0, -1)), -1, negInf}[r.IntN(3)]
 		}
-		s[r.IntN(n)] = 0
+		if kind%2 == 0 {
+			s[r.IntN(n)] = 0
+		}
 	case 1: // at and beside the least argument of exp2
 		for i := range s {
 			s[i] = math.Float32frombits(math.Float32bits(exp2Min) + uint32(r.IntN(3)) - 1)

@@ -25,6 +25,10 @@ var rowCalls = []rowCall{
 	{"silu", func(k *kernels, a, b, c, _ []float32, _ float32) { k.silu(c, a, b) }},
 	{"addScaled", func(k *kernels, a, _, c, _ []float32, s float32) { k.addScaled(c, a, s) }},
 	{"rotate", func(k *kernels, a, b, c, d []float32, _ float32) { k.rotate(a, b, c, d) }},
+	{"turnPairs", func(k *kernels, a, b, c, _ []float32, _ float32) {
+		n := len(a) / 2
+		k.turnPairs(a[len(a)-2*n:], b[len(b)-n:], c[len(c)-n:])
+	}},
 }
 
 // otherCalls are the kernels whose arguments are of another form, and the test or fuzz target that compares each with the portable one.

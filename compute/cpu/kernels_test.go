@@ -222,7 +222,7 @@ func TestShortArguments(t *testing.T) {
 	each(t, func(t *testing.T, k *kernels, _ *fences) {
 		pairs := func(n int) rows16 {
 			x := rows16{ld: 32, blocks: 1}
-			if k.pairTiles {
+			if k.pairs != pairFloats {
 				x.half = make([]uint16, n, n+64)
 			} else {
 				x.x = f(n)
@@ -268,6 +268,8 @@ func TestShortArguments(t *testing.T) {
 			func() { k.rotate(f(32), f(31), f(32), f(32)) },
 			func() { k.rotate(f(32), f(32), f(31), f(32)) },
 			func() { k.rotate(f(32), f(32), f(32), f(31)) },
+			func() { k.turnPairs(f(63), f(32), f(32)) },
+			func() { k.turnPairs(f(64), f(32), f(31)) },
 		} {
 			func() {
 				defer func() {

@@ -48,7 +48,7 @@ func (d *Device) Head(dst, x compute.Tensor, p compute.Product, scale, softcap f
 		return
 	}
 	d.op = operation{dst: dst, scale: scale, cap: softcap}
-	d.rows(n, d.jobs.squash)
+	d.each(n, d.jobs.squash)
 }
 
 func (d *Device) squashRow(_, r int) {
@@ -68,7 +68,7 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		return
 	}
 	o := &d.op
-	*o = operation{rows: rows, src: x, products: products, order: products[0].W.(*matrix).order}
+	*o = operation{rows: rows, src: x, products: products}
 	var kinds rowKind
 	for i, p := range products {
 		o.panels[i] = p.W.(*matrix).panels
@@ -76,20 +76,14 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 	}
 	most := groupPanels
 	if o.chunk = d.k.rowChunk; kinds == pairRows {
-		if o.chunk = d.k.pairChunk; d.k.pairTiles && rows > 32 {
+		if o.chunk = d.k.pairChunk; d.k.pairs == pairTiles && rows > 32 {
 			most = pairPanels
 		}
 	}
 	chunks := (rows + o.chunk - 1) / o.chunk
 	d.split(chunks, most)
-	if kinds&blockRows != 0 {
-		d.quantise(rows, x.Cols)
-		o.quantised = d.xq
-	}
-	if kinds&pairRows != 0 {
-		d.roomForRounded(rows, x.Cols)
-		d.each(rows, d.jobs.round)
-	}
+	d.prepare(rows, x, kinds, products[0].W.(*matrix), true)
+	o.quantised = d.xq
 	d.foresee()
 	d.spread(chunks*o.perChunk, max(1, mergedRows/rows), d.jobs.product)
 }
@@ -131,20 +125,6 @@ func (d *Device) split(chunks, most int) {
 	}
 }
 
-// quantise fills xq with the first cols values of the running operation's rows.
-func (d *Device) quantise(rows, cols int) {
-	d.roomForQuantised(rows, cols)
-	if d.k.tileRows > 0 && rows >= d.k.tileRows {
-		d.xq.roomForTiles(rows)
-		for w := range d.scratch {
-			if s := &d.scratch[w]; s.work == nil {
-				s.work = aligned(workBytes)
-			}
-		}
-	}
-	d.each(rows, d.jobs.quantise)
-}
-
 // roomForQuantised shapes xq. The distances of its rows' values are odd numbers of cache lines, so that rows do not share sets of the first cache.
 func (d *Device) roomForQuantised(rows, cols int) {
 	q, blocks := &d.xq, cols/32
@@ -164,8 +144,8 @@ func (x *rowsQ8) roomForTiles(rows int) {
 	}
 }
 
-func (d *Device) quantiseRow(worker, r int) {
-	d.quantiseTo(worker, r, rowOf(d.op.src, r), d.op.order)
+func quantiseRow(d *Device, o *rowOp, worker, r int) {
+	d.quantiseTo(worker, r, rowOf(o.src, r), o.order)
 }
 
 // quantiseTo quantises a row, in the given order of its values if there is one, to row r of xq.

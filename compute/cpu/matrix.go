@@ -21,6 +21,7 @@ type matrix struct {
 	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
 	rows    rowKind // what products with it take
+	pairs   pairForm
 }
 
 // rowKind is a form of a product's rows.
@@ -138,7 +139,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
-	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src)}
+	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src), pairs: d.k.pairs}
 	if err := checkScales(&src); err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 			}
 			switch {
 			case m.rows == pairRows:
-				packPairs(view[uint32](panel), row, m.typ, j)
+				packPairs(view[uint32](panel), row, m.typ, j, m.pairs)
 			case m.typ == quant.F32:
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*4:][:4], row[k*4:])
@@ -216,7 +217,7 @@ func (m *matrix) row(dst []float32, n int) {
 	panel, j := m.data[n/lanes*m.stride:][:m.stride], n%lanes
 	switch {
 	case m.rows == pairRows:
-		rowPairs(dst, view[uint32](panel), j)
+		rowPairs(dst, view[uint32](panel), j, m.pairs)
 	case m.typ == quant.F32:
 		for k := range dst {
 			dst[k] = view[float32](panel)[k*lanes+j]

@@ -12,14 +12,8 @@ import (
 // for a call.
 type operation struct {
 	rows           int
-	dst, src, aux  compute.Tensor
-	gate           compute.Tensor
-	table          *matrix
+	dst, src       compute.Tensor
 	scale, cap     float32
-	norm           compute.Norm
-	freqs, long    vector
-	rotary         compute.Rotary
-	act            compute.Activation
 	cache          *cache
 	layer          int
 	attn           compute.Attention
@@ -27,10 +21,8 @@ type operation struct {
 	a, b           compute.Tensor
 	heads          []compute.Matrix
 	products       []compute.Product
-	order          []int32 // of the products' inputs
 	experts        []compute.ExpertProduct
 	routes         *routes
-	router         compute.Router
 	routed         bool             // whether src has a row for each route
 	blocks, floats bool             // how the rows of src are gathered by route
 	quantised      rowsQ8           // the rows of src, for products that want them so
@@ -41,19 +33,15 @@ type operation struct {
 	perChunk       int              // items of one chunk of rows
 }
 
-// rows runs a job for every row of the batch. A single row is not worth waking a thread.
-func (d *Device) rows(n int, job func(worker, row int)) { d.each(n, job) }
-
 // Embed implements compute.Device.
 func (d *Device) Embed(dst compute.Tensor, table compute.Matrix, scale float32) {
-	d.op = operation{dst: dst, table: table.(*matrix), scale: scale}
-	d.rows(d.batch.Rows(), d.jobs.embed)
+	d.wait(rowOp{row: embedRow, dst: dst, table: table.(*matrix), scale: scale})
 }
 
-func (d *Device) embedRow(_, r int) {
-	row := rowOf(d.op.dst, r)
-	d.op.table.row(row, int(d.batch.IDs[r]))
-	if s := d.op.scale; s != 1 {
+func embedRow(d *Device, o *rowOp, _, r int) {
+	row := rowOf(o.dst, r)
+	o.table.row(row, int(d.batch.IDs[r]))
+	if s := o.scale; s != 1 {
 		for i := range row {
 			row[i] *= s
 		}
@@ -62,52 +50,49 @@ func (d *Device) embedRow(_, r int) {
 
 // AddPositions implements compute.Device.
 func (d *Device) AddPositions(dst compute.Tensor, table compute.Matrix) {
-	d.op = operation{dst: dst, table: table.(*matrix)}
 	for w := range d.scratch {
 		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
 	}
-	d.rows(d.batch.Rows(), d.jobs.positions)
+	d.wait(rowOp{row: positionsRow, dst: dst, table: table.(*matrix)})
 }
 
-func (d *Device) positionsRow(worker, r int) {
-	position := d.scratch[worker].out[:d.op.dst.Cols]
-	d.op.table.row(position, int(d.batch.Pos[r]))
-	addBias(rowOf(d.op.dst, r), position)
+func positionsRow(d *Device, o *rowOp, worker, r int) {
+	position := d.scratch[worker].out[:o.dst.Cols]
+	o.table.row(position, int(d.batch.Pos[r]))
+	addBias(rowOf(o.dst, r), position)
 }
 
 // AddTypes implements compute.Device.
 func (d *Device) AddTypes(dst compute.Tensor, table compute.Matrix) {
-	d.op = operation{dst: dst, table: table.(*matrix)}
 	for w := range d.scratch {
 		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
 	}
-	d.rows(d.batch.Rows(), d.jobs.types)
+	d.wait(rowOp{row: typesRow, dst: dst, table: table.(*matrix)})
 }
 
-func (d *Device) typesRow(worker, r int) {
-	kind := d.scratch[worker].out[:d.op.dst.Cols]
+func typesRow(d *Device, o *rowOp, worker, r int) {
+	kind := d.scratch[worker].out[:o.dst.Cols]
 	if t := d.batch.Types; len(t) > 0 {
-		d.op.table.row(kind, int(t[r]))
+		o.table.row(kind, int(t[r]))
 	} else {
-		d.op.table.row(kind, 0)
+		o.table.row(kind, 0)
 	}
-	addBias(rowOf(d.op.dst, r), kind)
+	addBias(rowOf(o.dst, r), kind)
 }
 
 // Norm implements compute.Device.
 func (d *Device) Norm(dst, src compute.Tensor, n compute.Norm) {
-	d.op = operation{dst: dst, src: src, norm: n}
-	d.rows(d.batch.Rows(), d.jobs.norm)
+	d.wait(rowOp{row: normRow, dst: dst, src: src, norm: n})
 }
 
-func (d *Device) normRow(_, r int) {
-	n := &d.op.norm
+func normRow(d *Device, o *rowOp, _, r int) {
+	n := &o.norm
 	gains := n.Gain.(vector)
 	size := n.Group
 	if size == 0 {
 		size = len(gains)
 	}
-	x, y := rowOf(d.op.src, r), rowOf(d.op.dst, r)
+	x, y := rowOf(o.src, r), rowOf(o.dst, r)
 	if n.Width > 0 {
 		x = x[:n.Width]
 	}
@@ -127,12 +112,11 @@ func (d *Device) normRow(_, r int) {
 
 // Clamp implements compute.Device.
 func (d *Device) Clamp(x compute.Tensor, limit float32) {
-	d.op = operation{dst: x, cap: limit}
-	d.rows(d.batch.Rows(), d.jobs.clamp)
+	d.wait(rowOp{row: clampRow, dst: x, cap: limit})
 }
 
-func (d *Device) clampRow(_, r int) {
-	row, limit := rowOf(d.op.dst, r), d.op.cap
+func clampRow(d *Device, o *rowOp, _, r int) {
+	row, limit := rowOf(o.dst, r), o.cap
 	for i, v := range row {
 		row[i] = min(max(v, -limit), limit)
 	}
@@ -147,78 +131,65 @@ func addBias(x []float32, bias vector) {
 // Angles implements compute.Device. An angle is the float32 product of position and frequency, as in the models' own
 // code; its sine and cosine are taken in float64.
 func (d *Device) Angles(dst compute.Tensor, freqs, long compute.Vector, scale float32) {
-	d.op = operation{dst: dst, freqs: freqs.(vector), scale: scale}
+	o := rowOp{row: anglesRow, dst: dst, freqs: freqs.(vector), scale: scale}
 	if long != nil {
-		d.op.long = long.(vector)
+		o.long = long.(vector)
 	}
-	d.rows(d.batch.Rows(), d.jobs.angles)
+	d.wait(o)
 }
 
-func (d *Device) anglesRow(_, r int) {
-	row, n, pos, freqs := rowOf(d.op.dst, r), len(d.op.freqs), float32(d.batch.Pos[r]), d.op.freqs
-	if d.op.long != nil {
+func anglesRow(d *Device, o *rowOp, _, r int) {
+	row, n, pos, freqs := rowOf(o.dst, r), len(o.freqs), float32(d.batch.Pos[r]), o.freqs
+	if o.long != nil {
 		after := sort.Search(len(d.batch.Seqs), func(i int) bool { return int(d.batch.Seqs[i].Row) > r })
 		if d.batch.Seqs[after-1].Long {
-			freqs = d.op.long
+			freqs = o.long
 		}
 	}
 	for i, f := range freqs {
 		sin, cos := math.Sincos(float64(pos * f))
-		row[i], row[n+i] = float32(cos)*d.op.scale, float32(sin)*d.op.scale
+		row[i], row[n+i] = float32(cos)*o.scale, float32(sin)*o.scale
 	}
 }
 
 // Rotate implements compute.Device.
 func (d *Device) Rotate(x, angles compute.Tensor, r compute.Rotary) {
-	d.op = operation{dst: x, aux: angles, rotary: r}
-	for w := range d.scratch {
-		d.scratch[w].out = grown(d.scratch[w].out, angles.Cols)
-	}
-	d.rows(d.batch.Rows(), d.jobs.rotate)
+	d.wait(rowOp{row: rotateRow, dst: x, aux: angles, rotary: r})
 }
 
-func (d *Device) rotateRow(worker, r int) {
-	x, angles, rot := rowOf(d.op.dst, r), rowOf(d.op.aux, r), d.op.rotary
+func rotateRow(d *Device, o *rowOp, _, r int) {
+	x, angles, rot := rowOf(o.dst, r), rowOf(o.aux, r), o.rotary
 	n := len(angles) / 2
 	cos, sin := angles[:n], angles[n:]
-	lo, hi := d.scratch[worker].out[:n], d.scratch[worker].out[n:2*n]
 	for h := range rot.Heads {
-		head := x[h*rot.HeadDim+rot.Skip:][:2*n]
-		if !rot.Interleaved {
-			d.k.rotate(head[:n], head[n:2*n], cos, sin)
-			continue
-		}
-		for i := range n {
-			lo[i], hi[i] = head[2*i], head[2*i+1]
-		}
-		d.k.rotate(lo, hi, cos, sin)
-		for i := range n {
-			head[2*i], head[2*i+1] = lo[i], hi[i]
+		if head := x[h*rot.HeadDim+rot.Skip:][:2*n]; rot.Interleaved {
+			d.k.turnPairs(head, cos, sin)
+		} else {
+			d.k.rotate(head[:n], head[n:], cos, sin)
 		}
 	}
 }
 
 // Activate implements compute.Device.
 func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	d.op = operation{dst: dst, src: gate, aux: up, act: act}
-	d.rows(d.batch.Rows(), d.jobs.activate)
+	d.wait(rowOp{row: activateRow, dst: dst, src: gate, aux: up, act: act})
 }
 
-func (d *Device) activateRow(_, r int) {
-	dst, gate := rowOf(d.op.dst, r), rowOf(d.op.src, r)
+func activateRow(d *Device, o *rowOp, _, r int) {
+	dst, gate := rowOf(o.dst, r), rowOf(o.src, r)
 	var up []float32
-	if d.op.aux.Host != nil {
-		up = rowOf(d.op.aux, r)
+	if o.aux.Host != nil {
+		up = rowOf(o.aux, r)
 	}
-	if d.op.act == compute.SwiGLUClamped {
+	if o.act == compute.SwiGLUClamped {
 		clampSwiGLU(gate, up)
 	}
-	if (d.op.act == compute.SiLU || d.op.act == compute.SwiGLUClamped) && up != nil {
+	if (o.act == compute.SiLU || o.act == compute.SwiGLUClamped) && up != nil {
 		d.k.silu(dst, gate, up)
 		return
 	}
 	for i, g := range gate {
-		v := activate(g, d.op.act)
+		v := activate(g, o.act)
 		if up != nil {
 			v *= up[i]
 		}
@@ -252,16 +223,16 @@ func activate(x float32, act compute.Activation) float32 {
 
 // Add implements compute.Device.
 func (d *Device) Add(dst, src compute.Tensor, scale float32) {
-	d.op = operation{dst: dst, src: src, scale: scale}
-	d.rows(d.batch.Rows(), d.jobs.add)
+	d.wait(rowOp{row: addRow, dst: dst, src: src, scale: scale})
 }
 
-func (d *Device) addRow(_, r int) {
-	d.k.addScaled(rowOf(d.op.dst, r), rowOf(d.op.src, r), d.op.scale)
+func addRow(d *Device, o *rowOp, _, r int) {
+	d.k.addScaled(rowOf(o.dst, r), rowOf(o.src, r), o.scale)
 }
 
 // Gather implements compute.Device.
 func (d *Device) Gather(dst, src compute.Tensor) {
+	d.flush()
 	for i, r := range d.batch.Logits {
 		copy(rowOf(dst, i), rowOf(src, int(r)))
 	}
@@ -272,6 +243,5 @@ func quantised(t quant.Type) bool { return t.BlockValues() > 1 }
 
 // Quantise quantises the batch's rows, as products with quantised weights begin. It is there to be measured.
 func (d *Device) Quantise(x compute.Tensor) {
-	d.op = operation{rows: d.batch.Rows(), src: x}
-	d.quantise(d.op.rows, x.Cols)
+	d.prepare(d.batch.Rows(), x, blockRows, &matrix{in: x.Cols}, true)
 }

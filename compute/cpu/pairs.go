@@ -13,8 +13,26 @@ import (
 // zeros to whole blocks of 32, which are 16 pairs.
 const blockPairs = 16
 
+// pairForm is what a matPairs takes.
+type pairForm uint8
+
+const (
+	pairFloats pairForm = iota // rows widened to float32; pairs of neighbours
+	pairTiles                  // rows of bfloat16; pairs of neighbours, one for each chain
+	pairDots                   // rows of bfloat16; pairs of what follows each other in a chain, the later one first
+)
+
+// inputs returns which two inputs are pair p.
+func (f pairForm) inputs(p int) (first, second int) {
+	if f == pairDots {
+		second = p/2*4 + p%2
+		return second + 2, second
+	}
+	return 2 * p, 2*p + 1
+}
+
 // rows16 is a run of activation rows in bfloat16, padded with zeros to whole blocks. Row i is at x[i·ld:], widened to float32,
-// or, for kernels with tiles, as it is at half[i·ld:].
+// or, if the form is not pairFloats, as it is at half[i·ld:], in the order of the pairs.
 type rows16 struct {
 	x      []float32
 	half   []uint16
@@ -61,6 +79,21 @@ func narrow(dst []uint16, x []float32) {
 	for i, v := range x {
 		dst[i] = toBF16(v)
 	}
+	clear(dst[len(x):])
+}
+
+// narrowDots is narrow for pairDots.
+func narrowDots(dst []uint16, x []float32) {
+	clear(dst)
+	for i := 0; i < len(dst); i += 2 {
+		first, second := pairDots.inputs(i / 2)
+		if first < len(x) {
+			dst[i] = toBF16(x[first])
+		}
+		if second < len(x) {
+			dst[i+1] = toBF16(x[second])
+		}
+	}
 }
 
 func matPairs(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int) {
@@ -95,30 +128,41 @@ var bfloats = sync.OnceValue(func() *[1 << 16]uint16 {
 })
 
 // packPairs puts a row of 16-bit weights into lane j of a panel.
-func packPairs(panel []uint32, row []byte, t quant.Type, j int) {
-	convert := func(b uint16) uint16 {
-		if b&0x7fff < 77<<7 { // least16
-			return 0
+func packPairs(panel []uint32, row []byte, t quant.Type, j int, form pairForm) {
+	for ; len(row) > 0; panel = panel[blockPairs*lanes:] {
+		block := row[:min(64, len(row))]
+		row = row[len(block):]
+		var inputs [32]uint16
+		if t == quant.F16 {
+			table := bfloats()
+			for i := range len(block) / 2 {
+				inputs[i] = table[binary.LittleEndian.Uint16(block[2*i:])]
+			}
+		} else {
+			for i := range len(block) / 2 {
+				if b := binary.LittleEndian.Uint16(block[2*i:]); b&0x7fff >= 77<<7 { // least16
+					inputs[i] = b
+				}
+			}
 		}
-		return b
-	}
-	if t == quant.F16 {
-		table := bfloats()
-		convert = func(h uint16) uint16 { return table[h] }
-	}
-	for i := 0; i < len(row)&^3; i += 4 {
-		pair := binary.LittleEndian.Uint32(row[i:])
-		panel[i/4*lanes+j] = uint32(convert(uint16(pair))) | uint32(convert(uint16(pair>>16)))<<16
-	}
-	if i := len(row) &^ 3; i < len(row) {
-		panel[i/4*lanes+j] = uint32(convert(binary.LittleEndian.Uint16(row[i:])))
+		for p := range blockPairs {
+			first, second := form.inputs(p)
+			panel[p*lanes+j] = uint32(inputs[first]) | uint32(inputs[second])<<16
+		}
 	}
 }
 
 // rowPairs decodes lane j of a panel.
-func rowPairs(dst []float32, panel []uint32, j int) {
-	for k := range dst {
-		dst[k] = quant.BF16ToF32(uint16(panel[k/2*lanes+j] >> (k % 2 * 16)))
+func rowPairs(dst []float32, panel []uint32, j int, form pairForm) {
+	for p := range len(panel) / lanes {
+		first, second := form.inputs(p)
+		v := panel[p*lanes+j]
+		if first < len(dst) {
+			dst[first] = math.Float32frombits(v << 16)
+		}
+		if second < len(dst) {
+			dst[second] = math.Float32frombits(v & 0xffff0000)
+		}
 	}
 }
 
@@ -127,13 +171,16 @@ func rowPairs(dst []float32, panel []uint32, j int) {
 func (d *Device) roomForRounded(rows, cols int) {
 	x := &d.x16
 	x.cols, x.blocks = cols, (cols+31)/32
-	if !d.k.pairTiles {
+	if d.k.pairs == pairFloats {
 		x.ld = x.blocks*32 + lanes
 		x.x = grown(x.x, rows*x.ld)
 		return
 	}
 	x.ld = (x.blocks | 1) * 32
 	x.half = grown(x.half, rows*x.ld)
+	if d.k.pairs != pairTiles {
+		return
+	}
 	for w := range d.scratch {
 		if s := &d.scratch[w]; s.sums == nil {
 			s.sums = view[float32](aligned(pairPanels * d.k.pairChunk * lanes * 4))
@@ -141,17 +188,16 @@ func (d *Device) roomForRounded(rows, cols int) {
 	}
 }
 
-func (d *Device) roundRow(_, r int) { d.roundTo(r, rowOf(d.op.src, r)) }
+func roundRow(d *Device, o *rowOp, _, r int) { d.roundTo(r, rowOf(o.src, r)) }
 
 // roundTo rounds a row to row r of x16.
 func (d *Device) roundTo(r int, row []float32) {
 	x := d.x16.from(r)
 	row = row[:x.cols]
-	if d.k.pairTiles {
-		d.k.narrow(x.half, row)
-		clear(x.half[x.cols : x.blocks*32])
-	} else {
+	if d.k.pairs == pairFloats {
 		d.k.round(x.x, row)
 		clear(x.x[x.cols : x.blocks*32])
+	} else {
+		d.k.narrow(x.half[:x.blocks*32], row)
 	}
 }

@@ -11,15 +11,13 @@
 // the second.
 //
 // One row takes 4 panels at a time, so that enough chains run side by side and the processor fetches as many streams of weights.
-// Any number of rows takes 1 and fetches the weights AHEAD bytes on to the second cache.
+// Any number of rows takes 1 and fetches other weights meanwhile.
 //
 // Registers: SI, AX rows 0, 3 of x; BX, R12 panels 0, 3; DI the row of dst; R9 rows; R10 panels left; R11 blocks left, R13
-// pairs left of one. Y0-Y11 sums, Y12-Y13 weights, Y14 a value of x, Y15 the mask of upper halves. The sums of the first pass
-// are kept on the stack.
+// pairs left of one; R15 what is fetched, R14 how much at a time. Y0-Y11 sums, Y12-Y13 weights, Y14 a value of x, Y15 the mask of
+// upper halves. The sums of the first pass are kept on the stack.
 
 #include "textflag.h"
-
-#define AHEAD 4096
 
 #define FIRST(w, y) VMOVDQU w, y; VPSLLD $16, y, y
 #define SECOND(w, y) VPAND w, Y15, y
@@ -80,7 +78,8 @@ block: \
 first: \
 	FIRST((BX), Y12); \
 	FIRST(32(BX), Y13); \
-	PREFETCHT1 AHEAD(BX); \
+	PREFETCHT1 (R15); \
+	ADDQ R14, R15; \
 	ROWS(FIRST_ROW); \
 	NEXT_PAIR(first); \
 	ROWS(KEEP); \
@@ -97,13 +96,14 @@ second: \
 	MOVQ $1, R11; \
 	JMP  advance
 
-// func tilePairsAVX2(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks int)
-TEXT ·tilePairsAVX2(SB), NOSPLIT, $384-72
+// func tilePairsAVX2(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks, ahead, fetch int)
+TEXT ·tilePairsAVX2(SB), NOSPLIT, $384-88
 	MOVQ ldd+8(FP), R8
 	MOVQ ldx+24(FP), DX
 	MOVQ stride+40(FP), CX
 	MOVQ rows+48(FP), R9
 	MOVQ panels+56(FP), R10
+	MOVQ fetch+80(FP), R14
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 
@@ -112,6 +112,8 @@ next:
 	MOVQ x+16(FP), SI
 	MOVQ w+32(FP), BX
 	MOVQ blocks+64(FP), R11
+	MOVQ ahead+72(FP), R15
+	ADDQ BX, R15
 	LEAQ (SI)(DX*2), AX
 	ADDQ DX, AX
 	CMPQ R9, $1

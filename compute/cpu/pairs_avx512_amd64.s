@@ -11,15 +11,13 @@
 // the second.
 //
 // One row takes 8 or 4 panels at a time, two rows 4, so that enough chains run side by side and the processor fetches as many
-// streams of weights. Any number of rows takes 2 or 1 and fetches the weights AHEAD bytes on to the second cache.
+// streams of weights. Any number of rows takes 2 or 1 and fetches other weights meanwhile.
 //
-// Registers: SI, AX rows 0, 3 of x; BX, R12, R13 panels 0, 3, 6; DI the row of dst; R9 rows; R10 panels left; R11 blocks
-// left, R14 pairs left of one. Z0-Z23 sums, Z24-Z25 first weights, Z26-Z27 second ones, Z28-Z29 values of x, Z30 the mask of
+// Registers: SI, AX rows 0, 3 of x; BX, R12, R13 panels 0, 3, 6, or R15 what is fetched and R13 how much at a time; DI the row of dst;
+// R9 rows; R10 panels left; R11 blocks left, R14 pairs left of one. Z0-Z23 sums, Z24-Z25 first weights, Z26-Z27 second ones, Z28-Z29 values of x, Z30 the mask of
 // upper halves.
 
 #include "textflag.h"
-
-#define AHEAD 4096
 
 // PANELS hands F each panel: its address, its byte in a row of dst, its two sums for row 0 and for row 1.
 #define PANELS4(F) \
@@ -105,7 +103,8 @@ block: \
 pair: \
 	VPSLLD $16, (BX), Z24; \
 	VPANDD (BX), Z30, Z26; \
-	PREFETCHT1 AHEAD(BX); \
+	PREFETCHT1 (R15); \
+	ADDQ R13, R15; \
 	ROWS(FMA1); \
 	NEXT_PAIR(pair); \
 	ROWS(SUM1); \
@@ -123,8 +122,9 @@ pair: \
 	VPSLLD $16, (BX)(CX*1), Z25; \
 	VPANDD (BX), Z30, Z26; \
 	VPANDD (BX)(CX*1), Z30, Z27; \
-	PREFETCHT1 AHEAD(BX); \
-	PREFETCHT1 AHEAD(BX)(CX*1); \
+	PREFETCHT1 (R15); \
+	PREFETCHT1 (R15)(CX*1); \
+	ADDQ R13, R15; \
 	ROWS(FMA2); \
 	NEXT_PAIR(pair); \
 	ROWS(SUM2); \
@@ -133,8 +133,8 @@ pair: \
 	MOVQ $2, R11; \
 	JMP  advance
 
-// func tilePairsAVX512(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks int)
-TEXT ·tilePairsAVX512(SB), NOSPLIT, $0-72
+// func tilePairsAVX512(dst *float32, ldd int, x *float32, ldx int, w *uint32, stride, rows, panels, blocks, ahead, fetch int)
+TEXT ·tilePairsAVX512(SB), NOSPLIT, $0-88
 	MOVQ ldd+8(FP), R8
 	MOVQ ldx+24(FP), DX
 	MOVQ stride+40(FP), CX
@@ -148,6 +148,8 @@ next:
 	MOVQ x+16(FP), SI
 	MOVQ w+32(FP), BX
 	MOVQ blocks+64(FP), R11
+	MOVQ ahead+72(FP), R15
+	ADDQ BX, R15
 	LEAQ (BX)(CX*2), R12
 	ADDQ CX, R12
 	LEAQ (R12)(CX*2), R13
@@ -165,6 +167,7 @@ next:
 	JMP  r1p8
 
 tall:
+	MOVQ fetch+80(FP), R13
 	CMPQ R10, $2
 	JLT  one
 	CMPQ R9, $6
@@ -303,3 +306,30 @@ narrow:
 	JNZ  narrow
 	VZEROUPPER
 	RET
+
+// func narrowDotsRowAVX512(dst *uint16, x *float32, n int)
+//
+// narrowRowAVX512 in the order of pairDots: of each four values, (x2, x0) (x3, x1).
+TEXT ·narrowDotsRowAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), CX
+	ROUND_CONSTANTS
+	VBROADCASTI32X4 dotOrder<>(SB), Y24
+
+narrowDots:
+	ROUND((SI), Z0)
+	VPSRLD $16, Z0, Z0
+	VPMOVDW Z0, Y0
+	VPSHUFB Y24, Y0, Y0
+	VMOVDQU32 Y0, (DI)
+	ADDQ $64, SI
+	ADDQ $32, DI
+	SUBQ $16, CX
+	JNZ  narrowDots
+	VZEROUPPER
+	RET
+
+DATA dotOrder<>+0(SB)/8, $0x0302070601000504
+DATA dotOrder<>+8(SB)/8, $0x0b0a0f0e09080d0c
+GLOBL dotOrder<>(SB), RODATA|NOPTR, $16

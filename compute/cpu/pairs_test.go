@@ -41,14 +41,33 @@ func roundedRows(r *rand.Rand, k *kernels, m, cols, gap int) (floats, own rows16
 
 // as returns the rows as an implementation takes them.
 func (x rows16) as(k *kernels) rows16 {
-	if k.pairTiles {
-		x.half, x.work = make([]uint16, len(x.x)), make([]float32, pairPanels*k.pairChunk*lanes)
-		for i, v := range x.x {
-			x.half[i] = quant.F32ToBF16(v)
-		}
-		x.x = nil
+	if k.pairs == pairFloats {
+		return x
 	}
+	x.half, x.work = make([]uint16, len(x.x)), make([]float32, pairPanels*k.pairChunk*lanes)
+	for row := 0; row < len(x.x); row += x.ld {
+		for p := range x.blocks * blockPairs {
+			first, second := k.pairs.inputs(p)
+			x.half[row+2*p], x.half[row+2*p+1] = quant.F32ToBF16(x.x[row+first]), quant.F32ToBF16(x.x[row+second])
+		}
+	}
+	x.x = nil
 	return x
+}
+
+// panelsAs returns panels of pairs of neighbours as an implementation takes them.
+func panelsAs(k *kernels, w []uint32, stride, blocks int) []uint32 {
+	own := slices.Clone(w)
+	for panel := 0; panel < len(w); panel += stride {
+		for p := range blocks * blockPairs {
+			first, second := k.pairs.inputs(p)
+			for j := range lanes {
+				input := func(i int) uint32 { return w[panel+i/2*lanes+j] >> (i % 2 * 16) & 0xffff }
+				own[panel+p*lanes+j] = input(first) | input(second)<<16
+			}
+		}
+	}
+	return own
 }
 
 // TestMatPairs requires of every implementation the bits of the portable one.
@@ -67,7 +86,7 @@ func TestMatPairs(t *testing.T) {
 			portable.matPairs(dst[lead:], s.ldd(), floats, w, stride, s.panels, s.m)
 			own.x, own.half = place(f.x, own.x), place(f.s, own.half)
 			got := place(f.dst, start)
-			k.matPairs(got[lead:], s.ldd(), own, place(f.w, w), stride, s.panels, s.m)
+			k.matPairs(got[lead:], s.ldd(), own, place(f.w, panelsAs(k, w, stride, floats.blocks)), stride, s.panels, s.m)
 			same(t, fmt.Sprint(s), got, dst)
 		}
 		for s := range floatShapes {
@@ -97,13 +116,13 @@ func FuzzMatPairs(f *testing.F) {
 		}
 		want := make([]float32, span(s.m, s.panels*lanes, s.ldd()))
 		portable.matPairs(want, s.ldd(), x, w, x.blocks*blockPairs*lanes, s.panels, s.m)
-		w = place(fences.w, w)
 		for _, k := range nativeKernels() {
 			own := x.as(k)
 			own.x, own.half = place(fences.x, own.x), place(fences.s, own.half)
 			got := place(fences.dst, make([]float32, len(want)))
 			clear(got)
-			k.matPairs(got, s.ldd(), own, w, x.blocks*blockPairs*lanes, s.panels, s.m)
+			stride := x.blocks * blockPairs * lanes
+			k.matPairs(got, s.ldd(), own, place(fences.w, panelsAs(k, w, stride, x.blocks)), stride, s.panels, s.m)
 			same(t, fmt.Sprint(k.name, " ", s), got, want)
 		}
 	})
@@ -127,7 +146,7 @@ func TestMatPairsNotFinite(t *testing.T) {
 		}
 		want, got := make([]float32, m*panels*lanes), make([]float32, m*panels*lanes)
 		portable.matPairs(want, panels*lanes, floats, w, cols/2*lanes, panels, m)
-		k.matPairs(got, panels*lanes, floats.as(k), w, cols/2*lanes, panels, m)
+		k.matPairs(got, panels*lanes, floats.as(k), panelsAs(k, w, cols/2*lanes, cols/32), cols/2*lanes, panels, m)
 		same(t, "products", got, want)
 	})
 }
@@ -152,11 +171,16 @@ func TestRound(t *testing.T) {
 					t.Fatalf("%g (%#x) becomes %g; portable gives %g", x[i], math.Float32bits(x[i]), got[i], v)
 				}
 			}
-			halves := place(f.d, make([]uint16, n))
+			halves := slices.Repeat([]uint16{1}, (n+31)/32*32)
+			want = append(want, make([]float32, len(halves)-n)...)
+			halves = place(f.d, halves)
 			k.narrow(halves, place(f.x, x))
-			for i, v := range want {
-				if uint32(halves[i])<<16 != math.Float32bits(v) {
-					t.Fatalf("%g (%#x) becomes %#x; portable rounds it to %g", x[i], math.Float32bits(x[i]), halves[i], v)
+			for p := range len(halves) / 2 {
+				first, second := k.pairs.inputs(p)
+				for at, i := range []int{first, second} {
+					if h := halves[2*p+at]; uint32(h)<<16 != math.Float32bits(want[i]) {
+						t.Fatalf("value %d of %d becomes %#x; portable rounds it to %g", i, n, h, want[i])
+					}
 				}
 			}
 		}

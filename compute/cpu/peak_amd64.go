@@ -10,6 +10,10 @@ func peakLoops(kernels string) peaks {
 		p.floats = arithmetic{roofFMA512, 12 * 16 * 2}
 		p.pairs = arithmetic{func(n int) { roofPairsAMX(n, &tiles64) }, 4 * 16 * 16 * 32 * 2}
 		p.dots = arithmetic{func(n int) { roofTileAMX(n, &tiles64) }, 4 * 16 * 16 * 64 * 2}
+	case "avx512bf16":
+		p.floats = arithmetic{roofFMA512, 12 * 16 * 2}
+		p.pairs = arithmetic{roofPairs512, 24 * 32 * 2}
+		p.dots = arithmetic{roofDot512, 12 * 64 * 2}
 	case "avx512vnni":
 		p.floats, p.dots = arithmetic{roofFMA512, 12 * 16 * 2}, arithmetic{roofDot512, 12 * 64 * 2}
 	case "avx512":

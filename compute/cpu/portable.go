@@ -33,6 +33,7 @@ var portable = kernels{
 	widen:      widen,
 	transpose:  transpose,
 	rotate:     rotate,
+	turnPairs:  turnPairs,
 }
 
 func matF32(dst []float32, ldd int, x []float32, ldx int, w []float32, stride, panels, m, k int, accumulate bool) {

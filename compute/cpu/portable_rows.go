@@ -72,6 +72,13 @@ func rotate(lo, hi, cos, sin []float32) {
 	}
 }
 
+func turnPairs(x, cos, sin []float32) {
+	for i, c := range cos {
+		a, b := x[2*i], x[2*i+1]
+		x[2*i], x[2*i+1] = fma(a, c, -(b*sin[i])), fma(b, c, a*sin[i])
+	}
+}
+
 // The constants of exp. ln 2 is split so that n·expLn2Hi is exact for the n that occur.
 const (
 	expMin   = -87.3 // below this the result is 0

@@ -7,6 +7,7 @@ func roofRead(p *byte, n int)
 
 func roofFMA512(n int)
 func roofDot512(n int)
+func roofPairs512(n int)
 func roofFMA256(n int)
 func roofDot256(n int)
 func roofDotAVXVNNI(n int)

@@ -4,6 +4,7 @@
 // one that only reads.
 
 #include "textflag.h"
+#include "pairs_dots_amd64.h"
 
 #define READ(p) VPXOR p, Y0, Y0; VPXOR 32 p, Y1, Y1
 
@@ -44,6 +45,27 @@ TEXT ·roofDot512(SB), NOSPLIT, $0-8
 
 loop:
 	CHAINS(VPDPBUSD, Z12, Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7, Z8, Z9, Z10, Z11)
+	DECQ CX
+	JNZ  loop
+	VZEROUPPER
+	RET
+
+#define DOTS(n) DOT(31, 31, n); DOT(31, 31, n+1); DOT(31, 31, n+2); DOT(31, 31, n+3)
+
+// func roofPairs512(n int)
+//
+// 24·32 multiply-adds of bfloat16 in each of n passes, which are two steps of a chain each: 12 chains would be too few.
+TEXT ·roofPairs512(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+	VPXORQ Z31, Z31, Z31
+
+loop:
+	DOTS(0)
+	DOTS(4)
+	DOTS(8)
+	DOTS(12)
+	DOTS(16)
+	DOTS(20)
 	DECQ CX
 	JNZ  loop
 	VZEROUPPER

@@ -41,12 +41,12 @@ func (d *Device) Routes(rows, experts, chosen int) (compute.Routes, error) {
 // Route implements compute.Device.
 func (d *Device) Route(to compute.Routes, logits compute.Tensor, r compute.Router) {
 	t := to.(*routes)
-	d.op = operation{src: logits, routes: t, router: r}
 	for w := range d.scratch {
 		s := &d.scratch[w]
 		s.scores, s.out = grown(s.scores, (t.experts+lanes-1)&^(lanes-1)), grown(s.out, t.experts+r.Groups)
 	}
-	d.rows(d.batch.Rows(), d.jobs.route)
+	d.wait(rowOp{row: routeRow, src: logits, routes: t, router: r})
+	d.flush()
 	t.groupByExpert(d.batch.Rows() * t.chosen)
 }
 
@@ -72,11 +72,11 @@ func (t *routes) groupByExpert(n int) {
 }
 
 // routeRow chooses the experts of one row. Ids stay in range whatever the logits are, NaN included.
-func (d *Device) routeRow(worker, row int) {
-	t, r, s := d.op.routes, &d.op.router, &d.scratch[worker]
+func routeRow(d *Device, o *rowOp, worker, row int) {
+	t, r, s := o.routes, &o.router, &d.scratch[worker]
 	scores := s.scores[:(t.experts+lanes-1)&^(lanes-1)]
-	copy(scores, rowOf(d.op.src, row)[:t.experts])
-	d.score(s, scores, t.experts)
+	copy(scores, rowOf(o.src, row)[:t.experts])
+	d.k.score(s, scores, t.experts, r.Sigmoid)
 	choice := s.out[:t.experts]
 	copy(choice, scores)
 	if r.Bias != nil {
@@ -101,18 +101,18 @@ func (d *Device) routeRow(worker, row int) {
 }
 
 // score turns the first n logits into scores.
-func (d *Device) score(s *scratch, x []float32, n int) {
-	if d.op.router.Sigmoid {
+func (k *kernels) score(s *scratch, x []float32, n int, sigmoids bool) {
+	if sigmoids {
 		for i, v := range x[:n] {
 			x[i] = sigmoid(v)
 		}
 		return
 	}
-	d.k.scale(x, x[:n], log2e)
+	k.scale(x, x[:n], log2e)
 	for i := range x[n:] {
 		x[n+i] = negInf
 	}
-	d.k.weigh(s.router[:1], s.router[1:], x, 0, len(x))
+	k.weigh(s.router[:1], s.router[1:], x, 0, len(x))
 	for i := range x[:n] {
 		x[i] /= s.router[1]
 	}
@@ -172,12 +172,11 @@ func sumOfBest(scores []float32, n int) float32 {
 
 // Combine implements compute.Device.
 func (d *Device) Combine(dst, src compute.Tensor, to compute.Routes, shared, gate compute.Tensor) {
-	d.op = operation{dst: dst, src: src, routes: to.(*routes), aux: shared, gate: gate}
-	d.rows(d.batch.Rows(), d.jobs.combine)
+	d.wait(rowOp{row: combineRow, dst: dst, src: src, routes: to.(*routes), aux: shared, gate: gate})
 }
 
-func (d *Device) combineRow(_, r int) {
-	o, t := &d.op, d.op.routes
+func combineRow(d *Device, o *rowOp, _, r int) {
+	t := o.routes
 	dst := rowOf(o.dst, r)
 	if o.aux.Host == nil {
 		clear(dst)

@@ -348,3 +348,30 @@ pairs:
 	JNZ         pairs
 	VZEROUPPER
 	RET
+
+// func turnPairsRowAVX2(x, cos, sin *float32, n int)
+//
+//	x  [a0 b0 a1 b1 ...]   cosines and sines of its pairs become [c0 c0 c1 c1 ...]
+TEXT ·turnPairsRowAVX2(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), DX
+	MOVQ n+24(FP), CX
+
+sideBySide:
+	VMOVUPS        (DI), Y0
+	VPMOVZXDQ      (BX), Y2
+	VPMOVZXDQ      (DX), Y3
+	VMOVSLDUP      Y2, Y2
+	VMOVSLDUP      Y3, Y3
+	VPERMILPS      $0xb1, Y0, Y1 // [b0 a0 b1 a1 ...]
+	VMULPS         Y3, Y1, Y1
+	VFMADDSUB213PS Y1, Y2, Y0
+	VMOVUPS        Y0, (DI)
+	ADDQ           $32, DI
+	ADDQ           $16, BX
+	ADDQ           $16, DX
+	SUBQ           $8, CX
+	JNZ            sideBySide
+	VZEROUPPER
+	RET

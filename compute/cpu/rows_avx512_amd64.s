@@ -371,3 +371,30 @@ pairs:
 	JNZ         pairs
 	VZEROUPPER
 	RET
+
+// func turnPairsRowAVX512(x, cos, sin *float32, n int)
+//
+//	x  [a0 b0 a1 b1 ...]   cosines and sines of its pairs become [c0 c0 c1 c1 ...]
+TEXT ·turnPairsRowAVX512(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ cos+8(FP), BX
+	MOVQ sin+16(FP), DX
+	MOVQ n+24(FP), CX
+
+sideBySide:
+	VMOVUPS        (DI), Z0
+	VPMOVZXDQ      (BX), Z2
+	VPMOVZXDQ      (DX), Z3
+	VMOVSLDUP      Z2, Z2
+	VMOVSLDUP      Z3, Z3
+	VPERMILPS      $0xb1, Z0, Z1 // [b0 a0 b1 a1 ...]
+	VMULPS         Z3, Z1, Z1
+	VFMADDSUB213PS Z1, Z2, Z0
+	VMOVUPS        Z0, (DI)
+	ADDQ           $64, DI
+	ADDQ           $32, BX
+	ADDQ           $32, DX
+	SUBQ           $16, CX
+	JNZ            sideBySide
+	VZEROUPPER
+	RET

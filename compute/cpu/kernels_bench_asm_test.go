@@ -1,4 +1,4 @@
-//go:build amd64 && !noasm
+//go:build (amd64 || arm64) && !noasm
 
 package cpu
 
@@ -34,15 +34,17 @@ func rate(amount float64, f func()) float64 {
 	return best
 }
 
-// roofs returns what one core of this machine can do at most: operations per second in float32 and in bytes (a
+// roofs returns what one core of this machine can do at most: operations per second in float32, on pairs and on bytes (a
 // multiply-add is two), and bytes read per second.
-func roofs(name string) (floats, dots, read float64) {
+func roofs(name string) (floats, pairs, dots, read float64) {
 	const n = 200_000
-	w := benchWeights()
-	read = rate(float64(len(w)), func() { roofRead(&w[0], len(w)) })
-	l := peakLoops(name)
-	f, d := l.floats, l.dots
-	return rate(float64(n*f.ops), func() { f.run(n) }), rate(float64(n*d.ops), func() { d.run(n) }), read
+	w, l := benchWeights(), peakLoops(name)
+	read = rate(float64(len(w)), func() { l.read(w) })
+	if l.pairs.run == nil {
+		l.pairs = l.floats
+	}
+	of := func(a arithmetic) float64 { return rate(float64(n*a.ops), func() { a.run(n) }) }
+	return of(l.floats), of(l.pairs), of(l.dots), read
 }
 
 // BenchmarkRoofs reports the machine's roofs.
@@ -50,8 +52,9 @@ func BenchmarkRoofs(b *testing.B) {
 	for _, k := range nativeKernels() {
 		b.Run(k.name, func(b *testing.B) {
 			for b.Loop() {
-				floats, dots, read := roofs(k.name)
+				floats, pairs, dots, read := roofs(k.name)
 				b.ReportMetric(floats/1e9, "GFLOP/s")
+				b.ReportMetric(pairs/1e9, "GFLOP/s-of-pairs")
 				b.ReportMetric(dots/1e9, "Gop/s")
 				b.ReportMetric(read/1e9, "GB/s")
 			}
@@ -76,8 +79,8 @@ func BenchmarkMat(b *testing.B) {
 	dst, weights := make([]float32, most*panels*lanes), benchWeights()
 	const ldd = panels * lanes
 	for _, set := range nativeKernels() {
-		floats, dots, read := roofs(set.name)
-		pairs := rounded.as(set)
+		floats, pairs, dots, read := roofs(set.name)
+		rows := rounded.as(set)
 		types := []quant.Type{quant.F32, quant.BF16}
 		for _, a := range affineTypes {
 			types = append(types, a.typ)
@@ -86,6 +89,8 @@ func BenchmarkMat(b *testing.B) {
 			roof := floats
 			if quantised(t) {
 				roof = dots
+			} else if t == quant.BF16 {
+				roof = pairs
 			}
 			for _, m := range []int{1, 2, 4, 8, 16, 32, 64, 128, 512} {
 				b.Run(fmt.Sprintf("%s/%v/m=%d", set.name, t, m), func(b *testing.B) {
@@ -97,7 +102,7 @@ func BenchmarkMat(b *testing.B) {
 						case quant.F32:
 							set.matF32(dst, ldd, x, k, view[float32](w), stride/4, panels, m, k, false)
 						case quant.BF16:
-							set.matPairs(dst, ldd, pairs, view[uint32](w), stride/4, panels, m)
+							set.matPairs(dst, ldd, rows, view[uint32](w), stride/4, panels, m)
 						default:
 							set.matAffine(t, dst, ldd, q, w, stride, panels, m)
 						}
@@ -123,7 +128,7 @@ func BenchmarkAttentionProducts(b *testing.B) {
 	const tokens, dim = 64, 128
 	kv, x, dst := numbersOf(tokens*dim), numbersOf(64*dim), make([]float32, 64*dim)
 	for _, set := range nativeKernels() {
-		roof, _, _ := roofs(set.name)
+		roof, _, _, _ := roofs(set.name)
 		for _, m := range []int{1, 4, 16, 64} {
 			report := func(b *testing.B) {
 				seconds := b.Elapsed().Seconds() / float64(b.N)

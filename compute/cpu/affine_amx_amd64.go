@@ -25,13 +25,13 @@ type tileConfig struct {
 	rows       [16]uint8
 }
 
-// tiles64 are tiles of 1 KB. tilesOf are such tiles with fewer rows in all but tile 6, of levels.
+// tiles64 are tiles of 1 KB. tilesOf are such tiles with fewer rows in all but the last, of levels.
 var (
 	tiles64 = tileConfig{palette: 1, bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64, 64}, rows: [16]uint8{16, 16, 16, 16, 16, 16, 16, 16}}
 	tilesOf = func() (of [lanes + 1]tileConfig) {
 		for rows := range of {
 			of[rows] = tiles64
-			for _, tile := range []int{0, 1, 2, 3, 4, 5, 7} {
+			for tile := range 7 {
 				of[rows].rows[tile] = uint8(rows)
 			}
 		}
@@ -46,20 +46,20 @@ type tileProduct struct {
 	w, work *byte
 	config  *tileConfig
 
-	ldd, tileLdd, beside  int // tileLdd is that of 16 rows, beside from the end of those to the second panel's
-	rowStride             int // from one span's records to the next one's
-	panels, tiles, whole  int // tiles of rows, of which so many have all their rows
-	spans, begun          int // left; 1 after the first
-	panel, tilesLeft      int // under way
-	direct                int // so many of the tiles left go to dst after the last span
-	out                   *float32
-	acc, scaled, toSecond uintptr // places of sums and levels; scaled is of the step before
+	ldd, tileLdd, beside int // tileLdd is that of 16 rows, beside from the end of those to the second panel's
+	rowStride            int // from one span's records to the next one's
+	panels, tiles, whole int // tiles of rows, of which so many have all their rows
+	spans, begun         int // left; 1 after the first
+	panel, tilesLeft     int // under way
+	direct               int // so many of the tiles left go to dst after the last span
+	out                  *float32
+	acc, toSecond        uintptr // where sums are; from there to the second panel's
 
 	// What is unpacked meanwhile.
 	unpack                            uintptr // of unpackersAMX
-	levels, at                        *byte   // to and from where, a panel
-	left, chunks                      int     // panels of the span; 64 inputs of the pair
-	places                            int     // a bit for each of the eight places of a step where 64 inputs are unpacked
+	supers, current, scaled           uintptr // those of the pair that is unpacked, multiplied and scaled
+	at                                *byte   // a panel
+	left, chunk, chunks               int     // panels left of the span; under way and all of the pair: 64 inputs of a panel
 	layout, blocks                    int     // blocks are left from the span on
 	stride                            int
 	codeBytes, scaleBytes, superBytes int // of a span of a panel
@@ -113,10 +113,6 @@ func matTiles(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, 
 	if m < lanes {
 		p.config = &tilesOf[m]
 	}
-	each := (8 + tiles - 1) / tiles
-	for i := range each {
-		p.places |= 1 << (i * 8 / each)
-	}
 	_ = x.tiles[((spans-1)*x.rowTiles+tiles)*rowTileBytes-1]
 	switch {
 	case !a.hasMins():
@@ -158,10 +154,10 @@ func tilesMins32AMX(p *tileProduct)
 //go:noescape
 func tilesMins16AMX(p *tileProduct)
 
-// unpackSpanAMX writes the levels of up to 8 blocks, with one of unpackersAMX.
+// unpackSpanAMX writes the levels and m of up to 8 blocks, with one of unpackersAMX.
 //
 //go:noescape
-func unpackSpanAMX(levels, codes, scales *byte, blocks, unpack int)
+func unpackSpanAMX(levels, mins, codes, scales *byte, blocks, unpack int)
 
 //go:noescape
 func spreadAMX(to *byte, distance, lane int, q *int8, sums *spanSums, blocks int)

@@ -7,15 +7,16 @@
 #include "amx_amd64.h"
 #include "affine_amx_amd64.h"
 
-// chunk unpacks the next 64 inputs of the pair of panels that is multiplied after this one. AX is the tileProduct.
+// chunk unpacks the next 64 inputs of the pair of panels that is multiplied after this one, if there are any left. AX is the
+// tileProduct.
 TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
-	CMPQ  tileProduct_chunks(AX), $0
-	JEQ   none
-	TESTQ $3, tileProduct_chunks(AX)
+	MOVQ  tileProduct_chunk(AX), R9
+	CMPQ  R9, tileProduct_chunks(AX)
+	JGE   none
+	TESTQ $3, R9
 	JNE   inputs
 
 	// A panel begins.
-	ADDQ $(LEVELS_BYTES-SUPERS), R9
 	MOVQ tileProduct_at(AX), R12
 	MOVQ R12, R15
 	MOVQ R12, R11
@@ -27,6 +28,8 @@ TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
 	DECQ tileProduct_left(AX)
 
 	// D and M.
+	SHLQ      $5, R9
+	ADDQ      tileProduct_supers(AX), R9
 	MOVQ      tileProduct_layout(AX), R10
 	CMPQ      R10, $const_int8sHalf
 	JEQ       half
@@ -43,14 +46,14 @@ halves:
 	VCVTPH2PS (R11), Z0
 
 m:
-	VMOVUPS   Z1, (SUPERS+64)(R9)
+	VMOVUPS   Z1, 1088(R9)
 	JMP       d
 
 half:
 	VCVTPH2PS (R11), Z0
 
 d:
-	VMOVUPS   Z0, SUPERS(R9)
+	VMOVUPS   Z0, 1024(R9)
 
 	// What the panel's next span needs, or the panel after all of these, is fetched to the second cache.
 	CMPQ tileProduct_blocks(AX), $8
@@ -74,7 +77,13 @@ more:
 	MOVQ $8, R11
 
 inputs:
-	DECQ tileProduct_chunks(AX)
+	MOVQ tileProduct_chunk(AX), R9
+	INCQ tileProduct_chunk(AX)
+	MOVQ R9, DI
+	SHLQ $7, DI
+	ADDQ tileProduct_supers(AX), DI
+	SHLQ $11, R9
+	LEAQ LEVELS(BX)(R9*1), R9
 	MOVQ tileProduct_unpack(AX), AX
 	JMP  AX
 
@@ -83,16 +92,17 @@ none:
 
 // next lets chunk unpack the pair of panels after the one that it has done, if there is one. AX is the tileProduct.
 TEXT next<>(SB), NOSPLIT|NOFRAME, $0-0
-	MOVQ tileProduct_levels(AX), R9
-	ADDQ $(2*LEVELS_BYTES), R9
-	LEAQ (LEVELS+6*LEVELS_BYTES)(BX), R10
+	MOVQ tileProduct_supers(AX), R9
+	ADDQ $SUPERS_BYTES, R9
+	LEAQ (SUPERS+3*SUPERS_BYTES)(BX), R10
 	CMPQ R9, R10
 	JLT  place
-	LEAQ LEVELS(BX), R9
+	LEAQ SUPERS(BX), R9
 
 place:
-	MOVQ R9, tileProduct_levels(AX)
-	ADDQ $(SUPERS-LEVELS_BYTES), R9
+	MOVQ R9, tileProduct_supers(AX)
+	MOVQ $0, tileProduct_chunk(AX)
+	MOVQ $0, tileProduct_chunks(AX)
 	CMPQ tileProduct_left(AX), $0
 	JGT  panels
 	SUBQ $8, tileProduct_blocks(AX)
@@ -117,7 +127,7 @@ panels:
 none:
 	RET
 
-#define MINS(levels) NO_MINS(levels)
+#define MINS(panel) NO_MINS(panel)
 #define LESS(i) NO_LESS(i)
 
 // func tilesAMX(p *tileProduct)
@@ -126,7 +136,7 @@ TEXT ·tilesAMX(SB), NOSPLIT, $0-8
 
 #undef MINS
 #undef LESS
-#define MINS(levels) MINS32(levels)
+#define MINS(panel) MINS32(panel)
 #define LESS(i) LESS32(i)
 
 // func tilesMins32AMX(p *tileProduct)
@@ -135,26 +145,29 @@ TEXT ·tilesMins32AMX(SB), NOSPLIT, $0-8
 
 #undef MINS
 #undef LESS
-#define MINS(levels) MINS16(levels)
+#define MINS(panel) MINS16(panel)
 #define LESS(i) LESS16(i)
 
 // func tilesMins16AMX(p *tileProduct)
 TEXT ·tilesMins16AMX(SB), NOSPLIT, $0-8
 #include "affine_amx_body_amd64.h"
 
-// func unpackSpanAMX(levels, codes, scales *byte, blocks, unpack int)
-TEXT ·unpackSpanAMX(SB), NOSPLIT, $0-40
+// func unpackSpanAMX(levels, mins, codes, scales *byte, blocks, unpack int)
+TEXT ·unpackSpanAMX(SB), NOSPLIT, $0-48
 	MOVQ levels+0(FP), R9
-	MOVQ codes+8(FP), R15
-	MOVQ scales+16(FP), R12
-	MOVQ blocks+24(FP), R11
-	MOVQ unpack+32(FP), AX
+	MOVQ mins+8(FP), DI
+	MOVQ codes+16(FP), R15
+	MOVQ scales+24(FP), R12
+	MOVQ blocks+32(FP), R11
+	MOVQ unpack+40(FP), AX
 	LEAQ ·unpackersAMX(SB), R13
 	MOVQ (R13)(AX*8), R13
 	XORQ R10, R10
 
 step:
 	CALL R13
+	ADDQ $2048, R9
+	ADDQ $128, DI
 	CMPQ R11, $0
 	JGT  step
 	VZEROUPPER

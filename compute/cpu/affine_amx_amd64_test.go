@@ -16,7 +16,7 @@ func TestUnpackAMX(t *testing.T) {
 		t.Skip("no AVX-512 VNNI")
 	}
 	r := rand.New(rand.NewPCG(25, 25))
-	levels := alignedTo(8832, 64)
+	levels, mins := alignedTo(8192, 64), alignedTo(512, 64)
 	f := newFences(t)
 	tested := 0
 	for _, typ := range affineTypes {
@@ -32,7 +32,7 @@ func TestUnpackAMX(t *testing.T) {
 			panel := affineWeights(r, typ.typ, typ.halves, 1, blocks, a.bytes(blocks))
 			codes, scales, supers := a.parts(panel, blocks)
 			codes, scales = place(f.x, codes), place(f.w, scales)
-			unpackSpanAMX(&levels[0], &codes[0], &scales[0], blocks, int(unpackTypes[typ.typ]-1))
+			unpackSpanAMX(&levels[0], &mins[0], &codes[0], &scales[0], blocks, int(unpackTypes[typ.typ]-1))
 			for j := range lanes {
 				_, _, offset := a.super(supers, 0, j)
 				for b := range blocks {
@@ -41,11 +41,11 @@ func TestUnpackAMX(t *testing.T) {
 					for i, level := range block {
 						k := b*32 + i
 						s, m := a.scales(scales, k/a.Group, j)
-						at := levels[k/64*2176+k%64/4*64+j*4+k%4:]
+						at := levels[k/64*2048+k%64/4*64+j*4+k%4:]
 						if got, want := int32(int8(at[1024]))<<8+int32(at[0]), (int32(level)-offset)*s; got != want {
 							t.Fatalf("%v, %d blocks: output %d, input %d: digits of %d, want %d", typ.typ, blocks, j, k, got, want)
 						}
-						if got := unpackedMin(a, levels, k, j); got != m {
+						if got := unpackedMin(a, mins, k, j); got != m {
 							t.Fatalf("%v, %d blocks: output %d, input %d: m is %d, want %d", typ.typ, blocks, j, k, got, m)
 						}
 					}
@@ -59,10 +59,10 @@ func TestUnpackAMX(t *testing.T) {
 }
 
 // unpackedMin reads the m of input k and output j.
-func unpackedMin(a *affinePanel, levels []byte, k, j int) int32 {
+func unpackedMin(a *affinePanel, mins []byte, k, j int) int32 {
 	if !a.hasMins() {
 		return 0
 	}
 	group := k % 64 / a.Group
-	return int32(int16(binary.LittleEndian.Uint16(levels[k/64*2176+2048+group/2*64+j*4+group%2*2:])))
+	return int32(int16(binary.LittleEndian.Uint16(mins[k/64*128+group/2*64+j*4+group%2*2:])))
 }

@@ -13,10 +13,10 @@
 	LEAQ ·unpackersAMX(SB), R10
 	MOVQ (R10)(R9*8), R9
 	MOVQ R9, tileProduct_unpack(AX)
-	LEAQ LEVELS(BX), DI
-	MOVQ DI, tileProduct_levels(AX)
-	MOVQ DI, tileProduct_scaled(AX)
-	LEAQ (SUPERS-LEVELS_BYTES)(DI), R9
+	LEAQ SUPERS(BX), R9
+	MOVQ R9, tileProduct_supers(AX)
+	MOVQ R9, tileProduct_scaled(AX)
+	MOVQ R9, tileProduct_current(AX)
 	LEAQ ACC(BX), R13
 	MOVQ R13, tileProduct_acc(AX)
 	LEAQ ZEROS(BX), R13
@@ -27,18 +27,20 @@
 unpack:
 	CALL chunk<>(SB)
 	MOVQ p+0(FP), AX
-	CMPQ tileProduct_chunks(AX), $0
-	JGT  unpack
+	MOVQ tileProduct_chunk(AX), R9
+	CMPQ R9, tileProduct_chunks(AX)
+	JLT  unpack
 	CALL next<>(SB)
 
 step:
-	JOB(0, 0, SUMS, 3, SUMS+3072, UNPACK(0, to1), UNPACK(1, to2), UNPACK(2, to3), UNPACK(3, to4))
+	JOB(0, 0, 1, 3, 4, SUMS, SUMS+3072, to1, to2, to3, to4)
 	SCALE_SECOND
-	JOB(3, LEVELS_BYTES, SUMS+3072, 0, SUMS, UNPACK(4, to5), UNPACK(5, to6), UNPACK(6, to7), UNPACK(7, to8))
+	JOB(1, 3, 4, 0, 1, SUMS+3072, SUMS, to5, to6, to7, to8)
 
 	// The next step scales this one.
 	MOVQ p+0(FP), AX
-	MOVQ DI, tileProduct_scaled(AX)
+	MOVQ tileProduct_current(AX), DX
+	MOVQ DX, tileProduct_scaled(AX)
 	MOVQ SI, DX
 	MOVQ tileProduct_acc(AX), R14
 	ADDQ $2048, tileProduct_acc(AX)
@@ -68,7 +70,8 @@ rows:
 	DECQ tileProduct_tilesLeft(AX)
 	JGT  step
 
-	MOVQ tileProduct_levels(AX), DI
+	MOVQ tileProduct_supers(AX), R9
+	MOVQ R9, tileProduct_current(AX)
 	MOVQ tileProduct_panel(AX), R9
 	ADDQ $2, R9
 	CMPQ R9, tileProduct_panels(AX)
@@ -102,10 +105,10 @@ ended:
 	SCALE_BEGIN(0)
 	TILE_STORE(3, SUMS+3072)
 	TILE_STORE(4, SUMS+4096)
-	TILE_STORE(5, SUMS+5120)
+	TILE_STORE(2, SUMS+5120)
 	SCALE16(SUMS)
 	SCALE_SECOND
-	SCALE_BEGIN(LEVELS_BYTES)
+	SCALE_BEGIN(1)
 	SCALE16(SUMS+3072)
 	TILE_RELEASE
 	VZEROUPPER

@@ -1,8 +1,8 @@
 //go:build amd64 && !noasm
 
 // Unpacking of affine types for AMX: 64 inputs of a panel, or the last 32, become digits of level·S less offset·S
-// (affine_amx_amd64.h draws both sides). Each function advances R15, codes, R12, scales, and R9, where in levels, and counts R11, blocks,
-// down to 0. With a line of 16 outputs times 4 codes, even and odd codes are multiplied apart, to 16 bits each.
+// (affine_amx_amd64.h draws both sides). Each function advances R15, codes, and R12, scales, and counts R11, blocks, down to 0; R9 is
+// where in levels, DI where m go. With a line of 16 outputs times 4 codes, even and odd codes are multiplied apart, to 16 bits each.
 //
 //	Z8, Z9   products of the even codes and of the odd ones
 //	Z10-Z12  S beside the even codes; beside the odd ones; offset·S for each
@@ -115,7 +115,6 @@ mins: \
 	MINS(0); \
 	ADDQ  $SCALE_BYTES, R12; \
 done: \
-	ADDQ  $2176, R9; \
 	RET
 #define BLOCKS16 \
 	TESTQ R11, R11; \
@@ -136,13 +135,12 @@ done: \
 	ADDQ  $SCALE_BYTES, R12; \
 	NEXT_BLOCK(done); \
 done: \
-	ADDQ  $2176, R9; \
 	RET
 
 // The m of a pair of groups.
 #define NO_MINS(o)
-#define SHORT_MINS(o) VMOVDQU64 32(R12), Z8; VMOVDQU64 Z8, (2048+o)(R9)
-#define BYTE_MINS(o) VPMOVZXBW 32(R12), Z8; VMOVDQU64 Z8, (2048+o)(R9)
+#define SHORT_MINS(o) VMOVDQU64 32(R12), Z8; VMOVDQU64 Z8, (o)(DI)
+#define BYTE_MINS(o) VPMOVZXBW 32(R12), Z8; VMOVDQU64 Z8, (o)(DI)
 
 #define CODE_BYTES 512
 #define SCALE_BYTES 32

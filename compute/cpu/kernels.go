@@ -103,7 +103,7 @@ type rowsQ8 struct {
 // Sizes of the kernels with tiles (affine_amx_amd64.h).
 const (
 	rowTileBytes = 9024
-	tileWork     = 63232 // of work, before sums of groupPanels panels and maxRowChunk rows
+	tileWork     = 30464 // of work, before sums of groupPanels panels and maxRowChunk rows
 	workBytes    = tileWork + groupPanels*maxRowChunk*lanes*4
 )
 

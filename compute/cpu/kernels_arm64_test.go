@@ -2,5 +2,12 @@
 
 package cpu
 
+import "golang.org/x/sys/cpu"
+
 // wantKernels returns the names of the implementations that this processor can run, best first.
-func wantKernels() []string { return []string{"neon"} }
+func wantKernels() []string {
+	if cpu.ARM64.HasASIMDDP {
+		return []string{"neondot", "neon"}
+	}
+	return []string{"neon"}
+}

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// neon needs what every 64-bit processor of Arm has. Its products of quantised weights are portable.
+// neon needs what every 64-bit processor of Arm has.
 var neon = kernels{
 	name:       "neon",
 	rowChunk:   32,
@@ -73,22 +73,6 @@ func widen8NEON(dst []float32, w []byte, scale []float32) {
 		_, _ = dst[n*lanes-1], scale[lanes-1]
 		widen8RowNEON(&dst[0], &w[0], &scale[0], n)
 	}
-}
-
-// matAffineNEON and quantizeNEON are portable, but as strict about their arguments as assembly is.
-func matAffineNEON(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	if m > 0 && panels > 0 && x.blocks > 0 {
-		_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
-		_, _ = dst[(m-1)*ldd+panels*lanes-1], w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
-	}
-	matAffine(t, dst, ldd, x, w, stride, panels, m)
-}
-
-func quantizeNEON(q []int8, sums []spanSums, x []float32, span int) {
-	if len(x) > 0 {
-		_ = q[len(x)-1]
-	}
-	quantize(q, sums, x, span)
 }
 
 func sumSquaresNEON(x []float32, mean float32) float32 {

@@ -23,6 +23,32 @@ loop:
 	BNE  loop
 	RET
 
+// func roofDotNEON(n int)
+//
+// 24·16 multiply-adds of bytes in each of n passes.
+TEXT ·roofDotNEON(SB), NOSPLIT, $0-8
+	MOVD n+0(FP), R0
+	ZERO(0)
+	ZERO(1)
+
+loop:
+	CHAINS(SDOT)
+	SUBS $1, R0
+	BNE  loop
+	RET
+
+// func roofBytesNEON(n int)
+//
+// 24·8 multiplications of bytes in each of n passes, without the additions that follow them.
+TEXT ·roofBytesNEON(SB), NOSPLIT, $0-8
+	MOVD n+0(FP), R0
+
+loop:
+	CHAINS(SMULL8)
+	SUBS $1, R0
+	BNE  loop
+	RET
+
 // func roofReadNEON(p *byte, n int)
 //
 // Reads n bytes, a multiple of 512, as eight streams: more than one is what it takes to read memory at its speed.

@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -92,6 +93,7 @@ type Observer struct {
 	Moments map[string]*Moments
 	rows    int
 	logits  int
+	fault   error // of what was computed for reading
 }
 
 // Observe returns a device on which to load a checkpoint for Calibrate, which then also fills Observer.Moments if they are
@@ -128,8 +130,19 @@ func (o *Observer) Begin(b *compute.Batch) {
 	o.Device.Begin(b)
 }
 
+// Sync implements compute.Device.
+func (o *Observer) Sync() error {
+	err := cmp.Or(o.fault, o.Device.Sync())
+	o.fault = nil
+	return err
+}
+
+// settle has everything computed that is read next. A fault is left to Sync.
+func (o *Observer) settle() { o.fault = o.Sync() }
+
 // MatMul implements compute.Device.
 func (o *Observer) MatMul(x compute.Tensor, products []compute.Product) {
+	o.settle()
 	var seen []string // parts of one tensor have one input
 	for _, p := range products {
 		if name, ok := o.names[p.W]; ok && !slices.Contains(seen, name) {
@@ -145,6 +158,7 @@ func (o *Observer) MatMul(x compute.Tensor, products []compute.Product) {
 
 // MatMulExperts implements compute.Device. All experts count alike: the inputs of all routes are added up.
 func (o *Observer) MatMulExperts(x compute.Tensor, routed bool, routes compute.Routes, products []compute.ExpertProduct) {
+	o.settle()
 	rows := o.rows
 	if _, _, chosen := routes.Shape(); routed {
 		rows *= chosen
@@ -159,6 +173,7 @@ func (o *Observer) MatMulExperts(x compute.Tensor, routed bool, routes compute.R
 
 // Head implements compute.Device. A head that is the embedding table is one of its inputs' weights too.
 func (o *Observer) Head(dst, x compute.Tensor, p compute.Product, scale, softcap float32) {
+	o.settle()
 	if name, ok := o.names[p.W]; ok {
 		o.add(name, x, o.logits)
 	}

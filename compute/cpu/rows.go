@@ -5,7 +5,8 @@ import (
 )
 
 // rowOp is an operation in which no row depends on another one, with its arguments. It waits until an operation of another kind
-// is called. One job then takes each row through all that wait, while it is in the first cache.
+// is called. One job then takes each row through all that wait, while it is in the first cache. Row r of one operation is row r of
+// the next, so tensors that share memory have the same width in all that wait.
 type rowOp struct {
 	row func(d *Device, o *rowOp, worker, r int) // does it to row r
 

@@ -96,11 +96,10 @@ scalesSet:
 	MOVQ SI, scales-24(SP)
 	MOVQ BX, supers-32(SP)
 
-	// Meanwhile the next span is fetched, or the first of the next panels.
+	// Meanwhile the blocks eight further on are fetched, the next span for most types, or the first of the next panels.
 	MOVQ  now-80(SP), AX
-	MOVQ  AX, DI
-	IMULQ $CODE_BYTES, DI
-	ADDQ  codes-16(SP), DI
+	MOVQ  codes-16(SP), DI
+	ADDQ  $(8*CODE_BYTES), DI
 	MOVQ  span+88(FP), R11
 	SHLQ  $2, R11
 	ADDQ  done-72(SP), AX

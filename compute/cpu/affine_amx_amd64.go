@@ -9,7 +9,7 @@ import "github.com/kvasir-llm/kvasir/quant"
 // amx is avx512vnni with the tile products of AMX for many rows.
 var amx = func() kernels {
 	k := avx512vnni
-	k.name, k.matAffine, k.rowChunk, k.tileRows, k.spread = "amx", matAffineAMX, maxRowChunk, tileRowsAMX, spreadTilesAMX
+	k.name, k.matAffine, k.tileRows, k.spread = "amx", matAffineAMX, tileRowsAMX, spreadTilesAMX
 	k.matPairs, k.narrow, k.pairs, k.pairChunk = matPairsAMX, narrowAVX512, pairTiles, pairChunkAMX
 	return k
 }()

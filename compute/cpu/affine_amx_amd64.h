@@ -48,6 +48,11 @@
 #define HIGH_HIGH(to) LONG $0x5e43e2c4; BYTE $(0xc6+8*to) // TDPBSSD
 #define LOW_HIGH(to) LONG $0x5e41e2c4; BYTE $(0xc5+8*to)  // TDPBUSD
 
+// FETCH_TO_WRITE fetches two lines at DI to be written (PREFETCHW) and goes to the next row.
+#define FETCH_TO_WRITE \
+	BYTE $0x0f; BYTE $0x0d; BYTE $0x0f; LONG $0x404f0d0f; \
+	ADDQ R8, DI
+
 // JOB multiplies in tiles ll, m and 2 with a panel's levels, and scales the sums at BX + sums. Those of the job before, in tiles
 // ll0, m0 and 2, go to BX + to. Tile 2 rests for five products between two jobs, so that it is never waited for.
 #define JOB(panel, ll, m, ll0, m0, sums, to, skip0, skip1, skip2, skip3) \

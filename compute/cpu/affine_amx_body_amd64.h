@@ -61,6 +61,21 @@ begun:
 	MOVQ tileProduct_beside(AX), SI
 	MOVQ SI, tileProduct_toSecond(AX)
 
+	// The lines of dst that the next rows go to are fetched, to be written.
+	CMPQ tileProduct_direct(AX), $1
+	JEQ  rows
+	MOVQ R14, DI
+	ADDQ tileProduct_tileLdd(AX), DI
+	MOVQ $4, SI
+
+fetch:
+	FETCH_TO_WRITE
+	FETCH_TO_WRITE
+	FETCH_TO_WRITE
+	FETCH_TO_WRITE
+	DECQ SI
+	JNZ  fetch
+
 // The next rows, the next pair of panels, or the next span.
 rows:
 	MOVQ tileProduct_tileLdd(AX), SI

@@ -81,13 +81,9 @@ func matAffineAMX(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stri
 	}
 	_ = dst[(m-1)*ldd+panels*lanes-1]
 	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
-	group := groupPanels
-	if m <= 2*lanes {
-		group = 2
-	}
-	for p := 0; p < panels; p += group {
+	for p := 0; p < panels; p += groupPanels {
 		for i := 0; i < m; i += maxRowChunk {
-			n := min(panels-p, group)
+			n := min(panels-p, groupPanels)
 			matTiles(t, dst[i*ldd+p*lanes:], ldd, x.fromTile(i, x.work), w[p*stride:], stride, n, min(m-i, maxRowChunk))
 		}
 	}

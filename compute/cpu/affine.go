@@ -175,15 +175,28 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 // mostMin is the greatest m: with 8 groups of 32 sums of 32 bits have room for it.
 const mostMin = 1<<13 - 1
 
-// size returns the sum of the magnitudes of codes' levels, less the offset.
-func (a *affinePanel) size(codes []uint8) (sum float32) {
-	for _, c := range codes {
-		if a.Levels != nil {
-			c = a.Levels[c]
+// size returns the sum of the magnitudes of 32 codes' levels, less the offset, or 0 for types whose levels are so small that sums have room
+// for any S.
+func (a *affinePanel) size(codes []uint8) float32 {
+	switch {
+	case a.Levels != nil:
+		sum := 0
+		for _, c := range codes {
+			sum += max(int(a.Levels[c])-a.Offset, a.Offset-int(a.Levels[c]))
 		}
-		sum += float32(max(int(c)-a.Offset, a.Offset-int(c)))
+		return float32(sum)
+	case a.Bits == 8: // eight at a time: c - 128 is c without its top bit, 128 - c the rest of its complement, plus 1
+		const each, words = 0x0101010101010101, 0x00ff00ff00ff00ff
+		sums := uint64(0)
+		for i := 0; i < len(codes); i += 8 {
+			x := binary.LittleEndian.Uint64(codes[i:])
+			below := ^x >> 7 & each
+			x = (x^below*255)&(each*127) + below
+			sums += x&words + x>>8&words
+		}
+		return float32(sums * 0x0001000100010001 >> 48)
 	}
-	return sum
+	return 0
 }
 
 // greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding.

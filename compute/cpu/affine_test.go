@@ -113,6 +113,45 @@ func TestAffineRow(t *testing.T) {
 	}
 }
 
+// TestAffineSums packs rows whose levels are the largest there are, beside others, and expects that no sum of weights can make one of a product leave
+// 32 bits.
+func TestAffineSums(t *testing.T) {
+	r := rand.New(rand.NewPCG(27, 27))
+	for _, a := range affineTypes {
+		p := &affinePanels[a.typ]
+		if p.layout == zeroPoints {
+			continue
+		}
+		blocks := 2 * spanValues / 32
+		for n := range 64 {
+			row := affineBlocks(r, a.typ, a.halves, blocks*32/a.typ.BlockValues(), func() uint16 { return quant.F32ToF16(1 + float32(n%4)*r.Float32()) })
+			for i := range row {
+				if at := i % a.typ.BlockBytes(); at > 1 && wholeScales(a.typ) && n < 16 {
+					row[i] = [...]byte{0, 128, 255, 127}[n/4]
+				}
+			}
+			panel := make([]byte, p.bytes(blocks))
+			new(packer).pack(p, panel, row, a.typ, n%lanes)
+			codes, scales, supers := p.parts(panel, blocks)
+			for span := range 2 {
+				sum := 0
+				for b := span * 8; b < span*8+8; b++ {
+					var levels [32]uint8
+					p.levels(&levels, codes[b*p.codeBytes():], n%lanes)
+					_, _, offset := p.super(supers, span, n%lanes)
+					for k, level := range levels {
+						s, _ := p.scales(scales, (b*32+k)/p.Group, n%lanes)
+						sum += max(int(s), -int(s)) * max(int(level)-int(offset), int(offset)-int(level))
+					}
+				}
+				if sum > mostOfWeights {
+					t.Errorf("%v: row %d, span %d: weights add up to %d, more than %d", a.typ, n, span, sum, mostOfWeights)
+				}
+			}
+		}
+	}
+}
+
 // TestAffineProduct compares products with every affine type with sums in float64 over what rows decode to and what the
 // quantised rows stand for. The difference may be that of some tens of roundings.
 func TestAffineProduct(t *testing.T) {

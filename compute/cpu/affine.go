@@ -25,9 +25,8 @@ const (
 // group of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
 // numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest S, which
 // is such that the span's weights keep to mostOfWeights, and S is s/D rounded half to even (M and m likewise, after m took up what
-// this does to the middle level). Types with zero
-// points have spans of 32 or 128, S is 1 and each span has an offset. A panel has three parts, with the 16 outputs side by
-// side in each:
+// this does to the middle level). Types with zero points have spans of 32 or 128, S is 1 and each span has an offset. A panel has
+// three parts, with the 16 outputs side by side in each:
 //
 //	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
 //	scales  [pairs] of what layout says, for each two groups; the last pair may be half empty
@@ -199,7 +198,8 @@ func (a *affinePanel) size(codes []uint8) float32 {
 	return 0
 }
 
-// greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding.
+// greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding. Where
+// nothing bounds it that is the greatest float.
 func greatestScale(s, sizes []float32) float32 {
 	most, sum, halves := 0.0, 0.0, 0.0
 	for g, f := range s {
@@ -209,7 +209,7 @@ func greatestScale(s, sizes []float32) float32 {
 		halves += float64(sizes[g]) / 2
 	}
 	if most == 0 || math.IsInf(most, 0) || !(sum > 0) {
-		return math.MaxInt8
+		return math.MaxFloat32
 	}
 	return float32(math.Floor((mostOfWeights - halves) / (sum / most)))
 }

@@ -1,5 +1,5 @@
 // Package cpu is the Device that computes on the host's processor: portable Go and assembly kernels, packed weights, a
-// paged KV cache in memory and a pool of workers on threads of their own, which can be pinned. It knows nothing of models. Read Device first, then kernels.
+// paged KV cache in memory and a pool of workers, whose threads can be pinned. It knows nothing of models. Read Device first, then kernels.
 //
 // # Order
 //

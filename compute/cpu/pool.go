@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// pool runs one job at a time on a fixed set of threads. The caller is worker 0; the others are goroutines bound to
-// threads of their own, which spin for a bounded time after a job and then park, so that steps follow each other without
-// system calls and an idle server uses no processor time. Each worker has an equal share of a job's items, which follow one
+// pool runs one job at a time on a fixed set of workers. The caller is worker 0; the others are goroutines, which spin for a
+// bounded time after a job and then sleep, so that steps follow each other without system calls and an idle server uses no
+// processor time. They have threads of their own only where these are bound to processors: whenever Go interrupts a goroutine,
+// which it does every 10 ms, one with a thread of its own has to wait for two others to bring it back.
+// Each worker has an equal share of a job's items, which follow one
 // another, and takes from the ends of the others' when it has done its own. A job is done when its items are: a worker that
 // is late, because it slept or another process has its processor, is not waited for unless it has taken an item.
 type pool struct {
@@ -25,8 +27,8 @@ type pool struct {
 	done atomic.Int64
 	_    [64]byte
 
-	waiting  atomic.Bool // the caller is parked until all items are done
-	finished chan struct{}
+	waiting  atomic.Bool // the caller sleeps until all items are done
+	finished *sleeper
 	fault    atomic.Pointer[fault]
 }
 
@@ -40,7 +42,7 @@ type worker struct {
 	id     int
 	share  atomic.Uint64 // of the items of the running job: the end in the upper half, the next to take in the lower
 	parked atomic.Bool
-	wake   chan struct{}
+	bed    *sleeper
 	_      [64]byte // keeps shares on cache lines of their own
 
 	fetching *ahead // and what is left to fetch of it
@@ -52,14 +54,14 @@ const spins = 1000
 
 // newPool starts threads-1 workers. Each is bound to some processors, which several may share, if there are any in cpus.
 func newPool(threads int, cpus [][]int) *pool {
-	p := &pool{finished: make(chan struct{}, 1)}
+	p := &pool{finished: newSleeper()}
 	p.single = func(worker, from, to int) {
 		for i := from; i < to; i++ {
 			p.one(worker, i)
 		}
 	}
 	for id := range threads {
-		p.workers = append(p.workers, &worker{id: id, wake: make(chan struct{}, 1)})
+		p.workers = append(p.workers, &worker{id: id, bed: newSleeper()})
 	}
 	for _, w := range p.workers[1:] {
 		go p.loop(w, cpus)
@@ -104,7 +106,7 @@ func (p *pool) spread(items, most int) {
 	}
 	for _, w := range p.workers[:n] {
 		if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
-			w.wake <- struct{}{}
+			w.bed.wake()
 		}
 	}
 	p.takeAll(p.workers[0])
@@ -171,7 +173,7 @@ func (p *pool) end(n int) {
 		return
 	}
 	if items := p.items; p.done.Add(int64(n)) == items && p.waiting.CompareAndSwap(true, false) {
-		p.finished <- struct{}{}
+		p.finished.wake()
 	}
 }
 
@@ -184,11 +186,12 @@ func (p *pool) await() {
 		p.rest(p.workers[0])
 	}
 	for {
+		wakes := p.finished.count()
 		p.waiting.Store(true)
 		if p.done.Load() == p.items && p.waiting.CompareAndSwap(true, false) {
 			return
 		}
-		<-p.finished
+		p.finished.sleep(wakes)
 		if p.done.Load() == p.items { // else it was late, from the job before
 			return
 		}
@@ -197,8 +200,8 @@ func (p *pool) await() {
 
 // loop is the life of a worker.
 func (p *pool) loop(w *worker, cpus [][]int) {
-	runtime.LockOSThread()
 	if len(cpus) > 0 {
+		runtime.LockOSThread()
 		bindThread(cpus[w.id%len(cpus)]...)
 	}
 	for p.awaitWork(w) {
@@ -218,11 +221,12 @@ func (p *pool) awaitWork(w *worker) bool {
 			}
 			p.rest(w)
 		}
+		wakes := w.bed.count()
 		w.parked.Store(true)
 		if (w.has() || p.closing.Load()) && w.parked.CompareAndSwap(true, false) {
 			continue
 		}
-		<-w.wake // may be late, for a job that is done already
+		w.bed.sleep(wakes) // may be late, for a job that is done already
 	}
 }
 
@@ -254,7 +258,7 @@ func (p *pool) close() {
 	p.closing.Store(true)
 	for _, w := range p.workers[1:] {
 		if w.parked.CompareAndSwap(true, false) {
-			w.wake <- struct{}{}
+			w.bed.wake()
 		}
 	}
 }

@@ -70,9 +70,18 @@ func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 	d.tiles = d.tiles[:0]
 	step := d.batch.Rows() * kvHeads / (4 * len(d.scratch))
 	step = max(min(step, tileQueries/group), bandQueries/group, 1)
+	band := bandRows(group)
 	for i, s := range d.batch.Seqs {
-		for at := 0; at < int(s.Rows); at += step {
-			t := tile{index: len(d.tiles), seq: i, row: int(s.Row) + at, rows: min(step, int(s.Rows)-at)}
+		rows := int(s.Rows)
+		n := (rows + step - 1) / step
+		size := ((rows+n-1)/n + band - 1) / band * band // equal tiles, of whole bands
+		n = (rows + size - 1) / size
+		for j := range n {
+			at := j / 2 * size
+			if j%2 == 0 { // the last and the first follow each other, and so on inwards: together they are the work of any other two
+				at = (n - 1 - j/2) * size
+			}
+			t := tile{index: len(d.tiles), seq: i, row: int(s.Row) + at, rows: min(size, rows-at)}
 			t.lo, _ = d.attended(i, int(s.Start)+at)
 			_, t.hi = d.attended(i, int(s.Start)+at+t.rows-1)
 			d.tiles = append(d.tiles, t)

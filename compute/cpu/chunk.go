@@ -1,6 +1,9 @@
 package cpu
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 var negInf = float32(math.Inf(-1))
 
@@ -127,8 +130,11 @@ func (d *Device) findNext(s *scratch, t *tile, head, pos int) {
 	}
 }
 
-// bandRows returns how many rows are a band.
-func bandRows(group int) int { return max(1, bandQueries/group) }
+// bandRows returns how many rows are a band: a power of two, and no more than tokens of a panel, so that few of a band's scores are
+// of positions that its row does not see.
+func bandRows(group int) int {
+	return 1 << (bits.Len(uint(max(1, min(bandQueries/group, lanes)))) - 1)
+}
 
 // widenChunk decodes the keys and values of positions [lo, hi) and the rest of the last panel.
 func (d *Device) widenChunk(s *scratch, t *tile, head, lo, hi int) {

@@ -3,6 +3,7 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/quant"
 )
@@ -15,18 +16,21 @@ const (
 )
 
 // The greatest magnitude of a quantised value times its share, and what a span's weights S·(level - offset) may add up to in
-// magnitude so that no sum leaves 32 bits.
+// magnitude so that no sum leaves 32 bits. mostOfWeight is what one of them may be so that it is two digits of 8 bits with signs.
 const (
 	mostOfRow     = 127 * greatestShare
 	mostOfWeights = math.MaxInt32 / mostOfRow
+	mostOfWeight  = 127*256 + 128
 )
 
 // affinePanel is how a panel holds a type whose values are D·S·(level - offset) - M·m, with whole numbers S and m for each
 // group of 16 or 32 inputs and floats D and M for each span of 256; either the offset or m is 0. K types are made of such
 // numbers. Types with a float s for each group of 32 are brought to it: D is the greatest |s| of a span over the greatest S, which
-// is such that the span's weights keep to mostOfWeights, and S is s/D rounded half to even (M and m likewise, after m took up what
-// this does to the middle level). Types with zero points have spans of 32 or 128, S is 1 and each span has an offset. A panel has
-// three parts, with the 16 outputs side by side in each:
+// is such that the span's weights keep to mostOfWeights and mostOfWeight, and S is s/D rounded half to even (M and m likewise, after m took up
+// what this does to the middle level). Types with zero points have spans of 32 or 128, S is 1 and each span has an offset.
+//
+// A panel is a row of sections of 256 inputs, of which the last may be short, so that kernels that take one panel after another
+// read memory from end to end. Each begins at a multiple of 64 bytes and has three parts, with the 16 outputs side by side in each:
 //
 //	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
 //	scales  [pairs] of what layout says, for each two groups; the last pair may be half empty
@@ -44,8 +48,8 @@ const (
 	noScales   scaleLayout = iota
 	uint8s                 // S [2][16] uint8; D [16] float32
 	int8s                  // S [2][16] int8; D [16] float32
-	int8sHalf              // S [2][16] int8; D [16] float16
-	shortMins              // S [2][16] int8, m [16][2] int16; D and M [16] float32
+	int12s                 // S/16 [2][16] int8, the lowest 4 bits [16] of the first group below the second's; D [16] float32
+	int12Mins              // S as in int12s, m [16][2] int16; D and M [16] float32
 	byteMins               // S [2][16] int8, m [16][2] uint8; D and M [16] float16
 	zeroPoints             // none; D [16] float32 and offset [16] uint8
 )
@@ -53,9 +57,9 @@ const (
 // affinePanels is indexed by type; other types have a zero entry.
 var affinePanels = func() (panels [256]affinePanel) {
 	for t, layout := range map[quant.Type]scaleLayout{
-		quant.Q8_0: uint8s, quant.Q4_0: int8s, quant.Q4_1: shortMins, quant.Q5_0: int8s, quant.Q5_1: shortMins,
-		quant.Q2_K: byteMins, quant.Q3_K: int8sHalf, quant.Q4_K: byteMins, quant.Q5_K: byteMins, quant.Q6_K: int8sHalf,
-		quant.IQ4_NL: int8s, quant.IQ4_XS: int8sHalf, quant.MXFP4: int8s,
+		quant.Q8_0: uint8s, quant.Q4_0: int12s, quant.Q4_1: int12Mins, quant.Q5_0: int12s, quant.Q5_1: int12Mins,
+		quant.Q2_K: byteMins, quant.Q3_K: int8s, quant.Q4_K: byteMins, quant.Q5_K: byteMins, quant.Q6_K: int8s,
+		quant.IQ4_NL: int12s, quant.IQ4_XS: int8s, quant.MXFP4: int8s,
 	} {
 		panels[t].Affine, _ = quant.AffineOf(t)
 		panels[t].layout, panels[t].span = layout, spanValues
@@ -73,10 +77,10 @@ var affinePanels = func() (panels [256]affinePanel) {
 // super.
 func (a *affinePanel) codeBytes() int { return a.Bits * 64 }
 func (a *affinePanel) scaleBytes() int {
-	return [...]int{uint8s: 32, int8s: 32, int8sHalf: 32, shortMins: 96, byteMins: 64, zeroPoints: 0}[a.layout]
+	return [...]int{uint8s: 32, int8s: 32, int12s: 48, int12Mins: 112, byteMins: 64, zeroPoints: 0}[a.layout]
 }
 func (a *affinePanel) superBytes() int {
-	return [...]int{uint8s: 64, int8s: 64, int8sHalf: 32, shortMins: 128, byteMins: 64, zeroPoints: 80}[a.layout]
+	return [...]int{uint8s: 64, int8s: 64, int12s: 64, int12Mins: 128, byteMins: 64, zeroPoints: 80}[a.layout]
 }
 
 // pairs and spans return how many pairs of groups and how many spans blocks blocks of 32 have.
@@ -84,21 +88,35 @@ func (a *affinePanel) pairs(blocks int) int { return (blocks*32/a.Group + 1) / 2
 func (a *affinePanel) spans(blocks int) int { return (blocks*32 + a.span - 1) / a.span }
 
 // hasMins reports whether values have an m.
-func (a *affinePanel) hasMins() bool { return a.layout == shortMins || a.layout == byteMins }
+func (a *affinePanel) hasMins() bool { return a.layout == int12Mins || a.layout == byteMins }
 
 // middle returns the middle of a type's levels from 0 on.
 func (a *affinePanel) middle() float32 { return float32(int(1)<<a.Bits-1) / 2 }
 
-// parts cuts a panel of blocks blocks of 32 into its parts.
-func (a *affinePanel) parts(panel []byte, blocks int) (codes, scales, supers []byte) {
-	n := blocks * a.codeBytes()
-	e := n + a.pairs(blocks)*a.scaleBytes()
-	return panel[:n:n], panel[n:e:e], panel[e:][:a.spans(blocks)*a.superBytes()]
+// sectionBlocks is how many blocks of 32 inputs a section has.
+const sectionBlocks = spanValues / 32
+
+// sectionBytes returns the size of a section of blocks blocks of 32.
+func (a *affinePanel) sectionBytes(blocks int) int {
+	return (blocks*a.codeBytes() + a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes() + 63) &^ 63
+}
+
+// section returns the parts of section n of a panel of blocks blocks of 32, and how many of these it has.
+func (a *affinePanel) section(panel []byte, n, blocks int) (codes, scales, supers []byte, its int) {
+	its = min(sectionBlocks, blocks-n*sectionBlocks)
+	panel = panel[n*a.sectionBytes(sectionBlocks):]
+	c := its * a.codeBytes()
+	e := c + a.pairs(its)*a.scaleBytes()
+	return panel[:c:c], panel[c:e:e], panel[e:][:a.spans(its)*a.superBytes()], its
 }
 
 // bytes returns the size of a panel of blocks blocks of 32.
 func (a *affinePanel) bytes(blocks int) int {
-	return blocks*a.codeBytes() + a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes()
+	n := blocks / sectionBlocks * a.sectionBytes(sectionBlocks)
+	if last := blocks % sectionBlocks; last > 0 {
+		n += a.sectionBytes(last)
+	}
+	return n
 }
 
 // packer holds what is packed: a block of the row, and the numbers of a span, groups as far as it goes and zeros after.
@@ -113,18 +131,19 @@ type packer struct {
 func (p *packer) pack(a *affinePanel, panel, row []byte, t quant.Type, j int) {
 	size, values := t.BlockBytes(), t.BlockValues()
 	blocks := len(row) / size * values / 32
-	codes, scales, supers := a.parts(panel, blocks)
 	perSpan := a.span / values * size
-	for n := range a.spans(blocks) {
-		first := n * a.span / 32
-		p.span(a, codes[first*a.codeBytes():], row[n*perSpan:min((n+1)*perSpan, len(row))], size, values, j)
+	for n := range (blocks + sectionBlocks - 1) / sectionBlocks {
+		codes, scales, supers, its := a.section(panel, n, blocks)
+		for i := range a.spans(its) {
+			p.span(a, codes[i*a.span/32*a.codeBytes():], row[:min(perSpan, len(row))], size, values, j)
+			p.putSuper(a, supers[i*a.superBytes():], j)
+			row = row[min(perSpan, len(row)):]
+		}
 		if a.layout != zeroPoints {
-			firstPair, end := a.pairs(first), a.pairs(min(first+a.span/32, blocks))
-			for i := firstPair; i < end; i++ {
-				a.putScales(scales[i*a.scaleBytes():], p.s[(i-firstPair)*2:], p.m[(i-firstPair)*2:], j)
+			for i := range a.pairs(its) {
+				a.putScales(scales[i*a.scaleBytes():], p.s[i*2:], p.m[i*2:], j)
 			}
 		}
-		p.putSuper(a, supers[n*a.superBytes():], j)
 	}
 }
 
@@ -155,11 +174,11 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 		sizes[b] = a.size(p.block.Codes[:32])
 		a.putCodes(codes[b*a.codeBytes():], p.block.Codes[:32], j)
 	}
-	top := float32(127)
+	top := float32(min(2047, mostOfWeight/a.farthest()))
 	switch {
 	case a.layout == uint8s:
 		top = 255
-	case a.Levels != nil && a.Bits == 4 && a.Offset == 16: // MXFP4: powers of two stay exact
+	case a.layout == int8s: // MXFP4: powers of two stay exact
 		top = 64
 	}
 	p.d = wholes(p.s[:], s[:], min(top, greatestScale(s[:], sizes[:])))
@@ -171,31 +190,39 @@ func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 	}
 }
 
+// farthest returns the most that a level can be from the offset, or the offset if that is more.
+func (a *affinePanel) farthest() int {
+	top := 1<<a.Bits - 1
+	if a.Levels != nil {
+		top = int(slices.Max(a.Levels[:]))
+	}
+	return max(top-a.Offset, a.Offset)
+}
+
 // mostMin is the greatest m: with 8 groups of 32 sums of 32 bits have room for it.
 const mostMin = 1<<13 - 1
 
-// size returns the sum of the magnitudes of 32 codes' levels, less the offset, or 0 for types whose levels are so small that sums have room
-// for any S.
+// size returns the sum of the magnitudes of 32 codes' levels, less the offset, which is 0 or half the levels where codes are levels.
 func (a *affinePanel) size(codes []uint8) float32 {
-	switch {
-	case a.Levels != nil:
+	if a.Levels != nil {
 		sum := 0
 		for _, c := range codes {
 			sum += max(int(a.Levels[c])-a.Offset, a.Offset-int(a.Levels[c]))
 		}
 		return float32(sum)
-	case a.Bits == 8: // eight at a time: c - 128 is c without its top bit, 128 - c the rest of its complement, plus 1
-		const each, words = 0x0101010101010101, 0x00ff00ff00ff00ff
-		sums := uint64(0)
-		for i := 0; i < len(codes); i += 8 {
-			x := binary.LittleEndian.Uint64(codes[i:])
-			below := ^x >> 7 & each
-			x = (x^below*255)&(each*127) + below
-			sums += x&words + x>>8&words
-		}
-		return float32(sums * 0x0001000100010001 >> 48)
 	}
-	return 0
+	// Eight at a time: with the half h, c - h is c without its top bit, h - c the rest of its complement, plus 1.
+	const each, words = 0x0101010101010101, 0x00ff00ff00ff00ff
+	half, sums := uint64(a.Offset), uint64(0)
+	for i := 0; i < len(codes); i += 8 {
+		x := binary.LittleEndian.Uint64(codes[i:])
+		if half > 0 {
+			below := ^x >> (a.Bits - 1) & each
+			x = (x^below*(2*half-1))&(each*(half-1)) + below
+		}
+		sums += x&words + x>>8&words
+	}
+	return float32(sums * 0x0001000100010001 >> 48)
 }
 
 // greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding. Where
@@ -231,15 +258,13 @@ func wholes(whole []int16, v []float32, top float32) (d float32) {
 
 func (p *packer) putSuper(a *affinePanel, to []byte, j int) {
 	switch a.layout {
-	case int8sHalf, byteMins:
+	case byteMins:
 		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.d))
-		if a.layout == byteMins {
-			binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.least))
-		}
+		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.least))
 	default:
 		binary.LittleEndian.PutUint32(to[j*4:], math.Float32bits(p.d))
 		switch a.layout {
-		case shortMins:
+		case int12Mins:
 			binary.LittleEndian.PutUint32(to[64+j*4:], math.Float32bits(p.least))
 		case zeroPoints:
 			to[64+j] = p.block.Zero
@@ -249,13 +274,18 @@ func (p *packer) putSuper(a *affinePanel, to []byte, j int) {
 
 // putScales puts the S and m of two groups in lane j.
 func (a *affinePanel) putScales(to []byte, s, m []int16, j int) {
-	to[j], to[16+j] = byte(s[0]), byte(s[1])
 	switch a.layout {
-	case byteMins:
-		to[32+j*2], to[33+j*2] = byte(m[0]), byte(m[1])
-	case shortMins:
-		binary.LittleEndian.PutUint16(to[32+j*4:], uint16(m[0]))
-		binary.LittleEndian.PutUint16(to[34+j*4:], uint16(m[1]))
+	case int12s, int12Mins:
+		to[j], to[16+j], to[32+j] = byte(s[0]>>4), byte(s[1]>>4), byte(s[0]&15|s[1]&15<<4)
+		if a.layout == int12Mins {
+			binary.LittleEndian.PutUint16(to[48+j*4:], uint16(m[0]))
+			binary.LittleEndian.PutUint16(to[50+j*4:], uint16(m[1]))
+		}
+	default:
+		to[j], to[16+j] = byte(s[0]), byte(s[1])
+		if a.layout == byteMins {
+			to[32+j*2], to[33+j*2] = byte(m[0]), byte(m[1])
+		}
 	}
 }
 
@@ -339,7 +369,7 @@ func (a *affinePanel) levels(to *[32]uint8, from []byte, j int) {
 	}
 }
 
-// scales reads S and m of group g in lane j.
+// scales reads S and m of group g of a section in lane j.
 func (a *affinePanel) scales(scales []byte, g, j int) (s, m int32) {
 	if a.layout == zeroPoints {
 		return 1, 0
@@ -349,15 +379,18 @@ func (a *affinePanel) scales(scales []byte, g, j int) (s, m int32) {
 	switch a.layout {
 	case uint8s:
 		s = int32(uint8(s))
+	case int12s, int12Mins:
+		s = s<<4 | int32(from[32+j]>>(g%2*4)&15)
+		if a.layout == int12Mins {
+			m = int32(int16(binary.LittleEndian.Uint16(from[48+j*4+g%2*2:])))
+		}
 	case byteMins:
 		m = int32(from[32+j*2+g%2])
-	case shortMins:
-		m = int32(int16(binary.LittleEndian.Uint16(from[32+j*4+g%2*2:])))
 	}
 	return s, m
 }
 
-// super reads D, M and the offset of span n in lane j.
+// super reads D, M and the offset of span n of a section in lane j.
 func (a *affinePanel) super(supers []byte, n, j int) (d, least float32, offset int32) {
 	from := supers[n*a.superBytes():]
 	half := func(at int) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(from[at+j*2:])) }
@@ -365,11 +398,9 @@ func (a *affinePanel) super(supers []byte, n, j int) (d, least float32, offset i
 		return math.Float32frombits(binary.LittleEndian.Uint32(from[at+j*4:]))
 	}
 	switch a.layout {
-	case int8sHalf:
-		return half(0), 0, int32(a.Offset)
 	case byteMins:
 		return half(0), half(32), 0
-	case shortMins:
+	case int12Mins:
 		return float(0), float(64), 0
 	case zeroPoints:
 		return float(0), 0, int32(from[64+j])
@@ -379,16 +410,18 @@ func (a *affinePanel) super(supers []byte, n, j int) (d, least float32, offset i
 
 // row decodes lane j of a panel into dst.
 func (a *affinePanel) row(dst []float32, panel []byte, j int) {
-	codes, scales, supers := a.parts(panel, len(dst)/32)
 	var levels [32]uint8
-	for b := range len(dst) / 32 {
-		a.levels(&levels, codes[b*a.codeBytes():], j)
-		d, least, offset := a.super(supers, b*32/a.span, j)
-		for i := 0; i < 32; i += a.Group {
-			s, m := a.scales(scales, (b*32+i)/a.Group, j)
-			to := dst[b*32+i:][:a.Group]
-			for k, level := range levels[i:][:a.Group] {
-				to[k] = float32(float32(d*float32(s))*float32(int32(level)-offset)) - float32(least*float32(m))
+	for n := 0; n*spanValues < len(dst); n++ {
+		codes, scales, supers, its := a.section(panel, n, len(dst)/32)
+		for b := range its {
+			a.levels(&levels, codes[b*a.codeBytes():], j)
+			d, least, offset := a.super(supers, b*32/a.span, j)
+			for i := 0; i < 32; i += a.Group {
+				s, m := a.scales(scales, (b*32+i)/a.Group, j)
+				to := dst[n*spanValues+b*32+i:][:a.Group]
+				for k, level := range levels[i:][:a.Group] {
+					to[k] = float32(float32(d*float32(s))*float32(int32(level)-offset)) - float32(least*float32(m))
+				}
 			}
 		}
 	}
@@ -407,21 +440,22 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 	var levels [spanValues]int16 // less the offset
 	var s, least [spanValues / 16]int32
 	for p := range panels {
-		codes, scales, supers := a.parts(w[p*stride:], x.blocks)
 		for n := range a.spans(x.blocks) * lanes {
 			n, j := n/lanes, n%lanes
-			d, dm, offset := a.super(supers, n, j)
+			codes, scales, supers, _ := a.section(w[p*stride:], n*a.span/spanValues, x.blocks)
+			first := n * a.span % spanValues / 32 // block of the section
+			d, dm, offset := a.super(supers, first*32/a.span, j)
 			blocks := min(perSpan, x.blocks-n*perSpan)
 			for b := range blocks {
 				var block [32]uint8
-				a.levels(&block, codes[(n*perSpan+b)*a.codeBytes():], j)
+				a.levels(&block, codes[(first+b)*a.codeBytes():], j)
 				for k, level := range block {
 					levels[b*32+k] = int16(int32(level) - offset)
 				}
 			}
 			groups := blocks * 32 / a.Group
 			for g := range groups {
-				s[g], least[g] = a.scales(scales, n*a.span/a.Group+g, j)
+				s[g], least[g] = a.scales(scales, first*32/a.Group+g, j)
 			}
 			for i := range m {
 				q, sums := x.q[i*x.ld+n*a.span:], &x.sums[i*x.lds+n*a.span/spanValues]
@@ -432,7 +466,7 @@ func matAffine(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride,
 					for k, q := range q[g*a.Group:][:a.Group] {
 						of += int32(q) * int32(part[k])
 					}
-					sum += s[g] * sums.shares[g*a.Group/32+n*a.span%spanValues/32] * of
+					sum += s[g] * sums.shares[g*a.Group/32+first] * of
 					if a.hasMins() {
 						min += least[g] * sums.of(a.Group, g)
 					}

@@ -31,12 +31,12 @@ TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
 	SHLQ      $5, R9
 	ADDQ      tileProduct_supers(AX), R9
 	MOVQ      tileProduct_layout(AX), R10
-	CMPQ      R10, $const_int8sHalf
+	CMPQ      R10, $const_int12s
 	JEQ       half
 	CMPQ      R10, $const_byteMins
 	JEQ       halves
 	VMOVUPS   (R11), Z0
-	CMPQ      R10, $const_shortMins
+	CMPQ      R10, $const_int12Mins
 	JNE       d
 	VMOVUPS   64(R11), Z1
 	JMP       m

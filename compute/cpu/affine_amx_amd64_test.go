@@ -30,7 +30,7 @@ func TestUnpackAMX(t *testing.T) {
 				blocks = 8
 			}
 			panel := affineWeights(r, typ.typ, typ.halves, 1, blocks, a.bytes(blocks))
-			codes, scales, supers := a.parts(panel, blocks)
+			codes, scales, supers, _ := a.section(panel, 0, blocks)
 			codes, scales = place(f.x, codes), place(f.w, scales)
 			unpackSpanAMX(&levels[0], &mins[0], &codes[0], &scales[0], blocks, int(unpackTypes[typ.typ]-1))
 			for j := range lanes {

@@ -40,7 +40,7 @@ signed:
 	VLD1.P 32(R1), [V4.B16, V5.B16]
 	STORE_S(INTS16, 4)
 	STORE_S(INTS16, 5)
-	CMP  $const_shortMins, R5
+	CMP  $const_int12Mins, R5
 	BEQ  short
 	BLT  nextPair
 	VLD2.P 32(R1), [V4.B16, V5.B16] // m of the first groups and of the second
@@ -66,13 +66,13 @@ nextPair:
 
 supers:
 	ADD $spanScales_d, R0, R3
-	CMP $const_int8sHalf, R5
+	CMP $const_int12s, R5
 	BEQ halves
 	CMP $const_byteMins, R5
 	BEQ halves
 	LOAD16_NEXT(2, 0)
 	STORE16_NEXT(3, 0)
-	CMP $const_shortMins, R5
+	CMP $const_int12Mins, R5
 	BNE end
 	LOAD16(2, 0)
 	STORE16(3, 0)

@@ -62,7 +62,7 @@ func TestAffineTypes(t *testing.T) {
 // wholeScales reports whether a type's scales are rounded when it is packed.
 func wholeScales(t quant.Type) bool {
 	l := affinePanels[t].layout
-	return l == uint8s || l == int8s || l == shortMins
+	return l == uint8s || l == int12s || l == int12Mins || t == quant.MXFP4
 }
 
 // TestAffineRow takes over weights of every affine type and expects their rows as quant decodes them: bit for bit, or, where
@@ -94,9 +94,9 @@ func TestAffineRow(t *testing.T) {
 					continue
 				}
 				p := &affinePanels[a.typ]
-				_, _, supers := p.parts(panel, in/32)
 				for k, v := range want[n*in:][:in] {
-					d, least, _ := p.super(supers, k/p.span, n%lanes)
+					_, _, supers, _ := p.section(panel, k/spanValues, in/32)
+					d, least, _ := p.super(supers, 0, n%lanes)
 					most := 64.5*float64(d) + 0.5*float64(least)
 					if p.hasMins() { // the middle level is kept
 						most = 0.5001*(float64(p.middle()*d)+float64(least)) + 1e-6*math.Abs(float64(v))
@@ -132,16 +132,20 @@ func TestAffineSums(t *testing.T) {
 			}
 			panel := make([]byte, p.bytes(blocks))
 			new(packer).pack(p, panel, row, a.typ, n%lanes)
-			codes, scales, supers := p.parts(panel, blocks)
 			for span := range 2 {
+				codes, scales, supers, _ := p.section(panel, span, blocks)
 				sum := 0
-				for b := span * 8; b < span*8+8; b++ {
+				for b := range 8 {
 					var levels [32]uint8
 					p.levels(&levels, codes[b*p.codeBytes():], n%lanes)
-					_, _, offset := p.super(supers, span, n%lanes)
+					_, _, offset := p.super(supers, 0, n%lanes)
 					for k, level := range levels {
 						s, _ := p.scales(scales, (b*32+k)/p.Group, n%lanes)
-						sum += max(int(s), -int(s)) * max(int(level)-int(offset), int(offset)-int(level))
+						weight := int(s) * (int(level) - int(offset))
+						if weight < -mostOfWeight || weight > mostOfWeight-1 {
+							t.Fatalf("%v: row %d: a weight is %d, no two digits", a.typ, n, weight)
+						}
+						sum += max(weight, -weight)
 					}
 				}
 				if sum > mostOfWeights {
@@ -259,9 +263,11 @@ func TestMatAffineExtremes(t *testing.T) {
 			stride := panel.bytes(blocks)
 			w := affineWeights(r, a.typ, a.halves, panels, blocks, stride)
 			for p := range panels {
-				codes, _, _ := panel.parts(w[p*stride:], blocks)
-				for i := range codes {
-					codes[i] = byte(255 * (p % 2))
+				for n := range blocks / sectionBlocks {
+					codes, _, _, _ := panel.section(w[p*stride:], n, blocks)
+					for i := range codes {
+						codes[i] = byte(255 * (p % 2))
+					}
 				}
 			}
 			dst := make([]float32, m*panels*lanes)
@@ -326,10 +332,12 @@ func FuzzMatAffine(f *testing.F) {
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
 		if panel := &affinePanels[a.typ]; panel.layout == byteMins {
 			for p := range cols { // but m has 6 bits in all files
-				_, scales, _ := panel.parts(w[p*stride:], n)
-				for i := range scales {
-					if i%64 >= 32 {
-						scales[i] &= 63
+				for section := range n / sectionBlocks {
+					_, scales, _, _ := panel.section(w[p*stride:], section, n)
+					for i := range scales {
+						if i%64 >= 32 {
+							scales[i] &= 63
+						}
 					}
 				}
 			}

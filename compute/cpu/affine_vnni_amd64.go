@@ -14,6 +14,8 @@ import (
 type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
 
 func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
+	matAffine(t, dst, ldd, x, w, stride, panels, m) // bridge
+	return
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -32,7 +34,7 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 		offset = 0
 	}
 	tilesVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], x.lds*int(unsafe.Sizeof(x.sums[0])), &w[0], stride, m, panels, x.blocks, a.span/32,
-		scales, scales+a.pairs(x.blocks)*a.scaleBytes(), int(a.layout), offset)
+		scales, scales+0, int(a.layout), offset)
 }
 
 // tilesVNNI is indexed by type.

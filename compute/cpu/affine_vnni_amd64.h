@@ -295,7 +295,7 @@ block: \
 	DECQ  R11; \
 	JNZ   loop; \
 	MOVQ  frame-8(SP), R10; \
-	CMPQ  layout+112(FP), $const_shortMins; \
+	CMPQ  layout+112(FP), $const_int12Mins; \
 	JLT   join; \
 	ROWS(ZERO_LEAST); \
 	MOVQ  pairs-40(SP), R11; \
@@ -321,7 +321,7 @@ join: \
 	MOVQ  spanSums-64(SP), R9; \
 	ADDQ  row-56(SP), R9; \
 	ROWS(SCALED); \
-	CMPQ  layout+112(FP), $const_shortMins; \
+	CMPQ  layout+112(FP), $const_int12Mins; \
 	JLT   store; \
 	CMPQ  layout+112(FP), $const_zeroPoints; \
 	JEQ   store; \

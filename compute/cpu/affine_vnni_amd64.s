@@ -36,7 +36,7 @@ TEXT scalesVNNI<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ R10, R11
 	CMPQ AX, $const_uint8s
 	JEQ  uint8s
-	CMPQ AX, $const_shortMins
+	CMPQ AX, $const_int12Mins
 	JEQ  shortMins
 	CMPQ AX, $const_byteMins
 	JEQ  byteMins
@@ -49,7 +49,7 @@ int8s:
 	ADDQ $256, DI
 	DECQ R9
 	JNZ  int8s
-	CMPQ AX, $const_int8sHalf
+	CMPQ AX, $const_int12s
 	JNE  float
 	PANELS(HALF, BX)
 	ADDQ $32, BX

@@ -39,8 +39,6 @@ const levelCodes = 0
 
 // affineNEON is matAffine with NEON, and with DotProd if dot is set.
 func affineNEON(dot bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m) // bridge
-	return
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -84,23 +82,18 @@ func affineNEON(dot bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []by
 	}
 	groups, perSpan, lds := (m+limit-1)/limit, a.span/32, x.lds*int(unsafe.Sizeof(x.sums[0]))
 	for p := range panels {
-		panel := w[p*stride:][:a.bytes(x.blocks)]
-		scales := x.blocks * a.codeBytes()
-		supers := scales + a.pairs(x.blocks)*a.scaleBytes()
 		for first := 0; first < x.blocks; first += perSpan {
-			blocks := min(perSpan, x.blocks-first)
-			pairs := a.pairs(blocks)
-			scalesNEON(&sc, &panel[scales], &panel[supers], pairs, int(a.layout), bias)
-			scales += pairs * a.scaleBytes()
-			supers += a.superBytes()
-			codes, span, group := &panel[first*a.codeBytes()], first*32/spanValues, first%(spanValues/32)
+			blocks, place := min(perSpan, x.blocks-first), first%sectionBlocks
+			codes, scales, supers, _ := a.section(w[p*stride:], first/sectionBlocks, x.blocks)
+			code, super, pairs := &codes[place*a.codeBytes()], &supers[place/perSpan*a.superBytes()], a.pairs(blocks)
+			scalesNEON(&sc, unsafe.SliceData(scales), super, pairs, int(a.layout), bias)
 			for g := range groups { // of about the same size
 				i, end := m*g/groups, m*(g+1)/groups
-				out, q, sums := &dst[i*ldd+p*lanes], &x.q[i*x.ld+first*32], &x.sums[i*x.lds+span]
+				out, q, sums := &dst[i*ldd+p*lanes], &x.q[i*x.ld+first*32], &x.sums[i*x.lds+first/sectionBlocks]
 				if dot {
-					tileDotNEON(out, ldd*4, q, x.ld, sums, lds, codes, &sc, end-i, blocks, group, mins, pairs, kind)
+					tileDotNEON(out, ldd*4, q, x.ld, sums, lds, code, &sc, end-i, blocks, place, mins, pairs, kind)
 				} else {
-					tileNEON(out, ldd*4, q, x.ld, sums, lds, codes, &sc, end-i, blocks, group, mins, pairs, kind)
+					tileNEON(out, ldd*4, q, x.ld, sums, lds, code, &sc, end-i, blocks, place, mins, pairs, kind)
 				}
 			}
 		}

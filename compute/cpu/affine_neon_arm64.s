@@ -19,6 +19,7 @@ TEXT ·tileNEON(SB), NOSPLIT|NOFRAME, $0-112
 
 // Scales of pairs of groups in whole numbers.
 #define STORE_S(INTS, n) INTS(n, 0); STORE16_NEXT(3, 0)
+#define HALVES LOADHALVES_NEXT(2, 4); FCVTL(4, 0); FCVTL2(4, 1); FCVTL(5, 2); FCVTL2(5, 3); STORE16_NEXT(3, 0)
 
 // func scalesNEON(sc *spanScales, scales, supers *byte, pairs, layout, bias int)
 //
@@ -35,23 +36,40 @@ TEXT ·scalesNEON(SB), NOSPLIT, $0-48
 	BEQ  zeros
 	CMP  $const_uint8s, R5
 	BEQ  unsigned
+	CMP  $const_int12s, R5
+	BEQ  twelve
+	CMP  $const_int12Mins, R5
+	BEQ  twelve
 
 signed:
 	VLD1.P 32(R1), [V4.B16, V5.B16]
 	STORE_S(INTS16, 4)
 	STORE_S(INTS16, 5)
-	CMP  $const_int12Mins, R5
-	BEQ  short
-	BLT  nextPair
+	CMP  $const_byteMins, R5
+	BNE  nextPair
 	VLD2.P 32(R1), [V4.B16, V5.B16] // m of the first groups and of the second
 	UXTL8(4, 0)
 	UXTL8_2(4, 1)
 	UXTL8(5, 2)
 	UXTL8_2(5, 3)
 	STORE16_NEXT(6, 0)
-	JMP  nextPair
 
-short:
+nextPair:
+	SUBS $1, R4
+	BNE  signed
+	JMP  supers
+
+twelve:
+	VLD1.P 48(R1), [V4.B16, V5.B16, V6.B16] // the upper bits of the first groups and of the second, the lower ones of both
+	USHR8(4, 6, 7)
+	VSHL  $4, V6.B16, V6.B16
+	VUSHR $4, V6.B16, V6.B16
+	INTS12(4, 6, 0)
+	STORE16_NEXT(3, 0)
+	INTS12(5, 7, 0)
+	STORE16_NEXT(3, 0)
+	CMP  $const_int12Mins, R5
+	BNE  nextTwelve
 	VLD2.P 32(R1), [V4.H8, V5.H8]
 	VLD2.P 32(R1), [V6.H8, V7.H8]
 	COPY(4, 0)
@@ -60,14 +78,12 @@ short:
 	COPY(7, 3)
 	STORE16_NEXT(6, 0)
 
-nextPair:
+nextTwelve:
 	SUBS $1, R4
-	BNE  signed
+	BNE  twelve
 
 supers:
 	ADD $spanScales_d, R0, R3
-	CMP $const_int12s, R5
-	BEQ halves
 	CMP $const_byteMins, R5
 	BEQ halves
 	LOAD16_NEXT(2, 0)
@@ -81,20 +97,8 @@ end:
 	RET
 
 halves:
-	LOADHALVES_NEXT(2, 4)
-	FCVTL(4, 0)
-	FCVTL2(4, 1)
-	FCVTL(5, 2)
-	FCVTL2(5, 3)
-	STORE16_NEXT(3, 0)
-	CMP $const_byteMins, R5
-	BNE end
-	LOADHALVES_NEXT(2, 4)
-	FCVTL(4, 0)
-	FCVTL2(4, 1)
-	FCVTL(5, 2)
-	FCVTL2(5, 3)
-	STORE16(3, 0)
+	HALVES
+	HALVES
 	RET
 
 unsigned:

@@ -48,6 +48,10 @@
 #define SXTL16_2(n, d) VV(0x4f10a400, n, d)
 #define UXTL8(n, d) VV(0x2f08a400, n, d) // uint8 to uint16
 #define UXTL8_2(n, d) VV(0x6f08a400, n, d)
+#define SXTL8_TIMES16(n, d) VV(0x0f0ca400, n, d)
+#define SXTL8_TIMES16_2(n, d) VV(0x4f0ca400, n, d)
+#define UADDW8(m, n, d) VVV(0x2e201000, m, n, d) // uint8 of m added to int16
+#define UADDW8_2(m, n, d) VVV(0x6e201000, m, n, d)
 #define SQXTN32(n, d) VV(0x0e614800, n, d) // int32 to int16
 #define SQXTN32_2(n, d) VV(0x4e614800, n, d)
 #define SQXTN16(n, d) VV(0x0e214800, n, d) // int16 to int8
@@ -99,7 +103,8 @@
 #define AND16(m, t) AND(m, t, t); AND(m, t+1, t+1); AND(m, t+2, t+2); AND(m, t+3, t+3)
 #define SHL16BITS(t) SHL(16, t, t); SHL(16, t+1, t+1); SHL(16, t+2, t+2); SHL(16, t+3, t+3)
 
-// INTS16 turns 16 int8 of n into int32 in t to t+3, which may not be n; UINTS16 takes uint8, and FLOATS16 makes float32.
+// INTS16 turns 16 int8 of n into int32 in t to t+3, which may not be n; UINTS16 takes uint8, INTS12 adds
+// uint8 of low to 16 times them, and FLOATS16 makes float32.
 #define INTS16(n, t) SXTL8_2(n, t+2); SXTL8(n, t); WIDER16(t)
 #define UINTS16(n, t) UXTL8_2(n, t+2); UXTL8(n, t); WIDER16(t)
 #define WIDER16(t) \
@@ -107,6 +112,7 @@
 	SXTL16(t+2, t+2); \
 	SXTL16_2(t, t+1); \
 	SXTL16(t, t)
+#define INTS12(n, low, t) SXTL8_TIMES16_2(n, t+2); UADDW8_2(low, t+2, t+2); SXTL8_TIMES16(n, t); UADDW8(low, t, t); WIDER16(t)
 #define FLOATS16(n, t) INTS16(n, t); SCVTF16(t)
 
 // PAIRWISE adds the 16 lanes of t to t+3 into the first of t: j with j+8, then +4, +2, +1. u is scratch.

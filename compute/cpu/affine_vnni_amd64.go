@@ -9,13 +9,11 @@ import (
 )
 
 // tileVNNI adds the products of rows with panels to dst, for codes of one kind (affine_vnni_amd64.h). ldd, ldq, lds and stride are in bytes,
-// blocks and span, the inputs that share a super, in blocks of 32; scales and supers are where these begin in a panel. offset is
+// blocks and span, the inputs that share a super, in blocks of 32; section is the size of a section of 8 blocks. offset is
 // that of the codes or 0. rows, panels and blocks are at least 1.
-type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m) // bridge
-	return
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -29,12 +27,12 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 	a := &affinePanels[t]
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+a.bytes(x.blocks)-1]
-	scales, offset := x.blocks*a.codeBytes(), a.Offset
+	offset := a.Offset
 	if a.layout == zeroPoints {
 		offset = 0
 	}
 	tilesVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], x.lds*int(unsafe.Sizeof(x.sums[0])), &w[0], stride, m, panels, x.blocks, a.span/32,
-		scales, scales+0, int(a.layout), offset)
+		a.sectionBytes(sectionBlocks), int(a.layout), offset)
 }
 
 // tilesVNNI is indexed by type.
@@ -63,25 +61,25 @@ var tilesVNNI = [...]tileVNNI{
 }
 
 //go:noescape
-func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
 
 //go:noescape
-func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
+func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)

@@ -4,10 +4,10 @@
 //
 //	q    rows of int8, ldq bytes apart
 //	sums rows of spanSums, lds bytes apart
-//	w    panels, stride bytes apart: codes, from byte scales on scales, from byte supers on supers (affine.go)
+//	w    panels, stride bytes apart, of sections (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
-// Four panels at a time are taken span by span: the processor fetches four streams of weights faster than one. Their scales
+// Four panels at a time are taken span by span. Their scales
 // are first brought to one form in the frame, with the panels side by side:
 //
 //	    0  S times 1 to 8 [8][16 groups][4 panels][16] int16; of few rows only times 1
@@ -17,17 +17,18 @@
 //	18944  levels [8 blocks][8][4 panels][64] bytes, of types that keep them
 //
 // Then rows are taken by threes, or by twos and one at the end. Their integer sums stay in registers for a span, while the
-// codes are in the first cache, and a part of the next span is fetched there with each block. If fewer than four panels are left, the last
+// codes are in the first cache, and a part of the next section is fetched there with each block, one panel after another. If fewer than four panels are left, the last
 // one is computed again in place of the others and not stored.
 //
 // The including file defines for the codes of a type:
 //
-//	CODE_BYTES, FETCH of a block
+//	CODE_BYTES        of a block
+//	FETCH             fetches FETCH_LINES at DI, an eighth of a section
 //	MASKS             sets Z29 to Z31
 //	A, B, C, D(v, p)  Z27 = the levels of groups 4v to 4v+3 of the block at p; may use Z28
 //	BLOCK             BLOCK32 or BLOCK16; and GROUP16 for groups of 16 values rather than 32
 //	OFFSET_BITS       the logarithm of the offset, where there is one
-//	FETCH_ROWS        the fewest rows for which the next span is fetched
+//	FETCH_ROWS        the fewest rows for which the next section is fetched
 //	MANY_ROWS         the fewest rows, at least 4, for which T·S is found in a table
 //	TILES_MANY        their tiles, KEEP_LEVELS or UNPACK_AGAIN
 //	FRAME             of the function, with room for what is kept
@@ -72,15 +73,14 @@
 // PANELS hands F each panel: its codes, scales or supers from r on, and its place in the frame's scales.
 #define PANELS(F, r) F((r), 0); F((r)(CX*1), 64); F((r)(R12*1), 128); F((r)(R13*1), 192)
 
-// The lines of a block at DI, of the scales of a span and of a super, which are fetched into the first cache.
+// Lines at DI, which are fetched into the first cache.
 #define LINES_AT(p) PREFETCHT0 0 p; PREFETCHT0 64 p; PREFETCHT0 128 p; PREFETCHT0 192 p
 #define LINES2 PREFETCHT0 (DI); PREFETCHT0 64(DI)
-#define LINES4 LINES2; PREFETCHT0 128(DI); PREFETCHT0 192(DI)
-#define LINES6 LINES4; PREFETCHT0 256(DI); PREFETCHT0 320(DI)
-#define LINES8 LINES6; PREFETCHT0 384(DI); PREFETCHT0 448(DI)
-
-#define FETCH_SCALES(p, o) LINES_AT(p)
-#define FETCH_SUPER(p, o) PREFETCHT0 0 p
+#define LINES4 LINES_AT((DI))
+#define LINES5 LINES4; PREFETCHT0 256(DI)
+#define LINES6 LINES5; PREFETCHT0 320(DI)
+#define LINES7 LINES6; PREFETCHT0 384(DI)
+#define LINES9 LINES7; PREFETCHT0 448(DI); PREFETCHT0 512(DI)
 
 // ROWS hands F each row: the addresses of its sums and in dst, its sums of a group and of a span.
 #define ROW0(F) F((R9), (DI), Z0, Z1, Z2, Z3, Z12, Z13, Z14, Z15)
@@ -208,16 +208,16 @@
 	ROWS(BEGIN_FIRST); \
 	QUAD(0, LOAD, DOT, TAKE); \
 	MOVQ R9, DI; \
-	MOVQ shares-160(SP), R9; \
+	MOVQ shares-144(SP), R9; \
 	ROWS(FIRST); \
 	MOVQ DI, R9; \
 	ROWS(BEGIN_LAST); \
 	QUAD(1, LOAD, DOT, TAKE); \
 	MOVQ R9, DI; \
-	MOVQ shares-160(SP), R9; \
+	MOVQ shares-144(SP), R9; \
 	ROWS(LAST); \
 	LEAQ 8(DI), R9; \
-	ADDQ $4, shares-160(SP); \
+	ADDQ $4, shares-144(SP); \
 	ADDQ $256, R10
 
 #define ZERO(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
@@ -270,21 +270,21 @@ name: \
 	ROWS(ZERO); \
 	PCALIGN $64; \
 loop: \
-	CMPQ  R15, fetchBlocks-136(SP); \
+	CMPQ  R15, $32; \
 	JGE   block; \
 	MOVQ  R15, DI; \
-	SHRQ  $2, DI; \
-	IMULQ $CODE_BYTES, DI; \
-	MOVL  R15, AX; \
-	ANDL  $3, AX; \
+	ANDL  $7, DI; \
+	IMULQ $(64*FETCH_LINES), DI; \
+	MOVQ  R15, AX; \
+	SHRQ  $3, AX; \
 	IMULQ stride+56(FP), AX; \
 	ADDQ  AX, DI; \
 	ADDQ  fetch-128(SP), DI; \
-	MOVQ  fetches-144(SP), AX; \
+	MOVQ  fetches-136(SP), AX; \
 	ADDQ  AX, R15; \
 fetch: \
 	FETCH; \
-	ADDQ  stride+56(FP), DI; \
+	ADDQ  $(64*FETCH_LINES), DI; \
 	DECQ  AX; \
 	JNZ   fetch; \
 block: \
@@ -295,7 +295,7 @@ block: \
 	DECQ  R11; \
 	JNZ   loop; \
 	MOVQ  frame-8(SP), R10; \
-	CMPQ  layout+112(FP), $const_int12Mins; \
+	CMPQ  layout+104(FP), $const_int12Mins; \
 	JLT   join; \
 	ROWS(ZERO_LEAST); \
 	MOVQ  pairs-40(SP), R11; \
@@ -312,7 +312,7 @@ pairs: \
 	DECQ  R11; \
 	JNZ   pairs; \
 	MOVQ  frame-8(SP), R10; \
-	CMPQ  layout+112(FP), $const_zeroPoints; \
+	CMPQ  layout+104(FP), $const_zeroPoints; \
 	JNE   join; \
 	ROWS(LESS); \
 join: \
@@ -321,9 +321,9 @@ join: \
 	MOVQ  spanSums-64(SP), R9; \
 	ADDQ  row-56(SP), R9; \
 	ROWS(SCALED); \
-	CMPQ  layout+112(FP), $const_int12Mins; \
+	CMPQ  layout+104(FP), $const_int12Mins; \
 	JLT   store; \
-	CMPQ  layout+112(FP), $const_zeroPoints; \
+	CMPQ  layout+104(FP), $const_zeroPoints; \
 	JEQ   store; \
 	ROWS(OFF); \
 store: \

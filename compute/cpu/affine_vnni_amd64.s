@@ -17,31 +17,53 @@ DATA fp4<>+0(SB)/8, $0x1c18161413121110
 DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
-// One pair of groups or one super of a panel at p, to place o of the frame's scales.
+// One pair of groups or one super of a panel at p, to place o of the frame's scales. Z2 has ones for ONES, 15 for INT12S and K1 the second group.
 #define SCALES(o) VMOVDQU Y0, (o)/2(DI); VEXTRACTI64X4 $1, Z0, 128+(o)/2(DI)
 #define UINT8S(p, o) VPMOVZXBW 0 p, Z0; SCALES(o)
 #define INT8S(p, o) VPMOVSXBW 0 p, Z0; SCALES(o)
-#define SHORT_MINS(p, o) INT8S(p, o); VMOVDQU64 32 p, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
+#define INT12S(p, o) \
+	VPMOVSXBW       0 p, Z0; \
+	VPSLLW          $4, Z0, Z0; \
+	VBROADCASTI128  32 p, Y1; \
+	VPMOVZXBW       Y1, Z1; \
+	VPSRLW          $4, Z1, K1, Z1; \
+	VPTERNLOGQ      $0xf8, Z2, Z1, Z0; \
+	SCALES(o)
+#define INT12_MINS(p, o) INT12S(p, o); VMOVDQU64 48 p, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 #define BYTE_MINS(p, o) INT8S(p, o); VPMOVZXBW 32 p, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 #define FLOAT(p, o) VMOVUPS 0 p, Z0; VMOVUPS Z0, D_BYTES+o(R10)
 #define FLOATS(p, o) FLOAT(p, o); VMOVUPS 64 p, Z0; VMOVUPS Z0, LEAST_BYTES+o(R10)
-#define HALF(p, o) VCVTPH2PS 0 p, Z0; VMOVUPS Z0, D_BYTES+o(R10)
-#define HALVES(p, o) HALF(p, o); VCVTPH2PS 32 p, Z0; VMOVUPS Z0, LEAST_BYTES+o(R10)
+#define HALVES(p, o) VCVTPH2PS 0 p, Z0; VMOVUPS Z0, D_BYTES+o(R10); VCVTPH2PS 32 p, Z0; VMOVUPS Z0, LEAST_BYTES+o(R10)
 #define ONES(p, o) VMOVDQA64 Z2, Z0; SCALES(o); VPMOVZXBD 64 p, Z0; VPSLLD $16, Z0, Z1; VPORQ Z0, Z1, Z0; VMOVDQU64 Z0, M_BYTES+o(R11)
 
 // scalesVNNI brings the scales of a span of four panels to one form in the frame at R10: R9 pairs of groups, at SI, and the
-// supers at BX. It moves SI and BX on. AX is the layout.
+// super after them. It moves SI to their end. AX is the layout.
 TEXT scalesVNNI<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ R10, DI
 	MOVQ R10, R11
 	CMPQ AX, $const_uint8s
 	JEQ  uint8s
-	CMPQ AX, $const_int12Mins
-	JEQ  shortMins
+	CMPQ AX, $const_int8s
+	JEQ  int8s
 	CMPQ AX, $const_byteMins
 	JEQ  byteMins
 	CMPQ AX, $const_zeroPoints
 	JEQ  zeroPoints
+
+	MOVL         $0xffff0000, BX
+	KMOVD        BX, K1
+	MOVL         $15, BX
+	VPBROADCASTW BX, Z2
+	CMPQ         AX, $const_int12Mins
+	JEQ          int12Mins
+
+int12s:
+	PANELS(INT12S, SI)
+	ADDQ $48, SI
+	ADDQ $256, DI
+	DECQ R9
+	JNZ  int12s
+	JMP  float
 
 int8s:
 	PANELS(INT8S, SI)
@@ -49,11 +71,7 @@ int8s:
 	ADDQ $256, DI
 	DECQ R9
 	JNZ  int8s
-	CMPQ AX, $const_int12s
-	JNE  float
-	PANELS(HALF, BX)
-	ADDQ $32, BX
-	RET
+	JMP  float
 
 uint8s:
 	PANELS(UINT8S, SI)
@@ -63,19 +81,17 @@ uint8s:
 	JNZ  uint8s
 
 float:
-	PANELS(FLOAT, BX)
-	ADDQ $64, BX
+	PANELS(FLOAT, SI)
 	RET
 
-shortMins:
-	PANELS(SHORT_MINS, SI)
-	ADDQ $96, SI
+int12Mins:
+	PANELS(INT12_MINS, SI)
+	ADDQ $112, SI
 	ADDQ $256, DI
 	ADDQ $256, R11
 	DECQ R9
-	JNZ  shortMins
-	PANELS(FLOATS, BX)
-	ADDQ $128, BX
+	JNZ  int12Mins
+	PANELS(FLOATS, SI)
 	RET
 
 byteMins:
@@ -85,8 +101,7 @@ byteMins:
 	ADDQ $256, R11
 	DECQ R9
 	JNZ  byteMins
-	PANELS(HALVES, BX)
-	ADDQ $64, BX
+	PANELS(HALVES, SI)
 	RET
 
 zeroPoints:
@@ -94,13 +109,13 @@ zeroPoints:
 	VPBROADCASTW AX, Z2
 
 zeroPair:
-	PANELS(ONES, BX)
+	PANELS(ONES, SI)
 	ADDQ $256, DI
 	ADDQ $256, R11
 	DECQ R9
 	JNZ  zeroPair
-	PANELS(FLOAT, BX)
-	ADDQ $80, BX
+	PANELS(FLOAT, SI)
+	ADDQ $80, SI
 	RET
 
 // timesVNNI writes the multiples of S of R9 pairs of groups to the frame at R10.
@@ -136,7 +151,8 @@ times:
 #define BLOCK(ROWS, LOAD, DOT, TAKE, FIRST, LAST) BLOCK32(ROWS, LOAD, DOT, TAKE, FIRST, LAST)
 #define CODE_BYTES 512
 #define FETCH_ROWS 4
-#define FETCH LINES8
+#define FETCH_LINES 9
+#define FETCH LINES9
 #define MASKS
 #define A(v, p) A8(v, p)
 #define B(v, p) B8(v, p)
@@ -144,13 +160,14 @@ times:
 #define D(v, p) D8(v, p)
 #define OFFSET_BITS 7
 
-// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes8VNNI(SB), 0, $19200-128
+// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes8VNNI(SB), 0, $19200-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH_ROWS
+#undef FETCH_LINES
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -162,7 +179,8 @@ TEXT ·tileCodes8VNNI(SB), 0, $19200-128
 #define MANY_ROWS 10
 #define CODE_BYTES 256
 #define FETCH_ROWS 1
-#define FETCH LINES4
+#define FETCH_LINES 5
+#define FETCH LINES5
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30)
 #define A(v, p) A4(v, p)
 #define B(v, p) B4(v, p)
@@ -170,8 +188,8 @@ TEXT ·tileCodes8VNNI(SB), 0, $19200-128
 #define D(v, p) D4(v, p)
 #define OFFSET_BITS 3
 
-// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes4VNNI(SB), 0, $19200-128
+// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes4VNNI(SB), 0, $19200-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -194,8 +212,8 @@ TEXT ·tileCodes4VNNI(SB), 0, $19200-128
 #undef FRAME
 #define FRAME 35584
 
-// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-128
+// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -204,13 +222,14 @@ TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-128
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); VBROADCASTI32X4 fp4<>(SB), Z31
 #define OFFSET_BITS 4
 
-// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodesFP4VNNI(SB), 0, $35584-128
+// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodesFP4VNNI(SB), 0, $35584-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH_ROWS
+#undef FETCH_LINES
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -220,7 +239,8 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $35584-128
 #undef D
 #define CODE_BYTES 320
 #define FETCH_ROWS 1
-#define FETCH LINES4; PREFETCHT0 256(DI)
+#define FETCH_LINES 6
+#define FETCH LINES6
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); BYTES_OF(0x10101010, Z31)
 #define A(v, p) A4(v, p); LAST_BIT(256+32*v+0, p)
 #define B(v, p) B4(v, p); LAST_BIT(256+32*v+8, p)
@@ -228,8 +248,8 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $35584-128
 #define D(v, p) D4(v, p); LAST_BIT(256+32*v+24, p)
 #define OFFSET_BITS 4
 
-// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes5VNNI(SB), 0, $35584-128
+// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes5VNNI(SB), 0, $35584-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -241,6 +261,7 @@ TEXT ·tileCodes5VNNI(SB), 0, $35584-128
 #define SHARE 0
 #undef CODE_BYTES
 #undef FETCH_ROWS
+#undef FETCH_LINES
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -250,7 +271,8 @@ TEXT ·tileCodes5VNNI(SB), 0, $35584-128
 #undef D
 #define CODE_BYTES 192
 #define FETCH_ROWS 1
-#define FETCH LINES2; PREFETCHT0 128(DI)
+#define FETCH_LINES 4
+#define FETCH LINES4
 #define MASKS BYTES_OF(0x03030303, Z30); BYTES_OF(0x04040404, Z31)
 #define A(v, p) A2(v, p); LAST_BIT(128+32*v+0, p)
 #define B(v, p) B2(v, p); LAST_BIT(128+32*v+8, p)
@@ -258,13 +280,14 @@ TEXT ·tileCodes5VNNI(SB), 0, $35584-128
 #define D(v, p) D2(v, p); LAST_BIT(128+32*v+24, p)
 #define OFFSET_BITS 2
 
-// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes3VNNI(SB), 0, $35584-128
+// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes3VNNI(SB), 0, $35584-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
 #undef CODE_BYTES
 #undef FETCH_ROWS
+#undef FETCH_LINES
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -274,7 +297,8 @@ TEXT ·tileCodes3VNNI(SB), 0, $35584-128
 #undef D
 #define CODE_BYTES 384
 #define FETCH_ROWS 3
-#define FETCH LINES6
+#define FETCH_LINES 7
+#define FETCH LINES7
 #define MASKS BYTES_OF(0x0f0f0f0f, Z29); BYTES_OF(0x3f3f3f3f, Z30); BYTES_OF(0x03030303, Z31)
 #define A(v, p) A6(v, p)
 #define B(v, p) B6(v, p)
@@ -282,8 +306,8 @@ TEXT ·tileCodes3VNNI(SB), 0, $35584-128
 #define D(v, p) D6(v, p)
 #define OFFSET_BITS 5
 
-// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes6VNNI(SB), 0, $35584-128
+// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes6VNNI(SB), 0, $35584-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -293,6 +317,7 @@ TEXT ·tileCodes6VNNI(SB), 0, $35584-128
 #define FRAME 19200
 #undef CODE_BYTES
 #undef FETCH_ROWS
+#undef FETCH_LINES
 #undef FETCH
 #undef OFFSET_BITS
 #undef MASKS
@@ -302,7 +327,8 @@ TEXT ·tileCodes6VNNI(SB), 0, $35584-128
 #undef D
 #define CODE_BYTES 128
 #define FETCH_ROWS 1
-#define FETCH LINES2
+#define FETCH_LINES 4
+#define FETCH LINES4
 #define MASKS BYTES_OF(0x03030303, Z30)
 #define A(v, p) A2(v, p)
 #define B(v, p) B2(v, p)
@@ -310,7 +336,7 @@ TEXT ·tileCodes6VNNI(SB), 0, $35584-128
 #define D(v, p) D2(v, p)
 #define OFFSET_BITS 0
 
-// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, scales, supers, layout, offset int)
-TEXT ·tileCodes2VNNI(SB), 0, $19200-128
+// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+TEXT ·tileCodes2VNNI(SB), 0, $19200-120
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"

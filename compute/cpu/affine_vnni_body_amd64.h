@@ -9,17 +9,14 @@
 	MOVQ AX, frame-8(SP)
 	MASKS
 	KXORW K5, K5, K5
-	CMPQ  offset+120(FP), $0
+	CMPQ  offset+112(FP), $0
 	JEQ   offsetSet
 	KXNORW K5, K5, K5
 
 offsetSet:
 
-	// How many blocks of the next span three rows fetch with each of theirs.
+	// How many eighths of a panel's next section are fetched with each block.
 	MOVQ rows+64(FP), R15
-	XORL AX, AX
-	CMPQ R15, $FETCH_ROWS
-	JLT  fetchesSet
 	MOVQ $4, AX
 	CMPQ R15, $3
 	JLE  fetchesSet
@@ -29,7 +26,7 @@ offsetSet:
 	MOVQ $1, AX
 
 fetchesSet:
-	MOVQ AX, fetches-144(SP)
+	MOVQ AX, fetches-136(SP)
 
 nextPanels:
 	XORL  CX, CX
@@ -58,12 +55,41 @@ nextPanels:
 panelsSet:
 	MOVQ w+48(FP), AX
 	MOVQ AX, codes-16(SP)
-	MOVQ AX, SI
-	ADDQ scales+96(FP), SI
-	MOVQ SI, scales-24(SP)
-	ADDQ supers+104(FP), AX
-	MOVQ AX, supers-32(SP)
 	MOVQ $0, done-72(SP)
+
+nextSection:
+	MOVQ    blocks+80(FP), R11
+	SUBQ    done-72(SP), R11
+	MOVQ    codes-16(SP), SI
+	MOVQ    SI, DI
+	ADDQ    section+96(FP), DI
+	MOVQ    DI, nextSection-24(SP)
+	XORL    BX, BX
+	CMPQ    R11, $8
+	JGT     fetchSet
+
+	// What comes next are the next panels.
+	MOVQ stride+56(FP), DI
+	SHLQ $2, DI
+	ADDQ w+48(FP), DI
+	CMPQ panels+72(FP), $4
+	JGT  fetchSet
+	MOVQ $32, BX
+
+fetchSet:
+	CMPQ rows+64(FP), $FETCH_ROWS
+	JGE  fetchedSet
+	MOVQ $32, BX
+
+fetchedSet:
+	MOVQ    DI, fetch-128(SP)
+	MOVQ    BX, fetched-112(SP)
+	MOVQ    $8, AX
+	CMPQ    R11, AX
+	CMOVQGT AX, R11
+	IMULQ   $CODE_BYTES, R11
+	ADDQ    R11, SI
+	MOVQ    SI, scales-32(SP)
 
 nextSpan:
 	MOVQ    blocks+80(FP), R11
@@ -73,7 +99,7 @@ nextSpan:
 	CMOVQGT AX, R11
 	MOVQ    R11, now-80(SP)
 #ifndef GROUP16
-	CMPQ    layout+112(FP), $const_zeroPoints
+	CMPQ    layout+104(FP), $const_zeroPoints
 	JEQ     pairsSet
 	INCQ    R11
 	SHRQ    $1, R11
@@ -83,9 +109,8 @@ pairsSet:
 	MOVQ R11, pairs-40(SP)
 	MOVQ R11, R9
 	MOVQ frame-8(SP), R10
-	MOVQ scales-24(SP), SI
-	MOVQ supers-32(SP), BX
-	MOVQ layout+112(FP), AX
+	MOVQ scales-32(SP), SI
+	MOVQ layout+104(FP), AX
 	CALL scalesVNNI<>(SB)
 	CMPQ rows+64(FP), $MANY_ROWS
 	JLT  scalesSet
@@ -93,38 +118,7 @@ pairsSet:
 	CALL timesVNNI<>(SB)
 
 scalesSet:
-	MOVQ SI, scales-24(SP)
-	MOVQ BX, supers-32(SP)
-
-	// Meanwhile the blocks eight further on are fetched, the next span for most types, or the first of the next panels.
-	MOVQ  now-80(SP), AX
-	MOVQ  codes-16(SP), DI
-	ADDQ  $(8*CODE_BYTES), DI
-	MOVQ  span+88(FP), R11
-	SHLQ  $2, R11
-	ADDQ  done-72(SP), AX
-	CMPQ  AX, blocks+80(FP)
-	JLT   fetchSet
-	MOVQ  stride+56(FP), DI
-	SHLQ  $2, DI
-	ADDQ  w+48(FP), DI
-	MOVQ  scales+96(FP), SI
-	ADDQ  DI, SI
-	MOVQ  supers+104(FP), BX
-	ADDQ  DI, BX
-	CMPQ  panels+72(FP), $4
-	JGT   fetchSet
-	XORL  R11, R11
-
-fetchSet:
-	PANELS(FETCH_SCALES, SI)
-	PANELS(FETCH_SUPER, BX)
-	MOVQ    DI, fetch-128(SP)
-	CMPQ    fetches-144(SP), $0
-	CMOVQEQ fetches-144(SP), R11
-	MOVQ    R11, fetchBlocks-136(SP)
-	MOVQ    $0, fetched-112(SP)
-
+	MOVQ SI, scales-32(SP)
 	MOVQ done-72(SP), AX
 	MOVQ AX, R9
 	SHRQ $3, R9
@@ -139,10 +133,10 @@ fetchSet:
 	LEAQ spanSums_sums16(R9)(AX*4), R11
 #ifdef GROUP16
 	LEAQ spanSums_shares(R9)(AX*4), R10
-	MOVQ R10, firstShare-168(SP)
+	MOVQ R10, firstShare-152(SP)
 	LEAQ spanSums_minus16(R9)(AX*8), R9
 #else
-	CMPQ layout+112(FP), $const_zeroPoints
+	CMPQ layout+104(FP), $const_zeroPoints
 	JEQ  sumsSet
 	LEAQ spanSums_sums32(R9), R11
 
@@ -163,9 +157,9 @@ rows:
 	MOVQ minus-96(SP), R9
 	ADDQ row-56(SP), R9
 #ifdef GROUP16
-	MOVQ firstShare-168(SP), R10
+	MOVQ firstShare-152(SP), R10
 	ADDQ row-56(SP), R10
-	MOVQ R10, shares-160(SP)
+	MOVQ R10, shares-144(SP)
 #endif
 	MOVQ frame-8(SP), R10
 	MOVQ now-80(SP), R11
@@ -213,8 +207,14 @@ nextRows:
 	ADDQ  AX, codes-16(SP)
 	MOVQ  done-72(SP), AX
 	CMPQ  AX, blocks+80(FP)
-	JLT   nextSpan
+	JGE   panelsDone
+	TESTQ $7, AX
+	JNZ   nextSpan
+	MOVQ  nextSection-24(SP), AX
+	MOVQ  AX, codes-16(SP)
+	JMP   nextSection
 
+panelsDone:
 	SUBQ $4, panels+72(FP)
 	JLE  end
 	ADDQ $256, dst+0(FP)

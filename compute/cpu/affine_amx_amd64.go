@@ -56,27 +56,24 @@ type tileProduct struct {
 	acc, toSecond        uintptr // where sums are; from there to the second panel's
 
 	// What is unpacked meanwhile.
-	unpack                            uintptr // of unpackersAMX
-	supers, current, scaled           uintptr // those of the pair that is unpacked, multiplied and scaled
-	at                                *byte   // a panel
-	left, chunk, chunks               int     // panels left of the span; under way and all of the pair: 64 inputs of a panel
-	layout, blocks                    int     // blocks are left from the span on
-	stride                            int
-	codeBytes, scaleBytes, superBytes int // of a span of a panel
-	codesAt, scalesAt, supersAt       int // from the beginning of a panel
-	aheadCodes                        int // from those of a panel's last span to the first after all panels
-	aheadScales, aheadSupers          int // likewise
+	unpack                  uintptr // of unpackersAMX
+	supers, current, scaled uintptr // those of the pair that is unpacked, multiplied and scaled
+	at                      *byte   // a section of a panel
+	left, chunk, chunks     int     // panels left of the span; under way and all of the pair: 64 inputs of a panel
+	layout, blocks          int     // blocks are left from the span on
+	stride, section         int     // from one panel's section to the next panel's; to the panel's next one
+	scalesAt, supersAt      int     // in a section
+	lastScales, lastSupers  int     // in that after which no block is left
+	ahead                   int     // from a panel's last section to the first after all panels
 }
 
 // unpackTypes says which of unpackersAMX takes a type, counted from 1; 0 is none.
 var unpackTypes = [...]uintptr{
-	quant.Q8_0: 1, quant.Q4_0: 2, quant.Q5_0: 3, quant.IQ4_NL: 4, quant.IQ4_XS: 4, quant.MXFP4: 5, quant.Q3_K: 6, quant.Q6_K: 7,
-	quant.Q4_1: 8, quant.Q5_1: 9, quant.Q4_K: 10, quant.Q5_K: 11, quant.Q2_K: 12,
+	quant.Q8_0: 1, quant.Q4_0: 2, quant.Q5_0: 3, quant.IQ4_NL: 4, quant.IQ4_XS: 5, quant.MXFP4: 6, quant.Q3_K: 7, quant.Q6_K: 8,
+	quant.Q4_1: 9, quant.Q5_1: 10, quant.Q4_K: 11, quant.Q5_K: 12, quant.Q2_K: 13,
 }
 
 func matAffineAMX(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m) // bridge
-	return
 	if m < tileRowsAMX || x.rowTiles == 0 || panels <= 0 || x.blocks == 0 || int(t) >= len(unpackTypes) || unpackTypes[t] == 0 {
 		matAffineVNNI(t, dst, ldd, x, w, stride, panels, m)
 		return
@@ -94,17 +91,16 @@ func matAffineAMX(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stri
 // matTiles multiplies at most maxRowChunk rows with at most groupPanels panels.
 func matTiles(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	a, spans, tiles := &affinePanels[t], x.spans(), (m+lanes-1)/lanes
+	_, scales, _, last := a.section(w, spans-1, x.blocks)
 	p := tileProduct{
 		dst: &dst[0], rows: &x.tiles[0], w: &w[0], work: &x.work[:workBytes][0], config: &tiles64,
 		ldd: ldd * 4, tileLdd: ldd * 4 * lanes, beside: lanes*4 - ldd*4*lanes, rowStride: x.rowTiles * rowTileBytes,
 		panels: panels, tiles: tiles, tilesLeft: tiles, whole: m / lanes, spans: spans, out: &dst[0],
-		unpack: unpackTypes[t] - 1, at: &w[0], left: panels, chunks: 4 * min(panels, 2), layout: int(a.layout), blocks: x.blocks, stride: stride,
-		codeBytes: 8 * a.codeBytes(), scaleBytes: a.pairs(8) * a.scaleBytes(), superBytes: a.superBytes(),
-		scalesAt: x.blocks * a.codeBytes(), supersAt: x.blocks*a.codeBytes() + a.pairs(x.blocks)*a.scaleBytes(),
+		unpack: unpackTypes[t] - 1, at: &w[0], left: panels, chunks: 4 * min(panels, 2), layout: int(a.layout), blocks: x.blocks,
+		stride: stride, section: a.sectionBytes(sectionBlocks), scalesAt: sectionBlocks * a.codeBytes(), lastScales: last * a.codeBytes(),
 	}
-	p.aheadCodes = panels*stride - (spans-1)*p.codeBytes
-	p.aheadScales = panels*stride - (spans-1)*p.scaleBytes
-	p.aheadSupers = panels*stride - (spans-1)*p.superBytes
+	p.supersAt, p.lastSupers = p.scalesAt+a.pairs(sectionBlocks)*a.scaleBytes(), p.lastScales+len(scales)
+	p.ahead = panels*stride - (spans-1)*p.section
 	if panels > 1 {
 		p.direct = p.whole
 	}

@@ -17,64 +17,46 @@ TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
 	JNE   inputs
 
 	// A panel begins.
-	MOVQ tileProduct_at(AX), R12
-	MOVQ R12, R15
-	MOVQ R12, R11
-	ADDQ tileProduct_codesAt(AX), R15
-	ADDQ tileProduct_supersAt(AX), R11
-	ADDQ tileProduct_scalesAt(AX), R12
-	MOVQ tileProduct_stride(AX), R10
-	ADDQ R10, tileProduct_at(AX)
+	MOVQ    tileProduct_at(AX), R15
+	MOVQ    tileProduct_scalesAt(AX), R12
+	MOVQ    tileProduct_supersAt(AX), DI
+	MOVQ    tileProduct_section(AX), R10
+	MOVQ    $8, R11
+	CMPQ    tileProduct_blocks(AX), R11
+	JGT     parts
+	MOVQ    tileProduct_lastScales(AX), R12
+	MOVQ    tileProduct_lastSupers(AX), DI
+	MOVQ    tileProduct_ahead(AX), R10
+	MOVQ    tileProduct_blocks(AX), R11
+
+parts:
+	ADDQ R15, R12
+	ADDQ R15, DI
 	DECQ tileProduct_left(AX)
+	MOVQ tileProduct_stride(AX), R9
+	ADDQ R9, tileProduct_at(AX)
 
 	// D and M.
-	SHLQ      $5, R9
-	ADDQ      tileProduct_supers(AX), R9
-	MOVQ      tileProduct_layout(AX), R10
-	CMPQ      R10, $const_int12s
-	JEQ       half
-	CMPQ      R10, $const_byteMins
-	JEQ       halves
-	VMOVUPS   (R11), Z0
-	CMPQ      R10, $const_int12Mins
-	JNE       d
-	VMOVUPS   64(R11), Z1
-	JMP       m
+	MOVQ       tileProduct_chunk(AX), R9
+	SHLQ       $5, R9
+	ADDQ       tileProduct_supers(AX), R9
+	PREFETCHT1 (DI)(R10*1)
+	CMPQ       tileProduct_layout(AX), $const_byteMins
+	JEQ        halves
+	VMOVUPS    (DI), Z0
+	VMOVUPS    Z0, 1024(R9)
+	CMPQ       tileProduct_layout(AX), $const_int12Mins
+	JNE        inputs
+	PREFETCHT1 64(DI)(R10*1)
+	VMOVUPS    64(DI), Z0
+	VMOVUPS    Z0, 1088(R9)
+	JMP        inputs
 
 halves:
-	VCVTPH2PS 32(R11), Z1
-	VCVTPH2PS (R11), Z0
-
-m:
-	VMOVUPS   Z1, 1088(R9)
-	JMP       d
-
-half:
-	VCVTPH2PS (R11), Z0
-
-d:
+	VCVTPH2PS (DI), Z0
+	VCVTPH2PS 32(DI), Z1
 	VMOVUPS   Z0, 1024(R9)
-
-	// What the panel's next span needs, or the panel after all of these, is fetched to the second cache.
-	CMPQ tileProduct_blocks(AX), $8
-	JGT  more
-	MOVQ tileProduct_aheadSupers(AX), R10
-	PREFETCHT1 (R11)(R10*1)
-	MOVQ tileProduct_aheadScales(AX), R10
-	PREFETCHT1 (R12)(R10*1)
-	PREFETCHT1 64(R12)(R10*1)
-	MOVQ tileProduct_aheadCodes(AX), R10
-	MOVQ tileProduct_blocks(AX), R11
-	JMP  inputs
-
-more:
-	MOVQ tileProduct_superBytes(AX), R10
-	PREFETCHT1 (R11)(R10*1)
-	MOVQ tileProduct_scaleBytes(AX), R10
-	PREFETCHT1 (R12)(R10*1)
-	PREFETCHT1 64(R12)(R10*1)
-	MOVQ tileProduct_codeBytes(AX), R10
-	MOVQ $8, R11
+	VMOVUPS   Z1, 1088(R9)
 
 inputs:
 	MOVQ tileProduct_chunk(AX), R9
@@ -107,16 +89,12 @@ place:
 	JGT  panels
 	SUBQ $8, tileProduct_blocks(AX)
 	JLE  none
-	MOVQ tileProduct_w(AX), R10
+	MOVQ tileProduct_section(AX), R10
+	ADDQ tileProduct_w(AX), R10
+	MOVQ R10, tileProduct_w(AX)
 	MOVQ R10, tileProduct_at(AX)
 	MOVQ tileProduct_panels(AX), R10
 	MOVQ R10, tileProduct_left(AX)
-	MOVQ tileProduct_codeBytes(AX), R10
-	ADDQ R10, tileProduct_codesAt(AX)
-	MOVQ tileProduct_scaleBytes(AX), R10
-	ADDQ R10, tileProduct_scalesAt(AX)
-	MOVQ tileProduct_superBytes(AX), R10
-	ADDQ R10, tileProduct_supersAt(AX)
 
 panels:
 	MOVQ $8, tileProduct_chunks(AX)

@@ -5,7 +5,7 @@
 // where in levels, DI where m go. With a line of 16 outputs times 4 codes, even and odd codes are multiplied apart, to 16 bits each.
 //
 //	Z8, Z9   products of the even codes and of the odd ones
-//	Z10-Z12  S beside the even codes; beside the odd ones; offset·S for each
+//	Z10-Z12  S beside the even codes; beside the odd ones; offset·S for each. S of 12 bits is beside all in Z10
 //	Z16-Z19  codes, raw codes, digits
 //	Z20-Z24  masks and tables; K2, K3 even and odd bytes
 
@@ -25,35 +25,54 @@ DATA fp4<>+0(SB)/8, $0x1c18161413121110
 DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
 GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
-// By type (tileTypes).
+// By type (unpackTypes).
 DATA ·unpackersAMX+0(SB)/8, $unpackQ8_0AMX<>(SB)
 DATA ·unpackersAMX+8(SB)/8, $unpackQ4_0AMX<>(SB)
 DATA ·unpackersAMX+16(SB)/8, $unpackQ5_0AMX<>(SB)
-DATA ·unpackersAMX+24(SB)/8, $unpackIQ4AMX<>(SB)
-DATA ·unpackersAMX+32(SB)/8, $unpackMXFP4AMX<>(SB)
-DATA ·unpackersAMX+40(SB)/8, $unpackQ3_KAMX<>(SB)
-DATA ·unpackersAMX+48(SB)/8, $unpackQ6_KAMX<>(SB)
-DATA ·unpackersAMX+56(SB)/8, $unpackQ4_1AMX<>(SB)
-DATA ·unpackersAMX+64(SB)/8, $unpackQ5_1AMX<>(SB)
-DATA ·unpackersAMX+72(SB)/8, $unpackQ4_KAMX<>(SB)
-DATA ·unpackersAMX+80(SB)/8, $unpackQ5_KAMX<>(SB)
-DATA ·unpackersAMX+88(SB)/8, $unpackQ2_KAMX<>(SB)
-GLOBL ·unpackersAMX(SB), RODATA|NOPTR, $96
+DATA ·unpackersAMX+24(SB)/8, $unpackIQ4_NLAMX<>(SB)
+DATA ·unpackersAMX+32(SB)/8, $unpackIQ4_XSAMX<>(SB)
+DATA ·unpackersAMX+40(SB)/8, $unpackMXFP4AMX<>(SB)
+DATA ·unpackersAMX+48(SB)/8, $unpackQ3_KAMX<>(SB)
+DATA ·unpackersAMX+56(SB)/8, $unpackQ6_KAMX<>(SB)
+DATA ·unpackersAMX+64(SB)/8, $unpackQ4_1AMX<>(SB)
+DATA ·unpackersAMX+72(SB)/8, $unpackQ5_1AMX<>(SB)
+DATA ·unpackersAMX+80(SB)/8, $unpackQ4_KAMX<>(SB)
+DATA ·unpackersAMX+88(SB)/8, $unpackQ5_KAMX<>(SB)
+DATA ·unpackersAMX+96(SB)/8, $unpackQ2_KAMX<>(SB)
+GLOBL ·unpackersAMX(SB), RODATA|NOPTR, $104
 
 #define BYTES_OF(mask, to) MOVL $mask, AX; VPBROADCASTD AX, to
 
-// GROUP reads S of a group. OFFSET(shift) multiplies it by the offset, a power of two; SIGNED and UNSIGNED multiply codes by S.
-#define GROUP(at) \
+// S8 and S12 read S of the first (0) or second (16) group of a pair. OFFSET multiplies it by the offset, a power of two; TIMES
+// multiplies codes by S.
+#define S8(at) \
 	VPMOVZXBD at(R12), Z10; \
 	VPSLLD    $16, Z10, Z11; \
 	VPORD     Z11, Z10, Z10; \
 	VPSLLW    $8, Z10, Z11; \
 	OFFSET
+#define S12(at) \
+	VPMOVSXBW at(R12), Y10; \
+	VPSLLW    $4, Y10, Y10; \
+	VPMOVZXBW 32(R12), Y11; \
+	VPSRLW    $(at/4), Y11, Y11; \
+	VPTERNLOGD $0xf8, Y20, Y11, Y10; \
+	VPMOVZXWD Y10, Z10; \
+	VPSLLD    $16, Z10, Z11; \
+	VPORD     Z11, Z10, Z10; \
+	OFFSET
 #define OFFSET_OF(shift) VPSRAW $(8-shift), Z11, Z12
+#define OFFSET12_OF(shift) VPSLLW $shift, Z10, Z12
 #define LESS_OFFSET VPSUBW Z12, Z8, Z8; VPSUBW Z12, Z9, Z9
 #define NOTHING
 #define TIMES_S VPMADDUBSW Z10, Z16, Z8; VPMADDUBSW Z11, Z16, Z9; LESS
 #define S_TIMES VPMADDUBSW Z16, Z10, Z8; VPMADDUBSW Z16, Z11, Z9
+#define TIMES_S12 \
+	VMOVDQU8.Z Z16, K2, Z8; \
+	VPSRLW     $8, Z16, Z9; \
+	VPMULLW    Z10, Z8, Z8; \
+	VPMULLW    Z10, Z9, Z9; \
+	LESS
 
 // LINE writes line i of the 64 inputs. CODES is A, B, C or D(v), the codes of groups 4v to 4v+3 of the block (affine.go, putCodes).
 #define LINE(CODES, v, i) \
@@ -103,6 +122,7 @@ GLOBL ·unpackersAMX(SB), RODATA|NOPTR, $96
 	TESTQ R11, R11; \
 	JLE   done; \
 	BEGIN; \
+	PREFETCHT1 (R12)(R10*1); \
 	GROUP(0); \
 	LINES4(0, 0); \
 	LINES4(1, 4); \
@@ -120,6 +140,7 @@ done: \
 	TESTQ R11, R11; \
 	JLE   done; \
 	BEGIN; \
+	PREFETCHT1 (R12)(R10*1); \
 	GROUP(0); \
 	LINES4(0, 0); \
 	GROUP(16); \
@@ -127,6 +148,7 @@ done: \
 	MINS(0); \
 	ADDQ  $SCALE_BYTES, R12; \
 	NEXT_BLOCK(done); \
+	PREFETCHT1 (R12)(R10*1); \
 	GROUP(0); \
 	LINES4(0, 8); \
 	GROUP(16); \
@@ -139,38 +161,43 @@ done: \
 
 // The m of a pair of groups.
 #define NO_MINS(o)
-#define SHORT_MINS(o) VMOVDQU64 32(R12), Z8; VMOVDQU64 Z8, (o)(DI)
+#define SHORT_MINS(o) PREFETCHT1 64(R12)(R10*1); VMOVDQU64 48(R12), Z8; VMOVDQU64 Z8, (o)(DI)
 #define BYTE_MINS(o) VPMOVZXBW 32(R12), Z8; VMOVDQU64 Z8, (o)(DI)
 
+#define MASKS BYTES_OF(0x80808080, Z23)
+#define GROUP(at) S8(at)
 #define CODE_BYTES 512
 #define SCALE_BYTES 32
-#define MASKS BYTES_OF(0x80808080, Z23)
-#define A(v) A8(v)
-#define B(v) B8(v)
-#define C(v) C8(v)
-#define D(v) D8(v)
 #define OFFSET NOTHING
 #define LESS NOTHING
 #define TIMES S_TIMES
 #define MINS(o) NO_MINS(o)
+#define A(v) A8(v)
+#define B(v) B8(v)
+#define C(v) C8(v)
+#define D(v) D8(v)
 
 TEXT unpackQ8_0AMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS32
 
 #undef MASKS
+#undef GROUP
+#undef CODE_BYTES
+#undef SCALE_BYTES
 #undef OFFSET
 #undef LESS
 #undef TIMES
-#undef CODE_BYTES
 #undef A
 #undef B
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x0f0f0f0f, Z20)
-#define OFFSET OFFSET_OF(3)
-#define LESS LESS_OFFSET
-#define TIMES TIMES_S
+#define GROUP(at) S12(at)
 #define CODE_BYTES 256
+#define SCALE_BYTES 48
+#define OFFSET OFFSET12_OF(3)
+#define LESS LESS_OFFSET
+#define TIMES TIMES_S12
 #define A(v) A4(v)
 #define B(v) B4(v)
 #define C(v) C4(v)
@@ -180,19 +207,51 @@ TEXT unpackQ4_0AMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS32
 
 #undef MASKS
+#undef CODE_BYTES
+#undef OFFSET
+#undef A
+#undef B
+#undef C
+#undef D
+#define MASKS BYTES_OF(0x0f0f0f0f, Z20); BYTES_OF(0x10101010, Z21)
+#define CODE_BYTES 320
+#define OFFSET OFFSET12_OF(4)
+#define A(v) A4(v); LAST_BIT(256+32*v+0)
+#define B(v) B4(v); LAST_BIT(256+32*v+8)
+#define C(v) C4(v); LAST_BIT(256+32*v+16)
+#define D(v) B4(v); LAST_BIT(256+32*v+24)
+
+TEXT unpackQ5_0AMX<>(SB), NOSPLIT|NOFRAME, $0-0
+	BLOCKS32
+
+#undef MASKS
+#undef CODE_BYTES
 #undef OFFSET
 #undef A
 #undef B
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x0f0f0f0f, Z20); VBROADCASTI32X4 iq4<>(SB), Z21
-#define OFFSET OFFSET_OF(7)
+#define CODE_BYTES 256
+#define OFFSET OFFSET12_OF(7)
 #define A(v) A4(v); TABLE
 #define B(v) B4(v); TABLE
 #define C(v) C4(v); TABLE
 #define D(v) B4(v); TABLE
 
-TEXT unpackIQ4AMX<>(SB), NOSPLIT|NOFRAME, $0-0
+TEXT unpackIQ4_NLAMX<>(SB), NOSPLIT|NOFRAME, $0-0
+	BLOCKS32
+
+#undef GROUP
+#undef SCALE_BYTES
+#undef OFFSET
+#undef TIMES
+#define GROUP(at) S8(at)
+#define SCALE_BYTES 32
+#define OFFSET OFFSET_OF(7)
+#define TIMES TIMES_S
+
+TEXT unpackIQ4_XSAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS32
 
 #undef MASKS
@@ -205,30 +264,14 @@ TEXT unpackMXFP4AMX<>(SB), NOSPLIT|NOFRAME, $0-0
 
 #undef MASKS
 #undef CODE_BYTES
-#undef A
-#undef B
-#undef C
-#undef D
-#define MASKS BYTES_OF(0x0f0f0f0f, Z20); BYTES_OF(0x10101010, Z21)
-#define CODE_BYTES 320
-#define A(v) A4(v); LAST_BIT(256+32*v+0)
-#define B(v) B4(v); LAST_BIT(256+32*v+8)
-#define C(v) C4(v); LAST_BIT(256+32*v+16)
-#define D(v) B4(v); LAST_BIT(256+32*v+24)
-
-TEXT unpackQ5_0AMX<>(SB), NOSPLIT|NOFRAME, $0-0
-	BLOCKS32
-
-#undef MASKS
 #undef OFFSET
-#undef CODE_BYTES
 #undef A
 #undef B
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x03030303, Z20); BYTES_OF(0x04040404, Z21)
-#define OFFSET OFFSET_OF(2)
 #define CODE_BYTES 192
+#define OFFSET OFFSET_OF(2)
 #define A(v) A2(v); LAST_BIT(128+32*v+0)
 #define B(v) B2(v); LAST_BIT(128+32*v+8)
 #define C(v) C2(v); LAST_BIT(128+32*v+16)
@@ -237,15 +280,15 @@ TEXT unpackQ5_0AMX<>(SB), NOSPLIT|NOFRAME, $0-0
 TEXT unpackQ3_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS16
 
-#undef CODE_BYTES
 #undef MASKS
+#undef CODE_BYTES
 #undef OFFSET
 #undef A
 #undef B
 #undef C
 #undef D
-#define CODE_BYTES 384
 #define MASKS BYTES_OF(0x3f3f3f3f, Z20); BYTES_OF(0x30303030, Z21); BYTES_OF(0x0c0c0c0c, Z22); BYTES_OF(0x03030303, Z23)
+#define CODE_BYTES 384
 #define OFFSET OFFSET_OF(5)
 #define A(v) A6(v)
 #define B(v) B6(v)
@@ -256,21 +299,21 @@ TEXT unpackQ6_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS16
 
 #undef MASKS
+#undef CODE_BYTES
+#undef SCALE_BYTES
 #undef OFFSET
 #undef LESS
-#undef SCALE_BYTES
 #undef MINS
-#undef CODE_BYTES
 #undef A
 #undef B
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x03030303, Z20)
+#define CODE_BYTES 128
+#define SCALE_BYTES 64
 #define OFFSET NOTHING
 #define LESS NOTHING
-#define SCALE_BYTES 64
 #define MINS(o) BYTE_MINS(o)
-#define CODE_BYTES 128
 #define A(v) A2(v)
 #define B(v) B2(v)
 #define C(v) C2(v)
@@ -280,14 +323,12 @@ TEXT unpackQ2_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS16
 
 #undef MASKS
-#undef MINS
 #undef CODE_BYTES
 #undef A
 #undef B
 #undef C
 #undef D
 #define MASKS BYTES_OF(0x0f0f0f0f, Z20)
-#define MINS(o) BYTE_MINS(o)
 #define CODE_BYTES 256
 #define A(v) A4(v)
 #define B(v) B4(v)
@@ -313,9 +354,13 @@ TEXT unpackQ4_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 TEXT unpackQ5_KAMX<>(SB), NOSPLIT|NOFRAME, $0-0
 	BLOCKS32
 
+#undef GROUP
 #undef SCALE_BYTES
+#undef TIMES
 #undef MINS
-#define SCALE_BYTES 96
+#define GROUP(at) S12(at)
+#define SCALE_BYTES 112
+#define TIMES TIMES_S12
 #define MINS(o) SHORT_MINS(o)
 
 TEXT unpackQ5_1AMX<>(SB), NOSPLIT|NOFRAME, $0-0

@@ -56,8 +56,6 @@ func matAffineAVXVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, 
 
 // matAffine256 is matAffine with AVX2 and, for more than a few rows, with AVX-VNNI.
 func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
-	matAffine(t, dst, ldd, x, w, stride, panels, m) // bridge
-	return
 	if m <= 0 || panels <= 0 {
 		return
 	}
@@ -96,7 +94,6 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 	if vnni && sums == 0 {
 		sums, unpack = 32, by.bytes
 	}
-	codeBytes, scaleBytes, superBytes := x.blocks*a.codeBytes(), a.pairs(x.blocks)*a.scaleBytes(), a.superBytes()
 	mins, lds := 0, x.lds*int(unsafe.Sizeof(x.sums[0]))
 	if a.hasMins() {
 		mins = 1
@@ -111,8 +108,7 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 				widenRowAVX2(&wide[i*wideRow], &q[i*x.ld], &x.sums[i*x.lds+first*32/spanValues].shares[first%8], blocks)
 			}
 		}
-		codes, scales := first*a.codeBytes(), codeBytes+a.pairs(first)*a.scaleBytes()
-		supers := codeBytes + scaleBytes + n*superBytes
+		codes, scales, supers := a.spanAt(n, x.blocks)
 		pairs, at := (blocks+1)/2, int(unsafe.Offsetof(of.sums32))+first%8*2
 		if a.Group == 16 {
 			pairs, at = blocks, int(unsafe.Offsetof(of.sums16))
@@ -147,6 +143,16 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 			}
 		}
 	}
+}
+
+// spanAt returns where the parts of span n are in a panel of blocks blocks.
+func (a *affinePanel) spanAt(n, blocks int) (codes, scales, supers int) {
+	section, first := n*a.span/spanValues, n*a.span%spanValues/32
+	its := min(sectionBlocks, blocks-section*sectionBlocks)
+	codes = section * a.sectionBytes(sectionBlocks)
+	scales = codes + its*a.codeBytes()
+	supers = scales + a.pairs(its)*a.scaleBytes() + first*32/a.span*a.superBytes()
+	return codes + first*a.codeBytes(), scales, supers
 }
 
 // spanBuffers are where spans and rows are unpacked, of whole cache lines.

@@ -3,7 +3,7 @@
 	MOVQ ldd+8(FP), AX
 	MOVQ ldq+24(FP), DX
 	MOVQ lds+40(FP), R8
-	MOVQ stride+56(FP), CX
+	MOVQ $AHEAD, CX
 
 next:
 	MOVQ  dst+0(FP), DI
@@ -12,24 +12,17 @@ next:
 	LEAQ  (R9)(R8*1), R14
 	MOVQ  w+48(FP), BX
 	MOVQ  blocks+80(FP), R11
-	MOVQ  R11, R12
-	IMULQ $CODE_BYTES, R12
-	ADDQ  BX, R12
-	MOVQ  R11, R13
-	SCALES_END
-	ADDQ  R12, R13
-	XORQ  R10, R10
 	CMPQ  rows+64(FP), $1
 	JNE   two
-	TILE(block1, skip1, odd1, end1, more1, LEFT1, RIGHT1)
-	JMP   advance
+	TILE(section1, even1, odd1, end1, LEFT1, RIGHT1)
 
 two:
-	TILE(block2, skip2, odd2, end2, more2, LEFT2, RIGHT2)
+	TILE(section2, even2, odd2, end2, LEFT2, RIGHT2)
 
 advance:
 	ADDQ $64, dst+0(FP)
-	ADDQ CX, w+48(FP)
+	MOVQ stride+56(FP), R10
+	ADDQ R10, w+48(FP)
 	DECQ panels+72(FP)
 	JNZ  next
 	VZEROUPPER

@@ -99,21 +99,22 @@ DATA toTops<>+16(SB)/8, $0x0580058004800480
 DATA toTops<>+24(SB)/8, $0x0780078006800680
 GLOBL toTops<>(SB), RODATA|NOPTR, $32
 
-// Where VPSHUFB finds the high bytes of words, four for each of bytes 0, 1, 4 and 5, and of 2, 3, 6 and 7.
-DATA lowFours<>+0(SB)/8, $0x0080008000800080
-DATA lowFours<>+8(SB)/8, $0x0180018001800180
-DATA lowFours<>+16(SB)/8, $0x0480048004800480
-DATA lowFours<>+24(SB)/8, $0x0580058005800580
-GLOBL lowFours<>(SB), RODATA|NOPTR, $32
+// Where VPSHUFB finds words of bytes i and i+8, two for each of 8.
+DATA toPairs<>+0(SB)/8, $0x0109010900080008
+DATA toPairs<>+8(SB)/8, $0x030b030b020a020a
+DATA toPairs<>+16(SB)/8, $0x050d050d040c040c
+DATA toPairs<>+24(SB)/8, $0x070f070f060e060e
+GLOBL toPairs<>(SB), RODATA|NOPTR, $32
 
-DATA highFours<>+0(SB)/8, $0x0280028002800280
-DATA highFours<>+8(SB)/8, $0x0380038003800380
-DATA highFours<>+16(SB)/8, $0x0680068006800680
-DATA highFours<>+24(SB)/8, $0x0780078007800780
-GLOBL highFours<>(SB), RODATA|NOPTR, $32
+// Words without the upper half of their lower byte, and what their bytes count.
+DATA notSecond<>+0(SB)/8, $0xff0fff0fff0fff0f
+DATA notSecond<>+8(SB)/8, $0xff0fff0fff0fff0f
+DATA notSecond<>+16(SB)/8, $0xff0fff0fff0fff0f
+DATA notSecond<>+24(SB)/8, $0xff0fff0fff0fff0f
+GLOBL notSecond<>(SB), RODATA|NOPTR, $32
 
-DATA words128<>+0(SB)/8, $0x0080008000800080
-DATA words128<>+8(SB)/8, $0x0080008000800080
-DATA words128<>+16(SB)/8, $0x0080008000800080
-DATA words128<>+24(SB)/8, $0x0080008000800080
-GLOBL words128<>(SB), RODATA|NOPTR, $32
+DATA sixteenAndOne<>+0(SB)/8, $0x1001100110011001
+DATA sixteenAndOne<>+8(SB)/8, $0x1001100110011001
+DATA sixteenAndOne<>+16(SB)/8, $0x1001100110011001
+DATA sixteenAndOne<>+24(SB)/8, $0x1001100110011001
+GLOBL sixteenAndOne<>(SB), RODATA|NOPTR, $32

@@ -330,14 +330,16 @@ func FuzzMatAffine(f *testing.F) {
 		x.spread(rows)
 		stride := affinePanels[a.typ].bytes(n)
 		w := src.bytes(cols * stride) // of any bits: a scale may be no number
-		if panel := &affinePanels[a.typ]; panel.layout == byteMins {
-			for p := range cols { // but m has 6 bits in all files
-				for section := range n / sectionBlocks {
-					_, scales, _, _ := panel.section(w[p*stride:], section, n)
-					for i := range scales {
-						if i%64 >= 32 {
-							scales[i] &= 63
-						}
+		panel := &affinePanels[a.typ]
+		for p := range cols { // but m has 6 bits in all files, and S times a level less the offset 16
+			for section := range (n + sectionBlocks - 1) / sectionBlocks {
+				_, scales, _, _ := panel.section(w[p*stride:], section, n)
+				for i := range scales {
+					switch {
+					case panel.layout == byteMins && i%64 >= 32:
+						scales[i] &= 63
+					case a.typ == quant.IQ4_NL && i%48 < 32:
+						scales[i] = byte(int8(scales[i]) >> 3)
 					}
 				}
 			}

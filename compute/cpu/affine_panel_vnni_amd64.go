@@ -2,19 +2,14 @@
 
 package cpu
 
-import (
-	"os"
-	"strconv"
-
-	"github.com/kvasir-llm/kvasir/quant"
-)
+import "github.com/kvasir-llm/kvasir/quant"
 
 // panelVNNI adds the products of up to panelRows rows with panels to dst, for codes of one kind (affine_panel_vnni_amd64.s). ldd, ldq,
 // lds and stride are in bytes. rows, panels and blocks are at least 1.
 type panelVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, layout, offset int)
 
 // panelRows is how many rows panelVNNI takes.
-const panelRows = 32
+const panelRows = 16
 
 // panelsVNNI is indexed by type.
 var panelsVNNI = [...]panelVNNI{
@@ -23,8 +18,8 @@ var panelsVNNI = [...]panelVNNI{
 	quant.IQ4_NL: panelCodesIQ4VNNI, quant.IQ4_XS: panelCodesIQ4VNNI, quant.MXFP4: panelCodesFP4VNNI,
 }
 
-// fewRowsVNNI is up to how many rows panelsVNNI is the faster.
-var fewRowsVNNI = func() int { n, _ := strconv.Atoi(os.Getenv("FEW")); return n }()
+// fewRowsVNNI is up to how many rows panelsVNNI is the faster, by the bits of codes: beyond, tables of S·T pay.
+var fewRowsVNNI = [...]int{2: 8, 3: 8, 4: 8, 5: 8, 6: 12, 8: 12}
 
 //go:noescape
 func panelCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, layout, offset int)

@@ -28,11 +28,8 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+a.bytes(x.blocks)-1]
 	offset, lds := a.Offset, x.lds*int(unsafe.Sizeof(x.sums[0]))
-	if m <= fewRowsVNNI && int(t) < len(panelsVNNI) && panelsVNNI[t] != nil {
-		for i := 0; i < m; i += panelRows {
-			panelsVNNI[t](&dst[i*ldd], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[0], stride, min(panelRows, m-i), panels, x.blocks,
-				int(a.layout), offset)
-		}
+	if m <= fewRowsVNNI[a.Bits] && a.layout != zeroPoints {
+		panelsVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks, int(a.layout), offset)
 		return
 	}
 	if a.layout == zeroPoints {

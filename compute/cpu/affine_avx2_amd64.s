@@ -11,26 +11,27 @@
 #define CODE_BYTES 256
 #define SECTION_BYTES 2624
 #define FETCH(v, p) LINES2(v, p)
+#define MASK nibbles
 #define A(v, o) A4(v, o)
 #define B(v, o) B4(v, o)
 #define C(v, o) C4(v, o)
 #define D(v, o) D4(v, o)
 #define DOT(q, low, high) DOT6(q, low, high)
-#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK32(SCALES, JOIN, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP0 16
 #define STEP1 96
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $112, R13
-#define LESS0(LEFT, RIGHT) LESS32(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) NO_LESS(LEFT, RIGHT)
+#define LESS(ROWS) NO_LESS(ROWS)
 #define MINS(o) SHORT_MINS(o)
+#define MINS_END(mins, ROWS) MINS32_END(mins, ROWS)
 #define SPAN_MASK 7
 #define SUPER_BYTES 128
 #define SUPERS(o) FLOAT_PAIRS(o)
-#define END_M(less) END_LESS(less)
+#define END_M(a, b, low) END_LESS(a, b, low)
 #define UNPACK(SCALES) UNPACK_BYTES(SCALES)
 #define UNPACK_S(SCALES) ONE_S(SCALES)
 #define PAIR0 PAIRS_OF_M
@@ -86,7 +87,7 @@ TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
 #define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK16_M(SCALES, LEFT, RIGHT)
+#define BLOCK(SCALES, ROWS) BLOCK16(SCALES, ROWS)
 #define UNPACK_S(SCALES) TWO_S(SCALES)
 
 // func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
@@ -125,6 +126,7 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-48
 #undef CODE_BYTES
 #undef SECTION_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -134,15 +136,15 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-48
 #undef STEP0
 #undef STEP1
 #undef SCALES_END
-#undef LESS0
-#undef LESS1
 #undef MINS
+#undef MINS_END
 #undef SUPER_BYTES
 #undef SUPERS
 #undef PAIR1
 #define CODE_BYTES 128
 #define SECTION_BYTES 1600
 #define FETCH(v, p) LINE(v, p)
+#define MASK lowest
 #define A(v, o) A2(v, o)
 #define B(v, o) B2(v, o)
 #define C(v, o) C2(v, o)
@@ -152,9 +154,8 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-48
 #define STEP0 64
 #define STEP1 64
 #define SCALES_END IMULQ $64, R13
-#define LESS0(LEFT, RIGHT) LESS16(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) LESS16(LEFT, RIGHT)
 #define MINS(o) BYTE_MINS(o)
+#define MINS_END(mins, ROWS) MINS16_END(mins, ROWS)
 #define SUPER_BYTES 64
 #define SUPERS(o) HALF_PAIRS(o)
 #define PAIR1 PAIRS_OF_M
@@ -176,13 +177,11 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
 #undef D
 #undef START0
 #undef START1
-#undef BLOCK
 #undef STEP0
 #undef STEP1
 #undef SCALES_END
-#undef LESS0
-#undef LESS1
 #undef MINS
+#undef MINS_END
 #undef SUPERS
 #undef END_M
 #undef PAIR0
@@ -195,17 +194,15 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
 #define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
 #define D(v, o) D2(v, o); LAST_BIT(128+32*v+24+o/8, fours)
-#define START0(q, r, low, high, less, to) OFFSET16(0, 1, r, low)
-#define START1(q, r, low, high, less, to) OFFSET16(1, 1, r, low)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK16(SCALES, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(0, 1, r, low0, low1)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(1, 1, r, low0, low1)
 #define STEP0 32
 #define STEP1 32
 #define SCALES_END IMULQ $32, R13
-#define LESS0(LEFT, RIGHT) NO_LESS(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) NO_LESS(LEFT, RIGHT)
 #define MINS(o)
+#define MINS_END(mins, ROWS) NO_MINS(mins, ROWS)
 #define SUPERS(o) FLOATS(o)
-#define END_M(less) NO_END_M(less)
+#define END_M(a, b, low) NO_END_M(a, b, low)
 #define PAIR0 PAIRS_OF_S(2)
 #define PAIR1 PAIRS_OF_S(2)
 #define KEEP_M(o) NO_M(o)
@@ -221,6 +218,7 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
 #undef CODE_BYTES
 #undef SECTION_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -228,23 +226,22 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
 #undef START0
 #undef START1
 #undef BLOCK
-#undef LESS0
-#undef LESS1
+#undef LESS
 #undef MINS
 #undef PAIR0
 #undef PAIR1
 #define CODE_BYTES 384
 #define SECTION_BYTES 3392
 #define FETCH(v, p) LINES3(v, p)
+#define MASK sixes
 #define A(v, o) A6(v, o)
 #define B(v, o) B6(v, o)
 #define C(v, o) C6(v, o)
 #define D(v, o) D6(v, o)
-#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK6(SCALES, LEFT, RIGHT)
-#define LESS0(LEFT, RIGHT) LESS_OFFSET(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) LESS_OFFSET(LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define BLOCK(SCALES, ROWS) BLOCK6(SCALES, ROWS)
+#define LESS(ROWS) LESS_OFFSET(ROWS)
 #define MINS(o) PAIR_OF_S(5, o)
 #define PAIR0 PAIRS_OF_S(5)
 #define PAIR1 PAIRS_OF_S(5)
@@ -259,6 +256,7 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
 
 #undef CODE_BYTES
 #undef SECTION_BYTES
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -270,26 +268,25 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
 #undef SCALES1
 #undef STEP0
 #undef SCALES_END
-#undef LESS0
-#undef LESS1
+#undef LESS
 #undef MINS
 #undef PAIR0
 #undef PAIR1
 #define CODE_BYTES 320
 #define SECTION_BYTES 2816
+#define MASK nibbles
 #define A(v, o) A4(v, o); LAST_BIT(256+32*v+0+o/8, sixteens)
 #define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
 #define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
-#define START0(q, r, low, high, less, to) OFFSET16(0, 3, r, low)
-#define START1(q, r, low, high, less, to) OFFSET16(1, 3, r, low)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK16(SCALES, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(0, 3, r, low0, low1)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(1, 3, r, low0, low1)
+#define BLOCK(SCALES, ROWS) BLOCK16(SCALES, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP0 16
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $48, R13
-#define LESS0(LEFT, RIGHT) NO_LESS(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) NO_LESS(LEFT, RIGHT)
+#define LESS(ROWS) NO_LESS(ROWS)
 #define MINS(o)
 #define PAIR0 PAIRS_OF_S(4)
 #define PAIR1 NO_PAIRS
@@ -352,9 +349,9 @@ TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B4(v, o)
 #define C(v, o) C4(v, o)
 #define D(v, o) D4(v, o)
-#define START0(q, r, low, high, less, to) OFFSET32(2, r, low)
-#define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK32(SCALES, JOIN, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) OFFSET32(2, r, low0, low1)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP1 32
@@ -374,6 +371,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #undef CODE_BYTES
 #undef SECTION_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -390,13 +388,14 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #define CODE_BYTES 512
 #define SECTION_BYTES 4288
 #define FETCH(v, p) LINES4(v, p)
+#define MASK tops
 #define A(v, o) A8(v, o)
 #define B(v, o) B8(v, o)
 #define C(v, o) C8(v, o)
 #define D(v, o) D8(v, o)
 #define DOT(q, low, high) DOT8(q, low, high)
-#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK8(SCALES, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define BLOCK(SCALES, ROWS) BLOCK8(SCALES, ROWS)
 #define SCALES0(h, o) UINT8S(o)
 #define SCALES1(h, o) UINT8S(o)
 #define STEP1 16
@@ -417,6 +416,7 @@ TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-48
 #undef CODE_BYTES
 #undef SECTION_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -428,6 +428,7 @@ TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-48
 #define CODE_BYTES 256
 #define SECTION_BYTES 2304
 #define FETCH(v, p) LINES2(v, p)
+#define MASK nibbles
 #define A(v, o) A4_IQ(v, o)
 #define B(v, o) B4_IQ(v, o)
 #define C(v, o) C4_IQ(v, o)

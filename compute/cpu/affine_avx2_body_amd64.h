@@ -3,7 +3,7 @@
 	MOVQ ldd+8(FP), AX
 	MOVQ ldq+24(FP), DX
 	MOVQ lds+40(FP), R8
-	MOVQ $AHEAD, CX
+	VMOVDQU MASK<>(SB), Y8
 
 next:
 	MOVQ  dst+0(FP), DI
@@ -14,10 +14,10 @@ next:
 	MOVQ  blocks+80(FP), R11
 	CMPQ  rows+64(FP), $1
 	JNE   two
-	TILE(section1, even1, odd1, end1, LEFT1, RIGHT1)
+	TILE(section1, even1, odd1, end1, mins1, ROWS1)
 
 two:
-	TILE(section2, even2, odd2, end2, LEFT2, RIGHT2)
+	TILE(section2, even2, odd2, end2, mins2, ROWS2)
 
 advance:
 	ADDQ $64, dst+0(FP)

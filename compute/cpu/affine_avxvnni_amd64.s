@@ -9,6 +9,7 @@
 
 #define CODE_BYTES 512
 #define FETCH(v, p) LINES4(v, p)
+#define MASK tops
 #define A(v, o) A8(v, o)
 #define B(v, o) B8(v, o)
 #define C(v, o) C8(v, o)
@@ -51,6 +52,7 @@ TEXT ·unpackU8_128AVXVNNI(SB), NOSPLIT, $0-48
 
 #undef CODE_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -62,6 +64,7 @@ TEXT ·unpackU8_128AVXVNNI(SB), NOSPLIT, $0-48
 #undef PAIR0
 #define CODE_BYTES 256
 #define FETCH(v, p) LINES2(v, p)
+#define MASK nibbles
 #define A(v, o) A4_IQ(v, o)
 #define B(v, o) B4_IQ(v, o)
 #define C(v, o) C4_IQ(v, o)

@@ -6,15 +6,16 @@
 	MOVQ supers+24(FP), R13
 	MOVQ stride+32(FP), CX
 	MOVQ blocks+40(FP), R11
+	VMOVDQU MASK<>(SB), Y8
 	LEAQ spanWeights_pairs(R14), R8
 	LEAQ spanWeights_s(R14), R9
 	LEAQ spanWeights_levels(R14), DI
 	PREFETCHT1 (R13)(CX*1)
 	SUPERS(0)
-	VMOVUPS Y12, (R14)
+	VMOVUPS Y13, (R14)
 	KEEP_M(spanWeights_m)
 	SUPERS(8)
-	VMOVUPS Y12, 32(R14)
+	VMOVUPS Y13, 32(R14)
 	KEEP_M(spanWeights_m+32)
 
 even:

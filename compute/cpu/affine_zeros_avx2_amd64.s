@@ -11,26 +11,27 @@
 #define CODE_BYTES 256
 #define SECTION_BYTES 2688
 #define FETCH(v, p) LINES2(v, p)
+#define MASK nibbles
 #define A(v, o) A4(v, o)
 #define B(v, o) B4(v, o)
 #define C(v, o) C4(v, o)
 #define D(v, o) D4(v, o)
 #define DOT(q, low, high) DOT6(q, low, high)
-#define START0(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define START1(q, r, low, high, less, to) NOTHING(q, r, low, high, less, to)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK32(SCALES, JOIN1, LEFT, RIGHT)
+#define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
+#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS_T, ROWS)
 #define SCALES0(h, o) ONES
 #define SCALES1(h, o) ONES
 #define STEP0 0
 #define STEP1 0
 #define SCALES_END XORQ R13, R13
-#define LESS0(LEFT, RIGHT) LESS_ZERO(LEFT, RIGHT)
-#define LESS1(LEFT, RIGHT) LESS_ZERO(LEFT, RIGHT)
+#define LESS(ROWS) LESS_ZERO(ROWS)
 #define MINS(o) ZEROS(o)
+#define MINS_END(mins, ROWS) NO_MINS(mins, ROWS)
 #define SPAN_MASK 0
 #define SUPER_BYTES 80
 #define SUPERS(o) FLOATS(o)
-#define END_M(less) NO_END_M(less)
+#define END_M(a, b, low) NO_END_M(a, b, low)
 #define UNPACK(SCALES) UNPACK_BYTES(SCALES)
 #define UNPACK_S(SCALES) ONE_S(SCALES)
 #define PAIR0 PAIRS_OF_ZERO
@@ -62,6 +63,7 @@ TEXT ·unpackU4_128AVX2(SB), NOSPLIT, $0-48
 
 #undef CODE_BYTES
 #undef SECTION_BYTES
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -70,6 +72,7 @@ TEXT ·unpackU4_128AVX2(SB), NOSPLIT, $0-48
 #undef PAIR0
 #define CODE_BYTES 192
 #define SECTION_BYTES 2176
+#define MASK lowest
 #define A(v, o) A2(v, o); LAST_BIT(128+32*v+0+o/8, fours)
 #define B(v, o) B2(v, o); LAST_BIT(128+32*v+8+o/8, fours)
 #define C(v, o) C2(v, o); LAST_BIT(128+32*v+16+o/8, fours)
@@ -145,6 +148,7 @@ TEXT ·unpackU2_128AVX2(SB), NOSPLIT, $0-48
 #undef CODE_BYTES
 #undef SECTION_BYTES
 #undef FETCH
+#undef MASK
 #undef A
 #undef B
 #undef C
@@ -158,12 +162,13 @@ TEXT ·unpackU2_128AVX2(SB), NOSPLIT, $0-48
 #define CODE_BYTES 512
 #define SECTION_BYTES 4736
 #define FETCH(v, p) LINES4(v, p)
+#define MASK tops
 #define A(v, o) A8(v, o)
 #define B(v, o) B8(v, o)
 #define C(v, o) C8(v, o)
 #define D(v, o) D8(v, o)
 #define DOT(q, low, high) DOT8(q, low, high)
-#define BLOCK(SCALES, LEFT, RIGHT) BLOCK8(SCALES, LEFT, RIGHT)
+#define BLOCK(SCALES, ROWS) BLOCK8(SCALES, ROWS)
 #define MINS(o) ZEROS8(o)
 #define SPAN_MASK 0
 #define UNPACK(SCALES) UNPACK_WORDS(SCALES)

@@ -72,10 +72,12 @@ func encodeQ5_1(dst []byte, src []float32) error {
 
 // fiveBits reads 32 five-bit numbers as putFiveBits writes them.
 func fiveBits(codes *[256]uint8, src []byte) {
-	high := binary.LittleEndian.Uint32(src)
 	fourBits(codes[:32], src[4:20])
-	for i := range 32 {
-		codes[i] |= uint8(high>>i&1) << 4
+	for i, high := range src[:4] {
+		const each = 0x8040201008040201           // bit i of byte i
+		some := uint64(high)*ones&each + 127*ones // whose top bit is set where the byte had its bit
+		code := codes[i*8:]
+		binary.LittleEndian.PutUint64(code, binary.LittleEndian.Uint64(code)|some>>7&ones<<4)
 	}
 }
 

@@ -17,10 +17,13 @@ func splitQ2_K(p *Parts, src []byte) {
 // twoBits reads 64 bytes of two-bit numbers: byte i of each 32 holds the values i, i+32, i+64 and i+96 of 128.
 func twoBits(codes *[256]uint8, src []byte) {
 	for i := 0; i < 64; i += 8 {
-		eight := binary.LittleEndian.Uint64(src[i:])
-		for n := range 4 {
-			binary.LittleEndian.PutUint64(codes[i/32*128+i%32+n*32:], eight>>(2*n)&0x0303030303030303)
-		}
+		eight, to := binary.LittleEndian.Uint64(src[i:]), codes[i/32*128+i%32:]
+		const low = 0x0303030303030303
+		_ = to[96+7]
+		binary.LittleEndian.PutUint64(to[0:], eight&low)
+		binary.LittleEndian.PutUint64(to[32:], eight>>2&low)
+		binary.LittleEndian.PutUint64(to[64:], eight>>4&low)
+		binary.LittleEndian.PutUint64(to[96:], eight>>6&low)
 	}
 }
 
@@ -68,14 +71,20 @@ func fourBits(codes []uint8, src []byte) {
 
 // addBits adds bit g of byte i of 32 to value i of group g, as its bit number to.
 func addBits(codes *[256]uint8, src []byte, to int) {
-	for i := 0; i < 32; i += 8 {
-		eight := binary.LittleEndian.Uint64(src[i:])
-		for g := range 8 {
-			code := codes[g*32+i:]
-			binary.LittleEndian.PutUint64(code, binary.LittleEndian.Uint64(code)|eight>>g&0x0101010101010101<<to)
-		}
+	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+	x, y, z, w := word(src), word(src[8:]), word(src[16:]), word(src[24:])
+	for g := range 8 {
+		group := codes[g*32:][:32]
+		add := func(i int, bits uint64) { binary.LittleEndian.PutUint64(group[i:], word(group[i:])|bits>>g&ones<<to) }
+		add(0, x)
+		add(8, y)
+		add(16, z)
+		add(24, w)
 	}
 }
+
+// ones is a 1 in each byte of a word.
+const ones = 0x0101010101010101
 
 // splitQ5_K reads Q4_K with 32 bytes of fifth bits before q: bit g of byte i belongs to value i of group g of 32.
 func splitQ5_K(p *Parts, src []byte) {

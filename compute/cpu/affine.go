@@ -3,7 +3,6 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/kvasir-llm/kvasir/quant"
 )
@@ -39,6 +38,10 @@ type affinePanel struct {
 	quant.Affine
 	layout scaleLayout
 	span   int // values
+
+	// For packing, where it rounds scales: the greatest S, and the sums of |level - offset| of two codes of 4 bits that number levels.
+	mostS float32
+	sizes [256]uint8
 }
 
 // scaleLayout is how a panel stores the scales of a pair of groups, and of a span.
@@ -63,6 +66,7 @@ var affinePanels = func() (panels [256]affinePanel) {
 	} {
 		panels[t].Affine, _ = quant.AffineOf(t)
 		panels[t].layout, panels[t].span = layout, spanValues
+		panels[t].boundScales()
 	}
 	for _, types := range quant.ZeroTypes {
 		for values, t := range types {
@@ -117,222 +121,6 @@ func (a *affinePanel) bytes(blocks int) int {
 		n += a.sectionBytes(last)
 	}
 	return n
-}
-
-// packer holds what is packed: a block of the row, and the numbers of a span, groups as far as it goes and zeros after.
-type packer struct {
-	block    quant.Parts
-	s, m     [spanValues / 16]int16
-	d, least float32  // D and M
-	_        [64]byte // workers have one each, beside each other
-}
-
-// pack puts one output, a row of blocks of type t, in lane j of its panel.
-func (p *packer) pack(a *affinePanel, panel, row []byte, t quant.Type, j int) {
-	size, values := t.BlockBytes(), t.BlockValues()
-	blocks := len(row) / size * values / 32
-	perSpan := a.span / values * size
-	for n := range (blocks + sectionBlocks - 1) / sectionBlocks {
-		codes, scales, supers, its := a.section(panel, n, blocks)
-		for i := range a.spans(its) {
-			p.span(a, codes[i*a.span/32*a.codeBytes():], row[:min(perSpan, len(row))], size, values, j)
-			p.putSuper(a, supers[i*a.superBytes():], j)
-			row = row[min(perSpan, len(row)):]
-		}
-		if a.layout != zeroPoints {
-			for i := range a.pairs(its) {
-				a.putScales(scales[i*a.scaleBytes():], p.s[i*2:], p.m[i*2:], j)
-			}
-		}
-	}
-}
-
-// span takes the blocks of a span apart and puts their codes in lane j.
-func (p *packer) span(a *affinePanel, codes, blocks []byte, size, values, j int) {
-	p.s, p.m, p.least = [spanValues / 16]int16{}, [spanValues / 16]int16{}, 0
-	if values == a.span {
-		a.Split(&p.block, blocks)
-		p.d, p.least = p.block.Scale, p.block.Min
-		for g := range p.s {
-			p.s[g], p.m[g] = int16(p.block.Scales[g]), int16(p.block.Mins[g])
-		}
-		for b := range values / 32 {
-			a.putCodes(codes[b*a.codeBytes():], p.block.Codes[b*32:], j)
-		}
-		return
-	}
-	var s, m, sizes [spanValues / 32]float32 // sizes are the sums of |level - offset|
-	for b := range len(blocks) / size {
-		a.Split(&p.block, blocks[b*size:][:size])
-		s[b], m[b] = p.block.Scale, p.block.Min
-		if a.layout == uint8s && s[b] < 0 { // S has no sign, so the values turn theirs
-			s[b] = -s[b]
-			for i, c := range p.block.Codes[:32] {
-				p.block.Codes[i] = uint8(min(256-int(c), 255))
-			}
-		}
-		sizes[b] = a.size(p.block.Codes[:32])
-		a.putCodes(codes[b*a.codeBytes():], p.block.Codes[:32], j)
-	}
-	top := float32(min(2047, mostOfWeight/a.farthest()))
-	switch {
-	case a.layout == uint8s:
-		top = 255
-	case a.layout == int8s: // MXFP4: powers of two stay exact
-		top = 64
-	}
-	p.d = wholes(p.s[:], s[:], min(top, greatestScale(s[:], sizes[:])))
-	if a.hasMins() {
-		for b := range len(blocks) / size { // what rounding s moves the middle level by, m moves back
-			m[b] += float32((float32(p.d*float32(p.s[b])) - s[b]) * a.middle())
-		}
-		p.least = wholes(p.m[:], m[:], mostMin)
-	}
-}
-
-// farthest returns the most that a level can be from the offset, or the offset if that is more.
-func (a *affinePanel) farthest() int {
-	top := 1<<a.Bits - 1
-	if a.Levels != nil {
-		top = int(slices.Max(a.Levels[:]))
-	}
-	return max(top-a.Offset, a.Offset)
-}
-
-// mostMin is the greatest m: with 8 groups of 32 sums of 32 bits have room for it.
-const mostMin = 1<<13 - 1
-
-// size returns the sum of the magnitudes of 32 codes' levels, less the offset, which is 0 or half the levels where codes are levels.
-func (a *affinePanel) size(codes []uint8) float32 {
-	if a.Levels != nil {
-		sum := 0
-		for _, c := range codes {
-			sum += max(int(a.Levels[c])-a.Offset, a.Offset-int(a.Levels[c]))
-		}
-		return float32(sum)
-	}
-	// Eight at a time: with the half h, c - h is c without its top bit, h - c the rest of its complement, plus 1.
-	const each, words = 0x0101010101010101, 0x00ff00ff00ff00ff
-	half, sums := uint64(a.Offset), uint64(0)
-	for i := 0; i < len(codes); i += 8 {
-		x := binary.LittleEndian.Uint64(codes[i:])
-		if half > 0 {
-			below := ^x >> (a.Bits - 1) & each
-			x = (x^below*(2*half-1))&(each*(half-1)) + below
-		}
-		sums += x&words + x>>8&words
-	}
-	return float32(sums * 0x0001000100010001 >> 48)
-}
-
-// greatestScale returns the greatest S that groups of scales s and of the given sizes may have, with half a step each for rounding. Where
-// nothing bounds it that is the greatest float.
-func greatestScale(s, sizes []float32) float32 {
-	most, sum, halves := 0.0, 0.0, 0.0
-	for g, f := range s {
-		f := math.Abs(float64(f))
-		most = max(most, f)
-		sum += f * float64(sizes[g])
-		halves += float64(sizes[g]) / 2
-	}
-	if most == 0 || math.IsInf(most, 0) || !(sum > 0) {
-		return math.MaxFloat32
-	}
-	return float32(math.Floor((mostOfWeights - halves) / (sum / most)))
-}
-
-// wholes writes v/d, rounded half to even, to whole and returns d, the greatest |v| over top.
-func wholes(whole []int16, v []float32, top float32) (d float32) {
-	for _, f := range v {
-		d = max(d, float32(math.Abs(float64(f))))
-	}
-	if d = d / top; d == 0 || math.IsInf(float64(d), 0) || d != d {
-		return d // with 0 for all: no number times 0 is none either
-	}
-	const even = 3 << 51 // what is added to it is rounded to a whole number, half to even
-	for i, f := range v {
-		whole[i] = int16(min(max(int(float64(f)/float64(d)+even-even), int(-top)), int(top)))
-	}
-	return d
-}
-
-func (p *packer) putSuper(a *affinePanel, to []byte, j int) {
-	switch a.layout {
-	case byteMins:
-		binary.LittleEndian.PutUint16(to[j*2:], quant.F32ToF16(p.d))
-		binary.LittleEndian.PutUint16(to[32+j*2:], quant.F32ToF16(p.least))
-	default:
-		binary.LittleEndian.PutUint32(to[j*4:], math.Float32bits(p.d))
-		switch a.layout {
-		case int12Mins:
-			binary.LittleEndian.PutUint32(to[64+j*4:], math.Float32bits(p.least))
-		case zeroPoints:
-			to[64+j] = p.block.Zero
-		}
-	}
-}
-
-// putScales puts the S and m of two groups in lane j.
-func (a *affinePanel) putScales(to []byte, s, m []int16, j int) {
-	switch a.layout {
-	case int12s, int12Mins:
-		to[j], to[16+j], to[32+j] = byte(s[0]>>4), byte(s[1]>>4), byte(s[0]&15|s[1]&15<<4)
-		if a.layout == int12Mins {
-			binary.LittleEndian.PutUint16(to[48+j*4:], uint16(m[0]))
-			binary.LittleEndian.PutUint16(to[50+j*4:], uint16(m[1]))
-		}
-	default:
-		to[j], to[16+j] = byte(s[0]), byte(s[1])
-		if a.layout == byteMins {
-			to[32+j*2], to[33+j*2] = byte(m[0]), byte(m[1])
-		}
-	}
-}
-
-// putCodes puts 32 codes in lane j of a block. Group g is a word of which byte t is code 4g+t; the groups share the block's
-// words of that output, with v = g/4 and i = g%4:
-//
-//	8 bits  word g
-//	4 bits  word g/2, in the low halves for even g and in the high ones for odd g
-//	2 bits  word v, from bit 2i on
-//	6 bits  word 3v+i; for i = 3 the upper two bits of words 3v to 3v+2, beginning with the highest of the code
-//
-// Codes of 3 and 5 bits are those of 2 and 4 and, in the last 64 bytes, for each group a bit for each of the 64 codes that
-// the 16 outputs have in it.
-func (a *affinePanel) putCodes(to []byte, codes []uint8, j int) {
-	group := func(g int) uint32 { return binary.LittleEndian.Uint32(codes[g*4:]) }
-	put := func(v int, word uint32) { binary.LittleEndian.PutUint32(to[v*64+j*4:], word) }
-	switch a.Bits {
-	case 8:
-		for g := range 8 {
-			put(g, group(g))
-		}
-	case 4, 5:
-		for v := range 4 {
-			put(v, group(2*v)&0x0f0f0f0f|group(2*v+1)&0x0f0f0f0f<<4)
-		}
-	case 2, 3:
-		for v := range 2 {
-			word := uint32(0)
-			for i := range 4 {
-				word |= group(4*v+i) & 0x03030303 << (2 * i)
-			}
-			put(v, word)
-		}
-	case 6:
-		for v := range 2 {
-			last := group(4*v + 3)
-			for i := range 3 {
-				put(3*v+i, group(4*v+i)|last>>(4-2*i)&0x03030303<<6)
-			}
-		}
-	}
-	if a.Bits%2 == 1 {
-		for g := range 8 {
-			bits := group(g) >> (a.Bits - 1) & 0x01010101 * 0x01020408 >> 24 & 15
-			to[(a.Bits-1)*64+g*8+j/2] |= byte(bits) << (j % 2 * 4)
-		}
-	}
 }
 
 // levels reads the levels of a block in lane j.

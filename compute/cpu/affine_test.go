@@ -131,16 +131,16 @@ func TestAffineSums(t *testing.T) {
 				}
 			}
 			panel := make([]byte, p.bytes(blocks))
-			new(packer).pack(p, panel, row, a.typ, n%lanes)
+			new(packer).pack(p, panel, [][]byte{row}, a.typ)
 			for span := range 2 {
 				codes, scales, supers, _ := p.section(panel, span, blocks)
 				sum := 0
 				for b := range 8 {
 					var levels [32]uint8
-					p.levels(&levels, codes[b*p.codeBytes():], n%lanes)
-					_, _, offset := p.super(supers, 0, n%lanes)
+					p.levels(&levels, codes[b*p.codeBytes():], 0)
+					_, _, offset := p.super(supers, 0, 0)
 					for k, level := range levels {
-						s, _ := p.scales(scales, (b*32+k)/p.Group, n%lanes)
+						s, _ := p.scales(scales, (b*32+k)/p.Group, 0)
 						weight := int(s) * (int(level) - int(offset))
 						if weight < -mostOfWeight || weight > mostOfWeight-1 {
 							t.Fatalf("%v: row %d: a weight is %d, no two digits", a.typ, n, weight)
@@ -201,15 +201,49 @@ func TestAffineProduct(t *testing.T) {
 	}
 }
 
+// TestBlockSizes compares the sums of levels, which are added up several at a time, with sums one by one: of blocks of one code, and of any.
+func TestBlockSizes(t *testing.T) {
+	r := rand.New(rand.NewPCG(26, 26))
+	for _, a := range affineTypes {
+		p := &affinePanels[a.typ]
+		if a.typ.BlockValues() != 32 || p.Zeros {
+			continue
+		}
+		for n := range 2 << p.Bits {
+			var codes, negated [32]uint8
+			want := 0
+			for i := range codes {
+				if codes[i] = uint8(n); n >= 1<<p.Bits {
+					codes[i] = uint8(r.IntN(1 << p.Bits))
+				}
+				level := int(codes[i])
+				if p.Levels != nil {
+					level = int(p.Levels[level])
+				}
+				want += max(level-p.Offset, p.Offset-level)
+				negated[i] = uint8(min(256-int(codes[i]), 255))
+			}
+			if got := p.size(&codes); got != want {
+				t.Errorf("%v: the size of %v is %d, want %d", a.typ, codes, got, want)
+			}
+			if negate(&codes); codes != negated {
+				t.Errorf("negated: %v, want %v", codes, negated)
+			}
+		}
+	}
+}
+
 // affineWeights returns random panels of a type.
 func affineWeights(r *rand.Rand, t quant.Type, halves []int, panels, blocks, stride int) []byte {
 	a := &affinePanels[t]
 	w := make([]byte, span(panels, a.bytes(blocks), stride))
 	perRow := blocks * 32 / t.BlockValues()
 	for p := range panels {
-		for j := range lanes {
-			new(packer).pack(a, w[p*stride:][:a.bytes(blocks)], affineBlocks(r, t, halves, perRow, func() uint16 { return half(r) }), t, j)
+		var rows [lanes][]byte
+		for j := range rows {
+			rows[j] = affineBlocks(r, t, halves, perRow, func() uint16 { return half(r) })
 		}
+		new(packer).pack(a, w[p*stride:][:a.bytes(blocks)], rows[:], t)
 	}
 	return w
 }

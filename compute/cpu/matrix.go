@@ -157,16 +157,20 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	packers := make([]packer, len(d.scratch))
 	err = d.pool.run(m.panels, func(worker, p int) {
 		panel := m.data[p*m.stride:][:m.stride]
-		var row []byte
-		if src.Row != nil {
-			row = make([]byte, rowBytes)
-		}
-		for j := range min(lanes, m.out-p*lanes) {
+		rows := make([][]byte, min(lanes, m.out-p*lanes))
+		for j := range rows {
 			if n := p*lanes + j; src.Row != nil {
-				src.Row(row, n)
+				rows[j] = make([]byte, rowBytes)
+				src.Row(rows[j], n)
 			} else {
-				row = src.Data[n*rowBytes:][:rowBytes]
+				rows[j] = src.Data[n*rowBytes:][:rowBytes]
 			}
+		}
+		if affinePanels[m.typ].layout != noScales {
+			packers[worker].pack(&affinePanels[m.typ], panel, rows, m.typ)
+			return
+		}
+		for j, row := range rows {
 			switch {
 			case m.rows == pairRows:
 				packPairs(view[uint32](panel), row, m.typ, j, m.pairs)
@@ -174,14 +178,12 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*4:][:4], row[k*4:])
 				}
-			case m.typ == quant.F16, m.typ == quant.BF16:
+			case m.typ == quant.F8_E4M3:
+				m.pack8(panel, &src, p*lanes+j, j)
+			default: // F16 and BF16
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*2:][:2], row[k*2:])
 				}
-			case m.typ == quant.F8_E4M3:
-				m.pack8(panel, &src, p*lanes+j, j)
-			default:
-				packers[worker].pack(&affinePanels[m.typ], panel, row, m.typ, j)
 			}
 		}
 	})

@@ -106,10 +106,11 @@ func quantize(q []int8, sums []spanSums, x []float32, span int) {
 	}
 }
 
-// greatest returns the greatest magnitude of x.
-func greatest(x []float32) (most float32) {
+// greatest returns the greatest magnitude of x, or what is no number if there is some.
+func greatest(x []float32) float32 {
+	most := uint32(0) // magnitudes are in the order of their bits
 	for _, f := range x {
-		most = max(most, float32(math.Abs(float64(f))))
+		most = max(most, math.Float32bits(f)&^(1<<31))
 	}
-	return most
+	return math.Float32frombits(most)
 }

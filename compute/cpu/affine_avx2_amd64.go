@@ -9,15 +9,16 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// affineTileAVX2 adds the products of one or two rows with panels of an affine type, over blocks blocks, to dst. q and sums are the
+// affineTileAVX2 adds the products of up to tileRows rows with panels of an affine type, over blocks blocks, to dst. q and sums are the
 // rows' values and sums (rowsQ8); ldd, ldq, lds, the distance of rows in sums, and stride are in bytes. panels and blocks
 // are at least 1.
 type affineTileAVX2 func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
 
-// affineAVX2 is how AVX2 multiplies with an affine type: a few rows by tiles of one or two, which unpack codes as they go, and more
+// affineAVX2 is how AVX2 multiplies with an affine type: a few rows by tiles of up to four, which unpack codes as they go, and more
 // rows span by span, each unpacked once for all.
 type affineAVX2 struct {
 	tile   affineTileAVX2
+	few    int // up to how many rows tiles take: fewer if codes are long to unpack, more if spans are short
 	sums   int // of how many values there are sums in 16 bits: 32, 16 or 8; 0 if levels are words
 	unpack unpackAVX2
 	bytes  unpackAVX2 // for AVX-VNNI, where unpack makes words
@@ -43,8 +44,8 @@ const wideRow = spanValues + 32
 // spanRows is how many rows are widened at a time.
 const spanRows = 64
 
-// fewRows is up to how many rows tiles take, by the bits of codes: some are long to unpack.
-var fewRows = [...]int{2: 4, 3: 2, 4: 4, 5: 2, 6: 2, 8: 4}
+// tileRows is how many rows a tile has at most.
+const tileRows = 4
 
 func matAffineAVX2(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	matAffine256(false, t, dst, ldd, x, w, stride, panels, m)
@@ -68,13 +69,20 @@ func matAffine256(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w [
 	}
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+affinePanels[t].bytes(x.blocks)-1]
-	if tile, lds := affinesAVX2[t].tile, x.lds*int(unsafe.Sizeof(x.sums[0])); m <= 2 {
-		tile(&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks)
-		return
-	} else if m <= fewRows[affinePanels[t].Bits] {
-		for p := range panels {
-			for i := 0; i < m; i += 2 {
-				tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[p*stride], stride, min(2, m-i), 1, x.blocks)
+	by := &affinesAVX2[t]
+	few := by.few
+	if vnni && by.sums == 0 { // which are bytes then
+		few = tileRows
+	}
+	if m <= few {
+		lds := x.lds * int(unsafe.Sizeof(x.sums[0]))
+		group := panels // at a time
+		if m > tileRows {
+			group = 1 // which is in a cache when the next rows come
+		}
+		for p := 0; p < panels; p += group {
+			for i := 0; i < m; i += tileRows {
+				by.tile(&dst[i*ldd+p*lanes], ldd*4, &x.q[i*x.ld], x.ld, &x.sums[i*x.lds], lds, &w[p*stride], stride, min(tileRows, m-i), group, x.blocks)
 			}
 		}
 		return
@@ -169,27 +177,27 @@ type spanBuffer struct {
 
 // affinesAVX2 is indexed by type.
 var affinesAVX2 = [...]affineAVX2{
-	quant.Q4_0:   {tileQ4_0AVX2, 32, unpackQ4_0AVX2, nil},
-	quant.Q4_1:   {tileQ4_1AVX2, 32, unpackQ4_1AVX2, nil},
-	quant.Q5_0:   {tileQ5_0AVX2, 16, unpackQ5_0AVX2, nil},
-	quant.Q5_1:   {tileQ5_1AVX2, 16, unpackQ5_1AVX2, nil},
-	quant.Q8_0:   {tileQ8_0AVX2, 0, unpackQ8_0AVX2, unpackQ8_0AVXVNNI},
-	quant.Q2_K:   {tileQ2_KAVX2, 16, unpackQ2_KAVX2, nil},
-	quant.Q3_K:   {tileQ3_KAVX2, 16, unpackQ3_KAVX2, nil},
-	quant.Q4_K:   {tileQ4_KAVX2, 32, unpackQ4_KAVX2, nil},
-	quant.Q5_K:   {tileQ5_KAVX2, 16, unpackQ5_KAVX2, nil},
-	quant.Q6_K:   {tileQ6_KAVX2, 8, unpackQ6_KAVX2, nil},
-	quant.IQ4_NL: {tileIQ4_NLAVX2, 0, unpackIQ4_NLAVX2, unpackIQ4_NLAVXVNNI},
-	quant.IQ4_XS: {tileIQ4_XSAVX2, 0, unpackIQ4_XSAVX2, unpackIQ4_XSAVXVNNI},
-	quant.MXFP4:  {tileMXFP4AVX2, 16, unpackMXFP4AVX2, nil},
-	quant.U2_32:  {tileU2_32AVX2, 32, unpackU2_32AVX2, nil},
-	quant.U3_32:  {tileU3_32AVX2, 32, unpackU3_32AVX2, nil},
-	quant.U4_32:  {tileU4_32AVX2, 32, unpackU4_32AVX2, nil},
-	quant.U8_32:  {tileU8_32AVX2, 0, unpackU8_32AVX2, unpackU8_32AVXVNNI},
-	quant.U2_128: {tileU2_128AVX2, 32, unpackU2_128AVX2, nil},
-	quant.U3_128: {tileU3_128AVX2, 32, unpackU3_128AVX2, nil},
-	quant.U4_128: {tileU4_128AVX2, 32, unpackU4_128AVX2, nil},
-	quant.U8_128: {tileU8_128AVX2, 0, unpackU8_128AVX2, unpackU8_128AVXVNNI},
+	quant.Q4_0:   {tileQ4_0AVX2, 8, 32, unpackQ4_0AVX2, nil},
+	quant.Q4_1:   {tileQ4_1AVX2, 8, 32, unpackQ4_1AVX2, nil},
+	quant.Q5_0:   {tileQ5_0AVX2, 4, 16, unpackQ5_0AVX2, nil},
+	quant.Q5_1:   {tileQ5_1AVX2, 4, 16, unpackQ5_1AVX2, nil},
+	quant.Q8_0:   {tileQ8_0AVX2, 16, 0, unpackQ8_0AVX2, unpackQ8_0AVXVNNI},
+	quant.Q2_K:   {tileQ2_KAVX2, 4, 16, unpackQ2_KAVX2, nil},
+	quant.Q3_K:   {tileQ3_KAVX2, 4, 16, unpackQ3_KAVX2, nil},
+	quant.Q4_K:   {tileQ4_KAVX2, 8, 32, unpackQ4_KAVX2, nil},
+	quant.Q5_K:   {tileQ5_KAVX2, 4, 16, unpackQ5_KAVX2, nil},
+	quant.Q6_K:   {tileQ6_KAVX2, 4, 8, unpackQ6_KAVX2, nil},
+	quant.IQ4_NL: {tileIQ4_NLAVX2, 8, 0, unpackIQ4_NLAVX2, unpackIQ4_NLAVXVNNI},
+	quant.IQ4_XS: {tileIQ4_XSAVX2, 8, 0, unpackIQ4_XSAVX2, unpackIQ4_XSAVXVNNI},
+	quant.MXFP4:  {tileMXFP4AVX2, 4, 16, unpackMXFP4AVX2, nil},
+	quant.U2_32:  {tileU2_32AVX2, 16, 32, unpackU2_32AVX2, nil},
+	quant.U3_32:  {tileU3_32AVX2, 4, 32, unpackU3_32AVX2, nil},
+	quant.U4_32:  {tileU4_32AVX2, 16, 32, unpackU4_32AVX2, nil},
+	quant.U8_32:  {tileU8_32AVX2, 32, 0, unpackU8_32AVX2, unpackU8_32AVXVNNI},
+	quant.U2_128: {tileU2_128AVX2, 8, 32, unpackU2_128AVX2, nil},
+	quant.U3_128: {tileU3_128AVX2, 4, 32, unpackU3_128AVX2, nil},
+	quant.U4_128: {tileU4_128AVX2, 8, 32, unpackU4_128AVX2, nil},
+	quant.U8_128: {tileU8_128AVX2, 8, 0, unpackU8_128AVX2, unpackU8_128AVXVNNI},
 }
 
 //go:noescape

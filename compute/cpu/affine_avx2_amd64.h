@@ -1,4 +1,4 @@
-// Tiles of affine types with AVX2, for one or two rows: the chain that matAffine defines goes on from dst[i][p].
+// Tiles of affine types with AVX2, for one to four rows: the chain that matAffine defines goes on from dst[i][p].
 //
 //	q    rows of int8 from -127 to 127, ldq bytes apart, 32 for each block
 //	sums rows of spanSums, lds bytes apart
@@ -20,8 +20,8 @@
 //	                        on; may use Y14
 //	START(h)(...)           sets a row's low for half h of the block
 //	DOT(q, low, high)       takes the levels to a row
-//	MINS(o)                 m to Y13, of a pair of groups
-//	SUPERS(o)               D to Y13 and M to Y14
+//	MINS(h, o)              m to Y13, of a pair of groups
+//	SUPERS(h, o)            D to Y13 and M to Y14
 //	BLOCK                   how the sums of a block come about
 //	LESS                    what is taken of a block's sums; MINS_END, what is of a span's
 //
@@ -32,18 +32,32 @@
 //
 // Loads are what there are most of, so values and masks are loaded once for all outputs.
 //
-// Registers: SI q of row 0; R9 and R14 the sums of the rows' spans; BX codes; CX where scales begin and R12 those of the block; R13 supers; R10
-// the block in its section; R11 blocks left; DI dst. Y0-Y3 sums in 16 bits, or S·T for levels of 8, later sums with m; Y4-Y7 sums; Y8 MASK; Y9-Y12
-// values of the rows; Y13-Y15 scratch.
+// Registers: SI q of row 0, whose successors are DX, 2·DX and R15 on; R9, R14, R8 and AX the sums of the rows' spans, with up to two rows
+// AX is the distance of rows in dst; BX codes; CX where scales begin and R12 those of the block; R13 supers; R10 the block in its
+// section; R11 blocks left; DI dst. Y0-Y3 sums in 16 bits, or S·T for levels of 8, later sums with m; Y4-Y7 sums; Y8 MASK; Y9-Y12 values
+// of the rows; Y13-Y15 scratch.
 
 // ROWS hands F each row: its address in q, o bytes on, its sums, its registers for the values of two groups, low and high for outputs
-// 0-7 and 8-15, and where its results go.
+// 0-7 and 8-15, and where its results go. Tiles of three and four rows take 8 outputs of a section, then the others; Y15 stands for
+// what they lack.
 #define ROWS1(F, o) F(o (SI), R9, Y9, Y11, Y0, Y1, Y4, Y5, (DI))
 #define ROWS2(F, o) ROWS1(F, o); F(o (SI)(DX*1), R14, Y10, Y12, Y2, Y3, Y6, Y7, (DI)(AX*1))
+#define ROWS3(F, o) \
+	F(o (SI), R9, Y9, Y15, Y0, Y15, Y4, Y15, (CX)); \
+	F(o (SI)(DX*1), R14, Y10, Y15, Y1, Y15, Y5, Y15, (CX)); \
+	F(o (SI)(DX*2), R8, Y11, Y15, Y2, Y15, Y6, Y15, (CX))
+#define ROWS4(F, o) ROWS3(F, o); F(o (SI)(R15*1), AX, Y12, Y15, Y3, Y15, Y7, Y15, (CX))
+
+// QUAD_ALL, EACH_ALL and ENDS_ALL do their work for all outputs, the others for half of them. EACH hands F0 and F1 the rows after
+// what GET gets.
+#define EACH_ALL(GET, h, F0, F1, ROWS) GET(h, 0); ROWS(F0, 0); GET(h, 8); ROWS(F1, 0)
+#define EACH_LEFT(GET, h, F0, F1, ROWS) GET(h, 0); ROWS(F0, 0)
+#define EACH_RIGHT(GET, h, F0, F1, ROWS) GET(h, 8); ROWS(F0, 0)
 
 #define ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to) VPXOR low0, low0, low0; VPXOR low1, low1, low1
 #define ZERO_HIGH(q, r, a, b, low0, low1, high0, high1, to) VPXOR high0, high0, high0; VPXOR high1, high1, high1
 #define VALUES(q, r, a, b, low0, low1, high0, high1, to) VPBROADCASTD q, a; VPBROADCASTD 4+q, b
+#define TAKE(q, r, a, b, low0, low1, high0, high1, to) VPBROADCASTD q, a; DOT(a, low0, high0)
 #define TAKE_A0(q, r, a, b, low0, low1, high0, high1, to) DOT(a, low0, high0)
 #define TAKE_A1(q, r, a, b, low0, low1, high0, high1, to) DOT(a, low1, high1)
 #define TAKE_B0(q, r, a, b, low0, low1, high0, high1, to) DOT(b, low0, high0)
@@ -57,21 +71,15 @@
 #define OFFSET32(shift, r, low0, low1) OFFSET(spanSums_minus32(r)(R10*4), shift, low0, low1)
 #define OFFSET16(h, shift, r, low0, low1) OFFSET(spanSums_minus16+4*h(r)(R10*8), shift, low0, low1)
 
-// JOINS takes low times S and T, JOINS_T times T alone.
+// JOINS takes low times S and T.
 #define SHARE_INT(q, r, a, b, low0, low1, high0, high1, to) VPBROADCASTD spanSums_shares(r)(R10*4), a
 #define JOIN(a, low, high) VPMADDWD Y13, low, low; VPMULLD a, low, low; VPADDD low, high, high
 #define JOIN0(q, r, a, b, low0, low1, high0, high1, to) JOIN(a, low0, high0)
 #define JOIN1(q, r, a, b, low0, low1, high0, high1, to) JOIN(a, low1, high1)
-#define JOIN_T(q, r, a, b, low0, low1, high0, high1, to) \
-	VPMADDWD a, low0, low0; \
-	VPMADDWD a, low1, low1; \
-	VPADDD   low0, high0, high0; \
-	VPADDD   low1, high1, high1
-#define JOINS(SCALES, h, ROWS) ROWS(SHARE_INT, 0); SCALES(h, 0); ROWS(JOIN0, 0); SCALES(h, 8); ROWS(JOIN1, 0)
-#define JOINS_T(SCALES, h, ROWS) ROWS(SHARE, 0); ROWS(JOIN_T, 0)
+#define JOINS(EACH, SCALES, h, ROWS) ROWS(SHARE_INT, 0); EACH(SCALES, h, JOIN0, JOIN1, ROWS)
 
 // QUAD takes groups 4v to 4v+3 to the rows; MIDDLE comes after two of them.
-#define QUAD(SCALES, v, ROWS, MIDDLE) \
+#define QUAD_ALL(v, ROWS, EACH, SCALES, MIDDLE) \
 	FETCH(v, +AHEAD(BX)); \
 	ROWS(VALUES, 16*v); \
 	A(v, 0); \
@@ -82,7 +90,7 @@
 	ROWS(TAKE_A1, 0); \
 	B(v, 32); \
 	ROWS(TAKE_B1, 0); \
-	MIDDLE(SCALES, v, ROWS); \
+	MIDDLE(EACH, SCALES, v, ROWS); \
 	ROWS(VALUES, 16*v+8); \
 	C(v, 0); \
 	ROWS(TAKE_A0, 0); \
@@ -92,79 +100,89 @@
 	ROWS(TAKE_A1, 0); \
 	D(v, 32); \
 	ROWS(TAKE_B1, 0)
-#define NOT_NOW(SCALES, v, ROWS)
+#define QUAD_HALF(o, v, ROWS, EACH, SCALES, MIDDLE) \
+	A(v, o); \
+	ROWS(TAKE, 16*v); \
+	B(v, o); \
+	ROWS(TAKE, 16*v+4); \
+	MIDDLE(EACH, SCALES, v, ROWS); \
+	C(v, o); \
+	ROWS(TAKE, 16*v+8); \
+	D(v, o); \
+	ROWS(TAKE, 16*v+12)
+#define QUAD_LEFT(v, ROWS, EACH, SCALES, MIDDLE) FETCH(v, +AHEAD(BX)); QUAD_HALF(0, v, ROWS, EACH, SCALES, MIDDLE)
+#define QUAD_RIGHT(v, ROWS, EACH, SCALES, MIDDLE) QUAD_HALF(32, v, ROWS, EACH, SCALES, MIDDLE)
+#define NOT_NOW(EACH, SCALES, v, ROWS)
 
 // Blocks of one sum in 16 bits, of two and of four, and of none: BLOCK8.
-#define BLOCK32(SCALES, JOINS, ROWS) \
+#define BLOCK32(QUAD, EACH, SCALES, ROWS) \
 	ROWS(START0, 0); \
-	QUAD(SCALES, 0, ROWS, NOT_NOW); \
-	QUAD(SCALES, 1, ROWS, NOT_NOW); \
-	JOINS(SCALES, 0, ROWS)
-#define HALVES(SCALES, ROWS, MIDDLE) \
+	QUAD(0, ROWS, EACH, SCALES, NOT_NOW); \
+	QUAD(1, ROWS, EACH, SCALES, NOT_NOW); \
+	JOINS(EACH, SCALES, 0, ROWS)
+#define HALVES(QUAD, EACH, SCALES, ROWS, MIDDLE) \
 	ROWS(START0, 0); \
-	QUAD(SCALES, 0, ROWS, MIDDLE); \
-	JOINS(SCALES, 0, ROWS); \
+	QUAD(0, ROWS, EACH, SCALES, MIDDLE); \
+	JOINS(EACH, SCALES, 0, ROWS); \
 	ROWS(START1, 0); \
-	QUAD(SCALES, 1, ROWS, MIDDLE); \
-	JOINS(SCALES, 1, ROWS)
-#define BLOCK16(SCALES, ROWS) HALVES(SCALES, ROWS, NOT_NOW)
-#define BETWEEN6(SCALES, v, ROWS) JOINS(SCALES, v, ROWS); ROWS(ZERO_LOW, 0)
-#define BLOCK6(SCALES, ROWS) HALVES(SCALES, ROWS, BETWEEN6)
-#define BLOCK8(SCALES, ROWS) \
+	QUAD(1, ROWS, EACH, SCALES, MIDDLE); \
+	JOINS(EACH, SCALES, 1, ROWS)
+#define BLOCK16(QUAD, EACH, SCALES, ROWS) HALVES(QUAD, EACH, SCALES, ROWS, NOT_NOW)
+#define BETWEEN6(EACH, SCALES, v, ROWS) JOINS(EACH, SCALES, v, ROWS); ROWS(ZERO_LOW, 0)
+#define BLOCK6(QUAD, EACH, SCALES, ROWS) HALVES(QUAD, EACH, SCALES, ROWS, BETWEEN6)
+#define BLOCK8(QUAD, EACH, SCALES, ROWS) \
 	ROWS(SHARE, 0); \
-	SCALES(0, 0); \
-	ROWS(SHARE_S0, 0); \
-	SCALES(0, 8); \
-	ROWS(SHARE_S1, 0); \
-	QUAD(SCALES, 0, ROWS, NOT_NOW); \
-	QUAD(SCALES, 1, ROWS, NOT_NOW)
+	EACH(SCALES, 0, SHARE_S0, SHARE_S1, ROWS); \
+	QUAD(0, ROWS, EACH, SCALES, NOT_NOW); \
+	QUAD(1, ROWS, EACH, SCALES, NOT_NOW)
 
-// What sums of values are multiplied with, offsets and zero points for each block. Zero points are words in Y13 with nothing beside them.
+// What sums of values are multiplied with, offsets and zero points for each block. Zero points are words in Y13 with nothing beside
+// them.
 #define TIMES_Y13(at, ADD, sum) VPBROADCASTD at, Y15; VPMADDWD Y13, Y15, Y15; ADD Y15, sum, sum
 #define OFFSETS0(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums16(r)(R10*4), VPSUBD, high0)
 #define OFFSETS1(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums16(r)(R10*4), VPSUBD, high1)
 #define ZEROS0(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums32(r)(R10*2), VPSUBD, high0)
 #define ZEROS1(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums32(r)(R10*2), VPSUBD, high1)
-#define NO_LESS(ROWS)
-#define LESS_OFFSET(ROWS) MINS(0); ROWS(OFFSETS0, 0); MINS(8); ROWS(OFFSETS1, 0)
-#define LESS_ZERO(ROWS) MINS(0); ROWS(ZEROS0, 0); MINS(8); ROWS(ZEROS1, 0)
+#define NO_LESS(EACH, ROWS)
+#define LESS_OFFSET(EACH, ROWS) EACH(MINS, 0, OFFSETS0, OFFSETS1, ROWS)
+#define LESS_ZERO(EACH, ROWS) EACH(MINS, 0, ZEROS0, ZEROS1, ROWS)
 
 // MINS_END gathers the sums with m of a span, which is a section, in low.
 #define MINS16_0(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums16(r)(R10*4), VPADDD, low0)
 #define MINS16_1(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums16(r)(R10*4), VPADDD, low1)
 #define MINS32_0(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums32(r)(R10*4), VPADDD, low0)
 #define MINS32_1(q, r, a, b, low0, low1, high0, high1, to) TIMES_Y13(spanSums_sums32(r)(R10*4), VPADDD, low1)
-#define MINS_LOOP(mins, PAIR_BYTES, F0, F1, ROWS) \
+#define MINS_LOOP(mins, PAIR_BYTES, F0, F1, EACH, ROWS) \
 	ROWS(ZERO_LOW, 0); \
 	MOVQ CX, R12; \
 	XORQ R10, R10; \
 mins: \
-	MINS(0); \
-	ROWS(F0, 0); \
-	MINS(8); \
-	ROWS(F1, 0); \
+	EACH(MINS, 0, F0, F1, ROWS); \
 	INCQ R10; \
 	ADDQ $PAIR_BYTES, R12; \
 	CMPQ R12, R13; \
 	JLT  mins; \
 	XORQ R10, R10
-#define MINS16_END(mins, ROWS) MINS_LOOP(mins, STEP0, MINS16_0, MINS16_1, ROWS)
-#define MINS32_END(mins, ROWS) MINS_LOOP(mins, STEP0+STEP1, MINS32_0, MINS32_1, ROWS)
-#define NO_MINS(mins, ROWS)
+#define MINS16_END(mins, EACH, ROWS) MINS_LOOP(mins, STEP0, MINS16_0, MINS16_1, EACH, ROWS)
+#define MINS32_END(mins, EACH, ROWS) MINS_LOOP(mins, STEP0+STEP1, MINS32_0, MINS32_1, EACH, ROWS)
+#define NO_MINS(mins, EACH, ROWS)
 
-// END takes the sums of a span to dst.
-#define END0(q, r, a, b, low0, low1, high0, high1, to) END(r, a, b, low0, high0, 0 to)
-#define END1(q, r, a, b, low0, low1, high0, high1, to) END(r, a, b, low1, high1, 32 to)
-#define END(r, a, b, low, high, to) \
+// ENDS takes the sums of a span to dst; CX is free by then.
+#define ENDS_ALL(ROWS) EACH_ALL(SUPERS, 0, END0, END1, ROWS)
+#define ENDS_LEFT(ROWS) MOVQ DI, CX; EACH_LEFT(SUPERS, 0, END_NEXT, NONE, ROWS)
+#define ENDS_RIGHT(ROWS) LEAQ 32(DI), CX; EACH_RIGHT(SUPERS, 0, END_NEXT, NONE, ROWS)
+#define END0(q, r, a, b, low0, low1, high0, high1, to) END(r, a, low0, high0, 0 to)
+#define END1(q, r, a, b, low0, low1, high0, high1, to) END(r, a, low1, high1, 32 to)
+#define END_NEXT(q, r, a, b, low0, low1, high0, high1, to) END(r, a, low0, high0, 0 to); ADDQ ldd+8(FP), CX
+#define END(r, a, low, high, to) \
 	VBROADCASTSS spanSums_d(r), a; \
-	VMOVUPS      to, b; \
 	VMULPS       a, Y13, Y15; \
 	VCVTDQ2PS    high, high; \
-	VFMADD231PS  Y15, high, b; \
-	END_M(a, b, low); \
-	VMOVUPS      b, to
-#define NO_END_M(a, b, low)
-#define END_LESS(a, b, low) VMULPS a, Y14, Y15; VCVTDQ2PS low, low; VFNMADD231PS Y15, low, b
+	VFMADD213PS  to, Y15, high; \
+	END_M(a, low, high); \
+	VMOVUPS      high, to
+#define NO_END_M(a, low, high)
+#define END_LESS(a, low, high) VMULPS a, Y14, Y15; VCVTDQ2PS low, low; VFNMADD231PS Y15, low, high
 
 // How far ahead memory is fetched, in whole sections, so that each part is fetched beside the same part of an earlier section.
 #define AHEAD (10240/SECTION_BYTES*SECTION_BYTES)
@@ -180,9 +198,8 @@ mins: \
 	TESTQ $SPAN_MASK, R10; \
 	JZ    end
 
-#define TILE(section, even, odd, end, mins, ROWS) \
-	ROWS(ZERO_HIGH, 0); \
-section: \
+// SECTION takes a section to dst.
+#define SECTION(even, odd, end, mins, done, QUAD, EACH, ENDS, ROWS) \
 	MOVQ    $8, R13; \
 	CMPQ    R11, R13; \
 	CMOVQLT R11, R13; \
@@ -192,36 +209,31 @@ section: \
 	SCALES_END; \
 	ADDQ    CX, R13; \
 	XORQ    R10, R10; \
+	ROWS(ZERO_HIGH, 0); \
 even: \
 	PREFETCHT0 AHEAD(R12); \
-	BLOCK(SCALES0, ROWS); \
-	LESS(ROWS); \
+	BLOCK(QUAD, EACH, SCALES0, ROWS); \
+	LESS(EACH, ROWS); \
 	NEXT(STEP0, end); \
 odd: \
 	PREFETCHT0 AHEAD(R12); \
-	BLOCK(SCALES1, ROWS); \
-	LESS(ROWS); \
+	BLOCK(QUAD, EACH, SCALES1, ROWS); \
+	LESS(EACH, ROWS); \
 	NEXT(STEP1, end); \
 	JMP even; \
 end: \
-	MINS_END(mins, ROWS); \
+	MINS_END(mins, EACH, ROWS); \
 	PREFETCHT0 AHEAD(R13); \
-	SUPERS(0); \
-	ROWS(END0, 0); \
-	SUPERS(8); \
-	ROWS(END1, 0); \
+	ENDS(ROWS); \
 	TESTQ R11, R11; \
-	JZ    advance; \
+	JZ    done; \
 	ROWS(ZERO_HIGH, 0); \
 	ADDQ  $SUPER_BYTES, R13; \
 	TESTQ $1, R10; \
 	JNZ   odd; \
 	TESTQ $7, R10; \
 	JNZ   even; \
-	ADDQ  $(SECTION_BYTES-8*CODE_BYTES), BX; \
-	ADDQ  $spanSums__size, R9; \
-	ADDQ  $spanSums__size, R14; \
-	JMP   section
+done:
 
 // As many lines as half a block has.
 #define LINE(v, p) PREFETCHT0 CODE_BYTES/2*v p
@@ -357,7 +369,7 @@ end: \
 
 // What sums of pairs are multiplied with: m, the offset 1 << shift times S, or the zero point.
 #define NO_PAIRS
-#define PAIRS_OF_M MINS(0); VMOVDQU Y13, (R8); MINS(8); VMOVDQU Y13, 32(R8); ADDQ $64, R8
+#define PAIRS_OF_M MINS(0, 0); VMOVDQU Y13, (R8); MINS(0, 8); VMOVDQU Y13, 32(R8); ADDQ $64, R8
 #define PAIRS_OF_S(shift) PAIRS_OF(shift, 0); PAIRS_OF(shift, 8); ADDQ $64, R8
 #define PAIRS_OF(shift, o) \
 	SCALES0(0, o); \

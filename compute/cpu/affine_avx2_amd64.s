@@ -19,19 +19,19 @@
 #define DOT(q, low, high) DOT6(q, low, high)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
 #define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
-#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK32(QUAD, EACH, SCALES, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP0 16
 #define STEP1 96
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $112, R13
-#define LESS(ROWS) NO_LESS(ROWS)
-#define MINS(o) SHORT_MINS(o)
-#define MINS_END(mins, ROWS) MINS32_END(mins, ROWS)
+#define LESS(EACH, ROWS) NO_LESS(EACH, ROWS)
+#define MINS(h, o) SHORT_MINS(o)
+#define MINS_END(mins, EACH, ROWS) MINS32_END(mins, EACH, ROWS)
 #define SPAN_MASK 7
 #define SUPER_BYTES 128
-#define SUPERS(o) FLOAT_PAIRS(o)
-#define END_M(a, b, low) END_LESS(a, b, low)
+#define SUPERS(h, o) FLOAT_PAIRS(o)
+#define END_M(a, low, high) END_LESS(a, low, high)
 #define UNPACK(SCALES) UNPACK_BYTES(SCALES)
 #define UNPACK_S(SCALES) ONE_S(SCALES)
 #define PAIR0 PAIRS_OF_M
@@ -39,7 +39,7 @@
 #define KEEP_M(o) STORE_M(o)
 
 // func tileQ4_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ4_1AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ4_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -59,12 +59,12 @@ TEXT ·unpackQ4_1AVX2(SB), NOSPLIT, $0-48
 #define SCALES1(h, o) INT8S(0, o)
 #define STEP1 48
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $64, R13
-#define MINS(o) BYTE_MINS(o)
+#define MINS(h, o) BYTE_MINS(o)
 #define SUPER_BYTES 64
-#define SUPERS(o) HALF_PAIRS(o)
+#define SUPERS(h, o) HALF_PAIRS(o)
 
 // func tileQ4_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ4_KAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ4_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -87,11 +87,11 @@ TEXT ·unpackQ4_KAVX2(SB), NOSPLIT, $0-48
 #define B(v, o) B4(v, o); LAST_BIT(256+32*v+8+o/8, sixteens)
 #define C(v, o) C4(v, o); LAST_BIT(256+32*v+16+o/8, sixteens)
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
-#define BLOCK(SCALES, ROWS) BLOCK16(SCALES, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK16(QUAD, EACH, SCALES, ROWS)
 #define UNPACK_S(SCALES) TWO_S(SCALES)
 
 // func tileQ5_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ5_KAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ5_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -111,12 +111,12 @@ TEXT ·unpackQ5_KAVX2(SB), NOSPLIT, $0-48
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP1 96
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $112, R13
-#define MINS(o) SHORT_MINS(o)
+#define MINS(h, o) SHORT_MINS(o)
 #define SUPER_BYTES 128
-#define SUPERS(o) FLOAT_PAIRS(o)
+#define SUPERS(h, o) FLOAT_PAIRS(o)
 
 // func tileQ5_1AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ5_1AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ5_1AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -154,14 +154,14 @@ TEXT ·unpackQ5_1AVX2(SB), NOSPLIT, $0-48
 #define STEP0 64
 #define STEP1 64
 #define SCALES_END IMULQ $64, R13
-#define MINS(o) BYTE_MINS(o)
-#define MINS_END(mins, ROWS) MINS16_END(mins, ROWS)
+#define MINS(h, o) BYTE_MINS(o)
+#define MINS_END(mins, EACH, ROWS) MINS16_END(mins, EACH, ROWS)
 #define SUPER_BYTES 64
-#define SUPERS(o) HALF_PAIRS(o)
+#define SUPERS(h, o) HALF_PAIRS(o)
 #define PAIR1 PAIRS_OF_M
 
 // func tileQ2_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ2_KAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ2_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -199,16 +199,16 @@ TEXT ·unpackQ2_KAVX2(SB), NOSPLIT, $0-48
 #define STEP0 32
 #define STEP1 32
 #define SCALES_END IMULQ $32, R13
-#define MINS(o)
-#define MINS_END(mins, ROWS) NO_MINS(mins, ROWS)
-#define SUPERS(o) FLOATS(o)
-#define END_M(a, b, low) NO_END_M(a, b, low)
+#define MINS(h, o)
+#define MINS_END(mins, EACH, ROWS) NO_MINS(mins, EACH, ROWS)
+#define SUPERS(h, o) FLOATS(o)
+#define END_M(a, low, high) NO_END_M(a, low, high)
 #define PAIR0 PAIRS_OF_S(2)
 #define PAIR1 PAIRS_OF_S(2)
 #define KEEP_M(o) NO_M(o)
 
 // func tileQ3_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ3_KAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ3_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -240,14 +240,14 @@ TEXT ·unpackQ3_KAVX2(SB), NOSPLIT, $0-48
 #define D(v, o) D6(v, o)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
 #define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
-#define BLOCK(SCALES, ROWS) BLOCK6(SCALES, ROWS)
-#define LESS(ROWS) LESS_OFFSET(ROWS)
-#define MINS(o) PAIR_OF_S(5, o)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK6(QUAD, EACH, SCALES, ROWS)
+#define LESS(EACH, ROWS) LESS_OFFSET(EACH, ROWS)
+#define MINS(h, o) PAIR_OF_S(5, o)
 #define PAIR0 PAIRS_OF_S(5)
 #define PAIR1 PAIRS_OF_S(5)
 
 // func tileQ6_KAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ6_KAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ6_KAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -281,18 +281,18 @@ TEXT ·unpackQ6_KAVX2(SB), NOSPLIT, $0-48
 #define D(v, o) D4(v, o); LAST_BIT(256+32*v+24+o/8, sixteens)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(0, 3, r, low0, low1)
 #define START1(q, r, a, b, low0, low1, high0, high1, to) OFFSET16(1, 3, r, low0, low1)
-#define BLOCK(SCALES, ROWS) BLOCK16(SCALES, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK16(QUAD, EACH, SCALES, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP0 16
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $48, R13
-#define LESS(ROWS) NO_LESS(ROWS)
-#define MINS(o)
+#define LESS(EACH, ROWS) NO_LESS(EACH, ROWS)
+#define MINS(h, o)
 #define PAIR0 PAIRS_OF_S(4)
 #define PAIR1 NO_PAIRS
 
 // func tileQ5_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ5_0AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ5_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -323,7 +323,7 @@ TEXT ·unpackQ5_0AVX2(SB), NOSPLIT, $0-48
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $32, R13
 
 // func tileMXFP4AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileMXFP4AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackMXFP4AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -351,7 +351,7 @@ TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-48
 #define D(v, o) D4(v, o)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) OFFSET32(2, r, low0, low1)
 #define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
-#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK32(QUAD, EACH, SCALES, ROWS)
 #define SCALES0(h, o) INT12S_EVEN(o)
 #define SCALES1(h, o) INT12S_ODD(o)
 #define STEP1 32
@@ -360,7 +360,7 @@ TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_S(3)
 
 // func tileQ4_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ4_0AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ4_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -395,7 +395,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #define D(v, o) D8(v, o)
 #define DOT(q, low, high) DOT8(q, low, high)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
-#define BLOCK(SCALES, ROWS) BLOCK8(SCALES, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK8(QUAD, EACH, SCALES, ROWS)
 #define SCALES0(h, o) UINT8S(o)
 #define SCALES1(h, o) UINT8S(o)
 #define STEP1 16
@@ -406,7 +406,7 @@ TEXT ·unpackQ4_0AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 NO_PAIRS
 
 // func tileQ8_0AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileQ8_0AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackQ8_0AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -439,7 +439,7 @@ TEXT ·unpackQ8_0AVX2(SB), NOSPLIT, $0-48
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $48, R13
 
 // func tileIQ4_NLAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileIQ4_NLAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackIQ4_NLAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -458,7 +458,7 @@ TEXT ·unpackIQ4_NLAVX2(SB), NOSPLIT, $0-48
 #define SCALES_END INCQ R13; SHRQ $1, R13; IMULQ $32, R13
 
 // func tileIQ4_XSAVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $0-88
+TEXT ·tileIQ4_XSAVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackIQ4_XSAVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)

@@ -18,7 +18,7 @@
 #define SCALES1(h, o) UINT8S(o)
 #define STEP0 16
 #define STEP1 16
-#define SUPERS(o) FLOATS(o)
+#define SUPERS(h, o) FLOATS(o)
 #define UNPACK(SCALES) UNPACK_BYTES8(SCALES)
 #define PAIR0 PAIRS_OF_S(7)
 #define PAIR1 NO_PAIRS

@@ -11,10 +11,10 @@
 	LEAQ spanWeights_s(R14), R9
 	LEAQ spanWeights_levels(R14), DI
 	PREFETCHT1 (R13)(CX*1)
-	SUPERS(0)
+	SUPERS(0, 0)
 	VMOVUPS Y13, (R14)
 	KEEP_M(spanWeights_m)
-	SUPERS(8)
+	SUPERS(0, 8)
 	VMOVUPS Y13, 32(R14)
 	KEEP_M(spanWeights_m+32)
 

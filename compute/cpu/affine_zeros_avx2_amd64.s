@@ -19,19 +19,19 @@
 #define DOT(q, low, high) DOT6(q, low, high)
 #define START0(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
 #define START1(q, r, a, b, low0, low1, high0, high1, to) ZERO_LOW(q, r, a, b, low0, low1, high0, high1, to)
-#define BLOCK(SCALES, ROWS) BLOCK32(SCALES, JOINS_T, ROWS)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK32(QUAD, EACH, SCALES, ROWS)
 #define SCALES0(h, o) ONES
 #define SCALES1(h, o) ONES
 #define STEP0 0
 #define STEP1 0
 #define SCALES_END XORQ R13, R13
-#define LESS(ROWS) LESS_ZERO(ROWS)
-#define MINS(o) ZEROS(o)
-#define MINS_END(mins, ROWS) NO_MINS(mins, ROWS)
+#define LESS(EACH, ROWS) LESS_ZERO(EACH, ROWS)
+#define MINS(h, o) ZEROS(o)
+#define MINS_END(mins, EACH, ROWS) NO_MINS(mins, EACH, ROWS)
 #define SPAN_MASK 0
 #define SUPER_BYTES 80
-#define SUPERS(o) FLOATS(o)
-#define END_M(a, b, low) NO_END_M(a, b, low)
+#define SUPERS(h, o) FLOATS(o)
+#define END_M(a, low, high) NO_END_M(a, low, high)
 #define UNPACK(SCALES) UNPACK_BYTES(SCALES)
 #define UNPACK_S(SCALES) ONE_S(SCALES)
 #define PAIR0 PAIRS_OF_ZERO
@@ -39,7 +39,7 @@
 #define KEEP_M(o) NO_M(o)
 
 // func tileU4_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU4_32AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU4_32AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU4_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -54,7 +54,7 @@ TEXT ·unpackU4_32AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_ZEROS
 
 // func tileU4_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU4_128AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU4_128AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU4_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -81,7 +81,7 @@ TEXT ·unpackU4_128AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_ZERO
 
 // func tileU3_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU3_32AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU3_32AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU3_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -96,7 +96,7 @@ TEXT ·unpackU3_32AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_ZEROS
 
 // func tileU3_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU3_128AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU3_128AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU3_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -123,7 +123,7 @@ TEXT ·unpackU3_128AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_ZERO
 
 // func tileU2_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU2_32AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU2_32AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU2_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -138,7 +138,7 @@ TEXT ·unpackU2_32AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 PAIRS_OF_ZEROS
 
 // func tileU2_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU2_128AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU2_128AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU2_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -168,8 +168,8 @@ TEXT ·unpackU2_128AVX2(SB), NOSPLIT, $0-48
 #define C(v, o) C8(v, o)
 #define D(v, o) D8(v, o)
 #define DOT(q, low, high) DOT8(q, low, high)
-#define BLOCK(SCALES, ROWS) BLOCK8(SCALES, ROWS)
-#define MINS(o) ZEROS8(o)
+#define BLOCK(QUAD, EACH, SCALES, ROWS) BLOCK8(QUAD, EACH, SCALES, ROWS)
+#define MINS(h, o) ZEROS8(o)
 #define SPAN_MASK 0
 #define UNPACK(SCALES) UNPACK_WORDS(SCALES)
 #define WHOLE(by, from, to) VPSUBW by, from, to
@@ -177,7 +177,7 @@ TEXT ·unpackU2_128AVX2(SB), NOSPLIT, $0-48
 #define PAIR0 NO_PAIRS
 
 // func tileU8_32AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU8_32AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU8_32AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU8_32AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)
@@ -190,7 +190,7 @@ TEXT ·unpackU8_32AVX2(SB), NOSPLIT, $0-48
 #define SPAN_MASK 3
 
 // func tileU8_128AVX2(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks int)
-TEXT ·tileU8_128AVX2(SB), NOSPLIT, $0-88
+TEXT ·tileU8_128AVX2(SB), NOSPLIT, $24-88
 #include "affine_avx2_body_amd64.h"
 
 // func unpackU8_128AVX2(to *spanWeights, codes, scales, supers *byte, stride, blocks int)

@@ -29,11 +29,12 @@ const (
 // what this does to the middle level). Types with zero points have spans of 32 or 128, S is 1 and each span has an offset.
 //
 // A panel is a row of sections of 256 inputs, of which the last may be short, so that kernels that take one panel after another
-// read memory from end to end. Each begins at a multiple of 64 bytes and has three parts, with the 16 outputs side by side in each:
+// read memory from end to end. Each has three parts, in the order in which they are needed, with the 16 outputs side by side in each. Sections
+// and codes begin at multiples of 64 bytes.
 //
-//	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
 //	scales  [pairs] of what layout says, for each two groups; the last pair may be half empty
 //	supers  [spans] of what layout says; the last span may be short
+//	codes   [blocks][64·bits] bytes for each block of 32 inputs, see putCodes
 type affinePanel struct {
 	quant.Affine
 	layout scaleLayout
@@ -100,18 +101,18 @@ func (a *affinePanel) middle() float32 { return float32(int(1)<<a.Bits-1) / 2 }
 // sectionBlocks is how many blocks of 32 inputs a section has.
 const sectionBlocks = spanValues / 32
 
-// sectionBytes returns the size of a section of blocks blocks of 32.
-func (a *affinePanel) sectionBytes(blocks int) int {
-	return (blocks*a.codeBytes() + a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes() + 63) &^ 63
+// headBytes returns the size of what comes before the codes of a section of blocks blocks of 32, sectionBytes that of all of it.
+func (a *affinePanel) headBytes(blocks int) int {
+	return (a.pairs(blocks)*a.scaleBytes() + a.spans(blocks)*a.superBytes() + 63) &^ 63
 }
+func (a *affinePanel) sectionBytes(blocks int) int { return a.headBytes(blocks) + blocks*a.codeBytes() }
 
 // section returns the parts of section n of a panel of blocks blocks of 32, and how many of these it has.
 func (a *affinePanel) section(panel []byte, n, blocks int) (codes, scales, supers []byte, its int) {
 	its = min(sectionBlocks, blocks-n*sectionBlocks)
 	panel = panel[n*a.sectionBytes(sectionBlocks):]
-	c := its * a.codeBytes()
-	e := c + a.pairs(its)*a.scaleBytes()
-	return panel[:c:c], panel[c:e:e], panel[e:][:a.spans(its)*a.superBytes()], its
+	s, c := a.pairs(its)*a.scaleBytes(), a.headBytes(its)
+	return panel[c:][:its*a.codeBytes()], panel[:s:s], panel[s:][:a.spans(its)*a.superBytes()], its
 }
 
 // bytes returns the size of a panel of blocks blocks of 32.

@@ -62,8 +62,8 @@ type tileProduct struct {
 	left, chunk, chunks     int     // panels left of the span; under way and all of the pair: 64 inputs of a panel
 	layout, blocks          int     // blocks are left from the span on
 	stride, section         int     // from one panel's section to the next panel's; to the panel's next one
-	scalesAt, supersAt      int     // in a section
-	lastScales, lastSupers  int     // in that after which no block is left
+	codesAt, supersAt       int     // in a section
+	lastCodes, lastSupers   int     // in that after which no block is left
 	ahead                   int     // from a panel's last section to the first after all panels
 }
 
@@ -97,9 +97,9 @@ func matTiles(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, 
 		ldd: ldd * 4, tileLdd: ldd * 4 * lanes, beside: lanes*4 - ldd*4*lanes, rowStride: x.rowTiles * rowTileBytes,
 		panels: panels, tiles: tiles, tilesLeft: tiles, whole: m / lanes, spans: spans, out: &dst[0],
 		unpack: unpackTypes[t] - 1, at: &w[0], left: panels, chunks: 4 * min(panels, 2), layout: int(a.layout), blocks: x.blocks,
-		stride: stride, section: a.sectionBytes(sectionBlocks), scalesAt: sectionBlocks * a.codeBytes(), lastScales: last * a.codeBytes(),
+		stride: stride, section: a.sectionBytes(sectionBlocks), codesAt: a.headBytes(sectionBlocks), lastCodes: a.headBytes(last),
 	}
-	p.supersAt, p.lastSupers = p.scalesAt+a.pairs(sectionBlocks)*a.scaleBytes(), p.lastScales+len(scales)
+	p.supersAt, p.lastSupers = a.pairs(sectionBlocks)*a.scaleBytes(), len(scales)
 	p.ahead = panels*stride - (spans-1)*p.section
 	if panels > 1 {
 		p.direct = p.whole

@@ -17,21 +17,21 @@ TEXT chunk<>(SB), NOSPLIT|NOFRAME, $0-0
 	JNE   inputs
 
 	// A panel begins.
-	MOVQ    tileProduct_at(AX), R15
-	MOVQ    tileProduct_scalesAt(AX), R12
+	MOVQ    tileProduct_at(AX), R12
+	MOVQ    tileProduct_codesAt(AX), R15
 	MOVQ    tileProduct_supersAt(AX), DI
 	MOVQ    tileProduct_section(AX), R10
 	MOVQ    $8, R11
 	CMPQ    tileProduct_blocks(AX), R11
 	JGT     parts
-	MOVQ    tileProduct_lastScales(AX), R12
+	MOVQ    tileProduct_lastCodes(AX), R15
 	MOVQ    tileProduct_lastSupers(AX), DI
 	MOVQ    tileProduct_ahead(AX), R10
 	MOVQ    tileProduct_blocks(AX), R11
 
 parts:
-	ADDQ R15, R12
-	ADDQ R15, DI
+	ADDQ R12, R15
+	ADDQ R12, DI
 	DECQ tileProduct_left(AX)
 	MOVQ tileProduct_stride(AX), R9
 	ADDQ R9, tileProduct_at(AX)

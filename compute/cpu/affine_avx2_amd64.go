@@ -157,10 +157,10 @@ func affineSpans(vnni bool, t quant.Type, dst []float32, ldd int, x rowsQ8, w []
 func (a *affinePanel) spanAt(n, blocks int) (codes, scales, supers int) {
 	section, first := n*a.span/spanValues, n*a.span%spanValues/32
 	its := min(sectionBlocks, blocks-section*sectionBlocks)
-	codes = section * a.sectionBytes(sectionBlocks)
-	scales = codes + its*a.codeBytes()
+	scales = section * a.sectionBytes(sectionBlocks)
+	codes = scales + a.headBytes(its) + first*a.codeBytes()
 	supers = scales + a.pairs(its)*a.scaleBytes() + first*32/a.span*a.superBytes()
-	return codes + first*a.codeBytes(), scales, supers
+	return codes, scales, supers
 }
 
 // spanBuffers are where spans and rows are unpacked, of whole cache lines.

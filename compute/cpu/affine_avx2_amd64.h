@@ -2,7 +2,7 @@
 //
 //	q    rows of int8 from -127 to 127, ldq bytes apart, 32 for each block
 //	sums rows of spanSums, lds bytes apart
-//	w    panels, stride bytes apart: sections of 8 blocks, each its codes, then scales, then supers (affine.go)
+//	w    panels, stride bytes apart: sections of 8 blocks, each its scales, then supers, then codes (affine.go)
 //	dst  rows of float32, ldd bytes apart; the 16 outputs of panel p are at byte 64p of a row
 //
 // The including file defines for a type:
@@ -203,11 +203,15 @@ mins: \
 	MOVQ    $8, R13; \
 	CMPQ    R11, R13; \
 	CMOVQLT R11, R13; \
-	IMUL3Q  $CODE_BYTES, R13, CX; \
-	ADDQ    BX, CX; \
-	MOVQ    CX, R12; \
+	LEAQ    SPAN_MASK(R13), R10; \
+	ANDQ    $~SPAN_MASK, R10; \
+	IMULQ   $(SUPER_BYTES/(SPAN_MASK+1)), R10; \
+	MOVQ    BX, CX; \
+	MOVQ    BX, R12; \
 	SCALES_END; \
 	ADDQ    CX, R13; \
+	LEAQ    63(R13)(R10*1), BX; \
+	ANDQ    $~63, BX; \
 	XORQ    R10, R10; \
 	ROWS(ZERO_HIGH, 0); \
 even: \

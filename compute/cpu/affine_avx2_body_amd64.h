@@ -21,7 +21,6 @@ one:
 	SECTION(even1, odd1, end1, mins1, done1, QUAD_ALL, EACH_ALL, ENDS_ALL, ROWS1)
 	TESTQ R11, R11
 	JZ    advance
-	ADDQ  $(SECTION_BYTES-8*CODE_BYTES), BX
 	ADDQ  $spanSums__size, R9
 	JMP   one
 
@@ -29,7 +28,6 @@ two:
 	SECTION(even2, odd2, end2, mins2, done2, QUAD_ALL, EACH_ALL, ENDS_ALL, ROWS2)
 	TESTQ R11, R11
 	JZ    advance
-	ADDQ  $(SECTION_BYTES-8*CODE_BYTES), BX
 	ADDQ  $spanSums__size, R9
 	ADDQ  $spanSums__size, R14
 	JMP   two
@@ -39,13 +37,13 @@ more:
 	LEAQ (R9)(R8*2), R8
 
 half:
-	MOVQ  BX, codes-8(SP)
+	MOVQ  BX, section-8(SP)
 	MOVQ  SI, values-16(SP)
 	MOVQ  R11, left-24(SP)
 	CMPQ  rows+64(FP), $4
 	JEQ   four
 	SECTION(even3, odd3, end3, mins3, done3, QUAD_LEFT, EACH_LEFT, ENDS_LEFT, ROWS3)
-	MOVQ  codes-8(SP), BX
+	MOVQ  section-8(SP), BX
 	MOVQ  values-16(SP), SI
 	MOVQ  left-24(SP), R11
 	SECTION(even3r, odd3r, end3r, mins3r, done3r, QUAD_RIGHT, EACH_RIGHT, ENDS_RIGHT, ROWS3)
@@ -53,7 +51,7 @@ half:
 
 four:
 	SECTION(even4, odd4, end4, mins4, done4, QUAD_LEFT, EACH_LEFT, ENDS_LEFT, ROWS4)
-	MOVQ  codes-8(SP), BX
+	MOVQ  section-8(SP), BX
 	MOVQ  values-16(SP), SI
 	MOVQ  left-24(SP), R11
 	SECTION(even4r, odd4r, end4r, mins4r, done4r, QUAD_RIGHT, EACH_RIGHT, ENDS_RIGHT, ROWS4)
@@ -61,7 +59,6 @@ four:
 end:
 	TESTQ R11, R11
 	JZ    advance
-	ADDQ  $(SECTION_BYTES-8*CODE_BYTES), BX
 	ADDQ  $spanSums__size, R9
 	ADDQ  $spanSums__size, R14
 	ADDQ  $spanSums__size, R8

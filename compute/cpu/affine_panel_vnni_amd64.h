@@ -38,20 +38,19 @@ nextSection:
 
 short:
 	SUBQ    R11, left-8(SP)
-	MOVQ    R11, R10
-	IMULQ   $CODE_BYTES, R10
-	ADDQ    BX, R10
+	MOVQ    BX, R10
 	MOVQ    R11, R9
 #ifndef GROUP16
 	INCQ    R9
 	SHRQ    $1, R9
 #endif
 	MOVQ    layout+88(FP), AX
+	LEAQ    AHEAD(BX), R15
 	CALL    panelScales<>(SB)
+	MOVQ    R10, BX
 	MOVQ    rowSums-24(SP), R9
 	ADDQ    $spanSums_shares, R9
 	MOVQ    R9, shares-32(SP)
-	LEAQ    AHEAD(BX), R15
 	LEAQ    S_BYTES(R12), DI
 
 nextBlock:
@@ -165,7 +164,6 @@ minsRow:
 	JNZ  minsRow
 
 sectionDone:
-	MOVQ R10, BX
 	ADDQ $spanSums__size, rowSums-24(SP)
 	CMPQ left-8(SP), $0
 	JG   nextSection

@@ -15,7 +15,7 @@
 //	2560  D [16] float32
 //	2624  M [16] float32
 //
-// Registers: BX codes of the block, R10 its section's scales, then the next section, R12 the frame, R15 what is fetched; SI, R9 and R13 are
+// Registers: BX codes of the block, R10 its section's scales, R12 the frame, R15 what is fetched; SI, R9 and R13 are
 // values, shares and sums of a row. Z16 to Z23 levels, Z24 and Z25 S, Z26 the offset.
 
 #include "textflag.h"
@@ -88,7 +88,7 @@ GLOBL fp4<>(SB), RODATA|NOPTR, $16
 	ADDQ $64, R13
 
 // panelScales brings the scales of a section to the form that they have in the frame at R12: R9 pairs of groups at R10, and
-// the super after them. It leaves the next section in R10. AX is the layout.
+// the super after them. It leaves the codes, which come then, in R10. AX is the layout.
 TEXT panelScales<>(SB), NOSPLIT|NOFRAME, $0-0
 	LEAQ S_BYTES(R12), DI
 	LEAQ PAIR_BYTES(R12), R13

@@ -9,9 +9,9 @@ import (
 )
 
 // tileVNNI adds the products of rows with panels to dst, for codes of one kind (affine_vnni_amd64.h). ldd, ldq, lds and stride are in bytes,
-// blocks and span, the inputs that share a super, in blocks of 32; section is the size of a section of 8 blocks. offset is
-// that of the codes or 0. rows, panels and blocks are at least 1.
-type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+// blocks and span, the inputs that share a super, in blocks of 32; section is the size of a section of 8 blocks, head
+// of what comes before its codes, lastHead of that in a shorter one. offset is that of the codes or 0. rows, panels and blocks are at least 1.
+type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, stride, panels, m int) {
 	if m <= 0 || panels <= 0 {
@@ -36,7 +36,7 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 		offset = 0
 	}
 	tilesVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks, a.span/32,
-		a.sectionBytes(sectionBlocks), int(a.layout), offset)
+		a.sectionBytes(sectionBlocks), int(a.layout), offset, a.headBytes(sectionBlocks), a.headBytes(x.blocks%sectionBlocks))
 }
 
 // tilesVNNI is indexed by type.
@@ -65,25 +65,25 @@ var tilesVNNI = [...]tileVNNI{
 }
 
 //go:noescape
-func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
 
 //go:noescape
-func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
+func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)

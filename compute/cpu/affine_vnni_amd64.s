@@ -160,8 +160,8 @@ times:
 #define D(v, p) D8(v, p)
 #define OFFSET_BITS 7
 
-// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes8VNNI(SB), 0, $19200-120
+// func tileCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes8VNNI(SB), 0, $19200-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -188,8 +188,8 @@ TEXT ·tileCodes8VNNI(SB), 0, $19200-120
 #define D(v, p) D4(v, p)
 #define OFFSET_BITS 3
 
-// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes4VNNI(SB), 0, $19200-120
+// func tileCodes4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes4VNNI(SB), 0, $19200-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -212,8 +212,8 @@ TEXT ·tileCodes4VNNI(SB), 0, $19200-120
 #undef FRAME
 #define FRAME 35584
 
-// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-120
+// func tileCodesIQ4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -222,8 +222,8 @@ TEXT ·tileCodesIQ4VNNI(SB), 0, $35584-120
 #define MASKS BYTES_OF(0x0f0f0f0f, Z30); VBROADCASTI32X4 fp4<>(SB), Z31
 #define OFFSET_BITS 4
 
-// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodesFP4VNNI(SB), 0, $35584-120
+// func tileCodesFP4VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodesFP4VNNI(SB), 0, $35584-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -248,8 +248,8 @@ TEXT ·tileCodesFP4VNNI(SB), 0, $35584-120
 #define D(v, p) D4(v, p); LAST_BIT(256+32*v+24, p)
 #define OFFSET_BITS 4
 
-// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes5VNNI(SB), 0, $35584-120
+// func tileCodes5VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes5VNNI(SB), 0, $35584-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -280,8 +280,8 @@ TEXT ·tileCodes5VNNI(SB), 0, $35584-120
 #define D(v, p) D2(v, p); LAST_BIT(128+32*v+24, p)
 #define OFFSET_BITS 2
 
-// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes3VNNI(SB), 0, $35584-120
+// func tileCodes3VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes3VNNI(SB), 0, $35584-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -306,8 +306,8 @@ TEXT ·tileCodes3VNNI(SB), 0, $35584-120
 #define D(v, p) D6(v, p)
 #define OFFSET_BITS 5
 
-// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes6VNNI(SB), 0, $35584-120
+// func tileCodes6VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes6VNNI(SB), 0, $35584-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"
 
@@ -336,7 +336,7 @@ TEXT ·tileCodes6VNNI(SB), 0, $35584-120
 #define D(v, p) D2(v, p)
 #define OFFSET_BITS 0
 
-// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset int)
-TEXT ·tileCodes2VNNI(SB), 0, $19200-120
+// func tileCodes2VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
+TEXT ·tileCodes2VNNI(SB), 0, $19200-136
 	NO_LOCAL_POINTERS
 #include "affine_vnni_body_amd64.h"

@@ -84,12 +84,11 @@ fetchSet:
 fetchedSet:
 	MOVQ    DI, fetch-128(SP)
 	MOVQ    BX, fetched-112(SP)
-	MOVQ    $8, AX
-	CMPQ    R11, AX
-	CMOVQGT AX, R11
-	IMULQ   $CODE_BYTES, R11
-	ADDQ    R11, SI
 	MOVQ    SI, scales-32(SP)
+	MOVQ    lastHead+128(FP), DI
+	CMPQ    R11, $8
+	CMOVQGE head+120(FP), DI
+	ADDQ    DI, codes-16(SP)
 
 nextSpan:
 	MOVQ    blocks+80(FP), R11

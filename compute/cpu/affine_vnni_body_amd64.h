@@ -21,7 +21,7 @@ offsetSet:
 	CMPQ R15, $3
 	JLE  fetchesSet
 	MOVQ $2, AX
-	CMPQ R15, $9
+	CMPQ R15, $12
 	JLE  fetchesSet
 	MOVQ $1, AX
 

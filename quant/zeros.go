@@ -39,18 +39,28 @@ func PutZeroBlock(dst []byte, scale float32, zero uint8, codes []uint8, bits int
 
 // zeroAffine returns how blocks come apart.
 func zeroAffine(values, bits int) Affine {
+	// Eight codes are spread out to a byte each: four go up by some bits, then two of four, then one of two.
+	const each4, each2 = 0x0000000100000001, 0x0001000100010001
+	all, b := ^uint64(0)>>(64-8*bits), uint(bits)
+	four, two, one := all>>(4*bits), all>>(6*bits)*each4, all>>(7*bits)*each2
 	return Affine{Group: values, Bits: bits, Zeros: true, split: func(p *Parts, src []byte) {
 		p.Scale, p.Zero = math.Float32frombits(binary.LittleEndian.Uint32(src)), src[4]
 		p.Scales[0] = 1
 		src = src[zeroHeader:]
-		word, have := uint32(0), 0
-		for i := range p.Codes[:values] {
-			if have < bits {
-				word, src = word|uint32(src[0])<<have, src[1:]
-				have += 8
+		for i := 0; i < values; i += 8 {
+			x := uint64(0)
+			if len(src) >= 8 {
+				x = binary.LittleEndian.Uint64(src) & all
+			} else {
+				for n, v := range src[:bits] {
+					x |= uint64(v) << (8 * n & 63)
+				}
 			}
-			p.Codes[i] = uint8(word & (1<<bits - 1))
-			word, have = word>>bits, have-bits
+			x = x&four | x&^four<<((32-4*b)&63)
+			x = x&two | x&^two<<((16-2*b)&63)
+			x = x&one | x&^one<<((8-b)&63)
+			binary.LittleEndian.PutUint64(p.Codes[i:], x)
+			src = src[bits:]
 		}
 	}}
 }

@@ -160,7 +160,7 @@ func greatestScale(s *[spanValues / 32]float32, most float32, sizes *[spanValues
 	if most == 0 || math.IsInf(float64(most), 0) || !(sum > 0) {
 		return math.MaxFloat32
 	}
-	return float32(math.Floor((mostOfWeights - float64(all)/2) / (sum / float64(most))))
+	return float32(math.Floor((mostOfWeights - float64(all)/2) * float64(most) / sum))
 }
 
 // wholes writes v/d, rounded half to even, to whole and returns d, which is most, the greatest |v|, over top.

@@ -166,19 +166,21 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 				rows[j] = src.Data[n*rowBytes:][:rowBytes]
 			}
 		}
-		if affinePanels[m.typ].layout != noScales {
+		switch {
+		case affinePanels[m.typ].layout != noScales:
 			packers[worker].pack(&affinePanels[m.typ], panel, rows, m.typ)
+			return
+		case m.rows == pairRows:
+			packPairs(view[uint32](panel), rows, m.typ, m.pairs)
 			return
 		}
 		for j, row := range rows {
-			switch {
-			case m.rows == pairRows:
-				packPairs(view[uint32](panel), row, m.typ, j, m.pairs)
-			case m.typ == quant.F32:
+			switch m.typ {
+			case quant.F32:
 				for k := range m.in {
 					copy(panel[(k*lanes+j)*4:][:4], row[k*4:])
 				}
-			case m.typ == quant.F8_E4M3:
+			case quant.F8_E4M3:
 				m.pack8(panel, &src, p*lanes+j, j)
 			default: // F16 and BF16
 				for k := range m.in {

@@ -127,27 +127,34 @@ var bfloats = sync.OnceValue(func() *[1 << 16]uint16 {
 	return t
 })
 
-// packPairs puts a row of 16-bit weights into lane j of a panel.
-func packPairs(panel []uint32, row []byte, t quant.Type, j int, form pairForm) {
-	for ; len(row) > 0; panel = panel[blockPairs*lanes:] {
-		block := row[:min(64, len(row))]
-		row = row[len(block):]
-		var inputs [32]uint16
-		if t == quant.F16 {
-			table := bfloats()
-			for i := range len(block) / 2 {
-				inputs[i] = table[binary.LittleEndian.Uint16(block[2*i:])]
-			}
-		} else {
-			for i := range len(block) / 2 {
-				if b := binary.LittleEndian.Uint16(block[2*i:]); b&0x7fff >= 77<<7 { // least16
-					inputs[i] = b
+// packPairs puts rows of 16-bit weights in the lanes of a panel, from the first on. Of each row it takes 512 inputs at a time, so that
+// what is written stays in the first cache.
+func packPairs(panel []uint32, rows [][]byte, t quant.Type, form pairForm) {
+	const run = 512 * 2
+	var table *[1 << 16]uint16
+	if t == quant.F16 {
+		table = bfloats()
+	}
+	for from := 0; from < len(rows[0]); from += run {
+		for j, row := range rows {
+			for at := from; at < min(from+run, len(row)); at += 8 { // four inputs, two pairs
+				var four [8]byte
+				copy(four[:], row[at:])
+				x := binary.LittleEndian.Uint64(four[:])
+				if table != nil {
+					x = uint64(table[x&0xffff]) | uint64(table[x>>16&0xffff])<<16 | uint64(table[x>>32&0xffff])<<32 | uint64(table[x>>48])<<48
+				} else {
+					const ones = 0x0001000100010001
+					enough := (x&(0x7fff*ones) + (0x8000-77<<7)*ones) >> 15 & ones // 1 where a magnitude is least16 or more
+					x &= enough * 0xffff
 				}
+				first, second := uint32(x), uint32(x>>32)
+				if form == pairDots {
+					first, second = first<<16|second&0xffff, first&0xffff0000|second>>16
+				}
+				to := panel[at/4*lanes+j:]
+				to[0], to[lanes] = first, second
 			}
-		}
-		for p := range blockPairs {
-			first, second := form.inputs(p)
-			panel[p*lanes+j] = uint32(inputs[first]) | uint32(inputs[second])<<16
 		}
 	}
 }

@@ -216,7 +216,7 @@ func TestPairProduct(t *testing.T) {
 		for _, c := range []struct {
 			typ           quant.Type
 			rows, in, out int
-		}{{quant.BF16, 1, 33, 17}, {quant.F16, 3, 100, 40}, {quant.BF16, 37, 71, 150}, {quant.F16, 70, 64, 33}} {
+		}{{quant.BF16, 1, 33, 17}, {quant.F16, 3, 100, 40}, {quant.BF16, 37, 71, 150}, {quant.F16, 70, 64, 33}, {quant.BF16, 2, 1030, 20}, {quant.F16, 1, 513, 17}} {
 			data := make([]byte, 2*c.in*c.out)
 			for i := 0; i < len(data); i += 2 {
 				v := near16(r)

@@ -184,7 +184,11 @@ func (d *Device) roomForRounded(rows, cols int) {
 		return
 	}
 	x.ld = (x.blocks | 1) * 32
-	x.half = grown(x.half, rows*x.ld)
+	if n := rows * x.ld; cap(x.half) < n {
+		x.half = view[uint16](aligned(2 * max(n+n/2, hugePage)))[:n]
+	} else {
+		x.half = x.half[:n]
+	}
 	if d.k.pairs != pairTiles {
 		return
 	}

@@ -2,8 +2,10 @@
 
 package cpu
 
-// pairSlice is how many bytes of a product's rows are used for all panels at once: they stay in the second cache.
-const pairSlice = 256 << 10
+const (
+	pairWhole = 1344 << 10 // of rows, of the two panels under way and of the next two: so many bytes stay in the second cache
+	pairSlice = 128 << 10  // of rows: with so many, those of two panels stay in the first cache
+)
 
 // pairConfig is the operand of LDTILECFG for tiles of first rows, and of second rows after them.
 func pairConfig(first, second int) tileConfig {
@@ -15,10 +17,10 @@ func pairConfig(first, second int) tileConfig {
 }
 
 // pairChunkAMX is how many rows share one pass over the weights.
-const pairChunkAMX = 512
+const pairChunkAMX = 256
 
-// matPairsAMX takes 32 rows and 2 panels at a time, or up to 16 rows and 4 panels. Many rows take the blocks of all panels slice by
-// slice; the sums under way are in x.work then.
+// matPairsAMX takes 32 rows and 2 panels at a time, or up to 16 rows and 4 panels. Rows that do not stay in the second cache take the
+// blocks of all panels slice by slice; the sums under way are in x.work then.
 func matPairsAMX(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m int) {
 	if m <= 0 || panels <= 0 {
 		return
@@ -37,7 +39,7 @@ func matPairsAMX(dst []float32, ldd int, x rows16, w []uint32, stride, panels, m
 		tall -= rest
 	}
 	slices := 1
-	if tall > 32 {
+	if tall > 32 && (tall+64)*x.blocks*64 > pairWhole {
 		slices = (tall*x.blocks*64-1)/pairSlice + 1
 	}
 	for s := range slices {
@@ -87,13 +89,16 @@ func (s *pairPart) tall(p, m, wide int, work []float32, last bool) {
 			next = &s.w[s.blocks*blockPairs*lanes]
 		}
 	}
-	lines := (blockPairs*32-1)/m + 1
+	lines, fetch := (blockPairs*32-1)/m+1, 0
+	if last && m > 32 {
+		fetch = 31/s.blocks + 1
+	}
 	do := func(i, groups int, config tileConfig) {
 		var from *float32
 		if s.add {
 			from = &sums[i*ld]
 		}
-		pairs22AMX(&to[i*ldt], ldt*4, from, ld*4, &s.x[i*s.ldx], s.ldx*2, &s.w[p*s.stride], s.stride*4, groups, s.blocks, &config, next, lines)
+		pairs22AMX(&to[i*ldt], ldt*4, from, ld*4, &s.x[i*s.ldx], s.ldx*2, &s.w[p*s.stride], s.stride*4, groups, s.blocks, &config, next, lines, fetch)
 	}
 	if m >= 32 {
 		do(0, m/32, pairConfig(16, 16))
@@ -126,7 +131,7 @@ func narrowAVX512(dst []uint16, x []float32) {
 func narrowRowAVX512(dst *uint16, x *float32, n int)
 
 //go:noescape
-func pairs22AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, groups, blocks int, config *tileConfig, next *uint32, lines int)
+func pairs22AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, groups, blocks int, config *tileConfig, next *uint32, lines, fetch int)
 
 //go:noescape
 func pairs14AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, panels, blocks int, config *tileConfig)

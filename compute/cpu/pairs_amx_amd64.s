@@ -28,6 +28,8 @@
 #define DOT6(x, to) LONG $0x5c4ae2c4; BYTE $(0xc0+8*to+x) // TDPBF16PS tmm6, x, to
 #define DOT7(x, to) LONG $0x5c42e2c4; BYTE $(0xc0+8*to+x)
 
+#define PREFETCHW_R8 LONG $0x080d0f41; LONG $0x480d0f41; BYTE $0x40 // PREFETCHW (R8); PREFETCHW 64(R8)
+
 // SUMS makes R8, R9 and R10 those of some rows.
 #define SUMS(p, ld) MOVQ p, R8; MOVQ ld, R9; MOVQ R9, R10; SHLQ $4, R10; ADDQ R8, R10
 
@@ -43,11 +45,11 @@
 	FETCH4(4608, p); \
 	FETCH4(4864, p)
 
-// func pairs22AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, groups, blocks int, config *tileConfig, next *uint32, lines int)
+// func pairs22AMX(to *float32, ldt int, from *float32, ldf int, x *uint16, ldx int, w *uint32, stride, groups, blocks int, config *tileConfig, next *uint32, lines, fetch int)
 //
 // Groups of 32 rows times 2 panels. Beside each block it fetches so many lines of both panels from next on to the second cache, or,
-// if next is nil, of these panels.
-TEXT ·pairs22AMX(SB), NOSPLIT, $0-104
+// if next is nil, of these panels, and fetch rows of the next group's sums, to be written.
+TEXT ·pairs22AMX(SB), NOSPLIT, $0-112
 	MOVQ config+80(FP), AX
 	TILE_CONFIG
 	MOVQ ldx+40(FP), DX
@@ -73,13 +75,21 @@ group22:
 	LOAD_R10(64, 3)
 	SHLQ $5, R9
 	ADDQ R9, from+16(FP)
-	JMP  block22
+	JMP  first22
 
 zero22:
 	TILE_ZERO(0)
 	TILE_ZERO(1)
 	TILE_ZERO(2)
 	TILE_ZERO(3)
+
+	// R8 and R9 are the next group's rows of sums and their distance.
+first22:
+	MOVQ to+0(FP), R8
+	MOVQ ldt+8(FP), R9
+	MOVQ R9, R10
+	SHLQ $5, R10
+	ADDQ R10, R8
 
 block22:
 	LOAD_BX(6)
@@ -102,6 +112,17 @@ fetch22:
 	JNZ  fetch22
 
 next22:
+	MOVQ  fetch+104(FP), R10
+	TESTQ R10, R10
+	JEQ   step22
+
+write22:
+	PREFETCHW_R8
+	ADDQ R9, R8
+	DECQ R10
+	JNZ  write22
+
+step22:
 	ADDQ $64, SI
 	ADDQ $64, DI
 	ADDQ $1024, BX

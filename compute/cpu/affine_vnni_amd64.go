@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// tileVNNI adds the products of rows with panels to dst, for codes of one kind (affine_vnni_amd64.h). ldd, ldq, lds and stride are in bytes,
+// tileVNNI writes the products of rows with panels to dst, for codes of one kind (affine_vnni_amd64.h). ldd, ldq, lds and stride are in bytes,
 // blocks and span, the inputs that share a super, in blocks of 32; section is the size of a section of 8 blocks, head
 // of what comes before its codes, lastHead of that in a shorter one. offset is that of the codes or 0. rows, panels and blocks are at least 1.
 type tileVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, span, section, layout, offset, head, lastHead int)
@@ -18,17 +18,20 @@ func matAffineVNNI(t quant.Type, dst []float32, ldd int, x rowsQ8, w []byte, str
 		return
 	}
 	_ = dst[(m-1)*ldd+panels*lanes-1]
-	for i := range m {
-		clear(dst[i*ldd:][:panels*lanes])
+	a := &affinePanels[t]
+	few := m <= fewRowsVNNI[a.Bits] && a.layout != zeroPoints
+	if x.blocks <= 0 || few { // tileVNNI needs no zeros to begin with
+		for i := range m {
+			clear(dst[i*ldd:][:panels*lanes])
+		}
 	}
 	if x.blocks <= 0 {
 		return
 	}
-	a := &affinePanels[t]
 	_, _ = x.q[(m-1)*x.ld+x.blocks*32-1], x.sums[(m-1)*x.lds+x.spans()-1]
 	_ = w[(panels-1)*stride+a.bytes(x.blocks)-1]
 	offset, lds := a.Offset, x.lds*int(unsafe.Sizeof(x.sums[0]))
-	if m <= fewRowsVNNI[a.Bits] && a.layout != zeroPoints {
+	if few {
 		panelsVNNI[t](&dst[0], ldd*4, &x.q[0], x.ld, &x.sums[0], lds, &w[0], stride, m, panels, x.blocks, int(a.layout), offset)
 		return
 	}

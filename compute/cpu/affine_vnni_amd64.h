@@ -240,8 +240,16 @@
 	VPSUBD n2, z2, z2; \
 	VPSUBD n3, z3, z3
 
-// SCALED adds a span's sums to what is in dst, and OFF takes its least off.
+// SCALED adds a span's sums to what is in dst, FRESH those of the first span to 0, and OFF takes the span's least off.
 #define SCALED4(o, d, z) VCVTDQ2PS z, z; VMULPS o+D_BYTES(R10), Z24, Z25; VFMADD213PS d, Z25, z
+#define FRESH4(o, z) VCVTDQ2PS z, z; VMULPS o+D_BYTES(R10), Z24, Z25; VFMADD213PS Z26, Z25, z
+#define FRESH(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
+	VBROADCASTSS spanSums_d s, Z24; \
+	VPXORQ       Z26, Z26, Z26; \
+	FRESH4(0, z0); \
+	FRESH4(64, z1); \
+	FRESH4(128, z2); \
+	FRESH4(192, z3)
 #define SCALED(s, d, n0, n1, n2, n3, z0, z1, z2, z3) \
 	VBROADCASTSS spanSums_d s, Z24; \
 	VMOVUPS.Z    64 d, K2, Z26; \
@@ -265,7 +273,7 @@
 	VMOVUPS z3, K4, 192 d
 
 // TILE takes a span of some rows. R15 is set to their number; the other names are labels.
-#define TILE(name, loop, fetch, block, pairs, join, store, rows, ROWS, LOAD, DOT, TAKE, FIRST, LAST, bytes) \
+#define TILE(name, loop, fetch, block, pairs, join, store, fresh, scaled, rows, ROWS, LOAD, DOT, TAKE, FIRST, LAST, bytes) \
 name: \
 	ROWS(ZERO); \
 	PCALIGN $64; \
@@ -320,7 +328,13 @@ join: \
 	MOVQ  rowDst-120(SP), DI; \
 	MOVQ  spanSums-64(SP), R9; \
 	ADDQ  row-56(SP), R9; \
+	CMPQ  done-72(SP), $0; \
+	JEQ   fresh; \
 	ROWS(SCALED); \
+	JMP   scaled; \
+fresh: \
+	ROWS(FRESH); \
+scaled: \
 	CMPQ  layout+104(FP), $const_int12Mins; \
 	JLT   store; \
 	CMPQ  layout+104(FP), $const_zeroPoints; \
@@ -338,7 +352,7 @@ store: \
 	JEQ  two; \
 	CMPQ AX, $2; \
 	JEQ  two; \
-	TILE(many, m1, m2, m3, m4, m5, m6, 3, ROWS3, LOAD3, DOT3, STEP, FIRST_MANY, LAST_MANY, CODE_BYTES)
+	TILE(many, m1, m2, m3, m4, m5, m6, m7, m8, 3, ROWS3, LOAD3, DOT3, STEP, FIRST_MANY, LAST_MANY, CODE_BYTES)
 #define KEEP_LEVELS \
 	LEAQ LEVEL_BYTES(R10), R14; \
 	CMPQ row-56(SP), $0; \
@@ -348,6 +362,6 @@ store: \
 	JEQ  keptTwo; \
 	CMPQ AX, $2; \
 	JGT  keptThree; \
-	TILE(keptTwo, m1, m2, m3, m4, m5, m6, 2, ROWS2, LOAD2, DOT2, KEPT, FIRST, LAST, 2048); \
-	TILE(keptThree, n1, n2, n3, n4, n5, n6, 3, ROWS3, LOAD3, DOT3, KEPT, FIRST_MANY, LAST_MANY, 2048); \
-	TILE(keep, k1, k2, k3, k4, k5, k6, 3, ROWS3, LOAD3, DOT3, KEEP, FIRST_MANY, LAST_MANY, CODE_BYTES)
+	TILE(keptTwo, m1, m2, m3, m4, m5, m6, m7, m8, 2, ROWS2, LOAD2, DOT2, KEPT, FIRST, LAST, 2048); \
+	TILE(keptThree, n1, n2, n3, n4, n5, n6, n7, n8, 3, ROWS3, LOAD3, DOT3, KEPT, FIRST_MANY, LAST_MANY, 2048); \
+	TILE(keep, k1, k2, k3, k4, k5, k6, k7, k8, 3, ROWS3, LOAD3, DOT3, KEEP, FIRST_MANY, LAST_MANY, CODE_BYTES)

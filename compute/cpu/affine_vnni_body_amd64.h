@@ -179,9 +179,9 @@ few:
 	CMPQ AX, $2
 	JGT  three
 	JEQ  two
-	TILE(one, one1, one2, one3, one4, one5, one6, 1, ROWS1, LOAD1, DOT1, STEP, FIRST, LAST, CODE_BYTES)
-	TILE(two, two1, two2, two3, two4, two5, two6, 2, ROWS2, LOAD2, DOT2, STEP, FIRST, LAST, CODE_BYTES)
-	TILE(three, three1, three2, three3, three4, three5, three6, 3, ROWS3, LOAD3, DOT3, STEP, FIRST, LAST, CODE_BYTES)
+	TILE(one, one1, one2, one3, one4, one5, one6, one7, one8, 1, ROWS1, LOAD1, DOT1, STEP, FIRST, LAST, CODE_BYTES)
+	TILE(two, two1, two2, two3, two4, two5, two6, two7, two8, 2, ROWS2, LOAD2, DOT2, STEP, FIRST, LAST, CODE_BYTES)
+	TILE(three, three1, three2, three3, three4, three5, three6, three7, three8, 3, ROWS3, LOAD3, DOT3, STEP, FIRST, LAST, CODE_BYTES)
 
 // R15 rows are done.
 nextRows:

@@ -19,7 +19,7 @@ var panelsVNNI = [...]panelVNNI{
 }
 
 // fewRowsVNNI is up to how many rows panelsVNNI is the faster, by the bits of codes: beyond, tables of S·T pay.
-var fewRowsVNNI = [...]int{2: 8, 3: 8, 4: 8, 5: 8, 6: 12, 8: 12}
+var fewRowsVNNI = [...]int{2: 8, 3: 8, 4: 8, 5: 8, 6: 16, 8: 16}
 
 //go:noescape
 func panelCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, layout, offset int)

@@ -5,7 +5,7 @@ package cpu
 import "github.com/kvasir-llm/kvasir/quant"
 
 // panelVNNI adds the products of up to panelRows rows with panels to dst, for codes of one kind (affine_panel_vnni_amd64.s). ldd, ldq,
-// lds and stride are in bytes. rows, panels and blocks are at least 1.
+// lds and stride are in bytes; w and stride are multiples of 64. rows, panels and blocks are at least 1.
 type panelVNNI func(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, layout, offset int)
 
 // panelRows is how many rows panelVNNI takes.
@@ -19,7 +19,7 @@ var panelsVNNI = [...]panelVNNI{
 }
 
 // fewRowsVNNI is up to how many rows panelsVNNI is the faster, by the bits of codes: beyond, tables of S·T pay.
-var fewRowsVNNI = [...]int{2: 8, 3: 8, 4: 8, 5: 8, 6: 16, 8: 16}
+var fewRowsVNNI = [...]int{2: 8, 3: 8, 4: 8, 5: 8, 6: panelRows, 8: panelRows}
 
 //go:noescape
 func panelCodes8VNNI(dst *float32, ldd int, q *int8, ldq int, sums *spanSums, lds int, w *byte, stride, rows, panels, blocks, layout, offset int)

@@ -4,10 +4,10 @@
 // end. For each section, row i and panel p they do dst[i][p] = fma(sum, d·D, dst[i][p]) and, for types with an m,
 // dst[i][p] = fma(-least, d·M, dst[i][p]), with sum and least as in matAffine.
 //
-// Measured on a Zen 5 core, one stream of memory, with what lies AHEAD fetched, is read a quarter faster than four in turn, and so
-// many rows take no longer than one as memory allows. A block of 32 inputs is unpacked to eight registers, whose levels are multiplied with four values of a row at a time, which the
-// instruction itself spreads over the register. Levels keep their offset: it is taken off at a section's end like an m, of S times the offset.
-// The frame has
+// A Zen 5 core reads one stream of memory, if what lies AHEAD is fetched, a quarter faster than four in turn. A block of 32 inputs is
+// unpacked to eight registers, whose levels are multiplied with four values of a row at a time; the instruction spreads these over a
+// register itself, so that rows need none but their sums. Levels keep their offset: it is taken off at a section's end like an m, of S times the
+// offset. The frame has
 //
 //	   0  sums of a section [16 rows][16] int32
 //	1024  S [16 groups][16] int32

@@ -136,6 +136,7 @@ func FuzzDecode(f *testing.F) {
 		`{"prompt":[[1,2],[3]],"n":3,"temperature":1e-7}`,
 		`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`,
 		`{"tokens":[1,2,3]}`,
+		`{"tokens":[]}`,
 		`{"lora_name":"a","lora_path":"b","load_inplace":true}`,
 		`{"input":["a","b"],"dimensions":3,"normalize":false,"truncate_prompt_tokens":-1}`,
 		`{"query":"q","documents":["a",{"text":"b"}],"top_n":1}`,

@@ -73,7 +73,9 @@ func DecodeDetokenize(body []byte) (*DetokenizeRequest, error) {
 		case "model":
 			r.Model, err = c.text()
 		case "tokens":
-			r.Tokens, err = c.tokens(maxInt32)
+			if r.Tokens, err = c.tokens(maxInt32); r.Tokens == nil {
+				r.Tokens = []int32{} // given, and of no text
+			}
 			given = true
 		default:
 			err = c.unsupported()

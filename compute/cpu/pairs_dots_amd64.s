@@ -11,77 +11,17 @@
 // the upper halves, then that of the lower halves, each rounded like an FMA: two steps of a chain. It takes subnormal numbers for 0;
 // there are none (least16).
 //
-// One row takes 8 or 4 panels at a time, two and three rows 4, so that enough chains run side by side and the processor fetches as many
-// streams of weights. Any number of rows takes 2 or 1 and fetches other weights meanwhile.
+// Up to three rows take one panel of at least four after another, so that weights are read from end to end, and fetch what comes 8 KB
+// later: blocks are chains of their own, of which enough run side by side. Else rows take 2 panels or 1 and fetch other weights meanwhile.
 //
-// Registers: SI, AX rows 0, 3 of x; BX, R12, R13 panels 0, 3, 6, or R15 what is fetched and R13 how much at a time; DI the row of dst;
-// R9 rows; R10 panels left; R11 blocks left, R14 fours of inputs left of one. Z0-Z23 sums, Z24-Z27 weights and Z28-Z29 inputs, or Z24-Z25
-// weights and Z26-Z31 inputs.
+// Registers: SI, AX rows 0, 3 of x; BX panel 0; R15 what is fetched and R13 how much at a time; DI the row of dst; R9 rows; R10 panels
+// left; R11 blocks left, R14 fours of inputs left of one. Z0-Z23 sums, Z24-Z27 weights and Z28-Z29 inputs.
 
 #include "textflag.h"
 #include "pairs_dots_amd64.h"
 
 #define CLEAR(e, o) VPXORQ e, e, e; VPXORQ o, o, o
 #define SUM(d, e, o) VADDPS o, e, e; VADDPS d(DI), e, e; VMOVUPS e, d(DI)
-
-// PANELS hands F each panel: its address, its byte in a row of dst, the number of its first sum and its sums: even and odd for
-// each row.
-#define PANELS4(F) \
-	F((BX), 0, 0, Z0, Z1, Z2, Z3, Z4, Z5); \
-	F((BX)(CX*1), 64, 6, Z6, Z7, Z8, Z9, Z10, Z11); \
-	F((BX)(CX*2), 128, 12, Z12, Z13, Z14, Z15, Z16, Z17); \
-	F((R12), 192, 18, Z18, Z19, Z20, Z21, Z22, Z23)
-#define PANELS8(F) \
-	PANELS4(F); \
-	F((BX)(CX*4), 256, 2, Z2, Z3, , , , ); \
-	F((R12)(CX*2), 320, 8, Z8, Z9, , , , ); \
-	F((R13), 384, 14, Z14, Z15, , , , ); \
-	F((R12)(CX*4), 448, 20, Z20, Z21, , , , )
-
-#define CLEAR_A(w, d, n, e, o, e1, o1, e2, o2) CLEAR(e, o)
-#define CLEAR_B(w, d, n, e, o, e1, o1, e2, o2) CLEAR(e, o); CLEAR(e1, o1)
-#define CLEAR_C(w, d, n, e, o, e1, o1, e2, o2) CLEAR(e, o); CLEAR(e1, o1); CLEAR(e2, o2)
-#define SUM_ROW0(w, d, n, e, o, e1, o1, e2, o2) SUM(d, e, o)
-#define SUM_ROW1(w, d, n, e, o, e1, o1, e2, o2) SUM(d, e1, o1)
-#define SUM_ROW2(w, d, n, e, o, e1, o1, e2, o2) SUM(d, e2, o2)
-#define SUM_A(PANELS) PANELS(SUM_ROW0)
-#define SUM_B(PANELS) SUM_A(PANELS); ADDQ R8, DI; PANELS(SUM_ROW1); SUBQ R8, DI
-#define SUM_C(PANELS) SUM_B(PANELS); LEAQ (DI)(R8*2), DI; PANELS(SUM_ROW2); SUBQ R8, DI; SUBQ R8, DI
-#define DOT_A(w, d, n, e, o, e1, o1, e2, o2) \
-	VMOVDQU32 w, Z24; \
-	VMOVDQU32 64 w, Z25; \
-	DOT(26, 24, n); \
-	DOT(27, 25, n+1)
-#define DOT_B(w, d, n, e, o, e1, o1, e2, o2) \
-	DOT_A(w, d, n, e, o, e1, o1, e2, o2); \
-	DOT(28, 24, n+2); \
-	DOT(29, 25, n+3)
-#define DOT_C(w, d, n, e, o, e1, o1, e2, o2) \
-	DOT_B(w, d, n, e, o, e1, o1, e2, o2); \
-	DOT(30, 24, n+4); \
-	DOT(31, 25, n+5)
-#define INPUTS_A VPBROADCASTD (SI), Z26; VPBROADCASTD 4(SI), Z27
-#define INPUTS_B INPUTS_A; VPBROADCASTD (SI)(DX*1), Z28; VPBROADCASTD 4(SI)(DX*1), Z29
-#define INPUTS_C INPUTS_B; VPBROADCASTD (SI)(DX*2), Z30; VPBROADCASTD 4(SI)(DX*2), Z31
-
-#define MANY_PANELS(block, four, PANELS, n, CLEARS, INPUTS, DOTS, SUMS) \
-block: \
-	PANELS(CLEARS); \
-	MOVQ $8, R14; \
-four: \
-	INPUTS; \
-	PANELS(DOTS); \
-	ADDQ $128, BX; \
-	ADDQ $128, R12; \
-	ADDQ $128, R13; \
-	ADDQ $8, SI; \
-	DECQ R14; \
-	JNZ  four; \
-	SUMS(PANELS); \
-	DECQ R11; \
-	JNZ  block; \
-	MOVQ $n, R11; \
-	JMP  advance
 
 // ROWS hands F each row: its address in x, the number of its first sum and its sums: even and odd for each panel.
 #define ROWS1(F) F((SI), 0, Z0, Z1, Z2, Z3)
@@ -148,27 +88,15 @@ next:
 	MOVQ ahead+72(FP), R15
 	ADDQ BX, R15
 	MOVQ blocks+64(FP), R11
-	LEAQ (BX)(CX*2), R12
-	ADDQ CX, R12
-	LEAQ (R12)(CX*2), R13
-	ADDQ CX, R13
 	LEAQ (SI)(DX*2), AX
 	ADDQ DX, AX
 	CMPQ R9, $3
 	JGT  tall
 	CMPQ R10, $4
 	JLT  tall
-	CMPQ R9, $2
-	JGT  r3p4
-	JEQ  r2p4
-	CMPQ R10, $8
-	JLT  r1p4
-	JMP  r1p8
-
-	MANY_PANELS(r1p8, r1p8k, PANELS8, 8, CLEAR_A, INPUTS_A, DOT_A, SUM_A)
-	MANY_PANELS(r1p4, r1p4k, PANELS4, 4, CLEAR_A, INPUTS_A, DOT_A, SUM_A)
-	MANY_PANELS(r2p4, r2p4k, PANELS4, 4, CLEAR_B, INPUTS_B, DOT_B, SUM_B)
-	MANY_PANELS(r3p4, r3p4k, PANELS4, 4, CLEAR_C, INPUTS_C, DOT_C, SUM_C)
+	LEAQ 8192(BX), R15
+	MOVQ $128, R13
+	JMP  one
 
 tall:
 	MOVQ fetch+80(FP), R13

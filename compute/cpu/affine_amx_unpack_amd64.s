@@ -10,20 +10,12 @@
 //	Z20-Z24  masks and tables; K2, K3 even and odd bytes
 
 #include "textflag.h"
+#include "affine_levels_amd64.h"
 
 // Bytes of words swapped.
 DATA swap<>+0(SB)/8, $0x0607040502030001
 DATA swap<>+8(SB)/8, $0x0e0f0c0d0a0b0809
 GLOBL swap<>(SB), RODATA|NOPTR, $16
-
-// Levels of four-bit codes (quant.Affine).
-DATA iq4<>+0(SB)/8, $0x766a5d4f3f2d1801
-DATA iq4<>+8(SB)/8, $0xf1d9c5b5a6998d81
-GLOBL iq4<>(SB), RODATA|NOPTR, $16
-
-DATA fp4<>+0(SB)/8, $0x1c18161413121110
-DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
-GLOBL fp4<>(SB), RODATA|NOPTR, $16
 
 // By type (unpackTypes).
 DATA ·unpackersAMX+0(SB)/8, $unpackQ8_0AMX<>(SB)

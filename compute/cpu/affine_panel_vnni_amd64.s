@@ -22,15 +22,7 @@
 #include "funcdata.h"
 #include "go_asm.h"
 #include "affine_vnni_amd64.h"
-
-// Levels of four-bit codes (quant.Affine).
-DATA iq4<>+0(SB)/8, $0x766a5d4f3f2d1801
-DATA iq4<>+8(SB)/8, $0xf1d9c5b5a6998d81
-GLOBL iq4<>(SB), RODATA|NOPTR, $16
-
-DATA fp4<>+0(SB)/8, $0x1c18161413121110
-DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
-GLOBL fp4<>(SB), RODATA|NOPTR, $16
+#include "affine_levels_amd64.h"
 
 #define S_BYTES 1024
 #define PAIR_BYTES 2048

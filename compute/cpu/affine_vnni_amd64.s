@@ -7,15 +7,7 @@
 #include "funcdata.h"
 #include "go_asm.h"
 #include "affine_vnni_amd64.h"
-
-// Levels of four-bit codes (quant.Affine).
-DATA iq4<>+0(SB)/8, $0x766a5d4f3f2d1801
-DATA iq4<>+8(SB)/8, $0xf1d9c5b5a6998d81
-GLOBL iq4<>(SB), RODATA|NOPTR, $16
-
-DATA fp4<>+0(SB)/8, $0x1c18161413121110
-DATA fp4<>+8(SB)/8, $0x04080a0c0d0e0f10
-GLOBL fp4<>(SB), RODATA|NOPTR, $16
+#include "affine_levels_amd64.h"
 
 // One pair of groups or one super of a panel at p, to place o of the frame's scales. Z2 has ones for ONES, 15 for INT12S and K1 the second group.
 #define SCALES(o) VMOVDQU Y0, (o)/2(DI); VEXTRACTI64X4 $1, Z0, 128+(o)/2(DI)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Arrivals say when conversations begin.
+// Arrivals describes when conversations begin.
 type Arrivals struct {
 	Rate float64 // conversations a second, on average; +Inf is all at once
-	// Burstiness is the shape of the gamma distribution of the times between arrivals: 1 is a Poisson process, less is more
-	// bursty, more is more even.
+	// Burstiness is the shape of the gamma distribution of the times between arrivals: 1 is a Poisson process, smaller
+	// is burstier, larger is more even.
 	Burstiness float64
-	Burst      int // how many arrive together each time
+	Burst      int // conversations that arrive together
 }
 
 // Schedule sets the times at which conversations arrive. The same seed gives the same times.
@@ -38,8 +38,8 @@ func (a Arrivals) Schedule(cs []Conversation, seed uint64) error {
 // maxSeconds bounds the length of a load.
 const maxSeconds = 1000 * 3600
 
-// gamma draws from the gamma distribution of scale 1 (Marsaglia and Tsang, "A simple method for generating gamma variables",
-// 2000); shapes below 1 are drawn as one above and brought down by a power of a uniform number.
+// gamma draws from the gamma distribution of scale 1 (Marsaglia and Tsang, "A simple method for generating gamma
+// variables", 2000). A shape below 1 is drawn as the shape plus 1 and scaled by a power of a uniform number.
 func gamma(r *rand.Rand, shape float64) float64 {
 	if shape < 1 {
 		return gamma(r, shape+1) * math.Pow(1-r.Float64(), 1/shape)

@@ -1,23 +1,24 @@
-// Package bench measures: a model's forward pass against what the machine allows, each kernel against the same limits, and
-// a serving engine, in process or behind any OpenAI-compatible URL, under load. Workloads, arrivals and statistics are pure
-// and repeatable from a seed; Load is the shell around them. The package knows nothing of what is inside an engine. Read
-// Load first, then Model.
+// Package bench measures a model's forward pass and each kernel against the machine's limits, and a serving engine
+// under load, in process or behind any OpenAI-compatible URL. Workloads, arrivals and statistics are pure and
+// repeatable from a seed; Load is the shell around them. The package knows nothing of an engine's internals. Read Load
+// first, then Model.
 package bench
 
 import (
 	"slices"
 
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
+	_ "github.com/kvasir-llm/kvasir/compute/devices" // what is measured is opened by name
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// Work is what a computation cannot do without. Bytes are those that must come from memory once; operations count a
-// multiply-add as two, by the unit that does them: float32, pairs of bfloat16, or dot products of bytes.
+// Work is the indispensable work of a computation. Bytes must come from memory once; operations count a multiply-add as
+// two, by the unit that does them: float32, pairs of bfloat16, or dot products of bytes.
 type Work struct {
 	Bytes, FloatOps, PairOps, ByteOps float64
 }
 
-// product returns the work of a product with n weights of a type, which takes them once and n multiply-adds a row.
+// product returns the work of a product with n weights of a type: it reads them once and does n multiply-adds a row.
 func product(n, bytes int64, t quant.Type) Work {
 	w := Work{Bytes: float64(bytes)}
 	switch ops := 2 * float64(n); {
@@ -35,14 +36,14 @@ func (w Work) plus(o Work) Work {
 	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.PairOps + o.PairOps, w.ByteOps + o.ByteOps}
 }
 
-// rows returns the work of n rows: so many times the operations, on the same bytes.
+// rows returns the work of n rows: n times the operations, on the same bytes.
 func (w Work) rows(n float64) Work {
 	return Work{w.Bytes, n * w.FloatOps, n * w.PairOps, n * w.ByteOps}
 }
 
-// Floor returns the seconds that the work takes at least: reading overlaps with computing, and the kinds of operations
-// take turns.
-func (w Work) Floor(p cpu.Peaks) float64 {
+// Floor returns the least seconds that the work takes: reading overlaps with computing, and the kinds of operations run
+// one after another.
+func (w Work) Floor(p compute.Peaks) float64 {
 	return max(w.Bytes/p.Read, w.FloatOps/p.Floats+w.PairOps/p.Pairs+w.ByteOps/p.Bytes)
 }
 
@@ -52,7 +53,8 @@ func median(values []float64) float64 {
 	return percentile(values, 50)
 }
 
-// percentile returns the p-th percentile of sorted values, by linear interpolation between the two nearest; 0 of none.
+// percentile returns the p-th percentile of sorted values, by linear interpolation between the two nearest; 0 if there
+// are none.
 func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return 0

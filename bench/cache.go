@@ -10,20 +10,24 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// CacheOptions say on what a trace is simulated: the scheduler and the KV cache as they are, and a machine that is a clock.
-// Each token stands for as many recorded ones as TraceOptions.Lengths says.
+// CacheOptions configures the simulation of a trace: the engine's scheduler and KV cache, and a clock in place of the
+// device. Each token stands for TraceOptions.Lengths recorded ones.
 type CacheOptions struct {
-	Sched    sched.Config
-	Step     time.Duration // that a step takes at least: of a decode
-	PerToken time.Duration // that each token of a step takes
+	BlockTokens, Blocks  int    // of the KV cache
+	MaxSeqs, TokenBudget int    // of a step
+	MaxPassed            int    // requests that one without enough blocks lets pass
+	Evict                string // the eviction policy; "" is the engine's
+
+	Step     time.Duration // the least time of a step
+	PerToken time.Duration // the time of each token of a step
 }
 
-// CacheReport is what the prefix cache did for a trace. Each request counts once, at its first admission.
+// CacheReport is the effect of the prefix cache on a trace. Each request counts once, at its first admission.
 type CacheReport struct {
 	Requests    int
 	Prompt      int    // tokens
-	Cached      int    // of them, found in the cache
-	Ideal       int    // of them, that a cache without limit would have, if each request were computed before the next came
+	Cached      int    // tokens found in the cache
+	Ideal       int    // tokens that an unlimited cache would hold if each request were computed before the next came
 	Evictions   uint64 // blocks
 	Preemptions uint64
 	Unfilled    float64       // share of the memory held by running sequences that was not filled, over all steps
@@ -34,7 +38,7 @@ type CacheReport struct {
 func (r CacheReport) HitRate() float64   { return float64(r.Cached) / float64(max(r.Prompt, 1)) }
 func (r CacheReport) IdealRate() float64 { return float64(r.Ideal) / float64(max(r.Prompt, 1)) }
 
-// cacheSim is a simulation under way.
+// cacheSim is a running simulation.
 type cacheSim struct {
 	s              *sched.Scheduler
 	o              CacheOptions
@@ -53,13 +57,16 @@ type talkAt struct {
 	order int
 	turns []Turn
 	said  []int32
-	began bool // the turn in hand was admitted
+	began bool // the current turn was admitted
 }
 
-// SimulateCache runs conversations through the scheduler and its KV cache without a model. Answers are made-up tokens of the
-// length wanted.
+// SimulateCache runs conversations through the scheduler and its KV cache without a model. Answers are synthetic tokens
+// of the wanted length.
 func SimulateCache(cs []Conversation, o CacheOptions) (CacheReport, error) {
-	s, err := sched.New(o.Sched)
+	s, err := sched.New(sched.Config{
+		BlockTokens: o.BlockTokens, Blocks: o.Blocks, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, PrefixCache: true,
+		MaxPassed: o.MaxPassed, Evict: o.Evict,
+	})
 	if err != nil {
 		return CacheReport{}, err
 	}
@@ -86,7 +93,7 @@ func SimulateCache(cs []Conversation, o CacheOptions) (CacheReport, error) {
 	if sim.held > 0 {
 		sim.rep.Unfilled = sim.unfilled / sim.held
 	}
-	sim.rep.Ideal = ideal(cs, o.Sched.BlockTokens)
+	sim.rep.Ideal = ideal(cs, o.BlockTokens)
 	return sim.rep, nil
 }
 
@@ -105,7 +112,7 @@ func (sim *cacheSim) arrive() error {
 	return nil
 }
 
-// appendTurn appends what a client says, as tokens.
+// appendTurn appends a client's turn, as tokens.
 func appendTurn(said []int32, t Turn) []int32 {
 	for _, m := range t.Messages {
 		for _, p := range m.Parts {
@@ -139,7 +146,7 @@ func (sim *cacheSim) step() bool {
 			t.began = true
 			sim.rep.Requests, sim.rep.Prompt, sim.rep.Cached = sim.rep.Requests+1, sim.rep.Prompt+len(t.said), sim.rep.Cached+w.Cached
 		}
-		sim.results = append(sim.results, sched.Result{Token: answerToken(t.order, w.Start+w.N)})
+		sim.results = append(sim.results, sched.Result{Tokens: []int32{answerToken(t.order, w.Start+w.N)}})
 	}
 	sim.s.Commit(p, sim.results)
 	for i, r := range sim.results {
@@ -162,11 +169,11 @@ func (t *talkAt) answered(now time.Duration) {
 	t.turns, t.due = t.turns[1:], now
 }
 
-// answerToken is what is answered at a position of a conversation: nobody else's token.
+// answerToken is the token at a position of a conversation's answer. It differs from those of all other conversations.
 func answerToken(order, position int) int32 { return -1 - int32(order*8191+position) }
 
-// ideal returns how many of all prompts' tokens a cache without limit would have, by whole blocks, were each request answered
-// before the next one came.
+// ideal returns how many of all prompts' tokens an unlimited cache would hold, in whole blocks, if each request were
+// answered before the next arrived.
 func ideal(cs []Conversation, blockTokens int) int {
 	type prefix struct { // a whole block, and all those before it by their number
 		before int
@@ -202,7 +209,7 @@ func ideal(cs []Conversation, blockTokens int) int {
 	return hits
 }
 
-// arrivals is a heap of conversations by when their next turn is due.
+// arrivals is a heap of conversations by the time of their next turn.
 type arrivals []*talkAt
 
 func (a arrivals) Len() int { return len(a) }

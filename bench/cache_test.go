@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/internal/reference"
-	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // mooncake reads the reference trace, with lengths so small that a recorded block of 512 tokens has 16.
@@ -23,17 +22,17 @@ func mooncake(tb testing.TB, limit int) []Conversation {
 	return cs
 }
 
-// cluster is a machine of the trace's own size: a token, which stands for 32, is decoded in 32 times 30 ms, and prompts are
-// computed at 100,000 recorded tokens a second.
+// cluster is a machine of the trace's own size: a token, which stands for 32, is decoded in 32 times 30 ms, and prompts
+// are computed at 100,000 recorded tokens a second.
 func cluster(blocks int) CacheOptions {
 	return CacheOptions{
-		Sched: sched.Config{BlockTokens: 16, Blocks: blocks, MaxSeqs: 1024, TokenBudget: 8192, PrefixCache: true, MaxPassed: 16},
-		Step:  960 * time.Millisecond, PerToken: 320 * time.Microsecond,
+		BlockTokens: 16, Blocks: blocks, MaxSeqs: 1024, TokenBudget: 8192, MaxPassed: 16,
+		Step: 960 * time.Millisecond, PerToken: 320 * time.Microsecond,
 	}
 }
 
-// TestCacheRates counts by hand what a small cache finds of three conversations: two share two blocks of 4 tokens, and all
-// come again in a second turn.
+// TestCacheRates counts by hand what a small cache finds of three conversations: two share two blocks of 4 tokens, and
+// all come again in a second turn.
 func TestCacheRates(t *testing.T) {
 	turn := func(parts ...Part) Turn { return Turn{[]Message{{"user", parts}}, 3} }
 	shared := Part{Seed: 1, Tokens: 8}
@@ -43,11 +42,11 @@ func TestCacheRates(t *testing.T) {
 		{At: time.Minute, Turns: []Turn{turn(Part{Seed: 5, Tokens: 40})}},
 		{At: time.Hour, Turns: []Turn{turn(shared, Part{Seed: 6, Tokens: 1})}},
 	}
-	o := CacheOptions{Step: 10 * time.Millisecond, Sched: sched.Config{BlockTokens: 4, MaxSeqs: 4, TokenBudget: 64, PrefixCache: true}}
-	// The second turn of 10+3+5 tokens finds 12 that were computed; the second conversation 8; the last 8, unless the third,
-	// which takes 11 blocks, drove them out.
+	o := CacheOptions{Step: 10 * time.Millisecond, BlockTokens: 4, MaxSeqs: 4, TokenBudget: 64}
+	// The second turn of 10+3+5 tokens finds 12 that were computed; the second conversation 8; the last 8, unless the
+	// third, which takes 11 blocks, drove them out.
 	for blocks, want := range map[int]int{100: 12 + 8 + 8, 11: 12 + 8} {
-		o.Sched.Blocks = blocks
+		o.Blocks = blocks
 		rep, err := SimulateCache(cs, o)
 		if err != nil || rep.Cached != want || rep.Ideal != 28 || rep.Requests != 5 || rep.Prompt != 10+18+10+40+9 {
 			t.Errorf("%d blocks: %+v, %v; want %d tokens cached", blocks, rep, err, want)
@@ -56,14 +55,14 @@ func TestCacheRates(t *testing.T) {
 			t.Errorf("%d blocks: %v, %v unfilled", blocks, rep.Time, rep.Unfilled)
 		}
 	}
-	o.Sched.Blocks = 9
+	o.Blocks = 9
 	if _, err := SimulateCache(cs, o); err == nil {
 		t.Error("a prompt that does not fit is simulated")
 	}
 }
 
-// TestMooncakeHits replays the reference trace: with memory enough the cache has what an ideal one would have, to within 2
-// points; with less, going by how often blocks are used finds more than going by when alone.
+// TestMooncakeHits replays the reference trace: with memory enough the cache has what an ideal one would have, to
+// within 2 points; with less, going by how often blocks are used finds more than going by when alone.
 func TestMooncakeHits(t *testing.T) {
 	cs := mooncake(t, 0)
 	for _, c := range []struct {
@@ -73,7 +72,7 @@ func TestMooncakeHits(t *testing.T) {
 		rates := map[string]float64{}
 		for _, eviction := range []string{"lru", "lfu"} {
 			o := cluster(c.blocks)
-			o.Sched.Evict = eviction
+			o.Evict = eviction
 			rep, err := SimulateCache(cs, o)
 			if err != nil {
 				t.Fatal(err)

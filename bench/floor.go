@@ -11,15 +11,16 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// cost is what the steps of one model take at least, counted from its Spec and the types of its weights:
+// cost is the least work of the steps of one model, counted from its Spec and the types of its weights:
 //
-//   - Bytes: every weight of the layers once a step, as it is stored, of experts those that are chosen; the head once a step
-//     that wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and those of
-//     new tokens written once.
-//   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for quantised
-//     types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new token over its own context.
+//   - Bytes: every weight of the layers once a step, as stored, but only the chosen experts; the head once a step that
+//     wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and
+//     those of new tokens written once.
+//   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for
+//     quantised types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new
+//     token over its own context.
 //
-// Activations, which fit caches, and norms, rotations and softmax, which are small, are not counted.
+// Activations, which fit caches, and norms, rotations and softmax, which are small, do not count.
 type cost struct {
 	spec      *model.Spec
 	layers    Work // of the layers' weights: Bytes a step, operations a row
@@ -27,7 +28,7 @@ type cost struct {
 	head      Work
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
-	quant     string  // the mix that the file says it is, or else the type of most bytes
+	quant     string  // the file's own mix, or else the type of most bytes
 }
 
 // costOf counts a checkpoint's weights.
@@ -67,8 +68,8 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 	return c
 }
 
-// mixtures returns the work of n rows with experts: each row goes to some of them, and those that any of the rows goes to are
-// read, were they chosen by lot.
+// mixtures returns the work of n rows with experts. Each row is routed to some experts, and the experts that any row is
+// routed to are read; routing is assumed to be random.
 func (c cost) mixtures(n float64) Work {
 	for _, l := range c.spec.Layers {
 		if e := l.FFN.Experts; e.Count > 0 {
@@ -81,7 +82,7 @@ func (c cost) mixtures(n float64) Work {
 	return Work{}
 }
 
-// isTensor reports whether name is that of one of some weights, whatever module they are in.
+// isTensor reports whether name ends in one of some weights' names, in any module.
 func isTensor(name string, weights ...string) bool {
 	for _, w := range weights {
 		if w += ".weight"; name == w || strings.HasSuffix(name, "."+w) {
@@ -91,8 +92,8 @@ func isTensor(name string, weights ...string) bool {
 	return false
 }
 
-// step returns the work of a step in which each of seqs sequences computes rows tokens from position start on, and logits
-// rows of all want logits.
+// step returns the work of a step in which each of seqs sequences computes rows tokens from position start on, and
+// logits rows in all want logits.
 func (c cost) step(seqs, rows, start, logits int) Work {
 	n := float64(seqs * rows)
 	w := c.layers.rows(n).plus(c.mixtures(n))
@@ -101,16 +102,26 @@ func (c cost) step(seqs, rows, start, logits int) Work {
 		w = w.plus(c.head.rows(float64(logits)))
 	}
 	for _, l := range c.spec.Layers {
-		a, seen, read := l.Attn, 0, start
+		kept, heads, window, seen, read := l.Mixer.Cache(), 0, 0, 0, start
+		switch a := l.Mixer.(type) {
+		case model.GQA:
+			heads, window = a.Heads, a.Window
+		case model.Latent:
+			heads = a.Heads
+		}
 		for p := start; p < start+rows; p++ {
 			n := p + 1
-			if a.Window > 0 {
-				n, read = min(n, a.Window), min(read, a.Window)
+			if window > 0 {
+				n, read = min(n, window), min(read, window)
 			}
 			seen += n
 		}
-		w.Bytes += float64(seqs*(read+rows)*a.KVHeads*(a.HeadDim+a.ValueDim)) * c.number
-		w.FloatOps += 2 * float64(seqs*seen*a.Heads*(a.HeadDim+a.ValueDim))
+		values := kept.KDim + kept.VDim
+		w.FloatOps += 2 * float64(seqs*seen*heads*values)
+		if kept.Latent {
+			values = kept.KDim
+		}
+		w.Bytes += float64(seqs*(read+rows)*kept.KVHeads*values) * c.number
 	}
 	return w
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WriteHTML writes a report as one page that needs nothing else: its numbers and four plots.
+// WriteHTML writes a report as one self-contained page: its numbers and four plots.
 func (rep Report) WriteHTML(w io.Writer, title string) error {
 	return page.Execute(w, struct {
 		Title string
@@ -25,7 +25,7 @@ type pageRow struct {
 	Summary
 }
 
-// plots draws the latencies' distributions, and what went on over time.
+// plots draws the distributions of the latencies, and the course of the load over time.
 func (rep Report) plots() []plot {
 	var ttft, e2e, tpot, itl []float64
 	for i := range rep.Results {
@@ -50,11 +50,11 @@ func (rep Report) plots() []plot {
 	}
 }
 
-// timeBins is the number of intervals that a load is cut into for plots over time.
+// timeBins is the number of intervals of plots over time.
 const timeBins = 100
 
-// timeline returns output tokens a second and requests under way (due, and not ended) at the beginning of each interval, over the
-// seconds of the load.
+// timeline returns output tokens a second and running requests (due, and not ended) at the beginning of each interval,
+// over the seconds of the load.
 func (rep Report) timeline() (tokens, open line) {
 	bin := max(rep.Elapsed/timeBins, 1)
 	var out [timeBins + 1]float64

@@ -11,8 +11,8 @@ import (
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
-// InProcess is a model in this process, as a Target: the engine without HTTP. Prompts are tokens, messages following one
-// another without the model's chat template; answers have exactly the length asked for.
+// InProcess is a model in this process, as a Target: the engine without HTTP. Prompts are tokens: messages are
+// concatenated without the model's chat template. Answers have exactly the wanted length.
 type InProcess struct {
 	Model       *text.Model
 	Temperature float32
@@ -30,7 +30,7 @@ func (t InProcess) Answer(ctx context.Context, conversation []Message, output in
 	params := sampling.Defaults()
 	params.Temperature = t.Temperature
 	stream, err := t.Model.Engine.Submit(ctx, engine.Request{
-		Prompt: ids, Params: params, MaxTokens: output, IgnoreEOS: true, Logprobs: -1, PromptLogprobs: -1,
+		Prompt: ids, Params: engine.Params{Sampling: params, MaxTokens: output, Logprobs: -1, PromptLogprobs: -1},
 	})
 	if err != nil {
 		return Answer{}, err

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
@@ -15,7 +16,7 @@ func TestInProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var steps Steps
-	m, err := text.Open(ckpt, text.Options{Name: "tiny", Observer: &steps, Threads: 1, Context: 512, KVBytes: 8 << 20})
+	m, err := text.Open(ckpt, text.Options{Name: "tiny", Observer: &steps, Compute: compute.Options{Threads: 1}, Context: 512, KVBytes: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,12 +29,13 @@ func TestInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first turn of all but one conversation finds 32 tokens; each second turn of 64+9+32 finds the 72 that were computed,
-	// in whole blocks of 16.
+	// The first turn of all but one conversation finds 32 tokens; each second turn of 64+9+32 finds the 72 that were
+	// computed, in whole blocks of 16.
 	if rep.Requests != 12 || rep.Failed != 0 || rep.Generated != 12*9 || rep.Prompt != 6*(64+105) || rep.HitRate != float64(5*32+6*64)/(6*169) {
 		t.Errorf("%+v", rep)
 	}
-	// Every step computes a prompt or decodes a token of the only sequence; the first token of an answer comes with its prompt.
+	// Every step computes a prompt or decodes a token of the only sequence; the first token of an answer comes with its
+	// prompt.
 	if s := rep.Steps; s.All.Count != 12*9 || s.Equal.Count != 12*8 || s.Seqs != 1 || s.Equal.Max <= 0 {
 		t.Errorf("steps: %+v", s)
 	}

@@ -2,205 +2,192 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// kernelCase is an operation with its operands.
+// kernelCase is an operation that is there several times, each time with operands of its own, so that they come from
+// memory.
 type kernelCase struct {
-	KernelRow
-	batch *compute.Batch
-	work  Work
-	run   func()
+	shape string
+	work  Work // of one
+	count int  // how often it is there
+	// graph makes a graph of n of them, from number from on.
+	graph func(from, n int) *compute.Graph
+	cache compute.Cache // nil if any will do
+	// A batch has seqs sequences of rows rows each, from position start on.
+	seqs, rows, start int
 }
 
-// kernelBench builds cases on a device and keeps the first fault.
-type kernelBench struct {
-	dev    *cpu.Device
-	size   int // width of matrices and rows
-	memory int
-	err    error
+// blockTokens is a number of tokens that every device accepts as a block.
+const blockTokens = 16
 
-	periods map[quant.Type]period
-}
-
-// time returns the median seconds of a call, after one that warms up.
-func (k *kernelBench) time(ctx context.Context, d time.Duration, c kernelCase) float64 {
-	k.dev.Begin(c.batch)
-	c.run()
-	k.keep(k.dev.Sync())
-	var calls []float64
-	for begin := time.Now(); len(calls) < 1 || time.Since(begin) < d && len(calls) < 1<<16; {
-		start := time.Now()
-		c.run()
-		k.keep(k.dev.Sync())
-		calls = append(calls, time.Since(start).Seconds())
-		if ctx.Err() != nil {
-			k.keep(context.Cause(ctx))
-			break
-		}
-	}
-	return median(calls)
-}
-
-func (k *kernelBench) keep(err error) {
-	if k.err == nil {
-		k.err = err
+// cacheSpec returns the shape of a cache for layers of a type and seqs sequences of a length.
+func cacheSpec(t quant.Type, seqs, length, layers int, l compute.CacheLayer) compute.CacheSpec {
+	return compute.CacheSpec{
+		Blocks: seqs * ((length + blockTokens - 1) / blockTokens), BlockTokens: blockTokens, Type: t,
+		Layers: slices.Repeat([]compute.CacheLayer{l}, layers),
 	}
 }
 
-// period returns random blocks of a type, made once.
-func (k *kernelBench) period(t quant.Type) period {
-	if k.periods[t].data == nil {
-		var err error
-		k.periods[t], err = randomPeriod(t)
-		k.keep(err)
+// repeats returns how many operations with operands of so many bytes go through the memory that is to be read.
+func (k *kernelBench) repeats(bytes float64, most int) int {
+	return min(max(int((float64(k.memory)+bytes-1)/bytes), 1), most)
+}
+
+// loadWeights loads square matrices of a type, once for all cases of a group.
+func (k *kernelBench) loadWeights(t quant.Type) error {
+	if k.weights != nil {
+		return nil
 	}
-	return k.periods[t]
-}
-
-func (k *kernelBench) tensor(rows, cols int) compute.Tensor {
-	t, err := k.dev.Tensor(rows, cols)
-	k.keep(err)
-	r := rand.New(rand.NewPCG(3, uint64(cols)))
-	for i := range t.Host {
-		t.Host[i] = r.Float32() - 0.5
-	}
-	return t
-}
-
-// batchOf returns a batch of seqs sequences of rows rows each that end at length tokens, with blocks of their own.
-func batchOf(seqs, rows, length, blockTokens int) *compute.Batch {
-	b, blocks := new(compute.Batch), (length+blockTokens-1)/blockTokens
-	for s := range seqs {
-		table := make([]int32, blocks)
-		for i := range table {
-			table[i] = int32(s*blocks + i)
-		}
-		b.Append(make([]int32, rows), length-rows, false, table)
-	}
-	return b
-}
-
-// weightSet is square matrices of one type, to be used one after the other.
-type weightSet struct {
-	typ   quant.Type
-	bytes int // of one
-	all   []compute.Matrix
-}
-
-func (k *kernelBench) weights(t quant.Type) *weightSet {
 	n, err := t.RowBytes(k.size * k.size)
-	k.keep(err)
+	if err != nil {
+		return err
+	}
+	p := k.periods[t]
+	if p.data == nil {
+		if p, err = randomPeriod(t); err != nil {
+			return err
+		}
+		k.periods[t] = p
+	}
 	data := bytes.NewBuffer(make([]byte, 0, n))
-	k.keep(k.period(t).repeat(0, n)(data))
+	if err := p.repeat(0, n)(data); err != nil {
+		return err
+	}
 	src := compute.Source{Name: "random", Type: t, Out: k.size, In: k.size, Data: data.Bytes()}
 	if t == quant.F8_E4M3 {
 		src.Group, src.Scales = 128, slices.Repeat([]float32{1}, k.size*k.size/128)
 	}
-	w := &weightSet{typ: t, bytes: n}
-	for total := 0; total < k.memory && k.err == nil; total += n {
+	for total := 0; total < k.memory; total += n {
 		m, err := k.dev.Matrix(src)
-		k.keep(err)
-		w.all = append(w.all, m)
+		if err != nil {
+			return refused(err)
+		}
+		k.weights = append(k.weights, m)
 	}
-	return w
+	return nil
 }
 
-// product multiplies rows with the matrices.
-func (k *kernelBench) product(w *weightSet, rows int) kernelCase {
-	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
-	next, products := 0, make([]compute.Product, 1)
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%dx%d", k.size, k.size)}, batch: batchOf(1, rows, rows, lanes),
-		work: product(int64(k.size*k.size), int64(w.bytes), w.typ).rows(float64(rows)),
-		run: func() {
-			products[0] = compute.Product{Dst: dst, W: w.all[next]}
-			k.dev.MatMul(x, products)
-			next = (next + 1) % len(w.all)
-		},
+// product multiplies rows with square matrices of a type.
+func (k *kernelBench) product(t quant.Type, rows int) (kernelCase, error) {
+	c := kernelCase{shape: fmt.Sprintf("%dx%d", k.size, k.size), seqs: 1, rows: rows}
+	if err := k.loadWeights(t); err != nil {
+		return c, err
 	}
+	stored, err := t.RowBytes(k.size * k.size)
+	if err != nil {
+		return c, err
+	}
+	c.work = product(int64(k.size*k.size), int64(stored), t).rows(float64(rows))
+	c.count = len(k.weights)
+	c.graph = func(from, n int) *compute.Graph {
+		g := &compute.Graph{Vocab: fillRows}
+		x, dst := k.operand(g, k.size, true), g.Buffer(k.size, compute.AllRows)
+		for _, w := range k.weights[from:][:n] {
+			g.Add(compute.MatMul{X: x, Products: []compute.Product{{Dst: dst, W: w}}})
+		}
+		return g
+	}
+	return c, nil
 }
 
-// lanes is a number of tokens that every device takes as a block.
-const lanes = 16
+// attentionHeads and attentionDim are the query heads of attention and their size.
+const attentionHeads, attentionDim = 32, 128
 
-// attention is a layer with 32 heads that share 8 of 128: the last rows tokens of each of seqs sequences of a length.
-func (k *kernelBench) attention(t quant.Type, seqs, rows, length int) kernelCase {
-	const heads, kvHeads, dim = 32, 8, 128
-	b := batchOf(seqs, rows, length, lanes)
-	spec := compute.CacheSpec{
-		Blocks: seqs * ((length + lanes - 1) / lanes), BlockTokens: lanes, Type: t,
-		Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: dim}},
-	}
-	cache, err := k.dev.Cache(spec)
-	k.keep(err)
-	if k.err != nil {
-		return kernelCase{}
-	}
-	keys, values := k.tensor(seqs*length, kvHeads*dim), k.tensor(seqs*length, kvHeads*dim)
-	k.dev.Begin(batchOf(seqs, length, length, lanes))
-	k.dev.Store(cache, 0, keys, values)
-	q, dst := k.tensor(seqs*rows, heads*dim), k.tensor(seqs*rows, heads*dim)
+// attention is a layer with 32 query heads that share 8 KV heads of 128 dimensions: the last rows tokens of each of
+// seqs sequences of a length.
+func (k *kernelBench) attention(t quant.Type, seqs, rows, length int) (kernelCase, error) {
+	const heads, kvHeads, dim, mostLayers = attentionHeads, 8, attentionDim, 32
 	seen := 0
 	for p := length - rows; p < length; p++ {
 		seen += seqs * (p + 1)
 	}
 	number := float64(t.BlockBytes()) / float64(t.BlockValues())
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%d/%d heads of %d over %d", heads, kvHeads, dim, length)}, batch: b,
-		work: Work{Bytes: float64(seqs*length) * kvHeads * 2 * dim * number, FloatOps: 4 * float64(seen) * heads * dim},
-		run:  func() { k.dev.Attend(dst, q, cache, 0, compute.Attention{Heads: heads, Scale: 0.088}) },
+	c := kernelCase{
+		shape: fmt.Sprintf("%d/%d heads of %d over %d", heads, kvHeads, dim, length),
+		work:  Work{Bytes: float64(seqs*length) * kvHeads * 2 * dim * number, FloatOps: 4 * float64(seen) * heads * dim},
+		seqs:  seqs, rows: rows, start: length - rows,
 	}
-}
-
-func (k *kernelBench) quantise(rows int) kernelCase {
-	x := k.tensor(rows, k.size)
-	return k.rowCase(rows, 1.25, func() { k.dev.Quantise(x) })
-}
-
-func (k *kernelBench) add(rows int) kernelCase {
-	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
-	return k.rowCase(rows, 3, func() { k.dev.Add(dst, x, 1) })
-}
-
-func (k *kernelBench) norm(rows int) kernelCase {
-	gain, err := k.dev.Vector(make([]float32, k.size))
-	k.keep(err)
-	x, dst := k.tensor(rows, k.size), k.tensor(rows, k.size)
-	return k.rowCase(rows, 2, func() { k.dev.Norm(dst, x, compute.Norm{Gain: gain, Eps: 1e-5}) })
-}
-
-func (k *kernelBench) activate(rows int) kernelCase {
-	gate, up, dst := k.tensor(rows, k.size), k.tensor(rows, k.size), k.tensor(rows, k.size)
-	return k.rowCase(rows, 3, func() { k.dev.Activate(dst, gate, up, compute.SiLU) })
-}
-
-func (k *kernelBench) rotate(rows int) kernelCase {
-	const dim = 64
-	freqs := make([]float32, dim/2)
-	v, err := k.dev.Vector(freqs)
-	k.keep(err)
-	x, angles := k.tensor(rows, k.size), k.tensor(rows, dim)
-	if k.err != nil {
-		return kernelCase{}
+	c.count = k.repeats(c.work.Bytes, mostLayers)
+	c.graph = func(from, n int) *compute.Graph {
+		g := &compute.Graph{Vocab: fillRows}
+		q, dst := k.operand(g, heads*dim, true), g.Buffer(heads*dim, compute.AllRows)
+		for i := range n {
+			g.Add(compute.Attend{Layer: from + i, Dst: dst, Q: q, Attention: compute.Attention{Heads: heads, Scale: 0.088}})
+		}
+		return g
 	}
-	k.dev.Begin(batchOf(1, rows, rows, lanes))
-	k.dev.Angles(angles, v, nil, 1)
-	return k.rowCase(rows, 2, func() { k.dev.Rotate(x, angles, compute.Rotary{Heads: k.size / dim, HeadDim: dim}) })
+	spec := cacheSpec(t, seqs, length, c.count, compute.CacheLayer{KVHeads: kvHeads, KDim: dim, VDim: dim})
+	var err error
+	if c.cache, err = k.dev.Cache(spec); err != nil {
+		return c, refused(err)
+	}
+	if err := fillCache(k.dev, c.cache, tablesOf(spec, seqs, length, blockTokens), length, 512); err != nil {
+		return c, err
+	}
+	return c, nil
 }
 
-// rowCase is an operation that reads or writes tensors of [rows, size] as often as passes says.
-func (k *kernelBench) rowCase(rows int, passes float64, run func()) kernelCase {
-	return kernelCase{
-		KernelRow: KernelRow{Shape: fmt.Sprintf("%d", k.size)}, batch: batchOf(1, rows, rows, lanes),
-		work: Work{Bytes: 4 * passes * float64(rows) * float64(k.size)}, run: run,
+// rowOperations are the operations on as many rows as they have numbers.
+var rowOperations = []struct {
+	name  string
+	build func(k *kernelBench) (kernelCase, error)
+}{
+	{"norm", func(k *kernelBench) (kernelCase, error) {
+		gain, err := k.dev.Vector(make([]float32, k.size))
+		if err != nil {
+			return kernelCase{}, err
+		}
+		return k.rowCase(2, 2, func(g *compute.Graph) {
+			x, dst := k.operand(g, k.size, false), g.Buffer(k.size, compute.AllRows)
+			g.Add(compute.Normalize{Dst: dst, Src: x, Norm: compute.Norm{Gain: gain, Eps: 1e-5}})
+		})
+	}},
+	{"add", func(k *kernelBench) (kernelCase, error) {
+		return k.rowCase(2, 3, func(g *compute.Graph) {
+			x, dst := k.operand(g, k.size, false), k.operand(g, k.size, false)
+			g.Add(compute.Add{Dst: dst, Src: x, Scale: 1})
+		})
+	}},
+	{"activate", func(k *kernelBench) (kernelCase, error) {
+		return k.rowCase(3, 3, func(g *compute.Graph) {
+			gate, up, dst := k.operand(g, k.size, false), k.operand(g, k.size, false), g.Buffer(k.size, compute.AllRows)
+			g.Add(compute.Activate{Dst: dst, Gate: gate, Up: up, Act: compute.SiLU})
+		})
+	}},
+	{"rotate", func(k *kernelBench) (kernelCase, error) {
+		const dim = 64
+		freqs, err := k.dev.Vector(make([]float32, dim/2))
+		if err != nil {
+			return kernelCase{}, err
+		}
+		return k.rowCase(1, 2, func(g *compute.Graph) {
+			x, angles := k.operand(g, k.size, false), k.operand(g, dim, false)
+			if !k.taps {
+				g.Add(compute.Angles{Dst: angles, Freqs: freqs, Scale: 1})
+			}
+			g.Add(compute.Rotate{X: x, Angles: angles, Rotary: compute.Rotary{Heads: k.size / dim, HeadDim: dim}})
+		})
+	}},
+}
+
+// rowCase is an operation with buffers of [size, size] float32 numbers, which it reads or writes passes times in all.
+func (k *kernelBench) rowCase(buffers, passes float64, add func(*compute.Graph)) (kernelCase, error) {
+	values := 4 * float64(k.size) * float64(k.size)
+	c := kernelCase{
+		shape: fmt.Sprintf("%d", k.size), work: Work{Bytes: passes * values}, seqs: 1, rows: k.size,
+		count: k.repeats(buffers*values, 1<<10),
+		graph: func(_, n int) *compute.Graph {
+			g := &compute.Graph{Vocab: fillRows}
+			for range n {
+				add(g)
+			}
+			return g
+		},
 	}
+	return c, nil
 }

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Target is what a load is put on.
+// Target answers the requests of a load.
 type Target interface {
-	// Answer sends a conversation and returns its answer, of about output tokens. piece is called as each piece of it
-	// arrives. It may be called from many goroutines at once.
+	// Answer sends a conversation and returns its answer, of about output tokens. It calls piece for each piece of the
+	// answer as it arrives. Many goroutines may call Answer at once.
 	Answer(ctx context.Context, conversation []Message, output int, piece func()) (Answer, error)
 }
 
-// Answer is what a Target says of a request.
+// Answer is a Target's result of a request.
 type Answer struct {
-	Said              Part // for the next turn of the conversation
-	Prompt, Generated int  // tokens; 0 if the target does not tell
-	Cached            int  // tokens of the prompt that a prefix cache had
+	Said              Part // the answer, for the next turn of the conversation
+	Prompt, Generated int  // tokens; 0 if unknown
+	Cached            int  // tokens of the prompt found in a prefix cache
 }
 
-// LoadOptions say how a workload is put on a target.
+// LoadOptions configures how a workload is put on a target.
 type LoadOptions struct {
-	// Clients is how many conversations go on at once, each client beginning its next as one ends: a closed loop. 0 is an
-	// open one: conversations begin at their time, however many go on.
+	// Clients is the number of concurrent conversations; each client begins its next one when one ends: a closed loop.
+	// 0 is an open loop: conversations begin at their time, whatever the number running.
 	Clients int
-	// Duration ends the load. Requests under way then are cut off.
+	// Duration ends the load. Requests that are still running are cut off.
 	Duration time.Duration
 	SLO      SLO
-	// Steps, if not nil, hears of the steps of the engine that answers, in this process.
+	// Steps, if not nil, receives the steps of the engine that answers, in this process.
 	Steps *Steps
-	// Progress, if not nil, hears of the state every Every, and once when the load is over.
+	// Progress, if not nil, is called with the state every Every, and once when the load is over.
 	Progress func(Progress)
 	Every    time.Duration
 }
@@ -59,8 +59,8 @@ type load struct {
 	cutOff  int
 }
 
-// Load puts a workload on a target and reports. It returns when every conversation has ended, when the time is over, or with
-// ctx's error when ctx is done. A request that fails ends its conversation.
+// Load puts a workload on a target and reports. It returns when every conversation has ended, when the time is over, or
+// with ctx's error when ctx is done. A failed request ends its conversation.
 func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Report, error) {
 	if o.Clients < 0 || o.Duration <= 0 || o.Progress != nil && o.Every <= 0 {
 		return Report{}, fmt.Errorf("bench: a load by %d clients for %v with progress every %v; want at least 0 clients and some time", o.Clients, o.Duration, o.Every)
@@ -96,11 +96,11 @@ func Load(ctx context.Context, t Target, cs []Conversation, o LoadOptions) (Repo
 	return rep, nil
 }
 
-// kv is how many tokens the blocks of running sequences had room for, summed over steps, and how many of these were not
-// filled.
+// kv is the number of tokens that the blocks of running sequences had room for, summed over steps, and how many of
+// these were not filled.
 type kv struct{ held, unfilled float64 }
 
-// kvHeld asks a target that can tell.
+// kvHeld returns these numbers if the target reports them.
 func kvHeld(ctx context.Context, t Target) (kv, bool) {
 	if k, ok := t.(interface {
 		kv(context.Context) (kv, bool)
@@ -113,7 +113,7 @@ func kvHeld(ctx context.Context, t Target) (kv, bool) {
 // errOver ends requests when the time of a load is over.
 var errOver = errors.New("bench: the time of the load is over")
 
-// closed runs the conversations with so many at once.
+// closed runs the conversations in a closed loop.
 func (l *load) closed(ctx context.Context, cs []Conversation, clients int) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -153,8 +153,8 @@ func (l *load) open(ctx context.Context, cs []Conversation) {
 	}
 }
 
-// converse runs a conversation whose first turn is due at the time given; each other turn is due when the answer before it
-// is there.
+// converse runs a conversation whose first turn is due at the given time; each later turn is due when the answer before
+// it has ended.
 func (l *load) converse(ctx context.Context, c Conversation, due time.Duration) {
 	var said []Message
 	for _, turn := range c.Turns {
@@ -196,7 +196,7 @@ func (l *load) request(ctx context.Context, said []Message, output int, due time
 		l.pieces.Add(1)
 	})
 	r.End, r.Err = time.Since(l.start), err
-	if pieces == 0 { // an answer that shows nothing is there when it is over
+	if pieces == 0 { // an empty answer arrives when it ends
 		r.First, r.Last = r.End, r.End
 	}
 	r.Prompt, r.Cached, r.Generated = answer.Prompt, answer.Cached, answer.Generated
@@ -213,7 +213,7 @@ func (l *load) request(ctx context.Context, said []Message, output int, due time
 	return r, answer
 }
 
-// report tells of progress until the function it returns is called.
+// report calls Progress regularly until the returned function is called.
 func (l *load) report(o LoadOptions, conversations int) (stop func()) {
 	if o.Progress == nil {
 		return func() {}

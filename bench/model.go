@@ -1,85 +1,94 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// ModelOptions say how a model is measured.
+// ModelOptions configures the measurement of a model.
 type ModelOptions struct {
 	Name        string // of the model
-	Device      cpu.Options
-	Chunk       int // prompt tokens computed in one step
-	Repetitions int // runs of each test, after one that warms up; the median counts
-	BlockTokens int // tokens of a block of the KV cache
-	KVType      quant.Type
+	Device      string // by name (compute.Open)
+	Compute     compute.Options
+	Chunk       int        // prompt tokens computed in one step
+	Repetitions int        // runs of each test after a warm-up; the median counts
+	BlockTokens int        // tokens of a block of the KV cache
+	KVType      quant.Type // 0 is the device's default
 }
 
-// ModelRow is the result of a test. Tokens are those of all sequences together. The floor is what the machine would allow at
-// its measured peaks (see Work.Floor and cost); the share is how much of it was reached, 1 being all.
+// ModelRow is the result of a test. Tokens are those of all sequences together. The floor is the speed that the machine
+// would allow at its measured peaks (see Work.Floor and cost). Share is the measured speed over the floor; 1 is the
+// limit. Floor, Share and the peaks are 0 if the device has no meter.
 type ModelRow struct {
 	Model           string  `json:"model"`
-	Quant           string  `json:"quant"` // the mix that the file says it has, or the type of most of its weights
-	Threads         int     `json:"threads"`
+	Quant           string  `json:"quant"` // the file's own mix, or the type of most of its weights
+	Device          string  `json:"device"`
+	Threads         int     `json:"threads,omitempty"` // of the host; 0 if the device is not the host
 	Test            string  `json:"test"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	Floor           float64 `json:"floor_tokens_per_second"`
-	Share           float64 `json:"share"`
+	Floor           float64 `json:"floor_tokens_per_second,omitempty"`
+	Share           float64 `json:"share,omitempty"`
 
 	Slowest float64 `json:"slowest_tokens_per_second"` // of the repetitions
 	Fastest float64 `json:"fastest_tokens_per_second"`
-	// The peaks that the floor is by: the greater of those right before and right after the test.
-	Read   float64 `json:"peak_gb_per_second"`
-	Floats float64 `json:"peak_float_gop_per_second"`
-	Pairs  float64 `json:"peak_bfloat16_gop_per_second"`
-	Bytes  float64 `json:"peak_byte_gop_per_second"`
+	// The peaks behind the floor: the greater of those right before and right after the test.
+	Read   float64 `json:"peak_gb_per_second,omitempty"`
+	Floats float64 `json:"peak_float_gop_per_second,omitempty"`
+	Pairs  float64 `json:"peak_bfloat16_gop_per_second,omitempty"`
+	Bytes  float64 `json:"peak_byte_gop_per_second,omitempty"`
 }
 
-// ModelInfo is what is known of a model before it is tested.
+// ModelInfo describes a model before its tests.
 type ModelInfo struct {
 	Name, Quant string
-	Kernels     string        // the implementation
+	Device      string        // what it is, for people
 	Size        int64         // bytes of weights, as stored
 	Parameters  int64         // weights
-	Load        time.Duration // what it took to load them
-	Peaks       cpu.Peaks     // of the machine
+	Load        time.Duration // time to load them
+	Peaks       compute.Peaks // of the device; zero if it has no meter
 }
 
-// ModelBench measures a model's forward pass: no engine, no sampling. Logits are computed for the last token of a prompt and
-// for every decoded token.
+// ModelBench measures a model's forward pass: no engine, no sampling. Logits are computed for the last token of a
+// prompt and for every decoded token.
 type ModelBench struct {
 	ModelInfo
 	o     ModelOptions
 	run   modelRun
-	meter *cpu.Meter
-	at    time.Time // when the peaks were measured
+	meter compute.Meter // nil if there is none
+	at    time.Time     // when the peaks were measured
 }
 
-// freshPeaks is how long peaks count as those of now.
+// freshPeaks is how long measured peaks stay valid.
 const freshPeaks = time.Second
 
-// OpenModel loads a checkpoint and measures the machine's peaks.
+// OpenModel loads a checkpoint and measures the device's peaks.
 func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	if o.Chunk < 1 || o.Repetitions < 1 || o.BlockTokens < 1 {
 		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 1 of each", o.Chunk, o.Repetitions, o.BlockTokens)
 	}
-	if o.Device.Threads == 0 {
-		o.Device.Threads = cpu.DefaultThreads()
-	}
-	dev, err := cpu.New(o.Device)
+	kind, which, err := compute.KindOf(o.Device)
 	if err != nil {
 		return nil, err
 	}
-	m := &ModelBench{o: o, ModelInfo: ModelInfo{Name: o.Name, Kernels: dev.Name()}, run: modelRun{dev: dev, chunk: o.Chunk, blockTokens: o.BlockTokens}}
+	dev, err := kind.Open(which, o.Compute)
+	if err != nil {
+		return nil, err
+	}
+	o.KVType = cmp.Or(o.KVType, compute.ServedKV(dev.KVTypes()))
+	m := &ModelBench{
+		o: o, ModelInfo: ModelInfo{Name: o.Name, Device: dev.Name()},
+		run: modelRun{dev: dev, chunk: o.Chunk, blockTokens: o.BlockTokens},
+	}
 	start := time.Now()
-	if m.run.model, err = model.Load(ckpt, dev, nil); err != nil {
+	if m.run.model, err = loader.Model(ckpt, dev, nil); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	m.Load = time.Since(start)
@@ -89,8 +98,10 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	for _, t := range ckpt.Tensors() {
 		m.Size, m.Parameters = m.Size+t.Size, m.Parameters+int64(t.Values())
 	}
-	if m.meter, err = cpu.NewMeter(o.Device); err == nil {
-		err = m.measurePeaks()
+	if kind.Meter != nil {
+		if m.meter, err = kind.Meter(which, o.Compute); err == nil {
+			err = m.measurePeaks()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -107,14 +118,25 @@ func (m *ModelBench) Close() error {
 	return err
 }
 
+// threads returns the threads of the host that a device computes with; 0 if the device is not the host.
+func threads(dev compute.Device) int {
+	if host, ok := dev.(interface{ Threads() int }); ok {
+		return host.Threads()
+	}
+	return 0
+}
+
 func (m *ModelBench) measurePeaks() (err error) {
+	if m.meter == nil {
+		return nil
+	}
 	m.Peaks, err = m.meter.Peaks()
 	m.at = time.Now()
 	return err
 }
 
-// Run does a test. The peaks of the machine are measured before and after it: other work, and what shares the memory, change
-// them within minutes.
+// Run runs a test. It measures the peaks of the machine before and after the test: other work and other users of the
+// memory change them within minutes.
 func (m *ModelBench) Run(ctx context.Context, t Test) (ModelRow, error) {
 	if time.Since(m.at) > freshPeaks {
 		if err := m.measurePeaks(); err != nil {
@@ -131,15 +153,18 @@ func (m *ModelBench) Run(ctx context.Context, t Test) (ModelRow, error) {
 	}
 	p := before.Max(m.Peaks)
 	row := ModelRow{
-		Model: m.Name, Quant: m.Quant, Threads: m.o.Device.Threads, Test: t.Name, TokensPerSecond: median(speeds),
-		Floor: float64(t.tokens()) / m.run.floor(t, p), Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
+		Model: m.Name, Quant: m.Quant, Device: m.Device, Threads: threads(m.run.dev), Test: t.Name,
+		TokensPerSecond: median(speeds), Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
 		Read: p.Read / 1e9, Floats: p.Floats / 1e9, Pairs: p.Pairs / 1e9, Bytes: p.Bytes / 1e9,
 	}
-	row.Share = row.TokensPerSecond / row.Floor
+	if m.meter != nil {
+		row.Floor = float64(t.tokens()) / m.run.floor(t, p)
+		row.Share = row.TokensPerSecond / row.Floor
+	}
 	return row, nil
 }
 
-// Model runs the tests on a checkpoint. found, if not nil, hears of each row.
+// Model runs the tests on a checkpoint. It calls found, if not nil, with each row.
 func Model(ctx context.Context, ckpt *weights.Checkpoint, o ModelOptions, tests []Test, found func(ModelInfo, *ModelRow)) ([]ModelRow, error) {
 	m, err := OpenModel(ckpt, o)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 )
 
 var tiny = Shape{"tiny", 2, 64, 128, 4, 2, 16, 256}
@@ -30,14 +31,14 @@ func TestParseTests(t *testing.T) {
 	}
 }
 
-// TestCost counts the tiny model by hand: 2 layers of q, o [64, 64], k, v [32, 64], gate, up [128, 64], down [64, 128] and
-// two norms of 64; a last norm; a head and an embedding of [256, 64].
+// TestCost counts the tiny model by hand: 2 layers of q, o [64, 64], k, v [32, 64], gate, up [128, 64], down [64, 128]
+// and two norms of 64; a last norm; a head and an embedding of [256, 64].
 func TestCost(t *testing.T) {
 	ckpt, err := Random(tiny, "q8_0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := model.ReadSpec(ckpt)
+	spec, err := family.Read(ckpt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,11 @@ func TestCost(t *testing.T) {
 			t.Errorf("%s: %+v; want %+v", tt.name, got, tt.want)
 		}
 	}
-	spec.Layers[0].Attn.Window, spec.Layers[1].Attn.Window = 4, 4
+	for i := range 2 {
+		a := spec.Layers[i].Mixer.(model.GQA)
+		a.Window = 4
+		spec.Layers[i].Mixer = a
+	}
 	w := c.step(1, 1, 10, 0)
 	if want := 2.0 * 4 * 2 * 4 * 32; w.FloatOps != want {
 		t.Errorf("a window of 4: %v operations; want %v", w.FloatOps, want)
@@ -71,7 +76,7 @@ func TestCost(t *testing.T) {
 	if c.quant != "Q8_0" {
 		t.Errorf("quant is %q", c.quant)
 	}
-	floor := Work{Bytes: 10, FloatOps: 6, PairOps: 9, ByteOps: 8}.Floor(cpu.Peaks{Read: 5, Floats: 2, Pairs: 3, Bytes: 4})
+	floor := Work{Bytes: 10, FloatOps: 6, PairOps: 9, ByteOps: 8}.Floor(compute.Peaks{Read: 5, Floats: 2, Pairs: 3, Bytes: 4})
 	if floor != 8 {
 		t.Errorf("floor %v; want 6/2 + 9/3 + 8/4, which is more than 10/5", floor)
 	}
@@ -86,7 +91,7 @@ func TestModelRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := ModelOptions{Name: "tiny", Device: cpu.Options{Threads: 2}, Chunk: 8, Repetitions: 2, BlockTokens: 16}
+	o := ModelOptions{Name: "tiny", Device: "cpu", Compute: compute.Options{Threads: 2}, Chunk: 8, Repetitions: 2, BlockTokens: 16}
 	heard := 0
 	rows, err := Model(t.Context(), ckpt, o, tests, func(ModelInfo, *ModelRow) { heard++ })
 	if err != nil {
@@ -101,8 +106,8 @@ func TestModelRows(t *testing.T) {
 			t.Errorf("row %+v", r)
 		}
 	}
-	got, _ := json.Marshal(ModelRow{"m", "Q8_0", 2, "pp1", 3, 4, 0.75, 1, 2, 5, 6, 7, 8})
-	if want := `{"model":"m","quant":"Q8_0","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75,` +
+	got, _ := json.Marshal(ModelRow{"m", "Q8_0", "cpu", 2, "pp1", 3, 4, 0.75, 1, 2, 5, 6, 7, 8})
+	if want := `{"model":"m","quant":"Q8_0","device":"cpu","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75,` +
 		`"slowest_tokens_per_second":1,"fastest_tokens_per_second":2,"peak_gb_per_second":5,"peak_float_gop_per_second":6,"peak_bfloat16_gop_per_second":7,"peak_byte_gop_per_second":8}`; string(got) != want {
 		t.Errorf("JSON %s; want %s", got, want)
 	}

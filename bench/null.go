@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Null is an OpenAI-compatible server without a model: each answer has as many words as were asked for, of no meaning, at the
-// times that it says. What a load measures on it is the load's own: its speed, its overhead, its truthfulness.
+// Null is an OpenAI-compatible server without a model: each answer has as many meaningless words as the request asks
+// for, at the configured times. A load on it measures the load generator itself: its speed, its overhead, its accuracy.
 type Null struct {
 	TTFT time.Duration // until the first word
 	TPOT time.Duration // between words; with 0, all come at once
@@ -70,7 +70,7 @@ func (n Null) answer(w http.ResponseWriter, r *http.Request, tail string) {
 	w.Write(buf)
 }
 
-// sleep returns false if ctx is done before.
+// sleep returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

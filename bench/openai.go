@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// OpenAI is a server that speaks the OpenAI API, as a Target. Answers are streamed.
+// OpenAI is a server with the OpenAI API, as a Target. Answers are streamed.
 type OpenAI struct {
 	base        string
 	client      *http.Client
@@ -22,16 +22,16 @@ type OpenAI struct {
 	path, model string
 }
 
-// OpenAIOptions say how a server is spoken to.
+// OpenAIOptions configures the requests.
 type OpenAIOptions struct {
-	Model       string // "" is the first that the server lists
+	Model       string // "" is the first of the server's list
 	Key         string // sent as a bearer token, if any
 	Completions bool   // use /completions rather than /chat/completions; a conversation is then one text
-	IgnoreEOS   bool   // ask for answers of full length by ignore_eos, which vLLM, SGLang, llama-server and kvasir know
+	IgnoreEOS   bool   // request full-length answers by ignore_eos, which vLLM, SGLang, llama-server and kvasir support
 	Temperature float32
 }
 
-// NewOpenAI returns the server at base, such as http://127.0.0.1:8000/v1.
+// NewOpenAI returns a client of the server at base, such as http://127.0.0.1:8000/v1.
 func NewOpenAI(ctx context.Context, base string, o OpenAIOptions) (*OpenAI, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -50,7 +50,7 @@ func NewOpenAI(ctx context.Context, base string, o OpenAIOptions) (*OpenAI, erro
 	return t, err
 }
 
-// Model is the model that requests name.
+// Model is the model name that requests send.
 func (t *OpenAI) Model() string { return t.model }
 
 // Close ends idle connections.
@@ -69,7 +69,7 @@ func (t *OpenAI) send(ctx context.Context, method, at string, body []byte) (*htt
 	if t.options.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+t.options.Key)
 	}
-	req.Header["X-Idempotency-Key"] = nil // if the server has closed the connection meanwhile, it is sent again on another
+	req.Header["X-Idempotency-Key"] = nil // allows a retry if the server has closed the connection
 	resp, err := t.client.Do(req)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (t *OpenAI) kv(ctx context.Context) (k kv, ok bool) {
 	return k, ok
 }
 
-// wireMessage and wireRequest are what is sent.
+// wireMessage and wireRequest are the request's JSON.
 type wireMessage struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -183,7 +183,7 @@ const (
 	maxAnswer = 1 << 30
 )
 
-// event is the data of a streamed event, as far as it matters here.
+// event is the part of a streamed event that matters here.
 type event struct {
 	Choices []struct {
 		Text  string `json:"text"`
@@ -218,7 +218,7 @@ func readStream(r io.Reader, piece func()) (Answer, error) {
 		data = bytes.TrimSpace(data)
 		if string(data) == "[DONE]" {
 			finished = true
-			continue // a connection is used again only when it was read to its end
+			continue // a connection is reused only after it was read to its end
 		}
 		var e event
 		if err := json.Unmarshal(data, &e); err != nil {

@@ -28,7 +28,7 @@ const (
 	plotLeft, plotRight, plotTop, plotBottom = 60.0, 14.0, 36.0, 44.0
 )
 
-// axis maps the values from low to high to places from begin to end.
+// axis maps the values from low to high to coordinates from begin to end.
 type axis struct {
 	low, high, begin, end float64
 	log                   bool
@@ -42,7 +42,7 @@ func (a axis) at(v float64) float64 {
 	return a.begin + (a.end-a.begin)*(v-low)/(high-low)
 }
 
-// axes fits two axes around all points. Lines of nothing give axes from 0 to 1.
+// axes fits two axes to all points. Without points they run from 0 to 1.
 func (p *plot) axes() (x, y axis) {
 	x = axis{low: math.Inf(1), begin: plotLeft, end: plotWidth - plotRight, log: p.logX}
 	y = axis{begin: plotHeight - plotBottom, end: plotTop}
@@ -143,7 +143,7 @@ func (p plot) SVG() template.HTML {
 // maxPoints bounds the points of a line.
 const maxPoints = 300
 
-// distribution returns the line of the shares of values that are at most x.
+// distribution returns the line of a cumulative distribution: the share of values that are at most x.
 func distribution(name string, values []float64) line {
 	slices.Sort(values)
 	l := line{name: name}

@@ -14,8 +14,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// Random returns a model of a shape with random weights in the types of a recipe of forge, the same each time, as a
-// checkpoint in memory.
+// Random returns a model of a shape with random weights in the types of a recipe of forge, as a checkpoint in memory.
+// Equal arguments give equal weights.
 func Random(s Shape, recipe string) (*weights.Checkpoint, error) {
 	meta, tensors, err := s.contents(recipe)
 	if err != nil {
@@ -33,7 +33,7 @@ func Random(s Shape, recipe string) (*weights.Checkpoint, error) {
 	return weights.OpenBytes(s.Name+".gguf", file.Bytes())
 }
 
-// WriteRandom writes the model that Random returns as a GGUF file, for other engines to be measured on.
+// WriteRandom writes the model that Random returns as a GGUF file, so that other engines can be measured on it.
 func WriteRandom(w io.Writer, s Shape, recipe string) error {
 	meta, tensors, err := s.contents(recipe)
 	if err != nil {
@@ -42,11 +42,11 @@ func WriteRandom(w io.Writer, s Shape, recipe string) error {
 	return weights.WriteGGUF(w, meta, tensors)
 }
 
-// contents returns what a file of a shape holds: random matrices of the recipe's types, norms of ones.
+// contents returns the contents of a file of a shape: random matrices of the recipe's types, norms of ones.
 func (s Shape) contents(recipe string) ([]weights.KV, []weights.Source, error) {
 	spec := &model.Spec{Layers: make([]model.Layer, s.Layers)}
 	for i := range spec.Layers {
-		spec.Layers[i].Attn.Heads, spec.Layers[i].Attn.KVHeads = s.Heads, s.KVHeads
+		spec.Layers[i].Mixer = model.GQA{Heads: s.Heads, KVHeads: s.KVHeads}
 	}
 	list := s.weights()
 	types, fileType, err := forge.RecipeTypes(recipe, spec, list)
@@ -75,12 +75,12 @@ func (s Shape) contents(recipe string) ([]weights.KV, []weights.Source, error) {
 	return s.metadata(fileType), tensors, nil
 }
 
-// weights lists a shape's tensors, by what recipes ask of them.
-func (s Shape) weights() []model.Translated {
-	var list []model.Translated
+// weights lists a shape's tensors with the properties that recipes depend on.
+func (s Shape) weights() []forge.Translated {
+	var list []forge.Translated
 	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	add := func(name, slot string, layer int, shape ...int) {
-		list = append(list, model.Translated{Name: name + ".weight", Slot: slot, Layer: layer, Shape: shape})
+		list = append(list, forge.Translated{Name: name + ".weight", Slot: slot, Layer: layer, Shape: shape})
 	}
 	add("token_embd", "embed", 0, s.Vocab, s.Hidden)
 	for i := range s.Layers {
@@ -100,7 +100,7 @@ func (s Shape) weights() []model.Translated {
 	return list
 }
 
-// metadata describes the shape, and a tokenizer that has one token for each of the words that workloads are made of.
+// metadata describes the shape, and a tokenizer with one token for each word of the workloads.
 func (s Shape) metadata(fileType uint32) []weights.KV {
 	tokens, scores, types := s.tokens()
 	return []weights.KV{
@@ -131,8 +131,8 @@ func (s Shape) metadata(fileType uint32) []weights.KV {
 	}
 }
 
-// tokens returns a SentencePiece vocabulary: three special tokens, the bytes, the words with the beginnings that lead to
-// them, and made-up words for the rest.
+// tokens returns a SentencePiece vocabulary: three special tokens, the bytes, the words with the prefixes that merge
+// into them, and synthetic words for the rest.
 func (s Shape) tokens() (tokens []string, scores []float32, types []int32) {
 	const normal, unknown, control, isByte = 1, 2, 3, 6
 	add := func(token string, score float32, kind int32) {
@@ -164,11 +164,11 @@ func (s Shape) tokens() (tokens []string, scores []float32, types []int32) {
 	return tokens, scores, types
 }
 
-// period is random blocks of one type, after which a random weight repeats itself: a prime number of them, so that
-// neighbouring rows differ, and few enough that a model is written at the speed of memory.
+// period is the random blocks of one type after which random weights repeat. Their number is prime, so that
+// neighbouring rows differ, and small enough that a model is written at the speed of memory.
 type period struct {
 	data  []byte
-	block int // bytes of what repeats by itself
+	block int // bytes of one block
 }
 
 // randomPeriod returns a quarter of a million random values, spread like trained weights, encoded on all processors.
@@ -206,7 +206,7 @@ func randomPeriod(t quant.Type) (period, error) {
 	return p, nil
 }
 
-// encode encodes a block, also of the types with zero points, whose codes it rounds between -0.08 and 0.08.
+// encode encodes a block. For types with zero points it rounds codes between -0.08 and 0.08.
 func encode(dst []byte, block []float32, t quant.Type) error {
 	for bits, types := range quant.ZeroTypes {
 		if types[len(block)] == t {
@@ -221,7 +221,7 @@ func encode(dst []byte, block []float32, t quant.Type) error {
 	return quant.Encode(dst, block, t)
 }
 
-// repeat writes n bytes from a block on, over and over.
+// repeat writes n bytes of the period, starting at a block.
 func (p period) repeat(block, n int) func(io.Writer) error {
 	return func(w io.Writer) error {
 		at := block * p.block % len(p.data)

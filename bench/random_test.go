@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/forge"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
@@ -20,11 +20,11 @@ func TestRandomModelsAreOfTheirShape(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := model.ReadSpec(ckpt)
+		spec, err := family.Read(ckpt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := spec.Layers[0].Attn
+		a := spec.Attention()
 		got := Shape{"small", len(spec.Layers), spec.Hidden, spec.Layers[0].FFN.Width, a.Heads, a.KVHeads, a.HeadDim, spec.Vocab}
 		if got != want || spec.TiedHead {
 			t.Errorf("%v: %+v, tied %v", recipe, got, spec.TiedHead)

@@ -13,7 +13,7 @@ type Shape struct {
 	Layers, Hidden, Width, Heads, KVHeads, HeadDim, Vocab int
 }
 
-// Shapes are the models that Random makes by name. Their heads are not tied to their embeddings.
+// Shapes are the named models of Random. Their heads are not tied to their embeddings.
 var Shapes = []Shape{
 	{"mini", 8, 512, 1280, 8, 2, 64, 8192},
 	{"125m", 12, 768, 2048, 12, 4, 64, 32000},
@@ -35,14 +35,14 @@ func ShapeNames() []string {
 	return names
 }
 
-// shapeKey is a number of a spelled-out shape, and where it goes.
+// shapeKey is a number of a spelled-out shape and its destination.
 type shapeKey struct {
 	key  string
 	most int
 	of   func(*Shape) *int
 }
 
-// shapeKeys are what a spelled-out shape says. All but head, the last, must be there.
+// shapeKeys are the keys of a spelled-out shape. All but the last, head, are required.
 var shapeKeys = []shapeKey{
 	{"layers", 1000, func(s *Shape) *int { return &s.Layers }},
 	{"width", 1 << 17, func(s *Shape) *int { return &s.Hidden }},
@@ -53,8 +53,8 @@ var shapeKeys = []shapeKey{
 	{"head", 1 << 10, func(s *Shape) *int { return &s.HeadDim }},
 }
 
-// ParseShape returns the shape of that name, or the one that is spelled out as in
-// "layers=22,width=2048,ff=5632,heads=32,kv=4,vocab=32000". "head=64" gives the size of a head that is not width/heads.
+// ParseShape returns the shape with a name, or one spelled out as in
+// "layers=22,width=2048,ff=5632,heads=32,kv=4,vocab=32000". "head=64" sets the size of a head if it is not width/heads.
 func ParseShape(text string) (Shape, error) {
 	if !strings.Contains(text, "=") {
 		for _, s := range Shapes {
@@ -84,7 +84,7 @@ func ParseShape(text string) (Shape, error) {
 	return s, s.complete()
 }
 
-// complete sets the size of a head that is not given, and refuses shapes that no model has.
+// complete sets the default head size, and refuses impossible shapes.
 func (s *Shape) complete() error {
 	for _, k := range shapeKeys[:len(shapeKeys)-1] {
 		if *k.of(s) == 0 {

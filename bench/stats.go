@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Result is what became of one request. Times count from the start of the load.
+// Result is the outcome of one request. Times count from the start of the load.
 type Result struct {
-	Due       time.Duration // when the request was to be sent; latencies count from here
+	Due       time.Duration // when the request was due; latencies count from here
 	Sent      time.Duration
 	First     time.Duration   // when the first piece of the answer came
 	Last      time.Duration   // when the last piece came
-	End       time.Duration   // when the answer was over
+	End       time.Duration   // when the answer ended
 	Gaps      []time.Duration // between pieces
 	Prompt    int             // tokens of the prompt
-	Cached    int             // of them, found in a prefix cache
+	Cached    int             // tokens found in a prefix cache
 	Generated int             // tokens of the answer
 	Err       error
 }
@@ -41,7 +41,7 @@ type Summary struct {
 	P99  float64 `json:"p99"`
 }
 
-// summarize sorts values and describes them; of none, all is 0.
+// summarize sorts values and describes them. Without values all is 0.
 func summarize(values []float64) Summary {
 	slices.Sort(values)
 	s := Summary{P50: percentile(values, 50), P90: percentile(values, 90), P95: percentile(values, 95), P99: percentile(values, 99)}
@@ -51,7 +51,7 @@ func summarize(values []float64) Summary {
 	return s
 }
 
-// SLO are the latencies that an answer must keep to be good. 0 is any.
+// SLO are the latencies that a good answer must keep. 0 is no limit.
 type SLO struct {
 	TTFT, TPOT, E2E time.Duration
 }
@@ -61,9 +61,9 @@ func (s SLO) met(r *Result) bool {
 	return (s.TTFT == 0 || r.ttft() <= ms(s.TTFT)) && (s.TPOT == 0 || tpot <= ms(s.TPOT)) && (s.E2E == 0 || r.e2e() <= ms(s.E2E))
 }
 
-// Report is what a load led to. Latencies are of the requests that succeeded: TTFT from when a request was due to the first
-// piece of its answer, TPOT the time of each token after the first, ITL the gaps between pieces, and E2E until the answer was
-// over. Rates are over the time from the start to the last answer.
+// Report is the result of a load. Latencies are those of successful requests: TTFT from the time a request was due to
+// the first piece of its answer, TPOT the time of each token after the first, ITL the gaps between pieces, and E2E
+// until the answer ended. Rates are over the time from the start to the last answer.
 type Report struct {
 	Requests int     `json:"requests"` // that ended, failed ones included
 	Failed   int     `json:"failed"`
@@ -79,22 +79,22 @@ type Report struct {
 	Steps *StepReport `json:"steps,omitempty"` // of an engine in this process
 
 	Normalized Summary        `json:"-"` // E2E by token of the answer, in milliseconds
-	Late       Summary        `json:"-"` // milliseconds from when a request was due to when it was sent: the client's own
+	Late       Summary        `json:"-"` // milliseconds from due to sent: the client's own delay
 	Elapsed    time.Duration  `json:"-"`
 	Prompt     int            `json:"-"` // tokens
 	Generated  int            `json:"-"`
 	Good       int            `json:"-"` // requests that met the SLO
-	CPU        time.Duration  `json:"-"` // that processors worked for this process, of all cores together; 0 if not known
-	Unfilled   float64        `json:"-"` // share of the KV memory held by running sequences that was not used; -1 if not known
-	CutOff     int            `json:"-"` // requests under way when the time was over; they count nowhere else
-	Errors     map[string]int `json:"-"` // how often each came, the first few kinds
+	CPU        time.Duration  `json:"-"` // processor time of this process, on all cores; 0 if unknown
+	Unfilled   float64        `json:"-"` // share of the KV memory held by running sequences that was not filled; -1 if unknown
+	CutOff     int            `json:"-"` // requests still running when the time was over; they count nowhere else
+	Errors     map[string]int `json:"-"` // counts by error, for the first few kinds
 	Results    []Result       `json:"-"`
 }
 
-// Own returns the processor time that a request cost this process; 0 if it is not known.
+// Own returns this process's processor time for each request; 0 if unknown.
 func (rep *Report) Own() time.Duration { return rep.CPU / time.Duration(max(rep.Requests, 1)) }
 
-// maxErrors bounds the kinds of errors that a Report tells apart.
+// maxErrors bounds the kinds of errors that a Report distinguishes.
 const maxErrors = 8
 
 // Summarize describes results under an SLO.

@@ -2,51 +2,49 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
 )
 
 // modelRun is a model under measurement.
 type modelRun struct {
-	dev         *cpu.Device
+	dev         compute.Device
 	model       *model.Model
 	chunk       int
 	blockTokens int
 	cost        cost
 
-	runner *model.Runner
-	tables [][][]int32 // blocks of each sequence, by group of layers
-	ids    []int32     // random tokens
-	batch  compute.Batch
+	runner  *model.Runner
+	ids     []int32          // random tokens
+	batches [2]compute.Batch // of the steps that are under way
+	started int
+	under   compute.Step // the step started last, nil if its end was waited for
 }
 
 // measure returns the tokens per second of each repetition.
 func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]float64, error) {
-	blocks := (t.length() + m.blockTokens - 1) / m.blockTokens
-	var err error
 	spec := compute.CacheSpec{Layers: m.model.Spec.KVLayers()}
-	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), max(1, spec.Groups())*blocks*t.Seqs, m.blockTokens, t.Seqs); err != nil {
+	tables := tablesOf(spec, t.Seqs, t.length(), m.blockTokens)
+	blocks := max(1, spec.Groups()) * t.Seqs * ((t.length() + m.blockTokens - 1) / m.blockTokens)
+	var err error
+	if m.runner, err = m.model.NewRunner(max(m.chunk, t.Seqs), blocks, m.blockTokens, t.Seqs); err != nil {
 		return nil, err
 	}
-	m.tables = m.tables[:0]
-	for s := range t.Seqs {
-		table := make([]int32, blocks)
-		for i := range table {
-			table[i] = int32(s*blocks + i)
-		}
-		m.tables = append(m.tables, spec.Spread(table))
-	}
+	defer m.runner.Close()
 	r := rand.New(rand.NewPCG(1, uint64(t.tokens())))
 	m.ids = make([]int32, max(t.Rows, t.Seqs))
 	for i := range m.ids {
 		m.ids[i] = r.Int32N(int32(m.model.Spec.Vocab))
 	}
-	if err := m.fill(t); err != nil {
+	if err := fillCache(m.dev, m.runner.Cache(), tables, t.Depth, m.chunk); err != nil {
+		return nil, err
+	}
+	if err := runStep(m.runner, &compute.Batch{Edits: editsOf(tables)}); err != nil {
 		return nil, err
 	}
 	var speeds []float64
@@ -63,74 +61,68 @@ func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]floa
 	return speeds, nil
 }
 
-// run does the test once.
+// run does the test once, with two steps under way at a time.
 func (m *modelRun) run(ctx context.Context, t Test) error {
 	for at := 0; at < t.Rows; at += m.chunk {
 		end := min(at+m.chunk, t.Rows)
-		m.batch.Reset()
-		m.batch.Append(m.ids[at:end], t.Depth+at, end == t.Rows, m.tables[0]...)
-		if err := m.forward(ctx); err != nil {
+		b := m.next()
+		m.sequence(b, 0, t.Depth+at, m.ids[at:end], end == t.Rows)
+		if err := m.start(ctx, b); err != nil {
 			return err
 		}
 	}
 	for i := range t.Steps {
-		m.batch.Reset()
-		for s, table := range m.tables {
-			m.batch.Append(m.ids[s:s+1], t.Depth+i, true, table...)
+		b := m.next()
+		for s := range t.Seqs {
+			m.sequence(b, s, t.Depth+i, m.ids[s:s+1], true)
 		}
-		if err := m.forward(ctx); err != nil {
+		if err := m.start(ctx, b); err != nil {
 			return err
 		}
 	}
+	return m.wait()
+}
+
+// next returns the batch of the next step, empty.
+func (m *modelRun) next() *compute.Batch {
+	b := &m.batches[m.started%2]
+	b.Reset()
+	return b
+}
+
+// sequence adds tokens of sequence s, whose logits the device computes and keeps.
+func (m *modelRun) sequence(b *compute.Batch, s, start int, ids []int32, logits bool) {
+	b.AppendSeq(compute.Seq{Start: int32(start), Slot: int32(s), State: int32(s)}, ids, len(ids))
+	if logits {
+		b.Logits = append(b.Logits, int32(b.Rows()-1))
+	}
+}
+
+// start starts a step, then waits for the one before.
+func (m *modelRun) start(ctx context.Context, b *compute.Batch) error {
+	if ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), m.wait())
+	}
+	step, err := m.runner.Start(b)
+	if err := errors.Join(err, m.wait()); err != nil {
+		return err
+	}
+	m.under = step
+	m.started++
 	return nil
 }
 
-func (m *modelRun) forward(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return m.runner.Forward(&m.batch)
-}
-
-// fill puts random keys and values of t.Depth tokens of each sequence into the cache.
-func (m *modelRun) fill(t Test) error {
-	rows := min(m.chunk, t.Depth)
-	if rows == 0 {
+// wait waits for the step that is under way.
+func (m *modelRun) wait() error {
+	s := m.under
+	if m.under = nil; s == nil {
 		return nil
 	}
-	spec := m.model.Spec
-	for i, l := range spec.Layers {
-		k, err := m.random(rows, l.Attn.KVHeads*l.Attn.HeadDim)
-		if err != nil {
-			return err
-		}
-		v, err := m.random(rows, l.Attn.KVHeads*l.Attn.ValueDim)
-		if err != nil {
-			return err
-		}
-		for _, table := range m.tables {
-			for at := 0; at < t.Depth; at += rows {
-				m.batch.Reset()
-				m.batch.Append(make([]int32, min(rows, t.Depth-at)), at, false, table...)
-				m.dev.Begin(&m.batch)
-				m.dev.Store(m.runner.Cache(), i, k, v)
-			}
-		}
-	}
-	return m.dev.Sync()
+	return s.Wait()
 }
 
-func (m *modelRun) random(rows, cols int) (compute.Tensor, error) {
-	t, err := m.dev.Tensor(rows, cols)
-	r := rand.New(rand.NewPCG(2, uint64(cols)))
-	for i := range t.Host {
-		t.Host[i] = float32(r.NormFloat64())
-	}
-	return t, err
-}
-
-// floor returns the seconds that a test takes at least.
-func (m *modelRun) floor(t Test, p cpu.Peaks) float64 {
+// floor returns the least seconds of a test.
+func (m *modelRun) floor(t Test, p compute.Peaks) float64 {
 	seconds := 0.0
 	for at := 0; at < t.Rows; at += m.chunk {
 		end := min(at+m.chunk, t.Rows)

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine"
 )
 
-// Steps is an engine's Observer that keeps how long each step took.
+// Steps is an engine's Observer that records the time of each step.
 type Steps struct {
 	mu  sync.Mutex
 	all []timedStep
@@ -29,17 +29,17 @@ func (s *Steps) StepDone(d engine.StepDone) {
 	s.all = append(s.all, timedStep{d.Rows, d.Seqs, ms(d.Duration)})
 }
 
-// StepReport describes the steps of a load. Equal steps decode one token of each of Seqs sequences, the most frequent number
-// of them: what they differ in is their contexts and what disturbed them.
+// StepReport describes the steps of a load. Equal steps decode one token of each of Seqs sequences, the most frequent
+// number of sequences; they differ only in their contexts and in disturbances.
 type StepReport struct {
 	All   StepTimes `json:"all"`
 	Equal StepTimes `json:"equal"`
 	Seqs  int       `json:"equal_sequences"`
-	// Collections of garbage in this process during the load.
+	// Garbage collections in this process during the load.
 	Collections uint32 `json:"garbage_collections"`
 }
 
-// garbageCollections returns how many there were in this process.
+// garbageCollections returns their number in this process so far.
 func garbageCollections() uint32 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -54,12 +54,12 @@ type StepTimes struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// report describes the steps so far, and forgets them.
+// report describes the steps so far and clears them.
 func (s *Steps) report() StepReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var r StepReport
-	times := map[int][]float64{} // of steps that decode so many sequences
+	times := map[int][]float64{} // of decoding steps, by their number of sequences
 	var all []float64
 	for _, st := range s.all {
 		all = append(all, st.ms)

@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// SweepOptions say how the highest rate is looked for.
+// SweepOptions configures the search for the highest rate.
 type SweepOptions struct {
-	Load   LoadOptions // Clients must be 0, and its SLO is what is to be met
+	Load   LoadOptions // Clients must be 0; its SLO is the goal
 	Start  float64     // the first rate tried, in conversations a second
 	Attain float64     // share of all requests that must meet the SLO
-	Within float64     // the rate found is at most this share below one that misses the SLO
+	Within float64     // the result is at most this share below a rate that misses the SLO
 }
 
 // SweepPoint is a rate that was tried.
@@ -25,11 +25,11 @@ type SweepPoint struct {
 // maxSweep bounds the rates tried in each direction.
 const maxSweep = 24
 
-// Sweep finds the highest rate at which a target meets an SLO: it doubles or halves the rate until it knows one that does and
-// one that does not, and then tries between them. workload makes the conversations of the n-th try, which should differ from
-// those before, or caches would know them. found, if not nil, hears of each try. The rate is 0 if none meets the SLO. It is an
-// error if a rate is met only because there are too few conversations for a queue to grow: had they gone on to come, more than
-// there are would have been under way at once.
+// Sweep finds the highest rate at which a target meets an SLO. It doubles or halves the rate until it has one rate that
+// meets the SLO and one that does not, and then bisects. workload makes the conversations of the n-th try; they should
+// differ from those before, or caches would contain them. Sweep calls found, if not nil, after each try. The rate is 0
+// if none meets the SLO. It is an error if a rate is met only because there are too few conversations for a queue to
+// grow: at that rate, more conversations than there are would have been running at once.
 func Sweep(ctx context.Context, t Target, o SweepOptions, workload func(n int, rate float64) ([]Conversation, error), found func(SweepPoint)) (float64, []SweepPoint, error) {
 	if o.Load.Clients != 0 || o.Load.SLO == (SLO{}) || !(o.Start > 0) || math.IsInf(o.Start, 0) || !(o.Attain > 0 && o.Attain <= 1) || !(o.Within > 0) {
 		return 0, nil, fmt.Errorf("bench: a sweep from %v a second, %v of the requests to meet the SLO %+v, within %v, with %d clients; want numbers above 0, an SLO, and no clients",
@@ -73,7 +73,8 @@ func Sweep(ctx context.Context, t Target, o SweepOptions, workload func(n int, r
 	return low, points, err
 }
 
-// bracket returns a rate that is met and twice it, which is not. low is 0 if none was met, high +Inf if all were.
+// bracket returns a rate that meets the SLO and twice that rate, which does not. low is 0 if no rate meets it, high
+// +Inf if all do.
 func bracket(rate float64, try func(float64) (bool, error)) (low, high float64, err error) {
 	low, high = 0, math.Inf(1)
 	for range maxSweep {

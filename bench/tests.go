@@ -11,22 +11,22 @@ import (
 type Test struct {
 	Name  string
 	Seqs  int // sequences computed together
-	Depth int // tokens that each has in the cache already
+	Depth int // tokens of each that are in the cache at the start
 	Rows  int // prompt tokens to compute; 0 is a decode
 	Steps int // of one token a sequence, of a decode
 }
 
 const (
-	shortPrompt = 16 // the depth of a decode that names none
+	shortPrompt = 16 // the default depth of a decode
 	batchSteps  = 32 // of a decode of several sequences
 	maxTest     = 1 << 20
 )
 
 var testForm = regexp.MustCompile(`^(pp|tg|b)([0-9]{1,7})(?:@([0-9]{1,7}))?$`)
 
-// ParseTests reads a list such as "pp512,tg128,b16@1024": a prompt of 512 tokens; 128 tokens decoded by one sequence; 16
-// sequences that decode together. @ is how many tokens the cache holds of each sequence before: none for a prompt, 16 for
-// the others if not given.
+// ParseTests reads a list such as "pp512,tg128,b16@1024": a prompt of 512 tokens; 128 tokens decoded by one sequence;
+// 16 sequences decoded together. @ sets the number of tokens of each sequence in the cache at the start: by default 0
+// for a prompt and 16 for the others.
 func ParseTests(list string) ([]Test, error) {
 	var out []Test
 	for name := range strings.SplitSeq(list, ",") {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// TraceOptions say how a recorded trace is replayed.
+// TraceOptions configures the replay of a recorded trace.
 type TraceOptions struct {
 	Limit   int     // most conversations; 0 is all
 	Speed   float64 // 2 replays an hour in half an hour
-	Lengths float64 // times the recorded numbers of tokens, for machines or contexts smaller than those recorded
+	Lengths float64 // factor on the recorded numbers of tokens, for smaller machines or contexts
 }
 
 func (o TraceOptions) check() error {
@@ -29,7 +29,7 @@ func (o TraceOptions) tokens(n int) int { return max(1, int(math.Round(float64(n
 
 func (o TraceOptions) full(n int) bool { return n == maxConversations || o.Limit > 0 && n == o.Limit }
 
-// at returns when a request is due that was recorded d after the first one.
+// at returns the due time of a request that was recorded d after the first one.
 func (o TraceOptions) at(d time.Duration) time.Duration {
 	return time.Duration(min(float64(d)/o.Speed, maxSeconds*float64(time.Second)))
 }
@@ -37,8 +37,8 @@ func (o TraceOptions) at(d time.Duration) time.Duration {
 // mooncakeBlock is the number of tokens that a hash id stands for.
 const mooncakeBlock = 512
 
-// ParseMooncake reads a trace in Mooncake's form: JSON lines of {"timestamp": milliseconds, "input_length", "output_length",
-// "hash_ids"}, where prompts that begin with the same ids begin with the same blocks of 512 tokens.
+// ParseMooncake reads a trace in Mooncake's form: JSON lines of {"timestamp": milliseconds, "input_length",
+// "output_length", "hash_ids"}, where prompts that begin with the same ids begin with the same blocks of 512 tokens.
 func ParseMooncake(r io.Reader, o TraceOptions) ([]Conversation, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func ParseMooncake(r io.Reader, o TraceOptions) ([]Conversation, error) {
 				left -= parts[len(parts)-1].Tokens
 			}
 		}
-		if left > 0 { // of no id: nobody else's
+		if left > 0 { // without an id: shared with no other request
 			parts = append(parts, Part{Seed: math.MaxUint64 - uint64(len(out)), Tokens: left})
 		}
 		out = append(out, single(o.at(time.Duration(since)), parts, o.tokens(e.Output)))
@@ -100,8 +100,9 @@ func some(cs []Conversation) ([]Conversation, error) {
 	return cs, nil
 }
 
-// ParseAzure reads a trace in the form of Azure's LLM inference datasets: a line "TIMESTAMP,ContextTokens,GeneratedTokens",
-// then lines such as "2023-11-16 18:17:03.9799600,4808,10". No two prompts begin alike.
+// ParseAzure reads a trace in the form of Azure's LLM inference datasets: a line
+// "TIMESTAMP,ContextTokens,GeneratedTokens", then lines such as "2023-11-16 18:17:03.9799600,4808,10". No two prompts
+// begin alike.
 func ParseAzure(r io.Reader, o TraceOptions) ([]Conversation, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -151,9 +152,9 @@ func ParseAzure(r io.Reader, o TraceOptions) ([]Conversation, error) {
 	return some(out)
 }
 
-// ParseConversations reads conversations in ShareGPT's form: a JSON array of {"conversations": [{"from": "human", "value"},
-// {"from": "gpt", "value"}, …]}. Each recorded answer says how long the measured one is to be, by its bytes; what
-// conversations have before the first human or after the last answer is left out.
+// ParseConversations reads conversations in ShareGPT's form: a JSON array of {"conversations": [{"from": "human",
+// "value"}, {"from": "gpt", "value"}, …]}. The bytes of each recorded answer set the length of the measured one.
+// Messages before the first human's and after the last answer are dropped.
 func ParseConversations(r io.Reader, o TraceOptions) ([]Conversation, error) {
 	if err := o.check(); err != nil {
 		return nil, err

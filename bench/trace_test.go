@@ -80,7 +80,8 @@ func TestTracesRefuse(t *testing.T) {
 	}
 }
 
-// TestRecordedTraces reads the published traces whole. Mooncake's share of tokens that an infinite cache would have is known.
+// TestRecordedTraces reads the published traces whole. Mooncake's share of tokens that an infinite cache would have is
+// known.
 func TestRecordedTraces(t *testing.T) {
 	for _, tt := range []struct {
 		kind          string

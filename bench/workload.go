@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Conversation is a client's session: turns that follow each other, each prompt holding all that was said before. Most
+// Conversation is a client's session: consecutive turns, where each prompt contains all messages before it. Most
 // workloads have one turn.
 type Conversation struct {
-	At    time.Duration // when the first turn is due, after the start; closed loops do without
+	At    time.Duration // when the first turn is due, after the start; unused in closed loops
 	Turns []Turn
 }
 
@@ -27,7 +27,7 @@ type Message struct {
 	Parts []Part
 }
 
-// Part is a stretch of a message: the text, the tokens, or else Tokens made-up tokens, which depend on Seed alone.
+// Part is a stretch of a message: text, tokens, or else Tokens synthetic tokens, which depend on Seed alone.
 type Part struct {
 	Text   string
 	IDs    []int32
@@ -35,12 +35,12 @@ type Part struct {
 	Tokens int
 }
 
-// words are short and common, so that most tokenizers make one token of each with the space before it.
+// words are short and common: most tokenizers encode each, with the space before it, as one token.
 var words = strings.Fields(`the of and to in is was for that it on as with by at from this be are an or had not but his they
 	she all one which were we there has been her if more when will who so no out up what time some about would into two
 	them can only other new over very first any could after most then great may such even because here well should where`)
 
-// appendText appends a part as text: a word for each made-up token. There must be no tokens.
+// appendText appends a part as text: a word for each synthetic token. The part must not have tokens.
 func (p Part) appendText(dst []byte) []byte {
 	if p.Tokens == 0 {
 		return append(dst, p.Text...)
@@ -67,7 +67,7 @@ func (p Part) appendIDs(dst []int32, vocab int, encode func(string) []int32) []i
 	return dst
 }
 
-// size returns the tokens of a part, a guess for text: four bytes make one.
+// size returns the tokens of a part; for text it estimates one token for four bytes.
 func (p Part) size() int { return p.Tokens + len(p.IDs) + (len(p.Text)+3)/4 }
 
 // Fixed is a workload of equal conversations.
@@ -75,12 +75,12 @@ type Fixed struct {
 	Conversations int
 	Turns         int     // of each
 	Input, Output int     // tokens of a turn
-	Shared        float64 // share of the first turn's input that begins like other conversations'
-	Groups        int     // how many such beginnings there are
-	Spread        float64 // lengths vary evenly by this share of themselves, up and down
+	Shared        float64 // share of the first turn's input that is a common prefix of its group
+	Groups        int     // number of such prefixes
+	Spread        float64 // lengths vary uniformly by this share, up and down
 }
 
-// fixedKinds are sizes of usual kinds of work.
+// fixedKinds are the sizes of common workloads.
 var fixedKinds = map[string]Fixed{
 	"fixed":         {Turns: 1, Input: 256, Output: 128, Groups: 1},
 	"shared-prefix": {Turns: 1, Input: 1024, Output: 64, Shared: 0.875, Groups: 8}, // many questions about a few documents
@@ -88,7 +88,7 @@ var fixedKinds = map[string]Fixed{
 	"long-context":  {Turns: 1, Input: 6000, Output: 128, Groups: 1},
 }
 
-// FixedNamed returns the sizes of a kind of work: fixed, shared-prefix, multi-turn or long-context.
+// FixedNamed returns the sizes of a named workload: fixed, shared-prefix, multi-turn or long-context.
 func FixedNamed(name string) (f Fixed, ok bool) {
 	f, ok = fixedKinds[name]
 	return f, ok
@@ -99,7 +99,7 @@ const (
 	maxTokens        = 1 << 22 // of a turn
 )
 
-// Make returns the conversations. The same seed gives the same ones.
+// Make returns the conversations. Equal seeds give equal conversations.
 func (f Fixed) Make(seed uint64) ([]Conversation, error) {
 	switch {
 	case f.Conversations < 1 || f.Conversations > maxConversations || f.Turns < 1 || f.Turns > 1000:
@@ -131,7 +131,7 @@ func (f Fixed) Make(seed uint64) ([]Conversation, error) {
 			if own.Tokens > 0 {
 				parts = append(parts, own)
 			}
-			if parts == nil { // all of the first turn is shared: later ones say something at least
+			if parts == nil { // all of the first turn is shared: later turns are not empty
 				parts = []Part{{Seed: r.Uint64(), Tokens: 1}}
 			}
 			turn := Turn{Messages: []Message{{Role: "user", Parts: parts}}, Output: vary(f.Output)}

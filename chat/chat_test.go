@@ -54,7 +54,7 @@ func TestReferenceGoldens(t *testing.T) {
 			}
 			// One prompt has the day it was made on in it.
 			made := func() time.Time { return time.Date(2025, 7, 10, 12, 0, 0, 0, time.UTC) }
-			got, err := parse(t, c.Template).render(vars, made)
+			got, err := parse(t, c.Template).render(t.Context(), vars, made)
 			if err != nil || got != c.Target {
 				t.Errorf("%s\n got %q, %v\nwant %q", name, got, err, c.Target)
 			}
@@ -99,7 +99,7 @@ func TestReferenceTemplates(t *testing.T) {
 				[]string{"Hello", "there"}},
 		} {
 			in.AddGenerationPrompt, in.BOS, in.EOS = true, "<s>", "</s>"
-			got, err := tmpl.RenderChat(in.Input)
+			got, err := tmpl.RenderChat(t.Context(), in.Input)
 			var raised *RaisedError
 			if err != nil && !(errors.As(err, &raised) && refuses(raised)) {
 				t.Errorf("%s: %v", name, err)
@@ -128,7 +128,7 @@ func TestKvasirMini(t *testing.T) {
 		}
 		vars.Set("add_generation_prompt", true)
 		want, _ := vars.Get("rendered")
-		if got, err := tmpl.Render(vars); err != nil || got != want {
+		if got, err := tmpl.Render(t.Context(), vars); err != nil || got != want {
 			t.Errorf("got %q, %v\nwant %q", got, err, want)
 		}
 		n++
@@ -159,12 +159,12 @@ func TestRenderChatVariables(t *testing.T) {
 	want := `[{"role": "user", "content": "q", "name": "ann"}, {"role": "assistant", "content": null, ` +
 		`"reasoning_content": "why", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"b": 1, "a": 2}}}]}, ` +
 		`{"role": "tool", "content": "r", "tool_call_id": "c1"}]|[{"z": 1, "a": 2}]|<s></s>TrueTrueTrue|2026-01-02`
-	got, err := parse(t, source).RenderChat(in)
+	got, err := parse(t, source).RenderChat(t.Context(), in)
 	if err != nil || got != want {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 	extra.Set("messages", nil)
-	if _, err := parse(t, source).RenderChat(in); err == nil || !strings.Contains(err.Error(), `"messages"`) {
+	if _, err := parse(t, source).RenderChat(t.Context(), in); err == nil || !strings.Contains(err.Error(), `"messages"`) {
 		t.Errorf("messages given twice: %v", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestForms(t *testing.T) {
 		{"reasoning", loop + "{{ m.reasoning }}{% endfor %}", Message{Role: "assistant", Reasoning: "why"}, "why"},
 		{"thinking", loop + "{{ m['thinking'] }}{% endfor %}", Message{Role: "assistant", Reasoning: "why"}, "why"},
 	} {
-		got, err := parse(t, c.source).RenderChat(Input{Messages: []Message{c.m}})
+		got, err := parse(t, c.source).RenderChat(t.Context(), Input{Messages: []Message{c.m}})
 		if err != nil || got != c.want {
 			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
 		}
@@ -209,17 +209,17 @@ func TestErrors(t *testing.T) {
 	if want := `chat: template m/t.jinja line 2: unknown filter "foo"`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = parse(t, "{{ raise_exception('Roles must alternate') }}").RenderChat(Input{})
+	_, err = parse(t, "{{ raise_exception('Roles must alternate') }}").RenderChat(t.Context(), Input{})
 	var raised *RaisedError
 	if !errors.As(err, &raised) || raised.Message != "Roles must alternate" {
 		t.Errorf("got %v", err)
 	}
 	in := Input{Messages: []Message{{Role: "assistant", ToolCalls: []ToolCall{{Name: "f", Arguments: "{"}}}}}
-	if _, err = parse(t, "{{ messages }}").RenderChat(in); err != nil {
+	if _, err = parse(t, "{{ messages }}").RenderChat(t.Context(), in); err != nil {
 		t.Errorf("arguments of a template without tools: %v", err)
 	}
 	in.Tools = []json.RawMessage{json.RawMessage("{")}
-	if _, err = parse(t, "").RenderChat(in); err == nil {
+	if _, err = parse(t, "").RenderChat(t.Context(), in); err == nil {
 		t.Error("broken arguments and tools: no error")
 	}
 }
@@ -293,7 +293,7 @@ func BenchmarkRender(b *testing.B) {
 				b.ReportAllocs()
 				bytes := 0
 				for b.Loop() {
-					prompt, err := tmpl.RenderChat(in)
+					prompt, err := tmpl.RenderChat(b.Context(), in)
 					if err != nil {
 						b.Fatal(err)
 					}

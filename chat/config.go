@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// ErrNoTemplate says that a checkpoint carries no chat template. There is no default: a prompt of a form that a model
-// was not trained on gives wrong answers without any sign of it.
+// ErrNoTemplate is returned if a checkpoint has no chat template. There is no default: a model answers a prompt in a
+// form that it was not trained on wrongly, without any sign of an error.
 var ErrNoTemplate = errors.New("chat: the model has no chat template: neither tokenizer_config.json nor " +
 	"chat_template.jinja nor chat_template.json gives one; name one explicitly, or use plain completions")
 
-// FromConfig returns the source of a checkpoint's default template. It is looked for in chat_template.jinja, then
-// chat_template.json, then tokenizer_config.json, as transformers does; a file that is absent is nil.
+// FromConfig returns the source of a checkpoint's default template. Like transformers, it looks in chat_template.jinja,
+// then in chat_template.json, then in tokenizer_config.json; an absent file is nil.
 func FromConfig(tokenizerConfigJSON, chatTemplateJinja, chatTemplateJSON []byte) (source string, err error) {
 	return NamedFromConfig("default", tokenizerConfigJSON, chatTemplateJinja, chatTemplateJSON)
 }

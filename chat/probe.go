@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 // wants is the form in which a template expects what the OpenAI wire format leaves open. Templates disagree: some print
-// a call's arguments as they are, so need JSON text, others walk through them, so need an object.
+// a call's arguments unchanged, so they need JSON text; others iterate over them, so they need an object.
 type wants struct {
 	partsAccepted  bool // a content may be a list of parts
 	partsRequired  bool // a content must be one
@@ -32,9 +33,9 @@ const (
 	probeCallID = "kvasir001" // nine letters and digits, which Mistral's templates insist on
 )
 
-// probe finds out what a template wants by rendering small conversations with it.
-func probe(j *jinja.Template, source string) wants {
-	w := wants{
+// probe detects what a template wants by rendering small conversations with it, and returns how it renders a call.
+func probe(j *jinja.Template, source string) (w wants, call string) {
+	w = wants{
 		reasoningField: reasoningField(source),
 		functions:      regexp.MustCompile(`[+~] *functions\b`).MatchString(source),
 		datetime:       regexp.MustCompile(`[+~] *datetime\b`).MatchString(source),
@@ -56,15 +57,15 @@ func probe(j *jinja.Template, source string) wants {
 	rest := turn("user", w.content(&Message{Content: "hi"}))
 	system := w.try(j, turn("system", w.content(&Message{Content: probeText})), rest)
 	w.systemFolded = !strings.Contains(system, probeText) && w.try(j, rest) != ""
-	if !w.probeCall(j, turn("tool", w.content(&Message{Content: "result"}))) {
-		w.probeCall(j) // perhaps it knows calls, but not their results
+	if call = w.probeCall(j, turn("tool", w.content(&Message{Content: "result"}))); call == "" {
+		call = w.probeCall(j) // perhaps it knows calls, but not their results
 	}
-	return w
+	return w, call
 }
 
-// probeCall finds out in what form a template wants a call, and reports whether there is one it can print. The messages
-// after follow the call.
-func (w *wants) probeCall(j *jinja.Template, after ...*Dict) bool {
+// probeCall detects the form in which a template wants a call, and returns a prompt with one, "" if it cannot print
+// calls. The messages after follow the call.
+func (w *wants) probeCall(j *jinja.Template, after ...*Dict) string {
 	object := NewDict()
 	object.Set(probeKey, probeValue)
 	for _, c := range []wants{{nullContent: true}, {}, {nullContent: true, textArguments: true}, {textArguments: true}} {
@@ -87,13 +88,13 @@ func (w *wants) probeCall(j *jinja.Template, after ...*Dict) bool {
 		prompt := w.try(j, messages...)
 		if strings.Contains(prompt, probeValue) && !printed(prompt, probeKey) && !strings.Contains(prompt, "None") {
 			w.nullContent, w.textArguments = c.nullContent, c.textArguments
-			return true
+			return prompt
 		}
 	}
-	return false
+	return ""
 }
 
-// complete adds the variables functions and datetime where the template wants them and vars has none.
+// complete adds the variables functions and datetime if the template wants them and vars has none.
 func (w *wants) complete(vars *Dict, now func() time.Time) (*Dict, error) {
 	if !w.functions && !w.datetime {
 		return vars, nil
@@ -141,14 +142,14 @@ func (w *wants) try(j *jinja.Template, messages ...any) string {
 	vars.Set("eos_token", "")
 	vars.Set("functions", "")
 	vars.Set("datetime", "")
-	prompt, err := j.RenderWithin(probeSteps, vars, nil)
+	prompt, err := j.RenderWithin(context.Background(), probeSteps, vars, nil)
 	if err != nil {
 		return ""
 	}
 	return prompt
 }
 
-// printed says whether an object with that key was printed as Python prints it, or as JSON within JSON.
+// printed reports whether an object with that key was printed as by Python, or as JSON within JSON.
 func printed(prompt, key string) bool {
 	return strings.Contains(prompt, "'"+key+"'") || strings.Contains(prompt, `\"`+key+`\"`)
 }

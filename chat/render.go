@@ -1,10 +1,16 @@
 package chat
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/chat/jinja"
 )
 
 // Message is one turn of a conversation.
@@ -12,13 +18,13 @@ type Message struct {
 	Role       string
 	Content    string     // the text, if Parts is nil
 	Parts      []Part     // the text in parts, as some clients send it
-	Reasoning  string     // of an assistant: what it thought before it answered
+	Reasoning  string     // of an assistant: its thinking before the answer
 	ToolCalls  []ToolCall // of an assistant
-	ToolCallID string     // of a tool: the call that this is the result of
+	ToolCallID string     // of a tool: the call that the message answers
 	Name       string     // of a tool, or of one of several users
 }
 
-// Part is a piece of a content. The only type that templates for text models know is "text".
+// Part is a piece of a content. Templates of text models know only the type "text".
 type Part struct {
 	Type string
 	Text string
@@ -31,30 +37,62 @@ type ToolCall struct {
 	Arguments string
 }
 
-// Input is what RenderChat makes a prompt of.
+// Input is the input of RenderChat.
 type Input struct {
 	Messages []Message
-	// Tools are the functions that may be called, each the JSON object {"type": "function", "function": {…}}.
+	// Tools are the available functions, each the JSON object {"type": "function", "function": {…}}.
 	Tools []json.RawMessage
 	// AddGenerationPrompt ends the prompt with the words that begin an assistant's turn.
 	AddGenerationPrompt bool
+	// Continue ends the prompt with the content of the last message, an assistant's, which the answer continues.
+	Continue bool
 	// Extra are further variables for the template, such as enable_thinking. It may be nil.
 	Extra *Dict
+	// MaxValues bounds the JSON values in Tools and the calls' arguments together; 0 is any number.
+	MaxValues int
 	// BOS and EOS are the texts of the tokens that begin and end a sequence; empty if the model has none.
 	BOS, EOS string
 	// Now is the clock of strftime_now; nil is time.Now.
 	Now func() time.Time
 }
 
-// RenderChat makes a prompt of a conversation. The template sees the variables that transformers' apply_chat_template
-// gives it, in the form it was written for: a template that cannot print lists of parts gets text, one that refuses or
-// ignores system messages gets the first one's text in the user's turn after it. An error is a *RaisedError if the template refuses the conversation, an *Error if the template fails.
-func (t *Template) RenderChat(in Input) (string, error) {
+// RenderChat renders a conversation to a prompt. The template gets the variables of transformers' apply_chat_template,
+// in the form that it was written for: a template that cannot print lists of parts gets text; for one that refuses or
+// ignores system messages, the first system message's text moves into the next user message. The error is a
+// *RaisedError if the template refuses the conversation, an *Error if the template fails.
+//
+// It ends with ctx, with its cause.
+func (t *Template) RenderChat(ctx context.Context, in Input) (string, error) {
+	if in.Continue && len(in.Messages) > 0 {
+		in.Messages = append(in.Messages[:len(in.Messages)-1:len(in.Messages)-1], in.Messages[len(in.Messages)-1].marked())
+	}
 	vars, err := t.variables(in)
 	if err != nil {
 		return "", err
 	}
-	return t.render(vars, in.Now)
+	prompt, err := t.render(ctx, vars, in.Now)
+	if err != nil || !in.Continue {
+		return prompt, err
+	}
+	i := strings.LastIndex(prompt, continued)
+	if i < 0 {
+		return "", errors.New("chat: the template does not end a prompt with a message to continue")
+	}
+	return prompt[:i], nil
+}
+
+// continued marks the end of the content that an answer continues: private characters, which no text has.
+const continued = "\U0010fff0\U0010fff1\U0010fff0"
+
+// marked returns a message whose content ends with a mark.
+func (m Message) marked() Message {
+	if m.Parts == nil {
+		m.Content += continued
+		return m
+	}
+	m.Parts = append([]Part(nil), m.Parts...)
+	m.Parts[len(m.Parts)-1].Text += continued
+	return m
 }
 
 func (t *Template) variables(in Input) (*Dict, error) {
@@ -62,10 +100,11 @@ func (t *Template) variables(in Input) (*Dict, error) {
 	if t.wants.systemFolded {
 		turns = foldSystem(turns)
 	}
+	left := cmp.Or(in.MaxValues, math.MaxInt)
 	messages := make([]any, len(turns))
 	for i := range turns {
 		var err error
-		if messages[i], err = t.wants.message(&turns[i]); err != nil {
+		if messages[i], err = t.wants.message(&turns[i], &left); err != nil {
 			return nil, fmt.Errorf("chat: message %d: %w", i, err)
 		}
 	}
@@ -74,7 +113,7 @@ func (t *Template) variables(in Input) (*Dict, error) {
 		list := make([]any, len(in.Tools))
 		for i, raw := range in.Tools {
 			var err error
-			if list[i], err = DecodeJSON(raw); err != nil {
+			if list[i], err = jinja.DecodeJSONWithin(raw, &left); err != nil {
 				return nil, fmt.Errorf("tool %d: %w", i, err)
 			}
 		}
@@ -129,8 +168,8 @@ func (m *Message) parts() []Part {
 	return append([]Part(nil), m.Parts...)
 }
 
-// message converts m to the dict that templates expect.
-func (w *wants) message(m *Message) (*Dict, error) {
+// message converts m to the dict that templates expect. left are the JSON values that may still come.
+func (w *wants) message(m *Message, left *int) (*Dict, error) {
 	d := NewDict()
 	d.Set("role", m.Role)
 	d.Set("content", w.content(m))
@@ -147,7 +186,7 @@ func (w *wants) message(m *Message) (*Dict, error) {
 					text = "{}"
 				}
 				var err error
-				if arguments, err = DecodeJSON([]byte(text)); err != nil {
+				if arguments, err = jinja.DecodeJSONWithin([]byte(text), left); err != nil {
 					return nil, fmt.Errorf("arguments of the call of %q: %w", c.Name, err)
 				}
 			}

@@ -1,8 +1,9 @@
-// Package chat turns a conversation into the prompt a model was trained on, by the Jinja template that its checkpoint
-// carries. It knows nothing of tokens, models or HTTP. Start with Template.
+// Package chat renders conversations to prompts with the Jinja template of the model's checkpoint. It knows nothing of
+// tokens, models or HTTP. Start with Template.
 package chat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,35 +17,39 @@ type Dict = jinja.Dict
 // NewDict returns an empty Dict.
 func NewDict() *Dict { return jinja.NewDict() }
 
-// Error is a template's own fault: its name, the line, and what was expected and found there.
+// Error is a fault in a template: its name, the line, and what was expected and found there.
 type Error = jinja.Error
 
-// RaisedError is a template's refusal of a conversation, by raise_exception: the fault of whoever sent it.
+// RaisedError is a template's refusal of a conversation, by raise_exception: the conversation is at fault.
 type RaisedError = jinja.RaisedError
 
 // Template is a parsed chat template. It is immutable and may be used by any number of goroutines.
 type Template struct {
-	jinja *jinja.Template
-	wants wants
+	jinja  *jinja.Template
+	wants  wants
+	source string
+	call   string // how it renders one of a tool named probe; "" if it does not
 }
 
-// Parse reads a template; the name appears in errors. It also tries the template on small conversations, to learn in
-// what form it expects contents and tool calls.
+// Parse reads a template; the name appears in errors. It also renders small conversations to detect the form in which
+// the template expects contents and tool calls.
 func Parse(name, source string) (*Template, error) {
 	j, err := jinja.Parse(name, source)
 	if err != nil {
 		return nil, fmt.Errorf("chat: %w", err)
 	}
-	t := &Template{jinja: j}
-	t.wants = probe(j, source)
+	t := &Template{jinja: j, source: source}
+	t.wants, t.call = probe(j, source)
 	return t, nil
 }
 
-// Render runs the template on free-form variables. strftime_now gives the present time. Templates of the Firefunction
+// Render runs the template on free-form variables. strftime_now gives the present time. Templates in Firefunction's
 // style get the variables functions and datetime if vars lacks them.
-func (t *Template) Render(vars *Dict) (string, error) { return t.render(vars, nil) }
+func (t *Template) Render(ctx context.Context, vars *Dict) (string, error) {
+	return t.render(ctx, vars, nil)
+}
 
-func (t *Template) render(vars *Dict, now func() time.Time) (string, error) {
+func (t *Template) render(ctx context.Context, vars *Dict, now func() time.Time) (string, error) {
 	if now == nil {
 		now = time.Now
 	}
@@ -52,7 +57,7 @@ func (t *Template) render(vars *Dict, now func() time.Time) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("chat: %w", err)
 	}
-	text, err := t.jinja.Render(vars, now)
+	text, err := t.jinja.Render(ctx, vars, now)
 	if err != nil {
 		return "", fmt.Errorf("chat: %w", err)
 	}
@@ -69,11 +74,15 @@ func DecodeJSON(data []byte) (any, error) {
 	return v, nil
 }
 
+// maxVars is how many values the variables that DecodeVars reads may have, the elements of lists and dicts included.
+const maxVars = 4096
+
 // DecodeVars reads a JSON object whose members are a template's variables.
 func DecodeVars(data []byte) (*Dict, error) {
-	v, err := DecodeJSON(data)
+	left := maxVars + 1 // with the object itself
+	v, err := jinja.DecodeJSONWithin(data, &left)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("chat: %w", err)
 	}
 	d, ok := v.(*Dict)
 	if !ok {

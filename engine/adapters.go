@@ -2,29 +2,30 @@ package engine
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/model"
-	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // Adapter is a LoRA adapter that requests may name.
 type Adapter struct {
 	Name   string
-	Source string // where it came from, for those who list adapters
+	Source string // its path, for listings
 	Data   *model.Adapter
 	Pinned bool // it is on the device at all times; only those of Config can be
 }
 
-// AdapterStats is an adapter and who uses it.
+// AdapterStats is an adapter and its use.
 type AdapterStats struct {
 	Adapter
 	Loaded           time.Time
@@ -39,11 +40,11 @@ var (
 	ErrAdapterPinned = errors.New("engine: the adapter is pinned")
 )
 
-// adapter is an Adapter in use. All adapters are in host memory; those that run have a slot on the device, too, and keep it
-// until another needs it.
+// adapter is an Adapter in use. All adapters are in host memory; those that run have a slot on the device, too, and
+// keep it until another needs it.
 type adapter struct {
 	Adapter
-	id     uint64 // by which the scheduler tells those that take turns; 0 if pinned
+	id     uint64 // for the scheduler, which counts those that take turns; 0 if pinned
 	loaded time.Time
 
 	live, running atomic.Int32 // requests taken; of them, those that have run
@@ -52,36 +53,46 @@ type adapter struct {
 	used          uint64       // the step that used it last. The loop's own.
 }
 
-// key names the adapter in the names of KV blocks: another adapter under the same name never finds its blocks.
-func (a *adapter) key() string { return a.Name + "@" + hex.EncodeToString(a.Data.ID[:]) }
-
-// longSalt ends the salt of sequences whose rotary embeddings are those of long ones.
-const longSalt = "@long"
-
-// likeKey reports whether a cache salt could be taken for an adapter's key.
-func likeKey(salt string) bool {
-	at := strings.LastIndexByte(salt, '@')
-	id, err := hex.DecodeString(salt[at+1:])
-	return at >= 0 && err == nil && len(id) == len(model.Adapter{}.ID)
+// on returns the adapter's slot, 0 for no adapter.
+func (a *adapter) on() int32 {
+	if a == nil {
+		return 0
+	}
+	return a.slot.Load()
 }
 
-// placePinned gives every pinned adapter its slot, before the engine runs.
-func (e *Engine) placePinned() error {
-	for _, a := range e.cfg.Adapters {
+// adapters are the adapters that requests may name, and the slots of the device that hold some of them.
+type adapters struct {
+	place func(slot int, a *model.Adapter) (compute.Placement, error)
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	known map[string]*adapter
+	loads uint64 // adapters that were loaded
+
+	// The loop's own.
+	slots  []*adapter // by slot; the first is none's
+	pinned int
+	places []compute.Placement // for the next step
+	steps  uint64
+}
+
+// pin gives every pinned adapter its slot, before the engine runs.
+func (r *adapters) pin(all []Adapter, now time.Time) error {
+	for _, a := range all {
 		if !a.Pinned {
 			continue
 		}
-		if len(e.pinned) == e.cfg.Slots {
-			return fmt.Errorf("engine: adapter %q is to be pinned; all %d slots hold a pinned one already", a.Name, e.cfg.Slots)
+		if r.pinned == len(r.slots)-1 {
+			return fmt.Errorf("engine: adapter %q is to be pinned; all %d slots hold a pinned one already", a.Name, r.pinned)
 		}
-		p := &adapter{Adapter: a, loaded: e.cfg.Now()}
-		if e.adapters[a.Name] != nil {
+		if r.known[a.Name] != nil {
 			return fmt.Errorf("%w: %q", ErrAdapterExists, a.Name)
 		}
-		e.pinned = append(e.pinned, p)
-		p.slot.Store(int32(len(e.pinned)))
-		e.slots[len(e.pinned)], e.adapters[a.Name] = p, p
-		if err := e.cfg.Place(len(e.pinned), a.Data); err != nil {
+		p := &adapter{Adapter: a, loaded: now}
+		r.pinned++
+		r.known[a.Name] = p
+		if err := r.put(r.pinned, p); err != nil {
 			return fmt.Errorf("engine: adapter %q: %w", a.Name, err)
 		}
 	}
@@ -90,51 +101,55 @@ func (e *Engine) placePinned() error {
 
 // Load makes an adapter known. One of the same name is an error, unless replace is set: then it is unloaded.
 func (e *Engine) Load(a Adapter, replace bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	old := e.adapters[a.Name]
-	switch {
-	case e.closing:
+	if e.inbox.closed() {
 		return ErrClosed
-	case e.cfg.Slots == len(e.pinned):
-		return fmt.Errorf("engine: adapter %q: of %d slots, pinned adapters hold %d", a.Name, e.cfg.Slots, len(e.pinned))
+	}
+	defer e.inbox.wake() // a slot may be empty now
+	r := e.adapters
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.known[a.Name]
+	switch {
+	case r.pinned == len(r.slots)-1:
+		return fmt.Errorf("engine: adapter %q: of %d slots, pinned adapters hold %d", a.Name, len(r.slots)-1, r.pinned)
 	case old != nil && old.Pinned:
 		return fmt.Errorf("%w: %q", ErrAdapterPinned, a.Name)
 	case old != nil && !replace:
 		return fmt.Errorf("%w: %q", ErrAdapterExists, a.Name)
 	case old != nil:
 		old.gone.Store(true)
-		e.wake()
 	}
-	e.loads++
-	e.adapters[a.Name] = &adapter{Adapter: a, id: e.loads, loaded: e.cfg.Now()}
+	r.loads++
+	r.known[a.Name] = &adapter{Adapter: a, id: r.loads, loaded: e.cfg.Now()}
 	return nil
 }
 
-// Unload makes an adapter unknown. Requests that were taken go on with it; when the last has ended it is forgotten.
+// Unload makes an adapter unknown. Requests that were taken go on with it; when the last has ended it is dropped.
 func (e *Engine) Unload(name string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := e.adapters[name]
+	defer e.inbox.wake()
+	r := e.adapters
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
 	switch {
 	case a == nil:
 		return fmt.Errorf("%w: %q", ErrNoAdapter, name)
 	case a.Pinned:
 		return fmt.Errorf("%w: %q", ErrAdapterPinned, name)
 	}
-	delete(e.adapters, name)
+	delete(r.known, name)
 	a.gone.Store(true)
-	e.wake()
 	return nil
 }
 
 // Adapters returns the adapters that requests may name, in order of their names.
 func (e *Engine) Adapters() []AdapterStats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	r := e.adapters
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var out []AdapterStats
-	for _, name := range slices.Sorted(maps.Keys(e.adapters)) {
-		a := e.adapters[name]
+	for _, name := range slices.Sorted(maps.Keys(r.known)) {
+		a := r.known[name]
 		running := int(a.running.Load())
 		out = append(out, AdapterStats{Adapter: a.Adapter, Loaded: a.loaded, OnDevice: a.slot.Load() != 0,
 			Running: running, Waiting: max(0, int(a.live.Load())-running)})
@@ -143,22 +158,19 @@ func (e *Engine) Adapters() []AdapterStats {
 }
 
 // take finds the adapter that a request names and holds it until release.
-func (e *Engine) take(name string) (*adapter, error) {
+func (r *adapters) take(name string) (*adapter, error) {
 	if name == "" {
 		return nil, nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := e.adapters[name]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
 	if a == nil {
-		return nil, &sampling.ParamError{Field: "model", Problem: fmt.Sprintf("there is no adapter %q", name)}
+		return nil, fault.New(FieldAdapter, "%q is not loaded", name)
 	}
 	a.live.Add(1)
 	return a, nil
 }
-
-// keys returns what names the sequence's KV blocks beside its tokens.
-func (q *sequence) keys() kv.Keys { return keysOf(q.adapter, q.req.Salt, q.long) }
 
 // turn returns the number of the adapter that the sequence waits for a place of, if any.
 func (q *sequence) turn() uint64 {
@@ -179,64 +191,96 @@ func (q *sequence) release() {
 	q.adapter.live.Add(-1)
 }
 
-// vacate empties the slots of adapters that are unloaded and no longer used. Nothing computes meanwhile.
-func (e *Engine) vacate() {
-	for slot, a := range e.slots {
+// vacate empties the slots of adapters that are unloaded and no longer used.
+func (r *adapters) vacate() {
+	for slot, a := range r.slots {
 		if a != nil && a.gone.Load() && a.live.Load() == 0 {
-			e.slots[slot] = nil
 			a.slot.Store(0)
-			if err := e.cfg.Place(slot, nil); err != nil {
-				e.cfg.Logger.Error("an adapter's slot could not be emptied", "slot", slot, "error", err)
+			if err := r.put(slot, nil); err != nil {
+				r.log.Error("an adapter's slot could not be emptied", "slot", slot, "error", err)
 			}
 		}
 	}
 }
 
-// settle gives the adapters of the plan in hand slots, in which those of the plan must not displace each other. A request
-// whose adapter cannot be placed ends with an error.
-func (e *Engine) settle() {
-	step := e.counts.Steps + 1
-	for _, w := range e.plan.Seqs {
-		if q := e.seqs[w.ID]; q != nil && q.adapter != nil {
-			q.adapter.used = step
+// settle gives the adapters of a plan slots, in which those of the plan must not displace each other. failed is told
+// of each sequence whose adapter cannot be placed.
+func (r *adapters) settle(p *sched.Plan, of func(*sched.Work) *sequence, failed func(q *sequence, err error)) {
+	if len(r.slots) == 1 { // the first is for no adapter
+		return
+	}
+	r.steps++
+	wants := false
+	for i := range p.Seqs {
+		if q := of(&p.Seqs[i]); q != nil && q.adapter != nil {
+			q.adapter.used = r.steps
+			wants = wants || q.adapter.slot.Load() == 0
 		}
 	}
-	for _, w := range e.plan.Seqs {
-		q := e.seqs[w.ID]
+	if !wants {
+		return
+	}
+	var bad []*sequence
+	var errs []error
+	for i := range p.Seqs {
+		q := of(&p.Seqs[i])
 		if q == nil || q.adapter == nil || q.adapter.slot.Load() != 0 {
 			continue
 		}
-		if err := e.place(q.adapter, step); err != nil {
-			e.fail(q, fmt.Errorf("engine: adapter %q: %w", q.adapter.Name, err))
+		if err := r.admit(q.adapter); err != nil {
+			bad, errs = append(bad, q), append(errs, fmt.Errorf("engine: adapter %q: %w", q.adapter.Name, err))
 		}
+	}
+	for i, q := range bad { // which changes the plan
+		failed(q, errs[i])
 	}
 }
 
-// place gives an adapter a slot: an empty one, or that of the adapter that was not used for longest, of those that no
+// admit gives an adapter a slot: an empty one, or that of the adapter that was not used for longest, of those that no
 // request needs, if there are such.
-func (e *Engine) place(a *adapter, step uint64) error {
+func (r *adapters) admit(a *adapter) error {
 	best := 0
-	for slot := 1; slot < len(e.slots); slot++ {
-		if o := e.slots[slot]; o == nil {
+	for slot := 1; slot < len(r.slots); slot++ {
+		if o := r.slots[slot]; o == nil {
 			best = slot
 			break
-		} else if !o.Pinned && o.used != step && (best == 0 || o.before(e.slots[best])) {
+		} else if !o.Pinned && o.used != r.steps && (best == 0 || o.before(r.slots[best])) {
 			best = slot
 		}
 	}
 	if best == 0 {
-		return fmt.Errorf("all %d slots are in use", e.cfg.Slots)
+		return fmt.Errorf("all %d slots are in use", len(r.slots)-1)
 	}
-	if old := e.slots[best]; old != nil {
+	if old := r.slots[best]; old != nil {
 		old.slot.Store(0)
 	}
-	e.slots[best] = nil
-	if err := e.cfg.Place(best, a.Data); err != nil {
+	return r.put(best, a)
+}
+
+// put fills or empties a slot with the next step.
+func (r *adapters) put(slot int, a *adapter) error {
+	r.slots[slot] = nil
+	var data *model.Adapter
+	if a != nil {
+		data = a.Data
+	}
+	p, err := r.place(slot, data)
+	if err != nil {
 		return err
 	}
-	e.slots[best] = a
-	a.slot.Store(int32(best))
+	r.places = append(r.places, p)
+	if r.slots[slot] = a; a != nil {
+		a.slot.Store(int32(slot))
+	}
 	return nil
+}
+
+// placements appends what the next step has to place.
+func (r *adapters) placements(to []compute.Placement) []compute.Placement {
+	to = append(to, r.places...)
+	clear(r.places)
+	r.places = r.places[:0]
+	return to
 }
 
 // before reports whether a should lose its slot before b.

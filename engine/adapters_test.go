@@ -16,6 +16,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -34,18 +35,21 @@ func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 		tensors = append(tensors, weights.Source{Name: name, Type: quant.F32, Shape: []int{out, in}, Write: weights.Bytes(data)})
 	}
 	for i, l := range m.Spec.Layers {
-		a, h := l.Attn, m.Spec.Hidden
+		h := m.Spec.Hidden
 		type target struct {
 			path    string
 			out, in int
 		}
-		targets := []target{{"self_attn.o_proj", h, a.Heads * a.ValueDim}}
-		if d := a.Delta; d.ValueHeads > 0 {
-			targets = []target{{"linear_attn.out_proj", h, d.ValueHeads * d.ValueDim}}
-		} else if a.Latent.Rank == 0 {
-			targets = append(targets, target{"self_attn.v_proj", a.KVHeads * a.ValueDim, h})
+		var targets []target
+		switch a := l.Mixer.(type) {
+		case model.Delta:
+			targets = []target{{"linear_attn.out_proj", h, a.ValueHeads * a.ValueDim}}
+		case model.Latent:
+			targets = []target{{"self_attn.o_proj", h, a.Heads * a.ValueDim}}
+		case model.GQA:
+			targets = []target{{"self_attn.o_proj", h, a.Heads * a.ValueDim}, {"self_attn.v_proj", a.KVHeads * a.ValueDim, h}}
 		}
-		if a.Latent.Rank == 0 && !m.Spec.Recurrent() {
+		if a, ok := l.Mixer.(model.GQA); ok && !m.Spec.Recurrent() {
 			targets = append(targets, target{"self_attn.q_proj", a.Heads * a.HeadDim, h})
 			if l.FFN.Experts.Count == 0 {
 				targets = append(targets, target{"mlp.up_proj", l.FFN.Width, h})
@@ -73,7 +77,7 @@ func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 		t.Fatal(err)
 	}
 	defer ckpt.Close()
-	a, err := m.ReadAdapter(ckpt)
+	a, err := loader.Adapter(m, ckpt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,26 +86,25 @@ func randomAdapter(t testing.TB, m *model.Model, seed uint64) *model.Adapter {
 
 // shelf is a Place that remembers what is in each slot, for the fake Runner. Its adapters hold nothing but an ID.
 type shelf struct {
-	mu    sync.Mutex
-	slots map[int]byte
-	log   []string
-	fail  byte // an adapter that cannot be placed
+	mu   sync.Mutex
+	log  []string
+	fail byte // an adapter that cannot be placed
 }
 
-func (s *shelf) place(slot int, a *model.Adapter) error {
+func (s *shelf) place(slot int, a *model.Adapter) (compute.Placement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.slots, slot)
+	p := compute.Placement{Slot: int32(slot)}
 	if a == nil {
 		s.log = append(s.log, fmt.Sprint(slot, " empty"))
-		return nil
+		return p, nil
 	}
 	if a.ID[0] == s.fail {
-		return errors.New("no memory")
+		return p, errors.New("no memory")
 	}
-	s.slots[slot] = a.ID[0]
+	p.Low = make([]compute.LowRank, 1)
 	s.log = append(s.log, fmt.Sprintf("%d %c", slot, a.ID[0]))
-	return nil
+	return p, nil
 }
 
 func (s *shelf) took() []string {
@@ -119,10 +122,14 @@ func startAdapters(t *testing.T, adapters ...Adapter) (*Engine, *shelf, *fake) {
 	t.Helper()
 	cfg := smallConfig()
 	cfg.PrefixCache = true
-	s, f := &shelf{slots: map[int]byte{}}, newFake(cfg)
+	s, f := new(shelf), newFake(cfg)
+	full := map[int32]bool{}
 	f.forward = func(b *compute.Batch) error {
+		for _, p := range b.Place {
+			full[p.Slot] = p.Low != nil
+		}
 		for _, q := range b.Seqs {
-			if _, ok := s.slots[int(q.Adapter)]; q.Adapter != 0 && !ok {
+			if q.Adapter != 0 && !full[q.Adapter] {
 				return fmt.Errorf("slot %d is empty", q.Adapter)
 			}
 		}
@@ -177,7 +184,7 @@ func TestPinnedAdaptersStay(t *testing.T) {
 
 func TestTooManyPinned(t *testing.T) {
 	pinned := func(name string) Adapter { return Adapter{Name: name, Data: lettered(name[0]), Pinned: true} }
-	s := &shelf{slots: map[int]byte{}}
+	s := new(shelf)
 	cfg := Config{Runner: newFake(smallConfig()), Vocab: fakeVocab, Sched: smallConfig(), Slots: 2, Place: s.place}
 	cfg.Adapters = []Adapter{pinned("p"), pinned("q"), pinned("r")}
 	if _, err := New(cfg); err == nil {
@@ -190,8 +197,8 @@ func TestTooManyPinned(t *testing.T) {
 	}
 }
 
-// TestReloadedAdapter loads another adapter under the same name: it finds no blocks of the first, and that one's are found
-// again once it is back.
+// TestReloadedAdapter loads another adapter under the same name: it finds no blocks of the first, and that one's are
+// found again once it is back.
 func TestReloadedAdapter(t *testing.T) {
 	e, s, _ := startAdapters(t, Adapter{Name: "a", Data: lettered('a')})
 	cached := func(want bool) {
@@ -220,14 +227,18 @@ func TestReloadedAdapter(t *testing.T) {
 	if got := s.took(); !slices.Contains(got, "1 empty") || !slices.Contains(got, "2 empty") && !slices.Contains(got, "1 b") {
 		t.Errorf("the replaced adapters were not removed from their slots: %q", got)
 	}
-	r := request(1, 20, 4)
-	r.Salt = "a@" + fmt.Sprintf("%x", lettered('a').ID)
-	if _, err := e.Submit(t.Context(), r); err == nil {
-		t.Error("a salt that is an adapter's key was taken")
+	for _, salt := range []string{"a", fmt.Sprintf("%x", lettered('a').ID), fmt.Sprintf("a@%x", lettered('a').ID)} {
+		r := request(1, 20, 4)
+		r.Salt = salt
+		stream := submit(t, e, t.Context(), r)
+		if read(t, stream); stream.Cached() != 0 {
+			t.Errorf("the salt %q found %d tokens of an adapter's", salt, stream.Cached())
+		}
 	}
 }
 
-// TestUnloadInUse unloads an adapter while a request runs with it. The request comes to its end; then the slot is empty.
+// TestUnloadInUse unloads an adapter while a request runs with it. The request comes to its end; then the slot is
+// empty.
 func TestUnloadInUse(t *testing.T) {
 	e, s, f := startAdapters(t, Adapter{Name: "a", Data: lettered('a')})
 	hold, checks := make(chan struct{}), f.forward
@@ -272,8 +283,8 @@ func TestAdapterThatCannotBePlaced(t *testing.T) {
 	wantIdle(t, e)
 }
 
-// TestAdaptersUnderFire loads, replaces and unloads adapters of a real model while requests for them come from all sides.
-// Each answer is that of one of the adapters that bore the name.
+// TestAdaptersUnderFire loads, replaces and unloads adapters of a real model while requests for them come from all
+// sides. Each answer is that of one of the adapters that bore the name.
 func TestAdaptersUnderFire(t *testing.T) {
 	m := loadGolden(t, "llama", cpu.Options{Threads: 2})
 	m.MakeSlots(2)
@@ -284,7 +295,7 @@ func TestAdaptersUnderFire(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Blocks, cfg.BlockTokens, cfg.MaxSeqs, cfg.TokenBudget, cfg.PrefixCache, cfg.MaxPassed = 200, 16, 16, 64, true, 8
 	cfg.MaxLen = 0
-	e := start(t, Config{Runner: runner, Vocab: m.Spec.Vocab, Sched: cfg, Slots: 2, Place: m.Place})
+	e := start(t, Config{Runner: runner, Vocab: m.Spec.Vocab, Sched: cfg, Slots: 2, Place: runner.Place})
 	names := []string{"a", "b", "c", "d"}
 	var versions [2][]*model.Adapter
 	answers := map[string]map[string]bool{}

@@ -10,30 +10,39 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// null is a Runner that computes nothing, so that only the loop's own work is left. Once in a hundred steps it waits for
-// someone to take from its channel, if it has one.
+// done is a channel of steps that take no time.
+var done = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// null is a Runner that computes nothing, so that only the loop's own work is left. Once in a hundred steps it waits
+// for someone to take from its channel, if it has one.
 type null struct {
-	logits  [][]float32
 	steps   int
 	hundred chan struct{}
 	ended   <-chan struct{}
 }
 
-func (n *null) Forward(b *compute.Batch) error {
-	for len(n.logits) < len(b.Logits) {
-		n.logits = append(n.logits, make([]float32, 32))
-	}
+func (n *null) Start(*compute.Batch) (compute.Step, error) {
 	if n.steps++; n.hundred != nil && n.steps%100 == 0 {
 		select {
 		case n.hundred <- struct{}{}:
 		case <-n.ended:
 		}
 	}
-	return nil
+	return n, nil
 }
 
-func (n *null) Hidden(int) []float32   { return nil }
-func (n *null) Logits(i int) []float32 { return n.logits[i] }
+func (n *null) BlockBytes() int           { return 0 }
+func (n *null) Trees() bool               { return false }
+func (n *null) Choose()                   {}
+func (n *null) Done() <-chan struct{}     { return done }
+func (n *null) Wait() error               { return nil }
+func (n *null) Chosen(int) compute.Chosen { return compute.Chosen{} }
+func (n *null) Logits(int) []float32      { return nil }
+func (n *null) Hidden(int) []float32      { return nil }
 
 // decode makes an engine in which seqs sequences of 4096 tokens decode, each with a reader, and returns what lets a
 // hundred steps pass.
@@ -45,7 +54,7 @@ func decode(tb testing.TB, seqs int) (hundred func()) {
 	}})
 	r := request(1, 1, most-1)
 	r.Prompt[0] = 1
-	r.Params.Temperature = 0
+	r.Sampling.Temperature = 0
 	for range seqs {
 		go func() {
 			for {
@@ -67,7 +76,7 @@ func decode(tb testing.TB, seqs int) (hundred func()) {
 	return func() { <-n.hundred }
 }
 
-// BenchmarkStep measures what the loop adds to each step: planning, packing, sampling from 32 logits, delivery.
+// BenchmarkStep measures what the loop adds to each step: planning, packing, delivery.
 func BenchmarkStep(b *testing.B) {
 	for _, seqs := range []int{1, 32, 256} {
 		b.Run(fmt.Sprint(seqs), func(b *testing.B) {
@@ -95,8 +104,8 @@ func TestStepAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkPrefixCache serves requests of 256 tokens in and 128 out that have nothing in common, with a Runner that computes
-// nothing, with and without the prefix cache: the difference is what it costs where it finds nothing.
+// BenchmarkPrefixCache serves requests of 256 tokens in and 128 out that have nothing in common, with a Runner that
+// computes nothing, with and without the prefix cache: the difference is what it costs where it finds nothing.
 func BenchmarkPrefixCache(b *testing.B) {
 	for _, cache := range []bool{false, true} {
 		b.Run(fmt.Sprint(cache), func(b *testing.B) {
@@ -107,7 +116,7 @@ func BenchmarkPrefixCache(b *testing.B) {
 			}})
 			r := request(1, in, out)
 			clear(r.Prompt)
-			r.Params.Temperature = 0
+			r.Sampling.Temperature = 0
 			work := make(chan int32)
 			var all sync.WaitGroup
 			for range clients {

@@ -2,11 +2,11 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
-	"strings"
 
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/kv"
-	"github.com/kvasir-llm/kvasir/sampling"
 )
 
 // ErrNoCache is returned for questions about the prefix cache of an engine that has none.
@@ -19,10 +19,11 @@ func inLoop[T any](ctx context.Context, e *Engine, f func() (T, error)) (T, erro
 		err   error
 	}
 	answers := make(chan answer, 1)
-	err := e.post(message{ask: func() {
+	err := e.inbox.post(message{ask: func() {
 		a := answer{err: errors.New("engine: the loop panicked")}
 		defer func() { answers <- a }()
 		a.value, a.err = f()
+		e.publish()
 	}})
 	if err != nil {
 		return *new(T), err
@@ -46,8 +47,8 @@ func (e *Engine) tell() {
 	}
 }
 
-// CacheSnapshot returns the events that tell a newcomer what the prefix cache can be searched for. It calls told at a moment
-// when Config.Events has heard of all that they include, and of nothing else.
+// CacheSnapshot returns the events that tell a newcomer what the prefix cache can be searched for. It calls told at a
+// moment when Config.Events has heard of all that they include, and of nothing else.
 func (e *Engine) CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, error) {
 	return inLoop(ctx, e, func() ([]kv.Event, error) {
 		e.tell()
@@ -56,26 +57,19 @@ func (e *Engine) CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, er
 	})
 }
 
-// CacheContents returns what the prefix cache can be searched for, in no order, and the time in the unit of its times:
-// milliseconds.
-func (e *Engine) CacheContents(ctx context.Context) (contents []kv.Contents, now int64, err error) {
-	contents, err = inLoop(ctx, e, func() ([]kv.Contents, error) { return e.sched.Inspect(), nil })
-	return contents, e.cfg.Now().Sub(e.epoch).Milliseconds(), err
-}
-
 // ResetCache forgets all cached blocks that no request uses, and returns how many there were.
 func (e *Engine) ResetCache(ctx context.Context) (int, error) {
 	return inLoop(ctx, e, func() (int, error) { return e.sched.ResetCache(), nil })
 }
 
-// Pin keeps what the prefix cache has of the beginning of a prompt from being evicted until Unpin, and returns how many
-// tokens that is. adapter and salt are those of the requests that are to find it. A *sampling.ParamError says that so many
-// cannot be pinned.
+// Pin keeps what the prefix cache has of the beginning of a prompt from being evicted until Unpin, and returns how
+// many tokens that is. adapter and salt are those of the requests that are to find it. A *fault.Error says that so
+// many cannot be pinned.
 func (e *Engine) Pin(ctx context.Context, prompt []int32, adapter, salt string) (int, error) {
 	return e.eachKeys(ctx, adapter, salt, func(k kv.Keys) (int, error) {
 		n, err := e.sched.Pin(prompt, k)
 		if err != nil {
-			return 0, &sampling.ParamError{Field: "prompt", Problem: err.Error()}
+			return 0, &fault.Error{Field: FieldPrompt, Problem: err.Error()}
 		}
 		return n, nil
 	})
@@ -86,16 +80,13 @@ func (e *Engine) Unpin(ctx context.Context, prompt []int32, adapter, salt string
 	return e.eachKeys(ctx, adapter, salt, func(k kv.Keys) (int, error) { return e.sched.Unpin(prompt, k), nil })
 }
 
-// eachKeys lets the loop call f for the keys of sequences with an adapter and a salt, short and long ones, and returns the
-// most of what f does.
+// eachKeys lets the loop call f for the keys of sequences with an adapter and a salt, short and long ones, and
+// returns the most of what f does.
 func (e *Engine) eachKeys(ctx context.Context, adapter, salt string, f func(kv.Keys) (int, error)) (int, error) {
 	if !e.cfg.Sched.PrefixCache {
 		return 0, ErrNoCache
 	}
-	if err := checkSalt(salt); err != nil {
-		return 0, err
-	}
-	a, err := e.take(adapter)
+	a, err := e.adapters.take(adapter)
 	if err != nil {
 		return 0, err
 	}
@@ -103,29 +94,22 @@ func (e *Engine) eachKeys(ctx context.Context, adapter, salt string, f func(kv.K
 		defer a.live.Add(-1)
 	}
 	return inLoop(ctx, e, func() (int, error) {
-		most, err := f(keysOf(a, salt, false))
+		most, err := f(e.keysOf(a, salt, false))
 		if err == nil && e.cfg.Long != nil {
 			var n int
-			n, err = f(keysOf(a, salt, true))
+			n, err = f(e.keysOf(a, salt, true))
 			most = max(most, n)
 		}
 		return most, err
 	})
 }
 
-// keysOf returns what names a sequence's KV blocks beside its tokens.
-func keysOf(a *adapter, salt string, long bool) kv.Keys {
-	k := kv.Keys{Salt: salt}
+// keysOf returns what names a sequence's KV blocks beside its tokens. Another adapter under the same name never finds
+// the first one's blocks.
+func (e *Engine) keysOf(a *adapter, salt string, long bool) kv.Keys {
+	k := kv.Keys{Model: e.cfg.Model, Long: long, Salt: salt}
 	if a != nil {
-		k.Adapter = a.key()
-	}
-	if long {
-		k.Salt += longSalt
+		k.AdapterName, k.AdapterID = a.Name, hex.EncodeToString(a.Data.ID[:])
 	}
 	return k
-}
-
-// AdapterName returns the name of the adapter in keys that the engine made.
-func AdapterName(k kv.Keys) string {
-	return k.Adapter[:max(0, strings.LastIndexByte(k.Adapter, '@'))]
 }

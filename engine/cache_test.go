@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/kv"
-	"github.com/kvasir-llm/kvasir/sampling"
 )
 
 // ear knows what the cache holds from events alone.
@@ -45,8 +45,8 @@ func (h *ear) copy() *ear {
 	return &ear{known: maps.Clone(h.known), heard: h.heard}
 }
 
-// TestEvents holds that who hears all events knows what a snapshot tells, at any time: while requests run and blocks are
-// evicted, and after the loop panicked.
+// TestEvents holds that who hears all events knows what a snapshot tells, at any time: while requests run and blocks
+// are evicted, and after the loop panicked.
 func TestEvents(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Blocks = 24
@@ -123,8 +123,8 @@ func TestPinKeepsAPrefix(t *testing.T) {
 	if n := cached(); n != 16 {
 		t.Errorf("%d of 16 pinned tokens were found", n)
 	}
-	contents, _, err := e.CacheContents(t.Context())
-	if held := slices.ContainsFunc(contents, func(c kv.Contents) bool { return c.Refs == 1 }); err != nil || !held {
+	contents, err := e.CachedBlocks(t.Context())
+	if held := slices.ContainsFunc(contents, func(c CachedBlock) bool { return c.Refs == 1 }); err != nil || !held {
 		t.Errorf("%v, %v: nothing is held", contents, err)
 	}
 	if n, err := e.Unpin(t.Context(), precious.Prompt, "", "another"); n != 0 || err != nil {
@@ -134,12 +134,9 @@ func TestPinKeepsAPrefix(t *testing.T) {
 		t.Errorf("unpinned %d tokens, %v; want 16", n, err)
 	}
 	wantIdle(t, e)
-	var bad *sampling.ParamError
-	if _, err := e.Pin(t.Context(), precious.Prompt, "nobody", ""); !errors.As(err, &bad) || bad.Field != "model" {
+	var bad *fault.Error
+	if _, err := e.Pin(t.Context(), precious.Prompt, "nobody", ""); !errors.As(err, &bad) || bad.Field != FieldAdapter {
 		t.Errorf("a pin for an adapter that is not there: %v", err)
-	}
-	if _, err := e.Pin(t.Context(), precious.Prompt, "", "s@long"); !errors.As(err, &bad) || bad.Field != "cache_salt" {
-		t.Errorf("a pin under a reserved salt: %v", err)
 	}
 }
 
@@ -160,12 +157,12 @@ func TestRetention(t *testing.T) {
 	}
 	vain := request(1, 18, 2)
 	vain.Keep.TTL = 5
-	var bad *sampling.ParamError
-	if _, err := e.Submit(t.Context(), vain); !errors.As(err, &bad) || bad.Field != "kv_ttl_ms" {
+	var bad *fault.Error
+	if _, err := e.Submit(t.Context(), vain); !errors.As(err, &bad) || bad.Field != FieldKeepTime {
 		t.Errorf("a time without a priority: %v", err)
 	}
 	lru := start(t, Config{Runner: newFake(cfg), Sched: smallConfig()})
-	if _, err := lru.Submit(t.Context(), precious); !errors.As(err, &bad) || bad.Field != "kv_priority" {
+	if _, err := lru.Submit(t.Context(), precious); !errors.As(err, &bad) || bad.Field != FieldKeepPriority {
 		t.Errorf("a priority that counts for nothing: %v", err)
 	}
 }

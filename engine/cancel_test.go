@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// TestCancelFreesAtOnce cancels a request in each state it can be in while a step hangs, and wants its blocks back before
-// the step ends.
+// TestCancelFreesAtOnce cancels a request in each state it can be in while a step hangs, and wants its blocks back
+// before the step ends.
 func TestCancelFreesAtOnce(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -87,7 +87,7 @@ func TestCancelBeforeArrival(t *testing.T) {
 	q.unhook = func() {}
 	gone := errors.New("the client has gone")
 	for _, m := range []message{{seq: q, reason: FinishCancelled, err: gone}, {seq: q}} {
-		if err := e.post(m); err != nil {
+		if err := e.inbox.post(m); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 
-	"github.com/kvasir-llm/kvasir/sampling"
-	"github.com/kvasir-llm/kvasir/sched"
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/choose"
+	"github.com/kvasir-llm/kvasir/fault"
 )
 
 func TestOneRequest(t *testing.T) {
@@ -25,8 +27,8 @@ func TestOneRequest(t *testing.T) {
 	}
 }
 
-// TestCompany runs many requests of all kinds at once, on so few blocks that some are preempted. Each gets what it would
-// get alone.
+// TestCompany runs many requests of all kinds at once, on so few blocks that some are preempted. Each gets what it
+// would get alone.
 func TestCompany(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Blocks = 30
@@ -37,9 +39,9 @@ func TestCompany(t *testing.T) {
 	var requests []Request
 	for n := range 40 {
 		r := request(n%10, 1+n%30, 1+n*7%60)
-		r.StopTokens = []int32{int32(n)}
+		r.EOS = []int32{int32(n)}
 		r.IgnoreEOS = n%3 == 0
-		r.Params.RepetitionPenalty = 1 + float32(n%2)
+		r.Sampling.RepetitionPenalty = 1 + float32(n%2)
 		requests = append(requests, r)
 		streams = append(streams, submit(t, e, t.Context(), r))
 	}
@@ -49,7 +51,7 @@ func TestCompany(t *testing.T) {
 		if !slices.Equal(ids, expected(r)) {
 			t.Errorf("request %d: got %v; want %v", n, ids, expected(r))
 		}
-		stopped := !r.IgnoreEOS && slices.Contains(r.StopTokens, ids[len(ids)-1])
+		stopped := slices.Contains(r.Stops(), ids[len(ids)-1])
 		if stopped != (last.Finish == FinishStop) || !stopped && last.Finish != FinishLength {
 			t.Errorf("request %d finished for %q", n, last.Finish)
 		}
@@ -89,16 +91,19 @@ func TestLogprobs(t *testing.T) {
 	g.open()
 	for n, s := range streams {
 		r := request(n, 25, 20)
-		var reference sampling.Sampler
+		var reference choose.Sampler
+		describe := func(tokens []int32, id, top int32) compute.Chosen {
+			return reference.Choose(nil, fakeLogits(tokens), compute.Choice{Given: id, Top: top}, nil)
+		}
 		ids := slices.Clone(r.Prompt)
 		for range r.MaxTokens {
 			tok, err := s.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := reference.Logprobs(fakeLogits(ids), tok.ID, 2)
-			if err != nil || tok.Logprob != want.Logprob || !slices.Equal(tok.Top, want.Top) {
-				t.Errorf("token %v; want %v, %v", tok, want, err)
+			want := describe(ids, tok.ID, 2)
+			if want.Err != nil || tok.Logprob != want.Logprob || !slices.Equal(tok.Top, want.Top) {
+				t.Errorf("token %v; want %v", tok, want)
 			}
 			ids = append(ids, tok.ID)
 		}
@@ -107,9 +112,9 @@ func TestLogprobs(t *testing.T) {
 			t.Fatalf("%d of %d prompt tokens are scored", len(prompt), len(r.Prompt))
 		}
 		for p := 1; p < len(prompt); p++ {
-			want, err := reference.Logprobs(fakeLogits(r.Prompt[:p]), r.Prompt[p], 3)
-			if err != nil || prompt[p].ID != r.Prompt[p] || prompt[p].Logprob != want.Logprob || !slices.Equal(prompt[p].Top, want.Top) {
-				t.Errorf("prompt position %d: %v; want %v, %v", p, prompt[p], want, err)
+			want := describe(r.Prompt[:p], r.Prompt[p], 3)
+			if want.Err != nil || prompt[p].ID != r.Prompt[p] || prompt[p].Logprob != want.Logprob || !slices.Equal(prompt[p].Top, want.Top) {
+				t.Errorf("prompt position %d: %v; want %v", p, prompt[p], want)
 			}
 		}
 	}
@@ -134,18 +139,18 @@ func TestSubmitRefuses(t *testing.T) {
 		{"min_tokens", func(r *Request) { r.MinTokens = 5 }},
 		{"min_tokens", func(r *Request) { r.MinTokens = -1 }},
 		{"logprobs", func(r *Request) { r.Logprobs = -2 }},
-		{"logprobs", func(r *Request) { r.Logprobs = sampling.MaxTop + 1 }},
-		{"prompt_logprobs", func(r *Request) { r.PromptLogprobs = sampling.MaxTop + 1 }},
-		{"stop_token_ids", func(r *Request) { r.StopTokens = []int32{fakeVocab} }},
-		{"temperature", func(r *Request) { r.Params.Temperature = -1 }},
-		{"top_p", func(r *Request) { r.Params.TopP = 0 }},
+		{"logprobs", func(r *Request) { r.Logprobs = compute.MaxTop + 1 }},
+		{"prompt_logprobs", func(r *Request) { r.PromptLogprobs = compute.MaxTop + 1 }},
+		{"stop_tokens", func(r *Request) { r.StopTokens = []int32{fakeVocab} }},
+		{"temperature", func(r *Request) { r.Sampling.Temperature = -1 }},
+		{"top_p", func(r *Request) { r.Sampling.TopP = 0 }},
 	}
 	for _, tt := range tests {
 		r := request(1, 3, 4)
 		tt.edit(&r)
 		_, err := e.Submit(t.Context(), r)
-		var pe *sampling.ParamError
-		if !errors.As(err, &pe) || pe.Field != tt.field {
+		var pe *fault.Error
+		if !errors.As(err, &pe) || string(pe.Field) != tt.field {
 			t.Errorf("%+v: error %v; want one about %s", r, err, tt.field)
 		}
 	}
@@ -167,8 +172,8 @@ func TestQueueFull(t *testing.T) {
 		synctest.Wait() // it is being computed
 		submit(t, e, t.Context(), request(1, 4, 2))
 		submit(t, e, t.Context(), request(2, 4, 2))
-		if _, err := e.Submit(t.Context(), request(3, 4, 2)); !errors.Is(err, sched.ErrQueueFull) {
-			t.Errorf("error %v; want %v", err, sched.ErrQueueFull)
+		if _, err := e.Submit(t.Context(), request(3, 4, 2)); !errors.Is(err, ErrQueueFull) {
+			t.Errorf("error %v; want %v", err, ErrQueueFull)
 		}
 		g.open()
 		if ids, _ := read(t, first); len(ids) != 2 {
@@ -211,4 +216,44 @@ func TestNextContext(t *testing.T) {
 			t.Errorf("%d tokens, %q; want 3, length", len(ids), last.Finish)
 		}
 	})
+}
+
+// TestPrepared holds that the answers to a prepared request draw with seeds of their own, each as if it had been
+// asked for alone, and that what cannot be served is refused before anything is submitted.
+func TestPrepared(t *testing.T) {
+	cfg := smallConfig()
+	cfg.PrefixCache = false
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+	r := request(3, 20, 12)
+	p, err := e.Prepare(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams []*Stream
+	for range 4 {
+		s, err := p.Submit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s)
+	}
+	seen := map[string]bool{}
+	for i, s := range streams {
+		alone := r
+		alone.Sampling.Seed += uint64(i)
+		ids, _ := read(t, s)
+		if want := expected(alone); !slices.Equal(ids, want) {
+			t.Errorf("answer %d is %v; want %v", i, ids, want)
+		}
+		seen[fmt.Sprint(ids)] = true
+	}
+	if len(seen) != len(streams) {
+		t.Errorf("%d different answers of %d", len(seen), len(streams))
+	}
+	r.MaxTokens = -1
+	var bad *fault.Error
+	if _, err := e.Prepare(r); !errors.As(err, &bad) || bad.Field != FieldMaxTokens {
+		t.Errorf("error %v; want one about %s", err, FieldMaxTokens)
+	}
+	wantIdle(t, e)
 }

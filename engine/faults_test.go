@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/compute/choose"
 )
 
-// TestFailingStep lets steps fail in different ways. If one fails once, nobody notices; if each fails that has a token of a
-// certain sequence, that one ends with an error, and those beside it go on.
+// TestFailingStep lets steps fail in different ways. If one fails once, nobody notices; if each fails that has a
+// token of a certain sequence, that one ends with an error, and those beside it go on.
 func TestFailingStep(t *testing.T) {
 	broken := errors.New("the device is on fire")
 	tests := []struct {
@@ -107,7 +107,7 @@ func TestNaN(t *testing.T) {
 			switch want := expected(request(n, 6, 20)); {
 			case n > 0 && !slices.Equal(ids, want):
 				t.Errorf("request %d got %v; want %v", n, ids, want)
-			case n == 0 && (last.Finish != FinishError || !errors.Is(last.Err, sampling.ErrNaN) || !slices.Equal(ids, want[:max(0, position-6)])):
+			case n == 0 && (last.Finish != FinishError || !errors.Is(last.Err, choose.ErrNaN) || !slices.Equal(ids, want[:max(0, position-6)])):
 				t.Errorf("the spoiled request got %v and %+v", ids, last)
 			}
 		}
@@ -115,17 +115,27 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// broken is a Runner whose Logits panic once, on the loop's own goroutine.
+// broken is a Runner whose steps panic once when they are asked for a token, on the loop's own goroutine.
 type broken struct {
 	*fake
 	calls, at int
 }
 
-func (b *broken) Logits(i int) []float32 {
-	if b.calls++; b.calls == b.at {
+type brokenStep struct {
+	compute.Step
+	b *broken
+}
+
+func (b *broken) Start(batch *compute.Batch) (compute.Step, error) {
+	s, err := b.fake.Start(batch)
+	return brokenStep{s, b}, err
+}
+
+func (s brokenStep) Chosen(i int) compute.Chosen {
+	if s.b.calls++; s.b.calls == s.b.at {
 		panic("no such row")
 	}
-	return b.fake.Logits(i)
+	return s.Step.Chosen(i)
 }
 
 // TestLoopPanics makes the loop itself panic in a step. Requests that were not in the step go on, even those that wait
@@ -243,7 +253,7 @@ func TestClose(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- e.Close() }()
 		synctest.Wait()
-		g.step()
+		g.open()
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}

@@ -3,39 +3,13 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
-
-// compute runs the steps that the loop hands out. It has a thread of its own: what else there is to do between two steps does not come
-// before the next one.
-func (e *Engine) compute() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	for b := range e.work {
-		e.done <- e.forward(b)
-	}
-}
-
-// forward runs one step. A panic is the step's error.
-func (e *Engine) forward(b *compute.Batch) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			e.cfg.Logger.Error("a step panicked while computing", "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("engine: the step panicked: %v", v)
-		}
-	}()
-	e.tiers.carry(b)
-	begin := e.cfg.Now()
-	defer func() { e.tiers.computed(b, e.cfg.Now().Sub(begin)) }()
-	return e.cfg.Runner.Forward(b)
-}
 
 // loop takes turns until the engine is closed. Its books are verified outside of turn, which recovers from panics.
 func (e *Engine) loop() {
@@ -46,56 +20,74 @@ func (e *Engine) loop() {
 		}
 	}
 	verify(e.sched)
-	close(e.work)
-	e.tiers.flush(e.sched)
+	e.tiers.flush(e.sched, e.cfg.Runner)
 	if err := e.tiers.close(); err != nil {
 		e.cfg.Logger.Error("storing KV blocks failed", "error", err)
 	}
+	e.outbox.close()
 	close(e.stopped)
 }
 
-// turn runs one step from plan to tokens; idle says that there is nothing to run. It returns false when the engine is
-// closing. While step N is computed it plans step N+1 and hands out the tokens of step N-1.
+// turn starts steps until two are under way or nothing more can run, and sees the oldest to its end; idle says that
+// there is nothing to run. It returns false when the engine is closing.
 func (e *Engine) turn() (more bool) {
 	defer e.rescue(&more)
 	if !e.receive() {
 		e.abandon(ErrClosed)
+		for e.steps.n > 0 {
+			e.finish()
+		}
 		return false
 	}
-	e.vacate()
-	if e.plan == nil {
-		e.plan = e.sched.Next()
+	e.adapters.vacate()
+	e.fill()
+	e.flush()
+	if e.idle = e.steps.n == 0; !e.idle {
+		e.finish()
 	}
-	if e.idle = e.plan == nil; e.idle {
-		e.flush()
-		return true
-	}
-	if e.pack() {
-		e.launch()
-		e.next = e.sched.Next()
-		e.flush()
-		if err := e.await(); err != nil {
-			e.isolate(err)
-		} else {
-			e.sample()
-		}
-	} else {
-		e.tiers.carry(&e.batch)
-	}
-	e.counts.Rates = e.tiers.settle(e.sched, e.plan)
-	e.commit()
 	return true
+}
+
+// fill plans and starts steps until two are under way or nothing more can run. A plan that needs what a step under way
+// stores in a lower tier waits for that step, as does one whose loads are to be measured.
+func (e *Engine) fill() {
+	for e.steps.n < len(e.steps.ring) {
+		if s := e.steps.newest(); s != nil && s.fault != nil {
+			return // it is computed again first
+		}
+		p := e.pending
+		if p == nil {
+			p = e.sched.Next()
+			if e.tiers.ask(e.sched, e.steps.newest()) && p == nil {
+				continue
+			}
+		}
+		if p == nil {
+			e.tiers.sweep(e.sched)
+			return
+		}
+		if e.pending = p; e.steps.n > 0 && (e.steps.storing(p) || e.tiers.curious(p)) {
+			return
+		}
+		e.pending = nil
+		e.adapters.settle(p, e.steps.of, e.fail)
+		e.tiers.fetch(e.sched, p, &e.steps.free().moves)
+		e.tiers.sweep(e.sched)
+		e.sched.Begin(p)
+		e.steps.push(p)
+	}
 }
 
 // rest waits for a message, or until the scheduler has something to run though none comes.
 func (e *Engine) rest() {
 	e.enter(phaseIdle)
+	defer func() { e.busy, e.spent = e.cfg.Now(), 0 }()
 	var due <-chan time.Time
 	if at, ok := e.sched.Wake(); ok {
 		due = time.After(time.Duration(at)*time.Millisecond - e.cfg.Now().Sub(e.epoch))
 	}
 	select {
-	case <-e.notify:
+	case <-e.inbox.notify:
 	case <-due:
 	}
 	e.enter(phasePlanning)
@@ -104,23 +96,21 @@ func (e *Engine) rest() {
 // tick tells the scheduler the time.
 func (e *Engine) tick() { e.sched.Tick(e.cfg.Now().Sub(e.epoch).Milliseconds()) }
 
-// launch hands the batch to the compute goroutine.
-func (e *Engine) launch() {
-	e.started = e.cfg.Now()
+// await waits for a step. Arrivals and cancellations do not wait for it.
+func (e *Engine) await(s *step) error {
+	if s.handle == nil {
+		return s.fault
+	}
 	e.enter(phaseComputing)
-	e.work <- &e.batch
-	e.computing = true
-}
-
-// await waits for the step being computed. Arrivals and cancellations do not wait for it.
-func (e *Engine) await() error {
+	e.spent += e.cfg.Now().Sub(e.busy)
+	defer func() { e.busy = e.cfg.Now() }()
 	for {
 		select {
-		case err := <-e.done:
-			e.computing = false
-			e.enter(phaseSampling)
+		case <-s.handle.Done():
+			err := s.handle.Wait()
+			e.enter(phasePlanning)
 			return err
-		case <-e.notify:
+		case <-e.inbox.notify:
 			e.receive()
 			e.flush()
 		}
@@ -130,12 +120,8 @@ func (e *Engine) await() error {
 // receive handles what is in the inbox. It returns false if the engine is closing.
 func (e *Engine) receive() bool {
 	e.tick()
-	e.mu.Lock()
-	e.todo = append(e.todo, e.inbox...)
-	clear(e.inbox)
-	e.inbox = e.inbox[:0]
-	closing := e.closing
-	e.mu.Unlock()
+	var closing bool
+	e.todo, closing = e.inbox.take(e.todo)
 	for e.handled < len(e.todo) {
 		m := e.todo[e.handled]
 		e.handled++
@@ -154,22 +140,30 @@ func (e *Engine) handle(m message) {
 	case m.reason == "" && q.ended: // cancelled before it came
 		e.refuse(q, q.cause)
 	case m.reason == "":
-		e.seqs[q.id] = q
-		err := e.add(q)
-		if errors.Is(err, sched.ErrQueueFull) && e.shed(q.req.Priority) {
-			err = e.add(q)
-		}
-		if err != nil {
-			delete(e.seqs, q.id)
-			e.refuse(q, err)
-			return
-		}
-		q.reply(nil)
+		e.arrive(q)
 	case e.seqs[q.id] == nil:
 		q.ended, q.cause = true, m.err
 	default:
 		e.end(q, Token{ID: -1, Finish: m.reason, Err: m.err})
 	}
+}
+
+// arrive queues a request, at the cost of a less urgent one if the queue is full.
+func (e *Engine) arrive(q *sequence) {
+	e.seqs[q.id] = q
+	err := e.dead
+	if err == nil {
+		err = e.add(q)
+	}
+	if errors.Is(err, sched.ErrQueueFull) && e.shed(q.req.Priority) {
+		err = e.add(q)
+	}
+	if err != nil {
+		delete(e.seqs, q.id)
+		e.refuse(q, err)
+		return
+	}
+	q.reply(nil)
 }
 
 // add queues what is left to do of a sequence.
@@ -183,15 +177,24 @@ func (e *Engine) add(q *sequence) error {
 	if q.search != nil {
 		most = 1
 	}
-	return e.sched.Add(sched.Request{
-		ID: q.id, Parent: parent, Hold: q.search != nil, Heir: q.heir, Prompt: q.ids, MaxTokens: most, Keys: q.keys(), Keep: r.Keep,
+	err := e.sched.Add(sched.Request{
+		ID: q.id, Parent: parent, Hold: q.search != nil, Heir: q.heir, Prompt: q.known(), MaxTokens: most, Keys: e.keysOf(q.adapter, r.Salt, q.long), Keep: r.Keep,
 		NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
+		Within: q.within.Milliseconds(), Patient: r.Pool != "" || q.generated() > 0,
 	})
+	if err != nil {
+		return err
+	}
+	q.tokens = e.sched.Tokens(q.id)
+	if e.drafts(q) {
+		e.sched.PlanAhead(q.id, false)
+	}
+	return nil
 }
 
-// shed makes room in the queue for a request of a priority, at the cost of one less urgent. It returns false if there is
-// none.
+// shed makes room in the queue for a request of a priority, at the cost of one less urgent. It returns false if there
+// is none.
 func (e *Engine) shed(priority int) bool {
 	id, ok := e.sched.Expendable(priority)
 	if ok {
@@ -206,9 +209,7 @@ func (e *Engine) refuse(q *sequence, err error) {
 	q.unhook()
 	q.release()
 	q.reply(err)
-	e.mu.Lock()
-	e.left(1)
-	e.mu.Unlock()
+	e.inbox.over(1)
 }
 
 // end frees what a sequence holds, at once, and makes t its last token.
@@ -222,11 +223,13 @@ func (e *Engine) end(q *sequence, t Token) {
 	}
 	q.ended = true
 	delete(e.seqs, q.id)
+	e.steps.disown(q)
 	e.sched.Cancel(q.id)
 	q.unhook()
 	q.release()
 	q.reply(nil) // if it is still being taken, its Stream tells
-	e.outbox = append(e.outbox, delivery{q, t})
+	q.stream.tell(q.cached, q.scores, q.vector)
+	e.out = append(e.out, delivery{q.stream, t})
 	e.observeEnd(q, t.Finish)
 }
 
@@ -251,9 +254,9 @@ func (e *Engine) ordered() []*sequence {
 	return all
 }
 
-// rescue recovers from a panic of the loop. The scheduler may be anywhere between two states, so it is replaced by a new
-// one. The requests of the step in hand end with an error and the others are queued again; if no step was in hand, all
-// end, for whatever went wrong would again.
+// rescue recovers from a panic of the loop. The scheduler may be anywhere between two states, so it is replaced by a
+// new one. The requests of the steps in hand end with an error and the others are queued again; if no step was in
+// hand, all end, for whatever went wrong would again.
 func (e *Engine) rescue(more *bool) {
 	v := recover()
 	if v == nil {
@@ -261,33 +264,27 @@ func (e *Engine) rescue(more *bool) {
 	}
 	e.cfg.Logger.Error("the engine's loop panicked", "panic", v, "stack", string(debug.Stack()))
 	*more = true
-	if e.computing {
-		<-e.done
-		e.computing = false
-	}
+	failure := fmt.Errorf("engine: the step panicked: %v", v)
+	inHand := e.steps.drop()
 	fresh, err := sched.New(e.cfg.Sched)
 	if err != nil {
 		panic(err) // the same configuration was fine before
 	}
-	e.sched, e.plan, e.next = fresh, nil, nil
+	e.sched, e.pending = fresh, nil
 	e.tiers.adopt(fresh)
 	if e.cfg.Events != nil {
 		e.cfg.Events([]kv.Event{{Kind: kv.Cleared}})
 	}
-	failure := fmt.Errorf("engine: the step panicked: %v", v)
-	inHand := len(e.entries) > 0
-	for _, x := range e.entries {
-		if x.seq != nil && !x.seq.ended {
-			e.fail(x.seq, failure)
+	for _, q := range inHand {
+		if !q.ended {
+			e.fail(q, failure)
 		}
 	}
-	clear(e.entries)
-	e.entries = e.entries[:0]
 	for _, q := range e.ordered() {
 		if q.ended || q.search != nil && !q.search.pending(q) {
 			continue
 		}
-		if !inHand {
+		if len(inHand) == 0 {
 			e.fail(q, failure)
 		} else if err := e.add(q); err != nil {
 			e.fail(q, err)

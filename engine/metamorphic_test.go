@@ -1,17 +1,22 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/internal/devicetest"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -25,22 +30,34 @@ type tape struct {
 	known  map[string][]float32
 	packed map[[32]byte][]*past // what is stored, over runs
 	wrong  int
+
+	answers [][]int32 // prompts with what follows them, of the first run
 }
 
 // listener is a Runner that plays its logits to a tape. It keeps for each cache slot the tokens up to the one in it, so
 // that it knows which sequence a row belongs to.
 type listener struct {
 	Runner
-	begin       <-chan struct{} // the first step waits for it
 	tape        *tape
 	blockTokens int32
 	slots       []*past
-	heard       map[string]bool // sequences of this run
-	adapters    []string        // by slot
+	tables      map[int32][]int32           // of the first group, by slot of the sequence
+	heard       map[string]bool             // sequences of this run
+	adapters    []string                    // by slot
+	placed      map[*compute.LowRank]string // adapters on their way to a slot
 
-	packed map[[32]byte][]*past // what slots of a stored block held, by its contents
-	spoil  bool                 // stored blocks get damaged
-	stored [][]byte
+	packed  map[[32]byte][]*past // what slots of a stored block held, by its contents
+	shifted int                  // tokens
+	chosen  []int32              // tokens of the step before, which rows of the next may take
+}
+
+// heardStep is a step of a listener, with what its batch said.
+type heardStep struct {
+	compute.Step
+	l      *listener
+	b      *compute.Batch
+	moves  compute.Batch // of which Out, Copies and In count
+	waited bool
 }
 
 // past is a token and those before it.
@@ -58,32 +75,63 @@ func (p *past) tokens() []int32 {
 
 func key(adapter string, tokens []int32) string { return fmt.Sprint(adapter, tokens) }
 
-func (l *listener) Forward(b *compute.Batch) error {
-	<-l.begin
-	l.damage()
-	for _, c := range b.Copies {
-		copy(l.slots[c[1]*l.blockTokens:][:l.blockTokens], l.slots[c[0]*l.blockTokens:])
-	}
-	if err := l.Runner.Forward(b); err != nil {
+func (l *listener) Start(b *compute.Batch) (compute.Step, error) {
+	b.ReadAll()
+	moves := compute.Batch{Shifts: slices.Clone(b.Shifts), Out: slices.Clone(b.Out), Copies: slices.Clone(b.Copies), In: slices.Clone(b.In)}
+	s, err := l.Runner.Start(b)
+	return &heardStep{Step: s, l: l, b: b, moves: moves}, err
+}
+
+// Wait does to the listener's slots what the step did to the cache.
+func (s *heardStep) Wait() error {
+	err := s.Step.Wait()
+	if err != nil || s.waited {
 		return err
 	}
+	s.waited = true
+	l, b := s.l, s.b
+	l.move(&s.moves)
+	for _, e := range b.Edits {
+		for len(l.tables[e.Slot]) <= int(e.At) {
+			l.tables[e.Slot] = append(l.tables[e.Slot], -1)
+		}
+		if e.Group == 0 {
+			l.tables[e.Slot][e.At] = e.Block
+		}
+	}
+	for _, p := range b.Place {
+		if l.adapters[p.Slot] = ""; p.Low != nil {
+			l.adapters[p.Slot] = l.placed[&p.Low[0]]
+		}
+	}
 	i := 0
-	for _, s := range b.Seqs {
-		slot := func(p int32) **past { return &l.slots[s.Tables[0][p/l.blockTokens]*l.blockTokens+p%l.blockTokens] }
-		for r := s.Row; r < s.Row+s.Rows; r++ {
+	for _, q := range b.Seqs {
+		slot := func(p int32) **past { return &l.slots[l.tables[q.Slot][p/l.blockTokens]*l.blockTokens+p%l.blockTokens] }
+		for r := q.Row; r < q.Row+q.Rows; r++ {
 			var before *past
-			if b.Pos[r] > 0 {
-				before = *slot(b.Pos[r] - 1)
+			if p := b.Parent(&q, r); p >= 0 {
+				before = *slot(q.Start + p - q.Row)
+			} else if q.Start > 0 {
+				before = *slot(q.Start - 1)
 			}
-			*slot(b.Pos[r]) = &past{before, b.IDs[r]}
+			own := slot(q.Start + r - q.Row)
+			id := b.IDs[r]
+			if len(b.From) > 0 && b.From[r] >= 0 {
+				id = l.chosen[b.From[r]]
+			}
+			*own = &past{before, id}
 			if i == len(b.Logits) || b.Logits[i] != r {
 				continue
 			}
-			tokens := (*slot(b.Pos[r])).tokens()
-			l.heard[key(l.adapters[s.Adapter], tokens)] = true
-			l.tape.play(l.adapters[s.Adapter], tokens, l.Logits(i))
+			tokens := (*own).tokens()
+			l.heard[key(l.adapters[q.Adapter], tokens)] = true
+			l.tape.play(l.adapters[q.Adapter], tokens, s.Logits(i))
 			i++
 		}
+	}
+	l.chosen = l.chosen[:0]
+	for i := range b.Choose {
+		l.chosen = append(l.chosen, s.Chosen(i).Token)
 	}
 	return nil
 }
@@ -117,10 +165,13 @@ type scenario struct {
 	batch               sched.Batch
 	interval            int
 	allocation          sched.Allocation
-	host, disk          int64  // blocks of lower tiers
+	host, remote, disk  int64  // blocks of lower tiers
+	eager               int64  // of a slow one that answers at once
 	dir                 string // of the disk; "": a new one
 	preempt             sched.Preempt
 	spoil               bool // some of what is stored gets damaged
+	drafts, trees       bool // tokens are proposed, of which some are right
+	fast                bool // the device may recompute faster than tiers load, and then nothing is loaded
 	anyKernels          bool // run with other kernels than the best, and other keys and values than F32
 }
 
@@ -148,6 +199,15 @@ var scenarios = []scenario{
 	{name: "interval", chunk: 7, block: 16, blocks: 20, seqs: 32, preempts: true, interval: 3},
 	{name: "preallocated", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Preallocate},
 	{name: "learned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Learned},
+	{name: "drafts", chunk: 7, block: 16, blocks: 300, seqs: 32, drafts: true, anyKernels: true},
+	{name: "drafts, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, drafts: true},
+	{name: "drafts, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, drafts: true},
+	{name: "drafts, host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, drafts: true},
+	{name: "trees", chunk: 7, block: 16, blocks: 300, seqs: 32, trees: true, anyKernels: true},
+	{name: "trees, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, trees: true},
+	{name: "trees, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, trees: true},
+	{name: "trees, host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, trees: true},
+	{name: "trees, forked", chunk: 7, block: 32, blocks: 150, seqs: 32, cache: true, forks: true, trees: true},
 	{name: "forked", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, forks: true},
 	{name: "forked, no cache", chunk: 7, block: 16, blocks: 300, seqs: 32, forks: true},
 	{name: "forked, chunks of 7, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, forks: true},
@@ -155,13 +215,17 @@ var scenarios = []scenario{
 	{name: "host tier, damaged", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, spoil: true},
 	{name: "disk tier", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, disk: 400, preempt: sched.Recompute},
 	{name: "host and disk tier, forked", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, forks: true, host: 30, disk: 400},
+	{name: "host, remote and disk tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 30, remote: 100, disk: 400},
 	{name: "host tier, swapped", chunk: 7, block: 32, blocks: 7, seqs: 32, cache: true, preempts: true, host: 400, preempt: sched.Swap},
+	{name: "disk tier, swapped", chunk: 7, block: 32, blocks: 7, seqs: 32, cache: true, preempts: true, disk: 400, preempt: sched.Swap},
+	{name: "tier that answers at once", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, eager: 400},
+	{name: "tier that answers at once, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, cache: true, again: true, eager: 400},
 	{name: "warm prefix", chunk: 512, block: 16, blocks: 300, seqs: 32, cache: true, again: true},
 	{name: "warm prefix, alone, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 1, alone: true, cache: true, again: true},
 }
 
-// metamorphicRequests are 32 requests, every other one greedy. Half share the start of their prompts. Half want one of three
-// adapters.
+// metamorphicRequests are 32 requests, every other one greedy. Half share the start of their prompts. Half want one
+// of three adapters.
 func metamorphicRequests(vocab int) []Request {
 	var out []Request
 	for n := range 32 {
@@ -175,9 +239,20 @@ func metamorphicRequests(vocab int) []Request {
 		case 3:
 			p.TopK, p.MinP, p.RepetitionPenalty, p.FrequencyPenalty = 40, 0.01, 1.2, 0.3
 		}
-		r := Request{Params: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
+		switch n {
+		case 5, 13:
+			p.Mirostat, p.MirostatTau = true, 4
+		case 7, 15:
+			p.DRYMultiplier, p.DRYAllowed, p.XTCProbability, p.XTCThreshold = 0.8, 1, 0.5, 0.001
+			p.DRYBreakers = [][]int32{{3}, {5, 7}}
+		case 9, 17:
+			p.TypicalP, p.DynamicRange, p.BadWords = 0.9, 0.3, [][]int32{{1}, {2, 3}}
+		case 11, 19:
+			p.TopNSigma, p.Samplers = 2, []sampling.Stage{compute.StageTopNSigma, compute.StageTopK, compute.StageTemperature}
+		}
+		r := Request{Params: Params{Sampling: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
 			Adapter:  []string{"", "", "a", "b", "", "c"}[n%6],
-			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Second}
+			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Second}}
 		for i := range 1 + n*37%70 {
 			own := n
 			if n%2 == 0 && i < 35 {
@@ -190,8 +265,8 @@ func metamorphicRequests(vocab int) []Request {
 	return out
 }
 
-// play runs the requests as a scenario says and returns their tokens. With how few blocks a scenario preempts, and yet finds
-// blocks in the cache, depends on the model, so a few numbers of them are tried.
+// play runs the requests as a scenario says and returns their tokens. With how few blocks a scenario preempts, and
+// yet finds blocks in the cache, depends on the model, so a few numbers of them are tried.
 func (sc scenario) play(t *testing.T, m *model.Model, tp *tape) [][]int32 {
 	t.Helper()
 	for spare := 2; ; spare++ {
@@ -217,9 +292,21 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		groups = append(groups, kv.Group{Window: w})
 	}
 	requests := metamorphicRequests(m.Spec.Vocab)
+	probe, err := m.NewRunner(8, len(groups), 16, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapts := probe.PlaceNow(1, randomAdapter(t, m, 0)) == nil
+	probe.Close()
+	for i := range requests {
+		if !adapts {
+			requests[i].Adapter = ""
+		}
+	}
 	blocks := sc.blocks * len(groups)
 	if sc.preempts {
-		// The window of a layer bounds what sequences hold, and if that is less than a prompt all at once, none gives way.
+		// The window of a layer bounds what sequences hold, and if that is less than a prompt all at once, none gives
+		// way.
 		if slices.ContainsFunc(groups, func(g kv.Group) bool { return g.Window > 0 }) {
 			sc.chunk = min(sc.chunk, 7)
 		}
@@ -233,32 +320,43 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, slotBytes := sc.dir, int64(runner.BlockBytes()+8192)
+	defer runner.Close()
+	dir := sc.dir
 	if sc.disk > 0 && dir == "" {
 		dir = t.TempDir()
 	}
 	begin := make(chan struct{})
 	l := &listener{
-		Runner: runner, begin: begin, tape: tp, blockTokens: int32(sc.block),
-		slots: make([]*past, blocks*sc.block), heard: map[string]bool{}, adapters: make([]string, slots+1),
-		packed: tp.packed, spoil: sc.spoil,
+		Runner: &late{Runner: runner, begin: begin}, tape: tp, blockTokens: int32(sc.block),
+		slots: make([]*past, blocks*sc.block), tables: map[int32][]int32{}, placed: map[*compute.LowRank]string{}, heard: map[string]bool{}, adapters: make([]string, slots+1),
+		packed: tp.packed,
 	}
-	place := func(slot int, a *model.Adapter) error {
-		if l.adapters[slot] = ""; a != nil {
-			l.adapters[slot] = string(a.ID[:])
+	place := func(slot int, a *model.Adapter) (compute.Placement, error) {
+		p, err := runner.Place(slot, a)
+		if a != nil && err == nil {
+			l.placed[&p.Low[0]] = string(a.ID[:])
 		}
-		return m.Place(slot, a)
+		return p, err
 	}
 	var adapters []Adapter
 	ids := map[string]string{}
 	for i, name := range []string{"a", "b", "c"} {
+		if !adapts {
+			break
+		}
 		adapters = append(adapters, Adapter{Name: name, Data: randomAdapter(t, m, uint64(i))})
 		ids[name] = string(adapters[i].Data.ID[:])
 	}
-	e, err := New(Config{Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
-		Tiers: Tiers{HostBytes: sc.host * int64(runner.BlockBytes()), Dir: dir, DiskBytes: sc.disk * slotBytes, Model: "metamorphic", Always: true}, Sched: sched.Config{
+	var draft func([]int32, int) sched.Draft
+	if g := (&guesser{rng: rand.New(rand.NewPCG(3, 4)), vocab: m.Spec.Vocab, answers: tp.answers}); sc.trees {
+		draft = g.tree
+	} else if sc.drafts {
+		draft = g.draft
+	}
+	e, err := New(Config{Draft: draft, Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
+		Tiers: Tiers{List: sc.tiers(runner.BlockBytes(), dir), Model: "metamorphic", Always: true}, Sched: sched.Config{
 			BlockTokens: sc.block, Blocks: blocks, Groups: groups, States: runner.Cache().Spec().States, MaxLen: 256, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
-			Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
+			StepTarget: []int64{0, 1, 20_000}[sc.seqs%3], Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -297,9 +395,17 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 			}
 		}
 	}
+	if tp.answers == nil {
+		for n, r := range requests {
+			tp.answers = append(tp.answers, slices.Concat(r.Prompt, outputs[n]))
+		}
+	}
 	stats := e.Stats().Sched
 	wantIdle(t, e)
 	e.Close()
+	if sc.trees && runner.Trees() && l.shifted == 0 {
+		t.Error("no token was shifted, so no branch of a tree but the first was accepted")
+	}
 	for n, r := range requests {
 		for i := range outputs[n] {
 			if tokens := slices.Concat(r.Prompt, outputs[n][:i]); !l.heard[key(ids[r.Adapter], tokens)] {
@@ -311,9 +417,9 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 }
 
 // TestSameTokensWhateverTheCompany is the engine's promise: tokens and logits of a request are the same, bit for bit,
-// whatever else runs, however prompts are cut, wherever blocks lie, and whichever kernels compute, for every type of keys
-// and values. The best kernels run every scenario with every kind of model; the portable ones, which are slow, a few with
-// the first. The model package compares all kernels with all goldens.
+// whatever else runs, however prompts are cut, wherever blocks lie, and whichever kernels compute, for every type of
+// keys and values. The best kernels run every scenario with every kind of model; the portable ones, which are slow, a
+// few with the first. The model package compares all kernels with all goldens.
 func TestSameTokensWhateverTheCompany(t *testing.T) {
 	for n, c := range []struct {
 		name string
@@ -340,7 +446,7 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 						want = reference.play(t, m, tp)
 					}
 					for _, sc := range scenarios {
-						if m.Spec.Recurrent() && sc.host+sc.disk > 0 {
+						if m.Spec.Recurrent() && len(sc.tiers(1, "")) > 0 {
 							continue // refused
 						}
 						if (i > 0 || c.kv != quant.F32) && !sc.anyKernels {
@@ -360,20 +466,70 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 	}
 }
 
-// loadGolden loads one of the model package's checkpoints.
-func loadGolden(t *testing.T, name string, o cpu.Options) *model.Model {
+// TestSameTokensOnDevices is the same for every device of this machine, with its own type of keys and values. The
+// processor plays few scenarios, since the test above has them all.
+func TestSameTokensOnDevices(t *testing.T) {
+	devicetest.Each(t, func(t *testing.T, dev compute.Device) {
+		processor := strings.HasPrefix(dev.Name(), "cpu")
+		for _, name := range []string{
+			"llama", "mistral_swa", "qwen3", "gemma3", "gpt_oss_mxfp4", "deepseek_v2_groups", "qwen3_next_heads",
+		} {
+			t.Run(name, func(t *testing.T) {
+				m, err := openGolden(t, name, dev)
+				if err == nil {
+					m.KVType = dev.KVTypes()[0]
+					m.MakeSlots(2)
+					var r *model.Runner
+					if r, err = m.NewRunner(512, 16, 16, 16); err == nil {
+						err = r.Close()
+					}
+				}
+				if errors.Is(err, compute.ErrUnsupported) {
+					t.Skip(err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				tp := newTape()
+				want := reference.play(t, m, tp)
+				for _, sc := range scenarios {
+					if m.Spec.Recurrent() && len(sc.tiers(1, "")) > 0 || processor && (name != "mistral_swa" || !sc.anyKernels) {
+						continue
+					}
+					sc.fast = !processor
+					t.Run(sc.name, func(t *testing.T) {
+						for n, got := range sc.play(t, m, tp) {
+							if !slices.Equal(got, want[n]) {
+								t.Errorf("request %d: got %v; want %v", n, got, want[n])
+							}
+						}
+					})
+				}
+			})
+		}
+	})
+}
+
+// openGolden loads one of the model package's checkpoints on a device.
+func openGolden(t *testing.T, name string, dev compute.Device) (*model.Model, error) {
 	t.Helper()
 	ckpt, err := weights.Open(filepath.Join("..", "model", "testdata", "goldens", name, "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ckpt.Close()
+	return loader.Model(ckpt, dev, nil)
+}
+
+// loadGolden loads one on a processor of its own.
+func loadGolden(t *testing.T, name string, o cpu.Options) *model.Model {
+	t.Helper()
 	dev, err := cpu.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	m, err := model.Load(ckpt, dev, nil)
+	m, err := openGolden(t, name, dev)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,25 +33,18 @@ func (r *recorder) StepDone(d StepDone) {
 	r.steps = append(r.steps, d)
 }
 
-// TestObserver runs on a clock that only steps move, by a second each.
-func TestObserver(t *testing.T) {
+// TestObserver runs in a bubble whose time only steps take, a second each.
+func TestObserver(t *testing.T) { synctest.Test(t, observe) }
+
+func observe(t *testing.T) {
 	cfg := smallConfig() // chunks of 8
-	var mu sync.Mutex
-	now := time.Unix(0, 0)
 	f := newFake(cfg)
 	f.forward = func(*compute.Batch) error {
-		mu.Lock()
-		defer mu.Unlock()
-		now = now.Add(time.Second)
+		<-time.After(time.Second)
 		return nil
 	}
-	clock := func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}
 	var rec recorder
-	e := start(t, Config{Runner: f, Sched: cfg, Observer: &rec, Now: clock})
+	e := start(t, Config{Runner: f, Sched: cfg, Observer: &rec})
 	read(t, submit(t, e, t.Context(), request(1, 12, 3)))
 	read(t, submit(t, e, t.Context(), request(1, 12, 1))) // its first two blocks are cached
 	if err := e.Drain(t.Context()); err != nil {

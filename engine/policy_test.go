@@ -108,8 +108,8 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestWindow lets a static batch wait to become full: it starts when the window is over though nothing happens, or at once
-// when it is full.
+// TestWindow lets a static batch wait to become full: it starts when the window is over though nothing happens, or at
+// once when it is full.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := smallConfig()
@@ -152,7 +152,7 @@ func TestShed(t *testing.T) {
 			r := request(i, 4, 2)
 			r.Priority = c.priority
 			s, err := e.Submit(t.Context(), r)
-			if c.refused != errors.Is(err, sched.ErrQueueFull) || !c.refused && err != nil {
+			if c.refused != errors.Is(err, ErrQueueFull) || !c.refused && err != nil {
 				t.Fatalf("request %d: %v; refused %v", i, err, c.refused)
 			}
 			if err == nil {
@@ -163,7 +163,7 @@ func TestShed(t *testing.T) {
 		g.open()
 		for i, s := range streams {
 			_, last := read(t, s)
-			if shed := i == "1" || i == "4"; shed != errors.Is(last.Err, sched.ErrQueueFull) || !shed && last.Finish != FinishLength {
+			if shed := i == "1" || i == "4"; shed != errors.Is(last.Err, ErrQueueFull) || !shed && last.Finish != FinishLength {
 				t.Errorf("request %s ended with %+v; made room for another: %v", i, last, shed)
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
@@ -21,29 +22,27 @@ var poolings = []Pooling{PoolMean, PoolCLS, PoolLast, PoolClasses}
 // all reports whether rows are wanted that the prefix cache may have instead of the hidden states.
 func (p Pooling) all() bool { return p != "" && p != PoolLast }
 
-// pooled is what the rows of a prompt so far add up to. Rows are added in order of position, in float64, so that how the
-// prompt was cut into steps makes no difference.
+// pooled is what the rows of a prompt so far add up to. Rows are added in order of position, in float64, so that how
+// the prompt was cut into steps makes no difference.
 type pooled struct {
 	sum  []float64
 	rows int
 }
 
-// packTypes gives the last n rows of the batch their types, if any row has one.
-func (e *Engine) packTypes(q *sequence, start, n int) {
-	b := &e.batch
-	if q.req.Types == nil && len(b.Types) == 0 {
+// packTypes gives the last n rows of a batch their types, if any row has one.
+func packTypes(b *compute.Batch, q *sequence, start, n int) {
+	if !q.typed && len(b.Types) == 0 {
 		return
 	}
 	b.Types = append(b.Types, make([]int32, b.Rows()-len(b.Types))...)
-	if q.req.Types != nil {
+	if q.typed {
 		copy(b.Types[b.Rows()-n:], q.req.Types[start:])
 	}
 }
 
-// packPool asks for the rows that a sequence's vector is made of and that are not in it yet. The work's first row is row.
-func (e *Engine) packPool(x *entry, w sched.Work, row int) {
-	b := &e.batch
-	x.hidden, x.pooled = len(b.Hidden), 0
+// pack asks for the rows that a sequence's vector is made of and that are not in it yet. The work's first row is row.
+func (x *entry) pack(b *compute.Batch, w *sched.Work, row int) {
+	x.hidden, x.pooled = int32(len(b.Hidden)), 0
 	from, to := w.Start, w.Start // positions
 	switch x.seq.req.Pool {
 	case PoolMean:
@@ -56,7 +55,8 @@ func (e *Engine) packPool(x *entry, w sched.Work, row int) {
 		to = min(1, w.Start+w.N)
 	case PoolClasses:
 		if w.Start == 0 {
-			b.Logits = append(b.Logits, int32(row))
+			x.read = int32(len(b.Read))
+			b.Read, b.Logits = append(b.Read, int32(len(b.Logits))), append(b.Logits, int32(row))
 		}
 	}
 	for p := from; p < to; p++ {
@@ -66,10 +66,11 @@ func (e *Engine) packPool(x *entry, w sched.Work, row int) {
 }
 
 // pool adds an entry's rows to its sequence's vector, and ends the sequence with the last.
-func (e *Engine) pool(x *entry) {
-	q := x.seq
+func (x *entry) pool(s *step) {
+	q, done := x.seq, s.handle
 	p := &q.pooled
-	for _, row := range e.hidden[x.hidden : x.hidden+x.pooled] {
+	for i := range x.pooled {
+		row := done.Hidden(int(x.hidden + i))
 		if p.sum == nil {
 			p.sum = make([]float64, len(row))
 		}
@@ -79,7 +80,7 @@ func (e *Engine) pool(x *entry) {
 		p.rows++
 	}
 	if q.req.Pool == PoolClasses {
-		q.vector = slices.Clone(e.rows[x.logits])
+		q.vector = slices.Clone(done.Logits(int(x.read)))
 	}
 	if !x.sample {
 		return
@@ -90,7 +91,7 @@ func (e *Engine) pool(x *entry) {
 			q.vector[i] = float32(v / float64(p.rows))
 		}
 	}
-	x.token = Token{ID: -1, Finish: FinishStop}
+	x.yield(s, Token{ID: -1, Finish: FinishStop})
 }
 
 // Vector returns what Request.Pool asks for. It is there with the last token, which is no token.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/model"
-	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/sched"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -46,8 +46,8 @@ func poolRequests(seed uint64, n, vocab int) []Request {
 	return all
 }
 
-// TestPooling compares with the hidden states of the fake, in steps of all sizes, with and without a prefix cache, and beside
-// requests that generate, for which pooled ones are preempted.
+// TestPooling compares with the hidden states of the fake, in steps of all sizes, with and without a prefix cache,
+// and beside requests that generate, for which pooled ones are preempted.
 func TestPooling(t *testing.T) {
 	for _, chunk := range []int{1, 3, 8, 32} {
 		for _, cache := range []bool{false, true} {
@@ -151,11 +151,11 @@ func encoderEngine(t *testing.T, name string, budget int) (e *Engine, vocab int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Load(ckpt, dev, nil)
+	m, err := loader.Model(ckpt, dev, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.NewRunner(budget, 40, 16, 0)
+	r, err := m.NewRunner(budget, 40, 16, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestPoolingRefused(t *testing.T) {
 		"prompt has token 97 at position 1; the v": {Prompt: []int32{1, 97}, Pool: PoolMean},
 	} {
 		_, err := e.Submit(t.Context(), r)
-		if p := new(sampling.ParamError); err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &p) && !strings.Contains(want, "in one step") {
+		if p := new(fault.Error); err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &p) && !strings.Contains(want, "in one step") {
 			t.Errorf("error %v; want %q", err, want)
 		}
 	}

@@ -5,54 +5,27 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// search is a request that is answered by a beam search. Each beam is a sequence of the scheduler that yields one token,
-// or rather what it may be: the sequence is held, and those that go on from it share its blocks. Who goes on is decided
-// when all beams are there.
+// search is a request that is answered by a beam search. Each beam is a sequence of the scheduler that yields one
+// token, or rather what it may be: the sequence is held, and those that go on from it share its blocks. Who goes on
+// is decided when all beams are there.
 type search struct {
 	root  *sequence // the request, and the first beam: what has the stream
 	beams *sampling.Beams
-	live  []*sequence            // the beams, in their order
-	tops  [][]sampling.Candidate // [live] what may follow each; nil: not known yet
+	live  []*sequence           // the beams, in their order
+	tops  [][]compute.Candidate // [live] what may follow each; nil: not known yet
 }
 
 // newSearch makes q a beam search. Its request passed check.
 func newSearch(q *sequence) *search {
 	p := *q.req.Search
-	p.MaxTokens, p.StopTokens = q.req.MaxTokens, q.req.StopTokens
+	p.MaxTokens, p.StopTokens = q.req.MaxTokens, q.stops
 	q.req.Logprobs = max(q.req.Logprobs, p.Top())
-	return &search{root: q, beams: sampling.NewBeams(p), live: []*sequence{q}, tops: make([][]sampling.Candidate, 1)}
-}
-
-// checkSearch returns a *sampling.ParamError for the first field that a beam search has no use for.
-func (r *Request) checkSearch() error {
-	p, off := r.Params, sampling.Defaults()
-	for _, f := range []struct {
-		field string
-		value any
-		ok    bool
-	}{
-		{"temperature", p.Temperature, p.Temperature == 0},
-		{"repetition_penalty", p.RepetitionPenalty, p.RepetitionPenalty == off.RepetitionPenalty},
-		{"presence_penalty", p.PresencePenalty, p.PresencePenalty == 0},
-		{"frequency_penalty", p.FrequencyPenalty, p.FrequencyPenalty == 0},
-		{"logit_bias", p.LogitBias, len(p.LogitBias) == 0},
-		{"min_tokens", r.MinTokens, r.MinTokens == 0},
-		{"prompt_logprobs", r.PromptLogprobs, r.PromptLogprobs < 0},
-	} {
-		if !f.ok {
-			return &sampling.ParamError{Field: f.field, Problem: fmt.Sprintf("is %v; a beam search goes by the model's own probabilities and takes none but the value that changes nothing", f.value)}
-		}
-	}
-	s := *r.Search
-	s.MaxTokens = max(s.MaxTokens, 1) // the request's
-	if s.StopTokens = r.StopTokens; r.IgnoreEOS {
-		s.StopTokens = nil
-	}
-	return s.Check()
+	return &search{root: q, beams: sampling.NewBeams(p), live: []*sequence{q}, tops: make([][]compute.Candidate, 1)}
 }
 
 // pending reports whether it is not known yet what may follow beam q.
@@ -69,15 +42,15 @@ func (q *sequence) owner() *sequence {
 	return q
 }
 
-// arrive takes what may follow beam q. When it is known of all, the search goes a step on.
-func (e *Engine) arrive(q *sequence, top []sampling.Candidate, now time.Time) {
+// branchOut takes what may follow beam q. When it is known of all, the search goes a step on.
+func (e *Engine) branchOut(st *step, q *sequence, top []compute.Candidate, now time.Time) {
 	s := q.search
 	s.tops[slices.Index(s.live, q)] = top
-	if slices.ContainsFunc(s.tops, func(t []sampling.Candidate) bool { return t == nil }) {
+	if slices.ContainsFunc(s.tops, func(t []compute.Candidate) bool { return t == nil }) {
 		return
 	}
 	steps := s.beams.Next(s.tops)
-	e.observeToken(s.root, now)
+	e.observeToken(st, s.root, now)
 	if !s.beams.Over() {
 		e.branch(s, steps)
 		return
@@ -94,12 +67,12 @@ func (e *Engine) arrive(q *sequence, top []sampling.Candidate, now time.Time) {
 // branch replaces the beams of a search by those that go on from them.
 func (e *Engine) branch(s *search, steps []sampling.Step) {
 	old := s.live
-	s.live, s.tops = make([]*sequence, len(steps)), make([][]sampling.Candidate, len(steps))
+	s.live, s.tops = make([]*sequence, len(steps)), make([][]compute.Candidate, len(steps))
 	for i, step := range steps {
 		from := old[step.From]
 		q := &sequence{
 			id: sched.SeqID(e.lastID.Add(1)), req: s.root.req, stream: s.root.stream, adapter: s.root.adapter, long: s.root.long,
-			arrived: s.root.arrived, scheduled: s.root.scheduled, search: s, parent: from.id,
+			arrived: s.root.arrived, scheduled: s.root.scheduled, search: s, parent: from.id, prompt: s.root.prompt,
 			heir: !slices.ContainsFunc(steps[i+1:], func(o sampling.Step) bool { return o.From == step.From }),
 		}
 		q.ids = append(append(make([]int32, 0, len(from.ids)+1), from.ids...), step.Token)

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/choose"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -31,9 +33,10 @@ type beamCase struct {
 }
 
 func (c *beamCase) request() Request {
-	r := Request{Prompt: c.Prompt, Params: sampling.Defaults(), MaxTokens: c.MaxTokens, StopTokens: c.Stops, Logprobs: -1, PromptLogprobs: -1,
-		Search: &sampling.BeamParams{Width: c.Width, LengthPenalty: c.LengthPenalty, Early: c.EarlyStopping}}
-	r.Params.Temperature = 0
+	r := Request{Prompt: c.Prompt, Params: Params{Sampling: sampling.Defaults(), MaxTokens: c.MaxTokens, StopTokens: c.Stops,
+		Logprobs: -1, PromptLogprobs: -1,
+		Search: &sampling.BeamParams{Width: c.Width, LengthPenalty: c.LengthPenalty, Early: c.EarlyStopping}}}
+	r.Sampling.Temperature = 0
 	return r
 }
 
@@ -54,8 +57,8 @@ func ids(h *sampling.Hypothesis) (out []int32) {
 	return out
 }
 
-// TestBeamSearch finds what transformers does, and with the same scores to the last bit in whatever company, preempted, in
-// chunks, with prefix cache and without.
+// TestBeamSearch finds what transformers does, and with the same scores to the last bit in whatever company,
+// preempted, in chunks, with prefix cache and without.
 func TestBeamSearch(t *testing.T) {
 	data, err := os.ReadFile("testdata/beams.json")
 	if err != nil {
@@ -92,7 +95,7 @@ func TestBeamSearch(t *testing.T) {
 					t.Fatal(err)
 				}
 				begin := make(chan struct{})
-				e := start(t, Config{Runner: &late{runner, begin}, Vocab: m.Spec.Vocab, Sched: cfg})
+				e := start(t, Config{Runner: &late{Runner: runner, begin: begin}, Vocab: m.Spec.Vocab, Sched: cfg})
 				if sc.alone {
 					close(begin)
 				}
@@ -136,15 +139,52 @@ func TestBeamSearch(t *testing.T) {
 	}
 }
 
-// late is a Runner whose first step waits.
+// late is a Runner whose first step waits until begin is closed, and the others behind it.
 type late struct {
 	Runner
 	begin <-chan struct{}
+	last  *lateStep
 }
 
-func (l *late) Forward(b *compute.Batch) error {
-	<-l.begin
-	return l.Runner.Forward(b)
+// lateStep is a step that starts when the one before has started.
+type lateStep struct {
+	compute.Step
+	ready chan struct{} // closed when Step or err is there
+	over  chan struct{} // closed when the step is done
+	done  chan struct{} // [1]
+	err   error
+}
+
+func (l *late) Start(b *compute.Batch) (compute.Step, error) {
+	s, before := &lateStep{ready: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}, 1)}, l.last
+	l.last = s
+	go func() {
+		if <-l.begin; before != nil {
+			<-before.ready
+		}
+		s.Step, s.err = l.Runner.Start(b)
+		close(s.ready)
+		if s.err == nil {
+			s.err = s.Step.Wait() // here alone: steps are used again
+		}
+		close(s.over)
+		s.done <- struct{}{}
+	}()
+	return s, nil
+}
+
+func (s *lateStep) Done() <-chan struct{} { return s.done }
+
+func (s *lateStep) Wait() error {
+	<-s.over
+	return s.err
+}
+
+func (s *lateStep) Choose() {
+	go func() {
+		<-s.ready
+		s.Step.Choose()
+	}()
 }
 
 func verifyBeams(t *testing.T, c *beamCase, got []sampling.Hypothesis, i int, first map[int][]float64) {
@@ -169,14 +209,14 @@ func verifyBeams(t *testing.T, c *beamCase, got []sampling.Hypothesis, i int, fi
 
 func beamRequest(width, prompt, most int) Request {
 	r := request(1, prompt, most)
-	r.Params = sampling.Defaults()
-	r.Params.Temperature, r.StopTokens = 0, nil
+	r.Sampling = sampling.Defaults()
+	r.Sampling.Temperature, r.StopTokens = 0, nil
 	r.Search = &sampling.BeamParams{Width: width, LengthPenalty: 1, Early: sampling.EarlyHeuristic}
 	return r
 }
 
-// TestBeamsComputeOneToken counts what a search computes: the prompt once, and one token for each beam and step. What is
-// copied is at most one block for each beam.
+// TestBeamsComputeOneToken counts what a search computes: the prompt once, and one token for each beam and step. What
+// is copied is at most one block for each beam.
 func TestBeamsComputeOneToken(t *testing.T) {
 	for _, cache := range []bool{true, false} {
 		const width, prompt, most = 4, 22, 30
@@ -249,7 +289,7 @@ func TestBeamSearchEnds(t *testing.T) {
 			logits[3] = float32(math.NaN())
 		}
 	}
-	if tok, err := submit(t, e, t.Context(), beamRequest(3, 9, 20)).Next(t.Context()); err != nil || !errors.Is(tok.Err, sampling.ErrNaN) {
+	if tok, err := submit(t, e, t.Context(), beamRequest(3, 9, 20)).Next(t.Context()); err != nil || !errors.Is(tok.Err, choose.ErrNaN) {
 		t.Errorf("a beam without logits ends its search with %+v, %v", tok, err)
 	}
 	wantIdle(t, e)
@@ -260,22 +300,33 @@ func TestBeamSearchRefuses(t *testing.T) {
 	cfg := smallConfig()
 	e := start(t, Config{Runner: newFake(cfg), Vocab: fakeVocab, Sched: cfg})
 	for field, spoil := range map[string]func(*Request){
-		"temperature":        func(r *Request) { r.Params.Temperature = 1 },
-		"repetition_penalty": func(r *Request) { r.Params.RepetitionPenalty = 1.1 },
-		"presence_penalty":   func(r *Request) { r.Params.PresencePenalty = 1 },
-		"frequency_penalty":  func(r *Request) { r.Params.FrequencyPenalty = 1 },
-		"logit_bias":         func(r *Request) { r.Params.LogitBias = map[int32]float32{1: 1} },
+		"temperature":        func(r *Request) { r.Sampling.Temperature = 1 },
+		"repetition_penalty": func(r *Request) { r.Sampling.RepetitionPenalty = 1.1 },
+		"presence_penalty":   func(r *Request) { r.Sampling.PresencePenalty = 1 },
+		"frequency_penalty":  func(r *Request) { r.Sampling.FrequencyPenalty = 1 },
+		"logit_bias":         func(r *Request) { r.Sampling.LogitBias = map[int32]float32{1: 1} },
 		"min_tokens":         func(r *Request) { r.MinTokens = 1 },
+		"mirostat":           func(r *Request) { r.Sampling.Mirostat = true },
+		"xtc_probability":    func(r *Request) { r.Sampling.XTCProbability = 0.5 },
+		"dry_multiplier":     func(r *Request) { r.Sampling.DRYMultiplier = 1 },
+		"samplers":           func(r *Request) { r.Sampling.Samplers = []sampling.Stage{} },
+		"bad_words":          func(r *Request) { r.Sampling.BadWords = [][]int32{{1}} },
 		"prompt_logprobs":    func(r *Request) { r.PromptLogprobs = 0 },
-		"best_of":            func(r *Request) { r.Search.Width = sampling.MaxBeams + 1 },
+		"beams":              func(r *Request) { r.Search.Width = sampling.MaxBeams + 1 },
 		"length_penalty":     func(r *Request) { r.Search.LengthPenalty = math.NaN() },
-		"early_stopping":     func(r *Request) { r.Search.Early = "later" },
+		"early_stop":         func(r *Request) { r.Search.Early = "later" },
 	} {
 		r := beamRequest(2, 3, 4)
 		spoil(&r)
-		var p *sampling.ParamError
-		if _, err := e.Submit(t.Context(), r); !errors.As(err, &p) || p.Field != field {
+		var p *fault.Error
+		if _, err := e.Submit(t.Context(), r); !errors.As(err, &p) || string(p.Field) != field {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+	r := beamRequest(2, 3, 4)
+	r.Constraint = func() Constraint { return new(rule) }
+	var p *fault.Error
+	if _, err := e.Submit(t.Context(), r); !errors.As(err, &p) || p.Field != FieldConstraint {
+		t.Errorf("a constraint: %v", err)
 	}
 }

@@ -30,7 +30,8 @@ type RequestDone struct {
 // StepDone describes a step.
 type StepDone struct {
 	Rows, Seqs, Preempted int
-	Duration              time.Duration   // computing and sampling
+	Duration              time.Duration   // on the device
+	Host                  time.Duration   // what the loop did for it: its time since the step before, but for waiting
 	Gaps                  []time.Duration // from the previous token of its sequence, for each token but first ones
 	FirstTokens           []time.Duration // from the arrival of its request, for each first token
 }
@@ -44,8 +45,8 @@ type Stats struct {
 	GeneratedTokens uint64
 	LastStep        time.Duration
 	Rates           kv.Rates // measured, if there are tiers
-	// Held and Unfilled are the sums over all steps of sched.Stats.Held and Unfilled: their quotient is the share of the
-	// memory allocated to sequences that was not used.
+	// Held and Unfilled are the sums over all steps of sched.Stats.Held and Unfilled: their quotient is the share of
+	// the memory allocated to sequences that was not used.
 	Held, Unfilled uint64 // tokens
 }
 
@@ -71,7 +72,6 @@ const (
 	phaseIdle      phase = ""
 	phasePlanning  phase = "planning"
 	phaseComputing phase = "computing"
-	phaseSampling  phase = "sampling"
 )
 
 // enter notes that the loop begins a phase.
@@ -85,13 +85,16 @@ func (e *Engine) enter(p phase) {
 // Health returns nil if the engine is idle or what it does now began no longer ago than within, and else an error that
 // says what hangs.
 func (e *Engine) Health(within time.Duration) error {
+	if e.inbox.closed() {
+		return ErrClosed
+	}
 	now := e.cfg.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	age := now.Sub(e.since)
 	switch {
-	case e.closing:
-		return ErrClosed
+	case e.dead != nil:
+		return e.dead
 	case age <= within:
 		return nil
 	case e.phase != phaseIdle:
@@ -103,30 +106,30 @@ func (e *Engine) Health(within time.Duration) error {
 }
 
 // observeToken notes that a sequence got a token.
-func (e *Engine) observeToken(q *sequence, now time.Time) {
-	if q.req.Pool == "" {
+func (e *Engine) observeToken(s *step, q *sequence, now time.Time) {
+	if !q.pools {
 		e.counts.GeneratedTokens++
 	}
-	if q.first.IsZero() {
+	if q.last.IsZero() {
 		q.first = now
-		e.counts.PromptTokens += uint64(len(q.req.Prompt))
-		e.report.FirstTokens = append(e.report.FirstTokens, now.Sub(q.arrived))
+		q.stream.tell(q.cached, q.scores, nil)
+		e.counts.PromptTokens += uint64(q.prompt)
+		s.report.FirstTokens = append(s.report.FirstTokens, now.Sub(q.arrived))
 	} else {
-		e.report.Gaps = append(e.report.Gaps, now.Sub(q.last))
+		s.report.Gaps = append(s.report.Gaps, now.Sub(q.last))
 	}
 	q.last = now
 }
 
 // observeStep notes that a step is over.
-func (e *Engine) observeStep(d time.Duration) {
+func (e *Engine) observeStep(s *step) {
 	e.counts.Steps++
-	e.counts.LastStep = d
+	e.counts.LastStep = s.report.Duration
 	e.counts.Held += uint64(e.counts.Sched.Held)
 	e.counts.Unfilled += uint64(e.counts.Sched.Unfilled)
-	e.report.Duration = d
 	if e.cfg.Observer != nil {
 		defer e.observerPanicked()
-		e.cfg.Observer.StepDone(e.report)
+		e.cfg.Observer.StepDone(s.report)
 	}
 }
 
@@ -136,11 +139,14 @@ func (e *Engine) observeEnd(q *sequence, reason FinishReason) {
 		return
 	}
 	generated := q.generated()
-	if q.search != nil {
+	switch {
+	case q.search != nil:
 		generated = q.search.beams.Tokens()
+	case q.pools:
+		generated = 0
 	}
 	d := RequestDone{
-		Prompt: len(q.req.Prompt), Cached: q.cached, Generated: generated, MaxTokens: q.req.MaxTokens,
+		Prompt: q.prompt, Cached: q.cached, Generated: generated, MaxTokens: q.req.MaxTokens,
 		Preempted: q.preempted, Total: e.cfg.Now().Sub(q.arrived), Reason: reason,
 	}
 	if !q.scheduled.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -18,12 +19,12 @@ const (
 	FinishError     FinishReason = "error"     // a fault, or the engine was closed
 )
 
-// Token is one token of a Stream. The last one has a Finish. If that is not FinishLength, or FinishStop by a stop token,
-// it is no token: its ID is -1.
+// Token is one token of a Stream. The last one has a Finish. If that is not FinishLength, or FinishStop by a stop
+// token, it is no token: its ID is -1.
 type Token struct {
 	ID      int32
-	Logprob float32              // if Request.Logprobs is not negative
-	Top     []sampling.Candidate // as many as Request.Logprobs says
+	Logprob float32             // if Request.Logprobs is not negative
+	Top     []compute.Candidate // as many as Request.Logprobs says
 	Finish  FinishReason
 	Err     error // why, if Finish is FinishCancelled or FinishError
 }
@@ -77,12 +78,18 @@ func (s *Stream) take() (t Token, ok, ended bool) {
 	return t, true, false
 }
 
-// push adds a token. The loop alone calls it.
-func (s *Stream) push(t Token, cached int, prompt []Token, vector []float32) {
+// tell sets what is known beside the tokens, before the token is pushed with which it is to be there.
+func (s *Stream) tell(cached int, prompt []Token, vector []float32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cached, s.prompt, s.vector = cached, prompt, vector
+}
+
+// push adds a token. The outbox alone calls it.
+func (s *Stream) push(t Token) {
 	s.mu.Lock()
 	s.tokens = append(s.tokens, t)
 	s.ended = t.Finish != ""
-	s.cached, s.prompt, s.vector = cached, prompt, vector
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -92,7 +99,7 @@ func (s *Stream) push(t Token, cached int, prompt []Token, vector []float32) {
 
 // Stop ends the request as if its last token had been a stop token, because of a stop string for example. Tokens that
 // are on their way may still come; the last one has a Finish as always.
-func (s *Stream) Stop() { s.engine.post(message{seq: s.seq, reason: FinishStop}) }
+func (s *Stream) Stop() { s.engine.inbox.post(message{seq: s.seq, reason: FinishStop}) }
 
 // Cached returns how many tokens of the prompt were found in the KV cache. It is known with the first token.
 func (s *Stream) Cached() int {
@@ -104,8 +111,8 @@ func (s *Stream) Cached() int {
 // Best returns the answers of a beam search, the best first. They are there with the last token.
 func (s *Stream) Best() []sampling.Hypothesis { return s.seq.search.beams.Best() }
 
-// Prompt returns the prompt's tokens with the logprobs that Request.PromptLogprobs asks for, of which the first token has
-// none. They are there with the first token.
+// Prompt returns the prompt's tokens with the logprobs that Request.PromptLogprobs asks for, of which the first token
+// has none. They are there with the first token.
 func (s *Stream) Prompt() []Token {
 	s.mu.Lock()
 	defer s.mu.Unlock()

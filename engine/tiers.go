@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -11,21 +13,11 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// Mover is a Runner whose blocks can be stored elsewhere. It is used by one goroutine at a time, never during Forward.
-type Mover interface {
-	BlockBytes() int
-	PackBlock(block int32, dst []byte) // writes BlockBytes bytes
-	UnpackBlock(block int32, src []byte)
-	CopyBlock(from, to int32)
-}
-
 // Tiers say where blocks go that the Runner's cache has no place for. The zero value is nowhere.
 type Tiers struct {
-	HostBytes int64  // memory, besides the Runner's; 0: none
-	Dir       string // of a file, which outlives the engine; "": none
-	DiskBytes int64  // its size
-	// Model says what the contents of blocks depend on beside their names: weights, types, shapes. A file that was made for
-	// another is refused.
+	List []tier.Spec // the fastest first
+	// Model says what the contents of blocks depend on beside their names: weights, types, shapes. What a durable tier
+	// stored for another is not used.
 	Model string
 	// Always loads whatever is found. Otherwise it is measured what computing and loading take, and the faster is done.
 	Always bool
@@ -33,150 +25,297 @@ type Tiers struct {
 
 // tiers carry out what the scheduler's plans say about blocks of the lower tiers. A nil one has nothing to do.
 type tiers struct {
-	always bool
-	mover  Mover
-	host   *tier.Host
-	disk   *tier.Disk
+	always  bool
+	size    int                 // bytes of a block
+	list    []level             // by kv.Tier, from 1
+	here    map[kv.Name]arrived // what slow tiers have yielded for sequences that wait
+	deliver func(arrived)       // takes what they yield later, on any goroutine
 
-	stores, loads []kv.Move // of the step in hand
-	data          [][]byte  // of loads
-	buffers       [][]byte  // for those from the disk
-	failed        []kv.Move // stores that were not made
-	loaded        [kv.Tiers]int
-	took          [kv.Tiers]time.Duration
-	rates         kv.Rates
+	now func() time.Time
+	log *slog.Logger
+
+	batch  compute.Batch    // of moves alone
+	rushed int              // plans that loaded since one was measured
+	loads  [kv.MaxTiers]int // of the steps under way
+	took   [kv.MaxTiers]time.Duration
+	rates  kv.Rates
 }
 
-// newTiers opens the tiers and tells the scheduler's configuration how large they are.
-func newTiers(cfg *Config) (t *tiers, err error) {
-	o := cfg.Tiers
-	if o.HostBytes == 0 && o.Dir == "" {
+// level is a tier with what kind it is.
+type level struct {
+	tier.Tier
+	kind tier.Kind
+}
+
+// arrived is a block that a slow tier was asked for, or why it is not there.
+type arrived struct {
+	move kv.Move
+	data []byte
+	took time.Duration
+	err  error
+}
+
+// newTiers opens the tiers and tells the scheduler's configuration what they are.
+func newTiers(cfg *Config) (*tiers, error) {
+	if len(cfg.Tiers.List) == 0 {
 		return nil, nil
 	}
-	mover, ok := cfg.Runner.(Mover)
-	if !ok {
-		return nil, fmt.Errorf("engine: config: tiers need a Runner that is a Mover; %T is none", cfg.Runner)
-	}
-	t = &tiers{mover: mover, always: o.Always}
-	size := mover.BlockBytes()
-	if o.HostBytes != 0 {
-		if o.HostBytes < int64(size) {
-			return nil, fmt.Errorf("engine: %d bytes of memory for KV blocks of %d", o.HostBytes, size)
+	t := &tiers{size: cfg.Runner.BlockBytes(), here: map[kv.Name]arrived{}, always: cfg.Tiers.Always, now: cfg.Now, log: cfg.Logger}
+	cfg.Sched.Tiers = nil
+	for _, spec := range cfg.Tiers.List {
+		kind, err := tier.KindOf(spec)
+		if err != nil {
+			return nil, errors.Join(err, t.close())
 		}
-		t.host = tier.NewHost(o.HostBytes, size)
-		cfg.Sched.Slots[kv.Host] = t.host.Slots()
-	}
-	if o.Dir != "" {
-		if t.disk, err = tier.OpenDisk(o.Dir, o.DiskBytes, size, o.Model); err != nil {
-			return nil, err
+		l, err := kind.Open(tier.Options{Spec: spec, Block: t.size, Model: cfg.Tiers.Model, Log: cfg.Logger})
+		if err != nil {
+			return nil, errors.Join(err, t.close())
 		}
-		cfg.Sched.Slots[kv.Disk] = t.disk.Slots()
+		t.list = append(t.list, level{l, kind})
+		cfg.Sched.Tiers = append(cfg.Sched.Tiers, kv.TierConfig{Slots: l.Slots(), Slow: kind.Slow, Durable: kind.Durable})
 	}
 	return t, nil
 }
+
+// at returns the tier that a move comes from or goes to.
+func (t *tiers) at(n kv.Tier) *level { return &t.list[n-1] }
 
 // adopt tells a new scheduler what the tiers hold.
 func (t *tiers) adopt(s *sched.Scheduler) {
 	if t == nil {
 		return
 	}
-	t.stores, t.loads, t.data, t.failed = t.stores[:0], t.loads[:0], t.data[:0], t.failed[:0]
-	tell := func(tier kv.Tier, names []kv.Name) {
-		for at, name := range names {
+	for i := range t.list {
+		for at, name := range t.list[i].Names() {
 			if name != (kv.Name{}) {
-				s.Adopt(name, kv.Place{Tier: tier, At: int32(at)})
+				s.Adopt(name, kv.Place{Tier: kv.Tier(i + 1), At: int32(at)})
 			}
 		}
 	}
-	if t.host != nil {
-		tell(kv.Host, t.host.Names())
+}
+
+// transfers are the moves of a plan between the device and lower tiers.
+type transfers struct {
+	stores  []kv.Move // from the device
+	stored  [][]byte  // their contents, once the step has run
+	loads   []kv.Move // to the device
+	loaded  [][]byte  // their contents
+	buffers [][]byte  // for those from the device, from tiers that answer at once and between tiers; kept from step to step
+	used    int       // of these
+	reads   []kv.Move // what slow tiers are to be asked for when the step is done, which may store some of it
+}
+
+// buffer returns memory for one more block.
+func (m *transfers) buffer(size int) []byte {
+	if m.used == len(m.buffers) {
+		m.buffers = append(m.buffers, make([]byte, size))
 	}
-	if t.disk != nil {
-		tell(kv.Disk, t.disk.Names())
+	m.used++
+	return m.buffers[m.used-1]
+}
+
+// pack puts the moves into the batch of their step.
+func (m *transfers) pack(b *compute.Batch) {
+	for i, move := range m.stores {
+		b.Out = append(b.Out, compute.Transfer{Block: move.From.At, Data: m.stored[i]})
+	}
+	for i, move := range m.loads {
+		b.In = append(b.In, compute.Transfer{Block: move.To.At, Data: m.loaded[i]})
 	}
 }
 
-// prepare gets what a plan moves to the device, before it is packed. What cannot be had, or is not as it was stored, the
-// scheduler hears of.
-func (t *tiers) prepare(s *sched.Scheduler, p *sched.Plan, now func() time.Time, log *slog.Logger) {
+// fetch gets what a plan moves to the device, before it begins, and makes the moves between lower tiers. What is
+// lost, or not as it was stored, the scheduler is told of. What slow tiers hold is here already.
+func (t *tiers) fetch(s *sched.Scheduler, p *sched.Plan, m *transfers) {
 	if t == nil {
 		return
 	}
-	t.stores, t.loads, t.data = t.stores[:0], t.loads[:0], t.data[:0]
-	for _, m := range p.Moves {
-		if m.To.Tier != kv.Device {
-			t.stores = append(t.stores, m)
-			continue
+	clear(m.loaded)
+	m.stores, m.stored, m.loads, m.loaded, m.reads = m.stores[:0], m.stored[:0], m.loads[:0], m.loaded[:0], m.reads[:0]
+	m.used = 0
+	for _, move := range p.Moves {
+		switch {
+		case move.To.Tier == kv.Device:
+			data, err := t.load(move, m)
+			if err != nil {
+				t.lost(s, p, move, err)
+				continue
+			}
+			m.loads, m.loaded = append(m.loads, move), append(m.loaded, data)
+		case move.From.Tier == kv.Device:
+			m.stored = append(m.stored, m.buffer(t.size))
+			m.stores = append(m.stores, move)
+		default:
+			data := m.buffer(t.size)
+			if t.get(move, data) != nil || !t.store(move, data) {
+				s.Lost(p, move)
+			}
+			m.used--
 		}
-		begin := now()
-		data, err := t.get(m)
-		if err != nil {
-			log.Warn("a stored KV block is lost, and computed anew", "error", err)
-			s.Lost(p, m)
-			continue
-		}
-		t.loads, t.data = append(t.loads, m), append(t.data, data)
-		t.took[m.From.Tier] += now().Sub(begin)
-		t.loaded[m.From.Tier]++
 	}
 }
 
-// get returns what is stored under the name of a move, verified.
-func (t *tiers) get(m kv.Move) ([]byte, error) {
-	if m.From.Tier == kv.Host {
-		return t.host.Get(m.From.At, m.Name)
+// load returns what is stored under the name of a move to the device, verified, and notes how long reading it took.
+func (t *tiers) load(move kv.Move, m *transfers) (data []byte, err error) {
+	from := move.From.Tier
+	if t.at(from).kind.Slow {
+		a, ok := t.here[move.Name]
+		if !ok {
+			return nil, fmt.Errorf("engine: the block %v is to be loaded, but was not read", move.Name)
+		}
+		t.took[from] += a.took
+		data = a.data
+	} else {
+		begin := t.now()
+		data = m.buffer(t.size)
+		if err := t.get(move, data); err != nil {
+			return nil, err
+		}
+		t.took[from] += t.now().Sub(begin)
 	}
-	i := len(t.loads)
-	for len(t.buffers) <= i {
-		t.buffers = append(t.buffers, nil)
-	}
-	if t.buffers[i] == nil {
-		t.buffers[i] = make([]byte, t.mover.BlockBytes())
-	}
-	return t.buffers[i], t.disk.Get(m.From.At, m.Name, t.buffers[i])
+	t.loads[from]++
+	return data, nil
 }
 
-// carry makes the moves of the step in hand: those from the device come first, then the batch's copies, then those to it.
-func (t *tiers) carry(b *compute.Batch) {
+// get copies what a tier that answers at once has stored for a move.
+func (t *tiers) get(m kv.Move, dst []byte) error {
+	from := t.at(m.From.Tier)
+	answer, err := from.Get(m.From.At, m.Name, dst, func(time.Duration, error) {})
+	if err == nil && answer != tier.Hit {
+		err = fmt.Errorf("engine: a tier of the kind %q did not answer at once", from.kind.Name)
+	}
+	return err
+}
+
+// lost tells the scheduler that a move to the device cannot be made.
+func (t *tiers) lost(s *sched.Scheduler, p *sched.Plan, m kv.Move, err error) {
+	t.log.Warn("a stored KV block is lost, and computed anew", "error", err)
+	s.Lost(p, m)
+}
+
+// ask asks slow tiers for what waiting sequences need, once the newest step under way is done, if there is one: what
+// it and those before it store is there then. It reports whether a tier has answered at once, so that sequences that
+// wait may go on.
+func (t *tiers) ask(s *sched.Scheduler, newest *step) (answered bool) {
+	if t == nil {
+		return false
+	}
+	if newest != nil {
+		newest.moves.reads = s.Fetches(newest.moves.reads)
+		return false
+	}
+	return t.read(s, s.Fetches(nil))
+}
+
+// read asks slow tiers for blocks, and reports whether one has answered at once. None of them keeps the loop waiting.
+func (t *tiers) read(s *sched.Scheduler, moves []kv.Move) (answered bool) {
+	for _, m := range moves {
+		data, deliver := make([]byte, t.size), t.deliver
+		done := func(took time.Duration, err error) { deliver(arrived{m, data, took, err}) }
+		begin := t.now()
+		answer, err := t.at(m.From.Tier).Get(m.From.At, m.Name, data, done)
+		if answer != tier.Pending {
+			answered = true
+			t.arrive(s, arrived{m, data, t.now().Sub(begin), err})
+		}
+	}
+	return answered
+}
+
+// arrive takes what a slow tier has answered.
+func (t *tiers) arrive(s *sched.Scheduler, a arrived) {
+	if a.err != nil {
+		t.lost(s, nil, a.move, a.err)
+	} else if s.Arrived(a.move) {
+		t.here[a.move.Name] = a
+	}
+}
+
+// sweep drops what has arrived and no sequence waits for any more. No plan that needs it is to be fetched.
+func (t *tiers) sweep(s *sched.Scheduler) {
 	if t == nil {
 		return
 	}
-	for _, m := range t.stores {
-		if !t.store(m) {
-			t.failed = append(t.failed, m)
+	for name := range t.here {
+		if !s.Expected(name) {
+			delete(t.here, name)
 		}
 	}
-	t.stores = t.stores[:0]
-	if len(t.loads) == 0 {
-		return
-	}
-	for _, c := range b.Copies {
-		t.mover.CopyBlock(c[0], c[1])
-	}
-	b.Copies = b.Copies[:0]
-	for i, m := range t.loads {
-		begin := time.Now()
-		t.mover.UnpackBlock(m.To.At, t.data[i])
-		t.took[m.From.Tier] += time.Since(begin)
-	}
-	t.loads, t.data = t.loads[:0], t.data[:0]
 }
 
-// store makes a move to a lower tier.
-func (t *tiers) store(m kv.Move) bool {
-	fill := func(dst []byte) { t.mover.PackBlock(m.From.At, dst) }
-	if m.From.Tier == kv.Host {
-		data, err := t.host.Get(m.From.At, m.Name)
-		if err != nil {
-			return false
+// storing reports whether a plan moves what a step under way is yet to store in a lower tier.
+func (t *stepper) storing(p *sched.Plan) bool {
+	for i := range t.n {
+		for _, stored := range t.ring[(t.oldest+i)%2].moves.stores {
+			if slices.ContainsFunc(p.Moves, func(m kv.Move) bool { return m.From == stored.To }) {
+				return true
+			}
 		}
-		fill = func(dst []byte) { copy(dst, data) }
 	}
-	if m.To.Tier == kv.Host {
-		t.host.Put(m.To.At, m.Name, fill)
-		return true
+	return false
+}
+
+// mostRushed is how many plans in a row load blocks without being measured.
+const mostRushed = 16
+
+// curious reports whether what loading takes is to be measured with a plan, for which no step may be under way.
+func (t *tiers) curious(p *sched.Plan) bool {
+	return t != nil && !t.always && slices.ContainsFunc(p.Moves, func(m kv.Move) bool {
+		return m.To.Tier == kv.Device && (t.rushed >= mostRushed || t.rates.Block[m.From.Tier] == 0)
+	})
+}
+
+// measure makes the moves of a step that loads blocks before it starts, if no other step is under way, and notes what
+// they take. What it could not do stays in the batch. Beside another step the moves are the batch's, so that nothing
+// waits for them, and are not measured.
+func (t *tiers) measure(s *step, r Runner, alone bool) {
+	b := &s.batch
+	if len(b.In) == 0 {
+		return
 	}
-	return t.disk.Put(m.To.At, m.Name, fill)
+	if t.rushed++; !alone {
+		t.loads, t.took = [kv.MaxTiers]int{}, [kv.MaxTiers]time.Duration{}
+		return
+	}
+	t.batch.Shifts, t.batch.Out, t.batch.Copies, t.batch.In = b.Shifts, b.Out, b.Copies, b.In
+	begin := t.now()
+	step, err := r.Start(&t.batch)
+	if err == nil {
+		err = step.Wait()
+	}
+	b.Shifts, b.Out, b.Copies, b.In = t.batch.Shifts, t.batch.Out, t.batch.Copies, t.batch.In
+	if t.rushed = 0; err == nil {
+		t.took[s.moves.loads[0].From.Tier] += t.now().Sub(begin)
+	}
+}
+
+// stored takes the blocks that a step brought from the device to their tiers, and tells the scheduler which did not
+// arrive and what was measured. Then slow tiers are asked for what waited for the step.
+func (t *tiers) stored(s *sched.Scheduler, st *step) kv.Rates {
+	if t == nil {
+		return kv.Rates{}
+	}
+	for i, m := range st.moves.stores {
+		if len(st.batch.Out) > 0 || !t.store(m, st.moves.stored[i]) { // the step failed, or the tier
+			s.Lost(st.plan, m)
+		}
+	}
+	t.read(s, st.moves.reads)
+	for tier, n := range t.loads {
+		if n > 0 {
+			average(&t.rates.Block[tier], t.took[tier], n)
+		}
+		t.loads[tier], t.took[tier] = 0, 0
+	}
+	if !t.always {
+		s.Measured(t.rates)
+	}
+	return t.rates
+}
+
+// store puts a block into a lower tier.
+func (t *tiers) store(m kv.Move, data []byte) bool {
+	return t.at(m.To.Tier).Put(m.To.At, m.Name, data)
 }
 
 // measuredRows is how many rows a step must have, most of them of prompts, to tell what computing a token of one takes.
@@ -199,44 +338,55 @@ func average(to *int64, d time.Duration, n int) {
 	*to += (latest - *to) / 8
 }
 
-// settle tells the scheduler how a step's moves went, and returns what was measured.
-func (t *tiers) settle(s *sched.Scheduler, p *sched.Plan) kv.Rates {
+// flush stores in a durable tier what is only in faster ones. No step is under way.
+func (t *tiers) flush(s *sched.Scheduler, r Runner) {
 	if t == nil {
-		return kv.Rates{}
-	}
-	for _, m := range t.failed {
-		s.Lost(p, m)
-	}
-	t.failed = t.failed[:0]
-	for tier, n := range t.loaded {
-		if n > 0 {
-			average(&t.rates.Block[tier], t.took[tier], n)
-		}
-		t.loaded[tier], t.took[tier] = 0, 0
-	}
-	if !t.always {
-		s.Measured(t.rates)
-	}
-	return t.rates
-}
-
-// flush stores on the disk what is only in faster tiers.
-func (t *tiers) flush(s *sched.Scheduler) {
-	if t == nil || t.disk == nil {
 		return
 	}
-	for _, m := range s.Flush() {
-		if !t.store(m) && t.disk.Err() == nil {
-			t.disk.Sync()
-			t.store(m)
+	data := make([]byte, t.size)
+	shifts, moves := s.Flush()
+	b := compute.Batch{Shifts: shiftsOf(shifts, nil)}
+	for _, m := range moves {
+		if t.contents(m, r, data, &b) == nil && !t.store(m, data) && t.at(m.To.Tier).Sync() == nil {
+			t.store(m, data)
 		}
 	}
+}
+
+// contents copies what a move to another tier takes there, with a batch that may have Shifts left to do. It waits for a
+// slow tier.
+func (t *tiers) contents(m kv.Move, r Runner, dst []byte, b *compute.Batch) error {
+	if m.From.Tier != kv.Device {
+		read := make(chan error, 1)
+		answer, err := t.at(m.From.Tier).Get(m.From.At, m.Name, dst, func(_ time.Duration, err error) { read <- err })
+		if answer == tier.Pending {
+			err = <-read
+		}
+		return err
+	}
+	b.Out = append(b.Out[:0], compute.Transfer{Block: m.From.At, Data: dst})
+	step, err := r.Start(b)
+	if err != nil {
+		return err
+	}
+	return step.Wait()
 }
 
 // close frees what the tiers hold.
-func (t *tiers) close() error {
-	if t == nil || t.disk == nil {
+func (t *tiers) close() (err error) {
+	if t == nil {
 		return nil
 	}
-	return t.disk.Close()
+	for i := range t.list {
+		err = errors.Join(err, t.list[i].Close())
+	}
+	return err
+}
+
+// errors returns how many blocks could not be written to a tier, of those that count them. Any goroutine may ask.
+func (t *tiers) errors(of kv.Tier) uint64 {
+	if counts, ok := t.list[of-1].Tier.(interface{ Errors() uint64 }); ok {
+		return counts.Errors()
+	}
+	return 0
 }

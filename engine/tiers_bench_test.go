@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/engine/tier"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
-	"github.com/kvasir-llm/kvasir/kv"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// BenchmarkTier measures the time to the first token of a prompt of 960 tokens, for the built-in model: computed, and with
-// all but the last block found in the cache, in the host's memory or on a disk.
+// BenchmarkTier measures the time to the first token of a prompt of 960 tokens, for the built-in model: computed, and
+// with all but the last block found in the cache, in the host's memory or on a disk.
 func BenchmarkTier(b *testing.B) {
 	ckpt, err := builtin.Open()
 	if err != nil {
@@ -23,7 +23,7 @@ func BenchmarkTier(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer dev.Close()
-	m, err := model.Load(ckpt, dev, nil)
+	m, err := loader.Model(ckpt, dev, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func BenchmarkTier(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		prompts int // taken in turns; the cache has room for two
-		tier    kv.Tier
+		tier    string
 	}{
-		{"computed", 4, 0}, {"device", 1, kv.Device}, {"host", 4, kv.Host}, {"disk", 4, kv.Disk},
+		{"computed", 4, ""}, {"device", 1, ""}, {"host", 4, "host"}, {"disk", 4, "disk"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			blocks := 2 * (length/block + 1)
@@ -45,10 +45,10 @@ func BenchmarkTier(b *testing.B) {
 				BlockTokens: block, Blocks: blocks, MaxSeqs: 4, TokenBudget: 512, PrefixCache: true,
 			}, Tiers: Tiers{Always: true}}
 			switch c.tier {
-			case kv.Host:
-				cfg.Tiers.HostBytes = int64(4 * blocks * runner.BlockBytes())
-			case kv.Disk:
-				cfg.Tiers.Dir, cfg.Tiers.DiskBytes = b.TempDir(), int64(4*blocks*(runner.BlockBytes()+8192))
+			case "host":
+				cfg.Tiers.List = []tier.Spec{{Kind: c.tier, Bytes: int64(4 * blocks * runner.BlockBytes())}}
+			case "disk":
+				cfg.Tiers.List = []tier.Spec{{Kind: c.tier, Where: b.TempDir(), Bytes: int64(4 * blocks * (runner.BlockBytes() + 8192))}}
 			}
 			e := start(b, cfg)
 			first := func(n int) {
@@ -67,11 +67,11 @@ func BenchmarkTier(b *testing.B) {
 				n++
 			}
 			st := e.Stats()
-			if loads := st.Sched.KV.Tiers[max(c.tier, kv.Host)].Loaded; (loads > 0) != (c.tier > kv.Device) {
+			if loads := st.Sched.KV.Tiers[1].Loaded; (loads > 0) != (c.tier != "") {
 				b.Errorf("%d blocks were loaded", loads)
 			}
-			if c.tier > kv.Device {
-				b.ReportMetric(float64(runner.BlockBytes())/max(float64(st.Rates.Block[c.tier]), 1), "GB/s")
+			if c.tier != "" {
+				b.ReportMetric(float64(runner.BlockBytes())/max(float64(st.Rates.Block[1]), 1), "GB/s")
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -17,8 +16,8 @@ type Encoding struct {
 	Bytes bool
 }
 
-// AppendBatch appends MessagePack of a batch, as docs/format/kv-events.md specifies: what happened at a time, in seconds
-// since 1970.
+// AppendBatch appends MessagePack of a batch, as docs/format/kv-events.md specifies: what happened at a time, in
+// seconds since 1970.
 func (c Encoding) AppendBatch(b []byte, seconds float64, events []kv.Event) []byte {
 	b = append(b, fixArray|3, float64Type)
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(seconds))
@@ -50,8 +49,8 @@ func (c Encoding) appendEvent(b []byte, e *kv.Event) []byte {
 		b = appendUint(b, uint64(t))
 	}
 	b = append(appendUint(b, uint64(c.BlockTokens)), nilType) // the number of an adapter, of which there is none
-	b = appendOptional(appendString(b, medium), engine.AdapterName(e.Keys))
-	b = appendUint(appendKeys(b, e.Keys), uint64(e.Group))
+	b = appendOptional(appendString(b, medium), e.Keys.AdapterName)
+	b = appendUint(appendKeys(b, e), uint64(e.Group))
 	if e.Group < len(c.Groups) && c.Groups[e.Group].Window > 0 {
 		return appendUint(appendString(b, "sliding_window"), uint64(c.Groups[e.Group].Window))
 	}
@@ -68,16 +67,19 @@ func (c Encoding) appendName(b []byte, h kv.Hash) []byte {
 	return appendUint(b, binary.BigEndian.Uint64(h[len(h)-8:]))
 }
 
-// appendKeys appends, for the only block of an event, the list of what its name depends on beside tokens and parent, or nil.
-func appendKeys(b []byte, k kv.Keys) []byte {
-	if k == (kv.Keys{}) {
+// appendKeys appends, for the only block of an event, the list of what its name depends on beside tokens and parent, or
+// nil.
+func appendKeys(b []byte, e *kv.Event) []byte {
+	var room [9]string
+	list := e.Keys.List(room[:0])
+	if len(list) == 0 || e.Parent != (kv.Hash{}) {
 		return append(b, nilType)
 	}
-	b = append(b, fixArray|1)
-	if k.Adapter == "" || k.Salt == "" {
-		return appendString(append(b, fixArray|1), k.Adapter+k.Salt)
+	b = appendArray(append(b, fixArray|1), len(list))
+	for _, text := range list {
+		b = appendString(b, text)
 	}
-	return appendString(appendString(append(b, fixArray|2), k.Adapter), k.Salt)
+	return b
 }
 
 // The types of MessagePack that events are made of.

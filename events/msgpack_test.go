@@ -32,7 +32,7 @@ func TestBatches(t *testing.T) {
 	tokens := []int32{0, 127, 128, 255, 256, 65535, 65536, 200000}
 	back := slices.Clone(tokens)
 	slices.Reverse(back)
-	key := "pirate@" + strings.Repeat("ab", 32)
+	pirate := kv.Keys{Model: "m", AdapterName: "pirate", AdapterID: strings.Repeat("ab", 32), Long: true, Salt: strings.Repeat("s", 300)}
 	cases := map[string][]kv.Event{
 		"plain": {
 			{Name: name(1), Tokens: tokens}, {Name: name(2), Parent: name(1), Tokens: back},
@@ -40,8 +40,8 @@ func TestBatches(t *testing.T) {
 		},
 		"salt": {{Name: name(3), Tokens: tokens, Keys: kv.Keys{Salt: strings.Repeat("s", 40)}}},
 		"adapter": {
-			{Name: name(3), Tokens: tokens, Keys: kv.Keys{Adapter: key, Salt: strings.Repeat("s", 300)}},
-			{Name: name(4), Parent: name(3), Tokens: tokens, Keys: kv.Keys{Adapter: key}},
+			{Name: name(3), Tokens: tokens, Keys: pirate},
+			{Name: name(4), Parent: name(3), Tokens: tokens, Keys: pirate},
 		},
 		"groups": {{Name: name(5), Tokens: tokens}, {Name: name(5), Tokens: tokens, Group: 1}, {Kind: kv.Removed, Name: name(5), Group: 1}},
 	}

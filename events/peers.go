@@ -19,8 +19,8 @@ type Endpoint struct {
 	Bind             bool   // else connect
 }
 
-// ParseEndpoint reads tcp://host:port or ipc://path. As in vLLM, an address with * or ::, and any ipc, is one to listen on, and
-// any other one to connect to; as in CZMQ, a leading @ or > says which. A host or a port * is any.
+// ParseEndpoint reads tcp://host:port or ipc://path. As in vLLM, an address with * or ::, and any ipc, is one to
+// listen on, and any other one to connect to; as in CZMQ, a leading @ or > says which. A host or a port * is any.
 func ParseEndpoint(s string) (Endpoint, error) {
 	e := Endpoint{Bind: strings.Contains(s, "*") || strings.Contains(s, "::") || strings.HasPrefix(s, "ipc://")}
 	rest := strings.TrimLeft(s, "@>")
@@ -231,8 +231,8 @@ func (s *subscriber) send(gone <-chan struct{}) error {
 // answerTime is how long a peer may take to accept one batch of a replay.
 const answerTime = time.Minute
 
-// answer serves a peer of the replay socket, a ROUTER: a number is answered with the batches from there on, and the number
-// -1 with nothing behind it.
+// answer serves a peer of the replay socket, a ROUTER: a number is answered with the batches from there on, and the
+// number -1 with nothing behind it.
 func (p *Publisher) answer(conn net.Conn) error {
 	c, err := shake(conn, "ROUTER", "REQ", "DEALER", "ROUTER")
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 
 // Config says where events go.
 type Config struct {
-	// Endpoint is where subscribers connect to, such as tcp://*:5557, or what the publisher connects to; see ParseEndpoint.
+	// Endpoint is where subscribers connect to, such as tcp://*:5557, or what the publisher connects to; see
+	// ParseEndpoint.
 	Endpoint string
 	// Replay is where batches that were missed are asked for, such as tcp://*:5558; "" is nowhere.
 	Replay string
@@ -104,8 +105,8 @@ func (p *Publisher) openReplay() error {
 	return nil
 }
 
-// Addrs returns where the publisher listens for subscribers and for those who ask for a replay; nil is nowhere.
-func (p *Publisher) Addrs() (pub, replay net.Addr) {
+// addrs returns where the publisher listens for subscribers and for those who ask for a replay; nil is nowhere.
+func (p *Publisher) addrs() (pub, replay net.Addr) {
 	if p.pub != nil {
 		pub = p.pub.Addr()
 	}
@@ -115,8 +116,11 @@ func (p *Publisher) Addrs() (pub, replay net.Addr) {
 	return pub, replay
 }
 
+// Event is what happened to a block.
+type Event = kv.Event
+
 // Publish sends a batch of events that happened now. It waits for nobody.
-func (p *Publisher) Publish(events []kv.Event) {
+func (p *Publisher) Publish(events []Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seq := p.next
@@ -161,8 +165,8 @@ type Source interface {
 	CacheSnapshot(ctx context.Context, told func()) ([]kv.Event, error)
 }
 
-// Snapshot returns a batch that tells a newcomer all that the cache holds, and the number of the first batch that is news to
-// it.
+// Snapshot returns a batch that tells a newcomer all that the cache holds, and the number of the first batch that is
+// news to it.
 func (p *Publisher) Snapshot(ctx context.Context, from Source) (payload []byte, next uint64, err error) {
 	seq := make(chan uint64, 1)
 	events, err := from.CacheSnapshot(ctx, func() {

@@ -97,7 +97,7 @@ func stored(n int) []kv.Event { return []kv.Event{{Name: name(n), Tokens: []int3
 
 func TestPublishAndReplay(t *testing.T) {
 	p := open(t, Config{Endpoint: "@tcp://127.0.0.1:0", Replay: "tcp://127.0.0.1:0", Topic: "kv-test", Buffer: 3})
-	pub, replay := p.Addrs()
+	pub, replay := p.addrs()
 	p.Publish(stored(0)) // nobody hears
 	all, other := dial(t, pub, "SUB", "PUB"), dial(t, pub, "SUB", "PUB")
 	other.send(t, []byte("\x01kv-other"))
@@ -138,7 +138,7 @@ func TestPublishAndReplay(t *testing.T) {
 // TestSlowSubscriber holds that who does not read misses batches, and holds up nobody.
 func TestSlowSubscriber(t *testing.T) {
 	p := open(t, Config{Endpoint: "tcp://*:0", HWM: 4})
-	pub, _ := p.Addrs()
+	pub, _ := p.addrs()
 	slow := dial(t, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: pub.(*net.TCPAddr).Port}, "SUB", "PUB")
 	slow.send(t, []byte{1})
 	eventually(t, "a subscription", func() bool { return subscribers(p) == 1 })
@@ -264,7 +264,8 @@ func (c *cache) change(n int) {
 	c.p.Publish(e)
 }
 
-// TestWithPyzmq lets a subscriber of libzmq and msgspec follow, which comes late, asks for a replay and reads a snapshot.
+// TestWithPyzmq lets a subscriber of libzmq and msgspec follow, which comes late, asks for a replay and reads a
+// snapshot.
 func TestWithPyzmq(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import zmq, msgspec").Run(); err != nil {
 		t.Skip("python3 with pyzmq and msgspec is not here: ", err)
@@ -286,7 +287,7 @@ func TestWithPyzmq(t *testing.T) {
 		close(snapshot)
 	}))
 	defer web.Close()
-	pub, replay := p.Addrs()
+	pub, replay := p.addrs()
 	cmd := exec.Command("python3", "testdata/follow.py", "tcp://"+pub.String(), "tcp://"+replay.String(), web.URL, fmt.Sprint(last))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

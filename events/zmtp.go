@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The wire protocol of ZeroMQ, ZMTP 3.0 (rfc.zeromq.org/spec/23), with the NULL mechanism: a greeting, a READY command from
-// each side, then frames. Newer peers fall back to it.
+// The wire protocol of ZeroMQ, ZMTP 3.0 (rfc.zeromq.org/spec/23), with the NULL mechanism: a greeting, a READY
+// command from each side, then frames. Newer peers fall back to it.
 
 // Flags of a frame.
 const (
@@ -27,7 +27,8 @@ const handshakeTime = 10 * time.Second
 // maxFrame bounds what a peer may send: subscriptions and sequence numbers, which are short.
 const maxFrame = 64 << 10
 
-// greeting is what each side sends first: a signature, the version, the mechanism, and that the mechanism has no server.
+// greeting is what each side sends first: a signature, the version, the mechanism, and that the mechanism has no
+// server.
 func greeting() []byte {
 	b := make([]byte, 64)
 	b[0], b[9] = 0xff, 0x7f

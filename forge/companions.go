@@ -11,13 +11,12 @@ import (
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // metadata returns all that a GGUF says beside its tensors. Of a checkpoint that is a GGUF, it is what that says.
-func metadata(ckpt *weights.Checkpoint, t *model.Translation, name string) ([]weights.KV, error) {
+func metadata(ckpt *weights.Checkpoint, t *Translation, name string) ([]weights.KV, error) {
 	var meta []weights.KV
 	if ckpt.Format() == weights.GGUF {
 		values := ckpt.Metadata()
@@ -93,7 +92,7 @@ func ggufSampling(ckpt *weights.Checkpoint) (meta []weights.KV, err error) {
 }
 
 // folder returns config.json and the other files that stand beside safetensors.
-func folder(ckpt *weights.Checkpoint, t *model.Translation) (config map[string]any, files map[string][]byte, err error) {
+func folder(ckpt *weights.Checkpoint, t *Translation) (config map[string]any, files map[string][]byte, err error) {
 	if ckpt.Format() != weights.GGUF {
 		return copied(ckpt)
 	}

@@ -22,13 +22,14 @@ type Comparison struct {
 	Logits float64
 }
 
-// Divergence is the Kullback-Leibler divergence of a model's predictions from its base's, sum of p_base·log(p_base/p), in nats.
+// Divergence is the Kullback-Leibler divergence of a model's predictions from its base's, sum of
+// p_base·log(p_base/p), in nats.
 type Divergence struct {
 	Mean, Error, Median, P99, Max float64
 }
 
-// Compare runs a model and its base over the same windows of a text, which count as for MeasurePerplexity. The models must
-// have one tokenizer, of which ids are; Progress hears of the first model. It returns what ctx ends with.
+// Compare runs a model and its base over the same windows of a text, which count as for MeasurePerplexity. The models
+// must have one tokenizer, of which ids are; Progress hears of the first model. It returns what ctx ends with.
 func Compare(ctx context.Context, m, base *model.Model, ids []int32, o PerplexityOptions) (Comparison, error) {
 	var out Comparison
 	if m.Spec.Vocab != base.Spec.Vocab {

@@ -83,8 +83,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestCompare compares a model with itself and with its likeness in Q8_0: the perplexities are those of the models alone, and
-// that of a pair is known better than either.
+// TestCompare compares a model with itself and with its likeness in Q8_0: the perplexities are those of the models
+// alone, and that of a pair is known better than either.
 func TestCompare(t *testing.T) {
 	ckpt := opened(t, goldens, "llama")
 	out := filepath.Join(t.TempDir(), "q.gguf")

@@ -16,8 +16,8 @@ type rounder struct {
 	end   func(block int)                                     // stores the block
 }
 
-// blockRounder writes a row in a type of GGUF, one that quant.AffineOf knows. Of blocks in groups, each group's scale is moved
-// to the values that it has when it is reached.
+// blockRounder writes a row in a type of GGUF, one that quant.AffineOf knows. Of blocks in groups, each group's scale
+// is moved to the values that it has when it is reached.
 func blockRounder(dst []byte, t quant.Type) rounder {
 	a, _ := quant.AffineOf(t)
 	p, bytes := new(quant.Parts), t.BlockBytes()
@@ -41,8 +41,8 @@ func blockRounder(dst []byte, t quant.Type) rounder {
 // damping is the part of the mean of a Gram matrix's diagonal that is added to it.
 const damping = 0.01
 
-// factor returns the upper triangular U, [n, n], with UᵀU the inverse of a Gram matrix, damped. Inputs that were never there
-// have a 1 on its diagonal.
+// factor returns the upper triangular U, [n, n], with UᵀU the inverse of a Gram matrix, damped. Inputs that were
+// never there have a 1 on its diagonal.
 func factor(gram []float32, n int) ([]float32, error) {
 	h, mean := make([]float64, n*n), 0.0
 	for i := range n {
@@ -106,9 +106,10 @@ func dot64(a, b []float64) float64 {
 	return s[0] + s[1] + (s[2] + s[3])
 }
 
-// compensate quantises rows of n values in place. With a factor u of the inputs' Gram matrix, each value's error is made up
-// for by those after it, as far as the inputs go together (GPTQ, arXiv:2210.17323); a block's scales are chosen when it is
-// reached. Without one, values are rounded. importance is what columns count when scales are chosen.
+// compensate quantises rows of n values in place. With a factor u of the inputs' Gram matrix, each value's error is
+// made up for by those after it, as far as the inputs go together (GPTQ, arXiv:2210.17323); a block's scales are
+// chosen when it is reached. Without one, values are rounded. importance is what columns count when scales are
+// chosen.
 func compensate(rows []float32, n int, u, importance []float32, of func(row int) rounder) error {
 	const together = 32
 	errs := make([]error, (len(rows)/n+together-1)/together)

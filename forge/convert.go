@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -67,7 +68,7 @@ type writer struct {
 
 // tensor is a tensor to be written: what it is, and the type and bytes it becomes.
 type tensor struct {
-	model.Translated
+	Translated
 	to     quant.Type
 	values func(ctx context.Context) ([]byte, error)
 
@@ -83,7 +84,7 @@ func newWriter(ckpt *weights.Checkpoint, out string, o ConvertOptions) (*writer,
 	if _, err := os.Stat(w.out); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, fmt.Errorf("forge: %s exists already", w.out))
 	}
-	t, err := model.Translate(ckpt, w.format)
+	t, err := Translate(ckpt, w.format)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +100,9 @@ func newWriter(ckpt *weights.Checkpoint, out string, o ConvertOptions) (*writer,
 	return w, err
 }
 
-// plainType returns the type that a tensor is stored in when it is not quantised: vectors, learned positions and routers of
-// a GGUF are always F32.
-func (w *writer) plainType(t model.Translated, want quant.Type) quant.Type {
+// plainType returns the type that a tensor is stored in when it is not quantised: vectors, learned positions and
+// routers of a GGUF are always F32.
+func (w *writer) plainType(t Translated, want quant.Type) quant.Type {
 	if w.format == weights.GGUF && (len(t.Shape) < 2 || t.Slot == "positions" || t.Slot == "router") {
 		return quant.F32
 	}
@@ -117,7 +118,7 @@ func (w *writer) plainType(t model.Translated, want quant.Type) quant.Type {
 }
 
 // recode returns a tensor's bytes in another type.
-func recode(t model.Translated, to quant.Type) ([]byte, error) {
+func recode(t Translated, to quant.Type) ([]byte, error) {
 	data, err := t.Read()
 	if err != nil || t.Type == to {
 		return data, err
@@ -130,7 +131,7 @@ func recode(t model.Translated, to quant.Type) ([]byte, error) {
 }
 
 // decode returns a tensor's values.
-func decode(t model.Translated) ([]float32, error) {
+func decode(t Translated) ([]float32, error) {
 	data, err := t.Read()
 	if err != nil {
 		return nil, err
@@ -385,7 +386,7 @@ func (w *writer) check(dir, name string) error {
 		return err
 	}
 	defer back.Close()
-	spec, err := model.ReadSpec(back)
+	spec, err := family.Read(back)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 	"github.com/kvasir-llm/kvasir/internal/reference"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -68,7 +68,7 @@ func TestConvertReferences(t *testing.T) {
 		t.Run(e.Name(), func(t *testing.T) {
 			dir := filepath.Join(root, e.Name())
 			ckpt := opened(t, dir)
-			if _, err := model.ReadSpec(ckpt); err != nil {
+			if _, err := family.Read(ckpt); err != nil {
 				t.Skip(err)
 			}
 			gguf := converted(t, ckpt, "model.gguf", ConvertOptions{Type: quant.F32, ShardSize: 100_000})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -29,7 +30,7 @@ func TestConvertEncoder(t *testing.T) {
 		t.Fatalf("%d examples, %v", len(examples), err)
 	}
 	ckpt := converted(t, opened(t, dir), "bert.gguf", ConvertOptions{Type: quant.F32})
-	m, err := text.Open(ckpt, text.Options{Name: "bert", Threads: 1, KVBytes: 16 << 20})
+	m, err := text.Open(ckpt, text.Options{Name: "bert", Compute: compute.Options{Threads: 1}, KVBytes: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// fold is a place where scales cancel out: columns of some weights are multiplied with what the values that they read are
-// divided by.
+// fold is a place where scales cancel out: columns of some weights are multiplied with what the values that they read
+// are divided by.
 type fold struct {
 	source *tensor   // a norm, or a weight whose outputs they are
 	bias   *tensor   // of the source, or nil
@@ -24,7 +24,8 @@ type fold struct {
 // folds returns the places of a layer, or why there are none.
 func (q *quantiser) folds(i int) (out []fold, skipped []string) {
 	l := q.w.spec.Layers[i]
-	a, f := l.Attn, l.FFN
+	a, plain := l.Mixer.(model.GQA)
+	f := l.FFN
 	skip := func(what, why string) {
 		skipped = append(skipped, fmt.Sprintf("layer %d: %s are not scaled: %s", i, what, why))
 	}
@@ -45,7 +46,7 @@ func (q *quantiser) folds(i int) (out []fold, skipped []string) {
 		out = append(out, x)
 	}
 	attention, feed := []string{"q", "k", "v", "qkv"}, []string{"gate", "up", "gate_up"}
-	plain := a.Latent.Rank == 0 && a.Delta.ValueHeads == 0 && !a.Gated
+	plain = plain && !a.Gated
 	switch {
 	case !l.PreNorm:
 		skip("inputs", "no norm stands before them")
@@ -161,7 +162,8 @@ func (q *quantiser) scales(f fold) ([]float32, error) {
 	return chosen, nil
 }
 
-// lossOf returns the squared error of outputs, over those of each weight, that some rows have when they are scaled and rounded.
+// lossOf returns the squared error of outputs, over those of each weight, that some rows have when they are scaled
+// and rounded.
 func (q *quantiser) lossOf(f fold, values [][]float32, scales []float32) (float64, error) {
 	sum := 0.0
 	for i, t := range f.to {
@@ -274,7 +276,7 @@ func (q *quantiser) divideNorm(f fold, scales []float32) error {
 	if err != nil {
 		return err
 	}
-	stored, err := decode(model.Translated{Name: t.Name, Type: t.to, Shape: t.Shape, Read: func() ([]byte, error) { return data, nil }})
+	stored, err := decode(Translated{Name: t.Name, Type: t.to, Shape: t.Shape, Read: func() ([]byte, error) { return data, nil }})
 	if err != nil {
 		return err
 	}

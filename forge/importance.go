@@ -1,7 +1,6 @@
 package forge
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,9 +28,9 @@ type Inputs struct {
 	Counts  []float32 // [experts] rows
 }
 
-// of returns, for a row of a tensor that is quantised, what each of its columns counts; nil if nothing is known of it. A
-// column that never had an input counts as one of the least does.
-func (m *Importance) of(t model.Translated) func(row int) []float32 {
+// of returns, for a row of a tensor that is quantised, what each of its columns counts; nil if nothing is known of
+// it. A column that never had an input counts as one of the least does.
+func (m *Importance) of(t Translated) func(row int) []float32 {
 	if m == nil || m.Tensors[t.Name] == nil {
 		return nil
 	}
@@ -62,10 +61,13 @@ func Calibrate(ctx context.Context, m *model.Model, o *Observer, ids []int32, wi
 		return nil, fmt.Errorf("forge: the calibration text is empty")
 	}
 	total := len(ids) / window * window
+	m.Tap = o.tap
+	defer func() { m.Tap = nil }()
 	s, err := newSequence(m, min(512, total), window)
 	if err != nil {
 		return nil, err
 	}
+	defer s.runner.Close()
 	done := 0
 	for at := 0; at+window <= len(ids); at += window {
 		// The head's input is wanted, of some rows: their logits cost as much as the rest of the model.
@@ -89,17 +91,15 @@ type Observer struct {
 	stored map[compute.Matrix]string // in the checkpoint
 	tensor map[string]string         // checkpoint's tensor names to those of the GGUF
 	inputs map[string]*Inputs
-	// Moments are what methods of quantisation ask of inputs, by the checkpoint's names of weights; nil if they are not wanted.
+	// Moments are what methods of quantisation ask of inputs, by the checkpoint's names of weights; nil if they are
+	// not wanted.
 	Moments map[string]*Moments
-	rows    int
-	logits  int
-	fault   error // of what was computed for reading
 }
 
-// Observe returns a device on which to load a checkpoint for Calibrate, which then also fills Observer.Moments if they are
-// wanted.
+// Observe returns a device on which to load a checkpoint for Calibrate, which then also fills Observer.Moments if
+// they are wanted.
 func Observe(dev compute.Device, ckpt *weights.Checkpoint, moments bool) (*Observer, error) {
-	t, err := model.Translate(ckpt, weights.GGUF)
+	t, err := Translate(ckpt, weights.GGUF)
 	if err != nil {
 		return nil, err
 	}
@@ -124,70 +124,48 @@ func (o *Observer) Matrix(src compute.Source) (compute.Matrix, error) {
 	return m, err
 }
 
-// Begin implements compute.Device.
-func (o *Observer) Begin(b *compute.Batch) {
-	o.rows, o.logits = b.Rows(), len(b.Logits)
-	o.Device.Begin(b)
-}
-
-// Sync implements compute.Device.
-func (o *Observer) Sync() error {
-	err := cmp.Or(o.fault, o.Device.Sync())
-	o.fault = nil
-	return err
-}
-
-// settle has everything computed that is read next. A fault is left to Sync.
-func (o *Observer) settle() { o.fault = o.Sync() }
-
-// MatMul implements compute.Device.
-func (o *Observer) MatMul(x compute.Tensor, products []compute.Product) {
-	o.settle()
-	var seen []string // parts of one tensor have one input
-	for _, p := range products {
-		if name, ok := o.names[p.W]; ok && !slices.Contains(seen, name) {
-			o.add(name, x, o.rows)
-			seen = append(seen, name)
+// tap is a model.Tap. All experts count alike: the inputs of all routes are added up. A head that is the embedding
+// table is one of its inputs' weights too.
+func (o *Observer) tap(op compute.Op) func(rows int, row func(i int) []float32) {
+	var weights []compute.Matrix
+	moments := false
+	switch op := op.(type) {
+	case compute.MatMul:
+		for _, p := range op.Products {
+			weights = append(weights, p.W)
+		}
+		moments = o.Moments != nil
+	case compute.MatMulExperts:
+		for _, p := range op.Products {
+			weights = append(weights, p.W[0])
+		}
+	case compute.Head:
+		weights = append(weights, op.Product.W)
+	}
+	var names []string // parts of one tensor have one input
+	for _, w := range weights {
+		if name, ok := o.names[w]; ok && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if o.Moments != nil {
-		o.moments(x, products)
-	}
-	o.Device.MatMul(x, products)
-}
-
-// MatMulExperts implements compute.Device. All experts count alike: the inputs of all routes are added up.
-func (o *Observer) MatMulExperts(x compute.Tensor, routed bool, routes compute.Routes, products []compute.ExpertProduct) {
-	o.settle()
-	rows := o.rows
-	if _, _, chosen := routes.Shape(); routed {
-		rows *= chosen
-	}
-	for _, p := range products {
-		if name, ok := o.names[p.W[0]]; ok {
-			o.add(name, x, rows)
+	return func(rows int, row func(i int) []float32) {
+		for _, name := range names {
+			o.add(name, rows, row)
+		}
+		if moments {
+			o.moments(weights, rows, row)
 		}
 	}
-	o.Device.MatMulExperts(x, routed, routes, products)
 }
 
-// Head implements compute.Device. A head that is the embedding table is one of its inputs' weights too.
-func (o *Observer) Head(dst, x compute.Tensor, p compute.Product, scale, softcap float32) {
-	o.settle()
-	if name, ok := o.names[p.W]; ok {
-		o.add(name, x, o.logits)
-	}
-	o.Device.Head(dst, x, p, scale, softcap)
-}
-
-func (o *Observer) add(name string, x compute.Tensor, rows int) {
+func (o *Observer) add(name string, rows int, row func(i int) []float32) {
 	in := o.inputs[name]
 	if in == nil {
-		in = &Inputs{Squares: make([]float32, x.Cols), Counts: make([]float32, 1)}
+		in = &Inputs{Squares: make([]float32, len(row(0))), Counts: make([]float32, 1)}
 		o.inputs[name] = in
 	}
 	for r := range rows {
-		for i, v := range o.Read(x, r)[:x.Cols] {
+		for i, v := range row(r) {
 			in.Squares[i] += v * v
 		}
 	}
@@ -199,8 +177,8 @@ const (
 	countsSuffix = ".counts"
 )
 
-// WriteImportance writes an importance in llama.cpp's GGUF form: for each weight the sums of squares [experts, In] and the
-// number of rows [experts, 1].
+// WriteImportance writes an importance in llama.cpp's GGUF form: for each weight the sums of squares [experts, In]
+// and the number of rows [experts, 1].
 func WriteImportance(w io.Writer, m *Importance, dataset string) error {
 	meta := []weights.KV{{Key: "general.type", Value: "imatrix"}, {Key: "imatrix.datasets", Value: []string{dataset}},
 		{Key: "imatrix.chunk_count", Value: uint32(m.Chunks)}, {Key: "imatrix.chunk_size", Value: uint32(m.Size)}}

@@ -17,8 +17,8 @@ const (
 	SmoothQuant = "smoothquant" // columns are scaled so that inputs have fewer outliers (arXiv:2211.10438)
 )
 
-// MethodOptions choose a method of quantisation and, where a folder of safetensors is written, its format: GPTQ, AWQ in gemm
-// packing, or for SmoothQuant compressed-tensors of int8 weights and activations.
+// MethodOptions choose a method of quantisation and, where a folder of safetensors is written, its format: GPTQ, AWQ
+// in gemm packing, or for SmoothQuant compressed-tensors of int8 weights and activations.
 type MethodOptions struct {
 	Method     string // one of the above; "" rounds
 	Moments    map[string]*Moments
@@ -54,7 +54,7 @@ func (o *MethodOptions) check(format weights.Format) error {
 
 // moments returns what is known of a weight's inputs, nil if it is nothing.
 func (o *MethodOptions) moments(t *tensor) *Moments {
-	if len(t.From) != 1 || t.Turned || len(t.Shape) != 2 || !slices.Contains(linears, t.Slot) || !strings.HasSuffix(t.Name, ".weight") {
+	if len(t.From) != 1 || t.Transposed || len(t.Shape) != 2 || !slices.Contains(linears, t.Slot) || !strings.HasSuffix(t.Name, ".weight") {
 		return nil
 	}
 	if m := o.Moments[t.From[0]]; m != nil && m.In() == t.Shape[1] {
@@ -103,7 +103,8 @@ func sample(v []float32, n, most int) []float32 {
 	return rows
 }
 
-// lost returns |x(quantised - original)ᵀ|² and |x·originalᵀ|² over inputs x, of a weight whose columns were multiplied with cols.
+// lost returns |x(quantised - original)ᵀ|² and |x·originalᵀ|² over inputs x, of a weight whose columns were
+// multiplied with cols.
 func (m *Moments) lost(quantised, original, cols []float32) (lost, all float64) {
 	n := m.In()
 	d, w := make([]float32, len(original)), slices.Clone(original)

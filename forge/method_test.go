@@ -2,15 +2,17 @@ package forge
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/internal/reference"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -27,7 +29,7 @@ func calibrated(t *testing.T, ckpt *weights.Checkpoint, name string) map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Load(ckpt, o, nil)
+	m, err := loader.Model(ckpt, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +103,8 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// TestFoldsCancel scales the weights of models of several structures and stores them as they are: the model stays the same,
-// but for what rounding to float32 does.
+// TestFoldsCancel scales the weights of models of several structures and stores them as they are: the model stays the
+// same, but for what rounding to float32 does.
 func TestFoldsCancel(t *testing.T) {
 	for name, skips := range map[string]string{
 		"llama": "", "qwen2": "", "gemma2": "", "starcoder2": "inputs of the down projection are not scaled: they come from an activation",
@@ -169,8 +171,8 @@ func golden(t *testing.T, name string) string {
 	return path
 }
 
-// TestGPTQ holds that errors which others make up for do less harm, in block types and in every form of its checkpoints, and
-// that the model reads back what was made of it.
+// TestGPTQ holds that errors which others make up for do less harm, in block types and in every form of its
+// checkpoints, and that the model reads back what was made of it.
 func TestGPTQ(t *testing.T) {
 	ckpt := opened(t, goldens, "llama")
 	moments := calibrated(t, ckpt, "llama")
@@ -200,6 +202,40 @@ func TestGPTQ(t *testing.T) {
 		}
 		if e := logitError(t, opened(t, out), "llama"); !(e < test.most) {
 			t.Errorf("%s %+v: logits have an error of %g", test.recipe, test.o, e)
+		}
+	}
+}
+
+// TestGPTQFormat holds checkpoints with zero points to the format that GPTQModel asks for: in "gptq", whose zero points
+// are stored less 1, it takes only its own.
+func TestGPTQFormat(t *testing.T) {
+	ckpt := opened(t, goldens, "llama")
+	moments := calibrated(t, ckpt, "llama")
+	for _, test := range []struct {
+		zeros bool
+		want  string
+	}{{false, "gptq"}, {true, "gptq_v2"}} {
+		out := filepath.Join(t.TempDir(), "folder")
+		o := QuantizeOptions{MethodOptions: MethodOptions{Method: GPTQ, Moments: moments, Bits: 8, Group: 32, ZeroPoints: test.zeros}}
+		if _, err := Quantize(context.Background(), ckpt, out, o); err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Quantization struct {
+				Format string `json:"checkpoint_format"`
+				Sym    bool   `json:"sym"`
+			} `json:"quantization_config"`
+		}
+		data, err := os.ReadFile(filepath.Join(out, "config.json"))
+		if err == nil {
+			err = json.Unmarshal(data, &config)
+		}
+		if got := config.Quantization; err != nil || got.Format != test.want || got.Sym == test.zeros {
+			t.Errorf("zero points %v: checkpoint_format %q, sym %v, %v; want %q, %v", test.zeros, got.Format, got.Sym, err, test.want, !test.zeros)
+		}
+		zeros, ok := opened(t, out).Tensor("model.layers.0.mlp.down_proj.qzeros")
+		if !ok || !test.zeros && slices.ContainsFunc(zeros.Data, func(z byte) bool { return z != 127 }) {
+			t.Errorf("zero points %v: qzeros are %v", test.zeros, zeros.Data)
 		}
 	}
 }

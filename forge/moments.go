@@ -26,17 +26,18 @@ func (m *Moments) squares() []float32 {
 	return out
 }
 
-// moments adds the rows of x to what is known of the weights it is multiplied with.
-func (o *Observer) moments(x compute.Tensor, products []compute.Product) {
+// moments adds n rows to what is known of the weights that they are multiplied with.
+func (o *Observer) moments(weights []compute.Matrix, n int, row func(i int) []float32) {
 	var m *Moments
-	for _, p := range products {
-		name, ok := o.stored[p.W]
+	for _, w := range weights {
+		name, ok := o.stored[w]
 		switch {
 		case !ok || m != nil && o.Moments[name] == m:
 			continue
 		case m == nil:
 			if m = o.Moments[name]; m == nil {
-				m = &Moments{Gram: make([]float32, x.Cols*x.Cols), Means: make([]float32, x.Cols), Most: make([]float32, x.Cols)}
+				in := len(row(0))
+				m = &Moments{Gram: make([]float32, in*in), Means: make([]float32, in), Most: make([]float32, in)}
 			}
 		}
 		o.Moments[name] = m
@@ -44,9 +45,9 @@ func (o *Observer) moments(x compute.Tensor, products []compute.Product) {
 	if m == nil {
 		return
 	}
-	rows := make([][]float32, o.rows)
+	rows := make([][]float32, n)
 	for r := range rows {
-		rows[r] = slices.Clone(o.Read(x, r)[:x.Cols])
+		rows[r] = slices.Clone(row(r))
 	}
 	m.add(rows)
 }

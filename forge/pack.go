@@ -18,7 +18,7 @@ import (
 type packing struct {
 	bits, group int // group 0 is all inputs
 	zeros       bool
-	least       uint8      // zero
+	least       uint8      // zero; zeros are stored less it
 	scales      quant.Type // that they are stored in
 }
 
@@ -27,7 +27,10 @@ func (o *MethodOptions) packing() packing {
 	case AWQ:
 		return packing{o.Bits, o.Group, true, 0, quant.F16}
 	case GPTQ:
-		return packing{o.Bits, o.Group, o.ZeroPoints, 1, quant.F16} // the zero is stored less 1
+		if o.ZeroPoints {
+			return packing{o.Bits, o.Group, true, 0, quant.F16}
+		}
+		return packing{o.Bits, o.Group, false, 1, quant.F16}
 	}
 	return packing{8, 0, false, 0, quant.BF16}
 }
@@ -61,8 +64,8 @@ func (p packing) rounder(n int, codes []uint8, scales []float32, zeros []uint8) 
 	}}
 }
 
-// choose returns the scale and zero by which values, rounded, have the least weighted error, of some that span them all or
-// clip those far out.
+// choose returns the scale and zero by which values, rounded, have the least weighted error, of some that span them
+// all or clip those far out.
 func (p packing) choose(values, importance []float32) (scale float32, zero uint8) {
 	lo, hi := min(slices.Min(values), 0), max(slices.Max(values), 0)
 	top := float32(int(1)<<p.bits - 1)
@@ -140,7 +143,10 @@ func (q *quantiser) packAll() error {
 	switch q.Method {
 	case GPTQ:
 		what.Format = "gptq"
-		config["quantization_config"] = map[string]any{"quant_method": "gptq", "checkpoint_format": "gptq", "bits": q.Bits, "group_size": q.Group,
+		if q.ZeroPoints { // GPTQModel takes "gptq" with them only of itself
+			what.Format = "gptq_v2"
+		}
+		config["quantization_config"] = map[string]any{"quant_method": "gptq", "checkpoint_format": what.Format, "bits": q.Bits, "group_size": q.Group,
 			"sym": !q.ZeroPoints, "desc_act": q.ActOrder, "damp_percent": damping, "lm_head": false}
 	case AWQ:
 		what.Format = "gemm"
@@ -164,7 +170,7 @@ func (q *quantiser) packedTensors(t *tensor, m *Moments) []tensor {
 	module := strings.TrimSuffix(t.Name, ".weight")
 	made := sync.OnceValues(func() (*packed, error) { return q.packed(t, m) })
 	one := func(name string, to quant.Type, data func(p *packed) []byte, shape ...int) tensor {
-		return tensor{Translated: model.Translated{Name: module + name, Slot: t.Slot, Layer: t.Layer, Type: to, Shape: shape}, to: to,
+		return tensor{Translated: Translated{Name: module + name, Slot: t.Slot, Layer: t.Layer, Type: to, Shape: shape}, to: to,
 			values: func(context.Context) ([]byte, error) {
 				p, err := made()
 				if err != nil {
@@ -293,7 +299,7 @@ func (p *packed) gptqCodes() []byte {
 func (p *packed) gptqZeros() []byte {
 	per := 32 / p.bits
 	line := p.out / per
-	return words(p.groups*line, p.bits, func(w, i int) uint8 { return p.zeros[(w%line*per+i)*p.groups+w/line] - 1 })
+	return words(p.groups*line, p.bits, func(w, i int) uint8 { return p.zeros[(w%line*per+i)*p.groups+w/line] - p.least })
 }
 
 func (p *packed) index() []byte {

@@ -13,13 +13,14 @@ import (
 
 // PerplexityOptions say which tokens of a text are predicted from which others.
 type PerplexityOptions struct {
-	// Context is the length of a window in tokens. A window's tokens are predicted from those before them in the window.
+	// Context is the length of a window in tokens. A window's tokens are predicted from those before them in the
+	// window.
 	Context int
 	// Stride is how many tokens after the last window the next one begins; 0 is Context. Where windows overlap, a token
 	// counts in the first window that predicts it. The first token of a text is never predicted.
 	Stride int
-	// SecondHalf counts as llama.cpp's perplexity does: whole windows without overlap, of which the tokens from position
-	// Context/2+1 on count.
+	// SecondHalf counts as llama.cpp's perplexity does: whole windows without overlap, of which the tokens from
+	// position Context/2+1 on count.
 	SecondHalf bool
 	// BOS is the token that every window begins with, taking the place of one of the text's; -1 is none.
 	BOS int32
@@ -132,7 +133,8 @@ func MeasurePerplexity(ctx context.Context, m *model.Model, ids []int32, o Perpl
 	return out, nil
 }
 
-// stepRows returns how many of total tokens go through a model at once: at most 512, and no more than have logits of 64 MB.
+// stepRows returns how many of total tokens go through a model at once: at most 512, and no more than have logits of
+// 64 MB.
 func stepRows(m *model.Model, total int) int {
 	return min(512, max(1, (64<<20)/m.Spec.Vocab/4), total)
 }
@@ -218,8 +220,8 @@ func newSequence(m *model.Model, rows, tokens int) (*sequence, error) {
 	return s, err
 }
 
-// run computes a sequence from its beginning. rows hears of the logits of positions from first on, valid during the call,
-// with the position of the first of them; step, if not nil, of how many tokens each step computed.
+// run computes a sequence from its beginning. rows hears of the logits of positions from first on, valid during the
+// call, with the position of the first of them; step, if not nil, of how many tokens each step computed.
 func (s *sequence) run(ctx context.Context, ids []int32, first int, rows func(at int, logits [][]float32), step func(n int)) error {
 	for at := 0; at < len(ids); at += s.rows {
 		if err := ctx.Err(); err != nil {
@@ -239,8 +241,8 @@ func (s *sequence) run(ctx context.Context, ids []int32, first int, rows func(at
 	return nil
 }
 
-// step computes the tokens of a sequence from position at on, as many as go at once. It returns the logits of those from
-// position first on, valid until the next step, and the position of the first of them.
+// step computes the tokens of a sequence from position at on, as many as go at once. It returns the logits of those
+// from position first on, valid until the next step, and the position of the first of them.
 func (s *sequence) step(ids []int32, at, first int) (from int, logits [][]float32, err error) {
 	part := ids[at:min(at+s.rows, len(ids))]
 	s.batch.Reset()

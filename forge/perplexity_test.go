@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -80,7 +81,7 @@ func loaded(t *testing.T, ckpt *weights.Checkpoint) *model.Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	m, err := model.Load(ckpt, dev, nil)
+	m, err := loader.Model(ckpt, dev, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ type TensorError struct {
 	Type  fmt.Stringer // a quant.Type, or of a folder a model.Scheme
 	// Error is |quantised - original| / |original|, in the Euclidean norm of its values.
 	Error float64
-	// Output is that of what the weight makes of the calibration's inputs, and Rounded what it would be by rounding alone,
-	// both on some of the rows. They are 0 of weights that the method does not change.
+	// Output is that of what the weight makes of the calibration's inputs, and Rounded what it would be by rounding
+	// alone, both on some of the rows. They are 0 of weights that the method does not change.
 	Output, Rounded float64
 }
 
@@ -47,9 +47,10 @@ type Quantized struct {
 	Skipped       []string // what a method has left out, and why
 }
 
-// Quantize writes a checkpoint as GGUF with its weights in the types of a recipe. Vectors, routers and learned positions stay
-// in F32. Weights whose rows are no whole blocks get the next better type that fits. With a method, the output may also be a
-// folder of safetensors, in which the linear weights of layers are quantised and nothing else.
+// Quantize writes a checkpoint as GGUF with its weights in the types of a recipe. Vectors, routers and learned
+// positions stay in F32. Weights whose rows are no whole blocks get the next better type that fits. With a method,
+// the output may also be a folder of safetensors, in which the linear weights of layers are quantised and nothing
+// else.
 func Quantize(ctx context.Context, ckpt *weights.Checkpoint, out string, o QuantizeOptions) (Quantized, error) {
 	w, err := newWriter(ckpt, out, o.ConvertOptions)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -43,7 +44,7 @@ func TestQuantize(t *testing.T) {
 			if result.Bytes > back.Size() || result.BitsPerWeight < 4 || result.BitsPerWeight > 32.1 {
 				t.Errorf("%+v of a file of %d bytes", result, back.Size())
 			}
-			if _, err := model.ReadSpec(back); err != nil {
+			if _, err := family.Read(back); err != nil {
 				t.Error(err)
 			}
 		})
@@ -66,7 +67,7 @@ func TestRecipes(t *testing.T) {
 		}
 		var got []string
 		for _, slot := range []string{"v", "down", "o", "q", "qkv", "head", "embed"} {
-			got = append(got, slot+" "+r.typeOf(model.Translated{Slot: slot, Shape: []int{256, 256}}, shape{sharing: 4}, false, 8).String())
+			got = append(got, slot+" "+r.typeOf(Translated{Slot: slot, Shape: []int{256, 256}}, shape{sharing: 4}, false, 8).String())
 		}
 		if got := strings.Join(got, ", "); got != want {
 			t.Errorf("%s: %s; want %s", recipe, got, want)
@@ -94,8 +95,8 @@ func TestQuantizeRefused(t *testing.T) {
 	}
 }
 
-// TestCalibrate holds the importance of the first layer's queries to what the model's embeddings and norm make it, writes it
-// and reads it back, and sees that it brings down the weighted error.
+// TestCalibrate holds the importance of the first layer's queries to what the model's embeddings and norm make it,
+// writes it and reads it back, and sees that it brings down the weighted error.
 func TestCalibrate(t *testing.T) {
 	ckpt := opened(t, goldens, "llama")
 	dev, err := cpu.New(cpu.Options{Threads: 2})
@@ -107,7 +108,7 @@ func TestCalibrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Load(ckpt, o, nil)
+	m, err := loader.Model(ckpt, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,8 @@ type shape struct {
 }
 
 func shapeOf(spec *model.Spec, weighed bool) shape {
-	a := spec.Layers[len(spec.Layers)-1]
-	return shape{sharing: a.Attn.Heads / max(a.Attn.KVHeads, 1), experts: a.FFN.Experts.Count, weighed: weighed}
+	a := spec.Attention()
+	return shape{sharing: a.Heads / max(a.KVHeads, 1), experts: spec.Layers[len(spec.Layers)-1].FFN.Experts.Count, weighed: weighed}
 }
 
 // always is one type in every layer.
@@ -154,7 +154,7 @@ func recipeNamed(name string) (recipe, error) {
 
 // RecipeTypes returns the types that a recipe gives the weights of a model, without importance, and its number of
 // general.file_type. Of the weights it asks for slot, layer, name and shape.
-func RecipeTypes(name string, spec *model.Spec, weights []model.Translated) ([]quant.Type, uint32, error) {
+func RecipeTypes(name string, spec *model.Spec, weights []Translated) ([]quant.Type, uint32, error) {
 	r, err := recipeNamed(name)
 	if err != nil {
 		return nil, 0, err
@@ -205,12 +205,13 @@ func ParseOverride(s string) (Override, error) {
 var unquantised = []string{"positions", "router", "shared.factor", "delta.conv", "delta.ba", "k.up", "v.up"}
 
 // quantisable reports whether a tensor is a weight that may be quantised.
-func quantisable(t model.Translated) bool {
+func quantisable(t Translated) bool {
 	return len(t.Shape) > 1 && strings.HasSuffix(t.Name, ".weight") && !slices.Contains(unquantised, t.Slot) && !strings.HasSuffix(t.Slot, "norm")
 }
 
-// typeOf returns the type of a weight by the recipe. The head is Q6_K at least, as is an embedding table that stands for it.
-func (r recipe) typeOf(t model.Translated, s shape, tied bool, layers int) quant.Type {
+// typeOf returns the type of a weight by the recipe. The head is Q6_K at least, as is an embedding table that stands
+// for it.
+func (r recipe) typeOf(t Translated, s shape, tied bool, layers int) quant.Type {
 	want := r.base
 	if r.base.BlockValues() == 1 {
 		return r.base

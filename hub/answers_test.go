@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 )
 
-// A listing may lack sums, sizes or both; what it lacks is asked of the file itself.
+// A listing may lack sums, sizes or both; the file's own response then has them.
 func TestSparseListing(t *testing.T) {
 	for what, tc := range map[string]struct {
 		strip func(s map[string]any)
@@ -71,7 +71,7 @@ func testNoSumAnywhere(t *testing.T) {
 	}
 }
 
-// A body may come without a length, in chunks or until the connection closes, and nobody may know the size.
+// A body may come without a length, in chunks or until the connection closes, and its size may be unknown.
 func TestUnknownLength(t *testing.T) {
 	data := small["model.safetensors"]
 	for what, serve := range map[string]func(w http.ResponseWriter, first bool){

@@ -37,7 +37,7 @@ func (l listing) names() []string {
 
 var etagRE = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// list asks what the repository holds. Every file name is checked here: none leads out of the snapshot folder.
+// list lists the repository's files. It checks every file name: none leads out of the snapshot folder.
 func (c *Client) list(ctx context.Context, n Name, report func(Event)) (listing, error) {
 	address := c.Endpoint + "/api/models/" + n.Repo + "/revision/" + url.PathEscape(n.revision()) + "?blobs=true"
 	var doc struct {
@@ -98,7 +98,7 @@ func safePath(p string) bool {
 	return true
 }
 
-// head completes a file's etag and size where the listing lacks them; a size may stay unknown.
+// head completes a file's etag and size if the listing lacks them; a size may stay unknown.
 func (c *Client) head(ctx context.Context, n Name, commit string, f *remote, report func(Event)) error {
 	if etagRE.MatchString(f.etag) && f.size >= 0 {
 		return nil
@@ -124,7 +124,7 @@ func (c *Client) head(ctx context.Context, n Name, commit string, f *remote, rep
 	})
 }
 
-// linked reads the etag and size (-1: unknown) that the hub itself gave, before it redirected.
+// linked reads the etag and size (-1: unknown) that the hub itself gave before it redirected.
 func linked(resp *http.Response) (etag string, size int64) {
 	size = resp.ContentLength
 	etag = resp.Header.Get("ETag")

@@ -35,7 +35,7 @@ func (c *Client) lockPath(repo, etag string) string {
 	return filepath.Join(c.CacheDir, ".locks", filepath.Base(c.folder(repo)), etag+".lock")
 }
 
-// Lookup finds a model in the cache, never asking the network. A model of which a file is missing is not found.
+// Lookup finds a model in the cache without using the network. It does not find a model with a missing file.
 func (c *Client) Lookup(n Name) (path string, ok bool, err error) {
 	path, ok, err = c.lookup(n)
 	if err != nil {
@@ -81,7 +81,7 @@ func local(dir string, names []string, tag string) (choice, error) {
 	return want, err
 }
 
-// commit reads which commit a name means here; "" if none.
+// commit returns the commit that a name refers to in the cache; "" if none.
 func (c *Client) commit(n Name) (string, error) {
 	if commitRE.MatchString(n.Revision) {
 		return n.Revision, nil
@@ -132,7 +132,7 @@ func present(dir string) ([]string, error) {
 	return names, err
 }
 
-// List returns every servable model of the cache, by name. What is incomplete is left out.
+// List returns every complete, servable model of the cache, sorted by name.
 func (c *Client) List() ([]Model, error) {
 	repos, err := os.ReadDir(c.CacheDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +218,7 @@ func servable(dir string, names []string) []choice {
 	return out
 }
 
-// refs reads which commit each revision is.
+// refs returns the commit of each revision.
 func (c *Client) refs(repo string) (map[string]string, error) {
 	dir := filepath.Join(c.folder(repo), "refs")
 	names, err := present(dir)

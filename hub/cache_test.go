@@ -83,7 +83,7 @@ func TestRemoveParts(t *testing.T) {
 	}
 }
 
-// An index names the shards: each must be in the listing, and none lies outside the model's folder.
+// An index names the shards: each must be in the listing, and none may be outside the model's folder.
 func TestShardedSafetensors(t *testing.T) {
 	const one, two = "model-00001-of-00002.safetensors", "sub dir/model-00002-of-00002.safetensors"
 	for index, want := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// kind is a format whose repositories are folders of files, with config.json.
+// kind is a format of repositories that are folders of files with config.json.
 type kind struct{ format, whole, index, suffix string }
 
 // kinds are preferred in this order.
@@ -24,7 +24,7 @@ var kinds = []kind{
 // The files of a LoRA adapter as PEFT names them.
 const adapterConfig, adapterFile = "adapter_config.json", "adapter_model.safetensors"
 
-// choice is which files of a repository make the model.
+// choice is the files of a repository that make the model.
 type choice struct {
 	format  string   // "safetensors", "pytorch", "gguf" or "adapter"
 	tag     string   // of a GGUF file
@@ -43,9 +43,9 @@ var (
 	torchRE   = regexp.MustCompile(`^pytorch_model(-\d{5}-of-\d{5})?\.bin$`)
 )
 
-// choose picks files from the names in a repository (or a snapshot): by tag a GGUF file with all its shards; without
-// one, safetensors if there are any, or else PyTorch's files, or else those of a LoRA adapter, or else the GGUF file of the first tag present of Q4_K_M, Q4_0, Q8_0, or else
-// the only one.
+// choose picks files from the names in a repository (or a snapshot). With a tag it picks a GGUF file with all its
+// shards. Without one it picks the first that exists of: safetensors, PyTorch files, a LoRA adapter, the GGUF file of
+// the first tag present of Q4_K_M, Q4_0 and Q8_0, the only GGUF file.
 func choose(names []string, tag string) (choice, error) {
 	groups, err := ggufGroups(names)
 	if err != nil {
@@ -196,7 +196,7 @@ func ggufGroups(names []string) ([]group, error) {
 	return out, nil
 }
 
-// quantTag finds the last quant tag in a file name, or else in the folder's; in capitals, as the field writes it.
+// quantTag finds the last quant tag in a file name, or else in the folder's; in upper case, as usual.
 func quantTag(stem string) string {
 	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
 		words := strings.FieldsFunc(part, func(r rune) bool { return r == '-' || r == '.' })

@@ -54,7 +54,7 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
-// A cache that may not be written is named; what lies in it is still found.
+// A cache without write permission is named in the error; its contents are still found.
 func TestReadOnlyCache(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("the superuser may write everywhere: run as another user")

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// fetch brings one blob to the path given, verified. What arrives lies in path.incomplete, which survives an
-// interruption and is continued later. The caller holds the blob's lock.
+// fetch downloads one blob to the given path and verifies it. Received bytes are in path.incomplete, which survives an
+// interruption and is resumed later. The caller holds the blob's lock.
 func (c *Client) fetch(ctx context.Context, n Name, commit string, f remote, path string, report func(Event)) error {
 	for second := false; ; second = true {
 		if err := c.download(ctx, n, commit, f, path+".incomplete", report); err != nil {
@@ -41,7 +41,7 @@ func (c *Client) fetch(ctx context.Context, n Name, commit string, f remote, pat
 	}
 }
 
-// sum takes the checksum that an etag of this length stands for.
+// sum computes the checksum of the kind that an etag of this length is.
 func sum(ctx context.Context, path, etag string) (string, error) {
 	in, err := os.Open(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r ctxReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// transfer is one blob on its way to a file.
+// transfer is the download of one blob to a file.
 type transfer struct {
 	c      *Client
 	n      Name
@@ -128,7 +128,7 @@ func (t *transfer) restart() error {
 	return err
 }
 
-// try makes one request for what is missing and writes what comes.
+// try makes one request for the missing bytes and writes the response.
 func (t *transfer) try(ctx context.Context) error {
 	if t.offset == t.f.size {
 		return nil
@@ -177,7 +177,7 @@ func (t *transfer) try(ctx context.Context) error {
 	return nil
 }
 
-// accept checks that the answer continues what is on disk, or makes it begin again.
+// accept checks that the response continues the bytes on disk, or restarts the download.
 func (t *transfer) accept(resp *http.Response) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return fmt.Errorf("%w: body in Content-Encoding %q, not asked for", errBadReply, enc)
@@ -226,7 +226,7 @@ func (t *transfer) accept(resp *http.Response) error {
 	return nil
 }
 
-// moved reports that the body comes by redirect and no hop named the hub's own etag.
+// moved reports that the body comes from a redirect and no hop gave the hub's own etag.
 func moved(resp *http.Response) bool {
 	if resp.Request.Response == nil {
 		return false

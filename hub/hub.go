@@ -1,7 +1,6 @@
-// Package hub fetches a model by name from a Hugging Face-compatible hub into the local cache, and finds, lists and
-// removes what is there. The cache has the layout that the hub's own Python client writes, so both share one copy.
-// It knows nothing of tensors, tokenizers or terminals: it moves verified files and tells how far it is.
-// Read Client first.
+// Package hub fetches models by name from a Hugging Face-compatible hub into the local cache, and finds, lists and
+// removes cached models. The cache has the layout of the hub's own Python client, so both share one copy. The package
+// knows nothing of tensors, tokenizers or terminals: it moves verified files and reports progress. Read Client first.
 package hub
 
 import (
@@ -17,12 +16,12 @@ import (
 	"time"
 )
 
-// What an error of this package may be, for errors.Is.
+// The kinds of errors of this package, for errors.Is.
 var (
 	ErrNotFound = errors.New("not found")             // the hub has no such repository, revision, file or tag
-	ErrDenied   = errors.New("access denied")         // the hub wants a token, or another one
-	ErrOffline  = errors.New("offline")               // the network would be needed and Client.Offline is set
-	ErrChecksum = errors.New("wrong checksum")        // a file arrived twice with another sum than the hub names
+	ErrDenied   = errors.New("access denied")         // the hub requires a token, or refuses the one it got
+	ErrOffline  = errors.New("offline")               // Client.Offline is set but the network is needed
+	ErrChecksum = errors.New("wrong checksum")        // a file's checksum differed from the hub's twice
 	ErrMissing  = errors.New("not in the cache")      // Remove found nothing of that name
 	errBadReply = errors.New("not a hub's answer")    // the server answered something the protocol does not have
 	errRestart  = errors.New("starting from zero")    // the part already on disk cannot be continued
@@ -30,8 +29,8 @@ var (
 	errTooLong  = errors.New("longer than it says")   // more bytes came than the file has
 )
 
-// Client reaches one hub and one cache folder. FromEnv makes one from the environment variables the field shares;
-// the zero values of Transport, UserAgent, IdleTimeout and Parallel stand for their defaults.
+// Client accesses one hub and one cache folder. FromEnv configures one from the usual environment variables; zero
+// values of Transport, UserAgent, IdleTimeout and Parallel select their defaults.
 type Client struct {
 	Endpoint    string            // the hub's address without a trailing slash, as https://huggingface.co
 	Token       string            // access token, sent to Endpoint's host only; empty for none
@@ -39,7 +38,7 @@ type Client struct {
 	Offline     bool              // use the cache only
 	Transport   http.RoundTripper // default http.DefaultTransport
 	UserAgent   string            // default "kvasir"
-	IdleTimeout time.Duration     // a connection silent for so long is cut and tried again; default 60 s
+	IdleTimeout time.Duration     // after this long without data a request is retried; default 60 s
 	Parallel    int               // files fetched at once; default 4
 }
 
@@ -108,19 +107,19 @@ func truth(s string) bool {
 	return false
 }
 
-// State says what is happening to a file.
+// State is what is happening to a file.
 type State string
 
 // The states of a pull, in the order a file may meet them.
 const (
-	Listing     State = "listing"     // the hub is asked what the repository holds; File is empty
+	Listing     State = "listing"     // listing the repository; File is empty
 	Queued      State = "queued"      // the file is wanted; Total is known if the hub said it
 	Cached      State = "cached"      // the file was in the cache already
 	Waiting     State = "waiting"     // another process holds the file's lock; Reason names it
 	Resuming    State = "resuming"    // Done bytes are kept from before
 	Downloading State = "downloading" // Done bytes are on disk
-	Retrying    State = "retrying"    // Reason says what went wrong
-	Verifying   State = "verifying"   // the checksum of what is on disk is being taken
+	Retrying    State = "retrying"    // after the error in Reason
+	Verifying   State = "verifying"   // computing the checksum of the file
 	Done        State = "done"        // the file is in the cache, verified
 )
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the advisory lock on a file if nobody holds it, and makes the file. The Python client locks the same
+// tryLock takes the advisory lock on a file if it is free, and makes the file. The Python client locks the same
 // file in the same way. It may delete the file on release, so the lock counts only if the path still names the file.
 func tryLock(path string) (unlock func(), ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks the first byte of a file if nobody holds it, and makes the file. The Python client locks the same
+// tryLock locks the first byte of a file if it is free, and makes the file. The Python client locks the same
 // byte of the same file. A crash releases it.
 func tryLock(path string) (unlock func(), ok bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Name says which model of a hub is meant.
+// Name identifies a model of a hub.
 type Name struct {
 	Repo     string // "owner/name"; a few old repositories have no owner
 	Revision string // branch, git tag or commit; empty for main
@@ -79,15 +79,15 @@ func (n Name) revision() string {
 	return n.Revision
 }
 
-// Target is what a word on the command line names: a file or folder that exists (Path), or a model of a hub (Name).
+// Target is what a command-line argument names: an existing file or folder (Path), or a model of a hub (Name).
 type Target struct {
 	Path string // empty for a hub name
 	Dir  bool   // Path is a folder
 	Name Name
 }
 
-// Resolve tells a path from a hub name. What exists is a path; what looks like a path and does not exist is an error.
-// Names built into the program are the caller's, to be tried before.
+// Resolve decides whether an argument is a path or a hub name. An existing file is a path; an argument that looks like
+// a path and does not exist is an error. The caller must try the names of built-in models first.
 func Resolve(s string) (Target, error) {
 	if fi, err := os.Stat(s); err == nil {
 		return Target{Path: s, Dir: fi.IsDir()}, nil

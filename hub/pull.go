@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Pull brings a model into the cache and returns where it is: the snapshot folder of a safetensors or PyTorch model, or the
-// (first) .gguf file in it. What the cache holds is not fetched again; what a broken pull left is continued; when ctx
-// ends, what has arrived stays for the next time. Offline, it finds what Lookup finds.
+// Pull downloads a model into the cache and returns its path: the snapshot folder of a safetensors or PyTorch model, or
+// the (first) .gguf file in it. It does not fetch cached files again, and it resumes interrupted downloads; when ctx
+// ends, partial files stay for the next Pull. Offline, it finds what Lookup finds.
 func (c *Client) Pull(ctx context.Context, n Name, progress func(Event)) (string, error) {
 	path, err := c.pull(ctx, n, progress)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) fetchAll(ctx context.Context, n Name, l listing, names []string
 	return context.Cause(ctx)
 }
 
-// file brings one file into the snapshot, under the lock of its blob.
+// file downloads one file into the snapshot, under the lock of its blob.
 func (c *Client) file(ctx context.Context, n Name, commit string, f remote, report func(Event)) error {
 	if err := c.head(ctx, n, commit, &f, report); err != nil {
 		return err
@@ -156,7 +156,7 @@ func sized(path string, size int64) bool {
 	return found >= 0 && (size < 0 || found == size)
 }
 
-// place makes the snapshot's relative link to a blob, or a hard link where there are no symbolic ones.
+// place makes the snapshot's relative link to a blob, or a hard link where symbolic links do not exist.
 func place(blob, link string) error {
 	target, err := filepath.Rel(filepath.Dir(link), blob)
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *Client) lock(ctx context.Context, repo string, f remote, report func(Ev
 	}
 }
 
-// writeRef notes which commit the revision is. It comes last, so that the revision never means a half-fetched model.
+// writeRef records the commit of the revision. It comes last, so that a revision never refers to a half-fetched model.
 func (c *Client) writeRef(n Name, commit string) error {
 	if n.revision() == commit {
 		return nil

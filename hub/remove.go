@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Remove deletes a model from the cache and returns how many bytes that freed: by tag that GGUF file alone, or else
-// the snapshot with the refs to it; then every blob that no snapshot links to any more, and what a broken pull left.
-// While a pull fetches one of the repository's files, no snapshot is removed: the error says which file.
+// Remove deletes a model from the cache and returns the number of bytes freed. With a tag it deletes only that GGUF
+// file, else the snapshot with the refs to it; then it deletes every blob that no snapshot links to, and partial
+// downloads. While a pull fetches one of the repository's files, no snapshot is removed: the error names the file.
 func (c *Client) Remove(n Name) (freed int64, err error) {
 	freed, err = c.remove(n)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Client) idle(repo string) error {
 	return err
 }
 
-// forget deletes the refs to a commit and what the Python client notes beside its snapshot.
+// forget deletes the refs to a commit and the Python client's notes beside its snapshot.
 func (c *Client) forget(repo, commit string) error {
 	refs, err := c.refs(repo)
 	if err != nil {
@@ -133,7 +133,7 @@ func unlink(path string) (int64, error) {
 }
 
 // sweep deletes blobs without a link from any snapshot and, if neither blob nor snapshot is left, the repository's
-// folder. What a pull is fetching stays.
+// folder. It keeps blobs that a pull is fetching.
 func (c *Client) sweep(repo string) (int64, error) {
 	blobs, err := os.ReadDir(filepath.Join(c.folder(repo), "blobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

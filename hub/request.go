@@ -75,7 +75,7 @@ func (c *Client) send(ctx context.Context, n Name, method, address, file string,
 	return nil, c.statusError(n, file, req.URL.Host, resp)
 }
 
-// watched is a body whose request ends when a wait for the server lasts too long.
+// watched is a body whose request ends when the server is silent for too long.
 type watched struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -95,7 +95,7 @@ func (c *Client) watch(ctx context.Context) *watched {
 	return w
 }
 
-// because gives the silence as the reason, if that is what ended the request.
+// because returns the idle timeout as the reason if it ended the request.
 func (w *watched) because(err error) error {
 	if cause := context.Cause(w.ctx); errors.Is(cause, errSilent) {
 		return cause
@@ -122,7 +122,7 @@ func (w *watched) Close() error {
 	return w.body.Close()
 }
 
-// statusError words a refusal. An elsewhere-hosted copy refusing is passing: its address was signed for a while only.
+// statusError describes a refusal. A refusal by another host is temporary: its address was signed for a limited time.
 func (c *Client) statusError(n Name, file, asked string, resp *http.Response) error {
 	said := resp.Header.Get("X-Error-Message")
 	if len(said) > 300 {
@@ -163,7 +163,7 @@ func (c *Client) statusError(n Name, file, asked string, resp *http.Response) er
 	return fmt.Errorf("%w: %v", errBadReply, status)
 }
 
-// temporary is an error worth another try, after a while the server may have named.
+// temporary is an error that is worth a retry, after a delay that the server may set.
 type temporary struct {
 	error
 	after time.Duration
@@ -181,8 +181,8 @@ func retryAfter(s string) time.Duration {
 	return 0
 }
 
-// retry runs try until it succeeds, fails for good, or fails `tries` times in a row without progress. Between, it
-// waits as long as the server asked, or longer if it failed often.
+// retry runs try until it succeeds, fails permanently, or fails `tries` times in a row without progress. Between tries
+// it waits as long as the server asked, or longer after many failures.
 func retry(ctx context.Context, report func(Event), e Event, try func() (progress bool, err error)) error {
 	for failed := 0; ; {
 		progress, err := try()
@@ -209,7 +209,7 @@ func retry(ctx context.Context, report func(Event), e Event, try func() (progres
 	}
 }
 
-// backoff is 0.5 s doubled after each failure, up to 30 s; up to half of it is left out by chance.
+// backoff is 0.5 s doubled after each failure, up to 30 s, minus a random part of up to half of it.
 func backoff(failed int) time.Duration {
 	full := min(500*time.Millisecond<<min(failed-1, 10), 30*time.Second)
 	return full/2 + rand.N(full/2)
@@ -226,8 +226,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// checkRedirect refuses loops and the step from https to anything else. It drops the Referer, which would tell one
-// host the address that another one signed.
+// checkRedirect refuses loops and the step from https to anything else. It drops the Referer, which would reveal one
+// host's signed address to another.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w: more than %d redirects", errBadReply, maxRedirects)
@@ -239,7 +239,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// stripAuth takes the token off every request that does not go to the endpoint's scheme, host and port.
+// stripAuth removes the token from every request that does not go to the endpoint's scheme, host and port.
 type stripAuth struct{ c *Client }
 
 func (s stripAuth) RoundTrip(req *http.Request) (*http.Response, error) {

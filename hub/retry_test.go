@@ -94,7 +94,7 @@ func testSlowServer(t *testing.T) {
 			`{"sha":%q,"siblings":[{"rfilename":"m.gguf","lfs":{"sha256":%q,"size":6}}]}`, testCommit, etagOf("m.gguf", "abcdef")))
 	}
 	_, err := c.Pull(context.Background(), Name{Repo: "o/m"}, func(e Event) {
-		time.Sleep(3 * time.Minute) // and so may the disk be, or whoever looks on
+		time.Sleep(3 * time.Minute) // and so may the disk be, or the observer
 	})
 	if err != nil || len(h.ranges()) != 1 || h.asked("") != 2 {
 		t.Errorf("%v after %d requests to the hub, %d to the second server", err, h.asked(""), len(h.ranges()))

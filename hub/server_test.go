@@ -29,7 +29,7 @@ type fakeHub struct {
 	cdnRequests    []http.Header // of each request to the second server
 }
 
-// newHub makes a hub whose network lies in memory, so that it can live in a synctest bubble, and a client of it.
+// newHub makes a hub with an in-memory network, so that it can run in a synctest bubble, and a client of it.
 func newHub(t *testing.T, files map[string]string) (*fakeHub, *Client) {
 	h := &fakeHub{files: files, commit: testCommit, hubURL: "http://hub.test", cdnURL: "http://cdn.test"}
 	wire := memoryNet{"hub.test": make(chan net.Conn), "cdn.test": make(chan net.Conn)}

@@ -1,6 +1,10 @@
 package kv
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Check verifies every invariant of the pool and names the first that is broken. It is meant for tests; it looks at
 // every block.
@@ -11,76 +15,136 @@ func (p *Pool) Check() error {
 	if err := p.checkTree(); err != nil {
 		return err
 	}
-	for t := Host; t < Tiers; t++ {
-		if err := p.shelves[t].check(); err != nil {
-			return fmt.Errorf("kv: the %v: %w", t, err)
+	if err := p.checkArrivals(); err != nil {
+		return err
+	}
+	for t := Device + 1; int(t) < len(p.tiers); t++ {
+		if err := p.tiers[t].check(); err != nil {
+			return fmt.Errorf("kv: %v: %w", t, err)
 		}
 	}
-	kids, held := make([]int32, len(p.refs)), make([]int32, len(p.refs)) // of each block, over those that follow it
-	for i, n := range p.node {
+	kids, held := make([]int32, len(p.blocks)), make([]int32, len(p.blocks)) // of each block, over those that follow it
+	for i := range p.blocks {
+		n := p.blocks[i].node
 		if n == none {
 			continue
 		}
-		b, group := BlockID(i), int(p.group[i])
+		b, group := BlockID(i), int(p.blocks[i].group)
 		if at := p.tree.block(n, group); at != b {
 			return fmt.Errorf("kv: block %d is named %v, which the index gives to block %d", b, p.tree.nodes[n].name, at)
 		}
 		if up := p.before(b); up != none {
 			kids[up]++
-			held[up] += p.refs[b]
+			held[up] += p.blocks[b].refs
 		} else if p.cfg.Groups[group].Window == 0 && p.tree.nodes[n].parent != none {
-			return fmt.Errorf("kv: block %d follows one that was forgotten", b)
+			return fmt.Errorf("kv: block %d follows one that was evicted", b)
 		}
 	}
-	for b := range p.refs {
-		if kids[b] != p.kids[b] || held[b] > p.refs[b] {
+	for b := range p.blocks {
+		if kids[b] != p.blocks[b].kids || held[b] > p.blocks[b].refs {
 			return fmt.Errorf("kv: block %d is held %d times and says that %d follow it; %d do, held %d times",
-				b, p.refs[b], p.kids[b], kids[b], held[b])
+				b, p.blocks[b].refs, p.blocks[b].kids, kids[b], held[b])
 		}
+	}
+	return nil
+}
+
+// CheckTables verifies that these tables, which are all but those of pins, hold what the pool says that they hold.
+func (p *Pool) CheckTables(tables []*Table) error {
+	refs := make([]int, len(p.blocks))
+	for _, t := range slices.AppendSeq(slices.Clone(tables), maps.Values(p.pins)) {
+		if n := t.refer(refs); n != t.held {
+			return fmt.Errorf("kv: a table holds %d blocks, and says %d", n, t.held)
+		}
+	}
+	for b, n := range refs {
+		if int(p.blocks[b].refs) != n {
+			return fmt.Errorf("kv: block %d is in %d tables, the pool counts %d", b, n, p.blocks[b].refs)
+		}
+	}
+	return nil
+}
+
+// refer adds to refs, which has an element for each block, the references that a table holds, and returns how many
+// those are.
+func (t *Table) refer(refs []int) (n int) {
+	for _, blocks := range t.Blocks {
+		for _, b := range blocks {
+			if b != none {
+				refs[b]++
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// CheckReady verifies that a sequence whose next token to compute is at position next may write where Grow takes it for
+// granted.
+func (p *Pool) CheckReady(t *Table, next int) error {
+	for ; next < t.ready; next++ {
+		for g := range t.Blocks {
+			if b := p.written(t, g, next); b != none || next/p.cfg.BlockTokens >= len(t.Blocks[g]) {
+				return fmt.Errorf("kv: block %d (-1: none) of group %d, for position %d, is not to be written", b, g, next)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckClosed names what was not given back, once no sequence is left: tables, slots for states or pins. It is meant
+// for tests.
+func (p *Pool) CheckClosed() error {
+	if p.live > 0 || p.stats.Used > 0 || len(p.states) != p.cfg.States {
+		return fmt.Errorf("kv: not given back: %d tables (%d of them pins), which hold %d blocks, and %d slots for states",
+			p.live, len(p.pins), p.stats.Used, p.cfg.States-len(p.states))
+	}
+	if len(p.arrivals) > 0 {
+		return fmt.Errorf("kv: %d blocks of lower tiers are expected by no sequence", len(p.arrivals))
 	}
 	return nil
 }
 
 // checkLists verifies that every block is in the list of its state and in no other, and that the counters say so too.
 func (p *Pool) checkLists() error {
-	free := make([]bool, len(p.refs))
-	n := Stats{Blocks: len(p.refs)}
-	for b := p.free; b != none; b = p.next[b] {
-		if free[b] || p.refs[b] != 0 || p.node[b] != none {
-			return fmt.Errorf("kv: block %d is listed as free (again: %v), has %d references and node %d", b, free[b], p.refs[b], p.node[b])
+	free := make([]bool, len(p.blocks))
+	n := Stats{Blocks: len(p.blocks)}
+	for b := p.free; b != none; b = p.blocks[b].next {
+		if free[b] || p.blocks[b].refs != 0 || p.blocks[b].node != none {
+			return fmt.Errorf("kv: block %d is listed as free (again: %v), has %d references and node %d", b, free[b], p.blocks[b].refs, p.blocks[b].node)
 		}
 		free[b] = true
 		n.Free++
 	}
-	for i, refs := range p.refs {
-		b := BlockID(i)
+	for i := range p.blocks {
+		b, refs := BlockID(i), p.blocks[i].refs
 		leaf, expires := p.leaves.at[b] != none, p.expiring.at[b] != none
-		cached := refs == 0 && p.node[b] != none
+		cached := refs == 0 && p.blocks[b].node != none
 		switch {
 		case refs < 0 || refs == 0 && !cached && !free[b]:
 			return fmt.Errorf("kv: block %d has %d references, is not cached and not listed as free", b, refs)
-		case leaf != (cached && p.kids[b] == 0):
-			return fmt.Errorf("kv: block %d can be evicted (%v): cached %v, followed by %d", b, leaf, cached, p.kids[b])
-		case expires != (cached && p.due[b] != 0):
-			return fmt.Errorf("kv: block %d loses its priority (%v): cached %v, due at %d", b, expires, cached, p.due[b])
+		case leaf != (cached && p.blocks[b].kids == 0):
+			return fmt.Errorf("kv: block %d can be evicted (%v): cached %v, followed by %d", b, leaf, cached, p.blocks[b].kids)
+		case expires != (cached && p.blocks[b].due != 0):
+			return fmt.Errorf("kv: block %d loses its priority (%v): cached %v, due at %d", b, expires, cached, p.blocks[b].due)
 		case cached:
 			n.Cached++
 		case refs > 0:
 			n.Used++
 		}
 	}
-	for _, o := range []*order{&p.leaves, &p.expiring} {
-		for at, b := range o.heap {
-			if o.at[b] != int32(at) || at > 0 && o.less(b, o.heap[(at-1)/2]) {
-				return fmt.Errorf("kv: block %d is in place %d of an order, says %d", b, at, o.at[b])
-			}
+	for _, o := range []*order{p.leaves, p.expiring} {
+		if b, wrong := o.heap.Check(func(b BlockID) int { return int(o.at[b]) }); wrong {
+			return fmt.Errorf("kv: block %d is not in its place of an order, says %d", b, o.at[b])
 		}
 	}
-	pinned := make([]int, len(p.refs))
-	p.PinnedRefs(pinned)
+	pinned := make([]int, len(p.blocks))
+	for _, t := range p.pins {
+		t.refer(pinned)
+	}
 	for b, k := range pinned {
-		if n.Pinned += k; k > int(p.refs[b]) {
-			return fmt.Errorf("kv: block %d is pinned %d times and held %d times", b, k, p.refs[b])
+		if n.Pinned += k; k > int(p.blocks[b].refs) {
+			return fmt.Errorf("kv: block %d is pinned %d times and held %d times", b, k, p.blocks[b].refs)
 		}
 	}
 	s := p.stats
@@ -99,15 +163,15 @@ func (p *Pool) checkTree() error {
 		if b == none {
 			continue
 		}
-		if n := int32(i / t.groups); p.node[b] != n || int(p.group[b]) != i%t.groups {
-			return fmt.Errorf("kv: block %d is said to hold node %d for group %d; it says %d, %d", b, n, i%t.groups, p.node[b], p.group[b])
+		if n := int32(i / t.groups); p.blocks[b].node != n || int(p.blocks[b].group) != i%t.groups {
+			return fmt.Errorf("kv: block %d is said to hold node %d for group %d; it says %d, %d", b, n, i%t.groups, p.blocks[b].node, p.blocks[b].group)
 		}
 		held[i/t.groups]++
 	}
 	family := func(first, parent int32) error {
 		older := int32(none)
 		for n := first; n != none; n = t.nodes[n].next {
-			if x := &t.nodes[n]; x.parent != parent || x.prev != older || t.index[x.key] != n {
+			if x := &t.nodes[n]; x.parent != parent || x.prev != older || t.index[x.name] != n {
 				return fmt.Errorf("kv: %v is listed as a child of node %d; its parent is %d", x.name, parent, x.parent)
 			}
 			older = n
@@ -123,10 +187,10 @@ func (p *Pool) checkTree() error {
 			return err
 		}
 	}
-	for k, n := range t.index {
+	for name, n := range t.index {
 		x := &t.nodes[n]
-		if x.key != k || x.held == 0 || x.held != held[n] {
-			return fmt.Errorf("kv: the index gives %v to node %d, which is %v in %d blocks; counted %d", k.name, n, x.name, x.held, held[n])
+		if x.name != name || x.held == 0 || x.held != held[n] {
+			return fmt.Errorf("kv: the index gives %v to node %d, which is %v in %d blocks; counted %d", name, n, x.name, x.held, held[n])
 		}
 		if x.parent == lost {
 			children++
@@ -151,7 +215,7 @@ func (p *Pool) checkTree() error {
 }
 
 // check verifies that the index, the slots and their order agree.
-func (s *shelf) check() error {
+func (s *tierSlots) check() error {
 	used := 0
 	for at, name := range s.names {
 		if found, ok := s.index[name]; name != (Name{}) && (!ok || int(found) != at) {

@@ -9,13 +9,13 @@ const (
 	Cleared                  // none can
 )
 
-// Event is one thing that has happened to what the cache can be searched for. Of a Removed block, Name, Group
-// and the adapter are told; of a Cleared cache nothing.
+// Event is one thing that has happened to what the cache can be searched for. Of a Removed block, Name and Group are
+// told; of a Cleared cache nothing.
 type Event struct {
 	Kind         EventKind
 	Group        int  // of layers
 	Name, Parent Hash // Parent is zero where a sequence starts
-	Keys         Keys // of the sequence; the salt is told of blocks that start one
+	Keys         Keys // of the sequence; they are part of the name if it starts there
 	Tokens       []int32
 }
 
@@ -48,7 +48,7 @@ func (p *Pool) stored(n int32, group int) {
 // removed notes that node n cannot be found for a group any more.
 func (p *Pool) removed(n int32, group int) {
 	if x := &p.tree.nodes[n]; p.cfg.Events {
-		p.events.list = append(p.events.list, Event{Kind: Removed, Group: group, Name: x.name, Keys: Keys{Adapter: x.keys.Adapter}})
+		p.events.list = append(p.events.list, Event{Kind: Removed, Group: group, Name: x.name})
 	}
 }
 
@@ -62,20 +62,16 @@ func (p *Pool) cleared(first int) {
 // event describes node n as stored for a group.
 func (p *Pool) event(n int32, group int) Event {
 	x := &p.tree.nodes[n]
-	e := Event{Kind: Stored, Group: group, Name: x.name, Parent: x.before, Keys: x.keys, Tokens: p.tree.contents(n)}
-	if x.before != (Hash{}) {
-		e.Keys.Salt = ""
-	}
-	return e
+	return Event{Kind: Stored, Group: group, Name: x.name, Parent: x.before, Keys: x.keys, Tokens: p.tree.contents(n)}
 }
 
-// Snapshot returns the events that tell a newcomer what can be found now, those of a parent before those of what follows
-// it. They share no memory with the pool.
+// Snapshot returns the events that tell a newcomer what can be found now, those of a parent before those of what
+// follows it. They share no memory with the pool.
 func (p *Pool) Snapshot() []Event {
 	var all []Event
 	told := make([]bool, len(p.tree.nodes))
 	var path []int32
-	for _, n := range p.tree.index {
+	for n := range p.tree.named() {
 		for path = path[:0]; n >= 0 && !told[n]; n = p.tree.nodes[n].parent {
 			told[n] = true
 			path = append(path, n)

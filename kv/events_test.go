@@ -20,7 +20,7 @@ func tell(events []Event) string {
 				fmt.Fprintf(&out, " after %v", e.Parent)
 			}
 			if e.Keys != (Keys{}) {
-				fmt.Fprintf(&out, " under %+v", e.Keys)
+				fmt.Fprintf(&out, " under %q", e.Keys.List(nil))
 			}
 			text := ""
 			for _, t := range e.Tokens {
@@ -35,17 +35,17 @@ func tell(events []Event) string {
 // listener knows what can be found from events alone.
 type listener map[spot]string
 
-// spot is a block that can be found: its name, in the sequences of an adapter or of none, and its group.
+// spot is a block that can be found: its name and its group.
 type spot struct {
-	key
+	name  Hash
 	group int
 }
 
-// hear takes note of events. What is stored must not have been there, and must tell all that its name is made of; what is
-// removed must have been there.
+// hear takes note of events. What is stored must not have been there, and must tell all that its name is made of; what
+// is removed must have been there.
 func (l listener) hear(events []Event) error {
 	for _, e := range events {
-		at := spot{key{e.Name, e.Keys.Adapter != ""}, e.Group}
+		at := spot{e.Name, e.Group}
 		switch _, known := l[at]; {
 		case e.Kind == Cleared:
 			clear(l)
@@ -54,11 +54,11 @@ func (l listener) hear(events []Event) error {
 		case e.Kind == Removed:
 			delete(l, at)
 		default:
-			parent := e.Parent
+			parent, keys := e.Parent, Keys{}
 			if parent == (Hash{}) {
-				parent = Root("0")
+				parent, keys = Root("0"), e.Keys
 			}
-			if HashBlock(parent, e.Tokens, e.Keys) != e.Name {
+			if HashBlock(parent, e.Tokens, keys) != e.Name {
 				return fmt.Errorf("%sbut that has another name", tell([]Event{e}))
 			}
 			l[at] = tell([]Event{e})

@@ -1,54 +1,42 @@
 package kv
 
 import (
-	"fmt"
 	"math/bits"
-	"strings"
+
+	"github.com/kvasir-llm/kvasir/heap"
+	"github.com/kvasir-llm/kvasir/named"
 )
 
-// policy is an order of cached blocks: the one of the lowest rank is evicted first, and of those of the same rank the one
-// that was released first. The rank is that of the moment when a block is released.
+// policy is an order of cached blocks: the one of the lowest rank is evicted first, and of those of the same rank the
+// one that was released first. The rank is that of the moment when a block is released.
 type policy struct {
-	name string
 	rank func(p *Pool, n *node) int64
 	// retains tells that a Retention counts.
 	retains bool
 }
 
 // policies are all there are; the first is the default.
-var policies = []policy{
-	// The least recently used first.
-	{name: "lru", rank: func(*Pool, *node) int64 { return 0 }},
-	// The least frequently used first, with dynamic ageing: what is used now starts from the rank of what was evicted last,
-	// so that old fame fades (LFUDA: Arlitt et al., Evaluating Content Management Techniques for Web Proxy Caches, 1999).
-	{name: "lfu", rank: func(p *Pool, n *node) int64 { return p.age + int64(n.uses) }},
+var policies = named.List[policy]{
+	{Name: "lru", Help: "the least recently used", Is: policy{rank: func(*Pool, *node) int64 { return 0 }}},
+	// What is used now starts from the rank of what was evicted last, so that old fame fades (LFUDA: Arlitt et al.,
+	// Evaluating Content Management Techniques for Web Proxy Caches, 1999).
+	{Name: "lfu", Help: "the least often, with ageing", Is: policy{
+		rank: func(p *Pool, n *node) int64 { return p.age + int64(n.uses) },
+	}},
 	// The lowest priority first; see Retention.
-	{name: "priority", rank: func(_ *Pool, n *node) int64 { return int64(n.keep.Priority) }, retains: true},
+	{Name: "priority", Help: "as requests ask", Is: policy{
+		rank: func(_ *Pool, n *node) int64 { return int64(n.keep.Priority) }, retains: true,
+	}},
 }
 
 // Policies returns the names that Config.Policy takes, the default first.
-func Policies() []string {
-	var names []string
-	for _, p := range policies {
-		names = append(names, p.name)
-	}
-	return names
-}
+func Policies() []string { return policies.Names() }
 
-func findPolicy(name string) (policy, error) {
-	if name == "" {
-		return policies[0], nil
-	}
-	for _, p := range policies {
-		if p.name == name {
-			return p, nil
-		}
-	}
-	return policy{}, fmt.Errorf("kv: eviction policy %q; want one of %s", name, strings.Join(Policies(), ", "))
-}
+// PolicyHelp says what they mean, as part of a sentence.
+func PolicyHelp() string { return policies.Help() }
 
-// Retention is what a sequence asks for its blocks under the policy priority. Of several sequences' wishes for a block the
-// highest priority counts, and of these the longest time.
+// Retention is what a sequence asks for its blocks under the policy priority. Of several sequences' wishes for a block
+// the highest priority counts, and of these the longest time.
 type Retention struct {
 	Priority int   // those of a lower one are evicted first; 0 is the usual
 	TTL      int64 // how long after its last use a block keeps the priority, in ticks; 0: as long as it is there
@@ -70,65 +58,65 @@ func (p *Pool) Retains() bool { return p.policy.retains }
 // Tick tells the time, in a unit of the caller's choice. Blocks whose time is over lose their priority.
 func (p *Pool) Tick(now int64) {
 	p.now = now
-	for len(p.expiring.heap) > 0 && p.due[p.expiring.heap[0]] <= now {
-		b := p.expiring.heap[0]
+	for p.expiring.heap.Len() > 0 && p.blocks[p.expiring.heap.First()].due <= now {
+		b := p.expiring.heap.First()
 		p.expiring.remove(b)
-		n := &p.tree.nodes[p.node[b]]
+		n := &p.tree.nodes[p.blocks[b].node]
 		n.keep = Retention{}
-		p.due[b], p.rank[b] = 0, p.policy.rank(p, n)
+		p.blocks[b].due, p.blocks[b].rank = 0, p.policy.rank(p, n)
 		p.leaves.fix(b)
 	}
 }
 
 // pushCached lets b, which has a name, be found and evicted.
 func (p *Pool) pushCached(b BlockID) {
-	n := &p.tree.nodes[p.node[b]]
+	n := &p.tree.nodes[p.blocks[b].node]
 	n.last = p.now
 	p.releases++
-	p.stamp[b], p.rank[b], p.due[b] = p.releases, p.policy.rank(p, n), 0
+	p.blocks[b].stamp, p.blocks[b].rank, p.blocks[b].due = p.releases, p.policy.rank(p, n), 0
 	if p.policy.retains && n.keep.TTL > 0 {
-		p.due[b] = p.now + n.keep.TTL
+		p.blocks[b].due = p.now + n.keep.TTL
 		p.expiring.push(b)
 	}
 	p.stats.Cached++
-	if p.kids[b] == 0 {
+	if p.blocks[b].kids == 0 {
 		p.leaves.push(b)
 	}
 }
 
-// evict forgets the first cached block and returns it, in no list.
-func (p *Pool) evict() BlockID {
-	b := p.leaves.heap[0]
+// evictNext evicts the first cached block and returns it, in no list.
+func (p *Pool) evictNext() BlockID {
+	b := p.leaves.heap.First()
 	p.storeEvicted(b)
-	n := &p.tree.nodes[p.node[b]]
-	p.age = p.rank[b]
+	n := &p.tree.nodes[p.blocks[b].node]
+	p.age = p.blocks[b].rank
 	p.stats.Evictions++
 	p.stats.Lifetime.add(p.now - n.born)
 	p.stats.Idle.add(p.now - n.last)
-	p.forget(b)
+	p.evict(b)
 	return b
 }
 
-// forget takes the name from a cached leaf, which is then in no list.
-func (p *Pool) forget(b BlockID) {
+// evict takes the name from a cached leaf, which is then in no list.
+func (p *Pool) evict(b BlockID) {
 	p.leaves.remove(b)
 	p.expiring.remove(b)
 	p.stats.Cached--
 	p.unname(b)
 }
 
-// Reset forgets all cached blocks and what lower tiers hold: what nobody uses now is computed anew. It returns how many
+// Reset evicts all cached blocks and what lower tiers hold: what nobody uses now is computed anew. It returns how many
 // cached ones there were.
 func (p *Pool) Reset() int {
 	n, first := p.stats.Cached, len(p.events.list)
-	for len(p.leaves.heap) > 0 {
-		b := p.leaves.heap[0]
-		p.forget(b)
+	for p.leaves.heap.Len() > 0 {
+		b := p.leaves.heap.First()
+		p.evict(b)
 		p.pushFree(b)
 	}
 	p.cleared(first)
-	for t := Host; t < Tiers; t++ {
-		s := &p.shelves[t]
+	for t := Device + 1; int(t) < len(p.tiers); t++ {
+		s := &p.tiers[t]
 		for at, name := range s.names {
 			if name != (Name{}) {
 				s.drop(int32(at))
@@ -151,65 +139,33 @@ func (s *Spans) add(d int64) {
 	s.Log2[min(bits.Len64(v), len(s.Log2)-1)]++
 }
 
-// order is a binary heap of blocks, each of which knows its place, so that one can leave from the middle.
+// order is a heap of blocks, some of which are in it.
 type order struct {
-	heap []BlockID
+	heap heap.Heap[BlockID]
 	at   []int32 // [blocks] none: not in it
-	less func(a, b BlockID) bool
 }
 
-func newOrder(blocks int, less func(a, b BlockID) bool) order {
-	o := order{heap: make([]BlockID, 0, blocks), at: make([]int32, blocks), less: less}
+func newOrder(blocks int, before func(a, b BlockID) bool) *order {
+	o := &order{at: make([]int32, blocks)}
 	for b := range o.at {
 		o.at[b] = none
 	}
+	o.heap = heap.New(before, func(b BlockID, at int) { o.at[b] = int32(at) })
 	return o
 }
 
-func (o *order) push(b BlockID) {
-	o.at[b] = int32(len(o.heap))
-	o.heap = append(o.heap, b)
-	o.fix(b)
-}
+func (o *order) push(b BlockID) { o.heap.Push(b) }
 
 // remove takes b out, if it is in.
 func (o *order) remove(b BlockID) {
-	at := o.at[b]
-	if at == none {
-		return
+	if at := o.at[b]; at != none {
+		o.heap.Remove(int(at))
 	}
-	last := len(o.heap) - 1
-	moved := o.heap[last]
-	o.heap[at], o.at[moved] = moved, at
-	o.heap, o.at[b] = o.heap[:last], none
-	o.fix(moved)
 }
 
 // fix restores the order after b has changed, if it is in.
 func (o *order) fix(b BlockID) {
-	at := int(o.at[b])
-	if at == none {
-		return
+	if at := o.at[b]; at != none {
+		o.heap.Fix(int(at))
 	}
-	for at > 0 && o.less(b, o.heap[(at-1)/2]) {
-		o.put(at, o.heap[(at-1)/2])
-		at = (at - 1) / 2
-	}
-	for {
-		kid := 2*at + 1
-		if kid >= len(o.heap) {
-			break
-		}
-		if kid+1 < len(o.heap) && o.less(o.heap[kid+1], o.heap[kid]) {
-			kid++
-		}
-		if !o.less(o.heap[kid], b) {
-			break
-		}
-		o.put(at, o.heap[kid])
-		at = kid
-	}
-	o.put(at, b)
 }
-
-func (o *order) put(at int, b BlockID) { o.heap[at], o.at[b] = b, int32(at) }

@@ -14,18 +14,43 @@ type Hash [sha256.Size]byte
 // String returns the first eight hexadecimal digits, enough to tell names apart in logs and scripts.
 func (h Hash) String() string { return hex.EncodeToString(h[:4]) }
 
-// Keys are what the contents of a sequence's blocks depend on beside its tokens, and what sets them apart.
+// Keys are what the contents of a sequence's blocks depend on beside its tokens, and what sets them apart. Sequences
+// share blocks only if all of them are equal.
 type Keys struct {
-	Adapter string // the key of the adapter that computed them, which tells its contents; "" is none
-	Salt    string // shared only among those who know it; "" is everybody
+	Model       string // tells the weights and the type of keys and values; "" if all who compare names have the same
+	AdapterName string // the adapter that computed them; "" is none
+	AdapterID   string // tells what is in that adapter
+	Long        bool   // rotary embeddings are those of long sequences
+	Salt        string // shared only among those who know it; "" is everybody
+}
+
+// List returns the keys as the list of texts that a name is made of: pairs of what it is and its value, and last the
+// salt. Those that are empty are left out. No two keys have the same list: only one with a salt has an odd number of
+// texts.
+func (k *Keys) List(list []string) []string {
+	if k.Model != "" {
+		list = append(list, "model", k.Model)
+	}
+	if k.AdapterName != "" {
+		list = append(list, "adapter", k.AdapterName)
+	}
+	if k.AdapterID != "" {
+		list = append(list, "adapter-id", k.AdapterID)
+	}
+	if k.Long {
+		list = append(list, "rope", "long")
+	}
+	if k.Salt != "" {
+		list = append(list, k.Salt)
+	}
+	return list
 }
 
 // Root returns what stands before every first block: engines agree on names if they have the same seed, a text.
 func Root(seed string) Hash { return sha256.Sum256(appendText(nil, seed)) }
 
 // HashBlock names the block that holds tokens and follows the block named parent, or Root for a sequence's first block.
-// Of the keys, the salt belongs to the first block only, since the chain of parents carries it on: leave it empty for
-// others.
+// Keys belong to the first block only, since the chain of parents carries them on: leave them empty for others.
 //
 // The name is SHA-256 over the canonical CBOR (RFC 8949) of [parent, tokens, keys], as docs/format/block-names.md
 // specifies.
@@ -41,13 +66,14 @@ func HashBlock(parent Hash, tokens []int32, keys Keys) Hash {
 			buf = appendHead(buf, 0, uint64(t))
 		}
 	}
-	switch {
-	case keys == (Keys{}):
+	var room [9]string
+	if list := keys.List(room[:0]); len(list) == 0 {
 		buf = append(buf, cborNull)
-	case keys.Adapter == "" || keys.Salt == "":
-		buf = appendText(append(buf, cborArray|1), keys.Adapter+keys.Salt)
-	default:
-		buf = appendText(appendText(append(buf, cborArray|2), keys.Adapter), keys.Salt)
+	} else {
+		buf = appendHead(buf, cborArray, uint64(len(list)))
+		for _, text := range list {
+			buf = appendText(buf, text)
+		}
 	}
 	return sha256.Sum256(buf)
 }

@@ -1,14 +1,19 @@
 package kv
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Pin keeps the longest cached prefix of a sequence from being evicted until Unpin, as if a sequence held it. names are
-// those of the sequence's full blocks. It returns how many tokens are pinned. Pins may hold most references to blocks in
-// all; Pin refuses more.
+// those of the sequence's full blocks. It returns how many tokens are pinned. Pins may hold most references to blocks
+// in all; Pin refuses more.
 func (p *Pool) Pin(names []Hash, keys Keys, tokens []int32, most int) (int, error) {
 	var m Prefix
-	p.Match(&m, names, keys, tokens)
-	p.Cut(&m)
+	p.match(&m, names, keys, tokens)
+	p.cut(&m)
 	if m.blocks == 0 || p.pins[names[m.blocks-1]] != nil {
 		return m.Tokens, nil
 	}
@@ -20,7 +25,7 @@ func (p *Pool) Pin(names []Hash, keys Keys, tokens []int32, most int) (int, erro
 		return 0, fmt.Errorf("kv: %d tokens need %d blocks to be pinned; %d are pinned already, and at most %d may be",
 			m.Tokens, need, p.stats.Pinned, most)
 	}
-	t := p.NewTable(m.Tokens, keys, Retention{})
+	t := p.newTable(m.Tokens, keys, Retention{})
 	p.hold(&t, &m)
 	p.pins[names[m.blocks-1]] = &t
 	p.stats.Pinned += need
@@ -41,29 +46,19 @@ func (p *Pool) Unpin(names []Hash) int {
 
 // unpin undoes one Pin, named by its last block.
 func (p *Pool) unpin(name Hash, t *Table) {
-	for g := range t.Blocks {
-		p.stats.Pinned -= len(t.Blocks[g]) - int(t.gone[g])
-	}
+	p.stats.Pinned -= t.Held()
 	p.Release(t)
 	delete(p.pins, name)
 }
 
-// PinnedRefs adds to refs, which has an element for each block, the references that pins hold.
-func (p *Pool) PinnedRefs(refs []int) {
-	for _, t := range p.pins {
-		for _, blocks := range t.Blocks {
-			for _, b := range blocks {
-				if b != none {
-					refs[b]++
-				}
-			}
-		}
-	}
+// pinned returns the names of the pins, in order.
+func (p *Pool) pinned() []Hash {
+	return slices.SortedFunc(maps.Keys(p.pins), func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 }
 
 // Contents tells what is known of the contents of one or more blocks, one for each group of layers that holds them.
 type Contents struct {
-	Name, Parent Hash // Parent is zero where a sequence starts, and where the parent was forgotten
+	Name, Parent Hash // Parent is zero where a sequence starts, and where the parent was evicted
 	Tokens       []int32
 	Refs         int   // the most that any of its blocks has
 	Blocks       int   // blocks that hold it
@@ -75,7 +70,7 @@ type Contents struct {
 // Inspect returns a snapshot of all that the cache can be searched for, in no order.
 func (p *Pool) Inspect() []Contents {
 	var all []Contents
-	for _, n := range p.tree.index {
+	for n := range p.tree.named() {
 		x := &p.tree.nodes[n]
 		c := Contents{
 			Name: x.name, Tokens: append([]int32(nil), p.tree.contents(n)...), Blocks: int(x.held), Uses: int(x.uses),
@@ -86,7 +81,7 @@ func (p *Pool) Inspect() []Contents {
 		}
 		for g := range p.cfg.Groups {
 			if b := p.tree.block(n, g); b != none {
-				c.Refs = max(c.Refs, int(p.refs[b]))
+				c.Refs = max(c.Refs, int(p.blocks[b].refs))
 			}
 		}
 		all = append(all, c)

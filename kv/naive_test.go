@@ -2,8 +2,8 @@ package kv
 
 import "strings"
 
-// naive is what a pool should do, said in the plainest way: a block is a text that it ends, for a group and under keys, and
-// everything is found by looking at all blocks.
+// naive is what a pool should do, said in the plainest way: a block is a text that it ends, for a group and under keys,
+// and everything is found by looking at all blocks.
 type naive struct {
 	cfg      Config
 	live     int                 // blocks that are not free
@@ -286,6 +286,16 @@ func (m *naive) slide(t *ntable, n int) {
 				m.release(blocks[i])
 				blocks[i] = nil
 			}
+		}
+	}
+}
+
+// truncate gives back what is beyond the first n tokens.
+func (m *naive) truncate(t *ntable, n int) {
+	for g := range t.blocks {
+		for keep := (n + m.cfg.BlockTokens - 1) / m.cfg.BlockTokens; len(t.blocks[g]) > keep; {
+			m.release(t.blocks[g][len(t.blocks[g])-1])
+			t.blocks[g] = t.blocks[g][:len(t.blocks[g])-1]
 		}
 	}
 }

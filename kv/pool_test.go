@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,23 +16,24 @@ func TestHashBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cases []struct {
-		Seed          string
-		Block         int
-		Tokens        []int32
-		Adapter, Salt string
-		Names         []string
+		Seed                            string
+		Block                           int
+		Tokens                          []int32
+		Model, Adapter, AdapterID, Salt string
+		Long                            bool
+		Names                           []string
 	}
 	if err := json.Unmarshal(data, &cases); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range cases {
-		parent, keys := Root(c.Seed), Keys{c.Adapter, c.Salt}
+		parent, keys := Root(c.Seed), Keys{Model: c.Model, AdapterName: c.Adapter, AdapterID: c.AdapterID, Long: c.Long, Salt: c.Salt}
 		for n, want := range c.Names {
 			parent = HashBlock(parent, c.Tokens[n*c.Block:(n+1)*c.Block], keys)
 			if got := hex.EncodeToString(parent[:]); got != want {
 				t.Errorf("case %d, block %d: %s, want %s", i, n, got, want)
 			}
-			keys.Salt = ""
+			keys = Keys{}
 		}
 	}
 	if len(cases) < 8 {
@@ -47,7 +49,7 @@ func TestMisusePanics(t *testing.T) {
 		do         func(*Pool, *Table)
 	}{
 		{"naming a free block", "block 0 (0 references) cannot be named", func(p *Pool, q *Table) {
-			held := Table{Blocks: [][]BlockID{q.Blocks[0]}}
+			held := Table{Blocks: [][]BlockID{slices.Clone(q.Blocks[0])}}
 			p.Release(q)
 			p.Register(&held, names, []int32{0})
 		}},
@@ -59,6 +61,7 @@ func TestMisusePanics(t *testing.T) {
 		{"naming half a block", "a block of 0 tokens is to be named", func(p *Pool, q *Table) { p.Register(q, names[:1], nil) }},
 		{"double release", "block 1 is released but nobody holds it", func(p *Pool, q *Table) {
 			again := *q
+			again.Blocks = [][]BlockID{slices.Clone(q.Blocks[0])}
 			p.Release(q)
 			p.Release(&again)
 		}},
@@ -70,7 +73,7 @@ func TestMisusePanics(t *testing.T) {
 				}
 			}()
 			p := newPool(t, Config{Blocks: 3, BlockTokens: 1})
-			q := p.NewTable(3, Keys{}, Retention{})
+			q := p.newTable(3, Keys{}, Retention{})
 			p.Grow(&q, 0, 2, 0, nil)
 			c.do(p, &q)
 		})
@@ -87,7 +90,7 @@ func TestNewRefuses(t *testing.T) {
 		{Config{Blocks: 1, BlockTokens: 1, States: -1}, "-1 slots"},
 		{Config{Blocks: 1, BlockTokens: 1, Groups: make([]Group, 128)}, "128 groups"},
 		{Config{Blocks: 1, BlockTokens: 1, Groups: []Group{{}, {-4}}}, "group 1 of layers has a window of -4 tokens"},
-		{Config{Blocks: 1, BlockTokens: 1, Policy: "fifo"}, `eviction policy "fifo"; want one of lru, lfu, priority`},
+		{Config{Blocks: 1, BlockTokens: 1, Policy: "fifo"}, `eviction policy is "fifo"; want one of lru, lfu, priority`},
 	} {
 		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
@@ -125,7 +128,7 @@ type visitor struct {
 }
 
 func newVisitor(p *Pool, length int) *visitor {
-	v := &visitor{table: p.NewTable(length*p.cfg.BlockTokens, Keys{}, Retention{}), tokens: make([]int32, length*p.cfg.BlockTokens)}
+	v := &visitor{table: p.newTable(length*p.cfg.BlockTokens, Keys{}, Retention{}), tokens: make([]int32, length*p.cfg.BlockTokens)}
 	v.blocks = v.table.Blocks
 	return v
 }
@@ -135,8 +138,8 @@ func (v *visitor) visit(p *Pool, names []Hash, first int32) {
 	size := p.cfg.BlockTokens
 	gone := v.table.gone
 	v.tokens[0] = first
-	p.Match(&v.prefix, names, Keys{}, v.tokens[:len(names)*size])
-	p.Share(&v.table, &v.prefix, len(names)*size)
+	p.match(&v.prefix, names, Keys{}, v.tokens[:len(names)*size])
+	p.share(&v.table, &v.prefix, len(names)*size)
 	if !p.Grow(&v.table, v.prefix.Tokens, len(names)*size, 0, nil) {
 		panic("the pool is too small")
 	}
@@ -185,15 +188,18 @@ func TestCheckFindsFaults(t *testing.T) {
 		want   string
 		damage func(*Pool)
 	}{
-		{"is listed as free", func(p *Pool) { p.refs[p.free]++ }},
-		{"not cached and not listed as free", func(p *Pool) { p.free = p.next[p.free] }},
-		{"the index gives", func(p *Pool) { p.tree.nodes[p.node[0]].name[0]++ }},
-		{"follows one that was forgotten", func(p *Pool) { p.tree.nodes[p.node[0]].child = none; p.tree.nodes[p.node[1]].parent = lost }},
-		{"can be evicted", func(p *Pool) { p.kids[0]--; p.leaves.remove(1) }},
-		{"and says that 2 follow it", func(p *Pool) { p.kids[0]++ }},
-		{"in place 0 of an order", func(p *Pool) { p.leaves.at[1] = 1 }},
+		{"is listed as free", func(p *Pool) { p.blocks[p.free].refs++ }},
+		{"not cached and not listed as free", func(p *Pool) { p.free = p.blocks[p.free].next }},
+		{"the index gives", func(p *Pool) { p.tree.nodes[p.blocks[0].node].name[0]++ }},
+		{"follows one that was evicted", func(p *Pool) {
+			p.tree.nodes[p.blocks[0].node].child = none
+			p.tree.nodes[p.blocks[1].node].parent = lost
+		}},
+		{"can be evicted", func(p *Pool) { p.blocks[0].kids--; p.leaves.remove(1) }},
+		{"and says that 2 follow it", func(p *Pool) { p.blocks[0].kids++ }},
+		{"not in its place of an order", func(p *Pool) { p.leaves.at[1] = 1 }},
 		{"counters say", func(p *Pool) { p.stats.Free++ }},
-		{"is said to hold node", func(p *Pool) { p.group[1] = 1 }},
+		{"is said to hold node", func(p *Pool) { p.blocks[1].group = 1 }},
 		{"neither used nor unused", func(p *Pool) { p.tree.free = p.tree.nodes[p.tree.free].next }},
 	} {
 		p := newPool(t, Config{Blocks: 4, BlockTokens: 1})
@@ -221,7 +227,7 @@ func BenchmarkMatch(b *testing.B) {
 				if !again {
 					m.path = m.path[:0]
 				}
-				p.Match(&m, names, Keys{}, v.tokens)
+				p.match(&m, names, Keys{}, v.tokens)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(names)), "ns/block")
 		})
@@ -247,5 +253,52 @@ func BenchmarkHashBlock(b *testing.B) {
 	var h Hash
 	for b.Loop() {
 		h = HashBlock(h, tokens, Keys{})
+	}
+}
+
+// No salt can be taken for an adapter or a model, nor any of these for another.
+func TestKeysAreTold(t *testing.T) {
+	texts := []string{"", "model", "adapter", "adapter-id", "rope", "long"}
+	seen := map[Hash]Keys{}
+	for i := range 2 * 6 * 6 * 6 * 6 {
+		k := Keys{Long: i%2 == 1, Model: texts[i/2%6], AdapterName: texts[i/12%6], AdapterID: texts[i/72%6], Salt: texts[i/432]}
+		name := HashBlock(Root("0"), []int32{1}, k)
+		if other, ok := seen[name]; ok {
+			t.Fatalf("%+v and %+v lead to the same name", k, other)
+		}
+		seen[name] = k
+	}
+	keys := Keys{Model: "m", AdapterName: "a", AdapterID: "i", Long: true, Salt: "s"}
+	if n := testing.AllocsPerRun(100, func() { HashBlock(Hash{}, []int32{1}, keys) }); n != 0 {
+		t.Errorf("%v allocations for a name with keys", n)
+	}
+}
+
+// TestBindTellsTheDifference gives a slot to one table after another: only entries that differ are told.
+func TestBindTellsTheDifference(t *testing.T) {
+	w, err := newWorld(Config{Blocks: 16, BlockTokens: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := w.pool
+	w.seqs["a"], _ = w.begin("abcdefgh", Keys{}, Retention{})
+	a := w.seqs["a"]
+	w.grow(a, "abcdefgh")
+	p.Bind(&a.table, 0)
+	if got := p.Edits(nil); len(got) != 4 {
+		t.Errorf("a new slot: %v", got)
+	}
+	p.Unbind(&a.table)
+	b := w.fork(a, 6)
+	w.grow(b, "xyz")
+	p.Bind(&b.table, 0)
+	want := []Edit{{Slot: 0, At: 3, Block: b.table.Blocks[0][3]}, {Slot: 0, At: 4, Block: b.table.Blocks[0][4]}}
+	if got := p.Edits(nil); !slices.Equal(got, want) {
+		t.Errorf("a fork takes the slot: %v; want %v", got, want)
+	}
+	p.Unbind(&b.table)
+	p.Bind(&a.table, 0)
+	if got, want := p.Edits(nil), []Edit{{Slot: 0, At: 3, Block: a.table.Blocks[0][3]}}; !slices.Equal(got, want) {
+		t.Errorf("the first one takes it back: %v; want %v", got, want)
 	}
 }

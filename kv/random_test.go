@@ -23,6 +23,8 @@ type history struct {
 	alive  []pair
 	heard  listener
 	states int
+	told   map[[2]int32][]BlockID // tables by slot and group, as Edits told
+	slots  int32
 }
 
 // TestRandomHistories compares the pool with the naive one over random histories on random configurations.
@@ -43,19 +45,24 @@ func TestRandomHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &history{world: w, naive: newNaive(cfg), heard: listener{}, states: cfg.States}
+		h := &history{world: w, naive: newNaive(cfg), heard: listener{}, states: cfg.States, told: map[[2]int32][]BlockID{}}
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 7, -1)
 		pick := func(t *rapid.T) int { return rapid.IntRange(0, len(h.alive)-1).Draw(t, "sequence") }
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
 				keys := Keys{Salt: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "salt"),
-					Adapter: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "adapter")}
+					AdapterName: rapid.SampledFrom([]string{"", "", "x"}).Draw(t, "adapter")}
 				keep := Retention{rapid.IntRange(-1, 1).Draw(t, "priority"), rapid.Int64Range(0, 4).Draw(t, "ttl")}
 				h.begin(t, text.Draw(t, "text"), keys, keep)
 			},
 			"grow": func(t *rapid.T) {
 				if len(h.alive) > 0 {
 					h.grow(t, h.alive[pick(t)], text.Draw(t, "more"))
+				}
+			},
+			"draft": func(t *rapid.T) {
+				if len(h.alive) > 0 {
+					h.draft(t, h.alive[pick(t)], rapid.IntRange(1, 7).Draw(t, "proposed"))
 				}
 			},
 			"fork": func(t *rapid.T) {
@@ -88,8 +95,8 @@ func TestRandomHistories(t *testing.T) {
 		}
 		h.alive = nil
 		h.check(t)
-		if s := h.pool.Stats(); s.Used != 0 || len(h.pool.states) != cfg.States {
-			t.Fatalf("all have ended, but %v, %d of %d states", s, len(h.pool.states), cfg.States)
+		if err := h.pool.CheckClosed(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
@@ -106,7 +113,7 @@ func (h *history) begin(t *rapid.T, text string, keys Keys, keep Retention) {
 	}
 	size := h.pool.cfg.BlockTokens
 	if h.pool.full == 0 && found >= blocks*size && found < blocks*size+rest {
-		rest = found - blocks*size // what begins alike is lost: its parent was forgotten once
+		rest = found - blocks*size // what begins alike is lost: its parent was evicted once
 	}
 	if found != blocks*size+rest {
 		t.Fatalf("found %d tokens of %q, want %d blocks and %d tokens", found, text, blocks, rest)
@@ -117,7 +124,7 @@ func (h *history) begin(t *rapid.T, text string, keys Keys, keep Retention) {
 	n := &ntable{blocks: make([][]*nblock, h.pool.Groups()), keys: keys, keep: keep}
 	after := ""
 	if rest > 0 { // any of those that begin alike will do
-		node := h.pool.node[q.table.Blocks[0][blocks]]
+		node := h.pool.blocks[q.table.Blocks[0][blocks]].node
 		after = text[:blocks*size]
 		for _, token := range h.pool.tree.contents(node) {
 			after += string(rune(token))
@@ -128,7 +135,7 @@ func (h *history) begin(t *rapid.T, text string, keys Keys, keep Retention) {
 	}
 	h.naive.begin(n, text, blocks, after, found)
 	p := pair{q, n}
-	h.alive = append(h.alive, p)
+	h.join(p)
 	h.grow(t, p, text[found:])
 }
 
@@ -168,7 +175,33 @@ func (h *history) fork(t *rapid.T, q pair, n int) {
 			}
 		}
 	}
-	h.alive = append(h.alive, pair{child, c})
+	h.join(pair{child, c})
+}
+
+// join gives a sequence a slot.
+func (h *history) join(q pair) {
+	h.slots++
+	h.pool.Bind(&q.table, h.slots)
+	h.alive = append(h.alive, q)
+}
+
+// draft computes tokens that are rejected.
+func (h *history) draft(t *rapid.T, q pair, n int) {
+	from := len(q.text)
+	var copies []Copy
+	ok := h.pool.Grow(&q.table, from, from+n, 0, &copies)
+	if want := h.naive.grow(q.naive, from, from+n); ok != want {
+		t.Fatalf("%d proposed tokens after %d: %v, want %v; %v", n, from, ok, want, h.pool.Stats())
+	}
+	if !ok {
+		return
+	}
+	accepted := q.text
+	q.text += strings.Repeat("?", n)
+	h.write(q.story, from, copies)
+	q.text = accepted
+	h.pool.Truncate(&q.table, from)
+	h.naive.truncate(q.naive, from)
 }
 
 func (h *history) end(q pair) {
@@ -194,14 +227,31 @@ func (h *history) check(t *rapid.T) {
 	}
 	for l, b := range h.naive.named {
 		names := h.names(l.text, l.keys)
-		n := h.pool.tree.find(names[len(names)-1], l.keys)
-		if n == none || h.pool.tree.block(n, l.group) == none || int(h.pool.refs[h.pool.tree.block(n, l.group)]) != b.refs {
+		n := h.pool.tree.find(names[len(names)-1])
+		if n == none || h.pool.tree.block(n, l.group) == none || int(h.pool.blocks[h.pool.tree.block(n, l.group)].refs) != b.refs {
 			t.Fatalf("%q of group %d, held %d times, is not so in the pool", l.text, l.group, b.refs)
 		}
+	}
+	for _, e := range h.pool.Edits(nil) {
+		at := [2]int32{e.Slot, e.Group}
+		h.told[at] = append(h.told[at], make([]BlockID, max(0, int(e.At)+1-len(h.told[at])))...)
+		h.told[at][e.At] = e.Block
 	}
 	for _, q := range h.alive {
 		if err := h.misplaced(q.story); err != nil {
 			t.Fatal(err)
+		}
+		gone := 0
+		for g, blocks := range q.table.Blocks {
+			told := h.told[[2]int32{q.table.slot, int32(g)}]
+			if len(told) < len(blocks) || !slices.Equal(told[:len(blocks)], blocks) {
+				t.Fatalf("the edits lead to %v, the table is %v", told, blocks)
+			}
+			for ; gone < len(blocks) && blocks[gone] == none; gone++ {
+			}
+		}
+		if len(q.table.Blocks) == 1 && q.table.Gone() != gone {
+			t.Fatalf("%d entries were given back, the table says %d", gone, q.table.Gone())
 		}
 	}
 }

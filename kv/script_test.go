@@ -39,8 +39,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// world is a pool and the sequences that use it. It computes what they grow by: written holds what is in each slot, as the
-// text of the sequence up to there.
+// world is a pool and the sequences that use it. It computes what they grow by: written holds what is in each slot, as
+// the text of the sequence up to there.
 type world struct {
 	pool    *Pool
 	seqs    map[string]*story
@@ -68,7 +68,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "s", &s)
 	d.MaybeScanArgs(t, "text", &text)
 	d.MaybeScanArgs(t, "salt", &keys.Salt)
-	d.MaybeScanArgs(t, "adapter", &keys.Adapter)
+	d.MaybeScanArgs(t, "adapter", &keys.AdapterName)
 	switch d.Cmd {
 	case "pool":
 		cfg := Config{Blocks: number("blocks", 0), BlockTokens: number("tokens", 0), States: number("states", 0), Events: true}
@@ -107,10 +107,10 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		return fmt.Sprintf("holds %v\n", w.seqs[s].table)
 	case "match":
-		var m Prefix
-		w.pool.Match(&m, w.names(text, keys), keys, tokens(text))
-		need, unused := w.pool.Cost(&m, len(text), 0)
-		return fmt.Sprintf("found %d tokens; takes %d new blocks, %d unused ones\n", m.Tokens, need, unused)
+		var o Offer
+		n := len(text)
+		w.pool.Offer(&o, Want{Keys: keys, Length: n, Rows: n, Lookup: true, Names: w.names(text, keys), Tokens: tokens(text)})
+		return fmt.Sprintf("found %d tokens; takes %d new blocks, %d unused ones\n", o.Found, o.Need, o.Unused)
 	case "end":
 		for _, s := range d.CmdArgs {
 			w.pool.Release(&w.seqs[s.Key].table)
@@ -191,7 +191,7 @@ func (w *world) names(text string, keys Keys) []Hash {
 	parent := Root("0")
 	for n := w.pool.cfg.BlockTokens; len(text) >= n; text = text[n:] {
 		parent = HashBlock(parent, tokens(text[:n]), keys)
-		names, keys.Salt = append(names, parent), ""
+		names, keys = append(names, parent), Keys{}
 	}
 	return names
 }
@@ -199,21 +199,23 @@ func (w *world) names(text string, keys Keys) []Hash {
 // begin makes a sequence of what is found of a text.
 func (w *world) begin(text string, keys Keys, keep Retention) (q *story, found int) {
 	var m Prefix
-	w.pool.Match(&m, w.names(text, keys), keys, tokens(text))
-	q = &story{keys: keys, table: w.pool.NewTable(1000, keys, keep)}
-	if w.pool.AddState(&q.table) {
-		w.pool.Share(&q.table, &m, len(text))
+	w.pool.match(&m, w.names(text, keys), keys, tokens(text))
+	q = &story{keys: keys, table: w.pool.newTable(1000, keys, keep)}
+	if w.pool.addState(&q.table) {
+		w.pool.share(&q.table, &m, len(text))
 		q.text = text[:m.Tokens]
+	} else {
+		w.pool.Release(&q.table)
 	}
 	return q, m.Tokens
 }
 
 func (w *world) fork(q *story, n int) *story {
-	if !w.pool.CanFork(&q.table, n) {
+	if !w.pool.canFork(&q.table, n) {
 		return nil
 	}
-	child := &story{text: q.text[:n], keys: q.keys, table: w.pool.NewTable(1000, q.keys, Retention{})}
-	w.pool.Fork(&child.table, &q.table, n, n)
+	child := &story{text: q.text[:n], keys: q.keys, table: w.pool.newTable(1000, q.keys, Retention{})}
+	w.pool.fork(&child.table, &q.table, n, n)
 	return child
 }
 

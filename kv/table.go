@@ -1,44 +1,64 @@
 package kv
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Table is what one sequence holds of a Pool. Its methods are the Pool's.
 type Table struct {
-	// Blocks are the block tables of the groups of layers: token t of the sequence is in block Blocks[group][t/BlockTokens],
-	// slot t%BlockTokens. An entry of -1 was given back, since it lies before every window.
+	Named int   // how many blocks of each group bear a name, or did before they were given back
+	State int32 // the slot of its recurrent state; -1: it has none
+	slot  int32 // for Edits; -1: it is not bound
+	ready int   // tokens before this one, from the next that is written on, have blocks of their own
+	// Blocks are the block tables of the groups of layers: token t of the sequence is in block
+	// Blocks[group][t/BlockTokens], slot t%BlockTokens. An entry of -1 was given back, since it lies before every
+	// window.
 	Blocks [][]BlockID
-	State  int32 // the slot of its recurrent state; -1: it has none
-	Named  int   // how many blocks of each group bear a name, or did before they were given back
-	keep   Retention
-	keys   Keys
-	gone   []int32 // [groups] entries given back
+	held   int   // blocks
+	slid   int   // entries given back
+	tip    int32 // the node that Register named last, if that is still there
+
+	keep Retention
+	keys Keys
+	gone []int32 // [groups] entries given back, the first ones
 }
+
+// mangled stands in the memory of tables that were released.
+const mangled = -1 << 31
 
 // Copy says that what block From holds is to be copied to block To before a step.
 type Copy struct{ From, To BlockID }
 
 // Held returns how many blocks a table holds.
-func (t *Table) Held() int {
-	n := 0
+func (t *Table) Held() int { return t.held }
+
+// Gone returns how many of a table's entries were given back.
+func (t *Table) Gone() int { return t.slid }
+
+// count brings held and slid up to date.
+func (t *Table) count() {
+	t.held, t.slid = 0, 0
 	for g, blocks := range t.Blocks {
-		n += len(blocks) - int(t.gone[g])
+		t.held += len(blocks) - int(t.gone[g])
+		t.slid += int(t.gone[g])
 	}
-	return n
 }
 
-// NewTable makes an empty table with room for n tokens, for a sequence whose contents depend on keys.
-func (p *Pool) NewTable(n int, keys Keys, keep Retention) Table {
+// newTable makes an empty table with room for n tokens, for a sequence whose contents depend on keys.
+func (p *Pool) newTable(n int, keys Keys, keep Retention) Table {
+	p.live++
 	groups, room := len(p.cfg.Groups), p.BlocksFor(n)
 	all := make([]int32, groups*(room+1))
-	t := Table{Blocks: make([][]BlockID, groups), State: -1, keys: keys, keep: keep, gone: all[groups*room:]}
+	t := Table{Blocks: make([][]BlockID, groups), State: -1, slot: none, keys: keys, keep: keep, gone: all[groups*room:]}
 	for g := range t.Blocks {
 		t.Blocks[g] = all[g*room : g*room : (g+1)*room]
 	}
 	return t
 }
 
-// AddState gives the table a slot for recurrent state, if the model has any; false: there is none left.
-func (p *Pool) AddState(t *Table) bool {
+// addState gives the table a slot for recurrent state, if the model has any; false: there is none left.
+func (p *Pool) addState(t *Table) bool {
 	last := len(p.states) - 1
 	if p.cfg.States > 0 && last < 0 {
 		return false
@@ -50,15 +70,18 @@ func (p *Pool) AddState(t *Table) bool {
 	return true
 }
 
-// Grow gives a table blocks for a sequence's first n tokens, of which those from position from on are about to be written,
-// and in groups without a window blocks for reserve tokens, if that is more. A block that is to be written but belongs to
-// others too, or has a name, is replaced by a copy of its own, which is added to copies. If there are too few blocks, Grow
-// changes nothing and returns false.
+// Grow gives a table blocks for a sequence's first n tokens, of which those from position from on are about to be
+// written, and in groups without a window blocks for reserve tokens, if that is more. A block that is to be written but
+// belongs to others too, or has a name, is replaced by a copy of its own, which is added to copies. If there are too
+// few blocks, Grow changes nothing and returns false.
 func (p *Pool) Grow(t *Table, from, n, reserve int, copies *[]Copy) bool {
+	if max(n, reserve) <= t.ready {
+		return true
+	}
 	need := 0
 	for g := range t.Blocks {
 		need += max(0, p.wanted(g, n, reserve)-len(t.Blocks[g]))
-		if b := p.written(t, g, from); b != none && p.refs[b] > 1 {
+		if b := p.written(t, g, from); b != none && p.blocks[b].refs > 1 {
 			need++
 		}
 	}
@@ -68,14 +91,20 @@ func (p *Pool) Grow(t *Table, from, n, reserve int, copies *[]Copy) bool {
 	for g := range t.Blocks {
 		for want := p.wanted(g, n, reserve); len(t.Blocks[g]) < want; {
 			t.Blocks[g] = append(t.Blocks[g], p.take())
+			t.held++
+			p.edited(t, g, len(t.Blocks[g])-1, t.Blocks[g][len(t.Blocks[g])-1])
 		}
 	}
 	for _, shared := range []bool{true, false} { // first those that cannot do without
 		for g := range t.Blocks {
-			if b := p.written(t, g, from); b != none && p.refs[b] > 1 == shared {
+			if b := p.written(t, g, from); b != none && p.blocks[b].refs > 1 == shared {
 				p.own(t, g, from, copies)
 			}
 		}
+	}
+	t.ready = math.MaxInt
+	for _, blocks := range t.Blocks {
+		t.ready = min(t.ready, len(blocks)*p.cfg.BlockTokens)
 	}
 	return true
 }
@@ -94,39 +123,41 @@ func (p *Pool) written(t *Table, group, position int) BlockID {
 	if i >= len(t.Blocks[group]) {
 		return none
 	}
-	if b := t.Blocks[group][i]; p.refs[b] > 1 || p.node[b] != none {
+	if b := t.Blocks[group][i]; p.blocks[b].refs > 1 || p.blocks[b].node != none {
 		return b
 	}
 	return none
 }
 
-// own replaces the block that is about to be written by a copy. The only holder of a named block takes that, if there is no
-// other.
+// own replaces the block that is about to be written by a copy. The only holder of a named block takes that, if there
+// is no other.
 func (p *Pool) own(t *Table, group, from int, copies *[]Copy) {
 	i := from / p.cfg.BlockTokens
 	b := t.Blocks[group][i]
 	if p.Available() == 0 {
-		if p.refs[b] != 1 || p.kids[b] != 0 {
-			panic(fmt.Sprintf("kv: block %d, held %d times, is to be written", b, p.refs[b]))
+		if p.blocks[b].refs != 1 || p.blocks[b].kids != 0 {
+			panic(fmt.Sprintf("kv: block %d, held %d times, is to be written", b, p.blocks[b].refs))
 		}
 		p.unname(b)
 		return
 	}
 	t.Blocks[group][i] = p.take()
+	p.edited(t, group, i, t.Blocks[group][i])
 	*copies = append(*copies, Copy{b, t.Blocks[group][i]})
 	p.stats.Copies++
 	p.release(b)
 }
 
-// Register names the first of the table's blocks without a name, whose tokens are now all computed, so that Match finds
-// it. names are those of the sequence's full blocks, this one included. Where an equal block bears the name already, the
-// table goes on with that one, and releases its own.
+// Register names the first of the table's blocks without a name, whose tokens are now all computed, so that an Offer
+// finds it. names are those of the sequence's full blocks, this one included. Where an equal block bears the name
+// already, the table goes on with that one, and releases its own.
 func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
 	i := t.Named
 	if len(tokens) != p.cfg.BlockTokens || names[i] == (Hash{}) {
 		panic(fmt.Sprintf("kv: a block of %d tokens is to be named %v", len(tokens), names[i]))
 	}
-	n := p.nodeOf(names, i, t.keys, tokens)
+	n := p.nodeOf(names, i, t.tip, t.keys, tokens)
+	t.tip = n
 	if p.tree.nodes[n].held == 0 {
 		p.tree.nodes[n].keep = t.keep
 	}
@@ -134,29 +165,34 @@ func (p *Pool) Register(t *Table, names []Hash, tokens []int32) {
 	for g := range t.Blocks {
 		b, equal := t.Blocks[g][i], p.tree.block(n, g)
 		switch {
-		case p.refs[b] == 0 || p.node[b] != none:
-			panic(fmt.Sprintf("kv: block %d (%d references) cannot be named %v", b, p.refs[b], names[i]))
+		case p.blocks[b].refs == 0 || p.blocks[b].node != none:
+			panic(fmt.Sprintf("kv: block %d (%d references) cannot be named %v", b, p.blocks[b].refs, names[i]))
 		case equal == none:
 			p.attach(b, n, g)
 		default:
 			p.retain(equal)
 			p.release(b)
 			t.Blocks[g][i] = equal
+			p.edited(t, g, i, equal)
 		}
 	}
 	p.tree.nodes[n].uses++
 	t.Named++
 }
 
-// nodeOf returns the node of a sequence's block i, which holds tokens. A new one has to get a block at once.
-func (p *Pool) nodeOf(names []Hash, i int, keys Keys, tokens []int32) int32 {
+// nodeOf returns the node of a sequence's block i, which holds tokens and most likely follows the node tip. A new one
+// has to get a block at once.
+func (p *Pool) nodeOf(names []Hash, i int, tip int32, keys Keys, tokens []int32) int32 {
 	parent := int32(none)
 	if i > 0 {
-		if parent = p.tree.find(names[i-1], keys); parent == none {
+		if parent = tip; p.tree.nodes[tip].name != names[i-1] {
+			parent = p.tree.find(names[i-1])
+		}
+		if parent == none {
 			parent = lost
 		}
 	}
-	n := p.tree.find(names[i], keys)
+	n := p.tree.find(names[i])
 	if n == none {
 		n = p.tree.add(names[i], keys, parent, tokens, p.now)
 		if i > 0 {
@@ -172,18 +208,22 @@ func (p *Pool) nodeOf(names []Hash, i int, keys Keys, tokens []int32) int32 {
 
 // Slide gives back the blocks before the windows of a sequence whose next token to compute is at position next.
 func (p *Pool) Slide(t *Table, next int) {
+	if p.full == len(p.cfg.Groups) {
+		return
+	}
 	for g, gone := range t.gone {
 		first := min(p.first(g, next), len(t.Blocks[g]))
 		for i := int(gone); i < first; i++ {
 			p.release(t.Blocks[g][i])
 			t.Blocks[g][i] = none
+			p.edited(t, g, i, none)
 		}
 		t.gone[g] = max(gone, int32(first))
 	}
+	t.count()
 }
 
-// Release gives back all that a table holds, from its last blocks to its first, and empties it. Its arrays stay as they
-// are, for those that still read them.
+// Release gives back all that a table holds, from its last blocks to its first, and empties it.
 func (p *Pool) Release(t *Table) {
 	longest := 0
 	for _, blocks := range t.Blocks {
@@ -199,12 +239,22 @@ func (p *Pool) Release(t *Table) {
 	if t.State >= 0 {
 		p.states = append(p.states, t.State)
 	}
-	*t = Table{State: -1}
+	if invariants {
+		for _, blocks := range t.Blocks {
+			for i := range blocks[:cap(blocks)] {
+				blocks[:cap(blocks)][i] = mangled
+			}
+		}
+	}
+	if t.Blocks != nil {
+		p.live--
+	}
+	*t = Table{State: -1, slot: none}
 }
 
-// CanFork reports whether a table still has all that a sequence needs to go on after its first n tokens. A sequence with
-// recurrent state never does.
-func (p *Pool) CanFork(t *Table, n int) bool {
+// canFork reports whether a table still has all that a sequence needs to go on after its first n tokens. A sequence
+// with recurrent state never does.
+func (p *Pool) canFork(t *Table, n int) bool {
 	for g, gone := range t.gone {
 		if p.first(g, n) < min(int(gone), p.BlocksFor(n)) {
 			return false
@@ -213,31 +263,22 @@ func (p *Pool) CanFork(t *Table, n int) bool {
 	return p.cfg.States == 0
 }
 
-// ForkCost is Cost for a sequence that starts from another's first n; kept is how many blocks it holds
-// that it need not copy. None of them is unused.
-func (p *Pool) ForkCost(from *Table, n, to, reserve int) (need, kept int) {
-	full := n / p.cfg.BlockTokens
-	for g, gone := range from.gone {
-		need += p.wanted(g, to, reserve) - full
-		kept += full - min(int(gone), full)
-	}
-	return need, kept
-}
-
-// Fork lets an empty table hold the blocks of another's first n tokens, if CanFork. Whoever of the two writes to the last of
-// them first gets a copy; see Grow. It counts as a query for length tokens that found n.
-func (p *Pool) Fork(to, from *Table, n, length int) {
+// fork lets an empty table hold the blocks of another's first n tokens, if canFork. Whoever of the two writes to the
+// last of them first gets a copy; see Grow. It counts as a query for length tokens that found n.
+func (p *Pool) fork(to, from *Table, n, length int) {
 	p.stats.Queries += uint64(length)
 	p.stats.Hits += uint64(n)
 	blocks := p.BlocksFor(n)
 	for g := range to.Blocks {
 		for _, b := range from.Blocks[g][:blocks] {
 			if b != none {
-				p.refs[b]++
+				p.blocks[b].refs++
 			}
 			to.Blocks[g] = append(to.Blocks[g], b)
 		}
 		to.gone[g] = min(from.gone[g], int32(blocks))
 	}
+	from.ready = 0 // its last block may be shared now
+	to.count()
 	to.Named = min(from.Named, n/p.cfg.BlockTokens)
 }

@@ -1,27 +1,42 @@
 package kv
 
-import "slices"
-
-// Tier is a kind of memory that holds blocks, the fastest first. The Pool's own blocks are on the Device; the tiers below
-// store copies of those that it evicts, from which they can come back.
-type Tier int8
-
-// The tiers there are.
-const (
-	Device Tier = iota
-	Host
-	Disk
-	Tiers // how many
+import (
+	"fmt"
+	"slices"
 )
 
-// String returns the tier's name.
-func (t Tier) String() string { return [...]string{"device", "host", "disk"}[t] }
+// Tier numbers a memory that holds blocks, the fastest first. The Pool's own blocks are on the Device; the tiers below,
+// from 1 on, store copies of those that it evicts, from which they can come back: Config.Tiers says which there are.
+type Tier int8
+
+// Device is the tier of the Pool's own blocks.
+const Device Tier = 0
+
+// MaxTiers is how many tiers there may be, the device among them.
+const MaxTiers = 8
+
+// String returns "device", or the tier's number.
+func (t Tier) String() string {
+	if t == Device {
+		return "device"
+	}
+	return fmt.Sprintf("tier %d", int8(t))
+}
+
+// TierConfig is what a Pool knows of a tier below the device.
+type TierConfig struct {
+	Slots int // blocks that it can store
+	// Slow: it does not answer at once. What it holds must arrive before a plan moves it to the device: see
+	// Pool.Expect.
+	Slow bool
+	// Durable: what it stores outlives the Pool. See Pool.Flush.
+	Durable bool
+}
 
 // Name names what a lower tier stores: a block's contents for one group of layers. The zero Name names nothing.
 type Name struct {
-	Hash    Hash
-	Group   int8
-	Adapted bool // the contents depend on an adapter; see key
+	Hash  Hash
+	Group int8
 }
 
 // Place is a block of the device, or a slot of a lower tier.
@@ -38,12 +53,12 @@ type Move struct {
 
 // Rates are measured times, in nanoseconds, that tell loading from computing. 0 is not measured yet.
 type Rates struct {
-	Token int64        // to compute one token of a prompt
-	Block [Tiers]int64 // to load one block from a tier
+	Token int64           // to compute one token of a prompt
+	Block [MaxTiers]int64 // to load one block from a tier
 }
 
-// Load reports whether to load blocks from a tier rather than to compute the tokens that they hold. What was not measured
-// yet is tried.
+// Load reports whether to load blocks from a tier rather than to compute the tokens that they hold. What was not
+// measured yet is tried.
 func (r Rates) Load(t Tier, blocks, tokens int) bool {
 	return r.Token == 0 || int64(blocks)*r.Block[t] <= int64(tokens)*r.Token
 }
@@ -54,11 +69,12 @@ type TierStats struct {
 	Stored      uint64 // blocks that were stored in it
 	Loaded      uint64 // blocks that were to come back from it
 	Lost        uint64 // of those, blocks that were not as they had been stored
-	Evicted     uint64 // blocks forgotten to make room
+	Evicted     uint64 // blocks evicted to make room
 }
 
-// shelf is the index of a lower tier: which of its slots holds what. The least recently used slot is given away first.
-type shelf struct {
+// tierSlots is the index of a lower tier: which of its slots holds what. The least recently used slot is given away
+// first.
+type tierSlots struct {
 	names      []Name // [slots]
 	index      map[Name]int32
 	prev, next []int32  // [slots+1] a ring in order of use, from and to the last element
@@ -67,8 +83,8 @@ type shelf struct {
 	stats      TierStats
 }
 
-func newShelf(slots int) shelf {
-	s := shelf{
+func newTierSlots(slots int) tierSlots {
+	s := tierSlots{
 		names: make([]Name, slots), index: make(map[Name]int32, slots), prev: make([]int32, slots+1), next: make([]int32, slots+1),
 		held: make([]uint64, slots), written: make([]uint64, slots), stats: TierStats{Slots: slots},
 	}
@@ -79,13 +95,13 @@ func newShelf(slots int) shelf {
 }
 
 // oldest returns the least recently used slot.
-func (s *shelf) oldest() int32 { return s.next[len(s.names)] }
+func (s *tierSlots) oldest() int32 { return s.next[len(s.names)] }
 
 // touch makes slot at the most recently used one.
-func (s *shelf) touch(at int32) { s.insert(at, s.prev[len(s.names)]) }
+func (s *tierSlots) touch(at int32) { s.insert(at, s.prev[len(s.names)]) }
 
 // insert takes slot at out of the ring and puts it after another.
-func (s *shelf) insert(at, after int32) {
+func (s *tierSlots) insert(at, after int32) {
 	if at == after {
 		return
 	}
@@ -96,7 +112,7 @@ func (s *shelf) insert(at, after int32) {
 }
 
 // put says that slot at holds name.
-func (s *shelf) put(at int32, name Name) {
+func (s *tierSlots) put(at int32, name Name) {
 	s.names[at] = name
 	s.index[name] = at
 	s.stats.Used++
@@ -104,7 +120,7 @@ func (s *shelf) put(at int32, name Name) {
 }
 
 // drop empties slot at.
-func (s *shelf) drop(at int32) {
+func (s *tierSlots) drop(at int32) {
 	delete(s.index, s.names[at])
 	s.names[at] = Name{}
 	s.stats.Used--
@@ -112,13 +128,16 @@ func (s *shelf) drop(at int32) {
 }
 
 // tiered reports whether there is a lower tier.
-func (p *Pool) tiered() bool { return p.cfg.Slots != [Tiers]int{} }
+func (p *Pool) tiered() bool { return len(p.cfg.Tiers) > 0 }
+
+// atOnce reports whether a tier answers at once.
+func (p *Pool) atOnce(t Tier) bool { return !p.cfg.Tiers[t-1].Slow }
 
 // Measured tells the pool what loading and computing take, by which it decides what is worth storing and loading.
 func (p *Pool) Measured(r Rates) { p.rates = r }
 
-// Round begins a plan: the moves that follow are made for it, all before its step. Moves from the device come first, then
-// the Copies, then the moves to the device; each kind in order.
+// Round begins a plan: the moves that follow are made for it, all before its step. Moves from the device come first,
+// then the Copies, then the moves to the device; each kind in order.
 func (p *Pool) Round(moves *[]Move) {
 	p.round++
 	p.moves = moves
@@ -127,7 +146,7 @@ func (p *Pool) Round(moves *[]Move) {
 // Adopt tells that a lower tier holds a block from before. Slots that do not exist, and names that are stored already,
 // are left alone.
 func (p *Pool) Adopt(name Name, at Place) {
-	s := &p.shelves[at.Tier]
+	s := &p.tiers[at.Tier]
 	if int(at.At) >= len(s.names) || int(name.Group) >= p.Groups() || s.names[at.At] != (Name{}) {
 		return
 	}
@@ -136,14 +155,18 @@ func (p *Pool) Adopt(name Name, at Place) {
 	}
 }
 
-// Lost tells that a move cannot be made: a lower tier does not hold what it should, or could not take it.
+// Lost tells that a move cannot be made: a lower tier does not hold what it should, or could not take it. A sequence
+// that waits for it goes on without.
 func (p *Pool) Lost(m Move) {
 	at := m.To
+	if at == (Place{Device, none}) && !p.missed(m) {
+		return // no one expects it
+	}
 	if at.Tier == Device {
 		at = m.From
-		p.shelves[at.Tier].stats.Lost++
+		p.tiers[at.Tier].stats.Lost++
 	}
-	if s := &p.shelves[at.Tier]; s.names[at.At] == m.Name {
+	if s := &p.tiers[at.Tier]; s.names[at.At] == m.Name {
 		s.drop(at.At)
 	}
 }
@@ -151,8 +174,8 @@ func (p *Pool) Lost(m Move) {
 // store copies what a place holds to the first tier below another that takes it: where loading so many blocks is faster
 // than computing so many tokens.
 func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
-	for t := below + 1; t < Tiers; t++ {
-		s := &p.shelves[t]
+	for t := below + 1; int(t) < len(p.tiers); t++ {
+		s := &p.tiers[t]
 		if len(s.names) == 0 || !p.cfg.StoreAll && !p.rates.Load(t, loads, tokens) {
 			continue
 		}
@@ -161,6 +184,16 @@ func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
 			return
 		}
 		at := s.oldest()
+		for range s.names { // those behind were used later
+			if !p.awaited(Place{t, at}) {
+				break
+			}
+			s.touch(at)
+			at = s.oldest()
+		}
+		if p.awaited(Place{t, at}) {
+			continue
+		}
 		old, oldFrom := s.names[at], Place{t, at}
 		if s.held[at] == p.round { // this plan uses all: what it stored first makes room
 			if s.written[at] != p.round {
@@ -169,7 +202,9 @@ func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
 			oldFrom = p.cancel(oldFrom)
 		}
 		if old != (Name{}) {
-			p.store(old, oldFrom, t, p.Groups(), p.cfg.BlockTokens)
+			if oldFrom.Tier == Device || p.atOnce(oldFrom.Tier) { // else the plan would wait for it
+				p.store(old, oldFrom, t, p.Groups(), p.cfg.BlockTokens)
+			}
 			s.stats.Evicted++
 			s.drop(at)
 		}
@@ -191,8 +226,8 @@ func (p *Pool) cancel(to Place) (from Place) {
 
 // whence returns where name can be loaded from, and keeps that from being given away in this round.
 func (p *Pool) whence(name Name, always bool) (Place, bool) {
-	for t := Host; t < Tiers; t++ {
-		s := &p.shelves[t]
+	for t := Device + 1; int(t) < len(p.tiers); t++ {
+		s := &p.tiers[t]
 		at, ok := s.index[name]
 		if ok && s.written[at] != p.round && (always || p.rates.Load(t, p.Groups(), p.cfg.BlockTokens)) {
 			return Place{t, at}, true
@@ -203,15 +238,17 @@ func (p *Pool) whence(name Name, always bool) (Place, bool) {
 
 // keep keeps what a place holds until the plan is carried out.
 func (p *Pool) keep(at Place) {
-	s := &p.shelves[at.Tier]
+	s := &p.tiers[at.Tier]
 	s.touch(at.At)
 	s.held[at.At] = p.round
 }
 
 // load moves what a place holds to block b.
 func (p *Pool) load(name Name, from Place, b BlockID) {
-	p.shelves[from.Tier].stats.Loaded++
-	p.loaded[b] = p.round
+	if p.atOnce(from.Tier) {
+		p.tiers[from.Tier].stats.Loaded++
+	}
+	p.blocks[b].loaded, p.lastLoad = p.round, p.round
 	*p.moves = append(*p.moves, Move{name, from, Place{Device, b}})
 }
 
@@ -220,31 +257,37 @@ func (p *Pool) storeEvicted(b BlockID) {
 	if !p.tiered() || p.moves == nil {
 		return
 	}
-	n := &p.tree.nodes[p.node[b]]
-	if p.loaded[b] == p.round { // it is not there yet, and still below
+	n := &p.tree.nodes[p.blocks[b].node]
+	if p.blocks[b].loaded == p.round { // it is not there yet, and still below
 		p.cancel(Place{Device, b})
-		p.loaded[b] = 0
+		p.blocks[b].loaded = 0
 		return
 	}
-	p.store(Name{n.name, p.group[b], n.adapted}, Place{Device, b}, Device, p.Groups(), p.cfg.BlockTokens)
+	p.store(Name{n.name, p.blocks[b].group}, Place{Device, b}, Device, p.Groups(), p.cfg.BlockTokens)
 }
 
 // String returns the name's first digits.
 func (n Name) String() string { return n.Hash.String() }
 
-// Flush lists the moves that store on the disk what is only in faster tiers.
+// Flush lists the moves that store in a durable tier what is only in faster ones, if there is such a tier.
 func (p *Pool) Flush(moves *[]Move) {
-	last := p.round
+	durable := slices.IndexFunc(p.cfg.Tiers, func(t TierConfig) bool { return t.Durable })
+	if durable < 0 {
+		return
+	}
+	last, above := p.round, Tier(durable)
 	p.Round(moves)
-	for s, at := &p.shelves[Host], p.shelves[Host].oldest(); int(at) != len(s.names); at = s.next[at] {
-		if s.names[at] != (Name{}) {
-			p.store(s.names[at], Place{Host, at}, Host, p.Groups(), p.cfg.BlockTokens)
+	for t := Device + 1; t <= above; t++ {
+		for s, at := &p.tiers[t], p.tiers[t].oldest(); int(at) != len(s.names); at = s.next[at] {
+			if s.names[at] != (Name{}) {
+				p.store(s.names[at], Place{t, at}, above, p.Groups(), p.cfg.BlockTokens)
+			}
 		}
 	}
-	for i, n := range p.node {
-		if n != none && p.loaded[i] != last { // a plan that loads may not be carried out any more
+	for i := range p.blocks {
+		if n := p.blocks[i].node; n != none && p.blocks[i].loaded != last { // a plan that loads may not be carried out any more
 			x := &p.tree.nodes[n]
-			p.store(Name{x.name, p.group[i], x.adapted}, Place{Device, BlockID(i)}, Host, p.Groups(), p.cfg.BlockTokens)
+			p.store(Name{x.name, p.blocks[i].group}, Place{Device, BlockID(i)}, above, p.Groups(), p.cfg.BlockTokens)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package kv
 
+import "iter"
+
 // tree is the prefix index: the contents that blocks hold, found by name, and from each the contents that follow it.
 type tree struct {
 	nodes  []node
@@ -8,40 +10,33 @@ type tree struct {
 	groups int
 	size   int   // tokens of a block
 	free   int32 // links unused nodes along next
-	index  map[key]int32
+	index  map[Hash]int32
 	roots  map[Keys]int32 // the first of the nodes that start a sequence under these keys
 }
 
-// key finds a node. A salt that is some adapter's name gives a first block the name that the adapter gives it, so a name
-// alone does not tell them apart.
-type key struct {
-	name    Hash
-	adapted bool
-}
-
-// node is the contents of a full block.
+// node is the contents of a full block. What is read of those that are followed comes first, in one cache line.
 type node struct {
-	key
-	before     Hash   // the name of the block before it in every sequence; zero: it starts one
-	keys       Keys   // of the sequence that named it
-	parent     int32  // none: it is a root; lost: its parent was forgotten
+	name       Hash
+	parent     int32  // none: it is a root; lost: its parent was evicted
 	child      int32  // the youngest of those that follow it
 	prev, next int32  // its siblings, the younger and the older
 	held       int32  // blocks that hold it
-	since      uint64 // the pool's time when it got the last block of a group without a window
 	uses       int32  // sequences that computed or found it
+	since      uint64 // the pool's time when it got the last block of a group without a window
+	before     Hash   // the name of the block before it in every sequence; zero: it starts one
+	born, last int64  // when it got its name, and when it was used last, in ticks
 	keep       Retention
-	born, last int64 // when it got its name, and when it was used last, in ticks
+	keys       Keys // of the sequence that named it
 }
 
-// lost stands for a parent that was forgotten before its child, which can happen where no group keeps all tokens. The child
-// can be found by its name, but not by its first tokens.
+// lost stands for a parent that was evicted before its child, which can happen where no group keeps all tokens. The
+// child can be found by its name, but not by its first tokens.
 const lost = -2
 
 func newTree(blocks, groups, size int) tree {
 	t := tree{
 		nodes: make([]node, blocks), blocks: make([]BlockID, blocks*groups), tokens: make([]int32, blocks*size),
-		groups: groups, size: size, free: none, index: make(map[key]int32, blocks), roots: make(map[Keys]int32),
+		groups: groups, size: size, free: none, index: make(map[Hash]int32, blocks), roots: make(map[Keys]int32),
 	}
 	for i := range t.blocks {
 		t.blocks[i] = none
@@ -54,11 +49,22 @@ func newTree(blocks, groups, size int) tree {
 }
 
 // find returns the node of a name, or none.
-func (t *tree) find(name Hash, keys Keys) int32 {
-	if n, ok := t.index[key{name, keys.Adapter != ""}]; ok {
+func (t *tree) find(name Hash) int32 {
+	if n, ok := t.index[name]; ok {
 		return n
 	}
 	return none
+}
+
+// named yields the nodes that bear a name, by number.
+func (t *tree) named() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for n := range t.nodes {
+			if t.nodes[n].held > 0 && !yield(int32(n)) {
+				return
+			}
+		}
+	}
 }
 
 // block returns which block holds node n for a group, or none.
@@ -72,8 +78,8 @@ func (t *tree) add(name Hash, keys Keys, parent int32, tokens []int32, now int64
 	n := t.free
 	x := &t.nodes[n]
 	t.free = x.next
-	*x = node{key: key{name, keys.Adapter != ""}, keys: keys, parent: lost, child: none, prev: none, next: none, born: now, last: now}
-	t.index[x.key] = n
+	*x = node{name: name, keys: keys, parent: lost, child: none, prev: none, next: none, born: now, last: now}
+	t.index[name] = n
 	copy(t.contents(n), tokens)
 	t.link(n, parent, keys)
 	return n
@@ -107,7 +113,7 @@ func (t *tree) root(keys Keys) int32 {
 	return none
 }
 
-// remove forgets a node that no block holds.
+// remove frees a node that no block holds.
 func (t *tree) remove(n int32) {
 	x := &t.nodes[n]
 	for c := x.child; c != none; {
@@ -129,17 +135,17 @@ func (t *tree) remove(n int32) {
 	if x.next != none {
 		t.nodes[x.next].prev = x.prev
 	}
-	delete(t.index, x.key)
+	delete(t.index, x.name)
 	*x = node{next: t.free}
 	t.free = n
 }
 
-// maxSiblings is how many of the nodes that follow another are looked at for the tokens that they share with a sequence,
-// the youngest first.
+// maxSiblings is how many of the nodes that follow another are looked at for the tokens that they share with a
+// sequence, the youngest first.
 const maxSiblings = 32
 
-// common returns, of the nodes that follow parent (none: roots under keys) and that ok accepts, the one that begins with
-// the most of tokens, and with how many.
+// common returns, of the nodes that follow parent (none: roots under keys) and that ok accepts, the one that begins
+// with the most of tokens, and with how many.
 func (t *tree) common(parent int32, keys Keys, tokens []int32, ok func(n int32) bool) (best int32, shared int) {
 	best = none
 	c := none
@@ -169,13 +175,13 @@ func (p *Pool) attach(b BlockID, n int32, group int) {
 	t := &p.tree
 	t.blocks[int(n)*t.groups+group] = b
 	t.nodes[n].held++
-	p.node[b], p.group[b] = n, int8(group)
+	p.blocks[b].node, p.blocks[b].group = n, int8(group)
 	if p.cfg.Groups[group].Window == 0 {
 		p.time++
 		t.nodes[n].since = p.time
 	}
 	if up := p.before(b); up != none {
-		p.kids[up]++
+		p.blocks[up].kids++
 	}
 	p.stored(n, group)
 }
@@ -183,15 +189,15 @@ func (p *Pool) attach(b BlockID, n int32, group int) {
 // unname takes the name from block b.
 func (p *Pool) unname(b BlockID) {
 	t := &p.tree
-	n := p.node[b]
+	n := p.blocks[b].node
 	if up := p.before(b); up != none {
-		if p.kids[up]--; p.kids[up] == 0 && p.refs[up] == 0 {
+		if p.blocks[up].kids--; p.blocks[up].kids == 0 && p.blocks[up].refs == 0 {
 			p.leaves.push(up)
 		}
 	}
-	p.removed(n, int(p.group[b]))
-	t.blocks[int(n)*t.groups+int(p.group[b])] = none
-	p.node[b] = none
+	p.removed(n, int(p.blocks[b].group))
+	t.blocks[int(n)*t.groups+int(p.blocks[b].group)] = none
+	p.blocks[b].node = none
 	if t.nodes[n].held--; t.nodes[n].held == 0 {
 		t.remove(n)
 	}
@@ -199,9 +205,9 @@ func (p *Pool) unname(b BlockID) {
 
 // before returns the block that must outlive b: the one before it, if its group keeps all tokens; else none.
 func (p *Pool) before(b BlockID) BlockID {
-	parent := p.tree.nodes[p.node[b]].parent
-	if parent < 0 || p.cfg.Groups[p.group[b]].Window > 0 {
+	parent := p.tree.nodes[p.blocks[b].node].parent
+	if parent < 0 || p.cfg.Groups[p.blocks[b].group].Window > 0 {
 		return none
 	}
-	return p.tree.block(parent, int(p.group[b]))
+	return p.tree.block(parent, int(p.blocks[b].group))
 }

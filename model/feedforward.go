@@ -41,134 +41,122 @@ func (f *FeedForward) dense() int {
 	return f.Width
 }
 
-// rowValues returns the numbers that a feed-forward keeps of each row.
-func (f *FeedForward) rowValues(hidden int) int {
-	e := &f.Experts
-	return 2*f.dense() + e.Count + e.Chosen*(f.Width+max(f.Width, hidden))
-}
-
-// ffnBuffers are a Runner's activations inside feed-forwards.
+// ffnBuffers are the activations inside feed-forwards.
 type ffnBuffers struct {
 	gate, up                 compute.Tensor // [rows, widest dense part]
 	logits, factor           compute.Tensor // [rows, most experts], [rows, 1]
-	expertGate, expertResult compute.Tensor // [routes, widest expert], [routes, widest expert or Hidden]
-	routes                   map[[2]int]compute.Routes
+	expertGate, expertResult compute.Tensor // [rows, Chosen·widest], with a row of experts' outputs for each route
+	routings                 map[[2]int]int
 }
 
-// ffnStep is one layer's feed-forward with its operands. Where routed is nil it is dense.
-type ffnStep struct {
-	gate, up         compute.Tensor // of the dense part or the shared expert
-	in, down         []compute.Product
-	shared           compute.Tensor // what the shared expert gives
-	factor           compute.Tensor // by which it counts
-	logits           compute.Tensor
-	router           compute.Router
-	routed           compute.Routes
-	expertGate       compute.Tensor // [routes, Width], what the experts' activation gives
-	gateRows, upRows compute.Tensor // the experts' gate and up, all of a row's side by side: [rows, Chosen·Width]
-	expertIn         []compute.ExpertProduct
-	expertDown       []compute.ExpertProduct
-}
-
-// makeFFN makes the buffers that the layers' feed-forwards share.
-func (r *Runner) makeFFN(tensor func(rows, cols int) compute.Tensor) error {
-	b, hidden := &r.ffn, r.m.Spec.Hidden
-	var dense, count, routes, width, result int
-	b.routes = map[[2]int]compute.Routes{}
-	for _, l := range r.m.Spec.Layers {
+// feedForwardBuffers makes the buffers that the layers' feed-forwards share.
+func (g *graph) feedForwardBuffers() {
+	b, hidden := &g.ffn, g.m.Spec.Hidden
+	var dense, count, width, result int
+	b.routings = map[[2]int]int{}
+	for _, l := range g.m.Spec.Layers {
 		dense = max(dense, l.FFN.dense())
 		e := &l.FFN.Experts
 		if e.Count == 0 {
 			continue
 		}
-		count, routes, width = max(count, e.Count), max(routes, e.Chosen*r.rows), max(width, e.Chosen*r.rows*l.FFN.Width)
-		result = max(result, e.Chosen*r.rows*max(hidden, l.FFN.Width))
+		count, width = max(count, e.Count), max(width, e.Chosen*l.FFN.Width)
+		result = max(result, e.Chosen*max(hidden, l.FFN.Width))
 		shape := [2]int{e.Count, e.Chosen}
-		if b.routes[shape] == nil {
-			routes, err := r.dev.Routes(r.rows, e.Count, e.Chosen)
-			if err != nil {
-				return err
-			}
-			b.routes[shape] = routes
+		if _, ok := b.routings[shape]; !ok {
+			b.routings[shape] = len(g.Routings)
+			g.Routings = append(g.Routings, compute.Routing{Experts: e.Count, Chosen: e.Chosen})
 		}
 	}
+	all := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
 	if dense > 0 {
-		b.gate, b.up = tensor(r.rows, dense), tensor(r.rows, dense)
+		b.gate, b.up = all(dense), all(dense)
 	}
 	if count > 0 {
-		b.logits, b.factor = tensor(r.rows, count), tensor(r.rows, 1)
-		b.expertGate, b.expertResult = tensor(1, width), tensor(1, result)
+		b.logits, b.factor = all(count), all(1)
+		b.expertGate, b.expertResult = all(width), all(result)
 	}
-	return nil
 }
 
-// ffnStep puts the operands of layer i's feed-forward together.
-func (r *Runner) ffnStep(i int) ffnStep {
-	w, f, b := &r.m.layers[i], r.m.Spec.Layers[i].FFN, &r.ffn
-	e := f.Experts
-	s := ffnStep{gate: narrow(b.gate, f.dense()), up: narrow(b.up, f.dense())}
-	if f.dense() > 0 {
-		s.in = []compute.Product{w.up.to(s.up)}
-		if f.Gated {
-			s.in = append(s.in, w.gate.to(s.gate))
-		}
-		s.down = []compute.Product{w.down.to(r.added)}
-	}
-	if e.Count == 0 {
-		return s
-	}
-	s.routed, s.router, s.logits = b.routes[[2]int{e.Count, e.Chosen}], e.Router, narrow(b.logits, e.Count)
-	s.router.Bias = w.mixture.scoreBias
-	s.in = append(s.in, w.mixture.router.to(s.logits))
-	if e.Shared > 0 {
-		s.shared = r.added
-	}
-	if e.SharedGate {
-		s.factor = b.factor
-		s.in = append(s.in, w.mixture.sharedGate.to(s.factor))
-	}
-	s.expertGate = narrow(b.expertGate, f.Width)
-	s.gateRows, s.upRows = narrow(b.expertGate, e.Chosen*f.Width), narrow(b.expertResult, e.Chosen*f.Width)
-	s.expertIn = []compute.ExpertProduct{w.mixture.up.to(narrow(b.expertResult, f.Width))}
-	if f.Gated {
-		s.expertIn = append(s.expertIn, w.mixture.gate.to(s.expertGate))
-	}
-	s.expertDown = []compute.ExpertProduct{w.mixture.down.to(narrow(b.expertResult, r.m.Spec.Hidden))}
-	return s
-}
-
-func (e experts) to(dst compute.Tensor) compute.ExpertProduct {
-	return compute.ExpertProduct{Dst: dst, W: e.w, Bias: e.bias}
-}
-
-// feedForward writes the feed-forward of layer i on in to r.added, whose attention is added first if both run side by side.
-func (r *Runner) feedForward(i int, in compute.Tensor) {
-	l, s, dev := &r.m.Spec.Layers[i], &r.steps[i].ffn, r.dev
+// feedForward writes the feed-forward of layer i on in to g.added. If both parts run side by side, add adds the
+// attention's output in g.added to the residual stream first.
+func (g *graph) feedForward(i int, in compute.Tensor, add func()) {
+	l, w, b := &g.m.Spec.Layers[i], &g.m.w.Layers[i], &g.ffn
 	f := &l.FFN
-	dev.MatMul(in, s.in)
-	if s.routed != nil {
-		dev.Route(s.routed, s.logits, s.router)
-		dev.MatMulExperts(in, false, s.routed, s.expertIn)
+	e, dense := &f.Experts, f.dense()
+	gate, up := b.gate.Narrow(dense), b.up.Narrow(dense)
+	var products []compute.Product
+	if dense > 0 {
+		products = append(products, w.Up.to(up))
+		if f.Gated {
+			products = append(products, w.Gate.to(gate))
+		}
+	}
+	if e.Count > 0 {
+		products = append(products, w.Mixture.Router.to(b.logits.Narrow(e.Count)))
+		if e.SharedGate {
+			products = append(products, w.Mixture.SharedGate.to(b.factor))
+		}
+	}
+	g.matmul(in, products...)
+	var mix func()
+	if e.Count > 0 {
+		mix = g.experts(i, in)
 	}
 	if l.Parallel {
-		dev.Add(r.hidden, r.added, r.m.Spec.ResidualScale)
+		add()
 	}
-	if s.down != nil {
-		r.activate(f, s.gate, s.up)
-		dev.MatMul(s.gate, s.down)
+	if dense > 0 {
+		g.activate(f, gate, up)
+		g.matmul(gate, w.Down.to(g.added))
 	}
-	if s.routed != nil {
-		r.activate(f, s.gateRows, s.upRows)
-		dev.MatMulExperts(s.expertGate, true, s.routed, s.expertDown)
-		dev.Combine(r.added, s.expertDown[0].Dst, s.routed, s.shared, s.factor)
+	if mix != nil {
+		mix()
 	}
+}
+
+// experts routes the rows of in and computes the inner products of their experts. The function that it returns adds
+// the rest.
+func (g *graph) experts(i int, in compute.Tensor) func() {
+	w, f, b := &g.m.w.Layers[i].Mixture, &g.m.Spec.Layers[i].FFN, &g.ffn
+	e := &f.Experts
+	routing, router := b.routings[[2]int{e.Count, e.Chosen}], e.Router
+	router.Bias = w.ScoreBias
+	g.Add(compute.Route{Routing: routing, Logits: b.logits.Narrow(e.Count), Router: router})
+	inner := []compute.ExpertProduct{w.Up.to(b.expertResult.Narrow(f.Width))}
+	if f.Gated {
+		inner = append(inner, w.Gate.to(b.expertGate.Narrow(f.Width)))
+	}
+	g.expertProducts(routing, in, 0, inner...)
+	return func() {
+		g.activate(f, b.expertGate.Narrow(e.Chosen*f.Width), b.expertResult.Narrow(e.Chosen*f.Width))
+		result := b.expertResult.Narrow(g.m.Spec.Hidden)
+		g.expertProducts(routing, b.expertGate.Narrow(f.Width), e.Chosen, w.Down.to(result))
+		c := compute.Combine{Routing: routing, Dst: g.added, Src: result}
+		if e.Shared > 0 {
+			c.Shared = g.added
+		}
+		if e.SharedGate {
+			c.Factor = b.factor
+		}
+		g.Add(c)
+	}
+}
+
+// expertProducts multiplies x, which has perRow rows of routes for each row, or 0 if it has rows of the batch.
+func (g *graph) expertProducts(routing int, x compute.Tensor, perRow int, products ...compute.ExpertProduct) {
+	g.tapped(compute.MatMulExperts{Routing: routing, X: x, Routed: perRow > 0, Products: products}, x, perRow)
+}
+
+func (e ExpertWeights) to(dst compute.Tensor) compute.ExpertProduct {
+	return compute.ExpertProduct{Dst: dst, W: e.W, Bias: e.Bias}
 }
 
 // activate writes the activation to gate.
-func (r *Runner) activate(f *FeedForward, gate, up compute.Tensor) {
+func (g *graph) activate(f *FeedForward, gate, up compute.Tensor) {
 	if f.Gated {
-		r.dev.Activate(gate, gate, up, f.Act)
+		g.Add(compute.Activate{Dst: gate, Gate: gate, Up: up, Act: f.Act})
 	} else {
-		r.dev.Activate(gate, up, compute.Tensor{}, f.Act)
+		g.Add(compute.Activate{Dst: gate, Gate: up, Act: f.Act})
 	}
 }

@@ -1,4 +1,4 @@
-package model
+package model_test
 
 import (
 	"fmt"
@@ -6,13 +6,16 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/hub/builtin"
+	"github.com/kvasir-llm/kvasir/internal/golden"
+	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// TestFloat64 holds the logits of the built-in model to those that float64 makes of the same file. With weights of F32 they
-// differ by roundings alone, so that the float path stands for float64 wherever a quantised model is compared with it; with
-// smaller types by what their products do to the inputs, see cpu's Order.
+// TestFloat64 holds the logits of the built-in model to those that float64 makes of the same file. With weights of
+// F32 they differ by roundings alone, so that the float path stands for float64 wherever a quantised model is
+// compared with it; with smaller types by what their products do to the inputs, see cpu's Order.
 func TestFloat64(t *testing.T) {
 	ckpt, err := builtin.Open()
 	if err != nil {
@@ -25,14 +28,14 @@ func TestFloat64(t *testing.T) {
 		least, most float64
 	}{
 		{"Q8_0", ckpt, 1e-3, 0.06},
-		{"Q8_0 as F32", widened(t, ckpt), 1e-8, 5e-6},
-		{"BF16", retyped(t, ckpt, quant.BF16), 1e-8, 0.02},
-		{"Q4_1", retyped(t, ckpt, quant.Q4_1), 1e-3, 0.06},
+		{"Q8_0 as F32", golden.Retyped(t, ckpt, quant.F32), 1e-8, 5e-6},
+		{"BF16", golden.Retyped(t, ckpt, quant.BF16), 1e-8, 0.02},
+		{"Q4_1", golden.Retyped(t, ckpt, quant.Q4_1), 1e-3, 0.06},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := logits64(t, test.ckpt, ids)
 			var off, norm float64
-			for p, row := range run(t, newRunner(t, test.ckpt, ""), ids, 0) {
+			for p, row := range golden.NewRunner(t, test.ckpt, "").Run(t, ids, 0) {
 				for i, v := range row {
 					off += (float64(v) - want[p][i]) * (float64(v) - want[p][i])
 					norm += want[p][i] * want[p][i]
@@ -49,11 +52,11 @@ func TestFloat64(t *testing.T) {
 
 // logits64 computes a Llama in float64 from the tensors of its GGUF, in which ropes turn neighbours.
 func logits64(t *testing.T, ckpt *weights.Checkpoint, ids []int32) [][]float64 {
-	spec, err := ReadSpec(ckpt)
+	spec, err := family.Read(ckpt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensor := func(name string, layer ...any) []float32 { return values(t, ckpt, fmt.Sprintf(name, layer...)) }
+	tensor := func(name string, layer ...any) []float32 { return golden.Values(t, ckpt, fmt.Sprintf(name, layer...)) }
 	embed, h, eps := tensor("token_embd.weight"), spec.Hidden, float64(spec.Norm.Eps)
 	x := make([][]float64, len(ids))
 	for p, id := range ids {
@@ -62,7 +65,7 @@ func logits64(t *testing.T, ckpt *weights.Checkpoint, ids []int32) [][]float64 {
 	for i, layer := range spec.Layers {
 		in := norms64(x, tensor("blk.%d.attn_norm.weight", i), eps)
 		q, k, v := products64(tensor("blk.%d.attn_q.weight", i), in), products64(tensor("blk.%d.attn_k.weight", i), in), products64(tensor("blk.%d.attn_v.weight", i), in)
-		a := layer.Attn
+		a := layer.Mixer.(model.GQA)
 		for p := range ids {
 			turn64(q[p], p, a.HeadDim, spec.Ropes[a.Rope].Freqs)
 			turn64(k[p], p, a.HeadDim, spec.Ropes[a.Rope].Freqs)

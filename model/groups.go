@@ -11,16 +11,16 @@ const maxGroups = 64
 
 // window returns how many tokens layer i attends to, or 0 if that is all that there can be.
 func (s *Spec) window(i int) int {
-	if w := s.Layers[i].Attn.Window; w < s.Context {
+	if w := s.Layers[i].Mixer.reach(); w < s.Context {
 		return w
 	}
 	return 0
 }
 
-// group puts the layers that keep keys and values into groups, so that those of a group keep the same tokens and have a
-// block table together. A block serves one group at a time and has room for a layer of each place in a group, so groups
-// are of equal size: that of the smallest class of layers with the same window. The last group of a class may lack some.
-// It returns the windows of the groups, those with the longest first and 0, which is all, before them.
+// group puts the layers that keep keys and values into groups, so that those of a group keep the same tokens and have
+// a block table together. A block serves one group at a time and has room for a layer of each place in a group, so
+// groups are of equal size: that of the smallest class of layers with the same window. The last group of a class may
+// lack some. It returns the windows of the groups, those with the longest first and 0, which is all, before them.
 func (s *Spec) group(layers []compute.CacheLayer) (windows []int) {
 	classes := map[int][]int{} // layers by window
 	all := 0

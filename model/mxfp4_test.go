@@ -1,28 +1,26 @@
-package model
+package model_test
 
 import (
 	"math"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/internal/golden"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// packedGolden has its experts in MXFP4.
-const packedGolden = "gpt_oss_mxfp4"
-
-// TestPackedExperts computes with experts in MXFP4 as they are, with every kernel. What quantising the activations does to the
-// logits must stay small, and with the experts' values in float32 the logits must be the reference's.
+// TestPackedExperts computes with experts in MXFP4 as they are, with every kernel. What quantising the activations
+// does to the logits must stay small, and with the experts' values in float32 the logits must be the reference's.
 func TestPackedExperts(t *testing.T) {
-	g := openGolden(t, packedGolden)
-	ids, want := g.ints(t, "ids_1"), g.floats(t, "logits_1")
-	var first, golden [][]float32
+	g := golden.Open(t, golden.Packed)
+	ids, want := g.Ints(t, "ids_1"), g.Floats(t, "logits_1")
+	var first, exact [][]float32
 	for _, kernels := range cpu.Kernels() {
-		r := newRunner(t, g.ckpt, kernels)
-		if typ := r.m.layers[0].mixture.down.w[0].Type(); typ != quant.MXFP4 {
+		r := golden.NewRunner(t, g.Ckpt, kernels)
+		if typ := r.Model.Weights().Layers[0].Mixture.Down.W[0].Type(); typ != quant.MXFP4 {
 			t.Fatalf("experts are of type %v on the device; want MXFP4", typ)
 		}
-		got := run(t, r, ids, 0)
+		got := r.Run(t, ids, 0)
 		if first == nil {
 			first = got
 		}
@@ -35,10 +33,10 @@ func TestPackedExperts(t *testing.T) {
 		}
 	}
 	for p := range first {
-		golden = append(golden, want[p*len(first[0]):][:len(first[0])])
+		exact = append(exact, want[p*len(first[0]):][:len(first[0])])
 	}
-	if e := relative(first, golden); !(e > 0 && e < 0.04) {
+	if e := golden.Relative(first, exact); !(e > 0 && e < 0.04) {
 		t.Errorf("relative error of the logits is %g; want a little, below 0.04", e)
 	}
-	checkLogits(t, g, newRunner(t, asGGUF(t, g.ckpt, quant.F32), ""))
+	golden.CheckLogits(t, g, golden.NewRunner(t, golden.AsGGUF(t, g.Ckpt, quant.F32), ""))
 }

@@ -1,7 +1,7 @@
-// Package model says what a decoder is, or an encoder. A Spec is a choice from the short menu that decoder-only transformers are made
-// of; one forward pass runs any Spec on any compute.Device; a family is a small file that maps a checkpoint's
-// configuration to a Spec and its tensor names to slots. The package knows nothing of requests or of when a sequence
-// runs. Read Spec first, then Runner.Forward.
+// Package model describes decoders and encoders as data and runs them. A Spec is a choice from the short menu that
+// transformers are made of; one forward pass runs any Spec on any compute.Device. The package knows nothing of files
+// (model/family reads a Spec, model/loader the weights), of requests, or of when a sequence runs. Read Spec first, then
+// Model.Graph and Runner.
 package model
 
 import (
@@ -11,32 +11,35 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// Spec describes a decoder completely, or an encoder, but for its weights.
+// Spec describes a decoder or an encoder completely, except for its weights.
 type Spec struct {
 	Family  string // the family's name, such as "llama"
 	Vocab   int    // tokens
 	Hidden  int    // width of the residual stream
-	Context int    // tokens that the model was made for
+	Context int    // tokens that the model was trained for
 
 	Quantization Quantization
+	Part         Part // of a model that is divided
 
 	EmbedScale    float32 // times each embedding; 1 is usual
-	Positions     int     // learned positions, of which each token's is added to its embedding; 0 is none
-	PositionsFrom int     // rows of the stored table before that of position 0
-	TokenTypes    int     // learned types of tokens, of which each token's is added too; 0 is none
+	Positions     int     // learned position embeddings, added to those of the tokens; 0 is none
+	PositionsFrom int     // rows of the stored table before the row of position 0
+	TokenTypes    int     // learned token type embeddings, added too; 0 is none
 	EmbedNorm     bool    // the sum is normalised
-	Norm          Norm    // of every layer and before the head
-	ResidualScale float32 // times what attention and feed-forward add; 1 is usual
+	Norm          Norm    // used in every layer and before the head
+	ResidualScale float32 // times the outputs of mixers and feed-forwards; 1 is usual
 	Layers        []Layer
 	Ropes         []Rope // the kinds of rotary embedding that layers choose from
-	LongFrom      int    // tokens up to which a sequence is not long; 0 where no rope makes a difference
+	LongFrom      int    // longer sequences use Rope.Long; 0: no rope has one
 
-	// Encoder: every token attends to its whole sequence, which must be in one batch, and there is no head over the vocabulary,
-	// but one over Classes if that is not 0: two products with a tanh between them, as BERT classifies by the first token.
+	// Encoder: every token attends to its whole sequence, which must be in one batch. There is no head over the
+	// vocabulary. If Classes is not 0 there is one over classes: two products with a tanh between them, as in BERT,
+	// on the first token.
 	Encoder bool
 	Classes int
 
 	TiedHead     bool    // the head is the embedding table
+	NoHead       bool    // there is none: final hidden states are all that the model gives
 	HeadBias     bool    // the head has a bias
 	LogitScale   float32 // times the logits; 1 is usual
 	LogitSoftcap float32 // then softcap·tanh(x/softcap); 0 is off
@@ -50,48 +53,19 @@ type Norm struct {
 	PlusOne bool // the stored gain is the gain - 1
 }
 
-// Layer is one block of the decoder. Where the norms stand and what reads what is its residual scheme:
-// h += post(part(pre(h))), for attention and then for the feed-forward, or for both at once from the same input if
-// Parallel. With SumNorm, whose gains have the slots of post's, it is h = norm(h + part(h)), and no norm stands before the head.
+// Layer is one block of the decoder: a mixer and a feed-forward. Its residual scheme is h += post(part(pre(h))), for
+// the mixer and then for the feed-forward, or for both from the same input if Parallel. With SumNorm it is h = norm(h
+// + part(h)), with the gains in the slots of post, and there is no norm before the head.
 type Layer struct {
 	PreNorm, PostNorm bool
 	SumNorm           bool
 	Parallel          bool
-	Attn              Attention
+	Mixer             Mixer
 	FFN               FeedForward
 }
 
-// Attention is one of three kinds: latent attention if Latent is not zero, recurrent if Delta is not zero, of which the
-// rest of the fields says nothing, else grouped-query attention: Heads query heads share KVHeads keys and values.
-type Attention struct {
-	Heads, KVHeads  int
-	HeadDim         int     // of queries and keys
-	ValueDim        int     // of values
-	Scale           float32 // times q·k; usually 1/√HeadDim
-	Softcap         float32 // softcap·tanh(s/softcap) on scores; 0 is off
-	Window          int     // tokens attended to, the own one included; 0 is all
-	Rope            int     // index in Spec.Ropes; -1 is no rotation
-	QKNorm          bool    // queries and keys are normalised, by head or by row as their gains say
-	QKNormAfterRope bool
-	Clip            float32 // queries, keys and values are limited to -Clip and Clip after that; 0 is off
-	QKVBias, OBias  bool
-	Sinks           bool // one learned logit a head takes part in the softmax
-	Gated           bool // what a head gives is multiplied by the sigmoid of a product with the layer's input
-	Latent          Latent
-	Delta           compute.Delta // a gated delta net, but for its vectors
-}
-
-// Latent makes keys and values of all heads products of one vector, the latent, which is all that the cache holds of a
-// token beside RopeDim rotated values that are a part of every head's key (MLA, arXiv:2405.04434, section 2.1). KVHeads is
-// Heads, and HeadDim counts the rotated values, which come last.
-type Latent struct {
-	Rank      int     // values of the latent
-	QueryRank int     // queries are products of a latent of their own of so many values; 0: of the hidden state
-	RopeDim   int     // rotated values of a head
-	Eps       float32 // of the latents' norms
-}
-
-// FeedForward is down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated: once, or by each of several experts.
+// FeedForward is down(act(gate·x) * (up·x)), or down(act(up·x)) if it is not gated; dense, or in each of several
+// experts.
 type FeedForward struct {
 	Width   int // of each expert, if there are any
 	Act     compute.Activation
@@ -100,61 +74,86 @@ type FeedForward struct {
 	Experts Experts
 }
 
-// Experts make a feed-forward a mixture: a router chooses some of them for each token, and what they give is added up by
-// weight. The zero value is a dense feed-forward.
+// Experts make a feed-forward a mixture: a router chooses some of them for each token, and their weighted outputs are
+// added up. The zero value is a dense feed-forward.
 type Experts struct {
-	Count, Chosen int            // experts, and how many of them each token goes to
-	Router        compute.Router // but for its Bias
+	Count, Chosen int            // experts, and how many each token goes to
+	Router        compute.Router // without its Bias
 	RouterBias    bool           // the router's logits have a bias
-	ScoreBias     bool           // a learned bias takes part in the choice: Router.Bias
+	ScoreBias     bool           // a learned bias is added to the scores for the choice: Router.Bias
 	Shared        int            // width of an expert that every token goes to; 0 is none
-	SharedGate    bool           // which counts by the sigmoid of a product with its input
+	SharedGate    bool           // the shared expert's output is multiplied by the sigmoid of a product with its input
 }
 
-// Rope is one kind of rotary embedding: frequency i turns pair i by Freqs[i] radians a token. Scale is applied to sines
-// and cosines. The first 2·len(Freqs) values of a head are rotated.
+// Rope is one kind of rotary embedding: pair i rotates by Freqs[i] radians per token. Sines and cosines are
+// multiplied by Scale. The first 2·len(Freqs) values of a head are rotated.
 type Rope struct {
 	Freqs       []float32
 	Scale       float32
-	Interleaved bool // pairs are neighbours; else value i pairs with value i+len(Freqs)
+	Interleaved bool // adjacent values form pairs; else value i pairs with value i+len(Freqs)
 
-	// Long are the frequencies for sequences that may become longer than Spec.LongFrom, nil if they are the same (LongRoPE,
+	// Long are the frequencies for sequences that may grow beyond Spec.LongFrom, nil if they are the same (LongRoPE,
 	// arXiv:2402.13753).
 	Long []float32
+	// Limit is the number of positions that the frequencies hold for; 0 is no limit. A dynamic rope changes with
+	// every token beyond its trained length, so results there would depend on how a sequence is cut into steps: such
+	// positions are refused.
+	Limit int
 }
 
-// Long reports whether a sequence that may come to so many tokens is a long one (compute.Seq). All of its tokens are computed
-// as such from the first on, so that its keys stay what they are.
+// Long reports whether a sequence that may grow to the given number of tokens is a long one (compute.Seq). All of its
+// tokens use the long frequencies from the first on, so cached keys stay valid.
 func (s *Spec) Long(tokens int) bool { return s.LongFrom > 0 && tokens > s.LongFrom }
 
-// KVLayers returns what the layers keep of each token, and in which group.
+// KVLayers returns what each layer keeps in the cache, and its group.
 func (s *Spec) KVLayers() []compute.CacheLayer {
 	var out []compute.CacheLayer
 	for _, l := range s.Layers {
-		out = append(out, l.Attn.cacheLayer())
+		out = append(out, l.Mixer.Cache())
 	}
 	s.group(out)
 	return out
 }
 
-// normed reports whether there is a norm after the last layer.
-func (s *Spec) normed() bool { return !s.Layers[len(s.Layers)-1].SumNorm }
+// Normed reports whether there is a norm after the last layer.
+func (s *Spec) Normed() bool { return !s.Layers[len(s.Layers)-1].SumNorm }
 
-// Outputs returns how many logits a row of Batch.Logits has: one for each token, or each class of an encoder.
+// Outputs returns how many logits a row of Batch.Logits has: one for each token, or each class of an encoder;
+// 0 is no head. A part of a model has its share of the tokens.
 func (s *Spec) Outputs() int {
-	if s.Encoder {
+	switch {
+	case s.Encoder:
 		return s.Classes
+	case s.NoHead:
+		return 0
 	}
-	return s.Vocab
+	_, n := s.Part.Even(s.Vocab)
+	return n
 }
 
-// Recurrent reports whether a sequence has a state in some layers beside its tokens in the cache.
+// Generates reports whether the model gives logits of the next token.
+func (s *Spec) Generates() bool { return !s.Encoder && !s.NoHead }
+
+// Recurrent reports whether some layers keep a state for each sequence, besides tokens in the cache.
 func (s *Spec) Recurrent() bool {
-	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Attn.Delta.ValueHeads > 0 })
+	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Mixer.Cache().State > 0 })
 }
 
-// Cache returns the shape of a cache of so many blocks, with states slots for the recurrent state of sequences where the
-// model has such.
+// Attention returns the attention of the first layer that has some; of latent attention, what it has in common with
+// others.
+func (s *Spec) Attention() GQA {
+	for _, l := range s.Layers {
+		switch a := l.Mixer.(type) {
+		case GQA:
+			return a
+		case Latent:
+			return GQA{Heads: a.Heads, KVHeads: a.Heads, HeadDim: a.HeadDim, ValueDim: a.ValueDim, Scale: a.Scale, QKVBias: a.Bias, OBias: a.OBias}
+		}
+	}
+	return GQA{}
+}
+
+// Cache returns the shape of a cache. It has room for the recurrent state of states sequences if the model has one.
 func (s *Spec) Cache(blocks, blockTokens, states int) compute.CacheSpec {
 	if !s.Recurrent() {
 		states = 0
@@ -162,24 +161,34 @@ func (s *Spec) Cache(blocks, blockTokens, states int) compute.CacheSpec {
 	return compute.CacheSpec{Blocks: blocks, BlockTokens: blockTokens, States: states, Layers: s.KVLayers()}
 }
 
-// KVTokenBytes returns the bytes that the cache keeps of one token, in float32.
-func (s *Spec) KVTokenBytes() int64 { return compute.CacheSpec{Layers: s.KVLayers()}.TokenBytes() }
-
-// maxLayers bounds the layers of a Spec. No model in the field comes near.
-const maxLayers = 1 << 14
-
-// RowBytes returns the bytes of activations that a Runner keeps for each row of its batches, in float32.
-func (s *Spec) RowBytes() int64 {
-	attn, ffn := 0, 0
-	for _, l := range s.Layers {
-		n := 0
-		for _, w := range l.Attn.widths() {
-			n += w
+// KVTokenBytes returns the bytes that a cache of float32 keeps of one token.
+func (s *Spec) KVTokenBytes() int64 {
+	n := int64(0)
+	for _, l := range s.KVLayers() {
+		values := l.KDim + l.VDim
+		if l.Latent {
+			values = l.KDim
 		}
-		attn = max(attn, n)
-		ffn = max(ffn, l.FFN.rowValues(s.Hidden))
+		n += 4 * int64(l.KVHeads) * int64(values)
 	}
-	return 4 * int64(4*s.Hidden+attn+ffn)
+	return n
+}
+
+// MaxLayers bounds the layers of a Spec. No model in the field comes near.
+const MaxLayers = 1 << 14
+
+// checkPosition refuses a position that the model has no embedding of.
+func (s *Spec) checkPosition(at int) error {
+	if s.Positions > 0 && at >= s.Positions {
+		return fmt.Errorf("model: a batch with position %d; %s has %d learned positions", at, s.Family, s.Positions)
+	}
+	for _, r := range s.Ropes {
+		if r.Limit > 0 && at >= r.Limit {
+			return fmt.Errorf("model: a batch with position %d; the dynamic rope of this %s changes beyond %d positions, which is not supported",
+				at, s.Family, r.Limit)
+		}
+	}
+	return nil
 }
 
 // Check reports the first contradiction in the Spec, naming both sides.
@@ -192,7 +201,7 @@ func (s *Spec) Check() error {
 		name    string
 		v, most int
 	}{
-		{"vocabulary", s.Vocab, most}, {"hidden size", s.Hidden, most}, {"context", s.Context, most}, {"layer count", len(s.Layers), maxLayers},
+		{"vocabulary", s.Vocab, most}, {"hidden size", s.Hidden, most}, {"context", s.Context, most}, {"layer count", len(s.Layers), MaxLayers},
 	} {
 		if n.v < 1 || n.v > n.most {
 			return fail("%s is %d; want 1 to %d", n.name, n.v, n.most)
@@ -201,9 +210,14 @@ func (s *Spec) Check() error {
 	if s.Positions != 0 && s.Positions < s.Context {
 		return fail("%d learned positions for a context of %d", s.Positions, s.Context)
 	}
-	for name, n := range map[string]int{"token types": s.TokenTypes, "classes": s.Classes, "rows before the positions": s.PositionsFrom} {
-		if n < 0 || n > most {
-			return fail("%d %s; want 0 to %d", n, name, most)
+	for _, n := range []struct {
+		name string
+		v    int
+	}{
+		{"token types", s.TokenTypes}, {"classes", s.Classes}, {"rows before the positions", s.PositionsFrom},
+	} {
+		if n.v < 0 || n.v > most {
+			return fail("%d %s; want 0 to %d", n.v, n.name, most)
 		}
 	}
 	if s.Encoder && s.Recurrent() {
@@ -213,7 +227,10 @@ func (s *Spec) Check() error {
 		return fail("norm epsilon is %v; want a number from 0 to 1", s.Norm.Eps)
 	}
 	for i, l := range s.Layers {
-		if err := l.Attn.check(s.Ropes); err != nil {
+		if l.Mixer == nil {
+			return fail("layer %d: it has no mixer", i)
+		}
+		if err := l.Mixer.check(s.Ropes); err != nil {
 			return fail("layer %d: %w", i, err)
 		}
 		if l.FFN.Width < 1 || l.FFN.Width > most {

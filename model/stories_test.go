@@ -1,10 +1,11 @@
-package model
+package model_test
 
 import (
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/internal/golden"
 	"github.com/kvasir-llm/kvasir/internal/reference"
 )
 
@@ -16,17 +17,17 @@ func TestStories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ckpt := openCheckpoint(t, dir, "stories260K.gguf")
+	ckpt := golden.Checkpoint(t, dir, "stories260K.gguf")
 	pieces, ok := ckpt.Metadata()["tokenizer.ggml.tokens"].([]string)
 	if !ok {
 		t.Fatal("the GGUF has no vocabulary")
 	}
-	r := newRunner(t, ckpt, "")
+	r := golden.NewRunner(t, ckpt, "")
 	const bos = 1
 	var text strings.Builder
 	token := int32(bos)
 	for pos := range 200 {
-		logits := run(t, r, []int32{token}, pos)[0]
+		logits := r.Run(t, []int32{token}, pos)[0]
 		token = 0
 		for j, v := range logits {
 			if v > logits[token] {

@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// The types below store 32 values with one scale. Their encoders compute, operation by operation in float32, what
-// ggml's reference quantizers (quantize_row_*_ref) compute, so that the bytes are equal. A product is converted to
-// float32 before it is added to anything: without that Go may fuse the two and round once instead of twice.
+// The types below store 32 values with one scale. Their encoders compute the same float32 operations as ggml's
+// reference quantizers (quantize_row_*_ref), so that the bytes are equal. A product is converted to float32 before it
+// is added to anything: otherwise Go may fuse the two and round once instead of twice.
 
 // splitQ8_0 reads a half-precision scale d and 32 int8 q: d*q. Codes are 128 above q.
 func splitQ8_0(p *Parts, src []byte) {
@@ -58,7 +58,7 @@ func encodeQ4_0(dst []byte, src []float32) error {
 // halfAt reads the half-precision number at the start of b.
 func halfAt(b []byte) float32 { return F16ToF32(binary.LittleEndian.Uint16(b)) }
 
-// putScale writes d as half-precision at the start of dst. It refuses what is not finite there.
+// putScale writes d as half-precision at the start of dst. It refuses a value that is not finite there.
 func putScale(dst []byte, d float32) error {
 	h := F32ToF16(d)
 	if h&0x7c00 == 0x7c00 {
@@ -94,7 +94,7 @@ func inverse(d float32) float32 {
 	return id
 }
 
-// level truncates a number that is not negative and that rounding may have carried just past the highest level.
+// level truncates a non-negative number that rounding may have carried just past the highest level.
 func level(x float32, highest uint8) uint8 { return min(highest, uint8(x)) }
 
 func abs32(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }

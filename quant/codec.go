@@ -13,45 +13,39 @@ type codec struct {
 	encode func(dst []byte, src []float32) error
 }
 
-// codecs is indexed by Type; a type without a codec has a zero entry.
-var codecs = [numTypes]codec{
-	F64:  {decodeF64, encodeF64},
-	F32:  {decodeF32, encodeF32},
-	F16:  {decodeF16, encodeF16},
-	BF16: {decodeBF16, encodeBF16},
+// codecs is indexed by Type; a type without a codec has a zero entry. Affine types have those of their parts, but for
+// encoders that follow a reference quantizer.
+var codecs = func() [numTypes]codec {
+	c := [numTypes]codec{
+		F64:  {decodeF64, encodeF64},
+		F32:  {decodeF32, encodeF32},
+		F16:  {decodeF16, encodeF16},
+		BF16: {decodeBF16, encodeBF16},
 
-	Q4_0: {affines[Q4_0].decode, encodeQ4_0},
-	Q4_1: {affines[Q4_1].decode, encodeQ4_1},
-	Q5_0: {affines[Q5_0].decode, encodeQ5_0},
-	Q5_1: {affines[Q5_1].decode, encodeQ5_1},
-	Q8_0: {affines[Q8_0].decode, encodeQ8_0},
+		Q4_0: {nil, encodeQ4_0},
+		Q4_1: {nil, encodeQ4_1},
+		Q5_0: {nil, encodeQ5_0},
+		Q5_1: {nil, encodeQ5_1},
+		Q8_0: {nil, encodeQ8_0},
 
-	Q2_K:   {affines[Q2_K].decode, affines[Q2_K].encode},
-	Q3_K:   {affines[Q3_K].decode, affines[Q3_K].encode},
-	Q4_K:   {affines[Q4_K].decode, affines[Q4_K].encode},
-	Q5_K:   {affines[Q5_K].decode, affines[Q5_K].encode},
-	Q6_K:   {affines[Q6_K].decode, affines[Q6_K].encode},
-	IQ4_NL: {affines[IQ4_NL].decode, affines[IQ4_NL].encode},
-	IQ4_XS: {affines[IQ4_XS].decode, affines[IQ4_XS].encode},
-	MXFP4:  {affines[MXFP4].decode, affines[MXFP4].encode},
+		F8_E4M3: {decodeF8_E4M3, encodeF8_E4M3},
+		F8_E5M2: {decodeF8_E5M2, encodeF8_E5M2},
+		F8_E8M0: {decodeF8_E8M0, nil},
+	}
+	for t := range affines {
+		if a := &affines[t]; a.split != nil {
+			c[t].decode = a.decode
+			if c[t].encode == nil && a.join != nil {
+				c[t].encode = a.encode
+			}
+		}
+	}
+	return c
+}()
 
-	U2_32:  {affines[U2_32].decode, nil},
-	U3_32:  {affines[U3_32].decode, nil},
-	U4_32:  {affines[U4_32].decode, nil},
-	U8_32:  {affines[U8_32].decode, nil},
-	U2_128: {affines[U2_128].decode, nil},
-	U3_128: {affines[U3_128].decode, nil},
-	U4_128: {affines[U4_128].decode, nil},
-	U8_128: {affines[U8_128].decode, nil},
-
-	F8_E4M3: {decodeF8_E4M3, encodeF8_E4M3},
-	F8_E5M2: {decodeF8_E5M2, encodeF8_E5M2},
-	F8_E8M0: {decodeF8_E8M0, nil},
-}
-
-// Decode writes the values that src stores as type t to dst. src must hold exactly len(dst) values; a type that has
-// no codec is an error that names it. F64 rounds to the nearest float32, every other type decodes as its definition
-// says, in float32 arithmetic.
+// Decode writes the values that src stores as type t to dst. src must hold exactly len(dst) values; the error names a
+// type that has no codec. F64 rounds to the nearest float32; every other type decodes in float32 arithmetic as its
+// definition says.
 func Decode(dst []float32, src []byte, t Type) error {
 	if err := sameSize(len(dst), len(src), t); err != nil {
 		return err
@@ -68,10 +62,10 @@ func Decode(dst []float32, src []byte, t Type) error {
 	return nil
 }
 
-// Encode writes src to dst as type t, rounding as the type's reference quantizer does, or, for the K and IQ types and
-// MXFP4, with scales of a search for a small error. dst must have exactly the size
-// of len(src) values. A type without an encoder is an error that names it; so is, for block formats, a value that is
-// not finite or a scale beyond the range of the block's scale, as such a block would not decode to anything near it.
+// Encode writes src to dst as type t. It rounds as the type's reference quantizer does; for the K and IQ types and
+// MXFP4 it searches for scales with a small error. dst must have exactly the size of len(src) values. A type without an
+// encoder is an error that names it. For block formats, a value that is not finite is an error, and so is a scale
+// beyond the range of the block's scale, because such a block would decode to something far from its values.
 func Encode(dst []byte, src []float32, t Type) error {
 	if err := sameSize(len(src), len(dst), t); err != nil {
 		return err
@@ -90,8 +84,8 @@ func Encode(dst []byte, src []float32, t Type) error {
 	return nil
 }
 
-// EncodeWeighted is Encode for values of unlike importance: the squared error of value i counts importance[i] times. Types
-// without blocks are encoded as Encode does.
+// EncodeWeighted is Encode with weights: the squared error of value i counts importance[i] times. Types without blocks
+// are encoded as by Encode.
 func EncodeWeighted(dst []byte, src, importance []float32, t Type) error {
 	if err := sameSize(len(src), len(dst), t); err != nil {
 		return err

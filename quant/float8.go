@@ -15,7 +15,7 @@ var (
 	e5m2 = minifloat{expBits: 5, manBits: 2, bias: 15, inf: true}
 )
 
-// value returns what the byte b stands for.
+// value returns the value of the byte b.
 func (f minifloat) value(b uint8) float32 {
 	sign := 1.0
 	if b>>7 != 0 {
@@ -34,8 +34,8 @@ func (f minifloat) value(b uint8) float32 {
 	return float32(sign * math.Ldexp(float64(man+1<<f.manBits), exp-f.bias-f.manBits))
 }
 
-// round returns the byte of the nearest value, ties to the even mantissa. What is too large becomes an infinity, or a
-// NaN where there is none.
+// round returns the byte of the nearest value, ties to the even mantissa. A number that is too large becomes an
+// infinity, or a NaN if the format has none.
 func (f minifloat) round(v float32) uint8 {
 	sign := uint8(math.Float32bits(v) >> 24 & 0x80)
 	nan := uint8(1<<7 - 1)
@@ -86,8 +86,8 @@ func decodeF8_E8M0(dst []float32, src []byte) {
 	dst[0] = float32(math.Ldexp(1, int(src[0])-127))
 }
 
-// splitMXFP4 reads an exponent e and 32 four-bit floats laid out as in Q4_0, with the scale 2^(e-127). As ggml does,
-// it takes e = 255, a NaN in the OCP specification of microscaling formats, for a power of two like the others.
+// splitMXFP4 reads an exponent e and 32 four-bit floats laid out as in Q4_0, with the scale 2^(e-127). Like ggml, it
+// treats e = 255, a NaN in the OCP specification of microscaling formats, as an ordinary power of two.
 func splitMXFP4(p *Parts, src []byte) {
 	p.Scale = float32(math.Ldexp(1, int(src[0])-128)) // half the scale, as the levels are doubled
 	p.Scales[0] = 1

@@ -27,7 +27,8 @@ func twoBits(codes *[256]uint8, src []byte) {
 	}
 }
 
-// splitQ3_K reads 32 bytes of high bits, 64 bytes of low ones laid out as in Q2_K, 16 six-bit scales in 12 bytes, and d.
+// splitQ3_K reads 32 bytes of high bits, 64 bytes of low ones laid out as in Q2_K, 16 six-bit scales in 12 bytes, and
+// d.
 func splitQ3_K(p *Parts, src []byte) {
 	high, scales := src[:32], src[96:108]
 	p.Scale = halfAt(src[108:])

@@ -1,7 +1,7 @@
 package quant
 
-// Parts is one block taken apart into whole numbers and what they are multiplied with, so that a device can lay them out
-// anew without loss. With g = i / Affine.Group, and level[i] the code itself or what Affine.Levels says, value i is
+// Parts is one block as whole numbers and scales, so that a device can store it in another layout without loss. With g
+// = i / Affine.Group, and level[i] the code itself or its entry in Affine.Levels, value i is
 //
 //	(Scale · Scales[g]) · (level[i] - Affine.Offset - Zero) - Min · Mins[g]
 //
@@ -14,50 +14,31 @@ type Parts struct {
 	Codes      [256]uint8 // of as many values as a block has
 }
 
-// Affine says how a type's Parts are read: each Group values share a scale, codes are below 1<<Bits, and Offset is
-// what a level stands above its value, or, with Zeros, each block's Zero is. Levels is nil where a code is its own level.
+// Affine describes how to read a type's Parts: each Group values share a scale, codes are below 1<<Bits, and a level
+// minus Offset is its value; with Zeros, each block's Zero is subtracted too. Levels is nil if a code is its own level.
 type Affine struct {
 	Group, Bits, Offset int
 	Levels              *[16]uint8
 	split               func(p *Parts, src []byte)
 	Zeros               bool
 
-	// What an encoder needs. Of types with minimums, top is the greatest of Scales and Mins; of others, least is the least of
-	// Scales, -1 if there is one for the block, or exponents.
+	// For encoders. With minimums, top is the greatest of Scales and Mins; without, least is the least of Scales, -1 if
+	// the block has only one scale, or exponents.
 	top, least int
 	join       func(dst []byte, p *Parts)
 }
 
-// exponents says that the scale is a power of two.
+// exponents means that the scale is a power of two.
 const exponents = 1
 
-// The levels of four-bit codes, as whole numbers that are not negative: 128 above those of IQ4_NL and IQ4_XS, which are
-// denser near zero, and 16 above the doubled values of the float E2M1.
+// The levels of four-bit codes as non-negative whole numbers: those of IQ4_NL and IQ4_XS, which are denser near zero,
+// plus 128, and the doubled values of the float E2M1 plus 16.
 var (
 	iq4Levels = [16]uint8{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
 	fp4Levels = [16]uint8{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}
 )
 
-var affines = [numTypes]Affine{
-	Q4_0:   {32, 4, 8, nil, splitQ4_0, false, 0, -1, joinQ4_0},
-	Q4_1:   {32, 4, 0, nil, splitQ4_1, false, 1, 0, joinQ4_1},
-	Q5_0:   {32, 5, 16, nil, splitQ5_0, false, 0, -1, joinQ5_0},
-	Q5_1:   {32, 5, 0, nil, splitQ5_1, false, 1, 0, joinQ5_1},
-	Q8_0:   {32, 8, 128, nil, splitQ8_0, false, 0, -1, joinQ8_0},
-	Q2_K:   {16, 2, 0, nil, splitQ2_K, false, 15, 0, joinQ2_K},
-	Q3_K:   {16, 3, 4, nil, splitQ3_K, false, 0, -32, joinQ3_K},
-	Q4_K:   {32, 4, 0, nil, splitQ4_K, false, 63, 0, joinQ4_K},
-	Q5_K:   {32, 5, 0, nil, splitQ5_K, false, 63, 0, joinQ5_K},
-	Q6_K:   {16, 6, 32, nil, splitQ6_K, false, 0, -128, joinQ6_K},
-	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL, false, 0, -1, joinIQ4_NL},
-	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS, false, 0, -32, joinIQ4_XS},
-	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4, false, 0, exponents, joinMXFP4},
-
-	U2_32: zeroAffine(32, 2), U3_32: zeroAffine(32, 3), U4_32: zeroAffine(32, 4), U8_32: zeroAffine(32, 8),
-	U2_128: zeroAffine(128, 2), U3_128: zeroAffine(128, 3), U4_128: zeroAffine(128, 4), U8_128: zeroAffine(128, 8),
-}
-
-// AffineOf returns how blocks of type t come apart, or false for a type that is no affine block format.
+// AffineOf returns how to read the Parts of type t, or false if t is not an affine block format.
 func AffineOf(t Type) (Affine, bool) {
 	if !t.Valid() || affines[t].split == nil {
 		return Affine{}, false
@@ -65,13 +46,13 @@ func AffineOf(t Type) (Affine, bool) {
 	return affines[t], true
 }
 
-// Split takes one block apart. src has the bytes of one block at least.
+// Split reads one block into Parts. src has at least the bytes of one block.
 func (a *Affine) Split(p *Parts, src []byte) { a.split(p, src) }
 
-// Join writes the block that Split takes apart, of a type of GGUF.
+// Join is the inverse of Split, for types of GGUF.
 func (a *Affine) Join(dst []byte, p *Parts) { a.join(dst, p) }
 
-// Round chooses the code of value i that comes nearest to v, with the scales that p has, and returns what it stands for.
+// Round chooses the code of value i that is nearest to v under the scales of p, and returns the value of that code.
 func (a *Affine) Round(p *Parts, i int, v float32) float32 {
 	g := i / a.Group
 	scale, least := p.Scale*float32(p.Scales[g]), p.Min*float32(p.Mins[g])

@@ -18,8 +18,8 @@ func F16ToF32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
 
-// F32ToF16 rounds to the nearest half-precision number, ties to the one with an even mantissa. What is too large
-// becomes an infinity, a NaN a quiet NaN with the upper bits of its payload.
+// F32ToF16 rounds to the nearest half-precision number, ties to the even mantissa. A number that is too large becomes
+// an infinity, a NaN a quiet NaN with the upper bits of its payload.
 func F32ToF16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
@@ -42,8 +42,8 @@ func F32ToF16(f float32) uint16 {
 // BF16ToF32 widens a bfloat16, the upper half of a float32.
 func BF16ToF32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// F32ToBF16 rounds to the nearest bfloat16, ties to the one with an even mantissa. What is too large becomes an
-// infinity, a NaN a quiet NaN with the upper bits of its payload.
+// F32ToBF16 rounds to the nearest bfloat16, ties to the even mantissa. A number that is too large becomes an infinity,
+// a NaN a quiet NaN with the upper bits of its payload.
 func F32ToBF16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if bits&0x7fffffff > 0x7f800000 {

@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// The encoders below choose what the format leaves open: scales, and minimums, that make the squared error of a block
+// The encoders below choose scales and minimums, which the format leaves open, to make the squared error of a block
 // small.
 
 // effort is how many scales an encoder tries on either side of the one that just spans a group's values.
 const effort = 9
 
-// encode writes the block that comes near the values.
+// encode writes the block that is nearest to the values.
 func (a *Affine) encode(dst []byte, src []float32) error { return a.encodeWeighted(dst, src, nil) }
 
-// encodeWeighted does so where the error of each value counts as often as its importance says, if there is one.
+// encodeWeighted does so with weights: the error of each value counts as often as its importance says, if there is one.
 func (a *Affine) encodeWeighted(dst []byte, src, importance []float32) error {
 	sum := float32(0)
 	for _, v := range src {
@@ -42,7 +42,7 @@ func (a *Affine) encodeWeighted(dst []byte, src, importance []float32) error {
 	return nil
 }
 
-// weigh sets how much the error of each value counts: of types with minimums, more the larger it is among the block's.
+// weigh sets the weight of each value's error; for types with minimums it grows with the value's size within the block.
 func (s *search) weigh(mean float32, importance []float32) {
 	squares := float32(0)
 	for i, v := range s.src {
@@ -91,7 +91,7 @@ func (a *Affine) nearest(v float32) uint8 {
 	return uint8(at)
 }
 
-// value returns what a code stands for before it is scaled.
+// value returns the unscaled value of a code.
 func (a *Affine) value(code uint8) float32 {
 	if a.Levels != nil {
 		code = a.Levels[code]
@@ -123,8 +123,8 @@ func (s *search) fitScales() {
 	}
 }
 
-// groupScale returns the scale of group g by which its values, rounded, have the least weighted error: of several that
-// take the extreme value about to the end of the levels that reaches further, each made best for its rounding.
+// groupScale returns the scale of group g with the least weighted rounding error. It tries several scales that map the
+// extreme value to about the last level on its side, and fits each to its rounding by least squares.
 func (s *search) groupScale(g int) float32 {
 	x, w, _ := s.group(g)
 	far, end := extreme(x), s.value(0)
@@ -183,11 +183,11 @@ func (s *search) round(g int) float64 {
 	return sum
 }
 
-// rounds is how often refine goes over a block.
+// rounds is the number of passes of refine over a block.
 const rounds = 3
 
-// refine makes up for the rounding of scales and minimums: it moves those of each group, within lo and hi, by one where that
-// brings the error down, and then fits what they are all multiplied with to the codes.
+// refine compensates for the rounding of scales and minimums. It moves those of each group by one, within lo and hi, if
+// that reduces the error, and then fits the super-block scales to the codes.
 func (s *search) refine(lo, hi float32) {
 	best, whole := *s.p, 0.0
 	for g := range len(s.src) / s.Group {
@@ -231,8 +231,8 @@ func (s *search) refineGroup(g int, lo, hi float32) float64 {
 	return s.round(g)
 }
 
-// Rescale moves the scale and the minimum of group g to what suits the values of a block better, where p has them for values
-// that have changed since; the error of each counts as often as its importance says.
+// Rescale adjusts the scale and the minimum of group g in p to values that have changed since p was encoded; the error
+// of value i counts importance[i] times.
 func (a *Affine) Rescale(p *Parts, g int, src, importance []float32) {
 	s := search{Affine: a, p: p, src: src}
 	sum := float32(0)
@@ -249,7 +249,7 @@ func (a *Affine) Rescale(p *Parts, g int, src, importance []float32) {
 	}
 }
 
-// refit sets what scales and minimums are multiplied with to what fits the codes best, by least squares.
+// refit fits the super-block scales to the codes by least squares.
 func (s *search) refit() {
 	var aa, ab, bb, ax, bx float64
 	for i, v := range s.src {
@@ -272,8 +272,8 @@ func (s *search) refit() {
 	}
 }
 
-// groupMinimum returns the scale and the minimum of group g by which its values have the least weighted error: of several
-// scales that about span the values, each with the line through values and codes that fits best.
+// groupMinimum returns the scale and the minimum of group g with the least weighted rounding error. It tries several
+// scales that about span the values, each with the best-fitting line through values and codes.
 func (s *search) groupMinimum(g int) (scale, least float32) {
 	x, w, _ := s.group(g)
 	lo, hi := bounds(x)
@@ -329,7 +329,7 @@ func (s *search) fitExponent() {
 	}
 }
 
-// clamp rounds v and keeps it within lo and hi.
+// clamp rounds v and limits it to lo and hi.
 func clamp(v, lo, hi float32) float32 {
 	return min(max(float32(math.RoundToEven(float64(v))), lo), hi)
 }

@@ -1,17 +1,16 @@
-// Package quant says what a stored number means: the name and block layout of every tensor type that GGUF and
-// safetensors files use, and a reference codec between those bytes and float32. The codecs are written to be read and
-// to be exact, not to be fast; kernels are tested against them. The package knows nothing of files, tensors or
-// devices. Start with Type.
+// Package quant defines storage formats of numbers: the name and block layout of every tensor type in GGUF and
+// safetensors files, and a reference codec between the stored bytes and float32. The codecs are readable and exact, not
+// fast; kernels are tested against them. The package knows nothing of files, tensors or devices. Start with Type.
 package quant
 
 import "fmt"
 
-// Type is how the numbers of a tensor are stored. A type lays values out in blocks of BlockValues values that take
-// BlockBytes bytes; a plain number is a block of one. All numbers are little-endian. The zero Type is not a type.
+// Type is the storage format of a tensor's numbers. A type stores values in blocks of BlockValues values and BlockBytes
+// bytes; a plain number is a block of one. All numbers are little-endian. The zero Type is not a type.
 type Type uint8
 
-// The types of both file formats, by the field's names. The Q, IQ, TQ types, MXFP4 and NVFP4 are block formats of
-// GGUF; F4, F6, F8, unsigned integers, BOOL and C64 occur in safetensors; U2_32 to U8_128 in no file (zeros.go); the others
+// The types of both file formats, by their usual names. The Q, IQ, TQ types, MXFP4 and NVFP4 are block formats of GGUF;
+// F4, F6, F8, unsigned integers, BOOL and C64 occur in safetensors; U2_32 to U8_128 in no file (zeros.go); the others
 // in both.
 const (
 	F64 Type = iota + 1
@@ -146,6 +145,26 @@ var layouts = [numTypes]struct {
 	U8_128: {"U8_128", 128, zeroHeader + 128},
 }
 
+// affines has a row for each affine block format, which says how its blocks come apart. Its codec follows from that.
+var affines = [numTypes]Affine{
+	Q4_0:   {32, 4, 8, nil, splitQ4_0, false, 0, -1, joinQ4_0},
+	Q4_1:   {32, 4, 0, nil, splitQ4_1, false, 1, 0, joinQ4_1},
+	Q5_0:   {32, 5, 16, nil, splitQ5_0, false, 0, -1, joinQ5_0},
+	Q5_1:   {32, 5, 0, nil, splitQ5_1, false, 1, 0, joinQ5_1},
+	Q8_0:   {32, 8, 128, nil, splitQ8_0, false, 0, -1, joinQ8_0},
+	Q2_K:   {16, 2, 0, nil, splitQ2_K, false, 15, 0, joinQ2_K},
+	Q3_K:   {16, 3, 4, nil, splitQ3_K, false, 0, -32, joinQ3_K},
+	Q4_K:   {32, 4, 0, nil, splitQ4_K, false, 63, 0, joinQ4_K},
+	Q5_K:   {32, 5, 0, nil, splitQ5_K, false, 63, 0, joinQ5_K},
+	Q6_K:   {16, 6, 32, nil, splitQ6_K, false, 0, -128, joinQ6_K},
+	IQ4_NL: {32, 4, 128, &iq4Levels, splitIQ4_NL, false, 0, -1, joinIQ4_NL},
+	IQ4_XS: {32, 4, 128, &iq4Levels, splitIQ4_XS, false, 0, -32, joinIQ4_XS},
+	MXFP4:  {32, 4, 16, &fp4Levels, splitMXFP4, false, 0, exponents, joinMXFP4},
+
+	U2_32: zeroAffine(32, 2), U3_32: zeroAffine(32, 3), U4_32: zeroAffine(32, 4), U8_32: zeroAffine(32, 8),
+	U2_128: zeroAffine(128, 2), U3_128: zeroAffine(128, 3), U4_128: zeroAffine(128, 4), U8_128: zeroAffine(128, 8),
+}
+
 var byName = func() map[string]Type {
 	m := make(map[string]Type, numTypes)
 	for t := F64; t < numTypes; t++ {
@@ -165,7 +184,7 @@ func Parse(name string) (Type, error) {
 // Valid reports whether t is one of the types above.
 func (t Type) Valid() bool { return t > 0 && t < numTypes }
 
-// String returns the field's name of the type, such as "Q8_0" or "F8_E4M3".
+// String returns the usual name of the type, such as "Q8_0" or "F8_E4M3".
 func (t Type) String() string {
 	if !t.Valid() {
 		return fmt.Sprintf("Type(%d)", uint8(t))
@@ -173,7 +192,7 @@ func (t Type) String() string {
 	return layouts[t].name
 }
 
-// BlockValues is the number of values in one block: 1 for plain numbers, 32 for Q8_0, 0 for what is no type.
+// BlockValues is the number of values in one block: 1 for plain numbers, 32 for Q8_0, 0 for an invalid type.
 func (t Type) BlockValues() int {
 	if !t.Valid() {
 		return 0
@@ -181,7 +200,7 @@ func (t Type) BlockValues() int {
 	return layouts[t].values
 }
 
-// BlockBytes is the number of bytes that one block takes, 0 for what is no type.
+// BlockBytes is the number of bytes of one block, 0 for an invalid type.
 func (t Type) BlockBytes() int {
 	if !t.Valid() {
 		return 0
@@ -189,8 +208,8 @@ func (t Type) BlockBytes() int {
 	return layouts[t].bytes
 }
 
-// RowBytes returns the bytes that a row of the given number of values takes. Rows start at block boundaries, so a
-// number of values that is negative or not a multiple of the block is an error, as is a size beyond int.
+// RowBytes returns the bytes of a row of the given number of values. Rows start at block boundaries, so a number of
+// values that is negative or not a multiple of the block is an error, and so is a size beyond int.
 func (t Type) RowBytes(values int) (int, error) {
 	if !t.Valid() {
 		return 0, fmt.Errorf("quant: %v is not a tensor type", t)

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// The types U2_32 to U8_128 hold the weights of GPTQ, AWQ and compressed-tensors: codes of some bits with a scale and a zero
-// point for a group, s·(code - zero). No file has them; whoever reads such a checkpoint lays its tensors out in blocks of
+// The types U2_32 to U8_128 hold the weights of GPTQ, AWQ and compressed-tensors: codes with a scale and a zero point
+// for a group, s·(code - zero). No file has them; the loader of such a checkpoint writes its tensors as blocks of
 //
 //	scale  float32
 //	zero   uint8
 //	codes  bits·values/8 bytes: code i is bits i·bits to (i+1)·bits-1, counted from the lowest of the first byte
 //
-// A group of more values than a block has is several blocks with the same scale.
+// A group of more values than a block is several blocks with the same scale.
 
 // ZeroTypes are the types above by the bits of a code, and whether a block has 128 values or 32.
 var ZeroTypes = map[int]map[int]Type{

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/fault"
 )
 
 // BeamParams says how a beam search goes: from the prompt on, it keeps the Width likeliest beginnings of answers.
 type BeamParams struct {
 	Width     int // beams, 1 to MaxBeams
 	MaxTokens int // of an answer
-	// LengthPenalty is the power of an answer's length by which its log probability is divided, to be its score: above 0,
-	// long answers gain.
+	// LengthPenalty is the power of an answer's length by which its log probability is divided, to be its score: above
+	// 0, long answers gain.
 	LengthPenalty float64
 	// Early says when the search is over, once Width answers have ended.
 	Early EarlyStop
@@ -24,7 +27,8 @@ type BeamParams struct {
 type EarlyStop string
 
 const (
-	// EarlyHeuristic, "early_stopping": false, is when the best beam would not be among the best answers if it ended now.
+	// EarlyHeuristic, "early_stopping": false, is when the best beam would not be among the best answers if it ended
+	// now.
 	EarlyHeuristic EarlyStop = "false"
 	// EarlyAlways, true, is at once.
 	EarlyAlways EarlyStop = "true"
@@ -35,24 +39,35 @@ const (
 // MaxBeams is the most beams of a search.
 const MaxBeams = 64
 
-// Check returns a *ParamError for the first parameter that cannot be used.
+// Names of BeamParams in errors.
+const (
+	FieldBeams         fault.Field = "beams"
+	FieldMaxTokens     fault.Field = "max_tokens"
+	FieldLengthPenalty fault.Field = "length_penalty"
+	FieldEarlyStop     fault.Field = "early_stop"
+	FieldStopTokens    fault.Field = "stop_tokens"
+)
+
+// Check returns a *fault.Error for the first parameter that cannot be used.
 func (p *BeamParams) Check() error {
 	switch {
 	case p.Width < 1 || p.Width > MaxBeams:
-		return &ParamError{"best_of", fmt.Sprintf("is %d; a beam search has 1 to %d beams", p.Width, MaxBeams)}
+		return fault.New(FieldBeams, "is %d; a beam search has 1 to %d beams", p.Width, MaxBeams)
 	case p.MaxTokens < 1:
-		return &ParamError{"max_tokens", fmt.Sprintf("is %d; want at least 1", p.MaxTokens)}
+		return fault.New(FieldMaxTokens, "is %d; want at least 1", p.MaxTokens)
 	case !(math.Abs(p.LengthPenalty) <= 100):
-		return &ParamError{"length_penalty", fmt.Sprintf("is %v; want -100 to 100", p.LengthPenalty)}
+		return fault.New(FieldLengthPenalty, "is %v; want -100 to 100", p.LengthPenalty)
 	case p.Early != EarlyHeuristic && p.Early != EarlyAlways && p.Early != EarlyNever:
-		return &ParamError{"early_stopping", fmt.Sprintf("is %q; want false, true or \"never\"", p.Early)}
-	case p.Top() > MaxTop:
-		return &ParamError{"stop_token_ids", fmt.Sprintf("are %d with those of the model; %d beams allow %d", len(p.StopTokens), p.Width, MaxTop-p.Width)}
+		return fault.New(FieldEarlyStop, "is %q; want false, true or \"never\"", p.Early)
+	case p.Top() > compute.MaxTop:
+		return fault.New(FieldStopTokens, "are %d with those of the model; %d beams allow %d",
+			len(p.StopTokens), p.Width, compute.MaxTop-p.Width)
 	}
 	return nil
 }
 
-// Top is how many candidates of each beam a step has to know: of the likeliest there are Width that do not end an answer.
+// Top is how many candidates of each beam a step has to know: of the likeliest there are Width that do not end an
+// answer.
 func (p *BeamParams) Top() int { return p.Width + max(len(p.StopTokens), p.Width) }
 
 // Beams is a beam search, without the model: it is told what the beams' next tokens may be and says which live on.
@@ -74,7 +89,7 @@ type beam struct {
 // link is a token and those before it.
 type link struct {
 	before *link
-	choice Choice
+	choice compute.Chosen
 }
 
 // continuation is a beam with one token more.
@@ -93,8 +108,8 @@ type Hypothesis struct {
 }
 
 // Tokens returns an answer's tokens; the Top of each is what its step was told.
-func (h *Hypothesis) Tokens() []Choice {
-	var out []Choice
+func (h *Hypothesis) Tokens() []compute.Chosen {
+	var out []compute.Chosen
 	for l := h.last; l != nil; l = l.before {
 		out = append(out, l.choice)
 	}
@@ -111,12 +126,13 @@ type Step struct {
 // NewBeams begins a search with one beam, the empty one. The parameters passed Check.
 func NewBeams(p BeamParams) *Beams { return &Beams{p: p, live: make([]beam, 1)} }
 
-// Next takes for each beam that lives the Top likeliest tokens that may follow it, best first, which it keeps, and returns
-// the beams that live now, best first; none: the search is over. Of equals, the first beam and its first token come first.
+// Next takes for each beam that lives the Top likeliest tokens that may follow it, best first, which it keeps, and
+// returns the beams that live now, best first; none: the search is over. Of equals, the first beam and its first token
+// come first.
 //
-// What it does is what transformers' generate does with num_beams: of all continuations those with the highest sums of log
-// probabilities live on, if they do not end an answer. Those that do are answers if they are among the Width best.
-func (b *Beams) Next(tops [][]Candidate) []Step {
+// What it does is what transformers' generate does with num_beams: of all continuations those with the highest sums of
+// log probabilities live on, if they do not end an answer. Those that do are answers if they are among the Width best.
+func (b *Beams) Next(tops [][]compute.Candidate) []Step {
 	if b.over || len(tops) != len(b.live) {
 		panic(fmt.Sprintf("sampling: %d beams are told of %d", len(b.live), len(tops)))
 	}
@@ -128,7 +144,7 @@ func (b *Beams) Next(tops [][]Candidate) []Step {
 	for i, c := range b.cands {
 		top := tops[c.from]
 		t := top[c.rank]
-		next := beam{&link{b.live[c.from].last, Choice{t.Token, t.Logprob, top}}, c.sum}
+		next := beam{&link{b.live[c.from].last, compute.Chosen{Token: t.Token, Logprob: t.Logprob, Top: top}}, c.sum}
 		stops := slices.Contains(b.p.StopTokens, t.Token)
 		if (stops || b.n == b.p.MaxTokens) && i < b.p.Width {
 			b.end(Hypothesis{Score: c.sum / length, Ended: stops, last: next.last})
@@ -148,11 +164,11 @@ func (b *Beams) Next(tops [][]Candidate) []Step {
 }
 
 // rank sorts the continuations of all beams.
-func (b *Beams) rank(tops [][]Candidate) {
+func (b *Beams) rank(tops [][]compute.Candidate) {
 	b.cands = b.cands[:0]
 	for from, top := range tops {
 		for rank, t := range top {
-			if t.Logprob > negInf {
+			if t.Logprob > float32(math.Inf(-1)) {
 				b.cands = append(b.cands, continuation{from, rank, b.live[from].sum + float64(t.Logprob)})
 			}
 		}

@@ -11,17 +11,21 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kvasir-llm/kvasir/compute"
+
+	"github.com/kvasir-llm/kvasir/fault"
 )
 
 // nextLogprobs is a model: the log probabilities of the tokens after others.
-func nextLogprobs(seed uint64, tokens []int32, vocab int) []Candidate {
+func nextLogprobs(seed uint64, tokens []int32, vocab int) []compute.Candidate {
 	h := fnv.New64a()
 	fmt.Fprint(h, seed, tokens)
 	x, sum := h.Sum64(), 0.0
-	out := make([]Candidate, vocab)
+	out := make([]compute.Candidate, vocab)
 	for i := range out {
 		x = x*6364136223846793005 + 1442695040888963407
-		out[i] = Candidate{int32(i), float32(x>>40) / (1 << 22)}
+		out[i] = compute.Candidate{Token: int32(i), Logprob: float32(x>>40) / (1 << 22)}
 		sum += math.Exp(float64(out[i].Logprob))
 	}
 	for i := range out {
@@ -43,8 +47,8 @@ func sortRows(rows []row) {
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.sum, a.sum) })
 }
 
-// naive is a beam search by whole tables: in each step all continuations of all beams, with rows that are none where there
-// are too few.
+// naive is a beam search by whole tables: in each step all continuations of all beams, with rows that are none where
+// there are too few.
 func naive(p BeamParams, seed uint64, vocab int) []row {
 	live, done := make([]row, p.Width), make([]row, p.Width)
 	for i := range live {
@@ -104,10 +108,10 @@ func TestBeamsNaive(t *testing.T) {
 		}
 		b, live := NewBeams(p), [][]int32{nil}
 		for !b.Over() {
-			var tops [][]Candidate
+			var tops [][]compute.Candidate
 			for _, tokens := range live {
 				top := nextLogprobs(seed, tokens, vocab)
-				slices.SortFunc(top, func(a, b Candidate) int { return cmp.Compare(b.Logprob, a.Logprob) })
+				slices.SortFunc(top, func(a, b compute.Candidate) int { return cmp.Compare(b.Logprob, a.Logprob) })
 				tops = append(tops, top[:p.Top()])
 			}
 			var next [][]int32
@@ -138,21 +142,24 @@ func TestBeamsNaive(t *testing.T) {
 // TestBeamsStory follows one search by hand: a token that ends an answer is one only among the best.
 func TestBeamsStory(t *testing.T) {
 	b := NewBeams(BeamParams{Width: 2, MaxTokens: 3, LengthPenalty: 1, Early: EarlyHeuristic, StopTokens: []int32{9}})
-	top := func(of ...Candidate) []Candidate { return of }
-	if got := b.Next([][]Candidate{top(Candidate{1, -1}, Candidate{2, -2}, Candidate{9, -3}, Candidate{3, -4})}); !slices.Equal(got, []Step{{0, 1}, {0, 2}}) {
+	is := func(token int32, logprob float32) compute.Candidate {
+		return compute.Candidate{Token: token, Logprob: logprob}
+	}
+	top := func(of ...compute.Candidate) []compute.Candidate { return of }
+	if got := b.Next([][]compute.Candidate{top(is(1, -1), is(2, -2), is(9, -3), is(3, -4))}); !slices.Equal(got, []Step{{0, 1}, {0, 2}}) {
 		t.Fatalf("the first step is %v", got)
 	}
 	if len(b.Best()) != 0 {
 		t.Error("the third best continuation is an answer")
 	}
 	// sums: 1+1 -1.5, 1+9 -2, 2+5 -2.25, 1+3 -4, 2+9 -6: both go on, and 1 9 is an answer of score -1.
-	got := b.Next([][]Candidate{top(Candidate{1, -.5}, Candidate{9, -1}, Candidate{3, -3}), top(Candidate{5, -.25}, Candidate{9, -4})})
+	got := b.Next([][]compute.Candidate{top(is(1, -.5), is(9, -1), is(3, -3)), top(is(5, -.25), is(9, -4))})
 	if !slices.Equal(got, []Step{{0, 1}, {1, 5}}) || len(b.Best()) != 1 || b.Best()[0].Score != -1 || !b.Best()[0].Ended {
 		t.Fatalf("the second step is %v, answers %v", got, b.Best())
 	}
 	// No more tokens: what is best is an answer, ended or not. Of equals the first beam comes first.
 	minus := float32(math.Inf(-1))
-	got = b.Next([][]Candidate{top(Candidate{4, -1.5}, Candidate{9, minus}), top(Candidate{9, -.75}, Candidate{4, -1})})
+	got = b.Next([][]compute.Candidate{top(is(4, -1.5), is(9, minus)), top(is(9, -.75), is(4, -1))})
 	if best := b.Best(); got != nil || !b.Over() || len(best) != 2 || best[0].Score != -1 || best[1].Score != -1 || best[0].Tokens()[1].Token != 9 {
 		t.Fatalf("the last step is %v, answers %v", got, best)
 	}
@@ -161,16 +168,16 @@ func TestBeamsStory(t *testing.T) {
 func TestBeamParams(t *testing.T) {
 	good := BeamParams{Width: 4, MaxTokens: 1, Early: EarlyNever}
 	for field, spoil := range map[string]func(*BeamParams){
-		"best_of":        func(p *BeamParams) { p.Width = 0 },
+		"beams":          func(p *BeamParams) { p.Width = 0 },
 		"max_tokens":     func(p *BeamParams) { p.MaxTokens = 0 },
 		"length_penalty": func(p *BeamParams) { p.LengthPenalty = math.Inf(1) },
-		"early_stopping": func(p *BeamParams) { p.Early = "" },
-		"stop_token_ids": func(p *BeamParams) { p.StopTokens = make([]int32, MaxTop) },
+		"early_stop":     func(p *BeamParams) { p.Early = "" },
+		"stop_tokens":    func(p *BeamParams) { p.StopTokens = make([]int32, compute.MaxTop) },
 	} {
 		p := good
 		spoil(&p)
-		var e *ParamError
-		if err := p.Check(); !errors.As(err, &e) || e.Field != field || strings.Contains(e.Problem, "%!") {
+		var e *fault.Error
+		if err := p.Check(); !errors.As(err, &e) || string(e.Field) != field || strings.Contains(e.Problem, "%!") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

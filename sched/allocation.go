@@ -1,9 +1,14 @@
 package sched
 
-import "math/bits"
+import (
+	"math/bits"
 
-// Allocation says how many blocks a sequence must find to be admitted: beyond those for the tokens it has, what is to be
-// left for those that it and the running ones will yield.
+	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/named"
+)
+
+// Allocation says how many blocks a sequence must find to be admitted: beyond those for the tokens it has, what is to
+// be left for those that it and the running ones will yield.
 type Allocation string
 
 const (
@@ -12,13 +17,23 @@ const (
 	// Preallocate keeps blocks for prompt and longest output together, so that no one is preempted (but, rarely, where
 	// layers have windows and prompts share blocks), and fewer run.
 	Preallocate Allocation = "preallocate"
-	// Learned admits a sequence if, by the lengths that outputs had so far, the blocks suffice at the moment when most of
-	// them will be held: see forecast.
+	// Learned admits a sequence if, by the lengths that outputs had so far, the blocks suffice at the moment when most
+	// of them will be held: see forecast.
 	Learned Allocation = "learned"
 )
 
-// Allocations returns what Config.Allocation may be, the default first.
-func Allocations() []Allocation { return []Allocation{OnDemand, Preallocate, Learned} }
+// allocations are all there are.
+var allocations = named.Plain(
+	named.Value[Allocation]{Is: OnDemand, Help: "for its prompt"},
+	named.Value[Allocation]{Is: Preallocate, Help: "for its longest answer too"},
+	named.Value[Allocation]{Is: Learned, Help: "as answers so far let expect"},
+)
+
+// Allocations returns the names that Config.Allocation takes, the default first.
+func Allocations() []string { return allocations.Names() }
+
+// AllocationHelp says what they mean, as part of a sentence.
+func AllocationHelp() string { return allocations.Help() }
 
 // buckets is how many ranges of lengths are told apart: each number below 16, then eight to each doubling.
 const buckets = 16 + 27*8
@@ -46,8 +61,8 @@ type lengths struct {
 	counts [buckets]int32
 	total  int32
 	stale  bool
-	// expect is how long an output that has a length of this bucket is expected to become: the median of those that became
-	// at least as long. A higher quantile would leave room for chance, but the sum of many has little of it.
+	// expect is how long an output that has a length of this bucket is expected to become: the median of those that
+	// became at least as long. A higher quantile would leave room for chance, but the sum of many has little of it.
 	expect [buckets]int
 }
 
@@ -158,20 +173,19 @@ func (s *Scheduler) promise(q *sequence) {
 	}
 }
 
-// fits reports whether q can be admitted with need new blocks beside kept ones of others, of which unused are held by no one
-// now.
-func (s *Scheduler) fits(q *sequence, need, unused, kept int) bool {
-	available := s.pool.Available() - unused
+// fits reports whether q can be admitted with what it is offered.
+func (s *Scheduler) fits(q *sequence, o *kv.Offer) bool {
+	available := s.pool.Available() - o.Unused
 	later := s.promised
 	switch s.cfg.Allocation {
 	case Preallocate:
-		later += max(0, s.pool.Most(q.limit-1, s.cfg.MaxChunk)-kept-need)
+		later += max(0, s.pool.Most(q.limit-1, s.cfg.MaxChunk)-o.Kept-o.Need)
 	case Learned:
 		with := s.forecast
-		with.add(s.left(q), need)
-		if with.peak(s.cfg.Blocks-available+need, s.cfg.BlockTokens, s.pool.Groups()) > s.cfg.Blocks {
-			return s.running.n == 0 && available >= need
+		with.add(s.left(q), o.Need)
+		if with.peak(s.cfg.Blocks-available+o.Need, s.cfg.BlockTokens, s.pool.Groups()) > s.cfg.Blocks {
+			return s.running.n == 0 && available >= o.Need
 		}
 	}
-	return available >= need+later
+	return available >= o.Need+later
 }

@@ -19,8 +19,8 @@ type simulation struct {
 // costs of a step: reading the weights, and each row's arithmetic, in rows. Of the order of a model on a processor.
 const costStep, costRow = 16, 1
 
-// simulate lets clients ask for what they want, answers of a median of 150 tokens with a long tail, while all but a tenth
-// say that they would take 1,024.
+// simulate lets clients ask for what they want, answers of a median of 150 tokens with a long tail, while all but a
+// tenth say that they would take 1,024.
 func simulate(t testing.TB, allocation Allocation, blocks, clients, requests int) simulation {
 	s, err := New(Config{
 		BlockTokens: 16, Blocks: blocks, MaxSeqs: clients, TokenBudget: 512, Allocation: allocation, MaxPassed: 16,
@@ -55,7 +55,7 @@ func simulate(t testing.TB, allocation Allocation, blocks, clients, requests int
 		p := s.Next()
 		results := make([]Result, len(p.Seqs))
 		for i, w := range p.Seqs {
-			results[i].Token = r.Int32()
+			results[i].Tokens = []int32{r.Int32()}
 			sim.recomputed += max(0, min(computed[w.ID], w.Start+w.N)-w.Start)
 			computed[w.ID] = max(computed[w.ID], w.Start+w.N)
 			if w.Sample {
@@ -82,11 +82,11 @@ func simulate(t testing.TB, allocation Allocation, blocks, clients, requests int
 	return sim
 }
 
-// TestAllocations compares the ways to admit where blocks are scarce: preallocation never preempts and leaves most of what
-// it keeps unfilled; learned lengths preempt less than demand alone, at no less throughput, and fill as much.
+// TestAllocations compares the ways to admit where blocks are scarce: preallocation never preempts and leaves most of
+// what it keeps unfilled; learned lengths preempt less than demand alone, at no less throughput, and fill as much.
 func TestAllocations(t *testing.T) {
 	sims := map[Allocation]simulation{}
-	for _, a := range Allocations() {
+	for _, a := range []Allocation{OnDemand, Preallocate, Learned} {
 		sim := simulate(t, a, 1024, 128, 1500)
 		sims[a] = sim
 		t.Logf("%-12s %5.1f running, %4d preemptions, %6d recomputed, %4.1f%% unfilled, %.3f generated in the time of a row",

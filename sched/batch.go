@@ -1,5 +1,7 @@
 package sched
 
+import "github.com/kvasir-llm/kvasir/named"
+
 // Batch says how prompts and decoding sequences share steps.
 type Batch string
 
@@ -7,11 +9,11 @@ const (
 	// Mixed steps serve both. Each running sequence gets at least one row in every step, so that no prompt makes those
 	// who decode wait. It is the default.
 	Mixed Batch = "mixed"
-	// PrefillFirst computes only prompts in a step, as long as any can be computed or admitted: first tokens come sooner
-	// and steps are larger, while those who decode stand still.
+	// PrefillFirst computes only prompts in a step, as long as any can be computed or admitted: first tokens come
+	// sooner and steps are larger, while those who decode stand still.
 	PrefillFirst Batch = "prefill-first"
-	// DecodeFirst admits no one into a step that yields tokens: those who decode are never slowed by a new prompt, which
-	// waits until all of them have ended.
+	// DecodeFirst admits no one into a step that yields tokens: those who decode are never slowed by a new prompt,
+	// which waits until all of them have ended.
 	DecodeFirst Batch = "decode-first"
 	// Static takes a batch from the queue when nobody runs, as many as may run and fit, and no one more until all of
 	// these have ended. With Config.Window it waits that long for the batch to become full (windowed dynamic batching).
@@ -19,8 +21,17 @@ const (
 	Static Batch = "static"
 )
 
-// Batches returns what Config.Batch may be, the default first.
-func Batches() []Batch { return []Batch{Mixed, PrefillFirst, DecodeFirst, Static} }
+// batches are all there are.
+var batches = named.Plain(
+	named.Value[Batch]{Is: Mixed}, named.Value[Batch]{Is: PrefillFirst}, named.Value[Batch]{Is: DecodeFirst},
+	named.Value[Batch]{Is: Static},
+)
+
+// Batches returns the names that Config.Batch takes, the default first.
+func Batches() []string { return batches.Names() }
+
+// BatchHelp says what they mean, as part of a sentence.
+func BatchHelp() string { return batches.Help() }
 
 // fill plans the rows of a step.
 func (s *Scheduler) fill(p *Plan) {
@@ -39,7 +50,7 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 		}
 		if prompts && s.open() && len(p.Preempted) == 0 {
 			s.admit(p)
-			s.closed = p.Rows < s.cfg.TokenBudget || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
+			s.closed = s.room(p) > 0 || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
 		}
 		if p.Rows == 0 {
 			s.planRunning(p, prompts)

@@ -10,13 +10,15 @@ func (s *Scheduler) hold(q *sequence) {
 		return
 	}
 	s.running.remove(q)
+	s.unbind(q)
 	s.held.pushBack(q)
 	if s.cfg.States > 0 {
 		s.drop(q) // nothing can go on from blocks alone
 	}
 }
 
-// drop takes the blocks of a held sequence. Those that go on from it are computed anew where the prefix cache has nothing.
+// drop takes the blocks of a held sequence. Those that go on from it are computed anew where the prefix cache has
+// nothing.
 func (s *Scheduler) drop(q *sequence) {
 	s.held.remove(q)
 	s.pool.Release(&q.table)
@@ -36,12 +38,12 @@ func (s *Scheduler) isHeld(id SeqID) bool {
 	return q != nil && q.held
 }
 
-// inherit gives a sequence that goes on from a held one its place in the queue, and the names of the blocks that they have
-// in common.
+// inherit gives a sequence that goes on from a held one its place in the queue, and the names of the blocks that they
+// have in common.
 func (s *Scheduler) inherit(q, parent *sequence) {
 	q.arrival, q.since, q.charged = parent.arrival, parent.since, true
 	if parent.keys == q.keys {
-		n := common(parent.tokens, q.tokens) / s.cfg.BlockTokens
+		n := common(parent.tokens.All(), q.tokens.All()) / s.cfg.BlockTokens
 		q.names = append(q.names, parent.names[:min(len(parent.names), n)]...)
 	}
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -9,16 +10,16 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-// TestRandomBeams runs searches whose beams branch and die at random, among other sequences, in any configuration: all come
-// to their end, whatever is dropped or cancelled, and leave nothing.
+// TestRandomBeams runs searches whose beams branch and die at random, among other sequences, in any configuration: all
+// come to their end, whatever is dropped or cancelled, and leave nothing.
 func TestRandomBeams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const depth, width, prompt = 6, 4, 7
 		cfg := Config{
 			BlockTokens: rapid.IntRange(1, 5).Draw(t, "block tokens"), MaxSeqs: rapid.IntRange(1, 6).Draw(t, "max seqs"),
 			TokenBudget: rapid.IntRange(1, 16).Draw(t, "budget"), PrefixCache: rapid.Bool().Draw(t, "cache"),
-			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"), Batch: rapid.SampledFrom(Batches()).Draw(t, "batch"),
-			Allocation: rapid.SampledFrom(Allocations()).Draw(t, "allocation"), MaxPassed: rapid.IntRange(0, 2).Draw(t, "passed"),
+			Policy: rapid.SampledFrom(Policies()).Draw(t, "policy"), Batch: Batch(rapid.SampledFrom(Batches()).Draw(t, "batch")),
+			Allocation: Allocation(rapid.SampledFrom(Allocations()).Draw(t, "allocation")), MaxPassed: rapid.IntRange(0, 2).Draw(t, "passed"),
 			Interval: rapid.IntRange(0, 2).Draw(t, "interval"), MaxWaiting: 6, Groups: []kv.Group{{}},
 		}
 		switch rapid.IntRange(0, 4).Draw(t, "layers") {
@@ -43,7 +44,7 @@ func TestRandomBeams(t *testing.T) {
 			next++
 			r.ID = next
 			if err := s.Add(r); err != nil {
-				if err != ErrQueueFull || r.Parent > 0 {
+				if !errors.Is(err, ErrQueueFull) || r.Parent > 0 {
 					t.Fatal(err)
 				}
 				return false
@@ -103,8 +104,14 @@ func TestRandomBeams(t *testing.T) {
 				}
 				delete(groups, i-1)
 			}
+			if len(plans) == 1 && !plans[0].begun {
+				s.Begin(plans[0])
+			}
 			if p := s.Next(); p != nil {
 				plans = append(plans, p)
+				if rapid.Bool().Draw(t, "begin") {
+					s.Begin(p)
+				}
 			} else if len(plans) == 0 && s.waiting.n+s.running.n > 0 {
 				t.Fatalf("nothing to do:\n%v", s.Stats())
 			}
@@ -120,7 +127,7 @@ func TestRandomBeams(t *testing.T) {
 					sampled = append(sampled, w.ID)
 				}
 			}
-			s.Commit(p, make([]Result, len(p.Seqs)))
+			s.Commit(p, zeros(len(p.Seqs)))
 			check()
 			for _, id := range sampled {
 				g := groups[searches[id]]
@@ -134,8 +141,8 @@ func TestRandomBeams(t *testing.T) {
 			}
 			check()
 		}
-		if st := s.Stats(); st.KV.Used != 0 || s.held.n != 0 {
-			t.Fatalf("all have ended, but\n%v", st)
+		if err := s.CheckClosed(); err != nil || s.held.n != 0 {
+			t.Fatalf("all have ended, but %d are held: %v", s.held.n, err)
 		}
 	})
 }

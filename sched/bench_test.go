@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // busy returns a scheduler with running sequences that decode without end and waiting ones behind them.
@@ -14,8 +16,8 @@ func busy(tb testing.TB, policy string, running, waiting int, cache bool) *Sched
 	}, running, waiting, 8)
 }
 
-// blocked is the same, but more could run if there were the blocks for those who wait: each step looks behind as many as
-// it may, and none fits.
+// blocked is the same, but more could run if there were the blocks for those who wait: each step looks behind as many
+// as it may, and none fits.
 func blocked(tb testing.TB, policy string, running, waiting int) *Scheduler {
 	return crowded(tb, Config{
 		BlockTokens: 512, Blocks: 2*running + 8, MaxSeqs: 2 * running, TokenBudget: 2048, MaxLen: 1 << 18,
@@ -32,7 +34,8 @@ func learned(s *Scheduler) *Scheduler {
 	return s
 }
 
-// prefixed is the same, but the first of those who wait find 8,000 tokens each in the cache, and lack blocks for the rest.
+// prefixed is the same, but the first of those who wait find 8,000 tokens each in the cache, and lack blocks for the
+// rest.
 func prefixed(tb testing.TB, policy string, running, waiting int) *Scheduler {
 	const blocks, prefix = 8000, 8000
 	s, err := New(Config{
@@ -51,7 +54,7 @@ func prefixed(tb testing.TB, policy string, running, waiting int) *Scheduler {
 	}
 	run := func() {
 		p := s.Next()
-		s.Commit(p, make([]Result, len(p.Seqs)))
+		s.Commit(p, zeros(len(p.Seqs)))
 	}
 	for i := range lookahead { // their prompts stay in the cache
 		add(i, i, prefix, 1)
@@ -71,7 +74,8 @@ func prefixed(tb testing.TB, policy string, running, waiting int) *Scheduler {
 	return s
 }
 
-// crowded adds sequences of a thousand tenants and ten priorities. Those that wait have prompts of a length of their own.
+// crowded adds sequences of a thousand tenants and ten priorities. Those that wait have prompts of a length of their
+// own.
 func crowded(tb testing.TB, cfg Config, running, waiting, prompt int) *Scheduler {
 	s, err := New(cfg)
 	if err != nil {
@@ -84,7 +88,7 @@ func crowded(tb testing.TB, cfg Config, running, waiting, prompt int) *Scheduler
 			r.MaxTokens = 1 << 17
 		}
 		if i == running { // those before it run before it comes
-			s.Commit(s.Next(), make([]Result, running))
+			s.Commit(s.Next(), zeros(running))
 		}
 		if i >= running {
 			r.Prompt = make([]int32, prompt)
@@ -99,17 +103,31 @@ func crowded(tb testing.TB, cfg Config, running, waiting, prompt int) *Scheduler
 
 // pipelined returns a function that runs one step as the engine does: the next is planned while one computes.
 func pipelined(s *Scheduler) func() {
-	results := make([]Result, 4096)
+	results := zeros(4096)
 	p := s.Next()
+	s.Begin(p)
 	return func() {
 		following := s.Next()
+		s.Begin(following)
 		s.Commit(p, results[:len(p.Seqs)])
 		p = following
 	}
 }
 
+// zeros are results of one token each.
+func zeros(n int) []Result {
+	results, token := make([]Result, n), make([]int32, 1)
+	for i := range results {
+		results[i].Tokens = token
+	}
+	return results
+}
+
 // A step allocates nothing, unless it admits someone.
 func TestNoAllocation(t *testing.T) {
+	if invariants {
+		t.Skip("verifying allocates")
+	}
 	for _, policy := range Policies() {
 		cache := policy != "fcfs"
 		s := busy(t, policy, 64, 1000, cache)
@@ -126,15 +144,57 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
+// Nor does one that computes proposed tokens, of which some are accepted.
+func TestNoAllocationWithProposals(t *testing.T) {
+	if invariants {
+		t.Skip("verifying allocates")
+	}
+	s := busy(t, "", 64, 0, true)
+	for id := range SeqID(64) {
+		s.PlanAhead(id, false)
+	}
+	draft, results, accepted := make([]int32, 3), zeros(64), make([]int32, 3)
+	step := func() {
+		p := s.Next()
+		s.Begin(p)
+		for i, w := range p.Seqs {
+			results[i].Tokens = accepted[:1+w.Draft*2/3]
+		}
+		s.Commit(p, results[:len(p.Seqs)])
+		for id := range SeqID(64) {
+			if err := s.Propose(id, Draft{Tokens: draft}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 20 {
+		step()
+	}
+	if n := testing.AllocsPerRun(500, step); n != 0 {
+		t.Errorf("%v allocations per step", n)
+	}
+	if got := s.Stats(); got.Running != 64 || got.KV.Used < 64*500*3/16 {
+		t.Errorf("the steps did not do what was meant:\n%v", got)
+	}
+}
+
 // The caller's mistakes would misplace tokens, so they must not pass unnoticed.
 func TestMisusePanics(t *testing.T) {
 	for _, c := range []struct {
 		want string
 		do   func(s *Scheduler)
 	}{
-		{"not the oldest", func(s *Scheduler) { s.Next(); s.Commit(s.Next(), make([]Result, 2)) }},
-		{"not the oldest", func(s *Scheduler) { p := s.Next(); s.Commit(p, make([]Result, 2)); s.Commit(p, nil) }},
-		{"1 results for 2 sequences", func(s *Scheduler) { s.Commit(s.Next(), make([]Result, 1)) }},
+		{"not the oldest", func(s *Scheduler) { s.Begin(s.Next()); s.Commit(s.Next(), zeros(2)) }},
+		{"not the oldest", func(s *Scheduler) { p := s.Next(); s.Commit(p, zeros(2)); s.Commit(p, nil) }},
+		{"1 results for 2 sequences", func(s *Scheduler) { s.Commit(s.Next(), zeros(1)) }},
+		{"0 tokens for sequence 0", func(s *Scheduler) { s.Commit(s.Next(), make([]Result, 2)) }},
+		{"2 tokens for sequence 1", func(s *Scheduler) {
+			p := s.Next()
+			s.Commit(p, []Result{{Tokens: []int32{1}}, {Tokens: []int32{1, 1}}})
+		}},
+		{"not begun", func(s *Scheduler) { s.Next(); s.Next() }},
+		{"begun already", func(s *Scheduler) { p := s.Next(); s.Begin(p); s.Begin(p) }},
+		{"is begun", func(s *Scheduler) { p := s.Next(); s.Begin(p); s.Lost(p, kv.Move{From: kv.Place{Tier: host}}) }},
 	} {
 		func() {
 			defer func() {
@@ -147,8 +207,8 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// One step of 256 decoding sequences with 10,000 in the queue: when no more may run, with and without the naming of blocks,
-// and when more might but do not fit, the first eight of them after finding 8,000 tokens each in the cache.
+// One step of 256 decoding sequences with 10,000 in the queue: when no more may run, with and without the naming of
+// blocks, and when more might but do not fit, the first eight of them after finding 8,000 tokens each in the cache.
 func BenchmarkStep(b *testing.B) {
 	const running, waiting = 256, 10000
 	for _, policy := range Policies() {
@@ -188,6 +248,40 @@ func BenchmarkStep(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(running*b.N), "ns/token")
 			})
 		}
+	}
+}
+
+// One step of 64 decoding sequences of 128k tokens each takes as long as one of short ones.
+func BenchmarkLongContexts(b *testing.B) {
+	const running, steps = 64, 8000
+	for _, tokens := range []int{16, 128 << 10} {
+		b.Run(strconv.Itoa(tokens), func(b *testing.B) {
+			step, left, prompt := func() {}, 0, make([]int32, tokens)
+			for b.Loop() {
+				if left == 0 {
+					b.StopTimer()
+					s, err := New(Config{
+						BlockTokens: 16, Blocks: running * (tokens/16 + 1000), MaxSeqs: running, TokenBudget: running * tokens,
+						MaxLen: 1 << 18,
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+					for id := range SeqID(running) {
+						if err := s.Add(Request{ID: id, Prompt: prompt, MaxTokens: 15000}); err != nil {
+							b.Fatal(err)
+						}
+					}
+					step, left = pipelined(s), steps
+					for range 20 {
+						step()
+					}
+					b.StartTimer()
+				}
+				step()
+				left--
+			}
+		})
 	}
 }
 

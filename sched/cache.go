@@ -6,8 +6,8 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-// Pin keeps what the cache has of the beginning of a sequence from being evicted until Unpin, and returns how many tokens
-// that is. It refuses to leave fewer blocks than a sequence of the greatest length needs.
+// Pin keeps what the cache has of the beginning of a sequence from being evicted until Unpin, and returns how many
+// tokens that is. It refuses to leave fewer blocks than a sequence of the greatest length needs.
 func (s *Scheduler) Pin(tokens []int32, keys kv.Keys) (int, error) {
 	n, err := s.pool.Pin(s.namesOf(tokens, keys), keys, tokens, s.cfg.Blocks-s.pool.Most(min(s.cfg.MaxLen, s.fit), s.cfg.MaxChunk))
 	if err != nil {
@@ -21,14 +21,14 @@ func (s *Scheduler) Unpin(tokens []int32, keys kv.Keys) int {
 	return s.pool.Unpin(s.namesOf(tokens, keys))
 }
 
-// ResetCache forgets all cached blocks that nobody uses, and returns how many there were.
+// ResetCache evicts all cached blocks that nobody uses, and returns how many there were.
 func (s *Scheduler) ResetCache() int { return s.pool.Reset() }
 
 // Inspect returns what the cache can be searched for, in no order.
 func (s *Scheduler) Inspect() []kv.Contents { return s.pool.Inspect() }
 
-// Events returns what has happened to the contents of the cache since it was called last, if Config.Events is set. It is
-// valid until the scheduler's next change.
+// Events returns what has happened to the contents of the cache since it was called last, if Config.Events is set. It
+// is valid until the scheduler's next change.
 func (s *Scheduler) Events() []kv.Event { return s.pool.Events() }
 
 // Snapshot returns the events that tell a newcomer what the cache can be searched for.
@@ -39,7 +39,7 @@ func (s *Scheduler) Retains() bool { return s.pool.Retains() }
 
 // namesOf returns the names of the blocks that tokens fill.
 func (s *Scheduler) namesOf(tokens []int32, keys kv.Keys) []kv.Hash {
-	q := sequence{tokens: tokens, keys: keys}
+	q := sequence{tokens: Tokens{all: tokens}, keys: keys}
 	s.name(&q)
 	return q.names
 }

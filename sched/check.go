@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -26,32 +27,39 @@ func (s *Scheduler) Check() error {
 	if all := s.runningAdapters(nil); s.cfg.MaxAdapters > 0 && len(all) > s.cfg.MaxAdapters {
 		return fmt.Errorf("sched: the running sequences use the adapters %v; at most %d may be in use", all, s.cfg.MaxAdapters)
 	}
-	refs := make([]int, s.cfg.Blocks)
-	s.pool.PinnedRefs(refs)
-	if err := cmp.Or(s.checkList(&s.running, refs), s.checkList(&s.held, refs), s.checkQueue()); err != nil {
+	if err := cmp.Or(s.checkList(&s.running), s.checkList(&s.held), s.checkQueue(), s.checkSlots()); err != nil {
 		return err
 	}
-	for b, n := range refs {
-		if got := s.pool.Refs(int32(b)); got != n {
-			return fmt.Errorf("sched: block %d is in %d tables, the pool counts %d", b, n, got)
+	var tables []*kv.Table
+	for _, q := range s.byID {
+		if q.running() {
+			tables = append(tables, &q.table)
 		}
+	}
+	return s.pool.CheckTables(tables)
+}
+
+// checkSlots verifies that each slot belongs to one running sequence or is free.
+func (s *Scheduler) checkSlots() error {
+	owners := make([]int, s.slotted)
+	for q := s.running.front; q != nil; q = q.next {
+		owners[q.slot]++
+	}
+	for _, slot := range s.slots {
+		owners[slot]++
+	}
+	if i := slices.IndexFunc(owners, func(n int) bool { return n != 1 }); i >= 0 || int(s.slotted) > s.cfg.MaxSeqs {
+		return fmt.Errorf("sched: of %d slots, %d has not one owner (-1: all have), at most %d may be there", s.slotted, i, s.cfg.MaxSeqs)
 	}
 	return nil
 }
 
-// checkList verifies sequences that hold blocks, and counts these.
-func (s *Scheduler) checkList(l *list, refs []int) error {
+// checkList verifies sequences that hold blocks.
+func (s *Scheduler) checkList(l *list) error {
 	n := 0
 	for q := l.front; q != nil; q = q.next {
 		if err := s.checkSequence(q, true); err != nil {
 			return err
-		}
-		for _, table := range q.table.Blocks {
-			for _, b := range table {
-				if b >= 0 {
-					refs[b]++
-				}
-			}
 		}
 		n++
 	}
@@ -61,17 +69,17 @@ func (s *Scheduler) checkList(l *list, refs []int) error {
 	return nil
 }
 
-// checkChain verifies that what a waiting sequence remembers of its cached prefix leads to the same as a new search.
-func (s *Scheduler) checkChain(q *sequence) error {
+// checkOffer verifies that what a waiting sequence remembers of its last offer leads to the same as a new search.
+func (s *Scheduler) checkOffer(q *sequence) error {
 	if !q.lookup {
 		return nil
 	}
-	var fresh kv.Prefix
-	s.pool.Match(&fresh, q.names, q.keys, q.tokens[:q.length-1])
-	remembered := q.prefix.Clone()
-	s.pool.Match(&remembered, q.names, q.keys, q.tokens[:q.length-1])
-	if remembered.Tokens != fresh.Tokens {
-		return fmt.Errorf("sched: sequence %d finds %d tokens, by what it remembers %d", q.id, fresh.Tokens, remembered.Tokens)
+	s.name(q)
+	fresh, remembered := kv.Offer{}, q.offer.Clone()
+	w := kv.Want{Lookup: true, Names: q.names, Keys: q.keys, Tokens: q.tokens.All()[:q.length-1], Length: q.length}
+	s.pool.Offer(&fresh, w)
+	if s.pool.Offer(&remembered, w); remembered.Found != fresh.Found {
+		return fmt.Errorf("sched: sequence %d finds %d tokens, by what it remembers %d", q.id, fresh.Found, remembered.Found)
 	}
 	return nil
 }
@@ -79,15 +87,21 @@ func (s *Scheduler) checkChain(q *sequence) error {
 // checkQueue verifies that every place is right and no one waits before one that comes earlier.
 func (s *Scheduler) checkQueue() error {
 	n := 0
-	for i, t := range s.waiting.tenants {
-		if t.at != i || s.tenants[t.name] != t || len(t.waiting) == 0 || i > 0 && t.before(s.waiting.tenants[(i-1)/2]) {
-			return fmt.Errorf("sched: tenant %q, served %d, is in place %d, says %d", t.name, t.served, i, t.at)
+	if t, wrong := s.waiting.tenants.Check(func(t *tenant) int { return t.at }); wrong {
+		return fmt.Errorf("sched: tenant %q, served %d, is not in its place, says %d", t.name, t.served, t.at)
+	}
+	for _, t := range s.waiting.tenants.All() {
+		if s.tenants[t.name] != t || t.waiting.Len() == 0 {
+			return fmt.Errorf("sched: tenant %q is listed, with %d waiting", t.name, t.waiting.Len())
 		}
-		for i, q := range t.waiting {
-			if q.at != i || q.tenant != t || q.rank != s.policy.rank(q) || i > 0 && q.before(t.waiting[(i-1)/2]) {
-				return fmt.Errorf("sched: sequence %d, of rank %d, waits in place %d, says %d", q.id, q.rank, i, q.at)
+		if q, wrong := t.waiting.Check(func(q *sequence) int { return q.at }); wrong {
+			return fmt.Errorf("sched: sequence %d, of rank %d, is not in its place, says %d", q.id, q.rank, q.at)
+		}
+		for _, q := range t.waiting.All() {
+			if q.tenant != t || q.rank != s.policy.rank(q) {
+				return fmt.Errorf("sched: sequence %d waits with rank %d, now %d", q.id, q.rank, s.policy.rank(q))
 			}
-			if err := cmp.Or(s.checkSequence(q, false), s.checkChain(q)); err != nil {
+			if err := cmp.Or(s.checkSequence(q, false), s.checkOffer(q)); err != nil {
 				return err
 			}
 			n++
@@ -95,8 +109,8 @@ func (s *Scheduler) checkQueue() error {
 	}
 	live := 0
 	for name, t := range s.tenants {
-		if live += t.live; name != t.name || (t.at < 0) != (len(t.waiting) == 0) {
-			return fmt.Errorf("sched: tenant %q has %d waiting in place %d", name, len(t.waiting), t.at)
+		if live += t.live; name != t.name || (t.at < 0) != (t.waiting.Len() == 0) {
+			return fmt.Errorf("sched: tenant %q has %d waiting in place %d", name, t.waiting.Len(), t.at)
 		}
 	}
 	if n != s.waiting.n || live != len(s.byID) {
@@ -110,19 +124,22 @@ func (s *Scheduler) checkSequence(q *sequence, running bool) error {
 	switch {
 	case q.ended || q.running() != running || (q.at < 0) != running || s.byID[q.id] != q:
 		return fmt.Errorf("sched: sequence %d is listed but has ended, or the other way round", q.id)
-	case q.known > q.length || q.length > q.limit || q.length-q.known > 2:
+	case q.known > q.length || q.length > q.limit || q.length-q.known > 2 && !q.drafted:
 		return fmt.Errorf("sched: sequence %d knows %d of %d tokens, at most %d", q.id, q.known, q.length, q.limit)
 	case q.computed >= q.length || q.table.Named*size > q.computed:
 		return fmt.Errorf("sched: sequence %d computed %d of %d tokens, %d blocks are named", q.id, q.computed, q.length, q.table.Named)
 	case !running && q.computed+q.table.Named > 0:
 		return fmt.Errorf("sched: sequence %d waits but computed %d tokens", q.id, q.computed)
-	case s.cfg.PrefixCache && (len(q.names) != q.known/size || len(q.tokens) != q.known):
-		return fmt.Errorf("sched: sequence %d knows %d tokens, has %d and names %d", q.id, q.known, len(q.tokens), len(q.names)*size)
+	case len(q.names) < q.table.Named || len(q.names) > q.known/size || q.tokens.Len() != q.known:
+		return fmt.Errorf("sched: sequence %d knows %d tokens, has %d and names %d", q.id, q.known, q.tokens.Len(), len(q.names)*size)
 	}
 	for _, table := range q.table.Blocks {
 		if len(table) < s.pool.BlocksFor(q.computed) {
 			return fmt.Errorf("sched: sequence %d computed %d tokens, in %d blocks", q.id, q.computed, len(table))
 		}
+	}
+	if running && !q.held {
+		return s.pool.CheckReady(&q.table, q.computed)
 	}
 	return nil
 }

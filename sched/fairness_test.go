@@ -56,7 +56,7 @@ func (l *load) run() {
 		if w.Sample {
 			l.served[l.tenant[w.ID]] += weightOut
 		}
-		results[i].Token = int32(l.step)
+		results[i].Tokens = []int32{int32(l.step)}
 	}
 	ids := make([]SeqID, len(p.Seqs))
 	for i, w := range p.Seqs {
@@ -71,9 +71,9 @@ func (l *load) run() {
 	l.step++
 }
 
-// unfairness lets a tenant with long prompts and one with short prompts and long answers send without end, and returns the
-// largest difference of the service that they got, and the bound of the paper: twice the larger of what a prompt costs and
-// what all tokens that the cache holds cost.
+// unfairness lets a tenant with long prompts and one with short prompts and long answers send without end, and returns
+// the largest difference of the service that they got, and the bound of the paper: twice the larger of what a prompt
+// costs and what all tokens that the cache holds cost.
 func unfairness(t rapid.TB, policy string, longest, output, chunk int) (worst, bound int) {
 	cfg := Config{BlockTokens: 4, Blocks: 64, MaxSeqs: 12, TokenBudget: 32, MaxChunk: chunk, Policy: policy}
 	l := newLoad(t, cfg)

@@ -6,34 +6,45 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-// Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is being
-// computed and one that is prepared meanwhile, in which the tokens that the first will yield are planned for by position
-// though their values are not known yet. With two outstanding, Next returns nil.
+// Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is begun
+// and one after it, in which the tokens that the first will yield are planned for by position though their values are
+// not known yet. It may be begun, too, before the first is committed. With two outstanding, Next returns nil.
 //
-// Every running sequence with something to compute gets rows, those admitted first before the others. If there is no block
-// for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and is computed
-// anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget remains goes to
-// the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what comes of those
-// behind one that does not. No one is admitted in a step that preempts. A plan that preempts may have no rows, if what was
-// given up did not suffice, and so may one that only moves blocks; it is to be committed like any other.
+// Every running sequence with something to compute gets rows, those admitted first before the others. If there is no
+// block for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and
+// is computed anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget
+// remains goes to the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what
+// comes of those behind one that does not. No one is admitted in a step that preempts. A plan that preempts may have no
+// rows, if what was given up did not suffice, and so may one that only moves blocks; it is to be committed like any
+// other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
-// before it leave it at least what they left when it was admitted. All of this is for Mixed batches; see Batch for others.
+// before it leave it at least what they left when it was admitted. All of this is for Mixed batches; see Batch for
+// others.
 func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 2 {
 		return nil
 	}
-	p := &s.plans[(s.oldest+s.outstanding)%2]
+	if s.outstanding == 1 && !s.newest().begun {
+		panic("sched: Next while the plan before is not begun")
+	}
+	p := s.outstandingAt(s.outstanding)
 	p.reset()
+	p.spare, p.kept = s.spareRows()
+	s.allow(p)
 	s.pool.Round(&p.Moves)
 	s.fill(p)
-	for s.outstanding == 0 && len(p.Seqs)+len(p.Preempted) == 0 && s.waiting.n > 0 && s.dropOldest() {
+	for s.outstanding == 0 && len(p.Seqs)+len(p.Preempted) == 0 && s.waiting.n > 0 && s.pool.Underway() == 0 &&
+		s.dropOldest() {
 		s.fill(p) // those who wait may lack the blocks of those who are held for them
 	}
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0 {
 		return nil
 	}
+	p.Edits = s.pool.Edits(p.Edits)
+	p.Shifts, s.shifts = append(p.Shifts, s.shifts...), s.shifts[:0]
 	s.outstanding++
+	s.verify()
 	return p
 }
 
@@ -41,13 +52,22 @@ func (s *Scheduler) Next() *Plan {
 // prompts' turn.
 func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
-		if q.length == q.limit || !prompts && q.length-q.computed > 1 {
-			continue // its last token is on the way, or it is not its turn
+		p.owed = max(0, p.owed-1)
+		if s.busy(q) || !prompts && q.length-q.computed > 1 {
+			continue
 		}
-		if n := s.rows(q, p); s.grow(p, q, n) {
-			s.plan(p, q, n, 0)
+		if k := s.draft(p, q); k > 0 {
+			s.plan(p, q, 1, k, 0)
+		} else if n := s.rows(p, q); s.grow(p, q, n) {
+			s.plan(p, q, n, 0, 0)
 		}
 	}
+}
+
+// busy reports whether a sequence cannot be planned until a plan that samples for it is committed: it is its last
+// token, or it may take any number of them, or PlanAhead says so.
+func (s *Scheduler) busy(q *sequence) bool {
+	return q.length == q.limit || q.length > q.known && (q.drafted || q.alone)
 }
 
 // planPrompts lets those catch up that have more than their last token to compute. They have the blocks since they were
@@ -57,19 +77,26 @@ func (s *Scheduler) planPrompts(p *Plan) {
 		if q.length-q.computed <= 1 {
 			continue
 		}
-		if n := s.rows(q, p); s.grow(p, q, n) {
-			s.plan(p, q, n, 0)
+		if n := s.rows(p, q); s.grow(p, q, n) {
+			s.plan(p, q, n, 0, 0)
 		}
 	}
 }
 
-// rows returns how many tokens q may compute in what is left of the plan's budget.
-func (s *Scheduler) rows(q *sequence, p *Plan) int {
-	return min(q.length-q.computed, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
+// rows returns how many tokens q may compute in what is left of the plan's budget. One that was forced asks for one,
+// and takes others only from the spare ones.
+func (s *Scheduler) rows(p *Plan, q *sequence) int {
+	n := min(q.length-q.computed, s.cfg.MaxChunk, max(1, s.cfg.TokenBudget-p.Rows-p.owed))
+	n = s.chunk(p, q, n)
+	if q.computed < q.forced {
+		n = min(n, 1+p.spare)
+		p.spare -= n - 1
+	}
+	return n
 }
 
-// grow gives q blocks for its next n tokens, if need be by preempting those that come after it in the order of the policy.
-// The first of that order always succeeds, since Add admits none that does not fit alone.
+// grow gives q blocks for its next n tokens, if need be by preempting those that come after it in the order of the
+// policy. The first of that order always succeeds, since Add admits none that does not fit alone.
 func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 	for {
 		if s.pool.Grow(&q.table, q.computed, q.computed+n, 0, &p.Copies) {
@@ -82,7 +109,7 @@ func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
 		if last == q {
 			return false
 		}
-		s.stow(p, last)
+		s.swapOut(p, last)
 		s.preempt(p, last)
 	}
 }
@@ -99,34 +126,45 @@ func (s *Scheduler) lastRunning() *sequence {
 	return last
 }
 
-// preempt takes a running sequence's blocks and its work in p, and lets it wait again. It keeps its tokens, and one that the step under way
-// computes will still reach it: before it can be admitted again, since the plan that preempts admits no one and the plan
-// after it is made when that step is committed. The step may read the old table, so that is left to it.
+// preempt takes a running sequence's blocks and its work in p, and lets it wait again. It keeps its tokens, and one
+// that the step under way computes will still reach it: before it can be admitted again, since the plan that preempts
+// admits no one and the plan after it is made when that step is committed.
 func (s *Scheduler) preempt(p *Plan, q *sequence) {
 	p.withdraw(q)
 	s.running.remove(q)
-	s.pool.Release(&q.table)
-	q.computed, q.done = 0, 0
+	s.release(q)
+	q.computed, q.done, q.forced, q.draft = 0, 0, 0, 0
 	s.wait(q)
 	s.preemptions++
 	p.Preempted = append(p.Preempted, q.id)
 }
 
+// room returns how many rows of a plan are left for those who wait.
+func (s *Scheduler) room(p *Plan) int {
+	if p.left <= 0 && p.least == 0 {
+		return 0
+	}
+	return s.cfg.TokenBudget - p.Rows - p.kept
+}
+
 // lookahead is how many waiting sequences that do not fit a step looks behind.
 const lookahead = 8
 
-// admit starts waiting sequences, in their order. One for which there are not enough blocks lets those behind it pass, but
-// only Config.MaxPassed times.
+// admit starts waiting sequences, in their order. One for which there are not enough blocks lets those behind it pass,
+// but only Config.MaxPassed times.
 func (s *Scheduler) admit(p *Plan) {
-	if s.waiting.n == 0 || p.Rows >= s.cfg.TokenBudget || s.running.n >= s.cfg.MaxSeqs {
+	if s.waiting.n == 0 || s.room(p) <= 0 || s.running.n >= s.cfg.MaxSeqs {
 		return
 	}
 	s.begin()
-	for open := true; open && p.Rows < s.cfg.TokenBudget && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
+	for open := true; open && s.room(p) > 0 && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
 		s.pool.Available() > s.promised && s.pool.AvailableStates() > 0; {
 		q := s.waiting.front()
 		s.waiting.remove(q)
-		if s.start(p, q) {
+		if s.crowded(q.tenant) {
+			s.over = append(s.over, q)
+			open = len(s.over) < lookahead
+		} else if s.start(p, q) {
 			for _, u := range s.unfit {
 				u.passed++
 				open = open && u.passed < s.cfg.MaxPassed
@@ -139,75 +177,94 @@ func (s *Scheduler) admit(p *Plan) {
 	for _, u := range s.unfit {
 		s.waiting.push(u)
 	}
+	for _, q := range s.over {
+		s.waiting.push(q)
+	}
 	clear(s.unfit)
-	s.unfit = s.unfit[:0]
+	clear(s.over)
+	s.unfit, s.over = s.unfit[:0], s.over[:0]
 }
 
-// start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many more
-// as Config.Allocation wants, and a place for its adapter. In layers with a window it is enough if there are blocks for what it computes now.
-func (s *Scheduler) start(p *Plan, q *sequence) bool {
-	if !s.adapterFits(q) || s.cfg.Whole && q.length > s.cfg.TokenBudget-p.Rows {
+// crowded reports whether a tenant has more than half of the places for running sequences, and the others are needed
+// for tenants who come: under a fair policy an eighth of the places, and at least one, is kept for them.
+func (s *Scheduler) crowded(t *tenant) bool {
+	if !s.policy.fair || s.cfg.MaxSeqs < 4 || s.running.n < s.cfg.MaxSeqs-max(1, s.cfg.MaxSeqs/8) {
 		return false
 	}
-	m := &q.prefix
-	if q.lookup { // the last token is always computed, for its logits
-		s.pool.Match(m, q.names, q.keys, q.tokens[:q.length-1])
+	own := 0
+	for q := s.running.front; q != nil; q = q.next {
+		if q.tenant == t {
+			own++
+		}
 	}
-	found, kept := m.Tokens, 0
+	return 2*own > s.cfg.MaxSeqs
+}
+
+// start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many
+// more as Config.Allocation wants, and a place for its adapter. In layers with a window it is enough if there are
+// blocks for what it computes now. What slow tiers hold for it must have arrived.
+func (s *Scheduler) start(p *Plan, q *sequence) bool {
+	if q.awaits.Pending() || !s.adapterFits(q) || s.cfg.Whole && q.length > s.room(p) {
+		return false
+	}
 	parent, common := s.parentOf(q)
-	if common-max(found, s.doneOf(parent)) >= s.cfg.BlockTokens {
+	o := &q.offer
+	w := s.want(p, q, parent, common)
+	s.pool.Offer(o, w)
+	if common-max(o.Found, s.doneOf(parent)) >= s.cfg.BlockTokens {
 		return false // there will be more to share when the parent's step is committed
 	}
-	common = min(common, s.doneOf(parent))
-	forks := common > found && s.pool.CanFork(&parent.table, common)
-	if forks {
-		found = common
-		need, k := s.pool.ForkCost(&parent.table, found, s.firstRows(p, q, found), q.length)
-		if kept = k; !s.fits(q, need, 0, kept) {
-			return false
-		}
-	} else if !s.fitsAfter(p, q) {
-		if !s.pool.Cut(m) || !s.fitsAfter(p, q) { // without a copy of the block that begins alike
-			return false
-		}
-		found = m.Tokens
-	}
-	ready := found // for others to share
-	if !forks {
-		var ok bool
-		if found, ready, ok = s.revive(p, q); !ok {
+	for !s.fits(q, o) || !s.pool.CanExpect(&q.awaits, o) {
+		if !s.pool.Less(o) {
 			return false
 		}
 	}
-	q.table = s.pool.NewTable(q.limit-1, q.keys, q.keep)
-	s.pool.AddState(&q.table)
-	switch {
-	case forks:
-		s.pool.Fork(&q.table, &parent.table, found, q.length)
-	case q.lookup:
-		kept = s.pool.Kept(m)
-		s.pool.Share(&q.table, m, q.length)
+	if !s.pool.Expect(&q.awaits, o) {
+		return false // it is tried again when its blocks have arrived
 	}
+	if w.Ends != nil {
+		s.held.remove(s.byID[q.parent])
+	}
+	q.table = s.pool.Accept(o, &p.Copies)
+	s.pool.Forget(&q.awaits)
 	s.succeed(q)
-	q.computed, q.done = found, ready
-	n := s.rows(q, p)
-	s.pool.Grow(&q.table, q.computed, q.computed+n, q.length, &p.Copies)
-	s.unstow(q)
-	q.shared = kept
-	q.prefix = kv.Prefix{}
-	if s.cfg.PrefixCache { // so that no step between admission and end allocates
+	q.computed, q.done, q.shared, q.swapped = o.Found, o.Ready, o.Kept, 0
+	// So that no step between admission and end allocates:
+	q.tokens.all = slices.Grow(q.tokens.All(), q.limit-q.tokens.Len())
+	if s.cfg.PrefixCache {
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
-		q.tokens = slices.Grow(q.tokens, q.limit-len(q.tokens))
 	}
 	if !q.charged {
 		q.charged = true
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
 	}
 	s.running.pushBack(q)
+	s.bind(q)
 	s.promise(q)
 	s.sincePrompts = 0
-	s.plan(p, q, n, q.computed)
+	s.plan(p, q, s.chunk(p, q, min(q.length-q.computed, s.firstRows(p))), 0, q.computed)
 	return true
+}
+
+// want returns what a waiting sequence asks the pool for. It has the first common tokens in common with parent, if any.
+func (s *Scheduler) want(p *Plan, q, parent *sequence, common int) kv.Want {
+	w := kv.Want{
+		Keys: q.keys, Keep: q.keep, Length: q.length, Rows: s.firstRows(p), Room: q.limit - 1, Lookup: q.lookup,
+	}
+	if q.lookup { // the last token is always computed, for its logits
+		s.name(q)
+		w.Names, w.Tokens = q.names, q.tokens.All()[:q.length-1]
+		w.Stored = !q.charged || s.cfg.Preempt != Recompute
+		w.Always = q.charged && s.cfg.Preempt == Swap
+		w.Tail, w.TailTokens = q.tail, q.swapped
+	}
+	if parent != nil {
+		w.Parent, w.Common = &parent.table, min(common, parent.done)
+	}
+	if old := s.byID[q.parent]; q.heir && s.isHeld(q.parent) && old.running() {
+		w.Ends = &old.table
+	}
+	return w
 }
 
 // parentOf returns the running sequence that q may be forked from, and how many tokens they have in common.
@@ -216,7 +273,7 @@ func (s *Scheduler) parentOf(q *sequence) (parent *sequence, shared int) {
 	if q.parent == 0 || parent == nil || !parent.running() || parent.keys != q.keys {
 		return nil, 0
 	}
-	return parent, min(common(parent.tokens, q.tokens), q.length-1) // the last token is always computed, for its logits
+	return parent, min(common(parent.tokens.All(), q.tokens.All()), q.length-1) // the last token is always computed, for its logits
 }
 
 // doneOf returns how many tokens of a sequence, if there is one, are computed by steps that are committed.
@@ -227,36 +284,51 @@ func (s *Scheduler) doneOf(q *sequence) int {
 	return q.done
 }
 
-// firstRows returns up to which token q would be computed by the plan that admits it, if so many are found.
-func (s *Scheduler) firstRows(p *Plan, q *sequence, found int) int {
-	return found + min(q.length-found, s.cfg.MaxChunk, s.cfg.TokenBudget-p.Rows)
-}
+// firstRows returns how many tokens a sequence may compute in the plan that admits it.
+func (s *Scheduler) firstRows(p *Plan) int { return min(s.cfg.MaxChunk, s.room(p)) }
 
-// fitsAfter reports whether q can be admitted with the cached prefix that it found.
-func (s *Scheduler) fitsAfter(p *Plan, q *sequence) bool {
-	need, unused := s.pool.Cost(&q.prefix, s.firstRows(p, q, q.prefix.Tokens), q.length)
-	return s.fits(q, need, unused, s.pool.Kept(&q.prefix))
-}
-
-// plan puts the next n tokens of q into p.
-func (s *Scheduler) plan(p *Plan, q *sequence, n, cached int) {
-	start := q.computed
+// plan puts the next n tokens of q into p, and as many proposed ones as draft says.
+func (s *Scheduler) plan(p *Plan, q *sequence, n, draft, cached int) {
+	start, from := q.computed, int32(-1)
 	if q.length-start > 1 {
 		s.sincePrompts = 0
+		s.spend(p, start, n)
 	}
-	q.computed += n
-	sample := q.computed == q.length
-	if sample {
-		q.length++
+	if start+n > q.known {
+		from = q.place
 	}
-	blocks, first := s.pool.BlocksFor(start+n), len(p.tables)
-	for _, table := range q.table.Blocks {
-		p.tables = append(p.tables, table[:blocks:blocks])
+	sample := start+n == q.length
+	if q.computed += n + draft; sample {
+		q.length += 1 + draft
 	}
+	q.drafted = draft > 0
+	q.place = int32(len(p.Seqs))
 	p.Seqs = append(p.Seqs, Work{
-		ID: q.id, Start: start, N: n, Sample: sample, Cached: cached,
-		Tables: p.tables[first:len(p.tables):len(p.tables)], State: q.table.State,
+		ID: q.id, Slot: q.slot, Start: start, N: n + draft, From: from, State: q.table.State, Sample: sample, Draft: draft, Cached: cached,
 	})
-	p.owners = append(p.owners, q)
-	p.Rows += n
+	p.parts = append(p.parts, part{seq: q})
+	p.Rows += n + draft
+}
+
+// bind gives a running sequence a slot.
+func (s *Scheduler) bind(q *sequence) {
+	if last := len(s.slots) - 1; last >= 0 {
+		q.slot, s.slots = s.slots[last], s.slots[:last]
+	} else {
+		q.slot = s.slotted
+		s.slotted++
+	}
+	s.pool.Bind(&q.table, q.slot)
+}
+
+// unbind takes a sequence's slot, which may be another's in the next plan.
+func (s *Scheduler) unbind(q *sequence) {
+	s.slots = append(s.slots, q.slot)
+	s.pool.Unbind(&q.table)
+}
+
+// release takes the slot and the blocks of a running sequence.
+func (s *Scheduler) release(q *sequence) {
+	s.unbind(q)
+	s.pool.Release(&q.table)
 }

@@ -132,7 +132,7 @@ func (m *machine) verifyAdmission(p *Plan, w Work, q *client) {
 	}
 	if !q.charged {
 		q.charged = true
-		m.tenants.served[q.tenant] += int64(q.prompt - w.Cached)
+		m.tenants.served[q.tenant] += int64(len(q.tokens) - w.Cached)
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		}
 		length := len(q.tokens) + q.pending
 		switch {
-		case !q.running || st.clients[q.id] != nil || length == q.limit:
+		case !q.running || st.clients[q.id] != nil || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
 		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
@@ -174,18 +174,22 @@ func (m *machine) spare() int {
 // verifyHead checks that the first who waits could not have run.
 func (m *machine) verifyHead(p *Plan, st *step) {
 	var head *client
-	running := 0
+	running, busy := 0, 0
 	for _, q := range m.live {
 		if q.running {
 			running++
+			if st.clients[q.id] == nil && q.pending > 0 && (q.alone && len(q.tokens)+q.pending < q.limit || q.drafted) {
+				busy++
+			}
 		} else if head == nil || m.before(q, head) {
 			head = q
 		}
 	}
 	switch {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
-	case p.Rows == m.cfg.TokenBudget || len(p.Preempted) > 0:
+	case p.Rows+busy >= m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
+	case m.awaits(head.id):
 	case m.cfg.MaxAdapters > 0 && head.adapter != 0: // others may hold the places
 	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
@@ -195,3 +199,6 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)
 	}
 }
+
+// awaits reports whether a sequence waits for blocks of slow tiers.
+func (m *machine) awaits(id SeqID) bool { return m.s.byID[id].awaits.Pending() }

@@ -13,26 +13,52 @@ type Plan struct {
 	Seqs      []Work
 	Rows      int     // tokens to compute, the sum of all N
 	Preempted []SeqID // sequences that gave up their blocks for this plan
-	// Copies are to be made before the step, one after the other: what a block holds for others is to be changed for one.
+	// Edits are what has changed in the block tables, by slot, since the plan before. They are to be made before the
+	// step, in order.
+	Edits []kv.Edit
+	// Shifts are to be made before anything else, in order: they bring accepted tokens of trees together.
+	Shifts []kv.Shift
+	// Copies are to be made before the step, one after the other: what a block holds for others is to be changed for
+	// one.
 	Copies []kv.Copy
 	// Moves are to be made before the step too: first those from the device, then Copies, then those to it.
 	Moves []kv.Move
 
-	owners []*sequence    // of Seqs
-	tables [][]kv.BlockID // where Seqs have theirs
+	parts []part // of Seqs
+	begun bool
+	spare int // rows for proposed and forced tokens
+	kept  int // rows for those that wait for the plan before to be committed: they will need them in the next
+
+	left  float64 // microseconds for prompts; infinite if there is no target for the step
+	least int     // rows for prompts whatever they take
+	owed  int     // rows for running sequences that come later, if there is a target
+}
+
+// part is whose a Work is.
+type part struct {
+	seq      *sequence
+	recalled bool // what it yields does not count, nor what it computes beyond sure tokens
+	sure     int
 }
 
 // Work is the part of one sequence in a step.
 type Work struct {
 	ID SeqID
+	// Slot is whose block tables hold the tokens [0, Start+N), one for each group of layers: token t is in block
+	// table[t/BlockTokens], slot t%BlockTokens. An entry of -1 lies before the group's window, and what comes after
+	// those of the tokens means nothing. Slots are numbered from 0 to Config.MaxSeqs-1; each running sequence has one.
+	Slot int32
 	// Start and N: the tokens [Start, Start+N) of the sequence are computed, attending to all before them.
 	Start, N int
-	// Tables holds the tokens [0, Start+N) for each group of layers: token t is in block Tables[group][t/BlockTokens], slot
-	// t%BlockTokens. An entry of -1 lies before the group's window.
-	Tables [][]kv.BlockID
-	State  int32 // slot of the recurrent state; -1: the model has none
-	// Sample: the last of the tokens is the sequence's last, and yields the next one.
+	// From is the place, in the Seqs of the plan before, of the Work that yields the last of the tokens, as long as
+	// that plan is not committed; -1: all are known.
+	From  int32
+	State int32 // slot of the recurrent state; -1: the model has none
+	// Sample: the last of the tokens is the sequence's last, and yields the next one. Draft: so many of the N are
+	// proposed ones, the first of those that Propose told, and each of them and the one before them yields what comes
+	// after it.
 	Sample bool
+	Draft  int
 	// Cached is how many of the sequence's tokens the prefix cache held. It is set in the first Work of an admission.
 	Cached int
 }
@@ -47,6 +73,15 @@ func (p *Plan) String() string {
 	for _, w := range p.Seqs {
 		fmt.Fprintf(&b, "\n%v", w)
 	}
+	for i, e := range p.Edits {
+		if i == 0 || p.Edits[i-1].Slot != e.Slot || p.Edits[i-1].Group != e.Group {
+			fmt.Fprintf(&b, "\nslot %d, group %d:", e.Slot, e.Group)
+		}
+		fmt.Fprintf(&b, " [%d]=%d", e.At, e.Block)
+	}
+	for _, sh := range p.Shifts {
+		fmt.Fprintf(&b, "\nslot %d of block %d is shifted to slot %d of block %d", sh.From.At, sh.From.Block, sh.To.At, sh.To.Block)
+	}
 	for _, c := range p.Copies {
 		fmt.Fprintf(&b, "\nblock %d is copied to %d", c.From, c.To)
 	}
@@ -58,15 +93,18 @@ func (p *Plan) String() string {
 
 // String prints the work in one line.
 func (w Work) String() string {
-	s := fmt.Sprintf("seq %d: tokens [%d,%d) in blocks", w.ID, w.Start, w.Start+w.N)
-	for _, table := range w.Tables {
-		s += fmt.Sprintf(" %v", table)
-	}
+	s := fmt.Sprintf("seq %d: tokens [%d,%d) in slot %d", w.ID, w.Start, w.Start+w.N, w.Slot)
 	if w.State >= 0 {
 		s += fmt.Sprintf(", state %d", w.State)
 	}
 	if w.Cached > 0 {
 		s += fmt.Sprintf(", %d cached", w.Cached)
+	}
+	if w.From >= 0 {
+		s += fmt.Sprintf(", the last from %d", w.From)
+	}
+	if w.Draft > 0 {
+		s += fmt.Sprintf(", %d proposed", w.Draft)
 	}
 	if w.Sample {
 		s += ", samples"
@@ -74,20 +112,39 @@ func (w Work) String() string {
 	return s
 }
 
-// dropEnded removes the work of sequences that have ended.
-func (p *Plan) dropEnded() {
+// drop takes out the work of some sequences.
+func (p *Plan) drop(of func(part) bool) {
 	n := 0
-	for i, q := range p.owners {
-		if q.ended {
+	for i, x := range p.parts {
+		if of(x) {
 			p.Rows -= p.Seqs[i].N
 			continue
 		}
-		p.Seqs[n], p.owners[n] = p.Seqs[i], q
+		p.Seqs[n], p.parts[n] = p.Seqs[i], x
+		x.seq.place = int32(n)
 		n++
 	}
 	clear(p.Seqs[n:])
-	clear(p.owners[n:])
-	p.Seqs, p.owners = p.Seqs[:n], p.owners[:n]
+	clear(p.parts[n:])
+	p.Seqs, p.parts = p.Seqs[:n], p.parts[:n]
+}
+
+// recall lets what a plan yields for a sequence not count. One that is not begun does not compute it.
+func (p *Plan) recall(q *sequence) {
+	for i := range p.parts {
+		x, w := &p.parts[i], &p.Seqs[i]
+		switch {
+		case x.seq != q || x.recalled:
+		case p.begun:
+			x.recalled, x.sure = true, min(w.Start+w.N, q.known)
+		case w.Start == q.known:
+			p.drop(func(x part) bool { return x.seq == q })
+			return
+		default:
+			p.Rows -= w.Draft
+			w.N, w.Draft, w.Sample = w.N-w.Draft, 0, false
+		}
+	}
 }
 
 // samples reports whether the step yields a token.
@@ -95,25 +152,23 @@ func (p *Plan) samples() bool {
 	return slices.ContainsFunc(p.Seqs, func(w Work) bool { return w.Sample })
 }
 
-// withdraw takes the work of a sequence out of a plan that is being made.
+// withdraw takes the work of a sequence out of a plan that is not begun.
 func (p *Plan) withdraw(q *sequence) {
-	i := slices.Index(p.owners, q)
+	i := slices.IndexFunc(p.parts, func(x part) bool { return x.seq == q })
 	if i < 0 {
 		return
 	}
 	if p.Seqs[i].Sample {
-		q.length--
+		q.length -= 1 + p.Seqs[i].Draft
+		q.drafted = false
 	}
-	p.Rows -= p.Seqs[i].N
-	p.Seqs = slices.Delete(p.Seqs, i, i+1)
-	p.owners = slices.Delete(p.owners, i, i+1)
+	p.drop(func(x part) bool { return x.seq == q })
 }
 
 // reset empties the plan.
 func (p *Plan) reset() {
 	clear(p.Seqs)
-	clear(p.owners)
-	clear(p.tables)
-	p.Seqs, p.owners, p.tables = p.Seqs[:0], p.owners[:0], p.tables[:0]
-	p.Copies, p.Moves, p.Preempted, p.Rows = p.Copies[:0], p.Moves[:0], p.Preempted[:0], 0
+	clear(p.parts)
+	p.Seqs, p.parts, p.Rows, p.begun = p.Seqs[:0], p.parts[:0], 0, false
+	p.Edits, p.Shifts, p.Copies, p.Moves, p.Preempted = p.Edits[:0], p.Shifts[:0], p.Copies[:0], p.Moves[:0], p.Preempted[:0]
 }

@@ -1,24 +1,27 @@
 package sched
 
-// queue holds the waiting sequences, in the order of the policy: the tenants that have any, the one served least in front,
-// and in each of these its own sequences. Under a policy that is not fair, all are of one tenant.
+import "github.com/kvasir-llm/kvasir/heap"
+
+// queue holds the waiting sequences, in the order of the policy: the tenants that have any, the one served least in
+// front, and in each of these its own sequences. Under a policy that is not fair, all are of one tenant.
 type queue struct {
-	tenants heap[*tenant]
+	tenants heap.Heap[*tenant]
 	n       int
+	tokens  int // of all in it, as they were when they came
 	// left is the tenant of the sequence whose leaving made the queue empty.
 	left *tenant
 }
 
-// tenant is someone whose sequences count together. The service that it got is what tokens cost: weightIn for each token of
-// a prompt that had to be computed, weightOut for each generated one. Of two tenants that always have sequences waiting,
-// neither gets more service than the other by over twice the larger of what one prompt costs and what the tokens of all
-// running sequences cost.
+// tenant is someone whose sequences count together. The service that it got is what tokens cost: weightIn for each
+// token of a prompt that had to be computed, weightOut for each generated one. Of two tenants that always have
+// sequences waiting, neither gets more service than the other by over twice the larger of what one prompt costs and
+// what the tokens of all running sequences cost.
 type tenant struct {
 	name   string
 	served int64
 	live   int // sequences that wait or run
 
-	waiting heap[*sequence]
+	waiting heap.Heap[*sequence]
 	at      int // its place in queue.tenants; -1: nobody of it waits
 }
 
@@ -28,50 +31,59 @@ const (
 	weightOut = 2
 )
 
-func (t *tenant) before(u *tenant) bool { return t.waiting[0].before(u.waiting[0]) }
+func (t *tenant) before(u *tenant) bool { return t.waiting.First().before(u.waiting.First()) }
 func (t *tenant) placed(at int)         { t.at = at }
 
 func (w *queue) push(q *sequence) {
 	t := q.tenant
-	t.waiting.push(q)
+	t.waiting.Push(q)
+	q.counted = q.length
+	w.tokens += q.counted
 	if w.n++; t.at < 0 {
-		w.tenants.push(t)
+		w.tenants.Push(t)
 	} else {
-		w.tenants.fix(t.at)
+		w.tenants.Fix(t.at)
 	}
 }
 
 // front returns the first sequence of a queue that is not empty.
-func (w *queue) front() *sequence { return w.tenants[0].waiting[0] }
+func (w *queue) front() *sequence { return w.tenants.First().waiting.First() }
 
 func (w *queue) remove(q *sequence) {
 	t := q.tenant
-	if len(t.waiting) > 1 {
-		t.waiting.remove(q.at)
-		w.tenants.fix(t.at)
+	w.tokens -= q.counted
+	if t.waiting.Len() > 1 {
+		t.waiting.Remove(q.at)
+		w.tenants.Fix(t.at)
 	} else {
-		w.tenants.remove(t.at)
-		t.waiting.remove(0)
+		w.tenants.Remove(t.at)
+		t.waiting.Remove(0)
 	}
 	if w.n--; w.n == 0 {
 		w.left = t
 	}
 }
 
+// fix restores the order after a waiting sequence's rank has changed.
+func (w *queue) fix(q *sequence) {
+	q.tenant.waiting.Fix(q.at)
+	w.tenants.Fix(q.tenant.at)
+}
+
 // charge adds to the service that a tenant got.
 func (w *queue) charge(t *tenant, cost int) {
 	t.served += int64(cost)
 	if t.at >= 0 {
-		w.tenants.fix(t.at)
+		w.tenants.Fix(t.at)
 	}
 }
 
-// least returns the service below which no tenant may come back: what was not asked for in time is not owed. It is that of
-// the tenant in front or, when nobody waits, of the one that did last.
+// least returns the service below which no tenant may come back: what was not asked for in time is not owed. It is that
+// of the tenant in front or, when nobody waits, of the one that did last.
 func (w *queue) least() int64 {
 	switch {
 	case w.n > 0:
-		return w.tenants[0].served
+		return w.tenants.First().served
 	case w.left != nil:
 		return w.left.served
 	}
@@ -88,10 +100,10 @@ func (s *Scheduler) tenantOf(name string) *tenant {
 		if len(s.tenants) >= s.sweepAt {
 			s.sweepTenants()
 		}
-		t = &tenant{name: name, at: -1}
+		t = &tenant{name: name, at: -1, waiting: heap.New((*sequence).before, (*sequence).placed)}
 		s.tenants[name] = t
 	}
-	if len(t.waiting) == 0 {
+	if t.waiting.Len() == 0 {
 		t.served = max(t.served, s.waiting.least())
 	}
 	return t

@@ -29,16 +29,18 @@ func TestRandomHistories(t *testing.T) {
 			States:      rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "states"),
 			Evict:       rapid.SampledFrom(kv.Policies()).Draw(t, "evict"),
 			Policy:      rapid.SampledFrom(Policies()).Draw(t, "policy"),
-			Batch:       rapid.SampledFrom(Batches()).Draw(t, "batch"),
+			Batch:       Batch(rapid.SampledFrom(Batches()).Draw(t, "batch")),
 			MaxPassed:   rapid.SampledFrom([]int{0, 1, 4}).Draw(t, "max passed"),
 			Interval:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "interval"),
-			Allocation:  rapid.SampledFrom(Allocations()).Draw(t, "allocation"),
+			Allocation:  Allocation(rapid.SampledFrom(Allocations()).Draw(t, "allocation")),
 			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 		}
 		if cfg.PrefixCache && cfg.States == 0 {
-			cfg.Slots[kv.Host] = rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "host slots")
-			cfg.Slots[kv.Disk] = rapid.SampledFrom([]int{0, 3, 60}).Draw(t, "disk slots")
-			cfg.Preempt = rapid.SampledFrom(Preempts()).Draw(t, "preempt")
+			cfg.Tiers = tiers(rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "host slots"), rapid.SampledFrom([]int{0, 3, 60}).Draw(t, "disk slots"))
+			if n := rapid.SampledFrom([]int{0, 0, 20}).Draw(t, "remote slots"); n > 0 {
+				cfg.Tiers = append(cfg.Tiers, kv.TierConfig{Slots: n, Slow: true})
+			}
+			cfg.Preempt = Preempt(rapid.SampledFrom(Preempts()).Draw(t, "preempt"))
 		}
 		if cfg.Batch == Static {
 			cfg.Window = rapid.SampledFrom([]int64{0, 3}).Draw(t, "window")
@@ -47,10 +49,12 @@ func TestRandomHistories(t *testing.T) {
 		m := newMachine(t, cfg)
 		m.s.Measured(kv.Rates{
 			Token: rapid.Int64Range(0, 3).Draw(t, "ns for a token"),
-			Block: [kv.Tiers]int64{0, rapid.Int64Range(0, 9).Draw(t, "ns for a block of the host"), rapid.Int64Range(0, 9).Draw(t, "of the disk")},
+			Block: [kv.MaxTiers]int64{0, rapid.Int64Range(0, 9).Draw(t, "ns for a block of the host"), rapid.Int64Range(0, 9).Draw(t, "of the disk"), 4},
 		})
 		m.spoil = rapid.SampledFrom([]uint64{0, 0, 2, 10}).Draw(t, "one of so many loads fails")
-		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin"})
+		var pinned [][]int32
+		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin",
+			"begin", "propose", "propose", "propose", "force", "alone", "arrive", "arrive"})
 		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {
 			switch op {
 			case "add":
@@ -65,6 +69,26 @@ func TestRandomHistories(t *testing.T) {
 					m.s.ResetCache()
 				} else if m.s.Unpin(prompt, kv.Keys{}) == 0 {
 					m.s.Pin(prompt, kv.Keys{})
+					pinned = append(pinned, prompt)
+				}
+			case "begin":
+				m.begin()
+			case "arrive":
+				m.arrive(rapid.IntRange(0, 5).Draw(t, "which"))
+			case "propose":
+				n := rapid.IntRange(1, 5).Draw(t, "proposed")
+				for _, q := range slices.Clone(m.live) {
+					m.propose(q, n, rapid.IntRange(0, n).Draw(t, "right"), rapid.Bool().Draw(t, "a tree"))
+				}
+			case "force":
+				if len(m.live) > 0 {
+					m.force(rapid.SampledFrom(m.live).Draw(t, "whom"), rapid.SliceOfN(rapid.Int32Range(1, 2), 1, 6).Draw(t, "tokens"))
+				}
+			case "alone":
+				if len(m.live) > 0 {
+					q := rapid.SampledFrom(m.live).Draw(t, "whom")
+					q.alone = !q.alone
+					m.s.PlanAhead(q.id, !q.alone)
 				}
 			case "cancel":
 				if len(m.live) > 0 {
@@ -72,6 +96,10 @@ func TestRandomHistories(t *testing.T) {
 				}
 			}
 			m.check()
+		}
+		for _, prompt := range pinned {
+			for m.s.Unpin(prompt, kv.Keys{}) > 0 {
+			}
 		}
 		m.drain()
 	})
@@ -108,7 +136,7 @@ func request(t *rapid.T, m *machine) Request {
 // A long history of the kind that a server sees, with the pool always under pressure, under each policy.
 func TestLongHistory(t *testing.T) {
 	for _, policy := range Policies() {
-		for _, allocation := range Allocations() {
+		for _, allocation := range []Allocation{OnDemand, Preallocate, Learned} {
 			t.Run(policy+","+string(allocation), func(t *testing.T) { longHistory(t, policy, allocation) })
 		}
 	}
@@ -137,8 +165,22 @@ func longHistory(t *testing.T, policy string, allocation Allocation) {
 		if draw(9) == 0 && len(m.live) > 0 {
 			m.cancel(m.live[draw(len(m.live))].id)
 		}
+		if draw(2) == 0 {
+			m.begin()
+		}
 		if len(m.plans) == 2 || draw(4) == 0 {
 			m.commit()
+		}
+		for _, q := range slices.Clone(m.live) {
+			if q.alone = q.id%2 == 0; !q.alone {
+				continue
+			}
+			m.s.PlanAhead(q.id, false)
+			if draw(4) > 0 {
+				m.propose(q, 3, draw(4), draw(2) == 0)
+			} else if draw(20) == 0 {
+				m.force(q, []int32{1, 2, 1, 1}[:1+draw(4)])
+			}
 		}
 		m.check()
 	}
@@ -147,5 +189,8 @@ func longHistory(t *testing.T, policy string, allocation Allocation) {
 	if (stats.Preemptions == 0) != (allocation == Preallocate) || stats.KV.Hits == 0 || stats.KV.Evictions == 0 {
 		t.Errorf("a history without preemption, hits or evictions shows little:\n%v", stats)
 	}
-	t.Logf("%d sequences ended\n%v", m.finished, stats)
+	if m.accepted == 0 || m.rejected == 0 || m.forced == 0 || m.shifted == 0 {
+		t.Errorf("%d tokens were accepted, %d rejected, %d forced and %d shifted: that shows little", m.accepted, m.rejected, m.forced, m.shifted)
+	}
+	t.Logf("%d sequences ended, %d proposed tokens were accepted, %d rejected, %d forced\n%v", m.finished, m.accepted, m.rejected, m.forced, stats)
 }

@@ -1,6 +1,3 @@
-// Package sched decides what runs in the next step: which sequences, how many of their tokens, in which blocks of the KV
-// cache. It knows nothing of models, devices, goroutines or time, and of tokens only what it takes to name blocks: it is
-// told facts (Add, Cancel, Commit) and answers with plans (Next). Read Scheduler first, then Next.
 package sched
 
 import (
@@ -8,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 
+	"github.com/kvasir-llm/kvasir/heap"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -22,27 +19,28 @@ var ErrQueueFull = errors.New("sched: the queue is full")
 
 // Config bounds what a Scheduler may use.
 type Config struct {
-	// BlockTokens is how many tokens a block of the KV cache holds. Small blocks waste less at a sequence's end and share
-	// shorter prefixes; large ones make shorter tables. 16 is usual.
+	// BlockTokens is how many tokens a block of the KV cache holds. Small blocks waste less at a sequence's end and
+	// share shorter prefixes; large ones make shorter tables. 16 is usual.
 	BlockTokens int
 	// Blocks is how many blocks the device's cache has.
 	Blocks int
-	// Groups are the groups of layers that have block tables of their own; none is one group of full attention. Groups with
-	// a window give back the blocks that lie before it.
+	// Groups are the groups of layers that have block tables of their own; none is one group of full attention. Groups
+	// with a window give back the blocks that lie before it.
 	Groups []kv.Group
-	// States is how many slots the device has for the recurrent state of sequences. 0 means that the model has none; else no
-	// more sequences run than there are slots, and no prefix is found in the cache.
+	// States is how many slots the device has for the recurrent state of sequences. 0 means that the model has none;
+	// else no more sequences run than there are slots, and no prefix is found in the cache.
 	States int
 	// MaxSeqs is how many sequences run at once, which is the most that a step can decode; never more than TokenBudget.
 	MaxSeqs int
 	// TokenBudget is the most tokens (rows) of one step, over all sequences. A large budget computes prompts sooner; a
 	// small one lets those who already decode wait less for each token.
 	TokenBudget int
-	// MaxChunk is the most tokens of one sequence in one step, so that a long prompt leaves budget to those behind it. 0
-	// means the whole budget.
+	// MaxChunk is the most tokens of one sequence in one step, so that a long prompt leaves budget to those behind it.
+	// 0 means the whole budget.
 	MaxChunk int
-	// Whole computes every prompt in one step, as models want whose tokens see those after them. One for which a step has too few
-	// rows left waits for the next, and lets others pass like one that lacks blocks; MaxChunk does not count.
+	// Whole computes every prompt in one step, as models want whose tokens see those after them. One for which a step
+	// has too few rows left waits for the next, and lets others pass like one that lacks blocks; MaxChunk does not
+	// count.
 	Whole bool
 	// MaxLen is the most tokens that a sequence may hold, prompt and output together. 0 means what the blocks can hold.
 	MaxLen int
@@ -52,9 +50,15 @@ type Config struct {
 	Policy string
 	// Batch says how prompts and decoding sequences share steps; "" is Mixed.
 	Batch Batch
-	// Interval is how many steps pass from one that computes prompts to the next, as long as anyone decodes: those between
-	// only decode. 0 and 1 are every step.
+	// Interval is how many steps pass from one that computes prompts to the next, as long as anyone decodes: those
+	// between only decode. 0 and 1 are every step.
 	Interval int
+	// StepTarget is how long a Mixed step may take, in microseconds, while anyone decodes: prompts get the time that it
+	// leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
+	StepTarget int64
+	// MaxQueueTime is how long, in milliseconds, a sequence may be predicted to wait before Add refuses it, once a few
+	// wait; Request.Within counts instead if it is given. 0 is any time.
+	MaxQueueTime int64
 	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
 	Window int64
 	// Allocation says how many blocks a sequence must find to be admitted; "" is OnDemand.
@@ -68,10 +72,10 @@ type Config struct {
 	MaxAdapters int
 	// PrefixCache makes computed blocks findable, so that a sequence that begins like an earlier one skips them.
 	PrefixCache bool
-	// Evict is the order in which cached blocks are forgotten, by one of the names that kv.Policies returns; "" is lru.
+	// Evict is the order in which cached blocks are evicted, by one of the names that kv.Policies returns; "" is lru.
 	Evict string
-	// Slots is how many blocks the tiers below the device can store; see kv.Move. They need PrefixCache.
-	Slots [kv.Tiers]int
+	// Tiers are those below the device, the fastest first; see kv.Move. They need PrefixCache.
+	Tiers []kv.TierConfig
 	// Preempt says how preempted sequences come back; "" is Auto.
 	Preempt Preempt
 	// HashSeed is where the names of blocks begin: engines that have the same name equal blocks alike. "" is "0".
@@ -86,30 +90,35 @@ type Request struct {
 	Prompt []int32 // must not change while the sequence lives
 	// MaxTokens is the most tokens to generate, at least 1. The sequence also ends at Config.MaxLen.
 	MaxTokens int
-	// Keys are what else the contents of this sequence's blocks depend on. Sequences share blocks only if they are equal.
+	// Keys are what else the contents of this sequence's blocks depend on. Sequences share blocks only if they are
+	// equal.
 	Keys kv.Keys
-	// Adapter is the number of the adapter that the sequence waits for a place of; 0 is none. One for which there is no place
-	// lets others pass like one that lacks blocks.
+	// Adapter is the number of the adapter that the sequence waits for a place of; 0 is none. One for which there is no
+	// place lets others pass like one that lacks blocks.
 	Adapter uint64
 	// Keep is what the sequence asks for its blocks under the eviction policy priority.
 	Keep kv.Retention
-	// Parent names a sequence that the prompt begins like, or is 0: one of several answers to the same prompt, or a beam. If
-	// it runs when this one could be admitted, they share the blocks of all tokens that they have in common, the last block
-	// too, until one writes to it. If it has a block's worth of them still to compute, this one lets others pass until then.
-	// Without Config.PrefixCache only the tokens of prompts count.
+	// Parent names a sequence that the prompt begins like, or is 0: one of several answers to the same prompt, or a
+	// beam. If it runs when this one could be admitted, they share the blocks of all tokens that they have in common,
+	// the last block too, until one writes to it. If it has a block's worth of them still to compute, this one lets
+	// others pass until then.
 	Parent SeqID
-	// Hold keeps the sequence's blocks when it has its MaxTokens, for those that have it as Parent: one step of a beam search.
-	// These take its place in the queue, full or not. It lives until Cancel, or until the one of them that has Heir is
-	// admitted, to which it leaves what it has, or ends. If blocks run out, those of held sequences go first.
+	// Hold keeps the sequence's blocks when it has its MaxTokens, for those that have it as Parent: one step of a beam
+	// search. These take its place in the queue, full or not. It lives until Cancel, or until the one of them that has
+	// Heir is admitted, to which it leaves what it has, or ends. If blocks run out, those of held sequences go first.
 	Hold, Heir bool
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
 	Tenant string
-	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's choice,
-	// and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes after those
-	// that have one.
+	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's
+	// choice, and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes
+	// after those that have one.
 	Deadline, Interval int64
+	// Within is how long, in milliseconds, it may take until others leave it its turn, or Add refuses it; 0 is as
+	// Config.MaxQueueTime says. Patient is any time.
+	Within  int64
+	Patient bool
 	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
 	NoCache bool
 }
@@ -118,11 +127,11 @@ type Request struct {
 // computed, and each step lets it catch up by as many as budget and blocks allow. One that has caught up yields a new
 // token, and is one behind again.
 //
-// The running sequences hold blocks, the waiting ones none. Who is admitted next, and who has to give up its blocks when
-// there are too few, is up to a policy.
+// The running sequences hold blocks, the waiting ones none. Who is admitted next, and who has to give up its blocks
+// when there are too few, is up to a policy.
 //
-// A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of their
-// names when they admit it, or first try to, and otherwise nothing.
+// A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of
+// their names when they admit it, or first try to, and otherwise nothing.
 type Scheduler struct {
 	cfg    Config
 	policy policy
@@ -142,6 +151,13 @@ type Scheduler struct {
 	oldest      int
 	outstanding int
 
+	shifts  []kv.Shift // that the next plan makes
+	slots   []int32    // free ones, of those below slotted; the others were never used
+	slotted int32
+
+	cost cost // of steps
+	pace pace // of prompts while others wait
+
 	now          int64 // milliseconds, as Tick told
 	sincePrompts int   // plans since one that computed prompts
 	closed       bool  // a Static batch takes no more
@@ -150,8 +166,11 @@ type Scheduler struct {
 	promised    int         // scratch: blocks to be left for those who run
 	forecast    forecast    // scratch: of those who run, for Learned
 	unfit       []*sequence // scratch: those for which a plan finds too few blocks
+	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences
 	preemptions uint64
+	calls       int // that were to be verified
+	touched     int // means nothing, but that what sequence.touch reads is used
 }
 
 // Stats are a scheduler's counters.
@@ -159,8 +178,8 @@ type Stats struct {
 	Running, Waiting int    // sequences
 	Preemptions      uint64 // how often a running sequence had to give up its blocks
 	// Held is how many tokens the blocks of the running sequences have room for, with those that Preallocate keeps for
-	// them; Unfilled is how many of these are not computed. Blocks that sequences share count for each of them, and tokens
-	// for each group of layers.
+	// them; Unfilled is how many of these are not computed. Blocks that sequences share count for each of them, and
+	// tokens for each group of layers.
 	Held, Unfilled int
 	KV             kv.Stats
 }
@@ -179,26 +198,24 @@ func New(cfg Config) (*Scheduler, error) {
 		{"BlockTokens", cfg.BlockTokens, 1}, {"Blocks", cfg.Blocks, 1}, {"MaxSeqs", cfg.MaxSeqs, 1},
 		{"TokenBudget", cfg.TokenBudget, 1}, {"MaxChunk", cfg.MaxChunk, 0}, {"MaxLen", cfg.MaxLen, 0},
 		{"MaxWaiting", cfg.MaxWaiting, 0}, {"MaxPassed", cfg.MaxPassed, 0}, {"MaxAdapters", cfg.MaxAdapters, 0}, {"Interval", cfg.Interval, 0},
-		{"Window", int(cfg.Window), 0},
+		{"Window", int(cfg.Window), 0}, {"StepTarget", int(cfg.StepTarget), 0}, {"MaxQueueTime", int(cfg.MaxQueueTime), 0},
 	} {
 		if f.value < f.min || f.value > math.MaxInt32 {
 			return nil, fmt.Errorf("sched: config: %s is %d, must be %d to %d", f.name, f.value, f.min, math.MaxInt32)
 		}
 	}
-	policy, err := findPolicy(cfg.Policy)
+	policy, err := policies.Find("sched: config: Policy", cfg.Policy)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Batch = cmp.Or(cfg.Batch, Mixed)
-	if !slices.Contains(Batches(), cfg.Batch) {
-		return nil, fmt.Errorf("sched: config: Batch is %q; want one of %v", cfg.Batch, Batches())
+	if cfg.Batch, err = batches.Find("sched: config: Batch", string(cfg.Batch)); err != nil {
+		return nil, err
 	}
 	if cfg.Window > 0 && cfg.Batch != Static {
 		return nil, fmt.Errorf("sched: config: Window is %d ms but Batch is %q; only %q batches wait to become full", cfg.Window, cfg.Batch, Static)
 	}
-	cfg.Allocation = cmp.Or(cfg.Allocation, OnDemand)
-	if !slices.Contains(Allocations(), cfg.Allocation) {
-		return nil, fmt.Errorf("sched: config: Allocation is %q; want one of %v", cfg.Allocation, Allocations())
+	if cfg.Allocation, err = allocations.Find("sched: config: Allocation", string(cfg.Allocation)); err != nil {
+		return nil, err
 	}
 	if err := cfg.checkTiers(); err != nil {
 		return nil, err
@@ -209,7 +226,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	pool, err := kv.New(kv.Config{
 		Blocks: cfg.Blocks, BlockTokens: cfg.BlockTokens, Groups: cfg.Groups, States: cfg.States, Policy: cfg.Evict, Events: cfg.Events,
-		Slots: cfg.Slots, StoreAll: cfg.Preempt == Swap,
+		Tiers: cfg.Tiers, StoreAll: cfg.Preempt == Swap,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sched: config: %w", err)
@@ -223,6 +240,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.MaxLen = min(fit, all)
 	}
 	return &Scheduler{
+		waiting: queue{tenants: heap.New((*tenant).before, (*tenant).placed)},
 		cfg:     cfg,
 		policy:  policy,
 		pool:    pool,
@@ -234,7 +252,7 @@ func New(cfg Config) (*Scheduler, error) {
 }
 
 // Add puts a sequence in the queue. It refuses one that is malformed, that could never run to its end in the
-// blocks there are, or for which the queue has no place (ErrQueueFull).
+// blocks there are, or for which the queue has no place or would take too long (BusyError).
 func (s *Scheduler) Add(r Request) error {
 	n := len(r.Prompt)
 	limit := s.cfg.MaxLen
@@ -259,11 +277,14 @@ func (s *Scheduler) Add(r Request) error {
 	case s.byID[r.ID] != nil:
 		return fmt.Errorf("sched: sequence %d: there is one of that name already", r.ID)
 	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting && !s.isHeld(r.Parent):
-		return ErrQueueFull
+		return &BusyError{s.Wait()}
+	}
+	if err := s.late(&r); err != nil {
+		return err
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: r.Prompt[:n:n], lookup: s.cfg.PrefixCache && !r.NoCache,
+		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
@@ -274,11 +295,10 @@ func (s *Scheduler) Add(r Request) error {
 	if s.isHeld(q.parent) {
 		s.inherit(q, s.byID[q.parent])
 	}
-	if q.known = n; s.cfg.PrefixCache {
-		s.name(q)
-	}
+	q.known = n
 	s.byID[q.id] = q
 	s.wait(q)
+	s.verify()
 	return nil
 }
 
@@ -292,16 +312,22 @@ func (s *Scheduler) wait(q *sequence) {
 	s.waiting.push(q)
 }
 
+// rerank puts a waiting sequence, whose length has changed, in its place.
+func (s *Scheduler) rerank(q *sequence) {
+	q.rank = s.policy.rank(q)
+	s.waiting.fix(q)
+}
+
 // Expendable returns the sequence that should make room in a full queue for one of a priority: of those that never ran,
-// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent, or if one
-// less would not make room. It looks at all that wait.
+// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent, or if
+// one less would not make room. It looks at all that wait.
 func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
 	if s.waiting.n != s.cfg.MaxWaiting {
 		return 0, false
 	}
 	var last *sequence
-	for _, t := range s.waiting.tenants {
-		for _, q := range t.waiting {
+	for _, t := range s.waiting.tenants.All() {
+		for _, q := range t.waiting.All() {
 			if q.charged || q.priority <= priority {
 				continue
 			}
@@ -316,23 +342,21 @@ func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
 	return last.id, true
 }
 
-// Cancel ends a sequence and frees all it holds, whether it waits or runs; false if there is none of that name. The
-// oldest outstanding plan is taken to be under way and keeps the sequence's Work, whose result Commit will ignore; a
-// second outstanding plan loses it.
+// Cancel ends a sequence and frees all it holds, whether it waits or runs; false if there is none of that name. A plan
+// that is begun keeps the sequence's Work, whose result Commit will ignore; one that is not loses it.
 func (s *Scheduler) Cancel(id SeqID) bool {
 	q := s.byID[id]
 	if q == nil {
 		return false
 	}
 	s.end(q)
-	if s.outstanding == 2 {
-		s.plans[1-s.oldest].dropEnded()
-	}
+	s.dropEnded()
+	s.verify()
 	return true
 }
 
-// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Config.Window asks for it,
-// and the pool, for how long blocks are kept.
+// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Config.Window asks
+// for it, and the pool, for how long blocks are kept.
 func (s *Scheduler) Tick(now int64) {
 	s.now = max(s.now, now)
 	s.pool.Tick(s.now)
@@ -351,12 +375,7 @@ func (s *Scheduler) Wake() (at int64, ok bool) {
 func (s *Scheduler) Stats() Stats {
 	st := Stats{Running: s.running.n, Waiting: s.waiting.n, Preemptions: s.preemptions, KV: s.pool.Stats()}
 	for q := s.running.front; q != nil; q = q.next {
-		held, filled := q.table.Held(), q.computed*s.pool.Groups()
-		for _, table := range q.table.Blocks {
-			for i := 0; i < len(table) && table[i] < 0; i++ {
-				filled -= s.cfg.BlockTokens
-			}
-		}
+		held, filled := q.table.Held(), q.computed*s.pool.Groups()-q.table.Gone()*s.cfg.BlockTokens
 		if s.cfg.Allocation == Preallocate {
 			held = s.pool.Most(q.limit-1, s.cfg.MaxChunk)
 		}
@@ -366,25 +385,21 @@ func (s *Scheduler) Stats() Stats {
 	return st
 }
 
-// learn appends a token whose value is known.
-func (s *Scheduler) learn(q *sequence, token int32) {
-	q.known++
-	if !s.cfg.PrefixCache {
-		return
-	}
-	q.tokens = append(q.tokens, token)
-	s.name(q)
+// learn appends tokens whose values are known.
+func (s *Scheduler) learn(q *sequence, tokens []int32) {
+	q.known += len(tokens)
+	q.tokens.add(tokens)
 }
 
 // name names the blocks that q's known tokens fill.
 func (s *Scheduler) name(q *sequence) {
-	size := s.cfg.BlockTokens
-	for n := len(q.names); n < len(q.tokens)/size; n++ {
+	size, tokens := s.cfg.BlockTokens, q.tokens.All()
+	for n := len(q.names); n < len(tokens)/size; n++ {
 		parent, keys := s.root, q.keys
 		if n > 0 {
-			parent, keys.Salt = q.names[n-1], ""
+			parent, keys = q.names[n-1], kv.Keys{}
 		}
-		q.names = append(q.names, kv.HashBlock(parent, q.tokens[n*size:(n+1)*size], keys))
+		q.names = append(q.names, kv.HashBlock(parent, tokens[n*size:(n+1)*size], keys))
 	}
 }
 
@@ -397,9 +412,10 @@ func (s *Scheduler) end(q *sequence) {
 	case q.held:
 	case q.running():
 		s.running.remove(q)
-		s.pool.Release(&q.table)
+		s.release(q)
 	default:
 		s.waiting.remove(q)
+		s.pool.Forget(&q.awaits)
 	}
 	q.tenant.live--
 	q.ended = true

@@ -6,48 +6,66 @@ import "github.com/kvasir-llm/kvasir/kv"
 //
 //	computed ≤ those planned to be computed, in an outstanding plan or an earlier one
 //	known    ≤ those whose value is known: the prompt, and what Commit told
-//	length     those and one for each outstanding plan that samples for it
+//	length     those and, for each outstanding plan that samples for it, one and as many as are proposed
 //
 // where known and computed are in no order: a prompt is known before it is computed, and a decoding sequence may be
-// planned one token ahead of what is known.
+// planned ahead of what is known, by one token for each plan or by those that are proposed.
+//
+// What a step reads and writes of each sequence that decodes comes first, so that it is in few cache lines.
 type sequence struct {
-	id      SeqID
+	length, known, computed int
+	done                    int // of those, computed by steps that are committed
+	limit                   int // the length at which it ends
+	forced                  int // tokens known when Force told the last ones, if it ran
+	draft                   int // tokens that are proposed and not planned yet
+
+	place int32 // in the plan that it was put into last
+	slot  int32 // as long as it runs
+
+	prev, next *sequence // in the list of those that run, or are held
+	id         SeqID
+	tenant     *tenant
+	drafted    bool // an outstanding plan computes proposed tokens
+	alone      bool // PlanAhead(false)
+	hold       bool // is held once it has its tokens
+	held       bool // is
+	ended      bool
+	table      kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+	tokens     Tokens   // the known ones
+
+	names   []kv.Hash // of the full blocks of tokens, as far as name was called
 	arrival uint64
 	since   int64 // when it came, as Tick told
 	prompt  int   // tokens
-	limit   int   // the length at which it ends
 	keys    kv.Keys
 	adapter uint64
 	parent  SeqID
 	keep    kv.Retention
 	lookup  bool // looks for its prefix in the cache
-	hold    bool // is held once it has its tokens
-	held    bool // is
 	heir    bool // ends its parent when it starts
 
 	priority           int
 	deadline, interval int64
-	tenant             *tenant
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before
 	passed             int   // how often it did not fit and a later one was admitted
 
-	length, known, computed int
-	done                    int // of those, computed by steps that are committed
+	counted int // in queue.tokens
 
-	tokens []int32   // the known ones; without a prefix cache, those of the prompt
-	names  []kv.Hash // of the full blocks of these, if there is a prefix cache
+	offer  kv.Offer    // what it was offered when it was last tried
+	awaits kv.Arrivals // blocks of slow tiers that it waits for
+	shared int         // how many of table's blocks were found in the cache
 
-	prefix kv.Prefix // what it found in the cache when it was last tried
-	table  kv.Table  // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
-	shared int       // how many of table's blocks were found in the cache
-	ended  bool
+	swapped int // how many tokens it had when the last block of these was stored under the name tail; 0: it was not
+	tail    kv.Hash
 
-	stowed int // how many tokens it had when the last block of these was stored under the name tail; 0: it was not
-	tail   kv.Hash
+	at int // its place among those of its tenant that wait; -1: it runs
+}
 
-	at         int // its place among those of its tenant that wait; -1: it runs
-	prev, next *sequence
+// touch reads from each cache line that a step needs of a sequence. Over many sequences, before anything is done with
+// the first, it takes a fraction of the time of reading each when it is needed: none of these reads waits for another.
+func (q *sequence) touch() int {
+	return q.length + q.table.Named + q.table.Held() + q.tokens.n + int(q.tokens.recent[len(q.tokens.recent)-1])
 }
 
 // before reports whether q comes before r in the order of the policy.

@@ -1,15 +1,15 @@
 package sched
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/named"
 )
 
-// Preempt says how a preempted sequence comes back, if there are lower tiers: they may hold what it had computed. Its last,
-// half full block is stored when it gives up its blocks, the others when they are evicted.
+// Preempt says how a preempted sequence comes back, if there are lower tiers: they may hold what it had computed. Its
+// last, half full block is stored when it gives up its blocks, the others when they are evicted.
 type Preempt string
 
 const (
@@ -21,16 +21,25 @@ const (
 	Recompute Preempt = "recompute"
 )
 
-// Preempts returns what Config.Preempt may be, the default first.
-func Preempts() []Preempt { return []Preempt{Auto, Swap, Recompute} }
+// preempts are all there are.
+var preempts = named.Plain(
+	named.Value[Preempt]{Is: Auto, Help: "what is measured to be faster"},
+	named.Value[Preempt]{Is: Swap, Help: "loaded from memory or disk"},
+	named.Value[Preempt]{Is: Recompute},
+)
 
-func (c *Config) checkTiers() error {
-	c.Preempt = cmp.Or(c.Preempt, Auto)
-	if !slices.Contains(Preempts(), c.Preempt) {
-		return fmt.Errorf("sched: config: Preempt is %q; want one of %v", c.Preempt, Preempts())
+// Preempts returns the names that Config.Preempt takes, the default first.
+func Preempts() []string { return preempts.Names() }
+
+// PreemptHelp says what they mean, as part of a sentence.
+func PreemptHelp() string { return preempts.Help() }
+
+func (c *Config) checkTiers() (err error) {
+	if c.Preempt, err = preempts.Find("sched: config: Preempt", string(c.Preempt)); err != nil {
+		return err
 	}
-	if c.Slots != [kv.Tiers]int{} && !c.PrefixCache {
-		return fmt.Errorf("sched: config: lower tiers of %v slots without a prefix cache, which finds blocks in them", c.Slots)
+	if len(c.Tiers) > 0 && !c.PrefixCache {
+		return fmt.Errorf("sched: config: %d lower tiers without a prefix cache, which finds blocks in them", len(c.Tiers))
 	}
 	return nil
 }
@@ -43,10 +52,33 @@ func (s *Scheduler) Measured(r kv.Rates) {
 // Adopt tells that a lower tier holds a block from before.
 func (s *Scheduler) Adopt(name kv.Name, at kv.Place) { s.pool.Adopt(name, at) }
 
-// Lost tells that a move of the plan p cannot be made. If it is one to the device, p must be the only outstanding plan and
-// not begun: the sequences that were to use the block wait again, and their work leaves the plan, where they are listed as
-// preempted.
+// Fetches appends to list what the tiers that do not answer at once are asked for since it was called last: see
+// kv.Pool.Fetches. A sequence that waits for these blocks lets others pass, like one that lacks blocks.
+func (s *Scheduler) Fetches(list []kv.Move) []kv.Move { return s.pool.Fetches(list) }
+
+// Arrived tells that what Fetches asked for is there. It returns false if no sequence waits for it any more.
+func (s *Scheduler) Arrived(m kv.Move) bool {
+	expected := s.pool.Arrived(m)
+	s.verify()
+	return expected
+}
+
+// Expected reports whether a sequence waits for a block that Fetches asked for. What has arrived is to be kept as long,
+// and until the plan is begun that moves it to the device.
+func (s *Scheduler) Expected(n kv.Name) bool { return s.pool.Expected(n) }
+
+// Lost tells that a move of the plan p cannot be made, or was not. If it is one to the device, p must not be begun: the
+// sequences that were to use the block wait again, and their work leaves the plan, where they are listed as preempted.
+// For one of Fetches, p is nil: the sequences that wait for the block compute its tokens.
 func (s *Scheduler) Lost(p *Plan, m kv.Move) {
+	if p == nil {
+		s.pool.Lost(m)
+		s.verify()
+		return
+	}
+	if m.To.Tier == kv.Device && p.begun {
+		panic("sched: a move to the device is lost, but its plan is begun")
+	}
 	if s.pool.Lost(m); m.To.Tier != kv.Device {
 		return
 	}
@@ -58,42 +90,14 @@ func (s *Scheduler) Lost(p *Plan, m kv.Move) {
 		q = next
 	}
 	s.pool.Discard(m.To.At)
+	s.verify()
 }
 
-// revive looks in the lower tiers for what follows the prefix of a sequence that fits, and returns how many tokens are
-// found in all, and of how many the contents are there before p is carried out. It returns false if the sequence does not
-// fit any more.
-func (s *Scheduler) revive(p *Plan, q *sequence) (found, ready int, ok bool) {
-	m := &q.prefix
-	found, ready = m.Tokens, m.Tokens
-	if !q.lookup || s.cfg.Slots == [kv.Tiers]int{} || q.charged && s.cfg.Preempt == Recompute {
-		q.stowed = 0
-		return found, ready, true
-	}
-	size, all := s.cfg.BlockTokens, q.charged && s.cfg.Preempt == Swap
-	if s.pool.Revive(m, q.names, q.keys, q.tokens[:q.length-1], all) {
-		ready = min(ready, m.Full()*size)
-		s.pool.Match(m, q.names, q.keys, q.tokens[:q.length-1])
-		if !s.fitsAfter(p, q) && (!s.pool.Cut(m) || !s.fitsAfter(p, q)) {
-			return 0, 0, false
-		}
-		found = m.Tokens
-	}
-	if q.stowed > found && q.stowed/size == m.Full() && q.stowed < q.length && s.pool.Stowed(q.tail, q.keys) {
-		if ready = min(ready, m.Full()*size); s.pool.Cut(m) && !s.fitsAfter(p, q) {
-			return 0, 0, false
-		}
-		return q.stowed, ready, true
-	}
-	q.stowed = 0
-	return found, ready, true
-}
-
-// stow stores what the last, half full block of a sequence that is about to be preempted holds, if that is worth it.
-func (s *Scheduler) stow(p *Plan, q *sequence) {
+// swapOut stores what the last, half full block of a sequence that is about to be preempted holds, if that is worth it.
+func (s *Scheduler) swapOut(p *Plan, q *sequence) {
 	size := s.cfg.BlockTokens
 	i, tail := q.done/size, q.done%size
-	if q.stowed = 0; tail == 0 || !q.lookup || s.cfg.Preempt == Recompute {
+	if q.swapped = 0; tail == 0 || !q.lookup || s.cfg.Preempt == Recompute {
 		return
 	}
 	for _, table := range q.table.Blocks {
@@ -103,25 +107,17 @@ func (s *Scheduler) stow(p *Plan, q *sequence) {
 	}
 	parent, keys := s.root, q.keys
 	if i > 0 {
-		parent, keys.Salt = q.names[i-1], ""
+		parent, keys = q.names[i-1], kv.Keys{}
 	}
-	name := kv.HashBlock(parent, q.tokens[i*size:q.done], keys)
-	if s.pool.Stow(&q.table, i, tail, name) {
-		q.stowed, q.tail = q.done, name
-	}
-}
-
-// unstow loads the last, half full block of a sequence that revive found.
-func (s *Scheduler) unstow(q *sequence) {
-	if q.stowed > 0 {
-		s.pool.Unstow(&q.table, q.stowed/s.cfg.BlockTokens, q.tail)
-		s.pool.Found(q.stowed - q.prefix.Tokens)
-		q.stowed = 0
+	name := kv.HashBlock(parent, q.tokens.All()[i*size:q.done], keys)
+	if s.pool.SwapOut(&q.table, i, tail, name) {
+		q.swapped, q.tail = q.done, name
 	}
 }
 
-// Flush lists the moves that store on the disk what is only in faster tiers. It is for when no more plans will be made.
-func (s *Scheduler) Flush() (moves []kv.Move) {
+// Flush lists the moves that store in a durable tier what is only in faster ones, and what is to be shifted on the
+// device before. It is for when no more plans will be made.
+func (s *Scheduler) Flush() (shifts []kv.Shift, moves []kv.Move) {
 	s.pool.Flush(&moves)
-	return moves
+	return s.shifts, moves
 }

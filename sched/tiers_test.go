@@ -7,12 +7,109 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
+// The tiers of these tests: one that answers at once, and one that does not and outlives the scheduler.
+const host, disk = kv.Tier(1), kv.Tier(2)
+
+// tiers returns them with so many slots, nil if they have none.
+func tiers(hostSlots, diskSlots int) []kv.TierConfig {
+	if hostSlots+diskSlots == 0 {
+		return nil
+	}
+	return []kv.TierConfig{{Slots: hostSlots}, {Slots: diskSlots, Slow: true, Durable: true}}
+}
+
+// slow reports whether a tier does not answer at once.
+func (m *machine) slow(t kv.Tier) bool { return m.cfg.Tiers[t-1].Slow }
+
+// reading is a block that a slow tier is asked for. The tier answers once the steps are computed that were outstanding
+// then, which may store it.
+type reading struct {
+	move  kv.Move
+	after []*step
+}
+
+// fetch hears what slow tiers are asked for.
+func (m *machine) fetch() {
+	for _, mv := range m.s.Fetches(nil) {
+		m.reading = append(m.reading, reading{mv, slices.Clone(m.plans)})
+	}
+}
+
+// computed lets slow tiers answer what waits for a step.
+func (m *machine) computed(st *step) {
+	for i := range m.reading {
+		r := &m.reading[i]
+		r.after = slices.DeleteFunc(r.after, func(o *step) bool { return o == st })
+	}
+}
+
+// arrive lets a slow tier answer one of the reads that it can, which one is up to n. Some fail.
+func (m *machine) arrive(n int) {
+	var ready []int
+	for i, r := range m.reading {
+		if len(r.after) == 0 {
+			ready = append(ready, i)
+		}
+	}
+	if len(ready) == 0 {
+		return
+	}
+	i := ready[n%len(ready)]
+	mv := m.reading[i].move
+	m.reading = slices.Delete(m.reading, i, i+1)
+	expected, there := m.s.Expected(mv.Name), m.stored[mv.From].name == mv.Name
+	if !there && m.s.pool.Awaits(mv) {
+		m.t.Fatalf("%v is to be fetched, but %v holds %v", mv.Name, mv.From, m.stored[mv.From].name)
+	}
+	if m.loads++; !there || m.spoil > 0 && m.loads*2654435761>>7%m.spoil == 0 {
+		if there { // else it was forgotten, and its slot given away
+			m.lost++
+			delete(m.stored, mv.From)
+		}
+		m.s.Lost(nil, mv)
+		return
+	}
+	m.came++
+	if m.s.Arrived(mv) != expected {
+		m.t.Fatalf("%v is expected: %v", mv.Name.Hash, expected)
+	}
+	if expected {
+		m.arrived[mv.Name] = slices.Clone(m.stored[mv.From].data)
+	}
+}
+
+// take returns what a plan moves of what has arrived.
+func (m *machine) take(p *Plan) map[kv.Name][]uint64 {
+	fetched := map[kv.Name][]uint64{}
+	for _, mv := range p.Moves {
+		if mv.To.Tier == kv.Device && m.slow(mv.From.Tier) {
+			if fetched[mv.Name] = m.arrived[mv.Name]; fetched[mv.Name] == nil {
+				m.t.Fatalf("%v is to be loaded, and has not arrived", mv.Name.Hash)
+			}
+		}
+	}
+	return fetched
+}
+
+// sweep forgets what no sequence waits for, but for what a plan moves.
+func (m *machine) sweep(p *Plan) {
+	for name := range m.arrived {
+		moved := p != nil && slices.ContainsFunc(p.Moves, func(mv kv.Move) bool { return mv.Name == name })
+		if !moved && !m.s.Expected(name) {
+			delete(m.arrived, name)
+		}
+	}
+}
+
 // verifyMoves checks that each move to the device finds its source, and lets some fail.
 func (m *machine) verifyMoves(st *step) {
 	st.moves = slices.Clone(st.plan.Moves)
 	for _, mv := range st.moves {
 		if mv.To.Tier != kv.Device {
 			continue
+		}
+		if m.slow(mv.From.Tier) {
+			continue // it has arrived
 		}
 		if m.stored[mv.From].name != mv.Name {
 			m.t.Fatalf("%v is to be loaded, but %v %d holds %v", mv.Name.Hash, mv.From.Tier, mv.From.At, m.stored[mv.From].name.Hash)
@@ -32,11 +129,11 @@ func (m *machine) lose(st *step, mv kv.Move) {
 	m.s.Lost(st.plan, mv)
 	for _, id := range st.plan.Preempted[known:] {
 		q := m.find(id)
-		q.running, q.computed = false, 0
+		q.running, q.computed, q.draft, q.drafted = false, 0, Draft{}, false
 		m.preemptions++
 		for _, w := range works {
 			if w.ID == id && w.Sample {
-				q.pending--
+				q.pending -= 1 + w.Draft
 			}
 		}
 	}
@@ -65,7 +162,11 @@ func (m *machine) load(st *step) {
 		if mv.To.Tier != kv.Device {
 			continue
 		}
-		data := append(m.stored[mv.From].data, make([]uint64, m.cfg.BlockTokens)...)
+		data := m.stored[mv.From].data
+		if m.slow(mv.From.Tier) {
+			data = st.fetched[mv.Name]
+		}
+		data = append(data, make([]uint64, m.cfg.BlockTokens)...)
 		for i := range m.cfg.BlockTokens {
 			m.memory[slot{mv.To.At, i}] = data[i]
 		}
@@ -74,11 +175,11 @@ func (m *machine) load(st *step) {
 
 // A history in which conversations come back after others took their blocks, over tiers and ways to preempt.
 func TestTiers(t *testing.T) {
-	for _, preempt := range Preempts() {
+	for _, preempt := range []Preempt{Auto, Swap, Recompute} {
 		for _, spoil := range []uint64{0, 5} {
 			m := newMachine(t, Config{
 				BlockTokens: 4, Blocks: 24, MaxSeqs: 6, TokenBudget: 24, MaxChunk: 7, PrefixCache: true, MaxPassed: 3,
-				Groups: []kv.Group{{}, {Window: 9}}, Slots: [kv.Tiers]int{kv.Host: 10, kv.Disk: 200}, Preempt: preempt,
+				Groups: []kv.Group{{}, {Window: 9}}, Tiers: tiers(10, 200), Preempt: preempt,
 			})
 			m.spoil = spoil
 			for i := range 600 {
@@ -93,14 +194,15 @@ func TestTiers(t *testing.T) {
 				if len(m.plans) == 2 || i%3 == 0 {
 					m.commit()
 				}
+				m.arrive(i)
 				m.check()
 			}
 			m.drain()
 			st := m.s.Stats()
-			if m.loads == 0 || st.Preemptions == 0 || (spoil > 0) != (m.lost > 0) {
+			if m.loads == 0 || m.came == 0 || st.Preemptions == 0 || (spoil > 0) != (m.lost > 0) {
 				t.Errorf("%s: %d loads, %d lost and %d preemptions show little", preempt, m.loads, m.lost, st.Preemptions)
 			}
-			for tier := kv.Host; tier < kv.Tiers; tier++ {
+			for _, tier := range []kv.Tier{host, disk} {
 				t.Logf("%s, %v: %+v", preempt, tier, st.KV.Tiers[tier])
 			}
 		}

@@ -1,18 +1,20 @@
 package server
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
@@ -20,7 +22,7 @@ import (
 // adapterOf returns the model that has an adapter of a name, nil if none has.
 func (s *Server) adapterOf(name string) (*Served, engine.AdapterStats) {
 	for i := range s.models {
-		for _, a := range s.models[i].Model.Adapters() {
+		for _, a := range s.models[i].Engine.Adapters() {
 			if a.Name == name {
 				return &s.models[i], a
 			}
@@ -29,20 +31,21 @@ func (s *Server) adapterOf(name string) (*Served, engine.AdapterStats) {
 	return nil, engine.AdapterStats{}
 }
 
-// names returns what can be asked: models, aliases and adapters.
-func (s *Server) names() []string {
-	all := append([]string(nil), s.order...)
+// names returns what a tenant can ask: models, aliases and adapters.
+func (s *Server) names(t *tenant) []string {
+	all := slices.Clone(s.order)
 	for _, m := range s.models {
-		for _, a := range m.Model.Adapters() {
+		for _, a := range m.Engine.Adapters() {
 			all = append(all, a.Name)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(name string) bool { return !t.may(name) })
 }
 
 func describeAdapter(m *Served, a engine.AdapterStats) openai.Model {
 	info := m.Model.Info()
-	return openai.Model{ID: a.Name, Object: openai.ObjectModel, Created: a.Loaded.Unix(), OwnedBy: "kvasir", Root: a.Source,
+	return openai.Model{ID: a.Name, Object: openai.ObjectModel, Created: a.Loaded.Unix(), OwnedBy: "kvasir",
+		Root:   a.Source,
 		Parent: info.Name, MaxModelLen: info.Context}
 }
 
@@ -50,7 +53,7 @@ func describeAdapter(m *Served, a engine.AdapterStats) openai.Model {
 func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	req, err := read(w, r, openai.DecodeLoadAdapter)
 	if err == nil {
-		err = s.tryLoad(req)
+		err = s.tryLoad(r.Context(), req)
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -60,12 +63,12 @@ func (s *Server) loadAdapter(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "Success: LoRA adapter '%s' added successfully.", req.Name)
 }
 
-func (s *Server) tryLoad(req *openai.LoadAdapterRequest) error {
+func (s *Server) tryLoad(ctx context.Context, req *openai.LoadAdapterRequest) error {
 	path, err := s.adapterPath(req.Path)
 	if err != nil {
 		return err
 	}
-	m, _, err := s.lookup(req.Model)
+	m, _, err := s.lookup(ctx, req.Model)
 	if err != nil {
 		return err
 	}
@@ -79,12 +82,13 @@ func (s *Server) tryLoad(req *openai.LoadAdapterRequest) error {
 	unfit := new(text.AdapterError)
 	switch {
 	case errors.Is(err, engine.ErrAdapterExists):
-		return badAdapter("lora_name", "The lora adapter '%s' has already been loaded. If you want to load the adapter in place, "+
+		return badAdapter("lora_name", "The lora adapter '%s' has already been loaded. "+
+			"If you want to load the adapter in place, "+
 			"set 'load_inplace' to True.", req.Name)
 	case errors.Is(err, engine.ErrAdapterPinned):
 		return badAdapter("lora_name", "The lora adapter '%s' is pinned and cannot be replaced.", req.Name)
 	case errors.Is(err, fs.ErrNotExist):
-		return fail(http.StatusNotFound, openai.TypeInvalidRequest, "lora_path", "adapter_not_found",
+		return refuse(http.StatusNotFound, "lora_path", "adapter_not_found",
 			"Loading lora %s failed: No adapter found for %s", req.Name, req.Path)
 	case errors.As(err, &unfit):
 		return badAdapter("lora_path", "Loading lora %s failed: %v", req.Name, unfit.Err)
@@ -112,11 +116,11 @@ func (s *Server) tryUnload(name string) error {
 	m, _ := s.adapterOf(name)
 	var err error = engine.ErrNoAdapter
 	if m != nil {
-		err = m.Model.UnloadAdapter(name)
+		err = m.Engine.Unload(name)
 	}
 	switch {
 	case errors.Is(err, engine.ErrNoAdapter):
-		return fail(http.StatusNotFound, openai.TypeInvalidRequest, "lora_name", "adapter_not_found", "The lora adapter '%s' cannot be found.", name)
+		return refuse(http.StatusNotFound, "lora_name", "adapter_not_found", "The lora adapter '%s' cannot be found.", name)
 	case errors.Is(err, engine.ErrAdapterPinned):
 		return badAdapter("lora_name", "The lora adapter '%s' is pinned and cannot be unloaded.", name)
 	}
@@ -124,11 +128,11 @@ func (s *Server) tryUnload(name string) error {
 }
 
 func badAdapter(param, format string, args ...any) error {
-	return fail(http.StatusBadRequest, openai.TypeInvalidRequest, param, openai.CodeInvalidValue, format, args...)
+	return refuse(http.StatusBadRequest, param, wire.CodeInvalidValue, format, args...)
 }
 
-// errAdaptersFixed is the answer to who would change the adapters of a server that was not told that they may.
-var errAdaptersFixed = fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "adapters_fixed",
+// errAdaptersFixed is returned for requests to load or unload when the server was started without --adapter-root.
+var errAdaptersFixed = refuse(http.StatusForbidden, "", "adapters_fixed",
 	"Adapters are not loaded or unloaded at run time here; the server would have to be started with --adapter-root.")
 
 // adapterPath returns where an adapter lies, which must be inside AdapterRoot, links followed.
@@ -147,7 +151,7 @@ func (s *Server) adapterPath(path string) (string, error) {
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(root, full)
 	}
-	outside := fail(http.StatusForbidden, openai.TypeInvalidRequest, "lora_path", "adapter_outside",
+	outside := refuse(http.StatusForbidden, "lora_path", "adapter_outside",
 		"The path %q does not lie in the folder that adapters may be loaded from.", path)
 	within := func(p string) bool {
 		rel, err := filepath.Rel(root, p)
@@ -167,20 +171,22 @@ func (s *Server) adapterPath(path string) (string, error) {
 
 // adapterInfo collects vllm:lora_requests_info: which adapters run and wait, as labels; the value is the time.
 type adapterInfo struct {
-	desc  *prometheus.Desc
-	model Model
+	desc   *prometheus.Desc
+	served *Served
 }
 
-func newAdapterInfo(name string, m Model) *adapterInfo {
-	return &adapterInfo{model: m, desc: prometheus.NewDesc("vllm:lora_requests_info", "Adapters in use and waited for; the value is the time.",
-		[]string{"max_lora", "running_lora_adapters", "waiting_lora_adapters"}, prometheus.Labels{"model_name": name, "engine": "0"})}
+func newAdapterInfo(name string, m *Served) *adapterInfo {
+	return &adapterInfo{served: m, desc: prometheus.NewDesc("vllm:lora_requests_info",
+		"Adapters in use and waited for; the value is the time.",
+		[]string{"max_lora", "running_lora_adapters", "waiting_lora_adapters"}, prometheus.Labels{"model_name": name,
+			"engine": "0"})}
 }
 
 func (a *adapterInfo) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
 
 func (a *adapterInfo) Collect(ch chan<- prometheus.Metric) {
 	var running, waiting []string
-	for _, s := range a.model.Adapters() {
+	for _, s := range a.served.Engine.Adapters() {
 		if s.Running > 0 {
 			running = append(running, s.Name)
 		}
@@ -189,8 +195,5 @@ func (a *adapterInfo) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, float64(time.Now().UnixMilli())/1000,
-		fmt.Sprint(a.model.Info().MaxLoRAs), strings.Join(running, ","), strings.Join(waiting, ","))
+		fmt.Sprint(a.served.Model.Info().MaxLoRAs), strings.Join(running, ","), strings.Join(waiting, ","))
 }
-
-// title is what an answer calls the model: the adapter, if there is one.
-func (j *job) title() string { return cmp.Or(j.adapter, j.info.Name) }

@@ -11,6 +11,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
@@ -27,8 +28,9 @@ func TestBeamSearchReachesTheModel(t *testing.T) {
 		{`"n":2,"best_of":4,"early_stopping":"never","top_p":1,"top_k":-1`, sampling.BeamParams{Width: 4, LengthPenalty: 1, Early: sampling.EarlyNever}},
 	} {
 		got := ask1(t, "/v1/completions", `{"prompt":[1,2],"use_beam_search":true,`+c.members+`}`)
-		want := []text.Request{{IDs: []int32{1, 2}, Params: greedy, MaxTokens: 16, Logprobs: -1, PromptLogprobs: -1, Search: &c.want}}
-		if diff := cmp.Diff(want, got); diff != "" {
+		want := text.Request{IDs: []int32{1, 2}}
+		want.Params = engine.Params{Sampling: greedy, MaxTokens: 16, Logprobs: -1, PromptLogprobs: -1, Search: &c.want}
+		if diff := cmp.Diff(want, got[0].Request); len(got) != 1 || diff != "" {
 			t.Errorf("%s: %s", c.members, diff)
 		}
 	}
@@ -36,7 +38,7 @@ func TestBeamSearchReachesTheModel(t *testing.T) {
 
 func TestBeamSearchAnswers(t *testing.T) {
 	fake := newFake("fake", "x")
-	s := build(t, Config{Models: []Served{{Model: fake}}})
+	s := build(t, Config{Models: []Served{served(fake)}})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/completions", strings.NewReader(
 		`{"prompt":["p","q"],"use_beam_search":true,"n":2,"best_of":3,"return_token_ids":true}`)))

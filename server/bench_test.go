@@ -16,8 +16,8 @@ import (
 // nullModel answers with the same token for as long as a request lasts, at no cost.
 type nullModel struct{ *fakeModel }
 
-func (m nullModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
-	return &nullGeneration{left: r.MaxTokens, ids: []int32{1}}, nil
+func (m nullModel) Generate(_ context.Context, p *text.Prompt) (Generation, error) {
+	return &nullGeneration{left: p.Request.MaxTokens, ids: []int32{1}}, nil
 }
 
 type nullGeneration struct {
@@ -41,7 +41,7 @@ const benchBody = `{"messages":[{"role":"user","content":"x"}],"stream":true,"ma
 func nullServer(tb testing.TB) *Server {
 	fake := newFake("null")
 	fake.info.Context = 1 << 20
-	s, err := New(Config{Models: []Served{{Model: nullModel{fake}}}})
+	s, err := New(Config{Models: []Served{{Model: nullModel{fake}, Engine: fake, Vocabulary: fake}}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,18 +1,18 @@
 package server
 
 import (
-	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // query returns the parameters of a request's address, of which only those named are allowed.
@@ -20,7 +20,7 @@ func query(r *http.Request, allowed ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for name, values := range r.URL.Query() {
 		if !slices.Contains(allowed, name) || len(values) != 1 || values[0] == "" {
-			return nil, fail(http.StatusBadRequest, openai.TypeInvalidRequest, name, openai.CodeUnsupported,
+			return nil, refuse(http.StatusBadRequest, name, wire.CodeUnsupported,
 				"%s: want each of %v once at most", name, allowed)
 		}
 		out[name] = values[0]
@@ -28,13 +28,13 @@ func query(r *http.Request, allowed ...string) (map[string]string, error) {
 	return out, nil
 }
 
-// resetCache forgets the cached prefixes of a model, or of all.
+// resetCache evicts the cached prefixes of a model, or of all.
 func (s *Server) resetCache(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "model")
 	models := s.models
 	if name := q["model"]; err == nil && name != "" {
 		var m *Served
-		if m, _, err = s.lookup(name); err == nil {
+		if m, _, err = s.lookup(r.Context(), name); err == nil {
 			models = []Served{*m}
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Server) resetCache(w http.ResponseWriter, r *http.Request) {
 	for i := range models {
 		if err == nil {
 			var n int
-			n, err = models[i].Model.ResetCache(r.Context())
+			n, err = models[i].Engine.ResetCache(r.Context())
 			forgotten += n
 		}
 	}
@@ -61,7 +61,7 @@ func (s *Server) unpin(w http.ResponseWriter, r *http.Request) { s.pinned(w, r, 
 func (s *Server) pinned(w http.ResponseWriter, r *http.Request, pin bool) {
 	out, err := s.tryPin(w, r, pin)
 	if errors.Is(err, engine.ErrNoCache) {
-		err = fail(http.StatusConflict, openai.TypeInvalidRequest, "", "no_prefix_cache", "There is no prefix cache here.")
+		err = refuse(http.StatusConflict, "", "no_prefix_cache", "There is no prefix cache here.")
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -70,52 +70,68 @@ func (s *Server) pinned(w http.ResponseWriter, r *http.Request, pin bool) {
 	s.write(w, http.StatusOK, out)
 }
 
-// tryPin computes what is not in the cache of a prompt that is to be pinned, since only what is there can be.
+// tryPin pins or unpins a prompt. Only cached blocks can be pinned, so it first computes the prompt.
 func (s *Server) tryPin(w http.ResponseWriter, r *http.Request, pin bool) (*openai.PinResponse, error) {
 	req, err := read(w, r, openai.DecodePin)
 	if err != nil {
 		return nil, err
 	}
-	m, adapter, err := s.lookup(req.Model)
+	m, adapter, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err
 	}
-	t := text.Request{NoSpecial: !value(req.AddSpecialTokens, true), IDs: req.Tokens}
-	if req.Messages != nil {
-		generate := value(req.AddGenerationPrompt, false)
-		if t.Chat, err = conversation(req.Messages, &generate, req.ChatTemplateKwargs); err != nil {
-			return nil, err
-		}
-	} else if req.Prompt != nil {
-		t.Prompt = *req.Prompt
-	}
-	ids, err := m.Model.Encode(t)
+	ctx, err := s.onBehalf(r.Context(), req.Key)
 	if err != nil {
 		return nil, err
 	}
-	out := &openai.PinResponse{PromptTokens: len(ids)}
+	t, err := fromSource(&req.Source, false)
+	if err != nil {
+		return nil, err
+	}
+	t.IDs = req.Tokens
+	t.Params = engine.Params{Sampling: m.Model.Info().Defaults, MaxTokens: 1, Logprobs: -1, PromptLogprobs: -1,
+		Adapter: adapter, Salt: req.CacheSalt}
+	p, err := m.Model.Prepare(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	out := &openai.PinResponse{PromptTokens: p.Len()}
 	if !pin {
-		out.Tokens, err = m.Model.Unpin(r.Context(), ids, adapter, req.CacheSalt)
+		out.Tokens, err = m.Engine.Unpin(ctx, p.IDs, adapter, p.Request.Salt)
 		return out, err
 	}
-	g, err := m.Model.Generate(r.Context(), text.Request{IDs: ids, Params: m.Model.Info().Defaults, MaxTokens: 1, Logprobs: -1,
-		PromptLogprobs: -1, Adapter: adapter, Salt: req.CacheSalt})
+	g, err := m.Model.Generate(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer g.Close()
 	for finish := ""; finish == ""; {
-		d, err := g.Next(r.Context())
+		d, err := g.Next(ctx)
 		if err != nil {
 			return nil, err
 		}
 		finish = d.Finish
 	}
-	out.Tokens, err = m.Model.Pin(r.Context(), ids, adapter, req.CacheSalt)
+	out.Tokens, err = m.Engine.Pin(ctx, p.IDs, adapter, p.Request.Salt)
 	return out, err
 }
 
-// block is what /kv/blocks tells of contents of the cache.
+// onBehalf returns a context for a request of an administrator in the name of a key. The name may be left out where all
+// keys share their prefixes.
+func (s *Server) onBehalf(ctx context.Context, key string) (context.Context, error) {
+	t := s.ring().named(key)
+	switch {
+	case t != nil:
+		return from(ctx, t), nil
+	case key != "":
+		return nil, wire.Invalid("key", wire.CodeInvalidValue, "there is no API key of the name %q", key)
+	case len(s.ring().tenants) > 0 && !s.cfg.SharePrefixes:
+		return nil, wire.Missing("key", "the name of the API key whose requests are to find the prompt")
+	}
+	return ctx, nil
+}
+
+// block is an entry of /kv/blocks.
 type block struct {
 	Name     string  `json:"name"`
 	Parent   *string `json:"parent"`
@@ -134,7 +150,7 @@ const (
 	mostBlocks  = 10_000
 )
 
-// inspect tells what the prefix cache holds, page by page, in order of names.
+// inspect answers with the contents of the prefix cache, page by page, in order of names.
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	out, err := s.page(r)
 	if err != nil {
@@ -149,12 +165,12 @@ func (s *Server) page(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := s.lookup(q["model"])
+	m, _, err := s.lookup(r.Context(), q["model"])
 	if err != nil {
 		return nil, err
 	}
 	bad := func(param, want string) error {
-		return fail(http.StatusBadRequest, openai.TypeInvalidRequest, param, openai.CodeInvalidValue, "%s is %q; want %s", param, q[param], want)
+		return refuse(http.StatusBadRequest, param, wire.CodeInvalidValue, "%s is %q; want %s", param, q[param], want)
 	}
 	limit := usualBlocks
 	if q["limit"] != "" {
@@ -162,19 +178,19 @@ func (s *Server) page(r *http.Request) (any, error) {
 			return nil, bad("limit", fmt.Sprint("1 to ", mostBlocks))
 		}
 	}
-	after, err := hex.DecodeString(q["after"])
-	if err != nil {
+	after := strings.ToLower(q["after"])
+	if _, err := hex.DecodeString(after); err != nil {
 		return nil, bad("after", "a name in hexadecimal")
 	}
 	tokens, err := strconv.ParseBool(q["tokens"])
 	if q["tokens"] != "" && err != nil {
 		return nil, bad("tokens", "true or false")
 	}
-	all, now, err := m.Model.CacheContents(r.Context())
+	all, err := m.Engine.CachedBlocks(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	st := m.Model.Stats().Sched.KV
+	st := m.Engine.Report().Cache
 	type page struct {
 		Model       string  `json:"model"`
 		BlockTokens int     `json:"block_tokens"`
@@ -188,13 +204,12 @@ func (s *Server) page(r *http.Request) (any, error) {
 		Next        *string `json:"next"`
 	}
 	info := m.Model.Info()
-	out := page{Model: info.Name, BlockTokens: info.BlockTokens, Blocks: st.Blocks, Used: st.Used, Cached: st.Cached, Free: st.Free,
+	out := page{Model: info.Name, BlockTokens: info.BlockTokens, Blocks: st.Blocks, Used: st.Used, Cached: st.Cached,
+		Free:   st.Free,
 		Pinned: st.Pinned, Named: len(all), Data: []block{}}
-	byName := func(a, b kv.Contents) int { return bytes.Compare(a.Name[:], b.Name[:]) }
-	slices.SortFunc(all, byName)
-	all = slices.DeleteFunc(all, func(c kv.Contents) bool { return bytes.Compare(c.Name[:], after) <= 0 })
+	all = slices.DeleteFunc(all, func(c engine.CachedBlock) bool { return c.Name <= after })
 	for _, c := range all[:min(len(all), limit)] {
-		out.Data = append(out.Data, describeBlock(&c, now, tokens))
+		out.Data = append(out.Data, describeBlock(&c, tokens))
 	}
 	if len(all) > limit {
 		out.Next = &out.Data[limit-1].Name
@@ -202,12 +217,12 @@ func (s *Server) page(r *http.Request) (any, error) {
 	return out, nil
 }
 
-func describeBlock(c *kv.Contents, now int64, tokens bool) block {
-	b := block{Name: hex.EncodeToString(c.Name[:]), Blocks: c.Blocks, Refs: c.Refs, Uses: c.Uses, AgeMS: max(0, now-c.Named),
-		IdleMS: max(0, now-c.Used), Priority: c.Priority}
-	if c.Parent != (kv.Hash{}) {
-		parent := hex.EncodeToString(c.Parent[:])
-		b.Parent = &parent
+func describeBlock(c *engine.CachedBlock, tokens bool) block {
+	b := block{Name: c.Name, Blocks: c.Blocks, Refs: c.Refs, Uses: c.Uses, AgeMS: c.Age.Milliseconds(),
+		IdleMS:   c.Idle.Milliseconds(),
+		Priority: c.Priority}
+	if c.Parent != "" {
+		b.Parent = &c.Parent
 	}
 	if tokens {
 		b.Tokens = c.Tokens
@@ -215,20 +230,21 @@ func describeBlock(c *kv.Contents, now int64, tokens bool) block {
 	return b
 }
 
-// snapshot answers with a batch of KV events that tells a newcomer what the prefix cache holds.
+// snapshot answers with a batch of KV events that describes the prefix cache to a new subscriber.
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "model")
 	var m *Served
 	if err == nil {
-		m, _, err = s.lookup(q["model"])
+		m, _, err = s.lookup(r.Context(), q["model"])
 	}
-	if err == nil && m.Events == nil {
-		err = fail(http.StatusNotFound, openai.TypeInvalidRequest, "", "no_kv_events", "There are no KV events here; the server would have to be started with --kv-events.")
+	if err == nil && m.Snapshot == nil {
+		err = refuse(http.StatusNotFound, "", "no_kv_events",
+			"There are no KV events here; the server would have to be started with --kv-events.")
 	}
 	var payload []byte
 	var next uint64
 	if err == nil {
-		payload, next, err = m.Events.Snapshot(r.Context(), m.Model)
+		payload, next, err = m.Snapshot(r.Context())
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -4,38 +4,37 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // cacheGauges are those of the blocks of the KV cache.
-func cacheGauges(add func(metric, help string, kind prometheus.ValueType, extra prometheus.Labels, read func(*engine.Stats) float64)) {
+func cacheGauges(add addGauge) {
 	const now, count = prometheus.GaugeValue, prometheus.CounterValue
-	for state, read := range map[string]func(*kv.Stats) int{
-		"used":   func(s *kv.Stats) int { return s.Used },
-		"cached": func(s *kv.Stats) int { return s.Cached },
-		"free":   func(s *kv.Stats) int { return s.Free },
+	for state, read := range map[string]func(*engine.CacheReport) int{
+		"used":   func(s *engine.CacheReport) int { return s.Used },
+		"cached": func(s *engine.CacheReport) int { return s.Cached },
+		"free":   func(s *engine.CacheReport) int { return s.Free },
 	} {
 		add("kvasir:kv_blocks", "Blocks of the KV cache: in use, kept for prompts that begin alike, and neither.", now,
-			prometheus.Labels{"state": state}, func(s *engine.Stats) float64 { return float64(read(&s.Sched.KV)) })
+			prometheus.Labels{"state": state}, func(s *engine.Report) float64 { return float64(read(&s.Cache)) })
 	}
 	add("kvasir:kv_pinned_blocks", "References to blocks that pins hold.", now, nil,
-		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Pinned) })
+		func(s *engine.Report) float64 { return float64(s.Cache.Pinned) })
 	add("kvasir:kv_evictions_total", "Cached blocks that were forgotten to make room.", count, nil,
-		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Evictions) })
+		func(s *engine.Report) float64 { return float64(s.Cache.Evictions) })
 	add("kvasir:kv_partial_hit_tokens_total", "Prompt tokens found in blocks that went on differently.", count, nil,
-		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Partial) })
+		func(s *engine.Report) float64 { return float64(s.Cache.Partial) })
 	add("kvasir:kv_copied_blocks_total", "Blocks copied because others shared them.", count, nil,
-		func(s *engine.Stats) float64 { return float64(s.Sched.KV.Copies) })
+		func(s *engine.Report) float64 { return float64(s.Cache.Copies) })
 }
 
 // lives collects how long blocks live. vLLM has these metrics with other buckets, and of a sample of blocks.
 type lives struct {
-	model Model
-	descs [3]*prometheus.Desc
+	engine Engine
+	descs  [3]*prometheus.Desc
 }
 
-func newLives(name string, m Model) *lives {
-	l := &lives{model: m}
+func newLives(name string, e Engine) *lives {
+	l := &lives{engine: e}
 	for i, about := range [][2]string{
 		{"vllm:kv_block_lifetime_seconds", "Time from a block's naming to its eviction."},
 		{"vllm:kv_block_idle_before_evict_seconds", "Time from a block's last use to its eviction."},
@@ -53,13 +52,12 @@ func (l *lives) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (l *lives) Collect(ch chan<- prometheus.Metric) {
-	s := l.model.Stats().Sched.KV
-	for i, spans := range []*kv.Spans{&s.Lifetime, &s.Idle, &s.Reuse} {
-		buckets, below := map[float64]uint64{}, uint64(0)
-		for log, n := range spans.Log2[:len(spans.Log2)-1] { // the last one has no bound
-			below += n
-			buckets[float64(uint64(1)<<log)/1000] = below
+	c := l.engine.Report().Cache
+	for i, spans := range []*engine.Spans{&c.Lifetime, &c.Idle, &c.Reuse} {
+		buckets := map[float64]uint64{}
+		for log, n := range spans.Below {
+			buckets[float64(uint64(1)<<log)/1000] = n
 		}
-		ch <- prometheus.MustNewConstHistogram(l.descs[i], spans.Count, float64(spans.Sum)/1000, buckets)
+		ch <- prometheus.MustNewConstHistogram(l.descs[i], spans.Count, spans.Sum.Seconds(), buckets)
 	}
 }

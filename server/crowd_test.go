@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestCrowd lets 64 clients ask the built-in model at once, of which every other one hangs up after its first words. The
-// rest get the answers they get alone, and afterwards nothing is held: no sequence, no KV block, no goroutine.
+// TestCrowd lets 64 clients ask the built-in model at once, of which every other one hangs up after its first words.
+// The rest get the answers they get alone, and afterwards nothing is held: no sequence, no KV block, no goroutine.
 func TestCrowd(t *testing.T) {
 	m, web := serveMini(t)
 	before := goleak.IgnoreCurrent()
@@ -55,8 +55,8 @@ func TestCrowd(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "the engine holds nothing", func() bool {
-		s := m.Model.Stats()
-		return s.Sched.Running == 0 && s.Sched.Waiting == 0 && s.Sched.KV.Used == 0
+		s := m.Engine.Report()
+		return s.Running == 0 && s.Waiting == 0 && s.Cache.Used == 0
 	})
 	web.Client().CloseIdleConnections()
 	web.CloseClientConnections()

@@ -4,96 +4,117 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
-	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/sampling"
-	"github.com/kvasir-llm/kvasir/sched"
+	"github.com/kvasir-llm/kvasir/fault"
 )
 
 // statusGone is what the log says of a request whose client went away before its answer.
 const statusGone = 499
 
-// failure is an error with the HTTP status that it is answered with.
+// failure is why a request gets no answer, ready for an API to put in its own form.
 type failure struct {
-	status int
-	body   *openai.Error
+	status  int
+	param   string // the field at fault, as the API calls it; "" is none
+	code    string // a word for programs
+	message string
+	cause   error         // nil if the server itself refused
+	wait    time.Duration // after which to ask again; 0 is a moment
 }
 
-func (f *failure) Error() string { return f.body.Message }
-
-func fail(status int, kind, param, code, format string, args ...any) *failure {
-	return &failure{status, openai.NewError(kind, param, code, fmt.Sprintf(format, args...))}
+// retryAfter is in whole seconds, at least 1. A long time is spread by a fifth, so that those who are refused together
+// do not come back together.
+func (f *failure) retryAfter() int {
+	return max(1, int(math.Ceil(f.wait.Seconds()*(1+rand.Float64()/5))))
 }
 
-func (s *Server) noModel(name string) error {
-	return fail(http.StatusNotFound, openai.TypeInvalidRequest, "model", "model_not_found",
-		"The model `%s` does not exist or is not served here; there are %s.", name, strings.Join(s.names(), ", "))
+func (f *failure) Error() string { return f.message }
+
+// refuse returns a failure that the server finds itself.
+func refuse(status int, param, code, format string, args ...any) *failure {
+	return &failure{status: status, param: param, code: code, message: fmt.Sprintf(format, args...)}
 }
 
-func tooLong(context, prompt, wanted int, param string) error {
-	return fail(http.StatusBadRequest, openai.TypeInvalidRequest, param, "context_length_exceeded",
-		"This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the prompt, %d for the "+
-			"completion). Please reduce the length of the prompt or of the completion.", context, prompt+wanted, prompt, wanted)
+func (s *Server) noModel(t *tenant, name string) error {
+	return refuse(http.StatusNotFound, "model", "model_not_found",
+		"The model `%s` does not exist or is not served here; there are %s.", name, strings.Join(s.names(t), ", "))
 }
 
-// classify decides how an error is answered. What an unforeseen one says is for the log alone.
-func classify(err error) *failure {
+// classify decides how an error is answered in an API. What an unforeseen one says is for the log alone.
+func classify(api *dialect, err error) *failure {
+	if f := new(failure); errors.As(err, &f) {
+		return f
+	}
+	f := describe(api, err)
+	f.cause = err
+	return f
+}
+
+func describe(api *dialect, err error) *failure {
 	var (
-		f     *failure
-		wire  *openai.Error
-		bad   *text.RequestError
-		param *sampling.ParamError
+		body  *wire.Error
+		bad   *fault.Error
+		long  *text.LengthError
 		large *http.MaxBytesError
+		busy  *engine.BusyError
 	)
 	switch {
-	case errors.As(err, &f):
-		return f
-	case errors.As(err, &wire):
-		return &failure{http.StatusBadRequest, wire}
+	case errors.As(err, &body):
+		return refuse(http.StatusBadRequest, body.Path, body.Code, "%s", body.Message)
 	case errors.As(err, &bad):
-		return fail(http.StatusBadRequest, openai.TypeInvalidRequest, bad.Field, openai.CodeInvalidValue, "%v", bad)
-	case errors.As(err, &param):
-		return fail(http.StatusBadRequest, openai.TypeInvalidRequest, param.Field, openai.CodeInvalidValue, "%v", param)
+		name := api.name(bad.Field)
+		return refuse(http.StatusBadRequest, name, wire.CodeInvalidValue, "%s: %s", name, bad.Problem)
+	case errors.As(err, &long):
+		return refuse(http.StatusBadRequest, api.name(long.Field), "context_length_exceeded", "%v", long)
 	case errors.As(err, &large):
-		return fail(http.StatusRequestEntityTooLarge, openai.TypeInvalidRequest, "", "request_too_large",
-			"The request body is larger than %d bytes.", large.Limit)
-	case errors.Is(err, sched.ErrQueueFull):
-		return fail(http.StatusTooManyRequests, openai.TypeRateLimit, "", "queue_full",
+		return refuse(http.StatusRequestEntityTooLarge, "", "request_too_large", "The request body is larger than %d bytes.",
+			large.Limit)
+	case errors.As(err, &busy):
+		f := refuse(http.StatusTooManyRequests, "", "queue_full", "Too many requests are waiting. Please try again later.")
+		f.wait = time.Duration(busy.Wait) * time.Millisecond
+		return f
+	case errors.Is(err, engine.ErrQueueFull):
+		return refuse(http.StatusTooManyRequests, "", "queue_full",
 			"Too many requests are waiting. Please try again shortly.")
 	case errors.Is(err, engine.ErrTimeout):
-		return fail(http.StatusGatewayTimeout, openai.TypeServer, "timeout_ms", "timeout", "The answer took longer than timeout_ms.")
+		name := api.name(engine.FieldTimeout)
+		return refuse(http.StatusGatewayTimeout, name, "timeout", "The answer took longer than %s.", name)
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown):
-		return fail(http.StatusServiceUnavailable, openai.TypeUnavailable, "", "shutting_down", "The server is shutting down.")
+		return refuse(http.StatusServiceUnavailable, "", "shutting_down", "The server is shutting down.")
 	case errors.Is(err, context.Canceled):
-		return fail(statusGone, openai.TypeInvalidRequest, "", "client_closed_request", "The client went away.")
+		return refuse(statusGone, "", "client_closed_request", "The client went away.")
 	}
-	return fail(http.StatusInternalServerError, openai.TypeServer, "", "internal_error",
-		"internal error; the server's log has the details")
+	return refuse(http.StatusInternalServerError, "", "internal_error", "internal error; the server's log has the details")
 }
 
-// fail answers with an error.
+// fail answers with an error, in the words of the API that the request's path belongs to.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f := classify(err)
+	api := s.dialectOf(r)
+	f := classify(api, err)
 	switch f.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", strconv.Itoa(f.retryAfter()))
 	case http.StatusGatewayTimeout:
-		w.Header().Set("X-Should-Retry", "false") // OpenAI's clients would
+		w.Header().Set("X-Should-Retry", "false") // clients generated by Stainless, such as OpenAI's, would
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusInternalServerError:
 		s.cfg.Logger.Error("a request failed", "path", r.URL.Path, "id", w.Header().Get(requestID), "error", err)
 	}
-	s.write(w, f.status, openai.ErrorResponse{Error: f.body})
+	s.write(w, f.status, api.fail(f))
 }
 
 // write answers with a JSON value.
 func (s *Server) write(w http.ResponseWriter, status int, v any) {
-	body, err := openai.Encode(v)
+	body, err := wire.Encode(v)
 	if err != nil { // all values are of the kinds that encoding/json takes
 		panic(err)
 	}

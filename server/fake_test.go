@@ -14,13 +14,13 @@ import (
 
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/kv"
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
 // fakeModel answers everything with the same pieces. Its tokens are bytes: token 65 is "A", and 0 is special.
 type fakeModel struct {
-	info   Info
+	info   text.Info
 	pieces []string
 	finish string
 	refuse error // what Generate returns
@@ -30,16 +30,19 @@ type fakeModel struct {
 	live   atomic.Int64  // generations not yet closed
 
 	mu       sync.Mutex
-	asked    []text.Request
+	asked    []*text.Prompt
 	adapters []engine.AdapterStats
 }
 
 func newFake(name string, pieces ...string) *fakeModel {
-	return &fakeModel{pieces: pieces, finish: "stop", info: Info{Name: name, Context: 64, Vocab: 256, BlockTokens: 16,
+	return &fakeModel{pieces: pieces, finish: "stop", info: text.Info{Name: name, Context: 64, Vocab: 256, BlockTokens: 16,
 		Opened: time.Unix(1700000000, 0), Defaults: sampling.Params{Temperature: 0.5, TopP: 0.9, TopK: 40, RepetitionPenalty: 1}}}
 }
 
-func (m *fakeModel) Info() Info { return m.info }
+func (m *fakeModel) Info() text.Info { return m.info }
+
+// served puts a fake in every place of a Served.
+func served(m *fakeModel) Served { return Served{Model: m, Engine: m, Vocabulary: m} }
 
 func (m *fakeModel) Adapters() []engine.AdapterStats {
 	m.mu.Lock()
@@ -71,7 +74,7 @@ func (m *fakeModel) LoadAdapter(name, path string, replace bool) error {
 	return nil
 }
 
-func (m *fakeModel) UnloadAdapter(name string) error {
+func (m *fakeModel) Unload(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.adapters, func(a engine.AdapterStats) bool { return a.Name == name })
@@ -96,26 +99,21 @@ func (m *fakeModel) Unpin(ctx context.Context, prompt []int32, adapter, salt str
 	return m.Pin(ctx, prompt, adapter, salt)
 }
 
-// CacheContents makes up a chain of five blocks, named 5, 4, …, at a time of 1000.
-func (m *fakeModel) CacheContents(context.Context) ([]kv.Contents, int64, error) {
-	var all []kv.Contents
-	for i := range 5 {
-		c := kv.Contents{Tokens: []int32{int32(i)}, Blocks: 1, Refs: i % 2, Uses: i, Named: int64(100 * i), Used: 900}
-		c.Name[0], c.Parent[0] = byte(5-i), byte(6-i)
-		if i == 0 {
-			c.Parent = kv.Hash{}
+// CachedBlocks makes up a chain of five blocks, named 1, 2, …, of which 5 is the first.
+func (m *fakeModel) CachedBlocks(context.Context) ([]engine.CachedBlock, error) {
+	var all []engine.CachedBlock
+	for i := 4; i >= 0; i-- {
+		c := engine.CachedBlock{Name: fmt.Sprintf("%02x%062x", 5-i, 0), Tokens: []int32{int32(i)}, Blocks: 1, Refs: i % 2, Uses: i,
+			Age: time.Duration(1000-100*i) * time.Millisecond, Idle: 100 * time.Millisecond}
+		if i > 0 {
+			c.Parent = fmt.Sprintf("%02x%062x", 6-i, 0)
 		}
 		all = append(all, c)
 	}
-	return all, 1000, m.refuse
+	return all, m.refuse
 }
 
-func (m *fakeModel) CacheSnapshot(_ context.Context, told func()) ([]kv.Event, error) {
-	told()
-	return []kv.Event{{Kind: kv.Cleared}}, m.refuse
-}
-
-func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
+func (m *fakeModel) Encode(_ context.Context, r text.Request) ([]int32, error) {
 	switch {
 	case r.IDs != nil:
 		return r.IDs, nil
@@ -127,7 +125,7 @@ func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
 			}
 		}
 	case r.Prompt == "":
-		return nil, &text.RequestError{Field: "prompt", Problem: "it is empty"}
+		return nil, nil
 	case !r.NoSpecial:
 		r.Prompt = "\x00" + r.Prompt
 	}
@@ -138,10 +136,30 @@ func (m *fakeModel) Encode(r text.Request) ([]int32, error) {
 	return ids, nil
 }
 
+func (m *fakeModel) Prepare(ctx context.Context, r text.Request) (*text.Prompt, error) {
+	if m.info.Encoder {
+		return nil, fault.New(text.FieldModel, "%s is an encoder, which generates nothing", m.info.Name)
+	}
+	field := engine.FieldPrompt
+	if r.Chat != nil {
+		field = text.FieldMessages
+	}
+	ids, err := m.Encode(ctx, r)
+	switch answer := max(r.MaxTokens, 1); {
+	case err != nil:
+		return nil, err
+	case len(ids) == 0:
+		return nil, fault.New(field, "it is empty")
+	case len(ids)+answer > m.info.Context:
+		return nil, &text.LengthError{Field: field, Context: m.info.Context, Prompt: len(ids), Answer: answer}
+	}
+	return &text.Prompt{Request: r, IDs: ids}, nil
+}
+
 // Embed counts the bytes of a text.
 func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
 	if r.Truncate == 0 && len(r.Text) > m.info.Context {
-		return nil, 0, &text.RequestError{Field: "input", Problem: "it is too long"}
+		return nil, 0, fault.New(text.FieldText, "it is too long")
 	}
 	v := make([]float32, 4)
 	for i := range len(r.Text) {
@@ -151,11 +169,11 @@ func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, in
 }
 
 // Score is the share of the query's length.
-func (m *fakeModel) Score(_ context.Context, query, document string, _ int, _ text.Origin) (float32, int, error) {
-	return float32(len(document)) / float32(len(query)), len(query) + len(document), nil
+func (m *fakeModel) Score(_ context.Context, r text.ScoreRequest) (float32, int, error) {
+	return float32(len(r.Document)) / float32(len(r.Query)), len(r.Query) + len(r.Document), nil
 }
 
-func (m *fakeModel) Decode(ids []int32) string {
+func (m *fakeModel) Decode(ids []int32, _ bool) string {
 	out := make([]byte, len(ids))
 	for i, id := range ids {
 		out[i] = byte(id)
@@ -164,31 +182,37 @@ func (m *fakeModel) Decode(ids []int32) string {
 }
 
 func (m *fakeModel) Token(id int32) string      { return fmt.Sprintf("<%c>", rune(id)) }
-func (m *fakeModel) Special(id int32) bool      { return id == 0 }
+func (m *fakeModel) IsSpecial(id int32) bool    { return id == 0 }
 func (m *fakeModel) Health(time.Duration) error { return m.sick }
 
-func (m *fakeModel) Stats() engine.Stats {
-	s := engine.Stats{PromptTokens: 7, GeneratedTokens: 9}
-	s.Sched.Running = int(m.live.Load())
-	s.Sched.KV.Blocks, s.Sched.KV.Used = 4, 1
-	s.Sched.KV.Evictions, s.Sched.KV.Lifetime = 3, kv.Spans{Count: 3, Sum: 5000, Log2: [32]uint64{0: 1, 12: 2}} // in milliseconds
-	return s
+func (m *fakeModel) Report() engine.Report {
+	life := engine.Spans{Count: 3, Sum: 5 * time.Second, Below: make([]uint64, 31)}
+	for i := range life.Below {
+		life.Below[i] = 1
+		if i >= 12 {
+			life.Below[i] = 3
+		}
+	}
+	none := engine.Spans{Below: make([]uint64, 31)}
+	return engine.Report{PromptTokens: 7, GeneratedTokens: 9, Running: int(m.live.Load()), Tiers: []engine.TierReport{{Name: "host"}, {Name: "disk"}},
+		Cache: engine.CacheReport{Blocks: 4, Used: 1, Evictions: 3, Lifetime: life, Idle: none, Reuse: none}}
 }
 
-func (m *fakeModel) Generate(ctx context.Context, r text.Request) (Generation, error) {
+func (m *fakeModel) Generate(ctx context.Context, p *text.Prompt) (Generation, error) {
 	if m.refuse != nil {
 		return nil, m.refuse
 	}
 	m.mu.Lock()
-	m.asked = append(m.asked, r)
+	m.asked = append(m.asked, p)
 	m.mu.Unlock()
 	m.live.Add(1)
-	return &fakeGeneration{m: m, r: r}, nil
+	return &fakeGeneration{m: m, r: &p.Request, ids: p.IDs}, nil
 }
 
 type fakeGeneration struct {
 	m      *fakeModel
-	r      text.Request
+	r      *text.Request
+	ids    []int32
 	next   int
 	closed bool
 }
@@ -216,7 +240,7 @@ func (g *fakeGeneration) Next(ctx context.Context) (d text.Delta, err error) {
 	if g.r.Logprobs >= 0 {
 		d.Tokens = []text.TokenInfo{g.info(piece, g.r.Logprobs)}
 	}
-	d.Usage = text.Usage{Prompt: len(g.r.IDs), Cached: 1, Generated: g.next}
+	d.Usage = text.Usage{Prompt: len(g.ids), Cached: 1, Generated: g.next}
 	return d, nil
 }
 
@@ -235,7 +259,7 @@ func (g *fakeGeneration) info(token string, top int) text.TokenInfo {
 
 func (g *fakeGeneration) Prompt() []text.TokenInfo {
 	var out []text.TokenInfo
-	for i, id := range g.r.IDs {
+	for i, id := range g.ids {
 		out = append(out, text.TokenInfo{ID: id, Bytes: []byte{byte(id)}})
 		if i > 0 && g.r.PromptLogprobs >= 0 {
 			out[i] = g.info(string(rune(id)), g.r.PromptLogprobs)
@@ -252,13 +276,13 @@ func (g *fakeGeneration) Close() {
 }
 
 // Search finds an answer for each beam: the pieces, and a letter.
-func (m *fakeModel) Search(_ context.Context, r text.Request) ([]text.Delta, error) {
+func (m *fakeModel) Search(_ context.Context, p *text.Prompt) ([]text.Delta, error) {
 	m.mu.Lock()
-	m.asked = append(m.asked, r)
+	m.asked = append(m.asked, p)
 	m.mu.Unlock()
 	var out []text.Delta
-	for i := range r.Search.Width {
-		d := text.Delta{Finish: "stop", Usage: text.Usage{Prompt: len(r.IDs), Generated: len(m.pieces) + 1}}
+	for i := range p.Request.Search.Width {
+		d := text.Delta{Finish: "stop", Usage: text.Usage{Prompt: len(p.IDs), Generated: len(m.pieces) + 1}}
 		for _, piece := range append(slices.Clone(m.pieces), string(rune('a'+i))) {
 			d.Text += piece
 			d.IDs = append(d.IDs, int32(piece[0]))

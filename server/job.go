@@ -3,98 +3,83 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
-// job carries one HTTP request from its decoded form to its answer. A request may ask for several answers: its choices.
+// job carries one request from its decoded form to its answer. A request may ask for several answers: its choices.
 type job struct {
-	served   *Served
-	adapter  string // "" is the model itself
-	info     Info
-	chat     bool // else a text completion
-	sampling *openai.Sampling
-	logprobs bool
-	id       string
-	created  int64 // seconds since 1970
-	choices  []*choice
+	*ask
+	served  *Served
+	adapter string // "" is the model itself
+	choices []*choice
+	block   int // tokens of a KV block
 }
 
 // choice is one answer of a job. While it runs, it belongs to one goroutine.
 type choice struct {
-	index   int
-	request text.Request // with the prompt as tokens
-	gen     Generation
-	first   bool // nothing has come yet
-
-	echo   bool // the answer begins with the prompt
-	silent bool // and ends with it: the one token that is generated is not shown
-	prompt string
-	offset int // characters of the text so far, for log probabilities
+	index  int
+	prompt *text.Prompt
+	number int // of the prompt among the request's
+	gen    Generation
+	first  bool // nothing was written yet
 
 	usage  text.Usage
+	finish string
+	calls  int             // of tools, that have begun
 	text   strings.Builder // of an answer that is not streamed, and likewise:
+	reason strings.Builder
+	events []chat.Event // of calls
 	ids    []int32
 	tokens []text.TokenInfo
-	finish string
 }
 
-func (s *Server) newJob(name string, sampling *openai.Sampling, chat bool) (*job, error) {
-	m, adapter, err := s.lookup(name)
+// newJob finds the model that is asked and prepares the prompts, each once for all answers to it.
+func (s *Server) newJob(ctx context.Context, a *ask) (*job, error) {
+	m, adapter, err := s.lookup(ctx, a.model)
 	if err != nil {
 		return nil, err
 	}
-	if info := m.Model.Info(); info.Encoder {
-		return nil, &text.RequestError{Field: "model", Problem: info.Name + " is an encoder, which generates nothing"}
+	info := m.Model.Info()
+	j := &job{ask: a, served: m, adapter: adapter, block: max(info.BlockTokens, 1)}
+	prompts, err := a.prompts(info)
+	if err != nil {
+		return nil, err
 	}
-	j := &job{served: m, adapter: adapter, info: m.Model.Info(), chat: chat, sampling: sampling, created: time.Now().Unix()}
-	if j.id = "cmpl-" + rand.Text(); chat {
-		j.id = "chat" + j.id
+	for i, r := range prompts {
+		r.Adapter = adapter
+		if a.made > a.given {
+			r.Logprobs = max(r.Logprobs, 0) // by which answers are compared
+		}
+		p, err := m.Model.Prepare(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		for range a.made {
+			j.choices = append(j.choices, &choice{index: len(j.choices), prompt: p, number: i, first: true})
+		}
 	}
 	return j, nil
 }
 
-// add adds the choices that continue one prompt. param names the prompt's field.
-func (j *job) add(r text.Request, param string) error {
-	ids, err := j.served.Model.Encode(r)
-	if err != nil {
-		return err
-	}
-	if wanted := max(r.MaxTokens, 1); len(ids)+wanted > j.info.Context {
-		return tooLong(j.info.Context, len(ids), wanted, param)
-	}
-	r.IDs, r.Prompt, r.Chat, r.Adapter = ids, "", nil, j.adapter
-	seed := r.Params.Seed
-	made, given := j.sampling.Choices()
-	if made > given {
-		r.Logprobs = max(r.Logprobs, 0) // by which they are compared
-	}
-	for i := range made {
-		r.Params.Seed = seed + uint64(i)
-		j.choices = append(j.choices, &choice{index: len(j.choices), request: r, first: true})
-	}
-	return nil
-}
+// title is what an answer calls the model: the adapter, if there is one.
+func (j *job) title() string { return cmp.Or(j.adapter, j.served.Model.Info().Name) }
+
+// searches reports whether the answers are those of a beam search.
+func (j *job) searches() bool { return j.choices[0].prompt.Request.Search != nil }
 
 // start hands the choices to the engine. On an error none is left running.
-func (j *job) start(ctx context.Context) error {
-	var first *choice // of those for the same prompt
+func (j *job) start(ctx context.Context) (err error) {
 	for _, c := range j.choices {
-		var err error
-		if first != nil && slices.Equal(first.request.IDs, c.request.IDs) {
-			c.request.Parent, _ = first.gen.(*text.Generation)
-		} else {
-			first = c
-		}
-		if c.gen, err = j.served.Model.Generate(ctx, c.request); err != nil {
+		if c.gen, err = j.served.Model.Generate(ctx, c.prompt); err != nil {
 			j.close()
 			return err
 		}
@@ -111,52 +96,74 @@ func (j *job) close() {
 	}
 }
 
-// next returns the next piece of the answer, with the prompt in front of the first if it is wanted, and io.EOF after the
-// last.
-func (c *choice) next(ctx context.Context, j *job) (text.Delta, error) {
+// next reads the next piece of an answer into d. It returns io.EOF after the last.
+func (c *choice) next(ctx context.Context, j *job, d *text.Delta) (err error) {
 	if c.finish != "" {
-		return text.Delta{}, io.EOF
+		return io.EOF
 	}
-	d, err := c.gen.Next(ctx)
+	*d, err = c.gen.Next(ctx)
 	if err == io.EOF { // a Finish is due before the end
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return d, err
+		return causeOf(ctx, err)
 	}
-	if c.silent {
-		d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}
+	if j.silent {
+		*d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}
 	}
-	if c.first && c.echo {
-		d.Text = c.prompt + d.Text
-		if j.logprobs {
-			d.Tokens = append(c.gen.Prompt(), d.Tokens...)
-		}
+	c.finish, c.usage = d.Finish, j.whole(d.Usage)
+	return nil
+}
+
+// causeOf returns why ctx is done, if it is, and else err.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
-	c.finish, c.usage = d.Finish, d.Usage
-	return d, nil
+	return err
 }
 
 // collect runs a choice to its end.
 func (c *choice) collect(ctx context.Context, j *job) error {
+	var d text.Delta
 	for {
-		d, err := c.next(ctx, j)
+		err := c.next(ctx, j, &d)
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		c.first = false
-		c.text.WriteString(d.Text)
-		c.tokens = append(c.tokens, d.Tokens...)
-		if j.sampling.ReturnTokenIDs {
-			c.ids = append(c.ids, d.IDs...)
-		}
+		c.add(&d)
 	}
+}
+
+// add appends a piece to an answer that is not streamed.
+func (c *choice) add(d *text.Delta) {
+	c.text.WriteString(d.Text)
+	c.reason.WriteString(d.Reasoning)
+	c.events = append(c.events, d.Calls...)
+	c.tokens = append(c.tokens, d.Tokens...)
+	c.ids = append(c.ids, d.IDs...)
+}
+
+// search runs the beam search for a prompt to its end, if c is the first of the prompt's choices.
+func (c *choice) search(ctx context.Context, j *job) error {
+	if c.index%j.made > 0 {
+		return nil
+	}
+	found, err := j.served.Model.Search(ctx, c.prompt)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	if len(found) < j.made {
+		return fmt.Errorf("the beam search found %d answers; want %d", len(found), j.made)
+	}
+	for i, one := range j.choices[c.index:][:j.made] {
+		one.add(&found[i])
+		one.finish, one.usage = found[i].Finish, j.whole(found[i].Usage)
+	}
+	return nil
 }
 
 // each runs f for all choices at once and returns the first error, upon which the others are told to end.
@@ -168,42 +175,47 @@ func (j *job) each(ctx context.Context, f func(context.Context, *choice) error) 
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for _, c := range j.choices {
-		wg.Go(func() {
-			if err := f(ctx, c); err != nil {
+		wg.Add(1)
+		guard.Go(func() error { return f(ctx, c) }, func(err error) {
+			if err != nil {
 				cancel(err)
 			}
+			wg.Done()
 		})
 	}
 	wg.Wait()
 	return context.Cause(ctx)
 }
 
-// usage sums up the choices so far. A prompt counts once however many answers it has.
-func (j *job) usage(choices []*choice) *openai.Usage {
-	u := &openai.Usage{}
-	made, _ := j.sampling.Choices()
-	for i, c := range choices {
-		if i%made == 0 {
-			u.PromptTokens += c.usage.Prompt
-			u.PromptTokensDetails.CachedTokens += c.usage.Cached
+// whole counts only whole blocks of cached tokens, whose number says less of what others have asked.
+func (j *job) whole(u text.Usage) text.Usage {
+	u.Cached -= u.Cached % j.block
+	return u
+}
+
+// usage sums up all choices so far. A prompt counts once however many answers it has.
+func (j *job) usage() (u text.Usage) {
+	for i, c := range j.choices {
+		if i%j.made == 0 {
+			u.Prompt += c.usage.Prompt
+			u.Cached += c.usage.Cached
 		}
-		u.CompletionTokens += c.usage.Generated
+		u.Generated += c.usage.Generated
+		u.Reasoning += c.usage.Reasoning
 	}
-	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	return u
 }
 
 // best returns the answers that are given: for each prompt, those of the highest mean log probability of a token.
 func (j *job) best() []*choice {
-	made, given := j.sampling.Choices()
-	if made == given {
+	if j.made == j.given {
 		return j.choices
 	}
 	var out []*choice
-	for group := range slices.Chunk(j.choices, made) {
+	for group := range slices.Chunk(j.choices, j.made) {
 		group = slices.Clone(group)
 		slices.SortStableFunc(group, func(a, b *choice) int { return cmp.Compare(b.likelihood(), a.likelihood()) })
-		for _, c := range group[:given] {
+		for _, c := range group[:j.given] {
 			c.index = len(out)
 			out = append(out, c)
 		}
@@ -213,37 +225,32 @@ func (j *job) best() []*choice {
 
 // likelihood returns the mean log probability of an answer's tokens.
 func (c *choice) likelihood() float64 {
-	sum, n := 0.0, 0
-	for i, t := range c.tokens {
-		if from := len(c.tokens) - c.usage.Generated; i >= from { // before it is the prompt, with echo
-			sum, n = sum+float64(t.Logprob), n+1
-		}
+	sum := 0.0
+	for _, t := range c.tokens {
+		sum += float64(t.Logprob)
 	}
-	return sum / float64(max(n, 1))
+	return sum / float64(max(len(c.tokens), 1))
 }
 
 // answer runs a job and writes its answer, as a stream or whole.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 	s.metrics.request(j)
 	run := (*choice).collect
-	if j.sampling.UseBeamSearch {
+	if j.searches() {
 		run = (*choice).search
 	} else if err := j.start(r.Context()); err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	defer j.close()
-	if j.sampling.Stream {
+	j.ask.answer.begin(j)
+	if j.stream {
 		s.stream(w, r, j)
 		return
 	}
-	err := j.each(r.Context(), func(ctx context.Context, c *choice) error { return run(c, ctx, j) })
-	switch {
-	case err != nil:
+	if err := j.each(r.Context(), func(ctx context.Context, c *choice) error { return run(c, ctx, j) }); err != nil {
 		s.fail(w, r, err)
-	case j.chat:
-		s.write(w, http.StatusOK, j.chatCompletion())
-	default:
-		s.write(w, http.StatusOK, j.completion())
+		return
 	}
+	s.write(w, http.StatusOK, j.ask.answer.whole())
 }

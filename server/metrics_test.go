@@ -37,7 +37,9 @@ func TestMetrics(t *testing.T) {
 	observer := &Observer{}
 	observer.RequestDone(engine.RequestDone{Prompt: 1000}) // before New: not counted, no panic
 	observer.StepDone(engine.StepDone{Rows: 1000})
-	s := build(t, Config{Models: []Served{{Model: newFake("fake", "x"), Observer: observer}}})
+	fake := served(newFake("fake", "x"))
+	fake.Observer = observer
+	s := build(t, Config{Models: []Served{fake}})
 	ms := func(n ...int) (out []time.Duration) {
 		for _, v := range n {
 			out = append(out, time.Duration(v)*time.Millisecond)
@@ -74,13 +76,13 @@ func TestMetrics(t *testing.T) {
 func TestMetricsOfAModel(t *testing.T) {
 	m, web := serveMini(t)
 	client := sdk(web, "key")
-	if _, err := client.Chat.Completions.New(t.Context(), ask()); err != nil {
+	if _, err := client.Chat.Completions.New(t.Context(), question()); err != nil {
 		t.Fatal(err)
 	}
 	s := build(t, Config{Models: []Served{*m}})
 	const stops = `^vllm:request_success_total{.*"(stop|abort)"`
 	before := scrape(t, s, stops)
-	params := ask()
+	params := question()
 	params.Stop.OfString = openai.String(" ")
 	w := httptest.NewRecorder()
 	body, _ := params.MarshalJSON()

@@ -1,9 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,39 +11,18 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"github.com/kvasir-llm/kvasir/api/openai"
 )
 
 // requestID is the header that carries a request's id in both directions.
 const requestID = "X-Request-Id"
 
-// recorder remembers the status of an answer.
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
-	return r.ResponseWriter.Write(p)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// ServeHTTP answers a request: it checks who asks, finds the route and, whatever happens, answers in JSON and logs.
+// ServeHTTP answers a request: it checks the client, finds the route, and logs. Panics are answered too.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
-	w, began := &recorder{ResponseWriter: writer}, time.Now()
+	w, began := &recorder{ResponseWriter: writer, timeout: s.cfg.WriteTimeout}, time.Now()
+	w.extend()
+	if r.ContentLength != 0 {
+		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
+	}
 	id := r.Header.Get(requestID)
 	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		id = rand.Text()
@@ -65,13 +43,49 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if s.preflight(w, r) {
 		return
 	}
+	r = s.routed(r)
 	if err := s.admit(w, r); err != nil {
+		dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}
 	found, _ := s.find(r.URL.Path)
-	r.Body = http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes)
+	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
+	if found.access == clients {
+		if err := t.enter(); err != nil {
+			dismiss(w, r)
+			s.fail(w, r, err)
+			return
+		}
+		defer t.running.Add(-1)
+	}
+	r = r.WithContext(from(r.Context(), t))
+	if found.method == http.MethodGet {
+		dismiss(w, r)
+	}
+	in := &body{ReadCloser: http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes), of: s.bodies, tenant: t}
+	defer in.release()
+	r.Body = in
 	found.handler(w, r)
+}
+
+// routed returns the request with its path as routes have it: without the root path, and without a slash at the end.
+func (s *Server) routed(r *http.Request) *http.Request {
+	at := r.URL.Path
+	if rest, ok := strings.CutPrefix(at, s.cfg.RootPath); ok && (rest == "" || rest[0] == '/') {
+		at = rest
+	}
+	if at = strings.TrimRight(at, "/"); at == "" {
+		at = "/"
+	}
+	if at == r.URL.Path {
+		return r
+	}
+	inner := *r.URL
+	inner.Path = at
+	routed := r.WithContext(r.Context())
+	routed.URL = &inner
+	return routed
 }
 
 // panicked answers a request whose handler panicked, which is a bug, or cuts off its answer if that has begun.
@@ -83,36 +97,31 @@ func (s *Server) panicked(w *recorder, r *http.Request, v any) {
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	s.fail(w, r, fail(http.StatusInternalServerError, openai.TypeServer, "", "internal_error", "The server made a mistake."))
+	s.fail(w, r, refuse(http.StatusInternalServerError, "", "internal_error", "The server made a mistake."))
 }
 
 // admit finds what is wrong with a request before its body is read.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	found, ok := s.find(r.URL.Path)
 	if !s.rightHost(r) {
-		return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "host_not_allowed",
+		return refuse(http.StatusForbidden, "", "host_not_allowed",
 			"This server listens on a loopback address and may not be used as %q.", r.Host)
 	}
 	if s.cross != nil {
 		if err := s.cross.Check(r); err != nil {
-			return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "origin_not_allowed",
+			return refuse(http.StatusForbidden, "", "origin_not_allowed",
 				"Pages of %s may not use this server.", r.Header.Get("Origin"))
 		}
 	}
-	if !(ok && found.open) && !s.authorized(r) {
-		return fail(http.StatusUnauthorized, openai.TypeInvalidRequest, "", "invalid_api_key",
-			"Incorrect or missing API key. It belongs in the header \"Authorization: Bearer KEY\".")
-	}
-	if ok && found.manages && len(s.keys) == 0 && !onThisMachine(r) {
-		return fail(http.StatusForbidden, openai.TypeInvalidRequest, "", "needs_api_key",
-			"%s is only for those on this machine, or with an API key, and this server has none (--api-key).", r.URL.Path)
+	if err := s.authorize(r, found.access); err != nil {
+		return err
 	}
 	if !ok {
-		return fail(http.StatusNotFound, openai.TypeInvalidRequest, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
+		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
 	}
 	if r.Method != found.method && !(r.Method == http.MethodHead && found.method == http.MethodGet) {
 		w.Header().Set("Allow", found.method)
-		return fail(http.StatusMethodNotAllowed, openai.TypeInvalidRequest, "", "method_not_allowed",
+		return refuse(http.StatusMethodNotAllowed, "", "method_not_allowed",
 			"%s takes %s, not %s.", r.URL.Path, found.method, r.Method)
 	}
 	if found.method == http.MethodPost && s.draining.Load() {
@@ -121,8 +130,25 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// rightHost reports whether a request that came in on a loopback address is meant for it. A web page can make its own name
-// resolve to 127.0.0.1, and then the browser takes this server for the page's own origin; only the Host tells.
+// authorize refuses a request whose key does not give it access.
+func (s *Server) authorize(r *http.Request, to access) error {
+	own, keys := s.dialectOf(r).keyHeader, s.ring()
+	switch {
+	case to == clients && keys.client(r, own) == nil:
+		return refuse(http.StatusUnauthorized, "", "invalid_api_key",
+			"Incorrect or missing API key. It belongs in the header \"Authorization: Bearer KEY\".")
+	case to == admins && len(keys.admins) > 0 && !keys.admin(r, own):
+		return refuse(http.StatusUnauthorized, "", "invalid_admin_key",
+			"%s needs the admin key, in the header \"Authorization: Bearer KEY\".", r.URL.Path)
+	case to == admins && !keys.admin(r, own):
+		return refuse(http.StatusForbidden, "", "needs_admin_key",
+			"%s needs an admin key, and this server has none (--admin-key).", r.URL.Path)
+	}
+	return nil
+}
+
+// rightHost reports whether a request that came in on a loopback address is meant for it. A web page can make its own
+// name resolve to 127.0.0.1, and then the browser takes this server for the page's own origin; only the Host tells.
 func (s *Server) rightHost(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !loopback(local.String()) || s.origins["*"] {
@@ -135,8 +161,15 @@ func (s *Server) rightHost(r *http.Request) bool {
 	return loopback(r.Host) || s.hosts[hostname(r.Host)]
 }
 
-// onThisMachine reports whether a request came in on a loopback address, or not over a network.
+// onThisMachine reports whether a request came in on a loopback address, or over no network, and through no proxy,
+// whose clients may be anywhere.
 func onThisMachine(r *http.Request) bool {
+	for name := range r.Header {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", strings.HasPrefix(name, "X-Forwarded-"):
+			return false
+		}
+	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return !ok || loopback(local.String())
 }
@@ -154,23 +187,8 @@ func hostname(host string) string {
 	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 }
 
-// digest makes keys of one length, so that comparing them takes one time.
-func digest(key string) [32]byte { return sha256.Sum256([]byte(key)) }
-
-// authorized reports whether a request brings one of the keys, if there are any. How long it takes tells nothing of them.
-func (s *Server) authorized(r *http.Request) bool {
-	if len(s.keys) == 0 {
-		return true
-	}
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	given, found := digest(strings.TrimSpace(key)), 0
-	for i := range s.keys {
-		found |= subtle.ConstantTimeCompare(given[:], s.keys[i][:])
-	}
-	return found == 1 && strings.EqualFold(scheme, "Bearer")
-}
-
-// preflight sets the headers that let pages of allowed origins use an answer, and answers the question whether they may.
+// preflight sets the headers that let pages of allowed origins use an answer, and answers the question whether they
+// may.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) bool {
 	origin, h := r.Header.Get("Origin"), w.Header()
 	if len(s.origins) > 0 {
@@ -184,6 +202,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions {
 		return false
 	}
+	dismiss(w, r)
 	if allowed {
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
 		h.Set("Access-Control-Max-Age", "600")

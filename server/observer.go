@@ -14,10 +14,12 @@ import (
 type Observer struct{ meters atomic.Pointer[meters] }
 
 var (
-	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
-	tokenTimeBuckets  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
-	latencyBuckets    = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
-	iterationBuckets  = append([]float64{1}, prometheus.ExponentialBuckets(8, 2, 12)...) // to 16384
+	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+		160, 640, 2560}
+	tokenTimeBuckets = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	latencyBuckets   = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920,
+		7680}
+	iterationBuckets = append([]float64{1}, prometheus.ExponentialBuckets(8, 2, 12)...) // to 16384
 )
 
 // tokenBuckets returns 1, 2, 5, 10, … up to most.
@@ -64,7 +66,8 @@ func newHistograms(r *prometheus.Registry, longest int) *histograms {
 		{"request_params_max_tokens", "Tokens asked for at most (max_tokens).", tokens},
 		{"iteration_tokens_total", "Tokens computed in a step.", iterationBuckets},
 	} {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "vllm:" + f.name, Help: f.help, Buckets: f.buckets}, labels)
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "vllm:" + f.name, Help: f.help, Buckets: f.buckets},
+			labels)
 		r.MustRegister(v)
 		h.vec["vllm:"+f.name] = v
 	}
@@ -74,7 +77,8 @@ func newHistograms(r *prometheus.Registry, longest int) *histograms {
 		return c
 	}
 	h.success = counter("request_success_total", "Requests that have ended, by why.", "finished_reason")
-	h.source = counter("prompt_tokens_by_source_total", "Prompt tokens of ended requests, by where their KV came from.", "source")
+	h.source = counter("prompt_tokens_by_source_total", "Prompt tokens of ended requests, by where their KV came from.",
+		"source")
 	h.cached = counter("prompt_tokens_cached_total", "Prompt tokens of ended requests found in the prefix cache.")
 	return h
 }
@@ -99,9 +103,11 @@ func (o *Observer) bind(h *histograms, model string) {
 		prompt: of("request_prompt_tokens"), generated: of("request_generation_tokens"),
 		longest: of("request_max_num_generation_tokens"), computed: of("request_prefill_kv_computed_tokens"),
 		rows: of("iteration_tokens_total"),
-		ended: map[engine.FinishReason]prometheus.Counter{engine.FinishStop: ended("stop"), engine.FinishLength: ended("length"),
+		ended: map[engine.FinishReason]prometheus.Counter{engine.FinishStop: ended("stop"),
+			engine.FinishLength:    ended("length"),
 			engine.FinishCancelled: ended("abort"), engine.FinishError: ended("error")},
-		fresh: h.source.WithLabelValues("local_compute", model, "0"), reused: h.source.WithLabelValues("local_cache_hit", model, "0"),
+		fresh: h.source.WithLabelValues("local_compute", model, "0"), reused: h.source.WithLabelValues("local_cache_hit",
+			model, "0"),
 		cached: h.cached.WithLabelValues(model, "0"),
 	})
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
 // ask1 sends a request and returns what the model was asked.
-func ask1(t *testing.T, path, body string) []text.Request {
+func ask1(t *testing.T, path, body string) []*text.Prompt {
 	t.Helper()
 	fake := newFake("fake", "x")
 	w := httptest.NewRecorder()
-	build(t, Config{Models: []Served{{Model: fake}}}).ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
+	build(t, Config{Models: []Served{served(fake)}}).ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
 	if w.Code != 200 {
 		t.Fatalf("%s: %s", body, w.Body)
 	}
@@ -32,14 +33,16 @@ func TestEveryFieldReachesTheModel(t *testing.T) {
 		"repetition_penalty":1.5,"presence_penalty":-1,"frequency_penalty":2,"logit_bias":{"7":-100},"seed":-1,"stop":["a","b"],
 		"stop_token_ids":[9],"include_stop_str_in_output":true,"ignore_eos":true,"skip_special_tokens":false,"max_tokens":5,
 		"min_tokens":2,"logprobs":4,"prompt_logprobs":6,"cache_salt":"salt","kv_priority":-7,"kv_ttl_ms":800,"user":"u","priority":-2,"ttft_ms":300,"tpot_ms":40,"timeout_ms":7000,"add_special_tokens":false}`)
-	want := text.Request{IDs: []int32{1, 2}, MaxTokens: 5, MinTokens: 2, Stop: []string{"a", "b"}, StopTokens: []int32{9},
-		IncludeStop: true, IgnoreEOS: true, KeepSpecial: true, NoSpecial: true, Logprobs: 4, PromptLogprobs: 6, Salt: "salt", Keep: kv.Retention{Priority: -7, TTL: 800},
+	want := text.Request{IDs: []int32{1, 2}, Stop: []string{"a", "b"}, IncludeStop: true, KeepSpecial: true, NoSpecial: true}
+	want.Params = engine.Params{MaxTokens: 5, MinTokens: 2, StopTokens: []int32{9}, IgnoreEOS: true, Logprobs: 4, PromptLogprobs: 6,
+		Salt: "salt", Keep: kv.Retention{Priority: -7, TTL: 800},
 		Tenant: "u", Priority: -2, FirstToken: 300 * time.Millisecond, PerToken: 40 * time.Millisecond, Timeout: 7 * time.Second,
-		Params: sampling.Params{Temperature: 0.25, TopP: 0.5, TopK: 3, MinP: 0.125, RepetitionPenalty: 1.5, PresencePenalty: -1,
+		Sampling: sampling.Params{Temperature: 0.25, TopP: 0.5, TopK: 3, MinP: 0.125, RepetitionPenalty: 1.5, PresencePenalty: -1,
 			FrequencyPenalty: 2, LogitBias: map[int32]float32{7: -100}, Seed: math.MaxUint64}}
-	second := want
-	second.Params.Seed = 0 // the next one
-	if diff := cmp.Diff([]text.Request{want, second}, got); diff != "" {
+	if len(got) != 2 || got[0] != got[1] {
+		t.Fatalf("two answers are made of %v; want one prompt for both", got)
+	}
+	if diff := cmp.Diff(want, got[0].Request); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -48,12 +51,13 @@ func TestDefaults(t *testing.T) {
 	recommended := newFake("fake").info.Defaults
 	for path, body := range map[string]string{"/v1/completions": `{"prompt":"x"}`,
 		"/v1/chat/completions": `{"messages":[{"role":"user","content":"x"}]}`} {
-		got := ask1(t, path, body)[0]
-		if got.Params.Seed == ask1(t, path, body)[0].Params.Seed {
+		got := ask1(t, path, body)[0].Request
+		if got.Sampling.Seed == ask1(t, path, body)[0].Request.Sampling.Seed {
 			t.Errorf("%s: two requests without a seed have the same", path)
 		}
-		got.Params.Seed, got.IDs = 0, nil
-		want := text.Request{Params: recommended, Logprobs: -1, PromptLogprobs: -1}
+		got.Sampling.Seed = 0
+		want := text.Request{Prompt: got.Prompt, Chat: got.Chat, Answer: got.Answer}
+		want.Params = engine.Params{Sampling: recommended, Logprobs: -1, PromptLogprobs: -1}
 		if path == "/v1/completions" {
 			want.MaxTokens = 16
 		}
@@ -61,19 +65,19 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s:\n%s", path, diff)
 		}
 	}
-	if got := ask1(t, "/v1/completions", `{"prompt":"x","top_p":0}`)[0].Params.TopP; got <= 0 || got > 1e-30 {
+	if got := ask1(t, "/v1/completions", `{"prompt":"x","top_p":0}`)[0].Request.Sampling.TopP; got <= 0 || got > 1e-30 {
 		t.Errorf("top_p 0 became %v", got)
 	}
 	got := ask1(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}],"max_tokens":9,"max_completion_tokens":3}`)
-	if got[0].MaxTokens != 3 {
-		t.Errorf("max_tokens is %d; max_completion_tokens, its new name, should win", got[0].MaxTokens)
+	if got[0].Request.MaxTokens != 3 {
+		t.Errorf("max_tokens is %d; max_completion_tokens, its new name, should win", got[0].Request.MaxTokens)
 	}
 }
 
 func TestConversation(t *testing.T) {
-	fake := &recording{fakeModel: newFake("fake", "x")}
+	fake := newFake("fake", "x")
 	w := httptest.NewRecorder()
-	build(t, Config{Models: []Served{{Model: fake}}}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{
+	build(t, Config{Models: []Served{served(fake)}}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(`{
 		"add_generation_prompt": false, "chat_template_kwargs": {"thinking": true}, "messages": [
 		{"role": "developer", "content": "S", "name": "n"},
 		{"role": "assistant", "reasoning_content": "hm", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
@@ -81,26 +85,16 @@ func TestConversation(t *testing.T) {
 	if w.Code != 200 {
 		t.Fatal(w.Body)
 	}
+	asked := fake.asked[0].Request.Chat
 	want := []chat.Message{
 		{Role: "system", Content: "S", Name: "n"},
 		{Role: "assistant", Reasoning: "hm", ToolCalls: []chat.ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}},
 		{Role: "tool", ToolCallID: "c", Parts: []chat.Part{{Type: "text", Text: "42"}}},
 	}
-	if diff := cmp.Diff(want, fake.chat.Messages); diff != "" {
+	if diff := cmp.Diff(want, asked.Messages); diff != "" {
 		t.Error(diff)
 	}
-	if thinking, _ := fake.chat.Extra.Get("thinking"); thinking != true || fake.chat.AddGenerationPrompt {
-		t.Errorf("%+v", fake.chat)
+	if thinking, _ := asked.Extra.Get("thinking"); thinking != true || asked.AddGenerationPrompt {
+		t.Errorf("%+v", asked)
 	}
-}
-
-// recording keeps the conversation that it is asked to encode.
-type recording struct {
-	*fakeModel
-	chat *chat.Input
-}
-
-func (r *recording) Encode(req text.Request) ([]int32, error) {
-	r.chat = req.Chat
-	return r.fakeModel.Encode(req)
 }

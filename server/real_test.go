@@ -24,7 +24,9 @@ var mini = sync.OnceValues(func() (*Served, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Served{Model: FromText(m), Observer: observer}, nil
+	served := FromText(m)
+	served.Observer = observer
+	return &served, nil
 })
 
 // serveMini serves the built-in model to whoever brings the key "key".
@@ -34,7 +36,7 @@ func serveMini(t *testing.T) (*Served, *httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(build(t, Config{Version: "test", Models: []Served{*m}, APIKeys: []string{"key"}}))
+	web := httptest.NewServer(build(t, Config{Version: "test", Models: []Served{*m}, Keys: []Key{{Secret: "key"}}}))
 	t.Cleanup(web.Close)
 	return m, web
 }

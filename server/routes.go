@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,64 +11,122 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/web"
 )
 
 // route is what a path answers.
 type route struct {
 	method  string // GET, which HEAD goes with, or POST
 	handler func(http.ResponseWriter, *http.Request)
-	open    bool // without an API key
+	access  access
 	about   string
-	manages bool // where there are no API keys, only for those on this machine
 }
+
+// access is which requests a route answers.
+type access int
+
+const (
+	clients access = iota // with an API key, if there are any
+	anyone
+	admins // with an admin key; keyring.admin
+)
 
 // modelPath precedes the id in the path of a single model. Ids may hold slashes.
 const modelPath = "/v1/models/"
 
-func (s *Server) table() map[string]route {
-	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+// ownRoutes are the paths of no API.
+func (s *Server) ownRoutes() map[string]route {
+	metrics, page := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}), web.Handler()
+	return map[string]route{
+		"/":                   {"GET", s.root(page), anyone, "this table; a page to chat on for browsers"},
+		web.Prefix:            {"GET", page.ServeHTTP, anyone, "the files of that page"},
+		"/reset_prefix_cache": {"POST", s.resetCache, admins, "forget cached prefixes"},
+		"/kv/pin":             {"POST", s.pin, admins, "keep the KV blocks of a prompt"},
+		"/kv/unpin":           {"POST", s.unpin, admins, "let them go"},
+		"/kv/blocks":          {"GET", s.inspect, admins, "what the prefix cache holds"},
+		"/kv/events/snapshot": {"GET", s.snapshot, admins, "the same for those who hear of KV events late"},
+		"/health":             {"GET", s.health, anyone, "200 while every engine steps, else 503"},
+		"/ping":               {"GET", s.health, anyone, "the same"},
+		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
+		"/version":            {"GET", s.version, anyone, "the program's version"},
+	}
+}
+
+// add serves an API.
+func (s *Server) add(api *dialect) {
+	for path, r := range api.routes(s) {
+		s.routes[path], s.apis[path] = r, api
+	}
+}
+
+// dialectOf returns the API that a request's path belongs to.
+func (s *Server) dialectOf(r *http.Request) *dialect {
+	if api := s.apis[canonical(r.URL.Path)]; api != nil {
+		return api
+	}
+	return s.fallback
+}
+
+// openaiRoutes are paths of OpenAI's API, vLLM's and others that belong with it, that do not generate.
+func (s *Server) openaiRoutes() map[string]route {
 	rerank, score := pooled(s, openai.DecodeRerank, s.rerank), pooled(s, openai.DecodeScore, s.score)
 	return map[string]route{
-		"/":                       {"GET", s.index, true, "this page", false},
-		"/v1/chat/completions":    {"POST", s.chat, false, "the next message of a conversation", false},
-		"/v1/completions":         {"POST", s.completions, false, "the continuation of a text", false},
-		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), false, "the vectors of texts", false},
-		"/v1/rerank":              {"POST", rerank, false, "documents, by how well they fit a query", false},
-		"/rerank":                 {"POST", rerank, false, "the same", false},
-		"/v1/score":               {"POST", score, false, "how well texts fit each other", false},
-		"/score":                  {"POST", score, false, "the same", false},
-		"/v1/models":              {"GET", s.list, false, "the models served", false},
-		modelPath:                 {"GET", s.model, false, "one of them, by its id", false},
-		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, false, "load a LoRA adapter", false},
-		"/v1/unload_lora_adapter": {"POST", s.unloadAdapter, false, "unload one", false},
-		"/tokenize":               {"POST", s.tokenize, false, "the tokens of a text or a conversation", false},
-		"/detokenize":             {"POST", s.detokenize, false, "the text of tokens", false},
-		"/reset_prefix_cache":     {"POST", s.resetCache, false, "forget cached prefixes", true},
-		"/kv/pin":                 {"POST", s.pin, false, "keep the KV blocks of a prompt", true},
-		"/kv/unpin":               {"POST", s.unpin, false, "let them go", true},
-		"/kv/blocks":              {"GET", s.inspect, false, "what the prefix cache holds", true},
-		"/kv/events/snapshot":     {"GET", s.snapshot, false, "the same for those who hear of KV events late", true},
-		"/health":                 {"GET", s.health, true, "200 while every engine steps, else 503", false},
-		"/ping":                   {"GET", s.health, true, "the same", false},
-		"/metrics":                {"GET", metrics.ServeHTTP, true, "Prometheus metrics", false},
-		"/version":                {"GET", s.version, true, "the program's version", false},
+		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), clients, "the vectors of texts"},
+		"/v1/rerank":              {"POST", rerank, clients, "documents, by how well they fit a query"},
+		"/rerank":                 {"POST", rerank, clients, "the same"},
+		"/v1/score":               {"POST", score, clients, "how well texts fit each other"},
+		"/score":                  {"POST", score, clients, "the same"},
+		"/v1/models":              {"GET", s.list, clients, "the models served"},
+		modelPath:                 {"GET", s.model, clients, "one of them, by its id"},
+		"/v1/load_lora_adapter":   {"POST", s.loadAdapter, admins, "load a LoRA adapter"},
+		"/v1/unload_lora_adapter": {"POST", s.unloadAdapter, admins, "unload one"},
+		"/tokenize":               {"POST", s.tokenize, clients, "the tokens of a text or a conversation"},
+		"/detokenize":             {"POST", s.detokenize, clients, "the text of tokens"},
 	}
+}
+
+// canonical returns the path by which the table knows a path.
+func canonical(path string) string {
+	if strings.HasPrefix(path, modelPath) && len(path) > len(modelPath) {
+		return modelPath
+	}
+	if path == modelPath {
+		return strings.TrimSuffix(modelPath, "/")
+	}
+	if strings.HasPrefix(path, web.Prefix) {
+		return web.Prefix
+	}
+	return path
 }
 
 // find returns the route of a path.
 func (s *Server) find(path string) (route, bool) {
-	if strings.HasPrefix(path, modelPath) && len(path) > len(modelPath) {
-		path = modelPath
-	} else if path == modelPath {
-		path = strings.TrimSuffix(modelPath, "/")
-	}
-	r, ok := s.routes[path]
+	r, ok := s.routes[canonical(path)]
 	return r, ok
 }
 
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+// root answers browsers with the page, which needs no key since it says nothing of this server, and others with the
+// table of paths.
+func (s *Server) root(page http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		if web.Wanted(r) && s.cfg.RootPath != "" && r.RequestURI == s.cfg.RootPath {
+			http.Redirect(w, r, s.cfg.RootPath+"/", http.StatusPermanentRedirect) // the page's own paths are relative
+		} else if web.Wanted(r) {
+			page.ServeHTTP(w, r)
+		} else if err := s.authorize(r, clients); err != nil {
+			s.fail(w, r, err)
+		} else {
+			s.index(w, r)
+		}
+	}
+}
+
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(), ", "))
+	w.Header().Set("Cache-Control", "no-store") // it depends on the key
+	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(tenantOf(r.Context())), ", "))
 	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
 		fmt.Fprintf(w, "%-5s%-25s%s\n", s.routes[path].method, path, s.routes[path].about)
 	}
@@ -86,7 +145,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	out, status := report{"ok", map[string]string{}}, http.StatusOK
 	for _, m := range s.models {
 		out.Models[m.Model.Info().Name] = "ok"
-		if err := m.Model.Health(s.cfg.StepTimeout); err != nil {
+		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil {
 			out.Status, status = "unhealthy", http.StatusServiceUnavailable
 			out.Models[m.Model.Info().Name] = err.Error()
 		}
@@ -103,38 +162,49 @@ func (s *Server) describe(name string) openai.Model {
 		Root: info.Name, MaxModelLen: info.Context}
 }
 
-func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
-	out := openai.ModelList{Object: openai.ObjectList}
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	t, out := tenantOf(r.Context()), openai.ModelList{Object: openai.ObjectList}
 	for _, name := range s.order {
-		out.Data = append(out.Data, s.describe(name))
+		if t.may(name) {
+			out.Data = append(out.Data, s.describe(name))
+		}
 	}
 	for i := range s.models {
-		for _, a := range s.models[i].Model.Adapters() {
-			out.Data = append(out.Data, describeAdapter(&s.models[i], a))
+		for _, a := range s.models[i].Engine.Adapters() {
+			if t.may(a.Name) {
+				out.Data = append(out.Data, describeAdapter(&s.models[i], a))
+			}
 		}
 	}
 	s.write(w, http.StatusOK, out)
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, modelPath)
-	if s.byName[name] != nil {
+	t, name := tenantOf(r.Context()), strings.TrimPrefix(r.URL.Path, modelPath)
+	if !t.may(name) {
+		s.fail(w, r, s.noModel(t, name))
+	} else if s.byName[name] != nil {
 		s.write(w, http.StatusOK, s.describe(name))
 	} else if m, a := s.adapterOf(name); m != nil {
 		s.write(w, http.StatusOK, describeAdapter(m, a))
 	} else {
-		s.fail(w, r, s.noModel(name))
+		s.fail(w, r, s.noModel(t, name))
 	}
 }
 
-// lookup returns the model that a request names, and the adapter, if it names one.
-func (s *Server) lookup(name string) (m *Served, adapter string, err error) {
+// lookup returns the model that a tenant's request names, and the adapter, if it names one. What the tenant may not ask
+// for does not exist.
+func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter string, err error) {
+	t := tenantOf(ctx)
 	if name == "" && len(s.models) == 1 {
-		return &s.models[0], "", nil
+		name = s.order[0]
 	}
 	if name == "" {
-		return nil, "", openai.NewError(openai.TypeInvalidRequest, "model", openai.CodeMissing,
-			"model: required, since several are served: "+strings.Join(s.order, ", "))
+		return nil, "", wire.Invalid("model", wire.CodeMissing,
+			"required, since several are served: %s", strings.Join(s.names(t), ", "))
+	}
+	if !t.may(name) {
+		return nil, "", s.noModel(t, name)
 	}
 	if m := s.byName[name]; m != nil {
 		return m, "", nil
@@ -142,5 +212,5 @@ func (s *Server) lookup(name string) (m *Served, adapter string, err error) {
 	if m, _ := s.adapterOf(name); m != nil {
 		return m, name, nil
 	}
-	return nil, "", s.noModel(name)
+	return nil, "", s.noModel(t, name)
 }

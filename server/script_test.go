@@ -15,16 +15,15 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/sched"
+	"github.com/kvasir-llm/kvasir/fault"
 )
 
-// TestScripts runs the scripts in testdata/api. In each, "model" says what a fake model answers, piece by piece, and "get" and
-// "post" are requests, whose answers are shown with ids and times blotted out.
+// TestScripts runs the scripts in testdata/api. In each, "model" says what a fake model answers, piece by piece, and
+// "get" and "post" are requests, whose answers are shown with ids and times blotted out.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/api", func(t *testing.T, path string) {
 		fake := newFake("fake", "Hello", " world", "!")
-		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
+		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
 		s := build(t, cfg)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
@@ -61,7 +60,11 @@ func configure(t *testing.T, cfg *Config, d *datadriven.TestData) {
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "keys":
-			cfg.APIKeys = a.Vals
+			for _, secret := range a.Vals {
+				cfg.Keys = append(cfg.Keys, Key{Secret: secret})
+			}
+		case "admin":
+			cfg.AdminKeys = a.Vals
 		case "origins":
 			cfg.AllowedOrigins = a.Vals
 		case "body":
@@ -69,7 +72,7 @@ func configure(t *testing.T, cfg *Config, d *datadriven.TestData) {
 		case "adapters":
 			cfg.AdapterRoot = a.Vals[0]
 		case "second":
-			cfg.Models = append(cfg.Models, Served{Model: newFake(a.Vals[0], "Second.")})
+			cfg.Models = append(cfg.Models, served(newFake(a.Vals[0], "Second.")))
 		default:
 			t.Fatalf("%s: unknown argument %s", d.Pos, a.Key)
 		}
@@ -84,9 +87,9 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 		case "finish":
 			m.finish = a.Vals[0]
 		case "refuse":
-			m.refuse = map[string]error{"full": sched.ErrQueueFull, "closed": engine.ErrClosed,
+			m.refuse = map[string]error{"full": engine.ErrQueueFull, "closed": engine.ErrClosed,
 				"late": engine.ErrTimeout,
-				"bad":  &text.RequestError{Field: "max_tokens", Problem: "too many"}}[a.Vals[0]]
+				"bad":  fault.New(engine.FieldMaxTokens, "too many")}[a.Vals[0]]
 		case "fail":
 			m.fail = errors.New("the logits are not numbers")
 		case "sick":

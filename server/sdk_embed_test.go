@@ -12,6 +12,7 @@ import (
 
 	"github.com/openai/openai-go/v3"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -35,7 +36,7 @@ func TestSDKEmbeddings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoder, err := text.Open(ckpt, text.Options{Name: "bert", Threads: 1, KVBytes: 16 << 20})
+	encoder, err := text.Open(ckpt, text.Options{Name: "bert", Compute: compute.Options{Threads: 1}, KVBytes: 16 << 20})
 	ckpt.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestSDKEmbeddings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(build(t, Config{Models: []Served{*decoder, {Model: FromText(encoder)}}}))
+	web := httptest.NewServer(build(t, Config{Models: []Served{*decoder, FromText(encoder)}}))
 	defer web.Close()
 	client := sdk(web, "key")
 

@@ -12,8 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// ask is a greedy question to the built-in model.
-func ask() openai.ChatCompletionNewParams {
+// question is a greedy question to the built-in model.
+func question() openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{
 		Model:       "kvasir-mini",
 		Messages:    []openai.ChatCompletionMessageParamUnion{openai.UserMessage("What is a KV cache?")},
@@ -25,7 +25,7 @@ func ask() openai.ChatCompletionNewParams {
 func TestSDKChat(t *testing.T) {
 	_, web := serveMini(t)
 	client := sdk(web, "key")
-	r, err := client.Chat.Completions.New(t.Context(), ask())
+	r, err := client.Chat.Completions.New(t.Context(), question())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestSDKChat(t *testing.T) {
 		t.Errorf("answer %q, finish %s, usage %+v", answer, r.Choices[0].FinishReason, r.Usage)
 	}
 
-	params := ask()
+	params := question()
 	params.StreamOptions.IncludeUsage = openai.Bool(true)
 	stream := client.Chat.Completions.NewStreaming(t.Context(), params)
 	sum := openai.ChatCompletionAccumulator{}
@@ -55,7 +55,7 @@ func TestSDKChat(t *testing.T) {
 
 	words := strings.Fields(answer)
 	stop := words[len(words)/2]
-	params = ask()
+	params = question()
 	params.Stop.OfStringArray = []string{"no such text", stop}
 	r, err = client.Chat.Completions.New(t.Context(), params)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestSDKSeedsAndChoices(t *testing.T) {
 	_, web := serveMini(t)
 	client := sdk(web, "key")
 	draw := func(n, seed int64) []string {
-		params := ask()
+		params := question()
 		params.Messages = []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Tell me a story.")}
 		params.Temperature, params.TopP = openai.Float(2), openai.Float(1)
 		params.N, params.Seed = openai.Int(n), openai.Int(seed)
@@ -106,7 +106,7 @@ func TestSDKSeedsAndChoices(t *testing.T) {
 func TestSDKLogprobs(t *testing.T) {
 	_, web := serveMini(t)
 	client := sdk(web, "key")
-	params := ask()
+	params := question()
 	params.Logprobs, params.TopLogprobs = openai.Bool(true), openai.Int(3)
 	r, err := client.Chat.Completions.New(t.Context(), params)
 	if err != nil {
@@ -193,13 +193,13 @@ func TestSDKErrors(t *testing.T) {
 		}
 	}
 	bad := sdk(web, "wrong")
-	_, err := bad.Chat.Completions.New(t.Context(), ask())
+	_, err := bad.Chat.Completions.New(t.Context(), question())
 	refused(err, 401, "", "invalid_api_key")
-	params := ask()
+	params := question()
 	params.Model = "gpt-5"
 	_, err = good.Chat.Completions.New(t.Context(), params)
 	refused(err, 404, "model", "model_not_found")
-	params = ask()
+	params = question()
 	params.Temperature = openai.Float(3)
 	_, err = good.Chat.Completions.New(t.Context(), params)
 	refused(err, 400, "temperature", "invalid_value")
@@ -208,15 +208,15 @@ func TestSDKErrors(t *testing.T) {
 		t.Errorf("an event of a refused request: %s", stream.Current().RawJSON())
 	}
 	refused(stream.Err(), 400, "temperature", "invalid_value")
-	params = ask()
-	params.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "f"})}
+	params = question()
+	params.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "f g"})}
 	_, err = good.Chat.Completions.New(t.Context(), params)
-	refused(err, 400, "tools", "unsupported_parameter")
-	params = ask()
+	refused(err, 400, "tools[0].function.name", "invalid_value")
+	params = question()
 	params.MaxTokens = openai.Int(5000)
 	_, err = good.Chat.Completions.New(t.Context(), params)
 	refused(err, 400, "messages", "context_length_exceeded")
-	params = ask()
+	params = question()
 	params.LogitBias = map[string]int64{"1000000": 1}
 	_, err = good.Chat.Completions.New(t.Context(), params)
 	refused(err, 400, "logit_bias", "invalid_value")

@@ -87,7 +87,7 @@ func TestDrainLetsAnswersEnd(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()
 	fake := held("fake")
-	r := run(t, Config{Models: []Served{{Model: fake}}, DrainTimeout: time.Hour})
+	r := run(t, Config{Models: []Served{served(fake)}, DrainTimeout: time.Hour})
 	_, lines := r.open(t, fake)
 	r.stop()
 	eventually(t, "new connections are refused", func() bool {
@@ -111,7 +111,7 @@ func TestDrainCutsOffAtTheTimeout(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()
 	fake := held("fake")
-	r := run(t, Config{Models: []Served{{Model: fake}}, DrainTimeout: time.Millisecond})
+	r := run(t, Config{Models: []Served{served(fake)}, DrainTimeout: time.Millisecond})
 	_, lines := r.open(t, fake)
 	r.stop()
 	rest, err := io.ReadAll(lines)
@@ -129,7 +129,7 @@ func TestDrainCutsOffAtTheTimeout(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	for _, body := range []string{`{"prompt":"x","stream":true}`, `{"prompt":"x"}`, `{"prompt":["x","y"],"n":3,"stream":true}`} {
 		fake := held("fake")
-		web := httptest.NewServer(build(t, Config{Models: []Served{{Model: fake}}}))
+		web := httptest.NewServer(build(t, Config{Models: []Served{served(fake)}}))
 		ctx, hangUp := context.WithCancel(t.Context())
 		req, _ := http.NewRequestWithContext(ctx, "POST", web.URL+"/v1/completions", strings.NewReader(body))
 		done := make(chan struct{})
@@ -150,7 +150,7 @@ func TestHangUp(t *testing.T) {
 
 func TestPing(t *testing.T) {
 	fake := held("fake")
-	web := httptest.NewServer(build(t, Config{Models: []Served{{Model: fake}}, Ping: time.Millisecond}))
+	web := httptest.NewServer(build(t, Config{Models: []Served{served(fake)}, Ping: time.Millisecond}))
 	defer web.Close()
 	resp, err := web.Client().Post(web.URL+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","stream":true}`))
 	if err != nil {
@@ -174,7 +174,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		pieces[i] = strings.Repeat("x", 1<<14)
 	}
 	fake := newFake("fake", pieces...)
-	web := httptest.NewServer(build(t, Config{Models: []Served{{Model: fake}}, WriteTimeout: 10 * time.Millisecond}))
+	web := httptest.NewServer(build(t, Config{Models: []Served{served(fake)}, WriteTimeout: 10 * time.Millisecond}))
 	defer web.Close()
 	resp, err := web.Client().Post(web.URL+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","stream":true}`))
 	if err != nil {
@@ -187,8 +187,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // A handler that panics is answered for, and the next request is served.
 func TestPanic(t *testing.T) {
 	fake := newFake("fake")
-	s := build(t, Config{Models: []Served{{Model: fake}}})
-	s.routes["/boom"] = route{"GET", func(http.ResponseWriter, *http.Request) { panic("boom") }, true, "", false}
+	s := build(t, Config{Models: []Served{served(fake)}})
+	s.routes["/boom"] = route{"GET", func(http.ResponseWriter, *http.Request) { panic("boom") }, anyone, ""}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/boom", nil))
 	if w.Code != 500 || !json.Valid(w.Body.Bytes()) {
@@ -219,7 +219,7 @@ func TestHosts(t *testing.T) {
 		{"127.0.0.1", "evil.example", "/version", "*", 200},
 		{"10.0.0.1", "llm.example", "/version", "", 200},
 	} {
-		cfg := Config{Models: []Served{{Model: newFake("fake")}}}
+		cfg := Config{Models: []Served{served(newFake("fake"))}}
 		if c.origins != "" {
 			cfg.AllowedOrigins = []string{c.origins}
 		}
@@ -236,7 +236,7 @@ func TestHosts(t *testing.T) {
 
 // A template variable that the request sets itself is refused under the name of the parameter that holds it.
 func TestReservedTemplateVariables(t *testing.T) {
-	s := build(t, Config{Models: []Served{{Model: newFake("fake", "a")}}})
+	s := build(t, Config{Models: []Served{served(newFake("fake", "a"))}})
 	for _, path := range []string{"/v1/chat/completions", "/tokenize"} {
 		for _, key := range []string{"messages", "tools", "add_generation_prompt"} {
 			body := `{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"` + key + `":1}}`
@@ -254,7 +254,7 @@ func TestInternalErrors(t *testing.T) {
 	fake := newFake("fake", "a")
 	fake.refuse = errors.New("panic: goroutine 7 [running]")
 	var log strings.Builder
-	s := build(t, Config{Models: []Served{{Model: fake}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := build(t, Config{Models: []Served{served(fake)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt":"x"}`)))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "goroutine") || !strings.Contains(w.Body.String(), "the server's log") {
@@ -266,7 +266,7 @@ func TestInternalErrors(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	s := build(t, Config{Models: []Served{{Model: newFake("fake")}}})
+	s := build(t, Config{Models: []Served{served(newFake("fake"))}})
 	for given, same := range map[string]bool{"abc-1": true, "": false, "with space": false, strings.Repeat("x", 129): false} {
 		r, w := httptest.NewRequest("GET", "/version", nil), httptest.NewRecorder()
 		r.Header.Set(requestID, given)
@@ -278,12 +278,13 @@ func TestRequestIDs(t *testing.T) {
 }
 
 func TestConfigRefused(t *testing.T) {
-	fake := Served{Model: newFake("fake")}
+	fake := served(newFake("fake"))
 	for want, cfg := range map[string]Config{
 		"no model":       {},
+		"no engine":      {Models: []Served{{Model: fake.Model}}},
 		"given twice":    {Models: []Served{fake, fake}},
-		"empty or given": {Models: []Served{{Model: newFake("fake"), Aliases: []string{""}}}},
-		"API key":        {Models: []Served{fake}, APIKeys: []string{"a", ""}},
+		"empty or given": {Models: []Served{{Model: fake.Model, Engine: fake.Engine, Vocabulary: fake.Vocabulary, Aliases: []string{""}}}},
+		"API key":        {Models: []Served{fake}, Keys: []Key{{Secret: "a"}, {}}},
 		"allowed origin": {Models: []Served{fake}, AllowedOrigins: []string{"page.example/path"}},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,66 +1,94 @@
-// Package server puts models behind OpenAI's HTTP API, with the health, metrics and tokenizer endpoints that routers and
-// dashboards expect of an inference server. It knows nothing of how an answer is computed. Read Config, then Server.ServeHTTP
-// and job, which carries one request from its decoded form to its answer.
+// Package server puts models behind HTTP APIs, with the health, metrics and tokenizer endpoints that routers and
+// dashboards expect of an inference server. It knows nothing of how an answer is computed. Read Config, then dialect,
+// which is an API, and job, which carries one request from its decoded form to its answer.
 package server
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
-	"strings"
+	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kvasir-llm/kvasir/events"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
-// Config says what is served, and to whom. Only Models is required.
+// Config configures a Server. Only Models is required.
 type Config struct {
-	// Models are what can be asked. A request that names no model gets the only one; with several it must name one.
+	// Models are the served models. A request may leave out its model if there is only one.
 	Models []Served
-	// Version is told by /version and in the header Server.
+	// Version is what /version and the header Server say.
 	Version string
-	// APIKeys are the keys of which a request must bring one as a bearer token. None lets everybody in. /health, /ping,
-	// /metrics and /version are always open.
-	APIKeys []string
-	// AllowedOrigins are the web origins (scheme://host[:port]) whose pages may use the server; "*" is all. Requests that a
-	// browser sends from other sites are refused, even without API keys, and so are those that come in on a loopback
-	// address under a name (the Host) that is neither localhost, nor a loopback address, nor that of an allowed origin.
+	// Keys are the API keys: a request must carry one as a bearer token, or in the header that its API has for it.
+	// Without keys every request is accepted. /health, /ping, /metrics and /version never need one.
+	Keys []Key
+	// AdminKeys are the keys for routes that show or change what is everybody's. Without any, these routes answer
+	// requests from this machine if there are no Keys either, and no others.
+	AdminKeys []string
+	// SharePrefixes lets requests with any key find the cached prefixes of all others.
+	SharePrefixes bool
+	// Secret, with a key, decides where the key's cached prefixes are. nil is a random one: what tiers on disk hold of
+	// requests with keys is then not found after a restart.
+	Secret []byte
+	// AllowedOrigins are the web origins (scheme://host[:port]) whose pages may use the server; "*" allows all.
+	// Requests from pages of other origins are refused, even without API keys. On a loopback address, so are requests
+	// whose Host is neither localhost, nor a loopback address, nor the host of an allowed origin.
 	AllowedOrigins []string
-	// AdapterRoot is the folder that adapters may be loaded from at run time, by whoever may use the server. "" is none: then
-	// they are not unloaded either.
+	// RootPath precedes every path, such as "/llm", where a proxy passes paths on as they came. "" is nothing.
+	RootPath string
+	// AdapterRoot is the folder from which administrators may load adapters at run time. "" forbids loading and
+	// unloading.
 	AdapterRoot string
-	// MaxBodyBytes bounds a request's body. 0 is 32 MiB.
+	// MaxBodyBytes bounds a request's body. 0 is 4 MiB, and 32 bytes for each token of the largest context of a model.
 	MaxBodyBytes int64
-	// DrainTimeout is how long Serve waits for answers under way once it is told to end, before it cuts them off. 0 is
-	// 30 seconds, less than what Kubernetes gives a pod.
+	// RequestMemory bounds the bytes that the bodies of all requests take, and what is decoded of them; at least 8
+	// times MaxBodyBytes. 0 is that, or 256 MiB if it is less.
+	RequestMemory int64
+	// DrainTimeout is how long Serve lets answers finish after its context ends, before it cuts them off. 0 is 30
+	// seconds, less than Kubernetes gives a pod.
 	DrainTimeout time.Duration
-	// StepTimeout is how long one step of an engine may take before /health reports it as hanging. 0 is a minute.
+	// StepTimeout is how long an engine's step may take before /health reports it as hanging. 0 is a minute.
 	StepTimeout time.Duration
-	// Ping is how long a stream may be silent, while its request waits, before a comment is sent to keep the connection.
-	// 0 is 15 seconds; a negative value sends none.
+	// Ping is how long a stream may be silent before a ping is sent to keep the connection. 0 is 15 seconds; a negative
+	// value sends none.
 	Ping time.Duration
-	// WriteTimeout is how long a client may take to accept a piece of an answer before it counts as gone. 0 is a minute.
+	// BodyTimeout is how long a client may take to send the body of a request. 0 is a minute.
+	BodyTimeout time.Duration
+	// MaxConns bounds the connections that are open at once, and MaxConnsEach those of one address that is not a
+	// loopback address, or of one /64 network of IPv6. More are closed. 0 is any number.
+	MaxConns, MaxConnsEach int
+	// TLS, if not nil, is what connections speak. The protocols on it are HTTP/2 and HTTP/1.1.
+	TLS *tls.Config
+	// WriteTimeout is how long a client may take to accept 256 KiB of an answer, or a piece of a stream, before it is
+	// disconnected. 0 is a minute.
 	WriteTimeout time.Duration
-	// Logger hears of every request (at debug level; at info level if it failed by the server's fault). nil is none.
+	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
 
-// Served is a model with the names it answers to.
+// Served is a model with what it runs on and the names it answers to. FromText makes one.
 type Served struct {
-	Model   Model
-	Aliases []string // beside its own name
-	// Observer is the one that the model's engine reports to. nil leaves its histograms out of /metrics.
+	Model      Model
+	Engine     Engine
+	Vocabulary Vocabulary
+	Aliases    []string // beside its own name
+	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
-	// Events are where the model's engine tells of its KV blocks. nil is nowhere.
-	Events *events.Publisher
+	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
+	// first batch after it. nil if the server publishes none.
+	Snapshot func(context.Context) (payload []byte, next uint64, err error)
 }
 
 // Server answers HTTP requests. It is an http.Handler, and Serve runs it on a listener.
@@ -69,13 +97,17 @@ type Server struct {
 	models   []Served
 	byName   map[string]*Served
 	order    []string // of byName, as /v1/models lists them
-	keys     [][32]byte
+	keys     atomic.Pointer[keyring]
 	cross    *http.CrossOriginProtection // nil if every origin is allowed
 	origins  map[string]bool
 	hosts    map[string]bool // of origins
 	routes   map[string]route
+	apis     map[string]*dialect // by path
+	fallback *dialect            // whose words answer paths of no API
 	registry *prometheus.Registry
 	metrics  *metrics
+	bodies   *bodies
+	context  int // the largest of a model
 	draining atomic.Bool
 }
 
@@ -84,15 +116,28 @@ func New(cfg Config) (*Server, error) {
 	if len(cfg.Models) == 0 {
 		return nil, errors.New("server: no model to serve")
 	}
+	if p := cfg.RootPath; p != "" && (p[0] != '/' || p != path.Clean(p) || p == "/") {
+		return nil, fmt.Errorf("server: the root path %q is not like /llm", p)
+	}
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 30*time.Second)
 	cfg.StepTimeout = cmp.Or(cfg.StepTimeout, time.Minute)
 	cfg.Ping = cmp.Or(cfg.Ping, 15*time.Second)
+	cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, time.Minute)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, time.Minute)
-	cfg.MaxBodyBytes = cmp.Or(cfg.MaxBodyBytes, 32<<20)
+	if len(cfg.Secret) == 0 {
+		cfg.Secret = make([]byte, 32)
+		rand.Read(cfg.Secret)
+	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Server{cfg: cfg, models: cfg.Models, byName: map[string]*Served{}, registry: prometheus.NewRegistry()}
+	s := &Server{cfg: cfg, byName: map[string]*Served{}, registry: prometheus.NewRegistry()}
+	s.models = slices.Clone(cfg.Models)
 	for i := range s.models {
 		m := &s.models[i]
+		if m.Model == nil || m.Engine == nil || m.Vocabulary == nil {
+			return nil, fmt.Errorf("server: model %d of %d has no engine or no vocabulary", i+1, len(s.models))
+		}
+		s.context = max(s.context, m.Model.Info().Context)
+		m.Model = apart{m.Model}
 		for _, name := range append([]string{m.Model.Info().Name}, m.Aliases...) {
 			if name == "" || s.byName[name] != nil {
 				return nil, fmt.Errorf("server: the model name %q is empty or given twice", name)
@@ -101,22 +146,28 @@ func New(cfg Config) (*Server, error) {
 			s.order = append(s.order, name)
 		}
 	}
+	if err := s.boundBodies(); err != nil {
+		return nil, err
+	}
+	keys, err := newKeyring(&s.cfg, cfg.Keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.keys.Store(keys)
 	if err := s.allow(cfg); err != nil {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models)
-	s.routes = s.table()
+	s.routes, s.apis = s.ownRoutes(), map[string]*dialect{}
+	for _, api := range dialects() {
+		s.add(api)
+	}
+	s.fallback = dialects()[0]
 	return s, nil
 }
 
-// allow sets who may use the server.
+// allow sets whose pages may use the server.
 func (s *Server) allow(cfg Config) error {
-	for _, key := range cfg.APIKeys {
-		if strings.TrimSpace(key) != key || key == "" {
-			return errors.New("server: an API key is empty or has white space around it")
-		}
-		s.keys = append(s.keys, digest(key))
-	}
 	s.cross, s.origins, s.hosts = http.NewCrossOriginProtection(), map[string]bool{}, map[string]bool{}
 	for _, origin := range cfg.AllowedOrigins {
 		s.origins[origin] = true
@@ -139,24 +190,42 @@ func (s *Server) allow(cfg Config) error {
 // Handler returns the server as a handler, for use inside another server.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.ServeHTTP) }
 
-// errShutdown is why answers under way end when the time to drain is over.
+// errShutdown ends answers that are not complete when DrainTimeout is over.
 var errShutdown = errors.New("the server is shutting down")
 
-// Serve answers requests on ln until ctx is done. Then it takes no more connections, reports itself unhealthy, refuses
-// new work and waits for answers under way, at most DrainTimeout, after which they are cut off. It returns nil if all
-// of them could end.
+// Serve answers requests on ln until ctx is done. Then it refuses connections and new requests, reports itself
+// unhealthy, and lets answers finish for at most DrainTimeout before it cuts them off. It returns nil if all of them
+// finished.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
+	if at := ln.Addr(); at.Network() == "tcp" && !loopback(at.String()) && len(s.ring().tenants) == 0 {
+		s.cfg.Logger.Warn("anyone who reaches this address may use the server: it has no API keys", "address", at)
+	}
+	ln = &listener{Listener: ln, most: s.cfg.MaxConns, mostEach: s.cfg.MaxConnsEach, log: s.cfg.Logger,
+		each: map[netip.Prefix]int{}}
+	if s.cfg.TLS != nil {
+		over := s.cfg.TLS.Clone()
+		over.NextProtos = []string{"h2", "http/1.1"}
+		ln = tls.NewListener(ln, over)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.cfg.TLS != nil)
 	web := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
+		Protocols:         protocols,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBytes,
+			MaxReceiveBufferPerConnection: maxStreams * streamBytes / 4, SendPingTimeout: idleTimeout,
+			WriteByteTimeout: s.cfg.WriteTimeout},
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(ln) }()
+	guard.Go(func() error { return web.Serve(ln) }, func(err error) { failed <- err })
 	select {
 	case err := <-failed:
 		return fmt.Errorf("server: %w", err)
@@ -178,5 +247,5 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return fmt.Errorf("server: answers were still under way after %v and were cut off", s.cfg.DrainTimeout)
 }
 
-// Drain makes the server refuse new work and report itself unhealthy from now on.
+// Drain makes the server refuse new requests and report itself unhealthy.
 func (s *Server) Drain() { s.draining.Store(true) }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
@@ -22,26 +23,24 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) (*openai.Tokeniz
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := s.lookup(req.Model)
+	m, _, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err
 	}
 	out := &openai.TokenizeResponse{MaxModelLen: m.Model.Info().Context, Tokens: []int32{}}
-	t := text.Request{NoSpecial: !value(req.AddSpecialTokens, true)}
-	if req.Prompt != nil {
-		t.Prompt = *req.Prompt
-	} else if t.Chat, err = conversation(req.Messages, req.AddGenerationPrompt, req.ChatTemplateKwargs); err != nil {
+	t, err := fromSource(&req.Source, true)
+	if err != nil {
 		return nil, err
 	}
-	ids, err := m.Model.Encode(t)
-	if err != nil && (t.Chat != nil || t.Prompt != "") { // no text has no tokens; that is no prompt, but an answer here
+	ids, err := m.Model.Encode(r.Context(), t)
+	if err != nil {
 		return nil, err
 	}
 	out.Tokens, out.Count = append(out.Tokens, ids...), len(ids)
 	if req.ReturnTokenStrs {
 		out.TokenStrs = make([]string, len(ids))
 		for i, id := range ids {
-			out.TokenStrs[i] = m.Model.Token(id)
+			out.TokenStrs[i] = m.Vocabulary.Token(id)
 		}
 	}
 	return out, nil
@@ -61,15 +60,30 @@ func (s *Server) untokens(w http.ResponseWriter, r *http.Request) (*openai.Detok
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := s.lookup(req.Model)
+	m, _, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err
 	}
+	if n, most := len(req.Tokens), m.Model.Info().Context; n > most {
+		return nil, wire.Invalid("tokens", wire.CodeInvalidValue, "found %d token ids; the context has %d", n, most)
+	}
 	for i, id := range req.Tokens {
 		if vocab := m.Model.Info().Vocab; int(id) >= vocab {
-			return nil, &text.RequestError{Field: fmt.Sprintf("tokens[%d]", i),
-				Problem: fmt.Sprintf("token %d is outside the vocabulary of %d", id, vocab)}
+			return nil, wire.Invalid(fmt.Sprintf("tokens[%d]", i), wire.CodeInvalidValue,
+				"token %d is outside the vocabulary of %d", id, vocab)
 		}
 	}
-	return &openai.DetokenizeResponse{Prompt: m.Model.Decode(req.Tokens)}, nil
+	return &openai.DetokenizeResponse{Prompt: m.Vocabulary.Decode(req.Tokens, false)}, nil
+}
+
+// fromSource returns a request of what a prompt is made from. generate says whether a conversation ends with the
+// beginning of an answer if the source does not.
+func fromSource(s *openai.Source, generate bool) (r text.Request, err error) {
+	r.NoSpecial = !value(s.AddSpecialTokens, true)
+	if s.Messages != nil {
+		r.Chat, err = conversation(s.Messages, value(s.AddGenerationPrompt, generate), s.ChatTemplateKwargs)
+	} else {
+		r.Prompt = value(s.Prompt, "")
+	}
+	return r, err
 }

@@ -48,7 +48,7 @@ func benchmarkEncode(b *testing.B, tok *Tokenizer, text string) {
 	b.ReportAllocs()
 	var ids []int32
 	for b.Loop() {
-		ids = tok.AppendEncode(ids[:0], text, EncodeOptions{})
+		ids, _ = tok.appendEncode(b.Context(), ids[:0], text, EncodeOptions{})
 	}
 	b.ReportMetric(float64(len(text))/float64(len(ids)), "bytes/token")
 }

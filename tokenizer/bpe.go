@@ -7,9 +7,9 @@ import (
 )
 
 // bpe is byte-pair encoding (Sennrich et al., 2016): a piece begins as its runes (or bytes), and the neighbours of the
-// best rank, leftmost first, are merged until no pair has one. What a pair's rank is comes from one of two places:
-// a table of merges (tokenizer.json, GGUF), or the priority of the token that both together spell (tiktoken ranks,
-// SentencePiece scores). A heap of candidates makes it O(n log n).
+// best rank, leftmost first, are merged until no pair has a rank. A pair's rank comes from a table of merges
+// (tokenizer.json, GGUF), or is the priority of the token that the pair spells (tiktoken ranks, SentencePiece scores).
+// A heap of candidates makes it O(n log n).
 type bpe struct {
 	vocab  map[string]int32
 	pairs  *pairTable // nil: ranks come from prio
@@ -75,7 +75,9 @@ func (b *bpe) encodeCached(s *scratch, word string) {
 	}
 	from := len(s.dst)
 	b.encodeWord(s, word)
-	b.cache.put(slot, word, s.dst[from:])
+	if s.err == nil {
+		b.cache.put(slot, word, s.dst[from:])
+	}
 }
 
 func (b *bpe) encodeWord(s *scratch, word string) {
@@ -120,7 +122,7 @@ func (b *bpe) splitBytes(s *scratch, word string) {
 	}
 }
 
-// addUnknown adds what stands for a rune or byte without a token.
+// addUnknown adds the tokens for a rune or byte without a token.
 func (b *bpe) addUnknown(s *scratch, start int) {
 	if b.unk < 0 || b.fuseUnk && len(s.syms) > 0 && s.syms[len(s.syms)-1].id == b.unk {
 		return
@@ -164,7 +166,7 @@ func (b *bpe) spellable(text string) bool {
 	return true
 }
 
-// spell appends what stands for text that no token covers.
+// spell appends the tokens for text that no token covers.
 func (b *bpe) spell(s *scratch, text string) {
 	if b.fallback && b.spellable(text) {
 		for i := range len(text) {
@@ -215,7 +217,7 @@ func (b *bpe) mergeAll(s *scratch, word string) {
 		b.propose(s, word, int32(i))
 	}
 	const dead = -2 // id of a symbol that was merged into its predecessor
-	for len(s.heap) > 0 {
+	for len(s.heap) > 0 && s.proceed(0) {
 		c := s.heap.pop()
 		left := int32(uint32(c.key))
 		l := &s.syms[left]
@@ -351,8 +353,8 @@ func (t *pairTable) get(a, b int32) (*pairSlot, bool) {
 	return s, s.id >= 0
 }
 
-// chunker cuts text before a word mark (▁) where no token spans the cut, so that long text can be encoded word by
-// word: no merge can cross such a place, hence the ids are those of the whole.
+// chunker cuts text before a word mark (▁) where no token spans the cut, so that long text can be encoded word by word:
+// no merge can cross such a place, so the ids are those of the whole text.
 type chunker struct {
 	mark  string
 	ascii [128]bool // runes that precede a mark inside some token

@@ -95,8 +95,8 @@ func (s charset) has(r rune) bool {
 	return ok
 }
 
-// fold adds every rune that simple case folding makes equal to one of the set's. Sets of more than maxFold runes
-// (general categories) are left as they are.
+// fold adds every rune that simple case folding makes equal to one of the set's. It leaves sets of more than maxFold
+// runes (general categories) unchanged.
 func (s charset) fold() charset {
 	const maxFold = 4096
 	n := 0

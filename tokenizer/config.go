@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// config is what tokenizer_config.json, special_tokens_map.json and generation_config.json say.
+// config is the content of tokenizer_config.json, special_tokens_map.json and generation_config.json.
 type config struct {
 	AddBOS *bool        `json:"add_bos_token"`
 	AddEOS *bool        `json:"add_eos_token"`
@@ -77,7 +77,7 @@ func (l *idList) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// readConfig reads the files that lie in dir; none is required.
+// readConfig reads the files in dir; none is required.
 func readConfig(dir string) (config, error) {
 	var c, special config
 	if err := readJSON(filepath.Join(dir, "tokenizer_config.json"), &c); err != nil {
@@ -196,7 +196,7 @@ func (t *Tokenizer) finishSpecial() {
 	t.addBOS = t.bos >= 0 && slices.Contains(t.prefix, t.bos)
 }
 
-// isAdded says whether id is an added or special token: ordinary text never yields it by chance.
+// isAdded reports whether id is an added or special token, which ordinary text never yields by chance.
 func (t *Tokenizer) isAdded(id int32) bool {
 	if t.vocab.special[id] {
 		return true

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// decodeRules say how tokens become text. Every rule but the last few looks at one token at a time, so that what a token
-// adds to the text is known in advance.
+// decodeRules turn tokens into text. Every rule but the last few looks at one token at a time, so the text that a token
+// adds is known in advance.
 type decodeRules struct {
 	steps     []decodeStep
 	byteLevel bool // tokens spell bytes by GPT-2's runes
@@ -23,7 +23,7 @@ type decodeRules struct {
 	isByte []bool   // by id: a token <0xHH>; nil without fallback
 }
 
-// decodeStep is one step over one token; first says that it begins the text.
+// decodeStep is one step over one token; first means that it begins the text.
 type decodeStep func(token string, first bool) string
 
 // prepare applies the steps to the vocabulary. Added tokens that are matched after normalization decode to their
@@ -90,8 +90,8 @@ func (r *decodeRules) apply(tok string, first bool, blob *[]byte) string {
 	return tok
 }
 
-// Decode returns the text of ids, leaving out special tokens if asked to. Bytes that are not UTF-8 become U+FFFD; ids
-// out of range add nothing.
+// Decode returns the text of ids, without special tokens if skipSpecial is set. Bytes that are not UTF-8 become U+FFFD;
+// ids out of range add nothing.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	d := Decoder{t: t, skip: skipSpecial, strip: t.decode.strip, whole: true}
 	var out []byte
@@ -101,9 +101,9 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return string(d.flush(out))
 }
 
-// Decoder turns ids into text as they come. What it returns, put together, is what Decode returns for all the ids, but
-// that a run of byte tokens which is not UTF-8 as a whole keeps the characters that are. To continue a text whose ids are
-// known, give it those first and drop what comes out. It serves one goroutine.
+// Decoder turns ids into text as they arrive. Its outputs, concatenated, equal Decode of all the ids, with one
+// exception: a run of byte tokens that is not UTF-8 as a whole keeps its valid characters. To continue a text whose ids
+// are known, pass those first and drop the output. A Decoder serves one goroutine.
 type Decoder struct {
 	t       *Tokenizer
 	skip    bool
@@ -120,10 +120,10 @@ func (t *Tokenizer) Decoder(skipSpecial bool) *Decoder {
 	return &Decoder{t: t, skip: skipSpecial, strip: t.decode.strip}
 }
 
-// Next takes the next id and returns the text that is now certain: whole UTF-8 characters only, perhaps none.
+// Next takes the next id and returns the text that is now certain: whole UTF-8 characters only, possibly none.
 func (d *Decoder) Next(id int32) string { return string(d.append(nil, id)) }
 
-// Flush returns the rest: bytes that never became a character as U+FFFD. The decoder is then as new.
+// Flush returns the rest, with bytes of incomplete characters as U+FFFD, and resets the decoder.
 func (d *Decoder) Flush() string {
 	rest := string(d.flush(nil))
 	*d = Decoder{t: d.t, skip: d.skip, whole: d.whole, strip: d.t.decode.strip}
@@ -182,7 +182,7 @@ func (d *Decoder) write(out []byte, text string, isByte bool) []byte {
 	return out
 }
 
-// flushTail writes what no further byte can complete.
+// flushTail writes the bytes that no further byte can complete.
 func (d *Decoder) flushTail(out []byte) []byte {
 	if d.whole && d.t.decode.fallback && !utf8.Valid(d.tail) {
 		for range d.tail {

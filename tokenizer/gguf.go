@@ -142,8 +142,8 @@ func (m *ggufMeta) bytes(key string) []byte {
 }
 
 // FromGGUF builds a tokenizer from GGUF metadata: the keys tokenizer.ggml.*, with values of the Go types string, bool,
-// uint32 (or another integer), []string, []float32, []int32 and []uint8. It follows llama.cpp, but that control tokens
-// never come out of ordinary text. Unknown values of tokenizer.ggml.model and tokenizer.ggml.pre are errors that name
+// uint32 (or another integer), []string, []float32, []int32 and []uint8. It follows llama.cpp, except that ordinary
+// text never yields control tokens. Unknown values of tokenizer.ggml.model and tokenizer.ggml.pre are errors that name
 // them.
 func FromGGUF(meta map[string]any) (*Tokenizer, error) {
 	t, err := fromGGUF(&ggufMeta{values: meta}, meta)

@@ -106,7 +106,7 @@ func orDefault(p *bool, def bool) bool {
 	return *p
 }
 
-// loadHF reads tokenizer.json. cfg is what the files beside it say.
+// loadHF reads tokenizer.json. cfg is the content of the files beside it.
 func loadHF(data []byte, cfg config) (*Tokenizer, error) {
 	var f hfFile
 	if err := json.Unmarshal(data, &f); err != nil {

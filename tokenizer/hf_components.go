@@ -55,6 +55,9 @@ func hfNormalizers(list []normalizer, c *component) ([]normalizer, error) {
 	case "Strip":
 		return append(list, stripSpace(c.StripLeft, c.StripRight)), nil
 	case "Prepend":
+		if len(c.Prepend) > 512 {
+			return nil, fmt.Errorf("the normalizer Prepend has %d bytes; at most 512 are allowed", len(c.Prepend))
+		}
 		return append(list, prependText(c.Prepend)), nil
 	case "Nmt":
 		return append(list, nmt), nil
@@ -68,6 +71,12 @@ func hfNormalizers(list []normalizer, c *component) ([]normalizer, error) {
 		f, err := c.finder()
 		if err != nil {
 			return nil, err
+		}
+		if _, slow := f.(backtracking); slow {
+			return nil, fmt.Errorf("Replace has a pattern that is not regular")
+		}
+		if l, _ := f.(literal); len(c.Content) > maxReplace*max(1, len(l)) {
+			return nil, fmt.Errorf("Replace puts %d bytes in the place of a pattern; at most %d are allowed for each of its bytes", len(c.Content), maxReplace)
 		}
 		if l, ok := f.(literal); ok {
 			return append(list, replaceText(string(l), c.Content)), nil
@@ -240,8 +249,8 @@ func hfTemplate(c *component) (prefix, suffix []int32, err error) {
 	return prefix, suffix, nil
 }
 
-// hfDecoder adds a decoder's rules; fused says that tokens have been joined, from where on only rules that do not
-// depend on where tokens begin can be followed.
+// hfDecoder adds a decoder's rules. fused means that tokens have been joined; after that, only rules that do not depend
+// on the beginnings of tokens can be followed.
 func (r *decodeRules) hfDecoder(c *component, inSequence bool, fused *bool) error {
 	step := func(f decodeStep) error {
 		if *fused {

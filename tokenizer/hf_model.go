@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// hfModelFile is the model of tokenizer.json. Older files leave the type out; the fields tell.
+// hfModelFile is the model of tokenizer.json. Older files lack the type; the fields then decide.
 type hfModelFile struct {
 	Type         string          `json:"type"`
 	Vocab        json.RawMessage `json:"vocab"`
@@ -150,7 +150,8 @@ func (f *hfFile) special() map[string]bool {
 	return set
 }
 
-// useBytes turns a vocabulary of spelt bytes into one of raw bytes. Tokens that spell none are beyond the model's reach.
+// useBytes turns a vocabulary of spelt bytes into one of raw bytes. Tokens that spell none are beyond the model's
+// reach.
 func (b *bpe) useBytes() {
 	raw := make(map[string]int32, len(b.vocab))
 	var buf []byte
@@ -182,7 +183,7 @@ func (b *bpe) useRunes() {
 	}
 }
 
-// spaceMark is what SentencePiece writes for a space.
+// spaceMark is SentencePiece's character for a space.
 const spaceMark = "▁"
 
 func (b *bpe) hfMerges(merges json.RawMessage, ids map[string]int32, spell func(string) string,

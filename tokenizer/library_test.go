@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// libraryCase is what the tokenizers or sentencepiece library makes of a text; see testdata/generate.py.
+// libraryCase is the result of the tokenizers or sentencepiece library for a text; see testdata/generate.py.
 type libraryCase struct {
 	Text    string  `json:"text"`
 	IDs     []int32 `json:"ids"`     // special tokens in the text are parsed
@@ -43,7 +43,7 @@ func readLibraryFile(tb testing.TB, name string) (f libraryFile, tok *Tokenizer)
 }
 
 var libraryFiles = []string{"bert", "clip", "deepseek", "falcon", "gemma", "gpt2", "groups", "llama2", "llama3", "mistral",
-	"o200k", "spm-bpe", "spm-unigram", "suffix", "t5", "unigram-bytes", "wordlevel", "words"}
+	"o200k", "spm-bpe", "spm-symbols", "spm-unigram", "suffix", "t5", "unigram-bytes", "wordlevel", "words"}
 
 // TestLibraries holds encoding and decoding against the libraries that the formats come from.
 func TestLibraries(t *testing.T) {

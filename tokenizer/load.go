@@ -19,9 +19,9 @@ const (
 )
 
 // Load reads a tokenizer from a file (tokenizer.json, tokenizer.model of SentencePiece or of tiktoken ranks,
-// *.tiktoken, tekken.json) or from a model's folder, which may hold several of them: tokenizer.json is preferred. The
-// files tokenizer_config.json, special_tokens_map.json, generation_config.json and config.json beside it are read too
-// where they exist. What kind a file is, its contents tell.
+// *.tiktoken, tekken.json) or from a model's folder; if that has several, tokenizer.json is preferred. Load also reads
+// tokenizer_config.json, special_tokens_map.json, generation_config.json and config.json beside it, if they exist. The
+// contents of a file decide its kind.
 func Load(path string) (*Tokenizer, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func findIn(dir string) (string, error) {
 	return "", fmt.Errorf("tokenizer: %s holds no tokenizer.json, tekken.json, tokenizer.model or *.tiktoken: %w", dir, fs.ErrNotExist)
 }
 
-// load tells the kind of a file by its contents.
+// load detects the kind of a file by its contents.
 func load(data []byte, name string, cfg config) (*Tokenizer, error) {
 	trimmed := bytes.TrimLeft(data, " \t\r\n\uFEFF")
 	switch {

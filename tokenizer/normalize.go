@@ -11,6 +11,12 @@ import (
 // normalizer rewrites text before it is cut.
 type normalizer func(text string) string
 
+// Bounds on the bytes that a byte of text may become, far above those of known tokenizers.
+const (
+	maxGrowth  = 16 // in all; NFKC makes up to 11
+	maxReplace = 8  // in one replacement
+)
+
 func unicodeForm(f norm.Form) normalizer {
 	return func(text string) string {
 		if isASCII(text) {
@@ -86,7 +92,7 @@ func replaceMatches(f finder, content string) normalizer {
 	return func(text string) string {
 		var out strings.Builder
 		prev := 0
-		f.each(text, func(start, end int) {
+		_ = f.each(text, func(start, end int) { // which is no backtracking
 			out.WriteString(text[prev:start])
 			out.WriteString(content)
 			prev = end
@@ -103,7 +109,7 @@ func replaceMatches(f finder, content string) normalizer {
 type bertRules struct{ clean, chinese, accents, lower bool }
 
 var (
-	// setControl is what BERT's cleaning removes, tabs and line breaks apart.
+	// setControl is the set that BERT's cleaning removes, except tabs and line breaks.
 	setControl = tableSet(unicode.Cc, unicode.Cf, unicode.Co).union(charsetOf(runeRange{0xFFFD, 0xFFFD}))
 	setChinese = charsetOf(runeRange{0x4E00, 0x9FFF}, runeRange{0x3400, 0x4DBF}, runeRange{0x20000, 0x2A6DF},
 		runeRange{0x2A700, 0x2B73F}, runeRange{0x2B740, 0x2B81F}, runeRange{0x2B920, 0x2CEAF}, runeRange{0xF900, 0xFAFF},

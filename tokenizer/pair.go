@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -12,20 +13,25 @@ type pairPiece struct {
 	kind int32 // type of the tokens
 }
 
-// Around returns what AddSpecial puts before and after a text.
+// Around returns the ids that AddSpecial puts before and after a text.
 func (t *Tokenizer) Around() (prefix, suffix []int32) { return t.prefix, t.suffix }
 
-// ErrNoPairs is returned where a tokenizer's configuration does not say how two texts become one sequence.
+// ErrNoPairs is returned if a tokenizer's configuration does not define how to join two texts.
 var ErrNoPairs = errors.New("tokenizer: there is no template for pairs of texts")
 
-// EncodePair returns the ids of two texts as one sequence, with what the tokenizer's own configuration puts around and
-// between them, and the type of each token. Of the second text only the first tokens are left if the sequence would be longer
-// than most; 0 is any length. Special tokens spelt out in the texts are ordinary text.
-func (t *Tokenizer) EncodePair(first, second string, most int) (ids, types []int32, err error) {
+// EncodePair returns the ids of two texts as one sequence, with the tokens that the tokenizer's own configuration puts
+// around and between them, and the type of each token. If the sequence would be longer than most, the second text is
+// cut at its end; 0 is no limit. It ends with ctx. Special tokens spelled out in the texts are ordinary text.
+func (t *Tokenizer) EncodePair(ctx context.Context, first, second string, most int) (ids, types []int32, err error) {
 	if t.pair == nil {
 		return nil, nil, ErrNoPairs
 	}
-	texts := [3][]int32{1: t.Encode(first, EncodeOptions{}), 2: t.Encode(second, EncodeOptions{})}
+	var texts [3][]int32
+	for i, text := range []string{first, second} {
+		if texts[i+1], err = t.EncodeContext(ctx, text, EncodeOptions{}); err != nil {
+			return nil, nil, err
+		}
+	}
 	around := len(texts[1])
 	for _, p := range t.pair {
 		around += len(p.ids)
@@ -46,7 +52,7 @@ func (t *Tokenizer) EncodePair(first, second string, most int) (ids, types []int
 	return ids, types, nil
 }
 
-// bertPair is [CLS] first [SEP] second [SEP], of which all from second on is of type 1.
+// bertPair is [CLS] first [SEP] second [SEP]; the tokens from second on have type 1.
 func bertPair(cls, sep int32) []pairPiece {
 	return []pairPiece{{ids: []int32{cls}}, {text: 1}, {ids: []int32{sep}}, {text: 2, kind: 1}, {ids: []int32{sep}, kind: 1}}
 }

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 )
@@ -13,19 +15,22 @@ type piece struct {
 
 // stage is one pre-tokenizer: it cuts a piece, perhaps changed, into non-empty pieces.
 type stage interface {
-	split(p piece, emit func(piece))
+	split(p piece, emit func(piece)) error
 }
 
-// model turns one piece into ids. It is safe for concurrent use; what it needs to work lies in s.
+// model turns one piece into ids. It is safe for concurrent use; s holds its working memory.
 type model interface {
 	encode(s *scratch, text string)
 }
 
-// scratch is the state of one running Encode. Its emit functions are chained once: emits[i] takes a piece out of stage
-// i-1 and into stage i; the last takes it into the model.
+// scratch is the state of one running Encode. Its emit functions are chained once: emits[i] passes a piece from stage
+// i-1 to stage i; the last passes it to the model.
 type scratch struct {
 	dst   []int32
 	emits []func(piece)
+	ctx   context.Context
+	bytes int   // of text that models may still see before ctx is looked at
+	err   error // why the rest of the text is not encoded
 
 	heap mergeHeap
 	syms []symbol
@@ -34,13 +39,41 @@ type scratch struct {
 
 func (t *Tokenizer) newScratch() *scratch {
 	s := &scratch{}
-	emit := func(p piece) { t.model.encode(s, p.text) }
+	emit := func(p piece) {
+		if s.proceed(len(p.text)) {
+			t.model.encode(s, p.text)
+		}
+	}
 	s.emits = []func(piece){emit}
 	for i := len(t.stages) - 1; i >= 0; i-- {
 		st, next := t.stages[i], s.emits[0]
-		s.emits = append([]func(piece){func(p piece) { st.split(p, next) }}, s.emits...)
+		s.emits = append([]func(piece){func(p piece) {
+			if s.err == nil {
+				s.fail(st.split(p, next))
+			}
+		}}, s.emits...)
 	}
 	return s
+}
+
+// pollBytes is how much text is encoded between two looks at the context.
+const pollBytes = 64 << 10
+
+// proceed accounts for n bytes, and reports whether the text is still to be encoded.
+func (s *scratch) proceed(n int) bool {
+	if s.bytes -= n + 1; s.bytes < 0 {
+		s.bytes = pollBytes
+		if s.ctx.Err() != nil {
+			s.fail(context.Cause(s.ctx))
+		}
+	}
+	return s.err == nil
+}
+
+func (s *scratch) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
 }
 
 // scratchPool is a sync.Pool of *scratch that outlives no tokenizer.
@@ -56,17 +89,17 @@ func (p *scratchPool) get(t *Tokenizer) *scratch {
 // put keeps s unless one huge text has made it large.
 func (p *scratchPool) put(s *scratch) {
 	const maxKept = 1 << 16 // elements
-	s.dst = nil
+	s.dst, s.ctx, s.err = nil, nil, nil
 	if cap(s.syms) > maxKept || cap(s.best) > maxKept || cap(s.heap) > maxKept {
 		return
 	}
 	p.pool.Put(s)
 }
 
-// AppendEncode appends the ids of text to dst.
-func (t *Tokenizer) AppendEncode(dst []int32, text string, opts EncodeOptions) []int32 {
+// appendEncode appends the ids of text to dst.
+func (t *Tokenizer) appendEncode(ctx context.Context, dst []int32, text string, opts EncodeOptions) ([]int32, error) {
 	s := t.pool.get(t)
-	s.dst = dst
+	s.dst, s.ctx, s.bytes = dst, ctx, 0
 	if opts.AddSpecial {
 		s.dst = append(s.dst, t.prefix...)
 	}
@@ -80,16 +113,23 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, opts EncodeOptions) [
 	if opts.AddSpecial {
 		s.dst = append(s.dst, t.suffix...)
 	}
-	dst = s.dst
+	dst, err := s.dst, s.err
 	t.pool.put(s)
-	return dst
+	return dst, err
 }
 
 // encodeText normalizes a segment that holds no verbatim added token, takes out the added tokens that are matched after
 // normalization, and runs the rest through the pre-tokenizers and the model.
 func (t *Tokenizer) encodeText(s *scratch, text string, first, special bool) {
+	most := maxGrowth*len(text) + 1024
 	for _, n := range t.normalizers {
-		text = n(text)
+		if !s.proceed(len(text)) {
+			return
+		}
+		if text = n(text); len(text) > most {
+			s.fail(fmt.Errorf("tokenizer: its normalizers make %d bytes of %d", len(text), (most-1024)/maxGrowth))
+			return
+		}
 	}
 	t.addedNormalized.split(text, special, func(seg string, id int32, at int) {
 		if id >= 0 {
@@ -106,18 +146,20 @@ func (t *Tokenizer) encodeText(s *scratch, text string, first, special bool) {
 // looks at those runes; otherwise the model's vocabulary is kept as raw bytes.
 type byteLevelStage struct{}
 
-func (byteLevelStage) split(p piece, emit func(piece)) {
+func (byteLevelStage) split(p piece, emit func(piece)) error {
 	emit(piece{spellBytes(p.text), p.first})
+	return nil
 }
 
 // prefixSpaceStage puts a space before each piece that does not begin with one.
 type prefixSpaceStage struct{}
 
-func (prefixSpaceStage) split(p piece, emit func(piece)) {
+func (prefixSpaceStage) split(p piece, emit func(piece)) error {
 	if !strings.HasPrefix(p.text, " ") {
 		p.text = " " + p.text
 	}
 	emit(p)
+	return nil
 }
 
 // metaspaceStage replaces spaces by a visible rune, puts it before the text, and cuts before each.
@@ -135,7 +177,7 @@ const (
 	prependNever
 )
 
-func (m *metaspaceStage) split(p piece, emit func(piece)) {
+func (m *metaspaceStage) split(p piece, emit func(piece)) error {
 	p.text = strings.ReplaceAll(p.text, " ", m.mark)
 	if m.prepend == prependAlways || m.prepend == prependFirst && p.first {
 		if !strings.HasPrefix(p.text, m.mark) {
@@ -144,7 +186,7 @@ func (m *metaspaceStage) split(p piece, emit func(piece)) {
 	}
 	if !m.cut {
 		emit(p)
-		return
+		return nil
 	}
 	for start := 0; start < len(p.text); {
 		end := len(p.text)
@@ -154,12 +196,13 @@ func (m *metaspaceStage) split(p piece, emit func(piece)) {
 		emit(piece{p.text[start:end], p.first && start == 0})
 		start = end
 	}
+	return nil
 }
 
 // fixedLengthStage cuts every n runes.
 type fixedLengthStage int
 
-func (n fixedLengthStage) split(p piece, emit func(piece)) {
+func (n fixedLengthStage) split(p piece, emit func(piece)) error {
 	left, start := int(n), 0
 	for i := range p.text {
 		if left == 0 {
@@ -171,4 +214,5 @@ func (n fixedLengthStage) split(p piece, emit func(piece)) {
 	if start < len(p.text) {
 		emit(piece{p.text[start:], p.first && start == 0})
 	}
+	return nil
 }

@@ -43,7 +43,7 @@ const (
 	iMatch
 )
 
-// compileDFA compiles a pattern; an error that wraps errUnsupported says that the pattern may still be valid.
+// compileDFA compiles a pattern; after an error that wraps errUnsupported the pattern may still be valid.
 func compileDFA(pattern string) (*dfa, error) {
 	root, err := parseRegex(pattern)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// spmModel is what matters of SentencePiece's ModelProto (sentencepiece_model.proto).
+// spmModel is the relevant part of SentencePiece's ModelProto (sentencepiece_model.proto).
 type spmModel struct {
 	pieces []string
 	scores []float32
@@ -189,7 +189,9 @@ func (t *Tokenizer) spmAlgorithm(m *spmModel) error {
 	switch m.algorithm {
 	case 1:
 		scores := make([]float64, len(m.scores))
-		lowest, highest := math.Inf(1), math.Inf(-1)
+		// SentencePiece takes the maximum of the scores and C's FLT_MIN, and log-probabilities are below it: a
+		// user-defined piece has -0.1, more than nearly any other spelling of its text.
+		lowest, highest := math.Inf(1), 0x1p-126
 		for i, s := range m.scores {
 			scores[i] = float64(s)
 			if m.types[i] == typeNormal {
@@ -198,7 +200,7 @@ func (t *Tokenizer) spmAlgorithm(m *spmModel) error {
 		}
 		for i := range scores {
 			if m.types[i] == typeUserDefined {
-				scores[i] = float64(len(m.pieces[i]))*highest - 0.1
+				scores[i] = float64(float32(len(m.pieces[i]))*float32(highest)) - 0.1
 			}
 		}
 		u := newUnigram(m.pieces, scores, lowest, func(id int) bool {

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
@@ -10,33 +11,35 @@ import (
 
 // finder finds the matches of a pattern.
 type finder interface {
-	// each calls on with every match, left to right. A match may be empty: it then only divides the text.
-	each(text string, on func(start, end int))
+	// each calls on with every match, left to right. A match may be empty: it then only divides the text. An error
+	// means that the rest of the text was not looked at.
+	each(text string, on func(start, end int)) error
 }
 
 // literal finds a fixed, non-empty string.
 type literal string
 
-func (l literal) each(text string, on func(start, end int)) {
+func (l literal) each(text string, on func(start, end int)) error {
 	for pos := 0; ; {
 		i := strings.Index(text[pos:], string(l))
 		if i < 0 {
-			return
+			return nil
 		}
 		on(pos+i, pos+i+len(l))
 		pos += i + len(l)
 	}
 }
 
-func (d *dfa) each(text string, on func(start, end int)) {
+func (d *dfa) each(text string, on func(start, end int)) error {
 	for pos := 0; pos < len(text); {
 		start, end, ok := d.next(text, pos)
 		if !ok {
-			return
+			return nil
 		}
 		on(start, end)
 		pos = end
 	}
+	return nil
 }
 
 // setFinder finds single runes of a set, or with runs the longest runs of them.
@@ -60,11 +63,19 @@ func compileBacktracking(pattern string, why error) (finder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: pattern %q is not supported: %w (%v)", pattern, why, err)
 	}
+	re.MatchTimeout = maxMatchTime
 	return backtracking{re}, nil
 }
 
+// Bounds on the time of backtracking, which may take exponentially long.
+const (
+	maxMatchTime = 250 * time.Millisecond
+	maxTextTime  = time.Second
+)
+
 // each converts the engine's rune offsets to bytes; an invalid byte is one rune.
-func (b backtracking) each(text string, on func(start, end int)) {
+func (b backtracking) each(text string, on func(start, end int)) error {
+	began := time.Now()
 	m, err := b.re.FindStringMatch(text)
 	at, runes := 0, 0 // byte offset of rune number runes
 	seek := func(n int) int {
@@ -75,8 +86,14 @@ func (b backtracking) each(text string, on func(start, end int)) {
 	for err == nil && m != nil {
 		start := seek(m.Index)
 		on(start, seek(m.Index+m.Length))
-		m, err = b.re.FindNextMatch(m)
+		if m, err = b.re.FindNextMatch(m); time.Since(began) > maxTextTime {
+			err = fmt.Errorf("its matches took longer than %v", maxTextTime)
+		}
 	}
+	if err != nil {
+		return fmt.Errorf("tokenizer: pattern %q takes too long: %w", b.re, err)
+	}
+	return nil
 }
 
 // groupDigits finds runs of decimal digits in groups of three counted from the right, as the patterns
@@ -95,7 +112,7 @@ func digitGrouping(pattern string) (finder, bool) {
 	return nil, false
 }
 
-func (g groupDigits) each(text string, on func(start, end int)) {
+func (g groupDigits) each(text string, on func(start, end int)) error {
 	for pos := 0; pos < len(text); {
 		n, stop := 0, pos
 		var r rune
@@ -123,6 +140,7 @@ func (g groupDigits) each(text string, on func(start, end int)) {
 		}
 		pos = stop
 	}
+	return nil
 }
 
 func skipRunes(text string, pos, n int) int {
@@ -133,7 +151,7 @@ func skipRunes(text string, pos, n int) int {
 	return pos
 }
 
-// splitBehavior says what becomes of the matches of a split.
+// splitBehavior is the treatment of the matches of a split.
 type splitBehavior uint8
 
 const (
@@ -157,14 +175,14 @@ type splitter struct {
 }
 
 // split implements stage.
-func (s *splitter) split(p piece, emit func(piece)) {
+func (s *splitter) split(p piece, emit func(piece)) error {
 	if d, ok := s.find.(*dfa); ok && s.behavior == splitIsolated {
 		isolate(d, p, emit)
-		return
+		return nil
 	}
 	m := merger{text: p.text, first: p.first, behavior: s.behavior, emit: emit}
 	prev := 0
-	s.find.each(p.text, func(start, end int) {
+	err := s.find.each(p.text, func(start, end int) {
 		m.add(prev, start, s.invert)
 		m.add(start, end, !s.invert)
 		if start == end {
@@ -174,6 +192,7 @@ func (s *splitter) split(p piece, emit func(piece)) {
 	})
 	m.add(prev, len(p.text), s.invert)
 	m.flush()
+	return err
 }
 
 // isolate is the common case without its bookkeeping: every match and every gap is a piece.

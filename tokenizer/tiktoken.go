@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// looksLikeRanks says whether data begins with a line of tiktoken's format: base64, a space, a number.
+// looksLikeRanks reports whether data begins with a line of tiktoken's format: base64, a space, a number.
 func looksLikeRanks(data []byte) bool {
 	line, _, _ := bytes.Cut(data[:min(len(data), 4096)], []byte("\n"))
 	_, _, err := parseRank(bytes.TrimRight(line, "\r"), nil)
@@ -29,7 +29,7 @@ func parseRank(line, buf []byte) (token []byte, rank int, err error) {
 	return token, rank, err
 }
 
-// tiktokenEncoding is what a file of ranks does not say: how text is cut, and the special tokens.
+// tiktokenEncoding is the part of an encoding that a file of ranks lacks: how text is cut, and the special tokens.
 type tiktokenEncoding struct {
 	name    string // what the file's name contains, in lower case
 	ranks   int    // how many ranks the file has
@@ -87,7 +87,7 @@ func kimiSpecial(int) []string {
 	return append(list, make([]string, 256-len(list))...)
 }
 
-// findEncoding tells the encoding by the file's name, else by the number of ranks.
+// findEncoding detects the encoding by the file's name, else by the number of ranks.
 func findEncoding(name string, ranks int) (tiktokenEncoding, error) {
 	for _, e := range tiktokenEncodings {
 		if strings.Contains(name, e.name) {

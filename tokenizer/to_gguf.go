@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// ToGGUF returns the GGUF metadata, by key, of the tokenizer in a model's folder (as Load finds it), for a model with vocab
-// tokens: ids that the tokenizer does not use are padding. It is an error if what FromGGUF makes of them differs on a
-// trying text: byte-pair encoding over bytes with one of the pre-tokenizers that GGUF names, SentencePiece and its
-// descendants in tokenizer.json are expected to succeed.
+// ToGGUF returns the GGUF metadata, by key, of the tokenizer in a model's folder (found as by Load), for a model with
+// vocab tokens: ids that the tokenizer does not use are padding. It is an error if FromGGUF of the result gives other
+// ids on a test text. It supports byte-pair encoding over bytes with one of GGUF's named pre-tokenizers, and
+// SentencePiece and its descendants in tokenizer.json.
 func ToGGUF(dir string, vocab int) (map[string]any, error) {
 	t, err := Load(dir)
 	if err != nil {
@@ -175,7 +175,8 @@ func (m *hfModelFile) mergeLines() (lines []string, err error) {
 	return lines, err
 }
 
-// markedBPE writes the byte-pair encoding of SentencePiece from merges: the sooner a token is made, the higher its score.
+// markedBPE writes the byte-pair encoding of SentencePiece from merges: the sooner a token is made, the higher its
+// score.
 func (w *ggufWriter) markedBPE(m *hfModelFile) (map[string]any, error) {
 	scores := make([]float32, len(w.tokens))
 	last := float32(-1e9)
@@ -247,8 +248,8 @@ func (w *ggufWriter) unigram(m *hfModelFile, f *hfFile) (map[string]any, error) 
 	return w.collapsed()
 }
 
-// wordPiece writes a vocabulary of BERT's: a GGUF marks the tokens that begin a word, not those that go on, and names the tokens
-// around a text.
+// wordPiece writes a vocabulary of BERT's. A GGUF marks the tokens that begin a word, not those that continue one, and
+// names the tokens around a text.
 func (w *ggufWriter) wordPiece(m *hfModelFile) (map[string]any, error) {
 	t := w.t
 	if len(t.prefix) != 1 || len(t.suffix) != 1 {
@@ -314,12 +315,13 @@ func (w *ggufWriter) sentencePiece(m *spmModel) (map[string]any, error) {
 	return nil, fmt.Errorf("a SentencePiece model of algorithm %d", m.algorithm)
 }
 
-// trying is text that tokenizers treat differently: contractions, numbers, runs of white space, scripts, marks, code.
+// trying is the test text, which tokenizers treat differently: contractions, numbers, runs of white space, scripts,
+// marks, code.
 const trying = "Hello world, I'm here; WE'LL see. It's 3 o'clock on 2024-05-17, 1234567 times!!! \n\n\n  \t x  =  y\r\n" +
 	"    def f(x):\n\t\treturn x[0]+1\n\t\"s\" # naïve café ÀÉÎõü\n你好，世界！これはペンです。안녕하세요 привет мир " +
 	"👩‍👩‍👧 🇩🇪 ﷺ e\u0301 ½ ² Ⅷ ٣٤٥ <b>$9.99</b> a_b-c//d\\e 'quoted' \"text\"   \n   end  "
 
-// differs says how the metadata's tokenizer differs from the one that it was made of, on a trying text.
+// differs describes how the metadata's tokenizer differs from its source, on the test text.
 func (w *ggufWriter) differs() error {
 	t, err := FromGGUF(w.meta)
 	if err != nil {
@@ -328,7 +330,7 @@ func (w *ggufWriter) differs() error {
 	return w.t.differs(t)
 }
 
-// differs says how two tokenizers differ on a trying text, nil if they do not.
+// differs describes how two tokenizers differ on the test text, nil if they do not.
 func (t *Tokenizer) differs(other *Tokenizer) error {
 	parts := append(strings.SplitAfter(trying, "\n"), trying, "x", " ", "")
 	for _, text := range parts {

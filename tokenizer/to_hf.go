@@ -11,7 +11,7 @@ import (
 )
 
 // ToHF returns the files tokenizer.json and tokenizer_config.json (without a chat template) of the tokenizer in GGUF
-// metadata, whose keys FromGGUF reads. It is an error if what Load makes of them differs on a trying text.
+// metadata, whose keys FromGGUF reads. It is an error if Load of the result gives other ids on a test text.
 func ToHF(meta map[string]any) (tokenizerJSON []byte, tokenizerConfig map[string]any, err error) {
 	t, err := FromGGUF(meta)
 	if err != nil {

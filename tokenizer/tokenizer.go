@@ -1,9 +1,10 @@
 // Package tokenizer turns text into token ids and back, incrementally. It reads Hugging Face tokenizer.json files,
-// SentencePiece models, tiktoken ranks, Mistral's tekken.json and the vocabulary in GGUF metadata, and gives the ids that
-// the libraries these formats come from give. It knows nothing of models, chats or sampling. Start with Tokenizer.
+// SentencePiece models, tiktoken ranks, Mistral's tekken.json and the vocabulary in GGUF metadata, and gives the same
+// ids as the libraries of these formats. It knows nothing of models, chats or sampling. Start with Tokenizer.
 package tokenizer
 
 import (
+	"context"
 	"slices"
 	"sync"
 )
@@ -30,19 +31,29 @@ type Tokenizer struct {
 	pool   scratchPool
 }
 
-// EncodeOptions says what Encode does with special tokens.
+// EncodeOptions configures Encode's handling of special tokens.
 type EncodeOptions struct {
-	// AddSpecial puts around the text what the tokenizer's own configuration asks for, such as BOS before it. A prompt
-	// made by a chat template usually has it already.
+	// AddSpecial adds the tokens around the text that the tokenizer's own configuration asks for, such as BOS. A prompt
+	// made by a chat template usually has them already.
 	AddSpecial bool
-	// ParseSpecial turns special tokens that are spelt out in the text into their ids. Without it their text is
-	// ordinary text, which is how text from an untrusted source should be encoded.
+	// ParseSpecial turns special tokens that are spelled out in the text into their ids. Without it their text is
+	// ordinary text: encode text from an untrusted source that way.
 	ParseSpecial bool
 }
 
-// Encode returns the ids of text.
+// Encode returns the ids of text: none of a text on which the tokenizer's own rules fail, as EncodeContext tells.
 func (t *Tokenizer) Encode(text string, opts EncodeOptions) []int32 {
-	return t.AppendEncode(make([]int32, 0, len(text)/4+8), text, opts)
+	ids, err := t.EncodeContext(context.Background(), text, opts)
+	if err != nil {
+		return nil
+	}
+	return ids
+}
+
+// EncodeContext returns the ids of text. It ends with ctx, with its cause. Its work is linear in the text, but for a
+// logarithm; a tokenizer whose rules would make it more is an error.
+func (t *Tokenizer) EncodeContext(ctx context.Context, text string, opts EncodeOptions) ([]int32, error) {
+	return t.appendEncode(ctx, make([]int32, 0, len(text)/4+8), text, opts)
 }
 
 // VocabSize returns one more than the greatest id. Ids below it may be unassigned.
@@ -54,21 +65,21 @@ func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }
 // EOS returns, in ascending order, every id that ends a generation: end of sequence, of turn, of message.
 func (t *Tokenizer) EOS() []int32 { return slices.Clone(t.eos) }
 
-// AddBOS says whether AddSpecial puts BOS before the text.
+// AddBOS reports whether AddSpecial puts BOS before the text.
 func (t *Tokenizer) AddBOS() bool { return t.addBOS }
 
-// IsSpecial says whether id is a control token: one that Decode leaves out when asked to skip special tokens.
+// IsSpecial reports whether id is a control token, which Decode leaves out when asked to skip special tokens.
 func (t *Tokenizer) IsSpecial(id int32) bool {
 	return id >= 0 && int(id) < len(t.vocab.special) && t.vocab.special[id]
 }
 
-// ID returns the id of a token by its text as the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>").
+// ID returns the id of a token by its text as spelled in the vocabulary ("Ġthe", "▁the", "<|im_end|>").
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	id, ok := t.lookup()[token]
 	return id, ok
 }
 
-// Token returns the text of a token as the vocabulary spells it, or "" for an unassigned id.
+// Token returns the text of a token as spelled in the vocabulary, or "" for an unassigned id.
 func (t *Tokenizer) Token(id int32) string {
 	if id < 0 || int(id) >= len(t.vocab.text) {
 		return ""
@@ -76,8 +87,7 @@ func (t *Tokenizer) Token(id int32) string {
 	return t.vocab.text[id]
 }
 
-// Bytes returns the bytes that a token adds to the text; for special tokens their spelling. It is nil for unassigned
-// ids.
+// Bytes returns the bytes that a token adds to the text; for a special token its spelling, for an unassigned id nil.
 func (t *Tokenizer) Bytes(id int32) []byte {
 	if id < 0 || int(id) >= len(t.vocab.text) || t.vocab.text[id] == "" {
 		return nil
@@ -92,11 +102,11 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 // "wordpiece" or "wordlevel".
 func (t *Tokenizer) Kind() string { return t.kind }
 
-// PreTokenizer names the way text is cut before the model: the name that GGUF uses where there is one ("llama-bpe",
-// "qwen2", "gpt-2"), else the components of tokenizer.json, or "none".
+// PreTokenizer names the way that text is cut before the model: GGUF's name if it has one ("llama-bpe", "qwen2",
+// "gpt-2"), else the components of tokenizer.json, or "none".
 func (t *Tokenizer) PreTokenizer() string { return t.pre }
 
-// vocabulary is what is known of each id.
+// vocabulary holds the properties of each id.
 type vocabulary struct {
 	text    []string // as the file spells it; "" for unassigned ids
 	special []bool

@@ -13,7 +13,8 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// TestToGGUF turns tokenizers into GGUF metadata and back into tokenizer.json, and compares the ids of a text at each step.
+// TestToGGUF turns tokenizers into GGUF metadata and back into tokenizer.json, and compares the ids of a text at each
+// step.
 func TestToGGUF(t *testing.T) {
 	for _, path := range []string{"tinyllama", "llama-2", "mistral/tokenizer.model.v1", "bert-like"} {
 		t.Run(path, func(t *testing.T) {

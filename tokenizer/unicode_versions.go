@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// The libraries whose results are to be equalled each know their own version of Unicode. Oniguruma, which runs the patterns
-// of tokenizer.json, knows version 16; BERT's components know version 8; Go's tables are of version 15.
+// The reference libraries use different versions of Unicode. Oniguruma, which runs the patterns of tokenizer.json, has
+// version 16; BERT's components have version 8; Go's tables have version 15.
 
 // unicode16 are the assignments of versions 15.1 and 16 by general category, in hexadecimal.
 var unicode16 = map[string]string{
@@ -44,7 +44,7 @@ const (
 		"1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e944-1e94a"
 )
 
-// hexSet reads a set written as above; what is not so written is left out.
+// hexSet reads a set written as above and skips anything else.
 func hexSet(list string) charset {
 	var ranges []runeRange
 	for f := range strings.FieldsSeq(list) {

@@ -24,7 +24,7 @@ type pathNode struct {
 // unkPenalty is how much less likely than the rarest piece an unknown rune is.
 const unkPenalty = 10
 
-// newUnigram builds the model from pieces, whose ids are their indices; those with skip set are not found in text.
+// newUnigram builds the model from pieces, whose ids are their indices; pieces with skip set are not found in text.
 // lowest is the least score that counts.
 func newUnigram(pieces []string, scores []float64, lowest float64, skip func(id int) bool) *unigram {
 	u := &unigram{unk: -1, scores: scores, unkScore: lowest - unkPenalty}

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// A jsonScanner walks JSON text whose structure is known: the caller says what has to come next. Unlike encoding/json
-// it keeps the order of an object's fields, lets the caller see duplicates, matches names exactly, and says at which
-// byte of the file something else was found.
+// A jsonScanner walks JSON text whose structure is known: the caller says what comes next. Unlike encoding/json it
+// keeps the order of an object's fields, lets the caller see duplicates, matches names exactly, and reports the byte of
+// the file where it found something else.
 type jsonScanner struct {
 	text []byte
 	pos  int
@@ -141,7 +141,7 @@ func (s *jsonScanner) count() (int, error) {
 	return n, nil
 }
 
-// null scans null, if that is what comes next.
+// null scans null, if that comes next.
 func (s *jsonScanner) null() bool {
 	if s.peek() != 'n' || !bytes.HasPrefix(s.text[s.pos:], []byte("null")) {
 		return false
@@ -158,7 +158,7 @@ func (s *jsonScanner) end() error {
 	return nil
 }
 
-// validText refuses text that is not UTF-8, as every other string operation here assumes that it is.
+// validText refuses text that is not UTF-8, which every other string operation here assumes.
 func (s *jsonScanner) validText() error {
 	for rest := s.text; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)

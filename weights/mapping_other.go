@@ -18,6 +18,3 @@ func mapFile(f *os.File, size int) ([]byte, func([]byte) error, error) {
 
 // notNeeded does nothing: the bytes are all there is.
 func notNeeded(m *mapping, from, to int) {}
-
-// willNeed does nothing: the bytes are in memory already.
-func willNeed(m *mapping, from, to int) {}

@@ -17,8 +17,8 @@ func mapFile(f *os.File, size int) ([]byte, func([]byte) error, error) {
 	return data, unix.Munmap, nil
 }
 
-// notNeeded tells the system that whole pages of part of a mapping will not be read soon: they count no longer as this
-// process's memory, and come back from the file if they are read after all.
+// notNeeded tells the system that whole pages of part of a mapping will not be read soon: they no longer count as this
+// process's memory, and are read from the file again on demand.
 func notNeeded(m *mapping, from, to int) {
 	page := os.Getpagesize()
 	from, to = (from+page-1)/page*page, to/page*page
@@ -26,13 +26,4 @@ func notNeeded(m *mapping, from, to int) {
 		return
 	}
 	_ = unix.Madvise(m.data[from:to], unix.MADV_DONTNEED)
-}
-
-// willNeed asks the system to read part of a mapping ahead. It is advice: whether it is taken changes only speed.
-func willNeed(m *mapping, from, to int) {
-	if m.unmap == nil {
-		return
-	}
-	from -= from % os.Getpagesize()
-	_ = unix.Madvise(m.data[from:to], unix.MADV_WILLNEED)
 }

@@ -15,14 +15,18 @@ const (
 	binSuffix   = ".bin"
 )
 
-// torchFolder is what the PyTorch checkpoint of a folder is called; other files with its suffix are not weights.
+// torchFolder is the name of the PyTorch checkpoint in a folder; other files with its suffix are not weights.
 const torchFolder = "pytorch_model"
 
-// Open opens the checkpoint at path: a GGUF file (of a split one, any of its files), a safetensors or a PyTorch file, the
-// .safetensors.index.json or .bin.index.json of a sharded one, or a folder that holds one of these. In a folder safetensors
-// come first, by their index if there is one, then pytorch_model.bin, likewise, then GGUF, and among several files of one
-// kind the one called model; where that does not decide, the error lists the candidates. A file with another name is
-// recognised by its first bytes.
+// Open opens the checkpoint at path:
+//   - a GGUF file; of a split one, any of its files;
+//   - a safetensors or a PyTorch file;
+//   - the .safetensors.index.json or .bin.index.json of a sharded one;
+//   - a folder that holds one of these.
+//
+// In a folder the order of preference is safetensors (by its index if there is one), pytorch_model.bin (likewise),
+// GGUF; among several files of one kind, the one called model. If that does not decide, the error lists the candidates.
+// A file with another suffix is recognised by its first bytes.
 func Open(path string) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -52,8 +56,8 @@ func Open(path string) (*Checkpoint, error) {
 	return assemble(filepath.Dir(path), []part{p})
 }
 
-// OpenBytes opens a GGUF or safetensors file that is in memory. The views that Tensor returns are parts of data, which
-// must not change. The name stands for the file's path in errors and in Info.File.
+// OpenBytes opens a GGUF or safetensors file that is in memory. Tensor returns views of data, which must not change.
+// The name stands for the file's path in errors and in Info.File.
 func OpenBytes(name string, data []byte) (*Checkpoint, error) {
 	p, err := parse(mapping{path: name, data: data})
 	if err != nil {
@@ -79,7 +83,7 @@ func openPart(path string) (part, error) {
 	return p, nil
 }
 
-// parse reads a file's header in the format that its name promises, or else its first bytes.
+// parse reads a file's header in the format that its name or else its first bytes indicate.
 func parse(m mapping) (part, error) {
 	var p part
 	var err error
@@ -104,7 +108,7 @@ func parse(m mapping) (part, error) {
 	return p, nil
 }
 
-// pick chooses the file that stands for the model in a folder.
+// pick chooses the checkpoint file of a folder.
 func pick(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

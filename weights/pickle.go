@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// A pickle is a program for a machine with a stack that makes Python objects. This one makes what a checkpoint of tensors
-// consists of: numbers, strings, tuples, lists, dictionaries, and the calls of torchGlobals. A pickle that asks for anything
-// else, such as a function to call, is refused by its name, and nothing is ever imported or called.
+// A pickle is a program for a stack machine that makes Python objects. This machine makes only the contents of a
+// checkpoint: numbers, strings, tuples, lists, dictionaries, and the calls of torchGlobals. It refuses a pickle that
+// asks for anything else, such as a function to call, by that name; it never imports or calls anything.
 //
-// Every operation takes a byte of the file and makes one value at most, so a pickle cannot make more than its length allows.
-// Python values are Go values: nil, bool, int64, float64, string, pyTuple, *pyList, *pyDict, pyGlobal, *storage and
-// tensorRef. The opcodes are those of protocols 2 to 5 (Python's pickletools).
+// Every operation takes a byte of the file and makes one value at most, so a pickle cannot make more than its length
+// allows. Python values are Go values: nil, bool, int64, float64, string, pyTuple, *pyList, *pyDict, pyGlobal, *storage
+// and tensorRef. The opcodes are those of protocols 2 to 5 (Python's pickletools).
 type unpickler struct {
 	data  []byte
 	pos   int
@@ -118,7 +118,7 @@ func (u *unpickler) top() (any, error) {
 	return v[0], nil
 }
 
-// run executes one pickle and returns its value. pos is then behind it.
+// run executes one pickle and returns its value. Afterwards pos is behind it.
 func (u *unpickler) run() (any, error) {
 	u.stack, u.marks, u.memo = nil, nil, map[int]any{}
 	for {
@@ -205,7 +205,7 @@ func (u *unpickler) step(op byte) error {
 			return u.errorf("%v", err)
 		}
 		u.push(made)
-	case 'b': // BUILD: a state dictionary's attributes, which say nothing of its tensors
+	case 'b': // BUILD: a state dictionary's attributes, irrelevant to its tensors
 		v, err := u.pop(2)
 		if err != nil {
 			return err
@@ -356,7 +356,7 @@ func (u *unpickler) global(op byte) error {
 	return nil
 }
 
-// describe says what a value is, for errors.
+// describe names a value, for errors.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

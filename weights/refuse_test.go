@@ -9,7 +9,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// refused checks that data is refused with an error that names the file and says each of want.
+// refused checks that data is refused with an error that names the file and contains each of want.
 func refused(t *testing.T, name string, data []byte, want ...string) {
 	t.Helper()
 	c, err := OpenBytes(name, data)

@@ -5,8 +5,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -223,29 +221,4 @@ func TestWritersRefuse(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPreload(t *testing.T) {
-	dir := t.TempDir()
-	src := source(t, "x", quant.U8, 3*preloadChunk+17)
-	path := filepath.Join(dir, "x.safetensors")
-	if err := os.WriteFile(path, safetensorsFile(t, nil, src), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var seen []int64
-	c.Preload(func(done, total int64) {
-		if total != c.Size() {
-			t.Errorf("total %d, want %d", total, c.Size())
-		}
-		seen = append(seen, done)
-	})
-	if seen[0] != 0 || seen[len(seen)-1] != c.Size() || !slices.IsSorted(seen) || len(seen) != 5 {
-		t.Errorf("progress %v of %d", seen, c.Size())
-	}
-	c.Preload(nil)
 }

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// An index, model.safetensors.index.json or pytorch_model.bin.index.json, maps the names of tensors to the files that hold them:
-// {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}.
+// An index, model.safetensors.index.json or pytorch_model.bin.index.json, maps the names of tensors to the files that
+// hold them: {"metadata": {…}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", …}}.
 
 // A placed tensor is one entry of a weight_map.
 type placed struct{ tensor, shard string }
 
-// openIndex opens the shards, with names that end in suffix, that an index names. All their tensors belong to the checkpoint, and each tensor of the
-// index must be in the shard that it names.
+// openIndex opens the shards that an index names, which must end in suffix. All their tensors belong to the checkpoint,
+// and each tensor of the index must be in the shard that it names.
 func openIndex(path, suffix string) (*Checkpoint, error) {
 	data, err := readIndex(path)
 	if err != nil {

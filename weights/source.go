@@ -13,12 +13,12 @@ type Source struct {
 	Name  string
 	Type  quant.Type
 	Shape []int // outermost first, as in Info
-	// Write writes the tensor's bytes, exactly as many as Type and Shape take. It is called once, when their turn
-	// comes, so that a model need not be in memory whole.
+	// Write writes the tensor's bytes, exactly as many as Type and Shape take. It is called once, in file order, so
+	// that a model need not be in memory whole.
 	Write func(io.Writer) error
 }
 
-// Bytes is the Write of a Source whose bytes are at hand.
+// Bytes is the Write of a Source whose bytes are in memory.
 func Bytes(data []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(data)

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// A large GGUF model may be split into files PREFIX-00001-of-0000N.gguf. Each says in its metadata which split it is
-// (split.no, from 0) of how many (split.count); the first describes the model and counts the tensors of all
+// A large GGUF model may be split into files PREFIX-00001-of-0000N.gguf. Each has its number (split.no, from 0) and the
+// number of splits (split.count) in its metadata; the first describes the model and counts the tensors of all
 // (split.tensors.count).
 
 var splitPattern = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
-// splitName takes apart the name of a split: what stands before its numbers, and how many splits there are.
+// splitName splits the name of a split into the part before its numbers and the number of splits.
 func splitName(path string) (prefix string, count int, ok bool) {
 	m := splitPattern.FindStringSubmatch(path)
 	if m == nil {
@@ -52,11 +52,11 @@ func openSplits(prefix string, count int) (*Checkpoint, error) {
 	return c, nil
 }
 
-// checkSplit makes sure that a file is the split that its name says, counting from 0.
+// checkSplit checks that a file is the split that its name says, counting from 0.
 func (p *part) checkSplit(no, count int) error {
 	n, ok := metaInt(p.meta["split.count"])
 	if p.format != GGUF || !ok {
-		n = 1 // a file that says nothing is whole
+		n = 1 // a file without it is whole
 	}
 	if n <= 1 && count == 1 {
 		return nil

@@ -11,12 +11,13 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// A PyTorch checkpoint (torch.save) is a pickle of a dictionary from names to tensors, and the storages that these are views
-// of: a type, a key and a number of values. Since PyTorch 1.6 it is a zip archive, not compressed, of NAME/data.pkl and a
-// file NAME/data/KEY for each storage. Before, it was a row of pickles (a magic number, the version 1001, the system, the
-// dictionary, the list of keys) and then each storage: its number of values (8 bytes) and the values.
+// A PyTorch checkpoint (torch.save) is a pickle of a dictionary from names to tensors, and the storages that the
+// tensors are views of: a type, a key and a number of values. Since PyTorch 1.6 it is an uncompressed zip archive of
+// NAME/data.pkl and a file NAME/data/KEY for each storage. Before, it was a row of pickles (a magic number, the version
+// 1001, the system, the dictionary, the list of keys) and then each storage: its number of values (8 bytes) and the
+// values. A dictionary with the entry "state_dict" has the dictionary of tensors there.
 //
-// Tensors may share a storage. One whose values follow each other in it is a view of the file; others are copied.
+// Tensors may share a storage. A tensor whose values are contiguous in it is a view of the file; others are copied.
 
 const zipMagic, legacyMagic = "PK\x03\x04", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 
@@ -97,8 +98,8 @@ func rebuildParameter(args pyTuple) (any, error) {
 	return nil, fmt.Errorf("called with no tensor")
 }
 
-// rebuildTensor has the arguments storage, offset, size, stride and, in version 2, requires_grad, hooks and metadata; in
-// version 3 the type comes before the metadata.
+// rebuildTensor has the arguments storage, offset, size, stride and, in version 2, requires_grad, hooks and metadata;
+// in version 3 the type comes before the metadata.
 func rebuildTensor(args pyTuple) (any, error) {
 	if len(args) < 4 {
 		return nil, fmt.Errorf("called with %d arguments; want at least 4", len(args))
@@ -188,7 +189,33 @@ func parseTorch(m mapping) (part, error) {
 	if !ok {
 		return p, fmt.Errorf("holds %s, not a dictionary of tensors", describe(root))
 	}
+	if dict, err = dict.stateDict(); err != nil {
+		return p, err
+	}
 	return p, p.addTensors(dict)
+}
+
+// stateDict returns the dictionary of tensors in a training's checkpoint: the entry "state_dict" beside the state of
+// the training itself. Any other dictionary is itself the dictionary of tensors.
+func (d *pyDict) stateDict() (*pyDict, error) {
+	var state *pyDict
+	for i, k := range d.keys {
+		if inner, ok := d.values[i].(*pyDict); k == "state_dict" && ok {
+			if state != nil {
+				return nil, fmt.Errorf(`"state_dict" occurs twice`)
+			}
+			state = inner
+		}
+	}
+	if state == nil {
+		return d, nil
+	}
+	for i, v := range d.values {
+		if _, isTensor := v.(tensorRef); isTensor {
+			return nil, fmt.Errorf(`%s is a tensor beside "state_dict"; want all tensors in one of the two places`, describe(d.keys[i]))
+		}
+	}
+	return state, nil
 }
 
 func readZip(data []byte, all map[string]*storage, persistent func(any) (any, error)) (any, error) {

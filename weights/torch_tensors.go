@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// addTensors takes over the tensors of a state dictionary. All their storages lie inside the file.
+// addTensors adds the tensors of a state dictionary to the checkpoint. All their storages are inside the file.
 func (p *part) addTensors(dict *pyDict) error {
 	budget := len(p.data) // of bytes to be copied, so that a small file cannot fill the memory
 	seen := map[string]bool{}
@@ -39,7 +39,7 @@ func (p *part) addTensors(dict *pyDict) error {
 	return nil
 }
 
-// check makes sure that the tensor lies inside its storage, and fills in its place.
+// check checks that the tensor lies inside its storage, and fills in its place.
 func (t tensorRef) check(info *Info) error {
 	size, err := byteSize(t.typ, t.shape, false)
 	if err != nil {

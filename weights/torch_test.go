@@ -1,7 +1,9 @@
 package weights
 
 import (
+	"archive/zip"
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +61,74 @@ func TestTorchShards(t *testing.T) {
 		}
 		if len(c.Files()) != 2 {
 			t.Errorf("%s: files %v", path, c.Files())
+		}
+	}
+}
+
+// nested returns a file of torch.save whose dictionary is the entry "state_dict" of another one. It follows other
+// entries, given as a part of a pickle.
+func nested(t testing.TB, name, others string) []byte {
+	t.Helper()
+	r, err := zip.OpenReader(filepath.Join("testdata", "torch", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, f := range r.File {
+		in, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(f.Name, "/data.pkl") { // of protocol 2: its head is 2 bytes long, its last byte stops
+			inner := string(data[2 : len(data)-1])
+			data = []byte("\x80\x02}" + others + "X\x0a\x00\x00\x00state_dict" + inner + "s.")
+		}
+		to, err := w.CreateHeader(&zip.FileHeader{Name: f.Name, Method: zip.Store})
+		if err == nil {
+			_, err = to.Write(data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestTorchStateDict opens checkpoints of trainings.
+func TestTorchStateDict(t *testing.T) {
+	want := openTorch(t, "want.safetensors")
+	for _, others := range []string{"", "X\x05\x00\x00\x00epochK\x03s", "X\x09\x00\x00\x00optimizer}s"} {
+		c, err := OpenBytes("x.bin", nested(t, "zip.bin", others))
+		if err != nil {
+			t.Fatalf("%q: %v", others, err)
+		}
+		if len(c.Tensors()) != len(want.Tensors()) {
+			t.Errorf("%q: %d tensors; want %d", others, len(c.Tensors()), len(want.Tensors()))
+		}
+		for _, info := range want.Tensors() {
+			w, _ := want.Tensor(info.Name)
+			if got, ok := c.Tensor(info.Name); !ok || !bytes.Equal(got.Data, w.Data) {
+				t.Errorf("%q: tensor %q is %x; want %x", others, info.Name, got.Data, w.Data)
+			}
+		}
+	}
+	const tensor = "X\x01\x00\x00\x00x" + "ctorch._utils\n_rebuild_tensor_v2\n(" +
+		"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x30tQ" + "K\x00K\x01\x85K\x01\x85tRs"
+	for others, want := range map[string]string{
+		"X\x0a\x00\x00\x00state_dict}s": `"state_dict" occurs twice`,
+		tensor:                          `the string "x" is a tensor beside "state_dict"`,
+	} {
+		if _, err := OpenBytes("x.bin", nested(t, "zip.bin", others)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v; want one with %q", others, err, want)
 		}
 	}
 }
@@ -156,6 +226,7 @@ func FuzzTorch(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add(nested(f, "zip.bin", ""))
 	f.Fuzz(func(t *testing.T, data []byte) { openDamaged(t, data) })
 }
 

@@ -1,16 +1,18 @@
-// Package weights opens the files a model's parameters are stored in, lists their tensors and gives views of the
-// stored bytes; it writes such files too. It reads safetensors and PyTorch's files (one file, or shards with an index) and
-// GGUF versions 2 and 3 (one file, or splits), and trusts nothing in them: whatever a header claims is checked against the
-// file before it is used, so a view never reaches outside its file; two tensors never share a byte, save in PyTorch's
-// files, where they may. The package knows nothing of architectures, of what a tensor is for, or of devices. Start with
+// Package weights opens the files that store a model's parameters, lists their tensors, gives views of the stored
+// bytes, and writes such files. It reads safetensors and PyTorch files (one file, or shards with an index) and GGUF
+// versions 2 and 3 (one file, or splits). It trusts nothing in them: every claim of a header is checked against the
+// file before it is used, so a view never reaches outside its file. Two tensors never share a byte, except in PyTorch
+// files, where they may. The package knows nothing of architectures, of a tensor's purpose, or of devices. Start with
 // Checkpoint.
 package weights
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,13 +34,13 @@ const (
 type Info struct {
 	Name string
 	Type quant.Type
-	// Shape is the size of each dimension, outermost first: rows are contiguous and the last dimension is the length
-	// of a row. GGUF stores dimensions the other way round; here both formats read alike. A scalar has no dimensions.
+	// Shape is the size of each dimension, outermost first: rows are contiguous and the last dimension is the length of
+	// a row. GGUF stores dimensions in the opposite order; here both formats read alike. A scalar has no dimensions.
 	Shape []int
 	// File is the path of the file that holds the tensor, one of Checkpoint.Files.
 	File string
-	// Offset and Size are in bytes; Offset counts from the start of the file. A tensor of a PyTorch file that is not stored
-	// row by row has its first value there.
+	// Offset and Size are in bytes; Offset counts from the start of the file. For a tensor of a PyTorch file that is
+	// not stored row by row, Offset is that of its first value.
 	Offset, Size int64
 }
 
@@ -54,15 +56,33 @@ func (i Info) Values() int {
 // Tensor is a stored tensor and its bytes.
 type Tensor struct {
 	Info
-	// Data is a view into the mapped file, or a copy of what PyTorch did not store row by row, valid until the checkpoint is closed. It must not be written to.
+	// Data is a view into the mapped file, or a copy if a PyTorch file does not store the tensor row by row. It is
+	// valid until the checkpoint is closed and must not be written to.
 	Data []byte
 }
 
+// Floats returns the tensor's values, row-major. Those of F64 are rounded to the nearest float32; one beyond its range
+// is refused.
+func (t Tensor) Floats() ([]float32, error) {
+	v := make([]float32, t.Values())
+	if err := quant.Decode(v, t.Data, t.Type); err != nil {
+		return nil, fmt.Errorf("weights: tensor %q: %w", t.Name, err)
+	}
+	if t.Type == quant.F64 {
+		if i := slices.IndexFunc(v, func(f float32) bool { return math.IsInf(float64(f), 0) }); i >= 0 {
+			f := math.Float64frombits(binary.LittleEndian.Uint64(t.Data[i*8:]))
+			return nil, fmt.Errorf("weights: tensor %q: value %d is %g; want at most %g, the largest float32",
+				t.Name, i, f, math.MaxFloat32)
+		}
+	}
+	return v, nil
+}
+
 // Checkpoint is an open model: the tensors of one file, or of all the shards or splits that belong together. Its
-// methods may be called from several goroutines, but none during or after Close, save Close itself.
+// methods may be called from several goroutines, but none during or after Close, except Close itself.
 //
-// The files are memory-mapped. Whoever replaces a model must write a new file and rename it over the old one:
-// truncating a mapped file makes later reads of it fault.
+// The files are memory-mapped. To replace a model, write a new file and rename it over the old one: truncating a mapped
+// file makes later reads of it fault.
 type Checkpoint struct {
 	format Format
 	dir    string
@@ -101,16 +121,16 @@ func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
 	return Tensor{Info: info, Data: c.parts[c.partOf[i]].data[info.Offset:end:end]}, true
 }
 
-// Metadata returns what the file says beside its tensors. For GGUF these are all its keys, with values of the Go types
-// uint8 to float64, bool, string, slices of these, and []any for arrays of arrays; of a split file, the keys of the
-// first split. For safetensors it is the strings of __metadata__; of shards, those of the first shard that has a key.
-// The values do not refer to the mapped file. The caller must not change slices in it.
+// Metadata returns the file's metadata. For GGUF these are all its keys, with values of the Go types uint8 to float64,
+// bool, string, slices of these, and []any for arrays of arrays; for a split file, the keys of the first split. For
+// safetensors it is the strings of __metadata__; for shards, those of the first shard that has a key. The values do not
+// refer to the mapped file. The caller must not change slices in it.
 func (c *Checkpoint) Metadata() map[string]any { return maps.Clone(c.meta) }
 
 // MetadataKeys lists the keys of Metadata in file order.
 func (c *Checkpoint) MetadataKeys() []string { return slices.Clone(c.keys) }
 
-// Format says which format the checkpoint is stored in.
+// Format returns the format that the checkpoint is stored in.
 func (c *Checkpoint) Format() Format { return c.format }
 
 // Dir is the folder that holds the files, "" for a checkpoint in memory.
@@ -137,8 +157,8 @@ func (c *Checkpoint) Size() int64 {
 // maxConfig bounds the files that Config reads, in bytes. The largest in use are tokenizers of some 30 MB.
 const maxConfig = 256 << 20
 
-// Config reads a file beside the weights, such as "config.json" or "tokenizer.json". The error is fs.ErrNotExist when
-// there is none, and for GGUF and for a checkpoint in memory, which have no files beside them.
+// Config reads a file beside the weights, such as "config.json" or "tokenizer.json". The error is fs.ErrNotExist if
+// there is none, and always for GGUF and for a checkpoint in memory, which have no files beside them.
 func (c *Checkpoint) Config(name string) ([]byte, error) {
 	if c.format == GGUF || c.dir == "" {
 		return nil, fmt.Errorf("weights: %s beside a checkpoint that is one %s file: %w", name, c.format, fs.ErrNotExist)
@@ -172,7 +192,7 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// assemble makes one checkpoint of its parts and closes them when it cannot.
+// assemble makes one checkpoint of its parts, and closes them on failure.
 func assemble(dir string, parts []part) (*Checkpoint, error) {
 	c := &Checkpoint{format: parts[0].format, dir: dir, parts: parts, byName: map[string]int{}, meta: map[string]any{}}
 	for p, part := range parts {

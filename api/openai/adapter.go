@@ -1,5 +1,7 @@
 package openai
 
+import "github.com/kvasir-llm/kvasir/api/wire"
+
 // LoadAdapterRequest asks for a LoRA adapter to be served, as vLLM's /v1/load_lora_adapter takes it.
 type LoadAdapterRequest struct {
 	Model       string `json:"model,omitempty"` // which the adapter is for, where several are served; kvasir's own
@@ -16,18 +18,18 @@ type UnloadAdapterRequest struct {
 // DecodeLoadAdapter reads the body of a /v1/load_lora_adapter request.
 func DecodeLoadAdapter(body []byte) (*LoadAdapterRequest, error) {
 	r := &LoadAdapterRequest{}
-	err := decode(body, func(c *cursor, key string) (err error) {
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "model":
-			r.Model, err = c.text()
+			r.Model, err = c.Text()
 		case "lora_name":
-			r.Name, err = c.text()
+			r.Name, err = c.Text()
 		case "lora_path":
-			r.Path, err = c.text()
+			r.Path, err = c.Text()
 		case "load_inplace":
-			r.LoadInplace, err = c.boolean()
+			r.LoadInplace, err = c.Bool()
 		default:
-			err = c.unsupported()
+			err = c.Unsupported()
 		}
 		return err
 	})
@@ -35,28 +37,28 @@ func DecodeLoadAdapter(body []byte) (*LoadAdapterRequest, error) {
 	case err != nil:
 		return nil, err
 	case r.Name == "":
-		return nil, missing("lora_name", "a name for the adapter")
+		return nil, wire.Missing("lora_name", "a name for the adapter")
 	case r.Path == "":
-		return nil, missing("lora_path", "the adapter's folder or file")
+		return nil, wire.Missing("lora_path", "the adapter's folder or file")
 	}
 	return r, nil
 }
 
-// DecodeUnloadAdapter reads the body of a /v1/unload_lora_adapter request. The number that vLLM takes beside the name is not
-// needed.
+// DecodeUnloadAdapter reads the body of a /v1/unload_lora_adapter request. The number that vLLM takes beside the name
+// is not needed.
 func DecodeUnloadAdapter(body []byte) (*UnloadAdapterRequest, error) {
 	r := &UnloadAdapterRequest{}
-	err := decode(body, func(c *cursor, key string) (err error) {
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "lora_name":
-			r.Name, err = c.text()
+			r.Name, err = c.Text()
 		default:
-			err = c.unsupported()
+			err = c.Unsupported()
 		}
 		return err
 	})
 	if err == nil && r.Name == "" {
-		err = missing("lora_name", "the adapter's name")
+		err = wire.Missing("lora_name", "the adapter's name")
 	}
 	if err != nil {
 		return nil, err

@@ -3,17 +3,26 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
 )
 
 // ChatRequest asks for the next message of a conversation.
 type ChatRequest struct {
-	Sampling
+	Common
 	Messages            []Message       `json:"messages"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens,omitempty"` // the present name of max_tokens
 	Logprobs            bool            `json:"logprobs,omitempty"`
 	TopLogprobs         *int            `json:"top_logprobs,omitempty"`
 	AddGenerationPrompt *bool           `json:"add_generation_prompt,omitempty"` // default true
 	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs,omitempty"`  // an object of variables for the template
+	ToolFields
+	ReasoningEffort      string `json:"reasoning_effort,omitempty"`
+	EnableThinking       *bool  `json:"enable_thinking,omitempty"`
+	ThinkingTokenBudget  *int   `json:"thinking_token_budget,omitempty"`  // most tokens of reasoning
+	IncludeReasoning     *bool  `json:"include_reasoning,omitempty"`      // default true
+	ContinueFinalMessage bool   `json:"continue_final_message,omitempty"` // the last message is the beginning of the answer
+	Echo                 bool   `json:"echo,omitempty"`                   // the answer begins with what it continues
 }
 
 // Message is one turn of a conversation.
@@ -62,17 +71,18 @@ func (t Content) MarshalJSON() ([]byte, error) {
 	return json.Marshal(parts)
 }
 
-// DecodeChat reads the body of a chat request. Whatever is not understood is refused with an *Error that names it.
-func DecodeChat(body []byte) (*ChatRequest, error) {
+// DecodeChat reads the body of a chat request. Whatever neither it nor extra understands is refused with a *wire.Error
+// that names it. extra may be nil.
+func DecodeChat(body []byte, extra Extra) (*ChatRequest, error) {
 	r := &ChatRequest{}
-	if err := decode(body, r.field); err != nil {
+	if err := wire.Decode(body, func(c *wire.Cursor, key string) error { return r.field(c, key, extra) }); err != nil {
 		return nil, err
 	}
 	if len(r.Messages) == 0 {
-		return nil, missing("messages", "an array with at least one message")
+		return nil, wire.Missing("messages", "an array with at least one message")
 	}
 	if r.TopLogprobs != nil && *r.TopLogprobs > 0 && !r.Logprobs {
-		return nil, invalid("top_logprobs", CodeInvalidValue, "only allowed when logprobs is true")
+		return nil, wire.Invalid("top_logprobs", wire.CodeInvalidValue, "only allowed when logprobs is true")
 	}
 	if err := r.check(); err != nil {
 		return nil, err
@@ -80,79 +90,130 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return r, nil
 }
 
-func (r *ChatRequest) field(c *cursor, key string) (err error) {
+// check finds what is wrong with members together.
+func (r *ChatRequest) check() error {
+	last := r.Messages[len(r.Messages)-1]
+	bad := func(param, format string, args ...any) error {
+		return wire.Invalid(param, wire.CodeInvalidValue, format, args...)
+	}
+	switch {
+	case r.ContinueFinalMessage && r.AddGenerationPrompt != nil && *r.AddGenerationPrompt:
+		return bad("continue_final_message", "excludes add_generation_prompt")
+	case r.ContinueFinalMessage && (last.Role != "assistant" || last.Content == nil || last.ToolCalls != nil):
+		return bad("continue_final_message", "needs a last message of the assistant with content and without tool calls")
+	case r.Echo && !r.ContinueFinalMessage:
+		return bad("echo", "only allowed with continue_final_message")
+	case r.UseBeamSearch && (len(r.Tools) > 0 || r.ThinkingTokenBudget != nil || r.Echo):
+		return bad("use_beam_search", "not available with tools, thinking_token_budget or echo")
+	}
+	if err := r.ToolFields.check(); err != nil {
+		return err
+	}
+	return r.Common.check()
+}
+
+func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error) {
 	switch key {
 	case "messages":
-		r.Messages, err = c.messages()
+		r.Messages, err = messages(c)
 	case "max_tokens":
-		err = c.intIn(&r.MaxTokens, 1, maxInt32)
+		r.MaxTokens, err = wire.Optional(c.IntIn(1, maxInt32))
 	case "max_completion_tokens":
-		err = c.intIn(&r.MaxCompletionTokens, 1, maxInt32)
+		r.MaxCompletionTokens, err = wire.Optional(c.IntIn(1, maxInt32))
 	case "logprobs":
-		r.Logprobs, err = c.boolean()
+		r.Logprobs, err = c.Bool()
 	case "top_logprobs":
-		err = c.intIn(&r.TopLogprobs, 0, MaxLogprobs)
+		r.TopLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
 	case "add_generation_prompt":
-		err = c.optionalBool(&r.AddGenerationPrompt)
+		r.AddGenerationPrompt, err = wire.Optional(c.Bool())
 	case "chat_template_kwargs":
-		r.ChatTemplateKwargs, err = c.kwargs()
-	case "echo", "add_special_tokens": // a template writes the special tokens itself
-		err = c.inert("false")
+		r.ChatTemplateKwargs, err = kwargs(c)
+	case "add_special_tokens": // a template writes the special tokens itself
+		err = c.Inert("false")
+	case "echo":
+		r.Echo, err = c.Bool()
+	case "continue_final_message":
+		r.ContinueFinalMessage, err = c.Bool()
+	case "reasoning_effort":
+		r.ReasoningEffort, err = effort(c)
+	case "enable_thinking":
+		r.EnableThinking, err = wire.Optional(c.Bool())
+	case "thinking_token_budget", "thinking_budget":
+		r.ThinkingTokenBudget, err = wire.Optional(c.IntIn(0, maxInt32))
+	case "include_reasoning", "separate_reasoning":
+		r.IncludeReasoning, err = wire.Optional(c.Bool())
 	default:
-		known, err := r.Sampling.field(c, key)
-		if err != nil || known {
+		if known, err := r.ToolFields.field(c, key); known || err != nil {
 			return err
 		}
-		return c.other(key)
+		err = r.Common.field(c, key, extra)
 	}
 	return err
 }
 
-// kwargs reads an object; an empty one is nil.
-func (c *cursor) kwargs() (json.RawMessage, error) {
-	if c.peek() != '{' {
-		return nil, c.mismatch("an object")
+// effort reads how much a model is to think.
+func effort(c *wire.Cursor) (string, error) {
+	s, err := c.Text()
+	switch s {
+	case "none", "minimal", "low", "medium", "high", "xhigh", "max":
+	default:
+		if err == nil {
+			err = c.Wrong("expected none, minimal, low, medium, high, xhigh or max, found %q", wire.Clip([]byte(s)))
+		}
 	}
-	raw, err := c.raw()
-	if err != nil || compact(raw) == "{}" {
+	return s, err
+}
+
+// kwargs reads an object; an empty one is nil.
+func kwargs(c *wire.Cursor) (json.RawMessage, error) {
+	if c.Peek() != '{' {
+		return nil, c.Mismatch("an object")
+	}
+	raw, err := c.Raw()
+	if err == nil && len(raw) > maxKwargsBytes {
+		err = c.Wrong("at most %d bytes are allowed", maxKwargsBytes)
+	}
+	if err != nil || wire.Compact(raw) == "{}" {
 		return nil, err
 	}
 	return bytes.Clone(raw), nil
 }
 
-func (c *cursor) messages() ([]Message, error) {
+func messages(c *wire.Cursor) ([]Message, error) {
 	var list []Message
-	err := c.array("an array of messages", func(int) error {
+	err := c.Array("an array of messages", func(int) error {
 		var m Message
-		if err := c.object(func(key string) error { return m.field(c, key) }); err != nil {
+		if err := c.Object(func(key string) error { return m.field(c, key) }); err != nil {
 			return err
 		}
 		list = append(list, m)
-		return m.check(string(c.path))
+		return m.check(c.Path())
 	})
 	return list, err
 }
 
-func (m *Message) field(c *cursor, key string) (err error) {
+func (m *Message) field(c *wire.Cursor, key string) (err error) {
 	switch key {
 	case "role":
-		m.Role, err = c.text()
+		m.Role, err = c.Label(MaxLabel)
 	case "content":
-		m.Content, err = c.content()
+		m.Content, err = content(c)
 	case "name":
-		m.Name, err = c.text()
+		m.Name, err = c.Label(MaxLabel)
 	case "tool_calls":
-		m.ToolCalls, err = c.toolCalls()
+		m.ToolCalls, err = toolCalls(c)
 	case "tool_call_id":
-		m.ToolCallID, err = c.text()
+		m.ToolCallID, err = c.Label(MaxLabel)
 	case "reasoning_content", "reasoning":
-		m.ReasoningContent, err = c.text()
+		m.ReasoningContent, err = c.Text()
 	case "annotations": // in messages that came as an answer
-		err = c.inert("[]")
+		err = c.Inert("[]")
+	case "parsed": // by clients' helpers, from the content
+		err = c.Skip()
 	case "refusal":
-		err = c.inert(`""`)
+		err = c.Inert(`""`)
 	default:
-		err = c.unsupported()
+		err = c.Unsupported()
 	}
 	return err
 }
@@ -162,114 +223,116 @@ func (m *Message) check(path string) error {
 	switch m.Role {
 	case "system", "developer", "user", "assistant", "tool":
 	case "":
-		return missing(path+".role", "the role of a message")
+		return wire.Missing(path+".role", "the role of a message")
 	default:
-		return invalid(path+".role", CodeInvalidValue,
-			"expected system, developer, user, assistant or tool, found %q", clip([]byte(m.Role)))
+		return wire.Invalid(path+".role", wire.CodeInvalidValue,
+			"expected system, developer, user, assistant or tool, found %q", wire.Clip([]byte(m.Role)))
 	}
 	assistant := m.Role == "assistant"
 	switch {
 	case m.ToolCalls != nil && !assistant:
-		return invalid(path+".tool_calls", CodeInvalidValue, "only allowed in a message of the assistant")
+		return wire.Invalid(path+".tool_calls", wire.CodeInvalidValue, "only allowed in a message of the assistant")
 	case m.ReasoningContent != "" && !assistant:
-		return invalid(path+".reasoning_content", CodeInvalidValue, "only allowed in a message of the assistant")
+		return wire.Invalid(path+".reasoning_content", wire.CodeInvalidValue, "only allowed in a message of the assistant")
 	case m.ToolCallID != "" && m.Role != "tool":
-		return invalid(path+".tool_call_id", CodeInvalidValue, "only allowed in a message of a tool")
+		return wire.Invalid(path+".tool_call_id", wire.CodeInvalidValue, "only allowed in a message of a tool")
 	case m.Content == nil && m.ToolCalls == nil && m.ReasoningContent == "":
-		return missing(path+".content", "a string or an array of parts")
+		return wire.Missing(path+".content", "a string or an array of parts")
 	}
 	return nil
 }
 
 // content reads a string, or an array of parts of type "text".
-func (c *cursor) content() (*Content, error) {
-	if c.peek() == '"' {
-		s, err := c.text()
+func content(c *wire.Cursor) (*Content, error) {
+	if c.Peek() == '"' {
+		s, err := c.Text()
 		return &Content{Text: s}, err
 	}
 	out := &Content{Parts: []string{}}
-	err := c.array("a string or an array of parts", func(int) error {
-		s, err := c.part()
+	err := c.Array("a string or an array of parts", func(int) error {
+		s, err := part(c)
 		out.Parts = append(out.Parts, s)
 		return err
 	})
 	if err == nil && len(out.Parts) == 0 {
-		err = c.wrong("expected at least one part")
+		err = c.Wrong("expected at least one part")
 	}
 	return out, err
 }
 
-func (c *cursor) part() (string, error) {
+func part(c *wire.Cursor) (string, error) {
 	var kind string
 	var body *string
-	err := c.object(func(key string) (err error) {
+	err := c.Object(func(key string) (err error) {
 		switch key {
 		case "type":
-			if kind, err = c.text(); err == nil && kind != "text" {
-				err = invalid(string(c.path), CodeUnsupported, "content of type %q is not supported, only \"text\"", clip([]byte(kind)))
+			if kind, err = c.Text(); err == nil && kind != "text" {
+				err = wire.Invalid(c.Path(), wire.CodeUnsupported, "content of type %q is not supported, only \"text\"",
+					wire.Clip([]byte(kind)))
 			}
 			return err
 		case "text":
-			s, err := c.text()
+			s, err := c.Text()
 			body = &s
 			return err
 		}
-		return c.unsupported()
+		return c.Unsupported()
 	})
 	switch {
 	case err != nil:
 		return "", err
 	case kind == "":
-		return "", missing(string(c.path)+".type", `"text"`)
+		return "", wire.Missing(c.Path()+".type", `"text"`)
 	case body == nil:
-		return "", missing(string(c.path)+".text", "a string")
+		return "", wire.Missing(c.Path()+".text", "a string")
 	}
 	return *body, nil
 }
 
-func (c *cursor) toolCalls() ([]ToolCall, error) {
+func toolCalls(c *wire.Cursor) ([]ToolCall, error) {
 	var list []ToolCall
-	err := c.array("an array of tool calls", func(int) error {
+	err := c.Array("an array of tool calls", func(int) error {
 		var t ToolCall
-		if err := c.object(func(key string) error { return t.field(c, key) }); err != nil {
+		if err := c.Object(func(key string) error { return t.field(c, key) }); err != nil {
 			return err
 		}
 		list = append(list, t)
-		switch path := string(c.path); {
+		switch path := c.Path(); {
 		case t.Type != "function":
-			return missing(path+".type", `"function"`)
+			return wire.Missing(path+".type", `"function"`)
 		case t.Function.Name == "":
-			return missing(path+".function.name", "the name of a function")
+			return wire.Missing(path+".function.name", "the name of a function")
 		}
 		return nil
 	})
 	return list, err
 }
 
-func (t *ToolCall) field(c *cursor, key string) (err error) {
+func (t *ToolCall) field(c *wire.Cursor, key string) (err error) {
 	switch key {
 	case "id":
-		t.ID, err = c.text()
+		t.ID, err = c.Label(MaxLabel)
 	case "type":
-		if t.Type, err = c.text(); err == nil && t.Type != "function" {
-			err = invalid(string(c.path), CodeUnsupported, "calls of type %q are not supported, only \"function\"", clip([]byte(t.Type)))
+		if t.Type, err = c.Text(); err == nil && t.Type != "function" {
+			err = wire.Invalid(c.Path(), wire.CodeUnsupported, "calls of type %q are not supported, only \"function\"",
+				wire.Clip([]byte(t.Type)))
 		}
 	case "index": // in calls put together from a stream
-		_, err = c.integer()
+		_, err = c.Int()
 	case "function":
-		err = c.object(func(key string) (err error) {
+		err = c.Object(func(key string) (err error) {
 			switch key {
 			case "name":
-				t.Function.Name, err = c.text()
+				t.Function.Name, err = c.Label(MaxLabel)
 			case "arguments":
-				t.Function.Arguments, err = c.text()
+				t.Function.Arguments, err = c.Text()
 			default:
-				err = c.unsupported()
+				err = c.Unsupported()
 			}
 			return err
 		})
 	default:
-		err = c.unsupported()
+		err = c.Unsupported()
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
 )
 
 func TestChatFields(t *testing.T) {
@@ -21,7 +23,7 @@ func TestChatFields(t *testing.T) {
 	}
 	for member, want := range cases {
 		want.Messages = []Message{{Role: "user", Content: &Content{Text: "hi"}}}
-		got, err := DecodeChat([]byte(chatWith(member)))
+		got, err := DecodeChat([]byte(chatWith(member)), nil)
 		if err != nil {
 			t.Errorf("%s: %v", member, err)
 		} else if diff := cmp.Diff(&want, got); diff != "" {
@@ -48,7 +50,7 @@ func TestMessages(t *testing.T) {
 		{Role: "tool", ToolCallID: "c1", Content: &Content{Text: "42"}},
 		{Role: "assistant", Content: &Content{Text: "\ufffd!"}},
 	}
-	r, err := DecodeChat([]byte(body))
+	r, err := DecodeChat([]byte(body), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,49 +61,49 @@ func TestMessages(t *testing.T) {
 
 func TestChatRefusals(t *testing.T) {
 	cases := []refusal{
-		{`[]`, "messages", CodeMissing, "at least one message"},
-		{`{}`, "messages", CodeInvalidType, "an array of messages, found an object"},
-		{`["hi"]`, "messages[0]", CodeInvalidType, "an object, found a string"},
-		{`[null]`, "messages[0]", CodeInvalidType, "found null"},
-		{`[{"content":"x"}]`, "messages[0].role", CodeMissing, "the role"},
-		{`[{"role":"user"}]`, "messages[0].content", CodeMissing, "a string or an array of parts"},
-		{`[{"role":"assistant","content":null}]`, "messages[0].content", CodeMissing, ""},
-		{`[{"role":"pirate","content":"x"}]`, "messages[0].role", CodeInvalidValue, `found "pirate"`},
-		{`[{"role":5,"content":"x"}]`, "messages[0].role", CodeInvalidType, ""},
-		{`[{"role":"user","content":5}]`, "messages[0].content", CodeInvalidType, "a string or an array of parts, found 5"},
-		{`[{"role":"user","content":[]}]`, "messages[0].content", CodeInvalidValue, "at least one part"},
+		{`[]`, "messages", wire.CodeMissing, "at least one message"},
+		{`{}`, "messages", wire.CodeInvalidType, "an array of messages, found an object"},
+		{`["hi"]`, "messages[0]", wire.CodeInvalidType, "an object, found a string"},
+		{`[null]`, "messages[0]", wire.CodeInvalidType, "found null"},
+		{`[{"content":"x"}]`, "messages[0].role", wire.CodeMissing, "the role"},
+		{`[{"role":"user"}]`, "messages[0].content", wire.CodeMissing, "a string or an array of parts"},
+		{`[{"role":"assistant","content":null}]`, "messages[0].content", wire.CodeMissing, ""},
+		{`[{"role":"pirate","content":"x"}]`, "messages[0].role", wire.CodeInvalidValue, `found "pirate"`},
+		{`[{"role":5,"content":"x"}]`, "messages[0].role", wire.CodeInvalidType, ""},
+		{`[{"role":"user","content":5}]`, "messages[0].content", wire.CodeInvalidType, "a string or an array of parts, found 5"},
+		{`[{"role":"user","content":[]}]`, "messages[0].content", wire.CodeInvalidValue, "at least one part"},
 		{`[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`,
-			"messages[0].content[0].type", CodeUnsupported, `"image_url" is not supported`},
+			"messages[0].content[0].type", wire.CodeUnsupported, `"image_url" is not supported`},
 		{`[{"role":"user","content":[{"image_url":{"url":"x"},"type":"image_url"}]}]`,
-			"messages[0].content[0].image_url", CodeUnsupported, ""},
-		{`[{"role":"user","content":[{"text":"x"}]}]`, "messages[0].content[0].type", CodeMissing, ""},
-		{`[{"role":"user","content":[{"type":"text"}]}]`, "messages[0].content[0].text", CodeMissing, ""},
-		{`[{"role":"user","content":["x"]}]`, "messages[0].content[0]", CodeInvalidType, ""},
-		{`[{"role":"user","content":"x"},{"role":"user","content":"x","foo":1}]`, "messages[1].foo", CodeUnsupported, ""},
+			"messages[0].content[0].image_url", wire.CodeUnsupported, ""},
+		{`[{"role":"user","content":[{"text":"x"}]}]`, "messages[0].content[0].type", wire.CodeMissing, ""},
+		{`[{"role":"user","content":[{"type":"text"}]}]`, "messages[0].content[0].text", wire.CodeMissing, ""},
+		{`[{"role":"user","content":["x"]}]`, "messages[0].content[0]", wire.CodeInvalidType, ""},
+		{`[{"role":"user","content":"x"},{"role":"user","content":"x","foo":1}]`, "messages[1].foo", wire.CodeUnsupported, ""},
 		{`[{"role":"user","content":"x","tool_calls":[{"type":"function","function":{"name":"f"}}]}]`,
-			"messages[0].tool_calls", CodeInvalidValue, "assistant"},
-		{`[{"role":"user","content":"x","tool_call_id":"c"}]`, "messages[0].tool_call_id", CodeInvalidValue, "tool"},
-		{`[{"role":"user","content":"x","reasoning":"c"}]`, "messages[0].reasoning_content", CodeInvalidValue, ""},
-		{`[{"role":"assistant","tool_calls":[{"type":"custom"}]}]`, "messages[0].tool_calls[0].type", CodeUnsupported, ""},
-		{`[{"role":"assistant","tool_calls":[{"id":"x"}]}]`, "messages[0].tool_calls[0].type", CodeMissing, ""},
+			"messages[0].tool_calls", wire.CodeInvalidValue, "assistant"},
+		{`[{"role":"user","content":"x","tool_call_id":"c"}]`, "messages[0].tool_call_id", wire.CodeInvalidValue, "tool"},
+		{`[{"role":"user","content":"x","reasoning":"c"}]`, "messages[0].reasoning_content", wire.CodeInvalidValue, ""},
+		{`[{"role":"assistant","tool_calls":[{"type":"custom"}]}]`, "messages[0].tool_calls[0].type", wire.CodeUnsupported, ""},
+		{`[{"role":"assistant","tool_calls":[{"id":"x"}]}]`, "messages[0].tool_calls[0].type", wire.CodeMissing, ""},
 		{`[{"role":"assistant","tool_calls":[{"type":"function"}]}]`,
-			"messages[0].tool_calls[0].function.name", CodeMissing, ""},
+			"messages[0].tool_calls[0].function.name", wire.CodeMissing, ""},
 		{`[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]`,
-			"messages[0].tool_calls[0].function.arguments", CodeInvalidType, "a string, found an object"},
-		{`[{"role":"user","content":"x"}],"top_logprobs":2`, "top_logprobs", CodeInvalidValue, "logprobs is true"},
-		{`[{"role":"user","content":"x"}],"logprobs":2`, "logprobs", CodeInvalidType, "true or false, found 2"},
-		{`[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":21`, "top_logprobs", CodeInvalidValue, ""},
-		{`[{"role":"user","content":"x"}],"max_tokens":0`, "max_tokens", CodeInvalidValue, ""},
-		{`[{"role":"user","content":"x"}],"max_completion_tokens":0`, "max_completion_tokens", CodeInvalidValue, ""},
-		{`[{"role":"user","content":"x"}],"chat_template_kwargs":[]`, "chat_template_kwargs", CodeInvalidType, ""},
-		{`[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":tru}`, "chat_template_kwargs.a", CodeInvalidJSON, ""},
-		{`[{"role":"user","content":"x"}],"continue_final_message":true`, "continue_final_message", CodeUnsupported, ""},
-		{`[{"role":"user","content":"x"}],"echo":true`, "echo", CodeUnsupported, ""},
-		{`[{"role":"user","content":"x"}],"prompt":"x"`, "prompt", CodeUnsupported, ""},
+			"messages[0].tool_calls[0].function.arguments", wire.CodeInvalidType, "a string, found an object"},
+		{`[{"role":"user","content":"x"}],"top_logprobs":2`, "top_logprobs", wire.CodeInvalidValue, "logprobs is true"},
+		{`[{"role":"user","content":"x"}],"logprobs":2`, "logprobs", wire.CodeInvalidType, "true or false, found 2"},
+		{`[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":21`, "top_logprobs", wire.CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"max_tokens":0`, "max_tokens", wire.CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"max_completion_tokens":0`, "max_completion_tokens", wire.CodeInvalidValue, ""},
+		{`[{"role":"user","content":"x"}],"chat_template_kwargs":[]`, "chat_template_kwargs", wire.CodeInvalidType, ""},
+		{`[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":tru}`, "chat_template_kwargs.a", wire.CodeInvalidJSON, ""},
+		{`[{"role":"user","content":"x"}],"continue_final_message":true`, "continue_final_message", wire.CodeInvalidValue, "assistant"},
+		{`[{"role":"user","content":"x"}],"echo":true`, "echo", wire.CodeInvalidValue, "continue_final_message"},
+		{`[{"role":"user","content":"x"}],"prompt":"x"`, "prompt", wire.CodeUnsupported, ""},
 	}
 	for _, r := range cases {
 		r.body = `{"messages":` + r.body + "}"
-		_, err := DecodeChat([]byte(r.body))
+		_, err := DecodeChat([]byte(r.body), nil)
 		r.check(t, err)
 	}
 }
@@ -128,12 +130,12 @@ func again[T any](t *testing.T, body []byte, decode func([]byte) (*T, error)) {
 
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
-		chatWith(`"n":2,"stop":["a"],"logit_bias":{"1":2},"seed":5,"chat_template_kwargs":{"a":[1.5,{"<b>":null}]}`),
+		chatWith(`"n":2,"best_of":3,"max_tokens":5,"chat_template_kwargs":{"a":[1.5,{"<b>":null}]}`),
 		chatWith(`"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":3`),
 		`{"messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"\ud83d\ude00\u0000"}]}]}`,
-		completionWith(`"echo":true,"logprobs":2,"max_tokens":0,"stop_token_ids":[1]`),
-		`{"prompt":[[1,2],[3]],"n":3,"temperature":1e-7}`,
+		completionWith(`"echo":true,"logprobs":2,"max_tokens":0,"metadata":{"a":"b"}`),
+		`{"prompt":[[1,2],[3]],"n":3,"length_penalty":1e0}`,
 		`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`,
 		`{"tokens":[1,2,3]}`,
 		`{"tokens":[]}`,
@@ -146,8 +148,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		again(t, body, DecodeChat)
-		again(t, body, DecodeCompletion)
+		again(t, body, func(b []byte) (*ChatRequest, error) { return DecodeChat(b, nil) })
+		again(t, body, func(b []byte) (*CompletionRequest, error) { return DecodeCompletion(b, nil) })
 		again(t, body, DecodeTokenize)
 		again(t, body, DecodePin)
 		again(t, body, DecodeDetokenize)
@@ -159,13 +161,39 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// skip takes any member.
+func skip(c *wire.Cursor, _ string) (bool, error) { return true, c.Skip() }
+
 func BenchmarkDecodeChat(b *testing.B) {
 	body := []byte(chatWith(`"model":"m","stream":true,"temperature":0.7,"max_tokens":256,"stop":["\n\n"],"user":"u"`))
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeChat(body); err != nil {
+		if _, err := DecodeChat(body, skip); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestExtra holds that members without a field go to the caller, before they are refused.
+func TestExtra(t *testing.T) {
+	var seen []string
+	extra := func(c *wire.Cursor, key string) (bool, error) {
+		seen = append(seen, key)
+		if key == "mine" {
+			return true, c.Skip()
+		}
+		return false, nil
+	}
+	if _, err := DecodeChat([]byte(chatWith(`"n":1,"mine":{"a":1},"store":false`)), extra); err != nil {
+		t.Error(err)
+	}
+	if _, err := DecodeCompletion([]byte(completionWith(`"mine":[],"echo":false`)), extra); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"mine", "store", "mine"}, seen); diff != "" {
+		t.Error(diff)
+	}
+	_, err := DecodeChat([]byte(chatWith(`"yours":1`)), extra)
+	refusal{"yours", "yours", wire.CodeUnsupported, "not supported"}.check(t, err)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
 )
 
 // MaxInputs is how many texts one request may hold that is not for completions, as with OpenAI.
@@ -31,29 +33,29 @@ type Pooled struct {
 // DecodeEmbedding reads the body of a request for embeddings.
 func DecodeEmbedding(body []byte) (*EmbeddingRequest, error) {
 	r := &EmbeddingRequest{}
-	if err := decode(body, r.field); err != nil {
+	if err := wire.Decode(body, r.field); err != nil {
 		return nil, err
 	}
 	if len(r.Input) == 0 {
-		return nil, missing("input", "a string, token ids, or an array of these")
+		return nil, wire.Missing("input", "a string, token ids, or an array of these")
 	}
 	return r, nil
 }
 
-func (r *EmbeddingRequest) field(c *cursor, key string) (err error) {
+func (r *EmbeddingRequest) field(c *wire.Cursor, key string) (err error) {
 	switch key {
 	case "input":
-		r.Input, err = c.prompts(MaxInputs)
+		r.Input, err = prompts(c, MaxInputs)
 	case "encoding_format":
-		if r.EncodingFormat, err = c.text(); err == nil && r.EncodingFormat != "float" && r.EncodingFormat != "base64" {
-			err = c.wrong(`expected "float" or "base64", found %q`, r.EncodingFormat)
+		if r.EncodingFormat, err = c.Text(); err == nil && r.EncodingFormat != "float" && r.EncodingFormat != "base64" {
+			err = c.Wrong(`expected "float" or "base64", found %q`, r.EncodingFormat)
 		}
 	case "dimensions":
-		err = c.intIn(&r.Dimensions, 1, maxInt32)
+		r.Dimensions, err = wire.Optional(c.IntIn(1, maxInt32))
 	case "normalize":
-		err = c.optionalBool(&r.Normalize)
+		r.Normalize, err = wire.Optional(c.Bool())
 	case "add_special_tokens":
-		err = c.optionalBool(&r.AddSpecialTokens)
+		r.AddSpecialTokens, err = wire.Optional(c.Bool())
 	default:
 		err = r.Pooled.field(c, key)
 	}
@@ -61,18 +63,18 @@ func (r *EmbeddingRequest) field(c *cursor, key string) (err error) {
 }
 
 // field reads a member that all of these requests have, or refuses it.
-func (p *Pooled) field(c *cursor, key string) (err error) {
+func (p *Pooled) field(c *wire.Cursor, key string) (err error) {
 	switch key {
 	case "model":
-		p.Model, err = c.text()
+		p.Model, err = c.Label(MaxLabel)
 	case "user":
-		p.User, err = c.label()
+		p.User, err = c.Label(MaxLabel)
 	case "priority":
-		err = c.intIn(&p.Priority, math.MinInt32, maxInt32)
+		p.Priority, err = wire.Optional(c.IntIn(math.MinInt32, maxInt32))
 	case "truncate_prompt_tokens":
-		err = c.intIn(&p.TruncatePromptTokens, -1, maxInt32)
+		p.TruncatePromptTokens, err = wire.Optional(c.IntIn(-1, maxInt32))
 	default:
-		err = c.unsupported()
+		err = c.Unsupported()
 	}
 	return err
 }

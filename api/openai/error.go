@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // Error is what a request gets instead of an answer, as OpenAI's API words it.
 type Error struct {
@@ -21,17 +18,6 @@ const (
 	TypeUnavailable    = "service_unavailable_error"
 )
 
-// Values of Error.Code that decoding a request leads to.
-const (
-	CodeInvalidJSON  = "invalid_json"
-	CodeInvalidType  = "invalid_type"
-	CodeInvalidValue = "invalid_value"
-	CodeMissing      = "missing_required_parameter"
-	CodeUnsupported  = "unsupported_parameter"
-)
-
-func (e *Error) Error() string { return e.Message }
-
 // NewError returns an error; an empty param or code is null on the wire.
 func NewError(kind, param, code, message string) *Error {
 	e := &Error{Message: message, Type: kind}
@@ -42,19 +28,6 @@ func NewError(kind, param, code, message string) *Error {
 		e.Code = &code
 	}
 	return e
-}
-
-// invalid returns the error of a field whose value is wrong; the message begins with the field's name.
-func invalid(param, code, format string, args ...any) *Error {
-	message := fmt.Sprintf(format, args...)
-	if param != "" {
-		message = param + ": " + message
-	}
-	return NewError(TypeInvalidRequest, param, code, message)
-}
-
-func missing(param, expected string) *Error {
-	return invalid(param, CodeMissing, "required, and not given; expected %s", expected)
 }
 
 // ErrorResponse is the body of an answer that is an error, and the last event of a stream that breaks.

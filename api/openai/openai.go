@@ -1,6 +1,6 @@
 // Package openai holds the wire types of OpenAI's HTTP API, with the extensions that other servers of open models have
 // made common: requests, which are decoded strictly, responses, and the events of a stream, which are encoded without
-// reflection. It knows nothing of models, tokens' meaning or HTTP. Read ChatRequest and DecodeChat first.
+// reflection. It knows nothing of models, of what tokens mean, or of HTTP. Read ChatRequest and DecodeChat first.
 package openai
 
 // Names of the "object" members.
@@ -20,7 +20,7 @@ type Model struct {
 	Object      string `json:"object"`  // ObjectModel
 	Created     int64  `json:"created"` // seconds since 1970
 	OwnedBy     string `json:"owned_by"`
-	Root        string `json:"root"`             // for an alias, the id of the model it stands for; for an adapter, where it came from
+	Root        string `json:"root"`             // of an alias, the model's id; of an adapter, its source
 	Parent      string `json:"parent,omitempty"` // of an adapter, the id of the model it adapts
 	MaxModelLen int    `json:"max_model_len"`    // tokens of prompt and answer together
 }

@@ -1,10 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"encoding/json"
-	"strconv"
-)
+import "strconv"
 
 // Usage counts the tokens of a request.
 type Usage struct {
@@ -12,6 +8,13 @@ type Usage struct {
 	CompletionTokens    int           `json:"completion_tokens"`
 	TotalTokens         int           `json:"total_tokens"`
 	PromptTokensDetails PromptDetails `json:"prompt_tokens_details"`
+
+	CompletionTokensDetails *CompletionDetails `json:"completion_tokens_details,omitempty"` // of models that reason
+}
+
+// CompletionDetails says how many of the answer's tokens are reasoning.
+type CompletionDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
 // PromptDetails says how many of the prompt's tokens were found in the prefix cache.
@@ -36,15 +39,18 @@ type ChatChoice struct {
 	Index        int           `json:"index"`
 	Message      AnswerMessage `json:"message"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
-	FinishReason string        `json:"finish_reason"` // "stop" or "length"
+	FinishReason string        `json:"finish_reason"` // "stop", "length" or "tool_calls"
 	TokenIDs     []int32       `json:"token_ids,omitempty"`
 }
 
 // AnswerMessage is what the assistant says.
 type AnswerMessage struct {
-	Role    string  `json:"role"` // "assistant"
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role             string     `json:"role"`    // "assistant"
+	Content          *string    `json:"content"` // null if there are calls and no words
+	Refusal          *string    `json:"refusal"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"` // the same, as newer clients call it
+	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 }
 
 // ChatLogprobs are the log probabilities of an answer's tokens.
@@ -138,13 +144,4 @@ func appendBytes(dst []byte, b Bytes) []byte {
 		dst = strconv.AppendUint(dst, uint64(x), 10)
 	}
 	return append(dst, ']')
-}
-
-// Encode returns v as JSON in one line, leaving <, > and & as they are.
-func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return buf.Bytes(), err
 }

@@ -1,5 +1,7 @@
 package openai
 
+import "github.com/kvasir-llm/kvasir/api/wire"
+
 // RerankRequest asks which documents fit a query best, as Jina's, Cohere's and vLLM's servers are asked.
 type RerankRequest struct {
 	Pooled
@@ -19,17 +21,17 @@ type ScoreRequest struct {
 // DecodeRerank reads the body of a request to rerank.
 func DecodeRerank(body []byte) (*RerankRequest, error) {
 	r, asked := &RerankRequest{}, false
-	err := decode(body, func(c *cursor, key string) (err error) {
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "query":
-			r.Query, err = c.text()
+			r.Query, err = c.Text()
 			asked = true
 		case "documents":
-			r.Documents, err = c.documents()
+			r.Documents, err = documents(c)
 		case "top_n":
-			err = c.intIn(&r.TopN, 0, maxInt32)
+			r.TopN, err = wire.Optional(c.IntIn(0, maxInt32))
 		case "return_documents":
-			err = c.optionalBool(&r.ReturnDocuments)
+			r.ReturnDocuments, err = wire.Optional(c.Bool())
 		default:
 			err = r.Pooled.field(c, key)
 		}
@@ -39,9 +41,9 @@ func DecodeRerank(body []byte) (*RerankRequest, error) {
 	case err != nil:
 		return nil, err
 	case !asked:
-		return nil, missing("query", "a string")
+		return nil, wire.Missing("query", "a string")
 	case len(r.Documents) == 0:
-		return nil, missing("documents", "an array of strings, or of objects with a text")
+		return nil, wire.Missing("documents", "an array of strings, or of objects with a text")
 	}
 	return r, nil
 }
@@ -49,12 +51,12 @@ func DecodeRerank(body []byte) (*RerankRequest, error) {
 // DecodeScore reads the body of a request for scores.
 func DecodeScore(body []byte) (*ScoreRequest, error) {
 	r := &ScoreRequest{}
-	err := decode(body, func(c *cursor, key string) (err error) {
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "text_1":
-			r.Text1, err = c.texts()
+			r.Text1, err = texts(c)
 		case "text_2":
-			r.Text2, err = c.texts()
+			r.Text2, err = texts(c)
 		default:
 			err = r.Pooled.field(c, key)
 		}
@@ -64,52 +66,53 @@ func DecodeScore(body []byte) (*ScoreRequest, error) {
 	case err != nil:
 		return nil, err
 	case len(r.Text1) == 0:
-		return nil, missing("text_1", "a string or an array of strings")
+		return nil, wire.Missing("text_1", "a string or an array of strings")
 	case len(r.Text2) == 0:
-		return nil, missing("text_2", "a string or an array of strings")
+		return nil, wire.Missing("text_2", "a string or an array of strings")
 	case len(r.Text1) > 1 && len(r.Text1) != len(r.Text2):
-		return nil, invalid("text_2", CodeInvalidValue, "%d texts for %d of text_1; want as many, or one text_1", len(r.Text2), len(r.Text1))
+		return nil, wire.Invalid("text_2", wire.CodeInvalidValue, "%d texts for %d of text_1; want as many, or one text_1",
+			len(r.Text2), len(r.Text1))
 	}
 	return r, nil
 }
 
 // texts reads a string or an array of strings.
-func (c *cursor) texts() ([]string, error) {
-	if c.peek() == '"' {
-		s, err := c.text()
+func texts(c *wire.Cursor) ([]string, error) {
+	if c.Peek() == '"' {
+		s, err := c.Text()
 		return []string{s}, err
 	}
-	return c.listed("a string or an array of strings", c.text)
+	return listed(c, "a string or an array of strings", c.Text)
 }
 
 // documents reads an array of strings or of objects with a text and nothing else.
-func (c *cursor) documents() ([]string, error) {
-	return c.listed("an array of strings, or of objects with a text", func() (s string, err error) {
-		if c.peek() != '{' {
-			return c.text()
+func documents(c *wire.Cursor) ([]string, error) {
+	return listed(c, "an array of strings, or of objects with a text", func() (s string, err error) {
+		if c.Peek() != '{' {
+			return c.Text()
 		}
 		given := false
-		err = c.object(func(key string) error {
+		err = c.Object(func(key string) error {
 			if key != "text" {
-				return c.unsupported()
+				return c.Unsupported()
 			}
 			given = true
-			s, err = c.text()
+			s, err = c.Text()
 			return err
 		})
 		if err == nil && !given {
-			err = c.wrong("expected a text")
+			err = c.Wrong("expected a text")
 		}
 		return s, err
 	})
 }
 
 // listed reads an array of at most MaxInputs texts.
-func (c *cursor) listed(expected string, one func() (string, error)) ([]string, error) {
+func listed(c *wire.Cursor, expected string, one func() (string, error)) ([]string, error) {
 	var list []string
-	err := c.array(expected, func(i int) error {
+	err := c.Array(expected, func(i int) error {
 		if i == MaxInputs {
-			return c.wrong("at most %d texts are allowed", MaxInputs)
+			return c.Wrong("at most %d texts are allowed", MaxInputs)
 		}
 		s, err := one()
 		list = append(list, s)

@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
 )
 
 // Done is the event that ends a stream.
@@ -21,13 +24,13 @@ type Encoder struct {
 func NewEncoder(object, id, model string, created int64, usageLast bool) *Encoder {
 	e := &Encoder{chat: object == ObjectChatChunk}
 	e.head = append(e.head, `data: {"id":`...)
-	e.head = AppendString(e.head, id)
+	e.head = wire.AppendString(e.head, id)
 	e.head = append(e.head, `,"object":`...)
-	e.head = AppendString(e.head, object)
+	e.head = wire.AppendString(e.head, object)
 	e.head = append(e.head, `,"created":`...)
 	e.head = strconv.AppendInt(e.head, created, 10)
 	e.head = append(e.head, `,"model":`...)
-	e.head = AppendString(e.head, model)
+	e.head = wire.AppendString(e.head, model)
 	e.base = len(e.head)
 	e.head = append(e.head, `,"choices":[{"index":`...)
 	if usageLast {
@@ -42,12 +45,21 @@ type Piece struct {
 	Index    int
 	Role     bool // a chat's first event: it names the role
 	Text     string
+	Thought  string              // reasoning
+	Calls    []CallPiece         // of tools
 	Chat     []TokenLogprob      // log probabilities in a chat
 	Logprobs *CompletionLogprobs // log probabilities in a completion
 	Finish   string              // "" while the choice goes on
 	TokenIDs []int32             // nil if not asked for
 	Prompt   []int32             // the prompt's ids; nil if not asked for, or told before
 	Usage    *Usage              // nil if not asked for
+}
+
+// CallPiece is what an event adds to one call of a tool: its beginning, or a piece of its arguments.
+type CallPiece struct {
+	Index     int    // of the call
+	ID, Name  string // of its beginning
+	Arguments string
 }
 
 // AppendPiece appends the event.
@@ -58,7 +70,7 @@ func (e *Encoder) AppendPiece(dst []byte, p *Piece) []byte {
 		dst = e.appendDelta(dst, p)
 	} else {
 		dst = append(dst, `,"text":`...)
-		dst = AppendString(dst, p.Text)
+		dst = wire.AppendString(dst, p.Text)
 	}
 	switch {
 	case p.Chat != nil:
@@ -75,7 +87,7 @@ func (e *Encoder) AppendPiece(dst []byte, p *Piece) []byte {
 	if p.Finish == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = AppendString(dst, p.Finish)
+		dst = wire.AppendString(dst, p.Finish)
 	}
 	if p.TokenIDs != nil {
 		dst = append(dst, `,"token_ids":`...)
@@ -95,13 +107,45 @@ func (e *Encoder) AppendPiece(dst []byte, p *Piece) []byte {
 func (e *Encoder) appendDelta(dst []byte, p *Piece) []byte {
 	dst = append(dst, `,"delta":{`...)
 	if p.Role {
-		dst = append(dst, `"role":"assistant",`...)
+		dst = append(dst, `"role":"assistant",`...) // each member ends with a comma, but the last one
 	}
-	if p.Role || p.Text != "" || p.Finish == "" {
+	if p.Role || p.Text != "" || p.Finish == "" && p.Thought == "" && p.Calls == nil {
 		dst = append(dst, `"content":`...)
-		dst = AppendString(dst, p.Text)
+		dst = append(wire.AppendString(dst, p.Text), ',')
+	}
+	if p.Thought != "" {
+		dst = append(dst, `"reasoning_content":`...)
+		dst = append(wire.AppendString(dst, p.Thought), `,"reasoning":`...)
+		dst = append(wire.AppendString(dst, p.Thought), ',')
+	}
+	if p.Calls != nil {
+		dst = append(dst, `"tool_calls":[`...)
+		for i := range p.Calls {
+			dst = append(p.Calls[i].append(dst), ',')
+		}
+		dst = append(dst[:len(dst)-1], "],"...)
+	}
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
 	}
 	return append(dst, '}')
+}
+
+func (c *CallPiece) append(dst []byte) []byte {
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(c.Index), 10)
+	if c.ID != "" {
+		dst = append(dst, `,"id":`...)
+		dst = append(wire.AppendString(dst, c.ID), `,"type":"function"`...)
+	}
+	dst = append(dst, `,"function":{`...)
+	if c.Name != "" {
+		dst = append(dst, `"name":`...)
+		dst = append(wire.AppendString(dst, c.Name), ',')
+	}
+	dst = append(dst, `"arguments":`...)
+	dst = wire.AppendString(dst, c.Arguments)
+	return append(dst, "}}"...)
 }
 
 // AppendUsage appends the event that reports the usage of a whole request.
@@ -121,7 +165,13 @@ func (u *Usage) appendTo(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(u.TotalTokens), 10)
 	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.PromptTokensDetails.CachedTokens), 10)
-	return append(dst, "}}}\n\n"...)
+	dst = append(dst, '}')
+	if u.CompletionTokensDetails != nil {
+		dst = append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...)
+		dst = strconv.AppendInt(dst, int64(u.CompletionTokensDetails.ReasoningTokens), 10)
+		dst = append(dst, '}')
+	}
+	return append(dst, "}}\n\n"...)
 }
 
 func appendTokens(dst []byte, tokens []TokenLogprob) []byte {
@@ -147,7 +197,7 @@ func appendTokens(dst []byte, tokens []TokenLogprob) []byte {
 // append leaves the object open.
 func (t *TopLogprob) append(dst []byte) []byte {
 	dst = append(dst, `{"token":`...)
-	dst = AppendString(dst, t.Token)
+	dst = wire.AppendString(dst, t.Token)
 	dst = append(dst, `,"logprob":`...)
 	dst = appendLogprob(dst, t.Logprob)
 	dst = append(dst, `,"bytes":`...)
@@ -155,8 +205,8 @@ func (t *TopLogprob) append(dst []byte) []byte {
 }
 
 func (l *CompletionLogprobs) append(dst []byte) []byte {
-	body, err := Encode(l) // maps are written in the order of their sorted keys
-	if err != nil {        // strings and numbers always marshal
+	body, err := wire.Encode(l) // maps are written in the order of their sorted keys
+	if err != nil {             // strings and numbers always marshal
 		panic(err)
 	}
 	return append(dst, body[:len(body)-1]...)
@@ -173,61 +223,6 @@ func appendIDs(dst []byte, ids []int32) []byte {
 	return append(dst, ']')
 }
 
-const hex = "0123456789abcdef"
-
-// AppendString appends s as a JSON string, as encoding/json does without HTML escaping: what is not UTF-8 becomes U+FFFD.
-func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		b := s[i]
-		if b >= ' ' && b < utf8.RuneSelf && b != '"' && b != '\\' {
-			i++
-			continue
-		}
-		if b < utf8.RuneSelf {
-			dst = append(dst, s[start:i]...)
-			dst = appendEscape(dst, b)
-			i++
-			start = i
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\ufffd`...)
-			start = i + n
-		case r == '\u2028' || r == '\u2029': // line ends in JavaScript
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hex[r&0xf])
-			start = i + n
-		}
-		i += n
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}
-
-func appendEscape(dst []byte, b byte) []byte {
-	switch b {
-	case '"', '\\':
-		return append(dst, '\\', b)
-	case '\b':
-		return append(dst, `\b`...)
-	case '\f':
-		return append(dst, `\f`...)
-	case '\n':
-		return append(dst, `\n`...)
-	case '\r':
-		return append(dst, `\r`...)
-	case '\t':
-		return append(dst, `\t`...)
-	}
-	return append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&0xf])
-}
-
 // TokenText spells a token's bytes: as text, or as "bytes:\xe2\x82" if they are not whole characters.
 func TokenText(b []byte) string {
 	if utf8.Valid(b) {
@@ -235,7 +230,7 @@ func TokenText(b []byte) string {
 	}
 	out := []byte("bytes:")
 	for _, x := range b {
-		out = append(out, '\\', 'x', hex[x>>4], hex[x&0xf])
+		out = fmt.Appendf(out, `\x%02x`, x)
 	}
 	return string(out)
 }

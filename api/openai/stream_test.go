@@ -80,21 +80,6 @@ func TestTokenText(t *testing.T) {
 	}
 }
 
-func FuzzAppendString(f *testing.F) {
-	for _, s := range []string{"", "plain", "\"\\\b\f\n\r\t\x00\x1f\x7f", "é😀\u2028\u2029", "\xff\xe2\x82", "<&>", "\ufffd"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		want, err := Encode(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := AppendString(nil, s); string(got)+"\n" != string(want) {
-			t.Errorf("%q: got %s, want %s", s, got, want)
-		}
-	})
-}
-
 func BenchmarkAppendPiece(b *testing.B) {
 	e := NewEncoder(ObjectChatChunk, "chatcmpl-0123456789abcdef", "kvasir-mini", 1763712000, true)
 	p := &Piece{Text: " token"}

@@ -17,8 +17,8 @@ import (
 // ours is the name of kvasir among the engines.
 const ours = "kvasir"
 
-// campaign is a plan under way. Each round goes through the models, and each model through the engines one after the other, the
-// other way round in every second round: what changes in the machine over time, or by what ran before, falls on all of them.
+// campaign is a running plan. Each round measures every model with every engine, one after another, in reverse order in
+// every second round: changes of the machine over time, and the effects of the engine before, fall on all engines.
 type campaign struct {
 	plan
 	began time.Time
@@ -29,13 +29,13 @@ type campaign struct {
 	dir     string // of the model files
 }
 
-// measure carries the plan out. When it is interrupted it returns what there is, and the error.
+// measure carries out the plan. When interrupted it returns the results so far and the error.
 func (c *campaign) measure(ctx context.Context) (results, error) {
-	if c.device.Threads == 0 {
-		c.device.Threads = runtime.GOMAXPROCS(0)
+	if c.compute.Threads == 0 {
+		c.compute.Threads = runtime.GOMAXPROCS(0)
 	}
 	c.results.Machine = describeMachine()
-	c.results.Threads = c.device.Threads
+	c.results.Threads = c.compute.Threads
 	if c.dir = c.models; c.dir == "" {
 		var err error
 		if c.dir, err = os.MkdirTemp("", "kvasir-report-"); err != nil {
@@ -90,7 +90,7 @@ func (c *campaign) model(ctx context.Context, s bench.Shape, quant string, round
 	return nil
 }
 
-// writeModel writes a model under another name first, so that no part of one is taken for it.
+// writeModel writes a model under a temporary name and renames it, so that a partial file is never used.
 func writeModel(file string, s bench.Shape, quant string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
@@ -123,12 +123,12 @@ func (c *campaign) own(ctx context.Context, name, file string) error {
 	}
 	defer debug.FreeOSMemory() // the next engine may need it
 	defer ckpt.Close()
-	m, err := bench.OpenModel(ckpt, bench.ModelOptions{Name: name, Device: c.device, Chunk: 512, Repetitions: 1, BlockTokens: 16})
+	m, err := bench.OpenModel(ckpt, bench.ModelOptions{Name: name, Device: c.device, Compute: c.compute, Chunk: 512, Repetitions: 1, BlockTokens: 16})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	c.results.Kernels = m.Kernels
+	c.results.Kernels = m.Device
 	for _, t := range c.tests {
 		row, err := m.Run(ctx, t)
 		if err != nil {
@@ -142,7 +142,7 @@ func (c *campaign) own(ctx context.Context, name, file string) error {
 
 // peer measures another engine.
 func (c *campaign) peer(ctx context.Context, p peer, name, quant, file string) error {
-	speeds, err := p.measure(ctx, file, c.device.Threads, c.tests)
+	speeds, err := p.measure(ctx, file, c.compute.Threads, c.tests)
 	for _, t := range c.tests {
 		if v := speeds[t.Name]; v > 0 {
 			c.results.add(p.name, name, upper(quant), t.Name, v, 0)

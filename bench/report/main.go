@@ -1,6 +1,6 @@
-// Command report measures the models of docs/performance.md, other engines beside them in the same run, and writes the data, the
-// plots and the tables of that page. It knows the page and how other engines are called; measuring is done by bench. Read plan
-// first, then campaign.
+// Command report measures the models of docs/performance.md, with other engines in the same run, and writes the data,
+// the plots and the table of that page. It knows the page and how to call other engines; bench does the measuring. Read
+// plan first, then campaign.
 //
 //	go run ./bench/report --peer llama.cpp=/path/to/llama-bench
 package main
@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/forge"
 )
 
@@ -31,19 +31,20 @@ func main() {
 	}
 }
 
-// plan is what is measured.
+// plan is the set of measurements.
 type plan struct {
-	shapes []bench.Shape
-	quants []string // recipes
-	tests  []bench.Test
-	peers  []peer
-	rounds int
-	budget time.Duration // no measurement begins that would not end within it, but for those of the first round
-	models string        // the folder of the model files; "" is one that is removed
-	device cpu.Options
+	shapes  []bench.Shape
+	quants  []string // recipes
+	tests   []bench.Test
+	peers   []peer
+	rounds  int
+	budget  time.Duration // after the first round, no measurement starts that would end after it
+	models  string        // the folder of the model files; "" is a temporary one
+	device  string        // by name
+	compute compute.Options
 }
 
-// page says where the results go.
+// page locates the results.
 type page struct{ docs string }
 
 func (p page) data() string     { return filepath.Join(p.docs, "performance.json") }
@@ -60,8 +61,9 @@ func run(ctx context.Context, args []string) error {
 	f.DurationVar(&p.budget, "budget", 25*time.Minute, "begin nothing that would not end within this time, but finish the first round")
 	quick := f.Bool("quick", false, "one round of the smallest shape, in two types, with short tests")
 	f.StringVar(&p.models, "models", "", "keep the model files in this folder, and use those that are there")
-	f.IntVar(&p.device.Threads, "threads", 0, "compute threads; 0 is one for each processor")
-	f.StringVar(&p.device.Kernels, "kernels", "", "instruction set to compute with, the best of this machine if not given")
+	f.StringVar(&p.device, "device", "cpu", "what kvasir computes on, by a name that kvasir devices lists")
+	f.IntVar(&p.compute.Threads, "threads", 0, "compute threads; 0 is one for each processor")
+	f.StringVar(&p.compute.Kernels, "kernels", "", "instruction set to compute with, the best of this machine if not given")
 	docs := f.String("docs", "docs", "the folder of performance.md")
 	draw := f.Bool("draw", false, "measure nothing: write plots and tables of the data that is there")
 	f.Func("peer", "NAME=PATH [FLAGS]: measure the llama-bench at this path too, and the llama-batched-bench beside it; may be repeated", func(s string) error {
@@ -105,7 +107,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	c := campaign{plan: p, began: time.Now(), took: map[string]time.Duration{}, say: func(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }}
 	measured, err := c.measure(ctx)
-	if len(measured.Rows) > 0 { // what an interrupted run has measured is kept
+	if len(measured.Rows) > 0 { // an interrupted run keeps its measurements
 		err = errors.Join(err, to.write(measured))
 	}
 	return err

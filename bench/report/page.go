@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The part of the page that is written lies between these lines.
+// The generated part of the page is between these lines.
 const (
 	beginMark = "<!-- begin: go run ./bench/report -->"
 	endMark   = "<!-- end: go run ./bench/report -->"
@@ -70,33 +70,36 @@ func compact(data string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// markdown describes the machine and has a table for each model: a row for each type and engine, a column for each test.
+// markdown describes the machine and has one table: a row for each model, type and engine, a column for each test.
 func (r *results) markdown() string {
 	var b strings.Builder
 	m := r.Machine
-	fmt.Fprintf(&b, "%s, %d cores, %s; %d threads; kvasir computes with %s. In the course of the run memory was read at %s GB/s, and the\npeaks were %s GFLOP/s in float32, %s in bfloat16 and %s Gop/s on bytes.\n",
-		m.CPU, m.Cores, strings.Join(m.Features, ", "), r.Threads, r.Kernels, span(r.Peaks.Read), span(r.Peaks.Floats), span(r.Peaks.Pairs), span(r.Peaks.Bytes))
+	fmt.Fprintf(&b, "%s, %d cores, %s.\nkvasir computes with %s, every engine with %d threads.\n",
+		m.CPU, m.Cores, strings.Join(m.Features, ", "), r.Kernels, r.Threads)
+	fmt.Fprintf(&b, "Limits measured during the run: memory %s GB/s, float32 %s GFLOP/s,\nbfloat16 %s GFLOP/s, bytes %s Gop/s.\n\n",
+		span(r.Peaks.Read), span(r.Peaks.Floats), span(r.Peaks.Pairs), span(r.Peaks.Bytes))
 	rounds := 0
 	for _, w := range r.Rows {
 		rounds = max(rounds, len(w.Speeds))
 	}
-	fmt.Fprintf(&b, "Tokens a second, the median of %d in turns; in brackets the share of the floor, and how many times as fast as another engine kvasir is.\n\n", rounds)
+	fmt.Fprintf(&b, "Tokens/s, median of %d rounds. In brackets: kvasir's share of the floor; kvasir's speed-up over the other engine.\n\n", rounds)
+	tests := r.tests(r.models()...)
+	fmt.Fprintf(&b, "| model | type | engine | %s |\n| --- | --- | --- |%s\n", strings.Join(tests, " | "), strings.Repeat(" ---: |", len(tests)))
 	for _, model := range r.models() {
-		tests := r.tests(model)
-		fmt.Fprintf(&b, "| %s | | %s |\n| --- | --- |%s\n", model, strings.Join(tests, " | "), strings.Repeat(" ---: |", len(tests)))
 		for _, quant := range r.quants(model) {
 			r.tableRows(&b, model, quant, tests)
 		}
-		b.WriteString("\n")
 	}
+	b.WriteString("\n")
 	return b.String()
 }
 
+// tableRows writes the rows of one model and type, kvasir's first. An engine without measurements has none.
 func (r *results) tableRows(b *strings.Builder, model, quant string, tests []string) {
 	for i, engine := range append([]string{ours}, r.peers()...) {
-		cells, any := []string{quant, engine}, false
+		cells, any := []string{model, quant, engine}, false
 		if i > 0 {
-			cells[0] = ""
+			cells[0], cells[1] = "", ""
 		}
 		for _, test := range tests {
 			cell := ""

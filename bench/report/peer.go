@@ -39,8 +39,8 @@ func parsePeer(s string) (peer, error) {
 
 func (p peer) batched() string { return filepath.Join(filepath.Dir(p.path), "llama-batched-bench") }
 
-// measure returns tokens per second by the names of tests. Tests that begin with a given number of tokens in the cache are left
-// out: the tools' defaults are none for prompts and single sequences.
+// measure returns tokens per second by the names of tests. It skips tests that begin with a given number of tokens in
+// the cache: the tools' defaults are none for prompts and single sequences.
 func (p peer) measure(ctx context.Context, model string, threads int, tests []bench.Test) (map[string]float64, error) {
 	speeds := map[string]float64{}
 	var prompts, decodes, batches []string
@@ -89,7 +89,7 @@ func (p peer) measure(ctx context.Context, model string, threads int, tests []be
 	return speeds, nil
 }
 
-// runTool returns what a tool prints. Its libraries may lie beside it.
+// runTool returns a tool's output. The tool's libraries may be in its folder.
 func runTool(ctx context.Context, path string, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(path)+":"+os.Getenv("LD_LIBRARY_PATH"))
@@ -129,7 +129,7 @@ func parseBench(out []byte, speeds map[string]float64) error {
 	return nil
 }
 
-// parseBatched reads the JSON lines of llama-batched-bench: what it decodes a second, of all sequences.
+// parseBatched reads the JSON lines of llama-batched-bench: decoded tokens/s of all sequences.
 func parseBatched(out []byte, speeds map[string]float64) error {
 	found := false
 	for line := range bytes.Lines(out) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// plots draws, for each model: the shares of the floor, how many times as fast as each other engine kvasir is, and how speed grows
-// with the sequences of a batch.
+// plots draws, for each model: the shares of the floor, kvasir's speed-up over each other engine, and speed by the
+// number of sequences of a batch.
 func (r *results) plots() []plot {
 	var out []plot
 	for _, model := range r.models() {
@@ -47,7 +47,7 @@ func (r *results) plots() []plot {
 	return out
 }
 
-// batched returns curves of tokens a second over sequences; those of other engines are dashed.
+// batched returns curves of tokens/s over the number of sequences; those of other engines are dashed.
 func (r *results) batched(model string, tests, quants []string) plot {
 	p := plot{file: "batched-" + model + ".svg", title: model + ": tokens/s by sequences decoded together", series: quants}
 	for i, engine := range append([]string{ours}, r.peers()...) {
@@ -67,7 +67,7 @@ func (r *results) batched(model string, tests, quants []string) plot {
 	return p
 }
 
-// fileName keeps what may be in the name of a file.
+// fileName keeps the characters that are safe in a file name.
 func fileName(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' {
@@ -77,7 +77,7 @@ func fileName(s string) string {
 	}, s)
 }
 
-// plot is a picture of bars, a group of them for each of groups and in it one for each of series, or of curves.
+// plot is a picture: either bars, with a group for each of groups and a bar in it for each of series, or curves.
 type plot struct {
 	file, title    string
 	groups, series []string
@@ -97,7 +97,7 @@ const (
 	left, right, top, bottom = 52.0, 12.0, 56.0, 30.0
 )
 
-// colors tell series apart, also for those who see few colours (Okabe and Ito, 2008).
+// colors distinguish series, also for colour-blind readers (Okabe and Ito, 2008).
 var colors = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442"}
 
 func color(i int) string { return colors[i%len(colors)] }
@@ -170,7 +170,7 @@ func (p plot) drawCurves(b *strings.Builder, y func(float64) float64) {
 			xs = c.x
 		}
 	}
-	at := func(v float64) float64 { // the numbers of sequences stand at equal distances
+	at := func(v float64) float64 { // numbers of sequences are equally spaced
 		for i, x := range xs {
 			if x == v {
 				return left + 16 + (width-left-right-110)*float64(i)/float64(max(len(xs)-1, 1))

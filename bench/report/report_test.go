@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvasir-llm/kvasir/bench"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
 )
 
 func read(t *testing.T, name string) string {
@@ -82,7 +82,7 @@ func newCampaign(t *testing.T, want string) *campaign {
 		t.Fatal(err)
 	}
 	return &campaign{
-		plan:  plan{shapes: []bench.Shape{s}, quants: []string{"q8_0"}, tests: tests, peers: []peer{p}, rounds: 2, budget: time.Hour, device: cpu.Options{Threads: 1}},
+		plan:  plan{shapes: []bench.Shape{s}, quants: []string{"q8_0"}, tests: tests, peers: []peer{p}, rounds: 2, budget: time.Hour, device: "cpu", compute: compute.Options{Threads: 1}},
 		began: time.Now(), took: map[string]time.Duration{}, say: t.Logf,
 	}
 }
@@ -114,7 +114,8 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// TestWhatWasMeasuredIsKept holds that an engine that fails, or an interruption, loses nothing that was measured before.
+// TestWhatWasMeasuredIsKept holds that an engine that fails, or an interruption, loses nothing that was measured
+// before.
 func TestWhatWasMeasuredIsKept(t *testing.T) {
 	c := newCampaign(t, "what is not asked")
 	r, err := c.measure(t.Context())
@@ -160,9 +161,9 @@ func TestPage(t *testing.T) {
 	}
 	text := read(t, to.markdown())
 	for _, want := range []string{
-		"# Before\n" + beginMark + "\n\na CPU, 2 cores, AVX2; 2 threads", "read at 30.0 to 40.0 GB/s", endMark + "\n# After\n",
-		"| 1.1b | | pp512 | tg128 | b1 | b16 |\n", "| Q8_0 | kvasir | 200 (62%) | 400 (62%) | 600 (62%) | 800 (62%) |\n",
-		"|  | llama.cpp | 50.0 (4.00×) | 100 (4.00×) | 150 (4.00×) | 200 (4.00×) |\n| BF16 | kvasir | 12,345 (62%) |  |  |  |\n",
+		"# Before\n" + beginMark + "\n\na CPU, 2 cores, AVX2.\n", "with avx2, every engine with 2 threads", "memory 30.0 to 40.0 GB/s", endMark + "\n# After\n",
+		"| model | type | engine | pp512 | tg128 | b1 | b16 |\n", "| 1.1b | Q8_0 | kvasir | 200 (62%) | 400 (62%) | 600 (62%) | 800 (62%) |\n",
+		"|  |  | llama.cpp | 50.0 (4.00×) | 100 (4.00×) | 150 (4.00×) | 200 (4.00×) |\n| 1.1b | BF16 | kvasir | 12,345 (62%) |  |  |  |\n",
 		"![1.1b: times as fast as llama.cpp](plots/times-llama.cpp-1.1b.svg)",
 	} {
 		if !strings.Contains(text, want) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kvasir-llm/kvasir/bench"
 )
 
-// results is what performance.json holds.
+// results is the content of performance.json.
 type results struct {
 	Machine machine `json:"machine"`
 	Threads int     `json:"threads"`
@@ -23,7 +23,7 @@ type results struct {
 	Rows    []row   `json:"rows"`
 }
 
-// machine describes what was measured on.
+// machine describes the measured machine.
 type machine struct {
 	CPU      string   `json:"cpu"`
 	Cores    int      `json:"cores"` // that the process may use
@@ -31,7 +31,7 @@ type machine struct {
 	System   string   `json:"system"`
 }
 
-// peaks are the limits of the machine that were found around the tests.
+// peaks are the machine's limits, measured around the tests.
 type peaks struct {
 	Read   []float64 `json:"gb_per_second"`
 	Floats []float64 `json:"float_gop_per_second"`
@@ -39,7 +39,7 @@ type peaks struct {
 	Bytes  []float64 `json:"byte_gop_per_second"`
 }
 
-// row is one test of one model by one engine, with a value of each round.
+// row is one test of one model by one engine, with a value for each round.
 type row struct {
 	Engine string    `json:"engine"`
 	Model  string    `json:"model"`
@@ -49,7 +49,7 @@ type row struct {
 	Floors []float64 `json:"floor_tokens_per_second,omitempty"` // of kvasir
 }
 
-// Speed is the median, and Share that of what was reached of each floor.
+// Speed is the median speed, Share the median share of the floor.
 func (r row) Speed() float64 { return middle(r.Speeds) }
 
 func (r row) Share() float64 {
@@ -104,7 +104,7 @@ func digits(v float64) float64 {
 	return v
 }
 
-// distinct returns what pick says of the rows, each once, in order.
+// distinct returns the distinct results of pick on the rows, in order.
 func (r *results) distinct(pick func(row) string) []string {
 	var out []string
 	for _, w := range r.Rows {
@@ -136,9 +136,10 @@ func (r *results) quants(model string) []string {
 	})
 }
 
-func (r *results) tests(model string) []string {
+// tests are the tests of kvasir on these models.
+func (r *results) tests(models ...string) []string {
 	return r.distinct(func(w row) string {
-		if w.Model == model && w.Engine == ours {
+		if w.Engine == ours && slices.Contains(models, w.Model) {
 			return w.Test
 		}
 		return ""
@@ -157,7 +158,7 @@ func readResults(file string) (results, error) {
 	return r, nil
 }
 
-// describeMachine says what it can find out.
+// describeMachine describes this machine as far as it can find out.
 func describeMachine() machine {
 	m := machine{CPU: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH}
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -177,7 +178,7 @@ func describeMachine() machine {
 	return m
 }
 
-// processor returns the name of the first processor of /proc/cpuinfo, with family and model where the name is a general one.
+// processor returns the name of the first processor of /proc/cpuinfo, with family and model.
 func processor(info string) string {
 	field := map[string]string{}
 	for line := range strings.Lines(info) {

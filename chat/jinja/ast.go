@@ -5,7 +5,7 @@ type at int
 
 func (l at) line() int { return int(l) }
 
-// An expr yields a value. Each kind's eval stands in eval.go.
+// An expr yields a value. Each kind's eval is in eval.go.
 type expr interface {
 	line() int
 	eval(r *run) (Value, error)
@@ -106,7 +106,7 @@ type comparison struct {
 	x  expr
 }
 
-// argList is what stands between the parentheses of a call.
+// argList is the arguments between the parentheses of a call.
 type argList struct {
 	pos         []expr
 	kwNames     []string
@@ -114,7 +114,7 @@ type argList struct {
 	star, star2 expr // *args and **kwargs
 }
 
-// A stmt acts on the run. Each kind's exec stands in exec.go.
+// A stmt acts on the run. Each kind's exec is in exec.go.
 type stmt interface {
 	line() int
 	exec(r *run) (signal, error)
@@ -207,7 +207,8 @@ type macroDef struct {
 	usesCaller, usesVarargs, usesKwargs bool
 }
 
-// target is what set, for and with assign to: a name, an attribute of a namespace, or a tuple of targets.
+// target is the left side of an assignment by set, for or with: a name, an attribute of a namespace, or a tuple of
+// targets.
 type target struct {
 	name  string
 	attr  string

@@ -38,7 +38,7 @@ type builtin struct {
 	params []param
 	fn     func(r *run, in Value, a []Value) (Value, error)
 	raw    func(r *run, in Value, a *callArgs) (Value, error)
-	// unmarks says that the result of markup is a plain string.
+	// unmarks means that the result of markup is a plain string.
 	unmarks bool
 }
 
@@ -49,11 +49,11 @@ type method struct {
 	*builtin
 }
 
-// perCharacter is how much more it costs to look at text character by character than to copy it.
+// perCharacter is how much more it costs to read text character by character than to copy it.
 const perCharacter = 4
 
-// invoke calls a built-in. Looking at its input and making its result are accounted for here; what grows beyond the
-// size of the input accounts for itself before it is made.
+// invoke calls a built-in. It accounts for reading the input and making the result; a built-in whose result grows
+// beyond the size of its input accounts for that before making it.
 func (r *run) invoke(b *builtin, name string, in Value, a *callArgs) (Value, error) {
 	_, marked := in.(markup)
 	in = plain(in)
@@ -137,7 +137,7 @@ func bind(params []param, out []Value, a *callArgs) ([]Value, error) {
 	return out, nil
 }
 
-// arguments evaluates what stands between the parentheses of a call.
+// arguments evaluates the arguments between the parentheses of a call.
 func (r *run) arguments(l *argList) (*callArgs, error) {
 	a := &callArgs{kwNames: l.kwNames}
 	var err error
@@ -249,7 +249,7 @@ func (x *filterExpr) apply(r *run, in Value) (Value, error) {
 	return r.invoke(x.fn, "filter "+x.name, in, a)
 }
 
-// applyChain runs a filter that stands on a block, and those before it, on the block's text.
+// applyChain applies the filters of a block, in order, to the block's text.
 func (x *filterExpr) applyChain(r *run, text Value) (Value, error) {
 	if inner, ok := x.in.(*filterExpr); ok {
 		var err error

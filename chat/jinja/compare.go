@@ -63,7 +63,7 @@ func isNumber(v Value) bool {
 	return false
 }
 
-// unordered is what compareNumbers returns where a NaN is involved.
+// unordered is the result of compareNumbers if a NaN is involved.
 const unordered = 2
 
 func compareNumbers(a, b Value) int {

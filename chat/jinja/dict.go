@@ -17,8 +17,8 @@ type Dict struct {
 // NewDict returns an empty dict.
 func NewDict() *Dict { return &Dict{index: map[any]int{}} }
 
-// Set adds a key or gives it a new value. The value must be one that From returns, or that From accepts if the dict is
-// only handed to From or Render, which convert it.
+// Set adds a key or replaces its value. The value must be one that From returns, or one that From accepts if the dict
+// is only passed to From or Render, which convert it.
 func (d *Dict) Set(key string, v any) { d.put(key, key, v) }
 
 // Get returns the value of a key.

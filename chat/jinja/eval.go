@@ -25,7 +25,7 @@ func (r *run) eval(x expr) (Value, error) {
 // atLine gives an error a line unless it has one.
 func atLine(err error, line int) error {
 	switch e := err.(type) {
-	case *Error:
+	case *Error, *goneError:
 		return e
 	case *RaisedError:
 		if e.Line == 0 {

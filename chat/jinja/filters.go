@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// filters are what can stand after "|". Those for text are in filters_text.go, those for lists in filters_list.go.
+// filters are the filters after "|". Those for text are in filters_text.go, those for lists in filters_list.go.
 var filters map[string]*builtin
 
 func opt(name string, def Value) param { return param{name, def} }

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// spec is what a conversion asks for, in the terms of Python's format specification.
+// spec is a conversion, in the terms of Python's format specification.
 type spec struct {
 	fill      string
 	align     byte // <, >, ^, = or 0
@@ -227,7 +227,7 @@ func (c *spec) text(s string) string {
 	return c.pad("", s, '<')
 }
 
-// pad brings prefix+body to the width.
+// pad pads prefix+body to the width.
 func (c *spec) pad(prefix, body string, align byte) string {
 	if c.align != 0 {
 		align = c.align

@@ -72,7 +72,7 @@ func fieldEnd(s string) int {
 	return -1
 }
 
-// field formats what stands between braces: name[.attribute|[item]]…[!conversion][:spec].
+// field formats the field between braces: name[.attribute|[item]]…[!conversion][:spec].
 func (f *formatter) field(s string, depth int) (string, error) {
 	id, specText, _ := strings.Cut(s, ":")
 	id, conversion, converted := strings.Cut(id, "!")

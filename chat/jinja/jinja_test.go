@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -13,8 +14,8 @@ import (
 // fixedNow is the clock that the expected outputs were made with.
 func fixedNow() time.Time { return time.Date(2026, 7, 4, 15, 6, 7, 0, time.UTC) }
 
-// TestExpressions compares with outputs of Python's jinja2 3.1.6 in a sandbox set up as transformers does, but for lists
-// and dicts that can be changed. The first line of the file has the variables; "error" lines fail there too.
+// TestExpressions compares with outputs of Python's jinja2 3.1.6 in a sandbox set up as transformers does, but for
+// lists and dicts that can be changed. The first line of the file has the variables; "error" lines fail there too.
 func TestExpressions(t *testing.T) {
 	f, err := os.Open("testdata/expressions.jsonl")
 	if err != nil {
@@ -73,7 +74,7 @@ func renderText(source string, vars *Dict) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return tmpl.Render(vars, fixedNow)
+	return tmpl.Render(context.Background(), vars, fixedNow)
 }
 
 func TestErrorsNameTemplateAndLine(t *testing.T) {
@@ -95,7 +96,7 @@ func TestErrorsNameTemplateAndLine(t *testing.T) {
 	} {
 		tmpl, err := Parse("T", c.source)
 		if err == nil {
-			_, err = tmpl.Render(nil, fixedNow)
+			_, err = tmpl.Render(t.Context(), nil, fixedNow)
 		}
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%q\n got %v\nwant %s", c.source, err, c.want)

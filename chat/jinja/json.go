@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -17,9 +18,16 @@ const maxJSONDepth = 1000
 
 // DecodeJSON reads one JSON value. Objects keep the order of their keys, integers stay integers of any size.
 func DecodeJSON(data []byte) (Value, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
+	n := math.MaxInt
+	return DecodeJSONWithin(data, &n)
+}
+
+// DecodeJSONWithin is DecodeJSON for a text of at most so many values, the elements of lists and dicts included, of
+// which it counts off those that it has read.
+func DecodeJSONWithin(data []byte, values *int) (Value, error) {
+	d := &jsonDecoder{json.NewDecoder(bytes.NewReader(data)), values}
 	d.UseNumber()
-	v, err := decodeValue(d, 0)
+	v, err := d.value(0)
 	if err == nil {
 		if _, err = d.Token(); err == io.EOF {
 			return v, nil
@@ -33,9 +41,17 @@ func DecodeJSON(data []byte) (Value, error) {
 	return nil, fmt.Errorf("JSON at byte %d: %w", d.InputOffset(), err)
 }
 
-func decodeValue(d *json.Decoder, depth int) (Value, error) {
+type jsonDecoder struct {
+	*json.Decoder
+	left *int // values that may still come
+}
+
+func (d *jsonDecoder) value(depth int) (Value, error) {
 	if depth > maxJSONDepth {
 		return nil, fmt.Errorf("nested more than %d levels deep", maxJSONDepth)
+	}
+	if *d.left--; *d.left < 0 {
+		return nil, errors.New("it has more values than are allowed")
 	}
 	t, err := d.Token()
 	if err != nil {
@@ -48,7 +64,7 @@ func decodeValue(d *json.Decoder, depth int) (Value, error) {
 		if t == '[' {
 			l := &List{}
 			for d.More() {
-				v, err := decodeValue(d, depth+1)
+				v, err := d.value(depth + 1)
 				if err != nil {
 					return nil, err
 				}
@@ -63,7 +79,7 @@ func decodeValue(d *json.Decoder, depth int) (Value, error) {
 			if err != nil {
 				return nil, err
 			}
-			v, err := decodeValue(d, depth+1)
+			v, err := d.value(depth + 1)
 			if err != nil {
 				return nil, err
 			}

@@ -135,7 +135,7 @@ func (l *lexer) root() error {
 	return l.inside(tag == '%')
 }
 
-// strip removes from text, which stands before a tag, what the tag's sign or lstrip_blocks says.
+// strip removes white space from text that precedes a tag, as the tag's sign or lstrip_blocks requires.
 func (l *lexer) strip(text string, sign byte, block bool) string {
 	if sign == '-' {
 		return strings.TrimRightFunc(text, isSpace)

@@ -195,7 +195,7 @@ func splitter(fromRight bool) func(*run, string, []Value) (Value, error) {
 	}
 }
 
-// splitText cuts s at most limit times where next says; trim drops what is to be dropped around the rest.
+// splitText cuts s at most limit times where next says; trim trims the rest.
 func splitText(r *run, s string, limit int64, fromRight bool, next func(string) (string, string, bool),
 	trim func(string, func(rune) bool) string) (Value, error) {
 	var parts []string
@@ -362,12 +362,12 @@ func padder(left func(missing, width int) int) func(*run, string, []Value) (Valu
 	}
 }
 
-// These say where a padded text stands: how many of the missing characters precede it.
+// These say where a padded text is placed: how many of the missing characters precede it.
 func atLeft(int, int) int        { return 0 }
 func atRight(missing, _ int) int { return missing }
 func centred(missing, w int) int { return missing/2 + missing&w&1 }
 
-// pad adds fill up to width characters; left says how many of the missing ones stand on the left.
+// pad adds fill up to width characters; left returns how many of the missing ones go on the left.
 func pad(r *run, s string, width Value, fill string, left func(missing, width int) int) (Value, error) {
 	w, ok := asInt(width)
 	if !ok {

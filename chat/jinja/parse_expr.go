@@ -14,7 +14,7 @@ func (p *parser) expression() (expr, error) {
 	line, before := p.line(), p.unknown
 	x, err := p.or()
 	for err == nil && p.skipName("if") {
-		p.unknown = before // what stands before "if" may not be reached
+		p.unknown = before // the part before "if" may not be reached
 		c := &condExpr{at: line, then: x}
 		p.optional++
 		if c.test, err = p.or(); err == nil && p.skipName("else") {

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -13,12 +14,30 @@ type run struct {
 	now   func() time.Time
 	steps int // still allowed
 	depth int
+
+	ctx    context.Context // nil never ends
+	polled int             // steps that were left when ctx was last looked at
 }
+
+// pollSteps are the steps between two looks at the context.
+const pollSteps = 4096
+
+// goneError ends a rendering that nobody waits for any more.
+type goneError struct{ cause error }
+
+func (g *goneError) Error() string { return g.cause.Error() }
+func (g *goneError) Unwrap() error { return g.cause }
 
 // scan accounts for looking at n bytes.
 func (r *run) scan(n int) error {
 	if r.steps -= 1 + n/64; r.steps < 0 {
 		return errors.New("stopped: the template does more work than a chat template may")
+	}
+	if r.polled-r.steps >= pollSteps && r.ctx != nil {
+		r.polled = r.steps
+		if r.ctx.Err() != nil {
+			return &goneError{context.Cause(r.ctx)}
+		}
 	}
 	return nil
 }

@@ -1,16 +1,16 @@
-// Package jinja runs the Jinja templates that checkpoints carry to turn a conversation into a prompt, with the
-// semantics of Python's jinja2 as Hugging Face configures it: trim_blocks, lstrip_blocks, loop controls, a tojson that
+// Package jinja runs the Jinja templates of checkpoints, which render a conversation to a prompt. Its semantics are
+// those of Python's jinja2 as Hugging Face configures it: trim_blocks, lstrip_blocks, loop controls, a tojson that
 // keeps keys in order and escapes nothing, raise_exception, strftime_now and the generation tag. It knows nothing of
-// messages or models. A template is a stranger's program: it reaches no file, network or environment variable, and its
-// work, memory and recursion are bounded. Start with Template.
+// messages or models. A template is untrusted: it reaches no file, network or environment variable, and its work,
+// memory and recursion are bounded. Start with Template.
 //
-// Deliberate differences from jinja2 in that sandbox: lists and dicts can be changed by their methods (append, pop,
-// update, …), as many templates assume; the values given to Render are copied first. tojson takes
-// any sequence. Templates cannot read other
+// Deliberate differences from jinja2's sandbox: methods can change lists and dicts (append, pop, update, …), as many
+// templates assume; Render copies the values it is given first. tojson takes any sequence. Templates cannot read other
 // templates: extends, include, import and block are refused.
 package jinja
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,8 +53,8 @@ func (e *Error) Error() string {
 	return where + ": " + e.Msg
 }
 
-// RaisedError is what a template reports about its input by calling raise_exception: the conversation is one that the
-// model was not made for.
+// RaisedError is the error that a template reports by calling raise_exception: the model was not made for this
+// conversation.
 type RaisedError struct {
 	Template string
 	Line     int
@@ -83,17 +83,18 @@ func Parse(name, source string) (*Template, error) {
 }
 
 // Render runs the template with the given variables and returns its output. The variables are copied, so a template
-// cannot change them. The time that strftime_now formats is asked of now; nil means time.Now.
-func (t *Template) Render(vars *Dict, now func() time.Time) (string, error) {
-	return t.RenderWithin(MaxSteps, vars, now)
+// cannot change them. strftime_now formats the time that now returns; nil means time.Now. It ends with ctx, with its
+// cause.
+func (t *Template) Render(ctx context.Context, vars *Dict, now func() time.Time) (string, error) {
+	return t.RenderWithin(ctx, MaxSteps, vars, now)
 }
 
-// RenderWithin is Render with another bound on the template's work than MaxSteps.
-func (t *Template) RenderWithin(steps int, vars *Dict, now func() time.Time) (string, error) {
+// RenderWithin is Render with another bound than MaxSteps on the template's work.
+func (t *Template) RenderWithin(ctx context.Context, steps int, vars *Dict, now func() time.Time) (string, error) {
 	if now == nil {
 		now = time.Now
 	}
-	r := &run{now: now, steps: steps}
+	r := &run{ctx: ctx, now: now, steps: steps, polled: steps}
 	root := &scope{}
 	if vars != nil {
 		for i, key := range vars.keys {
@@ -101,7 +102,7 @@ func (t *Template) RenderWithin(steps int, vars *Dict, now func() time.Time) (st
 			if !ok {
 				continue
 			}
-			v, err := copyValue(vars.vals[i], 0)
+			v, err := r.copyValue(vars.vals[i], 0)
 			if err != nil {
 				return "", located(fmt.Errorf("variable %q: %w", name, err), t.name, 0)
 			}
@@ -120,7 +121,10 @@ func (t *Template) RenderWithin(steps int, vars *Dict, now func() time.Time) (st
 func located(err error, name string, line int) error {
 	var raised *RaisedError
 	var e *Error
+	var gone *goneError
 	switch {
+	case errors.As(err, &gone):
+		return gone
 	case errors.As(err, &raised):
 		if raised.Line == 0 {
 			raised.Line = line

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// tests are what can stand after "is".
+// tests are the tests after "is".
 var tests map[string]*builtin
 
 // is makes a test of a Go function.

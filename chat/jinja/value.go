@@ -8,8 +8,8 @@ import (
 	"sort"
 )
 
-// Value is what templates compute with: nil (None), bool, int64, *big.Int (only where int64 is too small), float64,
-// string, *List, *Dict, and what only a template can make: undefined values, macros, methods, namespaces, loops.
+// Value is a value of a template: nil (None), bool, int64, *big.Int (only where int64 is too small), float64, string,
+// *List, *Dict, and the values that only a template can make: undefined values, macros, methods, namespaces, loops.
 type Value = any
 
 type listKind uint8
@@ -44,7 +44,8 @@ func (l *List) take() []Value {
 	return items
 }
 
-// undefined is the value of what does not exist. It prints as nothing; doing more with it is the error that hint says.
+// undefined is the value of a name that does not exist. It prints as nothing; any other use is the error that hint
+// describes.
 type undefined struct{ hint string }
 
 func undefinedName(name string) *undefined { return &undefined{fmt.Sprintf("%q is undefined", name)} }
@@ -56,11 +57,15 @@ type namespace struct{ vars *Dict }
 
 // From converts a Go value to a template's: nil, booleans, numbers, strings, []any, map[string]any (in the order of
 // its sorted keys), *List and *Dict, all copied.
-func From(v any) (Value, error) { return copyValue(v, 0) }
+func From(v any) (Value, error) { return (&run{steps: math.MaxInt}).copyValue(v, 0) }
 
-func copyValue(v any, depth int) (Value, error) {
+// copyValue copies a value that is not the template's own, one step for each value in it.
+func (r *run) copyValue(v any, depth int) (Value, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("value is nested more than %d levels deep", maxDepth)
+	}
+	if err := r.scan(0); err != nil {
+		return nil, err
 	}
 	switch v := v.(type) {
 	case nil, bool, int64, float64, string:
@@ -74,9 +79,9 @@ func copyValue(v any, depth int) (Value, error) {
 	case float32:
 		return float64(v), nil
 	case []any:
-		return copyList(&List{items: v}, depth)
+		return r.copyList(&List{items: v}, depth)
 	case *List:
-		return copyList(v, depth)
+		return r.copyList(v, depth)
 	case map[string]any:
 		keys := make([]string, 0, len(v))
 		for k := range v {
@@ -85,7 +90,7 @@ func copyValue(v any, depth int) (Value, error) {
 		sort.Strings(keys)
 		d := NewDict()
 		for _, k := range keys {
-			item, err := copyValue(v[k], depth+1)
+			item, err := r.copyValue(v[k], depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -100,7 +105,7 @@ func copyValue(v any, depth int) (Value, error) {
 				return nil, err
 			}
 			d.index[h] = i
-			if d.vals[i], err = copyValue(v.vals[i], depth+1); err != nil {
+			if d.vals[i], err = r.copyValue(v.vals[i], depth+1); err != nil {
 				return nil, err
 			}
 		}
@@ -109,19 +114,19 @@ func copyValue(v any, depth int) (Value, error) {
 	return nil, fmt.Errorf("a template cannot hold a Go value of type %T", v)
 }
 
-func copyList(l *List, depth int) (Value, error) {
+func (r *run) copyList(l *List, depth int) (Value, error) {
 	out := &List{items: make([]Value, len(l.items)), kind: l.kind, step: l.step}
 	for i, item := range l.items {
 		var err error
-		if out.items[i], err = copyValue(item, depth+1); err != nil {
+		if out.items[i], err = r.copyValue(item, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// markup is text that the filters safe and escape have marked as HTML. It is a string in every respect but one: text that
-// is added to it with + is escaped, which jinja2 does even where escaping is off.
+// markup is text that the filters safe and escape have marked as HTML. It is a string in every respect but one: text
+// added to it with + is escaped, which jinja2 does even where escaping is off.
 type markup string
 
 // plain returns a markup's string, and any other value as it is.
@@ -161,7 +166,7 @@ func typeName(v Value) string {
 	return "function"
 }
 
-// truth says whether v counts as true.
+// truth reports whether v counts as true.
 func truth(v Value) bool {
 	switch v := v.(type) {
 	case nil, *undefined:

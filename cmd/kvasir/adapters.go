@@ -44,8 +44,8 @@ func (f adapterFlags) apply(ctx context.Context, o *text.Options) error {
 	return nil
 }
 
-// answerer returns the adapter that answers as serve would be told of it, NAME=PATH, and its name, which may be left out; both
-// are "" if it is the model itself.
+// answerer returns the adapter that answers as serve would be told of it, NAME=PATH, and its name, which may be left
+// out; both are "" if it is the model itself.
 func (c *runCmd) answerer() (arg, name string) {
 	if c.Adapter == "" {
 		return "", ""

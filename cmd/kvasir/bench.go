@@ -12,18 +12,20 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // benchCmd holds the measurements; those of a load are in benchLoadCmd.
 type benchCmd struct {
-	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the machine allows."`
-	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the machine's peaks."`
+	Model   benchModelCmd   `cmd:"" help:"Measure a model's forward pass against what the device allows."`
+	Kernels benchKernelsCmd `cmd:"" help:"Measure every implementation of every kernel against the device's peaks."`
 	Load    benchLoadCmd    `cmd:"" aliases:"serve" help:"Put a load on a server, or on a model in this process, and report latencies."`
 	Cache   benchCacheCmd   `cmd:"" help:"Replay a trace through the scheduler and the KV cache alone, and say what the cache finds."`
+	Step    benchStepCmd    `cmd:"" help:"Measure what the host does for a step, on a simulated device."`
 	Null    benchNullCmd    `cmd:"" help:"Serve an engine without a model, to measure the load itself with."`
+	Grammar benchGrammarCmd `cmd:"" help:"Compile JSON Schemas and follow outputs, and say how fast and how right that is."`
 	Write   benchWriteCmd   `cmd:"" help:"Write a model of random weights to a GGUF file, for other engines to be measured on."`
 }
 
@@ -86,13 +88,14 @@ func (c *benchWriteCmd) Run() error {
 
 // deviceFlags say what to compute with.
 type deviceFlags struct {
-	Threads int    `help:"Compute threads; 0 is one for each core that the process may use." placeholder:"N"`
-	Kernels string `help:"Instruction set to compute with, such as avx2; the best of this machine if not given." placeholder:"NAME"`
-	Pin     bool   `help:"Bind compute threads to processors."`
+	Device  string  `help:"Device to compute on, by a name that kvasir devices lists; auto is the best." default:"auto"`
+	Threads threads `help:"Compute threads; 0 is one for each core that the process may use." placeholder:"N"`
+	Kernels string  `help:"Instruction set to compute with, such as avx2; the best of this machine if not given." placeholder:"NAME"`
+	Pin     bool    `help:"Bind compute threads to processors."`
 }
 
-func (f deviceFlags) options() cpu.Options {
-	return cpu.Options{Threads: f.Threads, Kernels: f.Kernels, Pin: f.Pin}
+func (f deviceFlags) options() compute.Options {
+	return compute.Options{Threads: int(f.Threads), Kernels: f.Kernels, Pin: f.Pin}
 }
 
 type benchModelCmd struct {
@@ -108,12 +111,13 @@ type benchModelCmd struct {
 }
 
 func (benchModelCmd) Help() string {
-	return `The floor is the speed that the machine's own limits allow, measured in the same run: docs/bench.md says what it counts.
+	return `The floor is the speed that the device's own limits allow, measured in the same run: docs/bench.md says what it counts.
 
 Examples:
   kvasir bench model
   kvasir bench model ./model.gguf --tests pp512,pp4096,tg128,tg128@4096,b8,b32 --threads 2
-  kvasir bench model --shape 1.1b --quant q4_0 --json`
+  kvasir bench model --shape 1.1b --quant q4_0 --json
+  kvasir bench model --device cuda --shape 8b --quant bf16 --tests pp8192,tg128,b32,b256`
 }
 
 func (c *benchModelCmd) Run(ctx context.Context) error {
@@ -125,7 +129,10 @@ func (c *benchModelCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := bench.ModelOptions{Name: name, Device: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions, BlockTokens: c.BlockTokens, KVType: c.kvType()}
+	o := bench.ModelOptions{
+		Name: name, Device: c.Device, Compute: c.options(), Chunk: c.Chunk, Repetitions: c.Repetitions,
+		BlockTokens: c.BlockTokens, KVType: c.kvType(),
+	}
 	if c.JSON {
 		rows, err := bench.Model(ctx, ckpt, o, tests, nil)
 		if err != nil {
@@ -148,21 +155,25 @@ type modelPrinter struct {
 
 func (p *modelPrinter) print(m bench.ModelInfo, row *bench.ModelRow) {
 	if row == nil {
-		fmt.Fprintf(p.w, "%s, %s, %s, %.2f B weights: loaded in %.2f s, %s\n", m.Name, m.Quant, bytes(m.Size), float64(m.Parameters)/1e9, m.Load.Seconds(), m.Kernels)
+		fmt.Fprintf(p.w, "%s, %s, %s, %.2f B weights: loaded in %.2f s, %s\n", m.Name, m.Quant, bytes(m.Size), float64(m.Parameters)/1e9, m.Load.Seconds(), m.Device)
 		printPeaks(p.w, m.Peaks)
 		p.least, p.most = m.Peaks.Read/1e9, m.Peaks.Read/1e9
 		return
 	}
 	p.least, p.most = min(p.least, row.Read), max(p.most, row.Read)
 	speed, spread := fmt.Sprintf("%.1f", row.TokensPerSecond), fmt.Sprintf("%.1f..%.1f", row.Slowest, row.Fastest)
+	floor, share := "-", "-"
+	if row.Floor > 0 {
+		floor, share = fmt.Sprintf("%.1f", row.Floor), percent(row.Share)
+	}
 	if test, err := bench.ParseTests(row.Test); err == nil && test[0].Seqs > 1 {
 		p.begin("| model                | quant  | threads | test         |    B | tokens/s | slowest..fastest | each tokens/s |    floor |  share |")
-		fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %4d | %8s | %16s | %13.1f | %8.1f | %5.1f%% |\n", row.Model, row.Quant, row.Threads, row.Test,
-			test[0].Seqs, speed, spread, row.TokensPerSecond/float64(test[0].Seqs), row.Floor, 100*row.Share)
+		fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %4d | %8s | %16s | %13.1f | %8s | %6s |\n", row.Model, row.Quant, row.Threads, row.Test,
+			test[0].Seqs, speed, spread, row.TokensPerSecond/float64(test[0].Seqs), floor, share)
 		return
 	}
 	p.begin("| model                | quant  | threads | test         | tokens/s |   slowest..fastest |    floor |  share |")
-	fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %8s | %18s | %8.1f | %5.1f%% |\n", row.Model, row.Quant, row.Threads, row.Test, speed, spread, row.Floor, 100*row.Share)
+	fmt.Fprintf(p.w, "| %-20s | %-6s | %7d | %-12s | %8s | %18s | %8s | %6s |\n", row.Model, row.Quant, row.Threads, row.Test, speed, spread, floor, share)
 }
 
 // begin begins another table, unless it is the one that goes on.
@@ -192,16 +203,22 @@ func (p *modelPrinter) end() {
 	}
 }
 
-func printPeaks(w io.Writer, p cpu.Peaks) {
+func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
+
+func printPeaks(w io.Writer, p compute.Peaks) {
+	if p == (compute.Peaks{}) {
+		fmt.Fprint(w, "peaks: kvasir cannot measure those of this device, so there are no floors and no shares\n\n")
+		return
+	}
 	fmt.Fprintf(w, "peaks: memory %.1f GB/s, float32 %.1f Gop/s, bfloat16 %.1f Gop/s, bytes %.1f Gop/s\n\n", p.Read/1e9, p.Floats/1e9, p.Pairs/1e9, p.Bytes/1e9)
 }
 
 type benchKernelsCmd struct {
-	Filter string        `help:"Measure only what this regular expression finds in names such as avx2/matmul/Q8_0/64." placeholder:"REGEXP"`
+	Filter string        `help:"Measure only what this regular expression finds in names such as avx2/matmul/Q8_0/64 or cuda/matmul/BF16/64." placeholder:"REGEXP"`
 	Rows   []int         `help:"Rows of products; 1, 8, 32 and 256 if not given, of portable Go 1 and 8." placeholder:"N"`
 	Time   time.Duration `help:"Spent on each." default:"100ms"`
 	Size   int           `help:"Width of rows and of square matrices, a multiple of 256." default:"4096" placeholder:"N"`
-	Memory size          `help:"Weights that products go through in turn; more than caches hold measures memory." default:"192M" placeholder:"SIZE"`
+	Memory size          `help:"Weights, keys and values or rows that operations go through in turn; more than caches hold measures memory." default:"192M" placeholder:"SIZE"`
 	JSON   bool          `name:"json" help:"Print a JSON array of rows."`
 	deviceFlags
 }
@@ -216,7 +233,9 @@ Examples:
 }
 
 func (c *benchKernelsCmd) Run(ctx context.Context) error {
-	o := bench.KernelOptions{Device: c.options(), Time: c.Time, Size: c.Size, Memory: int(c.Memory), Rows: c.Rows}
+	o := bench.KernelOptions{
+		Device: c.Device, Compute: c.options(), Time: c.Time, Size: c.Size, Memory: int(c.Memory), Rows: c.Rows,
+	}
 	if c.Filter != "" {
 		re, err := regexp.Compile(c.Filter)
 		if err != nil {
@@ -225,7 +244,7 @@ func (c *benchKernelsCmd) Run(ctx context.Context) error {
 		o.Filter = re
 	}
 	rows := []bench.KernelRow{}
-	err := bench.Kernels(ctx, o, func(name string, p cpu.Peaks, row *bench.KernelRow) {
+	err := bench.Kernels(ctx, o, func(name string, p compute.Peaks, row *bench.KernelRow) {
 		switch {
 		case row == nil && !c.JSON:
 			fmt.Printf("%s\n", name)
@@ -234,8 +253,14 @@ func (c *benchKernelsCmd) Run(ctx context.Context) error {
 		case row == nil:
 		case c.JSON:
 			rows = append(rows, *row)
+		case row.Refused != "":
+			fmt.Printf("%-10s %-8s %-28s %5d refused: %s\n", row.Kernel, row.Type, row.Shape, row.Rows, row.Refused)
 		default:
-			fmt.Printf("%-10s %-8s %-28s %5d %9.1f %9.1f %5.1f%%\n", row.Kernel, row.Type, row.Shape, row.Rows, row.Bandwidth, row.Rate, 100*row.Share)
+			share := "-"
+			if row.Share > 0 {
+				share = percent(row.Share)
+			}
+			fmt.Printf("%-10s %-8s %-28s %5d %9.1f %9.1f %6s\n", row.Kernel, row.Type, row.Shape, row.Rows, row.Bandwidth, row.Rate, share)
 		}
 	})
 	if err != nil || !c.JSON {

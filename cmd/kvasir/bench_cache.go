@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
-	"github.com/kvasir-llm/kvasir/sched"
 )
 
 type benchCacheCmd struct {
@@ -77,10 +76,7 @@ func (c *benchCacheCmd) Run() error {
 
 func (c *benchCacheCmd) simulate(cs []bench.Conversation, eviction string, blocks int) (cacheRow, error) {
 	rep, err := bench.SimulateCache(cs, bench.CacheOptions{
-		Sched: sched.Config{
-			BlockTokens: c.BlockTokens, Blocks: blocks, MaxSeqs: c.MaxSeqs, TokenBudget: 8192, PrefixCache: true, MaxPassed: 16,
-			Evict: eviction,
-		},
+		BlockTokens: c.BlockTokens, Blocks: blocks, MaxSeqs: c.MaxSeqs, TokenBudget: 8192, MaxPassed: 16, Evict: eviction,
 		Step: time.Duration(float64(c.TPOT) / c.Lengths), PerToken: time.Duration(float64(time.Second) / c.Speed / c.Lengths),
 	})
 	return cacheRow{eviction, blocks, rep.HitRate(), rep.IdealRate(), rep.Evictions, rep.Preemptions, rep.Unfilled}, err

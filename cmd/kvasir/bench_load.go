@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/bench"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 	"github.com/kvasir-llm/kvasir/server"
 )
@@ -120,7 +121,7 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 func (c *benchLoadCmd) useless() error {
 	_, fixed := bench.FixedNamed(c.Workload)
 	trace := c.Workload == "mooncake" || c.Workload == "azure"
-	own := engineFlags{kvFlags: kvFlags{KVType: "f32"}, BlockTokens: 16}
+	own := engineFlags{kvFlags: kvFlags{KVType: "auto"}, BlockTokens: 16}
 	for _, f := range []struct {
 		set   bool
 		flags string
@@ -300,7 +301,7 @@ func (c *benchLoadCmd) connect(ctx context.Context, url, model string) (bench.Ta
 
 // serve makes the model in this process the target, over HTTP.
 func (c *benchLoadCmd) serve(ctx context.Context, m *text.Model, name string) (bench.Target, func(), error) {
-	s, err := server.New(server.Config{Models: []server.Served{{Model: server.FromText(m)}}})
+	s, err := server.New(server.Config{Models: []server.Served{server.FromText(m)}})
 	if err != nil {
 		return nil, func() {}, err
 	}
@@ -310,7 +311,7 @@ func (c *benchLoadCmd) serve(ctx context.Context, m *text.Model, name string) (b
 	}
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(serving, ln) }()
+	guard.Go(func() error { return s.Serve(serving, ln) }, func(err error) { served <- err })
 	t, end, err := c.connect(ctx, "http://"+ln.Addr().String()+"/v1", name)
 	return t, func() { end(); stop(); <-served }, err
 }

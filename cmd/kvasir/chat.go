@@ -31,6 +31,7 @@ func (s *session) chat(ctx context.Context) error {
 		prompt, err := await(ctx, t.read)
 		switch {
 		case errors.Is(err, liner.ErrPromptAborted):
+			fmt.Println("(/bye or Ctrl-D leaves)")
 			continue
 		case errors.Is(err, io.EOF):
 			fmt.Println()
@@ -44,9 +45,9 @@ func (s *session) chat(ctx context.Context) error {
 			s.turn(ctx, prompt)
 			continue
 		}
-		leave, err := s.command(prompt)
+		leave, err := s.command(ctx, t, prompt)
 		if err != nil {
-			fmt.Println("error:", err)
+			fmt.Println("error:", forPeople(err))
 		}
 		if leave {
 			return nil
@@ -58,21 +59,23 @@ func (s *session) chat(ctx context.Context) error {
 func (s *session) turn(ctx context.Context, prompt string) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	a, err := s.ask(ctx, prompt, os.Stdout)
+	w := newWrapper()
+	a, err := s.ask(ctx, prompt, w)
+	w.flush()
 	fmt.Println()
 	switch {
 	case errors.Is(err, context.Canceled):
 		fmt.Println("(stopped)")
 	case err != nil:
-		fmt.Println("error:", err)
+		fmt.Println("error:", forPeople(err))
 	case s.cmd.Verbose:
 		a.printTimings(os.Stdout)
 	}
 	fmt.Println()
 }
 
-// terminal reads prompts, with line editing and a history that outlives the program. Only while it reads is the terminal
-// in raw mode, so that whatever ends the program leaves it as it was.
+// terminal reads prompts, with line editing and a history that outlives the program. Only while it reads is the
+// terminal in raw mode, so that whatever ends the program leaves it as it was.
 type terminal struct {
 	line        *liner.State
 	cooked, raw *term.State
@@ -103,6 +106,15 @@ func (t *terminal) prompt(mark string) (string, error) {
 	term.Restore(fd, t.raw)
 	defer term.Restore(fd, t.cooked)
 	return t.line.Prompt(mark)
+}
+
+// edit lets the user change a text of one line.
+func (t *terminal) edit(text string) (string, error) {
+	fd := int(os.Stdin.Fd())
+	term.Restore(fd, t.raw)
+	defer term.Restore(fd, t.cooked)
+	text = strings.ReplaceAll(text, "\n", " ")
+	return t.line.PromptWithSuggestion(">>> ", text, -1)
 }
 
 // read reads a line, or the lines between a pair of """.

@@ -36,8 +36,32 @@ func TestChat(t *testing.T) {
 	c.expect("conversation  0 messages")
 	c.typed("/load " + file + "\r")
 	c.expect("loaded 4 messages")
+	c.expect(prompted)
+	c.typed("/regenerate\r")
+	c.expect("tokens/s")
+	c.expect(prompted)
+	c.typed("/edit Who are you?\r")
+	c.expect("tokens/s")
+	c.expect(prompted)
+	c.typed("/edit\r")
+	c.expect(">>> Who are you?")
+	c.typed(" And why?\r")
+	c.expect("tokens/s")
+	c.expect(prompted)
+	c.typed("/model no/such\r")
+	c.expect("error: ")
+	c.expect(prompted)
+	c.typed("/model kvasir-mini\r")
+	c.expect("kvasir-mini, ")
+	c.expect(prompted)
+	c.typed("/save " + file + ".2\r")
+	c.expect("saved 4 messages")
+	c.expect(prompted)
 	c.typed("/bye\r")
 	c.exits(0)
+	if data, err := os.ReadFile(file + ".2"); err != nil || !strings.Contains(string(data), `"Who are you? And why?"`) {
+		t.Errorf("the edited conversation: %v\n%s", err, data)
+	}
 	data, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(data), `"Tell me\nabout cats 猫 🐈"`) {
 		t.Errorf("the saved conversation: %v\n%s", err, data)
@@ -54,6 +78,8 @@ func TestChatSettings(t *testing.T) {
 		{"/show", "temperature 0.5"},
 		{"/set temperature hot", `error: "hot" is no value of temperature`},
 		{"/set max_tokens -1", "error: max_tokens is -1"},
+		{"/set max_tokens 99999", "error: max_tokens is 99999; the context has 2048"},
+		{"/regenerate", "error: there is no prompt yet"},
 		{"/set colour red", `error: no setting "colour"; there are max_tokens, min_p`},
 		{"/set seed 7", ""},
 		{"/set max_tokens 9", ""},
@@ -113,6 +139,7 @@ func TestChatCtrlC(t *testing.T) {
 	c.typed("half a prompt")
 	c.expect("half a prompt")
 	c.typed("\x03") // drops the line, not the program
+	c.expect("(/bye or Ctrl-D leaves)")
 	c.expect(prompted)
 	c.typed("/bye\r")
 	c.exits(0)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,12 +19,15 @@ const chatHelp = `  /help                   this list
                           without VALUE, as the model recommends
   /show                   the model, the settings and the conversation's length
   /clear                  forget the conversation
+  /regenerate             answer the last prompt again
+  /edit TEXT              put TEXT in place of the last prompt, and answer it; without TEXT, edit the prompt
+  /model NAME             go on with another model
   /save FILE, /load FILE  the conversation as JSON
   /bye                    leave (also Ctrl-D)
 Begin and end a prompt of several lines with """. Ctrl-C stops an answer.`
 
 // command runs a line that begins with "/".
-func (s *session) command(line string) (leave bool, err error) {
+func (s *session) command(ctx context.Context, t *terminal, line string) (leave bool, err error) {
 	name, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
 	switch name {
@@ -35,6 +39,12 @@ func (s *session) command(line string) (leave bool, err error) {
 		return false, s.tell(rest)
 	case "/clear":
 		s.history = nil
+	case "/regenerate", "/retry":
+		return false, s.again(ctx, "")
+	case "/edit":
+		return false, s.edit(ctx, t, rest)
+	case "/model":
+		return false, s.use(ctx, rest)
 	case "/set":
 		key, value, _ := strings.Cut(rest, " ")
 		return false, s.set(key, strings.TrimSpace(value))
@@ -48,6 +58,62 @@ func (s *session) command(line string) (leave bool, err error) {
 		return false, fmt.Errorf("no command %s; /help lists them", name)
 	}
 	return false, nil
+}
+
+// last returns the last prompt of the conversation, "" if there is none.
+func (s *session) last() string {
+	if n := len(s.history); n >= 2 && s.history[n-2].Role == "user" {
+		return s.history[n-2].Content
+	}
+	return ""
+}
+
+// again puts a prompt in place of the last one, which stays if prompt is "", and answers it.
+func (s *session) again(ctx context.Context, prompt string) error {
+	if s.last() == "" {
+		return errors.New("there is no prompt yet")
+	}
+	if prompt == "" {
+		prompt = s.last()
+	}
+	s.history = s.history[:len(s.history)-2]
+	s.turn(ctx, prompt)
+	return nil
+}
+
+// edit lets the user change the last prompt, if it is not given, and answers it.
+func (s *session) edit(ctx context.Context, t *terminal, prompt string) error {
+	if prompt == "" && s.last() != "" {
+		var err error
+		if prompt, err = t.edit(s.last()); err != nil || prompt == "" {
+			return nil // the user thought better of it
+		}
+	}
+	return s.again(ctx, prompt)
+}
+
+// use goes on with another model. The conversation stays.
+func (s *session) use(ctx context.Context, name string) error {
+	if name == "" {
+		return errors.New("/model wants the name of a model")
+	}
+	found, err := openModel(ctx, name)
+	if err != nil {
+		return err
+	}
+	o := s.cmd.options(found.name)
+	o.MaxSeqs = 1
+	m, err := load(ctx, found, o)
+	if err != nil {
+		return err
+	}
+	if m.Template == nil && s.system != "" {
+		return errors.Join(fmt.Errorf("%s has no chat template for the system message; /system removes it", name), m.Close())
+	}
+	old := s.model
+	s.model = m
+	fmt.Printf("%s, %d tokens of context.\n", m.Name, m.Context)
+	return old.Close()
 }
 
 // settings are what /set changes, by name. The value "" is the model's own choice.
@@ -106,6 +172,9 @@ func (s *session) set(key, value string) error {
 	err := all[key](value)
 	if err == nil {
 		_, err = s.cmd.params(s.model)
+	}
+	if err == nil && s.cmd.MaxTokens >= s.model.Context {
+		err = fmt.Errorf("max_tokens is %d; the context has %d, for prompt and answer", s.cmd.MaxTokens, s.model.Context)
 	}
 	if errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) {
 		err = fmt.Errorf("%q is no value of %s", value, key)

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/forge"
@@ -13,6 +15,7 @@ import (
 type convertCmd struct {
 	Model     string `arg:"" help:"Built-in name, hub name, file or folder."`
 	Out       string `arg:"" help:"What to write: a file that ends with .gguf, or a folder of safetensors. It must not exist."`
+	Force     bool   `help:"Replace a file that exists."`
 	Type      string `help:"Type of the matrices: keep, f32, f16 or bf16." enum:"keep,f32,f16,bf16" default:"keep"`
 	ShardSize size   `help:"Most bytes of tensors in a file, such as 5G; 0 is one file." placeholder:"SIZE"`
 }
@@ -38,6 +41,9 @@ func (c *convertCmd) Run(ctx context.Context) error {
 			return usageError{err.Error()}
 		}
 	}
+	if err := makeWay(c.Out, c.Force); err != nil {
+		return err
+	}
 	bar := newProgress("converting")
 	o.Progress = func(done, total int64) { bar.show(done, total, bytes(total)) }
 	omitted, err := forge.Convert(ctx, found.ckpt, c.Out, o)
@@ -46,7 +52,45 @@ func (c *convertCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", found.name, err)
 	}
 	sayOmitted(omitted)
+	n, err := sizeOf(c.Out)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s\n", c.Out, bytes(n))
 	return nil
+}
+
+// sizeOf returns the bytes of what was written: a file, the parts of one, or a folder.
+func sizeOf(path string) (n int64, err error) {
+	parts, _ := filepath.Glob(strings.TrimSuffix(path, ".gguf") + "-*-of-*.gguf")
+	for _, part := range parts {
+		more, err := sizeOf(part)
+		if n += more; err != nil {
+			return n, err
+		}
+	}
+	if len(parts) > 0 {
+		return n, nil
+	}
+	err = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
+
+// makeWay removes a file that is to be replaced. A folder is left alone.
+func makeWay(path string, force bool) error {
+	if info, err := os.Stat(path); !force || err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	return os.Remove(path)
 }
 
 // sayOmitted tells which tensors were left out.

@@ -7,8 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 )
 
 type debugCmd struct {
@@ -24,7 +23,7 @@ type logitsCmd struct {
 	IDs   []int32 `name:"ids" required:"" help:"The tokens, separated by commas." placeholder:"N"`
 	Last  int     `help:"Only the last positions; 0 is all." placeholder:"N"`
 	JSON  bool    `name:"json" help:"Print JSON: {\"logits\": [[…], …]}, one list for each position."`
-	deviceFlags
+	computeFlags
 }
 
 func (logitsCmd) Help() string {
@@ -69,12 +68,12 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := cpu.New(c.options())
+	dev, err := c.openDevice()
 	if err != nil {
 		return nil, err
 	}
 	defer dev.Close()
-	m, err := model.Load(found.ckpt, dev, nil)
+	m, err := loader.Model(found.ckpt, dev, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +88,7 @@ func (c *logitsCmd) logits(first int) ([][]float32, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.Close()
 	var out [][]float32
 	var b compute.Batch
 	for at := 0; at < len(c.IDs); at += chunk {

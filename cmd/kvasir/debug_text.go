@@ -202,7 +202,7 @@ func (c *renderCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("variables on standard input: %w", err)
 	}
-	prompt, err := t.Render(vars)
+	prompt, err := t.Render(ctx, vars)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/events"
-	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // eventFlags say where an engine tells what its prefix cache holds; docs/format/kv-events.md.
@@ -40,7 +39,7 @@ func (f *eventFlags) check() error {
 // publication is a Publisher that is opened once the model is there.
 type publication struct{ *events.Publisher }
 
-func (p *publication) tell(e []kv.Event) {
+func (p *publication) tell(e []events.Event) {
 	if p.Publisher != nil {
 		p.Publish(e)
 	}

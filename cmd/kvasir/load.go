@@ -5,69 +5,133 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/quant"
-	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // engineFlags are the settings that every command with an engine takes.
 type engineFlags struct {
-	Context int  `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
-	KVBytes size `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free." placeholder:"SIZE"`
+	Context   int     `help:"Most tokens of prompt and answer together; 0 is what the model was made for, or what fits." placeholder:"TOKENS"`
+	KVBytes   size    `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free, or what --gpu-memory leaves." placeholder:"SIZE"`
+	GPUMemory float64 `name:"gpu-memory" help:"Share of a GPU's memory that may be used in all; what weights and steps leave of it is for the KV cache." default:"0.9"`
 	kvFlags
 	BlockTokens int  `help:"Tokens of a KV block, a multiple of 16." default:"16"`
 	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
 	MaxChunk    int  `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
 	NoPrefix    bool `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
+	computeFlags
+}
+
+// computeFlags say how a model is computed.
+type computeFlags struct {
 	deviceFlags
+	Precision string `help:"What weights of 16 bits are multiplied with: auto is bfloat16, f32 is float32, which is slower; docs/precision.md says what each costs." enum:"auto,f32" default:"auto"`
+}
+
+func (f computeFlags) options() compute.Options {
+	o := f.deviceFlags.options()
+	o.Wide = f.Precision == "f32"
+	return o
+}
+
+// openDevice opens the device.
+func (f computeFlags) openDevice() (compute.Device, error) {
+	return compute.Open(f.Device, f.options())
 }
 
 func (f engineFlags) options(name string) text.Options {
 	return text.Options{
-		Name: name, Threads: f.Threads, Kernels: f.Kernels, Pin: f.Pin,
-		Context: f.Context, KVBytes: int64(f.KVBytes), KVType: f.kvType(), BlockTokens: f.BlockTokens,
+		Name: name, Device: f.Device, Compute: f.computeFlags.options(),
+		Context: f.Context, KVBytes: int64(f.KVBytes), DeviceShare: f.GPUMemory, KVType: f.kvType(), BlockTokens: f.BlockTokens,
 		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
 	}
 }
 
 // kvFlags say how keys and values are kept.
 type kvFlags struct {
-	KVType string `name:"kv-type" help:"Type of the numbers in the KV cache: f32, f16, bf16, q8_0 or q4_0. Smaller types hold more tokens; docs/performance.md says what they cost." enum:"f32,f16,bf16,q8_0,q4_0" default:"f32"`
+	KVType string `name:"kv-type" help:"Type of the numbers in the KV cache: f32, f16, bf16, q8_0 or q4_0, on a GPU also f8_e4m3; auto is bf16, where the device has it. Smaller types hold more tokens; docs/performance.md says what they cost." enum:"auto,f32,f16,bf16,q8_0,q4_0,f8_e4m3" default:"auto"`
 }
 
+// kvType returns the type, 0 for compute.ServedKV.
 func (f kvFlags) kvType() quant.Type {
-	t, _ := quant.Parse(strings.ToUpper(f.KVType)) // the flag takes no other
+	t, _ := quant.Parse(strings.ToUpper(f.KVType)) // the flag takes no other, but auto
 	return t
 }
 
 // schedFlags are the settings of commands that serve many requests at once; docs/scheduling.md says when to turn them.
 type schedFlags struct {
 	Profile    string        `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
-	MaxSeqs    int           `help:"Sequences computed at once. By default 64, or what --profile says." placeholder:"N"`
-	Policy     string        `help:"Who comes first: fcfs, priority, shortest-prompt, vtc (a fair share for each user) or edf (earliest deadline)." enum:",fcfs,priority,shortest-prompt,vtc,edf" default:"" placeholder:"NAME"`
-	Batch      string        `help:"How prompts and answers share steps: mixed, prefill-first, decode-first or static." enum:",mixed,prefill-first,decode-first,static" default:"" placeholder:"NAME"`
-	Allocation string        `help:"KV blocks that a request must find to be admitted: on-demand (for its prompt), preallocate (for its longest answer too) or learned (as answers so far let expect)." enum:",on-demand,preallocate,learned" default:"" placeholder:"NAME"`
-	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: lru (the least recently used), lfu (the least often, with ageing) or priority (as requests ask)." enum:",lru,lfu,priority" default:"" placeholder:"NAME"`
+	MaxSeqs    natural       `help:"Sequences computed at once. By default 64, or what --profile says." placeholder:"N"`
+	Policy     string        `help:"Who comes first: ${policy_help}." enum:",${policies}" default:"" placeholder:"NAME"`
+	Batch      string        `help:"How prompts and answers share steps: ${batch_help}." enum:",${batches}" default:"" placeholder:"NAME"`
+	Allocation string        `help:"KV blocks that a request must find to be admitted: ${allocation_help}." enum:",${allocations}" default:"" placeholder:"NAME"`
+	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: ${eviction_help}." enum:",${evictions}" default:"" placeholder:"NAME"`
 	Interval   int           `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
 	Window     time.Duration `help:"How long a static batch waits to become full." placeholder:"TIME"`
+	StepTarget time.Duration `help:"How long a step may take while anyone decodes, so that tokens come evenly: prompts are computed in chunks that fit; 0 is any time." default:"50ms"`
 	HostKV     size          `name:"host-kv-bytes" help:"Memory for KV blocks that the cache forgets, from which they come back if that is faster than computing them." placeholder:"SIZE"`
 	DiskKV     string        `name:"disk-kv" help:"Directory of a file for KV blocks that the cache, and the memory for them, forget. It outlives the process." type:"path" placeholder:"DIR"`
 	DiskKVSize size          `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`
-	Preempt    string        `help:"How requests that had to give up their KV blocks come back: swap (loaded from memory or disk), recompute, or auto (what is measured to be faster)." enum:",auto,swap,recompute" default:"" placeholder:"NAME"`
+	Preempt    string        `help:"How requests that had to give up their KV blocks come back: ${preempt_help}." enum:",${preempts}" default:"" placeholder:"NAME"`
 	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
 }
 
 // apply sets the options that the flags name.
 func (f schedFlags) apply(o *text.Options) {
-	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, f.MaxSeqs, f.Policy, sched.Batch(f.Batch), f.MaxPassed
-	o.Allocation, o.Interval, o.Window, o.Evict = sched.Allocation(f.Allocation), f.Interval, f.Window, f.Evict
-	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), sched.Preempt(f.Preempt)
+	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, int(f.MaxSeqs), f.Policy, text.Batch(f.Batch), f.MaxPassed
+	o.Allocation, o.Interval, o.Window, o.Evict = text.Allocation(f.Allocation), f.Interval, f.Window, f.Evict
+	if o.StepTarget = f.StepTarget; f.StepTarget == 0 {
+		o.StepTarget = -1
+	}
+	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), text.Preempt(f.Preempt)
+}
+
+// natural is a number of things, at least one; a flag that is not given is 0.
+type natural int
+
+func (c *natural) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is not a number of them; want at least 1", b)
+	}
+	*c = natural(n)
+	return nil
+}
+
+// threads is a number of compute threads. 0 is one for each core that the process may use.
+type threads int
+
+// mostThreads is how many threads a processor may get: more only wait for each other.
+const mostThreads = 4
+
+func (t *threads) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(string(b))
+	if most := mostThreads * runtime.NumCPU(); err != nil || n < 0 || n > most {
+		return fmt.Errorf("%q is not a number of threads; want 1 to %d on this machine, or 0 for one per core", b, most)
+	}
+	*t = threads(n)
+	return nil
+}
+
+// tcpPort is one to listen on.
+type tcpPort uint16
+
+func (p *tcpPort) UnmarshalText(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 10, 16)
+	if err != nil {
+		return fmt.Errorf("%q is not a port; want 0 to 65535", b)
+	}
+	*p = tcpPort(n)
+	return nil
 }
 
 // size is a number of bytes, written with an optional K, M, G or T.
@@ -87,6 +151,25 @@ func (s *size) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// maxGarbage is about how much garbage piles up beside a model before it is collected.
+const maxGarbage = 256 << 20
+
+// boundGarbage makes the collector count garbage, not the weights and the KV cache: by default it lets as much pile up
+// as there is of these. Collecting sooner costs little, since they hold no pointers. What GOGC or GOMEMLIMIT say
+// stands.
+func boundGarbage() {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	debug.SetGCPercent(gcPercent(now.HeapAlloc))
+}
+
+// gcPercent returns the percentage of what is live that comes to maxGarbage, 1 to 100.
+func gcPercent(live uint64) int { return int(min(100, max(1, 100*maxGarbage/max(live, 1)))) }
+
 // load starts an engine for a model and shows on a terminal how far it is. It closes the checkpoint.
 func load(ctx context.Context, found named, o text.Options) (*text.Model, error) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
@@ -96,6 +179,7 @@ func load(ctx context.Context, found named, o text.Options) (*text.Model, error)
 	m, err := await(ctx, func() (*text.Model, error) {
 		m, err := text.Open(found.ckpt, o)
 		found.ckpt.Close()
+		boundGarbage()
 		return m, err
 	})
 	if err != nil {

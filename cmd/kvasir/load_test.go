@@ -29,3 +29,13 @@ func TestLoadProgress(t *testing.T) {
 		}
 	})
 }
+
+// TestPrecision holds that --precision reaches the engine.
+func TestPrecision(t *testing.T) {
+	for precision, wide := range map[string]bool{"auto": false, "f32": true} {
+		f := engineFlags{computeFlags: computeFlags{Precision: precision}}
+		if got := f.options("m").Compute.Wide; got != wide {
+			t.Errorf("%s: wide activations %v; want %v", precision, got, wide)
+		}
+	}
+}

@@ -1,5 +1,5 @@
-// Command kvasir serves large language models: it runs one in the terminal, serves it over HTTP, fetches models and shows
-// what is in them. This package knows flags and terminals; the work is done below. Read cli first.
+// Command kvasir serves large language models: it runs one in the terminal, serves it over HTTP, fetches models and
+// shows what is in them. This package knows flags and terminals; the work is done below. Read cli first.
 package main
 
 import (
@@ -9,13 +9,17 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/kvasir-llm/kvasir/bench"
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/forge"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // cli is the command line.
@@ -31,9 +35,20 @@ type cli struct {
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
 	Bench      benchCmd      `cmd:"" help:"Measure models, kernels and servers."`
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
+	Devices    devicesCmd    `cmd:"" help:"List the devices that models can run on."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Help       helpCmd       `cmd:"" help:"Show help of a command."`
+
+	ShowVersion bool `name:"version" hidden:"" help:"Print the version."`
 }
+
+// helpCmd is only listed: run puts --help in its place.
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"The command."`
+}
+
+func (helpCmd) Help() string { return "Examples:\n  kvasir help\n  kvasir help serve" }
 
 // Exit codes.
 const (
@@ -49,8 +64,13 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	var c cli
 	parser := newParser(&c)
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help" && !slices.Contains(args, "--help"):
+		args = append(args[1:], "--help")
+	case args[0] == "--version":
+		args = []string{"version"}
 	}
 	for i, arg := range args {
 		if err := checkText(fmt.Sprintf("argument %d", i+1), arg); err != nil {
@@ -65,7 +85,7 @@ func run(args []string) int {
 		return code
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+		fmt.Fprintf(os.Stderr, "kvasir: %s\n", misread(err))
 		var pe *kong.ParseError
 		if errors.As(err, &pe) && pe.Context != nil {
 			fmt.Fprintf(os.Stderr, "Try: %s --help\n", commandPath(pe.Context))
@@ -82,11 +102,35 @@ func run(args []string) int {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+		fmt.Fprintf(os.Stderr, "kvasir: %s\n", forPeople(err))
 		return exitUsage
 	}
-	fmt.Fprintf(os.Stderr, "kvasir: %v\n", err)
+	fmt.Fprintf(os.Stderr, "kvasir: %s\n", forPeople(err))
 	return exitFailure
+}
+
+// room is the name of a package at the beginning of an error, which tells a user nothing.
+var room = regexp.MustCompile(`(^|: )(text|forge|compute|cpu|cuda|engine|kv|sched|weights|loader|family|model|server|quant|tokenizer|sampling): `)
+
+// forPeople words an error without the packages that it came through.
+func forPeople(err error) string {
+	s := err.Error()
+	for before := ""; before != s; {
+		before, s = s, room.ReplaceAllString(s, "$1")
+	}
+	return s
+}
+
+// misread words an error of the command line. A guess that has little in common with what was typed is left out.
+func misread(err error) string {
+	s := err.Error()
+	var typed, guess string
+	if before, _, ok := strings.Cut(s, ", did you mean"); ok {
+		if n, _ := fmt.Sscanf(s, "unexpected argument %s did you mean %q", &typed, &guess); n == 2 && typed[0] != guess[0] {
+			return before
+		}
+	}
+	return s
 }
 
 // untilSignal returns a context that ends with the first signal to end. The second one ends the program at once.
@@ -94,12 +138,12 @@ func untilSignal() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
+	guard.Go(func() error {
 		<-signals
 		cancel()
 		<-signals
-		os.Exit(exitInterrupted)
-	}()
+		return nil
+	}, func(error) { os.Exit(exitInterrupted) })
 	return ctx
 }
 
@@ -109,9 +153,13 @@ func newParser(c *cli) *kong.Kong {
 		kong.Description("Serve large language models with one binary.\n\nExamples:\n  kvasir run \"What is a KV cache?\"\n  kvasir serve --port 8000"),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		choices(),
 		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
 	)
 }
+
+// choices lists what flags take, and what that means.
+func choices() kong.Vars { return text.Choices() }
 
 // commandPath returns the command as it was typed so far, such as "kvasir debug logits".
 func commandPath(ctx *kong.Context) string {
@@ -143,18 +191,12 @@ func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if ctx.Err() != nil {
 		return none, ctx.Err()
 	}
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := f()
-		done <- result{value, err}
-	}()
+	var value T
+	done := make(chan error, 1)
+	guard.Go(func() (err error) { value, err = f(); return err }, func(err error) { done <- err })
 	select {
-	case r := <-done:
-		return r.value, r.err
+	case err := <-done:
+		return value, err
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}

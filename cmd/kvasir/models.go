@@ -27,8 +27,8 @@ func (e notCached) Error() string {
 	return fmt.Sprintf("model %q is not in the local cache; fetch it with: kvasir pull %s", e.name, e.name)
 }
 
-// find finds a model by built-in name, file, folder or hub name; "" is the built-in model. It asks no network: the error
-// for a hub model that is not in the cache is notCached.
+// find finds a model by built-in name, file, folder or hub name; "" is the built-in model. It asks no network: the
+// error for a hub model that is not in the cache is notCached.
 func find(name string) (place, error) {
 	if name == "" || name == builtin.Name {
 		return place{name: builtin.Name}, nil

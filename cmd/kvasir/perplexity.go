@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,10 +11,11 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -25,7 +27,7 @@ type perplexityCmd struct {
 	Method string `help:"windows: all tokens count that have others before them in their window. llama.cpp: the second half of each whole window counts, and the text of special tokens is ordinary text." enum:"windows,llama.cpp" default:"windows"`
 	Base   string `help:"Another model with the same tokenizer: say how the predictions of the first differ from its." placeholder:"MODEL"`
 	JSON   bool   `name:"json" help:"Print JSON."`
-	deviceFlags
+	computeFlags
 }
 
 // windowFlags say how a text is cut for a perplexity.
@@ -94,7 +96,7 @@ func (c *perplexityCmd) Run(ctx context.Context) error {
 		defer other.ckpt.Close()
 		base = other.ckpt
 	}
-	m, err := c.measure(ctx, found.ckpt, base, content, c.Method, c.options())
+	m, err := c.measure(ctx, found.ckpt, base, content, c.Method, c.computeFlags)
 	if err != nil {
 		return fmt.Errorf("%s: %w", found.name, err)
 	}
@@ -111,23 +113,23 @@ func (c *perplexityCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// measure computes a checkpoint's perplexity on a text, compares it with base if that is not nil, and shows on a terminal how
-// far it is.
-func (f windowFlags) measure(ctx context.Context, ckpt, base *weights.Checkpoint, content, method string, o cpu.Options) (measured, error) {
+// measure computes a checkpoint's perplexity on a text, compares it with base if that is not nil, and shows on a
+// terminal how far it is.
+func (f windowFlags) measure(ctx context.Context, ckpt, base *weights.Checkpoint, content, method string, devices computeFlags) (measured, error) {
 	tok, err := text.OpenTokenizer(ckpt)
 	if err != nil {
 		return measured{}, err
 	}
-	dev, err := cpu.New(o)
+	dev, err := devices.openDevice()
 	if err != nil {
 		return measured{}, err
 	}
 	defer dev.Close()
-	m, err := model.Load(ckpt, dev, nil)
+	m, err := loader.Model(ckpt, dev, nil)
 	if err != nil {
 		return measured{}, err
 	}
-	m.KVType = f.kvType()
+	m.KVType = cmp.Or(f.kvType(), compute.ServedKV(dev.KVTypes()))
 	if f.Context == 0 {
 		f.Context = min(1024, m.Spec.Context)
 	}
@@ -161,7 +163,7 @@ func (f windowFlags) measure(ctx context.Context, ckpt, base *weights.Checkpoint
 }
 
 // compare loads the base beside m and compares the two on a text whose tokens ids are.
-func (f windowFlags) compare(ctx context.Context, m *model.Model, ckpt *weights.Checkpoint, dev *cpu.Device, content string, ids []int32, p forge.PerplexityOptions) (forge.Comparison, error) {
+func (f windowFlags) compare(ctx context.Context, m *model.Model, ckpt *weights.Checkpoint, dev compute.Device, content string, ids []int32, p forge.PerplexityOptions) (forge.Comparison, error) {
 	var none forge.Comparison
 	tok, err := text.OpenTokenizer(ckpt)
 	if err != nil {
@@ -171,7 +173,7 @@ func (f windowFlags) compare(ctx context.Context, m *model.Model, ckpt *weights.
 	if bos := bosOf(tok); !slices.Equal(ids, others) || bos != p.BOS {
 		return none, fmt.Errorf("--base: its tokenizer makes other tokens of the text, %d (BOS %d) against %d (BOS %d); want the same", len(others), bos, len(ids), p.BOS)
 	}
-	base, err := model.Load(ckpt, dev, nil)
+	base, err := loader.Model(ckpt, dev, nil)
 	if err != nil {
 		return none, fmt.Errorf("--base: %w", err)
 	}

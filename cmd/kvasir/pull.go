@@ -99,8 +99,8 @@ func trouble(e hub.Event) string {
 	return fmt.Sprintf("%s: %s: %v", what, e.State, e.Reason)
 }
 
-// barProgress draws a bar for each file. A bar's state is atomic, not locked: the goroutine that draws the bar reads it,
-// and changing the bar waits for that goroutine.
+// barProgress draws a bar for each file. A bar's state is atomic, not locked: the goroutine that draws the bar reads
+// it, and changing the bar waits for that goroutine.
 func barProgress(p *mpb.Progress) func(hub.Event) {
 	type fileBar struct {
 		*mpb.Bar

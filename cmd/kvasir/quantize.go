@@ -6,10 +6,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/forge"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -17,6 +16,7 @@ import (
 type quantizeCmd struct {
 	Model      string   `arg:"" help:"Built-in name, hub name, file or folder; best not quantised already."`
 	Out        string   `arg:"" help:"The file to write, which ends with .gguf, or the folder; it must not exist."`
+	Force      bool     `help:"Replace a file that exists."`
 	Type       string   `help:"Type, or mix of types, of the weights of a GGUF: ${recipes}." placeholder:"NAME"`
 	Method     string   `help:"Quantise by gptq, awq or smoothquant, which need --calibrate, in place of rounding." enum:",gptq,awq,smoothquant" default:"" placeholder:"NAME"`
 	Alpha      float64  `help:"Of smoothquant: how much of the inputs' outliers goes to the weights, 0 to 1." default:"0.5"`
@@ -33,7 +33,7 @@ type quantizeCmd struct {
 	ShardSize  size     `help:"Most bytes of tensors in a file, such as 5G; 0 is one file." placeholder:"SIZE"`
 	JSON       bool     `name:"json" help:"Print JSON."`
 	windowFlags
-	deviceFlags
+	computeFlags
 }
 
 func (quantizeCmd) Help() string {
@@ -107,6 +107,9 @@ func (c *quantizeCmd) Run(ctx context.Context) error {
 	bar := newProgress("quantising")
 	o.Progress = func(done, total int64) { bar.show(done, total, bytes(total)) }
 	o.Searching = func(done, total int) { bar.show(int64(done), int64(total), "layers' scales") }
+	if err := makeWay(c.Out, c.Force); err != nil {
+		return err
+	}
 	result, err := forge.Quantize(ctx, found.ckpt, c.Out, o)
 	bar.clear()
 	if err != nil {
@@ -173,7 +176,7 @@ func (c *quantizeCmd) importance(ctx context.Context, ckpt *weights.Checkpoint) 
 	if err != nil {
 		return nil, nil, err
 	}
-	dev, err := cpu.New(c.options())
+	dev, err := c.openDevice()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -182,7 +185,7 @@ func (c *quantizeCmd) importance(ctx context.Context, ckpt *weights.Checkpoint) 
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := model.Load(ckpt, observer, nil)
+	m, err := loader.Model(ckpt, observer, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,7 +209,7 @@ func (c *quantizeCmd) importance(ctx context.Context, ckpt *weights.Checkpoint) 
 
 // evaluate measures the perplexity before and after.
 func (c *quantizeCmd) evaluate(ctx context.Context, before *weights.Checkpoint, content string, out *quantized) error {
-	first, err := c.measure(ctx, before, nil, content, "windows", c.options())
+	first, err := c.measure(ctx, before, nil, content, "windows", c.computeFlags)
 	if err != nil {
 		return err
 	}
@@ -215,7 +218,7 @@ func (c *quantizeCmd) evaluate(ctx context.Context, before *weights.Checkpoint, 
 		return err
 	}
 	defer after.Close()
-	second, err := c.measure(ctx, after, nil, content, "windows", c.options())
+	second, err := c.measure(ctx, after, nil, content, "windows", c.computeFlags)
 	out.Before, out.After = &first, &second
 	return err
 }

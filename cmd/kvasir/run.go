@@ -53,7 +53,7 @@ func override[T any](dst, src *T) {
 }
 
 type runCmd struct {
-	First string   `arg:"" optional:"" name:"model" help:"Built-in name, hub name, file or folder; may be left out."`
+	First *string  `arg:"" optional:"" name:"model" help:"Built-in name, hub name, file or folder; may be left out."`
 	Rest  []string `arg:"" optional:"" name:"prompt" help:"What to answer."`
 
 	Model   string `short:"m" help:"The model; then all arguments are the prompt." placeholder:"NAME"`
@@ -79,23 +79,27 @@ Examples:
   echo "What is a KV cache?" | kvasir run --json`
 }
 
-// split tells the model from the prompt.
-func (c *runCmd) split() (model, prompt string) {
+// split tells the model from the prompt. given is false if no argument is the prompt; an argument may be an empty
+// prompt.
+func (c *runCmd) split() (model, prompt string, given bool) {
 	prompt = strings.Join(c.Rest, " ")
 	switch {
+	case c.First == nil:
+		return c.Model, "", false
 	case c.Model != "":
-		return c.Model, strings.TrimSpace(c.First + " " + prompt)
-	case prompt == "" && !isModel(c.First):
-		return "", c.First
+		return c.Model, strings.TrimSpace(*c.First + " " + prompt), true
+	case prompt == "" && (*c.First == "" || !isModel(*c.First)):
+		return "", *c.First, true
 	}
-	return c.First, prompt
+	return *c.First, prompt, len(c.Rest) > 0
 }
 
 func (c *runCmd) Run(ctx context.Context) error {
-	name, prompt := c.split()
+	name, prompt, given := c.split()
+	given = given && (prompt != "" || c.Raw) // a template has no use for an empty prompt
 	terminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
-	interactive := prompt == "" && terminal && !c.JSON
-	if prompt == "" && !interactive {
+	interactive := !given && terminal && !c.JSON
+	if !given && !interactive {
 		data, err := readInput(ctx)
 		if err != nil {
 			return err
@@ -109,8 +113,8 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	found, err := openModel(ctx, name)
 	if err != nil {
-		if c.Model == "" && len(c.Rest) > 1 {
-			err = fmt.Errorf("%w\nif all of it is the prompt, put it in quotes: kvasir run %q", err, c.First+" "+prompt)
+		if c.Model == "" && len(c.Rest) > 0 {
+			err = fmt.Errorf("%w\nif all of it is the prompt, put it in quotes: kvasir run %q", err, *c.First+" "+prompt)
 		}
 		return err
 	}
@@ -126,8 +130,8 @@ func (c *runCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	s := session{model: m, cmd: c}
+	s := session{model: m, cmd: c, capped: interactive}
+	defer func() { s.model.Close() }()
 	if err := s.tell(c.System); err != nil {
 		return err
 	}

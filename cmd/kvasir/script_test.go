@@ -20,8 +20,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs testdata/script/*.txtar, which use the program as a user does. Beside testscript's own commands they
-// have those of scriptCommands, $TINY, a small safetensors model without a tokenizer, and $ADAPTERS, a folder of the built-in model's.
+// TestScripts runs testdata/script/*.txtar, which use the program as a user does. Beside testscript's own commands
+// they have those of scriptCommands, $TINY, a small safetensors model without a tokenizer, and $ADAPTERS, a folder of
+// the built-in model's.
 func TestScripts(t *testing.T) {
 	tiny, err := filepath.Abs("../../model/testdata/goldens/llama")
 	if err != nil {
@@ -57,6 +58,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"http":    request,
 	"stream":  stream,
 	"refused": refused,
+	"awaits":  awaits,
 	"signal":  sendSignal,
 	"ended":   ended,
 }
@@ -79,7 +81,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// keys FILE KEY… checks that the last line of a file, such as stdout, is a JSON object with exactly these keys, in order.
+// keys FILE KEY… checks that the last line of a file, such as stdout, is a JSON object with exactly these keys, in
+// order.
 func keys(ts *testscript.TestScript, neg bool, args []string) {
 	lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")
 	d := json.NewDecoder(strings.NewReader(lines[len(lines)-1]))
@@ -126,7 +129,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"kvasir", "serve", "--port", "0"}, args...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "KVASIR_API_KEY", "KVASIR_HOST"} {
+	for _, name := range []string{"HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "KVASIR_API_KEY", "KVASIR_ADMIN_KEY", "KVASIR_HOST"} {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
@@ -164,7 +167,8 @@ func port(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PORT", u.Port())
 }
 
-// http METHOD URL [BODY [HEADER…]] sends a request and takes the answer for stdout; ! http wants a status of 400 or more.
+// http METHOD URL [BODY [HEADER…]] sends a request and takes the answer for stdout; ! http wants a status of 400 or
+// more.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	var body io.Reader
 	if len(args) > 2 {
@@ -208,9 +212,22 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// awaits STATUS URL KEY asks with a key until the answer has a status.
+func awaits(ts *testscript.TestScript, neg bool, args []string) {
+	for status := ""; status != args[0]; {
+		r, err := http.NewRequest("GET", args[1], nil)
+		ts.Check(err)
+		r.Header.Set("Authorization", "Bearer "+args[2])
+		resp, err := http.DefaultClient.Do(r)
+		ts.Check(err)
+		resp.Body.Close()
+		status = strconv.Itoa(resp.StatusCode)
+	}
+}
+
 // signal NAME sends a signal to the server.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": os.Interrupt}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": os.Interrupt, "HUP": syscall.SIGHUP}
 	ts.Check(programOf(ts).cmd.Process.Signal(signals[args[0]]))
 }
 

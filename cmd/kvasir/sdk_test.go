@@ -27,8 +27,8 @@ func buildKvasir(t *testing.T) string {
 
 var listening = regexp.MustCompile(`address=(http://\S+)`)
 
-// startServer runs "kvasir serve" on a free port and returns its address. When the test ends it is told to stop and must
-// leave with status 0.
+// startServer runs "kvasir serve" on a free port and returns its address. When the test ends it is told to stop and
+// must leave with status 0.
 func startServer(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(program, append([]string{"serve", "--port", "0"}, args...)...)
@@ -56,8 +56,8 @@ func startServer(t *testing.T, program string, args ...string) string {
 	return ""
 }
 
-// TestBuiltBinaryWithTheOfficialClient builds the program, serves the built-in model with it and asks it with OpenAI's own
-// client.
+// TestBuiltBinaryWithTheOfficialClient builds the program, serves the built-in model with it and asks it with
+// OpenAI's own client.
 func TestBuiltBinaryWithTheOfficialClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("building the program takes a while; left out by -short")

@@ -7,32 +7,43 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/server"
 )
 
 type serveCmd struct {
 	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given."`
 
-	Host         string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
-	Port         uint16        `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
-	Name         []string      `name:"served-model-name" help:"What the models are called, in their order, if not by their own names." placeholder:"NAME"`
-	APIKeys      []string      `name:"api-key" sep:"none" help:"A key that requests must bring. May be repeated." env:"KVASIR_API_KEY" placeholder:"KEY"`
-	Origins      []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
-	MaxBody      size          `name:"max-body" help:"Largest request body." default:"32M"`
-	MaxWaiting   int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
-	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
-	LogLevel     string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
-	AdapterRoot  string        `help:"Let whoever may use the server load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
-	Pooling      string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
-	adapterFlags
-	eventFlags
-	schedFlags
-	engineFlags
+	Host            string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
+	Port            tcpPort       `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
+	Name            []string      `name:"served-model-name" help:"What the models are called, in their order, if not by their own names." placeholder:"NAME"`
+	Aliases         []string      `name:"alias" help:"Another name of a served model. May be repeated." placeholder:"NAME=MODEL" sep:"none"`
+	Template        string        `name:"chat-template" help:"A file with a chat template in place of the model's own." placeholder:"FILE" type:"existingfile"`
+	Origins         []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
+	MaxBody         size          `name:"max-body" help:"Largest request body; 0 is 4M, and 32 bytes for each token of the context." default:"0"`
+	RequestMemory   size          `help:"Memory for the bodies of all requests, and what is decoded of them; more are told to come back later. 0 is 8 times --max-body, at least 256M." default:"0"`
+	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
+	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait before it is refused, once four wait; 0 is any time." default:"2s"`
+	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
+	LogLevel        string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
+	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
+	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
+	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
+	ReasoningFormat string        `name:"reasoning-format" help:"How the models mark their reasoning, likewise." default:"auto" placeholder:"NAME"`
+	connectionFlags `group:"Connections"`
+	keyFlags        `group:"Keys"`
+	adapterFlags    `group:"Adapters"`
+	eventFlags      `group:"Events of the prefix cache"`
+	schedFlags      `group:"Scheduling, and where KV blocks go"`
+	engineFlags     `group:"Memory and computing"`
 }
 
 func (serveCmd) Help() string {
@@ -46,16 +57,8 @@ Examples:
   kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large`
 }
 
-// checkKeys refuses an empty API key, which would leave a server open that was meant to be closed.
-func (c *serveCmd) checkKeys() error {
-	if key, set := os.LookupEnv("KVASIR_API_KEY"); slices.Contains(c.APIKeys, "") || set && key == "" && len(c.APIKeys) == 0 {
-		return usageError{"the API key is empty (--api-key, KVASIR_API_KEY); leave both out for a server without keys"}
-	}
-	return nil
-}
-
 func (c *serveCmd) Run(ctx context.Context) error {
-	if err := c.checkKeys(); err != nil {
+	if err := c.keyFlags.check(); err != nil {
 		return err
 	}
 	if err := c.eventFlags.check(); err != nil {
@@ -73,6 +76,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if len(c.Name) > len(c.Models) {
 		return usageError{fmt.Sprintf("%d --served-model-name for %d model(s)", len(c.Name), len(c.Models))}
 	}
+	if c.Template != "" && len(c.Models) > 1 {
+		return usageError{"--chat-template is for one model, and several are served"}
+	}
 	if len(c.Adapter) > 0 && len(c.Models) > 1 {
 		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
 	}
@@ -81,14 +87,18 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	ln, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))) // before loading: a taken port is told at once
+	// Before loading: a taken port is told at once.
+	ln, err := c.connectionFlags.listen(net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
 	if err != nil {
 		return err
 	}
 	defer ln.Close()
 	cfg := server.Config{
-		Version: version(), APIKeys: c.APIKeys, AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody),
+		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
 		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot,
+	}
+	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
+		return err
 	}
 	for i, name := range c.Models {
 		served, closeModel, err := c.load(ctx, log, i, name)
@@ -98,12 +108,51 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		defer closeModel()
 		cfg.Models = append(cfg.Models, served)
 	}
+	if err := c.alias(cfg.Models); err != nil {
+		return err
+	}
 	s, err := server.New(cfg)
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "address", "http://"+ln.Addr().String())
+	stop := c.reloadOnHangUp(s, log)
+	defer stop()
+	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
 	return s.Serve(ctx, ln)
+}
+
+// alias gives models their other names.
+func (c *serveCmd) alias(models []server.Served) error {
+	for _, a := range c.Aliases {
+		name, model, ok := strings.Cut(a, "=")
+		i := slices.IndexFunc(models, func(m server.Served) bool { return m.Model.Info().Name == model })
+		if !ok || i < 0 {
+			return usageError{fmt.Sprintf("--alias %q; want a name, = and the name of a served model", a)}
+		}
+		models[i].Aliases = append(models[i].Aliases, name)
+	}
+	return nil
+}
+
+// reloadOnHangUp reads files again on SIGHUP, until stop is called.
+func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func()) {
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	guard.Go(func() error {
+		for range hangUps {
+			c.keyFlags.reload(s, log)
+			c.connectionFlags.reload(log)
+		}
+		return nil
+	}, func(err error) {
+		if err != nil {
+			log.Error("files are not read again any more", "error", err)
+		}
+	})
+	return func() {
+		signal.Stop(hangUps)
+		close(hangUps)
+	}
 }
 
 // load opens the i-th model.
@@ -122,25 +171,35 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}
-	o.Pooling = engine.Pooling(c.Pooling)
+	o.Pooling, o.ToolFormat, o.ReasoningFormat = engine.Pooling(c.Pooling), c.ToolFormat, c.ReasoningFormat
+	if c.Template != "" {
+		source, err := os.ReadFile(c.Template)
+		if err != nil {
+			return server.Served{}, nil, err
+		}
+		o.Template = string(source)
+	}
 	published := new(publication)
 	if c.Events != "" {
 		o.Events = published.tell
 	}
-	o.MaxWaiting, o.Logger, o.Observer = c.MaxWaiting, log, observer
+	o.MaxWaiting, o.MaxQueue, o.Logger, o.Observer = c.MaxWaiting, c.MaxQueueTime, log, observer
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return server.Served{}, nil, err
 	}
 	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
-		"weights", bytes(m.Bytes), "kv", bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
-	served := server.Served{Model: server.FromText(m), Observer: observer}
+		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+	served := server.FromText(m)
+	served.Observer = observer
 	if c.Events == "" {
 		return served, m.Close, nil
 	}
 	if err := c.eventFlags.open(published, i, m, log); err != nil {
 		return server.Served{}, nil, errors.Join(err, m.Close())
 	}
-	served.Events = published.Publisher
+	served.Snapshot = func(ctx context.Context) ([]byte, uint64, error) {
+		return published.Publisher.Snapshot(ctx, m.Engine)
+	}
 	return served, func() error { return errors.Join(m.Close(), published.Close()) }, nil
 }

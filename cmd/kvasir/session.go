@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
@@ -17,6 +18,7 @@ type session struct {
 	cmd     *runCmd
 	system  string
 	history []chat.Message
+	capped  bool // an answer gets what tokens the context has left, if they are fewer than max_tokens
 }
 
 // answer is what a prompt led to, as --json prints it.
@@ -67,7 +69,15 @@ func (s *session) ask(ctx context.Context, prompt string, w io.Writer) (answer, 
 		return answer{}, err
 	}
 	begin, first := time.Now(), time.Time{}
-	g, err := s.model.Generate(ctx, request)
+	p, err := s.model.Prepare(ctx, request)
+	if long := new(text.LengthError); s.capped && errors.As(err, &long) && long.Prompt < long.Context {
+		request.MaxTokens = 0 // what is left of the context
+		p, err = s.model.Prepare(ctx, request)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	g, err := s.model.Generate(ctx, p)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,7 +131,9 @@ func (s *session) request(prompt string) (text.Request, error) {
 		return text.Request{}, err
 	}
 	_, adapter := s.cmd.answerer()
-	r := text.Request{Adapter: adapter, Params: p, MaxTokens: s.cmd.MaxTokens, Stop: s.cmd.Stop, Logprobs: -1, PromptLogprobs: -1}
+	r := text.Request{Stop: s.cmd.Stop, Params: engine.Params{
+		Sampling: p, MaxTokens: s.cmd.MaxTokens, Adapter: adapter, Logprobs: -1, PromptLogprobs: -1,
+	}}
 	if !s.templated() {
 		if s.cmd.Think {
 			return r, usageError{"thinking needs a chat template, and there is none (or --raw leaves it out)"}

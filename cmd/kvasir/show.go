@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
-	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -77,16 +77,16 @@ func (c *showCmd) Run() error {
 }
 
 func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
-	spec, err := model.ReadSpec(ckpt)
+	spec, err := family.Read(ckpt)
 	if err != nil {
 		return shown{}, err
 	}
-	l := spec.Layers[0]
+	a := spec.Attention()
 	s := shown{
 		Name: name, Format: string(ckpt.Format()), Family: spec.Family, Bytes: ckpt.Size(), Types: map[string]int{},
 		Quantized: spec.Quantization.String(),
-		Vocab:     spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: l.Attn.Heads, KVHeads: l.Attn.KVHeads,
-		HeadDim: l.Attn.HeadDim, FFN: l.FFN.Width, Context: spec.Context, Window: l.Attn.Window, KVToken: spec.KVTokenBytes(),
+		Vocab:     spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: a.Heads, KVHeads: a.KVHeads,
+		HeadDim: a.HeadDim, FFN: spec.Layers[0].FFN.Width, Context: spec.Context, Window: a.Window, KVToken: spec.KVTokenBytes(),
 		Purpose: text.Purpose(spec), Tied: spec.TiedHead, Tokenizer: "none", Template: "none",
 	}
 	for _, t := range ckpt.Tensors() {

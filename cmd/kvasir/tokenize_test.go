@@ -9,7 +9,8 @@ import (
 	"github.com/kvasir-llm/kvasir/internal/reference"
 )
 
-// TestTokenizerFiles gives debug tokenize tokenizers of every format. The ids are those of the libraries they come from.
+// TestTokenizerFiles gives debug tokenize tokenizers of every format. The ids are those of the libraries they come
+// from.
 func TestTokenizerFiles(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -2,16 +2,18 @@ package cpu
 
 import (
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// adaption is the work of the adapters in a batch: rows that share an adapter are computed together, wherever they stand.
+// adaption is the work of the adapters in a batch: rows that share an adapter are computed together, wherever they
+// stand.
 type adaption struct {
 	rows   []int32 // of sequences with an adapter, by adapter and then ascending
 	groups []group // of rows
 
-	products []compute.Product
-	x        compute.Tensor
+	products []Product
+	x        Tensor
 	y        []float32 // [products, rows, ldy] the rows times each product's A
 	ldy      int
 	shrinks  []share
@@ -55,7 +57,7 @@ func (a *adaption) group(b *compute.Batch) {
 }
 
 // adapt adds the adapters' parts to products of x: first each row times its A, then that times its B.
-func (d *Device) adapt(x compute.Tensor, products []compute.Product) {
+func (d *Device) adapt(x Tensor, products []Product) {
 	a := &d.lora
 	a.products, a.x, a.ldy = products, x, 0
 	a.shrinks, a.expands = a.shrinks[:0], a.expands[:0]
@@ -72,10 +74,10 @@ func (d *Device) adapt(x compute.Tensor, products []compute.Product) {
 	if len(a.shrinks) == 0 {
 		return
 	}
-	a.y = grown(a.y, len(products)*len(a.rows)*a.ldy)
-	a.scratch = grown(a.scratch, len(d.scratch))
+	a.y = kernel.Grown(a.y, len(products)*len(a.rows)*a.ldy)
+	a.scratch = kernel.Grown(a.scratch, len(d.scratch))
 	for i := range a.scratch {
-		a.scratch[i] = grown(a.scratch[i], rowChunk*max(x.Cols, expandPanels*lanes))
+		a.scratch[i] = kernel.Grown(a.scratch[i], rowChunk*max(x.Cols, expandPanels*kernel.Lanes))
 	}
 	d.each(len(a.shrinks), d.jobs.shrink)
 	d.each(len(a.expands), d.jobs.expand)
@@ -84,7 +86,7 @@ func (d *Device) adapt(x compute.Tensor, products []compute.Product) {
 // plan adds the items of one product for the rows of one group.
 func (a *adaption) plan(product int32, g group, low *compute.LowRank) {
 	down, up := int32(low.A.(*matrix).panels), int32(low.B.(*matrix).panels)
-	a.ldy = max(a.ldy, int(down)*lanes)
+	a.ldy = max(a.ldy, int(down)*kernel.Lanes)
 	for from := g.from; from < g.to; from += rowChunk {
 		to := min(from+rowChunk, g.to)
 		a.shrinks = append(a.shrinks, share{product, g.adapter, from, to, 0, down})
@@ -112,7 +114,7 @@ func (d *Device) shrinkItem(worker, item int) {
 			copy(x[i*ldx:], rowOf(a.x, int(r)))
 		}
 	}
-	d.k.plain(y, a.ldy, x, ldx, low.A.(*matrix), int(s.panel), int(s.panels), len(rows))
+	d.plain(y, a.ldy, x, ldx, low.A.(*matrix), int(s.panel), int(s.panels), len(rows))
 }
 
 // expandItem multiplies what shrinkItem left with some panels of a B and adds it to the output.
@@ -121,26 +123,35 @@ func (d *Device) expandItem(worker, item int) {
 	s := &a.expands[item]
 	low, y := a.low(s)
 	b, rows, z := low.B.(*matrix), a.rows[s.from:s.to], a.scratch[worker]
-	width := int(s.panels) * lanes
-	d.k.plain(z, width, y, a.ldy, b, int(s.panel), int(s.panels), len(rows))
-	first := int(s.panel) * lanes
+	width := int(s.panels) * kernel.Lanes
+	d.plain(z, width, y, a.ldy, b, int(s.panel), int(s.panels), len(rows))
+	first := int(s.panel) * kernel.Lanes
 	for i, r := range rows {
 		out := rowOf(a.products[s.product].Dst, int(r))[first:min(first+width, b.out)]
-		d.k.addScaled(out, z[i*width:][:len(out)], low.Scale)
+		d.k.AddScaled(out, z[i*width:][:len(out)], low.Scale)
 	}
 }
 
 // plain multiplies m rows of x with n panels of a weight that is not of a block type.
-func (k *kernels) plain(dst []float32, ldd int, x []float32, ldx int, w *matrix, from, n, m int) {
+func (d *Device) plain(dst []float32, ldd int, x []float32, ldx int, w *matrix, from, n, m int) {
 	data := w.data[from*w.stride : (from+n)*w.stride]
 	switch w.typ {
 	case quant.F32:
-		k.matF32(dst, ldd, x, ldx, view[float32](data), w.stride/4, n, m, w.in, false)
+		d.k.MatF32(kernel.Product[float32]{
+			Dst: dst, Ldd: ldd, X: x, Ldx: ldx,
+			W: kernel.View[float32](data), Stride: w.stride / 4, Panels: n, M: m, K: w.in,
+		})
 	case quant.F16:
-		k.matF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in, false)
+		d.k.MatF16(kernel.Product[uint16]{
+			Dst: dst, Ldd: ldd, X: x, Ldx: ldx,
+			W: kernel.View[uint16](data), Stride: w.stride / 2, Panels: n, M: m, K: w.in,
+		})
 	case quant.BF16:
-		k.matBF16(dst, ldd, x, ldx, view[uint16](data), w.stride/2, n, m, w.in, false)
+		d.k.MatBF16(kernel.Product[uint16]{
+			Dst: dst, Ldd: ldd, X: x, Ldx: ldx,
+			W: kernel.View[uint16](data), Stride: w.stride / 2, Panels: n, M: m, K: w.in,
+		})
 	case quant.F8_E4M3:
-		k.matF8(dst, ldd, x, ldx, w, from, n, m)
+		d.matF8(dst, ldd, x, ldx, w, from, n, m)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -58,20 +59,20 @@ func (l lowRank) add(dst, x []float32) {
 	y := make([]float32, rank)
 	for j := range y {
 		for k, v := range x {
-			y[j] = fma(v, l.a[j*len(x)+k], y[j])
+			y[j] = kernel.FMA(v, l.a[j*len(x)+k], y[j])
 		}
 	}
 	for o := range dst {
 		z := float32(0)
 		for j, v := range y {
-			z = fma(v, l.b[o*rank+j], z)
+			z = kernel.FMA(v, l.b[o*rank+j], z)
 		}
-		dst[o] = fma(l.Scale, z, dst[o])
+		dst[o] = kernel.FMA(l.Scale, z, dst[o])
 	}
 }
 
-// TestAdapters computes products with adapters of several ranks and types, for rows that stand in any order, and compares
-// each with its definition, bit for bit. Rows without an adapter are those of the product alone.
+// TestAdapters computes products with adapters of several ranks and types, for rows that stand in any order, and
+// compares each with its definition, bit for bit. Rows without an adapter are those of the product alone.
 func TestAdapters(t *testing.T) {
 	for _, kernels := range Kernels() {
 		t.Run(kernels, func(t *testing.T) {
@@ -99,14 +100,14 @@ func adaptersCase(t *testing.T, d *Device, r *rand.Rand) {
 	}
 	x, _ := d.Tensor(b.Rows(), in)
 	copy(x.Host, normals(r, len(x.Host)))
-	var products []compute.Product
+	var products []Product
 	lows := make([][adapters + 1]lowRank, len(outs))
 	for i, out := range outs {
-		w, err := d.Matrix(compute.Source{Name: "w", Type: quant.F32, Out: out, In: in, Data: bytesOf(normals(r, out*in))})
+		w, err := d.Matrix(compute.Source{Name: "w", Type: quant.F32, Out: out, In: in, Data: byteView(normals(r, out*in))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := compute.Product{W: w, Adapters: make([]compute.LowRank, adapters+1)}
+		p := Product{W: w, Adapters: make([]compute.LowRank, adapters+1)}
 		p.Dst, _ = d.Tensor(b.Rows(), out)
 		for a := 1; a <= adapters; a++ {
 			if r.IntN(4) > 0 {
@@ -122,7 +123,7 @@ func adaptersCase(t *testing.T, d *Device, r *rand.Rand) {
 		plain.Seqs[i].Adapter = 0
 	}
 	d.Begin(&plain)
-	d.MatMul(x, products)
+	d.matMul(x, products)
 	var want [][]float32
 	for i := range products {
 		rows := append([]float32(nil), products[i].Dst.Host...)
@@ -136,11 +137,11 @@ func adaptersCase(t *testing.T, d *Device, r *rand.Rand) {
 		want = append(want, rows)
 	}
 	d.Begin(&b)
-	d.MatMul(x, products)
+	d.matMul(x, products)
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range products {
-		same(t, fmt.Sprintf("product %d of [%d, %d], %d rows", i, outs[i], in, b.Rows()), products[i].Dst.Host, want[i])
+		sameBits(t, fmt.Sprintf("product %d of [%d, %d], %d rows", i, outs[i], in, b.Rows()), products[i].Dst.Host, want[i])
 	}
 }

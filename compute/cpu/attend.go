@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // Attention goes over the positions of a sequence in chunks that begin at multiples of chunkTokens. Each chunk has a
@@ -16,14 +17,15 @@ const chunkTokens = 256
 type tile struct {
 	index          int // in Device.tiles
 	seq, row, rows int
-	lo, hi         int // positions that some row attends to
-	first          int // its first item
-	parts          int // items of each KV head
-	partial        int // where its queries are in Device.parts, if parts > 1
+	lo, hi         int  // positions that some row attends to
+	first          int  // its first item
+	parts          int  // items of each KV head
+	partial        int  // where its queries are in Device.parts, if parts > 1
+	tree           bool // a single row of a tree, which sees the batch's own rows as branchPanels gathers them
 }
 
-// A tile has up to tileQueries queries, and down to bandQueries where that gives every thread work. Its queries go through a
-// chunk in bands of about bandQueries: of a few rows that see nearly the same positions.
+// A tile has up to tileQueries queries, and down to bandQueries where that gives every thread work. Its queries go
+// through a chunk in bands of about bandQueries: of a few rows that see nearly the same positions.
 const tileQueries, bandQueries = 512, 64
 
 // log2e makes a score the exponent of a power of two, which is cheaper than one of e.
@@ -34,9 +36,9 @@ func (t *tile) chunks() (from, to int) {
 	return t.lo / chunkTokens, (t.hi + chunkTokens - 1) / chunkTokens
 }
 
-// Attend implements compute.Device. An item is a tile and a KV head, or some chunks of that where there are not enough of
+// attend does compute.Attend. An item is a tile and a KV head, or some chunks of that where there are not enough of
 // them for all threads.
-func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a compute.Attention) {
+func (d *Device) attend(dst, q Tensor, c compute.Cache, layer int, a compute.Attention) {
 	d.flush()
 	d.op = operation{dst: dst, src: q, cache: c.(*cache), layer: layer, attn: a}
 	l := &d.op.cache.layers[layer]
@@ -55,7 +57,7 @@ func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a com
 			d.apart = append(d.apart, int32(i))
 		}
 	}
-	d.parts.grow(parted, l.vTiles*lanes)
+	d.parts.grow(parted, l.vTiles*kernel.Lanes)
 	for w := range d.scratch {
 		d.scratch[w].grow(l, queries, min(queries, bandRows(group)*group))
 	}
@@ -68,11 +70,21 @@ func (d *Device) Attend(dst, q compute.Tensor, c compute.Cache, layer int, a com
 // cut cuts the batch into tiles. It returns the most queries of a tile and the sum of all tiles' chunks.
 func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 	d.tiles = d.tiles[:0]
-	step := d.batch.Rows() * kvHeads / (4 * len(d.scratch))
+	step := d.rows * kvHeads / (4 * len(d.scratch))
 	step = max(min(step, tileQueries/group), bandQueries/group, 1)
 	band := bandRows(group)
-	for i, s := range d.batch.Seqs {
-		rows := int(s.Rows)
+	add := func(t tile) {
+		t.index = len(d.tiles)
+		t.lo, _ = d.attended(t.seq, int(d.batch.Pos[t.row]))
+		_, t.hi = d.attended(t.seq, int(d.batch.Pos[t.row+t.rows-1]))
+		d.tiles = append(d.tiles, t)
+		queries = max(queries, t.rows*group)
+		from, to := t.chunks()
+		chunks += to - from
+	}
+	for i := range d.batch.Seqs {
+		s := &d.batch.Seqs[i]
+		rows := int(d.batch.Lead(s))
 		n := (rows + step - 1) / step
 		size := ((rows+n-1)/n + band - 1) / band * band // equal tiles, of whole bands
 		n = (rows + size - 1) / size
@@ -81,13 +93,10 @@ func (d *Device) cut(group, kvHeads int) (queries, chunks int) {
 			if j%2 == 0 { // the last and the first follow each other, and so on inwards: together they are the work of any other two
 				at = (n - 1 - j/2) * size
 			}
-			t := tile{index: len(d.tiles), seq: i, row: int(s.Row) + at, rows: min(size, rows-at)}
-			t.lo, _ = d.attended(i, int(s.Start)+at)
-			_, t.hi = d.attended(i, int(s.Start)+at+t.rows-1)
-			d.tiles = append(d.tiles, t)
-			queries = max(queries, t.rows*group)
-			from, to := t.chunks()
-			chunks += to - from
+			add(tile{seq: i, row: int(s.Row) + at, rows: min(size, rows-at)})
+		}
+		for r := rows; r < int(s.Rows); r++ {
+			add(tile{seq: i, row: int(s.Row) + r, rows: 1, tree: true})
 		}
 	}
 	return queries, chunks
@@ -134,10 +143,10 @@ func (d *Device) attendItem(worker, item int) {
 // scaleQueries writes the tile's queries of a KV head to s.q, with zeros after each head's dimensions.
 func (d *Device) scaleQueries(s *scratch, t *tile, head int) {
 	l := &d.op.cache.layers[d.op.layer]
-	group, width, scale := d.op.attn.Heads/l.KVHeads, l.kTiles*lanes, d.op.attn.Scale*log2e
+	group, width, scale := d.op.attn.Heads/l.KVHeads, l.kTiles*kernel.Lanes, d.op.attn.Scale*log2e
 	for i := range t.rows * group {
 		q := rowOf(d.op.src, t.row+i/group)[(head*group+i%group)*l.KDim:][:l.KDim]
-		d.k.scale(s.q[i*width:], q, scale)
+		d.k.Scale(s.q[i*width:], q, scale)
 		clear(s.q[i*width+l.KDim : (i+1)*width])
 	}
 }
@@ -157,11 +166,12 @@ func (d *Device) joinItem(worker, item int) {
 	d.finish(t, head, &s.sum)
 }
 
-// clear begins the sums of a KV head's queries: with nothing, or with the sink of each, which has weight 1 and no value.
+// clear begins the sums of a KV head's queries: with nothing, or with the sink of each, which has weight 1 and no
+// value.
 func (d *Device) clear(p *partial, head, group, queries int) {
 	clear(p.out[:queries*p.width])
 	for i := range queries {
-		p.most[i], p.total[i] = lowest, 0
+		p.most[i], p.total[i] = kernel.Lowest, 0
 		if sinks := d.op.attn.Sinks; sinks != nil {
 			p.most[i], p.total[i] = sinks.(vector)[head*group+i%group]*log2e, 1
 		}
@@ -174,6 +184,6 @@ func (d *Device) finish(t *tile, head int, sum *partial) {
 	group := d.op.attn.Heads / l.KVHeads
 	for i := range t.rows * group {
 		dst := rowOf(d.op.dst, t.row+i/group)[(head*group+i%group)*l.VDim:][:l.VDim]
-		d.k.scale(dst, sum.out[i*sum.width:][:l.VDim], 1/sum.total[i])
+		d.k.Scale(dst, sum.out[i*sum.width:][:l.VDim], 1/sum.total[i])
 	}
 }

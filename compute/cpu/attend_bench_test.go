@@ -5,10 +5,12 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -39,7 +41,7 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 	if s.latent {
 		l.VDim = 512
 	}
-	spec := compute.CacheSpec{Blocks: length / lanes, BlockTokens: lanes, Type: t, Layers: []compute.CacheLayer{l}}
+	spec := compute.CacheSpec{Blocks: length / kernel.Lanes, BlockTokens: kernel.Lanes, Type: t, Layers: []compute.CacheLayer{l}}
 	cache, err := d.Cache(spec)
 	if err != nil {
 		b.Fatal(err)
@@ -48,8 +50,8 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 	for i := range table {
 		table[i] = int32((i*7 + 3) % spec.Blocks)
 	}
-	tensor := func(rows, cols int) compute.Tensor {
-		return compute.Tensor{Rows: rows, Cols: cols, Host: numbersOf(rows * cols)}
+	tensor := func(rows, cols int) Tensor {
+		return Tensor{Rows: rows, Cols: cols, Host: normals(rand.New(rand.NewPCG(3, 4)), rows*cols)}
 	}
 	batch := new(compute.Batch)
 	const step = 512
@@ -58,7 +60,7 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 		batch.Reset()
 		batch.Append(make([]int32, min(step, length-at)), at, false, table)
 		d.Begin(batch)
-		d.Store(cache, 0, k, v)
+		d.store(cache, 0, k, v)
 	}
 	batch.Reset()
 	batch.Append(make([]int32, rows), length-rows, false, table)
@@ -67,11 +69,11 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 	var times []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		d.Attend(dst, q, cache, 0, compute.Attention{Heads: s.heads, Scale: 0.1})
+		d.attend(dst, q, cache, 0, compute.Attention{Heads: s.heads, Scale: 0.1})
 		times = append(times, time.Since(start))
 	}
 	seen := float64(rows) * (float64(length-rows) + float64(rows+1)/2)
-	return median(times), float64(d.CacheBytes(spec)), 2 * seen * float64(s.heads) * float64(l.KDim+l.VDim)
+	return medianOf(times), float64(d.CacheBytes(spec)), 2 * seen * float64(s.heads) * float64(l.KDim+l.VDim)
 }
 
 func benchAttention(b *testing.B, rows int, lengths []int) {
@@ -79,7 +81,7 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 		if kernels == "portable" || kernels == "avx512" {
 			continue
 		}
-		m, err := NewMeter(Options{Threads: 2, Kernels: kernels})
+		m, err := newMeter(Options{Threads: 2, Kernels: kernels})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -88,7 +90,7 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 			b.Fatal(err)
 		}
 		for _, s := range headShapes {
-			for _, t := range KVTypes {
+			for _, t := range kernel.KVTypes {
 				for _, length := range lengths {
 					b.Run(fmt.Sprintf("%s/%v/%v/%d", kernels, s, t, length), func(b *testing.B) {
 						seconds, bytes, ops := benchAttend(b, kernels, s, t, rows, length)
@@ -104,6 +106,7 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 	}
 }
 
-// BenchmarkAttentionPrefill computes the last 512 rows of prompts of several lengths, BenchmarkAttentionDecode one more.
+// BenchmarkAttentionPrefill computes the last 512 rows of prompts of several lengths, BenchmarkAttentionDecode one
+// more.
 func BenchmarkAttentionPrefill(b *testing.B) { benchAttention(b, 512, []int{512, 4096, 16384}) }
 func BenchmarkAttentionDecode(b *testing.B)  { benchAttention(b, 1, []int{1024, 8192, 32768}) }

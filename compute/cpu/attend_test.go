@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -37,7 +38,7 @@ func randomAttention(r *rand.Rand, longest int) *attendCase {
 		heads = l.KVHeads * (17 + r.IntN(60)) // more than a tile's share
 	}
 	c := &attendCase{attn: compute.Attention{Heads: heads, Scale: float32(1 / math.Sqrt(float64(l.KDim)))}, tokens: 1 + r.IntN(longest)}
-	c.spec = compute.CacheSpec{BlockTokens: lanes * (1 + r.IntN(5)), Type: KVTypes[r.IntN(len(KVTypes))], Layers: []compute.CacheLayer{l}}
+	c.spec = compute.CacheSpec{BlockTokens: kernel.Lanes * (1 + r.IntN(5)), Type: kernel.KVTypes[r.IntN(len(kernel.KVTypes))], Layers: []compute.CacheLayer{l}}
 	c.spec.Blocks = c.tokens/c.spec.BlockTokens + 3
 	if r.IntN(3) == 0 {
 		c.attn.Window = 1 + r.IntN(2*c.tokens)
@@ -86,8 +87,8 @@ func (c *attendCase) run(t *testing.T, r *rand.Rand, o Options, most int) []floa
 	out := make([]float32, c.tokens*c.attn.Heads*l.VDim)
 	for at := 0; at < c.tokens; {
 		n := min(1+r.IntN(most), c.tokens-at)
-		rows := func(x []float32, cols int) compute.Tensor {
-			return compute.Tensor{Rows: n, Cols: cols, Host: x[at*cols:][:n*cols]}
+		rows := func(x []float32, cols int) Tensor {
+			return Tensor{Rows: n, Cols: cols, Host: x[at*cols:][:n*cols]}
 		}
 		if c.attn.Window > 0 { // blocks before every window are gone
 			for i := range max(0, at-c.attn.Window+1) / c.spec.BlockTokens {
@@ -97,8 +98,8 @@ func (c *attendCase) run(t *testing.T, r *rand.Rand, o Options, most int) []floa
 		b := new(compute.Batch)
 		b.Append(make([]int32, n), at, false, table)
 		d.Begin(b)
-		d.Store(cache, 0, rows(c.k, l.KVHeads*l.KDim), rows(c.v, l.KVHeads*l.VDim))
-		d.Attend(rows(out, c.attn.Heads*l.VDim), rows(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
+		d.store(cache, 0, rows(c.k, l.KVHeads*l.KDim), rows(c.v, l.KVHeads*l.VDim))
+		d.attend(rows(out, c.attn.Heads*l.VDim), rows(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
 		if err := d.Sync(); err != nil {
 			t.Fatal(c, err)
 		}
@@ -112,21 +113,25 @@ func (d *Device) slabBytes(c compute.Cache) []byte { return c.(*cache).slabs[0].
 
 // stored returns x as a cache of the case's type keeps it, in heads of dim.
 func (c *attendCase) stored(x []float32, dim int) []float32 {
-	n := kvTiles(c.spec.Type, dim)
-	panel, wide, out := aligned(kvBytes(c.spec.Type, n)), make([]float32, n*tileValues), make([]float32, len(x))
-	var row kvRow
+	n := kernel.KVTiles(c.spec.Type, dim)
+	panel, wide, out := aligned(kernel.KVBytes(c.spec.Type, n)), make([]float32, n*kernel.TileValues), make([]float32, len(x))
+	var row kernel.KVRow
+	k, err := kernel.Pick("portable")
+	if err != nil {
+		panic(err)
+	}
 	for at := 0; at < len(x); at += dim {
-		row.put(&portable, c.spec.Type, panel, 3, x[at:][:dim], true)
-		widen(c.spec.Type, wide, tileValues, panel, n, true)
+		row.Put(k, c.spec.Type, panel, 3, x[at:][:dim], true)
+		k.Widen(c.spec.Type, wide, kernel.TileValues, panel, n, true)
 		for i := range dim {
-			out[at+i] = wide[i/lanes*tileValues+3*lanes+i%lanes]
+			out[at+i] = wide[i/kernel.Lanes*kernel.TileValues+3*kernel.Lanes+i%kernel.Lanes]
 		}
 	}
 	return out
 }
 
-// naive returns the case's outputs in float64, and for each query the greatest magnitude of the values, which errors are
-// relative to.
+// naive returns the case's outputs in float64, and for each query the greatest magnitude of the values, which errors
+// are relative to.
 func (c *attendCase) naive() (out, scale []float64) {
 	l := c.spec.Layers[0]
 	k := c.stored(c.k, l.KDim)
@@ -175,8 +180,8 @@ func (c *attendCase) naive() (out, scale []float64) {
 	return out, scale
 }
 
-// check computes a case with every implementation of the kernels, on one thread or many, whole or in pieces. The results
-// must have the same bits and be near those in float64.
+// check computes a case with every implementation of the kernels, on one thread or many, whole or in pieces. The
+// results must have the same bits and be near those in float64.
 func (c *attendCase) check(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	var first []float32
@@ -186,7 +191,7 @@ func (c *attendCase) check(t *testing.T, r *rand.Rand) {
 		if first == nil {
 			first = got
 		}
-		same(t, fmt.Sprintf("%s in pieces of up to %d: %v", k, most, c), got, first)
+		sameBits(t, fmt.Sprintf("%s in pieces of up to %d: %v", k, most, c), got, first)
 	}
 	want, scale := c.naive()
 	for i, x := range first {
@@ -240,13 +245,14 @@ func TestCacheTypes(t *testing.T) {
 	}
 }
 
-// TestAttendLong attends with the last tokens of a context of 33k, by few threads and many, 512 at once, seven by seven and one by
-// one, with and without a window and sinks, and compares the bits of all and the last row with float64.
+// TestAttendLong attends with the last tokens of a context of 33k, by few threads and many, 512 at once, seven by
+// seven and one by one, with and without a window and sinks, and compares the bits of all and the last row with
+// float64.
 func TestAttendLong(t *testing.T) {
 	const tokens, rows, dim, heads = 33<<10 + 7, 512, 16, 4
 	r := rand.New(rand.NewPCG(18, 18))
 	l := compute.CacheLayer{KVHeads: 2, KDim: dim, VDim: dim}
-	for i, typ := range KVTypes {
+	for i, typ := range kernel.KVTypes {
 		if i%2 == 0 {
 			l.VDim = 4 * dim // which few queries read where it lies
 		}
@@ -257,12 +263,12 @@ func TestAttendLong(t *testing.T) {
 		if i > 2 {
 			c.attn.Sinks = vector(numbersFrom(r, heads))
 		}
-		c.spec = compute.CacheSpec{Blocks: tokens/lanes + 1, BlockTokens: lanes, Type: typ, Layers: []compute.CacheLayer{l}}
+		c.spec = compute.CacheSpec{Blocks: tokens/kernel.Lanes + 1, BlockTokens: kernel.Lanes, Type: typ, Layers: []compute.CacheLayer{l}}
 		c.q, c.k, c.v = numbersFrom(r, tokens*heads*dim), numbersFrom(r, tokens*2*dim), numbersFrom(r, tokens*2*l.VDim)
 		whole := c.tail(t, 1, rows, rows)
 		for _, part := range []struct{ threads, rows, step int }{{9, 12, 1}, {2, 35, 7}} {
 			got := c.tail(t, part.threads, part.rows, part.step)
-			same(t, fmt.Sprintf("%v, %d by %d on %d threads", typ, part.step, part.step, part.threads), got, whole[len(whole)-len(got):])
+			sameBits(t, fmt.Sprintf("%v, %d by %d on %d threads", typ, part.step, part.step, part.threads), got, whole[len(whole)-len(got):])
 		}
 		c.checkLast(t, whole[(rows-1)*heads*l.VDim:])
 	}
@@ -329,20 +335,20 @@ func (c *attendCase) tail(t *testing.T, threads, rows, step int) []float32 {
 		table[i] = int32(len(table) - 1 - i)
 	}
 	l := c.spec.Layers[0]
-	begin := func(from, to int) func(x []float32, cols int) compute.Tensor {
+	begin := func(from, to int) func(x []float32, cols int) Tensor {
 		b := new(compute.Batch)
 		b.Append(make([]int32, to-from), from, false, table)
 		d.Begin(b)
-		return func(x []float32, cols int) compute.Tensor {
-			return compute.Tensor{Rows: to - from, Cols: cols, Host: x[from*cols : to*cols]}
+		return func(x []float32, cols int) Tensor {
+			return Tensor{Rows: to - from, Cols: cols, Host: x[from*cols : to*cols]}
 		}
 	}
 	part := begin(0, c.tokens)
-	d.Store(cache, 0, part(c.k, l.KVHeads*l.KDim), part(c.v, l.KVHeads*l.VDim))
+	d.store(cache, 0, part(c.k, l.KVHeads*l.KDim), part(c.v, l.KVHeads*l.VDim))
 	out := make([]float32, c.tokens*c.attn.Heads*l.VDim)
 	for at := c.tokens - rows; at < c.tokens; at += step {
 		part = begin(at, at+step)
-		d.Attend(part(out, c.attn.Heads*l.VDim), part(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
+		d.attend(part(out, c.attn.Heads*l.VDim), part(c.q, c.attn.Heads*l.KDim), cache, 0, c.attn)
 	}
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)

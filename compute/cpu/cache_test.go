@@ -7,8 +7,8 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// TestBlocksArePackedAndCopied stores tokens of a sequence in a cache of two groups of unlike layers, moves its blocks by
-// CopyBlock and by PackBlock and UnpackBlock into another cache, and attends from there.
+// TestBlocksArePackedAndCopied stores tokens of a sequence in a cache of two groups of unlike layers, moves its
+// blocks by copyBlock and by packBlock and unpackBlock into another cache, and attends from there.
 func TestBlocksArePackedAndCopied(t *testing.T) {
 	const tokens, blockTokens = 40, 16
 	d, err := New(Options{Threads: 2})
@@ -28,7 +28,7 @@ func TestBlocksArePackedAndCopied(t *testing.T) {
 		}
 		return c
 	}
-	tensor := func(cols int, seed float32) compute.Tensor {
+	tensor := func(cols int, seed float32) Tensor {
 		x, err := d.Tensor(tokens, cols)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestBlocksArePackedAndCopied(t *testing.T) {
 		var out []float32
 		for i, l := range spec.Layers {
 			dst := tensor(l.KVHeads*l.VDim, 0)
-			d.Attend(dst, tensor(l.KVHeads*l.KDim, 0.3), c, i, compute.Attention{Heads: l.KVHeads, Scale: 1})
+			d.attend(dst, tensor(l.KVHeads*l.KDim, 0.3), c, i, compute.Attention{Heads: l.KVHeads, Scale: 1})
 			out = append(out, dst.Host...)
 		}
 		if err := d.Sync(); err != nil {
@@ -60,26 +60,26 @@ func TestBlocksArePackedAndCopied(t *testing.T) {
 	tables := [][]int32{{3, 1, 4}, {15, 9, 2}}
 	begin(tables...)
 	for i, l := range spec.Layers {
-		d.Store(from, i, tensor(l.KVHeads*l.KDim, 0.01*float32(i+1)), tensor(l.KVHeads*l.VDim, 0.02))
+		d.store(from, i, tensor(l.KVHeads*l.KDim, 0.01*float32(i+1)), tensor(l.KVHeads*l.VDim, 0.02))
 	}
 	want := attend(from)
 
 	copied := [][]int32{{5, 6, 7}, {8, 10, 11}}
 	moved := [][]int32{{8, 0, 1}, {2, 3, 4}}
-	packed := make([]byte, d.BlockBytes(from))
+	packed := make([]byte, from.(*cache).blockBytes())
 	for g := range tables {
 		for i, b := range tables[g] {
-			d.CopyBlock(from, b, copied[g][i])
-			d.PackBlock(from, b, packed)
-			d.UnpackBlock(other, moved[g][i], packed)
+			from.(*cache).copyBlock(b, copied[g][i])
+			from.(*cache).packBlock(b, packed)
+			other.(*cache).unpackBlock(moved[g][i], packed)
 		}
 	}
 	begin(copied...)
-	if !bytes.Equal(bytesOf(attend(from)), bytesOf(want)) {
+	if !bytes.Equal(byteView(attend(from)), byteView(want)) {
 		t.Error("copied blocks give other results")
 	}
 	begin(moved...)
-	if !bytes.Equal(bytesOf(attend(other)), bytesOf(want)) {
+	if !bytes.Equal(byteView(attend(other)), byteView(want)) {
 		t.Error("blocks packed and unpacked into another cache give other results")
 	}
 }

@@ -4,17 +4,18 @@ import (
 	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // convChannels is how many channels of a convolution an item takes.
 const convChannels = 512
 
-// Convolve implements compute.Device. An item is some channels of a sequence.
-func (d *Device) Convolve(x compute.Tensor, c compute.Cache, layer int, delta compute.Delta) {
+// convolve does compute.Convolve. An item is some channels of a sequence.
+func (d *Device) convolve(x Tensor, c compute.Cache, layer int, delta compute.Delta) {
 	d.flush()
 	d.op = operation{dst: x, cache: c.(*cache), layer: layer, delta: delta}
 	for w := range d.scratch {
-		d.scratch[w].out = grown(d.scratch[w].out, delta.Window*convChannels)
+		d.scratch[w].out = kernel.Grown(d.scratch[w].out, delta.Window*convChannels)
 	}
 	chunks := (delta.Channels() + convChannels - 1) / convChannels
 	d.each(len(d.batch.Seqs)*chunks, d.jobs.convolve)
@@ -64,14 +65,14 @@ func (d *Device) stateOf(seq *compute.Seq) []float32 {
 	return l.state[int(seq.State)*l.State:][:l.State]
 }
 
-// DeltaRule implements compute.Device. An item is a value head of a sequence. Its matrix is kept in panels of 16 values,
+// deltaRule does compute.DeltaRule. An item is a value head of a sequence. Its matrix is kept in panels of 16 values,
 // [ValueDim/16][KeyDim][16], so that what it does to a key or a query is a product with a weight.
-func (d *Device) DeltaRule(dst, qkv, a, b compute.Tensor, c compute.Cache, layer int, delta compute.Delta) {
+func (d *Device) deltaRule(dst, qkv, a, b Tensor, c compute.Cache, layer int, delta compute.Delta) {
 	d.flush()
 	d.op = operation{dst: dst, src: qkv, a: a, b: b, cache: c.(*cache), layer: layer, delta: delta}
 	for w := range d.scratch {
-		d.scratch[w].q = grown(d.scratch[w].q, 2*delta.KeyDim)
-		d.scratch[w].out = grown(d.scratch[w].out, 2*padded(delta.ValueDim))
+		d.scratch[w].q = kernel.Grown(d.scratch[w].q, 2*delta.KeyDim)
+		d.scratch[w].out = kernel.Grown(d.scratch[w].out, 2*kernel.Padded(delta.ValueDim))
 	}
 	d.each(len(d.batch.Seqs)*delta.ValueHeads, d.jobs.delta)
 }
@@ -80,8 +81,8 @@ func (d *Device) deltaItem(worker, item int) {
 	delta, s := &d.op.delta, &d.scratch[worker]
 	seq, head := &d.batch.Seqs[item/delta.ValueHeads], item%delta.ValueHeads
 	keyHead, keys := head/(delta.ValueHeads/delta.KeyHeads), delta.KeyHeads*delta.KeyDim
-	n, pad := delta.ValueDim, padded(delta.ValueDim)
-	size, panels := delta.KeyDim*pad, pad/lanes
+	n, pad := delta.ValueDim, kernel.Padded(delta.ValueDim)
+	size, panels := delta.KeyDim*pad, pad/kernel.Lanes
 	matrix := d.stateOf(seq)[(delta.Window-1)*delta.Channels()+head*size:][:size]
 	if seq.Start == 0 {
 		clear(matrix)
@@ -95,13 +96,19 @@ func (d *Device) deltaItem(worker, item int) {
 		d.unit(k, row[keys+keyHead*delta.KeyDim:], 1)
 		v := row[2*keys+head*n:][:n]
 		gain := softplus(rowOf(d.op.a, r)[head]+delta.Bias.(vector)[head]) * delta.Decay.(vector)[head]
-		decay, beta := exp(gain), activate(rowOf(d.op.b, r)[head], compute.Sigmoid)
-		d.k.matF32(out, pad, k, len(k), matrix, len(k)*lanes, panels, 1, len(k), false)
+		decay, beta := kernel.Exp(gain), activate(rowOf(d.op.b, r)[head], compute.Sigmoid)
+		d.k.MatF32(kernel.Product[float32]{
+			Dst: out, Ldd: pad, X: k, Ldx: len(k),
+			W: matrix, Stride: len(k) * kernel.Lanes, Panels: panels, M: 1, K: len(k),
+		})
 		for j, x := range v {
 			u[j] = beta * (x - float32(decay*out[j]))
 		}
-		d.k.decayAdd(matrix, k, u, decay)
-		d.k.matF32(out, pad, q, len(q), matrix, len(q)*lanes, panels, 1, len(q), false)
+		d.k.DecayAdd(matrix, k, u, decay)
+		d.k.MatF32(kernel.Product[float32]{
+			Dst: out, Ldd: pad, X: q, Ldx: len(q),
+			W: matrix, Stride: len(q) * kernel.Lanes, Panels: panels, M: 1, K: len(q),
+		})
 		copy(rowOf(d.op.dst, r)[head*n:][:n], out)
 	}
 }
@@ -110,7 +117,7 @@ func (d *Device) deltaItem(worker, item int) {
 func (d *Device) unit(dst, x []float32, scale float32) {
 	const eps = 1e-6
 	x = x[:len(dst)]
-	scale *= float32(1 / math.Sqrt(float64(d.k.sumSquares(x, 0)+eps)))
+	scale *= float32(1 / math.Sqrt(float64(d.k.SumSquares(x, 0)+eps)))
 	for i, v := range x {
 		dst[i] = v * scale
 	}
@@ -121,5 +128,5 @@ func softplus(x float32) float32 {
 	if x > 20 {
 		return x
 	}
-	return float32(math.Log1p(float64(exp(x))))
+	return float32(math.Log1p(float64(kernel.Exp(x))))
 }

@@ -21,7 +21,7 @@ func normal(r *rand.Rand, n int) []float32 {
 }
 
 // tensorOf returns values as a tensor of rows of cols.
-func tensorOf(t *testing.T, d *Device, cols int, v []float32) compute.Tensor {
+func tensorOf(t *testing.T, d *Device, cols int, v []float32) Tensor {
 	t.Helper()
 	x, err := d.Tensor(len(v)/cols, cols)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestMatMulHeads(t *testing.T) {
 				d.Begin(b)
 				x := normal(r, rows*heads*(c.in+c.rest))
 				var w []compute.Matrix
-				var want [heads]compute.Tensor
+				var want [heads]Tensor
 				for h := range heads {
 					n, _ := c.typ.RowBytes(out * c.in)
 					src := compute.Source{Type: c.typ, Out: out, In: c.in, Data: make([]byte, n)}
@@ -68,15 +68,15 @@ func TestMatMulHeads(t *testing.T) {
 						part = append(part, x[(row*heads+h)*(c.in+c.rest):][:c.in]...)
 					}
 					want[h] = tensorOf(t, d, out, make([]float32, rows*out))
-					d.MatMul(tensorOf(t, d, c.in, part), []compute.Product{{Dst: want[h], W: m}})
+					d.matMul(tensorOf(t, d, c.in, part), []Product{{Dst: want[h], W: m}})
 				}
 				dst := tensorOf(t, d, heads*(out+c.rest), make([]float32, rows*heads*(out+c.rest)))
-				d.MatMulHeads(dst, tensorOf(t, d, heads*(c.in+c.rest), x), w)
+				d.matMulHeads(dst, tensorOf(t, d, heads*(c.in+c.rest), x), w)
 				for row := range rows {
 					for h := range heads {
 						got := rowOf(dst, row)[h*(out+c.rest):][:out+c.rest]
-						same(t, fmt.Sprintf("row %d, head %d", row, h), got[:out], rowOf(want[h], row))
-						same(t, fmt.Sprintf("row %d, rest of head %d", row, h), got[out:], x[(row*heads+h)*(c.in+c.rest)+c.in:][:c.rest])
+						sameBits(t, fmt.Sprintf("row %d, head %d", row, h), got[:out], rowOf(want[h], row))
+						sameBits(t, fmt.Sprintf("row %d, rest of head %d", row, h), got[out:], x[(row*heads+h)*(c.in+c.rest)+c.in:][:c.rest])
 					}
 				}
 			})
@@ -84,8 +84,8 @@ func TestMatMulHeads(t *testing.T) {
 	}
 }
 
-// TestDeltaNet runs a sequence through the convolution and the delta rule, in one piece and, beside another sequence, in
-// pieces of all sizes. It compares with the formulas in float64, and pieces and kernels to the last bit.
+// TestDeltaNet runs a sequence through the convolution and the delta rule, in one piece and, beside another sequence,
+// in pieces of all sizes. It compares with the formulas in float64, and pieces and kernels to the last bit.
 func TestDeltaNet(t *testing.T) {
 	const tokens = 21
 	r := rand.New(rand.NewPCG(2, 2))
@@ -121,12 +121,12 @@ func TestDeltaNet(t *testing.T) {
 				batch.Append(make([]int32, n), at, false)
 				batch.Seqs[1].State = 1
 				d.Begin(batch)
-				part := func(v []float32, cols int) compute.Tensor {
+				part := func(v []float32, cols int) Tensor {
 					return tensorOf(t, d, cols, append(normal(r, 2*cols), v[at*cols:(at+n)*cols]...))
 				}
 				qkv, dst := part(x, channels), part(want, heads*delta.ValueDim)
-				d.Convolve(qkv, c, 0, delta)
-				d.DeltaRule(dst, qkv, part(a, heads), part(b, heads), c, 0, delta)
+				d.convolve(qkv, c, 0, delta)
+				d.deltaRule(dst, qkv, part(a, heads), part(b, heads), c, 0, delta)
 				if err := d.Sync(); err != nil {
 					t.Fatal(err)
 				}
@@ -140,7 +140,7 @@ func TestDeltaNet(t *testing.T) {
 					}
 				}
 			}
-			if !bytes.Equal(bytesOf(got), bytesOf(first)) {
+			if !bytes.Equal(byteView(got), byteView(first)) {
 				t.Fatalf("%s, in pieces of %d: other bits than in pieces of 1", name, piece)
 			}
 		}

@@ -2,46 +2,58 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // Device is a compute.Device on the host's processor. Operations are spread over the threads. Those on rows alone wait
 // for the next one of another kind (rowOp); all others return when they are done.
 type Device struct {
-	k     *kernels
+	k     *kernel.Table
 	wide  bool // Options.Wide
 	pool  *pool
 	done  chan struct{} // closed by Close
 	batch *compute.Batch
+	rows  int // that operations run over: those of the batch, or of the domain of a program's operation
 	err   error
+	busy  sync.Mutex // held by the program that computes
 
-	waiting []rowOp            // operations on rows that wait
-	op      operation          // the arguments of the running operation of another kind
-	head    [1]compute.Product // the vocabulary projection, as the argument of matmul
-	xq      rowsQ8             // quantised rows of the running product
-	x16     rows16             // its rows in bfloat16
-	lora    adaption           // what the batch's adapters add to the running products
-	routed  routedRows         // the rows of the running product by route
-	runs    []storeRun         // of the running store
-	tiles   []tile             // of the running attention
-	apart   []int32            // those of them whose chunks are computed apart
-	parts   partial            // what is computed apart
-	scratch []scratch          // by worker
-	arena   arena              // of weights
-	before  *matrix            // the first weight of the product before
-	jobs    jobs
+	programs []*program // those compiled
+
+	tables *tables // of the running program, or own
+	own    tables  // of batches that Begin announces
+
+	waiting  []rowOp       // operations on rows that wait
+	op       operation     // the arguments of the running operation of another kind
+	head     [1]Product    // the vocabulary projection, as the argument of matmul
+	xq       kernel.Rows8  // kernel.Quantised rows of the running product
+	x16      kernel.Rows16 // its rows in bfloat16
+	lora     adaption      // what the batch's adapters add to the running products
+	routed   routedRows    // the rows of the running product by route
+	runs     []storeRun    // of the running store
+	tiles    []tile        // of the running attention
+	apart    []int32       // those of them whose chunks are computed apart
+	parts    partial       // what is computed apart
+	scratch  []scratch     // by worker
+	arena    arena         // of weights
+	before   *matrix       // the first weight of the product before
+	chains   []chain       // of the running step's choices
+	choosing *step
+	jobs     jobs
 }
 
 // jobs are the operations' bodies for one item, bound to the device once: binding a method allocates.
 type jobs struct {
-	squash, shrink, expand, attend, join, heads, convolve, delta, gather, quantiseRoute, roundRoute, expert func(worker, item int)
-	rows, product                                                                                           func(worker, from, to int)
+	squash, shrink, expand, attend, join, heads, convolve, delta, gather, quantiseRoute, roundRoute, expert, choose func(worker, item int)
+	rows, product                                                                                                   func(worker, from, to int)
 }
 
 // Options choose how a Device computes. None but Wide changes a result.
 type Options struct {
-	Threads int    // 0 is DefaultThreads
+	Threads int    // 0 is defaultThreads
 	Kernels string // the implementation's name, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind each worker thread to a processor of its own
 	Wide    bool   // take activations in float32 for weights of F16 and BF16 too, and those as they are: slower, and nearer to float32
@@ -53,9 +65,9 @@ func New(o Options) (*Device, error) {
 		return nil, fmt.Errorf("cpu: %d threads; want 1 to 1024, or 0 for one per core", o.Threads)
 	}
 	if o.Threads == 0 {
-		o.Threads = DefaultThreads()
+		o.Threads = defaultThreads()
 	}
-	k, err := pick(o.Kernels)
+	k, err := kernel.Pick(o.Kernels)
 	if err != nil {
 		return nil, err
 	}
@@ -73,21 +85,21 @@ func New(o Options) (*Device, error) {
 	d.jobs = jobs{
 		squash: d.squashRow, shrink: d.shrinkItem, expand: d.expandItem, attend: d.attendItem, join: d.joinItem, heads: d.headsItem,
 		convolve: d.convolveItem, delta: d.deltaItem, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute,
-		expert: d.expertItem, rows: d.rowItems, product: d.productItems,
+		expert: d.expertItem, choose: d.chooseChain, rows: d.rowItems, product: d.productItems,
 	}
 	return d, nil
 }
 
 // Name implements compute.Device.
 func (d *Device) Name() string {
-	return fmt.Sprintf("cpu (%s, %d threads)", d.k.name, len(d.scratch))
+	return fmt.Sprintf("cpu (%s, %d threads)", d.k.Name, len(d.scratch))
 }
 
 // Kernels returns the names of the implementations that this machine can run, best first.
 func Kernels() []string {
 	var names []string
-	for _, k := range implementations() {
-		names = append(names, k.name)
+	for _, k := range kernel.Implementations() {
+		names = append(names, k.Name)
 	}
 	return names
 }
@@ -102,22 +114,28 @@ func (d *Device) Vector(v []float32) (compute.Vector, error) {
 	return vector(append([]float32(nil), v...)), nil
 }
 
-// Tensor implements compute.Device.
-func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
+// Tensor makes an activation buffer, zeroed.
+func (d *Device) Tensor(rows, cols int) (Tensor, error) {
 	if rows < 1 || cols < 1 {
-		return compute.Tensor{}, fmt.Errorf("cpu: a tensor of [%d, %d]", rows, cols)
+		return Tensor{}, fmt.Errorf("cpu: a tensor of [%d, %d]", rows, cols)
 	}
-	return compute.Tensor{Rows: rows, Cols: cols, Host: view[float32](aligned(rows * cols * 4))}, nil
+	return Tensor{Rows: rows, Cols: cols, Host: kernel.View[float32](aligned(rows * cols * 4))}, nil
 }
 
-// Begin implements compute.Device.
+// Begin announces the batch that the following operations work on, and edits the block tables.
 func (d *Device) Begin(b *compute.Batch) {
 	d.flush()
-	d.batch = b
+	d.begin(b, &d.own)
+}
+
+// begin is Begin with the block tables of a program.
+func (d *Device) begin(b *compute.Batch, t *tables) {
+	d.batch, d.rows, d.tables = b, b.Rows(), t
+	t.edit(b.Edits)
 	d.lora.group(b)
 }
 
-// Sync implements compute.Device.
+// Sync does what waits and returns the first fault since the last Sync.
 func (d *Device) Sync() error {
 	d.flush()
 	err := d.err
@@ -125,11 +143,14 @@ func (d *Device) Sync() error {
 	return err
 }
 
-// Read implements compute.Device.
-func (d *Device) Read(t compute.Tensor, row int) []float32 { return rowOf(t, row) }
+// Read returns row of t.
+func (d *Device) Read(t Tensor, row int) []float32 { return rowOf(t, row) }
 
 // Close implements compute.Device.
 func (d *Device) Close() error {
+	for _, p := range slices.Clone(d.programs) {
+		p.Close()
+	}
 	select {
 	case <-d.done:
 	default:
@@ -140,7 +161,7 @@ func (d *Device) Close() error {
 }
 
 // rowOf returns row r of t.
-func rowOf(t compute.Tensor, r int) []float32 { return t.Host[r*t.Cols:][:t.Cols:t.Cols] }
+func rowOf(t Tensor, r int) []float32 { return t.Host[r*t.Cols:][:t.Cols:t.Cols] }
 
 // each runs an operation's job for every item on the pool and keeps the first fault.
 func (d *Device) each(items int, job func(worker, item int)) {
@@ -154,12 +175,4 @@ func (d *Device) spread(items, most int, job func(worker, from, to int)) {
 	if err := d.pool.runs(items, most, job); err != nil && d.err == nil {
 		d.err = err
 	}
-}
-
-// grown returns s with at least n elements. It allocates only when s was never that large.
-func grown[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n, n+n/2)
-	}
-	return s[:n]
 }

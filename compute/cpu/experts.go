@@ -4,17 +4,18 @@ import (
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // routedRows are a product's rows by route: each row of the batch once for every expert that it goes to.
 type routedRows struct {
-	x []float32 // [routes, In], for weights of float types
-	q rowsQ8    // for weights of block types
+	x []float32    // [routes, In], for weights of float types
+	q kernel.Rows8 // for weights of block types
 }
 
-// MatMulExperts implements compute.Device. An item is a chunk of one expert's rows and a group of panels of one product.
-func (d *Device) MatMulExperts(x compute.Tensor, routed bool, to compute.Routes, products []compute.ExpertProduct) {
-	t := to.(*routes)
+// matMulExperts does compute.MatMulExperts. An item is a chunk of one expert's rows and a group of panels of one
+// product.
+func (d *Device) matMulExperts(x Tensor, routed bool, t *routes, products []expertProduct) {
 	for len(products) > 0 {
 		n := 0
 		for n < min(len(products), maxProducts) && !anyOrder(products[n].W) {
@@ -36,12 +37,12 @@ func anyOrder(w []compute.Matrix) bool {
 }
 
 // orderedExperts does a product with weights whose inputs are in orders of their own, which differ between experts.
-func (d *Device) orderedExperts(x compute.Tensor, routed bool, t *routes, product []compute.ExpertProduct) {
+func (d *Device) orderedExperts(x Tensor, routed bool, t *routes, product []expertProduct) {
 	d.flush()
-	o, n := &d.op, d.batch.Rows()*t.chosen
+	o, n := &d.op, d.rows*t.chosen
 	*o = operation{src: x, routes: t, experts: product, routed: routed}
 	o.panels[0] = product[0].W[0].(*matrix).panels
-	d.split(len(t.chunks), groupPanels)
+	d.split(len(t.chunks), kernel.GroupPanels)
 	d.roomForQuantised(n, x.Cols)
 	d.each(n, d.jobs.quantiseRoute)
 	o.quantised = d.xq
@@ -56,8 +57,8 @@ func (d *Device) quantiseRoute(worker, i int) {
 	d.quantiseTo(worker, i, rowOf(o.src, row), o.experts[0].W[o.routes.expert[i]].(*matrix).order)
 }
 
-func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, products []compute.ExpertProduct) {
-	rows := d.batch.Rows()
+func (d *Device) matmulExperts(x Tensor, routed bool, t *routes, products []expertProduct) {
+	rows := d.rows
 	if routed {
 		rows *= t.chosen
 	}
@@ -69,17 +70,17 @@ func (d *Device) matmulExperts(x compute.Tensor, routed bool, t *routes, product
 		o.panels[i] = w.panels
 		kinds |= w.rows
 	}
-	d.split(len(t.chunks), groupPanels)
+	d.split(len(t.chunks), kernel.GroupPanels)
 	blocks, floats := kinds&blockRows != 0, kinds&floatRows != 0
 	d.prepare(rows, x, kinds&blockRows, products[0].W[0].(*matrix), false)
 	o.quantised = d.xq
 	o.routed = routed
-	if n := d.batch.Rows() * t.chosen; kinds&pairRows != 0 {
+	if n := d.rows * t.chosen; kinds&pairRows != 0 {
 		d.roomForRounded(n, x.Cols)
 		d.each(n, d.jobs.roundRoute)
 	}
 	if !routed && (blocks || floats) {
-		d.gather(d.batch.Rows()*t.chosen, x, blocks, floats)
+		d.gatherRoutes(d.rows*t.chosen, x, blocks, floats)
 	}
 	d.each(len(t.chunks)*o.perChunk, d.jobs.expert)
 }
@@ -92,15 +93,15 @@ func (d *Device) roundRoute(_, i int) {
 	d.roundTo(i, rowOf(o.src, row))
 }
 
-// gather copies the rows of x, quantised or as they are, to where their routes stand.
-func (d *Device) gather(n int, x compute.Tensor, blocks, floats bool) {
+// gatherRoutes copies the rows of x, quantised or as they are, to where their routes stand.
+func (d *Device) gatherRoutes(n int, x Tensor, blocks, floats bool) {
 	r := &d.routed
-	r.q.ld, r.q.blocks, r.q.lds = d.xq.ld, d.xq.blocks, d.xq.lds
+	r.q.Ld, r.q.Blocks, r.q.LdSums = d.xq.Ld, d.xq.Blocks, d.xq.LdSums
 	if blocks {
-		r.q.q, r.q.sums = grown(r.q.q, n*r.q.ld), grown(r.q.sums, n*r.q.lds)
+		r.q.Q, r.q.Sums = kernel.Grown(r.q.Q, n*r.q.Ld), kernel.Grown(r.q.Sums, n*r.q.LdSums)
 	}
 	if floats {
-		r.x = grown(r.x, n*x.Cols)
+		r.x = kernel.Grown(r.x, n*x.Cols)
 	}
 	d.op.blocks, d.op.floats = blocks, floats
 	if n <= rowChunk { // not worth waking a thread
@@ -122,9 +123,9 @@ func (d *Device) gatherRoute(_, i int) {
 		copy(r.x[i*o.src.Cols:][:o.src.Cols], rowOf(o.src, row))
 	}
 	if o.blocks {
-		from, to := d.xq.from(row), r.q.from(i)
-		copy(to.q[:to.blocks*32], from.q)
-		copy(to.sums[:to.spans()], from.sums)
+		from, to := d.xq.From(row), r.q.From(i)
+		copy(to.Q[:to.Blocks*32], from.Q)
+		copy(to.Sums[:to.Spans()], from.Sums)
 	}
 }
 
@@ -134,7 +135,7 @@ func (d *Device) expertItem(worker, item int) {
 	c := o.routes.chunks[item/o.perChunk]
 	i, from := o.product(item % o.perChunk)
 	e := &o.experts[i]
-	p := compute.Product{Dst: e.Dst, W: e.W[c.expert]}
+	p := Product{Dst: e.Dst, W: e.W[c.expert]}
 	if e.Bias != nil {
 		p.Bias = e.Bias[c.expert]
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -15,7 +16,7 @@ import (
 type mixture struct {
 	*Device
 	rows   int
-	routes compute.Routes
+	routes *routes
 }
 
 func newMixture(t *testing.T, kernels string, rows int, logits []float32, experts, chosen int, router compute.Router) mixture {
@@ -26,11 +27,11 @@ func newMixture(t *testing.T, kernels string, rows int, logits []float32, expert
 	}
 	t.Cleanup(func() { d.Close() })
 	d.Begin(&compute.Batch{IDs: make([]int32, rows)})
-	routes, err := d.Routes(rows, experts, chosen)
+	routes, err := newRoutes(rows, experts, chosen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Route(routes, compute.Tensor{Rows: rows, Cols: experts, Host: logits}, router)
+	d.route(routes, Tensor{Rows: rows, Cols: experts, Host: logits}, router)
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func newMixture(t *testing.T, kernels string, rows int, logits []float32, expert
 
 // choice returns the experts of a row, best first, and their weights.
 func (m mixture) choice(row int) ([]int32, []float32) {
-	r := m.routes.(*routes)
+	r := m.routes
 	return r.ids[row*r.chosen:][:r.chosen], r.weights[row*r.chosen:][:r.chosen]
 }
 
@@ -70,14 +71,14 @@ func TestRoute(t *testing.T) {
 		{"not a number", []float32{nan, nan, nan, nan, nan, nan}, compute.Router{Scale: 1, Groups: 3, Kept: 1, GroupBest: 2}, []int32{0, 1}, []float32{nan, nan}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, k := range implementations() {
-				ids, w := newMixture(t, k.name, 1, test.logits, 6, 2, test.router).choice(0)
+			for _, k := range kernel.Implementations() {
+				ids, w := newMixture(t, k.Name, 1, test.logits, 6, 2, test.router).choice(0)
 				if !slices.Equal(ids, test.ids) {
-					t.Errorf("%s: experts %v; want %v", k.name, ids, test.ids)
+					t.Errorf("%s: experts %v; want %v", k.Name, ids, test.ids)
 				}
 				for i := range w {
 					if d := math.Abs(float64(w[i] - test.weights[i])); d > 6e-4 || math.IsNaN(d) != math.IsNaN(float64(test.weights[i])) {
-						t.Errorf("%s: weights %v; want %v", k.name, w, test.weights)
+						t.Errorf("%s: weights %v; want %v", k.Name, w, test.weights)
 					}
 				}
 			}
@@ -85,20 +86,20 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestExperts multiplies rows with the experts that they are routed to, in weights of all kinds, side by side, twice in a row,
-// and expects of each route what its expert's weight gives by itself.
+// TestExperts multiplies rows with the experts that they are routed to, in weights of all kinds, side by side, twice
+// in a row, and expects of each route what its expert's weight gives by itself.
 func TestExperts(t *testing.T) {
 	const in, experts, chosen = 256, 7, 3
 	kinds := [][]quant.Type{{quant.F32}, {quant.BF16, quant.F16}, {quant.Q8_0, quant.Q4_K}, {quant.MXFP4, quant.F32, quant.Q6_K, quant.Q4_1, quant.BF16}}
-	for _, k := range implementations() {
+	for _, k := range kernel.Implementations() {
 		for _, rows := range []int{1, 6, 90} {
 			r := rand.New(rand.NewPCG(41, uint64(rows)))
-			m := newMixture(t, k.name, rows, normals(r, rows*experts), experts, chosen, compute.Router{Scale: 1})
+			m := newMixture(t, k.Name, rows, normals(r, rows*experts), experts, chosen, compute.Router{Scale: 1})
 			for _, out := range []int{40, 64} {
 				for _, types := range kinds {
-					m.check(t, r, fmt.Sprintf("%s: %d rows, %v", k.name, rows, types), types, false, in, out)
+					m.check(t, r, fmt.Sprintf("%s: %d rows, %v", k.Name, rows, types), types, false, in, out)
 				}
-				m.check(t, r, fmt.Sprintf("%s: %d rows, in orders of their own", k.name, rows), []quant.Type{quant.U8_32, quant.U4_128}, true, in, out)
+				m.check(t, r, fmt.Sprintf("%s: %d rows, in orders of their own", k.Name, rows), []quant.Type{quant.U8_32, quant.U4_128}, true, in, out)
 			}
 		}
 	}
@@ -107,17 +108,17 @@ func TestExperts(t *testing.T) {
 // check runs products of the batch's rows, and of the routes that the last of these left.
 func (m mixture) check(t *testing.T, r *rand.Rand, what string, types []quant.Type, order bool, in, out int) {
 	t.Helper()
-	rt := m.routes.(*routes)
+	rt := m.routes
 	n := m.rows * rt.chosen
-	x := compute.Tensor{Rows: m.rows, Cols: in, Host: normals(r, m.rows*in)}
+	x := Tensor{Rows: m.rows, Cols: in, Host: normals(r, m.rows*in)}
 	for _, routed := range []bool{false, true} {
 		types = slices.DeleteFunc(slices.Clone(types), func(typ quant.Type) bool { return in%typ.BlockValues() != 0 })
 		if len(types) == 0 {
 			return
 		}
-		var products []compute.ExpertProduct
+		var products []expertProduct
 		for i, typ := range types {
-			p := compute.ExpertProduct{Dst: compute.Tensor{Rows: n, Cols: out, Host: make([]float32, n*out)}}
+			p := expertProduct{Dst: Tensor{Rows: n, Cols: out, Host: make([]float32, n*out)}}
 			for range rt.experts {
 				p.W = append(p.W, m.random(t, r, typ, order && i != 1, out, in))
 				if i == 0 {
@@ -126,7 +127,7 @@ func (m mixture) check(t *testing.T, r *rand.Rand, what string, types []quant.Ty
 			}
 			products = append(products, p)
 		}
-		m.MatMulExperts(x, routed, m.routes, products)
+		m.matMulExperts(x, routed, m.routes, products)
 		if err := m.Sync(); err != nil {
 			t.Fatal(err)
 		}
@@ -136,12 +137,12 @@ func (m mixture) check(t *testing.T, r *rand.Rand, what string, types []quant.Ty
 				if routed {
 					row = at
 				}
-				one := compute.Product{W: p.W[rt.ids[route]], Dst: compute.Tensor{Rows: 1, Cols: out, Host: make([]float32, out)}}
+				one := Product{W: p.W[rt.ids[route]], Dst: Tensor{Rows: 1, Cols: out, Host: make([]float32, out)}}
 				if p.Bias != nil {
 					one.Bias = p.Bias[rt.ids[route]]
 				}
-				m.matmul(1, compute.Tensor{Rows: 1, Cols: in, Host: rowOf(x, row)}, []compute.Product{one})
-				same(t, fmt.Sprintf("%s: product %d, route %d", what, i, route), rowOf(p.Dst, at), one.Dst.Host)
+				m.matmul(1, Tensor{Rows: 1, Cols: in, Host: rowOf(x, row)}, []Product{one})
+				sameBits(t, fmt.Sprintf("%s: product %d, route %d", what, i, route), rowOf(p.Dst, at), one.Dst.Host)
 			}
 		}
 		in, x = out, products[len(products)-1].Dst
@@ -154,7 +155,7 @@ func (m mixture) random(t *testing.T, r *rand.Rand, typ quant.Type, order bool, 
 	src := compute.Source{Name: "w", Type: typ, Out: out, In: in}
 	switch typ {
 	case quant.U4_128, quant.U8_32:
-		src.Data = affineBlocks(r, typ, nil, out*in/typ.BlockValues(), nil)
+		src.Data = randomBlocks(r, typ, out*in/typ.BlockValues())
 	default:
 		size, err := typ.RowBytes(in)
 		if err != nil {
@@ -177,25 +178,26 @@ func (m mixture) random(t *testing.T, r *rand.Rand, typ quant.Type, order bool, 
 	return w
 }
 
-// TestCombine adds up what experts gave, with a shared expert that counts by a gate, that counts fully, and without one.
+// TestCombine adds up what experts gave, with a shared expert that counts by a gate, that counts fully, and without
+// one.
 func TestCombine(t *testing.T) {
 	const rows, experts, chosen, cols = 5, 7, 3, 37
-	for _, k := range implementations() {
+	for _, k := range kernel.Implementations() {
 		r := rand.New(rand.NewPCG(42, 42))
-		m := newMixture(t, k.name, rows, normals(r, rows*experts), experts, chosen, compute.Router{Scale: 1})
-		rt := m.routes.(*routes)
-		parts := compute.Tensor{Rows: rows * chosen, Cols: cols, Host: normals(r, rows*chosen*cols)}
+		m := newMixture(t, k.Name, rows, normals(r, rows*experts), experts, chosen, compute.Router{Scale: 1})
+		rt := m.routes
+		parts := Tensor{Rows: rows * chosen, Cols: cols, Host: normals(r, rows*chosen*cols)}
 		shared, gate := normals(r, rows*cols), normals(r, rows)
 		for _, with := range []string{"gate", "shared", ""} {
-			dst := compute.Tensor{Rows: rows, Cols: cols, Host: slices.Clone(shared)}
-			var s, g compute.Tensor
+			dst := Tensor{Rows: rows, Cols: cols, Host: slices.Clone(shared)}
+			var s, g Tensor
 			if with != "" {
 				s = dst
 			}
 			if with == "gate" {
-				g = compute.Tensor{Rows: rows, Cols: 1, Host: gate}
+				g = Tensor{Rows: rows, Cols: 1, Host: gate}
 			}
-			m.Combine(dst, parts, m.routes, s, g)
+			m.combine(dst, parts, m.routes, s, g)
 			if err := m.Sync(); err != nil {
 				t.Fatal(err)
 			}
@@ -206,13 +208,13 @@ func TestCombine(t *testing.T) {
 						want = shared[row*cols+j]
 					}
 					if with == "gate" {
-						want *= 1 / (1 + exp(-gate[row]))
+						want *= 1 / (1 + kernel.Exp(-gate[row]))
 					}
 					for i := row * chosen; i < (row+1)*chosen; i++ {
-						want = fma(rt.weights[i], rowOf(parts, int(rt.at[i]))[j], want)
+						want = kernel.FMA(rt.weights[i], rowOf(parts, int(rt.at[i]))[j], want)
 					}
 					if got := rowOf(dst, row)[j]; math.Float32bits(got) != math.Float32bits(want) {
-						t.Fatalf("%s: %q: row %d, column %d is %g; want %g", k.name, with, row, j, got, want)
+						t.Fatalf("%s: %q: row %d, column %d is %g; want %g", k.Name, with, row, j, got, want)
 					}
 				}
 			}
@@ -220,8 +222,8 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// The benchmark compares experts of the shape of Qwen3 30B A3B with a dense weight as large as those that a row goes to. It
-// reports the rate at which weights are read for one row, and the multiply-adds for 512, counted as two.
+// The benchmark compares experts of the shape of Qwen3 30B A3B with a dense weight as large as those that a row goes
+// to. It reports the rate at which weights are read for one row, and the multiply-adds for 512, counted as two.
 func BenchmarkExperts(b *testing.B) {
 	const in, out, experts, chosen = 2048, 768, 32, 8
 	r := rand.New(rand.NewPCG(43, 43))
@@ -238,7 +240,7 @@ func BenchmarkExperts(b *testing.B) {
 			}
 			return w
 		}
-		tensor := func(rows, cols int) compute.Tensor {
+		tensor := func(rows, cols int) Tensor {
 			t, err := d.Tensor(rows, cols)
 			if err != nil {
 				b.Fatal(err)
@@ -246,15 +248,15 @@ func BenchmarkExperts(b *testing.B) {
 			return t
 		}
 		d.Begin(&compute.Batch{IDs: make([]int32, rows)})
-		routes, err := d.Routes(rows, experts, chosen)
+		routes, err := newRoutes(rows, experts, chosen)
 		if err != nil {
 			b.Fatal(err)
 		}
-		mixed, dense := compute.ExpertProduct{Dst: tensor(rows*chosen, out)}, compute.Product{W: source(chosen * out), Dst: tensor(rows, chosen*out)}
+		mixed, dense := expertProduct{Dst: tensor(rows*chosen, out)}, Product{W: source(chosen * out), Dst: tensor(rows, chosen*out)}
 		for range experts {
 			mixed.W = append(mixed.W, source(out))
 		}
-		x, logits := tensor(rows, in), compute.Tensor{Rows: rows, Cols: experts, Host: normals(r, rows*experts)}
+		x, logits := tensor(rows, in), Tensor{Rows: rows, Cols: experts, Host: normals(r, rows*experts)}
 		report := func(b *testing.B) {
 			seconds := b.Elapsed().Seconds() / float64(b.N)
 			b.ReportMetric(float64(dense.W.Bytes())/seconds/1e9, "GB/s")
@@ -262,14 +264,14 @@ func BenchmarkExperts(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("rows=%d/experts", rows), func(b *testing.B) {
 			for b.Loop() {
-				d.Route(routes, logits, compute.Router{Scale: 1})
-				d.MatMulExperts(x, false, routes, []compute.ExpertProduct{mixed})
+				d.route(routes, logits, compute.Router{Scale: 1})
+				d.matMulExperts(x, false, routes, []expertProduct{mixed})
 			}
 			report(b)
 		})
 		b.Run(fmt.Sprintf("rows=%d/dense", rows), func(b *testing.B) {
 			for b.Loop() {
-				d.MatMul(x, []compute.Product{dense})
+				d.matMul(x, []Product{dense})
 			}
 			report(b)
 		})

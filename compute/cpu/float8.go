@@ -5,44 +5,33 @@ import (
 	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// A panel of F8_E4M3 holds its bytes, [in][16], and behind them 2⁸ times the scales, [in/group][16] float32. Widening is in
-// two steps: moving a byte's exponent and mantissa to their places in a float16 gives 2⁻⁸ of its value, exactly; the product
-// with the scale is rounded once, as that of the value itself would be.
+// A panel of F8_E4M3 holds its bytes, [in][16], and behind them 2⁸ times the scales, [in/group][16] float32. Widening
+// is in two steps: moving a byte's exponent and mantissa to their places in a float16 gives 2⁻⁸ of its value,
+// exactly; the product with the scale is rounded once, as that of the value itself would be.
 
 // bytes8 is how many k of how many panels are widened at a time: their float32 stay in the first cache.
 const bytes8, panels8 = 64, 4
 
-// quarters are the values of all bytes, times 2⁻⁸. (NaN, which Matrix refuses, would be the number that float16 makes of it.)
-var quarters = func() (v [256]float32) {
-	for b := range v {
-		v[b] = quant.F16ToF32(uint16(b)&0x80<<8 | uint16(b)&0x7f<<7)
-	}
-	return v
-}()
-
-// widen8 writes the values of bytes [k][16], times scale [16], to dst.
-func widen8(dst []float32, w []byte, scale []float32) {
-	for i, b := range w {
-		dst[i] = quarters[b] * scale[i%lanes]
-	}
-}
-
-// matF8 is matF32 for panels of w from panel from on.
-func (k *kernels) matF8(dst []float32, ldd int, x []float32, ldx int, w *matrix, from, n, m int) {
-	var wide [panels8 * bytes8 * lanes]float32
+// matF8 is MatF32 for panels of w from panel from on.
+func (d *Device) matF8(dst []float32, ldd int, x []float32, ldx int, w *matrix, from, n, m int) {
+	var wide [panels8 * bytes8 * kernel.Lanes]float32
 	for p := 0; p < n; p += panels8 {
 		panels := min(panels8, n-p)
 		for at := 0; at < w.in; {
 			count := min(bytes8, w.in-at, w.group-at%w.group)
 			for i := range panels {
 				data := w.data[(from+p+i)*w.stride:][:w.stride]
-				scales := view[float32](data[w.in*lanes:])
-				k.widen8(wide[i*bytes8*lanes:][:count*lanes], data[at*lanes:][:count*lanes], scales[at/w.group*lanes:][:lanes])
+				scales := kernel.View[float32](data[w.in*kernel.Lanes:])
+				d.k.Widen8(wide[i*bytes8*kernel.Lanes:][:count*kernel.Lanes], data[at*kernel.Lanes:][:count*kernel.Lanes], scales[at/w.group*kernel.Lanes:][:kernel.Lanes])
 			}
-			k.matF32(dst[p*lanes:], ldd, x[at:], ldx, wide[:], bytes8*lanes, panels, m, count, at > 0)
+			d.k.MatF32(kernel.Product[float32]{
+				Dst: dst[p*kernel.Lanes:], Ldd: ldd, X: x[at:], Ldx: ldx,
+				W: wide[:], Stride: bytes8 * kernel.Lanes, Panels: panels, M: m, K: count, Accumulate: at > 0,
+			})
 			at += count
 		}
 	}
@@ -50,20 +39,20 @@ func (k *kernels) matF8(dst []float32, ldd int, x []float32, ldx int, w *matrix,
 
 // row8 decodes lane j of a panel of F8_E4M3.
 func (m *matrix) row8(dst []float32, panel []byte, j int) {
-	scales := view[float32](panel[m.in*lanes:])
+	scales := kernel.View[float32](panel[m.in*kernel.Lanes:])
 	for k := range dst {
-		dst[k] = quarters[panel[k*lanes+j]] * scales[k/m.group*lanes+j]
+		dst[k] = kernel.Float8Values[panel[k*kernel.Lanes+j]] * scales[k/m.group*kernel.Lanes+j]
 	}
 }
 
 // pack8 puts row n of the source into lane j of a panel of F8_E4M3.
 func (m *matrix) pack8(panel []byte, src *compute.Source, n, j int) {
 	for k, b := range src.Data[n*m.in:][:m.in] {
-		panel[k*lanes+j] = b
+		panel[k*kernel.Lanes+j] = b
 	}
-	scales, groups := view[float32](panel[m.in*lanes:]), m.groups()
+	scales, groups := kernel.View[float32](panel[m.in*kernel.Lanes:]), m.groups()
 	for g := range groups {
-		scales[g*lanes+j] = src.Scales[n*groups+g] * 256
+		scales[g*kernel.Lanes+j] = src.Scales[n*groups+g] * 256
 	}
 }
 

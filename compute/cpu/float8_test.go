@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -20,31 +21,6 @@ func float8s(r *rand.Rand, n int) []byte {
 		}
 	}
 	return v
-}
-
-func TestWiden8(t *testing.T) {
-	each(t, func(t *testing.T, k *kernels, f *fences) {
-		r := rand.New(rand.NewPCG(31, 31))
-		for n := range 20 {
-			scale, w, want := numbers(r, lanes), float8s(r, n*lanes), make([]float32, n*lanes)
-			got := place(f.dst, want)
-			k.widen8(got, place(f.w, w), place(f.s, scale))
-			for i, b := range w {
-				var v [1]float32
-				if err := quant.Decode(v[:], []byte{b}, quant.F8_E4M3); err != nil {
-					t.Fatal(err)
-				}
-				want[i] = v[0] * (scale[i%lanes] / 256)
-			}
-			for i := range want { // a scale that is hardly a number loses bits when it is divided
-				if s := math.Abs(float64(scale[i%lanes])); s > 1e-30 && math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-					t.Fatalf("%d: value %d is %g; want %g", n, i, got[i], want[i])
-				}
-			}
-			portable.widen8(want, w, scale)
-			same(t, fmt.Sprint(n), got, want)
-		}
-	})
 }
 
 // float8Source returns a random weight of F8_E4M3 and its values.
@@ -67,8 +43,8 @@ func float8Source(r *rand.Rand, out, in, group int) (compute.Source, []float32) 
 // TestFloat8 expects rows and products of F8_E4M3 as those of the same values in F32, bit for bit.
 func TestFloat8(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 32))
-	for _, k := range implementations() {
-		d, err := New(Options{Threads: 2, Kernels: k.name})
+	for _, k := range kernel.Implementations() {
+		d, err := New(Options{Threads: 2, Kernels: k.Name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,14 +60,15 @@ func TestFloat8(t *testing.T) {
 			}
 			narrow, want := products(t, d, src), products(t, d, wide)
 			for m, got := range narrow {
-				same(t, fmt.Sprintf("%s: %v: %d rows", k.name, s, m+1), got, want[m])
+				sameBits(t, fmt.Sprintf("%s: %v: %d rows", k.Name, s, m+1), got, want[m])
 			}
 		}
 		d.Close()
 	}
 }
 
-// products takes over a weight and returns its rows, and its products with 1 to 40 rows that are the same at every call.
+// products takes over a weight and returns its rows, and its products with 1 to 40 rows that are the same at every
+// call.
 func products(t *testing.T, d *Device, src compute.Source) [][]float32 {
 	t.Helper()
 	w, err := d.Matrix(src)
@@ -104,15 +81,15 @@ func products(t *testing.T, d *Device, src compute.Source) [][]float32 {
 	}
 	all := [][]float32{rows}
 	for _, m := range []int{1, 2, 5, 40} {
-		x, dst := compute.Tensor{Rows: m, Cols: src.In, Host: numbers(r, m*src.In)}, compute.Tensor{Rows: m, Cols: src.Out, Host: make([]float32, m*src.Out)}
-		d.matmul(m, x, []compute.Product{{Dst: dst, W: w}})
+		x, dst := Tensor{Rows: m, Cols: src.In, Host: wildNumbers(r, m*src.In)}, Tensor{Rows: m, Cols: src.Out, Host: make([]float32, m*src.Out)}
+		d.matmul(m, x, []Product{{Dst: dst, W: w}})
 		all = append(all, dst.Host)
 	}
 	return all
 }
 
-// TestOrder multiplies a weight whose inputs are in another order with rows, next to one whose inputs are not, and expects
-// what the same weight gives for rows in that order.
+// TestOrder multiplies a weight whose inputs are in another order with rows, next to one whose inputs are not, and
+// expects what the same weight gives for rows in that order.
 func TestOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 34))
 	const out, in, m = 50, 384, 7
@@ -121,7 +98,7 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	data := affineBlocks(r, quant.U4_128, nil, out*in/128, nil)
+	data := randomBlocks(r, quant.U4_128, out*in/128)
 	src := compute.Source{Name: "w", Type: quant.U4_128, Out: out, In: in, Data: data}
 	plain, err := d.Matrix(src)
 	if err != nil {
@@ -135,8 +112,8 @@ func TestOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensor := func(cols int) compute.Tensor {
-		return compute.Tensor{Rows: m, Cols: cols, Host: make([]float32, m*cols)}
+	tensor := func(cols int) Tensor {
+		return Tensor{Rows: m, Cols: cols, Host: make([]float32, m*cols)}
 	}
 	x, turned := tensor(in), tensor(in)
 	for i := range x.Host {
@@ -147,12 +124,12 @@ func TestOrder(t *testing.T) {
 	}
 	d.batch = &compute.Batch{IDs: make([]int32, m)}
 	a, b, c, want := tensor(out), tensor(out), tensor(out), tensor(out)
-	d.MatMul(x, []compute.Product{{Dst: a, W: ordered}, {Dst: b, W: plain}, {Dst: c, W: ordered}})
-	d.MatMul(turned, []compute.Product{{Dst: want, W: plain}})
-	same(t, "in order", a.Host, want.Host)
-	same(t, "behind another", c.Host, want.Host)
-	d.MatMul(x, []compute.Product{{Dst: want, W: plain}})
-	same(t, "the other", b.Host, want.Host)
+	d.matMul(x, []Product{{Dst: a, W: ordered}, {Dst: b, W: plain}, {Dst: c, W: ordered}})
+	d.matMul(turned, []Product{{Dst: want, W: plain}})
+	sameBits(t, "in order", a.Host, want.Host)
+	sameBits(t, "behind another", c.Host, want.Host)
+	d.matMul(x, []Product{{Dst: want, W: plain}})
+	sameBits(t, "the other", b.Host, want.Host)
 	got, values := make([]float32, in), make([]float32, in)
 	ordered.(*matrix).row(got, 3)
 	plain.(*matrix).row(values, 3)
@@ -190,5 +167,5 @@ func TestSourceRefused(t *testing.T) {
 }
 
 func inOrder(r *rand.Rand, order ...int32) compute.Source {
-	return compute.Source{Name: "w", Type: quant.U2_32, Out: 1, In: 64, Data: affineBlocks(r, quant.U2_32, nil, 2, nil), Order: order}
+	return compute.Source{Name: "w", Type: quant.U2_32, Out: 1, In: 64, Data: randomBlocks(r, quant.U2_32, 2), Order: order}
 }

@@ -3,25 +3,23 @@ package cpu
 import (
 	"slices"
 
-	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 const (
 	maxProducts = 4
 	rowChunk    = 32        // rows that share one pass over a group of panels, where kernels do not say otherwise
-	maxRowChunk = 512       // the most that they may say
 	fewPanels   = 4         // fewest panels of an item: a single row reads several at once to hide latency
-	groupPanels = 8         // most panels of an item
 	itemsWanted = 8         // items for each thread, so that threads end at about the same time
 	mergedRows  = 256       // rows times the groups of panels that a thread takes together
 	aheadBytes  = 512 << 10 // of the next weights that a waiting thread fetches: a part of a second cache
 )
 
-// MatMul implements compute.Device.
-func (d *Device) MatMul(x compute.Tensor, products []compute.Product) {
+// matMul does compute.MatMul.
+func (d *Device) matMul(x Tensor, products []Product) {
 	for rest := products; len(rest) > 0; {
 		n := sameOrder(rest)
-		d.matmul(d.batch.Rows(), x, rest[:n])
+		d.matmul(d.rows, x, rest[:n])
 		rest = rest[n:]
 	}
 	if len(d.lora.groups) > 0 {
@@ -29,8 +27,9 @@ func (d *Device) MatMul(x compute.Tensor, products []compute.Product) {
 	}
 }
 
-// sameOrder returns how many of the first products read their inputs in one order, so that the quantised rows serve all.
-func sameOrder(products []compute.Product) int {
+// sameOrder returns how many of the first products read their inputs in one order, so that the quantised rows serve
+// all.
+func sameOrder(products []Product) int {
 	n := 1
 	for n < min(len(products), maxProducts) && slices.Equal(products[n].W.(*matrix).order, products[0].W.(*matrix).order) {
 		n++
@@ -38,9 +37,9 @@ func sameOrder(products []compute.Product) int {
 	return n
 }
 
-// Head implements compute.Device.
-func (d *Device) Head(dst, x compute.Tensor, p compute.Product, scale, softcap float32) {
-	n := len(d.batch.Logits)
+// headOp does compute.Head.
+func (d *Device) headOp(dst, x Tensor, p Product, scale, softcap float32) {
+	n := d.rows
 	p.Dst = dst
 	d.head[0] = p
 	d.matmul(n, x, d.head[:])
@@ -57,13 +56,13 @@ func (d *Device) squashRow(_, r int) {
 		row[i] *= d.op.scale
 	}
 	if limit := d.op.cap; limit > 0 {
-		d.k.softcap(row, limit)
+		d.k.Softcap(row, limit)
 	}
 }
 
 // matmul multiplies rows rows of x with every product. An item is a chunk of rows and a group of panels of one product;
 // items of one chunk follow each other, so that its rows stay in cache.
-func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) {
+func (d *Device) matmul(rows int, x Tensor, products []Product) {
 	if rows == 0 {
 		return
 	}
@@ -74,10 +73,10 @@ func (d *Device) matmul(rows int, x compute.Tensor, products []compute.Product) 
 		o.panels[i] = p.W.(*matrix).panels
 		kinds |= p.W.(*matrix).rows
 	}
-	most := groupPanels
-	if o.chunk = d.k.rowChunk; kinds == pairRows {
-		if o.chunk = d.k.pairChunk; d.k.pairs == pairTiles && rows > 32 {
-			most = pairPanels
+	most := kernel.GroupPanels
+	if o.chunk = d.k.RowChunk; kinds == pairRows {
+		if o.chunk = d.k.PairChunk; d.k.Pairs == kernel.PairTiles && rows > 32 {
+			most = kernel.PairPanels
 		}
 	}
 	chunks := (rows + o.chunk - 1) / o.chunk
@@ -125,22 +124,23 @@ func (d *Device) split(chunks, most int) {
 	}
 }
 
-// roomForQuantised shapes xq. The distances of its rows' values are odd numbers of cache lines, so that rows do not share sets of the first cache.
+// roomForQuantised shapes xq. The distances of its rows' values are odd numbers of cache lines, so that rows do not
+// share sets of the first cache.
 func (d *Device) roomForQuantised(rows, cols int) {
 	q, blocks := &d.xq, cols/32
-	q.ld, q.blocks = ((blocks+1)/2|1)*64, blocks
-	q.lds = q.spans()
-	q.q, q.sums = grown(q.q, rows*q.ld), grown(q.sums, rows*q.lds)
-	q.rowTiles = 0
+	q.Ld, q.Blocks = ((blocks+1)/2|1)*64, blocks
+	q.LdSums = q.Spans()
+	q.Q, q.Sums = kernel.Grown(q.Q, rows*q.Ld), kernel.Grown(q.Sums, rows*q.LdSums)
+	q.RowTiles = 0
 }
 
-// roomForTiles shapes the tiles of rows rows.
-func (x *rowsQ8) roomForTiles(rows int) {
-	x.rowTiles = (rows + lanes - 1) / lanes
-	if n := x.spans() * x.rowTiles * rowTileBytes; cap(x.tiles) < n {
-		x.tiles = aligned(n + n/2)[:n]
+// roomForTiles shapes the tiles of rows rows of xq.
+func (d *Device) roomForTiles(rows int) {
+	x, n := &d.xq, 0
+	if n, x.RowTiles = x.TileBytes(rows); cap(x.Tiles) < n {
+		x.Tiles = aligned(n + n/2)[:n]
 	} else {
-		x.tiles = x.tiles[:n]
+		x.Tiles = x.Tiles[:n]
 	}
 }
 
@@ -150,38 +150,23 @@ func quantiseRow(d *Device, o *rowOp, worker, r int) {
 
 // quantiseTo quantises a row, in the given order of its values if there is one, to row r of xq.
 func (d *Device) quantiseTo(worker, r int, row []float32, order []int32) {
-	q := d.xq.from(r)
+	q := d.xq.From(r)
 	if order != nil {
 		s := &d.scratch[worker]
-		s.row = grown(s.row, len(order))
+		s.row = kernel.Grown(s.row, len(order))
 		for k, i := range order {
 			s.row[k] = row[i]
 		}
 		row = s.row
 	}
-	d.k.quantize(q.q[:q.blocks*32], q.sums[:q.spans()], row[:q.blocks*32], spanValues)
-	if d.xq.rowTiles > 0 {
-		d.k.spread(&d.xq, r)
+	d.k.Quantize(q.Q[:q.Blocks*32], q.Sums[:q.Spans()], row[:q.Blocks*32], kernel.SpanValues)
+	if d.xq.RowTiles > 0 {
+		d.k.Spread(&d.xq, r)
 	}
 }
 
-// from returns the rows from row r on, without tiles.
-func (x rowsQ8) from(r int) rowsQ8 {
-	x.q, x.sums, x.rowTiles = x.q[r*x.ld:], x.sums[r*x.lds:], 0
-	return x
-}
-
-// fromTile returns the rows from row r on, a multiple of 32, with their tiles if there are any.
-func (x rowsQ8) fromTile(r int, work []byte) rowsQ8 {
-	rows := x.from(r)
-	if x.rowTiles > 0 {
-		rows.tiles, rows.rowTiles, rows.work = x.tiles[r/lanes*rowTileBytes:], x.rowTiles, work
-	}
-	return rows
-}
-
-// productItems computes some groups of panels, each for one chunk of rows. Neighbours are taken together: the longer a run
-// of weights, the better it is read.
+// productItems computes some groups of panels, each for one chunk of rows. Neighbours are taken together: the longer
+// a run of weights, the better it is read.
 func (d *Device) productItems(worker, item, end int) {
 	o := &d.op
 	for item < end {
@@ -202,26 +187,26 @@ func (o *operation) product(at int) (i, panel int) {
 	return i, (at - o.firsts[i]) * o.group
 }
 
-// outputs computes the panels [from, to) for m rows from row first on. The last panel may be wider than the output: it goes
-// through scratch memory.
-func (d *Device) outputs(worker int, p compute.Product, from, to, first, m int) {
+// outputs computes the panels [from, to) for m rows from row first on. The last panel may be wider than the output:
+// it goes through scratch memory.
+func (d *Device) outputs(worker int, p Product, from, to, first, m int) {
 	w := p.W.(*matrix)
-	whole := min(to, w.out/lanes)
+	whole := min(to, w.out/kernel.Lanes)
 	dst := p.Dst.Host[first*p.Dst.Cols:]
 	if whole > from {
-		d.panels(worker, dst[from*lanes:], p.Dst.Cols, w, from, whole-from, first, m)
+		d.panels(worker, dst[from*kernel.Lanes:], p.Dst.Cols, w, from, whole-from, first, m)
 	}
 	if to > whole {
 		edge := d.scratch[worker].edge[:]
-		d.panels(worker, edge, lanes, w, whole, 1, first, m)
+		d.panels(worker, edge, kernel.Lanes, w, whole, 1, first, m)
 		for r := range m {
-			copy(dst[r*p.Dst.Cols+whole*lanes:r*p.Dst.Cols+w.out], edge[r*lanes:])
+			copy(dst[r*p.Dst.Cols+whole*kernel.Lanes:r*p.Dst.Cols+w.out], edge[r*kernel.Lanes:])
 		}
 	}
 	if p.Bias != nil {
-		bias := p.Bias.(vector)[from*lanes : min(to*lanes, w.out)]
+		bias := p.Bias.(vector)[from*kernel.Lanes : min(to*kernel.Lanes, w.out)]
 		for r := range m {
-			addBias(dst[r*p.Dst.Cols+from*lanes:], bias)
+			addBias(dst[r*p.Dst.Cols+from*kernel.Lanes:], bias)
 		}
 	}
 }
@@ -231,12 +216,17 @@ func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, 
 	src, data := d.op.src, w.data[from*w.stride:(from+n)*w.stride]
 	switch w.rows {
 	case blockRows:
-		d.k.matAffine(w.typ, dst, ldd, d.op.quantised.fromTile(first, d.scratch[worker].work), data, w.stride, n, m)
+		d.k.MatAffine(kernel.AffineProduct{
+			Type: w.typ, Dst: dst, Ldd: ldd, X: d.op.quantised.FromTile(first, d.scratch[worker].work), W: data,
+			Stride: w.stride, Panels: n, M: m,
+		})
 	case pairRows:
-		x := d.x16.from(first)
-		x.work = d.scratch[worker].sums
-		d.k.matPairs(dst, ldd, x, view[uint32](data), w.stride/4, n, m)
+		x := d.x16.From(first)
+		x.Work = d.scratch[worker].sums
+		d.k.MatPairs(kernel.PairProduct{
+			Dst: dst, Ldd: ldd, X: x, W: kernel.View[uint32](data), Stride: w.stride / 4, Panels: n, M: m,
+		})
 	default:
-		d.k.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
+		d.plain(dst, ldd, src.Host[first*src.Cols:], src.Cols, w, from, n, m)
 	}
 }

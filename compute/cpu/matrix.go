@@ -3,14 +3,15 @@ package cpu
 import (
 	"fmt"
 	"slices"
-	"unsafe"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// matrix is a weight repacked into panels of 16 outputs, each in the order in which the kernels read it. Missing outputs
-// of the last panel are zero.
+// matrix is a weight repacked into panels of 16 outputs, each in the order in which the kernels read it. Missing
+// outputs of the last panel are zero.
 type matrix struct {
 	typ     quant.Type
 	out, in int
@@ -21,7 +22,7 @@ type matrix struct {
 	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
 	rows    rowKind // what products with it take
-	pairs   pairForm
+	pairs   kernel.PairForm
 }
 
 // rowKind is a form of a product's rows.
@@ -29,14 +30,14 @@ type rowKind uint8
 
 const (
 	floatRows rowKind = 1 << iota // as they are
-	pairRows                      // in bfloat16 (rows16)
-	blockRows                     // quantised (rowsQ8)
+	pairRows                      // in bfloat16 (Rows16)
+	blockRows                     // quantised (Rows8)
 )
 
 // rowsFor returns what products with a weight take.
 func (d *Device) rowsFor(src *compute.Source) rowKind {
 	switch {
-	case quantised(src.Type):
+	case kernel.Quantised(src.Type):
 		return blockRows
 	case !src.Adapter && !d.wide && (src.Type == quant.F16 || src.Type == quant.BF16):
 		return pairRows
@@ -48,32 +49,21 @@ func (m *matrix) Dims() (out, in int) { return m.out, m.in }
 func (m *matrix) Type() quant.Type    { return m.typ }
 func (m *matrix) Bytes() int64        { return int64(len(m.data)) }
 
-// view reads bytes as numbers of T. The bytes are aligned to 64.
-func view[T any](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
-}
-
-// bytesOf is view the other way.
-func bytesOf(v []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4)
-}
-
 // aligned returns n zero bytes that begin at a multiple of 64.
 // Large ones are in huge pages where the system has them, so that reading them misses fewer address translations.
 func aligned(n int) []byte {
 	if n < 2*hugePage {
-		return alignedTo(n, 64)
+		return kernel.AlignedTo(n, 64)
 	}
-	b := alignedTo(n, hugePage)
+	b := kernel.AlignedTo(n, hugePage)
 	adviseHuge(b[:n&^(hugePage-1)])
 	return b
 }
 
 const hugePage = 2 << 20
 
-// arena is memory of which weights of middle size take parts, one after the other, so that they are in huge pages too. It is
-// given back when none of them is left.
+// arena is memory of which weights of middle size take parts, one after the other, so that they are in huge pages
+// too. It is given back when none of them is left.
 type arena struct {
 	left  []byte
 	nodes []int // that the memory is spread over, page by page; none is as the system likes
@@ -107,31 +97,10 @@ func (a *arena) apart(n int) []byte {
 	return b
 }
 
-// alignedTo returns n zero bytes that begin at a multiple of size, a power of two.
-func alignedTo(n, size int) []byte {
-	b := make([]byte, n+size-1)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & uintptr(size-1))
-	return b[skip:][:n:n]
-}
-
-// panelBytes returns the bytes of one panel of a weight with the given input width.
-func panelBytes(t quant.Type, in int) int {
-	n := 0
-	switch t {
-	case quant.F32:
-		n = in * lanes * 4
-	case quant.F16, quant.BF16:
-		n = (in + 31) / 32 * 32 * lanes * 2
-	default:
-		if a := &affinePanels[t]; a.layout != noScales {
-			n = a.bytes(in / 32)
-		}
-	}
-	return (n + 63) &^ 63
-}
-
 // Matrix implements compute.Device. It repacks the weight on all threads.
 func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
+	d.busy.Lock() // the threads and the arena serve one caller at a time
+	defer d.busy.Unlock()
 	rowBytes, err := src.Type.RowBytes(src.In)
 	if err != nil {
 		return nil, fmt.Errorf("cpu: weight %q: %w", src.Name, err)
@@ -139,7 +108,7 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
-	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + lanes - 1) / lanes, stride: panelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src), pairs: d.k.pairs}
+	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + kernel.Lanes - 1) / kernel.Lanes, stride: kernel.PanelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src), pairs: d.k.Pairs}
 	if err := checkScales(&src); err != nil {
 		return nil, err
 	}
@@ -147,19 +116,19 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 		return nil, err
 	}
 	if m.typ == quant.F8_E4M3 {
-		m.stride = (m.in*lanes + m.groups()*lanes*4 + 63) &^ 63
+		m.stride = (m.in*kernel.Lanes + m.groups()*kernel.Lanes*4 + 63) &^ 63
 	}
 	if m.stride == 0 {
-		return nil, fmt.Errorf("cpu: weight %q: type %v has no kernels; known are F32, F16, BF16, F8_E4M3, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, "+
-			"Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, U2_32 to U8_128", src.Name, src.Type)
+		return nil, fmt.Errorf("cpu: weight %q is of type %v, which cannot be computed with; use a checkpoint in one of %s, or GPTQ or AWQ",
+			src.Name, src.Type, knownTypes())
 	}
 	m.data = d.arena.take(m.panels * m.stride)
-	packers := make([]packer, len(d.scratch))
+	packers := make([]kernel.Packer, len(d.scratch))
 	err = d.pool.run(m.panels, func(worker, p int) {
 		panel := m.data[p*m.stride:][:m.stride]
-		rows := make([][]byte, min(lanes, m.out-p*lanes))
+		rows := make([][]byte, min(kernel.Lanes, m.out-p*kernel.Lanes))
 		for j := range rows {
-			if n := p*lanes + j; src.Row != nil {
+			if n := p*kernel.Lanes + j; src.Row != nil {
 				rows[j] = make([]byte, rowBytes)
 				src.Row(rows[j], n)
 			} else {
@@ -167,24 +136,24 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 			}
 		}
 		switch {
-		case affinePanels[m.typ].layout != noScales:
-			packers[worker].pack(&affinePanels[m.typ], panel, rows, m.typ)
+		case kernel.IsAffine(m.typ):
+			packers[worker].Pack(panel, rows, m.typ)
 			return
 		case m.rows == pairRows:
-			packPairs(view[uint32](panel), rows, m.typ, m.pairs)
+			kernel.PackPairs(kernel.View[uint32](panel), rows, m.typ, m.pairs)
 			return
 		}
 		for j, row := range rows {
 			switch m.typ {
 			case quant.F32:
 				for k := range m.in {
-					copy(panel[(k*lanes+j)*4:][:4], row[k*4:])
+					copy(panel[(k*kernel.Lanes+j)*4:][:4], row[k*4:])
 				}
 			case quant.F8_E4M3:
-				m.pack8(panel, &src, p*lanes+j, j)
+				m.pack8(panel, &src, p*kernel.Lanes+j, j)
 			default: // F16 and BF16
 				for k := range m.in {
-					copy(panel[(k*lanes+j)*2:][:2], row[k*2:])
+					copy(panel[(k*kernel.Lanes+j)*2:][:2], row[k*2:])
 				}
 			}
 		}
@@ -192,12 +161,23 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	return m, err
 }
 
+// knownTypes lists the types of weights.
+func knownTypes() string {
+	known := "F32, F16, BF16, F8_E4M3"
+	for _, t := range kernel.AffineTypes() {
+		if !strings.HasPrefix(t.String(), "U") { // which checkpoints of GPTQ, AWQ and the like become
+			known += ", " + t.String()
+		}
+	}
+	return known
+}
+
 // orderOf returns the order of a source's inputs, nil if it is their own.
 func orderOf(src *compute.Source) ([]int32, error) {
 	if src.Order == nil {
 		return nil, nil
 	}
-	if !quantised(src.Type) {
+	if !kernel.Quantised(src.Type) {
 		return nil, fmt.Errorf("cpu: weight %q: inputs of %v cannot be in another order", src.Name, src.Type)
 	}
 	seen, own := make([]bool, src.In), true
@@ -218,26 +198,26 @@ func orderOf(src *compute.Source) ([]int32, error) {
 
 // row decodes one output of the matrix into dst.
 func (m *matrix) row(dst []float32, n int) {
-	panel, j := m.data[n/lanes*m.stride:][:m.stride], n%lanes
+	panel, j := m.data[n/kernel.Lanes*m.stride:][:m.stride], n%kernel.Lanes
 	switch {
 	case m.rows == pairRows:
-		rowPairs(dst, view[uint32](panel), j, m.pairs)
+		kernel.RowPairs(dst, kernel.View[uint32](panel), j, m.pairs)
 	case m.typ == quant.F32:
 		for k := range dst {
-			dst[k] = view[float32](panel)[k*lanes+j]
+			dst[k] = kernel.View[float32](panel)[k*kernel.Lanes+j]
 		}
 	case m.typ == quant.F16:
 		for k := range dst {
-			dst[k] = quant.F16ToF32(view[uint16](panel)[k*lanes+j])
+			dst[k] = quant.F16ToF32(kernel.View[uint16](panel)[k*kernel.Lanes+j])
 		}
 	case m.typ == quant.BF16:
 		for k := range dst {
-			dst[k] = quant.BF16ToF32(view[uint16](panel)[k*lanes+j])
+			dst[k] = quant.BF16ToF32(kernel.View[uint16](panel)[k*kernel.Lanes+j])
 		}
 	case m.typ == quant.F8_E4M3:
 		m.row8(dst, panel, j)
 	default:
-		affinePanels[m.typ].row(dst, panel, j)
+		kernel.AffineRow(m.typ, dst, panel, j)
 	}
 	if m.order != nil {
 		stored := slices.Clone(dst)

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// TestArena takes pieces of all sizes and fills each with a number of its own: none may share memory with another, and all
-// are zero at first and begin at a multiple of 64.
+// TestArena takes pieces of all sizes and fills each with a number of its own: none may share memory with another,
+// and all are zero at first and begin at a multiple of 64.
 func TestArena(t *testing.T) {
 	for _, nodes := range [][]int{nil, {0}} {
 		testArena(t, arena{nodes: nodes})

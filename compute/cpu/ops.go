@@ -5,27 +5,27 @@ import (
 	"sort"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // operation holds the arguments of the running operation. Jobs are methods that read it, so that nothing is allocated
 // for a call.
 type operation struct {
 	rows           int
-	dst, src       compute.Tensor
+	dst, src       Tensor
 	scale, cap     float32
 	cache          *cache
 	layer          int
 	attn           compute.Attention
 	delta          compute.Delta
-	a, b           compute.Tensor
+	a, b           Tensor
 	heads          []compute.Matrix
-	products       []compute.Product
-	experts        []compute.ExpertProduct
+	products       []Product
+	experts        []expertProduct
 	routes         *routes
 	routed         bool             // whether src has a row for each route
 	blocks, floats bool             // how the rows of src are gathered by route
-	quantised      rowsQ8           // the rows of src, for products that want them so
+	quantised      kernel.Rows8     // the rows of src, for products that want them so
 	panels         [maxProducts]int // of each product, 0 for no product
 	firsts         [maxProducts]int // first item of each product within a chunk of rows
 	group          int              // panels that one item takes
@@ -33,8 +33,8 @@ type operation struct {
 	perChunk       int              // items of one chunk of rows
 }
 
-// Embed implements compute.Device.
-func (d *Device) Embed(dst compute.Tensor, table compute.Matrix, scale float32) {
+// embed does compute.Embed.
+func (d *Device) embed(dst Tensor, table compute.Matrix, scale float32) {
 	d.wait(rowOp{row: embedRow, dst: dst, table: table.(*matrix), scale: scale})
 }
 
@@ -48,10 +48,10 @@ func embedRow(d *Device, o *rowOp, _, r int) {
 	}
 }
 
-// AddPositions implements compute.Device.
-func (d *Device) AddPositions(dst compute.Tensor, table compute.Matrix) {
+// addPositions does compute.AddPositions.
+func (d *Device) addPositions(dst Tensor, table compute.Matrix) {
 	for w := range d.scratch {
-		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
+		d.scratch[w].out = kernel.Grown(d.scratch[w].out, dst.Cols)
 	}
 	d.wait(rowOp{row: positionsRow, dst: dst, table: table.(*matrix)})
 }
@@ -62,10 +62,10 @@ func positionsRow(d *Device, o *rowOp, worker, r int) {
 	addBias(rowOf(o.dst, r), position)
 }
 
-// AddTypes implements compute.Device.
-func (d *Device) AddTypes(dst compute.Tensor, table compute.Matrix) {
+// addTypes does compute.AddTypes.
+func (d *Device) addTypes(dst Tensor, table compute.Matrix) {
 	for w := range d.scratch {
-		d.scratch[w].out = grown(d.scratch[w].out, dst.Cols)
+		d.scratch[w].out = kernel.Grown(d.scratch[w].out, dst.Cols)
 	}
 	d.wait(rowOp{row: typesRow, dst: dst, table: table.(*matrix)})
 }
@@ -80,8 +80,8 @@ func typesRow(d *Device, o *rowOp, worker, r int) {
 	addBias(rowOf(o.dst, r), kind)
 }
 
-// Norm implements compute.Device.
-func (d *Device) Norm(dst, src compute.Tensor, n compute.Norm) {
+// norm does compute.Normalize.
+func (d *Device) norm(dst, src Tensor, n compute.Norm) {
 	d.wait(rowOp{row: normRow, dst: dst, src: src, norm: n})
 }
 
@@ -100,18 +100,18 @@ func normRow(d *Device, o *rowOp, _, r int) {
 		in, out, from := x[at:][:size], y[at:][:size], at%len(gains)
 		mean := float32(0)
 		if n.Center {
-			mean = sum(in) / float32(size)
+			mean = kernel.Sum(in) / float32(size)
 		}
-		variance := d.k.sumSquares(in, mean) / float32(size)
-		d.k.scaleGain(out, in, gains[from:][:size], mean, float32(1/math.Sqrt(float64(variance+n.Eps))))
+		variance := d.k.SumSquares(in, mean) / float32(size)
+		d.k.ScaleGain(out, in, gains[from:][:size], mean, float32(1/math.Sqrt(float64(variance+n.Eps))))
 		if n.Bias != nil {
 			addBias(out, n.Bias.(vector)[from:][:size])
 		}
 	}
 }
 
-// Clamp implements compute.Device.
-func (d *Device) Clamp(x compute.Tensor, limit float32) {
+// clamp does compute.Clamp.
+func (d *Device) clamp(x Tensor, limit float32) {
 	d.wait(rowOp{row: clampRow, dst: x, cap: limit})
 }
 
@@ -128,9 +128,9 @@ func addBias(x []float32, bias vector) {
 	}
 }
 
-// Angles implements compute.Device. An angle is the float32 product of position and frequency, as in the models' own
+// angles does compute.Angles. An angle is the float32 product of position and frequency, as in the models' own
 // code; its sine and cosine are taken in float64.
-func (d *Device) Angles(dst compute.Tensor, freqs, long compute.Vector, scale float32) {
+func (d *Device) angles(dst Tensor, freqs, long compute.Vector, scale float32) {
 	o := rowOp{row: anglesRow, dst: dst, freqs: freqs.(vector), scale: scale}
 	if long != nil {
 		o.long = long.(vector)
@@ -152,8 +152,8 @@ func anglesRow(d *Device, o *rowOp, _, r int) {
 	}
 }
 
-// Rotate implements compute.Device.
-func (d *Device) Rotate(x, angles compute.Tensor, r compute.Rotary) {
+// rotate does compute.Rotate.
+func (d *Device) rotate(x, angles Tensor, r compute.Rotary) {
 	d.wait(rowOp{row: rotateRow, dst: x, aux: angles, rotary: r})
 }
 
@@ -163,15 +163,15 @@ func rotateRow(d *Device, o *rowOp, _, r int) {
 	cos, sin := angles[:n], angles[n:]
 	for h := range rot.Heads {
 		if head := x[h*rot.HeadDim+rot.Skip:][:2*n]; rot.Interleaved {
-			d.k.turnPairs(head, cos, sin)
+			d.k.RotateInterleaved(head, cos, sin)
 		} else {
-			d.k.rotate(head[:n], head[n:], cos, sin)
+			d.k.Rotate(head[:n], head[n:], cos, sin)
 		}
 	}
 }
 
-// Activate implements compute.Device.
-func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+// activate does compute.Activate.
+func (d *Device) activate(dst, gate, up Tensor, act compute.Activation) {
 	d.wait(rowOp{row: activateRow, dst: dst, src: gate, aux: up, act: act})
 }
 
@@ -185,7 +185,7 @@ func activateRow(d *Device, o *rowOp, _, r int) {
 		clampSwiGLU(gate, up)
 	}
 	if (o.act == compute.SiLU || o.act == compute.SwiGLUClamped) && up != nil {
-		d.k.silu(dst, gate, up)
+		d.k.Silu(dst, gate, up)
 		return
 	}
 	for i, g := range gate {
@@ -210,38 +210,30 @@ func clampSwiGLU(gate, up []float32) {
 func activate(x float32, act compute.Activation) float32 {
 	switch act {
 	case compute.GELUTanh:
-		return 0.5 * x * (1 + tanh(float32(0.7978845608028654)*fma(0.044715, x*x*x, x)))
+		return 0.5 * x * (1 + kernel.Tanh(float32(0.7978845608028654)*kernel.FMA(0.044715, x*x*x, x)))
 	case compute.GELU:
 		return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)*math.Sqrt2/2)))
 	case compute.ReLU:
 		return max(x, 0)
 	case compute.Sigmoid:
-		return 1 / (1 + exp(-x))
+		return 1 / (1 + kernel.Exp(-x))
 	}
-	return x / (1 + exp(-x))
+	return x / (1 + kernel.Exp(-x))
 }
 
-// Add implements compute.Device.
-func (d *Device) Add(dst, src compute.Tensor, scale float32) {
+// add does compute.Add.
+func (d *Device) add(dst, src Tensor, scale float32) {
 	d.wait(rowOp{row: addRow, dst: dst, src: src, scale: scale})
 }
 
 func addRow(d *Device, o *rowOp, _, r int) {
-	d.k.addScaled(rowOf(o.dst, r), rowOf(o.src, r), o.scale)
+	d.k.AddScaled(rowOf(o.dst, r), rowOf(o.src, r), o.scale)
 }
 
-// Gather implements compute.Device.
-func (d *Device) Gather(dst, src compute.Tensor) {
+// gather does compute.Gather.
+func (d *Device) gather(dst, src Tensor, rows []int32) {
 	d.flush()
-	for i, r := range d.batch.Logits {
+	for i, r := range rows {
 		copy(rowOf(dst, i), rowOf(src, int(r)))
 	}
-}
-
-// quantised reports whether products with weights of type t take quantised rows.
-func quantised(t quant.Type) bool { return t.BlockValues() > 1 }
-
-// Quantise quantises the batch's rows, as products with quantised weights begin. It is there to be measured.
-func (d *Device) Quantise(x compute.Tensor) {
-	d.prepare(d.batch.Rows(), x, blockRows, &matrix{in: x.Cols}, true)
 }

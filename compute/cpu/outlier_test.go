@@ -25,10 +25,11 @@ func rounded(x []float32, span int) []float64 {
 	return out
 }
 
-// TestOutliers measures what products of quantised rows are off by, where all inputs are of one size and where a few are 50 to
-// 100 times the others, as in large models. An outlier takes bits from the inputs of its span: the error is given as a share of the
-// outputs, and of what the other inputs add to them. Where all are of one size, shares of a span's scale must be nearly as good
-// as a scale for each 32 inputs, and where they are not, much better than one for each 256; whole-number scales must not show.
+// TestOutliers measures what products of quantised rows are off by, where all inputs are of one size and where a few
+// are 50 to 100 times the others, as in large models. An outlier takes bits from the inputs of its span: the error is
+// given as a share of the outputs, and of what the other inputs add to them. Where all are of one size, shares of a
+// span's scale must be nearly as good as a scale for each 32 inputs, and where they are not, much better than one for
+// each 256; whole-number scales must not show.
 func TestOutliers(t *testing.T) {
 	const out, in, m = 64, 2048, 16
 	d, err := New(Options{Threads: 1})
@@ -47,7 +48,7 @@ func TestOutliers(t *testing.T) {
 				for i := range values {
 					values[i] = float32(r.NormFloat64())
 				}
-				x, dst := compute.Tensor{Rows: m, Cols: in, Host: make([]float32, m*in)}, compute.Tensor{Rows: m, Cols: out, Host: make([]float32, m*out)}
+				x, dst := Tensor{Rows: m, Cols: in, Host: make([]float32, m*in)}, Tensor{Rows: m, Cols: out, Host: make([]float32, m*out)}
 				large := map[int]bool{}
 				for len(large) < test.outliers {
 					large[r.IntN(in)] = true
@@ -68,7 +69,7 @@ func TestOutliers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.matmul(m, x, []compute.Product{{Dst: dst, W: w}})
+				d.matmul(m, x, []Product{{Dst: dst, W: w}})
 				var all, others, off, off32, off256 float64 // squares
 				for i := range m {
 					row := x.Host[i*in:][:in]

@@ -8,7 +8,7 @@ import (
 // TestMeter runs the loops of every implementation; how fast they are is not a test's business.
 func TestMeter(t *testing.T) {
 	for _, name := range Kernels() {
-		m, err := NewMeter(Options{Threads: 2, Kernels: name})
+		m, err := newMeter(Options{Threads: 2, Kernels: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,7 +21,7 @@ func TestMeter(t *testing.T) {
 			t.Errorf("%s: %+v has a peak that is not positive", name, p)
 		}
 	}
-	if _, err := NewMeter(Options{Kernels: "none such"}); err == nil {
+	if _, err := newMeter(Options{Kernels: "none such"}); err == nil {
 		t.Error("unknown kernels have peaks")
 	}
 }

@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
-// pool runs one job at a time on a fixed set of workers. The caller is worker 0; the others are goroutines, which spin for a
-// bounded time after a job and then sleep, so that steps follow each other without system calls and an idle server uses no
-// processor time. They have threads of their own only where these are bound to processors: whenever Go interrupts a goroutine,
-// which it does every 10 ms, one with a thread of its own has to wait for two others to bring it back.
-// Each worker has an equal share of a job's items, which follow one
-// another, and takes from the ends of the others' when it has done its own. A job is done when its items are: a worker that
-// is late, because it slept or another process has its processor, is not waited for unless it has taken an item.
+// pool runs one job at a time on a fixed set of workers. The caller is worker 0; the others are goroutines, which
+// spin for a bounded time after a job and then sleep, so that steps follow each other without system calls and an
+// idle server uses no processor time. They have threads of their own only where these are bound to processors:
+// whenever Go interrupts a goroutine, which it does every 10 ms, one with a thread of its own has to wait for two
+// others to bring it back. Each worker has an equal share of a job's items, which follow one another, and takes from
+// the ends of the others' when it has done its own. A job is done when its items are: a worker that is late, because
+// it slept or another process has its processor, is not waited for unless it has taken an item.
 type pool struct {
 	workers []*worker
 	job     func(worker, from, to int)
@@ -52,7 +54,8 @@ type worker struct {
 // spins bounds the wait for the next job, in pauses of some 40 to 140 cycles: about 50 µs.
 const spins = 1000
 
-// newPool starts threads-1 workers. Each is bound to some processors, which several may share, if there are any in cpus.
+// newPool starts threads-1 workers. Each is bound to some processors, which several may share, if there are any in
+// cpus.
 func newPool(threads int, cpus [][]int) *pool {
 	p := &pool{finished: newSleeper()}
 	p.single = func(worker, from, to int) {
@@ -69,8 +72,8 @@ func newPool(threads int, cpus [][]int) *pool {
 	return p
 }
 
-// run calls job for every item below items, spread over the workers, and returns when all are done. A panic in a job ends
-// its item and is returned as an error.
+// run calls job for every item below items, spread over the workers, and returns when all are done. A panic in a job
+// ends its item and is returned as an error.
 func (p *pool) run(items int, job func(worker, item int)) error {
 	p.one = job
 	return p.runs(items, 1, p.single)
@@ -141,8 +144,8 @@ func (p *pool) takeAll(w *worker) {
 	}
 }
 
-// take takes items of v's share until none is left or one panics: the owner from the beginning, others from the end. Whoever
-// has an item has the job: it cannot end before the item does.
+// take takes items of v's share until none is left or one panics: the owner from the beginning, others from the end.
+// Whoever has an item has the job: it cannot end before the item does.
 func (p *pool) take(w, v *worker) {
 	taken := 0
 	defer func() { p.end(taken) }() // of the items that a panic ended
@@ -230,7 +233,8 @@ func (p *pool) awaitWork(w *worker) bool {
 	}
 }
 
-// ahead is what the workers will read next: while they have nothing else to do, each fetches its part into its own cache.
+// ahead is what the workers will read next: while they have nothing else to do, each fetches its part into its own
+// cache.
 type ahead struct {
 	of    *matrix  // the first of the weights
 	parts [][]byte // of each worker
@@ -245,11 +249,11 @@ func (p *pool) rest(w *worker) {
 		w.fetching, w.left = a, a.parts[w.id]
 	}
 	if len(w.left) == 0 {
-		pause()
+		kernel.Pause()
 		return
 	}
 	n := min(len(w.left), fetchBytes)
-	fetch(&w.left[0], n)
+	kernel.Fetch(&w.left[0], n)
 	w.left = w.left[n:]
 }
 

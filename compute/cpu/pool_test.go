@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -40,8 +41,8 @@ func TestPoolRunsEveryItemOnce(t *testing.T) {
 	}
 }
 
-// TestPoolTakesFromOthers blocks one thread in its first item until all items but those that it has are done, so that the
-// others have to take what is left of its share.
+// TestPoolTakesFromOthers blocks one thread in its first item until all items but those that it has are done, so that
+// the others have to take what is left of its share.
 func TestPoolTakesFromOthers(t *testing.T) {
 	p := newPool(3, nil)
 	defer p.close()
@@ -83,25 +84,25 @@ func TestForesee(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	var turns [2][]compute.Product
-	for i, outs := range [][]int{{64 * lanes}, {16 * lanes, 48 * lanes}} {
+	var turns [2][]Product
+	for i, outs := range [][]int{{64 * kernel.Lanes}, {16 * kernel.Lanes, 48 * kernel.Lanes}} {
 		for _, out := range outs {
 			w, err := d.Matrix(compute.Source{Type: quant.F32, Out: out, In: 32, Data: make([]byte, out*32*4)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			turns[i] = append(turns[i], compute.Product{W: w, Dst: compute.Tensor{Rows: 1, Cols: out, Host: make([]float32, out)}})
+			turns[i] = append(turns[i], Product{W: w, Dst: Tensor{Rows: 1, Cols: out, Host: make([]float32, out)}})
 		}
 	}
 	var b compute.Batch
 	b.Append([]int32{0}, 0, false)
 	d.Begin(&b)
-	x := compute.Tensor{Rows: 1, Cols: 32, Host: make([]float32, 32)}
+	x := Tensor{Rows: 1, Cols: 32, Host: make([]float32, 32)}
 	for range 2 {
-		d.MatMul(x, turns[0])
-		d.MatMul(x, turns[1])
+		d.matMul(x, turns[0])
+		d.matMul(x, turns[1])
 	}
-	d.MatMul(x, turns[0])
+	d.matMul(x, turns[0])
 	small, wide := turns[1][0].W.(*matrix), turns[1][1].W.(*matrix)
 	parts := d.pool.ahead.Load().parts
 	if len(parts) != 2 || &parts[0][0] != &small.data[0] || &parts[1][0] != &wide.data[16*wide.stride] {

@@ -18,10 +18,10 @@ type processor struct {
 	node   int  // of memory
 }
 
-// DefaultThreads returns the number of threads of a Device whose Options name none: one for each core that the process may
-// use, by its affinity, its control group and GOMAXPROCS, as they are at the first call. A second thread on a core would share
-// its registers and caches.
-var DefaultThreads = sync.OnceValue(func() int {
+// defaultThreads returns the number of threads of a Device whose Options name none: one for each core that the
+// process may use, by its affinity, its control group and GOMAXPROCS, as they are at the first call. A second thread
+// on a core would share its registers and caches.
+var defaultThreads = sync.OnceValue(func() int {
 	n := runtime.GOMAXPROCS(0)
 	if all := processors("/sys", allowed()); len(all) > 0 {
 		n = min(n, firsts(all))
@@ -42,8 +42,9 @@ func firsts(all []processor) (n int) {
 	return n
 }
 
-// processors describes the allowed ones, in the order in which threads should take them: one of each core before second ones,
-// and of those the first node's before the next one's. What sys does not tell is as on a machine without.
+// processors describes the allowed ones, in the order in which threads should take them: one of each core before
+// second ones, and of those the first node's before the next one's. What sys does not tell is as on a machine
+// without.
 func processors(sys string, allowed []int) []processor {
 	var all []processor
 	for _, id := range allowed {
@@ -86,7 +87,8 @@ func list(path string) (out []int) {
 	return out
 }
 
-// quota returns how many processors the control group may keep busy all the time, at least 1, or 0 if there is no limit.
+// quota returns how many processors the control group may keep busy all the time, at least 1, or 0 if there is no
+// limit.
 func quota(root string) int {
 	limit, period := word(root+"/cpu.max", 0), word(root+"/cpu.max", 1) // version 2
 	if period == 0 {
@@ -108,8 +110,8 @@ func word(path string, i int) int {
 	return 0
 }
 
-// placement is where a device's threads run and its weights lie on a machine with several nodes of memory; it is empty on
-// others.
+// placement is where a device's threads run and its weights lie on a machine with several nodes of memory; it is
+// empty on others.
 type placement struct {
 	cpus  []int // of the nodes
 	nodes []int

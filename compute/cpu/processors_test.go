@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// machine writes the files by which Linux describes processors: of each the list of its core's processors, and its node.
+// machine writes the files by which Linux describes processors: of each the list of its core's processors, and its
+// node.
 func machine(t *testing.T, cores []string, nodes []int) string {
 	root := t.TempDir()
 	for id, siblings := range cores {
@@ -106,7 +107,7 @@ func TestList(t *testing.T) {
 }
 
 func TestDefaultThreads(t *testing.T) {
-	if n := DefaultThreads(); n < 1 {
+	if n := defaultThreads(); n < 1 {
 		t.Errorf("%d threads", n)
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
-// routes are the experts that the rows of a batch go to. Tensors of routes are grouped by expert, so that each expert's rows
-// follow each other; inside a group rows ascend.
+// routes are the experts that the rows of a batch go to. Tensors of routes are grouped by expert, so that each
+// expert's rows follow each other; inside a group rows ascend.
 type routes struct {
 	rows, experts, chosen int
 
@@ -23,11 +24,8 @@ type routes struct {
 // routesChunk is a run of at most rowChunk rows of one expert in tensors of routes.
 type routesChunk struct{ expert, first, rows int }
 
-// Shape implements compute.Routes.
-func (t *routes) Shape() (rows, experts, chosen int) { return t.rows, t.experts, t.chosen }
-
-// Routes implements compute.Device.
-func (d *Device) Routes(rows, experts, chosen int) (compute.Routes, error) {
+// newRoutes makes room for the routes of up to rows rows.
+func newRoutes(rows, experts, chosen int) (*routes, error) {
 	if rows < 1 || chosen < 1 || chosen > experts {
 		return nil, fmt.Errorf("cpu: routes of %d rows to %d of %d experts", rows, chosen, experts)
 	}
@@ -38,16 +36,15 @@ func (d *Device) Routes(rows, experts, chosen int) (compute.Routes, error) {
 	return t, nil
 }
 
-// Route implements compute.Device.
-func (d *Device) Route(to compute.Routes, logits compute.Tensor, r compute.Router) {
-	t := to.(*routes)
+// route does compute.Route.
+func (d *Device) route(t *routes, logits Tensor, r compute.Router) {
 	for w := range d.scratch {
 		s := &d.scratch[w]
-		s.scores, s.out = grown(s.scores, (t.experts+lanes-1)&^(lanes-1)), grown(s.out, t.experts+r.Groups)
+		s.scores, s.out = kernel.Grown(s.scores, (t.experts+kernel.Lanes-1)&^(kernel.Lanes-1)), kernel.Grown(s.out, t.experts+r.Groups)
 	}
 	d.wait(rowOp{row: routeRow, src: logits, routes: t, router: r})
 	d.flush()
-	t.groupByExpert(d.batch.Rows() * t.chosen)
+	t.groupByExpert(d.rows * t.chosen)
 }
 
 // groupByExpert gives the first n routes their places.
@@ -74,9 +71,9 @@ func (t *routes) groupByExpert(n int) {
 // routeRow chooses the experts of one row. Ids stay in range whatever the logits are, NaN included.
 func routeRow(d *Device, o *rowOp, worker, row int) {
 	t, r, s := o.routes, &o.router, &d.scratch[worker]
-	scores := s.scores[:(t.experts+lanes-1)&^(lanes-1)]
+	scores := s.scores[:(t.experts+kernel.Lanes-1)&^(kernel.Lanes-1)]
 	copy(scores, rowOf(o.src, row)[:t.experts])
-	d.k.score(s, scores, t.experts, r.Sigmoid)
+	d.score(s, scores, t.experts, r.Sigmoid)
 	choice := s.out[:t.experts]
 	copy(choice, scores)
 	if r.Bias != nil {
@@ -101,24 +98,24 @@ func routeRow(d *Device, o *rowOp, worker, row int) {
 }
 
 // score turns the first n logits into scores.
-func (k *kernels) score(s *scratch, x []float32, n int, sigmoids bool) {
+func (d *Device) score(s *scratch, x []float32, n int, sigmoids bool) {
 	if sigmoids {
 		for i, v := range x[:n] {
 			x[i] = sigmoid(v)
 		}
 		return
 	}
-	k.scale(x, x[:n], log2e)
+	d.k.Scale(x, x[:n], log2e)
 	for i := range x[n:] {
 		x[n+i] = negInf
 	}
-	k.weigh(s.router[:1], s.router[1:], x, 0, len(x))
+	d.k.Weigh(s.router[:1], s.router[1:], x, 0, len(x))
 	for i := range x[:n] {
 		x[i] /= s.router[1]
 	}
 }
 
-func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
+func sigmoid(x float32) float32 { return 1 / (1 + kernel.Exp(-x)) }
 
 // taken marks scores that cannot be chosen any more. Scores are finite or NaN.
 var taken = negInf
@@ -170,9 +167,9 @@ func sumOfBest(scores []float32, n int) float32 {
 	return first + second
 }
 
-// Combine implements compute.Device.
-func (d *Device) Combine(dst, src compute.Tensor, to compute.Routes, shared, gate compute.Tensor) {
-	d.wait(rowOp{row: combineRow, dst: dst, src: src, routes: to.(*routes), aux: shared, gate: gate})
+// combine does compute.Combine.
+func (d *Device) combine(dst, src Tensor, t *routes, shared, gate Tensor) {
+	d.wait(rowOp{row: combineRow, dst: dst, src: src, routes: t, aux: shared, gate: gate})
 }
 
 func combineRow(d *Device, o *rowOp, _, r int) {
@@ -190,6 +187,6 @@ func combineRow(d *Device, o *rowOp, _, r int) {
 		}
 	}
 	for i := r * t.chosen; i < (r+1)*t.chosen; i++ {
-		d.k.addScaled(dst, rowOf(o.src, int(t.at[i])), t.weights[i])
+		d.k.AddScaled(dst, rowOf(o.src, int(t.at[i])), t.weights[i])
 	}
 }

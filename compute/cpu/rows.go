@@ -2,15 +2,16 @@ package cpu
 
 import (
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
-// rowOp is an operation in which no row depends on another one, with its arguments. It waits until an operation of another kind
-// is called. One job then takes each row through all that wait, while it is in the first cache. Row r of one operation is row r of
-// the next, so tensors that share memory have the same width in all that wait.
+// rowOp is an operation in which no row depends on another one, with its arguments. It waits until an operation of
+// another kind is called. One job then takes each row through all that wait, while it is in the first cache. Row r of
+// one operation is row r of the next, so tensors that share memory have the same width in all that wait.
 type rowOp struct {
 	row func(d *Device, o *rowOp, worker, r int) // does it to row r
 
-	dst, src, aux, gate compute.Tensor
+	dst, src, aux, gate Tensor
 	table               *matrix
 	scale, cap          float32
 	norm                compute.Norm
@@ -39,7 +40,7 @@ func (d *Device) wait(o rowOp) {
 }
 
 // flush does what waits.
-func (d *Device) flush() { d.flushRows(d.batch.Rows()) }
+func (d *Device) flush() { d.flushRows(d.rows) }
 
 func (d *Device) flushRows(n int) {
 	if len(d.waiting) > 0 {
@@ -57,18 +58,18 @@ func (d *Device) rowItems(worker, from, to int) {
 	}
 }
 
-// prepare does what waits and makes of rows of x what products with weights of some kinds read: m is one of them, and tiles says
-// whether they may take tiles.
-func (d *Device) prepare(rows int, x compute.Tensor, kinds rowKind, m *matrix, tiles bool) {
-	if rows != d.batch.Rows() {
+// prepare does what waits and makes of rows of x what products with weights of some kinds read: m is one of them, and
+// tiles says whether they may take tiles.
+func (d *Device) prepare(rows int, x Tensor, kinds rowKind, m *matrix, tiles bool) {
+	if rows != d.rows {
 		d.flush()
 	}
 	if kinds&blockRows != 0 {
-		if d.roomForQuantised(rows, m.in); tiles && d.k.tileRows > 0 && rows >= d.k.tileRows {
-			d.xq.roomForTiles(rows)
+		if d.roomForQuantised(rows, m.in); tiles && d.k.TileRows > 0 && rows >= d.k.TileRows {
+			d.roomForTiles(rows)
 			for w := range d.scratch {
 				if s := &d.scratch[w]; s.work == nil {
-					s.work = aligned(workBytes)
+					s.work = aligned(kernel.WorkBytes)
 				}
 			}
 		}

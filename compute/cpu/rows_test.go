@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// TestRowsWait runs random operations on rows, more than wait at once, and a product now and then: once with a Sync after each, so
-// that none waits, and once without. All tensors must be equal to the last bit.
+// TestRowsWait runs random operations on rows, more than wait at once, and a product now and then: once with a Sync
+// after each, so that none waits, and once without. All tensors must be equal to the last bit.
 func TestRowsWait(t *testing.T) {
 	const cols, heads = 64, 2
-	each(t, func(t *testing.T, k *kernels, _ *fences) {
+	eachKernels(t, func(t *testing.T, k *kernel.Table) {
 		for seed := range uint64(20) {
 			var want []float32
 			for _, sync := range []bool{true, false} {
 				r := rand.New(rand.NewPCG(seed, 7))
-				d, err := New(Options{Threads: 1 + r.IntN(3), Kernels: k.name})
+				d, err := New(Options{Threads: 1 + r.IntN(3), Kernels: k.Name})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -26,8 +27,8 @@ func TestRowsWait(t *testing.T) {
 				b := new(compute.Batch)
 				b.Append(make([]int32, rows), r.IntN(100), false)
 				d.Begin(b)
-				tensor := func() compute.Tensor { return tensorOf(t, d, cols, normals(r, rows*cols)) }
-				angles, out, all := tensor(), tensor(), []compute.Tensor{tensor(), tensor(), tensor()}
+				tensor := func() Tensor { return tensorOf(t, d, cols, normals(r, rows*cols)) }
+				angles, out, all := tensor(), tensor(), []Tensor{tensor(), tensor(), tensor()}
 				gain, freqs := vector(normals(r, cols)), vector(normals(r, cols/heads/2))
 				q8 := make([]byte, cols*cols/32*34)
 				if err := quant.Encode(q8, normals(r, cols*cols), quant.Q8_0); err != nil {
@@ -38,23 +39,23 @@ func TestRowsWait(t *testing.T) {
 					t.Fatal(err)
 				}
 				angles.Cols = cols / heads
-				d.Angles(angles, freqs, nil, 1)
+				d.angles(angles, freqs, nil, 1)
 				for range 1 + r.IntN(3*mostWaiting) {
 					x, y, z := all[r.IntN(3)], all[r.IntN(3)], all[r.IntN(3)]
 					switch r.IntN(6) {
 					case 0:
-						d.Norm(x, y, compute.Norm{Gain: gain, Eps: 1e-5})
+						d.norm(x, y, compute.Norm{Gain: gain, Eps: 1e-5})
 					case 1:
-						d.Add(x, y, 0.5)
+						d.add(x, y, 0.5)
 					case 2:
-						d.Activate(x, y, z, compute.SiLU)
+						d.activate(x, y, z, compute.SiLU)
 					case 3:
-						d.Rotate(x, angles, compute.Rotary{Heads: heads, HeadDim: cols / heads, Interleaved: seed%2 == 0})
+						d.rotate(x, angles, compute.Rotary{Heads: heads, HeadDim: cols / heads, Interleaved: seed%2 == 0})
 					case 4:
-						d.Clamp(x, 2)
+						d.clamp(x, 2)
 					case 5:
-						d.MatMul(x, []compute.Product{{Dst: out, W: w}})
-						d.Add(y, out, 1)
+						d.matMul(x, []Product{{Dst: out, W: w}})
+						d.add(y, out, 1)
 					}
 					if sync {
 						if err := d.Sync(); err != nil {
@@ -70,7 +71,7 @@ func TestRowsWait(t *testing.T) {
 					got = append(got, x.Host...)
 				}
 				if want != nil {
-					same(t, fmt.Sprint("random operations ", seed), got, want)
+					sameBits(t, fmt.Sprint("random operations ", seed), got, want)
 				}
 				want = got
 				if err := d.Close(); err != nil {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is where a thread sleeps until another one wakes it. The thread itself sleeps, not the goroutine: Go would wake a thread
-// to find the goroutine, and where that is bound to its own the system a second time, which often puts two on one processor.
+// sleeper is where a thread sleeps until another one wakes it. The thread itself sleeps, not the goroutine: Go would
+// wake a thread to find the goroutine, and where that is bound to its own the system a second time, which often puts
+// two on one processor.
 type sleeper struct{ wakes atomic.Uint32 }
 
 func newSleeper() *sleeper { return new(sleeper) }

@@ -4,13 +4,15 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
 // adviseHuge asks for huge pages for memory that has not been written yet.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
 // canPopulate reports whether populate works: from Linux 5.14 on.
-func canPopulate() bool { return populate(alignedTo(4096, 4096)) == nil }
+func canPopulate() bool { return populate(kernel.AlignedTo(4096, 4096)) == nil }
 
 // populate has the system give memory to b, as if it were written, whatever is in it. It needs not begin at a page.
 func populate(b []byte) error {
@@ -37,8 +39,8 @@ func allowed() (ids []int) {
 	return ids
 }
 
-// bindThread binds the calling thread to some processors. Where that is refused the thread stays free, which costs speed and
-// nothing else.
+// bindThread binds the calling thread to some processors. Where that is refused the thread stays free, which costs
+// speed and nothing else.
 func bindThread(ids ...int) {
 	var set unix.CPUSet
 	for _, id := range ids {

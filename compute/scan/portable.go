@@ -2,8 +2,8 @@ package scan
 
 import "math"
 
-// lanes is how many partial sums a block has. Lane j takes the weights whose index is j modulo 16, ascending; then lanes are
-// added pairwise: j with j+8, then +4, +2, +1.
+// lanes is how many partial sums a block has. Lane j takes the weights whose index is j modulo 16, ascending; then
+// lanes are added pairwise: j with j+8, then +4, +2, +1.
 const lanes = 16
 
 var portable = kernels{
@@ -84,8 +84,8 @@ var poly = [...]float32{1.5594677825e-4, 1.3406643411e-3, 9.6176927909e-3, 5.550
 //lint:ignore U1000 the assembly reads it
 var constants = [...]float32{leastPower, poly[0], poly[1], poly[2], poly[3], poly[4], poly[5], poly[6]}
 
-// power returns 2^(d·(hi + lo)): with d·hi = n + r, 2ⁿ·poly(r + d·lo). Each product and each sum is rounded: a conversion keeps
-// Go from joining two of them.
+// power returns 2^(d·(hi + lo)): with d·hi = n + r, 2ⁿ·poly(r + d·lo). Each product and each sum is rounded: a
+// conversion keeps Go from joining two of them.
 func power(d, hi, lo float32) float32 {
 	y := float32(d * hi)
 	if !(y >= leastPower) {

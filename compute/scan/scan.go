@@ -1,8 +1,9 @@
-// Package scan has the passes over a row of logits, one for each token of a vocabulary, that sampling makes: where the greatest
-// are, which are above a limit, and what they weigh. It knows nothing of tokens. Read Peaks, Keep and Weigh.
+// Package scan has the passes over a row of logits, one for each token of a vocabulary, that sampling makes: where
+// the greatest are, which are above a limit, and what they weigh. It knows nothing of tokens. Read Peaks, Keep and
+// Weigh.
 //
-// Every implementation gives the same bits: a definition in portable Go says which roundings there are and in which order, and
-// none of them depends on the place of a value in the row beyond its place in its block.
+// Every implementation gives the same bits: a definition in portable Go says which roundings there are and in which
+// order, and none of them depends on the place of a value in the row beyond its place in its block.
 package scan
 
 import "math"
@@ -27,19 +28,19 @@ var best = implementations()[0]
 // implementations returns what this machine can run, best first. Portable Go comes last and always runs.
 func implementations() []*kernels { return append(nativeKernels(), &portable) }
 
-// Peaks writes the greatest value of each block of x to peaks, 0 for -0, and reports whether x has neither NaN nor +Inf; else the peaks
-// mean nothing.
+// Peaks writes the greatest value of each block of x to peaks, 0 for -0, and reports whether x has neither NaN nor
+// +Inf; else the peaks mean nothing.
 func Peaks(peaks, x []float32) bool { return best.findPeaks(peaks, x) }
 
-// Keep writes the values of x that are at least least to kept, in order, and their indices to at, and returns how many they are.
-// at and kept have room for as many as x has; kept may be x. No value is NaN.
+// Keep writes the values of x that are at least least to kept, in order, and their indices to at, and returns how
+// many they are. at and kept have room for as many as x has; kept may be x. No value is NaN.
 func Keep(at []int32, kept, x []float32, least float32) int {
 	return best.keepLeast(at, kept, x, least)
 }
 
-// Weigh writes e^((x - most)·scale) to w and the sum of each block's weights to sums. No value of x is above most, which is
-// finite; scale is not negative. A weight below 2⁻¹²⁵ is 0. The error of one is at most 3e-7 of it, and for each 1 that the
-// exponent is below 0 another 1.3e-7.
+// Weigh writes e^((x - most)·scale) to w and the sum of each block's weights to sums. No value of x is above most,
+// which is finite; scale is not negative. A weight below 2⁻¹²⁵ is 0. The error of one is at most 3e-7 of it, and for
+// each 1 that the exponent is below 0 another 1.3e-7.
 func Weigh(w, sums, x []float32, most float32, scale float64) {
 	scale = min(scale*math.Log2E, math.MaxFloat32)
 	hi := float32(scale)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -47,7 +48,7 @@ func (m *Model) readAdapter(f AdapterFile) (engine.Adapter, error) {
 		return fail(err)
 	}
 	defer ckpt.Close()
-	data, err := m.loaded.ReadAdapter(ckpt)
+	data, err := loader.Adapter(m.loaded, ckpt)
 	if err != nil {
 		return fail(err)
 	}

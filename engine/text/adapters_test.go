@@ -21,8 +21,8 @@ type adapterGolden struct {
 
 var adapterFiles = []AdapterFile{{Name: "pirate", Path: "testdata/lora-pirate.gguf"}, {Name: "json", Path: "testdata/lora-json.gguf"}}
 
-// TestAdaptersAnswerAsTrained asks two adapters of the built-in model, at once and with only one place on the device for
-// both, and compares their answers with the golden ones.
+// TestAdaptersAnswerAsTrained asks two adapters of the built-in model, at once and with only one place on the device
+// for both, and compares their answers with the golden ones.
 func TestAdaptersAnswerAsTrained(t *testing.T) {
 	for _, places := range []int{1, 2} {
 		m := openMini(t, Options{Adapters: adapterFiles, MaxLoRAs: places, Context: 512})
@@ -40,8 +40,8 @@ func TestAdaptersAnswerAsTrained(t *testing.T) {
 			for _, g := range goldens {
 				r := request()
 				r.IDs, r.Adapter, r.MaxTokens = g.PromptIDs, f.Name, len(g.OutputIDs)
-				r.Params = m.Defaults
-				r.Params.Temperature = 0
+				r.Sampling = m.Defaults
+				r.Sampling.Temperature = 0
 				asked++
 				go func() {
 					_, ids, _ := answer(t, m, r)
@@ -84,8 +84,8 @@ func TestAdaptersRefused(t *testing.T) {
 		t.Errorf("too large a rank: %v", err)
 	}
 	r := request()
-	r.IDs, r.Adapter, r.Params = []int32{5}, "nobody", m.Defaults
-	if _, err := m.Generate(t.Context(), r); err == nil || !strings.Contains(err.Error(), `no adapter "nobody"`) {
+	r.IDs, r.Adapter, r.Sampling = []int32{5}, "nobody", m.Defaults
+	if _, err := generate(t.Context(), m, r); err == nil || !strings.Contains(err.Error(), `"nobody" is not loaded`) {
 		t.Errorf("an unknown adapter: %v", err)
 	}
 }

@@ -3,47 +3,47 @@ package text
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/sampling"
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
 // EmbedRequest asks for the vector of a text, or of tokens.
 type EmbedRequest struct {
-	Text       string
-	IDs        []int32 // instead of Text, if not nil
-	NoSpecial  bool    // the tokenizer puts nothing around Text
-	Truncate   int     // only the first so many tokens count, special ones included; 0 is all, -1 as many as the model takes
-	Dimensions int     // of the vector, of which the first are kept; 0 is all
-	Normalise  *bool   // whether it gets length 1; nil is as the model's makers say
-	Origin
+	Text          string
+	IDs           []int32 // instead of Text, if not nil
+	NoSpecial     bool    // the tokenizer puts nothing around Text
+	Truncate      int     // most tokens, special ones included; 0 is all, -1 what the model takes
+	Dimensions    int     // of the vector, of which the first are kept; 0 is all
+	Normalise     *bool   // whether it gets length 1; nil is as the model's makers say
+	engine.Params         // only those count that say when the request is served, and by which adapter
 }
 
-// Origin says who asks, and of whom.
-type Origin struct {
-	Priority int
-	Tenant   string
-	Adapter  string
+// ScoreRequest asks how well a document fits a query.
+type ScoreRequest struct {
+	Query, Document string
+	Truncate        int // as in EmbedRequest, of both together: the document loses its end
+	engine.Params       // as in EmbedRequest
 }
 
-// Embed returns the vector of a text and the number of its tokens. A request that cannot be served is a *RequestError.
+// Embed returns the vector of a text and the number of its tokens. A request that cannot be served is a *fault.Error.
 func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vector []float32, tokens int, err error) {
 	switch {
 	case m.pooling != nil:
-		return nil, 0, &RequestError{"model", m.pooling.Error()}
+		return nil, 0, &fault.Error{Field: FieldModel, Problem: m.pooling.Error()}
 	case r.Dimensions < 0 || r.Dimensions > m.Spec.Hidden:
-		return nil, 0, &RequestError{"dimensions", fmt.Sprintf("it is %d; the model's vectors have %d", r.Dimensions, m.Spec.Hidden)}
+		return nil, 0, fault.New(FieldDimensions, "is %d; the model's vectors have %d", r.Dimensions, m.Spec.Hidden)
 	}
-	ids, err := m.embedIDs(r)
+	ids, err := m.embedIDs(ctx, r)
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling}, r.Origin)
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling, Params: r.Params})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,21 +76,49 @@ func (m *Model) most(truncate int) (int, error) {
 		truncate = m.longestSequence() - 1
 	}
 	if truncate < 0 || truncate > m.Context {
-		return 0, &RequestError{"truncate_prompt_tokens", fmt.Sprintf("it is %d; want 1 to %d, or -1 for as many as the model takes", truncate, m.Context)}
+		return 0, fault.New(FieldTruncate, "is %d; want 1 to %d, or -1 for as many as the model takes", truncate, m.Context)
 	}
 	return truncate, nil
 }
 
+// fit returns what of a text can matter where it is cut to most tokens: 4 times the bytes that these can have, since
+// normalizers may take some away. Without a limit, a text that is longer than the context can hold is refused.
+func (m *Model) fit(text string, most int) (string, error) {
+	switch limit := 4 * most * m.longest; {
+	case most == 0 && len(text) > m.mostBytes():
+		return "", m.tooLong(FieldText, len(text))
+	case most > 0 && len(text) > limit:
+		for limit > 0 && !utf8.RuneStart(text[limit]) {
+			limit--
+		}
+		text = text[:limit]
+	}
+	return text, nil
+}
+
 // embedIDs returns the tokens of a request.
-func (m *Model) embedIDs(r EmbedRequest) ([]int32, error) {
+func (m *Model) embedIDs(ctx context.Context, r EmbedRequest) ([]int32, error) {
 	most, err := m.most(r.Truncate)
 	if err != nil {
 		return nil, err
 	}
 	ids := r.IDs
 	if ids == nil {
-		if ids = m.Tokenizer.Encode(r.Text, tokenizer.EncodeOptions{AddSpecial: !r.NoSpecial, ParseSpecial: true}); len(ids) == 0 {
-			return nil, &RequestError{"input", "it is empty"}
+		text, err := m.fit(r.Text, most)
+		if err != nil {
+			return nil, err
+		}
+		release, err := m.work.Acquire(ctx, costPerByte*int64(len(text)))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		ids, err = m.encode(ctx, FieldText, text, tokenizer.EncodeOptions{AddSpecial: !r.NoSpecial, ParseSpecial: true})
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, fault.New(FieldText, "is empty")
 		}
 	}
 	if most == 0 || len(ids) <= most {
@@ -101,29 +129,29 @@ func (m *Model) embedIDs(r EmbedRequest) ([]int32, error) {
 		_, suffix = m.Tokenizer.Around()
 	}
 	if len(suffix) >= most {
-		return nil, &RequestError{"truncate_prompt_tokens", fmt.Sprintf("it is %d; the model's own tokens around a text need more", most)}
+		return nil, fault.New(FieldTruncate, "is %d; the model's own tokens around a text need more", most)
 	}
 	return slices.Concat(ids[:most-len(suffix)], suffix), nil
 }
 
 // Score says how well a text fits a query: the class of a cross-encoder, through a sigmoid where its makers do not say
 // otherwise. Models that embed have no score of their own.
-func (m *Model) Score(ctx context.Context, query, document string, truncate int, o Origin) (score float32, tokens int, err error) {
+func (m *Model) Score(ctx context.Context, r ScoreRequest) (score float32, tokens int, err error) {
 	if m.Spec.Classes != 1 {
-		return 0, 0, &RequestError{"model", fmt.Sprintf("%s has %d classes; scores are of one", m.Name, m.Spec.Classes)}
+		return 0, 0, fault.New(FieldModel, "%s has %d classes; scores are of one", m.Name, m.Spec.Classes)
 	}
-	most, err := m.most(truncate)
+	most, err := m.most(r.Truncate)
 	if err != nil {
 		return 0, 0, err
 	}
-	ids, types, err := m.Tokenizer.EncodePair(query, document, most)
+	ids, types, err := m.pairIDs(ctx, r, most)
 	if err != nil {
-		return 0, 0, &RequestError{"model", err.Error()}
+		return 0, 0, err
 	}
 	if m.Spec.TokenTypes < 2 {
 		types = nil
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses}, o)
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses, Params: r.Params})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -133,18 +161,45 @@ func (m *Model) Score(ctx context.Context, query, document string, truncate int,
 	return score, len(ids), nil
 }
 
-// pool runs a pooled request to its end.
-func (m *Model) pool(ctx context.Context, r engine.Request, o Origin) ([]float32, error) {
-	if most := m.longestSequence() - 1; len(r.Prompt) > most {
-		return nil, &RequestError{"input", fmt.Sprintf("%d tokens; the model takes at most %d (truncate_prompt_tokens cuts them)", len(r.Prompt), most)}
+// pairIDs returns the tokens of a pair of texts and their types. Only the document is ever cut.
+func (m *Model) pairIDs(ctx context.Context, r ScoreRequest, most int) (ids, types []int32, err error) {
+	query, err := m.fit(r.Query, 0)
+	if err != nil {
+		return nil, nil, err
 	}
-	r.Priority, r.Tenant, r.Adapter = o.Priority, o.Tenant, o.Adapter
+	document, err := m.fit(r.Document, most)
+	if err != nil {
+		return nil, nil, err
+	}
+	release, err := m.work.Acquire(ctx, costPerByte*int64(len(query)+len(document)))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	ids, types, err = m.Tokenizer.EncodePair(ctx, query, document, most)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case errors.Is(err, tokenizer.ErrNoPairs):
+		return nil, nil, &fault.Error{Field: FieldModel, Problem: err.Error()}
+	case err != nil:
+		return nil, nil, &fault.Error{Field: FieldText, Problem: err.Error()}
+	}
+	return ids, types, nil
+}
+
+// pool runs a pooled request to its end.
+func (m *Model) pool(ctx context.Context, r engine.Request) ([]float32, error) {
+	if most := m.longestSequence() - 1; len(r.Prompt) > most {
+		return nil, fault.New(FieldText, "has %d tokens; the model takes at most %d, and a longer text has to be truncated",
+			len(r.Prompt), most)
+	}
 	stream, err := m.Engine.Submit(ctx, r)
-	if bad := new(sampling.ParamError); errors.As(err, &bad) && bad.Field == "prompt" {
-		return nil, &RequestError{"input", bad.Problem}
+	if bad := new(fault.Error); errors.As(err, &bad) && bad.Field == engine.FieldPrompt {
+		return nil, &fault.Error{Field: FieldText, Problem: bad.Problem}
 	}
 	if err != nil {
-		return nil, blame(err)
+		return nil, err
 	}
 	for {
 		switch t, err := stream.Next(ctx); {

@@ -3,6 +3,7 @@ package text
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -40,7 +44,7 @@ func openEncoder(t *testing.T, name string, o Options) (*Model, []example) {
 		t.Fatal(err)
 	}
 	defer ckpt.Close()
-	o.Name, o.Threads, o.KVBytes = name, 1, 16<<20
+	o.Name, o.Compute.Threads, o.KVBytes = name, 1, 16<<20
 	m, err := Open(ckpt, o)
 	if err != nil {
 		t.Fatal(err)
@@ -112,11 +116,11 @@ func TestEmbedTruncates(t *testing.T) {
 func TestScore(t *testing.T) {
 	m, all := openEncoder(t, "bert_classes", Options{})
 	for _, e := range all {
-		ids, types, err := m.Tokenizer.EncodePair(e.Text, e.Pair, 0)
+		ids, types, err := m.Tokenizer.EncodePair(t.Context(), e.Text, e.Pair, 0)
 		if err != nil || !slices.Equal(ids, e.IDs) || !slices.Equal(types, e.Types) {
 			t.Errorf("%q, %q: tokens %v of types %v (%v); want %v of %v", e.Text, e.Pair, ids, types, err, e.IDs, e.Types)
 		}
-		score, n, err := m.Score(t.Context(), e.Text, e.Pair, 0, Origin{})
+		score, n, err := m.Score(t.Context(), ScoreRequest{Query: e.Text, Document: e.Pair})
 		if err != nil || n != len(e.IDs) {
 			t.Fatalf("%d tokens, %v", n, err)
 		}
@@ -125,7 +129,7 @@ func TestScore(t *testing.T) {
 			t.Errorf("%q, %q: %g; want %g", e.Text, e.Pair, score, e.Score)
 		}
 	}
-	if _, n, err := m.Score(t.Context(), "a", strings.Repeat("b ", 400), 50, Origin{}); err != nil || n != 50 {
+	if _, n, err := m.Score(t.Context(), ScoreRequest{Query: "a", Document: strings.Repeat("b ", 400), Truncate: 50}); err != nil || n != 50 {
 		t.Errorf("a long document was cut to %d tokens (%v); want 50", n, err)
 	}
 }
@@ -136,20 +140,23 @@ func TestEncoderRefuses(t *testing.T) {
 	ctx := t.Context()
 	for i, c := range []struct {
 		call  func() error
-		field string
+		field fault.Field
 		want  string
 	}{
-		{func() error { _, err := embeds.Generate(ctx, Request{Prompt: "a"}); return err }, "model", "bert is an encoder"},
-		{func() error { _, _, err := scores.Embed(ctx, EmbedRequest{Text: "a"}); return err }, "model", "scores pairs of texts"},
-		{func() error { _, _, err := embeds.Score(ctx, "a", "b", 0, Origin{}); return err }, "model", "has 0 classes"},
-		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Dimensions: 49}); return err }, "dimensions", "have 48"},
-		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Truncate: 41}); return err }, "truncate_prompt_tokens", "1 to 40"},
-		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Truncate: 1}); return err }, "truncate_prompt_tokens", "need more"},
-		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{IDs: make([]int32, 41)}); return err }, "input", "at most 40"},
-		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{IDs: []int32{97}}); return err }, "input", "vocabulary has 97"},
-		{func() error { _, _, err := scores.Score(ctx, strings.Repeat("a ", 400), "b", 0, Origin{}); return err }, "input", "at most 330"},
+		{func() error { _, err := embeds.Prepare(ctx, Request{Prompt: "a"}); return err }, FieldModel, "bert is an encoder"},
+		{func() error { _, _, err := scores.Embed(ctx, EmbedRequest{Text: "a"}); return err }, FieldModel, "scores pairs of texts"},
+		{func() error { _, _, err := embeds.Score(ctx, ScoreRequest{Query: "a", Document: "b"}); return err }, FieldModel, "has 0 classes"},
+		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Dimensions: 49}); return err }, FieldDimensions, "have 48"},
+		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Truncate: 41}); return err }, FieldTruncate, "1 to 40"},
+		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Truncate: 1}); return err }, FieldTruncate, "need more"},
+		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{IDs: make([]int32, 41)}); return err }, FieldText, "at most 40"},
+		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{IDs: []int32{97}}); return err }, FieldText, "vocabulary has 97"},
+		{func() error {
+			_, _, err := scores.Score(ctx, ScoreRequest{Query: strings.Repeat("a ", 400), Document: "b"})
+			return err
+		}, FieldText, "at most 330"},
 	} {
-		bad := new(RequestError)
+		bad := new(fault.Error)
 		if err := c.call(); !errors.As(err, &bad) || bad.Field != c.field || !strings.Contains(bad.Problem, c.want) {
 			t.Errorf("case %d: error %v; want %s: %q", i, err, c.field, c.want)
 		}
@@ -195,19 +202,39 @@ func TestPoolingFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Open(ckpt, Options{Name: "bert", Threads: 1, KVBytes: 16 << 20, Pooling: c.asked})
+		m, err := Open(ckpt, Options{Name: "bert", Compute: compute.Options{Threads: 1}, KVBytes: 16 << 20, Pooling: c.asked})
 		ckpt.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _, err = m.Embed(t.Context(), EmbedRequest{Text: "a"})
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%s %s: error %v; want %q", c.modules, c.pooling, err, c.refused)
 			}
-		} else if err != nil || m.Pooling != c.want || m.Normalise != c.normalise {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = m.Embed(t.Context(), EmbedRequest{Text: "a"})
+		if err != nil || m.Pooling != c.want || m.Normalise != c.normalise {
 			t.Errorf("%s %s: pooling %q, normalise %v, %v; want %q, %v", c.modules, c.pooling, m.Pooling, m.Normalise, err, c.want, c.normalise)
 		}
 		m.Close()
+	}
+}
+
+// TestDecoderWithUnsupportedPooling holds that a decoder whose embeddings cannot be made is served, and says so at the
+// start.
+func TestDecoderWithUnsupportedPooling(t *testing.T) {
+	m := openMini(t, Options{})
+	m.pooling = errors.New("modules.json: a module of type \"a.Dense\" is not supported")
+	var log strings.Builder
+	if err := m.checkPooling(slog.New(slog.NewTextHandler(&log, nil))); err != nil || !strings.Contains(log.String(), "a.Dense") {
+		t.Errorf("error %v, log %q", err, log.String())
+	}
+	if _, _, err := m.Embed(t.Context(), EmbedRequest{Text: "a"}); err == nil || !strings.Contains(err.Error(), "a.Dense") {
+		t.Errorf("an embedding: error %v", err)
+	}
+	encoder := &Model{Name: "bert", Spec: &model.Spec{Encoder: true}, pooling: m.pooling}
+	if err := encoder.checkPooling(nil); err == nil || !strings.Contains(err.Error(), "is for embeddings") {
+		t.Errorf("an encoder: error %v", err)
 	}
 }

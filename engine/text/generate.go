@@ -2,13 +2,11 @@ package text
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 
+	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
-	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
@@ -24,105 +22,32 @@ type Generation struct {
 	keep    bool    // show special tokens
 	logs    bool
 	min     int // stop strings do not count before that many tokens
+	parser  *chat.Parser
+	called  bool // the answer has calls of tools
 	usage   Usage
 	ended   bool
 }
 
-// Generate begins an answer. It ends early when ctx does, or by Close, and frees what it held at once. A request that
-// cannot be served is a *RequestError.
-func (m *Model) Generate(ctx context.Context, r Request) (*Generation, error) {
-	if m.Spec.Encoder {
-		return nil, &RequestError{"model", fmt.Sprintf("%s is an encoder, which generates nothing; it %s", m.Name, m.Purpose())}
+// Generate begins an answer to a prompt, of which there may be several: each draws with a seed of its own, the
+// request's and those that follow it, and shares what it can of the first one's KV cache. It ends early when ctx does,
+// or by Close, and frees what it held at once. Errors are those of engine.Engine.Submit, but for faults: Prepare has
+// found them.
+func (m *Model) Generate(ctx context.Context, p *Prompt) (*Generation, error) {
+	r := &p.Request
+	g := &Generation{m: m, ids: p.IDs, keep: r.KeepSpecial, logs: r.Logprobs >= 0, min: r.MinTokens, stops: p.stops}
+	g.decoder = m.Tokenizer.Decoder(!r.KeepSpecial && p.parser == nil)
+	if p.parser != nil {
+		g.parser = chat.NewParser(*p.parser)
 	}
-	ids, err := m.Encode(r)
-	if err != nil {
+	g.stop = newStopper(r.Stop, r.IncludeStop)
+	g.usage.Prompt = len(p.IDs)
+	ctx, g.cancel = context.WithCancel(ctx)
+	var err error
+	if g.stream, err = p.prepared.Submit(ctx); err != nil {
+		g.cancel()
 		return nil, err
 	}
-	if slices.Contains(r.Stop, "") {
-		return nil, &RequestError{"stop", "a stop string is empty"}
-	}
-	g := &Generation{m: m, ids: ids, keep: r.KeepSpecial, logs: r.Logprobs >= 0, min: r.MinTokens}
-	g.stops = r.StopTokens
-	if !r.IgnoreEOS {
-		g.stops = append(slices.Clone(m.stops), r.StopTokens...)
-	}
-	g.decoder = m.Tokenizer.Decoder(!r.KeepSpecial)
-	g.stop = stopper{stops: r.Stop, include: r.IncludeStop}
-	g.usage.Prompt = len(ids)
-	ctx, g.cancel = context.WithCancel(ctx)
-	var parent *engine.Stream
-	if r.Parent != nil {
-		parent = r.Parent.stream
-	}
-	g.stream, err = m.Engine.Submit(ctx, engine.Request{
-		Prompt: ids, Params: r.Params, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens, StopTokens: g.stops,
-		Logprobs: r.Logprobs, PromptLogprobs: r.PromptLogprobs, Parent: parent, Search: r.Search, Adapter: r.Adapter, Salt: r.Salt, Keep: r.Keep,
-		Priority: r.Priority, Tenant: r.Tenant, FirstToken: r.FirstToken, PerToken: r.PerToken, Timeout: r.Timeout,
-	})
-	if err != nil {
-		g.cancel()
-		return nil, blame(err)
-	}
 	return g, nil
-}
-
-// blame makes a fault of the request a *RequestError.
-func blame(err error) error {
-	var p *sampling.ParamError
-	if errors.As(err, &p) {
-		return &RequestError{p.Field, p.Problem}
-	}
-	return err
-}
-
-// Encode returns the tokens of a request's prompt.
-func (m *Model) Encode(r Request) ([]int32, error) {
-	switch {
-	case r.Chat != nil:
-		prompt, err := m.Render(r)
-		if err != nil {
-			return nil, err
-		}
-		r.Prompt, r.NoSpecial = prompt, true
-	case r.IDs != nil:
-		for _, id := range r.IDs {
-			if id < 0 || int(id) >= m.Spec.Vocab {
-				return nil, &RequestError{"prompt", fmt.Sprintf("token %d is outside the vocabulary of %d", id, m.Spec.Vocab)}
-			}
-		}
-		return r.IDs, nil
-	}
-	if most := m.Context * m.longest; len(r.Prompt) > most {
-		field := "prompt"
-		if r.Chat != nil {
-			field = "messages"
-		}
-		return nil, &RequestError{field, fmt.Sprintf("%d bytes are more than %d tokens can hold; the context has %d", len(r.Prompt), m.Context, m.Context)}
-	}
-	ids := m.Tokenizer.Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: !r.NoSpecial, ParseSpecial: true})
-	if len(ids) == 0 {
-		return nil, &RequestError{"prompt", "it is empty"}
-	}
-	return ids, nil
-}
-
-// Render returns the prompt that the model's chat template makes of a conversation.
-func (m *Model) Render(r Request) (string, error) {
-	if m.Template == nil {
-		return "", &RequestError{"messages", fmt.Sprintf("%s has no chat template; use completions", m.Name)}
-	}
-	in := *r.Chat
-	if id, ok := m.Tokenizer.BOS(); ok {
-		in.BOS = m.Tokenizer.Token(id)
-	}
-	if ids := m.Tokenizer.EOS(); len(ids) > 0 {
-		in.EOS = m.Tokenizer.Token(ids[0])
-	}
-	prompt, err := m.Template.RenderChat(in)
-	if err != nil {
-		return "", &RequestError{"messages", err.Error()}
-	}
-	return prompt, nil
 }
 
 // Prompt returns the prompt's tokens. Once the first Delta has come they have log probabilities, all but the first, if
@@ -145,7 +70,7 @@ func (g *Generation) Next(ctx context.Context) (Delta, error) {
 	if g.ended {
 		return d, io.EOF
 	}
-	for d.Text == "" && d.Finish == "" {
+	for d.Text == "" && d.Reasoning == "" && len(d.Calls) == 0 && d.Finish == "" {
 		t, err := g.stream.Next(ctx)
 		if err != nil {
 			g.end()
@@ -171,7 +96,7 @@ func (g *Generation) take(d *Delta, t engine.Token) {
 	}
 	last := t.Finish != ""
 	piece := ""
-	if ends := last && slices.Contains(g.stops, t.ID); !ends || g.keep {
+	if ends := last && slices.Contains(g.stops, t.ID); g.keep || !ends && !g.hidden(t.ID) {
 		piece = g.decoder.Next(t.ID)
 	}
 	if last {
@@ -181,17 +106,62 @@ func (g *Generation) take(d *Delta, t engine.Token) {
 	if g.usage.Generated >= g.min {
 		show, found = g.stop.push(piece)
 	}
-	d.Text += show
 	switch {
 	case found:
 		d.Finish = "stop"
 		g.stream.Stop()
 	case last:
-		d.Text += g.stop.flush()
+		show += g.stop.flush()
 		d.Finish = string(t.Finish)
 	}
+	g.show(d, show)
 	if d.Finish != "" {
 		g.end()
+	}
+}
+
+// hidden reports whether a special token is no part of the text.
+func (g *Generation) hidden(id int32) bool {
+	return g.parser != nil && g.m.Tokenizer.IsSpecial(id) && !g.m.shown[id]
+}
+
+// show adds a piece of the model's text to d, as what it is.
+func (g *Generation) show(d *Delta, piece string) {
+	if g.parser == nil {
+		d.Text += piece
+		return
+	}
+	thinking := g.parser.Thinking()
+	g.split(d, g.parser.Push(piece))
+	if thinking || g.parser.Thinking() {
+		g.usage.Reasoning++
+	}
+	if d.Finish == "" && g.parser.Done() {
+		d.Finish = "stop"
+		g.stream.Stop()
+	}
+	if d.Finish != "" {
+		g.split(d, g.parser.Close())
+	}
+	if d.Finish == "stop" && g.called {
+		d.Finish = FinishCalls
+	}
+}
+
+// FinishCalls is the Finish of an answer that calls tools.
+const FinishCalls = "tool_calls"
+
+func (g *Generation) split(d *Delta, events []chat.Event) {
+	for _, e := range events {
+		switch e.Kind {
+		case chat.Content:
+			d.Text += e.Text
+		case chat.Reasoning:
+			d.Reasoning += e.Text
+		default:
+			g.called = true
+			d.Calls = append(d.Calls, e)
+		}
 	}
 }
 

@@ -7,13 +7,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// mixed writes the built-in model anew, its matrices in Q4_K, Q5_K and Q6_K by turns of layers and its embeddings in Q6_K,
-// as the files that most people fetch mix them.
+// mixed writes the built-in model anew, its matrices in Q4_K, Q5_K and Q6_K by turns of layers and its embeddings in
+// Q6_K, as the files that most people fetch mix them.
 func mixed(t *testing.T) *weights.Checkpoint {
 	t.Helper()
 	ckpt, err := builtin.Open()
@@ -74,13 +75,13 @@ func encoded(t *testing.T, tensor weights.Tensor, to quant.Type) []byte {
 	return data
 }
 
-// TestMixedQuantisations runs the golden prompts with the built-in model in a mixture of types. Fewer bits may answer a few
-// of them in other words.
+// TestMixedQuantisations runs the golden prompts with the built-in model in a mixture of types. Fewer bits may answer a
+// few of them in other words.
 func TestMixedQuantisations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("quantising the built-in model takes seconds; left out by -short")
 	}
-	m, err := Open(mixed(t), Options{Name: "mini", Threads: 2})
+	m, err := Open(mixed(t), Options{Name: "mini", Compute: compute.Options{Threads: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

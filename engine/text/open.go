@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sort"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/compute/cpu"
+	_ "github.com/kvasir-llm/kvasir/compute/devices" // any of which may be asked for
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/loader"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -25,14 +26,18 @@ import (
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
-// Options say how a model is served. The zero value is good for most. None but Context, which bounds it, and KVType, which
-// rounds, changes an answer.
+// Options say how a model is served. The zero value is good for most. None but Context, which bounds it, and KVType,
+// which rounds, changes an answer.
 type Options struct {
 	Name string // how the model is called; required
 
-	Threads int    // 0 is one for each core (cpu.DefaultThreads)
-	Kernels string // instruction set, such as "avx2"; "" is the best of this machine
-	Pin     bool   // bind threads to processors
+	Device  string          // by name (compute.Open); "" is the best
+	Compute compute.Options // how it computes; none but Wide changes an answer
+
+	Template string // a chat template in place of the checkpoint's; "" is its own
+
+	ToolFormat      string // how calls of tools are written: a name of package chat, none, or "", as the template tells
+	ReasoningFormat string // the same of reasoning
 
 	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
 
@@ -40,8 +45,9 @@ type Options struct {
 
 	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
 	BlockTokens int              // tokens of a KV block; 0 is 16
-	KVType      quant.Type       // of keys and values, one of cpu.KVTypes; 0 is F32
-	KVBytes     int64            // memory for the KV cache; 0 is half of what is free, at most MaxSeqs full contexts
+	KVType      quant.Type       // of keys and values, one of the device's; 0 is bfloat16 if it is among them, but for encoders
+	KVBytes     int64            // memory for the KV cache; 0 is half of what nothing else needs, at most MaxSeqs full contexts
+	DeviceShare float64          // of a device's memory that may be used, if it is not the host's; 0 is 0.9
 	MaxSeqs     int              // sequences computed at once
 	TokenBudget int              // tokens computed in one step
 	MaxChunk    int              // most prompt tokens of one sequence in a step
@@ -51,6 +57,8 @@ type Options struct {
 	Batch       sched.Batch      // how prompts and decoding share steps
 	Interval    int              // while anyone decodes, prompts are computed in every so many-th step; 0 is each
 	Window      time.Duration    // how long a static batch waits to become full, in milliseconds
+	StepTarget  time.Duration    // how long a mixed step may take while anyone decodes; 0 is 50 ms, -1 any time
+	MaxQueue    time.Duration    // how long a request may be predicted to wait before it is refused; 0 is any time
 	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
 	Evict       string           // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
 	HostKVBytes int64            // memory for KV blocks that the cache has no place for; 0 is none
@@ -88,6 +96,9 @@ func (o *Options) defaults() error {
 	}
 	o.Policy = cmp.Or(o.Policy, p.Policy)
 	o.Batch = cmp.Or(o.Batch, p.Batch)
+	if o.StepTarget = cmp.Or(o.StepTarget, 50*time.Millisecond); o.StepTarget == -1 {
+		o.StepTarget = 0
+	}
 	return nil
 }
 
@@ -96,17 +107,22 @@ func (o *Options) check() error {
 	if o.MaxLoRAs < 0 || o.MaxLoRAs > 1024 || o.MaxRank < 0 {
 		return fmt.Errorf("text: max-loras is %d and max-lora-rank %d; want 1 to 1024, and at least 0", o.MaxLoRAs, o.MaxRank)
 	}
-	for name, v := range map[string]int{"context": o.Context, "max-seqs": o.MaxSeqs, "token-budget": o.TokenBudget,
-		"max-chunk": o.MaxChunk, "max-waiting": o.MaxWaiting, "max-passed": o.MaxPassed, "block-tokens": o.BlockTokens, "interval": o.Interval} {
-		if v < 0 || v > 1<<24 {
-			return fmt.Errorf("text: %s is %d; want 0 to %d", name, v, 1<<24)
+	for _, n := range []struct {
+		name string
+		v    int
+	}{
+		{"context", o.Context}, {"max-seqs", o.MaxSeqs}, {"token-budget", o.TokenBudget}, {"max-chunk", o.MaxChunk},
+		{"max-waiting", o.MaxWaiting}, {"max-passed", o.MaxPassed}, {"block-tokens", o.BlockTokens}, {"interval", o.Interval},
+	} {
+		if n.v < 0 || n.v > 1<<24 {
+			return fmt.Errorf("text: %s is %d; want 0 to %d", n.name, n.v, 1<<24)
 		}
 	}
-	if !slices.Contains(sched.Policies(), o.Policy) || !slices.Contains(sched.Batches(), o.Batch) {
+	if !slices.Contains(sched.Policies(), o.Policy) || !slices.Contains(sched.Batches(), string(o.Batch)) {
 		return fmt.Errorf("text: policy is %q and batch is %q; want one of %v and one of %v",
 			o.Policy, o.Batch, sched.Policies(), sched.Batches())
 	}
-	if o.Allocation != "" && !slices.Contains(sched.Allocations(), o.Allocation) {
+	if o.Allocation != "" && !slices.Contains(sched.Allocations(), string(o.Allocation)) {
 		return fmt.Errorf("text: allocation is %q; want one of %v", o.Allocation, sched.Allocations())
 	}
 	if o.Evict != "" && !slices.Contains(kv.Policies(), o.Evict) {
@@ -118,8 +134,11 @@ func (o *Options) check() error {
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
 		return fmt.Errorf("text: window is %v with batch %q; want 0 to 1m, and more than 0 only with %q", o.Window, o.Batch, sched.Static)
 	}
-	if o.KVType != 0 && !slices.Contains(cpu.KVTypes, o.KVType) {
-		return fmt.Errorf("text: kv-type is %v; want one of %v", o.KVType, cpu.KVTypes)
+	if o.StepTarget < 0 || o.StepTarget > time.Minute || o.MaxQueue < 0 || o.MaxQueue > 24*time.Hour {
+		return fmt.Errorf("text: step-target is %v and max-queue-time %v; want 0 to 1m, and 0 to 24h", o.StepTarget, o.MaxQueue)
+	}
+	if !(o.DeviceShare >= 0 && o.DeviceShare <= 1) {
+		return fmt.Errorf("text: gpu-memory is %v; want more than 0 and at most 1", o.DeviceShare)
 	}
 	if o.KVBytes < 0 {
 		return fmt.Errorf("text: kv-bytes is %d; want at least 0", o.KVBytes)
@@ -127,9 +146,24 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Open loads a checkpoint with its tokenizer and chat template and starts an engine for it. The checkpoint may be closed
-// afterwards.
-func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
+// Open loads a checkpoint with its tokenizer and chat template and starts an engine for it. The checkpoint may be
+// closed afterwards.
+//
+// If no device is asked for by name and the best one does not support the model, or has too little memory for it, the
+// processor serves it.
+func Open(ckpt *weights.Checkpoint, o Options) (*Model, error) {
+	m, err := open(ckpt, o)
+	if auto := o.Device == "" || o.Device == "auto"; !auto || !errors.Is(err, compute.ErrUnsupported) && (!errors.As(err, new(fullError)) || o.onHost()) {
+		return m, err
+	}
+	if o.Logger != nil {
+		o.Logger.Warn("the model runs on the processor", "because", err)
+	}
+	o.Device = "cpu"
+	return open(ckpt, o)
+}
+
+func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	budget := o.TokenBudget
 	if err := o.defaults(); err != nil {
 		return nil, err
@@ -137,30 +171,30 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Model{Name: o.Name, Opened: time.Now()}
+	m := &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes)}
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}
-	if m.Template, err = OpenTemplate(ckpt); err != nil {
+	if m.Template, err = o.template(ckpt); err != nil {
 		return nil, err
 	}
-	if err := m.readGeneration(ckpt); err != nil {
+	if err := errors.Join(m.readGeneration(ckpt), m.openFormats(&o)); err != nil {
 		return nil, err
 	}
-	threads := cmp.Or(o.Threads, cpu.DefaultThreads())
-	dev, err := cpu.New(cpu.Options{Threads: threads, Kernels: o.Kernels, Pin: o.Pin})
+	dev, err := compute.Open(o.Device, o.Compute)
 	if err != nil {
 		return nil, err
 	}
-	// The device's threads keep one of Go's processors each. With one more, HTTP and all else need not wait for one of them to
-	// rest: the system shares out the real ones.
-	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+1))
 	defer func() {
 		if err != nil {
 			dev.Close()
 		}
 	}()
-	loaded, err := model.Load(ckpt, dev, o.Progress)
+	auto := o.KVType == 0
+	if err := o.fits(ckpt, dev); err != nil {
+		return nil, err
+	}
+	loaded, err := loader.Model(ckpt, dev, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -179,11 +213,14 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
-	if err := m.readPooling(ckpt, o.Pooling); err != nil {
+	if err := m.openPooling(ckpt, o); err != nil {
 		return nil, err
 	}
 	if m.Spec.Encoder { // which computes a prompt in one step, once
 		o.MaxChunk, o.NoPrefix = 0, true
+		if auto { // keys and values live for one step
+			o.KVType = dev.KVTypes()[0]
+		}
 		if budget == 0 {
 			o.TokenBudget = max(o.TokenBudget, cmp.Or(o.Context, m.Spec.Context))
 		}
@@ -198,26 +235,27 @@ func Open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.KVBytes = runner.Cache().Bytes()
-	tiers, err := o.tiers(ckpt, m.Spec)
+	kvModel, tiers, err := o.tiers(ckpt, m.Spec)
 	if err != nil {
 		return nil, err
 	}
 	m.Engine, err = engine.New(engine.Config{
-		Tiers:  tiers,
-		Runner: runner, Slots: o.MaxLoRAs, Place: loaded.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
+		Model: kvModel, Tiers: tiers,
+		Runner: runner, Slots: o.MaxLoRAs, Place: runner.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
 			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
 			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
+			StepTarget: o.StepTarget.Microseconds(), MaxQueueTime: o.MaxQueue.Milliseconds(),
 		},
 	})
-	m.closer = dev.Close
+	m.closer = func() error { return errors.Join(runner.Close(), dev.Close()) }
 	return m, err
 }
 
-// longestSequence returns the most tokens of a sequence. What an encoder is given may fill the context: the token that it is
-// counted to generate is none.
+// longestSequence returns the most tokens of a sequence. What an encoder is given may fill the context: the token that
+// it is counted to generate is none.
 func (m *Model) longestSequence() int {
 	if m.Spec.Encoder {
 		return m.Context + 1
@@ -248,9 +286,9 @@ func (m *Model) checkTokens() error {
 
 // plan decides the context and the number of KV blocks.
 func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
-	free := freeMemory()
-	if need := m.Spec.RowBytes() * int64(o.TokenBudget); need+o.HostKVBytes > free || o.KVBytes > free-need-o.HostKVBytes {
-		return 0, fmt.Errorf("text: a token-budget of %d needs %d bytes and kv-bytes asks for %d; there are %d, of which host-kv-bytes takes %d", o.TokenBudget, need, o.KVBytes, free, o.HostKVBytes)
+	needs, err := m.needs(o, dev)
+	if err != nil {
+		return 0, err
 	}
 	one := compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()}
 	block := dev.CacheBytes(one)
@@ -270,10 +308,12 @@ func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
 	if m.Context > m.Spec.Context {
 		return 0, fmt.Errorf("text: context of %d tokens; %s was made for %d", m.Context, o.Name, m.Spec.Context)
 	}
-	states := dev.CacheBytes(m.Spec.Cache(0, o.BlockTokens, o.MaxSeqs)) // of recurrent layers
+	recurrent := m.Spec.Cache(0, o.BlockTokens, o.MaxSeqs)
+	recurrent.Type = o.KVType
+	states := dev.CacheBytes(recurrent)
 	budget := o.KVBytes
 	if budget == 0 {
-		budget = min((free-o.HostKVBytes)/2, states+perContext(m.Context)*block*int64(o.MaxSeqs))
+		budget = min(needs.cache(o), states+perContext(m.Context)*block*int64(o.MaxSeqs))
 	}
 	n := (budget - states) / block
 	if need := perContext(m.Context); n < need {
@@ -300,6 +340,14 @@ func OpenTokenizer(ckpt *weights.Checkpoint) (*tokenizer.Tokenizer, error) {
 		return tokenizer.FromGGUF(ckpt.Metadata())
 	}
 	return tokenizer.Load(ckpt.Dir())
+}
+
+// template reads the chat template that the options give, or the checkpoint's.
+func (o *Options) template(ckpt *weights.Checkpoint) (*chat.Template, error) {
+	if o.Template != "" {
+		return chat.Parse("the given chat template", o.Template)
+	}
+	return OpenTemplate(ckpt)
 }
 
 // OpenTemplate reads the chat template of a checkpoint, nil if it has none.

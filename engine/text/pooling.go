@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // Purpose says in a few words what a model of a Spec is for.
 func Purpose(s *model.Spec) string {
 	switch {
-	case !s.Encoder:
+	case s.Generates():
 		return "generates and embeds"
 	case s.Classes > 0:
 		return "scores pairs of texts"
@@ -28,9 +29,8 @@ func Purpose(s *model.Spec) string {
 // Purpose is that of the model's Spec.
 func (m *Model) Purpose() string { return Purpose(m.Spec) }
 
-// readPooling decides how embeddings are made: as asked, as sentence-transformers' files beside the checkpoint say, or a
-// GGUF, or else as most models of the kind do. What these say and cannot be done is for later, since a decoder can be of other
-// use.
+// readPooling decides how embeddings are made: as asked, as sentence-transformers' files beside the checkpoint say, or
+// a GGUF, or else as most models of the kind do. If the files ask for something unsupported, it sets m.pooling.
 func (m *Model) readPooling(ckpt *weights.Checkpoint, asked engine.Pooling) error {
 	m.Pooling, m.Normalise, m.scores = engine.PoolLast, true, "sigmoid"
 	if m.Spec.Encoder {
@@ -56,6 +56,28 @@ func (m *Model) readPooling(ckpt *weights.Checkpoint, asked engine.Pooling) erro
 	return nil
 }
 
+// openPooling reads how embeddings are made, and refuses what cannot be served.
+func (m *Model) openPooling(ckpt *weights.Checkpoint, o Options) error {
+	if err := m.readPooling(ckpt, o.Pooling); err != nil {
+		return err
+	}
+	return m.checkPooling(o.Logger)
+}
+
+// checkPooling refuses a model whose only use is embeddings that it cannot make. A decoder still generates, so that is
+// only logged.
+func (m *Model) checkPooling(log *slog.Logger) error {
+	switch {
+	case m.pooling == nil || m.Spec.Classes > 0:
+		return nil
+	case !m.Spec.Generates():
+		return fmt.Errorf("text: %s is for embeddings, which cannot be made: %w", m.Name, m.pooling)
+	case log != nil:
+		log.Warn("requests for embeddings will be refused", "model", m.Name, "reason", m.pooling)
+	}
+	return nil
+}
+
 // Poolings returns what Options.Pooling may be.
 func Poolings() []engine.Pooling {
 	return []engine.Pooling{engine.PoolMean, engine.PoolCLS, engine.PoolLast}
@@ -70,8 +92,8 @@ func (m *Model) ggufPooling(ckpt *weights.Checkpoint) {
 	}
 }
 
-// GGUFPooling returns the number by which a GGUF tells how embeddings are made of a checkpoint in safetensors: 0 where it is a
-// way that has none.
+// GGUFPooling returns the number by which a GGUF tells how embeddings are made of a checkpoint in safetensors: 0 where
+// it is a way that has none.
 func GGUFPooling(ckpt *weights.Checkpoint, spec *model.Spec) (uint32, error) {
 	m := &Model{Spec: spec}
 	err := m.readPooling(ckpt, "")
@@ -118,8 +140,9 @@ func (m *Model) sentencePooling(ckpt *weights.Checkpoint) error {
 
 func (m *Model) setPooling(name string, c map[string]any) error {
 	modes := map[string]engine.Pooling{
-		"pooling_mode_cls_token": engine.PoolCLS, "pooling_mode_mean_tokens": engine.PoolMean, "pooling_mode_lasttoken": engine.PoolLast,
-		"cls": engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast,
+		"pooling_mode_cls_token": engine.PoolCLS, "pooling_mode_mean_tokens": engine.PoolMean,
+		"pooling_mode_lasttoken": engine.PoolLast,
+		"cls":                    engine.PoolCLS, "mean": engine.PoolMean, "lasttoken": engine.PoolLast,
 	}
 	var on []string
 	if mode, ok := c["pooling_mode"].(string); ok {
@@ -132,7 +155,8 @@ func (m *Model) setPooling(name string, c map[string]any) error {
 	}
 	slices.Sort(on)
 	if len(on) != 1 || modes[on[0]] == "" {
-		return fmt.Errorf("%s: a pooling of %v is not supported; known are the first token, the last, and the mean of all", name, on)
+		return fmt.Errorf("%s: a pooling of %v is not supported; known are the first token, the last, and the mean of all",
+			name, on)
 	}
 	m.Pooling = modes[on[0]]
 	return nil

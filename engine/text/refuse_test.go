@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -18,13 +20,13 @@ import (
 func TestPromptsThatCannotFit(t *testing.T) {
 	m := openMini(t, Options{})
 	long := strings.Repeat("a", 8<<20)
-	for field, r := range map[string]Request{
-		"prompt":   {Prompt: long},
-		"messages": {Chat: &chat.Input{Messages: []chat.Message{{Role: "user", Content: long}}}},
+	for field, r := range map[fault.Field]Request{
+		engine.FieldPrompt: {Prompt: long},
+		FieldMessages:      {Chat: &chat.Input{Messages: []chat.Message{{Role: "user", Content: long}}}},
 	} {
-		r.Logprobs, r.PromptLogprobs, r.Params = -1, -1, m.Defaults
-		_, err := m.Generate(context.Background(), r)
-		var refused *RequestError
+		r.Logprobs, r.PromptLogprobs, r.Sampling = -1, -1, m.Defaults
+		_, err := m.Prepare(context.Background(), r)
+		var refused *fault.Error
 		if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(refused.Problem, "8388") {
 			t.Errorf("%s: error %v", field, err)
 		}

@@ -1,12 +1,15 @@
-// Package text is a served model that speaks text: it opens a checkpoint with its tokenizer and chat template, renders and
-// encodes prompts, and turns an engine's tokens back into text as they come. It knows nothing of HTTP. Read Model first.
+// Package text is a served model that speaks text: it opens a checkpoint with its tokenizer and chat template, renders
+// and encodes prompts, and turns an engine's tokens back into text as they come. It knows nothing of HTTP. Read Model
+// first.
 package text
 
 import (
+	"sync"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sampling"
@@ -32,53 +35,56 @@ type Model struct {
 	MaxLoRAs    int        // adapters on the device at once
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
-	Normalise bool           // whether they get length 1, for who does not say
+	Normalise bool           // whether they get length 1 by default
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
 
-	stops   []int32 // tokens that end an answer
-	longest int     // bytes of the longest token
-	loaded  *model.Model
-	maxRank int // of adapters; 0 is any
-	closer  func() error
+	tools     *chat.ToolFormat      // how calls are written; nil: there are none
+	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
+	shown     map[int32]bool        // special tokens that a parser of answers is to see
+	end       []int32               // tokens that end reasoning
+	think     int32                 // the token that begins it; -1 if it is not one
+	guides    guides
+
+	stops    []int32       // tokens that end an answer
+	longest  int           // bytes of the longest token
+	work     *guard.Budget // bytes that prompts take while they are made
+	broken   sync.Once
+	breakers [][]int32 // runs of tokens of DRY's usual breakers
+	loaded   *model.Model
+	maxRank  int // of adapters; 0 is any
+	closer   func() error
 }
 
-// Request is one prompt to continue: exactly one of Prompt, IDs and Chat is set.
-type Request struct {
-	Prompt string      // plain text
-	IDs    []int32     // tokens
-	Chat   *chat.Input // a conversation, rendered by the model's template; BOS and EOS are filled in
+// Info describes a model to a face. It never changes.
+type Info struct {
+	Name         string
+	Context      int  // most tokens of prompt and answer together
+	Vocab        int  // tokens
+	BlockTokens  int  // tokens of a KV block
+	MaxLoRAs     int  // adapters on the device at once
+	Encoder      bool // it generates nothing
+	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
+	Reasons      bool // it may think before it answers
+	Opened       time.Time
+	Defaults     sampling.Params // what the model's makers recommend
+}
 
-	Params         sampling.Params
-	MaxTokens      int // new tokens at most; 0 is the rest of the context
-	MinTokens      int // the answer does not end before that many tokens
-	Stop           []string
-	StopTokens     []int32       // end the answer too, beside the model's own
-	IncludeStop    bool          // a stop string is part of the answer
-	IgnoreEOS      bool          // the model's own end tokens do not end the answer
-	KeepSpecial    bool          // special tokens appear in the text
-	NoSpecial      bool          // no BOS is put before Prompt
-	Logprobs       int           // alternatives to report for each token; -1 is no log probabilities at all
-	PromptLogprobs int           // the same for the prompt's tokens
-	Priority       int           // the lowest comes first, where the policy asks for it or the queue is full
-	Tenant         string        // whom the policy vtc counts the request for
-	FirstToken     time.Duration // when the first token is wanted, and each after it; see engine.Request
-	PerToken       time.Duration
-	Timeout        time.Duration        // ends the request with engine.ErrTimeout; 0 is never
-	Adapter        string               // who answers; "" is the model itself
-	Salt           string               // separates this request's cached prefixes from those of others
-	Keep           kv.Retention         // what it asks for its KV blocks; see engine.Request
-	Parent         *Generation          // another answer to the same prompt, whose part of the KV cache this one shares; nil: none
-	Search         *sampling.BeamParams // the answers are those of a beam search: see Model.Search
+// Info describes m.
+func (m *Model) Info() Info {
+	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Opened: m.Opened, Defaults: m.Defaults}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.
 type Delta struct {
-	Text   string
-	Tokens []TokenInfo // the tokens that Text came from, if log probabilities were asked for
-	IDs    []int32     // the tokens' ids, always
-	Finish string      // on the last one: "stop" or "length"
-	Usage  Usage       // so far
+	Text      string       // for the user
+	Reasoning string       // before it
+	Calls     []chat.Event // calls of tools, and pieces of their arguments
+	Tokens    []TokenInfo  // the tokens that it came from, if log probabilities were asked for
+	IDs       []int32      // the tokens' ids, always
+	Finish    string       // on the last one: "stop", "length" or "tool_calls"
+	Usage     Usage        // so far
 }
 
 // TokenInfo is a token with its log probability and the likeliest alternatives.
@@ -94,12 +100,5 @@ type Usage struct {
 	Prompt    int // tokens of the prompt
 	Cached    int // of those, found in the prefix cache
 	Generated int // tokens of the answer
+	Reasoning int // of those, of reasoning and its marks
 }
-
-// RequestError is a request that cannot be served as it stands: the caller's fault.
-type RequestError struct {
-	Field   string // of Request, as the wire names it: "prompt", "max_tokens", …
-	Problem string
-}
-
-func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 )
 
@@ -22,7 +23,7 @@ func openMini(t testing.TB, o Options) *Model {
 		t.Fatal(err)
 	}
 	o.Name = builtin.Name
-	o.Threads = 2
+	o.Compute.Threads = 2
 	m, err := Open(ckpt, o)
 	if err != nil {
 		t.Fatal(err)
@@ -36,15 +37,24 @@ func openMini(t testing.TB, o Options) *Model {
 }
 
 // request is one whose fields are all off.
-func request() Request { return Request{Logprobs: -1, PromptLogprobs: -1} }
+func request() Request { return Request{Params: engine.Params{Logprobs: -1, PromptLogprobs: -1}} }
+
+// generate begins the only answer to a request.
+func generate(ctx context.Context, m *Model, r Request) (*Generation, error) {
+	p, err := m.Prepare(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return m.Generate(ctx, p)
+}
 
 // answer collects a whole answer.
 func answer(t testing.TB, m *Model, r Request) (text string, ids []int32, last Delta) {
 	t.Helper()
-	if r.Params.TopP == 0 {
-		r.Params = m.Defaults
+	if r.Sampling.TopP == 0 {
+		r.Sampling = m.Defaults
 	}
-	g, err := m.Generate(context.Background(), r)
+	g, err := generate(context.Background(), m, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +106,7 @@ func TestMiniAnswersLikeTheReference(t *testing.T) {
 		r := request()
 		r.Prompt, r.NoSpecial, r.KeepSpecial = g.Rendered, true, true
 		r.MaxTokens = 64
-		ids, err := m.Encode(r)
+		ids, err := m.Encode(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}

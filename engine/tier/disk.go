@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -23,19 +25,27 @@ const (
 	align      = 4096
 	modelAt    = 36
 	fileName   = "blocks.kvtier"
+	aside      = ".aside" // ends the name of a file that was of no use
 )
 
 // pendingBytes bounds the copies of blocks that wait to be written.
 const pendingBytes = 64 << 20
 
-// Disk stores blocks in a file, which outlives it. Blocks are written by a goroutine of its own. Its methods are called
-// by one goroutine at a time.
-type Disk struct {
+func init() {
+	Register(Kind{Name: "disk", Slow: true, Durable: true, Open: func(o Options) (Tier, error) {
+		return openDisk(o.Where, o.Bytes, o.Block, o.Model, o.Log)
+	}})
+}
+
+// disk stores blocks in a file, which outlives it. A goroutine of its own writes blocks, another one reads them.
+type disk struct {
+	reader *reader
+
 	file   *os.File
 	unlock func()
 	size   int // of a block
 	stride int64
-	names  []kv.Name // of what is in the slots, or will be once it is written
+	names  []kv.Name // of what is in the slots, or will be once it is written; written with mu held
 
 	jobs    chan job
 	done    chan struct{}
@@ -44,9 +54,15 @@ type Disk struct {
 	spare   [][]byte
 	waiting int // buffers in use
 	most    int
-	failed  error     // of a write
+	failed  error     // of the last write
+	again   time.Time // when to try again after it
+	errors  uint64    // writes that failed
 	idle    sync.Cond // nothing waits
+	log     *slog.Logger
 }
+
+// retryAfter is how long nothing is written after a write has failed, as on a full disk.
+const retryAfter = 30 * time.Second
 
 // job is a slot that is to be written.
 type job struct {
@@ -54,16 +70,17 @@ type job struct {
 	buf []byte // header and block
 }
 
-// OpenDisk opens or makes the file of a directory, for as many blocks of a size as fit into so many bytes. model says what
-// the contents of blocks depend on beside their names: a file made for another is refused. So is one that another process
-// has open.
-func OpenDisk(dir string, bytes int64, size int, model string) (_ *Disk, err error) {
+// openDisk opens or makes the file of a directory, for as many blocks of a size as fit into so many bytes. model says
+// what the contents of blocks depend on beside their names: a file made for another, or whose header is damaged, is
+// renamed, and log is told. A file that another process has open is refused, and one that is a symbolic link. Only the
+// process's user can read the file and a directory that is made.
+func openDisk(dir string, bytes int64, size int, model string, log *slog.Logger) (_ *disk, err error) {
 	stride := (int64(slotHeader+size) + align - 1) / align * align
 	n := (bytes - headerSize) / stride
 	if n < 1 || n > 1<<30 || len(model) > headerSize-modelAt {
 		return nil, fmt.Errorf("tier: %s: a file of %d bytes; want enough for a block, which takes %d and the header %d", dir, bytes, stride, headerSize)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, fileName)
@@ -76,13 +93,13 @@ func OpenDisk(dir string, bytes int64, size int, model string) (_ *Disk, err err
 			unlock()
 		}
 	}()
-	f, err := openFile(path, header(size, stride, model))
+	f, err := openFile(path, header(size, stride, model), log)
 	if err != nil {
 		return nil, err
 	}
-	d := &Disk{
+	d := &disk{
 		file: f, unlock: unlock, size: size, stride: stride, names: make([]kv.Name, n),
-		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)),
+		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)), log: log,
 	}
 	if err := f.Truncate(headerSize + n*stride); err != nil {
 		f.Close()
@@ -92,34 +109,54 @@ func OpenDisk(dir string, bytes int64, size int, model string) (_ *Disk, err err
 	d.scan()
 	d.jobs = make(chan job, d.most)
 	go d.write()
+	d.reader = newReader(d.read)
 	return d, nil
 }
 
-// openFile opens a file that begins with a header, or makes it: under another name first, so that it never has half a
-// header.
-func openFile(path string, want []byte) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// openFile opens a file that begins with a header, or makes it. A file with the header of another is renamed first.
+func openFile(path string, want []byte, log *slog.Logger) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := os.WriteFile(path+".new", want, 0o644); err != nil {
-			return nil, err
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			return nil, err
-		}
-		return os.OpenFile(path, os.O_RDWR, 0)
+		return makeFile(path, want)
 	}
 	if err != nil {
 		return nil, err
 	}
-	have := make([]byte, headerSize)
-	if _, err = io.ReadFull(f, have); err == nil {
-		err = compare(have, want)
+	have, reason := make([]byte, headerSize), ""
+	if _, err := io.ReadFull(f, have); err != nil || !intact(have) {
+		reason = "it is not a file of stored KV blocks, or its header is damaged"
+	} else if reason = difference(have, want); reason == "" {
+		return f, f.Chmod(0o600)
+	}
+	if err := errors.Join(f.Close(), os.Rename(path, path+aside)); err != nil {
+		return nil, err
+	}
+	log.Warn("a file of KV blocks is of no use here, and was renamed", "file", path, "to", path+aside, "reason", reason)
+	return makeFile(path, want)
+}
+
+// makeFile makes a file of a header: under another name first, so that it never has half of one.
+func makeFile(path string, header []byte) (*os.File, error) {
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that was killed
+		return nil, err
+	}
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(header); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("tier: %s: %w", path, err)
+		return nil, fmt.Errorf("tier: %w", err)
 	}
-	return f, nil
+	return os.OpenFile(path, os.O_RDWR|noFollow, 0)
 }
 
 // header makes the first bytes of a file.
@@ -135,21 +172,24 @@ func header(size int, stride int64, model string) []byte {
 	return h
 }
 
-// compare says in what a file's header is not the wanted one.
-func compare(have, want []byte) error {
-	if string(have[:8]) != magic || binary.LittleEndian.Uint32(have[12:]) != crc32.Checksum(have[16:], castagnoli) {
-		return errors.New("it is not a file of stored KV blocks, or its header is damaged; remove it, or choose another directory")
-	}
+// intact reports whether a header is one.
+func intact(h []byte) bool {
+	return string(h[:8]) == magic && binary.LittleEndian.Uint32(h[12:]) == crc32.Checksum(h[16:], castagnoli)
+}
+
+// difference says in what a file's header is not the wanted one; "" if it is.
+func difference(have, want []byte) string {
 	if v := binary.LittleEndian.Uint32(have[8:]); v != version {
-		return fmt.Errorf("it has version %d of the format; want %d", v, version)
+		return fmt.Sprintf("it has version %d of the format, not %d", v, version)
 	}
 	if a, b := modelOf(have), modelOf(want); a != b {
-		return fmt.Errorf("it was made for %q; this is %q; choose a directory for each model, or remove the file", a, b)
+		return fmt.Sprintf("it was made for %q, this is %q", a, b)
 	}
 	if !bytes.Equal(have, want) {
-		return fmt.Errorf("it has blocks of %d bytes; want %d", binary.LittleEndian.Uint64(have[16:]), binary.LittleEndian.Uint64(want[16:]))
+		a, b := binary.LittleEndian.Uint64(have[16:]), binary.LittleEndian.Uint64(want[16:])
+		return fmt.Sprintf("it has blocks of %d bytes, not %d", a, b)
 	}
-	return nil
+	return ""
 }
 
 func modelOf(h []byte) string {
@@ -157,7 +197,7 @@ func modelOf(h []byte) string {
 }
 
 // scan reads the names of the slots. Blocks are verified when they are read.
-func (d *Disk) scan() {
+func (d *disk) scan() {
 	h := make([]byte, slotHeader)
 	for at := range d.names {
 		if _, err := d.file.ReadAt(h, d.offset(int32(at))); err == nil {
@@ -166,16 +206,16 @@ func (d *Disk) scan() {
 	}
 }
 
-func (d *Disk) offset(at int32) int64 { return headerSize + int64(at)*d.stride }
+func (d *disk) offset(at int32) int64 { return headerSize + int64(at)*d.stride }
 
 // parse reads a slot's header; false if it holds nothing.
-func (d *Disk) parse(h []byte) (n kv.Name, ok bool) {
+func (d *disk) parse(h []byte) (n kv.Name, ok bool) {
 	if binary.LittleEndian.Uint32(h[60:]) != crc32.Checksum(h[:60], castagnoli) || binary.LittleEndian.Uint64(h[40:]) != uint64(d.size) ||
 		binary.LittleEndian.Uint16(h[32:]) > 127 {
 		return n, false
 	}
 	copy(n.Hash[:], h)
-	n.Group, n.Adapted = int8(binary.LittleEndian.Uint16(h[32:])), h[34]&1 != 0
+	n.Group = int8(binary.LittleEndian.Uint16(h[32:]))
 	return n, true
 }
 
@@ -185,44 +225,40 @@ func fill(buf []byte, n kv.Name) {
 	clear(h)
 	copy(h, n.Hash[:])
 	binary.LittleEndian.PutUint16(h[32:], uint16(n.Group))
-	if n.Adapted {
-		h[34] = 1
-	}
 	binary.LittleEndian.PutUint32(h[36:], crc32.Checksum(block, castagnoli))
 	binary.LittleEndian.PutUint64(h[40:], uint64(len(block)))
 	binary.LittleEndian.PutUint32(h[60:], crc32.Checksum(h[:60], castagnoli))
 }
 
-// Slots returns how many blocks it can store.
-func (d *Disk) Slots() int { return len(d.names) }
+// Slots implements Tier.
+func (d *disk) Slots() int { return len(d.names) }
 
-// Names returns what is in the slots; the zero Name is nothing.
-func (d *Disk) Names() []kv.Name { return d.names }
+// Names implements Tier.
+func (d *disk) Names() []kv.Name { return d.names }
 
-// Put stores a block that the function given writes, once the disk comes to it. It returns false if too much waits already,
-// or the disk fails: then the slot holds nothing.
-func (d *Disk) Put(slot int32, name kv.Name, write func([]byte)) bool {
-	buf := d.buffer()
-	d.names[slot] = kv.Name{}
+// Put implements Tier. It does not take a block if too much waits to be written already, or the disk fails.
+func (d *disk) Put(slot int32, name kv.Name, data []byte) bool {
+	buf := d.buffer(slot)
 	if buf == nil {
 		return false
 	}
-	write(buf[slotHeader:])
+	copy(buf[slotHeader:], data)
 	fill(buf, name)
-	d.names[slot] = name
 	j := job{slot, buf}
 	d.mu.Lock()
+	d.names[slot] = name
 	d.pending[slot] = &j
 	d.mu.Unlock()
 	d.jobs <- j // there is room for as many as there are buffers
 	return true
 }
 
-// buffer returns memory for a block that waits, or nil.
-func (d *Disk) buffer() []byte {
+// buffer empties a slot and returns memory for the block that waits to be written there, or nil.
+func (d *disk) buffer(slot int32) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.waiting == d.most || d.failed != nil {
+	d.names[slot] = kv.Name{}
+	if d.waiting == d.most || d.failed != nil && time.Now().Before(d.again) {
 		return nil
 	}
 	d.waiting++
@@ -235,16 +271,17 @@ func (d *Disk) buffer() []byte {
 }
 
 // write writes what Put was given.
-func (d *Disk) write() {
+func (d *disk) write() {
 	defer close(d.done)
 	for j := range d.jobs {
 		_, err := d.file.WriteAt(j.buf, d.offset(j.at))
 		d.mu.Lock()
-		if err != nil {
-			d.failed = err
-		}
+		d.note(err)
 		if p := d.pending[j.at]; p != nil && &p.buf[0] == &j.buf[0] {
 			delete(d.pending, j.at)
+			if err != nil {
+				d.names[j.at] = kv.Name{}
+			}
 		}
 		d.spare = append(d.spare, j.buf)
 		if d.waiting--; d.waiting == 0 {
@@ -254,18 +291,45 @@ func (d *Disk) write() {
 	}
 }
 
-// Get reads a stored block to dst, which has room for it.
-func (d *Disk) Get(slot int32, name kv.Name, dst []byte) error {
-	if d.names[slot] != name {
-		return fmt.Errorf("tier: slot %d of %s holds %v; want %v", slot, d.file.Name(), d.names[slot], name)
+// note takes note of how a write ended, and tells the log when that changes. The caller holds mu.
+func (d *disk) note(err error) {
+	switch {
+	case err != nil:
+		if d.failed == nil {
+			d.log.Error("KV blocks cannot be stored", "file", d.file.Name(), "error", err, "tried again every", retryAfter)
+		}
+		d.errors++
+		d.again = time.Now().Add(retryAfter)
+	case d.failed != nil:
+		d.log.Info("KV blocks are stored again", "file", d.file.Name())
 	}
+	d.failed = err
+}
+
+// Errors returns how many writes have failed.
+func (d *disk) Errors() uint64 {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.errors
+}
+
+// Get implements Tier. A block that is not written yet is a Hit.
+func (d *disk) Get(slot int32, name kv.Name, dst []byte, done func(time.Duration, error)) (Answer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if held := d.names[slot]; held != name {
+		return Miss, fmt.Errorf("tier: slot %d of %s holds %v; want %v", slot, d.file.Name(), held, name)
+	}
 	if p := d.pending[slot]; p != nil {
 		copy(dst, p.buf[slotHeader:])
-		d.mu.Unlock()
-		return nil
+		return Hit, nil
 	}
-	d.mu.Unlock()
+	d.reader.add(read{slot, name, dst, done})
+	return Pending, nil
+}
+
+// read reads a stored block to dst.
+func (d *disk) read(slot int32, name kv.Name, dst []byte) error {
 	var h [slotHeader]byte
 	if _, err := d.file.ReadAt(h[:], d.offset(slot)); err != nil {
 		return err
@@ -282,24 +346,19 @@ func (d *Disk) Get(slot int32, name kv.Name, dst []byte) error {
 	return nil
 }
 
-// Sync waits until nothing waits to be written.
-func (d *Disk) Sync() {
+// Sync implements Tier.
+func (d *disk) Sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for d.waiting > 0 {
 		d.idle.Wait()
 	}
-}
-
-// Err returns why nothing is stored any more, if a write has failed.
-func (d *Disk) Err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	return d.failed
 }
 
-// Close writes what waits and closes the file.
-func (d *Disk) Close() error {
+// Close implements Tier: it writes what waits and closes the file.
+func (d *disk) Close() error {
+	d.reader.close()
 	close(d.jobs)
 	<-d.done
 	err := errors.Join(d.failed, d.file.Close())

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"hash/crc32"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,11 +10,12 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-// FuzzOpenDisk opens a file of any contents: it is refused, or every block that it yields has the checksum stored with it.
+// FuzzOpenDisk opens a file of any contents: it is refused, or every block that it yields has the checksum stored
+// with it.
 func FuzzOpenDisk(f *testing.F) {
 	h := header(100, align, "m")
 	slot := make([]byte, slotHeader+100)
-	fill(slot, kv.Name{Group: 1, Adapted: true})
+	fill(slot, kv.Name{Group: 1})
 	f.Add([]byte{}, []byte{})
 	f.Add(h[:200], slot)
 	f.Add([]byte(magic), slot[:70])
@@ -23,14 +25,14 @@ func FuzzOpenDisk(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, fileName), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		d, err := OpenDisk(dir, headerSize+3*align, 100, "m")
+		d, err := openDisk(dir, headerSize+3*align, 100, "m", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}
 		defer d.Close()
 		dst := make([]byte, 100)
 		for at, name := range d.Names() {
-			if name == (kv.Name{}) || d.Get(int32(at), name, dst) != nil {
+			if name == (kv.Name{}) || fetch(d, int32(at), name, dst) != nil {
 				continue
 			}
 			again := make([]byte, slotHeader+100)

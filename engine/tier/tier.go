@@ -1,55 +1,87 @@
-// Package tier stores blocks of the KV cache below the device: in a piece of memory (Host) or in a file (Disk), in slots of
-// equal size. Which block is in which slot is the scheduler's business; this package makes sure that a slot yields what was
-// stored in it under a name, or an error.
+// Package tier stores blocks of the KV cache below the device: in a piece of memory (host), in a file (disk), or in
+// whatever else registers a Kind. A tier has slots of equal size. Which block is in which slot is the scheduler's
+// business; a tier makes sure that a slot yields what was stored in it under a name, or an error. Read Tier first.
 package tier
 
 import (
 	"fmt"
-	"hash/crc32"
+	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Host stores blocks in one piece of memory. It is used by one goroutine at a time.
-type Host struct {
-	size  int
-	arena []byte
-	names []kv.Name // of what is in the slots; zero: nothing
-	sums  []uint32  // CRC-32C
+// Tier stores blocks. Its methods are called by one goroutine at a time. But for Sync and Close, none waits for
+// anything slow.
+type Tier interface {
+	// Slots returns how many blocks it can store.
+	Slots() int
+	// Names returns what is in the slots; the zero Name is nothing.
+	Names() []kv.Name
+	// Put stores a copy of a block in a slot, at once or later, in place of what is there. false: it is not taken, and
+	// the slot holds nothing.
+	Put(slot int32, name kv.Name, data []byte) bool
+	// Get asks for the block that a slot holds under a name, verified. On a Hit, dst [Options.Block] has it. Pending:
+	// done is called once, on any goroutine, when dst has it, or with why not; took is what reading it took, without
+	// the wait for others. It is not called after Close. On a Miss, the error says why.
+	Get(slot int32, name kv.Name, dst []byte, done func(took time.Duration, err error)) (Answer, error)
+	// Sync waits until all that was Put is stored. The error says why nothing is stored any more.
+	Sync() error
+	Close() error
 }
 
-// NewHost takes memory for as many blocks of a size as fit into so many bytes.
-func NewHost(bytes int64, size int) *Host {
-	n := int(bytes / int64(size))
-	return &Host{size: size, arena: make([]byte, n*size), names: make([]kv.Name, n), sums: make([]uint32, n)}
+// Answer is what Get returns.
+type Answer uint8
+
+const (
+	Miss Answer = iota
+	Hit
+	Pending
+)
+
+// Kind is a kind of tier. A room that implements one registers it in an init function.
+type Kind struct {
+	Name string
+	// Slow: Get may answer Pending. Of a tier that is not slow, Pending counts as a Miss.
+	Slow bool
+	// Durable: what it stores outlives the process.
+	Durable bool
+	// Open makes a tier of at least one slot.
+	Open func(Options) (Tier, error)
 }
 
-// Slots returns how many blocks it can store.
-func (h *Host) Slots() int { return len(h.names) }
-
-// Names returns what is in the slots; the zero Name is nothing.
-func (h *Host) Names() []kv.Name { return h.names }
-
-// Put stores a block that fill writes.
-func (h *Host) Put(slot int32, name kv.Name, fill func([]byte)) {
-	h.names[slot] = kv.Name{}
-	data := h.slot(slot)
-	fill(data)
-	h.names[slot], h.sums[slot] = name, crc32.Checksum(data, castagnoli)
+// Spec asks for a tier.
+type Spec struct {
+	Kind  string // by name
+	Where string // a directory, an address; "" for kinds that have no such
+	Bytes int64  // of all blocks
 }
 
-// Get returns a view of a stored block, valid until the next Put.
-func (h *Host) Get(slot int32, name kv.Name) ([]byte, error) {
-	if h.names[slot] != name {
-		return nil, fmt.Errorf("tier: slot %d of the host's memory holds %v; want %v", slot, h.names[slot], name)
+// Options are what a tier is opened with.
+type Options struct {
+	Spec
+	Block int // bytes of a block
+	// Model says what the contents of blocks depend on beside their names: weights, types, shapes, the device's layout.
+	Model string
+	Log   *slog.Logger
+}
+
+var kinds = map[string]Kind{}
+
+// Register makes a kind of tier known.
+func Register(k Kind) { kinds[k.Name] = k }
+
+// KindOf returns the kind that a Spec names.
+func KindOf(s Spec) (Kind, error) {
+	k, ok := kinds[s.Kind]
+	if !ok {
+		var names []string
+		for name := range kinds {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return k, fmt.Errorf("tier: no kind of tier is called %q; want one of %q", s.Kind, names)
 	}
-	data := h.slot(slot)
-	if sum := crc32.Checksum(data, castagnoli); sum != h.sums[slot] {
-		return nil, fmt.Errorf("tier: block %v in slot %d of the host's memory has the checksum %08x; it was stored with %08x", name, slot, sum, h.sums[slot])
-	}
-	return data, nil
+	return k, nil
 }
-
-func (h *Host) slot(at int32) []byte { return h.arena[int(at)*h.size:][:h.size] }

@@ -3,11 +3,14 @@ package tier
 import (
 	"bytes"
 	"encoding/binary"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,8 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const size = 5000
 
+var quiet = slog.New(slog.DiscardHandler)
+
 func block(i int) (kv.Name, []byte) {
-	n := kv.Name{Group: int8(i % 3), Adapted: i%2 == 0}
+	n := kv.Name{Group: int8(i % 3)}
 	binary.LittleEndian.PutUint64(n.Hash[5:], uint64(i)+1)
 	data := make([]byte, size)
 	r := rand.New(rand.NewPCG(uint64(i), 1))
@@ -29,32 +34,42 @@ func block(i int) (kv.Name, []byte) {
 	return n, data
 }
 
-func open(t *testing.T, dir string, blocks int64) *Disk {
+func open(t *testing.T, dir string, blocks int64) *disk {
 	t.Helper()
-	d, err := OpenDisk(dir, headerSize+blocks*2*align, size, "a model")
+	d, err := openDisk(dir, headerSize+blocks*2*align, size, "a model", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func put(t *testing.T, d *Disk, slot int32, i int) {
+func put(t *testing.T, d *disk, slot int32, i int) {
 	t.Helper()
 	name, data := block(i)
-	if !d.Put(slot, name, func(dst []byte) { copy(dst, data) }) {
+	if !d.Put(slot, name, data) {
 		t.Fatalf("block %d is not taken", i)
 	}
 }
 
+// fetch gets a block and waits for it.
+func fetch(t Tier, slot int32, name kv.Name, dst []byte) error {
+	read := make(chan error, 1)
+	answer, err := t.Get(slot, name, dst, func(_ time.Duration, err error) { read <- err })
+	if answer == Pending {
+		err = <-read
+	}
+	return err
+}
+
 // get fails if a slot yields anything but what is stored under the name that it claims.
-func get(t *testing.T, d *Disk, slot int32) bool {
+func get(t *testing.T, d *disk, slot int32) bool {
 	t.Helper()
 	name := d.Names()[slot]
 	if name == (kv.Name{}) {
 		return false
 	}
 	dst := make([]byte, size)
-	if d.Get(slot, name, dst) != nil {
+	if fetch(d, slot, name, dst) != nil {
 		return false
 	}
 	want, data := block(int(binary.LittleEndian.Uint64(name.Hash[5:])) - 1)
@@ -73,7 +88,7 @@ func TestDisk(t *testing.T) {
 			t.Fatalf("block %d is not there at once", i)
 		}
 	}
-	if _, err := OpenDisk(dir, 1<<20, size, "a model"); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := openDisk(dir, 1<<20, size, "a model", quiet); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("opened twice: %v", err)
 	}
 	d.Sync()
@@ -82,7 +97,7 @@ func TestDisk(t *testing.T) {
 			t.Errorf("slot %d is not there once it is written", slot)
 		}
 	}
-	if other, _ := block(1); d.Get(0, other, make([]byte, size)) == nil {
+	if other, _ := block(1); fetch(d, 0, other, make([]byte, size)) == nil {
 		t.Error("a slot yields a block of another name")
 	}
 	if err := d.Close(); err != nil {
@@ -97,29 +112,69 @@ func TestDisk(t *testing.T) {
 	}
 }
 
+// A file that was made for another model, block size or version of the format stays beside the one in use.
 func TestDiskOfAnotherModel(t *testing.T) {
+	for _, test := range []struct {
+		model   string
+		size    int
+		version byte
+		want    string
+	}{
+		{"another model", size, version, `it was made for \"a model\", this is \"another model\"`},
+		{"a model", size + 1, version, "it has blocks of 5000 bytes, not 5001"},
+		{"a model", size, version + 1, "it has version 2 of the format, not 1"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, fileName)
+		d := open(t, dir, 2)
+		put(t, d, 0, 0)
+		d.Close()
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[8] = test.version
+		if err := os.WriteFile(path, before, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		d, err = openDisk(dir, 1<<20, test.size, test.model, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatalf("%s: %v", test.want, err)
+		}
+		if i := slices.IndexFunc(d.Names(), func(n kv.Name) bool { return n != kv.Name{} }); i >= 0 {
+			t.Errorf("%s: slot %d of the new file holds %v", test.want, i, d.Names()[i])
+		}
+		d.Close()
+		if kept, err := os.ReadFile(path + aside); err != nil || !bytes.Equal(kept, before) {
+			t.Errorf("%s: the file set aside has %d bytes, %v; want the %d that there were", test.want, len(kept), err, len(before))
+		}
+		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), test.want) || !strings.Contains(log.String(), path+aside) {
+			t.Errorf("%s: the log says %q", test.want, log.String())
+		}
+	}
+}
+
+func TestDiskIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	open(t, dir, 2).Close()
-	_, err := OpenDisk(dir, 1<<20, size, "another model")
-	if err == nil || !strings.Contains(err.Error(), `"a model"`) || !strings.Contains(err.Error(), `"another model"`) {
-		t.Errorf("a file of another model: %v", err)
-	}
-	if _, err := OpenDisk(dir, 1<<20, size+1, "a model"); err == nil || !strings.Contains(err.Error(), "5000") {
-		t.Errorf("blocks of another size: %v", err)
-	}
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte("something else"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDisk(dir, 1<<20, size, "a model"); err == nil {
-		t.Error("a file that is none is opened")
+	d, err := openDisk(dir, 1<<20, size, "a model", quiet)
+	if err != nil {
+		t.Fatalf("a file that is none is in the way: %v", err)
 	}
-	if _, err := OpenDisk(t.TempDir(), 5000, size, "a model"); err == nil || !strings.Contains(err.Error(), "5000") {
+	d.Close()
+	if kept, err := os.ReadFile(filepath.Join(dir, fileName+aside)); err != nil || string(kept) != "something else" {
+		t.Errorf("the file set aside: %q, %v", kept, err)
+	}
+	if _, err := openDisk(t.TempDir(), 5000, size, "a model", quiet); err == nil || !strings.Contains(err.Error(), "5000") {
 		t.Errorf("a file too small for a block: %v", err)
 	}
 }
 
-// Whatever a crash leaves, and whatever happens to a file, a slot yields what was stored under its name or nothing: parts of
-// slots are replaced by what was there before, by zeros, by noise or by other slots, and the file is cut.
+// Whatever a crash leaves, and whatever happens to a file, a slot yields what was stored under its name or nothing:
+// parts of slots are replaced by what was there before, by zeros, by noise or by other slots, and the file is cut.
 func TestDamagedDisk(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	good, bad := 0, 0
@@ -181,15 +236,60 @@ func TestHost(t *testing.T) {
 		t.Fatalf("%d slots", h.Slots())
 	}
 	name, data := block(4)
-	h.Put(2, name, func(dst []byte) { copy(dst, data) })
-	if got, err := h.Get(2, name); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("a stored block: %v", err)
+	got := make([]byte, size)
+	h.Put(2, name, data)
+	if answer, err := h.Get(2, name, got, nil); answer != Hit || err != nil || !bytes.Equal(got, data) {
+		t.Errorf("a stored block: %v, %v", answer, err)
 	}
-	if other, _ := block(5); func() error { _, err := h.Get(2, other); return err }() == nil {
+	if other, _ := block(5); fetch(h, 2, other, got) == nil {
 		t.Error("a slot yields a block of another name")
 	}
 	h.slot(2)[17] ^= 1
-	if _, err := h.Get(2, name); err == nil || !strings.Contains(err.Error(), "checksum") {
+	if err := fetch(h, 2, name, got); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a damaged block: %v", err)
+	}
+}
+
+// TestDiskAnswers holds what a disk answers: a block on its way to the file is there at once, one in the file later,
+// another's name is missed.
+func TestDiskAnswers(t *testing.T) {
+	d := open(t, t.TempDir(), 4)
+	put(t, d, 1, 1)
+	name, data := block(1)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	_, buf := block(1)
+	d.pending[1] = &job{1, append(make([]byte, slotHeader), buf...)}
+	d.mu.Unlock()
+	dst := make([]byte, size)
+	if answer, err := d.Get(1, name, dst, nil); answer != Hit || err != nil || !bytes.Equal(dst, data) {
+		t.Errorf("before it is written: %v, %v", answer, err)
+	}
+	delete(d.pending, 1)
+	clear(dst)
+	read := make(chan error, 1)
+	if answer, err := d.Get(1, name, dst, func(_ time.Duration, err error) { read <- err }); answer != Pending || err != nil {
+		t.Errorf("once it is written: %v, %v", answer, err)
+	}
+	if err := <-read; err != nil || !bytes.Equal(dst, data) {
+		t.Errorf("once it is read: %v", err)
+	}
+	if answer, err := d.Get(2, name, dst, nil); answer != Miss || err == nil {
+		t.Errorf("another slot: %v, %v", answer, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKinds finds what is registered by name.
+func TestKinds(t *testing.T) {
+	if k, err := KindOf(Spec{Kind: "disk"}); err != nil || !k.Slow || !k.Durable {
+		t.Errorf("disk: %+v, %v", k, err)
+	}
+	if _, err := KindOf(Spec{Kind: "drum"}); err == nil || !strings.Contains(err.Error(), `"disk" "host"`) {
+		t.Errorf("drum: %v", err)
 	}
 }

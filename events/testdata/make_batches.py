@@ -48,7 +48,7 @@ def low(h):
 
 def cases(h):
     tokens = [0, 127, 128, 255, 256, 65535, 65536, 200000]
-    key = "pirate@" + "ab" * 32
+    pirate = ("model", "m", "adapter", "pirate", "adapter-id", "ab" * 32, "rope", "long", "s" * 300)
 
     def stored(n, parent=None, tokens=tokens, lora=None, keys=None, window=None):
         return BlockStored([h(name(n))], parent and h(name(parent)), tokens, 8, None, "GPU", lora, keys and [keys],
@@ -57,7 +57,7 @@ def cases(h):
     return {
         "plain": [stored(1), stored(2, 1, tokens[::-1]), BlockRemoved([h(name(1))], "GPU", 0), AllBlocksCleared()],
         "salt": [stored(3, keys=("s" * 40,))],
-        "adapter": [stored(3, lora="pirate", keys=(key, "s" * 300)), stored(4, 3, lora="pirate", keys=(key,))],
+        "adapter": [stored(3, lora="pirate", keys=pirate), stored(4, 3, lora="pirate")],
         "groups": [stored(5), stored(5, window=1024), BlockRemoved([h(name(5))], "GPU", 1)],
         "many": [BlockRemoved([h(name(i))], "GPU", 0) for i in range(20)],
     }

@@ -1,5 +1,5 @@
-// Package builtin is the model inside the binary: kvasir-mini, a chat model of 25 million parameters in Q8_0, so that
-// every feature can be tried without a network. It knows nothing of how a model is run. Start with Open.
+// Package builtin contains the model inside the binary: kvasir-mini, a chat model of 25 million parameters in Q8_0, so
+// that every feature can be tried without a network. It knows nothing of how a model is run. Start with Open.
 package builtin
 
 import (
@@ -11,13 +11,13 @@ import (
 
 //go:generate go run generate.go -model $MODEL -out kvasir-mini-q8_0.gguf
 
-// Name is what the built-in model is called.
+// Name is the name of the built-in model.
 const Name = "kvasir-mini"
 
 //go:embed kvasir-mini-q8_0.gguf
 var file string
 
-// Open opens the built-in model. Nothing is copied: its tensors are views of the program itself.
+// Open opens the built-in model. Nothing is copied: its tensors are views of the binary itself.
 func Open() (*weights.Checkpoint, error) {
 	return weights.OpenBytes(Name+".gguf", unsafe.Slice(unsafe.StringData(file), len(file)))
 }

@@ -184,7 +184,8 @@ func convert(ckpt *weights.Checkpoint, info weights.Info, c config) weights.Sour
 	return s
 }
 
-// neighbours reorders the rows of each head: row i of its first half and row i of its second half become rows 2i and 2i+1.
+// neighbours reorders the rows of each head: row i of its first half and row i of its second half become rows 2i and
+// 2i+1.
 func neighbours(v []float32, heads, in int) []float32 {
 	out := make([]float32, 0, len(v))
 	half := len(v) / heads / in / 2

@@ -53,6 +53,16 @@ var find = sync.OnceValues(func() (root, why string) {
 	return strings.TrimSpace(string(out)), ""
 })
 
+// Repository returns the folder of the repository that the test runs in.
+func Repository(t testing.TB) string {
+	t.Helper()
+	root, err := repoRoot()
+	if err != nil {
+		t.Fatalf("no go.mod above the working directory: %v", err)
+	}
+	return root
+}
+
 // repoRoot walks up from the working directory to the folder that holds go.mod.
 func repoRoot() (string, error) {
 	dir, err := os.Getwd()

@@ -68,20 +68,20 @@ def byte_level(name, *pre, norm=None, added=(), post=None, model=M.BPE(), size=3
     save(name, t)
 
 
-def sentencepiece_model(kind, **options):
+def sentencepiece_model(kind, corpus=CORPUS[0], **options):
     out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(CORPUS[0].split("\n") * 20), model_writer=out, model_type=kind,
+    sentencepiece.SentencePieceTrainer.Train(sentence_iterator=iter(corpus.split("\n") * 20), model_writer=out, model_type=kind,
         minloglevel=2, hard_vocab_limit=False, **options)
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(out.getvalue())
     return out.getvalue(), proto
 
 
-def save_model(name, data):
+def save_model(name, data, texts=TEXTS):
     with open(os.path.join(HERE, name + ".model"), "wb") as f:
         f.write(data)
     sp = sentencepiece.SentencePieceProcessor(model_proto=data)
-    write(name, {"cases": [{"text": x, "plain": sp.EncodeAsIds(x)} for x in TEXTS]})
+    write(name, {"cases": [{"text": x, "plain": sp.EncodeAsIds(x)} for x in texts]})
 
 
 raw = P.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -125,6 +125,15 @@ with open(rules, "w") as f:
 data, proto = sentencepiece_model("unigram", vocab_size=320, normalization_rule_tsv=rules, user_defined_symbols=["<sep>"])
 os.remove(rules)
 save_model("spm-unigram", data)
+
+# User-defined symbols whose text other pieces spell with a greater score.
+TOOLS = """the tool reads a text and the tool writes a text <to> ol> <x> < tool >
+a b c d e f g h i j k l m n o p q r s t u v w x y z . , ! < >\ntools tool toolbox to too l ol <t ool>"""
+data, _ = sentencepiece_model("unigram", TOOLS, vocab_size=90, normalization_rule_name="identity",
+    user_defined_symbols=["<tool>", "</tool>", "tool", "ol>"])
+parts = ["a", " ", "<tool>", "</tool>", "tool", "<to", "ol>", "b", "the", "  ", "t", "<", ">", "xyz", "é"]
+save_model("spm-symbols", data, ["a <tool> b"] + ["".join(random.choices(parts, k=random.randint(1, 9))) for _ in range(200)])
+
 for name, fallback in [("t5", False), ("unigram-bytes", True)]:
     pieces = [(p.piece, p.score) for p in proto.pieces] + ([("<0x%02X>" % b, -20.0) for b in range(256)] if fallback else [])
     t = Tokenizer(M.Unigram(pieces, unk_id=0, byte_fallback=fallback))

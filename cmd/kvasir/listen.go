@@ -1,0 +1,112 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/kvasir-llm/kvasir/server"
+)
+
+// connectionFlags bound connections and say what they speak.
+type connectionFlags struct {
+	UDS          string `name:"uds" help:"Listen on this Unix socket instead of an address. Whoever may open the file may connect." placeholder:"PATH" type:"path"`
+	RootPath     string `name:"root-path" help:"What precedes every path, such as /llm, when a proxy passes paths on as they came." placeholder:"PATH"`
+	MaxConns     int    `name:"max-connections" help:"Most connections at once; 0 is any number." default:"4096"`
+	MaxConnsEach int    `name:"max-connections-per-address" help:"Most connections at once of one address that is not this machine's, or of one IPv6 network of 64 bits; 0 is any number." default:"512"`
+	TLSCert      string `name:"tls-cert" help:"A PEM file of the server's certificate and those between it and its root; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
+	TLSKey       string `name:"tls-key" help:"A PEM file of the certificate's key." placeholder:"FILE" type:"existingfile"`
+
+	certificate *atomic.Pointer[tls.Certificate] // nil without TLS
+}
+
+// apply sets what a server does with connections.
+func (f *connectionFlags) apply(cfg *server.Config) error {
+	if f.MaxConns < 0 || f.MaxConnsEach < 0 {
+		return usageError{fmt.Sprintf("--max-connections is %d and --max-connections-per-address %d; want at least 0",
+			f.MaxConns, f.MaxConnsEach)}
+	}
+	cfg.MaxConns, cfg.MaxConnsEach, cfg.RootPath = f.MaxConns, f.MaxConnsEach, f.RootPath
+	if f.TLSCert == "" && f.TLSKey == "" {
+		return nil
+	}
+	f.certificate = new(atomic.Pointer[tls.Certificate])
+	if err := f.read(); err != nil {
+		return err
+	}
+	cfg.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return f.certificate.Load(), nil
+		},
+	}
+	return nil
+}
+
+// listen opens the socket that the server answers on. A Unix socket that a process left behind is replaced, one that
+// another still answers on is not.
+func (f *connectionFlags) listen(address string) (net.Listener, error) {
+	network := "tcp"
+	if f.UDS != "" {
+		network, address = "unix", f.UDS
+		if c, err := net.Dial(network, address); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("cannot listen on %s: another process does", address)
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			os.Remove(address)
+		}
+	}
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, rootOf(err))
+	}
+	return ln, nil
+}
+
+// rootOf returns what the system said of a call on a socket, without the call's name.
+func rootOf(err error) error {
+	if sys := new(os.SyscallError); errors.As(err, &sys) {
+		return sys.Err
+	}
+	return err
+}
+
+// scheme is how addresses of the server begin.
+func (f *connectionFlags) scheme() string {
+	switch {
+	case f.UDS != "":
+		return "unix:"
+	case f.TLSCert != "":
+		return "https://"
+	}
+	return "http://"
+}
+
+func (f *connectionFlags) read() error {
+	if f.TLSCert == "" || f.TLSKey == "" {
+		return usageError{"--tls-cert and --tls-key need each other"}
+	}
+	pair, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
+	if err != nil {
+		return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.TLSCert, f.TLSKey, err)
+	}
+	f.certificate.Store(&pair)
+	return nil
+}
+
+// reload reads the certificate again. If it is not good, the one that there is stays.
+func (f *connectionFlags) reload(log *slog.Logger) {
+	if f.certificate == nil {
+		return
+	}
+	if err := f.read(); err != nil {
+		log.Error("the certificate stays as it was", "error", err)
+		return
+	}
+	log.Info("read the certificate again")
+}

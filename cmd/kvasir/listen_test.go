@@ -1,0 +1,89 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/server"
+)
+
+// writeCertificate writes a certificate of a number, and its key, to the files of flags.
+func writeCertificate(t *testing.T, f *connectionFlags, number int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{f.TLSCert: {Type: "CERTIFICATE", Bytes: cert}, f.TLSKey: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCertificateIsReadAgain holds that connections get the certificate that was in the files when they were last read
+// and good.
+func TestCertificateIsReadAgain(t *testing.T) {
+	f := &connectionFlags{TLSCert: filepath.Join(t.TempDir(), "cert.pem"), TLSKey: filepath.Join(t.TempDir(), "key.pem")}
+	writeCertificate(t, f, 1)
+	var cfg server.Config
+	if err := f.apply(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", cfg.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	number := func() int64 {
+		t.Helper()
+		go func() {
+			if c, err := ln.Accept(); err == nil {
+				c.(*tls.Conn).Handshake()
+				c.Close()
+			}
+		}()
+		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	for _, step := range []struct {
+		change func()
+		want   int64
+		says   string
+	}{
+		{func() {}, 1, ""},
+		{func() { writeCertificate(t, f, 2); f.reload(log) }, 2, "read the certificate again"},
+		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.reload(log) }, 2, "the certificate stays as it was"},
+	} {
+		step.change()
+		if got := number(); got != step.want || !strings.Contains(out.String(), step.says) {
+			t.Errorf("certificate %d, log %s; want %d, %q", got, out.String(), step.want, step.says)
+		}
+	}
+}

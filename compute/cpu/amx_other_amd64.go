@@ -1,6 +1,0 @@
-//go:build amd64 && !noasm && !linux
-
-package cpu
-
-// hasAMX reports whether this process may use AMX: not known of this system.
-func hasAMX() bool { return false }

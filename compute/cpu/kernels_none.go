@@ -1,6 +1,0 @@
-//go:build (!amd64 && !arm64) || noasm
-
-package cpu
-
-// nativeKernels is empty: this build has portable Go only.
-func nativeKernels() []*kernels { return nil }

@@ -1,7 +1,0 @@
-//go:build amd64 && !noasm
-
-package cpu
-
-import _ "github.com/kvasir-llm/kvasir/internal/emulate"
-
-var hasAMX = func() bool { return true }

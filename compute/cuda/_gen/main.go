@@ -1,0 +1,148 @@
+// Command _gen compiles the kernels of package cuda to PTX with NVRTC, which needs no GPU: go generate runs it in
+// the package's folder. KVASIR_NVRTC names the library libnvrtc.so; else it is looked for where pip installs it
+// (pip install nvidia-cuda-nvrtc==13.0.*). The version is at most 13.0, so that drivers for CUDA 13.0 load the PTX.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+	"github.com/kvasir-llm/kvasir/compute/cuda"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("gen: ")
+	only := ""
+	if len(os.Args) > 1 {
+		only = os.Args[1] // a part of the names of what is written
+	}
+	c := open()
+	for _, b := range cuda.Builds() {
+		if !strings.Contains(b.File(), only) {
+			continue
+		}
+		source, headers, err := cuda.ReadSource(".", b)
+		if err != nil {
+			log.Fatal(err)
+		}
+		ptx := c.compile(b, source, headers)
+		var z bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
+		_, _ = w.Write(ptx)
+		_ = w.Close()
+		sum := sha256.Sum256(ptx)
+		if err := os.WriteFile(b.File(), z.Bytes(), 0o644); err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile(b.File()+".sum", []byte(b.Sum(source, headers)+"\n"), 0o644); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %d bytes of PTX, %x\n", b.File(), len(ptx), sum[:4])
+	}
+}
+
+// nvrtc is the compiler's library.
+type nvrtc map[string]uintptr
+
+func open() nvrtc {
+	path := os.Getenv("KVASIR_NVRTC")
+	if path == "" {
+		path = find()
+	}
+	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		log.Fatalf("%v; set KVASIR_NVRTC to the path of libnvrtc.so, or pip install nvidia-cuda-nvrtc==13.0.*", err)
+	}
+	c := nvrtc{}
+	for _, name := range []string{
+		"nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcDestroyProgram", "nvrtcGetPTXSize", "nvrtcGetPTX",
+		"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcVersion",
+	} {
+		if c[name], err = purego.Dlsym(h, name); err != nil {
+			log.Fatal(err)
+		}
+	}
+	v := new([2]int32)
+	purego.SyscallN(c["nvrtcVersion"], at(&v[0]), at(&v[1]))
+	if v[0] > 13 || v[0] == 13 && v[1] > 0 {
+		log.Fatalf("NVRTC %d.%d writes PTX that drivers for CUDA 13.0 refuse; want 13.0 or before", v[0], v[1])
+	}
+	return c
+}
+
+// find returns the path of libnvrtc in pip's site-packages.
+func find() string {
+	out, _ := exec.Command("python3", "-c", "import site; print('\\n'.join(site.getsitepackages()+[site.getusersitepackages()]))").Output()
+	for _, dir := range strings.Fields(string(out)) {
+		for _, pattern := range []string{"nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.1?"} {
+			if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
+				return found[0]
+			}
+		}
+	}
+	return "libnvrtc.so"
+}
+
+// at returns the address of a value, which it makes the compiler keep on the heap: a stack would move.
+func at[T any](p *T) uintptr {
+	if never {
+		escaped = unsafe.Pointer(p)
+	}
+	return uintptr(unsafe.Pointer(p))
+}
+
+var (
+	never   bool
+	escaped unsafe.Pointer
+)
+
+func text(s string) *byte { return &append([]byte(s), 0)[0] }
+
+// compile returns the PTX of a source.
+func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) []byte {
+	prog := new(uintptr)
+	var names, bodies []*byte
+	for name, body := range headers {
+		names, bodies = append(names, text(name)), append(bodies, text(string(body)))
+	}
+	names, bodies = append(names, nil), append(bodies, nil)
+	c.check("nvrtcCreateProgram", at(prog), at(text(string(source))), at(text(b.Source)), uintptr(len(headers)), at(&bodies[0]), at(&names[0]))
+	var options []*byte
+	for _, o := range b.Options() {
+		options = append(options, text(o))
+	}
+	r, _, _ := purego.SyscallN(c["nvrtcCompileProgram"], *prog, uintptr(len(options)), at(&options[0]))
+	if said := c.read("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", *prog); r != 0 || len(said) > 2 {
+		fmt.Fprintf(os.Stderr, "%s for %s:\n%s\n", b.Source, b.Arch, said)
+	}
+	if r != 0 {
+		os.Exit(1)
+	}
+	ptx := c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog)
+	c.check("nvrtcDestroyProgram", at(prog))
+	return bytes.TrimRight(ptx, "\x00")
+}
+
+func (c nvrtc) read(size, get string, prog uintptr) []byte {
+	n := new(uint64)
+	c.check(size, prog, at(n))
+	buf := make([]byte, *n+1)
+	c.check(get, prog, at(&buf[0]))
+	return buf[:*n]
+}
+
+func (c nvrtc) check(name string, args ...uintptr) {
+	if r, _, _ := purego.SyscallN(c[name], args...); r != 0 {
+		log.Fatalf("%s: error %d", name, r)
+	}
+}

@@ -1,0 +1,154 @@
+package cuda
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// tileRows is how many rows of queries attend_tile has in a block: heads that share a KV head, of one token or
+// more.
+const tileRows = 128
+
+// chunkTokens is how many positions attention takes at a time.
+const chunkTokens = 64
+
+// fewRows is the most rows of a sequence of which each is computed chunk by chunk, by many warps.
+const fewRows = 4
+
+// attention is a kind of attention: layers of the same kind go through the same items of work.
+type attention struct {
+	window int
+	tokens int // of a tile
+}
+
+// latentKeys and latentValues are the sizes of latents that attend_latent.cu is compiled for: DeepSeek's.
+const latentKeys, latentValues = 576, 512
+
+// latentShared is the shared memory that a block of it needs.
+const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
+
+// attender says which kernels compute a layer's attention with tensor cores.
+type attender struct {
+	chunk, tile string
+	threads     int // of a block of chunk
+	blocks      int // of chunk, on a multiprocessor
+	tokens      int // of a tile
+	parts       int // blocks of a tile
+}
+
+// attender returns the kernels for a layer, if there are some.
+func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender, bool) {
+	group := a.Heads / l.KVHeads
+	dim, compiled := attendDims[l.KDim]
+	k := attender{chunk: "attend_chunk_" + dim, tile: "attend_tile_" + dim, threads: 32, blocks: 6, tokens: tileRows / group, parts: l.KVHeads}
+	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
+	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
+		k = attender{chunk: "attend_latent_chunk", tile: "attend_latent_tile", threads: 256, blocks: 2, tokens: 1, parts: int(blocksOf(group, 16))}
+		ok = true
+	}
+	return k, ok && p.cache.spec.Type == quant.BF16 && p.d.kernels.byName[k.tile] != nil
+}
+
+// attend compiles attention: with tensor cores where the heads' size is one that they are compiled for.
+func (c *compiler) attend(o compute.Attend) (operation, error) {
+	p := c.p
+	a, l := o.Attention, p.cache.spec.Layers[o.Layer]
+	if l.KVHeads < 1 || a.Heads%l.KVHeads != 0 {
+		return nil, fmt.Errorf("cuda: layer %d: %d query heads cannot share %d KV heads evenly", o.Layer, a.Heads, l.KVHeads)
+	}
+	if p.attends > 0 && p.bidirectional != a.Bidirectional {
+		return nil, fmt.Errorf("cuda: layer %d: some layers see later tokens and some do not", o.Layer)
+	}
+	p.bidirectional = a.Bidirectional
+	p.attends++
+	group := a.Heads / l.KVHeads
+	k, fits := p.attender(a, l)
+	if !fits || c.wide[o.Dst.Buffer] {
+		return p.attendAny(o, l, group)
+	}
+	q, narrow := c.narrow(o.Q)
+	kind := p.kindOf(attention{a.Window, k.tokens})
+	p.partialRow = max(p.partialRow, int64(a.Heads)*int64(l.VDim+2)*4)
+	args := attendArgs{group: int32(group), window: int32(a.Window), scale: a.Scale * log2e, softcap: a.Softcap * log2e}
+	if sinks, ok := a.Sinks.(*vector); ok && sinks != nil {
+		args.sinks = sinks.at
+	}
+	return func(s *shape) error {
+		if narrow != nil {
+			if err := narrow(s); err != nil {
+				return err
+			}
+		}
+		b := args
+		layer := p.cache.layer(o.Layer, p.tables, p.limits.Slots, p.stride)
+		b.q, b.dst = p.view(q), p.view(o.Dst)
+		b.at, b.table, b.block = layer.at, layer.table, layer.block
+		b.stride, b.tokens, b.heads = layer.stride, layer.tokens, layer.heads
+		work := &s.kinds[kind]
+		b.slot, b.until, b.fewRows, b.count, b.partial = s.slot, s.until, s.fewRows, work.count, p.chunks
+		if s.few > 0 {
+			b.items = work.groups
+			if err := run(p, k.chunk, grid{uint32(k.blocks * p.d.g.info.sms), 1, 1}, k.threads, &b); err != nil {
+				return err
+			}
+			b.items = work.first
+			blocks := grid{uint32(s.few), uint32(a.Heads), 1}
+			if err := run(p, "attend_join", blocks, l.VDim, &joinArgs{a: b, dim: int32(l.VDim)}); err != nil {
+				return err
+			}
+		}
+		b.items = work.tiles
+		kernel := k.tile
+		b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
+		if hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1); p.d.kernels.byName[hopper] != nil && b.tokens == 1<<b.shift {
+			kernel = hopper
+		}
+		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
+	}, nil
+}
+
+// kindOf returns the number of a kind of attention.
+func (p *program) kindOf(k attention) int {
+	for i, known := range p.kinds {
+		if known == k {
+			return i
+		}
+	}
+	p.kinds = append(p.kinds, k)
+	return len(p.kinds) - 1
+}
+
+// attendAny compiles attention of any shape.
+func (p *program) attendAny(o compute.Attend, l compute.CacheLayer, group int) (operation, error) {
+	a := o.Attention
+	shared := 4 * (l.KDim + l.VDim)
+	if shared > 48<<10 {
+		return nil, fmt.Errorf("cuda: layer %d: heads of %d and %d values", o.Layer, l.KDim, l.VDim)
+	}
+	kernel := kvTypes[kindOfKV(p.cache.spec.Type)].attend
+	f := p.d.kernels.byName[kernel]
+	f.shared = max(f.shared, uint32(shared))
+	args := attendAnyArgs{
+		group: int32(group), keyDim: int32(l.KDim), valueDim: int32(l.VDim), window: int32(a.Window),
+		scale: a.Scale * log2e, softcap: a.Softcap * log2e,
+	}
+	if l.Latent {
+		args.latent = 1
+	}
+	if sinks, ok := a.Sinks.(*vector); ok && sinks != nil {
+		args.sinks = sinks.at
+	}
+	return func(s *shape) error {
+		b := args
+		layer := p.cache.layer(o.Layer, p.tables, p.limits.Slots, p.stride)
+		b.q, b.dst = p.view(o.Q), p.view(o.Dst)
+		b.at, b.table, b.block = layer.at, layer.table, layer.block
+		b.stride, b.tokens, b.heads = layer.stride, layer.tokens, layer.heads
+		b.slot, b.until = s.slot, s.until
+		return run(p, kernel, grid{uint32(a.Heads), uint32(s.count[compute.AllRows]), 1}, chunkTokens, &b)
+	}, nil
+}

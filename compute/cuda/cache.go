@@ -1,0 +1,173 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// kvTypes are the types of keys and values, as kernels/kv.cuh numbers them, with the kernels that attend to them.
+var kvTypes = []struct {
+	typ    quant.Type
+	attend string
+}{{quant.BF16, "attend_any"}, {quant.F16, "attend_any_f16"}, {quant.F8_E4M3, "attend_any_fp8"}, {quant.Q8_0, "attend_any_q8"}}
+
+// kindOfKV returns the number of a type of keys and values, -1 if it is none.
+func kindOfKV(t quant.Type) int {
+	for i, k := range kvTypes {
+		if k.typ == t {
+			return i
+		}
+	}
+	return -1
+}
+
+// kvBytes returns the bytes of one head's key or value of one token.
+func kvBytes(t quant.Type, dim int) int {
+	n, _ := t.RowBytes(roundUp(dim, t.BlockValues()))
+	return n
+}
+
+// cache is a paged KV cache (kernels/cache.cu). Layers that share memory, one of each group, have a place in
+// common.
+type cache struct {
+	spec   compute.CacheSpec
+	places []place
+	of     []int     // the place of each layer, -1 of a recurrent one
+	states []pointer // of each recurrent layer, [States, State] of float32
+	groups int
+	block  int64 // bytes of a packed block: all places', one after the other
+
+	// What move_blocks reads: of each place, where it begins, bytes of a block, and where it is in a packed block.
+	base, bytes, offset pointer
+}
+
+// place is the memory of the layers that share it: Blocks blocks of bytes each.
+type place struct {
+	at    pointer
+	bytes int64
+}
+
+func (c *cache) Spec() compute.CacheSpec { return c.spec }
+
+// Bytes returns the memory of blocks and of states.
+func (c *cache) Bytes() int64 {
+	n := c.block * int64(c.spec.Blocks)
+	for i := range c.spec.Layers {
+		n += c.stateBytes(i)
+	}
+	return n
+}
+
+// stateBytes returns the memory of a recurrent layer's states, 0 for other layers.
+func (c *cache) stateBytes(layer int) int64 {
+	return 4 * int64(c.spec.States) * int64(c.spec.Layers[layer].State)
+}
+
+// layout computes where layers are, but for addresses.
+func layout(spec compute.CacheSpec) *cache {
+	c := &cache{spec: spec, groups: spec.Groups()}
+	next := make([]int, c.groups)
+	for _, l := range spec.Layers {
+		if l.State > 0 {
+			c.of = append(c.of, -1)
+			continue
+		}
+		at := next[l.Group]
+		next[l.Group]++
+		if at == len(c.places) {
+			c.places = append(c.places, place{})
+		}
+		size := kvBytes(spec.Type, l.KDim)
+		if !l.Latent {
+			size += kvBytes(spec.Type, l.VDim)
+		}
+		n := int64(roundUp(l.KVHeads*size*spec.BlockTokens, 16))
+		c.places[at].bytes = max(c.places[at].bytes, n)
+		c.of = append(c.of, at)
+	}
+	for _, p := range c.places {
+		c.block += p.bytes
+	}
+	return c
+}
+
+// CacheBytes returns the memory of a cache.
+func (d *device) CacheBytes(spec compute.CacheSpec) int64 {
+	if kindOfKV(spec.Type) < 0 {
+		if spec.Blocks > 0 {
+			return 0
+		}
+		spec.Type = quant.BF16 // of which there is nothing: the states count
+	}
+	return layout(spec).Bytes()
+}
+
+// Cache makes a cache.
+func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
+	if kindOfKV(spec.Type) < 0 {
+		return nil, fmt.Errorf("cuda: a cache of %v; want one of %v", spec.Type, d.KVTypes())
+	}
+	for i, l := range spec.Layers {
+		if l.State > 0 && spec.States < 1 {
+			return nil, fmt.Errorf("cuda: layer %d of the cache has a state, and there are %d slots for it", i, spec.States)
+		}
+	}
+	if spec.Blocks < 1 || spec.BlockTokens < 1 {
+		return nil, fmt.Errorf("cuda: a cache of %d blocks of %d tokens", spec.Blocks, spec.BlockTokens)
+	}
+	if err := d.g.enter(); err != nil {
+		return nil, err
+	}
+	defer d.g.leave()
+	c := layout(spec)
+	c.states = make([]pointer, len(spec.Layers))
+	for i := range spec.Layers {
+		if n := c.stateBytes(i); n > 0 {
+			var err error
+			if c.states[i], err = d.take(n, "recurrent states"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var offset int64
+	var table []byte
+	for i := range c.places {
+		p := &c.places[i]
+		var err error
+		if p.at, err = d.take(p.bytes*int64(spec.Blocks), "the KV cache"); err != nil {
+			return nil, fmt.Errorf("%w; the cache was to take %s in all", err, gigabytes(c.Bytes()))
+		}
+		table = binary.LittleEndian.AppendUint64(table, uint64(p.at))
+		table = binary.LittleEndian.AppendUint64(table, uint64(p.bytes))
+		table = binary.LittleEndian.AppendUint64(table, uint64(offset))
+		offset += p.bytes
+	}
+	n := len(c.places)
+	columns := make([]byte, 0, len(table))
+	for column := range 3 {
+		for i := range n {
+			columns = append(columns, table[(i*3+column)*8:][:8]...)
+		}
+	}
+	at, err := d.take(int64(len(columns)), "the KV cache")
+	if err != nil {
+		return nil, err
+	}
+	c.base, c.bytes, c.offset = at, at.at(int64(8*n)), at.at(int64(16*n))
+	err = d.stage(func(to pinned) { copy(to.bytes(), columns) })
+	return c, errors.Join(err, d.loading.toDevice(at, d.staging[d.half], 0, len(columns)), d.staged(), d.loading.wait())
+}
+
+// layer returns where a layer is, with its block tables at tables, [groups, slots, stride].
+func (c *cache) layer(i int, tables pointer, slots, stride int) layerArgs {
+	l, p := c.spec.Layers[i], c.places[c.of[i]]
+	return layerArgs{
+		at: p.at, table: tables.at(4 * int64(l.Group) * int64(slots) * int64(stride)), block: p.bytes / 2,
+		stride: int32(stride), tokens: int32(c.spec.BlockTokens), heads: int32(l.KVHeads),
+		keyDim: int32(l.KDim), valueDim: int32(l.VDim),
+	}
+}

@@ -1,0 +1,439 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// operation queues the kernels of one or several operations of a graph for a step.
+type operation func(s *shape) error
+
+// buffer is one of a graph's buffers. Sums of a residual stream, angles, logits and what a recurrent layer takes are
+// float32, the rest bfloat16.
+type buffer struct {
+	rows
+	domain   compute.Domain
+	capacity int // rows
+}
+
+// rowMultiple is what the rows of buffers are rounded up to, so that kernels need not look where a batch ends.
+const rowMultiple = 256
+
+// compiler makes the operations of a program.
+type compiler struct {
+	p    *program
+	ops  []compute.Op
+	wide map[int]bool // by buffer's number
+	at   int          // the operation that is compiled
+
+	routes map[int]routeShape // of buffers of routes, by number
+}
+
+// compile fills p.buffers and p.ops.
+func (p *program) compile() error {
+	c := &compiler{p: p, ops: p.graph.Ops, wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}}
+	for _, r := range p.graph.Routings {
+		p.routings = append(p.routings, routing{Routing: r})
+	}
+	routed := routedWidths(p.graph)
+	for i, b := range p.graph.Buffers {
+		wide := int32(0)
+		if c.wide[i+1] {
+			wide = 1
+		}
+		width := max(b.Width, routed[i+1])
+		p.buffers = append(p.buffers, buffer{rows: rows{ld: int32(roundUp(width, inputsMultiple)), wide: wide}, domain: b.Domain})
+	}
+	for c.at < len(c.ops) {
+		op, n, err := c.next()
+		if err != nil {
+			return err
+		}
+		if op != nil {
+			p.ops = append(p.ops, op)
+		}
+		c.at += n
+	}
+	return nil
+}
+
+// wideBuffers returns the buffers that are float32.
+func wideBuffers(ops []compute.Op) map[int]bool {
+	wide := map[int]bool{}
+	for _, op := range ops {
+		switch o := op.(type) {
+		case compute.Embed:
+			wide[o.Dst.Buffer] = true
+		case compute.Angles:
+			wide[o.Dst.Buffer] = true
+		case compute.Add:
+			wide[o.Dst.Buffer] = true
+		case compute.Gather:
+			wide[o.Dst.Buffer] = wide[o.Src.Buffer]
+		case compute.Head:
+			wide[o.Product.Dst.Buffer] = true
+		case compute.Route:
+			wide[o.Logits.Buffer] = true
+		case compute.DeltaRule:
+			wide[o.QKV.Buffer], wide[o.A.Buffer], wide[o.B.Buffer], wide[o.Dst.Buffer] = true, true, true, true
+		}
+	}
+	return wide
+}
+
+// next compiles the next operation, or the next n as one.
+func (c *compiler) next() (op operation, n int, err error) {
+	p := c.p
+	switch o := c.ops[c.at].(type) {
+	case compute.Embed:
+		return p.embed(embedding{dst: o.Dst, table: o.Table, scale: o.Scale}), 1, nil
+	case compute.AddPositions:
+		return p.embed(embedding{dst: o.Dst, table: o.Table, scale: 1, by: byPosition}), 1, nil
+	case compute.AddTypes:
+		return p.embed(embedding{dst: o.Dst, table: o.Table, scale: 1, by: byType}), 1, nil
+	case compute.Normalize:
+		return p.normalize(o), 1, nil
+	case compute.MatMul:
+		return c.matMul(o)
+	case compute.Angles:
+		return p.angles(o), 1, nil
+	case compute.Rotate:
+		return c.rotate(o)
+	case compute.Store:
+		return p.store(nil, nil, &o), 1, nil
+	case compute.Attend:
+		op, err := c.attend(o)
+		return op, 1, err
+	case compute.Clamp:
+		return p.activate(o.X, o.X, compute.Tensor{}, noActivation, o.Limit), 1, nil
+	case compute.Activate:
+		op, err := c.activate(o)
+		return op, 1, err
+	case compute.MatMulHeads:
+		op, err := c.matMulHeads(o)
+		return op, 1, err
+	case compute.Convolve:
+		op, err := p.convolve(o)
+		return op, 1, err
+	case compute.DeltaRule:
+		op, err := p.deltaRule(o)
+		return op, 1, err
+	case compute.Route:
+		op, err := c.route(o)
+		return op, 1, err
+	case compute.MatMulExperts:
+		op, err := c.matMulExperts(o)
+		return op, 1, err
+	case compute.Combine:
+		op, err := c.combine(o)
+		return op, 1, err
+	case compute.Add:
+		return p.add(o.Dst, o.Src, o.Scale, false), 1, nil
+	case compute.Gather:
+		return p.add(o.Dst, o.Src, 1, true), 1, nil
+	case compute.Head:
+		o.Product.Target = 0 // it takes no adapters
+		m := compute.MatMul{X: o.X, Products: []compute.Product{o.Product}}
+		op, err := c.products(m, gemmArgs{mode: modePlain, scale: o.Scale, softcap: o.Softcap})
+		return op, 1, err
+	case compute.Choose:
+		p.choose, p.chooses = o, true
+		if c.at != len(c.ops)-1 {
+			return nil, 0, fmt.Errorf("cuda: operation %d of %d is Choose, which must be the last", c.at, len(c.ops))
+		}
+		return nil, 1, nil
+	}
+	return nil, 0, fmt.Errorf("cuda: operation %d: this device does not compute %T: %w", c.at, c.ops[c.at], compute.ErrUnsupported)
+}
+
+// matMul compiles products, with the operation after them where both can be one: an addition to the residual
+// stream, or the activation of a gate and what it gates.
+func (c *compiler) matMul(o compute.MatMul) (operation, int, error) {
+	var after compute.Op
+	if c.at+1 < len(c.ops) {
+		after = c.ops[c.at+1]
+	}
+	switch a := after.(type) {
+	case compute.Add:
+		if len(o.Products) == 1 && a.Src == o.Products[0].Dst && a.Dst.Buffer != o.X.Buffer && c.deadAfter(c.at+1, a.Src.Buffer) {
+			product := o.Products[0]
+			product.Dst = a.Dst
+			op, err := c.products(compute.MatMul{X: o.X, Products: []compute.Product{product}}, gemmArgs{mode: modeAdd, scale: a.Scale})
+			return op, 2, err
+		}
+	case compute.Activate:
+		if gate, up, ok := c.gated(o, a); ok {
+			gate.Dst = a.Dst
+			m := compute.MatMul{X: o.X, Products: []compute.Product{gate, up}}
+			op, err := c.products(m, gemmArgs{mode: modeGated, act: int32(a.Act), scale: 1})
+			return op, 2, err
+		}
+	}
+	op, err := c.products(o, gemmArgs{mode: modePlain, scale: 1})
+	return op, 1, err
+}
+
+// gated returns the products of a gate and of what it gates, if an activation takes both and nothing else needs them.
+func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute.Product, ok bool) {
+	if len(o.Products) != 2 || a.Dst.Buffer == o.X.Buffer || c.wide[a.Dst.Buffer] {
+		return gate, up, false
+	}
+	if gate, up = o.Products[0], o.Products[1]; gate.Dst != a.Gate {
+		gate, up = up, gate
+	}
+	adapted := c.p.graph.Adapters > 0 && (gate.Target > 0 || up.Target > 0) // which add to what the activation takes
+	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && !adapted && sameFormat(o.Products) == 2
+}
+
+// rotate compiles the turning of queries and keys, and where keys are stored, as one where they follow each other.
+func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
+	p := c.p
+	if c.at+2 < len(c.ops) && p.cache.spec.Type == quant.BF16 {
+		k, second := c.ops[c.at+1].(compute.Rotate)
+		s, third := c.ops[c.at+2].(compute.Store)
+		if second && third && s.K == k.X && k.Angles == o.Angles && k.Rotary.Skip == o.Rotary.Skip &&
+			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) {
+			return p.store(&o, &k, &s), 3, nil
+		}
+	}
+	return p.store(nil, &o, nil), 1, nil
+}
+
+// deadAfter reports whether nothing reads what a buffer holds after operation at.
+func (c *compiler) deadAfter(at, buffer int) bool {
+	for _, op := range c.ops[at+1:] {
+		reads, writes := uses(op)
+		for _, t := range reads {
+			if t.Buffer == buffer {
+				return false
+			}
+		}
+		for _, t := range writes {
+			if t.Buffer == buffer {
+				return true
+			}
+		}
+	}
+	return true
+}
+
+// uses returns what an operation reads, and what it writes without reading it.
+func uses(op compute.Op) (reads, writes []compute.Tensor) {
+	type tensors = []compute.Tensor
+	switch o := op.(type) {
+	case compute.Embed:
+		return nil, tensors{o.Dst}
+	case compute.AddPositions:
+		return tensors{o.Dst}, nil
+	case compute.AddTypes:
+		return tensors{o.Dst}, nil
+	case compute.Normalize:
+		return tensors{o.Src}, tensors{o.Dst}
+	case compute.MatMul:
+		for _, p := range o.Products {
+			writes = append(writes, p.Dst)
+		}
+		return tensors{o.X}, writes
+	case compute.MatMulHeads:
+		return tensors{o.X}, tensors{o.Dst}
+	case compute.Convolve:
+		return tensors{o.X}, nil
+	case compute.DeltaRule:
+		return tensors{o.QKV, o.A, o.B}, tensors{o.Dst}
+	case compute.Route:
+		return tensors{o.Logits}, nil
+	case compute.MatMulExperts:
+		for _, p := range o.Products {
+			writes = append(writes, p.Dst)
+		}
+		return tensors{o.X}, writes
+	case compute.Combine:
+		return tensors{o.Src, o.Shared, o.Factor}, tensors{o.Dst}
+	case compute.Angles:
+		return nil, tensors{o.Dst}
+	case compute.Rotate:
+		return tensors{o.X, o.Angles}, nil
+	case compute.Store:
+		return tensors{o.K, o.V}, nil
+	case compute.Attend:
+		return tensors{o.Q}, tensors{o.Dst}
+	case compute.Clamp:
+		return tensors{o.X}, nil
+	case compute.Activate:
+		return tensors{o.Gate, o.Up}, tensors{o.Dst}
+	case compute.Add:
+		return tensors{o.Dst, o.Src}, nil
+	case compute.Gather:
+		return tensors{o.Src}, tensors{o.Dst}
+	case compute.Head:
+		return tensors{o.X}, tensors{o.Product.Dst}
+	case compute.Choose:
+		return tensors{o.Logits, o.Hidden}, nil
+	}
+	return nil, nil
+}
+
+// view returns a tensor's memory as kernels take it.
+func (p *program) view(t compute.Tensor) rows {
+	if t.Buffer == 0 {
+		return rows{}
+	}
+	return p.buffers[t.Buffer-1].rows
+}
+
+// count returns the rows of a tensor's domain in a step.
+func (p *program) count(t compute.Tensor, s *shape) uint32 {
+	return uint32(s.count[p.buffers[t.Buffer-1].domain])
+}
+
+// run queues a kernel if it has blocks.
+func run[T any](p *program, name string, blocks grid, threads int, args *T) error {
+	if blocks.x == 0 || blocks.y == 0 || blocks.z == 0 {
+		return nil
+	}
+	return launch(p.s, p.d.kernels.byName[name], blocks, threads, args)
+}
+
+// What a row of a table is chosen by.
+const (
+	byToken = iota
+	byPosition
+	byType
+)
+
+// embedding is one of the operations that add rows of a table.
+type embedding struct {
+	dst   compute.Tensor
+	table compute.Matrix
+	scale float32
+	by    int
+}
+
+func (p *program) embed(e embedding) operation {
+	m := e.table.(*matrix)
+	return func(s *shape) error {
+		a := embedArgs{dst: p.view(e.dst), table: m.at, ids: s.id, from: s.from, chosen: p.chosen,
+			tilesIn: int32(m.tilesIn()), width: int32(e.dst.Cols), limit: int32(m.out), scale: e.scale, format: int32(m.format)}
+		switch e.by {
+		case byPosition:
+			a.ids, a.from, a.added = s.pos, 0, 1
+		case byType:
+			a.ids, a.from, a.added = s.types, 0, 1
+		}
+		return run(p, "embed", grid{p.count(e.dst, s), 1, 1}, 256, &a)
+	}
+}
+
+func (p *program) normalize(o compute.Normalize) operation {
+	n := o.Norm
+	gain := n.Gain.(*vector)
+	group, width := n.Group, n.Width
+	if group == 0 {
+		group = gain.n
+	}
+	if width == 0 {
+		width = o.Dst.Cols
+	}
+	args := normArgs{gain: gain.at, group: int32(group), eps: n.Eps}
+	if bias, ok := n.Bias.(*vector); ok && bias != nil {
+		args.bias = bias.at
+	}
+	if n.Center {
+		args.center = 1
+	}
+	if gain.n > group {
+		args.perGroup = 1
+	}
+	return func(s *shape) error {
+		a := args
+		a.dst, a.src = p.view(o.Dst), p.view(o.Src)
+		count := p.count(o.Dst, s)
+		if a.src.wide == 1 && a.dst.wide == 0 && a.center == 0 && a.bias == 0 && group == width && group%4 == 0 && group > 512 {
+			return run(p, "norm_wide", grid{count, 1, 1}, 512, &a)
+		}
+		threads := 256
+		if group <= 512 {
+			threads = 32
+		}
+		return run(p, "norm_groups", grid{uint32(width / group), count, 1}, threads, &a)
+	}
+}
+
+// add compiles a sum, or a copy of the rows of dst's domain.
+func (p *program) add(dst, src compute.Tensor, scale float32, gather bool) operation {
+	return func(s *shape) error {
+		a := addArgs{dst: p.view(dst), src: p.view(src), cols: int32(dst.Cols), scale: scale}
+		if gather {
+			a.gather, a.rows = 1, s.rowsOf[p.buffers[dst.Buffer-1].domain]
+		}
+		return run(p, "add", grid{blocksOf(dst.Cols, 256), p.count(dst, s), 1}, 256, &a)
+	}
+}
+
+func blocksOf(n, of int) uint32 { return uint32((n + of - 1) / of) }
+
+func (p *program) activate(dst, gate, up compute.Tensor, act int, limit float32) operation {
+	return func(s *shape) error {
+		a := activateArgs{dst: p.view(dst), gate: p.view(gate), up: p.view(up), cols: int32(dst.Cols), act: int32(act), limit: limit}
+		return run(p, "activation", grid{p.count(dst, s), blocksOf(dst.Cols, 256), 1}, 256, &a)
+	}
+}
+
+func (p *program) angles(o compute.Angles) operation {
+	freqs := o.Freqs.(*vector)
+	return func(s *shape) error {
+		a := anglesArgs{dst: p.view(o.Dst), pos: s.pos, isLong: s.long, freqs: freqs.at, n: int32(freqs.n), scale: o.Scale}
+		if long, ok := o.Long.(*vector); ok && long != nil {
+			a.longFreqs = long.at
+		}
+		return run(p, "angles", grid{p.count(o.Dst, s), 1, 1}, 64, &a)
+	}
+}
+
+// store compiles the turning of q and of k, and the storing of k and v, of which any may be nil.
+func (p *program) store(q, k *compute.Rotate, st *compute.Store) operation {
+	args := storeArgs{}
+	for _, r := range []*compute.Rotate{q, k} {
+		if r == nil {
+			continue
+		}
+		args.skip, args.pairs = int32(r.Rotary.Skip), int32(r.Angles.Cols/2)
+		if r.Rotary.Interleaved {
+			args.neighbours = 1
+		}
+	}
+	kind := kindOfKV(p.cache.spec.Type)
+	return func(s *shape) error {
+		a := args
+		a.pos, a.slot = s.pos, s.slot
+		rows := uint32(s.count[compute.AllRows])
+		if st != nil && kind > 0 { // keys are turned by now
+			b := storeAnyArgs{k: p.view(st.K), v: p.view(st.V), pos: s.pos, slot: s.slot, kind: int32(kind),
+				cache: p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)}
+			return run(p, "store_any", grid{rows, 2, 1}, 256, &b)
+		}
+		if q != nil {
+			a.q, a.angles = p.view(q.X), p.view(q.Angles)
+			a.qHeads, a.qDim = int32(q.Rotary.Heads), int32(q.Rotary.HeadDim)
+		}
+		if k != nil {
+			a.k, a.angles = p.view(k.X), p.view(k.Angles)
+			a.kHeads, a.kDim = int32(k.Rotary.Heads), int32(k.Rotary.HeadDim)
+		}
+		if st != nil {
+			a.stores, a.cache = 1, p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)
+			a.k, a.v = p.view(st.K), p.view(st.V)
+		}
+		parts := uint32(8) // blocks of a row
+		if rows > 64 {
+			parts = 2
+		}
+		return run(p, "rotate_store", grid{rows, parts, 1}, 256, &a)
+	}
+}
+
+// log2e turns exponents of e into exponents of 2.
+const log2e = math.Log2E

@@ -1,0 +1,208 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+func init() {
+	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Open: open})
+}
+
+// find lists the devices that the driver shows, or why there is none.
+func find() []compute.Found {
+	lib, err := openLibrary()
+	n := 0
+	if err == nil {
+		n, err = count(lib)
+	}
+	if err != nil {
+		return []compute.Found{{Name: "cuda", What: "NVIDIA GPU", Unused: err.Error()}}
+	}
+	var all []compute.Found
+	for i := range n {
+		f := compute.Found{Name: fmt.Sprintf("cuda:%d", i), What: "NVIDIA GPU"}
+		info, err := describe(lib, i)
+		if f.Memory = info.total; info.name != "" {
+			f.What = info.name
+		}
+		if err != nil {
+			f.Unused = err.Error()
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// open opens a device by its number, "" for the first.
+func open(which string, o compute.Options) (compute.Device, error) {
+	if o.Kernels != "" || o.Wide {
+		return nil, errors.New("cuda: the device has one implementation of its kernels, with activations of bfloat16")
+	}
+	n := 0
+	if which != "" {
+		var err error
+		if n, err = strconv.Atoi(which); err != nil {
+			return nil, fmt.Errorf("cuda: device %q; want a number", which)
+		}
+	}
+	lib, err := openLibrary()
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
+	}
+	return newDevice(lib, n)
+}
+
+// device is a compute.Device on an NVIDIA GPU.
+type device struct {
+	g       *gpu
+	kernels *kernels
+	loading *stream // copies and repacks weights
+	staging [2]pinned
+	moved   [2]*event // when each half of staging may be written again
+	half    int
+	raw     [2]pointer // what staging is copied to, before it is repacked
+	mu      sync.Mutex
+	taken   map[pointer]bool // memory that lives as long as the device, unless it is dropped
+}
+
+// stagingBytes is what weights pass through, twice, on the host and on the device.
+const stagingBytes = 32 << 20
+
+// newDevice opens a device of the driver.
+func newDevice(lib library, ordinal int) (*device, error) {
+	g, err := openGPU(lib, ordinal)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{g: g, kernels: &kernels{byName: map[string]*function{}}, taken: map[pointer]bool{}}
+	if err := g.enter(); err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	if err := d.start(); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *device) start() (err error) {
+	g := d.g
+	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") })
+	if err = g.loadKernels(d.kernels, common); err != nil {
+		return err
+	}
+	for name, n := range sharedSizes() {
+		if err := g.sharedMemory(d.kernels, name, n); err != nil {
+			return err
+		}
+	}
+	if err = g.loadProducts(d.kernels, formatBF16); err != nil {
+		return err
+	}
+	if d.loading, err = g.newStream(); err != nil {
+		return err
+	}
+	for i := range d.staging {
+		if d.staging[i], err = g.allocPinned(stagingBytes, "weights on their way"); err != nil {
+			return err
+		}
+		if d.raw[i], err = g.alloc(stagingBytes, "weights on their way"); err != nil {
+			return err
+		}
+		if d.moved[i], err = g.newEvent(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sharedSizes returns the dynamic shared memory that kernels are written for.
+func sharedSizes() map[string]int {
+	sizes := map[string]int{}
+	for _, name := range []string{"attend_latent_tile", "attend_latent_chunk"} {
+		sizes[name] = latentShared
+	}
+	for dim, name := range attendDims {
+		half := chunkTokens * (dim + 8) * 2
+		sizes["attend_tile_"+name], sizes["attend_chunk_"+name] = 4*half, 2*half
+		sizes["attend_wgmma_"+name] = 4*dim*256 + 1024
+	}
+	return sizes
+}
+
+// Name says which GPU it is and which driver.
+func (d *device) Name() string {
+	i := d.g.info
+	return fmt.Sprintf("%s (compute capability %d.%d, driver for CUDA %d.%d)", i.name, i.major, i.minor, i.driver/1000, i.driver%1000/10)
+}
+
+// Memory returns what the driver says is free, and all of the device's.
+func (d *device) Memory() (free, total int64, err error) {
+	if err := d.g.enter(); err != nil {
+		return 0, 0, err
+	}
+	defer d.g.leave()
+	return d.g.memory()
+}
+
+// KVTypes returns what a cache can hold: BF16 first.
+func (d *device) KVTypes() []quant.Type {
+	var types []quant.Type
+	for _, k := range kvTypes {
+		types = append(types, k.typ)
+	}
+	return types
+}
+
+// Close gives everything back: weights and caches, too.
+func (d *device) Close() error {
+	g := d.g
+	errs := []error{g.enter()}
+	defer g.leave()
+	for p := range d.taken {
+		errs = append(errs, g.free(p))
+	}
+	for i := range d.staging {
+		errs = append(errs, g.freePinned(d.staging[i]), g.free(d.raw[i]))
+		if d.moved[i] != nil {
+			errs = append(errs, d.moved[i].close())
+		}
+	}
+	if d.loading != nil {
+		errs = append(errs, d.loading.close())
+	}
+	errs = append(errs, d.kernels.close(g), g.close())
+	return errors.Join(errs...)
+}
+
+// take allocates memory that lives as long as the device, zeroed.
+func (d *device) take(n int64, what string) (pointer, error) {
+	p, err := d.g.alloc(n, what)
+	if err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	d.taken[p] = true
+	d.mu.Unlock()
+	return p, d.loading.fill(p, 0, max(n, 16))
+}
+
+// drop frees memory that was taken, by way of a program's g. Nothing on the device reads it any more.
+func (d *device) drop(g *gpu, p pointer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.taken[p] {
+		return nil
+	}
+	delete(d.taken, p)
+	return g.free(p)
+}

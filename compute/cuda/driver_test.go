@@ -1,0 +1,221 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// TestBuilt checks that the PTX is made from the kernels as they stand.
+func TestBuilt(t *testing.T) {
+	if _, err := os.Stat("kernels"); err != nil {
+		t.Skip("the sources are not beside this test")
+	}
+	for _, b := range Builds() {
+		source, headers, err := ReadSource(".", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := os.ReadFile(b.File() + ".sum")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(string(sum)); got != b.Sum(source, headers) {
+			t.Errorf("%s is not made from %s as it stands: go generate ./compute/cuda", b.File(), b.Source)
+		}
+	}
+}
+
+// TestParams compares the parameters in Go with those of the PTX.
+func TestParams(t *testing.T) {
+	seen := map[string]bool{}
+	for _, b := range Builds() {
+		ptx, err := b.ptx()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
+			name := string(m[1])
+			seen[name] = true
+			if got := fmt.Sprint(paramSizes[name]); got != string(m[2]) {
+				t.Errorf("%s takes %s bytes; Go has %s", name, m[2], got)
+			}
+		}
+	}
+	for name := range paramSizes {
+		if !seen[name] {
+			t.Errorf("no PTX has a kernel %s", name)
+		}
+	}
+}
+
+// TestWhyNone checks what is said where there is no GPU to use.
+func TestWhyNone(t *testing.T) {
+	for _, c := range []struct {
+		change func(*fake)
+		want   string
+	}{
+		{func(f *fake) { f.devices = nil }, "cuda: the driver shows no device"},
+		{func(f *fake) { f.devices[0].driver = 12080 }, "cuda: the driver is for CUDA 12.8; want 13.0 or later"},
+		{func(f *fake) { f.devices[0].major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
+		{func(f *fake) { f.refuse[cuInit] = 999 }, "cuda: starting the driver: FAKE_999 (FAKE_999)"},
+		{func(f *fake) { f.free = 40 << 20 }, "cuda: allocating 33.6 MB for weights on their way: FAKE_2 (FAKE_2); 8.4 MB of 1099.5 GB are free"},
+	} {
+		f := newFake(t)
+		c.change(f)
+		d, err := newDevice(f, 0)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%v; want %s", err, c.want)
+		}
+		if d != nil {
+			t.Error("a device beside an error")
+		}
+		f.leaks()
+	}
+	if _, err := newDevice(newFake(t), 1); err == nil || err.Error() != "cuda: there is no device 1; there are 1" {
+		t.Error(err)
+	}
+}
+
+// llama is a graph of a decoder of a few layers.
+func llama(t testing.TB, d compute.Device, layers int, hidden, ffn, heads, kv, dim, vocab int, weight func(out, in int) compute.Matrix) *compute.Graph {
+	g := &compute.Graph{Vocab: vocab}
+	h, x, added := g.Buffer(hidden, compute.AllRows), g.Buffer(hidden, compute.AllRows), g.Buffer(hidden, compute.AllRows)
+	q, k, v := g.Buffer(heads*dim, compute.AllRows), g.Buffer(kv*dim, compute.AllRows), g.Buffer(kv*dim, compute.AllRows)
+	mixed, gate, up := g.Buffer(heads*dim, compute.AllRows), g.Buffer(ffn, compute.AllRows), g.Buffer(ffn, compute.AllRows)
+	angles, last, logits := g.Buffer(dim, compute.AllRows), g.Buffer(hidden, compute.LogitRows), g.Buffer(vocab, compute.LogitRows)
+	ones := make([]float32, hidden)
+	freqs := make([]float32, dim/2)
+	for i := range ones {
+		ones[i] = 1
+	}
+	for i := range freqs {
+		freqs[i] = 1 / float32(i+1)
+	}
+	norm := compute.Norm{Gain: vectorOf(t, d, ones), Eps: 1e-5}
+	table := weight(vocab, hidden)
+	g.Add(compute.Embed{Dst: h, Table: table, Scale: 1}, compute.Angles{Dst: angles, Freqs: vectorOf(t, d, freqs), Scale: 1})
+	one := func(dst compute.Tensor, out, in int) compute.Product {
+		return compute.Product{Dst: dst, W: weight(out, in)}
+	}
+	for i := range layers {
+		g.Add(compute.Normalize{Dst: x, Src: h, Norm: norm},
+			compute.MatMul{X: x, Products: []compute.Product{one(q, heads*dim, hidden), one(k, kv*dim, hidden), one(v, kv*dim, hidden)}},
+			compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: heads, HeadDim: dim}},
+			compute.Rotate{X: k, Angles: angles, Rotary: compute.Rotary{Heads: kv, HeadDim: dim}},
+			compute.Store{Layer: i, K: k, V: v},
+			compute.Attend{Layer: i, Dst: mixed, Q: q, Attention: compute.Attention{Heads: heads, Scale: 0.1}},
+			compute.MatMul{X: mixed, Products: []compute.Product{one(added, hidden, heads*dim)}},
+			compute.Add{Dst: h, Src: added, Scale: 1},
+			compute.Normalize{Dst: x, Src: h, Norm: norm},
+			compute.MatMul{X: x, Products: []compute.Product{one(gate, ffn, hidden), one(up, ffn, hidden)}},
+			compute.Activate{Dst: gate, Gate: gate, Up: up},
+			compute.MatMul{X: gate, Products: []compute.Product{one(added, hidden, ffn)}},
+			compute.Add{Dst: h, Src: added, Scale: 1})
+	}
+	g.Add(compute.Gather{Dst: last, Src: h}, compute.Normalize{Dst: last, Src: last, Norm: norm},
+		compute.Head{X: last, Product: compute.Product{Dst: logits, W: table}, Scale: 1}, compute.Choose{Logits: logits})
+	return g
+}
+
+// TestSteps runs steps on a driver that computes nothing: arguments, lifetimes, graphs and what is given back.
+func TestSteps(t *testing.T) {
+	f := newFake(t)
+	d, err := newDevice(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	types := []quant.Type{quant.BF16, quant.Q4_0, quant.Q8_0, quant.MXFP4, quant.MXFP4}
+	made := 0
+	g := llama(t, d, 2, 128, 256, 4, 2, 64, 1000, func(out, in int) compute.Matrix {
+		made++
+		return load(t, d, packedSource(t, r, types[made%len(types)], out, in))
+	})
+	layer := compute.CacheLayer{KVHeads: 2, KDim: 64, VDim: 64}
+	c, err := d.Cache(compute.CacheSpec{Blocks: 100, BlockTokens: 16, Type: d.KVTypes()[0], Layers: []compute.CacheLayer{layer, layer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := d.Compile(g, c, compute.Limits{Rows: 300, Slots: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt, decode := &compute.Batch{}, []*compute.Batch{{}, {}}
+	plain := &compute.Choosing{TopP: 1, Repetition: 1}
+	for i := range 20 {
+		prompt.Append(sequence(i+1), 0, true, []int32{int32(i), int32(i + 20)})
+		prompt.Choosers = append(prompt.Choosers, compute.Chooser{Slot: int32(i), Choosing: plain})
+		prompt.Choose = append(prompt.Choose, compute.Choice{Row: int32(i), Slot: int32(i), Given: -1, Top: -1, After: -1, Mask: -1})
+	}
+	data := make([]byte, p.BlockBytes())
+	prompt.In = []compute.Transfer{{Block: 3, Data: data}}
+	prompt.Out = []compute.Transfer{{Block: 4, Data: data}}
+	prompt.Copies = [][2]int32{{1, 2}}
+	first, err := p.Start(prompt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, b := range decode {
+		for i := range 20 {
+			b.AppendSeq(compute.Seq{Start: int32(i + 1 + n), Slot: int32(i)}, []int32{-1}, 1)
+			b.From = append(b.From, int32(i))
+			b.Logits = append(b.Logits, int32(i))
+		}
+		b.Choose, b.Read = prompt.Choose, []int32{3}
+	}
+	second, err := p.Start(decode[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	third, err := p.Start(decode[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []compute.Step{second, third} {
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if s.Chosen(7).Token != 0 || len(s.Logits(0)) != 1000 {
+			t.Error(s.Chosen(7), len(s.Logits(0)))
+		}
+	}
+	if _, err := p.Start(&compute.Batch{IDs: []int32{1000}, Pos: []int32{0}}); err == nil {
+		t.Error("a token outside the vocabulary is taken")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	f.leaks()
+}
+
+// TestCacheBytes holds that a cache of no known type has no size, and that states count without any blocks.
+func TestCacheBytes(t *testing.T) {
+	d := new(device)
+	layers := []compute.CacheLayer{{KVHeads: 2, KDim: 64, VDim: 64}, {State: 100}}
+	for _, c := range []struct {
+		spec compute.CacheSpec
+		want int64
+	}{
+		{compute.CacheSpec{Blocks: 3, BlockTokens: 16, Type: quant.BF16, Layers: layers[:1]}, 3 * 16 * 2 * 128 * 2},
+		{compute.CacheSpec{Blocks: 3, BlockTokens: 16, Type: quant.Q4_K, Layers: layers[:1]}, 0},
+		{compute.CacheSpec{Blocks: 3, BlockTokens: 16, Layers: layers[:1]}, 0},
+		{compute.CacheSpec{BlockTokens: 16, States: 5, Layers: layers}, 5 * 400},
+		{compute.CacheSpec{BlockTokens: 16, Layers: layers[:1]}, 0},
+	} {
+		if got := d.CacheBytes(c.spec); got != c.want {
+			t.Errorf("%+v: %d bytes; want %d", c.spec, got, c.want)
+		}
+	}
+}

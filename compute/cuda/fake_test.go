@@ -1,0 +1,241 @@
+package cuda
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+// fake is a driver without a device: it knows what is allocated, and complains of calls that a real one would
+// refuse, or would not notice: memory that is not there, work on a stream that is gone, launches whose parameter
+// has another size. Kernels do nothing.
+type fake struct {
+	t         testing.TB
+	devices   []info
+	free      int64 // bytes
+	live      map[uintptr]object
+	next      uintptr
+	kept      map[uintptr][]byte // pinned memory, which is real
+	text      []byte
+	capturing bool
+	work      int // launches, copies and replays that were queued
+	refuse    map[entry]code
+	mu        sync.Mutex
+}
+
+// object is what a handle stands for.
+type object struct {
+	kind string
+	size int64
+	name string // of a function
+}
+
+func newFake(t testing.TB) *fake {
+	return &fake{t: t, live: map[uintptr]object{}, kept: map[uintptr][]byte{}, next: 1 << 40, refuse: map[entry]code{},
+		devices: []info{{name: "Fake 9000", major: 9, sms: 4, shared: 99 << 10, total: 1 << 40, driver: 13000}}, free: 1 << 40}
+}
+
+// leaks reports what was not given back.
+func (f *fake) leaks() {
+	f.t.Helper()
+	for at, o := range f.live {
+		if o.kind != "function" {
+			f.t.Errorf("%s at %#x was not given back", o.kind, at)
+		}
+	}
+}
+
+func (f *fake) add(kind string, size int64) uintptr {
+	f.next += uintptr(max(size, 1)+511) &^ 255
+	at := f.next
+	f.next += uintptr(size)
+	f.live[at] = object{kind: kind, size: size}
+	return at
+}
+
+func (f *fake) drop(at uintptr, kind string) code {
+	if f.live[at].kind != kind {
+		f.t.Errorf("%#x is given back as a %s; it is a %q", at, kind, f.live[at].kind)
+		return 1
+	}
+	f.free += f.live[at].size
+	delete(f.live, at)
+	return success
+}
+
+// holds complains of memory that is not of one allocation.
+func (f *fake) holds(at uintptr, n int64, kind string) {
+	f.t.Helper()
+	for base, o := range f.live {
+		if o.kind == kind && at >= base && int64(at-base)+n <= o.size {
+			return
+		}
+	}
+	f.t.Errorf("%d bytes at %#x are no %s", n, at, kind)
+}
+
+func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
+
+func (f *fake) is(handle uintptr, kind string) {
+	f.t.Helper()
+	if f.live[handle].kind != kind {
+		f.t.Errorf("%#x is no %s", handle, kind)
+	}
+}
+
+func (f *fake) call(e entry, a ...uintptr) code {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.refuse[e]; c != success {
+		return c
+	}
+	switch e {
+	case cuInit, cuCtxSetCurrent, cuDevicePrimaryCtxRelease, cuFuncSetAttribute:
+	case cuDriverGetVersion:
+		*at[int32](a[0]) = int32(f.devices[0].driver)
+	case cuGetErrorName, cuGetErrorString:
+		f.text = append([]byte(fmt.Sprintf("FAKE_%d", int32(a[0]))), 0)
+		*at[*byte](a[1]) = &f.text[0]
+	case cuDeviceGetCount:
+		*at[int32](a[0]) = int32(len(f.devices))
+	case cuDeviceGetName:
+		copy(unsafe.Slice(at[byte](a[0]), int(a[1])), f.devices[a[2]].name+"\x00")
+	case cuDeviceGetAttribute:
+		d := f.devices[a[2]]
+		*at[int32](a[0]) = int32(map[uintptr]int{attributeSMs: d.sms, attributeMajor: d.major, attributeMinor: d.minor, attributeShared: d.shared}[a[1]])
+	case cuDeviceTotalMem:
+		*at[int64](a[0]) = f.devices[a[1]].total
+	case cuDevicePrimaryCtxRetain:
+		*at[uintptr](a[0]) = 1
+	case cuMemGetInfo:
+		*at[int64](a[0]), *at[int64](a[1]) = f.free, f.devices[0].total
+	default:
+		return f.work1(e, a)
+	}
+	return success
+}
+
+// work1 does the calls that make, free or use something.
+func (f *fake) work1(e entry, a []uintptr) code {
+	switch e {
+	case cuMemAlloc:
+		if int64(a[1]) > f.free {
+			return outOfMemory
+		}
+		f.free -= int64(a[1])
+		*at[uintptr](a[0]) = f.add("memory", int64(a[1]))
+	case cuMemFree:
+		return f.drop(a[0], "memory")
+	case cuMemHostAlloc:
+		real := make([]byte, a[1])
+		p := uintptr(unsafe.Pointer(&real[0]))
+		f.kept[p], f.live[p] = real, object{kind: "pinned", size: int64(a[1])}
+		*at[uintptr](a[0]) = p
+	case cuMemFreeHost:
+		delete(f.kept, a[0])
+		return f.drop(a[0], "pinned")
+	case cuStreamCreate:
+		*at[uintptr](a[0]) = f.add("stream", 0)
+	case cuStreamDestroy:
+		return f.drop(a[0], "stream")
+	case cuStreamSynchronize:
+		f.is(a[0], "stream")
+		f.outside("waiting")
+	case cuEventCreate:
+		*at[uintptr](a[0]) = f.add("event", 0)
+	case cuEventDestroy:
+		return f.drop(a[0], "event")
+	case cuEventRecord:
+		f.is(a[0], "event")
+		f.is(a[1], "stream")
+	case cuEventSynchronize:
+		f.is(a[0], "event")
+	case cuModuleLoadDataEx:
+		*at[uintptr](a[0]) = f.add("module", 0)
+	case cuModuleUnload:
+		return f.drop(a[0], "module")
+	case cuModuleGetFunction:
+		h := f.add("function", 0)
+		f.live[h] = object{kind: "function", name: cString(at[byte](a[2]))}
+		*at[uintptr](a[0]) = h
+	default:
+		return f.queue(e, a)
+	}
+	return success
+}
+
+// outside complains of a call that a capture does not allow.
+func (f *fake) outside(what string) {
+	if f.capturing {
+		f.t.Errorf("%s while a graph is captured", what)
+	}
+}
+
+// queue does the calls that queue work.
+func (f *fake) queue(e entry, a []uintptr) code {
+	f.work++
+	switch e {
+	case cuMemcpyHtoDAsync:
+		f.holds(a[0], int64(a[2]), "memory")
+		f.holds(a[1], int64(a[2]), "pinned")
+		f.is(a[3], "stream")
+	case cuMemcpyDtoHAsync:
+		f.holds(a[0], int64(a[2]), "pinned")
+		f.holds(a[1], int64(a[2]), "memory")
+		f.is(a[3], "stream")
+	case cuMemcpyDtoDAsync:
+		f.holds(a[0], int64(a[2]), "memory")
+		f.holds(a[1], int64(a[2]), "memory")
+		f.is(a[3], "stream")
+	case cuMemsetD8Async:
+		f.holds(a[0], int64(a[2]), "memory")
+	case cuStreamBeginCapture:
+		f.outside("capturing")
+		f.capturing = true
+	case cuStreamEndCapture:
+		f.capturing = false
+		*at[uintptr](a[1]) = f.add("graph", 0)
+	case cuGraphInstantiate:
+		f.is(a[1], "graph")
+		*at[uintptr](a[0]) = f.add("exec", 0)
+	case cuGraphDestroy:
+		return f.drop(a[0], "graph")
+	case cuGraphExecDestroy:
+		return f.drop(a[0], "exec")
+	case cuGraphLaunch:
+		f.is(a[0], "exec")
+		f.outside("replaying")
+	case cuLaunchKernel:
+		return f.launch(a)
+	default:
+		f.t.Errorf("the fake has no %s", symbols[e])
+		return 1
+	}
+	return success
+}
+
+func (f *fake) launch(a []uintptr) code {
+	fn := f.live[a[0]]
+	f.is(a[8], "stream")
+	extra := *at[[5]uintptr](a[10])
+	if size := *at[uint64](extra[3]); size != uint64(paramSizes[fn.name]) {
+		f.t.Errorf("%s takes %d bytes; it is given %d", fn.name, paramSizes[fn.name], size)
+	}
+	if int(a[7]) > f.devices[0].shared {
+		f.t.Errorf("%s is launched with %d bytes of shared memory", fn.name, a[7])
+	}
+	for _, n := range a[1:7] {
+		if n == 0 {
+			f.t.Errorf("%s is launched with %v", fn.name, a[1:7])
+		}
+	}
+	if a[2] > 65535 || a[3] > 65535 || a[4] > 1024 {
+		f.t.Errorf("%s is launched with %v", fn.name, a[1:7])
+	}
+	if strings.HasPrefix(fn.name, "attend_tile") && a[7] == 0 {
+		f.t.Errorf("%s has no shared memory", fn.name)
+	}
+	return success
+}

@@ -1,0 +1,130 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// grouping is a kernel of grouped.cu: the rows and warps of its blocks, and how many steps it has in shared memory.
+type grouping struct{ rows, warps, stages int }
+
+// groupings are the kernels by rows.
+var groupings = []grouping{{8, 4, 6}, {32, 4, 5}, {64, 8, 4}}
+
+func (g grouping) name() string { return fmt.Sprintf("grouped_%d", g.rows) }
+
+// shared is the shared memory that a block needs.
+func (g grouping) shared(f format) int { return g.stages * (g.warps*f.recordBytes() + g.rows*128) }
+
+// groupingFor returns the kernel for groups of so many rows on average.
+func groupingFor(rows, groups int) grouping {
+	for _, g := range groupings[:len(groupings)-1] {
+		if rows <= g.rows*groups/2 || rows <= g.rows {
+			return g
+		}
+	}
+	return groupings[len(groupings)-1]
+}
+
+// groupOf returns the group that multiplies with a weight.
+func groupOf(w compute.Matrix, bias compute.Vector) group {
+	m := w.(*matrix)
+	g := group{w: m.at, outs: int32(m.out), in: int32(m.in), scale: 1}
+	if b, ok := bias.(*vector); ok && b != nil {
+		g.bias = b.at
+	}
+	return g
+}
+
+// keep adds groups to the tables that a program has on the device, and returns where they will be in them.
+func (p *program) keep(groups []group) int64 {
+	at := len(p.groups)
+	p.groups = append(p.groups, groups...)
+	return int64(at) * int64(unsafe.Sizeof(group{}))
+}
+
+// multiplyGroups queues products of groups. outs are the most outputs of a group, by product; of rows there are so
+// many in all groups, or in each one where a.ends is nil. All weights are of format f.
+func (p *program) multiplyGroups(f format, a *groupedArgs, outs []int) error {
+	rows, groups := int(a.rows), int(a.groups)
+	if rows == 0 {
+		return nil
+	}
+	var k grouping
+	chunks := 0
+	if a.ends == 0 {
+		k = groupingFor(rows, 1)
+		chunks = groups * int(blocksOf(rows, k.rows))
+	} else {
+		k = groupingFor(rows, groups)
+		chunks = rows/k.rows + min(rows, groups)
+	}
+	blocks := 0
+	for i, n := range outs {
+		a.p[i].blocks = int32(blocksOf(n, tileOuts*k.warps))
+		blocks += int(a.p[i].blocks)
+	}
+	a.products = int32(len(outs))
+	const most = 1 << 15 // blocks along an axis
+	return run(p, f.kernel(k.name()), grid{uint32(blocks), uint32(min(chunks, most)), blocksOf(chunks, most)}, 32*k.warps, a)
+}
+
+// narrow returns rows of x in bfloat16, and what makes them so: nil if they are.
+func (c *compiler) narrow(x compute.Tensor) (compute.Tensor, operation) {
+	if !c.wide[x.Buffer] {
+		return x, nil
+	}
+	p := c.p
+	b := p.graph.Buffers[x.Buffer-1]
+	p.buffers = append(p.buffers, buffer{rows: rows{ld: int32(roundUp(b.Width, inputsMultiple))}, domain: b.Domain})
+	t := compute.Tensor{Buffer: len(p.buffers), Cols: x.Cols}
+	return t, func(s *shape) error {
+		a := addArgs{dst: p.view(t), src: p.view(x), cols: int32(x.Cols), gather: 1}
+		return run(p, "add", grid{blocksOf(x.Cols, 256), p.count(x, s), 1}, 256, &a)
+	}
+}
+
+// matMulHeads compiles products of the heads of each row: every head is a group of all rows.
+func (c *compiler) matMulHeads(o compute.MatMulHeads) (operation, error) {
+	p, heads := c.p, len(o.W)
+	if heads == 0 || o.X.Cols%heads != 0 || o.Dst.Cols%heads != 0 {
+		return nil, fmt.Errorf("cuda: %d heads in rows of %d and %d", heads, o.X.Cols, o.Dst.Cols)
+	}
+	from, narrow := c.narrow(o.X)
+	out, in := o.W[0].Dims()
+	rest := o.X.Cols/heads - in
+	if rest < 0 || o.Dst.Cols/heads-out != rest {
+		return nil, fmt.Errorf("cuda: weights [%d, %d] between heads of %d and %d", out, in, o.X.Cols/heads, o.Dst.Cols/heads)
+	}
+	var groups []group
+	f := o.W[0].(*matrix).format
+	for _, w := range o.W {
+		if w.(*matrix).format != f {
+			return nil, fmt.Errorf("cuda: operation %d: heads of different formats: %w", c.at, compute.ErrUnsupported)
+		}
+		groups = append(groups, groupOf(w, nil))
+	}
+	at := p.keep(groups)
+	args := groupedArgs{groups: int32(heads), inStep: int32(in + rest), outStep: int32(out + rest), scale: 1}
+	if (in+rest)%8 == 0 {
+		args.aligned = 1
+	}
+	return func(s *shape) error {
+		if narrow != nil {
+			if err := narrow(s); err != nil {
+				return err
+			}
+		}
+		a, x := args, p.view(from)
+		count := p.count(o.Dst, s)
+		a.rows = int32(count)
+		a.p[0] = groupedProductArgs{x: x.at, groups: p.groupTable.at(at), dst: p.view(o.Dst), ldx: x.ld}
+		if err := p.multiplyGroups(f, &a, []int{out}); err != nil || rest == 0 {
+			return err
+		}
+		r := restArgs{dst: p.view(o.Dst), x: x, in: int32(in), out: int32(out), rest: int32(rest)}
+		return run(p, "heads_rest", grid{count, uint32(heads), 1}, 64, &r)
+	}, nil
+}

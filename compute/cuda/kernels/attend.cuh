@@ -1,0 +1,108 @@
+// Attention over the paged cache with tensor cores, for heads of DIM numbers, a multiple of 16.
+//
+// Positions are taken in chunks of 64 that begin at multiples of 64. Of a chunk, a row has m, the greatest of its
+// scores (as exponents of 2), weights 2^(score - m), their sum t, and an output o: the product of the weights, as
+// bfloat16, and the values. Chunks are joined in order (join). So a row gives the same bits whether one warp goes
+// through all chunks (attend_tile) or each has a warp of its own (attend_chunk, attend_join), beside whichever
+// other rows.
+//
+// Rows of a warp's tile of 16 are query heads that share a KV head, of one token or more: row i is head i % GROUP
+// of token i / GROUP.
+#pragma once
+#include "mma.cuh"
+
+#define CHUNK 64
+
+// Step says what the batch's rows are. [rows] each.
+struct AttendArgs {
+    Rows q, dst;
+    const bf16 *at; // the layer's part of the cache: blocks of keys [heads, tokens, dim], then values
+    const int *table;
+    i64 block;
+    int stride, tokens, heads, group; // group: query heads of each KV head
+    const int *slot, *until; // until: positions that a row may see: its own + 1, or its sequence's length
+    const int *items;        // attend_chunk: [count[2], 4]; attend_join: [count[0]+1] where each row's chunks begin; attend_tile: [count[1], 2]
+    const int *fewRows;      // [count[0]] which rows are computed chunk by chunk
+    const int *count;
+    float *partial;          // [chunks, heads·group, dim + 2]: o, then m and t
+    const float *sinks;      // [heads·group] or nil
+    int window;              // 0: all
+    float scale, softcap;    // scale: times log2 e
+    int shift;               // log2 tokens, where that is a whole number
+};
+
+__device__ __forceinline__ int firstSeen(const AttendArgs &a, int until) { return a.window ? max(until - a.window, 0) : 0; }
+
+// loadQueries loads a warp's 16 rows as operand A: row r of the tile is where at says, zeros where that is nil.
+template <int DIM> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int k = 0; k < DIM / 16; k++) {
+        q[k][0] = at0 ? *(const u32 *)(at0 + k * 16 + 2 * t) : 0;
+        q[k][1] = at1 ? *(const u32 *)(at1 + k * 16 + 2 * t) : 0;
+        q[k][2] = at0 ? *(const u32 *)(at0 + k * 16 + 8 + 2 * t) : 0;
+        q[k][3] = at1 ? *(const u32 *)(at1 + k * 16 + 8 + 2 * t) : 0;
+    }
+}
+
+// State is what a lane has of two rows: g and g+8 of the warp's tile.
+template <int DIM> struct State {
+    float o[DIM / 8][4], m[2], t[2];
+};
+
+// weigh makes a chunk's scores weights, and computes m and t. Row i sees positions from first[i] to end[i]-1; all
+// says that every row sees the whole chunk.
+__device__ __forceinline__ void weigh(float (&s)[8][4], float (&m)[2], float (&t)[2], int chunk, const int (&first)[2], const int (&end)[2],
+                                      bool all, float scale, float softcap) {
+    int at = chunk * CHUNK + threadIdx.x % 4 * 2;
+    if (softcap > 0) {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[n][e] = softcap * tanhf(s[n][e] * scale / softcap);
+        scale = 1;
+    }
+    if (!all) {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int pos = at + n * 8 + e % 2;
+                s[n][e] = pos >= first[e / 2] && pos < end[e / 2] ? s[n][e] : -INF;
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float most = s[0][i * 2];
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            most = fmaxf(most, fmaxf(s[n][i * 2], s[n][i * 2 + 1]));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        m[i] = most * scale; // which is positive
+        float less = m[i] == -INF ? 0 : -m[i];
+        t[i] = 0;
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                s[n][i * 2 + e] = exp2Fast(fmaf(s[n][i * 2 + e], scale, less));
+                t[i] = t[i] + s[n][i * 2 + e];
+            }
+        t[i] = t[i] + __shfl_xor_sync(~0u, t[i], 1);
+        t[i] = t[i] + __shfl_xor_sync(~0u, t[i], 2);
+    }
+}
+
+// joinFactors returns what the sums so far and those of a chunk are multiplied with, and makes M the greater of
+// both.
+__device__ __forceinline__ void joinFactors(float &M, float m, float &old, float &add) {
+    float most = fmaxf(M, m);
+    old = M == -INF ? 0 : exp2Fast(M - most);
+    add = m == -INF ? 0 : exp2Fast(m - most);
+    M = most;
+}
+
+__device__ __forceinline__ float join(float sum, float old, float x, float add) { return fmaf(add, x, sum * old); }
+

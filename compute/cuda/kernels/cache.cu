@@ -1,0 +1,152 @@
+// The paged cache. A layer's keys of a block are [KV heads, block tokens, key size] of bfloat16, its values follow,
+// likewise. Tables are [groups, slots, stride] of block numbers.
+#include "kv.cuh"
+
+// CacheLayer is where a layer keeps its keys and values.
+struct CacheLayer {
+    bf16 *at;
+    const int *table; // [slots, stride] of the layer's group
+    i64 block;        // numbers from one block to the next
+    int stride, tokens, heads, keyDim, valueDim;
+};
+
+__device__ __forceinline__ bf16 *blockOf(const CacheLayer &c, int slot, int pos) {
+    return c.at + c.block * c.table[(i64)slot * c.stride + pos / c.tokens];
+}
+
+// Turns pairs of queries in place, and pairs of keys on their way to the cache; values go there as they are. Each
+// part may be left out: q.at or angles.at nil, store 0 (then keys are turned in place). Rows without a slot keep
+// nothing. [rows, n] blocks, any n.
+struct StoreArgs {
+    Rows q, k, v, angles; // angles: [rows, 2·pairs] of float32
+    CacheLayer cache;
+    const int *pos, *slot;
+    int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
+};
+
+// Pair is where the two numbers of a pair lie in a head, and its angle.
+struct Pair {
+    int one, other;
+    float c, s;
+};
+
+__device__ __forceinline__ Pair pairOf(const StoreArgs &a, i64 r, int p) {
+    const float *angle = (const float *)a.angles.at + r * a.angles.ld;
+    if (a.neighbours)
+        return {a.skip + 2 * p, a.skip + 2 * p + 1, angle[p], angle[a.pairs + p]};
+    return {a.skip + p, a.skip + p + a.pairs, angle[p], angle[a.pairs + p]};
+}
+
+// turnHead turns the pairs of one head of x, which begins at col, and gives numbers by their place in the head to
+// write. A warp's lanes share the head.
+template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, F write) {
+    for (int p = threadIdx.x % 32; p < a.pairs; p += 32) {
+        Pair at = pairOf(a, r, p);
+        float v = get(x, r, col + at.one), w = get(x, r, col + at.other);
+        write(at.one, fmaf(v, at.c, -(w * at.s)));
+        write(at.other, fmaf(w, at.c, v * at.s));
+    }
+}
+
+KERNEL rotate_store(const StoreArgs a) {
+    i64 r = blockIdx.x;
+    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    if (a.q.at)
+        for (int h = first; h < a.qHeads; h += step)
+            turnHead(a, a.q, r, h * a.qDim, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
+    if (!a.store) {
+        if (a.k.at)
+            for (int h = first; h < a.kHeads; h += step)
+                turnHead(a, a.k, r, h * a.kDim, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
+        return;
+    }
+    int slot = a.slot[r];
+    if (slot < 0)
+        return;
+    const CacheLayer &c = a.cache;
+    bf16 *block = blockOf(c, slot, a.pos[r]);
+    int token = a.pos[r] % c.tokens, turned = a.angles.at ? 2 * a.pairs : 0;
+    for (int h = first; h < c.heads; h += step) {
+        bf16 *to = block + (h * c.tokens + token) * c.keyDim;
+        if (turned)
+            turnHead(a, a.k, r, h * c.keyDim, [&](int d, float v) { to[d] = toBF16(v); });
+        for (int d = lane; d < c.keyDim; d += 32)
+            if (d < a.skip || d >= a.skip + turned)
+                to[d] = toBF16(get(a.k, r, h * c.keyDim + d));
+        if (!a.v.at)
+            continue;
+        to = block + c.heads * c.tokens * c.keyDim + (h * c.tokens + token) * c.valueDim;
+        for (int d = lane; d < c.valueDim; d += 32)
+            to[d] = toBF16(get(a.v, r, h * c.valueDim + d));
+    }
+}
+
+// Stores keys and values of a cache of any type (kv.cuh). A warp takes a head's key or value. v.at nil: there are
+// none. [rows, n] blocks, any n.
+struct StoreAnyArgs {
+    Rows k, v;
+    CacheLayer cache;
+    const int *pos, *slot;
+    int type, unused;
+};
+KERNEL store_any(const StoreAnyArgs a) {
+    i64 r = blockIdx.x;
+    const CacheLayer &c = a.cache;
+    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    int slot = a.slot[r];
+    if (slot < 0)
+        return;
+    u8 *block = (u8 *)blockOf(c, slot, a.pos[r]);
+    int token = a.pos[r] % c.tokens, keyBytes = kvRowBytes(a.type, c.keyDim), valueBytes = kvRowBytes(a.type, c.valueDim);
+    for (int n = first; n < (a.v.at ? 2 : 1) * c.heads; n += step) {
+        bool value = n >= c.heads;
+        int h = value ? n - c.heads : n, dim = value ? c.valueDim : c.keyDim;
+        u8 *row = value ? block + (i64)c.heads * c.tokens * keyBytes + (i64)(h * c.tokens + token) * valueBytes
+                        : block + (i64)(h * c.tokens + token) * keyBytes;
+        for (int d = lane; d < (dim + 31) / 32 * 32; d += 32)
+            kvPut(a.type, row, d, d < dim, d < dim ? get(value ? a.v : a.k, r, h * dim + d) : 0);
+    }
+}
+
+// Sets entries of the tables: edits are [n, 4] of slot, group, entry, block. One block.
+struct EditArgs {
+    int *tables;
+    const int *edits;
+    int n, slots, stride;
+};
+KERNEL edit_tables(const EditArgs a) {
+    // One thread for each slot's edits would keep their order; later edits of an entry win by being made in rounds
+    // instead.
+    for (int first = 0; first < a.n; first += blockDim.x) {
+        int i = first + threadIdx.x;
+        if (i < a.n) {
+            const int *e = a.edits + 4 * i;
+            bool last = true;
+            for (int j = i + 1; j < a.n && j < first + (int)blockDim.x; j++)
+                last = last && !(a.edits[4 * j] == e[0] && a.edits[4 * j + 1] == e[1] && a.edits[4 * j + 2] == e[2]);
+            if (last)
+                a.tables[((i64)e[1] * a.slots + e[0]) * a.stride + e[2]] = e[3];
+        }
+        __syncthreads();
+    }
+}
+
+// Moves blocks: of each layer of memory, bytes[l] at base[l] + block·bytes[l]. A block in a packed buffer has its
+// layers one after the other. moves are [n, 2] of from and to; the one that is packed is a place in the buffer.
+// [layers, n] blocks of 256 threads. A launch's moves do not read what another of them writes.
+struct MoveArgs {
+    u8 *const *base;
+    const i64 *bytes, *offset; // offset: of a layer in a packed block
+    u8 *packed;
+    const int *moves;
+    i64 packedBlock; // bytes
+    int fromPacked, toPacked;
+};
+KERNEL move_blocks(const MoveArgs a) {
+    int l = blockIdx.x;
+    const int *m = a.moves + 2 * blockIdx.y;
+    u8 *from = a.fromPacked ? a.packed + m[0] * a.packedBlock + a.offset[l] : a.base[l] + m[0] * a.bytes[l];
+    u8 *to = a.toPacked ? a.packed + m[1] * a.packedBlock + a.offset[l] : a.base[l] + m[1] * a.bytes[l];
+    for (i64 i = threadIdx.x * 16; i < a.bytes[l]; i += blockDim.x * 16)
+        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+}

@@ -1,0 +1,104 @@
+// What all kernels share. A kernel has one parameter, a struct, which Go mirrors field by field.
+//
+// Activations are rows of bfloat16 or, where a Rows says wide, of float32. Sums are float32. Products and sums are
+// joined to one rounding only by fmaf: the compiler is told not to, so that two kernels that must agree to the last
+// bit do.
+#pragma once
+
+typedef unsigned short bf16; // bfloat16 as it is stored
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define KERNEL extern "C" __global__ void
+
+// Rows is a buffer of activations: row r begins ld numbers after row r-1.
+struct Rows {
+    void *at;
+    int ld;
+    int wide; // 1: float32; 0: bfloat16
+};
+
+__device__ __forceinline__ float fromBF16(bf16 x) { return __uint_as_float((u32)x << 16); }
+
+// packBF16 rounds two numbers, half to even; lo is the one at the lower address.
+__device__ __forceinline__ u32 packBF16(float lo, float hi) {
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+
+__device__ __forceinline__ bf16 toBF16(float x) { return (bf16)packBF16(x, 0.f); }
+
+__device__ __forceinline__ float get(const Rows &x, i64 row, int col) {
+    i64 i = row * x.ld + col;
+    return x.wide ? ((const float *)x.at)[i] : fromBF16(((const bf16 *)x.at)[i]);
+}
+
+__device__ __forceinline__ void put(const Rows &x, i64 row, int col, float v) {
+    i64 i = row * x.ld + col;
+    if (x.wide)
+        ((float *)x.at)[i] = v;
+    else
+        ((bf16 *)x.at)[i] = toBF16(v);
+}
+
+// exp2Fast is 2^x to within 2 units of the last place; 2^-inf is 0.
+__device__ __forceinline__ float exp2Fast(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+#define LOG2E 1.4426950408889634f
+#define INF __int_as_float(0x7f800000)
+
+// sumOfWarp adds a number of each lane: in the same order in every lane.
+__device__ __forceinline__ float sumOfWarp(float x) {
+    for (int d = 16; d > 0; d /= 2)
+        x = x + __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+
+// sumOfBlock adds a number of each thread of a block of a whole number of warps; all threads get the sum. scratch
+// holds 33 numbers.
+__device__ __forceinline__ float sumOfBlock(float x, float *scratch) {
+    int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = sumOfWarp(x);
+    __syncthreads(); // the scratch of the sum before is read
+    if (threadIdx.x % 32 == 0)
+        scratch[warp] = x;
+    __syncthreads();
+    float sum = 0;
+    for (int w = 0; w < warps; w++)
+        sum = sum + scratch[w];
+    return sum;
+}
+
+// Activations of a feed-forward, in the order of compute.Activation.
+enum { SILU, GELU_TANH, GELU, RELU, SIGMOID, SWIGLU_CLAMPED, NO_ACTIVATION };
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + exp2Fast(-x * LOG2E)); }
+
+// activate is act(gate)·up; up is 1 where there is none.
+__device__ __forceinline__ float activate(int act, float gate, float up) {
+    switch (act) {
+    case SILU:
+        return gate * sigmoid(gate) * up;
+    case GELU_TANH:
+        return 0.5f * gate * (1.f + tanhf(0.7978845608028654f * (gate + 0.044715f * gate * gate * gate))) * up;
+    case GELU:
+        return 0.5f * gate * (1.f + erff(gate * 0.7071067811865476f)) * up;
+    case RELU:
+        return fmaxf(gate, 0.f) * up;
+    case SIGMOID:
+        return sigmoid(gate) * up;
+    case SWIGLU_CLAMPED: {
+        float g = fminf(gate, 7.f);
+        return (fminf(fmaxf(up, -7.f), 7.f) + 1.f) * g * sigmoid(1.702f * g);
+    }
+    }
+    return gate * up;
+}

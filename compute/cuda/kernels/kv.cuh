@@ -1,0 +1,77 @@
+// Keys and values of other types than bfloat16: a row is one head's of one token, of `dim` numbers.
+#pragma once
+#include "common.cuh"
+
+// The types, as cache.go numbers them. Q8_0 is blocks of 32: a scale in IEEE half, then the codes.
+enum { KV_BF16, KV_F16, KV_FP8, KV_Q8_0 };
+
+__device__ __forceinline__ float fromHalf(u16 x) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x));
+    return f;
+}
+
+__device__ __forceinline__ u16 toHalf(float x) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+
+// fromFP8 and toFP8 are of e4m3: an exponent of 4 bits is one of 8 bits, times 2^120. What lies beyond 448 is
+// stored as it.
+__device__ __forceinline__ float fromFP8(u8 x) {
+    if ((x & 0x7f) == 0x7f)
+        return __int_as_float(0x7fc00000);
+    return __uint_as_float((u32)(x & 0x80) << 24 | (u32)(x & 0x7f) << 20) * 1.329227995784916e36f;
+}
+
+__device__ __forceinline__ u8 toFP8(float x) {
+    u32 sign = __float_as_uint(x) >> 24 & 0x80;
+    if (x != x)
+        return 0x7f;
+    u32 u = __float_as_uint(fminf(fabsf(x), 448.f) * 7.52316384526264e-37f);
+    return (u8)(sign | (u + 0x7ffff + (u >> 20 & 1)) >> 20);
+}
+
+__device__ __forceinline__ int kvRowBytes(int type, int dim) {
+    return type == KV_FP8 ? dim : type == KV_Q8_0 ? (dim + 31) / 32 * 34 : 2 * dim;
+}
+
+// kvNumber is number d of a row.
+template <int TYPE> __device__ __forceinline__ float kvNumber(const u8 *row, int d) {
+    if (TYPE == KV_F16)
+        return fromHalf(((const u16 *)row)[d]);
+    if (TYPE == KV_FP8)
+        return fromFP8(row[d]);
+    if (TYPE == KV_Q8_0) {
+        row += d / 32 * 34;
+        return fromHalf(*(const u16 *)row) * (float)(signed char)row[2 + d % 32];
+    }
+    return fromBF16(((const bf16 *)row)[d]);
+}
+
+// kvPut writes number d of a row; a warp's lanes write 32 numbers from a multiple of 32 on together, of which those
+// that are not there are 0.
+__device__ __forceinline__ void kvPut(int type, u8 *row, int d, bool there, float x) {
+    if (type == KV_Q8_0) {
+        float most = fabsf(x);
+        for (int n = 16; n > 0; n /= 2)
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, n));
+        u16 scale = toHalf(fminf(most / 127.f, 65504.f));
+        float by = fromHalf(scale);
+        row += d / 32 * 34;
+        float code = by > 0 ? fminf(fmaxf(rintf(x / by), -127.f), 127.f) : 0;
+        row[2 + d % 32] = (u8)(signed char)(int)code;
+        if (d % 32 == 0)
+            *(u16 *)row = scale;
+        return;
+    }
+    if (!there)
+        return;
+    if (type == KV_F16)
+        ((u16 *)row)[d] = toHalf(fminf(fmaxf(x, -65504.f), 65504.f));
+    else if (type == KV_FP8)
+        row[d] = toFP8(x);
+    else
+        ((bf16 *)row)[d] = toBF16(x);
+}

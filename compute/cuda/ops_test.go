@@ -1,0 +1,440 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	_ "github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// These tests compare operations with the processor's, and rows alone with rows in company, bit for bit.
+
+const opsVocab = 300
+
+// opsCase builds a graph on a device. inputs makes a [rows, width] tensor of numbers that are bfloat16s, the same on
+// all devices, in which row r is that of token r.
+type opsCase struct {
+	name  string
+	cache compute.CacheSpec
+	graph func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(width int, scale float64) compute.Tensor) (out compute.Tensor)
+	kv    quant.Type // on the device; 0 is its default
+	off   float64    // most relative error
+	place func(t testing.TB, d compute.Device, r *rand.Rand) []compute.Placement
+}
+
+// compileCase makes the same program on any device.
+func compileCase(t testing.TB, d compute.Device, c opsCase) compute.Program {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, 6))
+	g := &compute.Graph{Vocab: opsVocab}
+	inputs := func(width int, scale float64) compute.Tensor {
+		x := g.Buffer(width, compute.AllRows)
+		g.Add(compute.Embed{Dst: x, Table: weight(t, d, bell(r, opsVocab*width, scale), opsVocab, width), Scale: 1})
+		return x
+	}
+	out := c.graph(t, d, g, r, inputs)
+	hid := g.Buffer(out.Cols, compute.HiddenRows)
+	g.Add(compute.Gather{Dst: hid, Src: out}, compute.Choose{Hidden: hid})
+	spec := c.cache
+	spec.Blocks, spec.BlockTokens, spec.Type = 200, 16, d.KVTypes()[0]
+	if _, ok := d.(*device); ok && c.kv != 0 {
+		spec.Type = c.kv
+	}
+	if len(spec.Layers) == 0 {
+		spec.Layers = []compute.CacheLayer{{KVHeads: 1, KDim: 16, VDim: 16}}
+	}
+	cache, err := d.Cache(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := compileGraph(t, d, g, cache, compute.Limits{Rows: opsVocab, Slots: 8})
+	if c.place != nil {
+		s, err := p.Start(&compute.Batch{Place: c.place(t, d, r)})
+		if err == nil {
+			err = s.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// part is n tokens of a sequence, whose tokens are their positions' numbers.
+type part struct{ slot, from, n, adapter int }
+
+func runParts(t testing.TB, p compute.Program, parts ...part) [][]float32 {
+	t.Helper()
+	b := &compute.Batch{}
+	for _, q := range parts {
+		var tokens []int32
+		for i := range q.n {
+			tokens = append(tokens, int32(q.from+i))
+		}
+		b.AppendSeq(compute.Seq{Start: int32(q.from), Slot: int32(q.slot), State: int32(q.slot), Adapter: int32(q.adapter)}, tokens, q.n)
+		if q.from == 0 {
+			for i := range (opsVocab + 15) / 16 {
+				b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(q.slot), At: int32(i), Block: int32(q.slot*20 + i)})
+			}
+		}
+	}
+	return runHidden(t, p, b)
+}
+
+func wide(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func TestOperations(t *testing.T) {
+	d := gpuDevice(t)
+	host, err := compute.Open("cpu", compute.Options{Threads: 2, Wide: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	cases := append(expertCases(), headCases()...)
+	cases = append(cases, recurrentCases()...)
+	cases = append(cases, latentCase(quant.BF16, 20, latentValues, latentKeys-latentValues))
+	for _, k := range kvTypes {
+		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ))
+	}
+	for _, c := range append(cases, adapterCase()) {
+		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })
+	}
+}
+
+func testOperations(t *testing.T, d *device, host compute.Device, c opsCase) {
+	p, reference := compileCase(t, d, c), compileCase(t, host, c)
+	adapter := 0
+	if c.place != nil {
+		adapter = 2
+	}
+	all := part{slot: 1, n: opsVocab, adapter: adapter}
+	whole, want := runParts(t, p, all), runParts(t, reference, all)
+	for r := range whole {
+		if e := distance(whole[r], wide(want[r])); !(e < c.off) {
+			t.Fatalf("row %d is off by %g", r, e)
+		}
+	}
+	same := func(what string, got [][]float32, from int) {
+		t.Helper()
+		for i := range got {
+			if !slices.Equal(got[i], whole[from+i]) {
+				t.Fatalf("%s: row %d is not what it is beside all", what, from+i)
+			}
+		}
+	}
+	for _, n := range []int{1, 2, 7, 8, 9, 33, 70} {
+		same(fmt.Sprintf("%d rows", n), runParts(t, p, part{2, 0, n, adapter}), 0)
+	}
+	same("chunks", runParts(t, p, part{2, 0, 20, adapter}), 0)
+	for from := 20; from < 24; from++ {
+		same("one by one", runParts(t, p, part{2, from, 1, adapter}), from)
+	}
+	same("the rest", runParts(t, p, part{2, 24, 200, adapter}), 24)
+	company := runParts(t, p, part{3, 0, 100, 0}, part{4, 0, 3, adapter}, part{5, 0, 66, min(adapter, 1)}, part{6, 0, 50, adapter})
+	same("few in company", company[100:103], 0)
+	same("in company", company[169:], 0)
+	if c.place == nil {
+		return
+	}
+	for other := range 2 { // rows of other adapters, and of none
+		want := runParts(t, reference, part{3, 0, 66, other})
+		got := runParts(t, p, part{3, 0, 66, other})
+		for r := range want {
+			at := r
+			if other == 1 {
+				at += 103
+			}
+			if e := distance(got[r], wide(want[r])); !(e < c.off) || !slices.Equal(got[r], company[at]) {
+				t.Fatalf("adapter %d: row %d is off by %g, or differs in company", other, r, e)
+			}
+		}
+	}
+}
+
+func expertCases() []opsCase {
+	var cases []opsCase
+	for i, k := range []struct {
+		in, width, out, experts, chosen int
+		router                          compute.Router
+		bias, shared, factor            bool
+		typ                             quant.Type
+	}{
+		{64, 64, 64, 8, 2, compute.Router{Normalise: true, Scale: 1}, false, false, false, quant.BF16},
+		{72, 36, 100, 10, 3, compute.Router{Scale: 2.5, Sigmoid: true, Groups: 5, Kept: 3, GroupBest: 2}, true, true, false, quant.BF16},
+		{200, 130, 70, 40, 4, compute.Router{Scale: 1, Normalise: true, Groups: 4, Kept: 2, GroupBest: 1}, false, true, true, quant.BF16},
+		{300, 140, 130, 60, 8, compute.Router{Scale: 1}, true, true, true, quant.BF16},
+		{96, 160, 80, 10, 2, compute.Router{Scale: 1}, false, false, false, quant.Q8_0},
+		{256, 256, 80, 8, 2, compute.Router{Scale: 1}, false, false, false, quant.Q4_K},
+		{96, 160, 80, 10, 2, compute.Router{Scale: 1}, false, false, false, quant.MXFP4},
+	} {
+		off := 1e-2
+		if k.typ != quant.BF16 {
+			off = 3e-2 // rows are quantised on the processor
+		}
+		cases = append(cases, opsCase{name: fmt.Sprintf("experts %d", i), off: off, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			g.Routings = []compute.Routing{{Experts: k.experts, Chosen: k.chosen}}
+			x, logits, dst := inputs(k.in, 1), inputs(k.experts, 2), inputs(k.out, 1)
+			gate, up := g.Buffer(k.chosen*k.width, compute.AllRows), g.Buffer(k.chosen*max(k.width, k.out), compute.AllRows)
+			product := func(dst compute.Tensor, out, in int) compute.ExpertProduct {
+				q := compute.ExpertProduct{Dst: dst.Narrow(out)}
+				for range k.experts {
+					if k.typ == quant.BF16 {
+						q.W = append(q.W, weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in))
+					} else {
+						w, err := d.Matrix(packedSource(t, r, k.typ, out, in))
+						if err != nil {
+							t.Fatal(err)
+						}
+						q.W = append(q.W, w)
+					}
+					if k.bias {
+						q.Bias = append(q.Bias, vectorOf(t, d, bell(r, out, 1)))
+					}
+				}
+				return q
+			}
+			router := k.router
+			if k.bias {
+				router.Bias = vectorOf(t, d, bell(r, k.experts, 0.1))
+			}
+			combine := compute.Combine{Dst: dst, Src: up.Narrow(k.out)}
+			if k.shared {
+				combine.Shared = dst
+			}
+			if k.factor {
+				combine.Factor = inputs(1, 1)
+			}
+			g.Add(compute.Route{Logits: logits, Router: router},
+				compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up, k.width, k.in), product(gate, k.width, k.in)}},
+				compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(k.chosen * k.width)},
+				compute.MatMulExperts{X: gate.Narrow(k.width), Routed: true, Products: []compute.ExpertProduct{product(up, k.out, k.width)}},
+				combine)
+			return dst
+		}})
+	}
+	return cases
+}
+
+func headCases() []opsCase {
+	var cases []opsCase
+	for _, k := range [][4]int{{4, 24, 40, 8}, {3, 20, 70, 3}, {2, 128, 512, 64}} { // heads, in, out, rest
+		cases = append(cases, opsCase{name: fmt.Sprint("heads ", k), off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			heads, in, out, rest := k[0], k[1], k[2], k[3]
+			o := compute.MatMulHeads{X: inputs(heads*(in+rest), 1), Dst: g.Buffer(heads*(out+rest), compute.AllRows)}
+			for range heads {
+				o.W = append(o.W, weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in))
+			}
+			g.Add(o)
+			return o.Dst
+		}})
+	}
+	return cases
+}
+
+func recurrentCases() []opsCase {
+	var cases []opsCase
+	for _, k := range []compute.Delta{
+		{KeyHeads: 2, ValueHeads: 4, KeyDim: 32, ValueDim: 32, Window: 4},
+		{KeyHeads: 1, ValueHeads: 3, KeyDim: 20, ValueDim: 70, Window: 2},
+		{KeyHeads: 2, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Window: 8},
+	} {
+		spec := compute.CacheSpec{States: 8, Layers: []compute.CacheLayer{{State: k.State()}, {KVHeads: 1, KDim: 16, VDim: 16}}}
+		cases = append(cases, opsCase{name: fmt.Sprintf("delta %d", k.KeyDim), cache: spec, off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			qkv, a, b := inputs(k.Channels(), 1), inputs(k.ValueHeads, 1), inputs(k.ValueHeads, 1)
+			delta := k
+			delta.Taps = vectorOf(t, d, bell(r, k.Window*k.Channels(), 0.5))
+			decay := bell(r, k.ValueHeads, 1)
+			for i := range decay {
+				decay[i] = -float32(math.Abs(float64(decay[i])))
+			}
+			delta.Decay, delta.Bias = vectorOf(t, d, decay), vectorOf(t, d, bell(r, k.ValueHeads, 1))
+			dst := g.Buffer(k.ValueHeads*k.ValueDim, compute.AllRows)
+			g.Add(compute.Convolve{X: qkv, Delta: delta}, compute.Activate{Dst: qkv, Gate: qkv},
+				compute.DeltaRule{Dst: dst, QKV: qkv, A: a, B: b, Delta: delta})
+			return dst
+		}})
+	}
+	return cases
+}
+
+// offOf is what a type of keys and values may cost.
+func offOf(kv quant.Type) float64 {
+	if kv == quant.F8_E4M3 {
+		return 1.5e-1
+	}
+	return 2e-2
+}
+
+// storeCase is attention with odd heads, whose keys are turned.
+func storeCase(kv quant.Type) opsCase {
+	const heads, kvHeads, dim = 4, 2, 72
+	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: 40}}}
+	return opsCase{name: fmt.Sprint("cache of ", kv), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+		q, k, v, dst := inputs(heads*dim, 1), inputs(kvHeads*dim, 1), inputs(kvHeads*40, 1), g.Buffer(heads*40, compute.AllRows)
+		angles := g.Buffer(dim, compute.AllRows)
+		freqs := make([]float32, dim/2)
+		for i := range freqs {
+			freqs[i] = 1 / float32(i+1)
+		}
+		g.Add(compute.Angles{Dst: angles, Freqs: vectorOf(t, d, freqs), Scale: 1},
+			compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: heads, HeadDim: dim}},
+			compute.Rotate{X: k, Angles: angles, Rotary: compute.Rotary{Heads: kvHeads, HeadDim: dim}},
+			compute.Store{K: k, V: v}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: 0.12}})
+		return dst
+	}}
+}
+
+func latentCase(kv quant.Type, heads, rank, rope int) opsCase {
+	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: 1, KDim: rank + rope, VDim: rank, Latent: true}}}
+	return opsCase{name: fmt.Sprintf("latent of %d, %v", rank, kv), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+		q, k, dst := inputs(heads*(rank+rope), 1), inputs(rank+rope, 1), g.Buffer(heads*rank, compute.AllRows)
+		g.Add(compute.Store{K: k}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: float32(1.6 / math.Sqrt(float64(rank)))}})
+		return dst
+	}}
+}
+
+// adapterCase has three weights that two adapters change, of ranks 4 and 70: two of one product, and one whose result
+// is added to a residual stream.
+func adapterCase() opsCase {
+	const in, out, last = 100, 72, 90
+	return opsCase{name: "adapters", off: 1e-2,
+		graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			g.Targets, g.Adapters = 3, 2
+			x, sum := inputs(in, 1), inputs(last, 1)
+			gate, up, added := g.Buffer(out, compute.AllRows), g.Buffer(out, compute.AllRows), g.Buffer(last, compute.AllRows)
+			product := func(dst compute.Tensor, in, target int) compute.Product {
+				return compute.Product{Dst: dst, W: weight(t, d, bell(r, dst.Cols*in, 1/math.Sqrt(float64(in))), dst.Cols, in), Target: target}
+			}
+			g.Add(compute.MatMul{X: x, Products: []compute.Product{product(up, in, 1), product(gate, in, 2)}},
+				compute.Activate{Dst: gate, Gate: gate, Up: up},
+				compute.MatMul{X: gate, Products: []compute.Product{product(added, out, 3)}},
+				compute.Add{Dst: sum, Src: added, Scale: 0.5})
+			return sum
+		},
+		place: func(t testing.TB, d compute.Device, r *rand.Rand) []compute.Placement {
+			var all []compute.Placement
+			for slot, rank := range []int{4, 70} {
+				var low []compute.LowRank
+				for target, dims := range [][2]int{{in, out}, {in, out}, {out, last}} {
+					if slot == 0 && target == 1 {
+						low = append(low, compute.LowRank{})
+						continue
+					}
+					low = append(low, compute.LowRank{
+						A:     adapterWeight(t, d, bell(r, rank*dims[0], 1/math.Sqrt(float64(dims[0]))), rank, dims[0]),
+						B:     adapterWeight(t, d, bell(r, rank*dims[1], 1/math.Sqrt(float64(rank))), dims[1], rank),
+						Scale: 0.75,
+					})
+				}
+				all = append(all, compute.Placement{Slot: int32(slot + 1), Low: low})
+			}
+			return all
+		}}
+}
+
+func adapterWeight(t testing.TB, d compute.Device, v []float32, out, in int) compute.Matrix {
+	t.Helper()
+	src := compute.Source{Name: "low", Type: quant.BF16, Out: out, In: in, Adapter: true}
+	for _, x := range v {
+		u := math.Float32bits(x)
+		src.Data = append(src.Data, byte(u>>16), byte(u>>24))
+	}
+	m, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestOperationsOnFake runs every case on a driver that computes nothing: arguments, lifetimes, and what is given
+// back.
+func TestOperationsOnFake(t *testing.T) {
+	cases := append(expertCases(), headCases()...)
+	cases = append(cases, recurrentCases()...)
+	for _, k := range kvTypes {
+		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ))
+	}
+	for _, c := range append(cases, adapterCase()) {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t)
+			d, err := newDevice(f, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { // after the program is closed
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+				f.leaks()
+			})
+			p := compileCase(t, d, c)
+			runParts(t, p, part{slot: 1, n: 40}, part{slot: 2, n: 2})
+			runParts(t, p, part{slot: 1, from: 40, n: 1}, part{slot: 2, from: 2, n: 1})
+		})
+	}
+}
+
+// TestPlace puts adapters into slots again and again, on a driver that computes nothing: the device's memory stays
+// the same, and rows of larger ranks find room.
+func TestPlace(t *testing.T) {
+	f := newFake(t)
+	d, err := newDevice(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		f.leaks()
+	})
+	c := adapterCase()
+	p := compileCase(t, d, c)
+	place := func(all ...compute.Placement) {
+		t.Helper()
+		s, err := p.Start(&compute.Batch{Place: all})
+		if err == nil {
+			err = s.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	before := len(d.taken)
+	for range 3 {
+		place(c.place(t, d, r)...)
+		runParts(t, p, part{slot: 1, n: 30, adapter: 1}, part{slot: 2, n: 1, adapter: 2}, part{slot: 3, n: 1})
+		if len(d.taken) != before {
+			t.Fatalf("the device holds %d pieces of memory; want %d, as before", len(d.taken), before)
+		}
+	}
+	again := c.place(t, d, r)
+	place(again...)
+	place(again...) // as after a fault
+	runParts(t, p, part{slot: 1, n: 1, adapter: 2})
+	place(compute.Placement{Slot: 1}, compute.Placement{Slot: 2})
+	if held := len(d.taken); held != before-10 {
+		t.Errorf("the device holds %d pieces of memory without adapters; want %d", held, before-10)
+	}
+	for _, b := range []compute.Batch{
+		{Place: []compute.Placement{{Slot: 3}}},
+		{Place: []compute.Placement{{Slot: 1, Low: make([]compute.LowRank, 2)}}},
+		{IDs: []int32{1}, Pos: []int32{0}, Seqs: []compute.Seq{{Rows: 1, Adapter: 3}}},
+	} {
+		if _, err := p.Start(&b); err == nil {
+			t.Errorf("%+v is taken", b)
+		}
+	}
+}

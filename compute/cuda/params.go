@@ -1,0 +1,274 @@
+package cuda
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// The parameters of kernels, field by field as in kernels/. A test compares their sizes with the PTX's.
+
+// rows is a buffer of activations.
+type rows struct {
+	at   pointer
+	ld   int32 // numbers from one row to the next
+	wide int32 // 1: float32; 0: bfloat16
+}
+
+type embedArgs struct {
+	dst                          rows
+	table                        pointer
+	ids, from, chosen            pointer
+	tilesIn, width, added, limit int32
+	scale                        float32
+	format                       int32
+}
+
+type normArgs struct {
+	dst, src                rows
+	gain, bias              pointer
+	group, perGroup, center int32
+	eps                     float32
+}
+
+type addArgs struct {
+	dst, src     rows
+	rows         pointer
+	cols, gather int32
+	scale        float32
+}
+
+type activateArgs struct {
+	dst, gate, up rows
+	cols, act     int32
+	limit         float32
+}
+
+type anglesArgs struct {
+	dst              rows
+	pos, isLong      pointer
+	freqs, longFreqs pointer
+	n                int32
+	scale            float32
+}
+
+type layerArgs struct {
+	at                    pointer
+	table                 pointer
+	block                 int64
+	stride, tokens, heads int32
+	keyDim, valueDim      int32
+	_                     int32
+}
+
+type storeArgs struct {
+	q, k, v, angles                                             rows
+	cache                                                       layerArgs
+	pos, slot                                                   pointer
+	qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, stores int32
+}
+
+type storeAnyArgs struct {
+	k, v      rows
+	cache     layerArgs
+	pos, slot pointer
+	kind      int32
+	_         int32
+}
+
+type editArgs struct {
+	tables, edits    pointer
+	n, slots, stride int32
+}
+
+type moveArgs struct {
+	base, bytes, offset  pointer
+	packed, moves        pointer
+	packedBlock          int64
+	fromPacked, toPacked int32
+}
+
+type packArgs struct {
+	to, from                 pointer
+	first, in, tilesIn, kind int32
+}
+
+type productArgs struct {
+	w, bias     pointer
+	dst         rows
+	outs, tiles int32
+}
+
+const maxProducts = 4
+
+const (
+	modePlain = iota
+	modeAdd
+	modeGated
+)
+
+// noActivation is what activate takes for none, behind those of compute.Activation.
+const noActivation = 6
+
+type gemmArgs struct {
+	x                                       pointer
+	ldx, tilesIn, rows, products, mode, act int32
+	scale, softcap                          float32
+	p                                       [maxProducts]productArgs
+}
+
+// group is the weight of one group of rows of grouped.cu.
+type group struct {
+	w, bias  pointer
+	outs, in int32
+	scale    float32
+	_        int32
+}
+
+type groupedProductArgs struct {
+	x, groups   pointer
+	dst         rows
+	ldx, blocks int32
+}
+
+type groupedArgs struct {
+	ends, from, to         pointer
+	groups, rows, products int32
+	inStep, outStep        int32
+	mode, pads, aligned    int32
+	scale                  float32
+	_                      int32
+	p                      [maxProducts]groupedProductArgs
+}
+
+type restArgs struct {
+	dst, x        rows
+	in, out, rest int32
+	_             int32
+}
+
+type routeArgs struct {
+	logits                                                       rows
+	bias, slot, ids, weights                                     pointer
+	experts, chosen, sigmoid, groups, kept, groupBest, normalise int32
+	scale                                                        float32
+}
+
+type orderArgs struct {
+	ids, at, from, ends pointer
+	n, chosen           int32
+}
+
+type combineArgs struct {
+	dst, src, shared, factor rows
+	at, slot, weights        pointer
+	cols, chosen             int32
+}
+
+type convolveArgs struct {
+	x                  rows
+	runs, states, taps pointer
+	state              int64
+	channels, window   int32
+}
+
+type deltaArgs struct {
+	dst, qkv, a, b                         rows
+	runs, states, decay, bias              pointer
+	state, matrices                        int64
+	keyHeads, valueHeads, keyDim, valueDim int32
+}
+
+type attendArgs struct {
+	q, dst                       rows
+	at, table                    pointer
+	block                        int64
+	stride, tokens, heads, group int32
+	slot, until                  pointer
+	items, fewRows, count        pointer
+	partial, sinks               pointer
+	window                       int32
+	scale, softcap               float32
+	shift                        int32
+}
+
+type joinArgs struct {
+	a   attendArgs
+	dim int32
+}
+
+type attendAnyArgs struct {
+	q, dst                                         rows
+	at, table                                      pointer
+	block                                          int64
+	stride, tokens, heads, group, keyDim, valueDim int32
+	latent                                         int32
+	slot, until, sinks                             pointer
+	window                                         int32
+	scale, softcap                                 float32
+}
+
+// choiceArgs is one entry of what choose reads.
+type choiceArgs struct {
+	row, mode               int32
+	temperature, topP, minP float32
+	topK                    int32
+	seed, n                 uint64
+}
+
+type chooseArgs struct {
+	logits, choices, chosen pointer
+	ld, vocab               int32
+}
+
+// paramSizes are the bytes of each kernel's parameter.
+var paramSizes = map[string]uintptr{
+	"embed":               unsafe.Sizeof(embedArgs{}),
+	"norm_groups":         unsafe.Sizeof(normArgs{}),
+	"norm_wide":           unsafe.Sizeof(normArgs{}),
+	"add":                 unsafe.Sizeof(addArgs{}),
+	"activation":          unsafe.Sizeof(activateArgs{}),
+	"angles":              unsafe.Sizeof(anglesArgs{}),
+	"rotate_store":        unsafe.Sizeof(storeArgs{}),
+	"edit_tables":         unsafe.Sizeof(editArgs{}),
+	"move_blocks":         unsafe.Sizeof(moveArgs{}),
+	"pack":                unsafe.Sizeof(packArgs{}),
+	"attend_wgmma_64":     unsafe.Sizeof(attendArgs{}),
+	"attend_wgmma_128":    unsafe.Sizeof(attendArgs{}),
+	"attend_latent_tile":  unsafe.Sizeof(attendArgs{}),
+	"attend_latent_chunk": unsafe.Sizeof(attendArgs{}),
+	"store_any":           unsafe.Sizeof(storeAnyArgs{}),
+	"attend_any":          unsafe.Sizeof(attendAnyArgs{}),
+	"attend_any_f16":      unsafe.Sizeof(attendAnyArgs{}),
+	"attend_any_fp8":      unsafe.Sizeof(attendAnyArgs{}),
+	"attend_any_q8":       unsafe.Sizeof(attendAnyArgs{}),
+	"attend_join":         unsafe.Sizeof(joinArgs{}),
+	"choose":              unsafe.Sizeof(chooseArgs{}),
+	"heads_rest":          unsafe.Sizeof(restArgs{}),
+	"route":               unsafe.Sizeof(routeArgs{}),
+	"route_order":         unsafe.Sizeof(orderArgs{}),
+	"combine":             unsafe.Sizeof(combineArgs{}),
+	"convolve":            unsafe.Sizeof(convolveArgs{}),
+}
+
+func init() {
+	for _, b := range slices.Concat(blockings, codeBlockings) {
+		paramSizes[b.name()] = unsafe.Sizeof(gemmArgs{})
+	}
+	paramSizes["gemm_wgmma"], paramSizes["gemm_wgmma_long"] = unsafe.Sizeof(gemmArgs{}), unsafe.Sizeof(gemmArgs{})
+	for _, f := range fews {
+		paramSizes[f.name()] = unsafe.Sizeof(gemmArgs{})
+	}
+	for _, g := range groupings {
+		paramSizes[g.name()] = unsafe.Sizeof(groupedArgs{})
+	}
+	for _, keys := range deltaKeys {
+		paramSizes[deltaName(keys)] = unsafe.Sizeof(deltaArgs{})
+	}
+	for _, dim := range attendDims {
+		paramSizes["attend_tile_"+dim] = unsafe.Sizeof(attendArgs{})
+		paramSizes["attend_chunk_"+dim] = unsafe.Sizeof(attendArgs{})
+	}
+}
+
+// attendDims are the sizes of heads that attend.cu is compiled for.
+var attendDims = map[int]string{64: "64", 80: "80", 96: "96", 128: "128"}

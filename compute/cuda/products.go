@@ -1,0 +1,228 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// products compiles products that share their rows, up to four in a launch; args says what is done with the
+// results.
+func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) {
+	p := c.p
+	x, narrow := c.narrow(o.X)
+	var launches []operation
+	if narrow != nil {
+		launches = append(launches, narrow)
+	}
+	for products := o.Products; len(products) > 0; {
+		n := sameFormat(products[:min(len(products), maxProducts)])
+		if args.mode == modeGated && n != 2 {
+			return nil, fmt.Errorf("cuda: %d products of a gate", n)
+		}
+		op, err := p.product(x, products[:n], args)
+		if err != nil {
+			return nil, err
+		}
+		launches = append(launches, op)
+		if op, err = p.adapt(x, products[:n], args.scale); err != nil {
+			return nil, err
+		}
+		if op != nil {
+			launches = append(launches, op)
+		}
+		products = products[n:]
+	}
+	return func(s *shape) error {
+		for _, launch := range launches {
+			if err := launch(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// sameFormat returns how many products, from the first on, have weights of one format: a launch reads one.
+func sameFormat(products []compute.Product) int {
+	n := 1
+	for n < len(products) && products[n].W.(*matrix).format == products[0].W.(*matrix).format {
+		n++
+	}
+	return n
+}
+
+// product compiles one launch.
+func (p *program) product(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
+	args.products = int32(len(products))
+	f := products[0].W.(*matrix).format
+	for i, q := range products {
+		m := q.W.(*matrix)
+		if m.in != x.Cols || m.out != q.Dst.Cols {
+			return nil, fmt.Errorf("cuda: a weight [%d, %d] between rows of %d and %d", m.out, m.in, x.Cols, q.Dst.Cols)
+		}
+		args.tilesIn = int32(m.tilesIn())
+		args.p[i] = productArgs{w: m.at, outs: int32(m.out), tiles: int32(m.tiles())}
+		if bias, ok := q.Bias.(*vector); ok && bias != nil {
+			args.p[i].bias = bias.at
+		}
+	}
+	if args.mode == modeGated && args.p[0].outs != args.p[1].outs {
+		return nil, fmt.Errorf("cuda: a gate of %d values for %d", args.p[0].outs, args.p[1].outs)
+	}
+	dsts := make([]compute.Tensor, len(products))
+	for i, q := range products {
+		dsts[i] = q.Dst
+	}
+	return func(s *shape) error {
+		a := args
+		a.x, a.ldx = p.view(x).at, p.view(x).ld
+		for i, t := range dsts {
+			a.p[i].dst = p.view(t)
+		}
+		return p.multiply(f, &a, int(p.count(x, s)))
+	}, nil
+}
+
+// blocking is a kernel of gemm.cu: the outputs and rows of its blocks, its threads, and how many steps it has in
+// shared memory.
+type blocking struct{ outs, rows, threads, stages int }
+
+// Kernels by rows, those with the most outputs first: for BF16, and for other formats.
+var (
+	blockings = []blocking{
+		{64, 32, 256, 8}, {32, 32, 128, 10}, {64, 64, 256, 6}, {32, 64, 256, 8},
+		{128, 128, 256, 4}, {64, 128, 256, 4}, {32, 128, 256, 4},
+	}
+	codeBlockings = []blocking{
+		{128, 32, 256, 6}, {64, 32, 256, 8}, {32, 32, 128, 8}, {128, 64, 256, 6}, {64, 64, 256, 6}, {32, 64, 256, 6},
+		{128, 128, 256, 4}, {64, 128, 256, 4}, {32, 128, 256, 4},
+	}
+)
+
+// blockings are the kernels of a format.
+func (f format) blockings() []blocking {
+	if f == formatBF16 {
+		return blockings
+	}
+	return codeBlockings
+}
+
+// kernel returns the name of a format's kernel.
+func (f format) kernel(name string) string {
+	if f != formatBF16 {
+		name += "." + formats[f].name
+	}
+	return name
+}
+
+func (b blocking) name() string { return fmt.Sprintf("gemm_%dx%d", b.outs, b.rows) }
+
+// shared is the shared memory that a block needs.
+func (b blocking) shared(f format) int {
+	return max(b.stages*(b.outs/recordOuts*f.recordBytes()+b.rows*128), 4*b.rows*(b.outs+4))
+}
+
+// few is a kernel of gemm_few.cu: the rows it takes, the weights of a gate and an up at once, and how many parts of
+// BF16 it has in shared memory.
+type few struct {
+	rows   int
+	gated  bool
+	stages int
+}
+
+var fews = []few{{8, false, 6}, {8, true, 4}, {16, false, 5}, {16, true, 4}}
+
+func (f few) name() string {
+	if f.gated {
+		return fmt.Sprintf("gemm_%d_gated", f.rows)
+	}
+	return fmt.Sprintf("gemm_%d", f.rows)
+}
+
+// shared is the shared memory of each of a block's warps.
+func (f few) shared(of format) int {
+	const pitch = 2*128 + 16
+	tiles, stages := 1, 4
+	if f.gated {
+		tiles = 2
+	}
+	if of == formatBF16 {
+		stages = f.stages
+	}
+	return stages * (tiles*2*of.recordBytes() + f.rows*pitch)
+}
+
+// sharedSizes returns the dynamic shared memory of a format's products, of most bytes that a block can have.
+func (f format) sharedSizes(most int) map[string]int {
+	sizes := map[string]int{f.kernel("gemm_wgmma"): wgmmaShared, f.kernel("gemm_wgmma_long"): wgmmaLongShared}
+	for _, few := range fews {
+		sizes[f.kernel(few.name())] = most / few.shared(f) * few.shared(f) // of as many warps as there can be
+	}
+	for _, b := range f.blockings() {
+		sizes[f.kernel(b.name())] = b.shared(f)
+	}
+	for _, g := range groupings {
+		sizes[f.kernel(g.name())] = g.shared(f)
+	}
+	return sizes
+}
+
+// The blocks of gemm_wgmma, and the shared memory of one.
+const (
+	wgmmaOuts, wgmmaRows = 128, 256
+	wgmmaTiles           = 16 // tiles of inputs are a multiple of it
+	wgmmaShared          = 6*wgmmaRows*128 + 1024
+	wgmmaLongShared      = 3*wgmmaRows*128 + wgmmaRows*wgmmaOuts*4 + 1024
+)
+
+// chainTiles is how many tiles of inputs a chain of sums has, about.
+const chainTiles = 512
+
+// multiply queues a product. Up to 16 rows are one kernel's, many are another's; else it takes the blocks of as
+// many rows as there are, or of 128, that have the most outputs and still keep most multiprocessors at work. Larger
+// blocks read less of what others read too.
+func (p *program) multiply(f format, a *gemmArgs, rows int) error {
+	if rows == 0 {
+		return nil
+	}
+	a.rows = int32(rows)
+	tiles := 0
+	for _, q := range a.p[:a.products] {
+		tiles += int(q.tiles)
+	}
+	chains := (int(a.tilesIn) + chainTiles - 1) / chainTiles
+	for _, few := range fews {
+		shared := chains * few.shared(f)
+		if rows > few.rows || few.gated != (a.mode == modeGated) || shared > p.d.g.info.shared {
+			continue
+		}
+		if few.gated {
+			tiles /= 2
+		}
+		k := *p.d.kernels.byName[f.kernel(few.name())]
+		k.shared = uint32(shared)
+		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*chains, a)
+	}
+	enough := uint32(p.d.g.info.sms * 3 / 4)
+	name := f.kernel("gemm_wgmma")
+	if chains > 1 {
+		name = f.kernel("gemm_wgmma_long")
+	}
+	large := blocksOf(tiles*tileOuts, wgmmaOuts) * blocksOf(rows, wgmmaRows)
+	if rows > 128 && large >= enough && a.tilesIn%wgmmaTiles == 0 && p.d.kernels.byName[name] != nil {
+		return run(p, name, grid{large, 1, 1}, 256, a)
+	}
+	var best blocking
+	var blocks uint32
+	for _, b := range f.blockings() {
+		if p.d.kernels.byName[f.kernel(b.name())] == nil || b.rows < min(rows, 128) || best.rows > 0 && b.rows > best.rows {
+			continue
+		}
+		best, blocks = b, blocksOf(tiles*tileOuts, b.outs)*blocksOf(rows, b.rows)
+		if blocks >= enough {
+			break
+		}
+	}
+	return run(p, f.kernel(best.name()), grid{blocks, 1, 1}, best.threads, a)
+}

@@ -1,0 +1,356 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/choose"
+)
+
+// program is a compiled graph. One goroutine queues the steps' work on one stream, and chooses on the host what the
+// device does not; another waits for it.
+type program struct {
+	d      *device
+	g      *gpu // the device's, with memory of its own for calls
+	s      *stream
+	cache  *cache
+	limits compute.Limits
+	graph  *compute.Graph
+
+	buffers       []buffer // by number - 1; those that the compiler adds follow
+	ops           []operation
+	choose        compute.Choose
+	chooses       bool
+	kinds         []attention
+	attends       int
+	bidirectional bool
+	recurrent     bool
+
+	routings   []routing
+	routes     []pointer // memory of routings
+	groups     []group
+	groupTable pointer // groups, on the device
+	lora       adapters
+
+	tables     pointer // [groups, slots, stride] of block numbers
+	stride     int
+	index      pointer // the step's indices
+	indexBytes int
+	edits      pointer
+	editCount  int     // room in edits
+	chosen     pointer // [rows] what the last step chose
+	chunks     pointer // [chunkCount, heads, size + 2] what chunks of few rows give
+	chunkCount int
+	groupCount int     // room for groups of chunks
+	partialRow int64   // bytes of one of them
+	packed     pointer // blocks on their way to and from the host
+	moves      pointer
+
+	graphs  map[graphKey]*graph
+	shapes  map[graphKey]*shape
+	rings   [2]ring
+	started int
+	queue   chan *step // of work
+	queued  chan *step // of finish
+	done    chan struct{}
+
+	states   []choose.State      // by slot
+	choosing []*compute.Choosing // by slot
+	sampler  choose.Sampler
+
+	mu     sync.Mutex
+	epoch  int   // how many faults were returned by a Wait
+	failed int   // the epoch whose steps are skipped
+	lost   error // why nothing runs any more
+}
+
+// ring is the memory on the host of every other step.
+type ring struct {
+	in     pinned // indices and edits
+	chosen pinned
+	logits pinned // [Read and rows that the host chooses from, outputs]
+	hidden pinned
+	event  *event
+	step   step
+}
+
+// graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters.
+type graphKey struct {
+	rows    int
+	adapted bool
+}
+
+// mostGraphRows is the most rows of a captured graph.
+const mostGraphRows = 512
+
+// logitRows is how many rows of logits there is room for at first; more is made when a batch wants them.
+const logitRows = 128
+
+// Compile makes a program. Memory is for batches at the limits, but for rows of logits, which grow.
+func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (compute.Program, error) {
+	if l.Rows < 1 || l.Slots < 1 {
+		return nil, fmt.Errorf("cuda: a program for %d rows and %d slots", l.Rows, l.Slots)
+	}
+	own := *d.g
+	p := &program{
+		d: d, g: &own, cache: c.(*cache), limits: l, graph: g, failed: -1,
+		graphs: map[graphKey]*graph{}, shapes: map[graphKey]*shape{}, queue: make(chan *step, 2), queued: make(chan *step, 2), done: make(chan struct{}),
+		states: make([]choose.State, l.Slots), choosing: make([]*compute.Choosing, l.Slots),
+	}
+	if err := p.compile(); err != nil {
+		return nil, err
+	}
+	if err := p.g.enter(); err != nil {
+		return nil, err
+	}
+	defer p.g.leave()
+	if err := p.make(); err != nil {
+		p.free()
+		return nil, err
+	}
+	waiting := *d.g
+	go p.work()
+	go p.finish(&waiting)
+	return p, nil
+}
+
+// Workspace returns the memory that a program takes.
+func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
+	wide, routed := wideBuffers(g.Ops), routedWidths(g)
+	n := int64(chunkBytes)
+	for _, r := range g.Routings {
+		n += (&routing{Routing: r}).bytes(roundUp(l.Rows, rowMultiple))
+	}
+	if g.Adapters > 0 {
+		const rank = 256 // more, if an adapter has it, is taken when it is placed
+		n += maxProducts * 2 * rank * int64(roundUp(l.Rows, rowMultiple))
+	}
+	for i, b := range g.Buffers {
+		size := int64(2)
+		if wide[i+1] {
+			size = 4
+		}
+		n += size * int64(roundUp(max(b.Width, routed[i+1]), inputsMultiple)) * int64(capacityOf(b.Domain, l))
+	}
+	return n
+}
+
+// capacityOf returns the rows of a buffer at first.
+func capacityOf(domain compute.Domain, l compute.Limits) int {
+	rows := roundUp(l.Rows, rowMultiple)
+	if domain != compute.AllRows {
+		rows = min(rows, logitRows)
+	}
+	return rows
+}
+
+// chunkBytes is the most memory for what the chunks of few rows give.
+const chunkBytes = 512 << 20
+
+// make allocates what a program needs.
+func (p *program) make() (err error) {
+	if p.s, err = p.g.newStream(); err != nil {
+		return err
+	}
+	take := func(n int64, what string) pointer {
+		var at pointer
+		if err == nil {
+			if at, err = p.g.alloc(n, what); err == nil {
+				err = p.s.fill(at, 0, max(n, 16))
+			}
+		}
+		return at
+	}
+	for i := range p.buffers {
+		b := &p.buffers[i]
+		b.capacity = capacityOf(b.domain, p.limits)
+		b.at = take(b.size(), "activations")
+	}
+	p.stride = p.cache.spec.Blocks
+	p.tables = take(p.tableBytes(), "block tables")
+	rows := roundUp(p.limits.Rows, rowMultiple)
+	if p.partialRow > 0 {
+		want := p.cache.spec.Blocks*p.cache.spec.BlockTokens/chunkTokens + 2*mostGraphRows
+		p.chunkCount = min(want, int(chunkBytes/p.partialRow))
+		p.groupCount = p.chunkCount/chunkGroup + p.limits.Rows
+	}
+	for i := range p.routings {
+		r := &p.routings[i]
+		p.routes = append(p.routes, take(r.bytes(rows), "routes"))
+		r.lay(p.routes[i], rows)
+	}
+	if err == nil {
+		err = p.makeGroups(take)
+	}
+	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows, rows).bytes
+	p.index = take(int64(p.indexBytes), "indices")
+	p.editCount = 4096
+	p.edits = take(int64(16*p.editCount), "edits of block tables")
+	p.chosen = take(int64(4*rows), "tokens")
+	if p.partialRow > 0 {
+		p.chunks = take(int64(p.chunkCount)*p.partialRow, "sums of attention")
+	}
+	p.packed = take(p.cache.block, "blocks on their way")
+	p.moves = take(16, "blocks on their way")
+	for i := range p.rings {
+		r := &p.rings[i]
+		if err == nil {
+			r.in, err = p.g.allocPinned(p.indexBytes+16*p.editCount+int(p.cache.block), "indices")
+		}
+		if err == nil {
+			r.chosen, err = p.g.allocPinned(4*rows, "tokens")
+		}
+		if err == nil {
+			r.event, err = p.g.newEvent(false) // and recorded by steps
+		}
+	}
+	if err == nil {
+		err = p.s.wait()
+	}
+	return err
+}
+
+// makeGroups copies the tables of groups to the device, and makes room for those of adapters.
+func (p *program) makeGroups(take func(int64, string) pointer) error {
+	if p.graph.Adapters > 0 && p.graph.Targets > 0 {
+		p.lora.low = make([][]compute.LowRank, p.graph.Adapters+1)
+		p.lora.table = take(int64(p.lowBytes()), "adapters")
+		var err error
+		if p.lora.host, err = p.g.allocPinned(p.lowBytes(), "adapters"); err != nil {
+			return err
+		}
+	}
+	if len(p.groups) == 0 {
+		return nil
+	}
+	n := len(p.groups) * int(unsafe.Sizeof(group{}))
+	p.groupTable = take(int64(n), "addresses of weights")
+	to, err := p.g.allocPinned(n, "addresses of weights")
+	if err != nil {
+		return err
+	}
+	copy(view[group](to, 0, len(p.groups)), p.groups)
+	return errors.Join(p.s.toDevice(p.groupTable, to, 0, n), p.s.wait(), p.g.freePinned(to))
+}
+
+// size returns the bytes of a buffer; what a kernel reads past its last row is within.
+func (b *buffer) size() int64 {
+	const slack = 256
+	return int64(b.capacity)*int64(b.ld)*int64(2+2*b.wide) + slack
+}
+
+func (p *program) tableBytes() int64 {
+	return 4 * int64(max(p.cache.groups, 1)) * int64(p.limits.Slots) * int64(p.stride)
+}
+
+// free gives a program's memory back.
+func (p *program) free() error {
+	errs := []error{}
+	for _, gr := range p.graphs {
+		errs = append(errs, gr.close())
+	}
+	for i := range p.buffers {
+		errs = append(errs, p.g.free(p.buffers[i].at))
+	}
+	all := append([]pointer{p.tables, p.index, p.edits, p.chosen, p.chunks, p.packed, p.moves, p.groupTable, p.lora.table}, p.lora.inner[:]...)
+	for _, at := range append(all, p.routes...) {
+		errs = append(errs, p.g.free(at))
+	}
+	errs = append(errs, p.g.freePinned(p.lora.host))
+	for i := range p.rings {
+		r := &p.rings[i]
+		errs = append(errs, p.g.freePinned(r.in), p.g.freePinned(r.chosen), p.g.freePinned(r.logits), p.g.freePinned(r.hidden))
+		if r.event != nil {
+			errs = append(errs, r.event.close())
+		}
+	}
+	if p.s != nil {
+		errs = append(errs, p.s.close())
+	}
+	return errors.Join(errs...)
+}
+
+// BlockBytes returns the bytes of a packed block.
+func (p *program) BlockBytes() int { return int(p.cache.block) }
+
+// Trees reports that a batch must not have Parents: the kernels of attention know rows by position alone.
+func (p *program) Trees() bool { return false }
+
+// Close ends the program's goroutines, when they have done what is queued.
+func (p *program) Close() error {
+	close(p.queue)
+	<-p.done
+	if err := p.g.enter(); err != nil {
+		return err
+	}
+	defer p.g.leave()
+	return errors.Join(p.s.wait(), p.free())
+}
+
+// grow makes room for more rows of a domain. Graphs with the old memory are captured again.
+func (p *program) grow(domain compute.Domain, rows int) error {
+	for i := range p.buffers {
+		b := &p.buffers[i]
+		if b.domain != domain || b.capacity >= rows {
+			continue
+		}
+		if err := p.forget(); err != nil {
+			return err
+		}
+		if err := p.g.free(b.at); err != nil {
+			return err
+		}
+		b.at, b.capacity = 0, roundUp(rows, rowMultiple)
+		var err error
+		if b.at, err = p.g.alloc(b.size(), fmt.Sprintf("%d rows of logits", rows)); err != nil {
+			b.capacity = 0
+			return err
+		}
+		if err := p.s.fill(b.at, 0, b.size()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget frees all graphs, once what is queued is done.
+func (p *program) forget() error {
+	errs := []error{p.s.wait()}
+	for key, gr := range p.graphs {
+		errs = append(errs, gr.close())
+		delete(p.graphs, key)
+	}
+	clear(p.shapes)
+	return errors.Join(errs...)
+}
+
+// widen makes block tables longer, if an edit is past their end.
+func (p *program) widen(edits []compute.TableEdit) error {
+	most := 0
+	for _, e := range edits {
+		most = max(most, int(e.At)+1)
+	}
+	if most <= p.stride {
+		return nil
+	}
+	if err := p.forget(); err != nil {
+		return err
+	}
+	old, oldStride, oldAt := p.tableBytes(), p.stride, p.tables
+	p.stride = roundUp(most*3/2, 64)
+	at, err := p.g.alloc(p.tableBytes(), "block tables")
+	if err != nil {
+		p.stride = oldStride
+		return err
+	}
+	p.tables = at
+	for i := range old / int64(4*oldStride) {
+		if err := p.s.within(at.at(i*int64(4*p.stride)), oldAt.at(i*int64(4*oldStride)), int64(4*oldStride)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(p.s.wait(), p.g.free(oldAt))
+}

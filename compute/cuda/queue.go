@@ -1,0 +1,326 @@
+package cuda
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/compute/choose"
+)
+
+func bf16ToF32(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+
+// pending is the token of a choice that the device makes.
+const pending = math.MinInt32
+
+// chosenOf makes a result of what the kernel choose wrote.
+func chosenOf(token int32) compute.Chosen {
+	switch token {
+	case -1:
+		return compute.Chosen{Token: -1, Err: choose.ErrNaN}
+	case -2:
+		return compute.Chosen{Token: -1, Err: choose.ErrForbidden}
+	}
+	return compute.Chosen{Token: token}
+}
+
+// queueStep queues a step's work; where the host chooses tokens, it also waits for it.
+func (p *program) queueStep(s *step) error {
+	b := s.b
+	if err := s.r.event.wait(); err != nil { // the step before the one before
+		return err
+	}
+	if err := p.moveBlocks(s); err != nil {
+		return err
+	}
+	if err := p.editTables(s); err != nil {
+		return err
+	}
+	if err := p.place(b.Place); err != nil {
+		return err
+	}
+	for _, c := range b.Choosers {
+		p.states[c.Slot].Reset(c.Choosing)
+		p.choosing[c.Slot] = c.Choosing
+	}
+	if b.Rows() == 0 {
+		return s.r.event.record(p.s)
+	}
+	if err := errors.Join(p.grow(compute.LogitRows, len(b.Logits)), p.grow(compute.HiddenRows, len(b.Hidden))); err != nil {
+		return err
+	}
+	if err := p.compute(s); err != nil {
+		return err
+	}
+	if err := p.readBack(s); err != nil {
+		return err
+	}
+	if err := s.r.event.record(p.s); err != nil || len(s.onHost) == 0 {
+		return err
+	}
+	<-s.choose
+	return p.chooseOnHost(s)
+}
+
+// compute queues the graph: replayed where there are few enough rows and none is in a tile, else kernel by kernel.
+func (p *program) compute(s *step) error {
+	b := s.b
+	rows := max(b.Rows(), len(b.Logits), len(b.Choose))
+	bucket := bucketOf(rows, min(mostGraphRows, roundUp(p.limits.Rows, rowMultiple)))
+	for i := range b.Seqs {
+		if !isFew(&b.Seqs[i]) {
+			bucket = 0
+		}
+	}
+	if len(b.Hidden) > 0 {
+		bucket = 0
+	}
+	key := graphKey{bucket, slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })}
+	var sh *shape
+	if bucket > 0 {
+		if sh = p.shapes[key]; sh == nil {
+			sh = p.lay(p.index, [3]int{bucket, min(bucket, p.logitCapacity()), 0}, bucket, bucket)
+			sh.few = bucket
+			p.shapes[key] = sh
+		}
+	} else {
+		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, len(b.Choose), len(b.Seqs))
+	}
+	sh.adapted = key.adapted
+	p.fill(sh, s.r.in, b, p.chunkCount)
+	p.fillChoices(s, sh)
+	tiles := false
+	for k := range sh.kinds {
+		w := &sh.kinds[k]
+		count := sh.ints(s.r.in, w.count, 4)
+		if w.tileCount = int(count[1]); bucket == 0 {
+			sh.few = max(sh.few, int(count[0]))
+		}
+		tiles = tiles || count[1] > 0
+	}
+	if err := p.copyIndices(sh, s.r.in); err != nil {
+		return err
+	}
+	if bucket == 0 || tiles {
+		return p.queueGraph(sh)
+	}
+	gr := p.graphs[key]
+	if gr == nil {
+		var err error
+		if gr, err = p.s.capture(func() error { return p.queueGraph(sh) }); err != nil {
+			return err
+		}
+		p.graphs[key] = gr
+	}
+	return p.s.replay(gr)
+}
+
+// copyIndices queues the copies of a step's indices: of groups of chunks, which there is much room for, those that
+// are.
+func (p *program) copyIndices(sh *shape, from pinned) error {
+	end := sh.fixed
+	for k := range sh.kinds {
+		w := &sh.kinds[k]
+		n := 16 * int(sh.ints(from, w.count, 4)[2])
+		at := int(w.groups - sh.base)
+		if k == 0 {
+			end = at + n
+		} else if err := p.s.toDevice(w.groups, from, at, max(n, 16)); err != nil {
+			return err
+		}
+	}
+	return p.s.toDevice(sh.base, from, 0, end)
+}
+
+// logitCapacity returns the rows of logits that there is room for.
+func (p *program) logitCapacity() int {
+	n := math.MaxInt
+	for i := range p.buffers {
+		if b := &p.buffers[i]; b.domain == compute.LogitRows {
+			n = min(n, b.capacity)
+		}
+	}
+	return n
+}
+
+// queueGraph queues the kernels of all operations.
+func (p *program) queueGraph(s *shape) error {
+	for _, op := range p.ops {
+		if err := op(s); err != nil {
+			return err
+		}
+	}
+	if !p.chooses || s.choices == 0 {
+		return nil
+	}
+	logits := p.view(p.choose.Logits)
+	a := chooseArgs{logits: logits.at, choices: s.choose, chosen: p.chosen, ld: logits.ld, vocab: int32(p.choose.Logits.Cols)}
+	return run(p, "choose", grid{uint32(s.choices), 1, 1}, 1024, &a)
+}
+
+// fillChoices writes what the device chooses, and lists what the host does: all that needs more than a draw.
+func (p *program) fillChoices(s *step, sh *shape) {
+	to := view[choiceArgs](s.r.in, int(sh.choose-sh.base), sh.choices)
+	clear(to)
+	s.results = slices.Grow(s.results[:0], len(s.b.Choose))[:len(s.b.Choose)]
+	for i, c := range s.b.Choose {
+		s.results[i] = compute.Chosen{Token: pending}
+		by := p.choosing[max(c.Slot, 0)]
+		more := c.Given >= 0 || c.Top >= 0 || c.After >= 0 || c.Mask >= 0
+		if more || by == nil || !by.Plain() || c.Ban && len(by.Banned) > 0 {
+			s.onHost = append(s.onHost, i)
+			continue
+		}
+		to[i] = choiceArgs{row: c.Row, mode: 1, temperature: by.Temperature, topP: by.TopP, minP: by.MinP,
+			topK: int32(by.TopK), seed: by.Seed, n: c.N}
+		if by.Temperature > 0 {
+			to[i].mode = 2
+		}
+	}
+}
+
+// readBack queues the copies of what the host wants.
+func (p *program) readBack(s *step) error {
+	b, r := s.b, s.r
+	if n := len(b.Choose); n > 0 {
+		if err := p.s.toHost(r.chosen, 0, p.chosen, 4*n); err != nil {
+			return err
+		}
+	}
+	logits := p.view(p.choose.Logits)
+	wanted := len(b.Read) + len(s.onHost)
+	rowBytes := 4 * p.choose.Logits.Cols
+	if err := p.pin(&r.logits, wanted*rowBytes, "logits"); err != nil {
+		return err
+	}
+	for i := range wanted {
+		row := int32(0)
+		if i < len(b.Read) {
+			row = b.Read[i]
+		} else {
+			row = b.Choose[s.onHost[i-len(b.Read)]].Row
+		}
+		if err := p.s.toHost(r.logits, i*rowBytes, logits.at.at(4*int64(row)*int64(logits.ld)), rowBytes); err != nil {
+			return err
+		}
+		s.logits = append(s.logits, view[float32](r.logits, i*rowBytes, rowBytes/4))
+	}
+	if n := len(b.Hidden); n > 0 && p.choose.Hidden.Buffer > 0 {
+		s.hiddenRaw = p.view(p.choose.Hidden)
+		size := n * int(s.hiddenRaw.ld) * int(2+2*s.hiddenRaw.wide)
+		if err := p.pin(&r.hidden, size, "hidden states"); err != nil {
+			return err
+		}
+		return p.s.toHost(r.hidden, 0, s.hiddenRaw.at, size)
+	}
+	return nil
+}
+
+// pin makes pinned memory at least n bytes long. What it held is lost.
+func (p *program) pin(m *pinned, n int, what string) error {
+	if n <= m.n {
+		return nil
+	}
+	if err := p.g.freePinned(*m); err != nil {
+		return err
+	}
+	*m = pinned{}
+	var err error
+	*m, err = p.g.allocPinned(n+n/2, what)
+	return err
+}
+
+// chooseOnHost waits for the step, and makes the choices that the device does not. Tokens go to where the next step
+// finds them.
+func (p *program) chooseOnHost(s *step) error {
+	if err := p.g.try(cuEventSynchronize, []uintptr{s.r.event.handle}, "waiting for a step"); err != nil {
+		return err
+	}
+	s.collect()
+	words := compute.MaskWords(p.graph.Vocab)
+	chosen := view[int32](s.r.chosen, 0, len(s.b.Choose))
+	for k, i := range s.onHost {
+		c := s.b.Choose[i]
+		row := s.logits[len(s.b.Read)+k]
+		if c.After >= 0 && s.results[c.After].Token != s.b.IDs[s.b.Logits[c.Row]] {
+			s.results[i] = compute.Chosen{Token: -1}
+		} else {
+			var mask []uint32
+			if c.Mask >= 0 {
+				mask = s.b.Masks[int(c.Mask)*words:][:words]
+			}
+			r := p.sampler.Choose(&p.states[max(c.Slot, 0)], row, c, mask)
+			r.Top = slices.Clone(r.Top)
+			s.results[i] = r
+		}
+		chosen[i] = s.results[i].Token
+	}
+	return p.s.toDevice(p.chosen, s.r.chosen, 0, 4*len(chosen))
+}
+
+// editTables queues the changes of block tables.
+func (p *program) editTables(s *step) error {
+	edits := s.b.Edits
+	if err := p.widen(edits); err != nil {
+		return err
+	}
+	for len(edits) > 0 {
+		n := min(len(edits), p.editCount)
+		if len(edits) < len(s.b.Edits) { // the memory is read until the launch before is done
+			if err := p.s.wait(); err != nil {
+				return err
+			}
+		}
+		to := view[compute.TableEdit](s.r.in, p.indexBytes, n)
+		copy(to, edits)
+		if err := p.s.toDevice(p.edits, s.r.in, p.indexBytes, 16*n); err != nil {
+			return err
+		}
+		a := editArgs{tables: p.tables, edits: p.edits, n: int32(n), slots: int32(p.limits.Slots), stride: int32(p.stride)}
+		if err := run(p, "edit_tables", grid{1, 1, 1}, 256, &a); err != nil {
+			return err
+		}
+		edits = edits[n:]
+	}
+	return nil
+}
+
+// moveBlocks moves blocks out, within and in, one after the other.
+func (p *program) moveBlocks(s *step) error {
+	b := s.b
+	buffer, pair := p.indexBytes+16*p.editCount, p.indexBytes
+	move := func(from, to int32, out, in bool) error {
+		copy(view[int32](s.r.in, pair, 2), []int32{from, to})
+		if err := p.s.toDevice(p.moves, s.r.in, pair, 8); err != nil {
+			return err
+		}
+		a := moveArgs{base: p.cache.base, bytes: p.cache.bytes, offset: p.cache.offset,
+			packed: p.packed, moves: p.moves, packedBlock: p.cache.block}
+		if out {
+			a.toPacked = 1
+		}
+		if in {
+			a.fromPacked = 1
+		}
+		return run(p, "move_blocks", grid{uint32(len(p.cache.places)), 1, 1}, 256, &a)
+	}
+	for _, t := range b.Out {
+		if err := errors.Join(move(t.Block, 0, true, false), p.s.toHost(s.r.in, buffer, p.packed, len(t.Data)), p.s.wait()); err != nil {
+			return err
+		}
+		copy(t.Data, view[byte](s.r.in, buffer, len(t.Data)))
+	}
+	for _, c := range b.Copies {
+		if err := errors.Join(move(c[0], c[1], false, false), p.s.wait()); err != nil {
+			return err
+		}
+	}
+	for _, t := range b.In {
+		copy(view[byte](s.r.in, buffer, len(t.Data)), t.Data)
+		if err := errors.Join(p.s.toDevice(p.packed, s.r.in, buffer, len(t.Data)), move(0, t.Block, false, true), p.s.wait()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package cuda
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// shape is where a step's indices lie on the device, for so many rows of each domain. Steps of fewer rows may use
+// it: what they do not have is filled up with rows that store nothing and are not read.
+type shape struct {
+	count   [3]int // rows, by domain
+	choices int
+	few     int // rows that may be computed chunk by chunk; 0: none are
+
+	id, from, pos, slot, until, long, types pointer    // [rows]
+	rowsOf                                  [3]pointer // by domain: which rows they are
+	fewRows                                 pointer    // [rows]
+	kinds                                   []work
+	choose                                  pointer // [choices]
+	runs                                    pointer // [runCount, 4] the rows of each sequence, in recurrent models
+	runCount                                int
+	adapterEnds, adapterRows                pointer // [adapters], [rows] rows by adapter, and where each one's end
+	adapted                                 bool    // some rows have an adapter
+
+	bytes, fixed int // fixed: without groups, of which the last kind's come last and only as many as there are are copied
+	base         pointer
+}
+
+// work is what one kind of attention does in a step.
+type work struct {
+	count     pointer // [4]: few rows, tiles, groups of chunks
+	first     pointer // [rows+1] where the chunks of each few row begin
+	groups    pointer // [groupCount, 4]
+	tiles     pointer // [rows, 2]
+	tileCount int     // of the launch
+}
+
+// lay returns a shape of so many rows of each domain, choices and sequences, whose indices begin at base.
+func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
+	s := &shape{count: count, choices: choices, base: base}
+	rows, logits, hidden := count[compute.AllRows], count[compute.LogitRows], count[compute.HiddenRows]
+	take := func(n int) pointer {
+		at := base.at(int64(s.bytes))
+		s.bytes += roundUp(4*n, 16)
+		return at
+	}
+	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.slot, &s.until, &s.long, &s.types, &s.fewRows} {
+		*at = take(rows)
+	}
+	s.rowsOf[compute.LogitRows], s.rowsOf[compute.HiddenRows] = take(logits), take(hidden)
+	if p.recurrent {
+		s.runs, s.runCount = take(4*seqs), seqs
+	}
+	if n := p.graph.Adapters; n > 0 {
+		s.adapterEnds, s.adapterRows = take(n), take(rows)
+	}
+	for range p.kinds {
+		s.kinds = append(s.kinds, work{count: take(4), first: take(rows + 1), tiles: take(2 * rows)})
+	}
+	s.choose = take(choices * int(unsafe.Sizeof(choiceArgs{})) / 4)
+	s.fixed = s.bytes
+	for k := range s.kinds {
+		s.kinds[k].groups = take(4 * p.groupCount)
+	}
+	return s
+}
+
+// ints returns n indices of a shape in the memory they are written to.
+func (s *shape) ints(to pinned, at pointer, n int) []int32 { return view[int32](to, int(at-s.base), n) }
+
+// fill writes a batch's indices. chunks is the room for what few rows' chunks give.
+func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
+	rows, all := b.Rows(), s.count[compute.AllRows]
+	id, from, pos := s.ints(to, s.id, all), s.ints(to, s.from, all), s.ints(to, s.pos, all)
+	slot, until, long, types := s.ints(to, s.slot, all), s.ints(to, s.until, all), s.ints(to, s.long, all), s.ints(to, s.types, all)
+	copy(id, b.IDs)
+	copy(pos, b.Pos)
+	if len(b.From) > 0 {
+		copy(from, b.From)
+	} else {
+		fillWith(from[:rows], -1)
+	}
+	clear(types)
+	copy(types, b.Types)
+	for _, q := range b.Seqs {
+		for r := q.Row; r < q.Row+q.Rows; r++ {
+			slot[r], until[r], long[r] = q.Slot, b.Pos[r]+1, 0
+			if p.bidirectional {
+				until[r] = q.Start + q.Rows
+			}
+			if q.Long {
+				long[r] = 1
+			}
+		}
+	}
+	clear(id[rows:])
+	clear(pos[rows:])
+	clear(until[rows:])
+	clear(long[rows:])
+	fillWith(from[rows:], -1)
+	fillWith(slot[rows:], -1)
+	for domain, wanted := range [3][]int32{compute.LogitRows: b.Logits, compute.HiddenRows: b.Hidden} {
+		if n := s.count[domain]; domain != int(compute.AllRows) && n > 0 {
+			of := s.ints(to, s.rowsOf[domain], n)
+			copy(of, wanted)
+			clear(of[len(wanted):])
+		}
+	}
+	p.fillRuns(s, to, b)
+	p.fillAdapters(s, to, b)
+	few := p.fillFew(s, to, b, until, chunks)
+	for k := range s.kinds {
+		p.fillKind(s, to, k, b, until, few)
+	}
+}
+
+func fillWith(v []int32, x int32) {
+	for i := range v {
+		v[i] = x
+	}
+}
+
+// chunkGroup is the chunks of one item of attend_chunk.
+const chunkGroup = 4
+
+// isFew reports whether rows of a sequence are computed chunk by chunk.
+func isFew(q *compute.Seq) bool { return q.Rows <= fewRows }
+
+// chunksOf returns the chunks that a row sees of a kind of attention, and the first.
+func (a attention) chunksOf(until int32) (first, n int32) {
+	if a.window > 0 {
+		first = max(until-int32(a.window), 0) / chunkTokens
+	}
+	return first, (until+chunkTokens-1)/chunkTokens - first
+}
+
+// fillFew lists the rows that are computed chunk by chunk, as long as there is room for their chunks, and returns
+// how many sequences from the first on they are of.
+func (p *program) fillFew(s *shape, to pinned, b *compute.Batch, until []int32, chunks int) (seqs int) {
+	rows := s.ints(to, s.fewRows, s.count[compute.AllRows])[:0]
+	room := make([]int, len(p.kinds))
+	for i := range room {
+		room[i] = chunks
+	}
+	for i := range b.Seqs {
+		q := &b.Seqs[i]
+		if isFew(q) {
+			fits := true
+			for k, kind := range p.kinds {
+				for r := q.Row; r < q.Row+q.Rows; r++ {
+					_, n := kind.chunksOf(until[r])
+					room[k] -= int(n)
+				}
+				fits = fits && room[k] >= 0
+			}
+			if !fits {
+				break
+			}
+			for r := q.Row; r < q.Row+q.Rows; r++ {
+				rows = append(rows, r)
+			}
+		}
+		seqs = i + 1
+	}
+	return seqs
+}
+
+// fillKind writes the items of a kind of attention. Of sequences from number few on all rows go into tiles.
+func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until []int32, few int) {
+	w, kind, all := &s.kinds[k], p.kinds[k], s.count[compute.AllRows]
+	count, starts, tiles := s.ints(to, w.count, 4), s.ints(to, w.first, all+1), s.ints(to, w.tiles, 2*all)
+	groups := s.ints(to, w.groups, 4*p.groupCount)
+	clear(count)
+	starts[0] = 0
+	for i := range b.Seqs {
+		q := &b.Seqs[i]
+		if i < few && isFew(q) {
+			for r := q.Row; r < q.Row+q.Rows; r++ {
+				first, n := kind.chunksOf(until[r])
+				start := starts[count[0]]
+				count[0]++
+				starts[count[0]] = start + n
+				for c := int32(0); c < n; c += chunkGroup {
+					copy(groups[4*count[2]:], []int32{r, first + c, min(chunkGroup, n-c), start + c})
+					count[2]++
+				}
+			}
+			continue
+		}
+		// The last tiles have the most to do: they come first.
+		for at := (q.Rows - 1) / int32(kind.tokens) * int32(kind.tokens); at >= 0; at -= int32(kind.tokens) {
+			tiles[2*count[1]], tiles[2*count[1]+1] = q.Row+at, min(int32(kind.tokens), q.Rows-at)
+			count[1]++
+		}
+	}
+}
+
+// buckets are the rows that graphs are captured for.
+var buckets = []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512}
+
+// bucketOf returns the fewest rows of a graph that is enough, 0 if none is.
+func bucketOf(rows, most int) int {
+	i, _ := slices.BinarySearch(buckets, rows)
+	if i == len(buckets) || buckets[i] > most {
+		return 0
+	}
+	return buckets[i]
+}

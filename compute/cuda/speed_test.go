@@ -1,0 +1,205 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
+// KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, "prompt=512,8192" tokens; and before them
+// "type=Q4_K", if the weights are to have another type than BF16.
+func TestSpeed(t *testing.T) {
+	what := os.Getenv("KVASIR_GPU_SPEED")
+	if what == "" {
+		t.Skip("KVASIR_GPU_SPEED lists nothing to measure")
+	}
+	opening := time.Now()
+	d := gpuDevice(t)
+	fmt.Printf("opening: %.2f s\n", time.Since(opening).Seconds())
+	const layers, context, most = 32, 512, 256
+	typ := quant.BF16
+	if rest, named := strings.CutPrefix(what, "type="); named {
+		name, list, _ := strings.Cut(rest, " ")
+		var err error
+		if typ, err = quant.Parse(name); err != nil {
+			t.Fatal(err)
+		}
+		what = list
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	pool, blocks := packedSource(t, r, typ, 256, 4096).Data, 256*4096/typ.BlockValues()
+	begin, bytes := time.Now(), int64(0)
+	g := llama(t, d, layers, 4096, 14336, 32, 8, 128, 128256, func(out, in int) compute.Matrix {
+		at, size := r.IntN(blocks), typ.BlockBytes()
+		need := in / typ.BlockValues()
+		m, err := d.Matrix(compute.Source{Name: "random", Type: typ, Out: out, In: in, Row: func(dst []byte, n int) {
+			copy(dst, pool[(at+n*17)%(blocks-need)*size:][:need*size])
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += m.Bytes()
+		return m
+	})
+	fmt.Printf("loading: %.1f GB in %.2f s\n", float64(bytes)/1e9, time.Since(begin).Seconds())
+	spec := compute.CacheSpec{Blocks: 40 * most, BlockTokens: 16, Type: quant.BF16}
+	for range layers {
+		spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 8, KDim: 128, VDim: 128})
+	}
+	c, err := d.Cache(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	for _, part := range strings.Fields(what) {
+		name, list, _ := strings.Cut(part, "=")
+		for _, n := range strings.Split(list, ",") {
+			rows, err := strconv.Atoi(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "prompt" {
+				measure(t, p, name, rows, func(b *compute.Batch, _ int) {
+					b.AppendSeq(compute.Seq{}, random(r, rows), rows)
+				})
+				continue
+			}
+			for slot := range rows {
+				b := &compute.Batch{}
+				b.AppendSeq(compute.Seq{Slot: int32(slot)}, random(r, context), context)
+				for i := range 40 {
+					b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(slot), At: int32(i), Block: int32(slot*40 + i)})
+				}
+				wait(t, p, b)
+			}
+			measure(t, p, name, rows, func(b *compute.Batch, n int) {
+				for slot := range rows {
+					b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(context + n)}, random(r, 1), 1)
+				}
+			})
+		}
+	}
+}
+
+func random(r *rand.Rand, n int) []int32 {
+	v := make([]int32, n)
+	for i := range v {
+		v[i] = r.Int32N(128256)
+	}
+	return v
+}
+
+func wait(t testing.TB, p compute.Program, b *compute.Batch) {
+	t.Helper()
+	s, err := p.Start(b)
+	if err == nil {
+		err = s.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measure prints the time of a step of so many rows, two of which are under way at any time, and of its operations.
+func measure(t testing.TB, p *program, name string, rows int, fill func(b *compute.Batch, n int)) {
+	steps := 60
+	if name == "prompt" {
+		steps = 4
+	}
+	batch := func(n int) *compute.Batch {
+		b := &compute.Batch{}
+		fill(b, n)
+		plain := &compute.Choosing{TopP: 1, Repetition: 1}
+		for i, q := range b.Seqs {
+			if n == 0 {
+				b.Choosers = append(b.Choosers, compute.Chooser{Slot: q.Slot, Choosing: plain})
+			}
+			b.Logits = append(b.Logits, q.Row+q.Rows-1)
+			b.Choose = append(b.Choose, compute.Choice{Row: int32(i), Slot: q.Slot, Given: -1, Top: -1, After: -1, Mask: -1})
+		}
+		if name == "prompt" && n == 0 {
+			for i := range 512 {
+				b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
+			}
+		}
+		return b
+	}
+	wait(t, p, batch(0))
+	wait(t, p, batch(1))
+	var last compute.Step
+	var times, host []float64
+	begin := time.Now()
+	for n := range steps {
+		b, at := batch(n+2), time.Now()
+		s, err := p.Start(b)
+		host = append(host, time.Since(at).Seconds())
+		if err == nil && last != nil {
+			err = last.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, time.Since(begin).Seconds())
+		begin, last = time.Now(), s
+	}
+	if err := last.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(times)
+	slices.Sort(host)
+	fmt.Printf("%s %d: %.3f ms a step, %.0f tokens/s, start %.0f us\n", name, rows, times[len(times)/2]*1e3, float64(rows)/times[len(times)/2], host[len(host)/2]*1e6)
+	if err := p.g.enter(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.g.leave()
+	b := batch(5)
+	bucket := rows
+	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, len(b.Logits), bucket)
+	p.fill(sh, p.rings[0].in, b, p.chunkCount)
+	for k := range sh.kinds {
+		count := sh.ints(p.rings[0].in, sh.kinds[k].count, 4)
+		sh.few, sh.kinds[k].tileCount = int(count[0]), int(count[1])
+	}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(p.copyIndices(sh, p.rings[0].in))
+	from, err := p.g.newEvent(true)
+	must(err)
+	to, err := p.g.newEvent(true)
+	must(err)
+	labels := []string{"norm", "qkv", "rope+store", "attend", "out+add", "norm", "gate,up+act", "down+add"}
+	timeOps := func(label string, ops []operation) {
+		must(p.s.wait())
+		must(from.record(p.s))
+		for _, op := range ops {
+			must(op(sh))
+		}
+		must(to.record(p.s))
+		must(p.s.wait())
+		ms, err := to.since(from)
+		must(err)
+		fmt.Printf("    %-12s %9.1f us each\n", label, ms*1e3/float32(len(ops)))
+	}
+	for k, label := range labels {
+		var ops []operation
+		for at := 2 + k; at < len(p.ops)-3; at += len(labels) {
+			ops = append(ops, p.ops[at])
+		}
+		timeOps(label, ops)
+	}
+	timeOps("head", p.ops[len(p.ops)-1:])
+	must(from.close())
+	must(to.close())
+}

@@ -1,0 +1,172 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// stream is a queue of work of a device: copies, launches and graphs, which run in their order.
+type stream struct {
+	g      *gpu
+	handle uintptr
+	extra  [5]uintptr // of launch; on the heap
+	size   uint64     // of launch
+	param  [512]byte  // of launch
+}
+
+func (g *gpu) newStream() (*stream, error) {
+	const nonBlocking = 1
+	if err := g.try(cuStreamCreate, []uintptr{address(&g.out[0]), nonBlocking}, "making a stream"); err != nil {
+		return nil, err
+	}
+	g.live++
+	return &stream{g: g, handle: uintptr(g.out[0])}, nil
+}
+
+func (s *stream) close() error {
+	s.g.live--
+	return s.g.try(cuStreamDestroy, []uintptr{s.handle}, "closing a stream")
+}
+
+// wait returns when all work of the stream is done. The error is the first fault of the work.
+func (s *stream) wait() error {
+	return s.g.try(cuStreamSynchronize, []uintptr{s.handle}, "waiting for the device")
+}
+
+// toDevice queues a copy of n bytes from byte at of pinned memory.
+func (s *stream) toDevice(dst pointer, src pinned, at, n int) error {
+	return s.g.try(cuMemcpyHtoDAsync, []uintptr{uintptr(dst), src.addr + uintptr(at), uintptr(n), s.handle}, "copying %d bytes to the device", n)
+}
+
+// toHost queues a copy of n bytes to byte at of pinned memory.
+func (s *stream) toHost(dst pinned, at int, src pointer, n int) error {
+	return s.g.try(cuMemcpyDtoHAsync, []uintptr{dst.addr + uintptr(at), uintptr(src), uintptr(n), s.handle}, "copying %d bytes from the device", n)
+}
+
+// within queues a copy of n bytes from one place of the device to another.
+func (s *stream) within(dst, src pointer, n int64) error {
+	return s.g.try(cuMemcpyDtoDAsync, []uintptr{uintptr(dst), uintptr(src), uintptr(n), s.handle}, "copying %d bytes on the device", n)
+}
+
+// fill queues setting n bytes to a value.
+func (s *stream) fill(dst pointer, value byte, n int64) error {
+	return s.g.try(cuMemsetD8Async, []uintptr{uintptr(dst), uintptr(value), uintptr(n), s.handle}, "clearing %d bytes", n)
+}
+
+// function is a kernel of a module.
+type function struct {
+	name   string
+	handle uintptr
+	shared uint32 // bytes of dynamic shared memory of each block
+	param  int    // bytes of its one parameter
+}
+
+// grid is how many blocks a launch has, and block how many threads each of them.
+type grid struct{ x, y, z uint32 }
+
+// launch queues a kernel with a struct of this package as its parameter.
+func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) error {
+	size := int(unsafe.Sizeof(*param))
+	if size != f.param {
+		return fmt.Errorf("cuda: %s takes a parameter of %d bytes; it is given %d", f.name, f.param, size)
+	}
+	copy(s.param[:], unsafe.Slice((*byte)(unsafe.Pointer(param)), size)) // from the stack, perhaps, to the heap
+	const buffer, length, end = 1, 2, 0
+	s.size = uint64(size)
+	s.extra = [5]uintptr{buffer, address(&s.param[0]), length, address(&s.size), end}
+	c := s.g.lib.call(cuLaunchKernel, f.handle, uintptr(blocks.x), uintptr(blocks.y), uintptr(blocks.z),
+		uintptr(threads), 1, 1, uintptr(f.shared), s.handle, 0, address(&s.extra[0]))
+	if c != success {
+		return fail(s.g.lib, c, "launching %s with %d×%d×%d blocks of %d threads and %d bytes of shared memory",
+			f.name, blocks.x, blocks.y, blocks.z, threads, f.shared)
+	}
+	return nil
+}
+
+// event is a point in a stream.
+type event struct {
+	g      *gpu
+	handle uintptr
+}
+
+// newEvent makes an event; timed says that its time is kept.
+func (g *gpu) newEvent(timed bool) (*event, error) {
+	flags := uintptr(2) // no timing
+	if timed {
+		flags = 0
+	}
+	if err := g.try(cuEventCreate, []uintptr{address(&g.out[0]), flags}, "making an event"); err != nil {
+		return nil, err
+	}
+	g.live++
+	return &event{g, uintptr(g.out[0])}, nil
+}
+
+func (e *event) close() error {
+	e.g.live--
+	return e.g.try(cuEventDestroy, []uintptr{e.handle}, "closing an event")
+}
+
+// record puts the event behind all work queued so far.
+func (e *event) record(s *stream) error {
+	return s.g.try(cuEventRecord, []uintptr{e.handle, s.handle}, "recording an event")
+}
+
+// wait returns when the event has passed; one that was never recorded has.
+func (e *event) wait() error {
+	return e.g.try(cuEventSynchronize, []uintptr{e.handle}, "waiting for the device")
+}
+
+// since returns the milliseconds from an earlier event to this one; both have passed.
+func (e *event) since(from *event) (float32, error) {
+	ms := new(float32)
+	err := e.g.try(cuEventElapsedTime, []uintptr{address(ms), from.handle, e.handle}, "taking a time")
+	return *ms, err
+}
+
+// graph is captured work that is replayed with one call.
+type graph struct {
+	g            *gpu
+	handle, exec uintptr
+}
+
+// capture runs queue, whose work the stream does not do but keeps, and makes a graph of it.
+func (s *stream) capture(queue func() error) (*graph, error) {
+	const threadLocal = 1
+	if err := s.g.try(cuStreamBeginCapture, []uintptr{s.handle, threadLocal}, "capturing a graph"); err != nil {
+		return nil, err
+	}
+	queued := queue()
+	err := s.g.try(cuStreamEndCapture, []uintptr{s.handle, address(&s.g.out[0])}, "ending the capture of a graph")
+	gr := &graph{g: s.g, handle: uintptr(s.g.out[0])}
+	if queued != nil {
+		if err == nil {
+			_ = s.g.try(cuGraphDestroy, []uintptr{gr.handle}, "freeing a graph")
+		}
+		return nil, queued
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.g.try(cuGraphInstantiate, []uintptr{address(&s.g.out[1]), gr.handle, 0}, "making a graph ready"); err != nil {
+		_ = s.g.try(cuGraphDestroy, []uintptr{gr.handle}, "freeing a graph")
+		return nil, err
+	}
+	gr.exec = uintptr(s.g.out[1])
+	s.g.live++
+	return gr, nil
+}
+
+// replay queues the graph's work.
+func (s *stream) replay(gr *graph) error {
+	return s.g.try(cuGraphLaunch, []uintptr{gr.exec, s.handle}, "replaying a graph")
+}
+
+func (gr *graph) close() error {
+	gr.g.live--
+	err := gr.g.try(cuGraphExecDestroy, []uintptr{gr.exec}, "freeing a graph")
+	if e := gr.g.try(cuGraphDestroy, []uintptr{gr.handle}, "freeing a graph"); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package compute
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// Source is a weight as a checkpoint stores it: Out rows of In values, row-major, in blocks of Type.
+type Source struct {
+	Name    string // for errors
+	Type    quant.Type
+	Out, In int
+	Data    []byte
+	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
+	Row func(dst []byte, n int)
+
+	// Adapter says that the weight is an A or B of a LowRank.
+	Adapter bool
+	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
+	Scales []float32
+	Group  int
+	// Order, if not nil, says that value k of each row belongs to input Order[k]. It is the same for all weights of a
+	// MatMulHeads.
+	Order []int32
+}
+
+// Rows returns the weight of n of the outputs, starting at output from.
+func (s Source) Rows(from, n int) Source {
+	data, scales, row := len(s.Data)/s.Out, len(s.Scales)/s.Out, s.Row
+	if row != nil {
+		s.Row = func(dst []byte, i int) { row(dst, from+i) }
+	}
+	s.Data, s.Scales, s.Out = s.Data[from*data:][:n*data], s.Scales[from*scales:][:n*scales], n
+	return s
+}
+
+// Inputs returns the weight of n of the inputs, starting at input from: the products of parts of x add up to that of
+// x. It copies stored data. Both ends have to be ends of blocks of the type, and of groups of Scales.
+func (s Source) Inputs(from, n int) (Source, error) {
+	block, end := s.Type.BlockValues(), from+n
+	whole := func(size int) bool { return from%size == 0 && (end%size == 0 || end == s.In) }
+	switch {
+	case from < 0 || n < 1 || end > s.In:
+		return s, fmt.Errorf("compute: weight %q: inputs %d to %d of %d", s.Name, from, end, s.In)
+	case s.Order != nil:
+		return s, fmt.Errorf("compute: weight %q: its inputs are stored in another order; it cannot be divided by inputs", s.Name)
+	case !whole(block) || n%block != 0:
+		return s, fmt.Errorf("compute: weight %q: inputs %d to %d are not whole blocks of %d values of %v", s.Name, from, end, block, s.Type)
+	case s.Scales != nil && s.Group < s.In && !whole(s.Group):
+		return s, fmt.Errorf("compute: weight %q: inputs %d to %d are not whole groups of %d, which share a scale", s.Name, from, end, s.Group)
+	}
+	all, err := s.Type.RowBytes(s.In)
+	if err != nil {
+		return s, fmt.Errorf("compute: weight %q: %w", s.Name, err)
+	}
+	at, size := from/block*s.Type.BlockBytes(), n/block*s.Type.BlockBytes()
+	if row := s.Row; row != nil {
+		s.Row = func(dst []byte, i int) {
+			line := make([]byte, all)
+			row(line, i)
+			copy(dst, line[at:][:size])
+		}
+	} else {
+		data := make([]byte, 0, s.Out*size)
+		for o := range s.Out {
+			data = append(data, s.Data[o*all+at:][:size]...)
+		}
+		s.Data = data
+	}
+	if s.Scales != nil && s.Group < s.In {
+		groups, scales := len(s.Scales)/s.Out, []float32(nil)
+		for o := range s.Out {
+			scales = append(scales, s.Scales[o*groups:][from/s.Group:(end+s.Group-1)/s.Group]...)
+		}
+		s.Scales = scales
+	} else if s.Scales != nil {
+		s.Group = n
+	}
+	s.In = n
+	return s, nil
+}
+
+// Stack returns the weight whose outputs are those of some weights, one after the other: of queries, keys and values,
+// or of experts, which may be of several checkpoints. They have the same inputs, in the same order, and one type. Rows
+// takes them apart again. Only what has Scales is copied.
+func Stack(name string, parts ...Source) (Source, error) {
+	if len(parts) == 0 {
+		return Source{}, fmt.Errorf("compute: weight %q is a stack of none", name)
+	}
+	s := parts[0]
+	s.Name, s.Out, s.Data, s.Scales = name, 0, nil, nil
+	ends := make([]int, len(parts)) // the output after each part's
+	for i, p := range parts {
+		if f := &parts[0]; p.In != f.In || p.Type != f.Type || p.Group != f.Group || p.Adapter != f.Adapter ||
+			(p.Scales == nil) != (f.Scales == nil) || !slices.Equal(p.Order, f.Order) {
+			return s, fmt.Errorf("compute: weight %q: %q, of %d inputs in %v, cannot be stacked with %q, of %d in %v: want the same inputs, type and groups",
+				name, p.Name, p.In, p.Type, f.Name, f.In, f.Type)
+		}
+		s.Out += p.Out
+		ends[i] = s.Out
+		if s.Scales = append(s.Scales, p.Scales...); p.Scales != nil {
+			s.Data = append(s.Data, p.Data...)
+		}
+	}
+	if s.Scales != nil {
+		return s, nil
+	}
+	size, err := s.Type.RowBytes(s.In)
+	if err != nil {
+		return s, fmt.Errorf("compute: weight %q: %w", name, err)
+	}
+	s.Row = func(dst []byte, n int) {
+		i := sort.SearchInts(ends, n+1)
+		p := &parts[i]
+		if n -= ends[i] - p.Out; p.Row != nil {
+			p.Row(dst, n)
+		} else {
+			copy(dst, p.Data[n*size:][:size])
+		}
+	}
+	return s, nil
+}

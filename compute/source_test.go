@@ -1,0 +1,168 @@
+package compute
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// values returns the values of a weight, [Out, In].
+func values(t *testing.T, s Source) [][]float32 {
+	t.Helper()
+	size, err := s.Type.RowBytes(s.In)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]float32
+	for o := range s.Out {
+		row, v := make([]byte, size), make([]float32, s.In)
+		if s.Row != nil {
+			s.Row(row, o)
+		} else {
+			copy(row, s.Data[o*size:])
+		}
+		if err := quant.Decode(v, row, s.Type); err != nil {
+			t.Fatal(err)
+		}
+		for i := range v {
+			if s.Scales != nil {
+				v[i] *= s.Scales[o*(len(s.Scales)/s.Out)+i/s.Group]
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// TestSlices takes outputs and inputs of weights of several types, stored and written row by row, with and without
+// scales of groups: their values are those of the whole.
+func TestSlices(t *testing.T) {
+	const out, in, group = 5, 256, 64
+	rng := rand.New(rand.NewPCG(1, 2))
+	v := make([]float32, out*in)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64())
+	}
+	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q8_0, quant.Q4_0, quant.F8_E4M3} {
+		size, _ := typ.RowBytes(in)
+		data := make([]byte, out*size)
+		if err := quant.Encode(data, v, typ); err != nil {
+			t.Fatal(err)
+		}
+		src := Source{Name: "w", Type: typ, Out: out, In: in, Data: data}
+		if typ == quant.F8_E4M3 {
+			src.Group = group
+			for i := range out * in / group {
+				src.Scales = append(src.Scales, float32(i+1))
+			}
+		}
+		byRow := src
+		byRow.Data, byRow.Row = nil, func(dst []byte, n int) { copy(dst, data[n*size:][:size]) }
+		want := values(t, src)
+		for _, s := range []Source{src, byRow} {
+			for _, cut := range [][2]int{{0, 128}, {64, 64}, {192, 64}, {0, 256}} {
+				part, err := s.Inputs(cut[0], cut[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				part = part.Rows(1, 3)
+				for o, row := range values(t, part) {
+					for i, x := range row {
+						if x != want[1+o][cut[0]+i] {
+							t.Fatalf("%v: inputs %v: output %d has %g for input %d; want %g", typ, cut, o, x, i, want[1+o][cut[0]+i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestInputsRefused(t *testing.T) {
+	plain := Source{Name: "w", Type: quant.F32, Out: 2, In: 64, Data: make([]byte, 512)}
+	blocks := Source{Name: "w", Type: quant.Q8_0, Out: 2, In: 64, Data: make([]byte, 136)}
+	scaled := Source{Name: "w", Type: quant.F8_E4M3, Out: 2, In: 64, Data: make([]byte, 128), Scales: make([]float32, 4), Group: 32}
+	ordered := plain
+	ordered.Order = make([]int32, 64)
+	for _, test := range []struct {
+		src     Source
+		from, n int
+		want    string
+	}{
+		{plain, 32, 33, `weight "w": inputs 32 to 65 of 64`},
+		{plain, -1, 2, "inputs -1 to 1 of 64"},
+		{plain, 0, 0, "inputs 0 to 0 of 64"},
+		{blocks, 16, 32, "inputs 16 to 48 are not whole blocks of 32 values of Q8_0"},
+		{scaled, 0, 16, "inputs 0 to 16 are not whole groups of 32, which share a scale"},
+		{ordered, 0, 32, "its inputs are stored in another order"},
+	} {
+		if _, err := test.src.Inputs(test.from, test.n); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("error %v; want %q", err, test.want)
+		}
+	}
+}
+
+// TestStack stacks weights of several types, stored and written row by row, with and without scales of groups: the
+// outputs of the stack are theirs, in order, and a slice across two of them has those of both.
+func TestStack(t *testing.T) {
+	const in, group = 128, 32
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q8_0, quant.Q4_0, quant.F8_E4M3} {
+		size, _ := typ.RowBytes(in)
+		var parts []Source
+		var want [][]float32
+		for i, out := range []int{4, 1, 3} {
+			v, data := make([]float32, out*in), make([]byte, out*size)
+			for j := range v {
+				v[j] = float32(rng.NormFloat64())
+			}
+			if err := quant.Encode(data, v, typ); err != nil {
+				t.Fatal(err)
+			}
+			src := Source{Name: "part", Type: typ, Out: out, In: in, Data: data}
+			if typ == quant.F8_E4M3 {
+				src.Group = group
+				for j := range out * in / group {
+					src.Scales = append(src.Scales, float32(i*10+j+1))
+				}
+			} else if i == 2 {
+				src.Data, src.Row = nil, func(dst []byte, n int) { copy(dst, data[n*size:][:size]) }
+			}
+			parts, want = append(parts, src), append(want, values(t, src)...)
+		}
+		stack, err := Stack("all", parts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := stack.Inputs(32, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct {
+			s        Source
+			out, in0 int
+		}{"stack": {stack, 0, 0}, "rows": {stack.Rows(3, 4), 3, 0}, "inputs": {inputs, 0, 32}} {
+			for o, got := range values(t, c.s) {
+				if !slices.Equal(got, want[c.out+o][c.in0:][:len(got)]) {
+					t.Errorf("%v, %s: output %d is %v; want %v", typ, what, o, got, want[c.out+o])
+				}
+			}
+		}
+	}
+	plain := Source{Name: "w", Type: quant.F32, Out: 2, In: 64, Data: make([]byte, 512)}
+	for want, other := range map[string]Source{
+		`"v", of 32 inputs in F32, cannot be stacked with "w", of 64 in F32`: {Name: "v", Type: quant.F32, Out: 4, In: 32, Data: make([]byte, 512)},
+		`"v", of 64 inputs in BF16`: {Name: "v", Type: quant.BF16, Out: 4, In: 64, Data: make([]byte, 512)},
+		"the same inputs":           {Name: "v", Type: quant.F32, Out: 2, In: 64, Data: make([]byte, 512), Order: make([]int32, 64)},
+	} {
+		if _, err := Stack("all", plain, other); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want %q", err, want)
+		}
+	}
+	if _, err := Stack("none"); err == nil {
+		t.Error("a stack of no weights is made")
+	}
+}

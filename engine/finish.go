@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/sched"
+)
+
+// finish sees the oldest step to its end: it waits for it, takes what it chose, commits it, and lets the step after it
+// choose, whose masks depend on that.
+func (e *Engine) finish() {
+	s := &e.steps.ring[e.steps.oldest]
+	err := e.await(s)
+	if err != nil && skipped(err) && e.dead == nil {
+		e.steps.restart(s)
+		err = e.await(s)
+	}
+	done := e.cfg.Now()
+	switch {
+	case err == nil:
+		for i := range s.entries {
+			if q := s.entries[i].seq; q != nil {
+				e.touched += q.touch()
+			}
+		}
+		for i := range s.entries {
+			s.entries[i].take(s)
+		}
+	case e.dead != nil: // all have ended
+	case lost(err):
+		e.lose(err)
+	default:
+		e.isolate(s, err)
+	}
+	e.counts.Rates = e.tiers.stored(e.sched, s)
+	if e.steps.observe(s, done); err == nil {
+		e.sched.Took(s.plan, s.report.Duration.Microseconds())
+	}
+	e.commit(s)
+	now := e.cfg.Now()
+	s.report.Host = e.spent + now.Sub(e.busy)
+	e.busy, e.spent = now, 0
+	if s.report.Rows > 0 {
+		e.observeStep(s)
+	}
+	e.steps.pop()
+	e.steps.release(e.steps.newest())
+}
+
+// lose ends everything, since the device is lost.
+func (e *Engine) lose(err error) {
+	e.cfg.Logger.Error("the device is lost", "error", err)
+	e.mu.Lock()
+	e.dead = fmt.Errorf("%w: %w", ErrDevice, err)
+	e.mu.Unlock()
+	e.steps.settle()
+	for _, q := range e.ordered() {
+		e.fail(q, e.dead)
+	}
+}
+
+// isolate computes a step again, after it failed for all together, for one sequence after the other: those for which it
+// fails again end with an error, the others go on. Computing a part of a step twice changes nothing, since each token's
+// keys and values have their place; but a recurrent state may have gone on already, so a sequence that has one ends.
+func (e *Engine) isolate(s *step, err error) {
+	e.cfg.Logger.Error("a step failed, and is computed again for each request alone", "error", err, "requests", s.report.Seqs, "rows", s.report.Rows)
+	e.steps.settle()
+	for i, w := range s.plan.Seqs {
+		x := &s.entries[i]
+		if x.seq == nil || x.seq.ended {
+			continue
+		}
+		if w.State >= 0 {
+			e.fail(x.seq, err)
+			continue
+		}
+		if err := e.steps.alone(s, i); err == nil {
+			x.take(s)
+		} else if !x.seq.ended {
+			e.cfg.Logger.Error("a request failed", "error", err, "rows", w.N)
+			e.fail(x.seq, err)
+		}
+	}
+}
+
+// commit tells the scheduler what a step yielded, and sees to the tokens that count.
+func (e *Engine) commit(s *step) {
+	for i := range s.entries {
+		if x := &s.entries[i]; x.err != nil {
+			e.fail(x.seq, x.err) // before Commit, so that none of its blocks can be found
+		}
+	}
+	e.results = e.results[:0]
+	for i := range s.entries {
+		e.results = append(e.results, s.entries[i].result(s))
+	}
+	e.sched.Commit(s.plan, e.results)
+	now := e.cfg.Now()
+	for i := range s.entries {
+		x, r := &s.entries[i], &e.results[i]
+		if x.seq == nil || x.seq.ended || len(r.Tokens) == 0 {
+			continue
+		}
+		if x.seq.search != nil {
+			e.branchOut(s, x.seq, x.tokens(s)[0].Top, now)
+			continue
+		}
+		e.accept(s, x, r, now)
+	}
+}
+
+// accept hands out the tokens of one sequence, and sees to what follows them.
+func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Time) {
+	q := x.seq
+	for i, t := range x.tokens(s)[:len(r.Tokens)] {
+		if i == len(r.Tokens)-1 && r.Finished && t.Finish == "" {
+			t.Finish = FinishLength
+		}
+		e.observeToken(s, q, now)
+		if t.Finish != "" {
+			e.end(q, t)
+			return
+		}
+		e.out = append(e.out, delivery{q.stream, t})
+		if c := q.constraint; c != nil {
+			if err := c.Accept(t.ID); err != nil {
+				e.fail(q, fmt.Errorf("engine: output token %d: %w", q.generated()-1, err))
+				return
+			}
+		}
+	}
+	if q.constraint != nil {
+		e.force(s, q, now)
+	} else if e.drafts(q) {
+		e.propose(q)
+	}
+}
+
+// force gives a sequence the tokens that its constraint says must follow, without computing a choice.
+func (e *Engine) force(s *step, q *sequence, now time.Time) {
+	ids := q.constraint.Forced()
+	if q.req.Logprobs >= 0 || len(ids) == 0 {
+		return // tokens whose log probabilities are wanted are chosen, though there is no choice
+	}
+	for i, id := range ids {
+		if slices.Contains(q.stops, id) {
+			ids = ids[:i] // which a step chooses
+			break
+		}
+	}
+	n, ended, err := e.sched.Force(q.id, ids)
+	if err != nil || n == 0 {
+		return // it is chosen, one after the other
+	}
+	e.steps.recall(q)
+	at := q.generated() - n
+	for i, id := range ids[:n] {
+		e.observeToken(s, q, now)
+		t := Token{ID: id}
+		if ended && i == n-1 {
+			t.Finish = FinishLength
+			e.end(q, t)
+			return
+		}
+		e.out = append(e.out, delivery{q.stream, t})
+		if err := q.constraint.Accept(id); err != nil {
+			e.fail(q, fmt.Errorf("engine: output token %d: %w", at+i, err))
+			return
+		}
+	}
+}
+
+// mostDraft is how many tokens are proposed to a sequence at once.
+const mostDraft = 8
+
+// drafts reports whether tokens are proposed to a sequence.
+func (e *Engine) drafts(q *sequence) bool {
+	return e.cfg.Draft != nil && e.cfg.Sched.States == 0 && q.search == nil && !q.pools && q.constraint == nil
+}
+
+// propose proposes tokens to a sequence that has caught up.
+func (e *Engine) propose(q *sequence) {
+	d := e.cfg.Draft(q.known(), mostDraft)
+	if d.Check() != nil {
+		return
+	}
+	if !e.cfg.Runner.Trees() {
+		d = d.Chain()
+	}
+	d = d.Cut(min(len(d.Tokens), mostDraft))
+	if i := slices.IndexFunc(d.Tokens, func(id int32) bool { return id < 0 || int(id) >= e.cfg.Vocab }); i >= 0 {
+		d = d.Cut(i)
+	}
+	if len(d.Tokens) > 0 && e.sched.Propose(q.id, d) == nil {
+		q.draft.Tokens, q.draft.Parents = append(q.draft.Tokens[:0], d.Tokens...), slices.Clone(d.Parents)
+	}
+}
+
+// flush hands over the tokens that wait. The counters come first: a reader that has a request's last token finds that
+// what it held is free.
+func (e *Engine) flush() {
+	e.publish()
+	e.tell()
+	if len(e.out) > 0 {
+		e.out = e.outbox.send(e.out)
+	}
+}

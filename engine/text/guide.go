@@ -1,0 +1,244 @@
+package text
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/tokenizer"
+)
+
+// guides are the compiled grammars of a model, the last ones used.
+type guides struct {
+	once    sync.Once
+	vocab   *grammar.Vocab
+	closers closers
+
+	mu     sync.Mutex
+	recent []compiled // [mostGuides] the newest last
+}
+
+type compiled struct {
+	key string
+	g   *grammar.Grammar
+}
+
+const mostGuides = 64
+
+// constraint returns what makes the limits on an answer's tokens, nil if there are none.
+func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room int) (func() engine.Constraint, error) {
+	spec := m.spec(&r.Answer, prompt, m.thinks(ctx, r))
+	if spec == nil && r.Answer.Thought == nil {
+		return r.Constraint, nil
+	}
+	var g *grammar.Grammar
+	if spec != nil {
+		switch {
+		case r.IgnoreEOS:
+			return nil, fault.New(FieldIgnoreEOS, "cannot be, since the answer must be of a form and ends with it")
+		case r.MinTokens > 0:
+			return nil, fault.New(engine.FieldMinTokens, "is %d; an answer of a form ends where that does", r.MinTokens)
+		}
+		var err error
+		if g, err = m.compile(&r.Answer, *spec); err != nil {
+			return nil, err
+		}
+	}
+	if r.MaxTokens > 0 {
+		room = r.MaxTokens
+	}
+	return m.bounded(&r.Answer, prompt, g, room)
+}
+
+// thinks reports whether a model may reason before it answers a chat, though the prompt has not begun that: if to ask
+// it for reasoning changes nothing in the prompt.
+func (m *Model) thinks(ctx context.Context, r *Request) bool {
+	a := &r.Answer
+	if !a.Parse || r.Chat == nil || m.reasoning == nil || a.Form == nil && !a.Choice.guided() {
+		return false
+	}
+	in := *r.Chat
+	in.Extra = chat.NewDict()
+	if r.Chat.Extra != nil {
+		for _, key := range r.Chat.Extra.Keys() {
+			v, _ := r.Chat.Extra.Get(key)
+			in.Extra.Set(key, v)
+		}
+	}
+	in.Extra.Set("enable_thinking", true)
+	in.Extra.Set("thinking", true)
+	with, err := m.Render(ctx, &in)
+	if err != nil {
+		return false
+	}
+	without, err := m.Render(ctx, r.Chat)
+	return err == nil && with == without
+}
+
+// compile returns the grammar of a spec. If there is none, the error names the schema that is at fault.
+func (m *Model) compile(a *Answer, spec grammar.Spec) (*grammar.Grammar, error) {
+	m.guides.once.Do(m.openGuides)
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	if g := m.guides.find(string(key)); g != nil {
+		return g, nil
+	}
+	g, err := grammar.Compile(spec, m.guides.vocab, grammar.DefaultLimits)
+	if err == nil {
+		m.guides.keep(string(key), g)
+		return g, nil
+	}
+	if a.Form != nil {
+		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, grammar.DefaultLimits); err != nil {
+			return nil, located(a.Form.Field, err)
+		}
+	}
+	for i := range a.Tools {
+		t := &a.Tools[i]
+		if _, err := grammar.Compile(grammar.Spec{Schema: t.schema()}, m.guides.vocab, grammar.DefaultLimits); err != nil {
+			return nil, located(t.Field, err)
+		}
+	}
+	return nil, located(FieldTools, err)
+}
+
+// located returns the fault of a grammar's part that a field of a request gave.
+func located(field fault.Field, err error) error {
+	bad := new(grammar.Error)
+	if !errors.As(err, &bad) {
+		return err
+	}
+	if bad.Path != "" {
+		field += fault.Field("." + bad.Path)
+	}
+	return &fault.Error{Field: field, Problem: bad.Problem}
+}
+
+func (g *guides) find(key string) *grammar.Grammar {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.recent, func(c compiled) bool { return c.key == key })
+	if i < 0 {
+		return nil
+	}
+	c := g.recent[i]
+	g.recent = append(slices.Delete(g.recent, i, i+1), c)
+	return c.g
+}
+
+func (g *guides) keep(key string, made *grammar.Grammar) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.recent) == mostGuides {
+		g.recent = slices.Delete(g.recent, 0, 1)
+	}
+	g.recent = append(g.recent, compiled{key, made})
+}
+
+// openGuides makes the vocabulary that grammars take.
+func (m *Model) openGuides() {
+	tokens := make([]grammar.Token, m.Spec.Vocab)
+	for id := range min(m.Spec.Vocab, m.Tokenizer.VocabSize()) {
+		tokens[id] = grammar.Token{Bytes: m.Tokenizer.Bytes(int32(id)), Special: m.Tokenizer.IsSpecial(int32(id))}
+	}
+	m.guides.closers = newClosers(tokens)
+	m.guides.vocab = grammar.NewVocab(tokens, m.stops, func(text string) []int32 {
+		return m.Tokenizer.Encode(text, tokenizer.EncodeOptions{})
+	})
+}
+
+// schema returns the schema of a tool's arguments.
+func (t *Tool) schema() []byte {
+	if len(t.Parameters) == 0 {
+		return []byte(`{"type": "object"}`)
+	}
+	return t.Parameters
+}
+
+// spec returns what the whole output must be, reasoning included, nil if it may be anything.
+func (m *Model) spec(a *Answer, prompt string, thinks bool) *grammar.Spec {
+	calls := m.calls(a)
+	switch {
+	case a.Choice.guided():
+		return m.afterReasoning(grammar.Spec{Tags: calls}, prompt, thinks)
+	case a.Form != nil && len(a.Tools) > 0:
+		calls.NoText, calls.AtLeast = true, 1
+		return m.afterReasoning(one(grammar.Tag{Content: a.Form.Spec}, grammar.Tag{Content: grammar.Spec{Tags: calls}}), prompt, thinks)
+	case a.Form != nil:
+		return m.afterReasoning(a.Form.Spec, prompt, thinks)
+	case slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Strict }):
+		calls.Triggers = m.tools.Triggers()
+		return &grammar.Spec{Tags: calls}
+	}
+	return nil
+}
+
+// one returns a spec of exactly one of some tags.
+func one(tags ...grammar.Tag) grammar.Spec {
+	return grammar.Spec{Tags: &grammar.Tags{Tags: tags, AtLeast: 1, AtMost: 1, NoText: true}}
+}
+
+// calls describes the calls of an answer, nil if there are no tools.
+func (m *Model) calls(a *Answer) *grammar.Tags {
+	if len(a.Tools) == 0 {
+		return nil
+	}
+	g := m.tools.Guide()
+	tags := &grammar.Tags{}
+	for i := range a.Tools {
+		t := &a.Tools[i]
+		if a.Choice.Name != "" && t.Name != a.Choice.Name {
+			continue
+		}
+		content := grammar.Spec{JSON: true, Compact: true}
+		if t.Strict || a.Choice.guided() {
+			content = grammar.Spec{Schema: t.schema(), Compact: true, Ordered: true}
+		}
+		before := strings.ReplaceAll(g.Before, chat.GuideName, t.Name)
+		tags.Tags = append(tags.Tags, grammar.Tag{Begin: before, Content: content, End: g.After})
+		if g.Between != "" && !a.single() && (a.Choice.guided() || g.Open != "") { // after others
+			tags.Tags = append(tags.Tags, grammar.Tag{Begin: g.Between + before, Content: content, End: g.After})
+		}
+	}
+	if a.Choice.guided() {
+		tags.AtLeast, tags.NoText = 1, true
+	}
+	if a.single() {
+		tags.AtMost = 1
+	}
+	if g.Open == "" {
+		return tags
+	}
+	tags.AtLeast, tags.NoText = 1, true
+	outer := &grammar.Tags{Tags: []grammar.Tag{{Begin: g.Open, Content: grammar.Spec{Tags: tags}, End: g.Close}}}
+	if a.Choice.guided() {
+		outer.AtLeast, outer.AtMost, outer.NoText = 1, 1, true
+	}
+	return outer
+}
+
+func (a *Answer) single() bool { return a.Single || a.Choice.Name != "" }
+
+// afterReasoning returns a spec that comes after the reasoning, if the prompt has begun that or the model thinks.
+func (m *Model) afterReasoning(inner grammar.Spec, prompt string, thinks bool) *grammar.Spec {
+	open, close := m.reasoning.Around(prompt)
+	if !thinks && open != "" || close == "" {
+		return &inner
+	}
+	rest := grammar.Spec{Tags: &grammar.Tags{Triggers: []string{strings.TrimSpace(close)}, AtLeast: 1, AtMost: 1, NoTail: true,
+		Tags: []grammar.Tag{{Begin: close, Content: inner}}}}
+	if open == "" {
+		return &rest
+	}
+	both := one(grammar.Tag{Begin: open, Content: rest}, grammar.Tag{Content: inner})
+	return &both
+}

@@ -1,0 +1,109 @@
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/weights"
+)
+
+// maxReserve is the most memory that a plan leaves free, for requests (server.Config.RequestMemory, workBytes) and
+// garbage. A small machine leaves an eighth.
+const maxReserve = 512 << 20
+
+// memory is what a model takes of a device, in bytes.
+type memory struct {
+	weights, steps, logits, kv, host, reserve int64 // those that are not yet taken
+	free, total                               int64
+}
+
+// needs returns what is planned beside weights and KV cache.
+func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
+	free, total, err := dev.Memory()
+	if err != nil {
+		return memory{}, err
+	}
+	n := memory{free: free, total: total, steps: m.loaded.Workspace(o.TokenBudget, o.MaxSeqs), kv: o.KVBytes, host: o.host(),
+		reserve: reserveOf(total)}
+	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
+		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
+	}
+	return n, n.check(o)
+}
+
+func reserveOf(total int64) int64 { return min(maxReserve, total/8) }
+
+// rest returns what is left for what is not counted.
+func (n memory) rest() int64 {
+	rest := n.free
+	for _, x := range []int64{n.weights, n.steps, n.logits, n.kv, n.host, n.reserve} {
+		rest -= min(x, rest) // so that no sum overflows
+	}
+	return rest
+}
+
+// check says what does not fit.
+func (n memory) check(o Options) error {
+	if n.rest() > 0 {
+		return nil
+	}
+	return fullError(fmt.Sprintf("text: %s does not fit: of %s that are free, %s are for weights still to be loaded, %s for a token-budget of %d and %s for its logits, %s are what kv-bytes asks for, %s host-kv-bytes, and %s are kept for requests",
+		o.Name, size10(n.free), size10(n.weights), size10(n.steps), o.TokenBudget, size10(n.logits), size10(n.kv), size10(n.host), size10(n.reserve)))
+}
+
+// fullError says that a device has too little memory.
+type fullError string
+
+func (e fullError) Error() string { return string(e) }
+
+// defaultShare is how much of a device's memory is used, if it is not the host's.
+const defaultShare = 0.9
+
+// cache returns the most memory for the KV cache: half of what is left of the host's, and all that is left of the share
+// that may be used of another device's.
+func (n memory) cache(o Options) int64 {
+	if o.onHost() {
+		return n.rest() / 2
+	}
+	return max(0, n.rest()-int64((1-cmp.Or(o.DeviceShare, defaultShare))*float64(n.total)))
+}
+
+// onHost reports whether the device's memory is the host's.
+func (o *Options) onHost() bool {
+	k, _, err := compute.KindOf(o.Device)
+	return err == nil && k.Host
+}
+
+// host returns the memory of HostKVBytes that is the device's.
+func (o *Options) host() int64 {
+	if o.onHost() {
+		return o.HostKVBytes
+	}
+	return 0
+}
+
+// size10 writes a number of bytes as people do.
+func size10(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// fits decides the type of keys and values, and refuses weights that do not fit before they are loaded. On the device
+// they take about what they take in the files.
+func (o *Options) fits(ckpt *weights.Checkpoint, dev compute.Device) error {
+	if types := dev.KVTypes(); o.KVType == 0 {
+		o.KVType = compute.ServedKV(types)
+	} else if !slices.Contains(types, o.KVType) {
+		return fmt.Errorf("text: kv-type is %v; %s has %v", o.KVType, dev.Name(), types)
+	}
+	free, total, err := dev.Memory()
+	if err != nil {
+		return err
+	}
+	n := memory{weights: ckpt.Size(), kv: o.KVBytes, host: o.host(), reserve: reserveOf(total), free: free, total: total}
+	return n.check(*o)
+}

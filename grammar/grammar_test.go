@@ -1,0 +1,270 @@
+package grammar
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/internal/reference"
+)
+
+// TestTakes has a line for each grammar: outputs that it takes, and outputs that it does not.
+func TestTakes(t *testing.T) {
+	v := byteVocab()
+	for _, c := range []struct {
+		name    string
+		spec    Spec
+		yes, no []string
+	}{
+		{"json", Spec{JSON: true}, []string{`{}`, `{"a": [1, -2.5e3, "x\u00e9\n", null, {"b": true}]}`}, []string{`[1]`, `{`, `{"a":01}`, `{"a":"` + "\n" + `"}`}},
+		{"compact", Spec{JSON: true, Compact: true}, []string{`{"a":[1,2]}`, `{"a": [1, 2]}`}, []string{`{"a" :1}`, `{ "a":1}`, "{\"a\":\n1}", `{"a":  1}`, `{"a":[1 ,2]}`}},
+		{"choice", Spec{Choice: []string{"red", "green", "re"}}, []string{"red", "green", "re"}, []string{"", "r", "redgreen"}},
+		{"regex", Spec{Regex: `(foo|ba[rz]){2,3}\d?`}, []string{"foobar", "bazbazfoo7"}, []string{"foo", "foobar77", "xfoobar"}},
+		{"anchors", Spec{Regex: `^a+$`}, []string{"a", "aaa"}, []string{"", "ab"}},
+		{"ahead", Spec{Regex: `(?=.*\d)(?!.*xx)[a-z0-9]{3,5}`}, []string{"ab1", "1abcd"}, []string{"abc", "a1xx", "ab1234"}},
+		{"case", Spec{Regex: `(?i)straße[A-F]`}, []string{"STRAßEa", "straßeF"}, []string{"strasseg"}},
+		{"property", Spec{Regex: `\p{Lu}\p{Nd}+`}, []string{"É12", "A٣"}, []string{"é12", "A"}},
+		{"gbnf", Spec{Grammar: "root ::= \"(\" root \")\" | [a-c]+ # nested\n"}, []string{"a", "((abc))"}, []string{"(a", "()", "d"}},
+		{"left", Spec{Grammar: "root ::= root \"+\" num | num\nnum ::= [0-9]{1,3}"}, []string{"1", "1+22+333"}, []string{"+1", "1+", "1234"}},
+		{"ambiguous", Spec{Grammar: `root ::= "a" root "b" | "a" root | "a"`}, []string{"a", "aaab", "aaaabb"}, []string{"abb", "b", "aab" + "b"}},
+		{"lines", Spec{Grammar: "root  ::= x |\n  y\nx ::= (\"x\"\n  \"1\")?\ny ::= '\\x41\\u00e9' \"\\\"\""}, []string{"", "x1", "Aé\""}, []string{"x", "A"}},
+		{"token", Spec{Grammar: `root ::= "a" <[256]>`}, nil, []string{"a"}},
+		{"tags", Spec{Tags: &Tags{Triggers: []string{"<f"}, Tags: []Tag{
+			{Begin: "<f=a>", Content: Spec{Regex: `\d+`}, End: "</f>"}, {Begin: "<f=b>", Content: Spec{JSON: true}, End: "</f>"}}}},
+			[]string{"", "hello < f", "x<f=a>12</f>y<f=b>{}</f>"}, []string{"<f", "<f=c>", "<f=a>x</f>", "<f=a>1"}},
+		{"one tag", Spec{Tags: &Tags{Tags: []Tag{{Begin: "[", Content: Spec{Choice: []string{"x"}}, End: "]"}}, AtLeast: 1, AtMost: 2, NoText: true}},
+			[]string{"[x]", "[x][x]"}, []string{"", "[x][x][x]", "a[x]"}},
+		{"ordered", Spec{Ordered: true, Schema: []byte(`{"properties": {"a": {}, "b": {}}, "required": ["b"], "type": "object"}`)},
+			[]string{`{"a":1,"b":2}`, `{"b":2,"c":3}`}, []string{`{"b":2,"a":1}`, `{"c":3,"b":2}`}},
+		{"any order", Spec{Schema: []byte(`{"properties": {"a": {}, "b": {}}, "required": ["b"], "type": "object", "maxProperties": 2}`)},
+			[]string{`{"a":1,"b":2}`, `{"b":2,"a":1}`, `{"c":3,"b":2}`}, []string{`{"a":1}`, `{"a":1,"c":2,"b":3}`, `{"b":1,"b":2}`}},
+		{"numbers", Spec{Schema: []byte(`{"type": "number", "minimum": -1.5, "exclusiveMaximum": 12.25, "multipleOf": 0.25}`)},
+			[]string{"-1.5", "0", "12", "12.0", "0.75", "-0.250"}, []string{"-1.75", "12.25", "0.3", "1e1", "01", "-"}},
+		{"integers", Spec{Schema: []byte(`{"type": "integer", "minimum": -5, "maximum": 1234}`)},
+			[]string{"-5", "0", "999", "1234"}, []string{"-6", "1235", "1.5", "00", "10000"}},
+		{"name", Spec{Schema: []byte(`{"type": "object", "properties": {"né": {"type": "null"}}, "additionalProperties": {"type": "boolean"}}`)},
+			[]string{`{"né":null,"n":true}`, `{"nés":false}`}, []string{`{"n\u00e9":true}`, `{"né":true}`, `{"n":null}`}},
+		{"length", Spec{Schema: []byte(`{"type": "string", "minLength": 2, "maxLength": 3}`)},
+			[]string{`"ab"`, `"\ud83d\ude00é"`, `"日本語"`}, []string{`"a"`, `"abcd"`, `"\ud83dab"`}},
+		{"tree", Spec{Schema: []byte(`{"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"l": {"$ref": "#/$defs/t"}}, "additionalProperties": false}}}`)},
+			[]string{`{}`, `{"l":{"l":{}}}`}, []string{`{"l":1}`, `{"r":{}}`}},
+	} {
+		g, err := Compile(c.spec, v, Limits{})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, s := range c.yes {
+			if !takes(g, []byte(s)) {
+				t.Errorf("%s refuses %q", c.name, s)
+			}
+		}
+		for _, s := range c.no {
+			if takes(g, []byte(s)) {
+				t.Errorf("%s takes %q", c.name, s)
+			}
+		}
+	}
+}
+
+// TestRefused has a line for each spec that cannot be used: where and what the error says.
+func TestRefused(t *testing.T) {
+	v := byteVocab()
+	schema := func(s string) Spec { return Spec{Schema: []byte(s)} }
+	for _, c := range []struct {
+		spec       Spec
+		path, says string
+	}{
+		{Spec{}, "", "0 kinds of constraints"},
+		{Spec{JSON: true, Regex: "a"}, "", "2 kinds"},
+		{schema(`{`), "", "is not JSON"},
+		{schema(`{"properties": {"x": {"not": {"type": "null"}}}}`), "properties.x.not", `"not" is not supported`},
+		{schema(`{"items": [{"type": "text"}]}`), "items[0].type", `"text" is no type`},
+		{schema(`{"properties": {"x": {"pattern": "a(b"}}}`), "properties.x.pattern", "( without a )"},
+		{schema(`{"pattern": "(?<=a)b"}`), "pattern", "looks behind"},
+		{schema(`{"pattern": "(.{1,63}\\.){1,127}(?!.*x)(?=.{1,255}$)(.{1,63}\\.){1,127}"}`), "pattern", "too many states"},
+		{schema(`{"type": "string", "format": "iri"}`), "format", `"iri" is not supported`},
+		{schema(`{"oneOf": [{"type": "number"}, {"type": "integer"}]}`), "oneOf", "no value can fit two"},
+		{schema(`{"$ref": "http://example.com/x"}`), "$ref", "another document"},
+		{schema(`{"$ref": "#/a"}`), "$ref", "not there"},
+		{schema(`{"$ref": "#"}`), "", "refers to itself"},
+		{schema(`{"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}`), "", "no output fits"},
+		{schema(`{"type": "integer", "minimum": 3, "maximum": 2}`), "", "no output fits"},
+		{schema(strings.Repeat(`{"items":`, 1000) + "{}" + strings.Repeat("}", 1000)), "", "too deep"},
+		{Spec{Regex: `(a`}, "", "( without a )"},
+		{Spec{Regex: `a{2,1}`}, "", "above its most"},
+		{Spec{Regex: strings.Repeat("(", 1000)}, "", "nested"},
+		{Spec{Regex: strings.Repeat("a", 2<<20)}, "", "bytes; want at most"},
+		{Spec{Grammar: `x ::= "a"`}, "", "no rule root"},
+		{Spec{Grammar: `root ::= a`}, "a", "no rule defines it"},
+		{Spec{Grammar: "root ::= \"a\"\nroot ::= \"b\""}, "line 2", "twice"},
+		{Spec{Grammar: "root ::= a \"x\"\na ::= root \"y\" | \"z\""}, "", "left recursion"},
+		{Spec{Grammar: "root ::= root"}, "", "no output fits"},
+		{Spec{Grammar: "root ::= <nothing>"}, "line 1", "no special token"},
+		{Spec{Tags: &Tags{Tags: []Tag{{Begin: "<a>", Content: Spec{Regex: "("}}}}}, "tags[0].content", "( without a )"},
+		{Spec{Tags: &Tags{Triggers: []string{"x"}, Tags: []Tag{{Begin: "<a>", Content: Spec{JSON: true}}}}}, "tags[0].begin", "no trigger"},
+	} {
+		_, err := Compile(c.spec, v, Limits{})
+		var e *Error
+		if !errors.As(err, &e) || e.Path != c.path || !strings.Contains(e.Problem, c.says) {
+			t.Errorf("%.200s %s: got %v, want %q at %q", c.spec.Schema, c.spec.Grammar, err, c.says, c.path)
+		}
+	}
+}
+
+// TestSpecial lets a grammar name a special token, which no text stands for.
+func TestSpecial(t *testing.T) {
+	tokens := []Token{{Bytes: []byte("a")}, {Bytes: []byte("<call>"), Special: true}, {Bytes: []byte("<end>"), Special: true}, {Bytes: []byte("<call>")}, {}}
+	v := NewVocab(tokens, []int32{2}, nil)
+	for _, spec := range []Spec{
+		{Grammar: `root ::= "a" <call> "a"`},
+		{Tags: &Tags{Tags: []Tag{{Begin: "<call>", Content: Spec{Choice: []string{"a"}}}}, AtLeast: 1, AtMost: 1}},
+	} {
+		g, err := Compile(spec, v, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := g.Start()
+		for i, want := range []uint32{0b1, 0b10, 0b1} {
+			mask := make([]uint32, 1)
+			m.Mask(mask)
+			if spec.Tags != nil && i < 2 {
+				want = 0b1011 // text: an a, the call, or its spelling as text
+			}
+			if mask[0] != want {
+				t.Errorf("step %d: mask %b, want %b", i, mask[0], want)
+			}
+			if err := m.Accept([]int32{0, 1, 0}[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !m.Complete() {
+			t.Error("the output may not end")
+		}
+		if err := m.Accept(2); err != nil {
+			t.Error(err)
+		}
+		if m.Accept(0) == nil {
+			t.Error("a token is taken after the end")
+		}
+	}
+}
+
+// TestGrammars compiles llama.cpp's grammars and follows an output of each.
+func TestGrammars(t *testing.T) {
+	v := byteVocab()
+	samples := map[string]string{
+		"arithmetic.gbnf": "1+2*(y+3)=x\n",
+		"c.gbnf":          "int f(int x){return x;}",
+		"chess.gbnf":      "1. e4 e5\n2. Nf3 Nc6\n",
+		"english.gbnf":    "Hello, I am here.",
+		"japanese.gbnf":   "日本語",
+		"json.gbnf":       `{"a": [1, true, "x"]}`,
+		"json_arr.gbnf":   "[\n{\"a\": 1}]",
+		"list.gbnf":       "- one\n- two\n",
+	}
+	dir := reference.Path(t, "schemas", "gbnf")
+	files, err := filepath.Glob(filepath.Join(dir, "*.gbnf"))
+	if err != nil || len(files) != len(samples) {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := Compile(Spec{Grammar: string(text)}, v, Limits{})
+		if err != nil {
+			t.Errorf("%s: %v", filepath.Base(file), err)
+			continue
+		}
+		m := g.Start()
+		for i, b := range []byte(samples[filepath.Base(file)]) {
+			if err := m.Accept(int32(b)); err != nil {
+				t.Errorf("%s: byte %d of its sample: %v", filepath.Base(file), i, err)
+				break
+			}
+		}
+	}
+}
+
+// TestLongOutput follows an output long enough that the automaton is forgotten and made again on the way.
+func TestLongOutput(t *testing.T) {
+	v := byteVocab()
+	l := DefaultLimits
+	l.States = 50_000
+	g, err := Compile(Spec{Schema: []byte(`{"type": "array", "maxItems": 5000, "items": {"type": "string", "maxLength": 9}}`)}, v, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := g.Start()
+	for i, b := range []byte("[" + strings.Repeat(`"abc", `, 2000) + `"x"]`) {
+		if err := m.Accept(int32(b)); err != nil {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+	if !m.Complete() {
+		t.Error("the output may not end")
+	}
+}
+
+// mutual checks that the mask of a state has exactly the bytes that may come.
+func mutual(t *testing.T, g *Grammar, text []byte) {
+	m := g.Start()
+	mask := make([]uint32, 9)
+	for _, b := range text[:min(len(text), 64)] {
+		clear(mask)
+		m.Mask(mask)
+		if (mask[8]&1 != 0) != m.Complete() {
+			t.Fatalf("the mask says %b of the end, and the state %v", mask[8], m.Complete())
+		}
+		may := mask[b/32]>>(b%32)&1 != 0
+		if err := m.Accept(int32(b)); may != (err == nil) {
+			t.Fatalf("the mask says %v of %q, and Accept %v", may, b, err)
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+func fuzzLimits() Limits {
+	return Limits{Bytes: 1 << 16, Compile: 1 << 18, Depth: 64, States: 1 << 17, Work: 1 << 16}
+}
+
+func FuzzSchema(f *testing.F) {
+	f.Add(`{"type":"object","properties":{"a":{"enum":[1,"x",null]}},"required":["a"]}`, `{"a":1}`)
+	f.Add(`{"anyOf":[{"$ref":"#/$defs/a"},{"type":"array","items":{"$ref":"#"}}],"$defs":{"a":{"pattern":"^a{1,3}$"}}}`, `[["aa"]]`)
+	f.Add(`{"allOf":[{"minimum":1.5},{"multipleOf":0.5}],"type":["number","string"],"format":"date"}`, `2.5`)
+	v := byteVocab()
+	f.Fuzz(func(t *testing.T, schema, output string) {
+		g, err := Compile(Spec{Schema: []byte(schema)}, v, fuzzLimits())
+		if err == nil {
+			mutual(t, g, []byte(output))
+		}
+	})
+}
+
+func FuzzRegex(f *testing.F) {
+	f.Add(`^(a|b)*c{2,4}[^x-z]\d$`, "abcc0")
+	f.Add(`(?=a)(?!ab).*`, "ac")
+	v := byteVocab()
+	f.Fuzz(func(t *testing.T, regex, output string) {
+		g, err := Compile(Spec{Regex: regex}, v, fuzzLimits())
+		if err == nil {
+			mutual(t, g, []byte(output))
+		}
+	})
+}
+
+func FuzzGrammar(f *testing.F) {
+	f.Add("root ::= \"a\" (x | [b-d]*)? \nx ::= root{1,2} \".\"", "aab.")
+	v := byteVocab()
+	f.Fuzz(func(t *testing.T, text, output string) {
+		g, err := Compile(Spec{Grammar: text}, v, fuzzLimits())
+		if err == nil {
+			mutual(t, g, []byte(output))
+		}
+	})
+}

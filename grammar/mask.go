@@ -1,0 +1,267 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Matcher follows one output. It is an engine.Constraint, for one goroutine at a time.
+type Matcher struct {
+	g     *Grammar
+	m     *automaton
+	state int32 // closed
+	last  int32 // token; -1 before the first
+	over  bool  // a token that ends the output was accepted
+	err   error // that ends the output
+	heads map[id]*head
+	masks map[int32][]uint32
+	path  []int32 // of a walk: the state at each depth
+}
+
+// head is what the trie says of a term by itself.
+type head struct {
+	mask  []uint32 // tokens that the term takes whole
+	ids   []int32  // more of them
+	exits []int32  // nodes where the term may end, and tokens go on
+	skip  uint32   // of nodes that need no walk
+}
+
+// mostMasks bounds the masks that a matcher keeps; one is a bit for each token. mostHeads bounds the terms.
+const mostMasks, mostHeads = 64, 512
+
+// errLimit is what passed a limit.
+var errLimit = errors.New("grammar: the output needs more states than the limits allow")
+
+// Start returns a matcher at the beginning of an output.
+func (g *Grammar) Start() *Matcher {
+	m := &Matcher{g: g, last: -1, m: newAutomaton(g.arena.clone(g.limits.Work)), heads: map[id]*head{}, masks: map[int32][]uint32{}}
+	m.state = m.m.close(m.m.then(g.root, ended))
+	if m.m.budget < 0 {
+		m.err = errLimit
+	}
+	return m
+}
+
+// renew forgets what the automaton no longer needs.
+func (m *Matcher) renew() {
+	m.m, m.state = m.g.renew(m.m, m.state)
+	clear(m.heads)
+	clear(m.masks)
+	if m.m.budget < 0 || m.size() > m.g.limits.States/4 {
+		m.err = errLimit
+	}
+}
+
+// size is how many expressions, states and rows the automaton has.
+func (m *Matcher) size() int {
+	return len(m.m.exprs) - len(m.g.arena.exprs) + len(m.m.items) + 16*(len(m.m.moves)+len(m.m.next))
+}
+
+// Clone returns a matcher that goes on from here by itself. Both are for one goroutine.
+func (m *Matcher) Clone() *Matcher {
+	c := *m
+	c.heads, c.masks, c.path = maps.Clone(m.heads), maps.Clone(m.masks), nil
+	return &c
+}
+
+// Complete reports whether the output may end here.
+func (m *Matcher) Complete() bool { return m.err == nil && m.m.states[m.state].accepts }
+
+// Accept appends a token to the output. It returns an error if the token may not come next, or if a limit is passed.
+func (m *Matcher) Accept(t int32) error {
+	if m.err != nil {
+		return m.err
+	}
+	v := m.g.vocab
+	if slices.Contains(v.ends, t) {
+		if !m.Complete() || m.over {
+			return fmt.Errorf("grammar: token %d ends the output, which is not complete", t)
+		}
+		m.over = true
+		return nil
+	}
+	if t < 0 || int(t) >= v.size || len(v.tokens[t].Bytes) == 0 || m.over {
+		return fmt.Errorf("grammar: token %d may not come next", t)
+	}
+	text := v.tokens[t].Bytes
+	if v.tokens[t].Special {
+		text = []byte(spell(t))
+	}
+	m.m.budget = m.g.limits.Work
+	s := m.state
+	for _, b := range text {
+		s = m.m.move(s, b)
+	}
+	if m.m.budget < 0 {
+		m.err = errLimit
+		return m.err
+	}
+	if s == failed {
+		return fmt.Errorf("grammar: token %d (%q) may not come next", t, v.tokens[t].Bytes)
+	}
+	m.state, m.last = s, t
+	if m.size() > m.g.limits.States/2 {
+		m.renew()
+	}
+	return m.err
+}
+
+// Mask sets the bits of the tokens that may come next in dst (bit id%32 of word id/32), which is clear before. Tokens
+// that end the output are among them exactly when it may end here. After an error they are all there is.
+func (m *Matcher) Mask(dst []uint32) {
+	if m.err != nil || m.over {
+		m.ends(dst)
+		return
+	}
+	if mask := m.masks[m.state]; mask != nil {
+		copy(dst, mask)
+		return
+	}
+	m.m.budget = m.g.limits.Work
+	m.fill(dst)
+	if m.m.budget < 0 {
+		m.err = errLimit
+		clear(dst)
+		m.ends(dst)
+		return
+	}
+	if len(m.masks) >= mostMasks {
+		clear(m.masks)
+	}
+	m.masks[m.state] = slices.Clone(dst[:(m.g.vocab.size+31)/32])
+}
+
+func (m *Matcher) ends(dst []uint32) {
+	for _, t := range m.g.vocab.ends {
+		dst[t/32] |= 1 << (t % 32)
+	}
+}
+
+// fill makes the mask of the state.
+func (m *Matcher) fill(dst []uint32) {
+	if m.m.states[m.state].accepts {
+		m.ends(dst)
+	}
+	for _, t := range m.m.itemsOf(m.state) {
+		h := m.headOf(t.x)
+		for i, w := range h.mask {
+			dst[i] |= w
+		}
+		for _, t := range h.ids {
+			dst[t/32] |= 1 << (t % 32)
+		}
+		if len(h.exits) == 0 {
+			continue
+		}
+		rest := m.m.close(t.rest)
+		for _, p := range h.exits {
+			m.walk(dst, p, rest, h.skip)
+		}
+	}
+}
+
+// walk sets the tokens below node p that state s takes whole.
+func (m *Matcher) walk(dst []uint32, p, s int32, skip uint32) {
+	v, a := m.g.vocab, m.m
+	base, end := int(v.nodes[p].depth), v.nodes[p].end
+	m.path = append(m.path[:0], s)
+	for p++; p < end; {
+		n := &v.nodes[p]
+		m.path = m.path[:int(n.depth)-base]
+		t := failed
+		if n.skip&skip == 0 {
+			t = a.move(m.path[len(m.path)-1], n.byte)
+		}
+		if t == failed {
+			p = n.end
+			continue
+		}
+		for _, id := range v.tokensAt(p) {
+			dst[id/32] |= 1 << (id % 32)
+		}
+		m.path = append(m.path, t)
+		p++
+	}
+}
+
+// headOf returns what the trie says of a term by itself.
+func (m *Matcher) headOf(x id) *head {
+	if h := m.g.vocab.heads[x]; h != nil {
+		return h
+	}
+	h := m.heads[x]
+	if h == nil {
+		h = m.g.vocab.head(m.m, x)
+		if len(m.heads) >= mostHeads {
+			clear(m.heads)
+		}
+		m.heads[x] = h
+	}
+	return h
+}
+
+// head walks the trie with a term.
+func (v *Vocab) head(a *automaton, x id) *head {
+	h := &head{}
+	h.skip = a.slicesOf(x, v, &h.mask)
+	var room [64]*row
+	stack := append(room[:0], a.row(x))
+	nodes := v.nodes
+	for p, end := int32(1), nodes[0].end; p < end; {
+		n := &nodes[p]
+		y := stack[n.depth-1].next[n.byte]
+		if y == none || n.skip&h.skip != 0 {
+			p = n.end
+			continue
+		}
+		if from, to := n.tok, nodes[p+1].tok; from < to {
+			h.ids = append(h.ids, v.ids[from:to]...)
+		}
+		if n.end == p+1 || y == empty {
+			if n.end > p+1 {
+				h.exits = append(h.exits, p)
+			}
+			p = n.end
+			continue
+		}
+		if a.nullable(y) {
+			h.exits = append(h.exits, p)
+		}
+		stack = append(stack[:n.depth], a.row(y))
+		p++
+	}
+	if len(h.ids) > v.size/32 { // a mask is smaller
+		if h.mask == nil {
+			h.mask = make([]uint32, (v.size+31)/32)
+		}
+		for _, t := range h.ids {
+			h.mask[t/32] |= 1 << (t % 32)
+		}
+		h.ids = nil
+	}
+	return h
+}
+
+// warm makes the heads of the terms of JSON that every grammar has, and of all that may be left of them.
+func (v *Vocab) warm() {
+	a := newAutomaton(v.arena)
+	todo := []id{v.common.str, v.common.number, v.common.ws, v.common.name[0], v.common.name[1]}
+	seen := map[id]bool{none: true, empty: true}
+	for len(todo) > 0 {
+		x := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[x] {
+			continue
+		}
+		seen[x] = true
+		todo = append(todo, a.row(x).next[:]...)
+	}
+	v.heads = make(map[id]*head, len(seen))
+	for x := range seen {
+		if x != none && x != empty {
+			v.heads[x] = v.head(a, x)
+		}
+	}
+}

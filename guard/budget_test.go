@@ -1,0 +1,63 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/kvasir-llm/kvasir/guard"
+)
+
+// TestBudget holds that claims wait in order of arrival, that one that is given up lets those behind it on, and that
+// small claims wait for none of these.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := guard.NewBudget(4096) // 1024 for claims up to 16, and 3072
+		all, err := b.Acquire(t.Context(), 1<<40)
+		if err != nil || b.Used() != 3072 {
+			t.Fatalf("a claim for more than there is takes %d, %v", b.Used(), err)
+		}
+		var order []int
+		gone, leave := context.WithCancelCause(t.Context())
+		left := errors.New("left")
+		for i, bytes := range []int64{3000, 100, 200} {
+			ctx := t.Context()
+			if i == 0 {
+				ctx = gone
+			}
+			go func() {
+				release, err := b.Acquire(ctx, bytes)
+				if err != nil {
+					if !errors.Is(err, left) {
+						t.Error(err)
+					}
+					return
+				}
+				order = append(order, i)
+				release()
+			}()
+			synctest.Wait()
+		}
+		if b.Try(false, 17) || !b.Try(true, 16) {
+			t.Error("a large claim passes those that wait, or a small one waits for them")
+		}
+		if release, err := b.Acquire(t.Context(), 16); err != nil {
+			t.Error(err)
+		} else {
+			release()
+		}
+		b.Give(true, 16)
+		leave(left)
+		synctest.Wait()
+		if len(order) != 0 {
+			t.Errorf("%v were admitted, and nothing is free", order)
+		}
+		all()
+		synctest.Wait()
+		if len(order) != 2 || !slices.Contains(order, 1) || b.Used() != 0 {
+			t.Errorf("%v were admitted, %d bytes are still taken", order, b.Used())
+		}
+	})
+}

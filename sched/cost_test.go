@@ -1,0 +1,347 @@
+package sched
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCost holds that costs are learned from steps of a machine, whatever it costs there, and that thousands of steps
+// that only decode do not make it forget what prompts cost.
+func TestCost(t *testing.T) {
+	for _, machine := range [][3]float64{{2000, 150, 0.02}, {30000, 2000, 0.5}, {500, 1, 0.0001}, {0, 100, 0}, {9000, 0.1, 0}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		var c cost
+		take := func(rows, mean int64) float64 {
+			return machine[0] + machine[1]*float64(rows) + machine[2]*float64(rows*mean)
+		}
+		see := func(rows, mean int64) {
+			c.observe(rows, rows*mean, take(rows, mean)*(0.95+0.1*r.Float64()))
+		}
+		for range 100 {
+			see(1+r.Int64N(512), 1+r.Int64N(4000))
+		}
+		for range 5000 {
+			see(8, 500)
+		}
+		c.observe(512, 512*1000, 1e9) // the machine slept
+		c.fit()
+		for _, x := range [][2]int64{{8, 500}, {64, 500}, {256, 2000}, {512, 3000}} {
+			want := take(x[0], x[1])
+			got := c.base() + c.coefs[1]*float64(x[0]) + c.coefs[2]*float64(x[0]*x[1])
+			if math.Abs(got-want) > 0.3*want {
+				t.Errorf("machine %v: %d rows at %d take %.0f; want %.0f", machine, x[0], x[1], got, want)
+			}
+		}
+		for i, x := range c.coefs {
+			if x < 0 {
+				t.Errorf("machine %v: coefficient %d is %g", machine, i, x)
+			}
+		}
+	}
+}
+
+func TestCostOfOneKind(t *testing.T) {
+	var c cost
+	c.fit()
+	if c.known || c.coefs != [3]float64{} {
+		t.Errorf("nothing measured, and %v", c.coefs)
+	}
+	c.observe(100, 100*50, 5000)
+	c.observe(0, 0, 5)
+	c.fit()
+	if got := c.base() + c.work(0, 100); math.Abs(got-5000) > 50 {
+		t.Errorf("the only step seen takes %g; want 5000", got)
+	}
+	if n := c.afford(2500, 0, 1000); n < 45 || n > 55 {
+		t.Errorf("%d rows are afforded in half of the time of 100", n)
+	}
+}
+
+// simulated simulates a device whose steps take a time.
+type simulated struct {
+	s      *Scheduler
+	take   func(p *Plan) float64 // microseconds
+	micros float64
+	steps  []float64 // of those in which anyone decoded
+	chunks int       // rows of prompts
+}
+
+// step runs one step, and reports false if there is none.
+func (m *simulated) step() bool {
+	p := m.s.Next()
+	if p == nil {
+		return false
+	}
+	m.s.Begin(p)
+	results := make([]Result, len(p.Seqs))
+	decodes := false
+	for i, w := range p.Seqs {
+		if w.Sample {
+			results[i].Tokens = []int32{7}
+		}
+		if w.N == 1 && w.Sample && w.Start > 0 {
+			decodes = true
+		} else {
+			m.chunks += w.N
+		}
+	}
+	took := m.take(p)
+	if m.micros += took; decodes {
+		m.steps = append(m.steps, took)
+	}
+	m.s.Tick(int64(m.micros / 1000))
+	m.s.Took(p, int64(took))
+	m.s.Commit(p, results)
+	return true
+}
+
+func newSimulated(t *testing.T, cfg Config) *simulated {
+	t.Helper()
+	cfg.BlockTokens, cfg.Blocks, cfg.TokenBudget, cfg.MaxPassed = 16, 1<<14, 512, 16
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &simulated{s: s, take: func(p *Plan) float64 {
+		us := 20000.0 // of a model of 1.1B in 8 bits on a small machine
+		for _, w := range p.Seqs {
+			us += 1500*float64(w.N) + 0.3*float64(pairs(w.Start, w.N))
+		}
+		return us
+	}}
+}
+
+// TestStepTarget holds that steps keep to their target while prompts are computed beside sequences that decode, as soon
+// as a few steps were measured; that the prompts go on nevertheless; and that without a target, or without anyone who
+// decodes, steps are as large as they may be.
+func TestStepTarget(t *testing.T) {
+	run := func(target int64, decoders int) *simulated {
+		m := newSimulated(t, Config{MaxSeqs: 64, StepTarget: target})
+		id := SeqID(0)
+		add := func(prompt, most int) {
+			id++
+			tokens := make([]int32, prompt)
+			for i := range tokens {
+				tokens[i] = int32(id)
+			}
+			if err := m.s.Add(Request{ID: id, Prompt: tokens, MaxTokens: most}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range decoders {
+			add(20, 2000)
+		}
+		for range 50 {
+			m.step()
+		}
+		m.steps, m.chunks = nil, 0
+		for range 4 {
+			add(2000, 1)
+		}
+		for range 300 {
+			m.step()
+		}
+		return m
+	}
+	m := run(100_000, 8)
+	late := 0
+	for _, us := range m.steps {
+		if us > 120_000 {
+			late++
+		}
+	}
+	if len(m.steps) < 290 || late > 5 {
+		t.Errorf("%d of %d steps take longer than the target", late, len(m.steps))
+	}
+	if m.chunks != 8000 {
+		t.Errorf("%d tokens of prompts are computed; want 8000", m.chunks)
+	}
+	free := run(0, 8)
+	worst := 0.0
+	for _, us := range free.steps {
+		worst = max(worst, us)
+	}
+	if worst < 500_000 {
+		t.Errorf("without a target the longest step takes %.0f us", worst)
+	}
+	if alone := run(100_000, 0); alone.chunks != 8000 || alone.micros > 0.6*free.micros {
+		t.Errorf("where nobody decodes, %d tokens take %.0f us", alone.chunks, alone.micros)
+	}
+}
+
+// TestImpossibleTarget holds that a target that decoding alone exceeds still lets prompts go on.
+func TestImpossibleTarget(t *testing.T) {
+	m := newSimulated(t, Config{MaxSeqs: 8, StepTarget: 1})
+	for id := range SeqID(3) {
+		if err := m.s.Add(Request{ID: id + 1, Prompt: make([]int32, 400), MaxTokens: 200}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 400 {
+		m.step()
+	}
+	if st := m.s.Stats(); st.Running+st.Waiting > 0 {
+		t.Errorf("still there: %v", st)
+	}
+}
+
+// TestQueueByTime offers ten times what a machine can do: nearly all who are taken get their first token in time, and
+// the machine stays busy.
+func TestQueueByTime(t *testing.T) {
+	serve := func(most int64) (taken, good, refused int, waits []int64) {
+		m := newSimulated(t, Config{MaxSeqs: 8, StepTarget: 50_000, MaxQueueTime: most})
+		r := rand.New(rand.NewPCG(5, 6))
+		arrived, first := map[SeqID]float64{}, map[SeqID]float64{}
+		id, next := SeqID(0), 0.0
+		take := m.take
+		m.take = func(p *Plan) float64 {
+			us := take(p)
+			for _, w := range p.Seqs {
+				if w.Sample && first[w.ID] == 0 {
+					first[w.ID] = m.micros + us
+				}
+			}
+			return us
+		}
+		for m.micros < 120e6 {
+			for ; next <= m.micros; next += 1e5 * r.ExpFloat64() { // 10 a second, of which it can serve about one
+				id++
+				prompt := make([]int32, 64)
+				for i := range prompt {
+					prompt[i] = int32(id)
+				}
+				err := m.s.Add(Request{ID: id, Prompt: prompt, MaxTokens: 40})
+				if busy, ok := err.(*BusyError); ok {
+					refused++
+					waits = append(waits, busy.Wait)
+				} else if err != nil {
+					t.Fatal(err)
+				} else {
+					arrived[id] = next
+				}
+			}
+			if !m.step() {
+				m.micros = next
+			}
+		}
+		for id, at := range arrived {
+			if at < 110e6 {
+				if taken++; first[id] > 0 && first[id]-at < 4e6 {
+					good++
+				}
+			}
+		}
+		return taken, good, refused, waits
+	}
+	taken, good, refused, waits := serve(2000)
+	if good < 9*taken/10 || refused < 500 || taken < 100 {
+		t.Errorf("of %d taken %d have their first token in time; %d are refused", taken, good, refused)
+	}
+	for _, w := range waits {
+		if w <= 2000 || w > 60_000 {
+			t.Fatalf("refused for a wait of %d ms", w)
+		}
+	}
+	_, without, _, _ := serve(0)
+	if without >= good/2 {
+		t.Errorf("without a bound %d have their first token in time, with one %d", without, good)
+	}
+}
+
+// TestWithin holds that a request that says by when is refused by that alone, and that the patient never are.
+func TestWithin(t *testing.T) {
+	m := newSimulated(t, Config{MaxSeqs: 1, MaxQueueTime: 1})
+	add := func(id SeqID, within int64, patient bool) error {
+		return m.s.Add(Request{ID: id, Prompt: make([]int32, 1000), MaxTokens: 10, Within: within, Patient: patient})
+	}
+	for id := range SeqID(4) {
+		if err := add(id+1, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		m.step()
+	}
+	if err := add(5, 10, false); err == nil {
+		t.Error("a request that cannot have its token in 10 ms is taken")
+	}
+	if err := add(6, 60_000, false); err != nil {
+		t.Error(err)
+	}
+	if err := add(7, 0, false); err == nil {
+		t.Error("a fifth is taken")
+	}
+	if err := add(8, 0, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPoliteTenant holds that under vtc a tenant with one request at a time never waits for a place among those of one
+// who always has 30 requests, which takes 44 times as long: only for the chunks of prompts before its own.
+func TestPoliteTenant(t *testing.T) {
+	worst := func(greedy int) float64 {
+		m := newSimulated(t, Config{MaxSeqs: 16, StepTarget: 50_000, Policy: "vtc"})
+		inner := m.take
+		id, polite := SeqID(0), SeqID(0)
+		var asked, slowest float64
+		owner, left := map[SeqID]string{}, map[SeqID]int{}
+		add := func(tenant string, most int) SeqID {
+			id++
+			prompt := make([]int32, 64)
+			for i := range prompt {
+				prompt[i] = int32(id)
+			}
+			if err := m.s.Add(Request{ID: id, Prompt: prompt, MaxTokens: most, Tenant: tenant}); err != nil {
+				t.Fatal(err)
+			}
+			owner[id], left[id] = tenant, most
+			return id
+		}
+		var again []string
+		m.take = func(p *Plan) float64 {
+			us := inner(p)
+			for _, w := range p.Seqs {
+				if !w.Sample {
+					continue
+				}
+				if w.ID == polite && asked >= 0 {
+					slowest, asked = max(slowest, m.micros+us-asked), -1
+				}
+				if left[w.ID]--; left[w.ID] == 0 {
+					again = append(again, owner[w.ID])
+				}
+			}
+			return us
+		}
+		for range greedy {
+			add("greedy", 200)
+		}
+		for greedy > 0 && len(owner) == greedy { // until the first has ended, and another come
+			m.step()
+			for range again {
+				add("greedy", 200)
+			}
+			again = again[:0]
+		}
+		asked, polite = m.micros, add("polite", 5)
+		for range 3000 {
+			if !m.step() {
+				t.Fatal("nothing runs")
+			}
+			for _, who := range again {
+				if who == "greedy" {
+					add(who, 200)
+				} else {
+					asked = m.micros
+					polite = add(who, 5)
+				}
+			}
+			again = again[:0]
+		}
+		return slowest
+	}
+	alone, beside := worst(0), worst(30)
+	if alone <= 0 || beside > 6*alone {
+		t.Errorf("the first token takes %.0f us at most, and beside a greedy tenant %.0f", alone, beside)
+	}
+	t.Logf("%.0f us alone, %.0f beside a greedy tenant", alone, beside)
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/fault"
+)
+
+// dialect is an HTTP API that models can be asked in. It reads requests, and writes answers and errors in the API's
+// words; all else (models, queueing, streaming, metrics, cancellation) is the server's, and the same for every API.
+// docs/add-an-endpoint.md adds one.
+type dialect struct {
+	// names are what the API calls fields whose own names it does not use.
+	names map[fault.Field]string
+	// fail returns the body of an answer that is an error, a value for JSON.
+	fail func(*failure) any
+	// failEvent appends what ends a stream that breaks after it has begun.
+	failEvent func(dst []byte, f *failure) []byte
+	// keyHeader is the header that may carry an API key in place of "Authorization: Bearer"; "" is none.
+	keyHeader string
+	// streamType is the Content-Type of streams, and ping what keeps a silent one alive; "" is nothing.
+	streamType, ping string
+	// routes are the API's paths. Those that ask a model are made by Server.asks.
+	routes func(*Server) map[string]route
+}
+
+// dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
+func dialects() []*dialect { return []*dialect{openaiAPI()} }
+
+// name returns what the API calls a field.
+func (d *dialect) name(f fault.Field) string {
+	if name, ok := d.names[f]; ok {
+		return name
+	}
+	return string(f)
+}
+
+// ask is a decoded request for answers: what the server has to know of it.
+type ask struct {
+	model       string // "" is the only one served
+	stream      bool   // not with a beam search
+	made, given int    // answers made for each prompt, and given of them, the likeliest
+	silent      bool   // nothing is to be generated: the one token that is made anyway is not shown
+	// prompts returns a request for each prompt, of a model.
+	prompts func(text.Info) ([]text.Request, error)
+	answer  answer
+}
+
+// answer writes the answer to one request. Its calls do not overlap.
+type answer interface {
+	// begin comes first, when the request was found good.
+	begin(*job)
+	// piece appends what a stream says of the next piece of a choice. The first of each choice has choice.first set.
+	piece(dst []byte, c *choice, d *text.Delta) []byte
+	// end appends what ends a stream in which all choices are complete.
+	end(dst []byte) []byte
+	// whole returns the body of an answer that is not streamed, a value for JSON. All choices are complete.
+	whole() any
+}
+
+// asks returns the handler of an endpoint whose requests are read by decode.
+func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var j *job
+		a, err := read(w, r, decode)
+		if err == nil {
+			j, err = s.newJob(r.Context(), a)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.answer(w, r, j)
+	}
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// runTLS serves over TLS, and returns a client of HTTP/2.
+func runTLS(t *testing.T, cfg Config) (*running, *http.Client) {
+	t.Helper()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.StartTLS() // for its certificate
+	web.Close()
+	cfg.TLS = &tls.Config{Certificates: web.TLS.Certificates}
+	r := run(t, cfg)
+	r.url = strings.Replace(r.url, "http:", "https:", 1)
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	t.Cleanup(client.CloseIdleConnections)
+	return r, client
+}
+
+// TestHTTP2 holds that requests share a connection of HTTP/2, whole and streamed.
+func TestHTTP2(t *testing.T) {
+	r, client := runTLS(t, Config{Models: []Served{served(newFake("fake", "Hel", "lo"))}})
+	for body, want := range map[string]string{`{"prompt":"x"}`: `"text":"Hello"`, `{"prompt":"x","stream":true}`: "data: [DONE]"} {
+		resp, err := client.Post(r.url+"/v1/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.ProtoMajor != 2 || !strings.Contains(string(answer), want) {
+			t.Errorf("%s: %s, %q, %v", body, resp.Proto, answer, err)
+		}
+	}
+}
+
+// TestHTTP2BodyThatNeverComes holds that a body has a deadline of its own, and that other requests on its connection go
+// on.
+func TestHTTP2BodyThatNeverComes(t *testing.T) {
+	r, client := runTLS(t, Config{Models: []Served{served(newFake("fake", "Hello"))}, BodyTimeout: time.Millisecond})
+	slow, w := io.Pipe()
+	defer w.Close()
+	resp, err := client.Post(r.url+"/v1/completions", "application/json", slow)
+	if err == nil {
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	if resp, err = client.Get(r.url + "/version"); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("the next request: %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+}
+
+// TestHTTP2AnswerThatNobodyReads holds that a stream that takes nothing is ended, and that others on its connection are
+// answered meanwhile.
+func TestHTTP2AnswerThatNobodyReads(t *testing.T) {
+	ended := make(chan error, 1)
+	s := build(t, Config{Models: []Served{served(newFake("fake"))}, WriteTimeout: time.Second})
+	s.routes["/large"] = route{"GET", func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(make([]byte, 64<<20))
+		ended <- err
+	}, anyone, ""}
+	web := httptest.NewUnstartedServer(s)
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	defer web.Close()
+	if resp, err := web.Client().Get(web.URL + "/large"); err == nil { // on a busy machine it may be ended already
+		defer resp.Body.Close()
+	}
+	if other, err := web.Client().Get(web.URL + "/version"); err != nil || other.ProtoMajor != 2 || other.StatusCode != http.StatusOK {
+		t.Errorf("beside it: %v, %v", other, err)
+	} else {
+		other.Body.Close()
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("64 MiB were written to a client that reads nothing")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the answer is still being written")
+	}
+}

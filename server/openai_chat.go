@@ -1,0 +1,142 @@
+package server
+
+import (
+	"encoding/json"
+
+	"github.com/kvasir-llm/kvasir/api/openai"
+	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/engine/text"
+)
+
+// chatAnswer answers /v1/chat/completions.
+type chatAnswer struct {
+	openaiAnswer
+	request *openai.ChatRequest
+}
+
+func decodeChat(body []byte) (*ask, error) {
+	a := &chatAnswer{}
+	a.params.known = openaiParams
+	var err error
+	if a.request, err = openai.DecodeChat(body, a.params.read); err != nil {
+		return nil, err
+	}
+	a.common, a.logprobs = &a.request.Common, a.request.Logprobs
+	if a.request.MaxCompletionTokens != nil {
+		a.common.MaxTokens = a.request.MaxCompletionTokens
+	}
+	return a.ask(a, a.prompts), a.checkBeams()
+}
+
+func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
+	r := a.openaiAnswer.request(info)
+	if a.logprobs {
+		r.Logprobs = value(a.request.TopLogprobs, 0)
+	}
+	var err error
+	generate := value(a.request.AddGenerationPrompt, !a.request.ContinueFinalMessage)
+	if r.Chat, err = conversation(a.request.Messages, generate, a.request.ChatTemplateKwargs); err != nil {
+		return nil, err
+	}
+	r.Chat.Continue = a.request.ContinueFinalMessage
+	a.tell(&r)
+	return []text.Request{r}, err
+}
+
+func (a *chatAnswer) begin(j *job) {
+	a.open(j, "chatcmpl-", openai.ObjectChatChunk)
+}
+
+// piece writes a chat's role first, and its finish last, in events of their own.
+func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
+	var p openai.Piece
+	a.fill(&p, c, d)
+	a.split(&p, c, d)
+	if a.logprobs {
+		p.Chat = chatLogprobs(d.Tokens)
+	}
+	if c.first {
+		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt, Usage: p.Usage}
+		role.Text = a.echo()
+		dst = a.encoder.AppendPiece(dst, &role)
+		p.Prompt = nil
+	}
+	if finish := p.Finish; finish != "" && (p.Text != "" || p.Thought != "" || p.Calls != nil || len(p.Chat) > 0) {
+		p.Finish = ""
+		dst = a.encoder.AppendPiece(dst, &p)
+		p = openai.Piece{Index: p.Index, Finish: finish, Usage: p.Usage}
+	}
+	return a.encoder.AppendPiece(dst, &p)
+}
+
+func (a *chatAnswer) whole() any {
+	out := &openai.ChatCompletion{ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.job.title(),
+		Usage: *a.openaiUsage(a.job.usage())}
+	for _, c := range a.job.best() {
+		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, TokenIDs: a.ids(c.ids), Message: a.message(c)}
+		if a.logprobs {
+			one.Logprobs = &openai.ChatLogprobs{Content: chatLogprobs(c.tokens)}
+		}
+		out.Choices = append(out.Choices, one)
+	}
+	first := a.job.choices[0]
+	out.PromptLogprobs, out.PromptTokenIDs = a.promptLogprobs(first), a.ids(first.prompt.IDs)
+	return out
+}
+
+// chatLogprobs returns the log probabilities of an answer's tokens; it is not nil.
+func chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogprob {
+	out := make([]openai.TokenLogprob, len(tokens))
+	for i, t := range tokens {
+		out[i] = openai.TokenLogprob{TopLogprob: topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
+		for k, top := range t.Top {
+			out[i].Top[k] = topLogprob(top)
+		}
+	}
+	return out
+}
+
+func topLogprob(t text.TokenInfo) openai.TopLogprob {
+	return openai.TopLogprob{Token: openai.TokenText(t.Bytes), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
+}
+
+// conversation returns messages as the chat template takes them.
+func conversation(messages []openai.Message, generate bool, kwargs json.RawMessage) (*chat.Input, error) {
+	in := &chat.Input{AddGenerationPrompt: generate}
+	for _, m := range messages {
+		out := chat.Message{Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID, Reasoning: m.ReasoningContent}
+		if m.Role == "developer" { // OpenAI's new name of the role that templates call system
+			out.Role = "system"
+		}
+		if m.Content != nil {
+			out.Content = m.Content.Text
+			for _, part := range m.Content.Parts {
+				out.Parts = append(out.Parts, chat.Part{Type: "text", Text: part})
+			}
+		}
+		for _, c := range m.ToolCalls {
+			out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: c.ID, Name: c.Function.Name,
+				Arguments: c.Function.Arguments})
+		}
+		in.Messages = append(in.Messages, out)
+	}
+	if kwargs == nil {
+		return in, nil
+	}
+	var err error
+	if in.Extra, err = chat.DecodeVars(kwargs); err != nil {
+		return nil, badKwargs("%v", err)
+	}
+	for _, key := range in.Extra.Keys() {
+		switch key {
+		case "messages", "tools", "add_generation_prompt":
+			return nil, badKwargs("%q belongs to the request itself and cannot be given again", key)
+		}
+	}
+	return in, nil
+}
+
+func badKwargs(format string, args ...any) error {
+	return wire.Invalid("chat_template_kwargs", wire.CodeInvalidValue, format, args...)
+}

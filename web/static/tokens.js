@@ -1,0 +1,70 @@
+// The token view: an answer's tokens, coloured by their probability, with the alternatives of the one that the pointer or
+// the focus is on.
+
+import { make, $ } from "./dom.js";
+
+// compact returns the API's log probabilities as they are kept: [token, logprob, [[alternative, logprob] …]].
+export const compact = (list) =>
+  list.map((t) => [t.token, round(t.logprob), (t.top_logprobs ?? []).map((a) => [a.token, round(a.logprob)])]);
+
+const round = (x) => Math.round(x * 1e4) / 1e4;
+
+// level is the class of a probability, 0 for the surest tokens.
+export const level = (p) => [0.9, 0.7, 0.4, 0.15, 0.05].filter((least) => p < least).length;
+
+const percent = (logprob) => {
+  const p = 100 * Math.exp(logprob);
+  return (p >= 99.95 ? "100" : p >= 10 ? p.toFixed(1) : p >= 0.01 ? p.toFixed(2) : "<0.01") + " %";
+};
+
+// visible returns a token with what cannot be seen made visible.
+const visible = (text) => text === "" ? "(empty)" : text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
+
+// view returns an element that shows tokens. The arrow keys move between them.
+export function view(tokens) {
+  const box = make("div", { class: "tokens", role: "group", "aria-label": "Tokens by probability; the arrow keys move" });
+  const spans = tokens.map(([text, logprob]) => {
+    const p = level(Math.exp(logprob));
+    return make("span", { class: "tok p" + p, role: "button", tabindex: "-1", "aria-label": `${visible(text)} ${percent(logprob)}` }, text);
+  });
+  spans[0]?.setAttribute("tabindex", "0");
+  box.append(...spans);
+  const at = (event) => spans.indexOf(event.target);
+  const show = (event) => { if (at(event) >= 0) tip(event.target, tokens[at(event)]); };
+  box.addEventListener("pointerover", show);
+  box.addEventListener("focusin", show);
+  box.addEventListener("pointerleave", hideTip);
+  box.addEventListener("focusout", hideTip);
+  box.addEventListener("keydown", (event) => {
+    const i = at(event), to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: spans.length - 1 }[event.key];
+    if (i < 0 || !spans[to]) return;
+    event.preventDefault();
+    spans[i].setAttribute("tabindex", "-1");
+    spans[to].setAttribute("tabindex", "0");
+    spans[to].focus();
+  });
+  const legend = ["≥ 90 %", "≥ 70 %", "≥ 40 %", "≥ 15 %", "≥ 5 %", "less"];
+  return make("div", {}, box, make("p", { class: "legend" }, ...legend.map((text, i) => make("span", { class: "tok p" + i }, text))));
+}
+
+function tip(target, [text, logprob, others]) {
+  const el = $("tip");
+  const row = (name, lp, chosen) => {
+    const bar = make("meter", { min: "0", max: "1", value: Math.exp(lp), "aria-label": percent(lp) });
+    return make("tr", chosen ? { class: "chosen" } : {}, make("td", {}, make("code", {}, visible(name))), make("td", {}, percent(lp)), make("td", {}, bar));
+  };
+  const rows = others.map(([name, lp]) => row(name, lp, name === text));
+  if (!others.some(([name]) => name === text)) rows.push(row(text, logprob, true));
+  el.replaceChildren(make("table", {}, make("caption", {}, others.length ? "The likeliest tokens here" : "The token"), make("tbody", {}, ...rows)));
+  el.hidden = false;
+  const box = target.getBoundingClientRect(), own = el.getBoundingClientRect();
+  const below = box.bottom + own.height + 8 < innerHeight;
+  el.style.left = Math.max(8, Math.min(box.left, innerWidth - own.width - 8)) + "px";
+  el.style.top = Math.max(8, below ? box.bottom + 4 : box.top - own.height - 4) + "px";
+  target.setAttribute("aria-describedby", "tip");
+}
+
+export function hideTip() {
+  $("tip").hidden = true;
+  document.querySelector(".tok[aria-describedby]")?.removeAttribute("aria-describedby");
+}

@@ -241,58 +241,56 @@ func TestBeamsComputeOneToken(t *testing.T) {
 	}
 }
 
-// TestBeamSearchEnds ends searches before their time: nothing of them is left.
+// TestBeamSearchEnds ends searches before their time: nothing of them is left. Each has an engine of its own, as a step
+// planned ahead may run on when its search is over.
 func TestBeamSearchEnds(t *testing.T) {
-	cfg := smallConfig()
-	f := newFake(cfg)
-	step := 0
-	var act func() error
-	f.forward = func(*compute.Batch) error {
-		if step++; step == 6 && act != nil {
-			return act()
-		}
-		return nil
-	}
-	e := start(t, Config{Runner: f, Vocab: fakeVocab, Sched: cfg})
-	want := best(t, submit(t, e, t.Context(), beamRequest(3, 9, 20)))
-	gone := errors.New("gone")
+	cfg, gone := smallConfig(), errors.New("gone")
+	plain := start(t, Config{Runner: newFake(cfg), Vocab: fakeVocab, Sched: cfg})
+	want := best(t, submit(t, plain, t.Context(), beamRequest(3, 9, 20)))
 	for name, c := range map[string]struct {
-		act  func(cancel context.CancelCauseFunc) error
+		act  func(e *Engine, cancel context.CancelCauseFunc) error // in the sixth step
+		nan  bool                                                  // a beam has no logits
 		fail error
 	}{
-		"cancelled": {func(cancel context.CancelCauseFunc) error {
+		"cancelled": {func(e *Engine, cancel context.CancelCauseFunc) error {
 			cancel(gone)
 			for e.Stats().Sched.Running > 0 {
 				runtime.Gosched() // until the loop has heard of it
 			}
 			return nil
-		}, gone},
-		"failed once": {func(context.CancelCauseFunc) error { return gone }, nil}, // and computed again for each beam
-		"panicked":    {func(context.CancelCauseFunc) error { panic(gone) }, nil},
+		}, false, gone},
+		"failed once": {func(*Engine, context.CancelCauseFunc) error { return gone }, false, nil}, // and computed again
+		"panicked":    {func(*Engine, context.CancelCauseFunc) error { panic(gone) }, false, nil},
+		"no logits":   {nil, true, choose.ErrNaN},
 	} {
-		step = 0
-		ctx, cancel := context.WithCancelCause(t.Context())
-		act = func() error { return c.act(cancel) }
-		s := submit(t, e, ctx, beamRequest(3, 9, 20))
-		tok, err := s.Next(t.Context())
-		if err != nil || tok.Err != c.fail {
-			t.Errorf("%s: ends with %+v, %v; want %v", name, tok, err, c.fail)
-		}
-		if got := s.Best(); c.fail == nil && (len(got) != 3 || !slices.Equal(ids(&got[0]), ids(&want[0]))) {
-			t.Errorf("%s: finds %v; want %v", name, ids(&got[0]), ids(&want[0]))
-		}
-		cancel(nil)
-		wantIdle(t, e)
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			f, step := newFake(cfg), 0
+			var e *Engine
+			f.forward = func(*compute.Batch) error {
+				if step++; step == 6 && c.act != nil {
+					return c.act(e, cancel)
+				}
+				return nil
+			}
+			f.after = func(tokens []int32, logits []float32) {
+				if c.nan && len(tokens) == 15 {
+					logits[3] = float32(math.NaN())
+				}
+			}
+			e = start(t, Config{Runner: f, Vocab: fakeVocab, Sched: cfg})
+			s := submit(t, e, ctx, beamRequest(3, 9, 20))
+			tok, err := s.Next(t.Context())
+			if err != nil || !errors.Is(tok.Err, c.fail) {
+				t.Errorf("ends with %+v, %v; want %v", tok, err, c.fail)
+			}
+			if got := s.Best(); c.fail == nil && (len(got) != 3 || !slices.Equal(ids(&got[0]), ids(&want[0]))) {
+				t.Errorf("finds %v; want %v", ids(&got[0]), ids(&want[0]))
+			}
+			wantIdle(t, e)
+		})
 	}
-	f.after = func(tokens []int32, logits []float32) {
-		if len(tokens) == 15 {
-			logits[3] = float32(math.NaN())
-		}
-	}
-	if tok, err := submit(t, e, t.Context(), beamRequest(3, 9, 20)).Next(t.Context()); err != nil || !errors.Is(tok.Err, choose.ErrNaN) {
-		t.Errorf("a beam without logits ends its search with %+v, %v", tok, err)
-	}
-	wantIdle(t, e)
 }
 
 // TestBeamSearchRefuses names what a search has no use for.

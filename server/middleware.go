@@ -49,7 +49,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	found, _ := s.find(r.URL.Path)
+	found, _ := s.find(r.Method, r.URL.Path)
 	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
 	if found.access == clients {
 		if err := t.enter(); err != nil {
@@ -102,7 +102,7 @@ func (s *Server) panicked(w *recorder, r *http.Request, v any) {
 
 // admit finds what is wrong with a request before its body is read.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
-	found, ok := s.find(r.URL.Path)
+	found, ok := s.find(r.Method, r.URL.Path)
 	if !s.rightHost(r) {
 		return refuse(http.StatusForbidden, "", "host_not_allowed",
 			"This server listens on a loopback address and may not be used as %q.", r.Host)
@@ -120,11 +120,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
 	}
 	if r.Method != found.method && !(r.Method == http.MethodHead && found.method == http.MethodGet) {
-		w.Header().Set("Allow", found.method)
+		allowed := strings.Join(s.methods(r.URL.Path), ", ")
+		w.Header().Set("Allow", allowed)
 		return refuse(http.StatusMethodNotAllowed, "", "method_not_allowed",
-			"%s takes %s, not %s.", r.URL.Path, found.method, r.Method)
+			"%s takes %s, not %s.", r.URL.Path, allowed, r.Method)
 	}
-	if found.method == http.MethodPost && s.draining.Load() {
+	if found.method != http.MethodGet && s.draining.Load() {
 		return errShutdown
 	}
 	return nil
@@ -204,7 +205,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) bool {
 	}
 	dismiss(w, r)
 	if allowed {
-		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		h.Set("Access-Control-Max-Age", "600")
 		if ask := r.Header.Get("Access-Control-Request-Headers"); ask != "" {
 			h.Set("Access-Control-Allow-Headers", ask)

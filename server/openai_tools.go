@@ -32,7 +32,12 @@ func form(s *openai.Structure) *text.Form {
 func (a *chatAnswer) tell(r *text.Request) {
 	q := a.request
 	r.Answer.Parse, r.Answer.Thought = true, q.ThinkingTokenBudget
-	r.Answer.Single = !value(q.ParallelToolCalls, true)
+	think(r, q.ReasoningEffort, q.EnableThinking)
+	offer(r, &q.ToolFields, "tools[%d].function.parameters")
+}
+
+// think tells the template how much the model is to think: with an effort, which may be "", or whether at all.
+func think(r *text.Request, effort string, thinking *bool) {
 	set := func(key string, v any) {
 		if r.Chat.Extra == nil {
 			r.Chat.Extra = chat.NewDict()
@@ -41,18 +46,22 @@ func (a *chatAnswer) tell(r *text.Request) {
 			r.Chat.Extra.Set(key, v)
 		}
 	}
-	if q.ReasoningEffort != "" {
-		set("reasoning_effort", q.ReasoningEffort)
+	if effort != "" {
+		set("reasoning_effort", effort)
 	}
-	thinking := q.EnableThinking
-	if thinking == nil && q.ReasoningEffort != "" {
-		on := q.ReasoningEffort != "none"
+	if thinking == nil && effort != "" {
+		on := effort != "none"
 		thinking = &on
 	}
 	if thinking != nil { // templates call it by two names
 		set("enable_thinking", *thinking)
 		set("thinking", *thinking)
 	}
+}
+
+// offer puts into a request which tools may be called. path is where the schema of the i-th one is.
+func offer(r *text.Request, q *openai.ToolFields, path string) {
+	r.Answer.Single = !value(q.ParallelToolCalls, true)
 	if q.ToolChoice != nil {
 		if q.ToolChoice.Mode == "none" {
 			return
@@ -61,7 +70,7 @@ func (a *chatAnswer) tell(r *text.Request) {
 	}
 	for i, t := range q.Tools {
 		r.Chat.Tools = append(r.Chat.Tools, t.JSON)
-		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf("tools[%d].function.parameters", i)),
+		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf(path, i)),
 			Tool: chat.Tool{Name: t.Name, Parameters: t.Parameters, Strict: t.Strict}})
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,9 +16,10 @@ import (
 	"github.com/kvasir-llm/kvasir/web"
 )
 
-// route is what a path answers.
+// route is what a path answers. In tables of routes it stands under its path or, if that has another route too, under
+// its method and the path: "DELETE /v1/responses/{id}".
 type route struct {
-	method  string // GET, which HEAD goes with, or POST
+	method  string // GET, which HEAD goes with, POST or DELETE
 	handler func(http.ResponseWriter, *http.Request)
 	access  access
 	about   string
@@ -56,7 +58,8 @@ func (s *Server) ownRoutes() map[string]route {
 // add serves an API.
 func (s *Server) add(api *dialect) {
 	for path, r := range api.routes(s) {
-		s.routes[path], s.apis[path] = r, api
+		s.routes[path] = r
+		s.apis[strings.TrimPrefix(path, r.method+" ")] = api
 	}
 }
 
@@ -97,13 +100,45 @@ func canonical(path string) string {
 	if strings.HasPrefix(path, web.Prefix) {
 		return web.Prefix
 	}
+	for _, kind := range []string{"/v1/responses/"} {
+		if rest, ok := strings.CutPrefix(path, kind); ok && rest != "" {
+			_, tail, more := strings.Cut(rest, "/")
+			if more {
+				tail = "/" + tail
+			}
+			return kind + "{id}" + tail
+		}
+	}
 	return path
 }
 
-// find returns the route of a path.
-func (s *Server) find(path string) (route, bool) {
-	r, ok := s.routes[canonical(path)]
+// pathID returns what stands for {id} in a request's path.
+func pathID(r *http.Request) string {
+	parts := strings.SplitN(r.URL.Path, "/", 5) // "", "v1", "responses", the id, and what may follow
+	return parts[3]
+}
+
+// find returns the route of a path for a method: that under the method and the path, if there is one, or else the
+// path's first.
+func (s *Server) find(method, path string) (route, bool) {
+	path = canonical(path)
+	if r, ok := s.routes[method+" "+path]; ok {
+		return r, true
+	}
+	r, ok := s.routes[path]
 	return r, ok
+}
+
+// methods returns the methods that a path takes.
+func (s *Server) methods(path string) []string {
+	path = canonical(path)
+	all := []string{s.routes[path].method}
+	for _, m := range []string{http.MethodGet, http.MethodDelete} {
+		if _, ok := s.routes[m+" "+path]; ok {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // root answers browsers with the page, which needs no key since it says nothing of this server, and others with the
@@ -127,8 +162,10 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store") // it depends on the key
 	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(tenantOf(r.Context())), ", "))
-	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
-		fmt.Fprintf(w, "%-5s%-25s%s\n", s.routes[path].method, path, s.routes[path].about)
+	path := func(key string) string { return strings.TrimPrefix(key, s.routes[key].method+" ") }
+	byPath := func(a, b string) int { return cmp.Or(cmp.Compare(path(a), path(b)), cmp.Compare(b, a)) }
+	for _, key := range slices.SortedFunc(maps.Keys(s.routes), byPath) {
+		fmt.Fprintf(w, "%-7s%-32s%s\n", s.routes[key].method, path(key), s.routes[key].about)
 	}
 }
 

@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 		fake := newFake("fake", "Hello", " world", "!")
 		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
 		s := build(t, cfg)
+		defer func() { s.Close() }()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "model":
@@ -32,6 +33,7 @@ func TestScripts(t *testing.T) {
 			case "server":
 				cfg := cfg
 				configure(t, &cfg, d)
+				s.Close()
 				s = build(t, cfg)
 				return ""
 			case "drain":
@@ -113,7 +115,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created":)[0-9]+`)
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-|(?:resp|msg|rs|fc|fco)_)[0-9A-Z]{26}|("(?:created|created_at|completed_at)":)[0-9]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/server"
+	"github.com/kvasir-llm/kvasir/store"
 )
 
 type serveCmd struct {
@@ -34,6 +35,7 @@ type serveCmd struct {
 	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait before it is refused, once four wait; 0 is any time." default:"2s"`
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel        string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
+	State           string        `help:"Keep responses, files and batches in this folder, which is made if need be. Without it responses are kept in memory." placeholder:"DIR"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
@@ -100,6 +102,14 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
+	if c.State != "" {
+		kept, err := store.Open(c.State, store.Limits{ResponseBytes: stateBytes, FileBytes: stateBytes})
+		if err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
+		defer kept.Close()
+		cfg.State = kept
+	}
 	for i, name := range c.Models {
 		served, closeModel, err := c.load(ctx, log, i, name)
 		if err != nil {
@@ -120,6 +130,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
 	return s.Serve(ctx, ln)
 }
+
+// stateBytes bounds the responses that --state keeps, and likewise the files.
+const stateBytes = 16 << 30
 
 // alias gives models their other names.
 func (c *serveCmd) alias(models []server.Served) error {

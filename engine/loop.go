@@ -155,7 +155,7 @@ func (e *Engine) arrive(q *sequence) {
 	if err == nil {
 		err = e.add(q)
 	}
-	if errors.Is(err, sched.ErrQueueFull) && e.shed(q.req.Priority) {
+	if errors.Is(err, sched.ErrQueueFull) && !q.req.Background && e.shed(q.req.Priority) {
 		err = e.add(q)
 	}
 	if err != nil {
@@ -182,6 +182,7 @@ func (e *Engine) add(q *sequence) error {
 		NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 		Within: q.within.Milliseconds(), Patient: r.Pool != "" || q.generated() > 0,
+		Background: r.Background,
 	})
 	if err != nil {
 		return err

@@ -119,6 +119,9 @@ type Request struct {
 	// Config.MaxQueueTime says. Patient is any time.
 	Within  int64
 	Patient bool
+	// Background puts the sequence behind all others, under every policy: it runs on what they leave, waits while one of
+	// them waits, and is preempted for one that waits for its place or its blocks. It is Patient.
+	Background bool
 	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
 	NoCache bool
 }
@@ -168,6 +171,7 @@ type Scheduler struct {
 	unfit       []*sequence // scratch: those for which a plan finds too few blocks
 	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences
+	background  int         // sequences in the background, waiting or running
 	preemptions uint64
 	calls       int // that were to be verified
 	touched     int // means nothing, but that what sequence.touch reads is used
@@ -285,10 +289,14 @@ func (s *Scheduler) Add(r Request) error {
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
 		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
+		background: r.Background, priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
 	q.tenant.live++
+	if r.Background {
+		s.background++
+		q.priority = math.MaxInt
+	}
 	if !r.NoCache {
 		q.parent = r.Parent
 	}
@@ -418,6 +426,9 @@ func (s *Scheduler) end(q *sequence) {
 		s.pool.Forget(&q.awaits)
 	}
 	q.tenant.live--
+	if q.background {
+		s.background--
+	}
 	q.ended = true
 	s.succeed(q)
 }

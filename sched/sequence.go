@@ -44,6 +44,8 @@ type sequence struct {
 	lookup  bool // looks for its prefix in the cache
 	heir    bool // ends its parent when it starts
 
+	background bool
+
 	priority           int
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
@@ -71,6 +73,8 @@ func (q *sequence) touch() int {
 // before reports whether q comes before r in the order of the policy.
 func (q *sequence) before(r *sequence) bool {
 	switch {
+	case q.background != r.background:
+		return r.background
 	case q.tenant.served != r.tenant.served:
 		return q.tenant.served < r.tenant.served
 	case q.rank != r.rank:

@@ -89,12 +89,12 @@ func (p *pace) observe(rows int, micros float64) {
 
 // Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
 // prompts were computed while others waited, or if that is not known, from what steps cost. 0 if neither is known.
-func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens) }
+func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens - s.waiting.behindTokens) }
 
 // waitFor is Wait with so many tokens of those that wait.
 func (s *Scheduler) waitFor(tokens int) int64 {
 	for q := s.running.front; q != nil; q = q.next {
-		if n := q.length - q.computed; n > 1 {
+		if n := q.length - q.computed; n > 1 && !q.background {
 			tokens += n
 		}
 	}
@@ -116,7 +116,7 @@ const patient = 4
 func (s *Scheduler) late(r *Request) error {
 	most := s.cfg.MaxQueueTime
 	switch {
-	case r.Parent != 0 || r.Patient:
+	case r.Parent != 0 || r.Patient || r.Background:
 		return nil
 	case r.Within > 0:
 		most = r.Within
@@ -136,13 +136,16 @@ func (s *Scheduler) late(r *Request) error {
 // before returns how many sequences wait whose turn is before that of a tenant's next one, and how many tokens they
 // have. Under a fair policy those of the tenant itself are, and of each other tenant that waits as many tokens.
 func (s *Scheduler) before(name string) (count, tokens int) {
+	all := s.waiting.tokens - s.waiting.behindTokens
 	if !s.policy.fair {
-		return s.waiting.n, s.waiting.tokens
+		return s.waiting.n - s.waiting.behind, all
 	}
 	if t := s.tenants[name]; t != nil {
 		for _, q := range t.waiting.All() {
-			count, tokens = count+1, tokens+q.counted
+			if !q.background {
+				count, tokens = count+1, tokens+q.counted
+			}
 		}
 	}
-	return count, min(tokens*max(1, s.waiting.tenants.Len()), s.waiting.tokens)
+	return count, min(tokens*max(1, s.waiting.tenants.Len()), all)
 }

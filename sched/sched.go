@@ -119,8 +119,8 @@ type Request struct {
 	// Config.MaxQueueTime says. Patient is any time.
 	Within  int64
 	Patient bool
-	// Background puts the sequence behind all others, under every policy: it runs on what they leave, waits while one of
-	// them waits, and is preempted for one that waits for its place or its blocks. It is Patient.
+	// Background puts the sequence behind all others, under every policy: it runs on what they leave, waits while one
+	// of them waits, and is preempted for one that waits for its place or its blocks. It is Patient.
 	Background bool
 	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
 	NoCache bool

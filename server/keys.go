@@ -167,6 +167,19 @@ func (k *keyring) named(name string) *tenant {
 	return nil
 }
 
+// owner returns the tenant whom what is stored belongs to, nil if there is none.
+func (k *keyring) owner(name string) *tenant {
+	if name == k.nobody.owner && len(k.tenants) == 0 {
+		return k.nobody
+	}
+	for _, t := range k.tenants {
+		if t.owner == name {
+			return t
+		}
+	}
+	return nil
+}
+
 // salt returns what separates the KV blocks of a request that has a cache salt of its own.
 func (t *tenant) salt(own string) string {
 	if t.namespace == nil {
@@ -227,6 +240,7 @@ func claim(ctx context.Context, p *engine.Params) error {
 		return errors.New("server: a request for a model is nobody's")
 	}
 	p.Salt = t.salt(p.Salt)
+	p.Background = ctx.Value(backgroundKey{}) != nil
 	if t.Name == "" {
 		return nil
 	}

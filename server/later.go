@@ -31,6 +31,8 @@ type later struct {
 	kept    *store.Store
 	mine    bool // kept is not the caller's to close
 	running map[string]*laterOne
+	batches map[string]*batchRun
+	lines   chan struct{} // has a value for each request of a batch that is being answered
 }
 
 // laterOne is a response that is made in the background.
@@ -42,7 +44,8 @@ type laterOne struct {
 }
 
 func newLater(kept *store.Store) (*later, error) {
-	l := &later{kept: kept, running: map[string]*laterOne{}}
+	l := &later{kept: kept, running: map[string]*laterOne{}, batches: map[string]*batchRun{},
+		lines: make(chan struct{}, batchAtOnce)}
 	l.life, l.end = context.WithCancelCause(context.Background())
 	if kept != nil {
 		return l, l.settle()

@@ -63,9 +63,13 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if found.method == http.MethodGet {
 		dismiss(w, r)
 	}
-	in := &body{ReadCloser: http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes), of: s.bodies, tenant: t}
-	defer in.release()
-	r.Body = in
+	if found.method == http.MethodPost && r.URL.Path == filesPath {
+		r.Body = http.MaxBytesReader(writer, r.Body, maxUpload) // which goes to the store as it comes
+	} else {
+		in := &body{ReadCloser: http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes), of: s.bodies, tenant: t}
+		defer in.release()
+		r.Body = in
+	}
 	found.handler(w, r)
 }
 

@@ -41,6 +41,7 @@ func openaiAPI() *dialect {
 				"/v1/completions":      {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
 			}
 			maps.Copy(routes, s.openaiRoutes())
+			maps.Copy(routes, s.fileRoutes())
 			return routes
 		},
 	}

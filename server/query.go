@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/store"
 )
 
 // getQuery reads the parameters of a GET request. Those that nobody asked for are an error.
@@ -64,20 +65,13 @@ func (q *getQuery) list(names ...string) {
 	}
 }
 
-// paging is which part of a list a request wants.
-type paging struct {
-	after string
-	limit int
-	desc  bool
-}
-
 // page reads the parameters of a list.
-func (q *getQuery) page(limit int, order string) paging {
-	p := paging{after: q.take("after"), limit: q.int("limit", limit, 1, 10000)}
+func (q *getQuery) page(limit int, order string) store.Page {
+	p := store.Page{After: q.take("after"), Limit: q.int("limit", limit, 1, 10000)}
 	switch o := cmp.Or(q.take("order"), order); o {
 	case "asc":
 	case "desc":
-		p.desc = true
+		p.Desc = true
 	default:
 		q.bad("order", "expected asc or desc, found %q", wire.Clip([]byte(o)))
 	}

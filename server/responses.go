@@ -284,13 +284,13 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	if page.desc {
+	if page.Desc {
 		slices.Reverse(items)
 	}
-	if i := slices.IndexFunc(items, func(i openai.Item) bool { return i.ID == page.after }); page.after != "" {
+	if i := slices.IndexFunc(items, func(i openai.Item) bool { return i.ID == page.After }); page.After != "" {
 		items = items[i+1:]
 	}
-	list := openai.ItemList{Object: openai.ObjectList, Data: items[:min(len(items), page.limit)]}
+	list := openai.ItemList{Object: openai.ObjectList, Data: items[:min(len(items), page.Limit)]}
 	list.HasMore = len(list.Data) < len(items)
 	if n := len(list.Data); n > 0 {
 		list.FirstID, list.LastID = list.Data[0].ID, list.Data[n-1].ID

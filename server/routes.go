@@ -100,7 +100,7 @@ func canonical(path string) string {
 	if strings.HasPrefix(path, web.Prefix) {
 		return web.Prefix
 	}
-	for _, kind := range []string{"/v1/responses/"} {
+	for _, kind := range []string{"/v1/responses/", "/v1/files/", "/v1/batches/"} {
 		if rest, ok := strings.CutPrefix(path, kind); ok && rest != "" {
 			_, tail, more := strings.Cut(rest, "/")
 			if more {

@@ -171,7 +171,7 @@ func New(cfg Config) (*Server, error) {
 		s.add(api)
 	}
 	s.fallback = dialects()[0]
-	return s, nil
+	return s, s.resume()
 }
 
 // allow sets whose pages may use the server.

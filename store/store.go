@@ -85,7 +85,7 @@ func Open(dir string, limits Limits) (*Store, error) {
 		name = "file:" + (&url.URL{Path: path}).EscapedPath()
 	}
 	pragmas := url.Values{"_pragma": {"busy_timeout(2000)", "locking_mode(EXCLUSIVE)", "journal_mode(WAL)",
-		"synchronous(FULL)", "auto_vacuum(INCREMENTAL)"}}
+		"synchronous(FULL)"}}
 	db, err := sql.Open("sqlite", name+"?"+pragmas.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

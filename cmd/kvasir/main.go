@@ -37,6 +37,7 @@ type cli struct {
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
 	Devices    devicesCmd    `cmd:"" help:"List the devices that models can run on."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Reference  referenceCmd  `cmd:"" hidden:"" help:"Print the reference of all commands and flags."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Help       helpCmd       `cmd:"" help:"Show help of a command."`
 

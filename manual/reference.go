@@ -1,34 +1,18 @@
-package main
+// Package manual writes what the program's commands and flags say of themselves: a page of Markdown, a manual page, and
+// completion scripts for shells.
+package manual
 
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-runewidth"
 )
 
-type referenceCmd struct {
-	Format string `enum:"markdown,man" default:"markdown" help:"markdown, or man for a manual page." placeholder:"NAME"`
-}
-
-func (referenceCmd) Help() string {
-	return `Examples:
-  kvasir reference > docs/reference.md
-  kvasir reference --format man > kvasir.1`
-}
-
-func (c *referenceCmd) Run(parser *kong.Kong) error {
-	if c.Format == "man" {
-		return manPage(os.Stdout, parser)
-	}
-	return markdownReference(os.Stdout, parser)
-}
-
-// manual is what the reference says of one command.
-type manual struct {
+// section is what the reference says of one command.
+type section struct {
 	name     string // "serve", "bench load"
 	usage    string
 	help     string
@@ -43,20 +27,20 @@ type flagGroup struct {
 	flags [][2]string // as they are written, and their help
 }
 
-// manuals describes the commands that do something, in the order of the program's help.
-func manuals(n *kong.Node, path string, out []manual) []manual {
+// sections describes the commands that do something, in the order of the program's help.
+func sections(n *kong.Node, path string, out []section) []section {
 	for _, child := range n.Children {
 		if child.Hidden || child.Name == "help" {
 			continue
 		}
 		name := strings.TrimSpace(path + " " + child.Name)
 		if len(child.Children) > 0 {
-			out = manuals(child, name, out)
+			out = sections(child, name, out)
 			continue
 		}
 		detail := strings.Replace("\n"+child.Detail, "\nExample:\n", "\nExamples:\n", 1)
 		detail, examples, _ := strings.Cut(detail, "\nExamples:\n")
-		m := manual{name: name, usage: "kvasir " + name, help: child.Help, detail: strings.TrimSpace(detail), examples: examples}
+		m := section{name: name, usage: "kvasir " + name, help: child.Help, detail: strings.TrimSpace(detail), examples: examples}
 		for _, arg := range child.Positional {
 			m.usage += " " + arg.Summary()
 		}
@@ -88,7 +72,7 @@ func manuals(n *kong.Node, path string, out []manual) []manual {
 	return out
 }
 
-func (m *manual) add(groups map[string]int, title, text, help string) {
+func (m *section) add(groups map[string]int, title, text, help string) {
 	i, ok := groups[title]
 	if !ok {
 		i = len(m.flags)
@@ -98,11 +82,11 @@ func (m *manual) add(groups map[string]int, title, text, help string) {
 	m.flags[i].flags = append(m.flags[i].flags, [2]string{text, help})
 }
 
-// markdownReference writes docs/reference.md.
-func markdownReference(w io.Writer, parser *kong.Kong) error {
+// Markdown writes docs/reference.md.
+func Markdown(w io.Writer, parser *kong.Kong) error {
 	var b strings.Builder
 	b.WriteString("# Commands and flags\n\n`kvasir reference` prints this page; a test keeps it true.\n")
-	for _, m := range manuals(parser.Model.Node, "", nil) {
+	for _, m := range sections(parser.Model.Node, "", nil) {
 		fmt.Fprintf(&b, "\n## kvasir %s\n\n%s\n\n    %s\n", m.name, filled(m.help, ""), m.usage)
 		for _, paragraph := range strings.Split(m.detail, "\n") {
 			if paragraph = strings.TrimSpace(paragraph); paragraph != "" {
@@ -149,14 +133,14 @@ func filled(text, indent string) string {
 	return b.String()
 }
 
-// manPage writes kvasir(1) in the macros of man(7).
-func manPage(w io.Writer, parser *kong.Kong) error {
+// Man writes kvasir(1) in the macros of man(7).
+func Man(w io.Writer, parser *kong.Kong, version string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH KVASIR 1 \"\" \"kvasir %s\" \"User Commands\"\n", roff(version()))
+	fmt.Fprintf(&b, ".TH KVASIR 1 \"\" \"kvasir %s\" \"User Commands\"\n", roff(version))
 	b.WriteString(".SH NAME\nkvasir \\- serve large language models\n.SH SYNOPSIS\n.B kvasir\n.I command\n[\\fIflags\\fR]\n")
 	b.WriteString(".SH DESCRIPTION\nkvasir runs a model in the terminal, serves it over HTTP, fetches, converts and measures models.\n")
 	b.WriteString("The exit status is 0 on success, 1 on failure, 2 on wrong usage and 130 on interruption.\n")
-	for _, m := range manuals(parser.Model.Node, "", nil) {
+	for _, m := range sections(parser.Model.Node, "", nil) {
 		fmt.Fprintf(&b, ".SH %s\n.B %s\n.PP\n%s\n", strings.ToUpper(roff("kvasir "+m.name)), roff(m.usage), roff(m.help))
 		for _, paragraph := range strings.Split(m.detail, "\n") {
 			if paragraph = strings.TrimSpace(paragraph); paragraph != "" {

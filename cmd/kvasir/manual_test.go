@@ -4,12 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/manual"
 )
 
 // TestReference holds docs/reference.md to the commands and flags.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	if err := markdownReference(&b, newParser(new(cli))); err != nil {
+	if err := manual.Markdown(&b, newParser(new(cli))); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile("../../docs/reference.md")
@@ -24,7 +26,7 @@ func TestReference(t *testing.T) {
 // TestManPage makes sure that no line of the manual page is taken for a macro that is none.
 func TestManPage(t *testing.T) {
 	var b strings.Builder
-	if err := manPage(&b, newParser(new(cli))); err != nil {
+	if err := manual.Man(&b, newParser(new(cli)), "v1"); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

@@ -125,9 +125,14 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
-	defer context.AfterFunc(ctx, func() { tellSystemd(log, daemon.SdNotifyStopping) })()
+	stopping := make(chan struct{})
+	undo := context.AfterFunc(ctx, func() { tellSystemd(log, daemon.SdNotifyStopping); close(stopping) })
 	tellSystemd(log, daemon.SdNotifyReady)
-	return s.Serve(ctx, ln)
+	err = s.Serve(ctx, ln)
+	if !undo() {
+		<-stopping
+	}
+	return err
 }
 
 // tellSystemd tells the service manager what the server is at, if it asks for that (Type=notify).

@@ -49,7 +49,7 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 			s.planPrompts(p)
 		}
 		if prompts && s.open() && len(p.Preempted) == 0 {
-			s.admit(p, true)
+			s.admitOrYield(p)
 			s.closed = s.room(p) > 0 || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
 		}
 		if p.Rows == 0 {
@@ -57,7 +57,7 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 		}
 	case DecodeFirst:
 		if s.planRunning(p, prompts); prompts && !p.samples() && len(p.Preempted) == 0 {
-			s.admit(p, true)
+			s.admitOrYield(p)
 		}
 	default:
 		s.mix(p, prompts)
@@ -80,6 +80,15 @@ func (s *Scheduler) mix(p *Plan, prompts bool) {
 	s.planClass(p, prompts, true)
 	if prompts && len(p.Preempted) == 0 && s.waiting.n == s.waiting.behind {
 		s.admit(p, true)
+	}
+}
+
+// admitOrYield admits sequences of both kinds or, if it finds none to admit, makes room for one that is not in the
+// background.
+func (s *Scheduler) admitOrYield(p *Plan) {
+	before := s.running.n
+	if s.admit(p, true); s.background > 0 && s.running.n == before {
+		s.yield(p)
 	}
 }
 

@@ -171,15 +171,16 @@ func (s *Server) answerLines(ctx context.Context, kept *store.Store, run *batchR
 		}
 		under.Add(1)
 		guard.Go(func() error {
-			if r := s.answerLine(work, t, one); r != nil {
-				r.Line = n
-				results <- *r
+			if t == nil {
+				results <- unanswered(n, one, "invalid_api_key", "The API key of the batch is none of those that the server has.")
+			} else if response := s.Answer(from(work, t), one); response != nil {
+				results <- result(n, one, response, nil)
 			}
 			return nil
 		}, func(err error) {
 			if err != nil {
 				s.cfg.Logger.Error("a request of a batch failed", "batch", b.ID, "line", n+1, "error", err)
-				results <- lineError(one, "internal_error", "The server made a mistake.").at(n)
+				results <- unanswered(n, one, "internal_error", "The server made a mistake.")
 			}
 			<-s.later.lines
 			under.Done()
@@ -247,46 +248,26 @@ func (s *Server) writeResults(kept *store.Store, run *batchRun, results <-chan s
 	return failed
 }
 
-// line is the result of a request before its number is known.
-type lineResult struct{ store.Result }
-
-func (r *lineResult) at(n int) store.Result {
-	r.Line = n
-	return r.Result
-}
-
-// encode writes a line of an output.
-func encode(one *openai.BatchLine, failed bool, response *openai.BatchResponse, problem *openai.BatchRequestError) *lineResult {
+// result writes a line of an output, for the n-th line of the input.
+func result(n int, one *openai.BatchLine, response *openai.BatchResponse, problem *openai.BatchRequestError) store.Result {
 	body, err := wire.Encode(&openai.BatchResult{ID: "batch_req_" + rand.Text(), CustomID: one.CustomID, Response: response,
 		Error: problem})
 	if err != nil { // all members are of the kinds that encoding/json takes, and answers are JSON
 		panic(err)
 	}
-	return &lineResult{store.Result{Failed: failed, Body: body}}
+	return store.Result{Line: n, Failed: response == nil || response.StatusCode != http.StatusOK, Body: body}
 }
 
-// lineError is the result of a request without an answer.
-func lineError(one *openai.BatchLine, code, message string) *lineResult {
-	return encode(one, true, nil, &openai.BatchRequestError{Code: code, Message: message})
-}
-
-// answerLine answers a request of a batch. It returns nil if ctx ends before.
-func (s *Server) answerLine(ctx context.Context, t *tenant, one *openai.BatchLine) *store.Result {
-	if t == nil {
-		return &lineError(one, "invalid_api_key", "The API key of the batch is none of those that the server has.").Result
-	}
-	response := s.Answer(from(ctx, t), one)
-	if response == nil {
-		return nil
-	}
-	return &encode(one, response.StatusCode != http.StatusOK, response, nil).Result
+// unanswered is the result of a request without an answer.
+func unanswered(n int, one *openai.BatchLine, code, message string) store.Result {
+	return result(n, one, nil, &openai.BatchRequestError{Code: code, Message: message})
 }
 
 // backgroundKey marks the context of requests in the background.
 type backgroundKey struct{}
 
-// later429 is how long a request of a batch waits before it is asked again, if the server has no place for it now.
-const later429 = 500 * time.Millisecond
+// busyPause is how long a request of a batch waits before it is asked again, if the server has no place for it now.
+const busyPause = 500 * time.Millisecond
 
 // Answer answers a request of a batch as if it had come over HTTP, and waits as long as there is no place for it. It
 // returns nil if ctx ends before.
@@ -321,7 +302,7 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 			return &openai.BatchResponse{StatusCode: w.status, RequestID: id, Body: bytes.TrimSpace(w.body.Bytes())}
 		}
 		select {
-		case <-time.After(later429):
+		case <-time.After(busyPause):
 		case <-ctx.Done():
 			return nil
 		}
@@ -395,8 +376,8 @@ func (s *Server) expireLines(kept *store.Store, run *batchRun) error {
 		if err != nil {
 			return err
 		}
-		late = append(late, lineError(one, "batch_expired",
-			"This request could not be executed before the completion window expired.").at(n))
+		late = append(late, unanswered(n, one, "batch_expired",
+			"This request could not be executed before the completion window expired."))
 		done[n] = true
 		return nil
 	})

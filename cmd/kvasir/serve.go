@@ -52,7 +52,7 @@ type serveCmd struct {
 }
 
 func (serveCmd) Help() string {
-	return `Serves the OpenAI API (chat completions, completions, embeddings, models), rerank and score, /tokenize, /detokenize, /health and /metrics.
+	return `Serves the OpenAI API (chat completions, completions, responses, embeddings, models, and with --state files and batches), rerank and score, /tokenize, /detokenize, /health and /metrics.
 SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:

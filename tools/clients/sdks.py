@@ -2,12 +2,14 @@
 pydantic-ai, langchain-openai and LlamaIndex.
 
     pip install openai instructor "pydantic-ai-slim[openai]" langchain-openai llama-index-llms-openai-like
+    kvasir serve --state /tmp/state &
     python tools/clients/sdks.py --base-url http://127.0.0.1:8000/v1
 """
 
 import argparse
 import json
 import sys
+import time
 
 import openai
 import pydantic
@@ -91,7 +93,7 @@ def response(client, model):
 
 
 def response_stream(client, model):
-    with client.responses.stream(model=model, input="What is a KV cache?", temperature=0, max_output_tokens=40) as stream:
+    with client.responses.stream(model=model, input="What is a KV cache?", temperature=0) as stream:
         events = list(stream)
         final = stream.get_final_response()
     assert [e.sequence_number for e in events] == list(range(len(events))), events
@@ -118,6 +120,26 @@ def response_background(client, model):
     with client.responses.retrieve(one.id, stream=True, starting_after=events[-2].sequence_number) as stream:
         assert [e.sequence_number for e in stream] == [events[-1].sequence_number]
     client.responses.cancel(one.id)
+
+
+def batch(client, model):
+    body = {"model": model, "messages": QUESTION, "max_tokens": 20}
+    lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} for i in range(5)]
+    lines[3]["body"] = {"messages": []}
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    file = client.files.create(file=("in.jsonl", content.encode()), purpose="batch")
+    assert client.files.content(file.id).text == content and file.id in [f.id for f in client.files.list(purpose="batch")]
+    made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"a": "b"})
+    while made.status not in ("completed", "failed", "expired", "cancelled"):
+        time.sleep(0.1)
+        made = client.batches.retrieve(made.id)
+    assert made.status == "completed" and made.request_counts.completed == 4 and made.request_counts.failed == 1, made
+    answers = [json.loads(line) for line in client.files.content(made.output_file_id).text.splitlines()]
+    assert sorted(a["custom_id"] for a in answers) == ["r0", "r1", "r2", "r4"]
+    assert all(a["response"]["body"]["choices"][0]["message"]["content"] for a in answers)
+    wrong = json.loads(client.files.content(made.error_file_id).text)
+    assert wrong["custom_id"] == "r3" and wrong["response"]["status_code"] == 400, wrong
+    assert client.files.delete(file.id).deleted and made.id in [b.id for b in client.batches.list()]
 
 
 def instructor_client(client, model):
@@ -168,7 +190,7 @@ def main():
     model = client.models.list().data[0].id
     failed = False
     for run in [parse, parse_tool, stream_helper, round_trip, reasoning, error_path, response, response_stream,
-                response_parse, response_background, instructor_client, pydantic_ai_client,
+                response_parse, response_background, batch, instructor_client, pydantic_ai_client,
                 langchain_client, llama_index_client]:
         try:
             run(client, model)

@@ -269,7 +269,7 @@ func TestBatchGoesOn(t *testing.T) {
 	web.Close()
 	s.Close()
 	kept.Close()
-	asked := len(fake.asked)
+	asked := len(fake.asked) // by nobody any more
 	close(fake.hold)
 	kept, s, web = start()
 	defer kept.Close()
@@ -280,6 +280,8 @@ func TestBatchGoesOn(t *testing.T) {
 	if n := len(output(t, client, b.OutputFileID)); n != 20 || b.RequestCounts.Completed != 20 {
 		t.Errorf("%d answers of %s", n, b.RawJSON())
 	}
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
 	if n := len(fake.asked) - asked; n != 13 {
 		t.Errorf("%d requests were asked after the restart, want 13", n)
 	}

@@ -172,7 +172,7 @@ func (s *Scheduler) admit(p *Plan, background bool) {
 	for open := true; open && s.room(p) > 0 && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
 		s.pool.Available() > s.promised && s.pool.AvailableStates() > 0; {
 		q := s.waiting.front()
-		if q.background && (!background || s.passes()) {
+		if q.background && (!background || s.passes() || s.running.n >= s.cfg.MaxSeqs-s.kept()) {
 			break
 		}
 		s.waiting.remove(q)
@@ -199,6 +199,10 @@ func (s *Scheduler) admit(p *Plan, background bool) {
 	clear(s.over)
 	s.unfit, s.over = s.unfit[:0], s.over[:0]
 }
+
+// kept is how many places for running sequences those in the background leave to others, so that one that comes need
+// not wait until one of them is preempted.
+func (s *Scheduler) kept() int { return s.cfg.MaxSeqs / 8 }
 
 // passes reports whether one in the background would pass one that is not.
 func (s *Scheduler) passes() bool {

@@ -203,6 +203,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	}
 	switch {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
+	case head.background && running >= min(m.cfg.MaxSeqs, m.cfg.TokenBudget)*7/8:
 	case p.Rows+busy >= m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
 	case m.awaits(head.id):

@@ -145,7 +145,8 @@ type Scheduler struct {
 	waiting  queue
 	arrivals uint64
 	tenants  map[string]*tenant
-	sweepAt  int // how many tenants there are before those without a claim are forgotten
+	sweepAt  int      // how many tenants there are before those without a claim are forgotten
+	latest   [2]visit // of different tenants, the last one first
 
 	plans       [2]Plan // a ring: the oldest outstanding plan is plans[oldest], the other follows it
 	oldest      int
@@ -288,6 +289,7 @@ func (s *Scheduler) Add(r Request) error {
 		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
+	s.came(q.tenant)
 	q.tenant.live++
 	if !r.NoCache {
 		q.parent = r.Parent

@@ -48,6 +48,8 @@ type sequence struct {
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before
+	paid               int64 // the service of its tenant when it was admitted
+	unfit              bool  // it was tried in vain since it waits
 	passed             int   // how often it did not fit and a later one was admitted
 
 	counted int // in queue.tokens

@@ -28,30 +28,59 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 
 // allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
 // target, and where nobody decodes, it is any time.
+//
+// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one and
+// a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about, who
+// wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they have
+// taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
-	p.left, p.least, p.owed = math.Inf(1), 0, 0
+	s.follow(p)
+	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
+	if p.leading {
+		p.owed = s.running.n
+	}
 	if s.cfg.StepTarget == 0 || s.cfg.Whole || s.cfg.Batch != Mixed || !s.cost.known {
 		return
 	}
 	s.cost.fit()
-	left, decodes := float64(s.cfg.StepTarget)-s.cost.base(), false
+	taken, decodes := s.cost.base(), false
 	for q := s.running.front; q != nil; q = q.next {
 		if q.length-q.computed == 1 && q.prompt < q.length {
 			decodes = true
-			left -= s.cost.work(q.computed, 1)
+			taken += s.cost.work(q.computed, 1)
 		}
 	}
-	if decodes {
-		p.left, p.least, p.owed = left, leastChunk, s.running.n
+	if !decodes {
+		return
+	}
+	target := float64(s.cfg.StepTarget)
+	p.left, p.least, p.owed = target-taken, leastChunk, s.running.n
+	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
+		p.left = min(target, max(target/4, 4*taken)) - taken
+	}
+	if p.leading {
+		p.extra = max(2*target-taken, 1.5*taken) - p.left
+		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))
 	}
 }
 
-// chunk returns how many of q's next n tokens a plan has the time for; at least one, unless it is to be admitted.
+// chunk returns how many of q's next n tokens a plan has the rows and the time for; at least one, unless it is to be
+// admitted.
 func (s *Scheduler) chunk(p *Plan, q *sequence, n int) int {
-	if n <= 1 || math.IsInf(p.left, 1) {
+	left, least := p.left, p.least
+	switch {
+	case p.leading && p.leads(q):
+		if left += p.extra; s.cost.work(q.computed, n) <= left+float64(s.cfg.StepTarget) {
+			return n
+		}
+	case p.leading:
+		n = min(n, max(1, s.cfg.TokenBudget-p.Rows-p.owed-p.saved))
+		left, least = left-p.savedTime, 0
+	}
+	if n <= 1 || math.IsInf(left, 1) {
 		return n
 	}
-	return max(1, min(n, max(s.cost.afford(p.left, q.computed, n), min(n, p.least))))
+	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(n, least))))
 }
 
 // spend takes what a plan does for a prompt off the time for prompts.

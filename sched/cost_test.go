@@ -1,8 +1,10 @@
 package sched
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -272,5 +274,73 @@ func TestWithin(t *testing.T) {
 	}
 	if err := add(8, 0, true); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFloodOfOnePayer lets one payer ask for ten times what a machine can do. Another who asks now and then is refused
+// without a payer's name, and never with it: the flood is refused in its place.
+func TestFloodOfOnePayer(t *testing.T) {
+	serve := func(flood, polite string) (refused int, waits []float64) {
+		m := newSimulated(t, Config{MaxSeqs: 8, StepTarget: 50_000, MaxQueueTime: 2000})
+		r := rand.New(rand.NewPCG(5, 6))
+		arrived := map[SeqID]float64{}
+		take := m.take
+		m.take = func(p *Plan) float64 {
+			us := take(p)
+			for _, w := range p.Seqs {
+				if at, ok := arrived[w.ID]; w.Sample && ok {
+					waits = append(waits, m.micros+us-at)
+					delete(arrived, w.ID)
+				}
+			}
+			return us
+		}
+		id := SeqID(0)
+		ask := func(payer string) error {
+			id++
+			prompt := make([]int32, 64)
+			for i := range prompt {
+				prompt[i] = int32(id)
+			}
+			r := Request{ID: id, Prompt: prompt, MaxTokens: 40, Payer: payer}
+			for {
+				err := m.s.Add(r)
+				if err == nil || !errors.Is(err, ErrQueueFull) {
+					return err
+				}
+				out, ok := m.s.Expendable(&r)
+				if !ok {
+					return err
+				}
+				if arrived[out] > 0 {
+					t.Fatal("a polite request makes room")
+				}
+				m.s.Cancel(out)
+			}
+		}
+		next, later := 0.0, 20e6
+		for m.micros < 300e6 {
+			for ; next <= m.micros; next += 1e5 * r.ExpFloat64() {
+				ask(flood)
+			}
+			for ; later <= m.micros; later += 5e6 {
+				if ask(polite) == nil {
+					arrived[id] = later
+				} else {
+					refused++
+				}
+			}
+			if !m.step() {
+				m.micros = next
+			}
+		}
+		return refused, waits
+	}
+	if refused, _ := serve("", ""); refused < 20 {
+		t.Errorf("without names %d are refused: the load shows little", refused)
+	}
+	refused, waits := serve("flood", "polite")
+	if slices.Sort(waits); refused > 0 || len(waits) < 50 || waits[len(waits)-1] > 6e6 {
+		t.Errorf("%d are refused, and %d have a first token, after %.0f us at most", refused, len(waits), waits[len(waits)-1])
 	}
 }

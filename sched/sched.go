@@ -111,6 +111,8 @@ type Request struct {
 	Priority int
 	// Tenant is whom the policy vtc counts the sequence for.
 	Tenant string
+	// Payer is who cannot be more than one tenant at will, such as an API key; "" is unknown. See Expendable.
+	Payer string
 	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's
 	// choice, and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes
 	// after those that have one.
@@ -286,7 +288,7 @@ func (s *Scheduler) Add(r Request) error {
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
 		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
+		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
 	}
 	s.arrivals++
 	s.came(q.tenant)
@@ -318,30 +320,6 @@ func (s *Scheduler) wait(q *sequence) {
 func (s *Scheduler) rerank(q *sequence) {
 	q.rank = s.policy.rank(q)
 	s.waiting.fix(q)
-}
-
-// Expendable returns the sequence that should make room in a full queue for one of a priority: of those that never ran,
-// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent, or if
-// one less would not make room. It looks at all that wait.
-func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
-	if s.waiting.n != s.cfg.MaxWaiting {
-		return 0, false
-	}
-	var last *sequence
-	for _, t := range s.waiting.tenants.All() {
-		for _, q := range t.waiting.All() {
-			if q.charged || q.priority <= priority {
-				continue
-			}
-			if last == nil || q.priority > last.priority || q.priority == last.priority && q.arrival > last.arrival {
-				last = q
-			}
-		}
-	}
-	if last == nil {
-		return 0, false
-	}
-	return last.id, true
 }
 
 // Cancel ends a sequence and frees all it holds, whether it waits or runs; false if there is none of that name. A plan

@@ -45,6 +45,7 @@ type sequence struct {
 	heir    bool // ends its parent when it starts
 
 	priority           int
+	payer              string
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before

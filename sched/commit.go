@@ -75,6 +75,7 @@ func (s *Scheduler) commit(w *Work, x *part, r *Result) {
 		done -= rejected
 		q.drafted = false
 		s.waiting.charge(q.tenant, weightOut*len(r.Tokens))
+		q.tenant.users.spent(q.user, int64(weightOut*len(r.Tokens)))
 	}
 	if q.running() {
 		s.gather(q, w, r.Path)

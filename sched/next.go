@@ -245,6 +245,7 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	if p.guest == q {
 		p.guest, p.saved, p.savedTime = nil, 0, 0
 	}
+	q.tenant.users.now = max(q.tenant.users.now, q.turn)
 	if q.unfit, q.paid = false, q.tenant.served; !q.charged {
 		q.charged = true
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))

@@ -109,10 +109,10 @@ type Request struct {
 	Hold, Heir bool
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
-	// Tenant is whom the policy vtc counts the sequence for.
-	Tenant string
-	// Payer is who cannot be more than one tenant at will, such as an API key; "" is unknown. See Expendable.
-	Payer string
+	// Tenant is whom the policy vtc counts the sequence for, and Payer who cannot be more than one at will, such as an
+	// API key; "" is unknown. Payers that are known share as tenants do, and tenants share what their payer gets. See
+	// Expendable, too.
+	Tenant, Payer string
 	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's
 	// choice, and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes
 	// after those that have one.
@@ -288,9 +288,12 @@ func (s *Scheduler) Add(r Request) error {
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
 		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
+		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(&r), at: -1,
 	}
 	s.arrivals++
+	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
+		q.user, q.turn = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n))
+	}
 	s.came(q.tenant)
 	q.tenant.live++
 	if !r.NoCache {

@@ -46,6 +46,8 @@ type sequence struct {
 
 	priority           int
 	payer              string
+	user               string // of its tenant, if that is a payer
+	turn               int64  // among those
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before

@@ -152,7 +152,7 @@ func (s *Scheduler) late(r *Request) error {
 	case most == 0:
 		return nil
 	}
-	count, tokens := s.before(r.Tenant)
+	count, tokens := s.before(r)
 	if r.Within == 0 && count < patient {
 		return nil
 	}
@@ -162,15 +162,19 @@ func (s *Scheduler) late(r *Request) error {
 	return nil
 }
 
-// before returns how many sequences wait whose turn is before that of a tenant's next one, and how many tokens they
-// have. Under a fair policy those of the tenant itself are, and of each other tenant that waits as many tokens.
-func (s *Scheduler) before(name string) (count, tokens int) {
+// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a fair
+// policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as many
+// tokens.
+func (s *Scheduler) before(r *Request) (count, tokens int) {
 	if !s.policy.fair {
 		return s.waiting.n, s.waiting.tokens
 	}
-	if t := s.tenants[name]; t != nil {
+	if t := s.tenants[s.nameOf(r)]; t != nil {
+		turn := t.users.due(r.Tenant)
 		for _, q := range t.waiting.All() {
-			count, tokens = count+1, tokens+q.counted
+			if q.turn <= turn {
+				count, tokens = count+1, tokens+q.counted
+			}
 		}
 	}
 	return count, min(tokens*max(1, s.waiting.tenants.Len()), s.waiting.tokens)

@@ -70,6 +70,10 @@ func (s *Scheduler) commit(w *Work, x *part, r *Result) {
 			panic(fmt.Sprintf("sched: %d tokens for sequence %d, which has %d proposed ones", len(r.Tokens), q.id, w.Draft))
 		}
 		checkPath(q, w, r)
+		if q.predicted > 0 {
+			s.error.observe(q.predicted, s.now-q.since)
+			q.predicted = 0
+		}
 		s.learn(q, r.Tokens)
 		q.length -= rejected
 		done -= rejected

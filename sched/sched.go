@@ -56,8 +56,8 @@ type Config struct {
 	// StepTarget is how long a Mixed step may take, in microseconds, while anyone decodes: prompts get the time that it
 	// leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
 	StepTarget int64
-	// MaxQueueTime is how long, in milliseconds, a sequence may be predicted to wait before Add refuses it, once a few
-	// wait; Request.Within counts instead if it is given. 0 is any time.
+	// MaxQueueTime is how long, in milliseconds, it may be predicted to take until a sequence's first token before Add
+	// refuses it, once a few wait; Request.Within counts instead if it is given. 0 is any time.
 	MaxQueueTime int64
 	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
 	Window int64
@@ -158,8 +158,9 @@ type Scheduler struct {
 	slots   []int32    // free ones, of those below slotted; the others were never used
 	slotted int32
 
-	cost cost // of steps
-	pace pace // of prompts while others wait
+	cost  cost     // of steps
+	pace  pace     // of prompts while others wait
+	error lateness // of predictions
 
 	now          int64 // milliseconds, as Tick told
 	sincePrompts int   // plans since one that computed prompts
@@ -282,13 +283,14 @@ func (s *Scheduler) Add(r Request) error {
 	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting && !s.isHeld(r.Parent):
 		return &BusyError{s.Wait()}
 	}
-	if err := s.late(&r); err != nil {
+	predicted, err := s.late(&r)
+	if err != nil {
 		return err
 	}
 	q := &sequence{
 		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
 		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(&r), at: -1,
+		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(&r), at: -1, predicted: predicted,
 	}
 	s.arrivals++
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {

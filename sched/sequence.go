@@ -33,16 +33,17 @@ type sequence struct {
 	table      kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
 	tokens     Tokens   // the known ones
 
-	names   []kv.Hash // of the full blocks of tokens, as far as name was called
-	arrival uint64
-	since   int64 // when it came, as Tick told
-	prompt  int   // tokens
-	keys    kv.Keys
-	adapter uint64
-	parent  SeqID
-	keep    kv.Retention
-	lookup  bool // looks for its prefix in the cache
-	heir    bool // ends its parent when it starts
+	names     []kv.Hash // of the full blocks of tokens, as far as name was called
+	arrival   uint64
+	since     int64 // when it came, as Tick told
+	prompt    int   // tokens
+	predicted int64 // milliseconds after since, of its first token; 0: that does not matter, or has come
+	keys      kv.Keys
+	adapter   uint64
+	parent    SeqID
+	keep      kv.Retention
+	lookup    bool // looks for its prefix in the cache
+	heir      bool // ends its parent when it starts
 
 	priority           int
 	payer              string

@@ -117,7 +117,8 @@ func (p *pace) observe(rows int, micros float64) {
 }
 
 // Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
-// prompts were computed while others waited, or if that is not known, from what steps cost. 0 if neither is known.
+// prompts were computed while others waited, or if that is not known, from what steps cost; and from how far earlier
+// predictions were off. 0 if nothing is known.
 func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens) }
 
 // waitFor is Wait with so many tokens of those that wait.
@@ -135,31 +136,58 @@ func (s *Scheduler) waitFor(tokens int) int64 {
 		s.cost.fit()
 		perToken = s.cost.coefs[1]
 	}
-	return int64(min(perToken*float64(tokens)/1000, math.MaxInt32))
+	return int64(min(perToken*float64(tokens)/1000*s.error.factor(), math.MaxInt32))
+}
+
+// lateness is how many times as long as predicted it takes to the first token, for all but one of ten sequences: a
+// moving estimate that rises when it was exceeded and else falls by a ninth of that.
+type lateness struct{ log float64 }
+
+const (
+	latenessStep = 0.02
+	mostLateness = 1.6 // five times as long
+	leastWait    = 100 // milliseconds: shorter predictions say nothing of the pace
+)
+
+func (l *lateness) factor() float64 { return math.Exp(l.log) }
+
+// observe takes note of a first token that came after took milliseconds, where predicted were.
+func (l *lateness) observe(predicted, took int64) {
+	if predicted < leastWait {
+		return
+	}
+	if took > predicted {
+		l.log = min(l.log+9*latenessStep, mostLateness)
+	} else {
+		l.log = max(l.log-latenessStep, 0)
+	}
 }
 
 // patient is how many may wait at least, however long that takes, unless they say by when they want their first token.
 const patient = 4
 
-// late returns an error if a request would wait too long for its first token.
-func (s *Scheduler) late(r *Request) error {
+// late predicts when a request has its first token, in milliseconds, 0 if that does not matter, and returns an error if
+// it is too late. A prompt that takes long itself counts as half of the time at most, so that it is not always refused.
+func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	most := s.cfg.MaxQueueTime
 	switch {
 	case r.Parent != 0 || r.Patient:
-		return nil
+		return 0, nil
 	case r.Within > 0:
 		most = r.Within
 	case most == 0:
-		return nil
+		return 0, nil
 	}
 	count, tokens := s.before(r)
+	before := s.waitFor(tokens)
+	predicted = s.waitFor(tokens + len(r.Prompt))
 	if r.Within == 0 && count < patient {
-		return nil
+		return predicted, nil
 	}
-	if wait := s.waitFor(tokens); wait > most {
-		return &BusyError{wait}
+	if before+min(predicted-before, most/2) > most {
+		return 0, &BusyError{before}
 	}
-	return nil
+	return predicted, nil
 }
 
 // before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a fair

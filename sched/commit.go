@@ -71,7 +71,7 @@ func (s *Scheduler) commit(w *Work, x *part, r *Result) {
 		}
 		checkPath(q, w, r)
 		if q.predicted > 0 {
-			s.error.observe(q.predicted, s.now-q.since)
+			s.error.observe(s.now, q.predicted, s.now-q.since)
 			q.predicted = 0
 		}
 		s.learn(q, r.Tokens)

@@ -140,26 +140,31 @@ func (s *Scheduler) waitFor(tokens int) int64 {
 }
 
 // lateness is how many times as long as predicted it takes to the first token, for all but one of ten sequences: a
-// moving estimate that rises when it was exceeded and else falls by a ninth of that.
-type lateness struct{ log float64 }
+// moving estimate that rises while it is exceeded and else falls by a ninth of that. It moves with time, not with each
+// sequence, since those that come together are late together.
+type lateness struct {
+	log  float64
+	last int64 // when a first token was observed
+}
 
 const (
-	latenessStep = 0.02
-	mostLateness = 1.6 // five times as long
-	leastWait    = 100 // milliseconds: shorter predictions say nothing of the pace
+	latenessFall = 0.02 // of the logarithm in a second
+	mostLateness = 1.6  // five times as long
+	leastWait    = 100  // milliseconds: shorter predictions say nothing of the pace
 )
 
 func (l *lateness) factor() float64 { return math.Exp(l.log) }
 
 // observe takes note of a first token that came after took milliseconds, where predicted were.
-func (l *lateness) observe(predicted, took int64) {
+func (l *lateness) observe(now, predicted, took int64) {
 	if predicted < leastWait {
 		return
 	}
-	if took > predicted {
-		l.log = min(l.log+9*latenessStep, mostLateness)
+	fall := latenessFall * min(1, float64(now-l.last)/1000)
+	if l.last = now; took > predicted {
+		l.log = min(l.log+9*fall, mostLateness)
 	} else {
-		l.log = max(l.log-latenessStep, 0)
+		l.log = max(l.log-fall, 0)
 	}
 }
 

@@ -33,7 +33,7 @@ type serveCmd struct {
 	MaxBody         size          `name:"max-body" help:"Largest request body; 0 is 4M, and 32 bytes for each token of the context." default:"0"`
 	RequestMemory   size          `help:"Memory for the bodies of all requests, and what is decoded of them; more are told to come back later. 0 is 8 times --max-body, at least 256M." default:"0"`
 	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
-	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait before it is refused, once four wait; 0 is any time." default:"2s"`
+	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait for its first token before it is refused, once four wait; 0 is any time." default:"2s"`
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel        string        `help:"debug, info, warn or error; info logs every request but GETs, debug these too." default:"info" enum:"debug,info,warn,error"`
 	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`

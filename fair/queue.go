@@ -176,13 +176,21 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 			c.floor = max(c.floor, t.counter)
 			q.count(t, 0, 1)
 			q.take(r)
+			q.average(r.Cost)
 			q.speed.add(now, r.Cost)
-			q.mean += (r.Cost - q.mean) / averaged
 			t.charge(r.Cost)
 			return r
 		}
 	}
 	return nil
+}
+
+// average takes a cost into the average.
+func (q *Queue) average(cost float64) {
+	if q.mean == 0 {
+		q.mean = cost
+	}
+	q.mean += (cost - q.mean) / averaged
 }
 
 // over reports whether a tenant has twice its share of all places, or more.

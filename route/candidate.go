@@ -5,6 +5,7 @@ type Request struct {
 	Blocks  []uint64 // the names of the prompt's blocks; see Blocks
 	Tokens  int      // of the prompt, as estimated
 	Output  int      // tokens that are expected to be generated
+	Context int      // tokens that the prompt and the longest answer may have together
 	Session string   // requests with the same text here belong together; "" belongs to none
 	Adapter string   // the LoRA adapter that is needed; "" is none
 	Zone    string   // where the request comes from

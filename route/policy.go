@@ -12,7 +12,7 @@ var filters = named.List[func(q *Request, c *Candidate) bool]{
 	{Name: "down", Is: func(_ *Request, c *Candidate) bool { return c.Down != "" }},
 	{Name: "failed", Is: func(q *Request, c *Candidate) bool { return slices.Contains(q.Tried, c.ID) }},
 	{Name: "full", Is: func(_ *Request, c *Candidate) bool { return c.Limit > 0 && c.Requests >= c.Limit }},
-	{Name: "context", Is: func(q *Request, c *Candidate) bool { return c.Context > 0 && q.Tokens+q.Output > c.Context }},
+	{Name: "context", Is: func(q *Request, c *Candidate) bool { return c.Context > 0 && q.Context > c.Context }},
 }
 
 // scorer rates candidates by one of their properties, from 0 (worst) to 1 (best). One of its functions is set.

@@ -76,7 +76,7 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 			preset = a.Vals[0]
 		case "prompt": // conversation:blocks, of 64 tokens
 			_, err = fmt.Sscanf(a.Vals[0], "%d:%d", &conversation, &blocks)
-			q.Blocks, q.Tokens = prompt(uint64(conversation), blocks), 64*blocks
+			q.Blocks, q.Tokens, q.Context = prompt(uint64(conversation), blocks), 64*blocks, 64*blocks
 		case "output":
 			whole(&q.Output)
 		case "session":

@@ -152,8 +152,8 @@ type Places struct{ Free, All int }
 // every class it asks for at most 16 tenants.
 //
 // One of 16 places is for tenants that have less than twice their share of all places. Answers take long, and without
-// it a tenant within its share would wait for one of another tenant's to end, whenever that tenant wants more than there
-// is.
+// it a tenant within its share would wait for one of another tenant's to end, whenever that tenant wants more than
+// there is.
 func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 	last := p.All > 0 && p.Free <= p.All/reserved
 	for _, c := range q.classes {

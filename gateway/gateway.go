@@ -93,8 +93,8 @@ func (g *Gateway) Drain() { g.draining.Store(true) }
 // now is the time for the pure cores.
 func (g *Gateway) now() time.Duration { return time.Since(g.began) }
 
-// Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those that
-// wait for a model that stays keep their places. If Apply fails, nothing has changed.
+// Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
+// that wait for a model that stays keep their places. If Apply fails, nothing has changed.
 func (g *Gateway) Apply(c *Config) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

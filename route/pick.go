@@ -41,8 +41,8 @@ func NewPicker(seed uint64) *Picker {
 }
 
 // Pick chooses from candidates in three steps. Filters leave out those that cannot take the request. The policy's
-// scorers rate the others. Of all whose score is within a hair of the best, two are drawn at random, and the one with fewer
-// requests in flight is chosen: the power of two choices.
+// scorers rate the others. Of all whose score is within a hair of the best, two are drawn at random, and the one with
+// fewer requests in flight is chosen: the power of two choices.
 func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
 	k.rated, k.near = k.rated[:0], k.near[:0]
 	n := len(p.scorers)

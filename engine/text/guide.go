@@ -58,13 +58,17 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 }
 
 // thinks reports whether a model may reason before it answers a chat, though the prompt has not begun that: if to ask
-// it for reasoning changes nothing in the prompt.
+// it for reasoning changes nothing in a prompt. It tries a short one, since what templates change is its end.
 func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	a := &r.Answer
 	if !a.Parse || r.Chat == nil || m.reasoning == nil || a.Form == nil && !a.Choice.guided() {
 		return false
 	}
-	in := *r.Chat
+	in := chat.Input{AddGenerationPrompt: true, Messages: []chat.Message{{Role: "user", Content: "?"}}, Extra: r.Chat.Extra}
+	without, err := m.Render(ctx, &in)
+	if err != nil {
+		return false
+	}
 	in.Extra = chat.NewDict()
 	if r.Chat.Extra != nil {
 		for _, key := range r.Chat.Extra.Keys() {
@@ -75,10 +79,6 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	in.Extra.Set("enable_thinking", true)
 	in.Extra.Set("thinking", true)
 	with, err := m.Render(ctx, &in)
-	if err != nil {
-		return false
-	}
-	without, err := m.Render(ctx, r.Chat)
 	return err == nil && with == without
 }
 

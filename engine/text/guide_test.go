@@ -161,14 +161,43 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
-// TestSameFormWhateverTheCompany holds that log probabilities, which keep tokens from being forced, change no answer.
-func TestSameFormWhateverTheCompany(t *testing.T) {
+// TestLogprobsChangeNoToken holds that log probabilities, for which forced tokens are computed one by one, change no
+// token of an answer.
+func TestLogprobsChangeNoToken(t *testing.T) {
 	m := openMini(t, Options{})
-	r := withTools(asking("What is the weather in Paris and in Rome?"), ToolChoice{Required: true}, true)
-	want := answerTo(t, m, r)
-	r.Logprobs = 0
-	if got := answerTo(t, m, r); !slices.Equal(got.calls, want.calls) {
-		t.Errorf("%+v, with log probabilities %+v", want, got)
+	spelled := func(r Request, logprobs int) []int32 {
+		r.Logprobs = logprobs
+		g, err := generate(t.Context(), m, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listen(t, g).ids
+	}
+	schema := []byte(`{"type": "object", "properties": {"international_standard_name": {"enum": ["uninteresting", "unbelievable"]},
+		"list_of_coordinates": {"type": "array", "items": {"enum": ["north-west", "north-east"]}, "minItems": 2}},
+		"required": ["international_standard_name", "list_of_coordinates"], "additionalProperties": false}`)
+	for n := range 12 {
+		r := asking(fmt.Sprintf("What is the weather in Paris and in %d cities?", n))
+		switch n % 3 {
+		case 0:
+			r.Answer.Form = &Form{Spec: grammar.Spec{Schema: schema, Compact: true, Ordered: true}, Field: "form"}
+		case 1:
+			r.Answer.Form = &Form{Spec: grammar.Spec{Regex: "(the unbelievable|the uninteresting) [a-z]{1,9} is [0-9]+ metres away"}, Field: "form"}
+		case 2:
+			r = withTools(r, ToolChoice{Required: true}, true)
+		}
+		r.MaxTokens, r.Sampling = 60, sampling.Defaults()
+		switch r.Sampling.Seed = uint64(n); n % 4 {
+		case 0:
+			r.Sampling.Temperature = 0
+		case 1:
+			r.Sampling.Mirostat = true
+		case 2:
+			r.Sampling.TypicalP, r.Sampling.FrequencyPenalty = 0.9, 0.5
+		}
+		if without, with := spelled(r, -1), spelled(r, 1); !slices.Equal(without, with) {
+			t.Errorf("%d: %q, with log probabilities %q", n, m.Tokenizer.Decode(without, true), m.Tokenizer.Decode(with, true))
+		}
 	}
 }
 

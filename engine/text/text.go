@@ -92,6 +92,7 @@ type TokenInfo struct {
 	ID      int32
 	Bytes   []byte
 	Logprob float32
+	Rank    int // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []TokenInfo
 }
 

@@ -15,16 +15,16 @@ import (
 
 // bounded returns constraints that follow a grammar, nil if the text is free, and bound the tokens of reasoning. room
 // is the most tokens of the answer.
-func (m *Model) bounded(a *Answer, prompt string, g *grammar.Grammar, room int) (func() engine.Constraint, error) {
+func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func() engine.Constraint, error) {
 	if a.Thought != nil && m.reasoning == nil {
 		return nil, fault.New(FieldThinking, "is %d; %s does not reason", *a.Thought, m.Name)
 	}
 	free := a.Form == nil && !a.Choice.guided()
 	return func() engine.Constraint {
-		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1, words: compute.MaskWords(m.Spec.Vocab)}
+		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1}
 		b.parser = chat.NewParser(chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt})
 		if g != nil {
-			b.matcher, b.fresh, b.free = g.Start(), g.Start, free
+			b.matcher, b.least, b.free, b.ends = g.Start(), g.least, free, endings{m: m}
 			b.most = min(room-1, mostLook)
 			b.look = b.most
 		}
@@ -42,15 +42,14 @@ func (m *Model) bounded(a *Answer, prompt string, g *grammar.Grammar, room int) 
 type bounds struct {
 	m       *Model
 	matcher *grammar.Matcher // nil: the text is free
-	fresh   func() *grammar.Matcher
-	free    bool         // there is text around calls, which may end anywhere
-	least   int          // tokens of the shortest whole answer that is found; 0 is not known yet
+	free    bool             // there is text around calls, which may end anywhere
+	least   func() int       // tokens of the shortest whole answer that is found
+	ends    endings
 	parser  *chat.Parser // knows where reasoning begins and ends
 	left    int          // tokens of the answer
 	thought int          // tokens of reasoning; -1 is any number
 	look    int          // when so many are left, it is time to see how many the end takes; -1 is never
 	most    int          // what look begins with
-	words   int          // of a mask
 	due     []int32      // tokens that must come next
 }
 
@@ -69,7 +68,11 @@ func (b *bounds) endThought() {
 	}
 }
 
+// Mask also looks for the end of the answer: the device is busy meanwhile.
 func (b *bounds) Mask(dst []uint32) {
+	if b.left <= b.look && len(b.due) == 0 {
+		b.close()
+	}
 	switch {
 	case len(b.due) > 0:
 		dst[b.due[0]/32] |= 1 << (b.due[0] % 32)
@@ -109,9 +112,6 @@ func (b *bounds) Accept(token int32) error {
 		}
 	}
 	b.endThought()
-	if b.left <= b.look && len(b.due) == 0 {
-		b.close()
-	}
 	return nil
 }
 
@@ -122,63 +122,109 @@ func (b *bounds) close() {
 		b.look = b.left - 1
 		return
 	}
-	if b.least == 0 && !b.free {
-		b.least = mostEnd
-		if first, ok := b.m.ending(b.fresh(), b.words); ok {
-			b.least = len(first) + 1
-		}
+	least := 0
+	if !b.free {
+		least = b.least()
 	}
-	if b.matcher.Complete() && b.left <= b.least+spareTokens && !b.parser.Thinking() {
+	if b.matcher.Complete() && b.left <= least+spareTokens && !b.parser.Thinking() {
 		b.due, b.look = b.m.stops[:1], -1
 		return
 	}
-	sim, path := b.matcher.Clone(), []int32(nil)
+	from, path := b.matcher, []int32(nil)
 	if b.parser.Thinking() {
-		path = b.m.end
+		from, path = from.Clone(), b.m.end
 		for _, id := range path {
-			if sim.Accept(id) != nil {
+			if from.Accept(id) != nil {
 				b.look = -1
 				return
 			}
 		}
 	}
-	rest, ok := b.m.ending(sim, b.words)
+	rest, ok := b.ends.find(from)
 	path = slices.Concat(path, rest)
 	switch spare := b.left - len(path); {
-	case ok && (spare <= spareTokens || !b.free && len(path) <= nearEnd && spare <= b.least+spareTokens):
+	case ok && (spare <= spareTokens || !b.free && len(path) <= nearEnd && spare <= least+spareTokens):
 		b.due, b.look = path, b.left-len(path) // where the token that ends it is due
 	case ok:
-		b.look = b.left - max((spare-b.least-spareTokens)/4, 1) // another part may begin meanwhile
+		b.look = b.left - max((spare-least-spareTokens)/4, 1) // another part may begin meanwhile
 	default:
 		b.look = b.left - 16
 	}
 }
 
-// ending returns tokens that complete an answer, without the one that ends it. Its greedy search, for brackets and
+// endings finds how an answer may end, and remembers it: most tokens leave an answer where it was before, such as
+// within a text.
+type endings struct {
+	m     *Model
+	known map[grammar.Position]ending
+	last  grammar.Position // that was asked for
+}
+
+// ending is the tokens that complete an answer, without the one that ends it; none may have been found.
+type ending struct {
+	path []int32
+	ok   bool
+}
+
+const mostEndings = 512 // that are remembered
+
+// find returns tokens that complete an answer, without the one that ends it. Its greedy search, for brackets and
 // quotation marks first, finds an end of JSON soon, and may miss that of another form.
-func (m *Model) ending(sim *grammar.Matcher, words int) (path []int32, ok bool) {
-	mask := make([]uint32, words)
-	for len(path) < mostEnd {
-		if sim.Complete() {
-			return path, true
+func (e *endings) find(from *grammar.Matcher) (path []int32, ok bool) {
+	start := from.Position()
+	if !start.Beside(e.last) {
+		e.known = nil
+	}
+	e.last = start
+	if end, known := e.known[start]; known {
+		return end.path, end.ok
+	}
+	var passed []grammar.Position
+	var at []int // tokens before each
+	sim, mask := from.Clone(), make([]uint32, compute.MaskWords(e.m.Spec.Vocab))
+	for !sim.Complete() {
+		p := sim.Position()
+		if end := e.known[p]; end.ok {
+			path = append(path, end.path...)
+			break
 		}
+		passed, at = append(passed, p), append(at, len(path))
+		next := e.m.toEnd(sim, mask)
+		if path = append(path, next...); next == nil || len(path) > mostEnd {
+			e.keep(start, ending{})
+			return nil, false
+		}
+	}
+	for i, p := range passed {
+		e.keep(p, ending{path[at[i]:], true})
+	}
+	return path, true
+}
+
+func (e *endings) keep(p grammar.Position, end ending) {
+	if e.known == nil || len(e.known) >= mostEndings {
+		e.known = map[grammar.Position]ending{}
+	}
+	e.known[p] = end
+}
+
+// toEnd appends tokens to sim that come nearer to its end, and returns them; nil if there are none.
+func (m *Model) toEnd(sim *grammar.Matcher, mask []uint32) []int32 {
+	next := sim.Forced()
+	if len(next) == 0 {
 		clear(mask)
 		sim.Mask(mask)
 		if id := m.think; id >= 0 {
 			mask[id/32] &^= 1 << (id % 32)
 		}
-		next := sim.Forced()
-		if len(next) == 0 {
-			next = []int32{m.complete(sim, mask, m.guides.closers.next(mask))}
-		}
-		for _, id := range next {
-			if id < 0 || sim.Accept(id) != nil {
-				return nil, false
-			}
-		}
-		path = append(path, next...)
+		next = []int32{m.complete(sim, mask, m.guides.closers.next(mask))}
 	}
-	return nil, false
+	for _, id := range next {
+		if id < 0 || sim.Accept(id) != nil {
+			return nil
+		}
+	}
+	return next
 }
 
 // complete returns a token that begins the text of another one and completes the output, or that one.

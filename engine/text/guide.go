@@ -22,12 +22,13 @@ type guides struct {
 	closers closers
 
 	mu     sync.Mutex
-	recent []compiled // [mostGuides] the newest last
+	recent []*compiled // [mostGuides] the newest last
 }
 
 type compiled struct {
-	key string
-	g   *grammar.Grammar
+	*grammar.Grammar
+	key   string
+	least func() int // tokens of the shortest output that is found, and the one that ends it
 }
 
 const mostGuides = 64
@@ -38,7 +39,7 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 	if spec == nil && r.Answer.Thought == nil {
 		return r.Constraint, nil
 	}
-	var g *grammar.Grammar
+	var g *compiled
 	if spec != nil {
 		switch {
 		case r.IgnoreEOS:
@@ -83,19 +84,26 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 }
 
 // compile returns the grammar of a spec. If there is none, the error names the schema that is at fault.
-func (m *Model) compile(a *Answer, spec grammar.Spec) (*grammar.Grammar, error) {
+func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 	m.guides.once.Do(m.openGuides)
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	if g := m.guides.find(string(key)); g != nil {
-		return g, nil
+	if c := m.guides.find(string(key)); c != nil {
+		return c, nil
 	}
 	g, err := grammar.Compile(spec, m.guides.vocab, grammar.DefaultLimits)
 	if err == nil {
-		m.guides.keep(string(key), g)
-		return g, nil
+		c := &compiled{g, string(key), sync.OnceValue(func() int {
+			ends := endings{m: m}
+			if first, ok := ends.find(g.Start()); ok {
+				return len(first) + 1
+			}
+			return mostEnd
+		})}
+		m.guides.keep(c)
+		return c, nil
 	}
 	if a.Form != nil {
 		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, grammar.DefaultLimits); err != nil {
@@ -123,25 +131,25 @@ func located(field fault.Field, err error) error {
 	return &fault.Error{Field: field, Problem: bad.Problem}
 }
 
-func (g *guides) find(key string) *grammar.Grammar {
+func (g *guides) find(key string) *compiled {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.recent, func(c compiled) bool { return c.key == key })
+	i := slices.IndexFunc(g.recent, func(c *compiled) bool { return c.key == key })
 	if i < 0 {
 		return nil
 	}
 	c := g.recent[i]
 	g.recent = append(slices.Delete(g.recent, i, i+1), c)
-	return c.g
+	return c
 }
 
-func (g *guides) keep(key string, made *grammar.Grammar) {
+func (g *guides) keep(c *compiled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.recent) == mostGuides {
 		g.recent = slices.Delete(g.recent, 0, 1)
 	}
-	g.recent = append(g.recent, compiled{key, made})
+	g.recent = append(g.recent, c)
 }
 
 // openGuides makes the vocabulary that grammars take.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/grammar"
@@ -117,9 +116,8 @@ func (g *guided) choose(ctx context.Context) (list [][]byte, err error) {
 
 // request makes the n-th request of a round. Without a schema it takes as many tokens as the guided one took.
 func (g *guided) request(n int, salt string, schema []byte) text.Request {
-	r := text.Request{Params: engine.Params{Sampling: sampling.Defaults(), MaxTokens: g.o.Tokens, Logprobs: -1, PromptLogprobs: -1, Salt: salt}}
-	r.Sampling.Seed, r.Answer.Parse = uint64(n), true
-	r.Chat = &chat.Input{AddGenerationPrompt: true, Messages: []chat.Message{{Role: "user", Content: fmt.Sprintf("Tell me about place %d in JSON.", n)}}}
+	r := text.Request{Prompt: fmt.Sprintf("Place %d, described in JSON:\n", n), Params: engine.Params{Sampling: sampling.Defaults(), MaxTokens: g.o.Tokens, Logprobs: -1, PromptLogprobs: -1, Salt: salt}}
+	r.Sampling.Seed = uint64(n)
 	if schema == nil {
 		r.MaxTokens, r.IgnoreEOS = g.lengths[n], true
 	} else {

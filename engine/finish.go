@@ -139,8 +139,8 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Time) {
 	}
 }
 
-// leastJump is how many tokens must be forced to append them without choosing them. It costs the sequence the step under
-// way, so that one token gains nothing.
+// leastJump is how many tokens must be forced to append them without choosing them. It costs the sequence the step
+// under way, so that one token gains nothing.
 const leastJump = 2
 
 // force asks which tokens must follow, and appends them without computing a choice. Where their log probabilities are

@@ -20,6 +20,7 @@ type guides struct {
 	once    sync.Once
 	vocab   *grammar.Vocab
 	closers closers
+	limits  GuideLimits
 
 	mu     sync.Mutex
 	recent []*compiled // [mostGuides] the newest last
@@ -93,7 +94,7 @@ func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 	if c := m.guides.find(string(key)); c != nil {
 		return c, nil
 	}
-	g, err := grammar.Compile(spec, m.guides.vocab, grammar.DefaultLimits)
+	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
 		c := &compiled{g, string(key), sync.OnceValue(func() int {
 			ends := endings{m: m}
@@ -106,13 +107,13 @@ func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 		return c, nil
 	}
 	if a.Form != nil {
-		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, grammar.DefaultLimits); err != nil {
+		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, m.guides.limits.Grammar); err != nil {
 			return nil, located(a.Form.Field, err)
 		}
 	}
 	for i := range a.Tools {
 		t := &a.Tools[i]
-		if _, err := grammar.Compile(grammar.Spec{Schema: t.schema()}, m.guides.vocab, grammar.DefaultLimits); err != nil {
+		if _, err := grammar.Compile(grammar.Spec{Schema: t.schema()}, m.guides.vocab, m.guides.limits.Grammar); err != nil {
 			return nil, located(t.Field, err)
 		}
 	}

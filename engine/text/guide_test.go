@@ -268,3 +268,31 @@ func TestContinue(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// TestGuideLimits holds that the limits of requests can be set.
+func TestGuideLimits(t *testing.T) {
+	limits := GuideLimits{Tools: 1, Grammar: grammar.Limits{Bytes: 400, Depth: 8, States: 1 << 14, Work: 1 << 16}}
+	m := openMini(t, Options{Guide: limits})
+	tools := withTools(asking("hi"), ToolChoice{}, false)
+	two, large := tools, tools
+	two.Answer.Tools = slices.Repeat(tools.Answer.Tools, 2)
+	large.Answer.Tools = []Tool{{Field: "tools[0].parameters", Tool: chat.Tool{Name: "f", Parameters: []byte(strings.Repeat(" ", 401))}}}
+	form := func(schema string) Request {
+		r := asking("hi")
+		r.Answer.Form = &Form{Spec: grammar.Spec{Schema: []byte(schema)}, Field: "form"}
+		return r
+	}
+	for want, r := range map[string]Request{
+		"":                              tools,
+		"tools has 2; at most 1":        two,
+		"tools[0].parameters has 401":   large,
+		"form has 422 bytes":            form(`{"description": "` + strings.Repeat("x", 403) + `"}`),
+		"form is not JSON: is nested":   form(strings.Repeat(`{"items": `, 12) + "{}" + strings.Repeat("}", 12)),
+		"form.pattern the regular expr": form(`{"type": "string", "pattern": "^(?=.*a.{80})(?=.*b.{90}).{200}$"}`),
+	} {
+		r.Sampling = sampling.Defaults()
+		if _, err := m.Prepare(t.Context(), r); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}

@@ -66,18 +66,6 @@ func (m *Matcher) Clone() *Matcher {
 	return &c
 }
 
-// Position is what may follow an output. Two equal ones of a Matcher and its clones have the same outputs ahead.
-type Position struct {
-	m     *automaton
-	state int32
-}
-
-// Beside reports whether two positions are of one automaton. Those of others are never equal, and keep it in memory.
-func (p Position) Beside(q Position) bool { return p.m == q.m }
-
-// Position returns what may follow now.
-func (m *Matcher) Position() Position { return Position{m.m, m.state} }
-
 // Complete reports whether the output may end here.
 func (m *Matcher) Complete() bool { return m.err == nil && m.m.states[m.state].accepts }
 

@@ -80,13 +80,7 @@ func (m *Model) openFormats(o *Options) (err error) {
 	if m.tools, m.reasoning, err = m.Template.Formats(tools, reasoning); err != nil {
 		return fmt.Errorf("text: %w", err)
 	}
-	m.think = -1
 	if m.reasoning != nil {
-		if open, _ := m.reasoning.Around(""); open != "" {
-			if ids := m.Tokenizer.Encode(open, tokenizer.EncodeOptions{ParseSpecial: true}); len(ids) == 1 {
-				m.think = ids[0]
-			}
-		}
 		m.end = m.Tokenizer.Encode(m.reasoning.End(), tokenizer.EncodeOptions{ParseSpecial: true})
 	}
 	marks, stops := chat.Marks(m.tools, m.reasoning), m.tools.Stops()

@@ -1,16 +1,13 @@
 package text
 
 import (
-	"cmp"
-	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/kvasir-llm/kvasir/chat"
-	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
 // bounded returns constraints that follow a grammar, nil if the text is free, and bound the tokens of reasoning. room
@@ -19,12 +16,16 @@ func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func()
 	if a.Thought != nil && m.reasoning == nil {
 		return nil, fault.New(FieldThinking, "is %d; %s does not reason", *a.Thought, m.Name)
 	}
-	free := a.Form == nil && !a.Choice.guided()
+	free, near := a.Form == nil && !a.Choice.guided(), nearEnd
+	if m.tools != nil && len(a.Tools) > 0 {
+		guide := m.tools.Guide()
+		near += len(m.Tokenizer.Encode(guide.After+guide.Close, tokenizer.EncodeOptions{ParseSpecial: true}))
+	}
 	return func() engine.Constraint {
 		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1}
 		b.parser = chat.NewParser(chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt})
 		if g != nil {
-			b.matcher, b.least, b.free, b.ends = g.Start(), g.least, free, endings{m: m}
+			b.matcher, b.least, b.free, b.near = g.Start(), g.least, free, near
 			b.most = min(room-1, mostLook)
 			b.look = b.most
 		}
@@ -44,13 +45,13 @@ type bounds struct {
 	matcher *grammar.Matcher // nil: the text is free
 	free    bool             // there is text around calls, which may end anywhere
 	least   func() int       // tokens of the shortest whole answer that is found
-	ends    endings
-	parser  *chat.Parser // knows where reasoning begins and ends
-	left    int          // tokens of the answer
-	thought int          // tokens of reasoning; -1 is any number
-	look    int          // when so many are left, it is time to see how many the end takes; -1 is never
-	most    int          // what look begins with
-	due     []int32      // tokens that must come next
+	near    int              // tokens of an end that one token may pass, to begin another part
+	parser  *chat.Parser     // knows where reasoning begins and ends
+	left    int              // tokens of the answer
+	thought int              // tokens of reasoning; -1 is any number
+	look    int              // when so many are left, it is time to see how many the end takes; -1 is never
+	most    int              // what look begins with
+	due     []int32          // tokens that must come next
 }
 
 const (
@@ -58,14 +59,25 @@ const (
 	mostEnd  = 192 // tokens that an end may take
 
 	spareTokens = 8 // by which an end may become longer with one token
-	nearEnd     = 4 // tokens of an end that one token may pass, to begin another part
+	nearEnd     = 4 // tokens of an end that one token may pass, to begin another part, beside those that end calls
 )
 
 // endThought makes the end of reasoning due, if its tokens are used up.
 func (b *bounds) endThought() {
-	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 {
+	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 && (b.matcher == nil || b.afterThought() != nil) {
 		b.due = b.m.end
 	}
+}
+
+// afterThought returns a matcher of what follows the reasoning; nil if that cannot end here, within a character.
+func (b *bounds) afterThought() *grammar.Matcher {
+	after := b.matcher.Clone()
+	for _, id := range b.m.end {
+		if after.Accept(id) != nil {
+			return nil
+		}
+	}
+	return after
 }
 
 // Mask also looks for the end of the answer: the device is busy meanwhile.
@@ -132,184 +144,19 @@ func (b *bounds) close() {
 	}
 	from, path := b.matcher, []int32(nil)
 	if b.parser.Thinking() {
-		from, path = from.Clone(), b.m.end
-		for _, id := range path {
-			if from.Accept(id) != nil {
-				b.look = -1
-				return
-			}
+		if from, path = b.afterThought(), b.m.end; from == nil {
+			b.look = b.left - 1
+			return
 		}
 	}
-	rest, ok := b.ends.find(from)
+	rest, ok := from.Ending(mostEnd)
 	path = slices.Concat(path, rest)
 	switch spare := b.left - len(path); {
-	case ok && (spare <= spareTokens || !b.free && len(path) <= nearEnd && spare <= least+spareTokens):
+	case ok && (spare <= spareTokens || !b.free && len(path) <= b.near && spare <= least+spareTokens):
 		b.due, b.look = path, b.left-len(path) // where the token that ends it is due
 	case ok:
 		b.look = b.left - max((spare-least-spareTokens)/4, 1) // another part may begin meanwhile
 	default:
 		b.look = b.left - 16
 	}
-}
-
-// endings finds how an answer may end, and remembers it: most tokens leave an answer where it was before, such as
-// within a text.
-type endings struct {
-	m     *Model
-	known map[grammar.Position]ending
-	last  grammar.Position // that was asked for
-}
-
-// ending is the tokens that complete an answer, without the one that ends it; none may have been found.
-type ending struct {
-	path []int32
-	ok   bool
-}
-
-const mostEndings = 512 // that are remembered
-
-// find returns tokens that complete an answer, without the one that ends it. Its greedy search, for brackets and
-// quotation marks first, finds an end of JSON soon, and may miss that of another form.
-func (e *endings) find(from *grammar.Matcher) (path []int32, ok bool) {
-	start := from.Position()
-	if !start.Beside(e.last) {
-		e.known = nil
-	}
-	e.last = start
-	if end, known := e.known[start]; known {
-		return end.path, end.ok
-	}
-	var passed []grammar.Position
-	var at []int // tokens before each
-	sim, mask := from.Clone(), make([]uint32, compute.MaskWords(e.m.Spec.Vocab))
-	for !sim.Complete() {
-		p := sim.Position()
-		if end := e.known[p]; end.ok {
-			path = append(path, end.path...)
-			break
-		}
-		passed, at = append(passed, p), append(at, len(path))
-		next := e.m.toEnd(sim, mask)
-		if path = append(path, next...); next == nil || len(path) > mostEnd {
-			e.keep(start, ending{})
-			return nil, false
-		}
-	}
-	for i, p := range passed {
-		e.keep(p, ending{path[at[i]:], true})
-	}
-	return path, true
-}
-
-func (e *endings) keep(p grammar.Position, end ending) {
-	if e.known == nil || len(e.known) >= mostEndings {
-		e.known = map[grammar.Position]ending{}
-	}
-	e.known[p] = end
-}
-
-// toEnd appends tokens to sim that come nearer to its end, and returns them; nil if there are none.
-func (m *Model) toEnd(sim *grammar.Matcher, mask []uint32) []int32 {
-	next := sim.Forced()
-	if len(next) == 0 {
-		clear(mask)
-		sim.Mask(mask)
-		if id := m.think; id >= 0 {
-			mask[id/32] &^= 1 << (id % 32)
-		}
-		next = []int32{m.complete(sim, mask, m.guides.closers.next(mask))}
-	}
-	for _, id := range next {
-		if id < 0 || sim.Accept(id) != nil {
-			return nil
-		}
-	}
-	return next
-}
-
-// complete returns a token that begins the text of another one and completes the output, or that one.
-func (m *Model) complete(sim *grammar.Matcher, mask []uint32, id int32) int32 {
-	if id < 0 {
-		return id
-	}
-	text := m.Tokenizer.Bytes(id)
-	for n := 1; n < len(text); n++ {
-		other, ok := m.Tokenizer.ID(string(text[:n]))
-		if !ok || mask[other/32]>>(other%32)&1 == 0 {
-			continue
-		}
-		if try := sim.Clone(); try.Accept(other) == nil && try.Complete() {
-			return other
-		}
-	}
-	return id
-}
-
-// closers are the tokens that JSON may end with.
-type closers struct {
-	comma, quote int32   // -1 is none
-	length       []int   // of all tokens, bytes
-	text         []int32 // those that end a text, the longest first
-	other        []int32 // brackets and quotation marks, the longest first, then what is between values, the shortest first
-}
-
-func newClosers(tokens []grammar.Token) closers {
-	c := closers{comma: -1, quote: -1, length: make([]int, len(tokens))}
-	rank := func(id int32) (n int) {
-		text := string(tokens[id].Bytes)
-		if n = len(text); strings.Trim(text, `"]}`) == "" {
-			return -n
-		}
-		return n
-	}
-	for i, t := range tokens {
-		id, text := int32(i), string(t.Bytes)
-		c.length[id] = len(text)
-		if t.Special || text == "" || strings.Trim(text, `"[]{},: `) != "" {
-			continue
-		}
-		if text[0] == '"' && strings.Trim(text[1:], "]}") == "" {
-			c.text = append(c.text, id)
-		}
-		if text[0] != '"' || len(text) == 1 || text == `""` {
-			c.other = append(c.other, id)
-		}
-		switch text {
-		case ",":
-			c.comma = id
-		case `"`:
-			c.quote = id
-		}
-	}
-	for _, list := range [][]int32{c.text, c.other} {
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-	}
-	return c
-}
-
-// next returns the best token of a mask to end with, -1 if there is none. Where a comma and a quotation mark may come,
-// it is in a text.
-func (c *closers) next(mask []uint32) int32 {
-	may := func(id int32) bool { return id >= 0 && mask[id/32]>>(id%32)&1 != 0 }
-	if may(c.comma) && may(c.quote) {
-		for _, id := range c.text {
-			if may(id) {
-				return id
-			}
-		}
-	}
-	for _, id := range c.other {
-		if may(id) {
-			return id
-		}
-	}
-	best, most := int32(-1), -1 // nearest to how a tokenizer spells what must come
-	for i, w := range mask {
-		for ; w != 0; w &= w - 1 {
-			if id := 32*i + bits.TrailingZeros32(w); id < len(c.length) && c.length[id] > most {
-				best, most = int32(id), c.length[id]
-			}
-		}
-	}
-	return best
 }

@@ -17,10 +17,9 @@ import (
 
 // guides are the compiled grammars of a model, the last ones used.
 type guides struct {
-	once    sync.Once
-	vocab   *grammar.Vocab
-	closers closers
-	limits  GuideLimits
+	once   sync.Once
+	vocab  *grammar.Vocab
+	limits GuideLimits
 
 	mu     sync.Mutex
 	recent []*compiled // [mostGuides] the newest last
@@ -97,8 +96,7 @@ func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
 		c := &compiled{g, string(key), sync.OnceValue(func() int {
-			ends := endings{m: m}
-			if first, ok := ends.find(g.Start()); ok {
+			if first, ok := g.Start().Ending(mostEnd); ok {
 				return len(first) + 1
 			}
 			return mostEnd
@@ -159,7 +157,6 @@ func (m *Model) openGuides() {
 	for id := range min(m.Spec.Vocab, m.Tokenizer.VocabSize()) {
 		tokens[id] = grammar.Token{Bytes: m.Tokenizer.Bytes(int32(id)), Special: m.Tokenizer.IsSpecial(int32(id))}
 	}
-	m.guides.closers = newClosers(tokens)
 	m.guides.vocab = grammar.NewVocab(tokens, m.stops, func(text string) []int32 {
 		return m.Tokenizer.Encode(text, tokenizer.EncodeOptions{})
 	})
@@ -214,12 +211,9 @@ func (m *Model) calls(a *Answer) *grammar.Tags {
 		}
 		before := strings.ReplaceAll(g.Before, chat.GuideName, t.Name)
 		tags.Tags = append(tags.Tags, grammar.Tag{Begin: before, Content: content, End: g.After})
-		if g.Between != "" && !a.single() && (a.Choice.guided() || g.Open != "") { // after others
-			tags.Tags = append(tags.Tags, grammar.Tag{Begin: g.Between + before, Content: content, End: g.After})
-		}
 	}
-	if a.Choice.guided() {
-		tags.AtLeast, tags.NoText = 1, true
+	if a.Choice.guided() || g.Open != "" {
+		tags.AtLeast, tags.NoText, tags.Between = 1, true, g.Between
 	}
 	if a.single() {
 		tags.AtMost = 1
@@ -227,7 +221,6 @@ func (m *Model) calls(a *Answer) *grammar.Tags {
 	if g.Open == "" {
 		return tags
 	}
-	tags.AtLeast, tags.NoText = 1, true
 	outer := &grammar.Tags{Tags: []grammar.Tag{{Begin: g.Open, Content: grammar.Spec{Tags: tags}, End: g.Close}}}
 	if a.Choice.guided() {
 		outer.AtLeast, outer.AtMost, outer.NoText = 1, 1, true

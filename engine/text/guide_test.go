@@ -120,6 +120,12 @@ func TestFormsWithinTheLimit(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.content), &v); err != nil || v.Text == nil || v.List == nil || got.finish != "stop" {
 			t.Errorf("%d tokens: %+v: %v", most, got, err)
 		}
+		r = asking("Tell me a story about a fox.")
+		r.MaxTokens = most
+		r.Answer.Form = &Form{Spec: grammar.Spec{Regex: `Once[a-zA-Z ,.]{9,}, [0-9]{4} (times|and never again) the end`}, Field: "form"}
+		if got := answerTo(t, m, r); !strings.HasSuffix(got.content, " the end") || got.finish != "stop" {
+			t.Errorf("%d tokens: %+v", most, got)
+		}
 		calls := withTools(asking("Tell me a story about a fox, and the weather everywhere."), ToolChoice{Required: true}, false)
 		calls.MaxTokens = most + 20
 		for _, c := range answerTo(t, m, calls).calls {

@@ -43,7 +43,6 @@ type Model struct {
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
 	end       []int32               // tokens that end reasoning
-	think     int32                 // the token that begins it; -1 if it is not one
 	guides    guides
 
 	stops    []int32       // tokens that end an answer

@@ -66,6 +66,7 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 
 // mix plans a Mixed step. The sequences in the background come after all others, also after those that it admits.
 func (s *Scheduler) mix(p *Plan, prompts bool) {
+	s.prepare(p, prompts)
 	s.planClass(p, prompts, false)
 	before := s.running.n
 	if prompts && len(p.Preempted) == 0 {

@@ -28,6 +28,8 @@ type Request struct {
 	BadWords    []string // that the answer does not hold, as far as their usual tokens go
 	DRYBreakers []string // that a repetition does not reach across; nil is the usual ones
 
+	Fit bool // if MaxTokens are more than the context has room for, that many
+
 	engine.Params
 }
 
@@ -88,6 +90,9 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	}
 	if len(ids) == 0 {
 		return nil, fault.New(source(&r), "is empty")
+	}
+	if r.Fit && r.MaxTokens > 0 {
+		r.MaxTokens = max(min(r.MaxTokens, m.Context-len(ids)), 1)
 	}
 	if answer := max(r.MaxTokens, 1); len(ids)+answer > m.Context {
 		return nil, &LengthError{source(&r), m.Context, len(ids), answer}

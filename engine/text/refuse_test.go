@@ -33,6 +33,31 @@ func TestPromptsThatCannotFit(t *testing.T) {
 	}
 }
 
+// TestFit holds that a request may ask for as many tokens as there is room for without knowing how many that is.
+func TestFit(t *testing.T) {
+	m := openMini(t, Options{})
+	r := request()
+	r.Prompt, r.Fit, r.Sampling = "What is a KV cache?", true, m.Defaults
+	for asked, want := range map[int]func(prompt int) int{
+		1 << 20: func(prompt int) int { return m.Context - prompt },
+		5:       func(int) int { return 5 },
+		0:       func(int) int { return 0 },
+	} {
+		r.MaxTokens = asked
+		p, err := m.Prepare(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%d tokens asked for: %v", asked, err)
+		}
+		if got := p.Request.MaxTokens; got != want(p.Len()) {
+			t.Errorf("%d tokens asked for after %d: %d", asked, p.Len(), got)
+		}
+	}
+	r.MaxTokens, r.Prompt = 5, strings.Repeat("cache ", m.Context)
+	if _, err := m.Prepare(t.Context(), r); !errors.As(err, new(*LengthError)) {
+		t.Errorf("a prompt that fills the context: %v", err)
+	}
+}
+
 func TestMinTokensHoldsBackStopStrings(t *testing.T) {
 	m := openMini(t, Options{})
 	r := request()

@@ -34,6 +34,7 @@ type choice struct {
 
 	usage  text.Usage
 	finish string
+	stop   string          // the stop string that ended it, if one did
 	calls  int             // of tools, that have begun
 	text   strings.Builder // of an answer that is not streamed, and likewise:
 	reason strings.Builder
@@ -111,7 +112,7 @@ func (c *choice) next(ctx context.Context, j *job, d *text.Delta) (err error) {
 	if j.silent {
 		*d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}
 	}
-	c.finish, c.usage = d.Finish, j.whole(d.Usage)
+	c.finish, c.stop, c.usage = d.Finish, d.Stop, j.whole(d.Usage)
 	return nil
 }
 
@@ -147,6 +148,18 @@ func (c *choice) add(d *text.Delta) {
 	c.ids = append(c.ids, d.IDs...)
 }
 
+// toolCalls returns the calls of an answer that is not streamed.
+func (c *choice) toolCalls() (all []chat.ToolCall) {
+	for _, e := range c.events {
+		if e.Kind == chat.Called {
+			all = append(all, chat.ToolCall{ID: e.ID, Name: e.Text})
+			continue
+		}
+		all[len(all)-1].Arguments += e.Text
+	}
+	return all
+}
+
 // search runs the beam search for a prompt to its end, if c is the first of the prompt's choices.
 func (c *choice) search(ctx context.Context, j *job) error {
 	if c.index%j.made > 0 {
@@ -161,7 +174,7 @@ func (c *choice) search(ctx context.Context, j *job) error {
 	}
 	for i, one := range j.choices[c.index:][:j.made] {
 		one.add(&found[i])
-		one.finish, one.usage = found[i].Finish, j.whole(found[i].Usage)
+		one.finish, one.stop, one.usage = found[i].Finish, found[i].Stop, j.whole(found[i].Usage)
 	}
 	return nil
 }

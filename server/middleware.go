@@ -44,12 +44,15 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = s.routed(r)
+	if own := s.dialectOf(r).idHeader; own != "" {
+		w.Header().Set(own, id)
+	}
 	if err := s.admit(w, r); err != nil {
 		dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}
-	found, _ := s.find(r.URL.Path)
+	found, _ := s.find(r)
 	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
 	if found.access == clients {
 		if err := t.enter(); err != nil {
@@ -102,7 +105,7 @@ func (s *Server) panicked(w *recorder, r *http.Request, v any) {
 
 // admit finds what is wrong with a request before its body is read.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
-	found, ok := s.find(r.URL.Path)
+	found, ok := s.find(r)
 	if !s.rightHost(r) {
 		return refuse(http.StatusForbidden, "", "host_not_allowed",
 			"This server listens on a loopback address and may not be used as %q.", r.Host)

@@ -103,6 +103,7 @@ type Server struct {
 	hosts    map[string]bool // of origins
 	routes   map[string]route
 	apis     map[string]*dialect // by path
+	twins    map[string]twin     // by path
 	fallback *dialect            // whose words answer paths of no API
 	registry *prometheus.Registry
 	metrics  *metrics
@@ -158,7 +159,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models)
-	s.routes, s.apis = s.ownRoutes(), map[string]*dialect{}
+	s.routes, s.apis, s.twins = s.ownRoutes(), map[string]*dialect{}, map[string]twin{}
 	for _, api := range dialects() {
 		s.add(api)
 	}

@@ -35,6 +35,7 @@ type choice struct {
 	usage  text.Usage
 	finish string
 	stop   string          // the stop string that ended it, if one did
+	last   int32           // the last token
 	calls  int             // of tools, that have begun
 	text   strings.Builder // of an answer that is not streamed, and likewise:
 	reason strings.Builder
@@ -112,8 +113,16 @@ func (c *choice) next(ctx context.Context, j *job, d *text.Delta) (err error) {
 	if j.silent {
 		*d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}
 	}
-	c.finish, c.stop, c.usage = d.Finish, d.Stop, j.whole(d.Usage)
+	c.note(j, d)
 	return nil
+}
+
+// note takes over how far an answer is.
+func (c *choice) note(j *job, d *text.Delta) {
+	c.finish, c.stop, c.usage = d.Finish, d.Stop, j.whole(d.Usage)
+	if n := len(d.IDs); n > 0 {
+		c.last = d.IDs[n-1]
+	}
 }
 
 // causeOf returns why ctx is done, if it is, and else err.
@@ -174,7 +183,7 @@ func (c *choice) search(ctx context.Context, j *job) error {
 	}
 	for i, one := range j.choices[c.index:][:j.made] {
 		one.add(&found[i])
-		one.finish, one.stop, one.usage = found[i].Finish, found[i].Stop, j.whole(found[i].Usage)
+		one.note(j, &found[i])
 	}
 	return nil
 }

@@ -273,13 +273,16 @@ func (o *openaiAnswer) usageLast() bool {
 // fill fills in what pieces of chats and completions have in common.
 func (o *openaiAnswer) fill(p *openai.Piece, c *choice, d *text.Delta) {
 	p.Index, p.Text, p.Finish = c.index, d.Text, d.Finish
+	if d.Finish != "" {
+		p.StopReason = c.stopReason()
+	}
 	if o.common.ReturnTokenIDs {
 		p.TokenIDs = d.IDs
 		if c.first {
 			p.Prompt = c.prompt.IDs
 		}
 	}
-	if options := o.common.StreamOptions; options != nil && options.ContinuousUsageStats {
+	if options := o.common.StreamOptions; options != nil && options.IncludeUsage && options.ContinuousUsageStats {
 		p.Usage = o.openaiUsage(c.usage)
 	}
 }
@@ -298,6 +301,17 @@ func (o *openaiAnswer) openaiUsage(u text.Usage) *openai.Usage {
 		out.CompletionTokensDetails = &openai.CompletionDetails{ReasoningTokens: u.Reasoning}
 	}
 	return out
+}
+
+// stopReason returns the stop string or the token of stop_token_ids that ended an answer, nil if none did.
+func (c *choice) stopReason() any {
+	if c.stop != "" {
+		return c.stop
+	}
+	if c.finish == "stop" && slices.Contains(c.prompt.Request.StopTokens, c.last) {
+		return c.last
+	}
+	return nil
 }
 
 // ids returns token ids if they were asked for.

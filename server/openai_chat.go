@@ -26,7 +26,9 @@ func decodeChat(body []byte) (*ask, error) {
 	if a.request.MaxCompletionTokens != nil {
 		a.common.MaxTokens = a.request.MaxCompletionTokens
 	}
-	return a.ask(a, a.prompts), a.checkBeams()
+	out := a.ask(a, a.prompts)
+	out.ignored = a.request.Ignored
+	return out, a.checkBeams()
 }
 
 func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
@@ -57,7 +59,12 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 		p.Chat = chatLogprobs(d.Tokens)
 	}
 	if c.first {
-		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt, Usage: p.Usage}
+		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt}
+		if p.Usage != nil { // of which nothing is generated yet
+			u := *p.Usage
+			u.TotalTokens, u.CompletionTokens, u.CompletionTokensDetails = u.PromptTokens, 0, nil
+			role.Usage = &u
+		}
 		role.Text = a.echo()
 		dst = a.encoder.AppendPiece(dst, &role)
 		p.Prompt = nil
@@ -65,7 +72,7 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	if finish := p.Finish; finish != "" && (p.Text != "" || p.Thought != "" || p.Calls != nil || len(p.Chat) > 0) {
 		p.Finish = ""
 		dst = a.encoder.AppendPiece(dst, &p)
-		p = openai.Piece{Index: p.Index, Finish: finish, Usage: p.Usage}
+		p = openai.Piece{Index: p.Index, Finish: finish, StopReason: p.StopReason, Usage: p.Usage}
 	}
 	return a.encoder.AppendPiece(dst, &p)
 }
@@ -74,7 +81,8 @@ func (a *chatAnswer) whole() any {
 	out := &openai.ChatCompletion{ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.job.title(),
 		Usage: *a.openaiUsage(a.job.usage())}
 	for _, c := range a.job.best() {
-		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, TokenIDs: a.ids(c.ids), Message: a.message(c)}
+		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, StopReason: c.stopReason(),
+			TokenIDs: a.ids(c.ids), Message: a.message(c)}
 		if a.logprobs {
 			one.Logprobs = &openai.ChatLogprobs{Content: chatLogprobs(c.tokens)}
 		}

@@ -73,7 +73,7 @@ func (a *completionAnswer) whole() any {
 	out := &openai.Completion{ID: a.id, Object: openai.ObjectCompletion, Created: a.created, Model: a.job.title(),
 		Usage: *a.openaiUsage(a.job.usage())}
 	for _, c := range a.job.best() {
-		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, TokenIDs: a.ids(c.ids),
+		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, StopReason: c.stopReason(), TokenIDs: a.ids(c.ids),
 			PromptLogprobs: a.promptLogprobs(c), PromptTokenIDs: a.ids(c.prompt.IDs)}
 		tokens := c.tokens
 		if a.request.Echo {

@@ -23,6 +23,7 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) (*openai.Tokeniz
 	if err != nil {
 		return nil, err
 	}
+	warn(w, req.Ignored)
 	m, _, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err

@@ -23,11 +23,13 @@ type ChatRequest struct {
 	IncludeReasoning     *bool  `json:"include_reasoning,omitempty"`      // default true
 	ContinueFinalMessage bool   `json:"continue_final_message,omitempty"` // the last message is the beginning of the answer
 	Echo                 bool   `json:"echo,omitempty"`                   // the answer begins with what it continues
+
+	Ignored []string `json:"-"` // paths of members of messages that say nothing here
 }
 
 // Message is one turn of a conversation.
 type Message struct {
-	Role             string     `json:"role"` // system, developer, user, assistant or tool
+	Role             string     `json:"role"` // system, developer, user, assistant, tool, or what else a template knows
 	Content          *Content   `json:"content,omitempty"`
 	Name             string     `json:"name,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`        // of an assistant
@@ -116,6 +118,7 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 	switch key {
 	case "messages":
 		r.Messages, err = messages(c)
+		r.Ignored = c.Ignored()
 	case "max_tokens":
 		r.MaxTokens, err = wire.Optional(c.IntIn(1, maxInt32))
 	case "max_completion_tokens":
@@ -212,24 +215,18 @@ func (m *Message) field(c *wire.Cursor, key string) (err error) {
 		err = c.Skip()
 	case "refusal":
 		err = c.Inert(`""`)
-	default:
-		err = c.Unsupported()
+	default: // clients add members of their own to answers that come back
+		err = c.Ignore()
 	}
 	return err
 }
 
 // check finds what is missing in a message, or does not belong to its role.
 func (m *Message) check(path string) error {
-	switch m.Role {
-	case "system", "developer", "user", "assistant", "tool":
-	case "":
-		return wire.Missing(path+".role", "the role of a message")
-	default:
-		return wire.Invalid(path+".role", wire.CodeInvalidValue,
-			"expected system, developer, user, assistant or tool, found %q", wire.Clip([]byte(m.Role)))
-	}
 	assistant := m.Role == "assistant"
 	switch {
+	case m.Role == "":
+		return wire.Missing(path+".role", "the role of a message")
 	case m.ToolCalls != nil && !assistant:
 		return wire.Invalid(path+".tool_calls", wire.CodeInvalidValue, "only allowed in a message of the assistant")
 	case m.ReasoningContent != "" && !assistant:
@@ -276,7 +273,7 @@ func part(c *wire.Cursor) (string, error) {
 			body = &s
 			return err
 		}
-		return c.Unsupported()
+		return c.Ignore()
 	})
 	switch {
 	case err != nil:
@@ -327,12 +324,12 @@ func (t *ToolCall) field(c *wire.Cursor, key string) (err error) {
 			case "arguments":
 				t.Function.Arguments, err = c.Text()
 			default:
-				err = c.Unsupported()
+				err = c.Ignore()
 			}
 			return err
 		})
 	default:
-		err = c.Unsupported()
+		err = c.Ignore()
 	}
 	return err
 }

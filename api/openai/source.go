@@ -14,6 +14,8 @@ type Source struct {
 	AddSpecialTokens    *bool           `json:"add_special_tokens,omitempty"` // default true for a prompt
 	AddGenerationPrompt *bool           `json:"add_generation_prompt,omitempty"`
 	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs,omitempty"`
+
+	Ignored []string `json:"-"` // paths of members of messages that say nothing here
 }
 
 func (r *Source) field(c *wire.Cursor, key string) (err error) {
@@ -24,6 +26,7 @@ func (r *Source) field(c *wire.Cursor, key string) (err error) {
 		r.Prompt, err = wire.Optional(c.Text())
 	case "messages":
 		r.Messages, err = messages(c)
+		r.Ignored = c.Ignored()
 	case "add_special_tokens":
 		r.AddSpecialTokens, err = wire.Optional(c.Bool())
 	case "add_generation_prompt":

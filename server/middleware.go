@@ -66,8 +66,13 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if found.method == http.MethodGet {
 		dismiss(w, r)
 	}
-	in := &body{ReadCloser: http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes), of: s.bodies, tenant: t}
+	in := &body{of: s.bodies, tenant: t}
 	defer in.release()
+	if err := in.open(writer, r, s.cfg.MaxBodyBytes); err != nil {
+		dismiss(w, r)
+		s.fail(w, r, err)
+		return
+	}
 	r.Body = in
 	found.handler(w, r)
 }

@@ -69,7 +69,7 @@ type Config struct {
 	// MaxConns bounds the connections that are open at once, and MaxConnsEach those of one address that is not a
 	// loopback address, or of one /64 network of IPv6. More are closed. 0 is any number.
 	MaxConns, MaxConnsEach int
-	// TLS, if not nil, is what connections speak. The protocols on it are HTTP/2 and HTTP/1.1.
+	// TLS, if not nil, is what connections speak. The protocols, with and without it, are HTTP/2 and HTTP/1.1.
 	TLS *tls.Config
 	// WriteTimeout is how long a client may take to accept 256 KiB of an answer, or a piece of a stream, before it is
 	// disconnected. 0 is a minute.
@@ -213,6 +213,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(s.cfg.TLS != nil)
+	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	web := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -33,6 +33,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			s.panicked(w, r, v)
 		}
+		s.metrics.answered(s.handlerOf(r), r.Method, w.status, time.Since(began))
 		level := slog.LevelDebug
 		if w.status >= 500 {
 			level = slog.LevelInfo

@@ -130,6 +130,15 @@ func (s *Server) find(r *http.Request) (route, bool) {
 	return found, ok
 }
 
+// handlerOf names the route of a request for metrics: "none" is for all paths that there are not.
+func (s *Server) handlerOf(r *http.Request) string {
+	path := canonical(r.URL.Path)
+	if _, ok := s.routes[path]; !ok {
+		return "none"
+	}
+	return path
+}
+
 // root answers browsers with the page, which needs no key since it says nothing of this server, and others with the
 // table of paths.
 func (s *Server) root(page http.Handler) http.HandlerFunc {

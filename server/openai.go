@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -211,6 +212,7 @@ func (o *openaiAnswer) request(info text.Info) text.Request {
 	r := o.params.request(info)
 	r.MaxTokens = value(o.common.MaxTokens, 0)
 	r.PromptLogprobs = value(o.common.PromptLogprobs, -1)
+	r.Truncate = value(o.common.TruncatePromptTokens, 0)
 	r.Answer.Form = form(o.common.Structure)
 	if o.common.UseBeamSearch {
 		r.Sampling = sampling.Defaults() // it goes by the model's own probabilities
@@ -260,7 +262,7 @@ func (o *openaiAnswer) checkBeams() error {
 
 // open begins an answer. kind precedes its id, and object is what its events are called.
 func (o *openaiAnswer) open(j *job, kind, object string) {
-	o.job, o.id, o.created = j, kind+rand.Text(), time.Now().Unix()
+	o.job, o.id, o.created = j, kind+cmp.Or(o.common.RequestID, rand.Text()), time.Now().Unix()
 	if j.stream {
 		o.encoder = openai.NewEncoder(object, o.id, j.title(), o.created, o.usageLast())
 	}
@@ -312,6 +314,14 @@ func (c *choice) stopReason() any {
 		return c.last
 	}
 	return nil
+}
+
+// spell returns what log probabilities call a token.
+func (o *openaiAnswer) spell(t text.TokenInfo) string {
+	if o.common.ReturnTokensAsTokenIDs {
+		return "token_id:" + strconv.Itoa(int(t.ID))
+	}
+	return openai.TokenText(t.Bytes)
 }
 
 // ids returns token ids if they were asked for.

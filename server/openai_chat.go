@@ -41,7 +41,10 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	if r.Chat, err = conversation(a.request.Messages, generate, a.request.ChatTemplateKwargs); err != nil {
 		return nil, err
 	}
-	r.Chat.Continue = a.request.ContinueFinalMessage
+	r.Chat.Continue, r.Special = a.request.ContinueFinalMessage, a.request.AddSpecialTokens
+	if r.Template, err = ownTemplate(a.request.ChatTemplate); err != nil {
+		return nil, err
+	}
 	a.tell(&r)
 	return []text.Request{r}, err
 }
@@ -56,7 +59,7 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	a.fill(&p, c, d)
 	a.split(&p, c, d)
 	if a.logprobs {
-		p.Chat = chatLogprobs(d.Tokens)
+		p.Chat = a.chatLogprobs(d.Tokens)
 	}
 	if c.first {
 		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt}
@@ -84,7 +87,7 @@ func (a *chatAnswer) whole() any {
 		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, StopReason: c.stopReason(),
 			TokenIDs: a.ids(c.ids), Message: a.message(c)}
 		if a.logprobs {
-			one.Logprobs = &openai.ChatLogprobs{Content: chatLogprobs(c.tokens)}
+			one.Logprobs = &openai.ChatLogprobs{Content: a.chatLogprobs(c.tokens)}
 		}
 		out.Choices = append(out.Choices, one)
 	}
@@ -94,19 +97,19 @@ func (a *chatAnswer) whole() any {
 }
 
 // chatLogprobs returns the log probabilities of an answer's tokens; it is not nil.
-func chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogprob {
+func (o *openaiAnswer) chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogprob {
 	out := make([]openai.TokenLogprob, len(tokens))
 	for i, t := range tokens {
-		out[i] = openai.TokenLogprob{TopLogprob: topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
+		out[i] = openai.TokenLogprob{TopLogprob: o.topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
 		for k, top := range t.Top {
-			out[i].Top[k] = topLogprob(top)
+			out[i].Top[k] = o.topLogprob(top)
 		}
 	}
 	return out
 }
 
-func topLogprob(t text.TokenInfo) openai.TopLogprob {
-	return openai.TopLogprob{Token: openai.TokenText(t.Bytes), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
+func (o *openaiAnswer) topLogprob(t text.TokenInfo) openai.TopLogprob {
+	return openai.TopLogprob{Token: o.spell(t), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
 }
 
 // conversation returns messages as the chat template takes them.
@@ -143,6 +146,18 @@ func conversation(messages []openai.Message, generate bool, kwargs json.RawMessa
 		}
 	}
 	return in, nil
+}
+
+// ownTemplate returns the chat template that a request brings, nil if it brings none.
+func ownTemplate(source string) (*chat.Template, error) {
+	if source == "" {
+		return nil, nil
+	}
+	t, err := chat.ParseGuest("chat_template", source)
+	if err != nil {
+		return nil, wire.Invalid("chat_template", wire.CodeInvalidValue, "%v", err)
+	}
+	return t, nil
 }
 
 func badKwargs(format string, args ...any) error {

@@ -76,12 +76,13 @@ func think(in *chat.Input, on bool) {
 // thinks reports whether reasoning is told.
 func (a *chatAnswer) thinks() bool { return value(a.request.IncludeReasoning, true) }
 
-// echo returns what an answer begins with.
+// echo returns what an answer begins with: nothing, unless the last message is the assistant's too.
 func (a *chatAnswer) echo() (all string) {
-	if !a.request.Echo {
+	last := &a.request.Messages[len(a.request.Messages)-1]
+	if !a.request.Echo || last.Role != "assistant" || last.Content == nil {
 		return ""
 	}
-	content := a.request.Messages[len(a.request.Messages)-1].Content
+	content := last.Content
 	for _, part := range content.Parts {
 		all += part
 	}

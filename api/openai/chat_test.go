@@ -19,6 +19,10 @@ func TestChatFields(t *testing.T) {
 		`"chat_template_kwargs":{"enable_thinking":1}`: {ChatTemplateKwargs: json.RawMessage(`{"enable_thinking":1}`)},
 		`"chat_template_kwargs":{ }`:                   {},
 		`"echo":false,"add_special_tokens":false`:      {},
+		`"echo":true,"add_special_tokens":true`:        {Echo: true, AddSpecialTokens: true},
+		`"chat_template":"{{ 1 }}"`:                    {ChatTemplate: "{{ 1 }}"},
+		`"truncate_prompt_tokens":-1,"truncation_side":"left","request_id":"r","return_tokens_as_token_ids":true`: {
+			Common: Common{TruncatePromptTokens: ptr(-1), RequestID: "r", ReturnTokensAsTokenIDs: true}},
 		`"continue_final_message":false`:               {},
 	}
 	for member, want := range cases {
@@ -119,7 +123,8 @@ func TestChatRefusals(t *testing.T) {
 		{`[{"role":"user","content":"x"}],"chat_template_kwargs":[]`, "chat_template_kwargs", wire.CodeInvalidType, ""},
 		{`[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":tru}`, "chat_template_kwargs.a", wire.CodeInvalidJSON, ""},
 		{`[{"role":"user","content":"x"}],"continue_final_message":true`, "continue_final_message", wire.CodeInvalidValue, "assistant"},
-		{`[{"role":"user","content":"x"}],"echo":true`, "echo", wire.CodeInvalidValue, "continue_final_message"},
+		{`[{"role":"user","content":"x"}],"truncate_prompt_tokens":0`, "truncate_prompt_tokens", wire.CodeInvalidValue, "above 0"},
+		{`[{"role":"user","content":"x"}],"truncation_side":"right"`, "truncation_side", wire.CodeUnsupported, ""},
 		{`[{"role":"user","content":"x"}],"prompt":"x"`, "prompt", wire.CodeUnsupported, ""},
 	}
 	for _, r := range cases {

@@ -74,11 +74,11 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	}
 	in.Extra.Set("enable_thinking", true)
 	in.Extra.Set("thinking", true)
-	with, err := m.Render(ctx, &in)
+	with, err := m.render(ctx, r, &in)
 	if err != nil {
 		return false
 	}
-	without, err := m.Render(ctx, r.Chat)
+	without, err := m.render(ctx, r, r.Chat)
 	return err == nil && with == without
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +56,28 @@ func TestFit(t *testing.T) {
 	r.MaxTokens, r.Prompt = 5, strings.Repeat("cache ", m.Context)
 	if _, err := m.Prepare(t.Context(), r); !errors.As(err, new(*LengthError)) {
 		t.Errorf("a prompt that fills the context: %v", err)
+	}
+}
+
+// TestTruncate holds that a prompt keeps its last tokens.
+func TestTruncate(t *testing.T) {
+	m := openMini(t, Options{})
+	r := request()
+	r.Prompt, r.MaxTokens, r.Sampling = strings.Repeat("a cache ", m.Context), 5, m.Defaults
+	all, err := m.Encode(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for truncate, want := range map[int]int{3: 3, -1: m.Context - 5} {
+		r.Truncate = truncate
+		p, err := m.Prepare(t.Context(), r)
+		if err != nil || !slices.Equal(p.IDs, all[len(all)-want:]) {
+			t.Errorf("%d: %v; want the last %d", truncate, err, want)
+		}
+	}
+	r.Prompt, r.Truncate = "a cache", 100
+	if p, err := m.Prepare(t.Context(), r); err != nil || p.Len() > 5 {
+		t.Errorf("a short prompt: %v", err)
 	}
 }
 

@@ -267,6 +267,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 	defer j.close()
 	j.ask.answer.begin(j)
 	if j.stream {
+		report(w, r, j.served)
 		s.stream(w, r, j)
 		return
 	}
@@ -274,5 +275,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 		s.fail(w, r, err)
 		return
 	}
+	report(w, r, j.served)
 	s.write(w, http.StatusOK, j.ask.answer.whole())
 }

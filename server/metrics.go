@@ -49,7 +49,7 @@ func newMetrics(r *prometheus.Registry, models []Served) *metrics {
 // answered notes the answer to an HTTP request, by its route, or as "none" if it has none. What probes ask is left out.
 func (m *metrics) answered(handler, method string, status int, took time.Duration) {
 	switch handler {
-	case "/metrics", "/health", "/ping", "/version":
+	case "/metrics", "/load", "/health", "/ping", "/version":
 		return
 	}
 	if method != http.MethodGet && method != http.MethodPost {
@@ -103,7 +103,7 @@ func newGauges(name string, m *Served) *gauges {
 	add("vllm:num_requests_waiting_by_reason", "Sequences waiting, by what they wait for.", now,
 		prometheus.Labels{"reason": "capacity"}, waiting)
 	add("vllm:kv_cache_usage_perc", "Share of the KV cache's blocks in use; 1 is all.", now, nil,
-		func(s *engine.Report) float64 { return float64(s.Cache.Used) / float64(max(s.Cache.Blocks, 1)) })
+		(*engine.Report).Usage)
 	add("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", count, nil,
 		func(s *engine.Report) float64 { return float64(s.Cache.Queries) })
 	add("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", count, nil,

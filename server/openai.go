@@ -40,6 +40,9 @@ func openaiAPI() *dialect {
 			routes := map[string]route{
 				"/v1/chat/completions": {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
 				"/v1/completions":      {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions/render": {"POST", s.render(decodeChat, "chatcmpl-", false), clients,
+					"the prompt of a chat, and its parameters"},
+				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
 			}
 			maps.Copy(routes, s.openaiRoutes())
 			return routes

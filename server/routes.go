@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,6 +49,7 @@ func (s *Server) ownRoutes() map[string]route {
 		"/kv/events/snapshot": {"GET", s.snapshot, admins, "the same for those who hear of KV events late"},
 		"/health":             {"GET", s.health, anyone, "200 while every engine steps, else 503"},
 		"/ping":               {"GET", s.health, anyone, "the same"},
+		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 	}
@@ -190,9 +192,10 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) describe(name string) openai.Model {
-	info := s.byName[name].Model.Info()
+	m := s.byName[name]
+	info := m.Model.Info()
 	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
-		Root: info.Name, MaxModelLen: info.Context}
+		Root: cmp.Or(m.Root, info.Name), MaxModelLen: info.Context}
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ import (
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/api", func(t *testing.T, path string) {
 		fake := newFake("fake", "Hello", " world", "!")
-		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
+		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}, Root: "/models/fake"}}, Ping: -1}
 		s := build(t, cfg)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {

@@ -32,7 +32,7 @@ type Config struct {
 	// Version is what /version and the header Server say.
 	Version string
 	// Keys are the API keys: a request must carry one as a bearer token, or in the header that its API has for it.
-	// Without keys every request is accepted. /health, /ping, /metrics and /version never need one.
+	// Without keys every request is accepted. /health, /ping, /load, /metrics and /version never need one.
 	Keys []Key
 	// AdminKeys are the keys for routes that show or change what is everybody's. Without any, these routes answer
 	// requests from this machine if there are no Keys either, and no others.
@@ -84,6 +84,7 @@ type Served struct {
 	Engine     Engine
 	Vocabulary Vocabulary
 	Aliases    []string // beside its own name
+	Root       string   // where it is from, as it was asked for; "" is its name
 	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the

@@ -23,7 +23,7 @@ func TestChatFields(t *testing.T) {
 		`"chat_template":"{{ 1 }}"`:                    {ChatTemplate: "{{ 1 }}"},
 		`"truncate_prompt_tokens":-1,"truncation_side":"left","request_id":"r","return_tokens_as_token_ids":true`: {
 			Common: Common{TruncatePromptTokens: ptr(-1), RequestID: "r", ReturnTokensAsTokenIDs: true}},
-		`"continue_final_message":false`:               {},
+		`"continue_final_message":false`: {},
 	}
 	for member, want := range cases {
 		want.Messages = []Message{{Role: "user", Content: &Content{Text: "hi"}}}

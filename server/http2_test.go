@@ -41,7 +41,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// TestHTTP2WithoutTLS holds the same for clients that speak HTTP/2 from the start, and that others still speak HTTP/1.1.
+// TestHTTP2WithoutTLS holds the same for clients that begin with HTTP/2, and that others still speak HTTP/1.1.
 func TestHTTP2WithoutTLS(t *testing.T) {
 	r := run(t, Config{Models: []Served{served(newFake("fake", "Hel", "lo"))}})
 	for want := 1; want <= 2; want++ {

@@ -34,9 +34,9 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 			s.panicked(w, r, v)
 		}
 		s.metrics.answered(s.handlerOf(r), r.Method, w.status, time.Since(began))
-		level := slog.LevelDebug
-		if w.status >= 500 {
-			level = slog.LevelInfo
+		level := slog.LevelInfo
+		if r.Method == http.MethodGet && w.status < 500 { // probes, the page and its files
+			level = slog.LevelDebug
 		}
 		s.cfg.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "status", w.status,
 			"duration", time.Since(began), "id", id, "remote", r.RemoteAddr)

@@ -36,6 +36,7 @@ type Model struct {
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
 	Normalise bool           // whether they get length 1 by default
+	embedder  bool           // the model was made for embeddings
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
 

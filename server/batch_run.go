@@ -288,7 +288,7 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 		w := &answered{header: http.Header{}, status: http.StatusOK}
 		id := rand.Text()
 		w.header.Set(requestID, id)
-		if found, ok := s.find(r.Method, r.URL.Path); !ok {
+		if found, ok := s.find(r); !ok {
 			s.fail(w, r, refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s.", one.URL))
 		} else if how.Stream || how.Background {
 			s.fail(w, r, wire.Invalid("stream", wire.CodeInvalidValue, "stream and background must be false in a batch"))

@@ -89,7 +89,7 @@ func BenchmarkStreamTCP(b *testing.B) {
 func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	s := nullServer(t)
 	respond := `{"input":"hi","stream":true,"store":false,"ignore_eos":true,"max_output_tokens":100000}`
-	for path, body := range map[string]string{"/v1/chat/completions": benchBody, "/v1/responses": respond} {
+	for path, body := range map[string]string{"/v1/chat/completions": benchBody, "/v1/messages": benchBody, "/v1/responses": respond} {
 		of := func(tokens string) float64 {
 			body := strings.Replace(body, "100000", tokens, 1)
 			return testing.AllocsPerRun(5, func() {

@@ -74,6 +74,9 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, v any, err error)
 // upload stores the file of a multipart/form-data body.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	kept, err := s.durable()
+	if coding := r.Header.Get("Content-Encoding"); err == nil && coding != "" && coding != "identity" {
+		err = refuse(http.StatusUnsupportedMediaType, "", "unsupported_encoding", "Files are uploaded without a Content-Encoding.")
+	}
 	if err != nil {
 		dismiss(w, r)
 		s.fail(w, r, err)

@@ -46,7 +46,7 @@ var responseParams = func() parameters {
 
 // decodeResponse reads a request for a response.
 func decodeResponse(body []byte) (*responseAnswer, error) {
-	a := &responseAnswer{params: given{known: responseParams}}
+	a := &responseAnswer{params: given{known: responseParams}, spells: openaiAnswer{common: &openai.Common{}}}
 	var err error
 	a.request, err = openai.DecodeResponse(body, a.params.read)
 	return a, err

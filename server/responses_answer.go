@@ -30,6 +30,7 @@ type responseAnswer struct {
 	named   int           // items of the input that got an id
 
 	job     *job
+	spells  openaiAnswer // tokens
 	out     openai.Response
 	encoder openai.ResponseEncoder
 	opened  bool            // the last item of out.Output is not complete
@@ -46,7 +47,7 @@ func (a *responseAnswer) prompts(info text.Info) ([]text.Request, error) {
 		r.Logprobs = value(q.TopLogprobs, 0)
 	}
 	r.Chat = a.conversation()
-	think(&r, q.Effort, nil)
+	effort(r.Chat, q.Effort, nil)
 	offer(&r, &q.Tools, "tools[%d].parameters")
 	a.used = r
 	return []text.Request{r}, nil
@@ -139,7 +140,7 @@ func (a *responseAnswer) write(dst []byte, kind, piece string, tokens []text.Tok
 		}
 		dst = a.add(a.close(dst), one)
 	}
-	logprobs := chatLogprobs(tokens)
+	logprobs := a.spells.chatLogprobs(tokens)
 	a.item().Logprobs = append(a.item().Logprobs, logprobs...)
 	a.text.WriteString(piece)
 	return a.encoder.AppendDelta(dst, a.last(), a.item(), piece, logprobs)
@@ -269,7 +270,7 @@ func (a *responseAnswer) fail(ctx context.Context, err error) {
 		a.keepOrLog()
 		return
 	}
-	f := classify(responsesAPI(), err)
+	f := classify(a.events, responsesAPI(), err)
 	if f.status >= http.StatusInternalServerError {
 		a.server.cfg.Logger.Error("a response failed", "id", a.id, "error", err)
 	}

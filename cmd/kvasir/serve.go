@@ -108,20 +108,18 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
-	if c.State != "" {
-		kept, err := store.Open(c.State, store.Limits{ResponseBytes: stateBytes, FileBytes: stateBytes})
-		if err != nil {
-			return fmt.Errorf("--state: %w", err)
-		}
-		defer kept.Close()
-		cfg.State = kept
+	closeState, err := c.openState(&cfg)
+	if err != nil {
+		return err
 	}
+	defer closeState()
 	for i, name := range c.Models {
 		served, closeModel, err := c.load(ctx, log, i, name)
 		if err != nil {
 			return err
 		}
 		defer closeModel()
+		served.Root = name
 		cfg.Models = append(cfg.Models, served)
 	}
 	if err := c.alias(cfg.Models); err != nil {
@@ -149,6 +147,19 @@ func tellSystemd(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("systemd was not told", "state", state, "error", err)
 	}
+}
+
+// openState opens the folder of --state, if there is one.
+func (c *serveCmd) openState(cfg *server.Config) (closeState func() error, err error) {
+	if c.State == "" {
+		return func() error { return nil }, nil
+	}
+	kept, err := store.Open(c.State, store.Limits{ResponseBytes: stateBytes, FileBytes: stateBytes})
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	cfg.State = kept
+	return kept.Close, nil
 }
 
 // stateBytes bounds the responses that --state keeps, and likewise the files.

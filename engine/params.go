@@ -63,7 +63,8 @@ type Constraint interface {
 	Mask(dst []uint32)
 	// Accept appends a token to the output. An error ends the request.
 	Accept(token int32) error
-	// Forced returns the tokens that must come next, as far as there is no choice. Accept is called for each.
+	// Forced returns the tokens that must come next, as far as there is no choice. Accept is called for each of them
+	// before Mask or Forced is called again.
 	Forced() []int32
 }
 

@@ -54,6 +54,11 @@ func (s *Scheduler) Next() *Plan {
 // planRunning lets the running sequences catch up, those with more than their last token to compute only if it is the
 // prompts' turn.
 func (s *Scheduler) planRunning(p *Plan, prompts bool) {
+	for q := s.running.front; q != nil; q = q.next { // see warm
+		if !s.pool.Ready(&q.table, q.computed+1) {
+			s.touched += s.pool.Touch(&q.table)
+		}
+	}
 	if p.leading && prompts {
 		s.planLeading(p)
 	}
@@ -67,7 +72,7 @@ func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 		}
 		if k := s.draft(p, q); k > 0 {
 			s.plan(p, q, 1, k, 0)
-		} else if n := s.rows(p, q); s.grow(p, q, n) {
+		} else if n := s.rows(p, q); s.pool.Ready(&q.table, q.computed+n) || s.grow(p, q, n) {
 			s.plan(p, q, n, 0, 0)
 		}
 	}
@@ -108,6 +113,9 @@ func (s *Scheduler) planLeading(p *Plan) {
 // rows returns how many tokens q may compute in what is left of the plan's budget. One that was forced asks for one,
 // and takes others only from the spare ones.
 func (s *Scheduler) rows(p *Plan, q *sequence) int {
+	if q.length-q.computed == 1 {
+		return 1
+	}
 	n := min(q.length-q.computed, s.cfg.MaxChunk, max(1, s.cfg.TokenBudget-p.Rows-p.owed))
 	n = s.chunk(p, q, n)
 	if q.computed < q.forced {

@@ -173,8 +173,9 @@ type Scheduler struct {
 	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences
 	preemptions uint64
-	calls       int // that were to be verified
-	touched     int // means nothing, but that what sequence.touch reads is used
+	calls       int         // that were to be verified
+	filled      []*sequence // scratch: those of which a step fills a block
+	touched     int         // means nothing, but that what sequence.touch reads is used
 }
 
 // Stats are a scheduler's counters.
@@ -288,9 +289,12 @@ func (s *Scheduler) Add(r Request) error {
 		return err
 	}
 	q := &sequence{
-		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, payer: r.Payer, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(&r), at: -1, predicted: predicted,
+		id: r.ID, length: n, limit: limit, hold: r.Hold, tokens: Tokens{all: r.Prompt[:n:n]}, tenant: s.tenantOf(&r),
+		rest: &rest{
+			arrival: s.arrivals, since: s.now, prompt: n, keys: r.Keys, keep: r.Keep, heir: r.Heir, adapter: r.Adapter,
+			lookup: s.cfg.PrefixCache && !r.NoCache, priority: r.Priority, payer: r.Payer, deadline: r.Deadline,
+			interval: r.Interval, at: -1, predicted: predicted,
+		},
 	}
 	s.arrivals++
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {

@@ -39,8 +39,7 @@ type serveCmd struct {
 	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
-	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
-	ReasoningFormat string        `name:"reasoning-format" help:"How the models mark their reasoning, likewise." default:"auto" placeholder:"NAME"`
+	guideFlags      `group:"Tools, schemas and grammars"`
 	connectionFlags `group:"Connections"`
 	keyFlags        `group:"Keys"`
 	adapterFlags    `group:"Adapters"`
@@ -113,6 +112,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 			return err
 		}
 		defer closeModel()
+		served.Root = name
 		cfg.Models = append(cfg.Models, served)
 	}
 	if err := c.alias(cfg.Models); err != nil {
@@ -192,7 +192,10 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}
-	o.Pooling, o.ToolFormat, o.ReasoningFormat = engine.Pooling(c.Pooling), c.ToolFormat, c.ReasoningFormat
+	o.Pooling = engine.Pooling(c.Pooling)
+	if err := c.guideFlags.apply(&o); err != nil {
+		return server.Served{}, nil, err
+	}
 	if c.Template != "" {
 		source, err := os.ReadFile(c.Template)
 		if err != nil {

@@ -39,6 +39,8 @@ type Options struct {
 	ToolFormat      string // how calls of tools are written: a name of package chat, none, or "", as the template tells
 	ReasoningFormat string // the same of reasoning
 
+	Guide GuideLimits // of what a request asks of its answer
+
 	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
 
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat

@@ -17,8 +17,8 @@ import (
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N] [adapters=N] [interval=N] [window=MS] [allocation=NAME]
 //	    [host=N] [disk=N] [preempt=NAME]
-//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME] [payer=NAME]
-//	    [deadline=N] [interval=N] [background]
+//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME]
+//	    [payer=NAME] [deadline=N] [interval=N] [background]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
 //	measured token=NS [host=NS] [disk=NS]   tells what it takes to compute a token, and to load a block

@@ -29,10 +29,10 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
 // target, and where nobody decodes, it is any time.
 //
-// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one and
-// a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about, who
-// wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they have
-// taken three times as long as all who decode.
+// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one
+// and a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about,
+// who wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they
+// have taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
 	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
@@ -195,9 +195,9 @@ func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	return predicted, nil
 }
 
-// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a fair
-// policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as many
-// tokens.
+// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a
+// fair policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as
+// many tokens.
 func (s *Scheduler) before(r *Request) (count, tokens int) {
 	all := s.waiting.tokens - s.waiting.behindTokens
 	if !s.policy.fair {

@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 )
@@ -54,6 +55,7 @@ func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
 			Candidate: &candidates[i], Refused: refused(q, &candidates[i]), Scores: k.scores[:cap(k.scores)][i*n : (i+1)*n],
 		})
 	}
+	markHot(q, k.rated)
 	for i, s := range p.scorers {
 		s.rate(q, k.rated, i)
 	}
@@ -74,6 +76,23 @@ func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
 		}
 	}
 	return Decision{Chosen: k.draw(), Rated: k.rated, policy: p, blocks: len(q.Blocks)}
+}
+
+// hot is how many times the least work of a candidate makes one hot. Work counts what of the prompt must be computed, so
+// that a prompt that is short or cached elsewhere leaves a hot endpoint sooner than one that would have to be computed
+// anew.
+const hot = 6
+
+func markHot(q *Request, rated []Rated) {
+	least := math.Inf(1)
+	for _, r := range rated {
+		if r.Refused == "" {
+			least = min(least, r.work(q))
+		}
+	}
+	for _, r := range rated {
+		r.hot = r.Refused == "" && r.work(q) > hot*least
+	}
 }
 
 // refused returns the name of the filter that leaves a candidate out.
@@ -162,7 +181,11 @@ func (d Decision) String() string {
 		for j, name := range d.policy.names {
 			fmt.Fprintf(&b, " %s=%.2f", name, r.Scores[j])
 		}
-		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks)", r.Requests, r.Held, d.blocks)
+		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.Held, d.blocks)
+		if r.hot {
+			b.WriteString(", hot")
+		}
+		b.WriteString(")")
 	}
 	return b.String()
 }

@@ -41,7 +41,7 @@ type Candidate struct {
 	Session  bool    // the last request of the session went there
 	Latency  float64 // seconds that the request is predicted to take there; 0 if nothing is known
 
-	hot bool // it has so much to do that a cached prefix counts for nothing; Picker.Pick sets it
+	hot bool // it has so much to do that a cached prefix counts for nothing; picker.pick sets it
 }
 
 // work is what is ahead of the request's end there, in tokens: those in flight, and those that the request adds.

@@ -83,12 +83,6 @@ var presets = named.List[Weights]{
 	{Name: "random", Help: "the less loaded one of two at random", Is: Weights{}},
 }
 
-// Presets says which names NewPolicy takes, as part of a sentence.
-func Presets() string { return presets.Help() }
-
-// Scorers says which names Weights may have, as part of a sentence.
-func Scorers() string { return scorers.Help() }
-
 // Policy chooses an endpoint.
 type Policy struct {
 	names   []string // of the scorers

@@ -44,7 +44,7 @@ func readTrace(t *testing.T) (all []traced) {
 // modelled is an engine that prefills one prompt after another and decodes beside it.
 type modelled struct {
 	free  float64 // when it has computed all prompts, seconds
-	cache *Prefixes
+	cache *prefixes
 	ends  []*landing
 }
 
@@ -56,7 +56,7 @@ type landing struct {
 	begun            bool
 }
 
-// replay sends a trace to modelled engines and returns the share of blocks found in their caches and the 99th percentile
+// replay sends a trace to modelled engines. It returns the share of blocks found in their caches and the 99th percentile
 // of the time to the first token. choose returns an engine and, if it was chosen by a fleet, the flight.
 func replay(trace []traced, speed float64, engines []*modelled, choose func(i int, x *traced) (int, *Flight)) (hits, p99 float64) {
 	const perToken = 0.03 // seconds
@@ -126,7 +126,7 @@ func TestConversationTrace(t *testing.T) {
 	run := func(name string, choose func(pool []*modelled) func(i int, x *traced) (int, *Flight)) {
 		var pool []*modelled
 		for range engines {
-			pool = append(pool, &modelled{cache: NewPrefixes(1, capacity)})
+			pool = append(pool, &modelled{cache: newPrefixes(1, capacity)})
 		}
 		hits, p99 := replay(trace, speed, pool, choose(pool))
 		results[name] = result{hits, p99}

@@ -19,7 +19,9 @@ type compiler struct {
 	limits  Limits
 	root    *value
 	named   map[string]*value // by $id, $anchor and id
+	nots    map[*value]*value // by what they are not
 	old     bool              // a draft where what is beside $ref does not count
+	early   bool              // a draft before 7
 
 	known     map[*value][]*shape
 	expanding map[*value]bool
@@ -40,14 +42,16 @@ func compileSchema(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits) (id, er
 		return none, &Error{Problem: err.Error()}
 	}
 	c := &compiler{a: a, p: p, v: v, ws: p.ws, gap: p.ws, limits: l, root: root, named: map[string]*value{}, known: map[*value][]*shape{},
-		expanding: map[*value]bool{}, made: map[string]*madeRule{}}
+		expanding: map[*value]bool{}, made: map[string]*madeRule{}, nots: map[*value]*value{}}
 	c.ordered = spec.Ordered
 	if spec.Compact {
 		c.ws, c.gap, c.compact = empty, p.gap, 1
 	}
 	if s := root.get("$schema"); s != nil {
 		for _, d := range []string{"draft-03", "draft-04", "draft-06", "draft-07"} {
-			c.old = c.old || strings.Contains(s.text, d)
+			if strings.Contains(s.text, d) {
+				c.old, c.early = true, d != "draft-07"
+			}
 		}
 	}
 	c.index(root, "")
@@ -72,9 +76,8 @@ var annotations = map[string]bool{"$schema": true, "$id": true, "id": true, "$an
 	"contentMediaType": true, "contentSchema": true, "then": true, "else": true, "minContains": true, "maxContains": true}
 
 // refused are keywords that would have to be obeyed, and for which types.
-var refused = map[string]valueKind{"not": isAny, "if": isAny, "contains": isArray, "uniqueItems": isArray,
-	"unevaluatedItems": isArray, "unevaluatedProperties": isObject, "dependencies": isObject, "dependentRequired": isObject,
-	"dependentSchemas": isObject, "$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
+var refused = map[string]valueKind{"contains": isArray, "uniqueItems": isArray, "unevaluatedItems": isArray,
+	"unevaluatedProperties": isObject, "$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
 	"divisibleBy": isNumber}
 
 // reference returns the $ref of a schema that says nothing else, or nil.
@@ -133,6 +136,12 @@ func init() {
 		"oneOf": (*compiler).oneOf,
 		"enum":  (*compiler).enum,
 		"const": func(c *compiler, v *value) []*shape { return c.literals([]*value{v}) },
+		"not":   (*compiler).negate,
+		"if":    (*compiler).conditional,
+
+		"dependencies":      (*compiler).dependencies,
+		"dependentRequired": (*compiler).dependencies,
+		"dependentSchemas":  (*compiler).dependencies,
 	}
 }
 
@@ -206,12 +215,6 @@ func (c *compiler) idle(key string, v *value) bool {
 		return v.kind == isFalse
 	case "unevaluatedItems", "unevaluatedProperties":
 		return v.kind == isTrue
-	case "if":
-		return v.in.get("then") == nil && v.in.get("else") == nil
-	case "dependencies", "dependentRequired", "dependentSchemas":
-		return v.kind == isObject && len(v.keys) == 0
-	case "not":
-		return v.kind == isFalse
 	}
 	return false
 }

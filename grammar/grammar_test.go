@@ -59,6 +59,8 @@ func TestTakes(t *testing.T) {
 		{"if", Spec{Schema: []byte(`{"if": {"properties": {"k": {"const": "n"}}, "required": ["k"]}, "then": {"properties": {"v": {"type": "number"}}},
 			"else": {"required": ["w"]}, "type": "object"}`)},
 			[]string{`{"k":"n","v":1}`, `{"k":"n"}`, `{"k":"m","w":0}`, `{"w":1,"v":"x"}`}, []string{`{"k":"n","v":"1"}`, `{"k":"m"}`, `{}`}},
+		{"one of two", Spec{Schema: []byte(`{"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"c": {"oneOf": [{"minimum": 2}, {"type": "number"}]}}}`)},
+			[]string{`{"a":1}`, `{"b":1,"c":1}`, `{"a":1,"c":"x"}`}, []string{`{}`, `{"a":1,"b":1}`, `{"a":1,"c":2}`}},
 		{"dependent", Spec{Schema: []byte(`{"type": "object", "dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"properties": {"d": false}}}}`)},
 			[]string{`{}`, `{"a":1,"b":2}`, `{"b":1,"d":2}`, `{"c":1}`}, []string{`{"a":1}`, `{"c":1,"d":2}`}},
 		{"tree", Spec{Schema: []byte(`{"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"l": {"$ref": "#/$defs/t"}}, "additionalProperties": false}}}`)},

@@ -20,6 +20,8 @@ type compiler struct {
 	root    *value
 	named   map[string]*value // by $id, $anchor and id
 	nots    map[*value]*value // by what they are not
+	exact   map[*value]bool   // a oneOf of which a value may fit two schemas: each is without what fits another
+	overlap *value            // one that is found to be so
 	old     bool              // a draft where what is beside $ref does not count
 	early   bool              // a draft before 7
 
@@ -41,6 +43,26 @@ func compileSchema(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits) (id, er
 	if err != nil {
 		return none, &Error{Problem: err.Error()}
 	}
+	exact := map[*value]bool{}
+	var first *Error
+	for {
+		c := newCompiler(a, p, spec, v, l, root)
+		c.exact = exact
+		x := c.conjunction([]*value{root})
+		switch {
+		case c.err == nil:
+			return x, nil
+		case first == nil:
+			first = c.err
+		}
+		if c.overlap == nil || exact[c.overlap] {
+			return none, first
+		}
+		exact[c.overlap] = true // and once more
+	}
+}
+
+func newCompiler(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits, root *value) *compiler {
 	c := &compiler{a: a, p: p, v: v, ws: p.ws, gap: p.ws, limits: l, root: root, named: map[string]*value{}, known: map[*value][]*shape{},
 		expanding: map[*value]bool{}, made: map[string]*madeRule{}, nots: map[*value]*value{}}
 	c.ordered = spec.Ordered
@@ -55,11 +77,7 @@ func compileSchema(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits) (id, er
 		}
 	}
 	c.index(root, "")
-	x := c.conjunction([]*value{root})
-	if c.err != nil {
-		return none, c.err
-	}
-	return x, nil
+	return c
 }
 
 // fail keeps the first error.
@@ -249,10 +267,21 @@ func (c *compiler) anyOf(v *value) []*shape {
 	return list
 }
 
-// oneOf is anyOf for now: its shapes remember which they are, and exclusive looks at them when all else is known.
+// oneOf is anyOf for now: its shapes remember which they are, and exclusive looks at them when all else is known. Where
+// that finds a value that may fit two, all is compiled again, and each schema is joined with what the others are not.
 func (c *compiler) oneOf(v *value) []*shape {
 	var list []*shape
 	for i, x := range c.list(v) {
+		if c.exact[v] {
+			alone := []*shape{refTo(x)}
+			for j, y := range v.list {
+				if j != i {
+					alone = c.product(v, alone, c.negate(y))
+				}
+			}
+			list = append(list, alone...)
+			continue
+		}
 		s := refTo(x)
 		s.picks = []pick{{v, i}}
 		list = append(list, s)

@@ -302,6 +302,7 @@ func (c *compiler) exclusive(list []*shape) {
 				for _, s := range c.deref([]*shape{x}) {
 					for _, t := range c.deref([]*shape{y}) {
 						if c.err == nil && c.possible(c.intersect(s, t), 8) {
+							c.overlap = p.oneOf
 							c.fail(p.oneOf, "is supported only where no value can fit two of its schemas, as far as can be told")
 						}
 					}

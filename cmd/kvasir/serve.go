@@ -112,6 +112,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 			return err
 		}
 		defer closeModel()
+		served.Root = name
 		cfg.Models = append(cfg.Models, served)
 	}
 	if err := c.alias(cfg.Models); err != nil {

@@ -108,7 +108,7 @@ func (g *Generation) take(d *Delta, t engine.Token) {
 	}
 	switch {
 	case found:
-		d.Finish = "stop"
+		d.Finish, d.Stop = "stop", g.stop.found
 		g.stream.Stop()
 	case last:
 		show += g.stop.flush()

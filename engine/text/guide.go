@@ -66,7 +66,7 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 		return false
 	}
 	in := chat.Input{AddGenerationPrompt: true, Messages: []chat.Message{{Role: "user", Content: "?"}}, Extra: r.Chat.Extra}
-	without, err := m.Render(ctx, &in)
+	without, err := m.render(ctx, r, &in)
 	if err != nil {
 		return false
 	}
@@ -79,7 +79,7 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	}
 	in.Extra.Set("enable_thinking", true)
 	in.Extra.Set("thinking", true)
-	with, err := m.Render(ctx, &in)
+	with, err := m.render(ctx, r, &in)
 	return err == nil && with == without
 }
 

@@ -36,6 +36,7 @@ type Model struct {
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
 	Normalise bool           // whether they get length 1 by default
+	embedder  bool           // the model was made for embeddings
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
 
@@ -65,6 +66,7 @@ type Info struct {
 	Encoder      bool // it generates nothing
 	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
 	Reasons      bool // it may think before it answers
+	Retains      bool // requests may say how long their KV blocks are kept
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend
 }
@@ -72,7 +74,8 @@ type Info struct {
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Opened: m.Opened, Defaults: m.Defaults}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Retains: m.Engine.Retains(),
+		Opened: m.Opened, Defaults: m.Defaults}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.
@@ -83,6 +86,7 @@ type Delta struct {
 	Tokens    []TokenInfo  // the tokens that it came from, if log probabilities were asked for
 	IDs       []int32      // the tokens' ids, always
 	Finish    string       // on the last one: "stop", "length" or "tool_calls"
+	Stop      string       // with Finish: the stop string that ended the answer; "" is none
 	Usage     Usage        // so far
 }
 

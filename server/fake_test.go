@@ -280,6 +280,7 @@ func (g *fakeGeneration) Prompt() []text.TokenInfo {
 		out = append(out, text.TokenInfo{ID: id, Bytes: []byte{byte(id)}})
 		if i > 0 && g.r.PromptLogprobs >= 0 {
 			out[i] = g.info(string(rune(id)), g.r.PromptLogprobs)
+			out[i].Rank = 1 + i
 		}
 	}
 	return out

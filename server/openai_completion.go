@@ -148,7 +148,7 @@ func (o *openaiAnswer) promptLogprobs(c *choice) []openai.PromptLogprob {
 		if i == 0 {
 			continue
 		}
-		entry := openai.PromptLogprob{strconv.Itoa(int(t.ID)): ranked(t, 0)}
+		entry := openai.PromptLogprob{strconv.Itoa(int(t.ID)): ranked(t, t.Rank)}
 		for rank, top := range t.Top {
 			entry[strconv.Itoa(int(top.ID))] = ranked(top, rank+1)
 		}

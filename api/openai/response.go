@@ -113,7 +113,7 @@ type PromptLogprob map[string]RankedLogprob
 // RankedLogprob is an entry of a PromptLogprob.
 type RankedLogprob struct {
 	Logprob      Logprob `json:"logprob"`
-	Rank         int     `json:"rank,omitempty"` // 1 is the likeliest; absent if the token is not among the likeliest
+	Rank         int     `json:"rank,omitempty"` // among all tokens: 1 is the likeliest
 	DecodedToken string  `json:"decoded_token"`
 }
 

@@ -89,6 +89,9 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	if m.Spec.Encoder {
 		return nil, fault.New(FieldModel, "%s is an encoder, which generates nothing; it %s", m.Name, m.Purpose())
 	}
+	if err := m.checkTools(&r.Answer); err != nil {
+		return nil, err
+	}
 	written, ids, err := m.write(ctx, r)
 	if err != nil {
 		return nil, err

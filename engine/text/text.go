@@ -44,7 +44,6 @@ type Model struct {
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
 	end       []int32               // tokens that end reasoning
-	think     int32                 // the token that begins it; -1 if it is not one
 	guides    guides
 
 	stops    []int32       // tokens that end an answer
@@ -96,6 +95,7 @@ type TokenInfo struct {
 	ID      int32
 	Bytes   []byte
 	Logprob float32
+	Rank    int // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []TokenInfo
 }
 

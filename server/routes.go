@@ -52,6 +52,7 @@ func (s *Server) ownRoutes() map[string]route {
 		"/ping":               {"GET", s.health, anyone, "the same"},
 		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
+		"/openapi.json":       {"GET", s.openapi, clients, "the same as an OpenAPI description, without the members of bodies"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 	}
 }

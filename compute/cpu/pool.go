@@ -73,8 +73,8 @@ func newPool(threads int, cpus [][]int) *pool {
 	return p
 }
 
-// fail makes a panic beside the jobs, on a goroutine that has ended with it, the fault of the next one. The other workers
-// do the items of a worker that is gone.
+// fail makes a panic beside the jobs, on a goroutine that has ended with it, the fault of the next one. The other
+// workers do the items of a worker that is gone.
 func (p *pool) fail(err error) {
 	if err != nil {
 		p.fault.Store(&fault{value: err})

@@ -108,8 +108,8 @@ func (s *step) Wait() error {
 	return &compute.Fault{Err: s.err, Lost: p.lost != nil}
 }
 
-// isLost reports whether an error leaves no context to go on with: faults of kernels and of the device, and panics, which
-// may have left a step half queued.
+// isLost reports whether an error leaves no context to go on with: faults of kernels and of the device, and panics,
+// which may have left a step half queued.
 func isLost(err error) bool {
 	var e *driverError
 	var panicked *guard.Panic

@@ -126,6 +126,7 @@ type sequence struct {
 	stops      []int32    // Request.Stops
 	search     *search    // nil: it is not a beam
 	constraint Constraint // nil is none
+	forced     []int32    // tokens that must come next, as the constraint last said
 	adapter    *adapter   // nil is none
 
 	scores       []Token // of the prompt's tokens so far, if wanted

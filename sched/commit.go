@@ -92,11 +92,16 @@ func (s *Scheduler) commit(w *Work, x *part, r *Result) {
 			panic(fmt.Sprintf("sched: %d tokens for sequence %d, which has %d proposed ones", len(r.Tokens), q.id, w.Draft))
 		}
 		checkPath(q, w, r)
+		if q.predicted > 0 {
+			s.error.observe(s.now, q.predicted, s.now-q.since)
+			q.predicted = 0
+		}
 		s.learn(q, r.Tokens)
 		q.length -= rejected
 		done -= rejected
 		q.drafted = false
 		s.waiting.charge(q.tenant, weightOut*len(r.Tokens))
+		q.tenant.users.spent(q.user, int64(weightOut*len(r.Tokens)))
 	}
 	if q.running() {
 		s.gather(q, w, r.Path)

@@ -42,17 +42,24 @@ type rest struct {
 	arrival uint64
 	since   int64 // when it came, as Tick told
 	prompt  int   // tokens
-	keys    kv.Keys
-	adapter uint64
-	parent  SeqID
-	keep    kv.Retention
-	lookup  bool // looks for its prefix in the cache
-	heir    bool // ends its parent when it starts
+	// predicted is the time of its first token in milliseconds after since; 0: that does not matter, or has come.
+	predicted int64
+	keys      kv.Keys
+	adapter   uint64
+	parent    SeqID
+	keep      kv.Retention
+	lookup    bool // looks for its prefix in the cache
+	heir      bool // ends its parent when it starts
 
 	priority           int
+	payer              string
+	user               string // of its tenant, if that is a payer
+	turn               int64  // among those
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before
+	paid               int64 // the service of its tenant when it was admitted
+	unfit              bool  // it was tried in vain since it waits
 	passed             int   // how often it did not fit and a later one was admitted
 
 	counted int // in queue.tokens

@@ -26,6 +26,7 @@ import (
 type cli struct {
 	Run        runCmd        `cmd:"" help:"Answer a prompt, or chat in the terminal."`
 	Serve      serveCmd      `cmd:"" help:"Serve models over HTTP with the OpenAI API."`
+	Gateway    gatewayCmd    `cmd:"" help:"Be one front door for many engines and providers."`
 	Pull       pullCmd       `cmd:"" help:"Fetch a model from the hub into the local cache."`
 	List       listCmd       `cmd:"" aliases:"ls" help:"List the models that can be served without fetching."`
 	Show       showCmd       `cmd:"" help:"Show what is in a model."`
@@ -35,8 +36,10 @@ type cli struct {
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
 	Bench      benchCmd      `cmd:"" help:"Measure models, kernels and servers."`
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
+	Health     healthCmd     `cmd:"" help:"Ask a server whether it is well."`
 	Devices    devicesCmd    `cmd:"" help:"List the devices that models can run on."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Reference  referenceCmd  `cmd:"" hidden:"" help:"Print the reference of all commands and flags."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Help       helpCmd       `cmd:"" help:"Show help of a command."`
 

@@ -36,6 +36,7 @@ type Model struct {
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
 	Normalise bool           // whether they get length 1 by default
+	embedder  bool           // the model was made for embeddings
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
 
@@ -43,7 +44,6 @@ type Model struct {
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
 	end       []int32               // tokens that end reasoning
-	think     int32                 // the token that begins it; -1 if it is not one
 	guides    guides
 
 	stops    []int32       // tokens that end an answer
@@ -66,6 +66,7 @@ type Info struct {
 	Encoder      bool // it generates nothing
 	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
 	Reasons      bool // it may think before it answers
+	Retains      bool // requests may say how long their KV blocks are kept
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend
 }
@@ -73,7 +74,8 @@ type Info struct {
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Opened: m.Opened, Defaults: m.Defaults}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Retains: m.Engine.Retains(),
+		Opened: m.Opened, Defaults: m.Defaults}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.
@@ -84,6 +86,7 @@ type Delta struct {
 	Tokens    []TokenInfo  // the tokens that it came from, if log probabilities were asked for
 	IDs       []int32      // the tokens' ids, always
 	Finish    string       // on the last one: "stop", "length" or "tool_calls"
+	Stop      string       // with Finish: the stop string that ended the answer; "" is none
 	Usage     Usage        // so far
 }
 
@@ -92,6 +95,7 @@ type TokenInfo struct {
 	ID      int32
 	Bytes   []byte
 	Logprob float32
+	Rank    int // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []TokenInfo
 }
 

@@ -12,27 +12,37 @@ import (
 // metrics are those of /metrics. Their names and buckets are vLLM's, so that dashboards and routers made for it work;
 // what vLLM does not have is named kvasir:.
 type metrics struct {
+	registry        *prometheus.Registry
+	histograms      *histograms
 	paramsN         *prometheus.HistogramVec
 	paramsMaxTokens *prometheus.HistogramVec
 }
 
 var labels = []string{"model_name", "engine"}
 
-func newMetrics(r *prometheus.Registry, models []Served) *metrics {
+func newMetrics(r *prometheus.Registry, models []Served, longest int) *metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	longest := 0
-	for _, s := range models {
-		longest = max(longest, s.Model.Info().Context)
-	}
 	h := newHistograms(r, longest)
+	m := &metrics{r, h, h.vec["vllm:request_params_n"], h.vec["vllm:request_params_max_tokens"]}
 	for i := range models {
-		name := models[i].Model.Info().Name
-		r.MustRegister(newGauges(name, &models[i]), newAdapterInfo(name, &models[i]), newLives(name, models[i].Engine))
-		if models[i].Observer != nil {
-			models[i].Observer.bind(h, name)
+		m.add(&models[i])
+	}
+	return m
+}
+
+// add includes a model in /metrics, until remove is called. Its counters of ended requests stay.
+func (m *metrics) add(s *Served) (remove func()) {
+	name := s.Model.Info().Name
+	own := []prometheus.Collector{newGauges(name, s), newAdapterInfo(name, s), newLives(name, s.Engine)}
+	m.registry.MustRegister(own...)
+	if s.Observer != nil {
+		s.Observer.bind(m.histograms, name)
+	}
+	return func() {
+		for _, c := range own {
+			m.registry.Unregister(c)
 		}
 	}
-	return &metrics{h.vec["vllm:request_params_n"], h.vec["vllm:request_params_max_tokens"]}
 }
 
 // request notes what a request asks for.

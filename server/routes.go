@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/web"
 )
 
@@ -50,6 +53,9 @@ func (s *Server) ownRoutes() map[string]route {
 		"/ping":               {"GET", s.health, anyone, "the same"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
+		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
+		"/models/load":        {"POST", s.loadModel, admins, "load a model before it is asked for"},
+		"/models/unload":      {"POST", s.unloadModel, admins, "take a model out of memory"},
 	}
 }
 
@@ -143,9 +149,9 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		Models map[string]string `json:"models"`
 	}
 	out, status := report{"ok", map[string]string{}}, http.StatusOK
-	for _, m := range s.models {
+	for _, m := range s.present() {
 		out.Models[m.Model.Info().Name] = "ok"
-		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil {
+		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil && !(m.onDemand && errors.Is(err, engine.ErrClosed)) {
 			out.Status, status = "unhealthy", http.StatusServiceUnavailable
 			out.Models[m.Model.Info().Name] = err.Error()
 		}
@@ -157,7 +163,11 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) describe(name string) openai.Model {
-	info := s.byName[name].Model.Info()
+	return describeServed(name, s.byName[name])
+}
+
+func describeServed(name string, m *Served) openai.Model {
+	info := m.Model.Info()
 	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
 		Root: info.Name, MaxModelLen: info.Context}
 }
@@ -169,10 +179,15 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			out.Data = append(out.Data, s.describe(name))
 		}
 	}
-	for i := range s.models {
-		for _, a := range s.models[i].Engine.Adapters() {
+	for _, m := range s.offers() {
+		if t.may(m.Offer.Name) {
+			out.Data = append(out.Data, describeOffer(m))
+		}
+	}
+	for _, m := range s.present() {
+		for _, a := range m.Engine.Adapters() {
 			if t.may(a.Name) {
-				out.Data = append(out.Data, describeAdapter(&s.models[i], a))
+				out.Data = append(out.Data, describeAdapter(m, a))
 			}
 		}
 	}
@@ -185,6 +200,8 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, s.noModel(t, name))
 	} else if s.byName[name] != nil {
 		s.write(w, http.StatusOK, s.describe(name))
+	} else if m, ok := s.offerOf(name); ok {
+		s.write(w, http.StatusOK, describeOffer(m))
 	} else if m, a := s.adapterOf(name); m != nil {
 		s.write(w, http.StatusOK, describeAdapter(m, a))
 	} else {
@@ -193,11 +210,11 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 }
 
 // lookup returns the model that a tenant's request names, and the adapter, if it names one. What the tenant may not ask
-// for does not exist.
+// for does not exist. A model on demand is loaded, and stays until the request ends.
 func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter string, err error) {
 	t := tenantOf(ctx)
 	if name == "" && len(s.models) == 1 {
-		name = s.order[0]
+		name = s.models[0].Model.Info().Name
 	}
 	if name == "" {
 		return nil, "", wire.Invalid("model", wire.CodeMissing,
@@ -210,7 +227,13 @@ func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter st
 		return m, "", nil
 	}
 	if m, _ := s.adapterOf(name); m != nil {
-		return m, name, nil
+		if m.onDemand {
+			m, err = s.load(ctx, m.Model.Info().Name)
+		}
+		return m, name, err
 	}
-	return nil, "", s.noModel(t, name)
+	if m, err = s.load(ctx, name); errors.Is(err, shelf.ErrNotFound) {
+		err = s.noModel(t, name)
+	}
+	return m, "", err
 }

@@ -23,12 +23,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/shelf"
 )
 
-// Config configures a Server. Only Models is required.
+// Config configures a Server. Only Models or OnDemand is required.
 type Config struct {
 	// Models are the served models. A request may leave out its model if there is only one.
 	Models []Served
+	// OnDemand, if not nil, has models that are loaded when a request names them, beside Models.
+	OnDemand *OnDemand
 	// Version is what /version and the header Server say.
 	Version string
 	// Keys are the API keys: a request must carry one as a bearer token, or in the header that its API has for it.
@@ -84,11 +87,15 @@ type Served struct {
 	Engine     Engine
 	Vocabulary Vocabulary
 	Aliases    []string // beside its own name
+	Size       int64    // bytes of memory that it takes
+	Device     string   // that it runs on
 	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
 	// first batch after it. nil if the server publishes none.
 	Snapshot func(context.Context) (payload []byte, next uint64, err error)
+
+	onDemand bool
 }
 
 // Server answers HTTP requests. It is an http.Handler, and Serve runs it on a listener.
@@ -96,7 +103,8 @@ type Server struct {
 	cfg      Config
 	models   []Served
 	byName   map[string]*Served
-	order    []string // of byName, as /v1/models lists them
+	order    []string              // of byName, as /v1/models lists them
+	shelf    *shelf.Shelf[*Loaded] // nil without models on demand
 	keys     atomic.Pointer[keyring]
 	cross    *http.CrossOriginProtection // nil if every origin is allowed
 	origins  map[string]bool
@@ -113,7 +121,7 @@ type Server struct {
 
 // New returns a server for the models.
 func New(cfg Config) (*Server, error) {
-	if len(cfg.Models) == 0 {
+	if len(cfg.Models) == 0 && cfg.OnDemand == nil {
 		return nil, errors.New("server: no model to serve")
 	}
 	if p := cfg.RootPath; p != "" && (p[0] != '/' || p != path.Clean(p) || p == "/") {
@@ -146,9 +154,6 @@ func New(cfg Config) (*Server, error) {
 			s.order = append(s.order, name)
 		}
 	}
-	if err := s.boundBodies(); err != nil {
-		return nil, err
-	}
 	keys, err := newKeyring(&s.cfg, cfg.Keys, nil)
 	if err != nil {
 		return nil, err
@@ -157,7 +162,14 @@ func New(cfg Config) (*Server, error) {
 	if err := s.allow(cfg); err != nil {
 		return nil, err
 	}
-	s.metrics = newMetrics(s.registry, s.models)
+	if cfg.OnDemand != nil {
+		s.context = max(s.context, usualContext)
+		s.shelf = s.newShelf(*cfg.OnDemand)
+	}
+	if err := s.boundBodies(); err != nil {
+		return nil, err
+	}
+	s.metrics = newMetrics(s.registry, s.models, s.context)
 	s.routes, s.apis = s.ownRoutes(), map[string]*dialect{}
 	for _, api := range dialects() {
 		s.add(api)
@@ -249,3 +261,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // Drain makes the server refuse new requests and report itself unhealthy.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Close takes the models on demand out of memory. Config.Models are their owner's to close.
+func (s *Server) Close() {
+	if s.shelf != nil {
+		s.shelf.Close()
+	}
+}

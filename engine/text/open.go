@@ -48,6 +48,7 @@ type Options struct {
 	KVType      quant.Type       // of keys and values, one of the device's; 0 is bfloat16 if it is among them, but for encoders
 	KVBytes     int64            // memory for the KV cache; 0 is half of what nothing else needs, at most MaxSeqs full contexts
 	DeviceShare float64          // of a device's memory that may be used, if it is not the host's; 0 is 0.9
+	Memory      int64            // most bytes of the device that the model may take in all; 0 is what is free
 	MaxSeqs     int              // sequences computed at once
 	TokenBudget int              // tokens computed in one step
 	MaxChunk    int              // most prompt tokens of one sequence in a step

@@ -28,6 +28,7 @@ type Model struct {
 	Opened    time.Time
 	Bytes     int64 // of the weights on the device
 	KVBytes   int64 // of the KV cache
+	working   int64 // bytes of a step and its logits
 	Device    string
 
 	BlockTokens int        // tokens of a KV block

@@ -51,8 +51,8 @@ const (
 type Reason int
 
 const (
-	TooLarge Reason = iota + 1 // it does not fit, with nothing but pinned models beside it
-	Broken                     // loading it failed, just now or a moment ago
+	TooLarge Reason = iota // it does not fit, with nothing but pinned models beside it
+	broken                 // loading it failed, just now or a moment ago
 )
 
 // Action is something that the caller has to do.
@@ -145,7 +145,7 @@ func (r *Residency) Ask(id uint64, w Want, now int64) []Action {
 	m.pinned, m.used = w.Pinned, now
 	switch {
 	case m.state == Absent && m.failed != Forever && now < m.failed+failPause:
-		r.refuse(id, m, Broken)
+		r.refuse(id, m, broken)
 	case m.state == Absent && m.size > r.cfg.Memory:
 		r.refuse(id, m, TooLarge)
 	default:
@@ -192,7 +192,7 @@ func (r *Residency) Failed(name string, now int64) []Action {
 	m.state, m.failed = Absent, now
 	r.queue = slices.DeleteFunc(r.queue, func(q *request) bool {
 		if q.model == m {
-			r.refuse(q.id, m, Broken)
+			r.refuse(q.id, m, broken)
 		}
 		return q.model == m
 	})

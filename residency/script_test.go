@@ -76,7 +76,7 @@ func actions(all []Action) string {
 			fmt.Fprintf(&b, "request %d uses %s\n", a.Request, a.Model)
 		case Refuse:
 			fmt.Fprintf(&b, "request %d is refused: %s %s\n", a.Request, a.Model, map[Reason]string{TooLarge: "is too large",
-				Broken: "cannot be loaded"}[a.Reason])
+				broken: "cannot be loaded"}[a.Reason])
 		case Load:
 			fmt.Fprintf(&b, "load %s within %d\n", a.Model, a.Room)
 		case Close:

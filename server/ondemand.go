@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/residency"
 	"github.com/kvasir-llm/kvasir/shelf"
 )
@@ -126,6 +127,26 @@ func (s *Server) load(ctx context.Context, name string) (*Served, error) {
 	}
 	h.models[o.Name], h.release = &l.Served, append(h.release, release)
 	return &l.Served, nil
+}
+
+// preload loads the pinned models, until ctx ends.
+func (s *Server) preload(ctx context.Context) {
+	for _, st := range s.offers() {
+		if !st.Offer.Pinned {
+			continue
+		}
+		guard.Go(func() error {
+			_, release, err := s.shelf.Get(ctx, st.Offer, nil)
+			if err == nil {
+				release()
+			}
+			return err
+		}, func(err error) {
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Error("a pinned model is not loaded", "model", st.Offer.Name, "error", err)
+			}
+		})
+	}
 }
 
 // notLoaded words why a model on demand is not there, nil if err is about something else.

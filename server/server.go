@@ -236,6 +236,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			WriteByteTimeout: s.cfg.WriteTimeout},
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
 	}
+	s.preload(base)
 	failed := make(chan error, 1)
 	guard.Go(func() error { return web.Serve(ln) }, func(err error) { failed <- err })
 	select {

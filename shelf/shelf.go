@@ -242,11 +242,11 @@ func (s *Shelf[M]) carry(actions []residency.Action) {
 		case residency.Admit:
 			s.tell(a.Request, nil)
 		case residency.Refuse:
+			var err error = &BrokenError{a.Model, b.err}
 			if a.Reason == residency.TooLarge {
-				s.tell(a.Request, &TooLargeError{a.Model, b.need, s.cfg.Memory})
-			} else {
-				s.tell(a.Request, &BrokenError{a.Model, b.err})
+				err = &TooLargeError{a.Model, b.need, s.cfg.Memory}
 			}
+			s.tell(a.Request, err)
 		case residency.Load:
 			s.load(b, a.Room)
 		case residency.Close:
@@ -377,8 +377,8 @@ func (s *Shelf[M]) Models() []Status[M] {
 	return all
 }
 
-// Close takes all models out of memory, whether they are used or not, and refuses requests. It does not wait for a model
-// that is being loaded: this one is closed when it is there.
+// Close takes all models out of memory, whether they are used or not, and refuses requests. It does not wait for a
+// model that is being loaded: this one is closed when it is there.
 func (s *Shelf[M]) Close() {
 	s.mu.Lock()
 	s.closed = true

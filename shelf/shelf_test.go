@@ -83,8 +83,8 @@ func shelf(f *fakes, change func(*Config[*fake])) *Shelf[*fake] {
 	return New(cfg)
 }
 
-// TestClientsTakeTurns lets clients of three models, of which no two fit together, ask again and again. All get answers,
-// from models that are there, and models are not loaded over and over.
+// TestClientsTakeTurns lets clients of three models, of which no two fit together, ask again and again. All get
+// answers, from models that are there, and models are not loaded over and over.
 func TestClientsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: 10 * time.Second, sizes: map[string]int64{"a": 6, "b": 7, "c": 10}}

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/server"
 )
 
 type serveCmd struct {
-	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given."`
+	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given. They stay in memory."`
 
 	Host            string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
 	Port            tcpPort       `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
@@ -38,6 +39,7 @@ type serveCmd struct {
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
 	ReasoningFormat string        `name:"reasoning-format" help:"How the models mark their reasoning, likewise." default:"auto" placeholder:"NAME"`
+	demandFlags     `group:"Models on demand"`
 	connectionFlags `group:"Connections"`
 	keyFlags        `group:"Keys"`
 	adapterFlags    `group:"Adapters"`
@@ -54,7 +56,8 @@ Examples:
   kvasir serve
   kvasir serve Qwen/Qwen3-0.6B-GGUF:Q8_0 --port 9000 --api-key secret
   kvasir serve ./base --adapter pirate=./lora-pirate --adapter sql=org/sql-lora,pin
-  kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large`
+  kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large
+  kvasir serve --models models.yaml --keep-alive 30m`
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {
@@ -70,7 +73,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.DrainTimeout < 0 {
 		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
 	}
-	if len(c.Models) == 0 {
+	if err := c.demandFlags.check(c.Models); err != nil {
+		return err
+	}
+	if len(c.Models) == 0 && c.ModelList == "" {
 		c.Models = []string{""}
 	}
 	if len(c.Name) > len(c.Models) {
@@ -100,6 +106,12 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
+	room := int64(0)
+	if c.wanted() {
+		if room, err = text.Room(c.options("")); err != nil {
+			return err
+		}
+	}
 	for i, name := range c.Models {
 		served, closeModel, err := c.load(ctx, log, i, name)
 		if err != nil {
@@ -107,6 +119,12 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		}
 		defer closeModel()
 		cfg.Models = append(cfg.Models, served)
+		room -= served.Size
+	}
+	if c.wanted() {
+		if cfg.OnDemand, err = c.onDemand(log, room); err != nil {
+			return err
+		}
 	}
 	if err := c.alias(cfg.Models); err != nil {
 		return err
@@ -115,6 +133,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer s.Close()
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
@@ -155,6 +174,12 @@ func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func
 	}
 }
 
+// tell logs that a model is loaded.
+func tell(log *slog.Logger, m *text.Model, begin time.Time) {
+	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
+		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+}
+
 // load opens the i-th model.
 func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name string) (server.Served, func() error, error) {
 	begin := time.Now()
@@ -188,8 +213,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err != nil {
 		return server.Served{}, nil, err
 	}
-	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
-		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+	tell(log, m, begin)
 	served := server.FromText(m)
 	served.Observer = observer
 	if c.Events == "" {

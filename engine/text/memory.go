@@ -72,8 +72,8 @@ func Room(o Options) (int64, error) {
 // usualNeed is how many tokens of KV cache Need counts, of models with a larger context.
 const usualNeed = 8192
 
-// Need returns about how many bytes Open takes at least for a model, before anything of it is loaded: its weights, a step,
-// and the KV cache that the options ask for, or one of a request of the context, or of usualNeed tokens.
+// Need returns about how many bytes Open takes at least for a model, before anything of it is loaded: its weights, a
+// step, and the KV cache that the options ask for, or one of a request of the context, or of usualNeed tokens.
 func Need(spec *model.Spec, weights int64, o Options) int64 {
 	budget := int64(o.TokenBudget)
 	if p, err := findProfile(o.Profile); err == nil && budget == 0 {

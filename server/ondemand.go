@@ -18,7 +18,7 @@ import (
 
 // OnDemand are models that are loaded when a request names them.
 type OnDemand struct {
-	Catalog shelf.Catalog[*Loaded]
+	Catalog Catalog
 	// Memory is how many bytes they may take together, and Most how many they may be; 0 is any number.
 	Memory int64
 	Most   int
@@ -27,6 +27,13 @@ type OnDemand struct {
 	Keep time.Duration
 	// Wait is how long a request waits for its model. 0 is 10 minutes.
 	Wait time.Duration
+}
+
+// Catalog has the models on demand.
+type Catalog interface {
+	shelf.Catalog[*Loaded]
+	// About says what a model is made of, without loading it.
+	About(shelf.Offer) (About, error)
 }
 
 // Loaded is a model on demand that is in memory.
@@ -49,6 +56,15 @@ func (l *Loaded) Close() error {
 // usualContext is the context for which a server with models on demand is made, since theirs are not known: it bounds
 // bodies and the buckets of metrics.
 const usualContext = 1 << 17
+
+// keepFor sets how long models on demand stay after the request of ctx; nil is as they are configured.
+func keepFor(ctx context.Context, keep *time.Duration) {
+	if h, _ := ctx.Value(leasesKey{}).(*leases); h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.keep = keep
+	}
+}
 
 func (s *Server) newShelf(o OnDemand) *shelf.Shelf[*Loaded] {
 	return shelf.New(shelf.Config[*Loaded]{Catalog: counted{o.Catalog, s}, Memory: o.Memory, Most: o.Most, Keep: o.Keep,
@@ -341,6 +357,9 @@ func (s *Server) succeed(w http.ResponseWriter, r *http.Request, err error) {
 
 // unload makes a model on demand leave when its requests have ended. One that is not in memory is left alone.
 func (s *Server) unload(ctx context.Context, name string) error {
+	if t := tenantOf(ctx); !t.may(name) {
+		return s.noModel(t, name)
+	}
 	if s.byName[name] != nil {
 		return refuse(http.StatusConflict, "model", "model_stays",
 			"The model `%s` was named when the server was started, and stays.", name)

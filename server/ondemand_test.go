@@ -41,6 +41,10 @@ func (c *fakeCatalog) Find(_ context.Context, name string) (shelf.Offer, error) 
 
 func (c *fakeCatalog) Need(o shelf.Offer) (int64, error) { return int64(len(o.Name)) << 20, nil }
 
+func (c *fakeCatalog) About(o shelf.Offer) (About, error) {
+	return About{Format: "gguf", Family: "fake", Parameters: int64(len(o.Name))}, nil
+}
+
 func (c *fakeCatalog) Open(o shelf.Offer, _ int64, progress func(done, total int64)) (*Loaded, error) {
 	progress(25, 100)
 	time.Sleep(10 * time.Second)

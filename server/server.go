@@ -89,6 +89,7 @@ type Served struct {
 	Aliases    []string // beside its own name
 	Size       int64    // bytes of memory that it takes
 	Device     string   // that it runs on
+	About      About    // what it is made of
 	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
@@ -96,6 +97,21 @@ type Served struct {
 	Snapshot func(context.Context) (payload []byte, next uint64, err error)
 
 	onDemand bool
+}
+
+// About says what a model is made of. What is not known is the zero value.
+type About struct {
+	Format       string // such as "gguf"
+	Family       string
+	Quantization string // of its weights, such as "Q8_0"
+	Parameters   int64
+	Context      int // tokens that it was made for
+	Hidden       int // elements of an embedding
+	Layers       int
+	Template     string // the chat template
+	Tools        bool   // how it calls tools is known
+	Reasons      bool
+	Generates    bool
 }
 
 // Server answers HTTP requests. It is an http.Handler, and Serve runs it on a listener.

@@ -138,6 +138,3 @@ func AppendError(dst []byte, message string) []byte {
 	dst = wire.AppendString(append(dst, `{"error":`...), message)
 	return append(dst, "}\n"...)
 }
-
-// Never is when a model leaves that stays for ever: clients read a time.
-var Never = time.Date(2999, 12, 31, 0, 0, 0, 0, time.UTC)

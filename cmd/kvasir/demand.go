@@ -166,6 +166,21 @@ func (c *catalog) Need(o shelf.Offer) (int64, error) {
 	return text.Need(spec, found.ckpt.Size(), options), err
 }
 
+// About implements server.Catalog.
+func (c *catalog) About(o shelf.Offer) (server.About, error) {
+	e := c.entry(o)
+	options, err := c.options(e, o.Name)
+	if err != nil {
+		return server.About{}, err
+	}
+	found, err := e.open(o.Name)
+	if err != nil {
+		return server.About{}, err
+	}
+	defer found.ckpt.Close()
+	return about(o.Name, found.ckpt, &options)
+}
+
 // options returns how a model is served: as the flags say, where its entry does not say otherwise.
 func (c *catalog) options(e entry, name string) (text.Options, error) {
 	o := c.serve.options(name)
@@ -192,13 +207,17 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	}
 	defer boundGarbage()
 	defer found.ckpt.Close()
+	what, err := about(o.Name, found.ckpt, &options)
+	if err != nil {
+		return nil, err
+	}
 	m, err := text.Open(found.ckpt, options)
 	if err != nil {
 		return nil, err
 	}
 	tell(c.log, m, begin)
 	served := server.FromText(m)
-	served.Observer = observer
+	served.Observer, served.About = observer, what
 	return &server.Loaded{Served: served, Free: func() error {
 		err := m.Close()
 		returnMemory()

@@ -101,6 +101,9 @@ func (c *psCmd) Run(ctx context.Context) error {
 		case !m.Leaves.IsZero():
 			stays = time.Until(m.Leaves).Round(time.Second).String()
 		}
+		if m.State == "unloading" {
+			stays = "-"
+		}
 		if m.State == "loading" {
 			m.State, stays = fmt.Sprintf("loading, %.0f%%", 100*m.Progress), "-"
 		}

@@ -49,7 +49,7 @@ type serveCmd struct {
 }
 
 func (serveCmd) Help() string {
-	return `Serves the OpenAI API (chat completions, completions, embeddings, models), rerank and score, /tokenize, /detokenize, /health and /metrics.
+	return `Serves the OpenAI API (chat completions, completions, embeddings, models), Ollama's API, rerank and score, /tokenize, /detokenize, /health and /metrics.
 SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:
@@ -209,13 +209,17 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 		o.Events = published.tell
 	}
 	o.MaxWaiting, o.MaxQueue, o.Logger, o.Observer = c.MaxWaiting, c.MaxQueueTime, log, observer
+	what, err := about(found.name, found.ckpt, &o)
+	if err != nil {
+		return server.Served{}, nil, fmt.Errorf("%s: %w", found.name, err)
+	}
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return server.Served{}, nil, err
 	}
 	tell(log, m, begin)
 	served := server.FromText(m)
-	served.Observer = observer
+	served.Observer, served.About = observer, what
 	if c.Events == "" {
 		return served, m.Close, nil
 	}

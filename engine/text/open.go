@@ -176,7 +176,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}
-	if m.Template, err = o.template(ckpt); err != nil {
+	if m.Template, err = o.OpenTemplate(ckpt); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(m.readGeneration(ckpt), m.openFormats(&o)); err != nil {
@@ -343,8 +343,8 @@ func OpenTokenizer(ckpt *weights.Checkpoint) (*tokenizer.Tokenizer, error) {
 	return tokenizer.Load(ckpt.Dir())
 }
 
-// template reads the chat template that the options give, or the checkpoint's.
-func (o *Options) template(ckpt *weights.Checkpoint) (*chat.Template, error) {
+// OpenTemplate reads the chat template that the options give, or the checkpoint's.
+func (o *Options) OpenTemplate(ckpt *weights.Checkpoint) (*chat.Template, error) {
 	if o.Template != "" {
 		return chat.Parse("the given chat template", o.Template)
 	}

@@ -27,6 +27,7 @@ type Request struct {
 	KeepSpecial bool     // special tokens appear in the text
 	BadWords    []string // that the answer does not hold, as far as their usual tokens go
 	DRYBreakers []string // that a repetition does not reach across; nil is the usual ones
+	Context     int      // most tokens of prompt and answer, for which MaxTokens is cut; 0 is the model's, and no cut
 
 	engine.Params
 }
@@ -89,14 +90,21 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	if len(ids) == 0 {
 		return nil, fault.New(source(&r), "is empty")
 	}
-	if answer := max(r.MaxTokens, 1); len(ids)+answer > m.Context {
-		return nil, &LengthError{source(&r), m.Context, len(ids), answer}
+	limit := m.Context
+	if r.Context > 0 {
+		limit = min(limit, r.Context)
+		if left := limit - len(ids); r.MaxTokens == 0 || r.MaxTokens > left {
+			r.MaxTokens = max(left, 1)
+		}
+	}
+	if answer := max(r.MaxTokens, 1); len(ids)+answer > limit {
+		return nil, &LengthError{source(&r), limit, len(ids), answer}
 	}
 	parser, err := m.parser(&r, written)
 	if err != nil {
 		return nil, err
 	}
-	if r.Constraint, err = m.constraint(ctx, &r, written, m.Context-len(ids)); err != nil {
+	if r.Constraint, err = m.constraint(ctx, &r, written, limit-len(ids)); err != nil {
 		return nil, err
 	}
 	m.words(&r)

@@ -67,6 +67,7 @@ type Info struct {
 	Encoder      bool // it generates nothing
 	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
 	Reasons      bool // it may think before it answers
+	Chats        bool // it has a chat template
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend
 }
@@ -74,7 +75,7 @@ type Info struct {
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Opened: m.Opened, Defaults: m.Defaults}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil, Opened: m.Opened, Defaults: m.Defaults}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -206,7 +206,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) bool {
 	}
 	dismiss(w, r)
 	if allowed {
-		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		h.Set("Access-Control-Max-Age", "600")
 		if ask := r.Header.Get("Access-Control-Request-Headers"); ask != "" {
 			h.Set("Access-Control-Allow-Headers", ask)

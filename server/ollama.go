@@ -38,6 +38,10 @@ func ollamaAPI() *dialect {
 				"/api/tags":       {"GET", s.ollamaTags, clients, "Ollama: the models"},
 				"/api/ps":         {"GET", s.ollamaPs, clients, "Ollama: the models in memory"},
 				"/api/show":       {"POST", pooled(s, show, s.ollamaShow), clients, "Ollama: what a model is"},
+				"/api/pull":       {"POST", s.ollamaPull, admins, "Ollama: fetch a model from the hub"},
+				"/api/create":     {"POST", s.ollamaCreate, admins, "Ollama: make a model of another one"},
+				"/api/copy":       {"POST", s.ollamaCopy, admins, "Ollama: give a model another name"},
+				"/api/delete":     {"DELETE", s.ollamaDelete, admins, "Ollama: take a model away"},
 				"/api/version":    {"GET", s.ollamaVersion, anyone, "the version of Ollama whose API this is"},
 			}
 		},

@@ -3,14 +3,17 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/residency"
 	"github.com/kvasir-llm/kvasir/shelf"
@@ -34,6 +37,57 @@ type Catalog interface {
 	shelf.Catalog[*Loaded]
 	// About says what a model is made of, without loading it.
 	About(shelf.Offer) (About, error)
+
+	// Create adds a model, or puts it in place of one that was added.
+	Create(name string, r Recipe) error
+	// Delete takes a model away.
+	Delete(name string) error
+	// Pull fetches a model from the hub. progress is told its files, and the bytes of them that are there.
+	Pull(ctx context.Context, name string, progress func(file string, done, total int64)) error
+}
+
+// Recipe says what a model is made from.
+type Recipe struct {
+	From     string         // the name of another one
+	System   string         // what begins conversations; "" is as with the other one, and so on
+	Template string         // a chat template
+	Context  int            // tokens; 0 is as with the other one
+	Options  map[string]any // of Ollama's API
+}
+
+// RecipeError says what is wrong with a Recipe.
+type RecipeError struct{ Problem string }
+
+func (e *RecipeError) Error() string { return e.Problem }
+
+// ErrFixed is what a Catalog returns for changes that it does not take.
+var ErrFixed = errors.New("server: the models here are fixed")
+
+// Preset returns what options of Ollama's API set in requests that do not say otherwise.
+func Preset(options map[string]any) (func(*text.Request), error) {
+	if len(options) == 0 {
+		return func(*text.Request) {}, nil
+	}
+	body, err := json.Marshal(options)
+	if err != nil {
+		return nil, err
+	}
+	g := given{known: ollamaParams}
+	err = wire.Decode(body, func(c *wire.Cursor, key string) error {
+		if key == "seed" || key == "num_ctx" { // which are a request's, and a model's
+			return c.Unsupported()
+		}
+		known, err := g.read(c, key)
+		if !known && err == nil {
+			err = c.Unsupported()
+		}
+		return err
+	})
+	return func(r *text.Request) {
+		for _, set := range g.set {
+			set(r)
+		}
+	}, err
 }
 
 // Loaded is a model on demand that is in memory.
@@ -171,8 +225,13 @@ func notLoaded(err error) *failure {
 		large  *shelf.TooLargeError
 		broken *shelf.BrokenError
 		late   *shelf.WaitError
+		recipe *RecipeError
 	)
 	switch {
+	case errors.Is(err, ErrFixed):
+		return refuse(http.StatusForbidden, "", "models_fixed", "%s", strings.TrimPrefix(err.Error(), "server: "))
+	case errors.As(err, &recipe):
+		return refuse(http.StatusBadRequest, "", wire.CodeInvalidValue, "%s", recipe.Problem)
 	case errors.As(err, &large):
 		return refuse(http.StatusBadRequest, "model", "model_too_large",
 			"The model `%s` needs about %d MiB of memory; the models here may take %d MiB.", large.Name, large.Need>>20,
@@ -219,10 +278,17 @@ func (s *Server) offers() []shelf.Status[*Loaded] {
 	if err != nil {
 		s.cfg.Logger.Error("the models on demand cannot be listed", "error", err)
 	}
-	all := s.shelf.Models()
+	listed := func(name string) bool {
+		return slices.ContainsFunc(list, func(o shelf.Offer) bool { return o.Name == name })
+	}
+	all := slices.DeleteFunc(s.shelf.Models(), func(st shelf.Status[*Loaded]) bool { // which was deleted meanwhile
+		return st.State == residency.Closing && !listed(st.Offer.Name)
+	})
 	for _, o := range list {
-		known := slices.ContainsFunc(all, func(st shelf.Status[*Loaded]) bool { return st.Offer.Name == o.Name })
-		if !known && s.byName[o.Name] == nil {
+		i := slices.IndexFunc(all, func(st shelf.Status[*Loaded]) bool { return st.Offer.Name == o.Name })
+		if i >= 0 {
+			all[i].Offer = o
+		} else if s.byName[o.Name] == nil {
 			all = append(all, shelf.Status[*Loaded]{Offer: o})
 		}
 	}

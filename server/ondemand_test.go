@@ -18,7 +18,8 @@ import (
 // fakeCatalog has models that take ten seconds to load, each of a memory of its own name's length.
 type fakeCatalog struct {
 	names []string
-	err   error // of Open
+	err   error  // of Open
+	made  string // by Create
 
 	mu     sync.Mutex
 	opened []string
@@ -43,6 +44,34 @@ func (c *fakeCatalog) Need(o shelf.Offer) (int64, error) { return int64(len(o.Na
 
 func (c *fakeCatalog) About(o shelf.Offer) (About, error) {
 	return About{Format: "gguf", Family: "fake", Parameters: int64(len(o.Name))}, nil
+}
+
+func (c *fakeCatalog) Create(name string, r Recipe) error {
+	if r.Template == "{{ .Prompt }}" {
+		return &RecipeError{"templates are Jinja"}
+	}
+	c.names = append(c.names, name)
+	c.made = fmt.Sprint(r)
+	return nil
+}
+
+func (c *fakeCatalog) Delete(name string) error {
+	c.names = slices.DeleteFunc(c.names, func(n string) bool { return n == name })
+	return nil
+}
+
+func (c *fakeCatalog) Pull(_ context.Context, name string, progress func(string, int64, int64)) error {
+	if name == "no/such" {
+		return shelf.ErrNotFound
+	}
+	progress("config.json", 10, 10)
+	progress("model.gguf", 50, 100)
+	if name == "owner/cut" {
+		return errors.New("the connection broke")
+	}
+	progress("model.gguf", 100, 100)
+	c.names = append(c.names, name)
+	return nil
 }
 
 func (c *fakeCatalog) Open(o shelf.Offer, _ int64, progress func(done, total int64)) (*Loaded, error) {
@@ -202,4 +231,69 @@ func TestModelThatCannotBeLoaded(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// TestOllamaAdministration changes models as Ollama's clients do.
+func TestOllamaAdministration(t *testing.T) {
+	c := &fakeCatalog{names: []string{"abc"}}
+	onDemand(t, c, func(s *Server) {
+		for _, one := range [][4]string{
+			{"POST", "/api/pull", `{"model":"owner/new:latest"}`, `200 {"status":"pulling manifest"}
+{"status":"pulling config.json","digest":"config.json","total":10,"completed":10}
+{"status":"pulling model.gguf","digest":"model.gguf","total":100,"completed":50}
+{"status":"pulling model.gguf","digest":"model.gguf","total":100,"completed":100}
+{"status":"success"}`},
+			{"POST", "/api/pull", `{"model":"owner/second","stream":false}`, `200 {"status":"success"}`},
+			{"POST", "/api/pull", `{"model":"no/such","stream":false}`, "404 {\"error\":\"The hub has no model `no/such` that can be served.\"}"},
+			{"POST", "/api/pull", `{"model":"owner/cut"}`, `200 {"status":"pulling manifest"}
+{"status":"pulling config.json","digest":"config.json","total":10,"completed":10}
+{"status":"pulling model.gguf","digest":"model.gguf","total":100,"completed":50}
+{"error":"internal error; the server's log has the details"}`},
+			{"POST", "/api/pull", `{"model":"a","insecure":true}`, `400 {"error":"insecure: not supported, except as false; found true"}`},
+			{"POST", "/api/create", `{"model":"pirate","from":"abc","system":"Arr.","parameters":{"temperature":0.5},"stream":false}`,
+				`200 {"status":"success"}`},
+			{"POST", "/api/create", `{"model":"x","from":"none"}`,
+				"404 {\"error\":\"The model `none` does not exist or is not served here; there are static, abc, owner/new, owner/second, pirate.\"}"},
+			{"POST", "/api/create", `{"model":"x","from":"abc","parameters":{"heat":1}}`, `400 {"error":"heat: this parameter is not supported"}`},
+			{"POST", "/api/create", `{"model":"x","from":"abc","template":"{{ .Prompt }}"}`, `400 {"error":"templates are Jinja"}`},
+			{"POST", "/api/create", `{"model":"x","from":"abc","files":{"a.gguf":"sha256:0"}}`,
+				`400 {"error":"files: not supported, except as \"\" or [] or {} or false; found {\"a.gguf\":\"sha256:0\"}"}`},
+			{"POST", "/api/create", `{"model":"static","from":"abc"}`, "409 {\"error\":\"The model `static` was named when the server was started.\"}"},
+			{"POST", "/api/create", `{"from":"abc"}`, `400 {"error":"model: required, and not given; expected the name of the model to make"}`},
+			{"POST", "/api/copy", `{"source":"abc","destination":"copy"}`, `200 {"success":true}`},
+			{"POST", "/api/copy", `{"source":"abc"}`, `400 {"error":"source: required, and not given; expected two names, in source and destination"}`},
+			{"DELETE", "/api/delete", `{"model":"abc"}`, `200 {"success":true}`},
+			{"DELETE", "/api/delete", `{"model":"abc"}`,
+				"404 {\"error\":\"The model `abc` does not exist or is not served here; there are static, copy, owner/new, owner/second, pirate.\"}"},
+			{"POST", "/api/delete", `{"model":"pirate"}`, `405 {"error":"/api/delete takes DELETE, not POST."}`},
+		} {
+			if got := say(s, one[0], one[1], one[2]); got != one[3] {
+				t.Errorf("%s %s %s:\n got %s\nwant %s", one[0], one[1], one[2], got, one[3])
+			}
+		}
+		if want := "{abc   0 map[]}"; c.made != want {
+			t.Errorf("made of %s; want %s", c.made, want)
+		}
+		if got := say(s, "POST", "/api/generate", `{"model":"copy","prompt":"x","stream":false,"keep_alive":0}`); !strings.Contains(got, `"response":"copy answers"`) {
+			t.Error(got)
+		}
+		synctest.Wait()
+		if got := say(s, "GET", "/api/ps", ""); strings.Contains(got, `"copy"`) {
+			t.Errorf("kept for no time: %s", got)
+		}
+		for _, one := range [][2]string{{`{"model":"copy","keep_alive":"1h"}`, "load"}, {`{"model":"copy","keep_alive":0}`, "unload"}} {
+			if got := say(s, "POST", "/api/generate", one[0]); !strings.HasSuffix(got, `"done":true,"done_reason":"`+one[1]+`"}`) {
+				t.Error(got)
+			}
+		}
+	})
+	s := build(t, Config{Models: []Served{served(newFake("static"))}, Keys: []Key{{Secret: "k"}}, AdminKeys: []string{"root"}})
+	for key, want := range map[string]string{"k": "401", "root": "403"} {
+		r := httptest.NewRequest("POST", "/api/pull", strings.NewReader(`{"model":"a/b"}`))
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, r); fmt.Sprint(w.Code) != want {
+			t.Errorf("with the key %s: %d %s; want %s", key, w.Code, w.Body, want)
+		}
+	}
 }

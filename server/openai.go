@@ -209,7 +209,7 @@ func (o *openaiAnswer) ask(a answer, prompts func(text.Info) ([]text.Request, er
 func (o *openaiAnswer) request(info text.Info) text.Request {
 	info.Defaults.Seed = mathrand.Uint64()
 	r := o.params.request(info)
-	r.MaxTokens = value(o.common.MaxTokens, 0)
+	r.MaxTokens = value(o.common.MaxTokens, info.MaxTokens)
 	r.PromptLogprobs = value(o.common.PromptLogprobs, -1)
 	r.Answer.Form = form(o.common.Structure)
 	if o.common.UseBeamSearch {

@@ -438,3 +438,104 @@ func DecodeModel(body []byte, passed ...string) (*string, error) {
 	}
 	return name, err
 }
+
+// PullRequest asks for a model of the hub.
+type PullRequest struct {
+	Model  string
+	Stream bool // true by default
+}
+
+// DecodePull reads a request.
+func DecodePull(body []byte) (*PullRequest, error) {
+	r := &PullRequest{Stream: true}
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+		switch key {
+		case "model", "name":
+			r.Model, err = c.Label(maxName)
+		case "stream":
+			r.Stream, err = c.Bool()
+		case "insecure":
+			err = c.Inert("false")
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	if err == nil && r.Model == "" {
+		err = wire.Missing("model", "the name of a model on the hub")
+	}
+	return r, err
+}
+
+// CreateRequest asks for a model that is made of another one.
+type CreateRequest struct {
+	Model, From, System, Template string
+	Parameters                    map[string]any
+	Stream                        bool // true by default
+}
+
+// DecodeCreate reads a request.
+func DecodeCreate(body []byte) (*CreateRequest, error) {
+	r := &CreateRequest{Stream: true}
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+		switch key {
+		case "model", "name":
+			r.Model, err = c.Label(maxName)
+		case "from":
+			r.From, err = c.Label(maxName)
+		case "system":
+			r.System, err = c.Text()
+		case "template":
+			r.Template, err = c.Text()
+		case "stream":
+			r.Stream, err = c.Bool()
+		case "license": // which the other model has
+			err = c.Skip()
+		case "parameters":
+			if c.Peek() != '{' {
+				return c.Mismatch("an object")
+			}
+			var raw []byte
+			if raw, err = c.Raw(); err == nil {
+				err = json.Unmarshal(raw, &r.Parameters)
+			}
+		case "files", "adapters", "messages", "quantize":
+			err = nothing(c)
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Model == "":
+		return nil, wire.Missing("model", "the name of the model to make")
+	case r.From == "":
+		return nil, wire.Missing("from", "the name of the model that it is made of")
+	}
+	return r, nil
+}
+
+// CopyRequest asks for another name of a model.
+type CopyRequest struct{ Source, Destination string }
+
+// DecodeCopy reads a request.
+func DecodeCopy(body []byte) (*CopyRequest, error) {
+	r := new(CopyRequest)
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+		switch key {
+		case "source":
+			r.Source, err = c.Label(maxName)
+		case "destination":
+			r.Destination, err = c.Label(maxName)
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	if err == nil && (r.Source == "" || r.Destination == "") {
+		err = wire.Missing("source", "two names, in source and destination")
+	}
+	return r, err
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine"
@@ -59,22 +61,37 @@ func (f *demandFlags) check(models []string) error {
 // wanted reports whether any model is loaded on demand.
 func (f *demandFlags) wanted() bool { return f.OnDemand || f.ModelList != "" }
 
+// MarshalText writes the time as UnmarshalText reads it.
+func (k keepAlive) MarshalText() ([]byte, error) {
+	if k < 0 {
+		return []byte("forever"), nil
+	}
+	return []byte(time.Duration(k).String()), nil
+}
+
 // catalog has the models that are loaded on demand.
 type catalog struct {
-	serve   *serveCmd
-	log     *slog.Logger
-	entries map[string]entry // of the file, by name
+	serve *serveCmd
+	log   *slog.Logger
+
+	mu      sync.Mutex                       // guards changes of entries and of the file
+	entries atomic.Pointer[map[string]entry] // by name; the map is not changed
 }
+
+// named returns the entries of the file, and those that were created, by name.
+func (c *catalog) named() map[string]entry { return *c.entries.Load() }
 
 // onDemand returns the models that the flags let be loaded on demand. They may use room bytes.
 func (c *serveCmd) onDemand(log *slog.Logger, room int64) (*server.OnDemand, error) {
 	all := &catalog{serve: c, log: log}
+	entries := map[string]entry{}
 	if c.ModelList != "" {
 		var err error
-		if all.entries, err = readModels(c.ModelList); err != nil {
+		if entries, err = readModels(c.ModelList); err != nil {
 			return nil, err
 		}
 	}
+	all.entries.Store(&entries)
 	if c.demandFlags.Memory > 0 {
 		room = int64(c.demandFlags.Memory)
 	}
@@ -84,8 +101,9 @@ func (c *serveCmd) onDemand(log *slog.Logger, room int64) (*server.OnDemand, err
 // List implements shelf.Catalog.
 func (c *catalog) List() ([]shelf.Offer, error) {
 	var all []shelf.Offer
-	for _, name := range slices.Sorted(maps.Keys(c.entries)) {
-		all = append(all, c.entries[name].offer(name))
+	entries := c.named()
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		all = append(all, entries[name].offer(name))
 	}
 	if !c.serve.OnDemand {
 		return all, nil
@@ -108,7 +126,7 @@ func (c *catalog) List() ([]shelf.Offer, error) {
 // Find implements shelf.Catalog. A name is an entry of the file, the built-in model's or a hub's, and never a path: a
 // client does not choose which files are read.
 func (c *catalog) Find(ctx context.Context, name string) (shelf.Offer, error) {
-	if e, ok := c.entries[name]; ok {
+	if e, ok := c.named()[name]; ok {
 		return e.offer(name), nil
 	}
 	if !c.serve.OnDemand {
@@ -144,7 +162,7 @@ func (c *catalog) Find(ctx context.Context, name string) (shelf.Offer, error) {
 
 // entry returns what is known of an offer.
 func (c *catalog) entry(o shelf.Offer) entry {
-	if e, ok := c.entries[o.Name]; ok {
+	if e, ok := c.named()[o.Name]; ok {
 		return e
 	}
 	return entry{Model: o.Name}
@@ -211,6 +229,7 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	if err != nil {
 		return nil, err
 	}
+	options.Context = min(options.Context, what.Context)
 	m, err := text.Open(found.ckpt, options)
 	if err != nil {
 		return nil, err

@@ -12,29 +12,34 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/hub"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
 	"github.com/kvasir-llm/kvasir/quant"
+	"github.com/kvasir-llm/kvasir/server"
 	"github.com/kvasir-llm/kvasir/shelf"
 )
 
 // entry is a model in a file of models. What is left out is as the flags of serve say.
 type entry struct {
-	Model     string            `yaml:"model"` // a built-in name, a hub name, or a path from the file on: ./, ../, ~/ or /
-	Pinned    bool              `yaml:"pinned"`
-	KeepAlive *keepAlive        `yaml:"keep-alive"`
-	Device    string            `yaml:"device"`
-	Context   int               `yaml:"context"`
-	KVBytes   size              `yaml:"kv-bytes"`
-	KVType    string            `yaml:"kv-type"`
-	MaxSeqs   int               `yaml:"max-seqs"`
-	Template  string            `yaml:"chat-template"` // a file
-	Tools     string            `yaml:"tool-format"`
-	Reasoning string            `yaml:"reasoning-format"`
-	Pooling   string            `yaml:"pooling"`
-	Adapters  map[string]string `yaml:"adapters"` // names, and hub names or paths
+	Model      string            `yaml:"model"` // a built-in name, a hub name, or a path from the file on: ./, ../, ~/ or /
+	Pinned     bool              `yaml:"pinned,omitempty"`
+	KeepAlive  *keepAlive        `yaml:"keep-alive,omitempty"`
+	Device     string            `yaml:"device,omitempty"`
+	Context    int               `yaml:"context,omitempty"`
+	KVBytes    size              `yaml:"kv-bytes,omitempty"`
+	KVType     string            `yaml:"kv-type,omitempty"`
+	MaxSeqs    int               `yaml:"max-seqs,omitempty"`
+	Template   string            `yaml:"chat-template,omitempty"` // a file
+	Source     string            `yaml:"template,omitempty"`      // the template itself
+	System     string            `yaml:"system,omitempty"`
+	Parameters map[string]any    `yaml:"parameters,omitempty"` // Ollama's options
+	Tools      string            `yaml:"tool-format,omitempty"`
+	Reasoning  string            `yaml:"reasoning-format,omitempty"`
+	Pooling    string            `yaml:"pooling,omitempty"`
+	Adapters   map[string]string `yaml:"adapters,omitempty"` // names, and hub names or paths
 
 	dir string // what paths begin at
 }
@@ -92,6 +97,16 @@ func (e entry) check() error {
 		return fmt.Errorf("kv-type is %q; want such as bf16 or q8_0", e.KVType)
 	case e.Context < 0 || e.MaxSeqs < 0:
 		return fmt.Errorf("context is %d and max-seqs %d; want at least 0", e.Context, e.MaxSeqs)
+	case e.Template != "" && e.Source != "":
+		return errors.New("it has both a chat-template, which is a file, and a template, which is the text")
+	}
+	if e.Source != "" {
+		if _, err := chat.Parse("template", e.Source); err != nil || strings.Contains(e.Source, "{{ .") {
+			return fmt.Errorf("its template is not one in Jinja, as models have them (%v)", err)
+		}
+	}
+	if _, err := server.Preset(e.Parameters); err != nil {
+		return fmt.Errorf("parameters: %w", err)
 	}
 	return nil
 }
@@ -157,6 +172,14 @@ func (e entry) apply(o *text.Options) error {
 	set(&o.ToolFormat, e.Tools)
 	set(&o.ReasoningFormat, e.Reasoning)
 	set(&o.Pooling, engine.Pooling(e.Pooling))
+	set(&o.System, e.System)
+	set(&o.Template, e.Source)
+	if len(e.Parameters) > 0 {
+		var err error
+		if o.Preset, err = server.Preset(e.Parameters); err != nil {
+			return err
+		}
+	}
 	if e.KVType != "" {
 		o.KVType, _ = quant.Parse(strings.ToUpper(e.KVType))
 	}
@@ -184,4 +207,52 @@ func set[T comparable](dst *T, v T) {
 	if v != zero {
 		*dst = v
 	}
+}
+
+// saveModel writes a model into a file of models, or takes it out of it if e is nil. What else the file says stays, its
+// comments included. The file is replaced whole.
+func saveModel(path, name string, e *entry) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return err
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return fmt.Errorf("%s is no mapping of names to models any more", path)
+	}
+	all := doc.Content[0]
+	at := len(all.Content)
+	for i := 0; i < len(all.Content); i += 2 {
+		if all.Content[i].Value == name {
+			at = i
+		}
+	}
+	rest := append([]*yaml.Node{}, all.Content[min(at+2, len(all.Content)):]...)
+	all.Content = all.Content[:at]
+	if e != nil {
+		var key, value yaml.Node
+		if err := errors.Join(key.Encode(name), value.Encode(e)); err != nil {
+			return err
+		}
+		all.Content = append(all.Content, &key, &value)
+	}
+	all.Content = append(all.Content, rest...)
+	f, err := os.CreateTemp(filepath.Dir(path), ".models-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // not once it has its name
+	w := yaml.NewEncoder(f)
+	w.SetIndent(2)
+	err = errors.Join(w.Encode(&doc), w.Close())
+	if info, serr := os.Stat(path); serr == nil {
+		err = errors.Join(err, f.Chmod(info.Mode().Perm()))
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }

@@ -36,6 +36,9 @@ type Options struct {
 
 	Template string // a chat template in place of the checkpoint's; "" is its own
 
+	System string         // what begins conversations without a system message
+	Preset func(*Request) // sets sampling, Stop and MaxTokens of requests that do not say otherwise; nil is as the checkpoint says
+
 	ToolFormat      string // how calls of tools are written: a name of package chat, none, or "", as the template tells
 	ReasoningFormat string // the same of reasoning
 
@@ -179,7 +182,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if m.Template, err = o.OpenTemplate(ckpt); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.readGeneration(ckpt), m.openFormats(&o)); err != nil {
+	if err := errors.Join(m.readGeneration(ckpt), m.preset(&o), m.openFormats(&o)); err != nil {
 		return nil, err
 	}
 	dev, err := compute.Open(o.Device, o.Compute)
@@ -438,6 +441,21 @@ func (m *Model) readGeneration(ckpt *weights.Checkpoint) error {
 		return fmt.Errorf("text: generation_config.json: %w", err)
 	}
 	return nil
+}
+
+// preset sets what requests are that do not say otherwise.
+func (m *Model) preset(o *Options) error {
+	m.system = o.System
+	if o.System != "" && m.Template == nil {
+		return fmt.Errorf("text: %s has no chat template, and takes no system message", o.Name)
+	}
+	if o.Preset == nil {
+		return nil
+	}
+	r := Request{Params: engine.Params{Sampling: m.Defaults}}
+	o.Preset(&r)
+	m.Defaults, m.stop, m.usual = r.Sampling, r.Stop, r.MaxTokens
+	return m.Defaults.Check(m.Tokenizer.VocabSize())
 }
 
 func assign[T any](dst, src *T) {

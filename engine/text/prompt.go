@@ -3,6 +3,7 @@ package text
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/chat"
@@ -176,6 +177,9 @@ func (m *Model) Render(ctx context.Context, conversation *chat.Input) (string, e
 	}
 	in := *conversation
 	in.MaxValues = m.Context
+	if said := len(in.Messages) > 0 && in.Messages[0].Role == "system"; m.system != "" && !said {
+		in.Messages = slices.Concat([]chat.Message{{Role: "system", Content: m.system}}, in.Messages)
+	}
 	if id, ok := m.Tokenizer.BOS(); ok {
 		in.BOS = m.Tokenizer.Token(id)
 	}

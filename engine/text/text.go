@@ -47,6 +47,10 @@ type Model struct {
 	think     int32                 // the token that begins it; -1 if it is not one
 	guides    guides
 
+	system string   // what begins conversations without a system message
+	stop   []string // of requests that have none
+	usual  int      // likewise, their MaxTokens
+
 	stops    []int32       // tokens that end an answer
 	longest  int           // bytes of the longest token
 	work     *guard.Budget // bytes that prompts take while they are made
@@ -69,13 +73,16 @@ type Info struct {
 	Reasons      bool // it may think before it answers
 	Chats        bool // it has a chat template
 	Opened       time.Time
-	Defaults     sampling.Params // what the model's makers recommend
+	Defaults     sampling.Params // what the model's makers recommend, or the server's
+	Stop         []string        // of a request that says nothing of it
+	MaxTokens    int             // likewise
 }
 
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil, Opened: m.Opened, Defaults: m.Defaults}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil, Opened: m.Opened, Defaults: m.Defaults,
+		Stop: m.stop, MaxTokens: m.usual}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -104,6 +104,25 @@ def keep_alive(client, model):
     assert done.done_reason == "unload", done
 
 
+def administration(client, model):
+    client.create("pirate", from_=model, system="You are a pirate.", parameters={"temperature": 0, "num_predict": 5})
+    done = client.chat("pirate", messages=[{"role": "user", "content": "Hello!"}])
+    assert done.eval_count <= 5 and done.prompt_eval_count > client.chat(
+        model, messages=[{"role": "user", "content": "Hello!"}], options={"num_predict": 1}).prompt_eval_count, done
+    assert [p.status for p in client.create("pirate", from_=model, system="Arr.", stream=True)][-1] == "success"
+    assert client.copy("pirate", "corsair").status == "success"
+    assert client.generate("corsair", "Hello", options={"num_predict": 2}).response
+    assert client.delete("pirate").status == "success" and client.delete("corsair").status == "success"
+    names = [m.model for m in client.list().models]
+    assert "pirate" not in names and "corsair" not in names, names
+    try:
+        client.create("other", from_="no-such-model")
+    except ollama.ResponseError as e:
+        assert e.status_code == 404, e
+        return
+    raise AssertionError("it was made of nothing")
+
+
 def errors(client, model):
     for call in [lambda: client.chat("no-such-model", messages=QUESTION),
                  lambda: list(client.chat("no-such-model", messages=QUESTION, stream=True)),
@@ -123,7 +142,7 @@ def main():
     args.add_argument("--model", default="kvasir-mini")
     args = args.parse_args()
     client, failed = ollama.Client(host=args.host), 0
-    for check in [generate, generate_stream, raw_and_suffix, chat, tools, structure, think, embed, models, keep_alive, errors]:
+    for check in [generate, generate_stream, raw_and_suffix, chat, tools, structure, think, embed, models, keep_alive, administration, errors]:
         try:
             check(client, args.model)
             print("ok  ", check.__name__)

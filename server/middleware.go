@@ -33,9 +33,9 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			s.panicked(w, r, v)
 		}
-		level := slog.LevelDebug
-		if w.status >= 500 {
-			level = slog.LevelInfo
+		level := slog.LevelInfo
+		if r.Method == http.MethodGet && w.status < 500 { // probes, the page and its files
+			level = slog.LevelDebug
 		}
 		s.cfg.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "status", w.status,
 			"duration", time.Since(began), "id", id, "remote", r.RemoteAddr)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/coreos/go-systemd/v22/activation"
+
 	"github.com/kvasir-llm/kvasir/server"
 )
 
@@ -48,9 +50,19 @@ func (f *connectionFlags) apply(cfg *server.Config) error {
 	return nil
 }
 
-// listen opens the socket that the server answers on. A Unix socket that a process left behind is replaced, one that
-// another still answers on is not.
+// listen opens the socket that the server answers on, or takes the one that systemd opened for it. A Unix socket that a
+// process left behind is replaced, one that another still answers on is not.
 func (f *connectionFlags) listen(address string) (net.Listener, error) {
+	switch passed, err := activation.Listeners(); {
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on the socket that systemd passed: %w", err)
+	case len(passed) > 1:
+		return nil, fmt.Errorf("systemd passed %d sockets; want one: a single Listen… line in kvasir.socket", len(passed))
+	case len(passed) == 1 && passed[0] == nil:
+		return nil, errors.New("systemd passed a socket that takes no connections; want ListenStream= in kvasir.socket")
+	case len(passed) == 1:
+		return passed[0], nil
+	}
 	network := "tcp"
 	if f.UDS != "" {
 		network, address = "unix", f.UDS

@@ -37,8 +37,10 @@ type cli struct {
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
 	Bench      benchCmd      `cmd:"" help:"Measure models, kernels and servers."`
 	Debug      debugCmd      `cmd:"" help:"Look inside: logits, tokens, prompts, tensors. Stable JSON for scripts."`
+	Health     healthCmd     `cmd:"" help:"Ask a server whether it is well."`
 	Devices    devicesCmd    `cmd:"" help:"List the devices that models can run on."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Reference  referenceCmd  `cmd:"" hidden:"" help:"Print the reference of all commands and flags."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Help       helpCmd       `cmd:"" help:"Show help of a command."`
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
@@ -34,7 +36,8 @@ type serveCmd struct {
 	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
 	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait before it is refused, once four wait; 0 is any time." default:"2s"`
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
-	LogLevel        string        `help:"debug, info, warn or error; debug logs every request." default:"info" enum:"debug,info,warn,error"`
+	LogLevel        string        `help:"debug, info, warn or error; info logs every request but GETs, debug these too." default:"info" enum:"debug,info,warn,error"`
+	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
@@ -92,7 +95,11 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	var form slog.Handler = slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	if c.LogFormat == "json" {
+		form = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	}
+	log := slog.New(form)
 	// Before loading: a taken port is told at once.
 	ln, err := c.connectionFlags.listen(net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
 	if err != nil {
@@ -137,7 +144,21 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
-	return s.Serve(ctx, ln)
+	stopping := make(chan struct{})
+	undo := context.AfterFunc(ctx, func() { tellSystemd(log, daemon.SdNotifyStopping); close(stopping) })
+	tellSystemd(log, daemon.SdNotifyReady)
+	err = s.Serve(ctx, ln)
+	if !undo() {
+		<-stopping
+	}
+	return err
+}
+
+// tellSystemd tells the service manager what the server is at, if it asks for that (Type=notify).
+func tellSystemd(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd was not told", "state", state, "error", err)
+	}
 }
 
 // alias gives models their other names.

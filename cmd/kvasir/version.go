@@ -19,9 +19,15 @@ func (versionCmd) Help() string {
 	return "Examples:\n  kvasir version\n  kvasir version --json\n  kvasir version --sbom > kvasir.cdx.json"
 }
 
-// version returns the module's version, which for a working copy holds its revision, or "devel" if it was built
-// without.
+// release is the version of a release, set when it is built: packaging/release.sh.
+var release string
+
+// version returns the version of the release or of the module, which for a working copy holds its revision, or "devel"
+// if it was built without.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
 		return "devel"

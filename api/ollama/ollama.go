@@ -1,6 +1,6 @@
-// Package ollama holds the wire types of Ollama's HTTP API: requests, which are decoded strictly, answers, and the lines
-// of a stream, which are encoded without reflection. It knows nothing of models, of what tokens mean, or of HTTP. Read
-// ChatRequest and DecodeChat first.
+// Package ollama holds the wire types of Ollama's HTTP API: requests, which are decoded strictly, answers, and the
+// lines of a stream, which are encoded without reflection. It knows nothing of models, of what tokens mean, or of HTTP.
+// Read ChatRequest and DecodeChat first.
 package ollama
 
 import "time"

@@ -11,9 +11,9 @@ import (
 
 // Limits of requests.
 const (
-	MaxTools = 128     // of a request
-	MaxLogs  = 20      // top_logprobs
-	MaxInput = 2048    // texts to embed
+	maxTools = 128     // of a request
+	maxLogs  = 20      // top_logprobs
+	maxInput = 2048    // texts to embed
 	maxName  = 512     // characters of a model's name
 	maxWait  = 1 << 31 // seconds of keep_alive
 )
@@ -58,7 +58,7 @@ func (r *Common) field(c *wire.Cursor, key string, param Param) (err error) {
 	case "logprobs":
 		r.Logprobs, err = c.Bool()
 	case "top_logprobs":
-		r.TopLogprobs, err = c.IntIn(0, MaxLogs)
+		r.TopLogprobs, err = c.IntIn(0, maxLogs)
 	case "options":
 		err = options(c, param)
 	default:
@@ -222,8 +222,8 @@ func DecodeChat(body []byte, param Param) (*ChatRequest, error) {
 			})
 		case "tools":
 			err = c.Array("an array of tools", func(i int) error {
-				if i == MaxTools {
-					return c.Wrong("at most %d tools are allowed", MaxTools)
+				if i == maxTools {
+					return c.Wrong("at most %d tools are allowed", maxTools)
 				}
 				t, err := tool(c)
 				r.Tools = append(r.Tools, t)
@@ -405,8 +405,8 @@ func input(c *wire.Cursor) ([]string, error) {
 	}
 	list := []string{}
 	err := c.Array("a string or an array of strings", func(i int) error {
-		if i == MaxInput {
-			return c.Wrong("at most %d texts are allowed", MaxInput)
+		if i == maxInput {
+			return c.Wrong("at most %d texts are allowed", maxInput)
 		}
 		s, err := c.Text()
 		list = append(list, s)

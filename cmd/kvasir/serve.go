@@ -113,27 +113,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
-	room := int64(0)
-	if c.wanted() {
-		if room, err = text.Room(c.options("")); err != nil {
-			return err
-		}
-	}
-	for i, name := range c.Models {
-		served, closeModel, err := c.load(ctx, log, i, name)
-		if err != nil {
-			return err
-		}
-		defer closeModel()
-		cfg.Models = append(cfg.Models, served)
-		room -= served.Size
-	}
-	if c.wanted() {
-		if cfg.OnDemand, err = c.onDemand(log, room); err != nil {
-			return err
-		}
-	}
-	if err := c.alias(cfg.Models); err != nil {
+	closeAll, err := c.loadAll(ctx, log, &cfg)
+	defer closeAll()
+	if err != nil {
 		return err
 	}
 	s, err := server.New(cfg)
@@ -152,6 +134,37 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		<-stopping
 	}
 	return err
+}
+
+// loadAll opens the models that stay, and says which ones are loaded on demand.
+func (c *serveCmd) loadAll(ctx context.Context, log *slog.Logger, cfg *server.Config) (closeAll func(), err error) {
+	var closers []func() error
+	closeAll = func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	room := int64(0)
+	if c.wanted() {
+		if room, err = text.Room(c.options("")); err != nil {
+			return closeAll, err
+		}
+	}
+	for i, name := range c.Models {
+		served, closeModel, err := c.load(ctx, log, i, name)
+		if err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, closeModel)
+		cfg.Models = append(cfg.Models, served)
+		room -= served.Size
+	}
+	if c.wanted() {
+		if cfg.OnDemand, err = c.onDemand(log, max(0, room)); err != nil {
+			return closeAll, err
+		}
+	}
+	return closeAll, c.alias(cfg.Models)
 }
 
 // tellSystemd tells the service manager what the server is at, if it asks for that (Type=notify).

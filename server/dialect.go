@@ -26,7 +26,7 @@ type dialect struct {
 }
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
-func dialects() []*dialect { return []*dialect{openaiAPI(), ollamaAPI()} }
+func dialects() []*dialect { return []*dialect{openaiAPI(), ollamaAPI(), llamaAPI()} }
 
 // name returns what the API calls a field.
 func (d *dialect) name(f fault.Field) string {

@@ -113,7 +113,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created":)[0-9]+|("created_at":")[^"]+|("[a-z_]+_duration":)[0-9]+`)
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created":)[0-9]+|("created_at":")[^"]+|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {

@@ -29,7 +29,11 @@ type Template struct {
 	wants  wants
 	source string
 	call   string // how it renders one of a tool named probe; "" if it does not
+	steps  int    // of a rendering, as jinja counts them
 }
+
+// guestSteps is how much work a template of ParseGuest may do, a sixteenth of a model's own.
+const guestSteps = jinja.MaxSteps / 16
 
 // Parse reads a template; the name appears in errors. It also renders small conversations to detect the form in which
 // the template expects contents and tool calls.
@@ -38,9 +42,18 @@ func Parse(name, source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat: %w", err)
 	}
-	t := &Template{jinja: j, source: source}
+	t := &Template{jinja: j, source: source, steps: jinja.MaxSteps}
 	t.wants, t.call = probe(j, source)
 	return t, nil
+}
+
+// ParseGuest reads a template that comes with a request, and may do less work than a model's.
+func ParseGuest(name, source string) (*Template, error) {
+	t, err := Parse(name, source)
+	if err == nil {
+		t.steps = guestSteps
+	}
+	return t, err
 }
 
 // Render runs the template on free-form variables. strftime_now gives the present time. Templates in Firefunction's
@@ -57,7 +70,7 @@ func (t *Template) render(ctx context.Context, vars *Dict, now func() time.Time)
 	if err != nil {
 		return "", fmt.Errorf("chat: %w", err)
 	}
-	text, err := t.jinja.Render(ctx, vars, now)
+	text, err := t.jinja.RenderWithin(ctx, t.steps, vars, now)
 	if err != nil {
 		return "", fmt.Errorf("chat: %w", err)
 	}

@@ -58,6 +58,7 @@ type Choice struct {
 	N    uint64 // index of the token in its sequence's output, for the draw
 	// Given, if not -1, is a token that is known: it is described, not chosen.
 	Given int32
+	Rank  bool // the rank of Given is reported
 	// Top is how many alternatives are reported, at most MaxTop; -1 reports no log probability either.
 	Top int32
 	// After, if not -1, is an earlier entry, of the row that this row goes on from: this one counts only if that one
@@ -73,6 +74,7 @@ type Choice struct {
 type Chosen struct {
 	Token   int32 // -1 if Err is set, or if Choice.After did not hold
 	Logprob float32
+	Rank    int32       // of Choice.Given, if it is wanted: 1 is the most likely token
 	Top     []Candidate // the most likely tokens, best first
 	Err     error       // why nothing could be chosen; the fault of this sequence alone
 }

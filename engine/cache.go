@@ -75,6 +75,9 @@ func (e *Engine) Pin(ctx context.Context, prompt []int32, adapter, salt string) 
 	})
 }
 
+// Retains reports whether the eviction policy makes use of Params.Keep; under others a request may not set it.
+func (e *Engine) Retains() bool { return e.retains }
+
 // Unpin undoes Pin, and returns how many tokens are not pinned any more.
 func (e *Engine) Unpin(ctx context.Context, prompt []int32, adapter, salt string) (int, error) {
 	return e.eachKeys(ctx, adapter, salt, func(k kv.Keys) (int, error) { return e.sched.Unpin(prompt, k), nil })

@@ -218,6 +218,100 @@ func TestConstraint(t *testing.T) {
 	}
 }
 
+// speller allows any token, and yet says at times which ones must follow: one spelling of a text of which masks allow
+// all.
+type speller struct{ n int }
+
+func (s *speller) Mask(dst []uint32) {
+	for i := range dst {
+		dst[i] = ^uint32(0)
+	}
+}
+
+func (s *speller) Accept(int32) error {
+	s.n++
+	return nil
+}
+
+func (s *speller) Forced() []int32 {
+	first := int32(s.n) % fakeVocab
+	switch s.n % 7 {
+	case 2:
+		return []int32{first, 5, 6}
+	case 6:
+		return []int32{first}
+	}
+	return nil
+}
+
+// spelled is what a request with a speller yields, computed without an engine.
+func spelled(r Request) (ids []int32) {
+	var s choose.Sampler
+	var state choose.State
+	p := r.Sampling
+	c := new(speller)
+	var forced []int32
+	by := p.Choosing(r.Prompt, nil, nil)
+	for n := range uint64(r.MaxTokens) {
+		by.Output = ids
+		state.Reset(by)
+		got := s.Choose(&state, fakeLogits(slices.Concat(r.Prompt, ids)), compute.Choice{N: n, Given: -1, Top: -1}, nil)
+		if len(forced) > 0 {
+			got.Token, forced = forced[0], forced[1:]
+		}
+		ids = append(ids, got.Token)
+		if c.Accept(got.Token); len(forced) == 0 {
+			forced = c.Forced()
+		}
+	}
+	return ids
+}
+
+// TestForcedSpelling holds that log probabilities, for which no token is forced without being computed, change no
+// token, and neither does preemption. Bad words keep tokens from being forced.
+func TestForcedSpelling(t *testing.T) {
+	make := func(n, logprobs int) Request {
+		r := request(n, 5+n, 40)
+		r.Logprobs = logprobs
+		r.Constraint = func() Constraint { return new(speller) }
+		switch n % 3 {
+		case 1:
+			r.Sampling.FrequencyPenalty = 0.5
+		case 2:
+			r.Sampling.Temperature, r.Sampling.DRYMultiplier = 1, 0.8
+		}
+		if n == 9 {
+			r.Sampling.BadWords = [][]int32{{5}}
+		}
+		return r
+	}
+	for _, logprobs := range []int{-1, 0, 2} {
+		cfg := smallConfig()
+		cfg.Blocks = 36
+		e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+		var streams []*Stream
+		for n := range 10 {
+			streams = append(streams, submit(t, e, t.Context(), make(n, logprobs)))
+		}
+		for n, s := range streams {
+			ids, last := read(t, s)
+			if last.Err != nil {
+				t.Errorf("logprobs %d: request %d: %v", logprobs, n, last.Err)
+			}
+			if bad := slices.Contains(ids, 5); n == 9 && bad {
+				t.Errorf("logprobs %d: a bad word is in %v", logprobs, ids)
+			}
+			if want := spelled(make(n, logprobs)); n != 9 && !slices.Equal(ids, want) {
+				t.Errorf("logprobs %d: request %d got %v; want %v", logprobs, n, ids, want)
+			}
+		}
+		if e.Stats().Sched.Preemptions == 0 {
+			t.Error("no sequence was preempted; the test wants some")
+		}
+		wantIdle(t, e)
+	}
+}
+
 // TestConstrainedAnswers holds that each answer to a prepared request has a constraint of its own.
 func TestConstrainedAnswers(t *testing.T) {
 	cfg := smallConfig()

@@ -93,7 +93,7 @@ func TestLogprobs(t *testing.T) {
 		r := request(n, 25, 20)
 		var reference choose.Sampler
 		describe := func(tokens []int32, id, top int32) compute.Chosen {
-			return reference.Choose(nil, fakeLogits(tokens), compute.Choice{Given: id, Top: top}, nil)
+			return reference.Choose(nil, fakeLogits(tokens), compute.Choice{Given: id, Rank: true, Top: top}, nil)
 		}
 		ids := slices.Clone(r.Prompt)
 		for range r.MaxTokens {
@@ -113,7 +113,8 @@ func TestLogprobs(t *testing.T) {
 		}
 		for p := 1; p < len(prompt); p++ {
 			want := describe(r.Prompt[:p], r.Prompt[p], 3)
-			if want.Err != nil || prompt[p].ID != r.Prompt[p] || prompt[p].Logprob != want.Logprob || !slices.Equal(prompt[p].Top, want.Top) {
+			if want.Err != nil || prompt[p].ID != r.Prompt[p] || prompt[p].Logprob != want.Logprob || prompt[p].Rank != want.Rank ||
+				want.Rank < 1 || !slices.Equal(prompt[p].Top, want.Top) {
 				t.Errorf("prompt position %d: %v; want %v", p, prompt[p], want)
 			}
 		}

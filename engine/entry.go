@@ -34,6 +34,10 @@ func (x *entry) fill(mask []uint32) {
 			x.err = fmt.Errorf("engine: a constraint panicked: %v", v)
 		}
 	}()
+	if ids := x.seq.forced; len(ids) > 0 {
+		mask[ids[0]/32] |= 1 << (ids[0] % 32)
+		return
+	}
 	x.seq.constraint.Mask(mask)
 }
 
@@ -125,7 +129,7 @@ func (x *entry) follow(s *step, first, at int) int {
 
 // tokenOf copies a choice out of the device's memory.
 func tokenOf(c compute.Chosen) Token {
-	t := Token{ID: c.Token, Logprob: c.Logprob}
+	t := Token{ID: c.Token, Logprob: c.Logprob, Rank: c.Rank}
 	if len(c.Top) > 0 {
 		t.Top = slices.Clone(c.Top)
 	}

@@ -129,6 +129,7 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Time) {
 				e.fail(q, fmt.Errorf("engine: output token %d: %w", q.generated()-1, err))
 				return
 			}
+			q.forced = q.forced[min(1, len(q.forced)):]
 		}
 	}
 	if q.constraint != nil {
@@ -138,38 +139,55 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Time) {
 	}
 }
 
-// force gives a sequence the tokens that its constraint says must follow, without computing a choice.
+// leastJump is how many tokens must be forced to append them without choosing them. It costs the sequence the step
+// under way, so that one token gains nothing.
+const leastJump = 2
+
+// force asks which tokens must follow, and appends them without computing a choice. Where their log probabilities are
+// wanted, and where they cannot be appended, steps choose them one after the other, by masks of that one token. So the
+// tokens are the same. Bad words keep it from asking: other tokens may spell the text.
 func (e *Engine) force(s *step, q *sequence, now time.Time) {
-	ids := q.constraint.Forced()
-	if q.req.Logprobs >= 0 || len(ids) == 0 {
-		return // tokens whose log probabilities are wanted are chosen, though there is no choice
+	if len(q.req.Sampling.BadWords) > 0 {
+		return
 	}
-	for i, id := range ids {
-		if slices.Contains(q.stops, id) {
-			ids = ids[:i] // which a step chooses
-			break
+	for {
+		if len(q.forced) == 0 {
+			q.forced = q.constraint.Forced()
+		}
+		ids := q.forced
+		if i := slices.IndexFunc(ids, func(id int32) bool { return slices.Contains(q.stops, id) }); i >= 0 {
+			ids = ids[:i] // a step chooses what ends the output
+		}
+		if q.req.Logprobs >= 0 || len(ids) < leastJump || !e.jump(s, q, ids, now) {
+			return
 		}
 	}
+}
+
+// jump appends forced tokens, and reports whether the sequence goes on after all of them.
+func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Time) bool {
 	n, ended, err := e.sched.Force(q.id, ids)
 	if err != nil || n == 0 {
-		return // it is chosen, one after the other
+		return false
 	}
 	e.steps.recall(q)
 	at := q.generated() - n
+	q.forced = q.forced[n:]
 	for i, id := range ids[:n] {
 		e.observeToken(s, q, now)
 		t := Token{ID: id}
 		if ended && i == n-1 {
 			t.Finish = FinishLength
 			e.end(q, t)
-			return
+			return false
 		}
 		e.out = append(e.out, delivery{q.stream, t})
 		if err := q.constraint.Accept(id); err != nil {
 			e.fail(q, fmt.Errorf("engine: output token %d: %w", at+i, err))
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // mostDraft is how many tokens are proposed to a sequence at once.

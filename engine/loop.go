@@ -148,14 +148,14 @@ func (e *Engine) handle(m message) {
 	}
 }
 
-// arrive queues a request, at the cost of a less urgent one if the queue is full.
+// arrive queues a request, at the cost of others that are less urgent or of who has more if the queue is full.
 func (e *Engine) arrive(q *sequence) {
 	e.seqs[q.id] = q
 	err := e.dead
 	if err == nil {
 		err = e.add(q)
 	}
-	if errors.Is(err, sched.ErrQueueFull) && e.shed(q.req.Priority) {
+	for errors.Is(err, sched.ErrQueueFull) && e.shed(q, err) {
 		err = e.add(q)
 	}
 	if err != nil {
@@ -168,22 +168,8 @@ func (e *Engine) arrive(q *sequence) {
 
 // add queues what is left to do of a sequence.
 func (e *Engine) add(q *sequence) error {
-	r := &q.req
-	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
-	parent, most := q.parent, r.MaxTokens-q.generated()
-	if r.Parent != nil && parent == 0 {
-		parent = r.Parent.seq.id
-	}
-	if q.search != nil {
-		most = 1
-	}
-	err := e.sched.Add(sched.Request{
-		ID: q.id, Parent: parent, Hold: q.search != nil, Heir: q.heir, Prompt: q.known(), MaxTokens: most, Keys: e.keysOf(q.adapter, r.Salt, q.long), Keep: r.Keep,
-		NoCache: q.scores != nil || q.req.Pool.all(),
-		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
-		Within: q.within.Milliseconds(), Patient: r.Pool != "" || q.generated() > 0,
-	})
-	if err != nil {
+	r := e.asked(q)
+	if err := e.sched.Add(r); err != nil {
 		return err
 	}
 	q.tokens = e.sched.Tokens(q.id)
@@ -193,12 +179,32 @@ func (e *Engine) add(q *sequence) error {
 	return nil
 }
 
-// shed makes room in the queue for a request of a priority, at the cost of one less urgent. It returns false if there
-// is none.
-func (e *Engine) shed(priority int) bool {
-	id, ok := e.sched.Expendable(priority)
+// asked is what the scheduler is asked for: what is left to do of a sequence.
+func (e *Engine) asked(q *sequence) sched.Request {
+	r := &q.req
+	due := q.arrived.Sub(e.epoch) + r.FirstToken + time.Duration(q.generated())*r.PerToken
+	parent, most := q.parent, r.MaxTokens-q.generated()
+	if r.Parent != nil && parent == 0 {
+		parent = r.Parent.seq.id
+	}
+	if q.search != nil {
+		most = 1
+	}
+	return sched.Request{
+		ID: q.id, Parent: parent, Hold: q.search != nil, Heir: q.heir, Prompt: q.known(), MaxTokens: most, Keys: e.keysOf(q.adapter, r.Salt, q.long), Keep: r.Keep,
+		NoCache: q.scores != nil || q.req.Pool.all(),
+		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Payer: r.Payer, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
+		Within: q.within.Milliseconds(), Patient: r.Pool != "" || q.generated() > 0,
+	}
+}
+
+// shed makes room in the queue for a sequence that was refused, at the cost of another, which is refused likewise. It
+// returns false if none should.
+func (e *Engine) shed(q *sequence, refusal error) bool {
+	r := e.asked(q)
+	id, ok := e.sched.Expendable(&r)
 	if ok {
-		e.fail(e.seqs[id], sched.ErrQueueFull)
+		e.fail(e.seqs[id], refusal)
 	}
 	return ok
 }

@@ -78,7 +78,7 @@ func (t *stepper) packWork(b *compute.Batch, x *entry, w *sched.Work, before *st
 		x.from = int32(max(w.Start, len(q.scores)-1))
 		for p := int(x.from); p < min(w.Start+w.N, q.prompt-1); p++ {
 			x.scored++
-			describe(b, row+p-w.Start, compute.Choice{Given: q.req.Prompt[p+1], Slot: -1, Top: int32(q.req.PromptLogprobs)})
+			describe(b, row+p-w.Start, compute.Choice{Given: q.req.Prompt[p+1], Rank: true, Slot: -1, Top: int32(q.req.PromptLogprobs)})
 		}
 	}
 	if !w.Sample {

@@ -37,6 +37,9 @@ type Params struct {
 	Priority int
 	// Tenant is the account that the scheduler's policy vtc charges the request to.
 	Tenant string
+	// Payer is the account of whoever cannot have another one at will; "" is unknown. If the queue is full, requests of
+	// the payer with most of it make room for those of others.
+	Payer string
 	// FirstToken and PerToken are the targets of the scheduler's policy edf: the time from arrival to the first token,
 	// and from each token to the next. 0 is 1 s and 100 ms. Under every policy, a request is refused (BusyError) if
 	// those before it would take longer than a FirstToken that is not 0.
@@ -60,7 +63,8 @@ type Constraint interface {
 	Mask(dst []uint32)
 	// Accept appends a token to the output. An error ends the request.
 	Accept(token int32) error
-	// Forced returns the tokens that must come next, as far as there is no choice. Accept is called for each.
+	// Forced returns the tokens that must come next, as far as there is no choice. Accept is called for each of them
+	// before Mask or Forced is called again.
 	Forced() []int32
 }
 

@@ -136,6 +136,42 @@ func TestWindow(t *testing.T) {
 	})
 }
 
+// TestShedPayer fills the queue with one payer's requests. Another's take the places of the last of them, which are told
+// that it is full, up to an equal share.
+func TestShedPayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := smallConfig()
+		cfg.MaxSeqs, cfg.MaxWaiting = 1, 4
+		f, g := newFake(cfg), newGate(t)
+		f.forward = g.forward
+		e := start(t, Config{Runner: f, Sched: cfg})
+		streams := map[int]*Stream{}
+		for i, c := range []struct {
+			payer   string
+			refused bool
+		}{{"a", false}, {"a", false}, {"a", false}, {"a", false}, {"a", false}, {"a", true}, {"b", false}, {"b", false}, {"b", true}, {"", true}} {
+			r := request(i, 4, 2)
+			r.Payer = c.payer
+			s, err := e.Submit(t.Context(), r)
+			if c.refused != errors.Is(err, ErrQueueFull) || !c.refused && err != nil {
+				t.Fatalf("request %d: %v; refused %v", i, err, c.refused)
+			}
+			if err == nil {
+				streams[i] = s
+			}
+			synctest.Wait()
+		}
+		g.open()
+		for i, s := range streams {
+			_, last := read(t, s)
+			if shed := i == 3 || i == 4; shed != errors.Is(last.Err, ErrQueueFull) || !shed && last.Finish != FinishLength {
+				t.Errorf("request %d ended with %+v; made room for another: %v", i, last, shed)
+			}
+		}
+		wantIdle(t, e)
+	})
+}
+
 // TestShed fills the queue. More urgent requests take the places of the least urgent, which are told that it is full.
 func TestShed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

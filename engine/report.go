@@ -23,6 +23,9 @@ type Report struct {
 	TokenTime        time.Duration // to compute a token of a prompt, a moving average; 0 if there are no tiers
 }
 
+// Usage returns the share of the KV cache's blocks in use; 1 is all.
+func (r *Report) Usage() float64 { return float64(r.Cache.Used) / float64(max(r.Cache.Blocks, 1)) }
+
 // CacheReport counts the blocks of the KV cache.
 type CacheReport struct {
 	Blocks, Used, Cached, Free int

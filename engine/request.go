@@ -114,8 +114,8 @@ func (p *Prepared) Submit(ctx context.Context) (*Stream, error) {
 	return s, err
 }
 
-// sequence is the loop's side of a request. What a step reads and writes of each sequence that decodes comes first, so
-// that it is in few cache lines.
+// sequence is the loop's side of a request. What a step reads and writes of each sequence that decodes is here, in few
+// cache lines and pages; the rest is apart.
 type sequence struct {
 	id     sched.SeqID
 	tokens *sched.Tokens // the prompt and what was generated; nil: it was never queued
@@ -126,6 +126,7 @@ type sequence struct {
 	stops      []int32    // Request.Stops
 	search     *search    // nil: it is not a beam
 	constraint Constraint // nil is none
+	forced     []int32    // tokens that must come next, as the constraint last said
 	adapter    *adapter   // nil is none
 
 	scores       []Token // of the prompt's tokens so far, if wanted
@@ -135,7 +136,11 @@ type sequence struct {
 	long         bool    // compute.Seq.Long
 	ended        bool
 	scheduled    time.Time // when it first was in a step
+	*rest
+}
 
+// rest is what a step reads of a sequence only if more happens to it than a token.
+type rest struct {
 	req      Request
 	ids      []int32    // what it begins with: the prompt, or the tokens of a beam
 	answer   chan error // [1] whether the request was taken
@@ -162,8 +167,8 @@ func newSequence(r Request, most int) *sequence {
 		r.MaxTokens = most - len(r.Prompt)
 	}
 	q := &sequence{
-		req: r, ids: r.Prompt, answer: make(chan error, 1), prompt: len(r.Prompt), stops: r.Stops(), minTokens: r.MinTokens, logprobs: int32(r.Logprobs),
-		pools: r.Pool != "", typed: r.Types != nil,
+		prompt: len(r.Prompt), stops: r.Stops(), minTokens: r.MinTokens, logprobs: int32(r.Logprobs), pools: r.Pool != "", typed: r.Types != nil,
+		rest: &rest{req: r, ids: r.Prompt, answer: make(chan error, 1)},
 	}
 	q.choosing = r.Sampling.Choosing(r.Prompt, nil, q.stops)
 	q.within, q.req.FirstToken = r.FirstToken, cmp.Or(r.FirstToken, time.Second)

@@ -71,9 +71,12 @@ func (e *Engine) branch(s *search, steps []sampling.Step) {
 	for i, step := range steps {
 		from := old[step.From]
 		q := &sequence{
-			id: sched.SeqID(e.lastID.Add(1)), req: s.root.req, stream: s.root.stream, adapter: s.root.adapter, long: s.root.long,
-			arrived: s.root.arrived, scheduled: s.root.scheduled, search: s, parent: from.id, prompt: s.root.prompt,
-			heir: !slices.ContainsFunc(steps[i+1:], func(o sampling.Step) bool { return o.From == step.From }),
+			id: sched.SeqID(e.lastID.Add(1)), stream: s.root.stream, adapter: s.root.adapter, long: s.root.long,
+			scheduled: s.root.scheduled, search: s, prompt: s.root.prompt,
+			rest: &rest{
+				req: s.root.req, arrived: s.root.arrived, parent: from.id,
+				heir: !slices.ContainsFunc(steps[i+1:], func(o sampling.Step) bool { return o.From == step.From }),
+			},
 		}
 		q.ids = append(append(make([]int32, 0, len(from.ids)+1), from.ids...), step.Token)
 		s.live[i], e.seqs[q.id] = q, q

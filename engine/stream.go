@@ -24,6 +24,7 @@ const (
 type Token struct {
 	ID      int32
 	Logprob float32             // if Request.Logprobs is not negative
+	Rank    int32               // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []compute.Candidate // as many as Request.Logprobs says
 	Finish  FinishReason
 	Err     error // why, if Finish is FinishCancelled or FinishError

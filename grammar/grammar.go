@@ -23,10 +23,11 @@ type Spec struct {
 type Tags struct {
 	Triggers []string // each is a prefix of the Begin of a tag; none is the Begins themselves
 	Tags     []Tag
-	AtLeast  int  // tags that must be there
-	AtMost   int  // tags that may be there; 0 is any number
-	NoText   bool // there is no text around the tags
-	NoTail   bool // there is no text after the last tag
+	AtLeast  int    // tags that must be there
+	AtMost   int    // tags that may be there; 0 is any number
+	NoText   bool   // there is no text around the tags
+	Between  string // a text that is between each two of them, with NoText
+	NoTail   bool   // there is no text after the last tag
 }
 
 // Tag is a constrained part of the output: Begin, what Content says, End. Names of special tokens in Begin and End

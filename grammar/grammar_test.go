@@ -36,6 +36,10 @@ func TestTakes(t *testing.T) {
 			[]string{"", "hello < f", "x<f=a>12</f>y<f=b>{}</f>"}, []string{"<f", "<f=c>", "<f=a>x</f>", "<f=a>1"}},
 		{"one tag", Spec{Tags: &Tags{Tags: []Tag{{Begin: "[", Content: Spec{Choice: []string{"x"}}, End: "]"}}, AtLeast: 1, AtMost: 2, NoText: true}},
 			[]string{"[x]", "[x][x]"}, []string{"", "[x][x][x]", "a[x]"}},
+		{"between", Spec{Tags: &Tags{Tags: []Tag{{Begin: "[", Content: Spec{Regex: "[a-z]"}, End: "]"}}, AtLeast: 1, NoText: true, Between: ", "}},
+			[]string{"[x]", "[x], [y], [z]"}, []string{"", ", [x]", "[x][y]", "[x], "}},
+		{"between up to two", Spec{Tags: &Tags{Tags: []Tag{{Begin: "x", Content: Spec{Choice: []string{"y"}}}}, AtMost: 2, NoText: true, Between: "-"}},
+			[]string{"", "xy", "xy-xy"}, []string{"xy-", "-xy", "xy-xy-xy"}},
 		{"ordered", Spec{Ordered: true, Schema: []byte(`{"properties": {"a": {}, "b": {}}, "required": ["b"], "type": "object"}`)},
 			[]string{`{"a":1,"b":2}`, `{"b":2,"c":3}`}, []string{`{"b":2,"a":1}`, `{"c":3,"b":2}`}},
 		{"any order", Spec{Schema: []byte(`{"properties": {"a": {}, "b": {}}, "required": ["b"], "type": "object", "maxProperties": 2}`)},
@@ -220,11 +224,81 @@ func mutual(t *testing.T, g *Grammar, text []byte) {
 		if (mask[8]&1 != 0) != m.Complete() {
 			t.Fatalf("the mask says %b of the end, and the state %v", mask[8], m.Complete())
 		}
+		if ids, ok := m.Ending(5000); ok {
+			if err := ends(m, ids); err != nil {
+				t.Fatalf("%q is said to complete the output after %q: %v", bytesOf(ids), text, err)
+			}
+		}
 		may := mask[b/32]>>(b%32)&1 != 0
 		if err := m.Accept(int32(b)); may != (err == nil) {
 			t.Fatalf("the mask says %v of %q, and Accept %v", may, b, err)
 		} else if err != nil {
 			return
+		}
+	}
+}
+
+// ends returns an error unless an output may go on with some tokens and end.
+func ends(m *Matcher, ids []int32) error {
+	sim := m.Clone()
+	for _, id := range ids {
+		if err := sim.Accept(id); err != nil {
+			return err
+		}
+	}
+	if !sim.Complete() {
+		return errors.New("it is not complete")
+	}
+	return nil
+}
+
+func bytesOf(ids []int32) (text []byte) {
+	for _, id := range ids {
+		text = append(text, byte(id))
+	}
+	return text
+}
+
+// TestEnding completes outputs in the shortest way.
+func TestEnding(t *testing.T) {
+	v := byteVocab()
+	tree := `{"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"v": {"type": "integer", "minimum": 10},
+		"c": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "required": ["v", "c"], "additionalProperties": false}}}`
+	for _, c := range []struct {
+		spec       Spec
+		from, want string
+	}{
+		{Spec{JSON: true}, "", "{}"},
+		{Spec{JSON: true}, `{"a": [{"b\\`, `"":0}]}`[1:]},
+		{Spec{Regex: `a{3}(bc|[0-9]{40}|\d?xyz)`}, "a", "aabc"},
+		{Spec{Regex: `a{3}(bc|[0-9]{40}|\d?xyz)`}, "aaa7", "xyz"},
+		{Spec{Regex: `(?=.*\d)(?!.*xx)[a-z0-9]{3,5}`}, "ax", "0"},
+		{Spec{Regex: `é{2}`}, "\xc3", "\xa9é"},
+		{Spec{Choice: []string{"green", "red"}}, "", "red"},
+		{Spec{Grammar: `root ::= "(" root ")" | "[" root "]]" | [a-c]+`}, "([(", "a)]])"},
+		{Spec{Schema: []byte(tree), Compact: true, Ordered: true}, "", `{"v":10,"c":[]}`},
+		{Spec{Schema: []byte(tree), Compact: true}, `{"c":[{`, `"v":10,"c":[]}],"v":10}`},
+		{Spec{Schema: []byte(`{"type": "object", "minProperties": 2, "properties": {"name": {}, "b": {"const": 1}}, "additionalProperties": false}`),
+			Compact: true}, `{`, `"name":0,"b":1}`},
+		{Spec{Schema: []byte(`{"type": "string", "minLength": 3, "pattern": "^x"}`)}, "", `"x  "`},
+		{Spec{Schema: []byte(`{"type": "array", "minItems": 3, "items": {"enum": ["long", null, 7]}}`)}, "[", "7,7,7]"},
+	} {
+		g, err := Compile(c.spec, v, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := g.Start()
+		for _, b := range []byte(c.from) {
+			if err := m.Accept(int32(b)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids, ok := m.Ending(100)
+		if err := ends(m, ids); err != nil || !ok || string(bytesOf(ids)) != c.want {
+			t.Errorf("%+v after %q: %q, %v, %v; want %q", c.spec, c.from, bytesOf(ids), ok, err, c.want)
+		}
+		if _, ok := m.Ending(len(ids) - 1); ok {
+			t.Errorf("%+v: %d tokens are few enough", c.spec, len(ids))
 		}
 	}
 }

@@ -37,6 +37,7 @@ type automaton struct {
 	moves  []*moves
 	unions map[[2]int32]int32
 	units  map[unitKey][]id // answers of afterUnit; nil is no
+	short  *shortest        // nil until it is asked
 }
 
 func newAutomaton(a *arena) *automaton {

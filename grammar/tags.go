@@ -50,7 +50,7 @@ func compileTags(a *arena, p *prelude, t *Tags, v *Vocab, l Limits) (id, error) 
 		most = -1
 	}
 	if t.NoText {
-		return a.many(a.choice(parts...), int32(t.AtLeast), most), nil
+		return a.separated(a.choice(parts...), a.literal(v.marked(t.Between)), int32(t.AtLeast), most), nil
 	}
 	// Text up to a trigger has it once, at its end: it ends the shortest string with one in it.
 	any := a.star(a.runes(runeSet{{0, utf8.MaxRune}}))
@@ -69,6 +69,21 @@ func compileTags(a *arena, p *prelude, t *Tags, v *Vocab, l Limits) (id, error) 
 		return x, nil
 	}
 	return a.seq(x, text), nil
+}
+
+// separated matches x, lo to hi times, with a separator between each two; hi is -1 for no limit.
+func (a *arena) separated(x, separator id, lo, hi int32) id {
+	if separator == empty {
+		return a.many(x, lo, hi)
+	}
+	if hi > 0 {
+		hi--
+	}
+	some := a.seq(x, a.many(a.seq(separator, x), max(lo-1, 0), hi))
+	if lo == 0 {
+		return a.choice(empty, some)
+	}
+	return some
 }
 
 // marked returns text in which the spellings of special tokens are the bytes that stand for them.

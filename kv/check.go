@@ -171,7 +171,7 @@ func (p *Pool) checkTree() error {
 	family := func(first, parent int32) error {
 		older := int32(none)
 		for n := first; n != none; n = t.nodes[n].next {
-			if x := &t.nodes[n]; x.parent != parent || x.prev != older || t.index[x.name] != n {
+			if x := &t.nodes[n]; x.parent != parent || x.prev != older || t.find(x.name) != n {
 				return fmt.Errorf("kv: %v is listed as a child of node %d; its parent is %d", x.name, parent, x.parent)
 			}
 			older = n
@@ -187,11 +187,13 @@ func (p *Pool) checkTree() error {
 			return err
 		}
 	}
-	for name, n := range t.index {
+	names := 0
+	for n := range t.named() {
 		x := &t.nodes[n]
-		if x.name != name || x.held == 0 || x.held != held[n] {
-			return fmt.Errorf("kv: the index gives %v to node %d, which is %v in %d blocks; counted %d", name, n, x.name, x.held, held[n])
+		if at := t.find(x.name); at != n || x.held != held[n] {
+			return fmt.Errorf("kv: node %d is %v in %d blocks; counted %d, and the index has node %d for that name", n, x.name, x.held, held[n], at)
 		}
+		names++
 		if x.parent == lost {
 			children++
 		}
@@ -199,10 +201,10 @@ func (p *Pool) checkTree() error {
 			return err
 		}
 	}
-	if children != len(t.index) {
-		return fmt.Errorf("kv: the index holds %d names, families %d", len(t.index), children)
+	if children != names || t.index.n != names {
+		return fmt.Errorf("kv: the index holds %d names, families %d, and nodes %d", t.index.n, children, names)
 	}
-	unused := len(t.nodes) - len(t.index)
+	unused := len(t.nodes) - names
 	for n := t.free; n != none; n = t.nodes[n].next {
 		if unused--; held[n] != 0 || t.nodes[n].held != 0 {
 			return fmt.Errorf("kv: node %d is unused, but %d blocks hold it", n, held[n])

@@ -28,18 +28,26 @@ func (p *Pool) Bind(t *Table, slot int32) {
 }
 
 // Unbind takes a table's slot. What changes from now on is not told.
-func (p *Pool) Unbind(t *Table) { t.slot = none }
+func (p *Pool) Unbind(t *Table) {
+	p.remember(t, 0)
+	t.slot = none
+}
+
+// remember notes what Edits has told of a bound table, from entry from on. Until then the table itself says it.
+func (p *Pool) remember(t *Table, from int) {
+	for g, blocks := range t.Blocks {
+		if told := &p.told[t.slot][g]; from < len(blocks) {
+			at := min(from, len(*told))
+			n := copy((*told)[at:], blocks[at:])
+			*told = append(*told, blocks[at+n:]...)
+		}
+	}
+}
 
 // edited notes that an entry of a table has changed.
 func (p *Pool) edited(t *Table, group, at int, b BlockID) {
-	if t.slot == none {
-		return
-	}
-	p.edits = append(p.edits, Edit{t.slot, int32(group), int32(at), b})
-	if told := &p.told[t.slot][group]; at == len(*told) {
-		*told = append(*told, b)
-	} else {
-		(*told)[at] = b
+	if t.slot != none {
+		p.edits = append(p.edits, Edit{t.slot, int32(group), int32(at), b})
 	}
 }
 
@@ -56,6 +64,9 @@ func (p *Pool) Truncate(t *Table, n int) {
 	keep := p.BlocksFor(n)
 	if t.Named > keep {
 		panic("kv: a named block is to be truncated")
+	}
+	if t.slot != none {
+		p.remember(t, keep)
 	}
 	for g, blocks := range t.Blocks {
 		for i := len(blocks) - 1; i >= keep; i-- {

@@ -54,7 +54,7 @@ func (p *Pool) removed(n int32, group int) {
 
 // cleared replaces the events from index first on, if nothing can be found now.
 func (p *Pool) cleared(first int) {
-	if p.cfg.Events && len(p.tree.index) == 0 && len(p.events.list) > first {
+	if p.cfg.Events && p.tree.index.n == 0 && len(p.events.list) > first {
 		p.events.list = append(p.events.list[:first], Event{Kind: Cleared})
 	}
 }

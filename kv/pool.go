@@ -90,7 +90,7 @@ type Pool struct {
 	live   int // tables that were not released
 	events events
 	edits  []Edit        // of bound tables, since Edits was called
-	told   [][][]BlockID // by slot and group: what Edits has told so far, or will next
+	told   [][][]BlockID // by slot and group: what Edits has told so far, or will next, but for entries of the slot's table
 
 	tiers    []tierSlots // by Tier; the first is not used
 	rates    Rates

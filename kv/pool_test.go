@@ -190,7 +190,8 @@ func TestCheckFindsFaults(t *testing.T) {
 	}{
 		{"is listed as free", func(p *Pool) { p.blocks[p.free].refs++ }},
 		{"not cached and not listed as free", func(p *Pool) { p.free = p.blocks[p.free].next }},
-		{"the index gives", func(p *Pool) { p.tree.nodes[p.blocks[0].node].name[0]++ }},
+		{"is listed as a child", func(p *Pool) { p.tree.nodes[p.blocks[0].node].name[0]++ }},
+		{"the index holds 3 names", func(p *Pool) { p.tree.index.n++ }},
 		{"follows one that was evicted", func(p *Pool) {
 			p.tree.nodes[p.blocks[0].node].child = none
 			p.tree.nodes[p.blocks[1].node].parent = lost
@@ -250,6 +251,9 @@ func BenchmarkChurn(b *testing.B) { // sequences of 64 blocks that share nothing
 
 func BenchmarkHashBlock(b *testing.B) {
 	tokens := make([]int32, 16)
+	for i := range tokens {
+		tokens[i] = int32(1000 * i)
+	}
 	var h Hash
 	for b.Loop() {
 		h = HashBlock(h, tokens, Keys{})

@@ -11,13 +11,14 @@ type Table struct {
 	State int32 // the slot of its recurrent state; -1: it has none
 	slot  int32 // for Edits; -1: it is not bound
 	ready int   // tokens before this one, from the next that is written on, have blocks of their own
+	held  int   // blocks
+	slid  int   // entries given back
+	tip   int32 // the node that Register named last, if that is still there
+
 	// Blocks are the block tables of the groups of layers: token t of the sequence is in block
 	// Blocks[group][t/BlockTokens], slot t%BlockTokens. An entry of -1 was given back, since it lies before every
 	// window.
 	Blocks [][]BlockID
-	held   int   // blocks
-	slid   int   // entries given back
-	tip    int32 // the node that Register named last, if that is still there
 
 	keep Retention
 	keys Keys
@@ -70,12 +71,15 @@ func (p *Pool) addState(t *Table) bool {
 	return true
 }
 
+// Ready reports whether Grow to n tokens has nothing to do.
+func (p *Pool) Ready(t *Table, n int) bool { return n <= t.ready }
+
 // Grow gives a table blocks for a sequence's first n tokens, of which those from position from on are about to be
 // written, and in groups without a window blocks for reserve tokens, if that is more. A block that is to be written but
 // belongs to others too, or has a name, is replaced by a copy of its own, which is added to copies. If there are too
 // few blocks, Grow changes nothing and returns false.
 func (p *Pool) Grow(t *Table, from, n, reserve int, copies *[]Copy) bool {
-	if max(n, reserve) <= t.ready {
+	if p.Ready(t, max(n, reserve)) {
 		return true
 	}
 	need := 0

@@ -10,7 +10,7 @@ type tree struct {
 	groups int
 	size   int   // tokens of a block
 	free   int32 // links unused nodes along next
-	index  map[Hash]int32
+	index  index
 	roots  map[Keys]int32 // the first of the nodes that start a sequence under these keys
 }
 
@@ -36,7 +36,7 @@ const lost = -2
 func newTree(blocks, groups, size int) tree {
 	t := tree{
 		nodes: make([]node, blocks), blocks: make([]BlockID, blocks*groups), tokens: make([]int32, blocks*size),
-		groups: groups, size: size, free: none, index: make(map[Hash]int32, blocks), roots: make(map[Keys]int32),
+		groups: groups, size: size, free: none, index: newIndex(blocks), roots: make(map[Keys]int32),
 	}
 	for i := range t.blocks {
 		t.blocks[i] = none
@@ -49,12 +49,7 @@ func newTree(blocks, groups, size int) tree {
 }
 
 // find returns the node of a name, or none.
-func (t *tree) find(name Hash) int32 {
-	if n, ok := t.index[name]; ok {
-		return n
-	}
-	return none
-}
+func (t *tree) find(name Hash) int32 { return t.index.find(&name, t.nodes) }
 
 // named yields the nodes that bear a name, by number.
 func (t *tree) named() iter.Seq[int32] {
@@ -79,7 +74,7 @@ func (t *tree) add(name Hash, keys Keys, parent int32, tokens []int32, now int64
 	x := &t.nodes[n]
 	t.free = x.next
 	*x = node{name: name, keys: keys, parent: lost, child: none, prev: none, next: none, born: now, last: now}
-	t.index[name] = n
+	t.index.add(&x.name, n)
 	copy(t.contents(n), tokens)
 	t.link(n, parent, keys)
 	return n
@@ -135,7 +130,7 @@ func (t *tree) remove(n int32) {
 	if x.next != none {
 		t.nodes[x.next].prev = x.prev
 	}
-	delete(t.index, x.name)
+	t.index.remove(&x.name, n)
 	*x = node{next: t.free}
 	t.free = n
 }

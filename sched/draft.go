@@ -120,6 +120,9 @@ func (s *Scheduler) spareRows() (spare, busy int) {
 // draft returns how many of the proposals for q are computed in p, and gives it blocks for them and its last token. It
 // returns 0 and does nothing if there are none, or no rows or blocks for any.
 func (s *Scheduler) draft(p *Plan, q *sequence) int {
+	if q.draft == 0 {
+		return 0
+	}
 	k := min(q.draft, p.spare, s.cfg.MaxChunk-1, s.cfg.TokenBudget-p.Rows-1)
 	q.draft = 0
 	for ; k > 0; k-- {

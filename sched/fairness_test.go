@@ -141,3 +141,32 @@ func TestNoOneStarves(t *testing.T) {
 		}
 	}
 }
+
+// TestInventedUsers holds that what is remembered of a payer's users is bounded, and that those who have had most still
+// come last.
+func TestInventedUsers(t *testing.T) {
+	var u turns
+	for i := range 10 * mostUsers {
+		u.next(fmt.Sprint(i), 8)
+	}
+	if len(u.ends) > mostUsers {
+		t.Errorf("%d users are remembered; want at most %d", len(u.ends), mostUsers)
+	}
+	u = turns{}
+	for range 3 {
+		u.next("busy", 10)
+	}
+	u.spent("busy", 5)
+	u.spent("unknown", 5)
+	for i, c := range []struct {
+		user string
+		want int64
+	}{{"busy", 35}, {"other", 0}, {"other", 10}, {"busy", 45}} {
+		if got := u.next(c.user, 10); got != c.want {
+			t.Errorf("%d: the turn of %s is %d; want %d", i, c.user, got, c.want)
+		}
+	}
+	if u.now = 100; u.next("busy", 1) != 100 {
+		t.Errorf("a user who was away is owed time: %v", u)
+	}
+}

@@ -28,6 +28,9 @@ func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 1 && !s.newest().begun {
 		panic("sched: Next while the plan before is not begun")
 	}
+	if s.outstanding == 1 && s.expectant() {
+		return nil
+	}
 	p := s.outstandingAt(s.outstanding)
 	p.reset()
 	p.spare, p.kept = s.spareRows()
@@ -51,14 +54,25 @@ func (s *Scheduler) Next() *Plan {
 // planRunning lets the running sequences catch up, those with more than their last token to compute only if it is the
 // prompts' turn.
 func (s *Scheduler) planRunning(p *Plan, prompts bool) {
+	for q := s.running.front; q != nil; q = q.next { // see warm
+		if !s.pool.Ready(&q.table, q.computed+1) {
+			s.touched += s.pool.Touch(&q.table)
+		}
+	}
+	if p.leading && prompts {
+		s.planLeading(p)
+	}
 	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
+		if p.has(q) {
+			continue
+		}
 		p.owed = max(0, p.owed-1)
 		if s.busy(q) || !prompts && q.length-q.computed > 1 {
 			continue
 		}
 		if k := s.draft(p, q); k > 0 {
 			s.plan(p, q, 1, k, 0)
-		} else if n := s.rows(p, q); s.grow(p, q, n) {
+		} else if n := s.rows(p, q); s.pool.Ready(&q.table, q.computed+n) || s.grow(p, q, n) {
 			s.plan(p, q, n, 0, 0)
 		}
 	}
@@ -83,9 +97,25 @@ func (s *Scheduler) planPrompts(p *Plan) {
 	}
 }
 
+// planLeading lets the prompts that lead go on.
+func (s *Scheduler) planLeading(p *Plan) {
+	for q := s.running.front; q != nil; q = q.next {
+		if q.length-q.computed <= 1 || s.busy(q) || !p.leads(q) {
+			continue
+		}
+		p.owed = max(0, p.owed-1)
+		if n := s.rows(p, q); s.grow(p, q, n) {
+			s.plan(p, q, n, 0, 0)
+		}
+	}
+}
+
 // rows returns how many tokens q may compute in what is left of the plan's budget. One that was forced asks for one,
 // and takes others only from the spare ones.
 func (s *Scheduler) rows(p *Plan, q *sequence) int {
+	if q.length-q.computed == 1 {
+		return 1
+	}
 	n := min(q.length-q.computed, s.cfg.MaxChunk, max(1, s.cfg.TokenBudget-p.Rows-p.owed))
 	n = s.chunk(p, q, n)
 	if q.computed < q.forced {
@@ -141,7 +171,7 @@ func (s *Scheduler) preempt(p *Plan, q *sequence) {
 
 // room returns how many rows of a plan are left for those who wait.
 func (s *Scheduler) room(p *Plan) int {
-	if p.left <= 0 && p.least == 0 {
+	if p.left+p.extra <= 0 && p.least == 0 {
 		return 0
 	}
 	return s.cfg.TokenBudget - p.Rows - p.kept
@@ -170,6 +200,7 @@ func (s *Scheduler) admit(p *Plan) {
 				open = open && u.passed < s.cfg.MaxPassed
 			}
 		} else {
+			q.unfit = true
 			s.unfit = append(s.unfit, q)
 			open = q.passed < s.cfg.MaxPassed && len(s.unfit) < lookahead
 		}
@@ -183,21 +214,6 @@ func (s *Scheduler) admit(p *Plan) {
 	clear(s.unfit)
 	clear(s.over)
 	s.unfit, s.over = s.unfit[:0], s.over[:0]
-}
-
-// crowded reports whether a tenant has more than half of the places for running sequences, and the others are needed
-// for tenants who come: under a fair policy an eighth of the places, and at least one, is kept for them.
-func (s *Scheduler) crowded(t *tenant) bool {
-	if !s.policy.fair || s.cfg.MaxSeqs < 4 || s.running.n < s.cfg.MaxSeqs-max(1, s.cfg.MaxSeqs/8) {
-		return false
-	}
-	own := 0
-	for q := s.running.front; q != nil; q = q.next {
-		if q.tenant == t {
-			own++
-		}
-	}
-	return 2*own > s.cfg.MaxSeqs
 }
 
 // start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many
@@ -234,7 +250,11 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	if s.cfg.PrefixCache {
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
 	}
-	if !q.charged {
+	if p.guest == q {
+		p.guest, p.saved, p.savedTime = nil, 0, 0
+	}
+	q.tenant.users.now = max(q.tenant.users.now, q.turn)
+	if q.unfit, q.paid = false, q.tenant.served; !q.charged {
 		q.charged = true
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
 	}

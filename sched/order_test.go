@@ -103,7 +103,7 @@ func (m *machine) displace(priority int) bool {
 			want = q
 		}
 	}
-	id, ok := m.s.Expendable(priority)
+	id, ok := m.s.Expendable(&Request{Priority: priority})
 	if ok != (want != nil) || ok && id != want.id {
 		m.t.Fatalf("%d is expendable for priority %d (%v); want %+v", id, priority, ok, want)
 	}

@@ -31,7 +31,14 @@ type Plan struct {
 
 	left  float64 // microseconds for prompts; infinite if there is no target for the step
 	least int     // rows for prompts whatever they take
-	owed  int     // rows for running sequences that come later, if there is a target
+	owed  int     // rows for running sequences that come later, if there is a target or leading is set
+
+	crowd     *tenant   // whose prompts come last; nil if there is none
+	leading   bool      // there are prompts that lead
+	extra     float64   // microseconds that those may take beside left
+	guest     *sequence // that waits and leads
+	saved     int       // rows for it
+	savedTime float64   // microseconds for it
 }
 
 // part is whose a Work is.
@@ -128,6 +135,9 @@ func (p *Plan) drop(of func(part) bool) {
 	clear(p.parts[n:])
 	p.Seqs, p.parts = p.Seqs[:n], p.parts[:n]
 }
+
+// has reports whether a sequence is in the plan.
+func (p *Plan) has(q *sequence) bool { return int(q.place) < len(p.parts) && p.parts[q.place].seq == q }
 
 // recall lets what a plan yields for a sequence not count. One that is not begun does not compute it.
 func (p *Plan) recall(q *sequence) {

@@ -25,7 +25,7 @@ var policies = named.List[policy]{
 		rank: func(q *sequence) int64 { return int64(q.prompt) + agingTokens*int64(q.arrival) },
 	}},
 	// By the virtual token counters of Sheng et al., Fairness in Serving Large Language Models (OSDI 2024). See tenant.
-	{Name: "vtc", Help: "a fair share for each user", Is: policy{rank: func(*sequence) int64 { return 0 }, fair: true}},
+	{Name: "vtc", Help: "a fair share for each API key, and each user", Is: policy{rank: func(q *sequence) int64 { return q.turn }, fair: true}},
 	// The deadline of the first token, then that of the next.
 	{Name: "edf", Help: "earliest deadline", Is: policy{rank: func(q *sequence) int64 {
 		if q.deadline == 0 {

@@ -1,6 +1,11 @@
 package sched
 
-import "github.com/kvasir-llm/kvasir/heap"
+import (
+	"cmp"
+	"maps"
+
+	"github.com/kvasir-llm/kvasir/heap"
+)
 
 // queue holds the waiting sequences, in the order of the policy: the tenants that have any, the one served least in
 // front, and in each of these its own sequences. Under a policy that is not fair, all are of one tenant.
@@ -20,6 +25,7 @@ type tenant struct {
 	name   string
 	served int64
 	live   int // sequences that wait or run
+	users  turns
 
 	waiting heap.Heap[*sequence]
 	at      int // its place in queue.tenants; -1: nobody of it waits
@@ -90,11 +96,10 @@ func (w *queue) least() int64 {
 	return 0
 }
 
-// tenantOf returns the tenant that a new sequence counts for. One that has nobody waiting is lifted to the least.
-func (s *Scheduler) tenantOf(name string) *tenant {
-	if !s.policy.fair {
-		name = ""
-	}
+// tenantOf returns the tenant that a request counts for: its payer or, if that is unknown, whom it names itself. One
+// that has nobody waiting is lifted to the least.
+func (s *Scheduler) tenantOf(r *Request) *tenant {
+	name := s.nameOf(r)
 	t := s.tenants[name]
 	if t == nil {
 		if len(s.tenants) >= s.sweepAt {
@@ -107,6 +112,50 @@ func (s *Scheduler) tenantOf(name string) *tenant {
 		t.served = max(t.served, s.waiting.least())
 	}
 	return t
+}
+
+func (s *Scheduler) nameOf(r *Request) string {
+	if !s.policy.fair {
+		return ""
+	}
+	return cmp.Or(r.Payer, r.Tenant)
+}
+
+// turns lets those that a payer tells apart take turns, by start-time fair queueing (Goyal, Vin and Cheng, 1996): a
+// sequence's turn is when the one before it of the same user would end if each user's tokens took as long as they cost,
+// or now. Names cost a payer nothing, so they count among each other only.
+type turns struct {
+	now  int64            // the turn of the sequence that was admitted last
+	ends map[string]int64 // by user, of those who are not due now
+}
+
+// mostUsers is of how many users a payer's turns are remembered.
+const mostUsers = 1024
+
+// due returns the turn of a user's next sequence.
+func (t *turns) due(user string) int64 { return max(t.now, t.ends[user]) }
+
+// next returns the turn of a sequence of a user that costs something.
+func (t *turns) next(user string, cost int64) int64 {
+	if t.ends == nil {
+		t.ends = map[string]int64{}
+	}
+	turn := t.due(user)
+	t.ends[user] = turn + cost
+	if len(t.ends) > mostUsers {
+		maps.DeleteFunc(t.ends, func(_ string, end int64) bool { return end <= t.now })
+		if len(t.ends) > mostUsers { // all are equal again
+			clear(t.ends)
+		}
+	}
+	return turn
+}
+
+// spent adds to what a user's last sequence costs.
+func (t *turns) spent(user string, cost int64) {
+	if end, ok := t.ends[user]; ok {
+		t.ends[user] = end + cost
+	}
 }
 
 // sweepTenants forgets those who have nothing here and would be lifted if they came back.

@@ -56,8 +56,8 @@ type Config struct {
 	// StepTarget is how long a Mixed step may take, in microseconds, while anyone decodes: prompts get the time that it
 	// leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
 	StepTarget int64
-	// MaxQueueTime is how long, in milliseconds, a sequence may be predicted to wait before Add refuses it, once a few
-	// wait; Request.Within counts instead if it is given. 0 is any time.
+	// MaxQueueTime is how long, in milliseconds, it may be predicted to take until a sequence's first token before Add
+	// refuses it, once a few wait; Request.Within counts instead if it is given. 0 is any time.
 	MaxQueueTime int64
 	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
 	Window int64
@@ -109,8 +109,10 @@ type Request struct {
 	Hold, Heir bool
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
-	// Tenant is whom the policy vtc counts the sequence for.
-	Tenant string
+	// Tenant is whom the policy vtc counts the sequence for, and Payer who cannot be more than one at will, such as an
+	// API key; "" is unknown. Payers that are known share as tenants do, and tenants share what their payer gets. See
+	// Expendable, too.
+	Tenant, Payer string
 	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's
 	// choice, and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes
 	// after those that have one.
@@ -145,7 +147,8 @@ type Scheduler struct {
 	waiting  queue
 	arrivals uint64
 	tenants  map[string]*tenant
-	sweepAt  int // how many tenants there are before those without a claim are forgotten
+	sweepAt  int      // how many tenants there are before those without a claim are forgotten
+	latest   [2]visit // of different tenants, the last one first
 
 	plans       [2]Plan // a ring: the oldest outstanding plan is plans[oldest], the other follows it
 	oldest      int
@@ -155,8 +158,9 @@ type Scheduler struct {
 	slots   []int32    // free ones, of those below slotted; the others were never used
 	slotted int32
 
-	cost cost // of steps
-	pace pace // of prompts while others wait
+	cost  cost     // of steps
+	pace  pace     // of prompts while others wait
+	error lateness // of predictions
 
 	now          int64 // milliseconds, as Tick told
 	sincePrompts int   // plans since one that computed prompts
@@ -169,8 +173,9 @@ type Scheduler struct {
 	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences
 	preemptions uint64
-	calls       int // that were to be verified
-	touched     int // means nothing, but that what sequence.touch reads is used
+	calls       int         // that were to be verified
+	filled      []*sequence // scratch: those of which a step fills a block
+	touched     int         // means nothing, but that what sequence.touch reads is used
 }
 
 // Stats are a scheduler's counters.
@@ -279,15 +284,23 @@ func (s *Scheduler) Add(r Request) error {
 	case s.cfg.MaxWaiting > 0 && s.waiting.n >= s.cfg.MaxWaiting && !s.isHeld(r.Parent):
 		return &BusyError{s.Wait()}
 	}
-	if err := s.late(&r); err != nil {
+	predicted, err := s.late(&r)
+	if err != nil {
 		return err
 	}
 	q := &sequence{
-		id: r.ID, arrival: s.arrivals, since: s.now, prompt: n, length: n, limit: limit,
-		keys: r.Keys, keep: r.Keep, hold: r.Hold, heir: r.Heir, adapter: r.Adapter, tokens: Tokens{all: r.Prompt[:n:n]}, lookup: s.cfg.PrefixCache && !r.NoCache,
-		priority: r.Priority, deadline: r.Deadline, interval: r.Interval, tenant: s.tenantOf(r.Tenant), at: -1,
+		id: r.ID, length: n, limit: limit, hold: r.Hold, tokens: Tokens{all: r.Prompt[:n:n]}, tenant: s.tenantOf(&r),
+		rest: &rest{
+			arrival: s.arrivals, since: s.now, prompt: n, keys: r.Keys, keep: r.Keep, heir: r.Heir, adapter: r.Adapter,
+			lookup: s.cfg.PrefixCache && !r.NoCache, priority: r.Priority, payer: r.Payer, deadline: r.Deadline,
+			interval: r.Interval, at: -1, predicted: predicted,
+		},
 	}
 	s.arrivals++
+	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
+		q.user, q.turn = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n))
+	}
+	s.came(q.tenant)
 	q.tenant.live++
 	if !r.NoCache {
 		q.parent = r.Parent
@@ -316,30 +329,6 @@ func (s *Scheduler) wait(q *sequence) {
 func (s *Scheduler) rerank(q *sequence) {
 	q.rank = s.policy.rank(q)
 	s.waiting.fix(q)
-}
-
-// Expendable returns the sequence that should make room in a full queue for one of a priority: of those that never ran,
-// the one whose priority is least urgent, and of these the last to arrive. There is none if all are as urgent, or if
-// one less would not make room. It looks at all that wait.
-func (s *Scheduler) Expendable(priority int) (id SeqID, ok bool) {
-	if s.waiting.n != s.cfg.MaxWaiting {
-		return 0, false
-	}
-	var last *sequence
-	for _, t := range s.waiting.tenants.All() {
-		for _, q := range t.waiting.All() {
-			if q.charged || q.priority <= priority {
-				continue
-			}
-			if last == nil || q.priority > last.priority || q.priority == last.priority && q.arrival > last.arrival {
-				last = q
-			}
-		}
-	}
-	if last == nil {
-		return 0, false
-	}
-	return last.id, true
 }
 
 // Cancel ends a sequence and frees all it holds, whether it waits or runs; false if there is none of that name. A plan

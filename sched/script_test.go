@@ -17,7 +17,7 @@ import (
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N] [adapters=N] [interval=N] [window=MS] [allocation=NAME]
 //	    [host=N] [disk=N] [preempt=NAME]
-//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME]
+//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME] [payer=NAME]
 //	    [deadline=N] [interval=N]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
@@ -37,7 +37,7 @@ import (
 //	alone id=N                          it is not planned ahead
 //	cancel id=N
 //	pending                             prints the outstanding plans, the oldest first
-//	expendable priority=N               names who should make room in a full queue
+//	expendable priority=N [payer=NAME tokens=N]   names who should make room in a full queue
 //	state                               prints the counters
 //
 // The token that sequence q yields at position p is the p-th of a stream of its own; with "same" after commit or step,
@@ -98,7 +98,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		r := Request{
 			ID: SeqID(number("id")), Prompt: prompt(t, text("prompt")), MaxTokens: 100,
 			Keys: kv.Keys{Salt: text("salt")}, NoCache: d.HasArg("nocache"), Parent: SeqID(number("parent")), Hold: d.HasArg("hold"), Heir: d.HasArg("heir"), Adapter: uint64(number("adapter")), Priority: number("priority"),
-			Tenant: text("tenant"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
+			Tenant: text("tenant"), Payer: text("payer"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
 		}
 		d.MaybeScanArgs(t, "max", &r.MaxTokens)
 		if err := w.s.Add(r); err != nil {
@@ -176,7 +176,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "cancel":
 		return fmt.Sprint(w.s.Cancel(SeqID(number("id"))))
 	case "expendable":
-		if id, ok := w.s.Expendable(number("priority")); ok {
+		if id, ok := w.s.Expendable(&Request{Priority: number("priority"), Payer: text("payer"), Prompt: make([]int32, number("tokens"))}); ok {
 			return fmt.Sprintf("seq %d", id)
 		}
 		return "no one"

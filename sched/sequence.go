@@ -11,7 +11,7 @@ import "github.com/kvasir-llm/kvasir/kv"
 // where known and computed are in no order: a prompt is known before it is computed, and a decoding sequence may be
 // planned ahead of what is known, by one token for each plan or by those that are proposed.
 //
-// What a step reads and writes of each sequence that decodes comes first, so that it is in few cache lines.
+// What a step reads and writes of each sequence that decodes is here, in few cache lines and pages; the rest is apart.
 type sequence struct {
 	length, known, computed int
 	done                    int // of those, computed by steps that are committed
@@ -22,32 +22,44 @@ type sequence struct {
 	place int32 // in the plan that it was put into last
 	slot  int32 // as long as it runs
 
-	prev, next *sequence // in the list of those that run, or are held
-	id         SeqID
-	tenant     *tenant
-	drafted    bool // an outstanding plan computes proposed tokens
-	alone      bool // PlanAhead(false)
-	hold       bool // is held once it has its tokens
-	held       bool // is
-	ended      bool
-	table      kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
-	tokens     Tokens   // the known ones
+	next   *sequence // in the list of those that run, or are held
+	id     SeqID
+	tenant *tenant
+	*rest
+	drafted bool // an outstanding plan computes proposed tokens
+	alone   bool // PlanAhead(false)
+	hold    bool // is held once it has its tokens
+	held    bool // is
+	ended   bool
+	tokens  Tokens   // the known ones
+	table   kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+}
 
+// rest is what a step reads of a sequence only if more happens to it than a token.
+type rest struct {
+	prev    *sequence // in the list of those that run, or are held
 	names   []kv.Hash // of the full blocks of tokens, as far as name was called
 	arrival uint64
 	since   int64 // when it came, as Tick told
 	prompt  int   // tokens
-	keys    kv.Keys
-	adapter uint64
-	parent  SeqID
-	keep    kv.Retention
-	lookup  bool // looks for its prefix in the cache
-	heir    bool // ends its parent when it starts
+	// predicted is the time of its first token in milliseconds after since; 0: that does not matter, or has come.
+	predicted int64
+	keys      kv.Keys
+	adapter   uint64
+	parent    SeqID
+	keep      kv.Retention
+	lookup    bool // looks for its prefix in the cache
+	heir      bool // ends its parent when it starts
 
 	priority           int
+	payer              string
+	user               string // of its tenant, if that is a payer
+	turn               int64  // among those
 	deadline, interval int64
 	rank               int64 // as of when the policy was last asked
 	charged            bool  // its prompt is paid for: it ran before
+	paid               int64 // the service of its tenant when it was admitted
+	unfit              bool  // it was tried in vain since it waits
 	passed             int   // how often it did not fit and a later one was admitted
 
 	counted int // in queue.tokens
@@ -65,7 +77,18 @@ type sequence struct {
 // touch reads from each cache line that a step needs of a sequence. Over many sequences, before anything is done with
 // the first, it takes a fraction of the time of reading each when it is needed: none of these reads waits for another.
 func (q *sequence) touch() int {
-	return q.length + q.table.Named + q.table.Held() + q.tokens.n + int(q.tokens.recent[len(q.tokens.recent)-1])
+	return q.length + q.tokens.n + int(q.tokens.recent[0]) + q.table.Named
+}
+
+// touchNames is touch for what it takes to name a block.
+func (q *sequence) touchNames() (n int) {
+	if last := len(q.names) - 1; last >= 0 {
+		n = int(q.names[last][0])
+	}
+	if last := len(q.tokens.all) - 1; last >= 0 {
+		n += int(q.tokens.all[last])
+	}
+	return n
 }
 
 // before reports whether q comes before r in the order of the policy.

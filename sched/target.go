@@ -28,30 +28,59 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 
 // allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
 // target, and where nobody decodes, it is any time.
+//
+// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one and
+// a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about, who
+// wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they have
+// taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
-	p.left, p.least, p.owed = math.Inf(1), 0, 0
+	s.follow(p)
+	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
+	if p.leading {
+		p.owed = s.running.n
+	}
 	if s.cfg.StepTarget == 0 || s.cfg.Whole || s.cfg.Batch != Mixed || !s.cost.known {
 		return
 	}
 	s.cost.fit()
-	left, decodes := float64(s.cfg.StepTarget)-s.cost.base(), false
+	taken, decodes := s.cost.base(), false
 	for q := s.running.front; q != nil; q = q.next {
 		if q.length-q.computed == 1 && q.prompt < q.length {
 			decodes = true
-			left -= s.cost.work(q.computed, 1)
+			taken += s.cost.work(q.computed, 1)
 		}
 	}
-	if decodes {
-		p.left, p.least, p.owed = left, leastChunk, s.running.n
+	if !decodes {
+		return
+	}
+	target := float64(s.cfg.StepTarget)
+	p.left, p.least, p.owed = target-taken, leastChunk, s.running.n
+	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
+		p.left = min(target, max(target/4, 4*taken)) - taken
+	}
+	if p.leading {
+		p.extra = max(2*target-taken, 1.5*taken) - p.left
+		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))
 	}
 }
 
-// chunk returns how many of q's next n tokens a plan has the time for; at least one, unless it is to be admitted.
+// chunk returns how many of q's next n tokens a plan has the rows and the time for; at least one, unless it is to be
+// admitted.
 func (s *Scheduler) chunk(p *Plan, q *sequence, n int) int {
-	if n <= 1 || math.IsInf(p.left, 1) {
+	left, least := p.left, p.least
+	switch {
+	case p.leading && p.leads(q):
+		if left += p.extra; s.cost.work(q.computed, n) <= left+float64(s.cfg.StepTarget) {
+			return n
+		}
+	case p.leading:
+		n = min(n, max(1, s.cfg.TokenBudget-p.Rows-p.owed-p.saved))
+		left, least = left-p.savedTime, 0
+	}
+	if n <= 1 || math.IsInf(left, 1) {
 		return n
 	}
-	return max(1, min(n, max(s.cost.afford(p.left, q.computed, n), min(n, p.least))))
+	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(n, least))))
 }
 
 // spend takes what a plan does for a prompt off the time for prompts.
@@ -88,7 +117,8 @@ func (p *pace) observe(rows int, micros float64) {
 }
 
 // Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
-// prompts were computed while others waited, or if that is not known, from what steps cost. 0 if neither is known.
+// prompts were computed while others waited, or if that is not known, from what steps cost; and from how far earlier
+// predictions were off. 0 if nothing is known.
 func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens) }
 
 // waitFor is Wait with so many tokens of those that wait.
@@ -106,42 +136,78 @@ func (s *Scheduler) waitFor(tokens int) int64 {
 		s.cost.fit()
 		perToken = s.cost.coefs[1]
 	}
-	return int64(min(perToken*float64(tokens)/1000, math.MaxInt32))
+	return int64(min(perToken*float64(tokens)/1000*s.error.factor(), math.MaxInt32))
+}
+
+// lateness is how many times as long as predicted it takes to the first token, for all but one of ten sequences: a
+// moving estimate that rises while it is exceeded and else falls by a ninth of that. It moves with time, not with each
+// sequence, since those that come together are late together.
+type lateness struct {
+	log  float64
+	last int64 // when a first token was observed
+}
+
+const (
+	latenessFall = 0.02 // of the logarithm in a second
+	mostLateness = 1.6  // five times as long
+	leastWait    = 100  // milliseconds: shorter predictions say nothing of the pace
+)
+
+func (l *lateness) factor() float64 { return math.Exp(l.log) }
+
+// observe takes note of a first token that came after took milliseconds, where predicted were.
+func (l *lateness) observe(now, predicted, took int64) {
+	if predicted < leastWait {
+		return
+	}
+	fall := latenessFall * min(1, float64(now-l.last)/1000)
+	if l.last = now; took > predicted {
+		l.log = min(l.log+9*fall, mostLateness)
+	} else {
+		l.log = max(l.log-fall, 0)
+	}
 }
 
 // patient is how many may wait at least, however long that takes, unless they say by when they want their first token.
 const patient = 4
 
-// late returns an error if a request would wait too long for its first token.
-func (s *Scheduler) late(r *Request) error {
+// late predicts when a request has its first token, in milliseconds, 0 if that does not matter, and returns an error if
+// it is too late. A prompt that takes long itself counts as half of the time at most, so that it is not always refused.
+func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	most := s.cfg.MaxQueueTime
 	switch {
 	case r.Parent != 0 || r.Patient:
-		return nil
+		return 0, nil
 	case r.Within > 0:
 		most = r.Within
 	case most == 0:
-		return nil
+		return 0, nil
 	}
-	count, tokens := s.before(r.Tenant)
+	count, tokens := s.before(r)
+	before := s.waitFor(tokens)
+	predicted = s.waitFor(tokens + len(r.Prompt))
 	if r.Within == 0 && count < patient {
-		return nil
+		return predicted, nil
 	}
-	if wait := s.waitFor(tokens); wait > most {
-		return &BusyError{wait}
+	if before+min(predicted-before, most/2) > most {
+		return 0, &BusyError{before}
 	}
-	return nil
+	return predicted, nil
 }
 
-// before returns how many sequences wait whose turn is before that of a tenant's next one, and how many tokens they
-// have. Under a fair policy those of the tenant itself are, and of each other tenant that waits as many tokens.
-func (s *Scheduler) before(name string) (count, tokens int) {
+// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a fair
+// policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as many
+// tokens.
+func (s *Scheduler) before(r *Request) (count, tokens int) {
 	if !s.policy.fair {
 		return s.waiting.n, s.waiting.tokens
 	}
-	if t := s.tenants[name]; t != nil {
+	if t := s.tenants[s.nameOf(r)]; t != nil {
+		turn := t.users.due(r.Tenant)
 		for _, q := range t.waiting.All() {
-			count, tokens = count+1, tokens+q.counted
+			if q.turn <= turn {
+				count, tokens = count+1, tokens+q.counted
+			}
 		}
 	}
 	return count, min(tokens*max(1, s.waiting.tenants.Len()), s.waiting.tokens)

@@ -5,8 +5,8 @@ package sched
 // whole context is in pages of its own, and to write one token to each in every step takes longer than to plan it.
 type Tokens struct {
 	n      int // of recent
-	recent [16]int32
 	all    []int32
+	recent [16]int32
 }
 
 // Len returns how many there are.

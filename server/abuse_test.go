@@ -46,8 +46,8 @@ func rawPost(path, key, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", path, key, len(body), body)
 }
 
-// attacks are of the kinds that have ended or starved servers.
-func attacks() map[string]attack {
+// attacks are of the kinds that have ended or starved servers, by the holder of a key.
+func attacks(key string) map[string]attack {
 	large := hostile(1 << 20)
 	names := []string{}
 	for name := range large {
@@ -57,10 +57,10 @@ func attacks() map[string]attack {
 	chat := "/v1/chat/completions"
 	return map[string]attack{
 		"bodies that decode to much": func(r *rand.Rand, at string) {
-			send(at, rawPost(chat, "bad", large[names[r.IntN(len(names))]]), 1<<20, 5*time.Second)
+			send(at, rawPost(chat, key, large[names[r.IntN(len(names))]]), 1<<20, 5*time.Second)
 		},
 		"bodies that never come": func(r *rand.Rand, at string) {
-			send(at, "POST "+chat+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer bad\r\nContent-Length: 4000000\r\n\r\n{", 1, time.Second)
+			send(at, "POST "+chat+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+key+"\r\nContent-Length: 4000000\r\n\r\n{", 1, time.Second)
 		},
 		"wrong keys": func(r *rand.Rand, at string) {
 			send(at, "POST "+chat+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Length: 1000\r\n\r\nx", 1<<10, time.Second)
@@ -69,26 +69,26 @@ func attacks() map[string]attack {
 		"salts and stop strings": func(r *rand.Rand, at string) {
 			body := fmt.Sprintf(`{"prompt":"%d","max_tokens":40,"cache_salt":%q,"stop":[%q,%q]}`, r.IntN(1000), strings.Repeat("s", 500),
 				strings.Repeat(" ", 1000)+"b", strings.Repeat(" ", 1001)+"c")
-			send(at, rawPost("/v1/completions", "bad", body), 1<<20, 2*time.Second)
+			send(at, rawPost("/v1/completions", key, body), 1<<20, 2*time.Second)
 		},
 		"many answers at once": func(r *rand.Rand, at string) {
-			send(at, rawPost("/v1/completions", "bad", `{"prompt":"a","n":64,"max_tokens":60,"priority":5,"user":"u`+fmt.Sprint(r.Int())+`"}`), 1<<20, 2*time.Second)
+			send(at, rawPost("/v1/completions", key, `{"prompt":"a","n":64,"max_tokens":60,"priority":5,"user":"u`+fmt.Sprint(r.Int())+`"}`), 1<<20, 2*time.Second)
 		},
 		"streams that nobody reads": func(r *rand.Rand, at string) {
-			send(at, rawPost("/v1/completions", "bad", `{"prompt":"a","stream":true,"max_tokens":200,"logprobs":20,"ignore_eos":true}`), 1, time.Second)
+			send(at, rawPost("/v1/completions", key, `{"prompt":"a","stream":true,"max_tokens":200,"logprobs":20,"ignore_eos":true}`), 1, time.Second)
 		},
 		"hang-ups": func(r *rand.Rand, at string) {
-			send(at, rawPost(chat, "bad", `{"stream":true,"messages":[{"role":"user","content":"Tell a story"}]}`), 200, 2*time.Second)
+			send(at, rawPost(chat, key, `{"stream":true,"messages":[{"role":"user","content":"Tell a story"}]}`), 200, 2*time.Second)
 		},
 		"tokens and texts": func(r *rand.Rand, at string) {
-			send(at, rawPost("/detokenize", "bad", `{"tokens":`+many("5", 200_000)+`}`), 1<<16, 2*time.Second)
-			send(at, rawPost("/v1/embeddings", "bad", `{"input":"`+strings.Repeat("a", 900_000)+`","truncate_prompt_tokens":-1}`), 1<<16, 5*time.Second)
+			send(at, rawPost("/detokenize", key, `{"tokens":`+many("5", 200_000)+`}`), 1<<16, 2*time.Second)
+			send(at, rawPost("/v1/embeddings", key, `{"input":"`+strings.Repeat("a", 900_000)+`","truncate_prompt_tokens":-1}`), 1<<16, 5*time.Second)
 		},
 		"what is everybody's": func(r *rand.Rand, at string) {
 			for _, path := range []string{"/kv/blocks?tokens=true", "/kv/events/snapshot"} {
-				send(at, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer bad\r\n\r\n", 1<<10, time.Second)
+				send(at, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+key+"\r\n\r\n", 1<<10, time.Second)
 			}
-			send(at, rawPost("/reset_prefix_cache", "bad", `{}`), 1<<10, time.Second)
+			send(at, rawPost("/reset_prefix_cache", key, `{}`), 1<<10, time.Second)
 		},
 	}
 }
@@ -122,7 +122,7 @@ func TestAbuse(t *testing.T) {
 	files := descriptors()
 	deadline := time.Now().Add(*abuseTime)
 	var wg sync.WaitGroup
-	for name, a := range attacks() {
+	for name, a := range attacks("bad") {
 		for i := range uint64(4) {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(i, uint64(len(name))))

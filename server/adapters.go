@@ -46,7 +46,7 @@ func describeAdapter(m *Served, a engine.AdapterStats) openai.Model {
 	info := m.Model.Info()
 	return openai.Model{ID: a.Name, Object: openai.ObjectModel, Created: a.Loaded.Unix(), OwnedBy: "kvasir",
 		Root:   a.Source,
-		Parent: info.Name, MaxModelLen: info.Context}
+		Parent: &info.Name, MaxModelLen: info.Context}
 }
 
 // loadAdapter answers in plain text, as vLLM does.

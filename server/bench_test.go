@@ -88,13 +88,15 @@ func BenchmarkStreamTCP(b *testing.B) {
 // TestStreamAllocatesNothingPerToken holds that the cost of a stream in memory does not grow with its length.
 func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	s := nullServer(t)
-	of := func(tokens string) float64 {
-		body := strings.Replace(benchBody, "100000", tokens, 1)
-		return testing.AllocsPerRun(5, func() {
-			s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", "/v1/chat/completions", bytes.NewBufferString(body)))
-		})
-	}
-	if short, long := of("10"), of("10010"); long-short > 10 {
-		t.Errorf("a stream of 10 tokens makes %v allocations, one of 10010 makes %v", short, long)
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		of := func(tokens string) float64 {
+			body := strings.Replace(benchBody, "100000", tokens, 1)
+			return testing.AllocsPerRun(5, func() {
+				s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", path, bytes.NewBufferString(body)))
+			})
+		}
+		if short, long := of("10"), of("10010"); long-short > 10 {
+			t.Errorf("%s: a stream of 10 tokens makes %v allocations, one of 10010 makes %v", path, short, long)
+		}
 	}
 }

@@ -54,34 +54,56 @@ type body struct {
 	io.ReadCloser
 	of           *bodies
 	tenant       *tenant
-	small, large int64 // bytes held
+	small, large int64  // bytes held
+	closed       func() // ends what unpacks it, if something does
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	p = p[:min(len(p), pieceBytes)]
 	want := int64(len(p))
-	small := b.small+want <= smallBody
-	if b.tenant.held.Add(want) > b.of.tenantMost && b.tenant.Name != "" {
-		b.tenant.held.Add(-want)
-		return 0, errBusy
-	}
-	if !b.of.read.Try(small, want) {
-		b.tenant.held.Add(-want)
-		return 0, errBusy
+	small, err := b.admit(want)
+	if err != nil {
+		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.of.read.Give(small, want-int64(n))
 	b.tenant.held.Add(int64(n) - want)
-	if small {
-		b.small += int64(n)
-	} else {
-		b.large += int64(n)
-	}
+	b.note(small, int64(n))
 	return n, err
+}
+
+// admit takes bytes for the body, from what is for small ones or for large ones.
+func (b *body) admit(want int64) (small bool, err error) {
+	small = b.small+want <= smallBody
+	if b.tenant.held.Add(want) > b.of.tenantMost && b.tenant.Name != "" || !b.of.read.Try(small, want) {
+		b.tenant.held.Add(-want)
+		return small, errBusy
+	}
+	return small, nil
+}
+
+func (b *body) note(small bool, n int64) {
+	if small {
+		b.small += n
+	} else {
+		b.large += n
+	}
+}
+
+// hold takes bytes until release.
+func (b *body) hold(n int64) error {
+	small, err := b.admit(n)
+	if err == nil {
+		b.note(small, n)
+	}
+	return err
 }
 
 // release gives back what is held.
 func (b *body) release() {
+	if b.closed != nil {
+		b.closed()
+	}
 	b.of.read.Give(true, b.small)
 	b.of.read.Give(false, b.large)
 	b.tenant.held.Add(-b.small - b.large)

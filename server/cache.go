@@ -76,6 +76,7 @@ func (s *Server) tryPin(w http.ResponseWriter, r *http.Request, pin bool) (*open
 	if err != nil {
 		return nil, err
 	}
+	warn(w, req.Ignored)
 	m, adapter, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err

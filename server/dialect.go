@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
@@ -19,14 +20,19 @@ type dialect struct {
 	failEvent func(dst []byte, f *failure) []byte
 	// keyHeader is the header that may carry an API key in place of "Authorization: Bearer"; "" is none.
 	keyHeader string
+	// idHeader is a header of answers that has the request's id beside X-Request-Id; "" is none.
+	idHeader string
 	// streamType is the Content-Type of streams, and ping what keeps a silent one alive; "" is nothing.
 	streamType, ping string
 	// routes are the API's paths. Those that ask a model are made by Server.asks.
 	routes func(*Server) map[string]route
+	// twins are its paths that another API has too: requests with the header mark mean this one. nil is none.
+	twins func(*Server) map[string]route
+	mark  string
 }
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
-func dialects() []*dialect { return []*dialect{openaiAPI(), ollamaAPI(), llamaAPI()} }
+func dialects() []*dialect { return []*dialect{openaiAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()} }
 
 // name returns what the API calls a field.
 func (d *dialect) name(f fault.Field) string {
@@ -38,10 +44,11 @@ func (d *dialect) name(f fault.Field) string {
 
 // ask is a decoded request for answers: what the server has to know of it.
 type ask struct {
-	model       string // "" is the only one served
-	stream      bool   // not with a beam search
-	made, given int    // answers made for each prompt, and given of them, the likeliest
-	silent      bool   // nothing is to be generated: the one token that is made anyway is not shown
+	model       string   // "" is the only one served
+	stream      bool     // not with a beam search
+	made, given int      // answers made for each prompt, and given of them, the likeliest
+	silent      bool     // nothing is to be generated: the one token that is made anyway is not shown
+	ignored     []string // paths of members that are of no use
 	// prompts returns a request for each prompt, of a model.
 	prompts func(text.Info) ([]text.Request, error)
 	answer  answer
@@ -65,6 +72,7 @@ func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
 		var j *job
 		a, err := read(w, r, decode)
 		if err == nil {
+			warn(w, a.ignored)
 			j, err = s.newJob(r.Context(), a)
 		}
 		if err != nil {
@@ -72,5 +80,24 @@ func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
 			return
 		}
 		s.answer(w, r, j)
+	}
+}
+
+// ignoredHeader is the header of an answer that names what of the request was of no use.
+const ignoredHeader = "Kvasir-Ignored"
+
+// warn tells a client the paths of members of its request that were ignored.
+func warn(w http.ResponseWriter, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	plain := func(c rune) rune {
+		if c <= ' ' || c > '~' || c == ',' {
+			return '?'
+		}
+		return c
+	}
+	for _, path := range paths {
+		w.Header().Add(ignoredHeader, strings.Map(plain, path))
 	}
 }

@@ -29,6 +29,7 @@ type failure struct {
 	message string
 	cause   error         // nil if the server itself refused
 	wait    time.Duration // after which to ask again; 0 is a moment
+	id      string        // of the request
 }
 
 // retryAfter is in whole seconds, at least 1. A long time is spread by a fifth, so that those who are refused together
@@ -49,13 +50,17 @@ func (s *Server) noModel(t *tenant, name string) error {
 		"The model `%s` does not exist or is not served here; there are %s.", name, strings.Join(s.names(t), ", "))
 }
 
-// classify decides how an error is answered in an API. What an unforeseen one says is for the log alone.
-func classify(api *dialect, err error) *failure {
-	if f := new(failure); errors.As(err, &f) {
-		return f
+// classify decides how an error of the request that w answers is told in an API. What an unforeseen one says is for the
+// log alone.
+func classify(w http.ResponseWriter, api *dialect, err error) *failure {
+	f := new(failure)
+	if known := f; errors.As(err, &known) {
+		*f = *known // which may be everybody's
+	} else {
+		f = describe(api, err)
+		f.cause = err
 	}
-	f := describe(api, err)
-	f.cause = err
+	f.id = w.Header().Get(requestID)
 	return f
 }
 
@@ -103,7 +108,7 @@ func describe(api *dialect, err error) *failure {
 // fail answers with an error, in the words of the API that the request's path belongs to.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	api := s.dialectOf(r)
-	f := classify(api, err)
+	f := classify(w, api, err)
 	switch f.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(f.retryAfter()))

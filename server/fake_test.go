@@ -8,23 +8,28 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
-// fakeModel answers everything with the same pieces. Its tokens are bytes: token 65 is "A", and 0 is special.
+// fakeModel answers everything with the same pieces. Its tokens are bytes: token 65 is "A", and 0 is special. A piece
+// that begins with "think:", "call:" or "args:" is a thought, a call, whose id is the tool's name in capitals, or a
+// piece of its arguments.
 type fakeModel struct {
 	info   text.Info
 	pieces []string
 	finish string
-	refuse error // what Generate returns
-	fail   error // what Next returns after all pieces but the last
+	stop   string // the stop string that ends the answer
+	refuse error  // what Generate returns
+	fail   error  // what Next returns after all pieces but the last
 	sick   error
 	hold   chan struct{} // if not nil, each piece waits for a value from it
 	live   atomic.Int64  // generations not yet closed
@@ -145,6 +150,9 @@ func (m *fakeModel) Prepare(ctx context.Context, r text.Request) (*text.Prompt, 
 		field = text.FieldMessages
 	}
 	ids, err := m.Encode(ctx, r)
+	if room := m.info.Context - len(ids); r.Fit && r.MaxTokens > room {
+		r.MaxTokens = max(room, 1)
+	}
 	switch answer := max(r.MaxTokens, 1); {
 	case err != nil:
 		return nil, err
@@ -233,9 +241,18 @@ func (g *fakeGeneration) Next(ctx context.Context) (d text.Delta, err error) {
 		if g.m.fail != nil {
 			return d, g.m.fail
 		}
-		d.Finish = g.m.finish
+		d.Finish, d.Stop = g.m.finish, g.m.stop
 	}
-	d.Text = piece
+	switch kind, rest, _ := strings.Cut(piece, ":"); kind {
+	case "think":
+		d.Reasoning = rest
+	case "call":
+		d.Calls = []chat.Event{{Kind: chat.Called, ID: strings.ToUpper(rest), Text: rest}}
+	case "args":
+		d.Calls = []chat.Event{{Kind: chat.Arguments, Text: rest}}
+	default:
+		d.Text = piece
+	}
 	d.IDs = []int32{int32(piece[0])}
 	if g.r.Logprobs >= 0 {
 		d.Tokens = []text.TokenInfo{g.info(piece, g.r.Logprobs)}
@@ -263,6 +280,7 @@ func (g *fakeGeneration) Prompt() []text.TokenInfo {
 		out = append(out, text.TokenInfo{ID: id, Bytes: []byte{byte(id)}})
 		if i > 0 && g.r.PromptLogprobs >= 0 {
 			out[i] = g.info(string(rune(id)), g.r.PromptLogprobs)
+			out[i].Rank = 1 + i
 		}
 	}
 	return out

@@ -41,6 +41,27 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
+// TestHTTP2WithoutTLS holds the same for clients that begin with HTTP/2, and that others still speak HTTP/1.1.
+func TestHTTP2WithoutTLS(t *testing.T) {
+	r := run(t, Config{Models: []Served{served(newFake("fake", "Hel", "lo"))}})
+	for want := 1; want <= 2; want++ {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(want == 1)
+		protocols.SetUnencryptedHTTP2(want == 2)
+		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{Protocols: protocols}}
+		resp, err := client.Post(r.url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","stream":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.ProtoMajor != want || !strings.Contains(string(answer), "data: [DONE]") {
+			t.Errorf("HTTP/%d: %s, %q, %v", want, resp.Proto, answer, err)
+		}
+		client.CloseIdleConnections()
+	}
+}
+
 // TestHTTP2BodyThatNeverComes holds that a body has a deadline of its own, and that other requests on its connection go
 // on.
 func TestHTTP2BodyThatNeverComes(t *testing.T) {

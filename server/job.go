@@ -36,6 +36,8 @@ type choice struct {
 
 	usage  text.Usage
 	finish string
+	stop   string          // the stop string that ended it, if one did
+	last   int32           // the last token
 	calls  int             // of tools, that have begun
 	text   strings.Builder // of an answer that is not streamed, and likewise:
 	reason strings.Builder
@@ -116,8 +118,16 @@ func (c *choice) next(ctx context.Context, j *job, d *text.Delta) (err error) {
 	if j.silent {
 		*d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}
 	}
-	c.finish, c.usage = d.Finish, j.whole(d.Usage)
+	c.note(j, d)
 	return nil
+}
+
+// note takes over how far an answer is.
+func (c *choice) note(j *job, d *text.Delta) {
+	c.finish, c.stop, c.usage = d.Finish, d.Stop, j.whole(d.Usage)
+	if n := len(d.IDs); n > 0 {
+		c.last = d.IDs[n-1]
+	}
 }
 
 // causeOf returns why ctx is done, if it is, and else err.
@@ -152,6 +162,18 @@ func (c *choice) add(d *text.Delta) {
 	c.ids = append(c.ids, d.IDs...)
 }
 
+// toolCalls returns the calls of an answer that is not streamed.
+func (c *choice) toolCalls() (all []chat.ToolCall) {
+	for _, e := range c.events {
+		if e.Kind == chat.Called {
+			all = append(all, chat.ToolCall{ID: e.ID, Name: e.Text})
+			continue
+		}
+		all[len(all)-1].Arguments += e.Text
+	}
+	return all
+}
+
 // search runs the beam search for a prompt to its end, if c is the first of the prompt's choices.
 func (c *choice) search(ctx context.Context, j *job) error {
 	if c.index%j.made > 0 {
@@ -166,7 +188,7 @@ func (c *choice) search(ctx context.Context, j *job) error {
 	}
 	for i, one := range j.choices[c.index:][:j.made] {
 		one.add(&found[i])
-		one.finish, one.usage = found[i].Finish, j.whole(found[i].Usage)
+		one.note(j, &found[i])
 	}
 	return nil
 }
@@ -250,6 +272,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 	defer j.close()
 	j.ask.answer.begin(j)
 	if j.stream {
+		report(w, r, j.served)
 		s.stream(w, r, j)
 		return
 	}
@@ -257,5 +280,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 		s.fail(w, r, err)
 		return
 	}
+	report(w, r, j.served)
 	s.write(w, http.StatusOK, j.ask.answer.whole())
 }

@@ -227,7 +227,7 @@ func claim(ctx context.Context, p *engine.Params) error {
 	if t.Name == "" {
 		return nil
 	}
-	p.Tenant = strings.TrimSuffix(t.Name+"/"+p.Tenant, "/")
+	p.Tenant, p.Payer = strings.TrimSuffix(t.Name+"/"+p.Tenant, "/"), t.Name
 	low, high := 0, math.MaxInt32
 	if t.Priorities != nil {
 		low, high = t.Priorities[0], t.Priorities[1]

@@ -75,13 +75,16 @@ func TestEveryRequestHasATenant(t *testing.T) {
 		s := build(t, Config{Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake}}, Secret: []byte(secret),
 			Keys: []Key{{Secret: "a"}, {Secret: "b"}}, AdminKeys: []string{"root"}})
 		for path, r := range s.routes {
-			if r.method != "POST" || r.access != clients || strings.Contains(path, "tokenize") || path == "/api/show" {
+			if r.method != "POST" || r.access != clients || strings.Contains(path, "tokenize") || path == "/api/show" ||
+				strings.Contains(path, "count_tokens") {
 				continue
 			}
 			body := `{"prompt":"x"}`
 			switch {
 			case strings.Contains(path, "chat"):
 				body = `{"messages":[{"role":"user","content":"x"}]}`
+			case strings.Contains(path, "messages"):
+				body = `{"max_tokens":5,"messages":[{"role":"user","content":"x"}]}`
 			case path == "/v1/embeddings", path == "/api/embed":
 				body = `{"input":"x"}`
 			case strings.Contains(path, "rerank"):

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,6 +18,9 @@ type metrics struct {
 	histograms      *histograms
 	paramsN         *prometheus.HistogramVec
 	paramsMaxTokens *prometheus.HistogramVec
+
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
 }
 
 var labels = []string{"model_name", "engine"}
@@ -23,7 +28,13 @@ var labels = []string{"model_name", "engine"}
 func newMetrics(r *prometheus.Registry, models []Served, longest int) *metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h := newHistograms(r, longest)
-	m := &metrics{r, h, h.vec["vllm:request_params_n"], h.vec["vllm:request_params_max_tokens"]}
+	m := &metrics{registry: r, histograms: h, paramsN: h.vec["vllm:request_params_n"],
+		paramsMaxTokens: h.vec["vllm:request_params_max_tokens"]}
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
+		Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"})
+	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+		Help: "Time to answer an HTTP request, by route and method.", Buckets: latencyBuckets}, []string{"handler", "method"})
+	r.MustRegister(m.requests, m.seconds)
 	for i := range models {
 		m.add(&models[i])
 	}
@@ -43,6 +54,19 @@ func (m *metrics) add(s *Served) (remove func()) {
 			m.registry.Unregister(c)
 		}
 	}
+}
+
+// answered notes the answer to an HTTP request, by its route, or as "none" if it has none. What probes ask is left out.
+func (m *metrics) answered(handler, method string, status int, took time.Duration) {
+	switch handler {
+	case "/metrics", "/load", "/health", "/ping", "/version":
+		return
+	}
+	if method != http.MethodGet && method != http.MethodPost {
+		method = "other"
+	}
+	m.requests.WithLabelValues(handler, method, strconv.Itoa(status/100)+"xx").Inc()
+	m.seconds.WithLabelValues(handler, method).Observe(took.Seconds())
 }
 
 // request notes what a request asks for.
@@ -89,7 +113,7 @@ func newGauges(name string, m *Served) *gauges {
 	add("vllm:num_requests_waiting_by_reason", "Sequences waiting, by what they wait for.", now,
 		prometheus.Labels{"reason": "capacity"}, waiting)
 	add("vllm:kv_cache_usage_perc", "Share of the KV cache's blocks in use; 1 is all.", now, nil,
-		func(s *engine.Report) float64 { return float64(s.Cache.Used) / float64(max(s.Cache.Blocks, 1)) })
+		(*engine.Report).Usage)
 	add("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", count, nil,
 		func(s *engine.Report) float64 { return float64(s.Cache.Queries) })
 	add("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", count, nil,

@@ -33,6 +33,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			s.panicked(w, r, v)
 		}
+		s.metrics.answered(s.handlerOf(r), r.Method, w.status, time.Since(began))
 		level := slog.LevelInfo
 		if r.Method == http.MethodGet && w.status < 500 { // probes, the page and its files
 			level = slog.LevelDebug
@@ -44,12 +45,15 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = s.routed(r)
+	if own := s.dialectOf(r).idHeader; own != "" {
+		w.Header().Set(own, id)
+	}
 	if err := s.admit(w, r); err != nil {
 		dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}
-	found, _ := s.find(r.URL.Path)
+	found, _ := s.find(r)
 	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
 	if found.access == clients {
 		if err := t.enter(); err != nil {
@@ -65,8 +69,13 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if found.method == http.MethodGet {
 		dismiss(w, r)
 	}
-	in := &body{ReadCloser: http.MaxBytesReader(writer, r.Body, s.cfg.MaxBodyBytes), of: s.bodies, tenant: t}
+	in := &body{of: s.bodies, tenant: t}
 	defer in.release()
+	if err := in.open(writer, r, s.cfg.MaxBodyBytes); err != nil {
+		dismiss(w, r)
+		s.fail(w, r, err)
+		return
+	}
 	r.Body = in
 	found.handler(w, r)
 }
@@ -104,7 +113,7 @@ func (s *Server) panicked(w *recorder, r *http.Request, v any) {
 
 // admit finds what is wrong with a request before its body is read.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
-	found, ok := s.find(r.URL.Path)
+	found, ok := s.find(r)
 	if !s.rightHost(r) {
 		return refuse(http.StatusForbidden, "", "host_not_allowed",
 			"This server listens on a loopback address and may not be used as %q.", r.Host)

@@ -142,6 +142,9 @@ func (s *Server) ollamaAsks(decode func([]byte) (*ollamaAnswer, error)) http.Han
 			return
 		}
 		if err == nil {
+			if a.chat != nil {
+				warn(w, a.chat.Ignored)
+			}
 			keepFor(r.Context(), a.common.KeepAlive)
 			j, err = s.newJob(r.Context(), &ask{model: ollamaName(a.common.Model), stream: a.common.Stream, made: 1, given: 1,
 				answer: a, prompts: a.prompts})

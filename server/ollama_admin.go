@@ -44,7 +44,7 @@ func (s *Server) steps(w http.ResponseWriter, r *http.Request, stream bool, run 
 	case err != nil && !begun:
 		s.fail(w, r, err)
 	case err != nil:
-		f := classify(s.dialectOf(r), err)
+		f := classify(w, s.dialectOf(r), err)
 		s.cfg.Logger.Error("a request failed", "path", r.URL.Path, "id", w.Header().Get(requestID), "error", err)
 		line(ollama.ErrorResponse{Error: f.message})
 	case stream:

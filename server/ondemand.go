@@ -169,9 +169,9 @@ func (h *leases) letGo() {
 	h.release = nil
 }
 
-// load returns a model on demand, which the request of ctx then holds. The error is shelf.ErrNotFound if there is none
-// of this name.
-func (s *Server) load(ctx context.Context, name string) (*Served, error) {
+// demand returns a model on demand, which the request of ctx then holds. The error is shelf.ErrNotFound if there is
+// none of this name.
+func (s *Server) demand(ctx context.Context, name string) (*Served, error) {
 	if s.shelf == nil {
 		return nil, shelf.ErrNotFound
 	}

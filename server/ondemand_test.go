@@ -102,14 +102,14 @@ func onDemand(t *testing.T, c *fakeCatalog, f func(s *Server)) {
 	})
 }
 
-func say(s *Server, method, path, body string) string {
+func sent(s *Server, method, path, body string) string {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String()))
 }
 
 func complete(s *Server, model string) string {
-	return say(s, "POST", "/v1/completions", `{"prompt":"x","model":"`+model+`"}`)
+	return sent(s, "POST", "/v1/completions", `{"prompt":"x","model":"`+model+`"}`)
 }
 
 // TestModelsOnDemand asks for models that are loaded for it, beside one that is always there.
@@ -132,19 +132,19 @@ func TestModelsOnDemand(t *testing.T) {
 				`{"id":"abc","state":"loaded","size":3145728,"device":"fake:0","context":64,"running":0,"waiting":0,"pinned":false},` +
 				`{"id":"de","state":"loaded","size":2097152,"device":"fake:0","context":64,"running":0,"waiting":0,"pinned":false}]}`,
 			"/health": `{"status":"ok","models":{"abc":"ok","de":"ok","static":"ok"}}`,
-			"/v1/models/huge-model": `{"id":"huge-model","object":"model","created":1600000000,"owned_by":"kvasir","root":"huge-model",` +
+			"/v1/models/huge-model": `{"id":"huge-model","object":"model","created":1600000000,"owned_by":"kvasir","root":"huge-model","parent":null,` +
 				`"status":{"value":"unloaded"}}`,
-			"/v1/models/abc": `{"id":"abc","object":"model","created":1700000000,"owned_by":"kvasir","root":"abc","max_model_len":64,` +
+			"/v1/models/abc": `{"id":"abc","object":"model","created":1700000000,"owned_by":"kvasir","root":"abc","parent":null,"max_model_len":64,` +
 				`"status":{"value":"loaded"}}`,
 		} {
-			if got := say(s, "GET", path, ""); got != "200 "+want {
+			if got := sent(s, "GET", path, ""); got != "200 "+want {
 				t.Errorf("%s:\n got %s\nwant 200 %s", path, got, want)
 			}
 		}
-		if got := say(s, "GET", "/v1/models", ""); strings.Count(got, `"id"`) != 4 {
+		if got := sent(s, "GET", "/v1/models", ""); strings.Count(got, `"id"`) != 4 {
 			t.Errorf("/v1/models lists %s", got)
 		}
-		if got := say(s, "GET", "/metrics", ""); !strings.Contains(got, `vllm:num_requests_running{engine="0",model_name="abc"} 0`) {
+		if got := sent(s, "GET", "/metrics", ""); !strings.Contains(got, `vllm:num_requests_running{engine="0",model_name="abc"} 0`) {
 			t.Error("/metrics lacks a model on demand")
 		}
 		for _, one := range [][3]string{
@@ -155,15 +155,15 @@ func TestModelsOnDemand(t *testing.T) {
 			{"/models/load", `{"model":"de","more":1}`, "400"},
 			{"/models/load", `{"model":"de"}`, `200 {"success":true}`},
 		} {
-			if got := say(s, "POST", one[0], one[1]); !strings.HasPrefix(got, one[2]) {
+			if got := sent(s, "POST", one[0], one[1]); !strings.HasPrefix(got, one[2]) {
 				t.Errorf("%s %s: %s; want %s", one[0], one[1], got, one[2])
 			}
 		}
 		synctest.Wait()
-		if got := say(s, "GET", "/models", ""); strings.Contains(got, `"abc"`) || !strings.Contains(got, `"de"`) {
+		if got := sent(s, "GET", "/models", ""); strings.Contains(got, `"abc"`) || !strings.Contains(got, `"de"`) {
 			t.Errorf("after unloading: %s", got)
 		}
-		if got := say(s, "GET", "/metrics", ""); strings.Contains(got, `vllm:num_requests_running{engine="0",model_name="abc"}`) {
+		if got := sent(s, "GET", "/metrics", ""); strings.Contains(got, `vllm:num_requests_running{engine="0",model_name="abc"}`) {
 			t.Error("/metrics has a model that is not in memory")
 		}
 		if got := complete(s, "abc"); !strings.HasPrefix(got, "200") {
@@ -179,10 +179,10 @@ func TestLoadingIsSeen(t *testing.T) {
 		answer := make(chan string)
 		go func() { answer <- complete(s, "abc") }()
 		time.Sleep(time.Second)
-		if got := say(s, "GET", "/v1/models", ""); !strings.Contains(got, `"status":{"value":"loading","progress":0.25}`) {
+		if got := sent(s, "GET", "/v1/models", ""); !strings.Contains(got, `"status":{"value":"loading","progress":0.25}`) {
 			t.Errorf("/v1/models: %s", got)
 		}
-		if got := say(s, "GET", "/models", ""); !strings.Contains(got, `"id":"abc","state":"loading","progress":0.25,"size":3145728,"running":0,"waiting":1`) {
+		if got := sent(s, "GET", "/models", ""); !strings.Contains(got, `"id":"abc","state":"loading","progress":0.25,"size":3145728,"running":0,"waiting":1`) {
 			t.Errorf("/models: %s", got)
 		}
 		if got := <-answer; !strings.HasPrefix(got, "200") {
@@ -267,22 +267,22 @@ func TestOllamaAdministration(t *testing.T) {
 				"404 {\"error\":\"The model `abc` does not exist or is not served here; there are static, copy, owner/new, owner/second, pirate.\"}"},
 			{"POST", "/api/delete", `{"model":"pirate"}`, `405 {"error":"/api/delete takes DELETE, not POST."}`},
 		} {
-			if got := say(s, one[0], one[1], one[2]); got != one[3] {
+			if got := sent(s, one[0], one[1], one[2]); got != one[3] {
 				t.Errorf("%s %s %s:\n got %s\nwant %s", one[0], one[1], one[2], got, one[3])
 			}
 		}
 		if want := "{abc   0 map[]}"; c.made != want {
 			t.Errorf("made of %s; want %s", c.made, want)
 		}
-		if got := say(s, "POST", "/api/generate", `{"model":"copy","prompt":"x","stream":false,"keep_alive":0}`); !strings.Contains(got, `"response":"copy answers"`) {
+		if got := sent(s, "POST", "/api/generate", `{"model":"copy","prompt":"x","stream":false,"keep_alive":0}`); !strings.Contains(got, `"response":"copy answers"`) {
 			t.Error(got)
 		}
 		synctest.Wait()
-		if got := say(s, "GET", "/api/ps", ""); strings.Contains(got, `"copy"`) {
+		if got := sent(s, "GET", "/api/ps", ""); strings.Contains(got, `"copy"`) {
 			t.Errorf("kept for no time: %s", got)
 		}
 		for _, one := range [][2]string{{`{"model":"copy","keep_alive":"1h"}`, "load"}, {`{"model":"copy","keep_alive":0}`, "unload"}} {
-			if got := say(s, "POST", "/api/generate", one[0]); !strings.HasSuffix(got, `"done":true,"done_reason":"`+one[1]+`"}`) {
+			if got := sent(s, "POST", "/api/generate", one[0]); !strings.HasSuffix(got, `"done":true,"done_reason":"`+one[1]+`"}`) {
 				t.Error(got)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ func openaiAPI() *dialect {
 			routes := map[string]route{
 				"/v1/chat/completions": {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
 				"/v1/completions":      {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions/render": {"POST", s.render(decodeChat, "chatcmpl-", false), clients,
+					"the prompt of a chat, and its parameters"},
+				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
 			}
 			maps.Copy(routes, s.openaiRoutes())
 			return routes
@@ -215,6 +219,7 @@ func (o *openaiAnswer) request(info text.Info) text.Request {
 	r := o.params.request(info)
 	r.MaxTokens = value(o.common.MaxTokens, info.MaxTokens)
 	r.PromptLogprobs = value(o.common.PromptLogprobs, -1)
+	r.Truncate = value(o.common.TruncatePromptTokens, 0)
 	r.Answer.Form = form(o.common.Structure)
 	if o.common.UseBeamSearch {
 		r.Sampling = sampling.Defaults() // it goes by the model's own probabilities
@@ -264,7 +269,7 @@ func (o *openaiAnswer) checkBeams() error {
 
 // open begins an answer. kind precedes its id, and object is what its events are called.
 func (o *openaiAnswer) open(j *job, kind, object string) {
-	o.job, o.id, o.created = j, kind+rand.Text(), time.Now().Unix()
+	o.job, o.id, o.created = j, kind+cmp.Or(o.common.RequestID, rand.Text()), time.Now().Unix()
 	if j.stream {
 		o.encoder = openai.NewEncoder(object, o.id, j.title(), o.created, o.usageLast())
 	}
@@ -277,13 +282,16 @@ func (o *openaiAnswer) usageLast() bool {
 // fill fills in what pieces of chats and completions have in common.
 func (o *openaiAnswer) fill(p *openai.Piece, c *choice, d *text.Delta) {
 	p.Index, p.Text, p.Finish = c.index, d.Text, d.Finish
+	if d.Finish != "" {
+		p.StopReason = c.stopReason()
+	}
 	if o.common.ReturnTokenIDs {
 		p.TokenIDs = d.IDs
 		if c.first {
 			p.Prompt = c.prompt.IDs
 		}
 	}
-	if options := o.common.StreamOptions; options != nil && options.ContinuousUsageStats {
+	if options := o.common.StreamOptions; options != nil && options.IncludeUsage && options.ContinuousUsageStats {
 		p.Usage = o.openaiUsage(c.usage)
 	}
 }
@@ -302,6 +310,25 @@ func (o *openaiAnswer) openaiUsage(u text.Usage) *openai.Usage {
 		out.CompletionTokensDetails = &openai.CompletionDetails{ReasoningTokens: u.Reasoning}
 	}
 	return out
+}
+
+// stopReason returns the stop string or the token of stop_token_ids that ended an answer, nil if none did.
+func (c *choice) stopReason() any {
+	if c.stop != "" {
+		return c.stop
+	}
+	if c.finish == "stop" && slices.Contains(c.prompt.Request.StopTokens, c.last) {
+		return c.last
+	}
+	return nil
+}
+
+// spell returns what log probabilities call a token.
+func (o *openaiAnswer) spell(t text.TokenInfo) string {
+	if o.common.ReturnTokensAsTokenIDs {
+		return "token_id:" + strconv.Itoa(int(t.ID))
+	}
+	return openai.TokenText(t.Bytes)
 }
 
 // ids returns token ids if they were asked for.

@@ -26,7 +26,9 @@ func decodeChat(body []byte) (*ask, error) {
 	if a.request.MaxCompletionTokens != nil {
 		a.common.MaxTokens = a.request.MaxCompletionTokens
 	}
-	return a.ask(a, a.prompts), a.checkBeams()
+	out := a.ask(a, a.prompts)
+	out.ignored = a.request.Ignored
+	return out, a.checkBeams()
 }
 
 func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
@@ -39,7 +41,10 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	if r.Chat, err = conversation(a.request.Messages, generate, a.request.ChatTemplateKwargs); err != nil {
 		return nil, err
 	}
-	r.Chat.Continue = a.request.ContinueFinalMessage
+	r.Chat.Continue, r.Special = a.request.ContinueFinalMessage, a.request.AddSpecialTokens
+	if r.Template, err = ownTemplate(a.request.ChatTemplate); err != nil {
+		return nil, err
+	}
 	a.tell(&r)
 	return []text.Request{r}, err
 }
@@ -54,10 +59,15 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	a.fill(&p, c, d)
 	a.split(&p, c, d)
 	if a.logprobs {
-		p.Chat = chatLogprobs(d.Tokens)
+		p.Chat = a.chatLogprobs(d.Tokens)
 	}
 	if c.first {
-		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt, Usage: p.Usage}
+		role := openai.Piece{Index: p.Index, Role: true, Prompt: p.Prompt}
+		if p.Usage != nil { // of which nothing is generated yet
+			u := *p.Usage
+			u.TotalTokens, u.CompletionTokens, u.CompletionTokensDetails = u.PromptTokens, 0, nil
+			role.Usage = &u
+		}
 		role.Text = a.echo()
 		dst = a.encoder.AppendPiece(dst, &role)
 		p.Prompt = nil
@@ -65,7 +75,7 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	if finish := p.Finish; finish != "" && (p.Text != "" || p.Thought != "" || p.Calls != nil || len(p.Chat) > 0) {
 		p.Finish = ""
 		dst = a.encoder.AppendPiece(dst, &p)
-		p = openai.Piece{Index: p.Index, Finish: finish, Usage: p.Usage}
+		p = openai.Piece{Index: p.Index, Finish: finish, StopReason: p.StopReason, Usage: p.Usage}
 	}
 	return a.encoder.AppendPiece(dst, &p)
 }
@@ -74,9 +84,10 @@ func (a *chatAnswer) whole() any {
 	out := &openai.ChatCompletion{ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.job.title(),
 		Usage: *a.openaiUsage(a.job.usage())}
 	for _, c := range a.job.best() {
-		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, TokenIDs: a.ids(c.ids), Message: a.message(c)}
+		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, StopReason: c.stopReason(),
+			TokenIDs: a.ids(c.ids), Message: a.message(c)}
 		if a.logprobs {
-			one.Logprobs = &openai.ChatLogprobs{Content: chatLogprobs(c.tokens)}
+			one.Logprobs = &openai.ChatLogprobs{Content: a.chatLogprobs(c.tokens)}
 		}
 		out.Choices = append(out.Choices, one)
 	}
@@ -86,19 +97,19 @@ func (a *chatAnswer) whole() any {
 }
 
 // chatLogprobs returns the log probabilities of an answer's tokens; it is not nil.
-func chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogprob {
+func (o *openaiAnswer) chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogprob {
 	out := make([]openai.TokenLogprob, len(tokens))
 	for i, t := range tokens {
-		out[i] = openai.TokenLogprob{TopLogprob: topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
+		out[i] = openai.TokenLogprob{TopLogprob: o.topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
 		for k, top := range t.Top {
-			out[i].Top[k] = topLogprob(top)
+			out[i].Top[k] = o.topLogprob(top)
 		}
 	}
 	return out
 }
 
-func topLogprob(t text.TokenInfo) openai.TopLogprob {
-	return openai.TopLogprob{Token: openai.TokenText(t.Bytes), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
+func (o *openaiAnswer) topLogprob(t text.TokenInfo) openai.TopLogprob {
+	return openai.TopLogprob{Token: o.spell(t), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
 }
 
 // conversation returns messages as the chat template takes them.
@@ -135,6 +146,18 @@ func conversation(messages []openai.Message, generate bool, kwargs json.RawMessa
 		}
 	}
 	return in, nil
+}
+
+// ownTemplate returns the chat template that a request brings, nil if it brings none.
+func ownTemplate(source string) (*chat.Template, error) {
+	if source == "" {
+		return nil, nil
+	}
+	t, err := chat.ParseGuest("chat_template", source)
+	if err != nil {
+		return nil, wire.Invalid("chat_template", wire.CodeInvalidValue, "%v", err)
+	}
+	return t, nil
 }
 
 func badKwargs(format string, args ...any) error {

@@ -73,7 +73,7 @@ func (a *completionAnswer) whole() any {
 	out := &openai.Completion{ID: a.id, Object: openai.ObjectCompletion, Created: a.created, Model: a.job.title(),
 		Usage: *a.openaiUsage(a.job.usage())}
 	for _, c := range a.job.best() {
-		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, TokenIDs: a.ids(c.ids),
+		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, StopReason: c.stopReason(), TokenIDs: a.ids(c.ids),
 			PromptLogprobs: a.promptLogprobs(c), PromptTokenIDs: a.ids(c.prompt.IDs)}
 		tokens := c.tokens
 		if a.request.Echo {
@@ -92,7 +92,10 @@ func (a *completionAnswer) whole() any {
 func (a *completionAnswer) prompt(c *choice) string {
 	p := a.request.Prompts[c.number]
 	if p.IDs != nil {
-		return a.job.served.Vocabulary.Decode(p.IDs, false)
+		return a.job.served.Vocabulary.Decode(c.prompt.IDs, false)
+	}
+	if a.common.TruncatePromptTokens != nil {
+		return a.job.served.Vocabulary.Decode(c.prompt.IDs, true)
 	}
 	return p.Text
 }
@@ -104,7 +107,7 @@ func (a *completionAnswer) list(c *choice, tokens []text.TokenInfo, fromPrompt b
 		TopLogprobs: []openai.TopByText{},
 		TextOffset:  []int{}}
 	for i, t := range tokens {
-		l.Tokens = append(l.Tokens, openai.TokenText(t.Bytes))
+		l.Tokens = append(l.Tokens, a.spell(t))
 		l.TextOffset = append(l.TextOffset, a.offsets[c])
 		if c.prompt.Request.KeepSpecial || !a.job.served.Vocabulary.IsSpecial(t.ID) {
 			a.offsets[c] += runes(t.Bytes)
@@ -115,9 +118,9 @@ func (a *completionAnswer) list(c *choice, tokens []text.TokenInfo, fromPrompt b
 		}
 		own, top := openai.Logprob(t.Logprob), openai.TopByText{}
 		for _, alternative := range t.Top {
-			top[openai.TokenText(alternative.Bytes)] = openai.Logprob(alternative.Logprob)
+			top[a.spell(alternative)] = openai.Logprob(alternative.Logprob)
 		}
-		top[openai.TokenText(t.Bytes)] = own
+		top[a.spell(t)] = own
 		l.TokenLogprobs, l.TopLogprobs = append(l.TokenLogprobs, &own), append(l.TopLogprobs, top)
 	}
 	return l
@@ -145,7 +148,7 @@ func (o *openaiAnswer) promptLogprobs(c *choice) []openai.PromptLogprob {
 		if i == 0 {
 			continue
 		}
-		entry := openai.PromptLogprob{strconv.Itoa(int(t.ID)): ranked(t, 0)}
+		entry := openai.PromptLogprob{strconv.Itoa(int(t.ID)): ranked(t, t.Rank)}
 		for rank, top := range t.Top {
 			entry[strconv.Itoa(int(top.ID))] = ranked(top, rank+1)
 		}

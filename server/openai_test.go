@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -201,4 +202,50 @@ func FuzzOpenAI(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTokenizeConversations holds what the parameters of a conversation do to its tokens.
+func TestTokenizeConversations(t *testing.T) {
+	m, err := mini()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := build(t, Config{Models: []Served{*m}})
+	tokens := func(body string) string {
+		t.Helper()
+		code, answer := post(s, "", "/tokenize", body)
+		var out struct{ Tokens []int32 }
+		if err := json.Unmarshal([]byte(answer), &out); err != nil || code != 200 {
+			t.Fatalf("%s: %d %s", body, code, answer)
+		}
+		return m.Vocabulary.Decode(out.Tokens, false)
+	}
+	const user, answer = `{"role":"user","content":"hi"}`, `{"role":"assistant","content":"Hel"}`
+	plain := tokens(`{"messages":[` + user + `]}`)
+	for name, c := range map[string]struct {
+		body string
+		ok   func(string) bool
+	}{
+		"continued": {`{"messages":[` + user + `,` + answer + `],"continue_final_message":true}`,
+			func(s string) bool { return strings.HasPrefix(s, plain) && strings.HasSuffix(s, "Hel") }},
+		"tools": {`{"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"get_weather"}}]}`,
+			func(s string) bool {
+				return strings.Contains(s, "get_weather") && !strings.Contains(plain, "get_weather")
+			}},
+		"template": {`{"messages":[` + user + `],"chat_template":"<{{ messages[0].content }}>"}`,
+			func(s string) bool { return s == "<hi>" }},
+	} {
+		if got := tokens(c.body); !c.ok(got) {
+			t.Errorf("%s: %q; without it %q", name, got, plain)
+		}
+	}
+	for template, want := range map[string]string{
+		"{% if": `"param":"chat_template"`,
+		"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}": `"param":"messages"`, // too much work
+	} {
+		code, answer := post(s, "", "/tokenize", `{"messages":[`+user+`],"chat_template":"`+template+`"}`)
+		if code != 400 || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s", template, code, answer)
+		}
+	}
 }

@@ -33,25 +33,16 @@ func (a *chatAnswer) tell(r *text.Request) {
 	q := a.request
 	r.Answer.Parse, r.Answer.Thought = true, q.ThinkingTokenBudget
 	r.Answer.Single = !value(q.ParallelToolCalls, true)
-	set := func(key string, v any) {
-		if r.Chat.Extra == nil {
-			r.Chat.Extra = chat.NewDict()
-		}
-		if _, given := r.Chat.Extra.Get(key); !given {
-			r.Chat.Extra.Set(key, v)
-		}
-	}
 	if q.ReasoningEffort != "" {
-		set("reasoning_effort", q.ReasoningEffort)
+		setVariable(r.Chat, "reasoning_effort", q.ReasoningEffort)
 	}
 	thinking := q.EnableThinking
 	if thinking == nil && q.ReasoningEffort != "" {
 		on := q.ReasoningEffort != "none"
 		thinking = &on
 	}
-	if thinking != nil { // templates call it by two names
-		set("enable_thinking", *thinking)
-		set("thinking", *thinking)
+	if thinking != nil {
+		think(r.Chat, *thinking)
 	}
 	if q.ToolChoice != nil {
 		if q.ToolChoice.Mode == "none" {
@@ -66,15 +57,32 @@ func (a *chatAnswer) tell(r *text.Request) {
 	}
 }
 
+// setVariable sets a variable of a chat template, unless the request has.
+func setVariable(in *chat.Input, key string, v any) {
+	if in.Extra == nil {
+		in.Extra = chat.NewDict()
+	}
+	if _, given := in.Extra.Get(key); !given {
+		in.Extra.Set(key, v)
+	}
+}
+
+// think turns thinking on or off, which templates call by two names.
+func think(in *chat.Input, on bool) {
+	setVariable(in, "enable_thinking", on)
+	setVariable(in, "thinking", on)
+}
+
 // thinks reports whether reasoning is told.
 func (a *chatAnswer) thinks() bool { return value(a.request.IncludeReasoning, true) }
 
-// echo returns what an answer begins with.
+// echo returns what an answer begins with: nothing, unless the last message is the assistant's too.
 func (a *chatAnswer) echo() (all string) {
-	if !a.request.Echo {
+	last := &a.request.Messages[len(a.request.Messages)-1]
+	if !a.request.Echo || last.Role != "assistant" || last.Content == nil {
 		return ""
 	}
-	content := a.request.Messages[len(a.request.Messages)-1].Content
+	content := last.Content
 	for _, part := range content.Parts {
 		all += part
 	}
@@ -104,13 +112,9 @@ func (a *chatAnswer) message(c *choice) openai.AnswerMessage {
 		m.ReasoningContent = c.reason.String()
 		m.Reasoning = m.ReasoningContent
 	}
-	for _, e := range c.events {
-		if e.Kind == chat.Called {
-			m.ToolCalls = append(m.ToolCalls, openai.ToolCall{ID: e.ID, Type: "function",
-				Function: openai.FunctionCall{Name: e.Text}})
-			continue
-		}
-		m.ToolCalls[len(m.ToolCalls)-1].Function.Arguments += e.Text
+	for _, call := range c.toolCalls() {
+		m.ToolCalls = append(m.ToolCalls, openai.ToolCall{ID: call.ID, Type: "function",
+			Function: openai.FunctionCall{Name: call.Name, Arguments: call.Arguments}})
 	}
 	if content := a.echo() + c.text.String(); content != "" || m.ToolCalls == nil {
 		m.Content = &content

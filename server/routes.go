@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ func (s *Server) ownRoutes() map[string]route {
 		"/kv/events/snapshot": {"GET", s.snapshot, admins, "the same for those who hear of KV events late"},
 		"/health":             {"GET", s.health, anyone, "200 while every engine steps, else 503"},
 		"/ping":               {"GET", s.health, anyone, "the same"},
+		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
@@ -64,10 +66,31 @@ func (s *Server) add(api *dialect) {
 	for path, r := range api.routes(s) {
 		s.routes[path], s.apis[path] = r, api
 	}
+	if api.twins == nil {
+		return
+	}
+	for path, r := range api.twins(s) {
+		s.twins[path] = twin{r, api}
+	}
 }
 
-// dialectOf returns the API that a request's path belongs to.
+// twin is the second API's route of a path that two have.
+type twin struct {
+	route
+	api *dialect
+}
+
+// twin returns the route that a request means by a mark in its header.
+func (s *Server) twin(r *http.Request) (twin, bool) {
+	t, ok := s.twins[canonical(r.URL.Path)]
+	return t, ok && r.Header.Get(t.api.mark) != ""
+}
+
+// dialectOf returns the API that a request belongs to.
 func (s *Server) dialectOf(r *http.Request) *dialect {
+	if t, ok := s.twin(r); ok {
+		return t.api
+	}
 	if api := s.apis[canonical(r.URL.Path)]; api != nil {
 		return api
 	}
@@ -106,10 +129,22 @@ func canonical(path string) string {
 	return path
 }
 
-// find returns the route of a path.
-func (s *Server) find(path string) (route, bool) {
-	r, ok := s.routes[canonical(path)]
-	return r, ok
+// find returns the route of a request.
+func (s *Server) find(r *http.Request) (route, bool) {
+	if t, ok := s.twin(r); ok {
+		return t.route, true
+	}
+	found, ok := s.routes[canonical(r.URL.Path)]
+	return found, ok
+}
+
+// handlerOf names the route of a request for metrics: "none" is for all paths that there are not.
+func (s *Server) handlerOf(r *http.Request) string {
+	path := canonical(r.URL.Path)
+	if _, ok := s.routes[path]; !ok {
+		return "none"
+	}
+	return path
 }
 
 // root answers browsers with the page, which needs no key since it says nothing of this server, and others with the
@@ -134,7 +169,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store") // it depends on the key
 	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(tenantOf(r.Context())), ", "))
 	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
-		fmt.Fprintf(w, "%-5s%-25s%s\n", s.routes[path].method, path, s.routes[path].about)
+		fmt.Fprintf(w, "%-5s%-28s%s\n", s.routes[path].method, path, s.routes[path].about)
 	}
 }
 
@@ -169,44 +204,53 @@ func (s *Server) describe(name string) openai.Model {
 func describeServed(name string, m *Served) openai.Model {
 	info := m.Model.Info()
 	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
-		Root: info.Name, MaxModelLen: info.Context}
+		Root: cmp.Or(m.Root, info.Name), MaxModelLen: info.Context}
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	t, out := tenantOf(r.Context()), openai.ModelList{Object: openai.ObjectList}
+	s.write(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: s.catalogue(tenantOf(r.Context()))})
+}
+
+// catalogue returns the models and adapters that a tenant may ask for.
+func (s *Server) catalogue(t *tenant) (all []openai.Model) {
 	for _, name := range s.order {
 		if t.may(name) {
-			out.Data = append(out.Data, s.describe(name))
+			all = append(all, s.describe(name))
 		}
 	}
 	for _, m := range s.offers() {
 		if t.may(m.Offer.Name) {
-			out.Data = append(out.Data, describeOffer(m))
+			all = append(all, describeOffer(m))
 		}
 	}
 	for _, m := range s.present() {
 		for _, a := range m.Engine.Adapters() {
 			if t.may(a.Name) {
-				out.Data = append(out.Data, describeAdapter(m, a))
+				all = append(all, describeAdapter(m, a))
 			}
 		}
 	}
-	s.write(w, http.StatusOK, out)
+	return all
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
-	t, name := tenantOf(r.Context()), strings.TrimPrefix(r.URL.Path, modelPath)
-	if !t.may(name) {
-		s.fail(w, r, s.noModel(t, name))
-	} else if s.byName[name] != nil {
-		s.write(w, http.StatusOK, s.describe(name))
-	} else if m, ok := s.offerOf(name); ok {
-		s.write(w, http.StatusOK, describeOffer(m))
-	} else if m, a := s.adapterOf(name); m != nil {
-		s.write(w, http.StatusOK, describeAdapter(m, a))
-	} else {
-		s.fail(w, r, s.noModel(t, name))
+	m, err := s.findModel(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
+	s.write(w, http.StatusOK, m)
+}
+
+// findModel returns the model or adapter that a path names.
+func (s *Server) findModel(r *http.Request) (*openai.Model, error) {
+	t, name := tenantOf(r.Context()), strings.TrimPrefix(r.URL.Path, modelPath)
+	for _, m := range s.catalogue(t) {
+		if m.ID == name {
+			return &m, nil
+		}
+	}
+	return nil, s.noModel(t, name)
 }
 
 // lookup returns the model that a tenant's request names, and the adapter, if it names one. What the tenant may not ask
@@ -228,11 +272,11 @@ func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter st
 	}
 	if m, _ := s.adapterOf(name); m != nil {
 		if m.onDemand {
-			m, err = s.load(ctx, m.Model.Info().Name)
+			m, err = s.demand(ctx, m.Model.Info().Name)
 		}
 		return m, name, err
 	}
-	if m, err = s.load(ctx, name); errors.Is(err, shelf.ErrNotFound) {
+	if m, err = s.demand(ctx, name); errors.Is(err, shelf.ErrNotFound) {
 		err = s.noModel(t, name)
 	}
 	return m, "", err

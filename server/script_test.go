@@ -23,7 +23,7 @@ import (
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/api", func(t *testing.T, path string) {
 		fake := newFake("fake", "Hello", " world", "!")
-		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}}}, Ping: -1}
+		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}, Root: "/models/fake"}}, Ping: -1}
 		s := build(t, cfg)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
@@ -81,11 +81,13 @@ func configure(t *testing.T, cfg *Config, d *datadriven.TestData) {
 
 // script reads what the fake is to do. Its pieces are quoted, one to a line.
 func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
-	m.finish, m.refuse, m.fail, m.sick, m.asked = "stop", nil, nil, nil, nil
+	m.finish, m.stop, m.refuse, m.fail, m.sick, m.asked = "stop", "", nil, nil, nil, nil
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "finish":
 			m.finish = a.Vals[0]
+		case "stop":
+			m.stop = a.Vals[0]
 		case "refuse":
 			m.refuse = map[string]error{"full": engine.ErrQueueFull, "closed": engine.ErrClosed,
 				"late": engine.ErrTimeout,
@@ -113,7 +115,8 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-)[0-9A-Z]{26}|("created":)[0-9]+|("created_at":")[^"]+|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
+var varying = regexp.MustCompile(`((?:cmpl-|rerank-|score-|msg_|"request_id":"))[0-9A-Z]{26}|("created":)[0-9]+` +
+	`|("created_at":")[0-9T:-]+[.][0-9]+Z|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
@@ -134,7 +137,7 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 	var names []string
 	for name := range w.Header() {
 		switch name {
-		case "Content-Length", "Server", requestID:
+		case "Content-Length", "Server", requestID, "Request-Id":
 		default:
 			names = append(names, name)
 		}

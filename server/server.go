@@ -35,7 +35,7 @@ type Config struct {
 	// Version is what /version and the header Server say.
 	Version string
 	// Keys are the API keys: a request must carry one as a bearer token, or in the header that its API has for it.
-	// Without keys every request is accepted. /health, /ping, /metrics and /version never need one.
+	// Without keys every request is accepted. /health, /ping, /load, /metrics and /version never need one.
 	Keys []Key
 	// AdminKeys are the keys for routes that show or change what is everybody's. Without any, these routes answer
 	// requests from this machine if there are no Keys either, and no others.
@@ -72,7 +72,7 @@ type Config struct {
 	// MaxConns bounds the connections that are open at once, and MaxConnsEach those of one address that is not a
 	// loopback address, or of one /64 network of IPv6. More are closed. 0 is any number.
 	MaxConns, MaxConnsEach int
-	// TLS, if not nil, is what connections speak. The protocols on it are HTTP/2 and HTTP/1.1.
+	// TLS, if not nil, is what connections speak. The protocols, with and without it, are HTTP/2 and HTTP/1.1.
 	TLS *tls.Config
 	// WriteTimeout is how long a client may take to accept 256 KiB of an answer, or a piece of a stream, before it is
 	// disconnected. 0 is a minute.
@@ -90,6 +90,7 @@ type Served struct {
 	Size       int64    // bytes of memory that it takes
 	Device     string   // that it runs on
 	About      About    // what it is made of
+	Root       string   // where it is from, as it was asked for; "" is its name
 	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
@@ -127,6 +128,7 @@ type Server struct {
 	hosts    map[string]bool // of origins
 	routes   map[string]route
 	apis     map[string]*dialect // by path
+	twins    map[string]twin     // by path
 	fallback *dialect            // whose words answer paths of no API
 	registry *prometheus.Registry
 	metrics  *metrics
@@ -186,7 +188,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
-	s.routes, s.apis = s.ownRoutes(), map[string]*dialect{}
+	s.routes, s.apis, s.twins = s.ownRoutes(), map[string]*dialect{}, map[string]twin{}
 	for _, api := range dialects() {
 		s.add(api)
 	}
@@ -240,6 +242,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(s.cfg.TLS != nil)
+	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	web := &http.Server{
 		Handler:           s,
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -33,7 +33,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	case !out.begun:
 		s.fail(w, r, err)
 	default:
-		if f := classify(out.api, err); f.status != statusGone {
+		if f := classify(w, out.api, err); f.status != statusGone {
 			s.cfg.Logger.Error("a stream broke", "id", w.Header().Get(requestID), "error", err)
 			out.send(func(dst []byte) []byte { return out.api.failEvent(dst, f) })
 		}

@@ -23,14 +23,24 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) (*openai.Tokeniz
 	if err != nil {
 		return nil, err
 	}
+	warn(w, req.Ignored)
 	m, _, err := s.lookup(r.Context(), req.Model)
 	if err != nil {
 		return nil, err
 	}
 	out := &openai.TokenizeResponse{MaxModelLen: m.Model.Info().Context, Tokens: []int32{}}
-	t, err := fromSource(&req.Source, true)
+	t, err := fromSource(&req.Source, !req.ContinueFinalMessage)
 	if err != nil {
 		return nil, err
+	}
+	if t.Template, err = ownTemplate(req.ChatTemplate); err != nil {
+		return nil, err
+	}
+	if t.Chat != nil {
+		t.Chat.Continue = req.ContinueFinalMessage
+	}
+	for _, tool := range req.Tools {
+		t.Chat.Tools = append(t.Chat.Tools, tool.JSON)
 	}
 	ids, err := m.Model.Encode(r.Context(), t)
 	if err != nil {
@@ -79,7 +89,7 @@ func (s *Server) untokens(w http.ResponseWriter, r *http.Request) (*openai.Detok
 // fromSource returns a request of what a prompt is made from. generate says whether a conversation ends with the
 // beginning of an answer if the source does not.
 func fromSource(s *openai.Source, generate bool) (r text.Request, err error) {
-	r.NoSpecial = !value(s.AddSpecialTokens, true)
+	r.NoSpecial, r.Special = !value(s.AddSpecialTokens, true), value(s.AddSpecialTokens, false)
 	if s.Messages != nil {
 		r.Chat, err = conversation(s.Messages, value(s.AddGenerationPrompt, generate), s.ChatTemplateKwargs)
 	} else {

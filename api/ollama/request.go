@@ -187,6 +187,7 @@ type ChatRequest struct {
 	Common
 	Messages []Message
 	Tools    []Tool
+	Ignored  []string // paths of members of messages that are of no use
 }
 
 // Message is one of a conversation.
@@ -216,7 +217,7 @@ func DecodeChat(body []byte, param Param) (*ChatRequest, error) {
 		switch key {
 		case "messages":
 			err = c.Array("an array of messages", func(int) error {
-				m, err := message(c)
+				m, err := message(c, &r.Ignored)
 				r.Messages = append(r.Messages, m)
 				return err
 			})
@@ -237,8 +238,8 @@ func DecodeChat(body []byte, param Param) (*ChatRequest, error) {
 	return r, err
 }
 
-// message reads a message. What clients add to messages that they send back is passed over.
-func message(c *wire.Cursor) (m Message, err error) {
+// message reads a message. What clients add to messages that they send back is passed over, and its paths are noted.
+func message(c *wire.Cursor, ignored *[]string) (m Message, err error) {
 	err = c.Object(func(key string) (err error) {
 		switch key {
 		case "role":
@@ -260,6 +261,7 @@ func message(c *wire.Cursor) (m Message, err error) {
 				return err
 			})
 		default:
+			*ignored = append(*ignored, c.Path())
 			err = c.Skip()
 		}
 		return err

@@ -22,12 +22,16 @@ type ChatRequest struct {
 	ThinkingTokenBudget  *int   `json:"thinking_token_budget,omitempty"`  // most tokens of reasoning
 	IncludeReasoning     *bool  `json:"include_reasoning,omitempty"`      // default true
 	ContinueFinalMessage bool   `json:"continue_final_message,omitempty"` // the last message is the beginning of the answer
-	Echo                 bool   `json:"echo,omitempty"`                   // the answer begins with what it continues
+	Echo                 bool   `json:"echo,omitempty"`                   // the answer begins with the last message, an assistant's
+	ChatTemplate         string `json:"chat_template,omitempty"`          // "" is the model's
+	AddSpecialTokens     bool   `json:"add_special_tokens,omitempty"`     // beside those that the template writes
+
+	Ignored []string `json:"-"` // paths of members of messages that say nothing here
 }
 
 // Message is one turn of a conversation.
 type Message struct {
-	Role             string     `json:"role"` // system, developer, user, assistant or tool
+	Role             string     `json:"role"` // system, developer, user, assistant, tool, or what else a template knows
 	Content          *Content   `json:"content,omitempty"`
 	Name             string     `json:"name,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`        // of an assistant
@@ -92,17 +96,15 @@ func DecodeChat(body []byte, extra Extra) (*ChatRequest, error) {
 
 // check finds what is wrong with members together.
 func (r *ChatRequest) check() error {
-	last := r.Messages[len(r.Messages)-1]
+	if r.ContinueFinalMessage {
+		if err := continues(r.Messages, r.AddGenerationPrompt); err != nil {
+			return err
+		}
+	}
 	bad := func(param, format string, args ...any) error {
 		return wire.Invalid(param, wire.CodeInvalidValue, format, args...)
 	}
 	switch {
-	case r.ContinueFinalMessage && r.AddGenerationPrompt != nil && *r.AddGenerationPrompt:
-		return bad("continue_final_message", "excludes add_generation_prompt")
-	case r.ContinueFinalMessage && (last.Role != "assistant" || last.Content == nil || last.ToolCalls != nil):
-		return bad("continue_final_message", "needs a last message of the assistant with content and without tool calls")
-	case r.Echo && !r.ContinueFinalMessage:
-		return bad("echo", "only allowed with continue_final_message")
 	case r.UseBeamSearch && (len(r.Tools) > 0 || r.ThinkingTokenBudget != nil || r.Echo):
 		return bad("use_beam_search", "not available with tools, thinking_token_budget or echo")
 	}
@@ -112,10 +114,34 @@ func (r *ChatRequest) check() error {
 	return r.Common.check()
 }
 
+// continues finds why an answer cannot continue the last message.
+func continues(messages []Message, generate *bool) error {
+	bad := func(why string) error {
+		return wire.Invalid("continue_final_message", wire.CodeInvalidValue, "%s", why)
+	}
+	if generate != nil && *generate {
+		return bad("excludes add_generation_prompt")
+	}
+	if n := len(messages); n == 0 || messages[n-1].Role != "assistant" || messages[n-1].Content == nil || messages[n-1].ToolCalls != nil {
+		return bad("needs a last message of the assistant with content and without tool calls")
+	}
+	return nil
+}
+
+// template reads the text of a chat template.
+func template(c *wire.Cursor) (string, error) {
+	s, err := c.Text()
+	if err == nil && len(s) > maxTemplate {
+		err = c.Wrong("has %d bytes; at most %d are allowed", len(s), maxTemplate)
+	}
+	return s, err
+}
+
 func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error) {
 	switch key {
 	case "messages":
 		r.Messages, err = messages(c)
+		r.Ignored = c.Ignored()
 	case "max_tokens":
 		r.MaxTokens, err = wire.Optional(c.IntIn(1, maxInt32))
 	case "max_completion_tokens":
@@ -128,8 +154,10 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 		r.AddGenerationPrompt, err = wire.Optional(c.Bool())
 	case "chat_template_kwargs":
 		r.ChatTemplateKwargs, err = kwargs(c)
-	case "add_special_tokens": // a template writes the special tokens itself
-		err = c.Inert("false")
+	case "add_special_tokens":
+		r.AddSpecialTokens, err = c.Bool()
+	case "chat_template":
+		r.ChatTemplate, err = template(c)
 	case "echo":
 		r.Echo, err = c.Bool()
 	case "continue_final_message":
@@ -212,24 +240,18 @@ func (m *Message) field(c *wire.Cursor, key string) (err error) {
 		err = c.Skip()
 	case "refusal":
 		err = c.Inert(`""`)
-	default:
-		err = c.Unsupported()
+	default: // clients add members of their own to answers that come back
+		err = c.Ignore()
 	}
 	return err
 }
 
 // check finds what is missing in a message, or does not belong to its role.
 func (m *Message) check(path string) error {
-	switch m.Role {
-	case "system", "developer", "user", "assistant", "tool":
-	case "":
-		return wire.Missing(path+".role", "the role of a message")
-	default:
-		return wire.Invalid(path+".role", wire.CodeInvalidValue,
-			"expected system, developer, user, assistant or tool, found %q", wire.Clip([]byte(m.Role)))
-	}
 	assistant := m.Role == "assistant"
 	switch {
+	case m.Role == "":
+		return wire.Missing(path+".role", "the role of a message")
 	case m.ToolCalls != nil && !assistant:
 		return wire.Invalid(path+".tool_calls", wire.CodeInvalidValue, "only allowed in a message of the assistant")
 	case m.ReasoningContent != "" && !assistant:
@@ -276,7 +298,7 @@ func part(c *wire.Cursor) (string, error) {
 			body = &s
 			return err
 		}
-		return c.Unsupported()
+		return c.Ignore()
 	})
 	switch {
 	case err != nil:
@@ -327,12 +349,12 @@ func (t *ToolCall) field(c *wire.Cursor, key string) (err error) {
 			case "arguments":
 				t.Function.Arguments, err = c.Text()
 			default:
-				err = c.Unsupported()
+				err = c.Ignore()
 			}
 			return err
 		})
 	default:
-		err = c.Unsupported()
+		err = c.Ignore()
 	}
 	return err
 }

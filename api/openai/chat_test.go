@@ -19,7 +19,11 @@ func TestChatFields(t *testing.T) {
 		`"chat_template_kwargs":{"enable_thinking":1}`: {ChatTemplateKwargs: json.RawMessage(`{"enable_thinking":1}`)},
 		`"chat_template_kwargs":{ }`:                   {},
 		`"echo":false,"add_special_tokens":false`:      {},
-		`"continue_final_message":false`:               {},
+		`"echo":true,"add_special_tokens":true`:        {Echo: true, AddSpecialTokens: true},
+		`"chat_template":"{{ 1 }}"`:                    {ChatTemplate: "{{ 1 }}"},
+		`"truncate_prompt_tokens":-1,"truncation_side":"left","request_id":"r","return_tokens_as_token_ids":true`: {
+			Common: Common{TruncatePromptTokens: ptr(-1), RequestID: "r", ReturnTokensAsTokenIDs: true}},
+		`"continue_final_message":false`: {},
 	}
 	for member, want := range cases {
 		want.Messages = []Message{{Role: "user", Content: &Content{Text: "hi"}}}
@@ -59,6 +63,29 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestIgnoredMembers holds that members which clients add to messages are named, and change nothing else.
+func TestIgnoredMembers(t *testing.T) {
+	r, err := DecodeChat([]byte(`{"messages": [
+		{"role": "assistant", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}], "id": null,
+		 "provider_specific_fields": {"a": [1]}, "thinking_blocks": [], "prefix": true,
+		 "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}", "x": 1}, "y": 2}]},
+		{"role": "pirate", "content": "b"}]}`), nil)
+	want := []Message{
+		{Role: "assistant", Content: &Content{Parts: []string{"a"}}, ToolCalls: []ToolCall{{"", "function", FunctionCall{"f", "{}"}}}},
+		{Role: "pirate", Content: &Content{Text: "b"}}}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, r.Messages); diff != "" {
+		t.Error(diff)
+	}
+	paths := []string{"messages[0].content[0].cache_control", "messages[0].provider_specific_fields", "messages[0].thinking_blocks",
+		"messages[0].prefix", "messages[0].tool_calls[0].function.x", "messages[0].tool_calls[0].y"}
+	if diff := cmp.Diff(paths, r.Ignored); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestChatRefusals(t *testing.T) {
 	cases := []refusal{
 		{`[]`, "messages", wire.CodeMissing, "at least one message"},
@@ -68,18 +95,16 @@ func TestChatRefusals(t *testing.T) {
 		{`[{"content":"x"}]`, "messages[0].role", wire.CodeMissing, "the role"},
 		{`[{"role":"user"}]`, "messages[0].content", wire.CodeMissing, "a string or an array of parts"},
 		{`[{"role":"assistant","content":null}]`, "messages[0].content", wire.CodeMissing, ""},
-		{`[{"role":"pirate","content":"x"}]`, "messages[0].role", wire.CodeInvalidValue, `found "pirate"`},
 		{`[{"role":5,"content":"x"}]`, "messages[0].role", wire.CodeInvalidType, ""},
 		{`[{"role":"user","content":5}]`, "messages[0].content", wire.CodeInvalidType, "a string or an array of parts, found 5"},
 		{`[{"role":"user","content":[]}]`, "messages[0].content", wire.CodeInvalidValue, "at least one part"},
 		{`[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`,
 			"messages[0].content[0].type", wire.CodeUnsupported, `"image_url" is not supported`},
 		{`[{"role":"user","content":[{"image_url":{"url":"x"},"type":"image_url"}]}]`,
-			"messages[0].content[0].image_url", wire.CodeUnsupported, ""},
+			"messages[0].content[0].type", wire.CodeUnsupported, ""},
 		{`[{"role":"user","content":[{"text":"x"}]}]`, "messages[0].content[0].type", wire.CodeMissing, ""},
 		{`[{"role":"user","content":[{"type":"text"}]}]`, "messages[0].content[0].text", wire.CodeMissing, ""},
 		{`[{"role":"user","content":["x"]}]`, "messages[0].content[0]", wire.CodeInvalidType, ""},
-		{`[{"role":"user","content":"x"},{"role":"user","content":"x","foo":1}]`, "messages[1].foo", wire.CodeUnsupported, ""},
 		{`[{"role":"user","content":"x","tool_calls":[{"type":"function","function":{"name":"f"}}]}]`,
 			"messages[0].tool_calls", wire.CodeInvalidValue, "assistant"},
 		{`[{"role":"user","content":"x","tool_call_id":"c"}]`, "messages[0].tool_call_id", wire.CodeInvalidValue, "tool"},
@@ -98,7 +123,8 @@ func TestChatRefusals(t *testing.T) {
 		{`[{"role":"user","content":"x"}],"chat_template_kwargs":[]`, "chat_template_kwargs", wire.CodeInvalidType, ""},
 		{`[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":tru}`, "chat_template_kwargs.a", wire.CodeInvalidJSON, ""},
 		{`[{"role":"user","content":"x"}],"continue_final_message":true`, "continue_final_message", wire.CodeInvalidValue, "assistant"},
-		{`[{"role":"user","content":"x"}],"echo":true`, "echo", wire.CodeInvalidValue, "continue_final_message"},
+		{`[{"role":"user","content":"x"}],"truncate_prompt_tokens":0`, "truncate_prompt_tokens", wire.CodeInvalidValue, "above 0"},
+		{`[{"role":"user","content":"x"}],"truncation_side":"right"`, "truncation_side", wire.CodeUnsupported, ""},
 		{`[{"role":"user","content":"x"}],"prompt":"x"`, "prompt", wire.CodeUnsupported, ""},
 	}
 	for _, r := range cases {

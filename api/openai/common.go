@@ -26,6 +26,10 @@ type Common struct {
 
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"` // alternatives per prompt token
 	ReturnTokenIDs bool `json:"return_token_ids,omitempty"`
+
+	ReturnTokensAsTokenIDs bool   `json:"return_tokens_as_token_ids,omitempty"` // log probabilities name tokens by their ids
+	TruncatePromptTokens   *int   `json:"truncate_prompt_tokens,omitempty"`     // -1 is what leaves room for the answer
+	RequestID              string `json:"request_id,omitempty"`                 // of which the answer's id is made
 }
 
 // Extra reads a member that the wire types have no field for. known is false if it has no use for it either: then the
@@ -46,6 +50,7 @@ const (
 
 	maxMetadata    = 16       // members of metadata
 	maxKwargsBytes = 64 << 10 // of chat_template_kwargs
+	maxTemplate    = 64 << 10 // bytes of chat_template
 )
 
 // field reads one member, with extra if Common has no field for it.
@@ -74,6 +79,17 @@ func (r *Common) field(c *wire.Cursor, key string, extra Extra) (err error) {
 		r.PromptLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
 	case "return_token_ids":
 		r.ReturnTokenIDs, err = c.Bool()
+	case "return_tokens_as_token_ids":
+		r.ReturnTokensAsTokenIDs, err = c.Bool()
+	case "truncate_prompt_tokens":
+		r.TruncatePromptTokens, err = wire.Optional(c.IntIn(-1, maxInt32))
+		if err == nil && *r.TruncatePromptTokens == 0 {
+			err = c.Wrong("expected an integer above 0, or -1 for what leaves room for the answer")
+		}
+	case "truncation_side":
+		err = c.Inert(`"left"`)
+	case "request_id":
+		r.RequestID, err = c.Label(MaxLabel)
 	default:
 		if known, err := r.structure(c, key); known || err != nil {
 			return err
@@ -109,7 +125,6 @@ var asksNothing = map[string][]string{
 	"functions":                     {"[]"},
 	"modalities":                    {`["text"]`},
 	"parallel_tool_calls":           {"true", "false"},
-	"return_tokens_as_token_ids":    {"false"},
 	"service_tier":                  {`"auto"`, `"default"`},
 	"spaces_between_special_tokens": {"true"},
 	"store":                         {"false"},

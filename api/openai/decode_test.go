@@ -109,7 +109,7 @@ func TestSharedRefusals(t *testing.T) {
 		{`"guided_json":[]`, "guided_json", wire.CodeInvalidType, ""},
 		{`"guided_choice":[]`, "guided_choice", wire.CodeInvalidValue, ""},
 		{`"structured_outputs":{"regex":"a","json":{}}`, "structured_outputs.json", wire.CodeInvalidValue, "structured_outputs.regex"},
-		{`"truncate_prompt_tokens":5`, "truncate_prompt_tokens", wire.CodeUnsupported, ""},
+		{`"truncate_prompt_tokens":-2`, "truncate_prompt_tokens", wire.CodeInvalidValue, ""},
 		{`"model":5`, "model", wire.CodeInvalidType, "model: expected a string, found 5"},
 		{`"stream":"yes"`, "stream", wire.CodeInvalidType, "expected true or false, found a string"},
 		{`"stream_options":{"include_usage":true}`, "stream_options", wire.CodeInvalidValue, "only allowed when stream is true"},
@@ -230,7 +230,7 @@ func TestPrompts(t *testing.T) {
 
 func TestTokenizeRequests(t *testing.T) {
 	r, err := DecodeTokenize([]byte(`{"prompt":"a","model":"m","add_special_tokens":false,"return_token_strs":true}`))
-	want := &TokenizeRequest{Source{Model: "m", Prompt: ptr("a"), AddSpecialTokens: ptr(false)}, true}
+	want := &TokenizeRequest{Source: Source{Model: "m", Prompt: ptr("a"), AddSpecialTokens: ptr(false)}, ReturnTokenStrs: true}
 	if diff := cmp.Diff(want, r); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
@@ -245,8 +245,10 @@ func TestTokenizeRequests(t *testing.T) {
 		{`{"prompt":"a",` + hello + `}`, "prompt", wire.CodeInvalidValue, "exclude each other"},
 		{`{"prompt":["a"]}`, "prompt", wire.CodeInvalidType, ""},
 		{`{"prompt":"a","add_generation_prompt":true}`, "add_generation_prompt", wire.CodeInvalidValue, ""},
-		{`{` + hello + `,"add_special_tokens":true}`, "add_special_tokens", wire.CodeUnsupported, ""},
-		{`{"prompt":"a","tools":[]}`, "tools", wire.CodeUnsupported, ""},
+		{`{` + hello + `,"continue_final_message":true}`, "continue_final_message", wire.CodeInvalidValue, "assistant"},
+		{`{"prompt":"a","continue_final_message":true}`, "continue_final_message", wire.CodeInvalidValue, "assistant"},
+		{`{"prompt":"a","chat_template":"x"}`, "chat_template", wire.CodeInvalidValue, "messages"},
+		{`{"prompt":"a","tools":[{"type":"function","function":{"name":"f"}}]}`, "tools", wire.CodeInvalidValue, "messages"},
 	} {
 		_, err := DecodeTokenize([]byte(c.body))
 		c.check(t, err)

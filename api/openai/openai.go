@@ -20,8 +20,8 @@ type Model struct {
 	Object      string       `json:"object"`  // ObjectModel
 	Created     int64        `json:"created"` // seconds since 1970
 	OwnedBy     string       `json:"owned_by"`
-	Root        string       `json:"root"`                    // of an alias, the model's id; of an adapter, its source
-	Parent      string       `json:"parent,omitempty"`        // of an adapter, the id of the model it adapts
+	Root        string       `json:"root"`                    // where the model, or the adapter, was loaded from
+	Parent      *string      `json:"parent"`                  // of an adapter, the id of the model it adapts; of others null
 	MaxModelLen int          `json:"max_model_len,omitempty"` // tokens of prompt and answer together; 0 is not known yet
 	Status      *ModelStatus `json:"status,omitempty"`        // of a model that is loaded when a request names it
 }
@@ -44,6 +44,34 @@ type TokenizeResponse struct {
 	MaxModelLen int      `json:"max_model_len"`
 	Tokens      []int32  `json:"tokens"`
 	TokenStrs   []string `json:"token_strs"` // null if not asked for
+}
+
+// Rendered is a prompt as it would be computed, in the form of a request for tokens.
+type Rendered struct {
+	RequestID      string   `json:"request_id"`
+	Model          string   `json:"model"`
+	TokenIDs       []int32  `json:"token_ids"`
+	Prompt         string   `json:"prompt"` // their text
+	SamplingParams Sampling `json:"sampling_params"`
+	Stream         bool     `json:"stream"`
+	Priority       int      `json:"priority"`
+}
+
+// Sampling is how the tokens of an answer would be chosen.
+type Sampling struct {
+	N                 int      `json:"n"`
+	MaxTokens         *int     `json:"max_tokens"` // null is the rest of the context
+	MinTokens         int      `json:"min_tokens"`
+	Temperature       float32  `json:"temperature"`
+	TopP              float32  `json:"top_p"`
+	TopK              int      `json:"top_k"`
+	MinP              float32  `json:"min_p"`
+	RepetitionPenalty float32  `json:"repetition_penalty"`
+	PresencePenalty   float32  `json:"presence_penalty"`
+	FrequencyPenalty  float32  `json:"frequency_penalty"`
+	Stop              []string `json:"stop"`
+	StopTokenIDs      []int32  `json:"stop_token_ids"`
+	IgnoreEOS         bool     `json:"ignore_eos"`
 }
 
 // DetokenizeResponse is the answer of /detokenize.

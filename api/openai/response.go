@@ -30,8 +30,8 @@ type ChatCompletion struct {
 	Model          string          `json:"model"`
 	Choices        []ChatChoice    `json:"choices"`
 	Usage          Usage           `json:"usage"`
-	PromptLogprobs []PromptLogprob `json:"prompt_logprobs,omitempty"`
-	PromptTokenIDs []int32         `json:"prompt_token_ids,omitempty"`
+	PromptLogprobs []PromptLogprob `json:"prompt_logprobs"` // null if not asked for, and so the next
+	PromptTokenIDs []int32         `json:"prompt_token_ids"`
 }
 
 // ChatChoice is one answer of a ChatCompletion.
@@ -40,7 +40,8 @@ type ChatChoice struct {
 	Message      AnswerMessage `json:"message"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
 	FinishReason string        `json:"finish_reason"` // "stop", "length" or "tool_calls"
-	TokenIDs     []int32       `json:"token_ids,omitempty"`
+	StopReason   any           `json:"stop_reason"`   // the stop string or the id, an int32, of stop_token_ids; or null
+	TokenIDs     []int32       `json:"token_ids"`     // null if not asked for
 }
 
 // AnswerMessage is what the assistant says.
@@ -56,6 +57,7 @@ type AnswerMessage struct {
 // ChatLogprobs are the log probabilities of an answer's tokens.
 type ChatLogprobs struct {
 	Content []TokenLogprob `json:"content"`
+	Refusal []TokenLogprob `json:"refusal"` // always null
 }
 
 // TokenLogprob is a token with its natural log probability.
@@ -86,10 +88,11 @@ type CompletionChoice struct {
 	Index          int                 `json:"index"`
 	Text           string              `json:"text"`
 	Logprobs       *CompletionLogprobs `json:"logprobs"`
-	FinishReason   string              `json:"finish_reason"` // "stop" or "length"
-	PromptLogprobs []PromptLogprob     `json:"prompt_logprobs,omitempty"`
-	TokenIDs       []int32             `json:"token_ids,omitempty"`
-	PromptTokenIDs []int32             `json:"prompt_token_ids,omitempty"`
+	FinishReason   string              `json:"finish_reason"`   // "stop" or "length"
+	StopReason     any                 `json:"stop_reason"`     // as in a ChatChoice
+	PromptLogprobs []PromptLogprob     `json:"prompt_logprobs"` // null if not asked for, and so the next ones
+	TokenIDs       []int32             `json:"token_ids"`
+	PromptTokenIDs []int32             `json:"prompt_token_ids"`
 }
 
 // CompletionLogprobs are the log probabilities of a text's tokens, in four lists of one length. What the first token of
@@ -110,7 +113,7 @@ type PromptLogprob map[string]RankedLogprob
 // RankedLogprob is an entry of a PromptLogprob.
 type RankedLogprob struct {
 	Logprob      Logprob `json:"logprob"`
-	Rank         int     `json:"rank,omitempty"` // 1 is the likeliest; absent if the token is not among the likeliest
+	Rank         int     `json:"rank,omitempty"` // among all tokens: 1 is the likeliest
 	DecodedToken string  `json:"decoded_token"`
 }
 

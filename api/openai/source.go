@@ -11,9 +11,11 @@ type Source struct {
 	Model               string          `json:"model,omitempty"`
 	Prompt              *string         `json:"prompt,omitempty"`
 	Messages            []Message       `json:"messages,omitempty"`
-	AddSpecialTokens    *bool           `json:"add_special_tokens,omitempty"` // default true for a prompt
+	AddSpecialTokens    *bool           `json:"add_special_tokens,omitempty"` // default true for a prompt, else false
 	AddGenerationPrompt *bool           `json:"add_generation_prompt,omitempty"`
 	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs,omitempty"`
+
+	Ignored []string `json:"-"` // paths of members of messages that say nothing here
 }
 
 func (r *Source) field(c *wire.Cursor, key string) (err error) {
@@ -24,6 +26,7 @@ func (r *Source) field(c *wire.Cursor, key string) (err error) {
 		r.Prompt, err = wire.Optional(c.Text())
 	case "messages":
 		r.Messages, err = messages(c)
+		r.Ignored = c.Ignored()
 	case "add_special_tokens":
 		r.AddSpecialTokens, err = wire.Optional(c.Bool())
 	case "add_generation_prompt":
@@ -51,17 +54,29 @@ func (r *Source) check() error {
 type TokenizeRequest struct {
 	Source
 	ReturnTokenStrs bool `json:"return_token_strs,omitempty"`
+
+	Tools                []Tool `json:"tools,omitempty"`
+	ContinueFinalMessage bool   `json:"continue_final_message,omitempty"`
+	ChatTemplate         string `json:"chat_template,omitempty"` // "" is the model's
 }
 
 // DecodeTokenize reads the body of a /tokenize request.
 func DecodeTokenize(body []byte) (*TokenizeRequest, error) {
 	r := &TokenizeRequest{}
 	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
-		if key == "return_token_strs" {
+		switch key {
+		case "return_token_strs":
 			r.ReturnTokenStrs, err = c.Bool()
-			return err
+		case "tools":
+			r.Tools, err = tools(c)
+		case "continue_final_message":
+			r.ContinueFinalMessage, err = c.Bool()
+		case "chat_template":
+			r.ChatTemplate, err = template(c)
+		default:
+			err = r.field(c, key)
 		}
-		return r.field(c, key)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -72,9 +87,15 @@ func DecodeTokenize(body []byte) (*TokenizeRequest, error) {
 		return nil, wire.Invalid("prompt", wire.CodeInvalidValue, "prompt and messages exclude each other")
 	case !chat && r.Prompt == nil:
 		return nil, wire.Missing("prompt", "either prompt, a string, or messages, an array that is not empty")
-	case chat && r.AddSpecialTokens != nil && *r.AddSpecialTokens:
-		return nil, wire.Invalid("add_special_tokens", wire.CodeUnsupported,
-			"not supported with messages: the template writes the special tokens")
+	case !chat && r.Tools != nil:
+		return nil, wire.Invalid("tools", wire.CodeInvalidValue, "only allowed with messages")
+	case !chat && r.ChatTemplate != "":
+		return nil, wire.Invalid("chat_template", wire.CodeInvalidValue, "only allowed with messages")
+	}
+	if r.ContinueFinalMessage {
+		if err := continues(r.Messages, r.AddGenerationPrompt); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.check(); err != nil {
 		return nil, err

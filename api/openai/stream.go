@@ -50,9 +50,12 @@ type Piece struct {
 	Chat     []TokenLogprob      // log probabilities in a chat
 	Logprobs *CompletionLogprobs // log probabilities in a completion
 	Finish   string              // "" while the choice goes on
-	TokenIDs []int32             // nil if not asked for
-	Prompt   []int32             // the prompt's ids; nil if not asked for, or told before
-	Usage    *Usage              // nil if not asked for
+
+	StopReason any // with Finish: see ChatChoice
+
+	TokenIDs []int32 // nil if not asked for
+	Prompt   []int32 // the prompt's ids; nil if not asked for, or told before
+	Usage    *Usage  // nil if not asked for
 }
 
 // CallPiece is what an event adds to one call of a tool: its beginning, or a piece of its arguments.
@@ -76,7 +79,7 @@ func (e *Encoder) AppendPiece(dst []byte, p *Piece) []byte {
 	case p.Chat != nil:
 		dst = append(dst, `,"logprobs":{"content":`...)
 		dst = appendTokens(dst, p.Chat)
-		dst = append(dst, '}')
+		dst = append(dst, `,"refusal":null}`...)
 	case p.Logprobs != nil:
 		dst = append(dst, `,"logprobs":`...)
 		dst = p.Logprobs.append(dst)
@@ -93,15 +96,34 @@ func (e *Encoder) AppendPiece(dst []byte, p *Piece) []byte {
 		dst = append(dst, `,"token_ids":`...)
 		dst = appendIDs(dst, p.TokenIDs)
 	}
+	if p.Finish != "" {
+		dst = appendStopReason(append(dst, `,"stop_reason":`...), p.StopReason)
+	}
+	if e.chat { // whose prompt is that of all choices
+		dst = append(dst, "}]"...)
+	}
 	if p.Prompt != nil {
 		dst = append(dst, `,"prompt_token_ids":`...)
 		dst = appendIDs(dst, p.Prompt)
 	}
-	dst = append(dst, "}]"...)
+	if !e.chat {
+		dst = append(dst, "}]"...)
+	}
 	if p.Usage == nil {
 		return append(dst, e.tail...)
 	}
 	return p.Usage.appendTo(dst)
+}
+
+// appendStopReason appends a string, an int32 or null.
+func appendStopReason(dst []byte, reason any) []byte {
+	switch v := reason.(type) {
+	case string:
+		return wire.AppendString(dst, v)
+	case int32:
+		return strconv.AppendInt(dst, int64(v), 10)
+	}
+	return append(dst, "null"...)
 }
 
 func (e *Encoder) appendDelta(dst []byte, p *Piece) []byte {

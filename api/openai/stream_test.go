@@ -22,13 +22,13 @@ func TestStreamEvents(t *testing.T) {
 				`"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"usage":null}`},
 		{chat.AppendPiece(nil, &Piece{Index: 3, Text: "a\n", TokenIDs: []int32{5, 6}, Prompt: []int32{1}, Usage: usage}),
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[{"index":3,` +
-				`"delta":{"content":"a\n"},"logprobs":null,"finish_reason":null,"token_ids":[5,6],"prompt_token_ids":[1]}],` +
+				`"delta":{"content":"a\n"},"logprobs":null,"finish_reason":null,"token_ids":[5,6]}],"prompt_token_ids":[1],` +
 				`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}}`},
 		{chat.AppendPiece(nil, &Piece{Finish: "stop", Chat: []TokenLogprob{{likely, []TopLogprob{likely}}, {TopLogprob: likely}}}),
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[{"index":0,` +
 				`"delta":{},"logprobs":{"content":[{"token":"é","logprob":-0.5,"bytes":[195,169],"top_logprobs":[` +
 				`{"token":"é","logprob":-0.5,"bytes":[195,169]}]},{"token":"é","logprob":-0.5,"bytes":[195,169],` +
-				`"top_logprobs":[]}]},"finish_reason":"stop"}],"usage":null}`},
+				`"top_logprobs":[]}],"refusal":null},"finish_reason":"stop","stop_reason":null}],"usage":null}`},
 		{chat.AppendUsage(nil, usage),
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[],` +
 				`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}}`},
@@ -36,7 +36,13 @@ func TestStreamEvents(t *testing.T) {
 			Tokens: []string{"<b>"}, TokenLogprobs: []*Logprob{nil}, TopLogprobs: []TopByText{{"x": -1}}, TextOffset: []int{4}}}),
 			`{"id":"cmpl-1","object":"text_completion","created":7,"model":"m","choices":[{"index":1,"text":"a",` +
 				`"logprobs":{"tokens":["<b>"],"token_logprobs":[null],"top_logprobs":[{"x":-1}],"text_offset":[4]},` +
-				`"finish_reason":"length"}]}`},
+				`"finish_reason":"length","stop_reason":null}]}`},
+		{plain.AppendPiece(nil, &Piece{Finish: "stop", StopReason: "\n", TokenIDs: []int32{1}, Prompt: []int32{2}}),
+			`{"id":"cmpl-1","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"","logprobs":null,` +
+				`"finish_reason":"stop","token_ids":[1],"stop_reason":"\n","prompt_token_ids":[2]}]}`},
+		{chat.AppendPiece(nil, &Piece{Finish: "stop", StopReason: int32(7)}),
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[{"index":0,"delta":{},` +
+				`"logprobs":null,"finish_reason":"stop","stop_reason":7}],"usage":null}`},
 	}
 	for _, c := range cases {
 		if want := "data: " + c.want + "\n\n"; string(c.got) != want {

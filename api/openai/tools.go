@@ -40,11 +40,11 @@ func (t ToolChoice) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"type": "function", "function": map[string]string{"name": t.Name}})
 }
 
-// Limits of tools.
+// Limits of tools. A server may have lower ones.
 const (
-	MaxTools    = 128     // of a request
+	MaxTools    = 1024    // of a request
 	MaxToolName = 128     // characters of a name
-	MaxSchema   = 1 << 18 // bytes of a schema, a regular expression or a grammar
+	MaxSchema   = 1 << 20 // bytes of a schema, a regular expression or a grammar
 )
 
 // ToolFields are the parameters of chats that are about tools.

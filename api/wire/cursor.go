@@ -10,6 +10,8 @@ import (
 const (
 	maxDepth   = 64   // how deeply the arrays and objects of a request may be nested
 	maxMembers = 4096 // how many members an object may have
+
+	mostIgnored = 8 // paths that are noted
 )
 
 // Cursor reads a JSON text once, from left to right. Its methods consume one value and return an *Error that names the
@@ -19,6 +21,8 @@ type Cursor struct {
 	at    int
 	depth int
 	path  []byte // of the value being read, such as "messages[2].content"
+
+	ignored []string // paths
 }
 
 // Decode reads data, which must be one object, giving each member that is not null to field.

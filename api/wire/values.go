@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"cmp"
+	"errors"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -58,6 +61,38 @@ func (c *Cursor) Label(most int) (string, error) {
 	}
 	return s, err
 }
+
+// Kind returns the string that the object which comes next has as the member of a name: "" if it has none. It consumes
+// nothing, and leaves errors to whatever reads the object.
+func (c *Cursor) Kind(name string) (kind string) {
+	if c.Peek() != '{' {
+		return ""
+	}
+	ahead := *c
+	ahead.path, ahead.ignored = slices.Clone(c.path), nil
+	ahead.Object(func(key string) (err error) {
+		if key != name {
+			return ahead.Skip()
+		}
+		kind, err = ahead.Text()
+		return cmp.Or(err, errFound)
+	})
+	return kind
+}
+
+// errFound ends a look ahead.
+var errFound = errors.New("found")
+
+// Ignore reads a member that is of no use here, and notes its path.
+func (c *Cursor) Ignore() error {
+	if len(c.ignored) < mostIgnored {
+		c.ignored = append(c.ignored, c.Path())
+	}
+	return c.Skip()
+}
+
+// Ignored returns the paths of the first members that were ignored.
+func (c *Cursor) Ignored() []string { return c.ignored }
 
 // Unsupported reads a member and refuses it.
 func (c *Cursor) Unsupported() error {

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"unicode/utf8"
 )
@@ -56,5 +57,28 @@ func TestInert(t *testing.T) {
 		if err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, want %q", body, err, want)
 		}
+	}
+}
+
+// TestKind holds that looking ahead consumes nothing, and that ignored members are named.
+func TestKind(t *testing.T) {
+	var kinds []string
+	var ignored []string
+	err := Decode([]byte(`{"a":[{"x":{"type":"no"},"type":"one"},{"type":5},{"y":[1]},7]}`), func(c *Cursor, key string) error {
+		err := c.Array("a list", func(int) error {
+			kinds = append(kinds, c.Kind("type"))
+			if c.Peek() != '{' {
+				return c.Skip()
+			}
+			return c.Object(func(string) error { return c.Ignore() })
+		})
+		ignored = c.Ignored()
+		return err
+	})
+	if want := []string{"one", "", "", ""}; err != nil || !slices.Equal(kinds, want) {
+		t.Errorf("kinds are %q (%v), want %q", kinds, err, want)
+	}
+	if want := []string{"a[0].x", "a[0].type", "a[1].type", "a[2].y"}; !slices.Equal(ignored, want) {
+		t.Errorf("ignored %q, want %q", ignored, want)
 	}
 }

@@ -25,7 +25,9 @@ type benchCmd struct {
 	Cache   benchCacheCmd   `cmd:"" help:"Replay a trace through the scheduler and the KV cache alone, and say what the cache finds."`
 	Step    benchStepCmd    `cmd:"" help:"Measure what the host does for a step, on a simulated device."`
 	Null    benchNullCmd    `cmd:"" help:"Serve an engine without a model, to measure the load itself with."`
+	Gateway benchGatewayCmd `cmd:"" help:"Measure what a gateway costs: latency it adds, requests and chunks a second."`
 	Grammar benchGrammarCmd `cmd:"" help:"Compile JSON Schemas and follow outputs, and say how fast and how right that is."`
+	Guided  benchGuidedCmd  `cmd:"" help:"Compare a batch of guided answers with one of free answers."`
 	Write   benchWriteCmd   `cmd:"" help:"Write a model of random weights to a GGUF file, for other engines to be measured on."`
 }
 

@@ -121,7 +121,7 @@ func (c *benchLoadCmd) Run(ctx context.Context) error {
 func (c *benchLoadCmd) useless() error {
 	_, fixed := bench.FixedNamed(c.Workload)
 	trace := c.Workload == "mooncake" || c.Workload == "azure"
-	own := engineFlags{kvFlags: kvFlags{KVType: "auto"}, BlockTokens: 16}
+	own := c.defaults()
 	for _, f := range []struct {
 		set   bool
 		flags string
@@ -136,13 +136,22 @@ func (c *benchLoadCmd) useless() error {
 		{!c.Sweep && c.Attain != 0.9, "--attain", "it needs --sweep"},
 		{c.URL != "" && c.HTTP, "--http", "it is for a model in this process"},
 		{c.URL == "" && !c.HTTP && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url or --http"},
-		{c.URL != "" && (c.schedFlags != schedFlags{Profile: "chat"} || c.engineFlags != own), "settings of an engine", "the server at --url has its own"},
+		{c.URL != "" && (c.schedFlags != own.schedFlags || c.engineFlags != own.engineFlags), "settings of an engine", "the server at --url has its own"},
 	} {
 		if f.set {
 			return usageError{fmt.Sprintf("%s would change nothing: %s", f.flags, f.why)}
 		}
 	}
 	return nil
+}
+
+// defaults returns the command as it is without flags.
+func (c *benchLoadCmd) defaults() *benchLoadCmd {
+	var plain cli
+	if _, err := newParser(&plain).Parse([]string{"bench", "load"}); err != nil {
+		panic(err) // it has no flags that must be given
+	}
+	return &plain.Bench.Load
 }
 
 // writePage writes --html.

@@ -32,6 +32,13 @@ func TestBenchUsage(t *testing.T) {
 	}
 }
 
+// TestBenchLoadOfServer holds that a server's URL is enough, whatever the defaults of settings of an engine are.
+func TestBenchLoadOfServer(t *testing.T) {
+	if code := run(strings.Fields("bench load --url http://127.0.0.1:1/v1 -n 1")); code != exitFailure {
+		t.Errorf("a load on a server that is not there exits with %d; want %d", code, exitFailure)
+	}
+}
+
 func TestPrintReport(t *testing.T) {
 	var b strings.Builder
 	printReport(&b, bench.Report{Requests: 3, CPU: 600 * time.Microsecond, Elapsed: time.Millisecond, Unfilled: 0.031, Failed: 2, CutOff: 1, HitRate: 0.5, TTFT: bench.Summary{P99: 12.5}, Errors: map[string]int{"refused": 2},

@@ -203,7 +203,10 @@ func (c *catalog) About(o shelf.Offer) (server.About, error) {
 func (c *catalog) options(e entry, name string) (text.Options, error) {
 	o := c.serve.options(name)
 	c.serve.schedFlags.apply(&o)
-	o.Pooling, o.ToolFormat, o.ReasoningFormat = engine.Pooling(c.serve.Pooling), c.serve.ToolFormat, c.serve.ReasoningFormat
+	o.Pooling = engine.Pooling(c.serve.Pooling)
+	if err := c.serve.guideFlags.apply(&o); err != nil {
+		return o, err
+	}
 	o.MaxLoRAs, o.MaxRank = c.serve.MaxLoRAs, c.serve.MaxRank
 	o.MaxWaiting, o.MaxQueue, o.Logger = c.serve.MaxWaiting, c.serve.MaxQueueTime, c.log
 	return o, e.apply(&o)
@@ -236,7 +239,7 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	}
 	tell(c.log, m, begin)
 	served := server.FromText(m)
-	served.Observer, served.About = observer, what
+	served.Observer, served.About, served.Root = observer, what, e.Model
 	return &server.Loaded{Served: served, Free: func() error {
 		err := m.Close()
 		returnMemory()

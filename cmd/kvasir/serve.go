@@ -34,15 +34,14 @@ type serveCmd struct {
 	MaxBody         size          `name:"max-body" help:"Largest request body; 0 is 4M, and 32 bytes for each token of the context." default:"0"`
 	RequestMemory   size          `help:"Memory for the bodies of all requests, and what is decoded of them; more are told to come back later. 0 is 8 times --max-body, at least 256M." default:"0"`
 	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
-	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait before it is refused, once four wait; 0 is any time." default:"2s"`
+	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait for its first token before it is refused, once four wait; 0 is any time." default:"2s"`
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel        string        `help:"debug, info, warn or error; info logs every request but GETs, debug these too." default:"info" enum:"debug,info,warn,error"`
 	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
-	ToolFormat      string        `name:"tool-format" help:"How the models write calls of tools: a name of docs/tools.md, none, or auto, which tells it from the chat template." default:"auto" placeholder:"NAME"`
-	ReasoningFormat string        `name:"reasoning-format" help:"How the models mark their reasoning, likewise." default:"auto" placeholder:"NAME"`
 	demandFlags     `group:"Models on demand"`
+	guideFlags      `group:"Tools, schemas and grammars"`
 	connectionFlags `group:"Connections"`
 	keyFlags        `group:"Keys"`
 	adapterFlags    `group:"Adapters"`
@@ -156,6 +155,7 @@ func (c *serveCmd) loadAll(ctx context.Context, log *slog.Logger, cfg *server.Co
 			return closeAll, err
 		}
 		closers = append(closers, closeModel)
+		served.Root = name
 		cfg.Models = append(cfg.Models, served)
 		room -= served.Size
 	}
@@ -230,7 +230,10 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}
-	o.Pooling, o.ToolFormat, o.ReasoningFormat = engine.Pooling(c.Pooling), c.ToolFormat, c.ReasoningFormat
+	o.Pooling = engine.Pooling(c.Pooling)
+	if err := c.guideFlags.apply(&o); err != nil {
+		return server.Served{}, nil, err
+	}
 	if c.Template != "" {
 		source, err := os.ReadFile(c.Template)
 		if err != nil {

@@ -155,6 +155,9 @@ func (s *Sampler) mirostat(most float32, m *compute.Mirostat, n uint64, u float6
 		m.Limits = append(m.Limits, m.Limits[len(m.Limits)-1])
 	}
 	m.Limits = m.Limits[:n+1] // the tokens from n on are chosen again
+	if len(s.kept) == 1 {     // nothing is chosen: the limit stays as it does for tokens that nobody chose
+		return s.ids[0]
+	}
 	limit := float64(m.Limits[n])
 	total := s.weigh(s.kept, most, 1)
 	s.keep(float32(float64(most) + min(0, math.Log(total)-limit*math.Ln2))) // -log2(w/total) <= limit, or the greatest

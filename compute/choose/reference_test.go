@@ -246,6 +246,11 @@ func TestLogprobs(t *testing.T) {
 		if len(c.Top) != min(top, len(logits)) {
 			t.Fatalf("%d alternatives; want %d", len(c.Top), min(top, len(logits)))
 		}
+		given := ranked[rapid.IntRange(0, len(ranked)-1).Draw(t, "rank")]
+		d := s.Choose(nil, slices.Clone(logits), compute.Choice{Given: given, Rank: true, Top: -1}, nil)
+		if int(d.Rank) != slices.Index(ranked, given)+1 || math.Abs(float64(d.Logprob)-logprob(given)) > 1e-5 {
+			t.Fatalf("token %d is described as %+v; want rank %d", given, d, slices.Index(ranked, given)+1)
+		}
 		for i, a := range c.Top {
 			if a.Token != ranked[i] || math.Abs(float64(a.Logprob)-logprob(a.Token)) > 1e-5 {
 				t.Fatalf("alternative %d is %v; want token %d at %v", i, a, ranked[i], logprob(ranked[i]))

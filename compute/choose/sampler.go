@@ -40,7 +40,11 @@ type Sampler struct {
 // state. mask is nil, or the words of Choice.Mask. The result's Top is valid until the Sampler's next call.
 func (s *Sampler) Choose(state *State, logits []float32, c compute.Choice, mask []uint32) compute.Chosen {
 	if c.Given >= 0 {
-		return s.describe(logits, c.Given, c.Top)
+		chosen := s.describe(logits, c.Given, c.Top)
+		if c.Rank && chosen.Err == nil {
+			chosen.Rank = rank(logits, c.Given)
+		}
+		return chosen
 	}
 	if c.Top >= 0 {
 		s.raw = append(s.raw[:0], logits...)
@@ -77,6 +81,17 @@ func (s *Sampler) describe(logits []float32, token, top int32) compute.Chosen {
 		}
 	}
 	return compute.Chosen{Token: token, Logprob: float32(float64(logits[token]) - norm), Top: s.top}
+}
+
+// rank returns the place of a token in the order of the logits: 1 is the greatest, and of equals the lower token's.
+func rank(logits []float32, token int32) int32 {
+	own, n := logits[token], int32(1)
+	for i, l := range logits {
+		if l > own || l == own && int32(i) < token {
+			n++
+		}
+	}
+	return n
 }
 
 // choose picks token n of an output from adjusted logits.

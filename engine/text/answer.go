@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -41,19 +42,45 @@ type ToolChoice struct {
 // guided reports whether a choice leaves the model no other answer than calls.
 func (c ToolChoice) guided() bool { return c.Required || c.Name != "" }
 
+// GuideLimits bounds what requests may ask of their answers. A field that is 0 has its default.
+type GuideLimits struct {
+	Tools   int            // of a request
+	Grammar grammar.Limits // of what an answer must be; Bytes holds for schemas of tools that need not be obeyed, too
+}
+
+// guideDefaults are the limits of a server open to strangers.
+var guideDefaults = GuideLimits{Tools: 128, Grammar: grammar.Limits{Bytes: 256 << 10, Compile: grammar.DefaultLimits.Compile,
+	Depth: grammar.DefaultLimits.Depth, States: grammar.DefaultLimits.States, Work: grammar.DefaultLimits.Work}}
+
+// or returns l with the values of others where it has none.
+func (l GuideLimits) or(d GuideLimits) GuideLimits {
+	g := l.Grammar
+	return GuideLimits{Tools: cmp.Or(l.Tools, d.Tools), Grammar: grammar.Limits{
+		Bytes: cmp.Or(g.Bytes, d.Grammar.Bytes), Compile: cmp.Or(g.Compile, d.Grammar.Compile), Depth: cmp.Or(g.Depth, d.Grammar.Depth),
+		States: cmp.Or(g.States, d.Grammar.States), Work: cmp.Or(g.Work, d.Grammar.Work)}}
+}
+
+// checkTools refuses more or larger tools than the limits allow.
+func (m *Model) checkTools(a *Answer) error {
+	if n := len(a.Tools); n > m.guides.limits.Tools {
+		return fault.New(FieldTools, "has %d; at most %d are allowed", n, m.guides.limits.Tools)
+	}
+	for i := range a.Tools {
+		if t := &a.Tools[i]; len(t.Parameters) > m.guides.limits.Grammar.Bytes {
+			return fault.New(t.Field, "has %d bytes; at most %d are allowed", len(t.Parameters), m.guides.limits.Grammar.Bytes)
+		}
+	}
+	return nil
+}
+
 // openFormats decides how answers are written.
 func (m *Model) openFormats(o *Options) (err error) {
+	m.guides.limits = o.Guide.or(guideDefaults)
 	tools, reasoning := o.ToolFormat, o.ReasoningFormat
 	if m.tools, m.reasoning, err = m.Template.Formats(tools, reasoning); err != nil {
 		return fmt.Errorf("text: %w", err)
 	}
-	m.think = -1
 	if m.reasoning != nil {
-		if open, _ := m.reasoning.Around(""); open != "" {
-			if ids := m.Tokenizer.Encode(open, tokenizer.EncodeOptions{ParseSpecial: true}); len(ids) == 1 {
-				m.think = ids[0]
-			}
-		}
 		m.end = m.Tokenizer.Encode(m.reasoning.End(), tokenizer.EncodeOptions{ParseSpecial: true})
 	}
 	marks, stops := chat.Marks(m.tools, m.reasoning), m.tools.Stops()

@@ -38,6 +38,9 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vector []float32, to
 		return nil, 0, &fault.Error{Field: FieldModel, Problem: m.pooling.Error()}
 	case r.Dimensions < 0 || r.Dimensions > m.Spec.Hidden:
 		return nil, 0, fault.New(FieldDimensions, "is %d; the model's vectors have %d", r.Dimensions, m.Spec.Hidden)
+	case r.Dimensions > 0 && r.Dimensions < m.Spec.Hidden && !m.embedder:
+		return nil, 0, fault.New(FieldDimensions, "is %d; %s was not made for embeddings, and the first values of its vectors "+
+			"mean nothing", r.Dimensions, m.Name)
 	}
 	ids, err := m.embedIDs(ctx, r)
 	if err != nil {

@@ -95,6 +95,18 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
+// TestDimensionsOfADecoder holds that a vector is cut only if the model was made for embeddings.
+func TestDimensionsOfADecoder(t *testing.T) {
+	m := openMini(t, Options{})
+	var bad *fault.Error
+	if _, _, err := m.Embed(t.Context(), EmbedRequest{Text: "a", Dimensions: 5}); !errors.As(err, &bad) || bad.Field != FieldDimensions {
+		t.Errorf("5 dimensions: %v", err)
+	}
+	if v, _, err := m.Embed(t.Context(), EmbedRequest{Text: "a", Dimensions: m.Spec.Hidden}); err != nil || len(v) != m.Spec.Hidden {
+		t.Errorf("all dimensions: %d, %v", len(v), err)
+	}
+}
+
 func TestEmbedTruncates(t *testing.T) {
 	m, all := openEncoder(t, "bert", Options{})
 	ids := all[2].IDs

@@ -1,30 +1,31 @@
 package text
 
 import (
-	"cmp"
-	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/kvasir-llm/kvasir/chat"
-	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
 // bounded returns constraints that follow a grammar, nil if the text is free, and bound the tokens of reasoning. room
 // is the most tokens of the answer.
-func (m *Model) bounded(a *Answer, prompt string, g *grammar.Grammar, room int) (func() engine.Constraint, error) {
+func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func() engine.Constraint, error) {
 	if a.Thought != nil && m.reasoning == nil {
 		return nil, fault.New(FieldThinking, "is %d; %s does not reason", *a.Thought, m.Name)
 	}
-	free := a.Form == nil && !a.Choice.guided()
+	free, near := a.Form == nil && !a.Choice.guided(), nearEnd
+	if m.tools != nil && len(a.Tools) > 0 {
+		guide := m.tools.Guide()
+		near += len(m.Tokenizer.Encode(guide.After+guide.Close, tokenizer.EncodeOptions{ParseSpecial: true}))
+	}
 	return func() engine.Constraint {
-		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1, words: compute.MaskWords(m.Spec.Vocab)}
+		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1}
 		b.parser = chat.NewParser(chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt})
 		if g != nil {
-			b.matcher, b.fresh, b.free = g.Start(), g.Start, free
+			b.matcher, b.least, b.free, b.near = g.Start(), g.least, free, near
 			b.most = min(room-1, mostLook)
 			b.look = b.most
 		}
@@ -42,16 +43,15 @@ func (m *Model) bounded(a *Answer, prompt string, g *grammar.Grammar, room int) 
 type bounds struct {
 	m       *Model
 	matcher *grammar.Matcher // nil: the text is free
-	fresh   func() *grammar.Matcher
-	free    bool         // there is text around calls, which may end anywhere
-	least   int          // tokens of the shortest whole answer that is found; 0 is not known yet
-	parser  *chat.Parser // knows where reasoning begins and ends
-	left    int          // tokens of the answer
-	thought int          // tokens of reasoning; -1 is any number
-	look    int          // when so many are left, it is time to see how many the end takes; -1 is never
-	most    int          // what look begins with
-	words   int          // of a mask
-	due     []int32      // tokens that must come next
+	free    bool             // there is text around calls, which may end anywhere
+	least   func() int       // tokens of the shortest whole answer that is found
+	near    int              // tokens of an end that one token may pass, to begin another part
+	parser  *chat.Parser     // knows where reasoning begins and ends
+	left    int              // tokens of the answer
+	thought int              // tokens of reasoning; -1 is any number
+	look    int              // when so many are left, it is time to see how many the end takes; -1 is never
+	most    int              // what look begins with
+	due     []int32          // tokens that must come next
 }
 
 const (
@@ -59,17 +59,32 @@ const (
 	mostEnd  = 192 // tokens that an end may take
 
 	spareTokens = 8 // by which an end may become longer with one token
-	nearEnd     = 4 // tokens of an end that one token may pass, to begin another part
+	nearEnd     = 4 // tokens of an end that one token may pass, to begin another part, beside those that end calls
 )
 
 // endThought makes the end of reasoning due, if its tokens are used up.
 func (b *bounds) endThought() {
-	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 {
+	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 && (b.matcher == nil || b.afterThought() != nil) {
 		b.due = b.m.end
 	}
 }
 
+// afterThought returns a matcher of what follows the reasoning; nil if that cannot end here, within a character.
+func (b *bounds) afterThought() *grammar.Matcher {
+	after := b.matcher.Clone()
+	for _, id := range b.m.end {
+		if after.Accept(id) != nil {
+			return nil
+		}
+	}
+	return after
+}
+
+// Mask also looks for the end of the answer: the device is busy meanwhile.
 func (b *bounds) Mask(dst []uint32) {
+	if b.left <= b.look && len(b.due) == 0 {
+		b.close()
+	}
 	switch {
 	case len(b.due) > 0:
 		dst[b.due[0]/32] |= 1 << (b.due[0] % 32)
@@ -109,9 +124,6 @@ func (b *bounds) Accept(token int32) error {
 		}
 	}
 	b.endThought()
-	if b.left <= b.look && len(b.due) == 0 {
-		b.close()
-	}
 	return nil
 }
 
@@ -122,148 +134,29 @@ func (b *bounds) close() {
 		b.look = b.left - 1
 		return
 	}
-	if b.least == 0 && !b.free {
-		b.least = mostEnd
-		if first, ok := b.m.ending(b.fresh(), b.words); ok {
-			b.least = len(first) + 1
-		}
+	least := 0
+	if !b.free {
+		least = b.least()
 	}
-	if b.matcher.Complete() && b.left <= b.least+spareTokens && !b.parser.Thinking() {
+	if b.matcher.Complete() && b.left <= least+spareTokens && !b.parser.Thinking() {
 		b.due, b.look = b.m.stops[:1], -1
 		return
 	}
-	sim, path := b.matcher.Clone(), []int32(nil)
+	from, path := b.matcher, []int32(nil)
 	if b.parser.Thinking() {
-		path = b.m.end
-		for _, id := range path {
-			if sim.Accept(id) != nil {
-				b.look = -1
-				return
-			}
+		if from, path = b.afterThought(), b.m.end; from == nil {
+			b.look = b.left - 1
+			return
 		}
 	}
-	rest, ok := b.m.ending(sim, b.words)
+	rest, ok := from.Ending(mostEnd)
 	path = slices.Concat(path, rest)
 	switch spare := b.left - len(path); {
-	case ok && (spare <= spareTokens || !b.free && len(path) <= nearEnd && spare <= b.least+spareTokens):
+	case ok && (spare <= spareTokens || !b.free && len(path) <= b.near && spare <= least+spareTokens):
 		b.due, b.look = path, b.left-len(path) // where the token that ends it is due
 	case ok:
-		b.look = b.left - max((spare-b.least-spareTokens)/4, 1) // another part may begin meanwhile
+		b.look = b.left - max((spare-least-spareTokens)/4, 1) // another part may begin meanwhile
 	default:
 		b.look = b.left - 16
 	}
-}
-
-// ending returns tokens that complete an answer, without the one that ends it. Its greedy search, for brackets and
-// quotation marks first, finds an end of JSON soon, and may miss that of another form.
-func (m *Model) ending(sim *grammar.Matcher, words int) (path []int32, ok bool) {
-	mask := make([]uint32, words)
-	for len(path) < mostEnd {
-		if sim.Complete() {
-			return path, true
-		}
-		clear(mask)
-		sim.Mask(mask)
-		if id := m.think; id >= 0 {
-			mask[id/32] &^= 1 << (id % 32)
-		}
-		next := sim.Forced()
-		if len(next) == 0 {
-			next = []int32{m.complete(sim, mask, m.guides.closers.next(mask))}
-		}
-		for _, id := range next {
-			if id < 0 || sim.Accept(id) != nil {
-				return nil, false
-			}
-		}
-		path = append(path, next...)
-	}
-	return nil, false
-}
-
-// complete returns a token that begins the text of another one and completes the output, or that one.
-func (m *Model) complete(sim *grammar.Matcher, mask []uint32, id int32) int32 {
-	if id < 0 {
-		return id
-	}
-	text := m.Tokenizer.Bytes(id)
-	for n := 1; n < len(text); n++ {
-		other, ok := m.Tokenizer.ID(string(text[:n]))
-		if !ok || mask[other/32]>>(other%32)&1 == 0 {
-			continue
-		}
-		if try := sim.Clone(); try.Accept(other) == nil && try.Complete() {
-			return other
-		}
-	}
-	return id
-}
-
-// closers are the tokens that JSON may end with.
-type closers struct {
-	comma, quote int32   // -1 is none
-	length       []int   // of all tokens, bytes
-	text         []int32 // those that end a text, the longest first
-	other        []int32 // brackets and quotation marks, the longest first, then what is between values, the shortest first
-}
-
-func newClosers(tokens []grammar.Token) closers {
-	c := closers{comma: -1, quote: -1, length: make([]int, len(tokens))}
-	rank := func(id int32) (n int) {
-		text := string(tokens[id].Bytes)
-		if n = len(text); strings.Trim(text, `"]}`) == "" {
-			return -n
-		}
-		return n
-	}
-	for i, t := range tokens {
-		id, text := int32(i), string(t.Bytes)
-		c.length[id] = len(text)
-		if t.Special || text == "" || strings.Trim(text, `"[]{},: `) != "" {
-			continue
-		}
-		if text[0] == '"' && strings.Trim(text[1:], "]}") == "" {
-			c.text = append(c.text, id)
-		}
-		if text[0] != '"' || len(text) == 1 || text == `""` {
-			c.other = append(c.other, id)
-		}
-		switch text {
-		case ",":
-			c.comma = id
-		case `"`:
-			c.quote = id
-		}
-	}
-	for _, list := range [][]int32{c.text, c.other} {
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-	}
-	return c
-}
-
-// next returns the best token of a mask to end with, -1 if there is none. Where a comma and a quotation mark may come,
-// it is in a text.
-func (c *closers) next(mask []uint32) int32 {
-	may := func(id int32) bool { return id >= 0 && mask[id/32]>>(id%32)&1 != 0 }
-	if may(c.comma) && may(c.quote) {
-		for _, id := range c.text {
-			if may(id) {
-				return id
-			}
-		}
-	}
-	for _, id := range c.other {
-		if may(id) {
-			return id
-		}
-	}
-	best, most := int32(-1), -1 // nearest to how a tokenizer spells what must come
-	for i, w := range mask {
-		for ; w != 0; w &= w - 1 {
-			if id := 32*i + bits.TrailingZeros32(w); id < len(c.length) && c.length[id] > most {
-				best, most = int32(id), c.length[id]
-			}
-		}
-	}
-	return best
 }

@@ -17,17 +17,18 @@ import (
 
 // guides are the compiled grammars of a model, the last ones used.
 type guides struct {
-	once    sync.Once
-	vocab   *grammar.Vocab
-	closers closers
+	once   sync.Once
+	vocab  *grammar.Vocab
+	limits GuideLimits
 
 	mu     sync.Mutex
-	recent []compiled // [mostGuides] the newest last
+	recent []*compiled // [mostGuides] the newest last
 }
 
 type compiled struct {
-	key string
-	g   *grammar.Grammar
+	*grammar.Grammar
+	key   string
+	least func() int // tokens of the shortest output that is found, and the one that ends it
 }
 
 const mostGuides = 64
@@ -38,7 +39,7 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 	if spec == nil && r.Answer.Thought == nil {
 		return r.Constraint, nil
 	}
-	var g *grammar.Grammar
+	var g *compiled
 	if spec != nil {
 		switch {
 		case r.IgnoreEOS:
@@ -58,13 +59,17 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 }
 
 // thinks reports whether a model may reason before it answers a chat, though the prompt has not begun that: if to ask
-// it for reasoning changes nothing in the prompt.
+// it for reasoning changes nothing in a prompt. It tries a short one, since what templates change is its end.
 func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	a := &r.Answer
 	if !a.Parse || r.Chat == nil || m.reasoning == nil || a.Form == nil && !a.Choice.guided() {
 		return false
 	}
-	in := *r.Chat
+	in := chat.Input{AddGenerationPrompt: true, Messages: []chat.Message{{Role: "user", Content: "?"}}, Extra: r.Chat.Extra}
+	without, err := m.render(ctx, r, &in)
+	if err != nil {
+		return false
+	}
 	in.Extra = chat.NewDict()
 	if r.Chat.Extra != nil {
 		for _, key := range r.Chat.Extra.Keys() {
@@ -74,37 +79,39 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	}
 	in.Extra.Set("enable_thinking", true)
 	in.Extra.Set("thinking", true)
-	with, err := m.Render(ctx, &in)
-	if err != nil {
-		return false
-	}
-	without, err := m.Render(ctx, r.Chat)
+	with, err := m.render(ctx, r, &in)
 	return err == nil && with == without
 }
 
 // compile returns the grammar of a spec. If there is none, the error names the schema that is at fault.
-func (m *Model) compile(a *Answer, spec grammar.Spec) (*grammar.Grammar, error) {
+func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 	m.guides.once.Do(m.openGuides)
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	if g := m.guides.find(string(key)); g != nil {
-		return g, nil
+	if c := m.guides.find(string(key)); c != nil {
+		return c, nil
 	}
-	g, err := grammar.Compile(spec, m.guides.vocab, grammar.DefaultLimits)
+	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
-		m.guides.keep(string(key), g)
-		return g, nil
+		c := &compiled{g, string(key), sync.OnceValue(func() int {
+			if first, ok := g.Start().Ending(mostEnd); ok {
+				return len(first) + 1
+			}
+			return mostEnd
+		})}
+		m.guides.keep(c)
+		return c, nil
 	}
 	if a.Form != nil {
-		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, grammar.DefaultLimits); err != nil {
+		if _, err := grammar.Compile(a.Form.Spec, m.guides.vocab, m.guides.limits.Grammar); err != nil {
 			return nil, located(a.Form.Field, err)
 		}
 	}
 	for i := range a.Tools {
 		t := &a.Tools[i]
-		if _, err := grammar.Compile(grammar.Spec{Schema: t.schema()}, m.guides.vocab, grammar.DefaultLimits); err != nil {
+		if _, err := grammar.Compile(grammar.Spec{Schema: t.schema()}, m.guides.vocab, m.guides.limits.Grammar); err != nil {
 			return nil, located(t.Field, err)
 		}
 	}
@@ -123,25 +130,25 @@ func located(field fault.Field, err error) error {
 	return &fault.Error{Field: field, Problem: bad.Problem}
 }
 
-func (g *guides) find(key string) *grammar.Grammar {
+func (g *guides) find(key string) *compiled {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.recent, func(c compiled) bool { return c.key == key })
+	i := slices.IndexFunc(g.recent, func(c *compiled) bool { return c.key == key })
 	if i < 0 {
 		return nil
 	}
 	c := g.recent[i]
 	g.recent = append(slices.Delete(g.recent, i, i+1), c)
-	return c.g
+	return c
 }
 
-func (g *guides) keep(key string, made *grammar.Grammar) {
+func (g *guides) keep(c *compiled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.recent) == mostGuides {
 		g.recent = slices.Delete(g.recent, 0, 1)
 	}
-	g.recent = append(g.recent, compiled{key, made})
+	g.recent = append(g.recent, c)
 }
 
 // openGuides makes the vocabulary that grammars take.
@@ -150,7 +157,6 @@ func (m *Model) openGuides() {
 	for id := range min(m.Spec.Vocab, m.Tokenizer.VocabSize()) {
 		tokens[id] = grammar.Token{Bytes: m.Tokenizer.Bytes(int32(id)), Special: m.Tokenizer.IsSpecial(int32(id))}
 	}
-	m.guides.closers = newClosers(tokens)
 	m.guides.vocab = grammar.NewVocab(tokens, m.stops, func(text string) []int32 {
 		return m.Tokenizer.Encode(text, tokenizer.EncodeOptions{})
 	})
@@ -205,12 +211,9 @@ func (m *Model) calls(a *Answer) *grammar.Tags {
 		}
 		before := strings.ReplaceAll(g.Before, chat.GuideName, t.Name)
 		tags.Tags = append(tags.Tags, grammar.Tag{Begin: before, Content: content, End: g.After})
-		if g.Between != "" && !a.single() && (a.Choice.guided() || g.Open != "") { // after others
-			tags.Tags = append(tags.Tags, grammar.Tag{Begin: g.Between + before, Content: content, End: g.After})
-		}
 	}
-	if a.Choice.guided() {
-		tags.AtLeast, tags.NoText = 1, true
+	if a.Choice.guided() || g.Open != "" {
+		tags.AtLeast, tags.NoText, tags.Between = 1, true, g.Between
 	}
 	if a.single() {
 		tags.AtMost = 1
@@ -218,7 +221,6 @@ func (m *Model) calls(a *Answer) *grammar.Tags {
 	if g.Open == "" {
 		return tags
 	}
-	tags.AtLeast, tags.NoText = 1, true
 	outer := &grammar.Tags{Tags: []grammar.Tag{{Begin: g.Open, Content: grammar.Spec{Tags: tags}, End: g.Close}}}
 	if a.Choice.guided() {
 		outer.AtLeast, outer.AtMost, outer.NoText = 1, 1, true

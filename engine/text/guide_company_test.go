@@ -11,7 +11,8 @@ import (
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
-// guidedRequests are answers of every kind of form, greedy and drawn, with and without log probabilities.
+// guidedRequests are answers of every kind of form, greedy and drawn, with and without log probabilities, by the model
+// and by two adapters.
 func guidedRequests() (all []Request) {
 	schema := []byte(`{"type": "object", "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items":
 		{"enum": ["red", "green"]}}}, "required": ["name", "tags"], "additionalProperties": false}`)
@@ -33,6 +34,7 @@ func guidedRequests() (all []Request) {
 		if n%2 == 0 {
 			r.Logprobs = 2
 		}
+		r.Adapter = []string{"", "pirate", "json", "", "pirate"}[n%5]
 		all = append(all, r)
 	}
 	return all
@@ -71,11 +73,11 @@ func listen(t *testing.T, g *Generation) (a said) {
 }
 
 // TestGuidedCompany makes sure that guided answers are the same, token by token, alone and beside others, two to a
-// prompt, in chunks, with a warm cache and after preemption.
+// prompt, with adapters, in chunks, with a warm cache and after preemption.
 func TestGuidedCompany(t *testing.T) {
 	requests := guidedRequests()
 	var want [][]said
-	alone := openMini(t, Options{MaxSeqs: 1})
+	alone := openMini(t, Options{MaxSeqs: 1, Adapters: adapterFiles, MaxLoRAs: 1})
 	for _, r := range requests {
 		p, err := alone.Prepare(t.Context(), r)
 		if err != nil {
@@ -91,7 +93,8 @@ func TestGuidedCompany(t *testing.T) {
 		}
 		want = append(want, both)
 	}
-	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 1300 << 10})
+	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 1300 << 10,
+		Adapters: adapterFiles, MaxLoRAs: 2})
 	for round := range 2 { // the second finds prompts in the cache
 		got := make([][2]said, len(requests))
 		var all sync.WaitGroup

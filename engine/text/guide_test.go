@@ -120,6 +120,12 @@ func TestFormsWithinTheLimit(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.content), &v); err != nil || v.Text == nil || v.List == nil || got.finish != "stop" {
 			t.Errorf("%d tokens: %+v: %v", most, got, err)
 		}
+		r = asking("Tell me a story about a fox.")
+		r.MaxTokens = most
+		r.Answer.Form = &Form{Spec: grammar.Spec{Regex: `Once[a-zA-Z ,.]{9,}, [0-9]{4} (times|and never again) the end`}, Field: "form"}
+		if got := answerTo(t, m, r); !strings.HasSuffix(got.content, " the end") || got.finish != "stop" {
+			t.Errorf("%d tokens: %+v", most, got)
+		}
 		calls := withTools(asking("Tell me a story about a fox, and the weather everywhere."), ToolChoice{Required: true}, false)
 		calls.MaxTokens = most + 20
 		for _, c := range answerTo(t, m, calls).calls {
@@ -161,14 +167,43 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
-// TestSameFormWhateverTheCompany holds that log probabilities, which keep tokens from being forced, change no answer.
-func TestSameFormWhateverTheCompany(t *testing.T) {
+// TestLogprobsChangeNoToken holds that log probabilities, for which forced tokens are computed one by one, change no
+// token of an answer.
+func TestLogprobsChangeNoToken(t *testing.T) {
 	m := openMini(t, Options{})
-	r := withTools(asking("What is the weather in Paris and in Rome?"), ToolChoice{Required: true}, true)
-	want := answerTo(t, m, r)
-	r.Logprobs = 0
-	if got := answerTo(t, m, r); !slices.Equal(got.calls, want.calls) {
-		t.Errorf("%+v, with log probabilities %+v", want, got)
+	spelled := func(r Request, logprobs int) []int32 {
+		r.Logprobs = logprobs
+		g, err := generate(t.Context(), m, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listen(t, g).ids
+	}
+	schema := []byte(`{"type": "object", "properties": {"international_standard_name": {"enum": ["uninteresting", "unbelievable"]},
+		"list_of_coordinates": {"type": "array", "items": {"enum": ["north-west", "north-east"]}, "minItems": 2}},
+		"required": ["international_standard_name", "list_of_coordinates"], "additionalProperties": false}`)
+	for n := range 12 {
+		r := asking(fmt.Sprintf("What is the weather in Paris and in %d cities?", n))
+		switch n % 3 {
+		case 0:
+			r.Answer.Form = &Form{Spec: grammar.Spec{Schema: schema, Compact: true, Ordered: true}, Field: "form"}
+		case 1:
+			r.Answer.Form = &Form{Spec: grammar.Spec{Regex: "(the unbelievable|the uninteresting) [a-z]{1,9} is [0-9]+ metres away"}, Field: "form"}
+		case 2:
+			r = withTools(r, ToolChoice{Required: true}, true)
+		}
+		r.MaxTokens, r.Sampling = 60, sampling.Defaults()
+		switch r.Sampling.Seed = uint64(n); n % 4 {
+		case 0:
+			r.Sampling.Temperature = 0
+		case 1:
+			r.Sampling.Mirostat = true
+		case 2:
+			r.Sampling.TypicalP, r.Sampling.FrequencyPenalty = 0.9, 0.5
+		}
+		if without, with := spelled(r, -1), spelled(r, 1); !slices.Equal(without, with) {
+			t.Errorf("%d: %q, with log probabilities %q", n, m.Tokenizer.Decode(without, true), m.Tokenizer.Decode(with, true))
+		}
 	}
 }
 
@@ -237,5 +272,33 @@ func TestContinue(t *testing.T) {
 	}
 	if text := m.Tokenizer.Decode(p.IDs, false); !strings.HasSuffix(text, "<|im_start|>assistant\nThe capital of Fra") {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestGuideLimits holds that the limits of requests can be set.
+func TestGuideLimits(t *testing.T) {
+	limits := GuideLimits{Tools: 1, Grammar: grammar.Limits{Bytes: 400, Depth: 8, States: 1 << 14, Work: 1 << 16}}
+	m := openMini(t, Options{Guide: limits})
+	tools := withTools(asking("hi"), ToolChoice{}, false)
+	two, large := tools, tools
+	two.Answer.Tools = slices.Repeat(tools.Answer.Tools, 2)
+	large.Answer.Tools = []Tool{{Field: "tools[0].parameters", Tool: chat.Tool{Name: "f", Parameters: []byte(strings.Repeat(" ", 401))}}}
+	form := func(schema string) Request {
+		r := asking("hi")
+		r.Answer.Form = &Form{Spec: grammar.Spec{Schema: []byte(schema)}, Field: "form"}
+		return r
+	}
+	for want, r := range map[string]Request{
+		"":                              tools,
+		"tools has 2; at most 1":        two,
+		"tools[0].parameters has 401":   large,
+		"form has 422 bytes":            form(`{"description": "` + strings.Repeat("x", 403) + `"}`),
+		"form is not JSON: is nested":   form(strings.Repeat(`{"items": `, 12) + "{}" + strings.Repeat("}", 12)),
+		"form.pattern the regular expr": form(`{"type": "string", "pattern": "^(?=.*a.{80})(?=.*b.{90}).{200}$"}`),
+	} {
+		r.Sampling = sampling.Defaults()
+		if _, err := m.Prepare(t.Context(), r); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package text
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/model"
@@ -25,6 +27,9 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 	free, total, err := dev.Memory()
 	if err != nil {
 		return memory{}, err
+	}
+	if o.onHost() {
+		free = hostPlans.left(free, m.loaded.Bytes)
 	}
 	n := memory{free: free, total: total, steps: m.loaded.Workspace(o.TokenBudget, o.MaxSeqs), kv: o.KVBytes, host: o.host(),
 		reserve: reserveOf(total)}
@@ -91,6 +96,14 @@ func Need(spec *model.Spec, weights int64, o Options) int64 {
 }
 
 func reserveOf(total int64) int64 { return min(maxReserve, total/8) }
+
+// ofHost returns how much of the host's memory an open model may come to take.
+func (n memory) ofHost(m *Model, o Options) int64 {
+	if !o.onHost() {
+		return o.HostKVBytes
+	}
+	return m.Bytes + m.KVBytes + n.steps + n.logits + n.host
+}
 
 // rest returns what is left for what is not counted.
 func (n memory) rest() int64 {
@@ -161,7 +174,70 @@ func (o *Options) fits(ckpt *weights.Checkpoint, dev compute.Device) error {
 	if err != nil {
 		return err
 	}
+	if o.onHost() {
+		free = hostPlans.left(free, 0)
+	}
 	n := memory{weights: ckpt.Size(), kv: o.KVBytes, host: o.host(), reserve: reserveOf(total), free: free, total: total}
 	n.bound(*o, 0)
+	return errors.Join(n.check(*o), o.hostFits())
+}
+
+// hostFits refuses a tier in the host's memory that does not fit there, if the model is on another device.
+func (o *Options) hostFits() error {
+	if o.HostKVBytes == 0 || o.onHost() {
+		return nil
+	}
+	host, err := compute.Open("cpu", compute.Options{Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	free, total, err := host.Memory()
+	if err != nil {
+		return err
+	}
+	n := memory{host: o.HostKVBytes, reserve: reserveOf(total), free: hostPlans.left(free, 0), total: total}
 	return n.check(*o)
+}
+
+// hostPlans are the plans of this process's models for the host's memory. What is free says nothing of what they will
+// take: a KV cache takes its pages as they are written.
+var hostPlans plans
+
+// plans are what models may come to take.
+type plans struct {
+	mu   sync.Mutex
+	free int64 // before the first of them was loaded
+	of   map[*Model]int64
+}
+
+// left returns how much of what is free the plans leave to a model, of which so many bytes are loaded.
+func (p *plans) left(free, loaded int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.of) == 0 {
+		p.free = max(free, min(p.free, free+loaded))
+		return free
+	}
+	rest := p.free - loaded
+	for _, n := range p.of {
+		rest -= n
+	}
+	return max(0, min(free, rest))
+}
+
+// add notes a model's plan, and drop forgets it.
+func (p *plans) add(m *Model, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[*Model]int64{}
+	}
+	p.of[m] = bytes
+}
+
+func (p *plans) drop(m *Model) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, m)
 }

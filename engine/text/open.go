@@ -42,6 +42,8 @@ type Options struct {
 	ToolFormat      string // how calls of tools are written: a name of package chat, none, or "", as the template tells
 	ReasoningFormat string // the same of reasoning
 
+	Guide GuideLimits // of what a request asks of its answer
+
 	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
 
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
@@ -230,7 +232,11 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		}
 	}
 	loaded.KVType = o.KVType
-	blocks, err := m.plan(o, dev)
+	needs, err := m.needs(o, dev)
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := m.plan(o, dev, needs)
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +260,15 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 			StepTarget: o.StepTarget.Microseconds(), MaxQueueTime: o.MaxQueue.Milliseconds(),
 		},
 	})
-	m.closer = func() error { return errors.Join(runner.Close(), dev.Close()) }
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	hostPlans.add(m, needs.ofHost(m, o))
+	m.closer = func() error {
+		hostPlans.drop(m)
+		return errors.Join(runner.Close(), dev.Close())
+	}
+	return m, nil
 }
 
 // longestSequence returns the most tokens of a sequence. What an encoder is given may fill the context: the token that
@@ -289,11 +302,7 @@ func (m *Model) checkTokens() error {
 }
 
 // plan decides the context and the number of KV blocks.
-func (m *Model) plan(o Options, dev compute.Device) (blocks int, err error) {
-	needs, err := m.needs(o, dev)
-	if err != nil {
-		return 0, err
-	}
+func (m *Model) plan(o Options, dev compute.Device, needs memory) (blocks int, err error) {
 	one := compute.CacheSpec{Blocks: 1, BlockTokens: o.BlockTokens, Type: o.KVType, Layers: m.Spec.KVLayers()}
 	block := dev.CacheBytes(one)
 	if block == 0 {

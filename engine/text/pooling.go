@@ -33,7 +33,7 @@ func (m *Model) Purpose() string { return Purpose(m.Spec) }
 // a GGUF, or else as most models of the kind do. If the files ask for something unsupported, it sets m.pooling.
 func (m *Model) readPooling(ckpt *weights.Checkpoint, asked engine.Pooling) error {
 	m.Pooling, m.Normalise, m.scores = engine.PoolLast, true, "sigmoid"
-	if m.Spec.Encoder {
+	if m.embedder = m.Spec.Encoder || m.Spec.NoHead; m.Spec.Encoder {
 		m.Pooling = engine.PoolCLS
 	}
 	if ckpt.Format() == weights.GGUF {
@@ -88,7 +88,7 @@ func (m *Model) ggufPooling(ckpt *weights.Checkpoint) {
 	arch, _ := ckpt.Metadata()["general.architecture"].(string)
 	kinds := map[any]engine.Pooling{uint32(1): engine.PoolMean, uint32(2): engine.PoolCLS, uint32(3): engine.PoolLast}
 	if kind, ok := kinds[ckpt.Metadata()[arch+".pooling_type"]]; ok {
-		m.Pooling = kind
+		m.Pooling, m.embedder = kind, true
 	}
 }
 
@@ -114,7 +114,7 @@ func (m *Model) sentencePooling(ckpt *weights.Checkpoint) error {
 	if ok, err := readJSON(ckpt, "modules.json", &modules); !ok {
 		return err
 	}
-	m.Normalise = false
+	m.Normalise, m.embedder = false, true
 	for _, module := range modules {
 		switch kind := module.Type[strings.LastIndexByte(module.Type, '.')+1:]; kind {
 		case "Transformer":

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,6 +19,9 @@ type Request struct {
 	IDs       []int32     // tokens
 	Chat      *chat.Input // a conversation, which the model's template renders; BOS and EOS are filled in
 	NoSpecial bool        // put no BOS before Prompt
+	Special   bool        // put BOS before Chat too, beside what the template writes
+
+	Template *chat.Template // renders Chat in place of the model's; nil is the model's
 
 	Suffix *string // what follows the answer: Prompt is what comes before it (fill in the middle)
 
@@ -29,6 +33,9 @@ type Request struct {
 	BadWords    []string // that the answer does not hold, as far as their usual tokens go
 	DRYBreakers []string // that a repetition does not reach across; nil is the usual ones
 	Context     int      // most tokens of prompt and answer, for which MaxTokens is cut; 0 is the model's, and no cut
+
+	Fit      bool // if MaxTokens are more than the context has room for, that many
+	Truncate int  // most tokens of the prompt, of which the last are kept; 0 is all, -1 what leaves room for the answer
 
 	engine.Params
 }
@@ -84,6 +91,9 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	if m.Spec.Encoder {
 		return nil, fault.New(FieldModel, "%s is an encoder, which generates nothing; it %s", m.Name, m.Purpose())
 	}
+	if err := m.checkTools(&r.Answer); err != nil {
+		return nil, err
+	}
 	written, ids, err := m.write(ctx, r)
 	if err != nil {
 		return nil, err
@@ -94,9 +104,19 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	limit := m.Context
 	if r.Context > 0 {
 		limit = min(limit, r.Context)
-		if left := limit - len(ids); r.MaxTokens == 0 || r.MaxTokens > left {
-			r.MaxTokens = max(left, 1)
-		}
+	}
+	most := r.Truncate
+	if most < 0 {
+		most = max(limit-max(r.MaxTokens, 1), 1)
+	}
+	if most > 0 && len(ids) > most {
+		ids = ids[len(ids)-most:]
+	}
+	if r.Context > 0 && r.MaxTokens == 0 {
+		r.MaxTokens = limit
+	}
+	if (r.Fit || r.Context > 0) && r.MaxTokens > 0 {
+		r.MaxTokens = max(min(r.MaxTokens, limit-len(ids)), 1)
 	}
 	if answer := max(r.MaxTokens, 1); len(ids)+answer > limit {
 		return nil, &LengthError{source(&r), limit, len(ids), answer}
@@ -153,10 +173,10 @@ func (m *Model) write(ctx context.Context, r Request) (tail string, ids []int32,
 	field := source(&r)
 	switch {
 	case r.Chat != nil:
-		if r.Prompt, err = m.Render(ctx, r.Chat); err != nil {
+		if r.Prompt, err = m.render(ctx, &r, r.Chat); err != nil {
 			return "", nil, err
 		}
-		r.NoSpecial = true
+		r.NoSpecial = !r.Special
 	case r.Suffix != nil:
 		if r.Prompt, err = m.infill(&r); err != nil {
 			return "", nil, err
@@ -170,9 +190,10 @@ func (m *Model) write(ctx context.Context, r Request) (tail string, ids []int32,
 	return tail, ids, err
 }
 
-// Render returns the prompt that the model's chat template makes of a conversation. It ends with ctx, with its cause.
-func (m *Model) Render(ctx context.Context, conversation *chat.Input) (string, error) {
-	if m.Template == nil {
+// render returns the prompt that a request's chat template makes of a conversation. It ends with ctx, with its cause.
+func (m *Model) render(ctx context.Context, r *Request, conversation *chat.Input) (string, error) {
+	template := cmp.Or(r.Template, m.Template)
+	if template == nil {
 		return "", fault.New(FieldMessages, "need a chat template; %s has none and takes plain text", m.Name)
 	}
 	in := *conversation
@@ -186,7 +207,7 @@ func (m *Model) Render(ctx context.Context, conversation *chat.Input) (string, e
 	if ids := m.Tokenizer.EOS(); len(ids) > 0 {
 		in.EOS = m.Tokenizer.Token(ids[0])
 	}
-	prompt, err := m.Template.RenderChat(ctx, in)
+	prompt, err := template.RenderChat(ctx, in)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}

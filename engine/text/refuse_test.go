@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,53 @@ func TestPromptsThatCannotFit(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(refused.Problem, "8388") {
 			t.Errorf("%s: error %v", field, err)
 		}
+	}
+}
+
+// TestFit holds that a request may ask for as many tokens as there is room for without knowing how many that is.
+func TestFit(t *testing.T) {
+	m := openMini(t, Options{})
+	r := request()
+	r.Prompt, r.Fit, r.Sampling = "What is a KV cache?", true, m.Defaults
+	for asked, want := range map[int]func(prompt int) int{
+		1 << 20: func(prompt int) int { return m.Context - prompt },
+		5:       func(int) int { return 5 },
+		0:       func(int) int { return 0 },
+	} {
+		r.MaxTokens = asked
+		p, err := m.Prepare(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%d tokens asked for: %v", asked, err)
+		}
+		if got := p.Request.MaxTokens; got != want(p.Len()) {
+			t.Errorf("%d tokens asked for after %d: %d", asked, p.Len(), got)
+		}
+	}
+	r.MaxTokens, r.Prompt = 5, strings.Repeat("cache ", m.Context)
+	if _, err := m.Prepare(t.Context(), r); !errors.As(err, new(*LengthError)) {
+		t.Errorf("a prompt that fills the context: %v", err)
+	}
+}
+
+// TestTruncate holds that a prompt keeps its last tokens.
+func TestTruncate(t *testing.T) {
+	m := openMini(t, Options{})
+	r := request()
+	r.Prompt, r.MaxTokens, r.Sampling = strings.Repeat("a cache ", m.Context), 5, m.Defaults
+	all, err := m.Encode(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for truncate, want := range map[int]int{3: 3, -1: m.Context - 5} {
+		r.Truncate = truncate
+		p, err := m.Prepare(t.Context(), r)
+		if err != nil || !slices.Equal(p.IDs, all[len(all)-want:]) {
+			t.Errorf("%d: %v; want the last %d", truncate, err, want)
+		}
+	}
+	r.Prompt, r.Truncate = "a cache", 100
+	if p, err := m.Prepare(t.Context(), r); err != nil || p.Len() > 5 {
+		t.Errorf("a short prompt: %v", err)
 	}
 }
 

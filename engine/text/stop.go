@@ -6,7 +6,8 @@ type stopper struct {
 	stops   []stopString
 	include bool // the stop string is part of the text
 	buf     []byte
-	start   int // of buf: where what is held back begins
+	start   int    // of buf: where what is held back begins
+	found   string // the stop string that ended the text
 }
 
 // stopString is matched by the algorithm of Knuth, Morris and Pratt (SIAM Journal on Computing 6, 1977).
@@ -59,7 +60,7 @@ func (s *stopper) push(piece string) (show string, found bool) {
 			}
 			last := before + at + 1
 			if begin := last - len(stop.text); first < 0 || begin < first {
-				first, end = begin, last
+				first, end, s.found = begin, last, stop.text
 			}
 			break
 		}

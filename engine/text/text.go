@@ -37,6 +37,7 @@ type Model struct {
 
 	Pooling   engine.Pooling // how embeddings are made of hidden states
 	Normalise bool           // whether they get length 1 by default
+	embedder  bool           // the model was made for embeddings
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
 
@@ -44,7 +45,6 @@ type Model struct {
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
 	end       []int32               // tokens that end reasoning
-	think     int32                 // the token that begins it; -1 if it is not one
 	guides    guides
 
 	system string   // what begins conversations without a system message
@@ -72,6 +72,7 @@ type Info struct {
 	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
 	Reasons      bool // it may think before it answers
 	Chats        bool // it has a chat template
+	Retains      bool // requests may say how long their KV blocks are kept
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend, or the server's
 	Stop         []string        // of a request that says nothing of it
@@ -81,8 +82,8 @@ type Info struct {
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil, Opened: m.Opened, Defaults: m.Defaults,
-		Stop: m.stop, MaxTokens: m.usual}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil,
+		Retains: m.Engine.Retains(), Opened: m.Opened, Defaults: m.Defaults, Stop: m.stop, MaxTokens: m.usual}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.
@@ -93,6 +94,7 @@ type Delta struct {
 	Tokens    []TokenInfo  // the tokens that it came from, if log probabilities were asked for
 	IDs       []int32      // the tokens' ids, always
 	Finish    string       // on the last one: "stop", "length" or "tool_calls"
+	Stop      string       // with Finish: the stop string that ended the answer; "" is none
 	Usage     Usage        // so far
 }
 
@@ -101,6 +103,7 @@ type TokenInfo struct {
 	ID      int32
 	Bytes   []byte
 	Logprob float32
+	Rank    int // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []TokenInfo
 }
 

@@ -17,7 +17,7 @@ type room struct {
 
 // standardMethods are methods that the standard library or another dependency calls through an interface.
 var standardMethods = strings.Fields(`String Error Unwrap Is As Read Write Close Seek ReadAt WriteAt ReadFrom WriteTo
-	ReadByte Len Less Swap Push Pop MarshalJSON UnmarshalJSON MarshalText UnmarshalText ServeHTTP Flush Format GoString
+	ReadByte Len Less Swap Push Pop MarshalJSON UnmarshalJSON MarshalText UnmarshalText MarshalYAML ServeHTTP Flush Format GoString
 	Describe Collect`)
 
 // TestExports finds exports that no other room uses; a room's own tests do not count. It reads names, not types: a

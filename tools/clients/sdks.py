@@ -1,7 +1,7 @@
 """Runs Python clients against a server: the OpenAI SDK with its helpers and, where they are installed, instructor,
 pydantic-ai, langchain-openai and LlamaIndex.
 
-    pip install openai instructor "pydantic-ai-slim[openai]" langchain-openai llama-index-llms-openai-like
+    pip install openai instructor "pydantic-ai-slim[openai]" "opentelemetry-api<1.38" langchain-openai llama-index-llms-openai-like
     python tools/clients/sdks.py --base-url http://127.0.0.1:8000/v1
 """
 

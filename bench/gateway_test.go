@@ -1,0 +1,21 @@
+package bench
+
+import (
+	"testing"
+	"time"
+)
+
+// TestGateway measures for a moment, and looks whether there are numbers.
+func TestGateway(t *testing.T) {
+	var rows []GatewayRow
+	o := GatewayOptions{Engines: 2, Sizes: []int{1 << 10, 32 << 10}, Clients: 2, Time: 300 * time.Millisecond}
+	if err := Gateway(t.Context(), o, func(r GatewayRow) { rows = append(rows, r) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 || rows[1].BodyBytes != 32<<10 || rows[1].RequestsPerSecond <= 0 || rows[0].ChunksPerSecond <= 0 {
+		t.Errorf("%+v", rows)
+	}
+	if err := Gateway(t.Context(), GatewayOptions{Engines: 1, Sizes: []int{1}, Clients: 1, Time: time.Second}, nil); err == nil {
+		t.Error("bodies of one byte were measured")
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/gateway"
+	"github.com/kvasir-llm/kvasir/guard"
+)
+
+// gatewayCmd is the front door of a fleet.
+type gatewayCmd struct {
+	Serve  gatewayServeCmd  `cmd:"" default:"withargs" help:"Serve; the word may be left out."`
+	Config gatewayConfigCmd `cmd:"" help:"Print a configuration in full, with what is set by default."`
+	Key    struct {
+		Create gatewayKeyCmd `cmd:"" help:"Make an API key, and the hash of it that goes into the configuration."`
+	} `cmd:"" help:"API keys."`
+}
+
+type gatewayServeCmd struct {
+	File         string        `name:"config" required:"" help:"The configuration in YAML, as in docs/gateway.md; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
+	Check        bool          `help:"Only say what is wrong with the configuration."`
+	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
+}
+
+func (gatewayServeCmd) Help() string {
+	return `Forwards the OpenAI API to the endpoints of a configuration: for each request the one that has most of its prompt cached and least to do.
+
+Examples:
+  kvasir gateway --config fleet.yaml
+  kvasir gateway serve --config fleet.yaml --check`
+}
+
+func (c *gatewayServeCmd) Run(ctx context.Context) error {
+	cfg, err := readGatewayConfig(c.File)
+	if err != nil || c.Check {
+		return err
+	}
+	if c.DrainTimeout < 0 {
+		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	access, closeAccess, err := openAccessLog(cfg.AccessLog)
+	if err != nil {
+		return err
+	}
+	defer closeAccess()
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", cfg.Listen, rootOf(err))
+	}
+	defer ln.Close()
+	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64()})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	stop := c.reloadOnHangUp(g, log, cfg.Listen)
+	defer stop()
+	log.Info("serving", "address", "http://"+ln.Addr().String())
+	return c.serve(ctx, g, ln)
+}
+
+// serve answers until ctx ends, and then lets what is under way come to its end.
+func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, ln net.Listener) error {
+	s := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	ended := make(chan error, 1)
+	guard.Go(func() error { return s.Serve(ln) }, func(err error) { ended <- err })
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	g.Drain()
+	drain, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	if err := s.Shutdown(drain); err != nil {
+		return errors.Join(fmt.Errorf("answers under way were cut off: %w", err), s.Close())
+	}
+	return nil
+}
+
+// reloadOnHangUp reads the configuration again on SIGHUP, until stop is called. One that is not good changes nothing.
+func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, listen string) (stop func()) {
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	guard.Go(func() error {
+		for range hangUps {
+			cfg, err := readGatewayConfig(c.File)
+			if err == nil && cfg.Listen != listen {
+				err = fmt.Errorf("listen is %s, and was %s: that needs a new start", cfg.Listen, listen)
+			}
+			if err == nil {
+				err = g.Apply(cfg)
+			}
+			if err != nil {
+				log.Error("the configuration stays as it was", "error", err)
+				continue
+			}
+			log.Info("read the configuration again", "models", len(cfg.Models))
+		}
+		return nil
+	}, func(err error) {
+		if err != nil {
+			log.Error("the configuration is not read again any more", "error", err)
+		}
+	})
+	return func() {
+		signal.Stop(hangUps)
+		close(hangUps)
+	}
+}
+
+func readGatewayConfig(file string) (*gateway.Config, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return gateway.Parse(file, data)
+}
+
+// openAccessLog opens the file that requests are logged to, "-" for the standard output. There is none for "".
+func openAccessLog(file string) (log *slog.Logger, done func() error, err error) {
+	switch file {
+	case "":
+		return nil, func() error { return nil }, nil
+	case "-":
+		return slog.New(slog.NewJSONHandler(os.Stdout, nil)), func() error { return nil }, nil
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, nil, err
+	}
+	return slog.New(slog.NewJSONHandler(f, nil)), f.Close, nil
+}
+
+type gatewayConfigCmd struct {
+	File string `name:"config" required:"" help:"The configuration in YAML." placeholder:"FILE" type:"existingfile"`
+}
+
+func (gatewayConfigCmd) Help() string { return "Example:\n  kvasir gateway config --config fleet.yaml" }
+
+func (c *gatewayConfigCmd) Run() error {
+	cfg, err := readGatewayConfig(c.File)
+	if err != nil {
+		return err
+	}
+	text, err := cfg.Print()
+	if err != nil {
+		return err
+	}
+	fmt.Print(text)
+	return nil
+}
+
+type gatewayKeyCmd struct{}
+
+func (gatewayKeyCmd) Help() string { return "Example:\n  kvasir gateway key create" }
+
+func (gatewayKeyCmd) Run() error {
+	key, hash := gateway.NewKey()
+	fmt.Printf("key:  %s\nhash: %s\n", key, hash)
+	return nil
+}

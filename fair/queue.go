@@ -1,0 +1,317 @@
+package fair
+
+import (
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/heap"
+)
+
+// Request is a request that waits, or that went and has not been settled. The exported fields must not change while it
+// does.
+type Request struct {
+	Tenant   string
+	Weight   float64 // of the tenant's share; the latest request's counts. 0 means 1
+	Priority int     // the lowest goes first, whatever its tenant was served
+	Deadline int64   // when it must have gone; a tenant's requests go in the order of their deadlines. 0 is none
+	Cost     float64 // in tokens, as estimated; prompt and answer may count differently
+	Again    bool    // it went before and failed through no fault of its own: it is never turned away
+	Value    any     // the caller's
+
+	lane    *lane
+	at      int // in the lane's requests; -1 if it does not wait
+	arrival int64
+}
+
+// Queue holds the requests that wait for one pool of endpoints.
+//
+// A request's class is its priority. Of the lowest class that waits, the tenant with the lowest counter is next, with
+// its request of the earliest deadline. A request's cost, divided by the tenant's weight, is added to the counter when
+// it goes. A tenant that has nothing waiting gains little: when it comes back, its counter is raised to that of the
+// tenant that went last, less the cost of a few requests. Those few let a tenant that stays below its share send some
+// requests at once without waiting behind one that is always above it.
+type Queue struct {
+	most     int // requests that may wait
+	waiting  int
+	weights  float64 // of the tenants that have requests waiting or unsettled
+	tenants  map[string]*tenant
+	classes  []*class // by priority
+	arrivals int64
+	speed    meter
+	mean     float64 // cost of a request that went, as a moving average
+}
+
+// tenant is the account of a tenant. There is one as long as the tenant has requests waiting or unsettled, or is owed
+// less than others.
+type tenant struct {
+	name    string
+	weight  float64
+	counter float64 // cost of what went, divided by weights
+	waiting int
+	cost    float64 // of those that wait
+	going   int     // requests that went and are not settled
+	lanes   []*lane
+}
+
+// lane is a tenant's requests of one class that wait.
+type lane struct {
+	tenant   *tenant
+	class    *class
+	requests heap.Heap[*Request]
+	at       int // in the class's lanes; -1 if it is empty
+}
+
+// class is all lanes of one priority.
+type class struct {
+	priority int
+	lanes    heap.Heap[*lane]
+	floor    float64 // the highest counter of a tenant when it went
+}
+
+// credit is how many requests of average cost a tenant that comes back may be ahead of those that waited.
+const credit = 16
+
+// averaged is how many requests the average cost is of, about.
+const averaged = 256
+
+// NewQueue makes a queue in which at most so many requests wait.
+func NewQueue(most int) *Queue { return &Queue{most: most, tenants: map[string]*tenant{}} }
+
+// SetMost changes how many requests may wait. Those that do stay.
+func (q *Queue) SetMost(most int) { q.most = most }
+
+// Waiting returns how many requests wait.
+func (q *Queue) Waiting() int { return q.waiting }
+
+// Add lets a request wait. If that is one too many, one is turned away: the request itself, or one that has less claim
+// to wait; see Refusal.
+func (q *Queue) Add(now int64, r *Request) *Refusal {
+	t := q.tenant(r)
+	var refusal *Refusal
+	if !r.Again {
+		if late := q.late(now, t, r); late != nil {
+			q.leave(t)
+			return late
+		}
+		if q.waiting >= q.most {
+			refusal = q.shed(now, t, r)
+			if refusal.Request == r {
+				q.leave(t)
+				return refusal
+			}
+			q.take(refusal.Request)
+		}
+	}
+	l := q.lane(t, r.Priority)
+	if t.waiting == 0 {
+		q.raise(t, l.class)
+	}
+	q.arrivals++
+	r.lane, r.arrival = l, q.arrivals
+	l.requests.Push(r)
+	if l.at < 0 {
+		l.class.lanes.Push(l)
+	}
+	t.cost += r.Cost
+	q.count(t, 1, 0)
+	if refusal != nil {
+		q.leave(refusal.Request.lane.tenant)
+	}
+	return refusal
+}
+
+// count adds to the numbers of a tenant's requests.
+func (q *Queue) count(t *tenant, waiting, going int) {
+	before := t.waiting + t.going
+	t.waiting, t.going, q.waiting = t.waiting+waiting, t.going+going, q.waiting+waiting
+	switch after := t.waiting + t.going; {
+	case before == 0 && after > 0:
+		q.weights += t.weight
+	case before > 0 && after == 0:
+		q.weights -= t.weight
+	}
+}
+
+// raise gives a tenant that comes back a counter not much lower than that of those that kept waiting.
+func (q *Queue) raise(t *tenant, c *class) {
+	if least := c.floor - credit*q.mean/t.weight; t.counter < least {
+		t.counter = least
+		t.fix()
+	}
+}
+
+// triedLanes bounds how many tenants Next asks for, when the first ones' requests cannot go.
+const triedLanes = 16
+
+// reserved is the part of all places that tenants with much more than their share of them leave free.
+const reserved = 16
+
+// Places are the requests that a pool can serve at once; 0 means any number.
+type Places struct{ Free, All int }
+
+// Next takes out the request that goes next, of those that can, and charges its tenant. It returns nil if none can: of
+// every class it asks for at most 16 tenants.
+//
+// One of 16 places is for tenants that have less than twice their share of all places. Answers take long, and without
+// it a tenant within its share would wait for one of another tenant's to end, whenever that tenant wants more than
+// there is.
+func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
+	last := p.All > 0 && p.Free <= p.All/reserved
+	for _, c := range q.classes {
+		var passed []*lane
+		var r *Request
+		for len(passed) < triedLanes && c.lanes.Len() > 0 && r == nil {
+			l := c.lanes.First()
+			if first := l.requests.First(); !(last && q.over(l.tenant, p.All)) && can(first) {
+				r = first
+				break
+			}
+			c.lanes.Remove(0)
+			passed = append(passed, l)
+		}
+		for _, l := range passed {
+			c.lanes.Push(l)
+		}
+		if r != nil {
+			t := r.lane.tenant
+			c.floor = max(c.floor, t.counter)
+			q.count(t, 0, 1)
+			q.take(r)
+			q.average(r.Cost)
+			q.speed.add(now, r.Cost)
+			t.charge(r.Cost)
+			return r
+		}
+	}
+	return nil
+}
+
+// average takes a cost into the average.
+func (q *Queue) average(cost float64) {
+	if q.mean == 0 {
+		q.mean = cost
+	}
+	q.mean += (cost - q.mean) / averaged
+}
+
+// over reports whether a tenant has twice its share of all places, or more.
+func (q *Queue) over(t *tenant, all int) bool {
+	return float64(t.going)*q.weights >= 2*float64(all)*t.weight
+}
+
+// Remove takes out a request that waits, as its client has gone or its time is over. It returns false if the request
+// does not wait.
+func (q *Queue) Remove(r *Request) bool {
+	if r.lane == nil || r.at < 0 {
+		return false
+	}
+	t := r.lane.tenant
+	q.take(r)
+	q.leave(t)
+	return true
+}
+
+// Settle says what a request that went did cost. It must be called once for each that Next returned.
+func (q *Queue) Settle(r *Request, cost float64) {
+	t := r.lane.tenant
+	q.count(t, 0, -1)
+	t.charge(cost - r.Cost)
+	q.leave(t)
+}
+
+// take takes a request out of its lane.
+func (q *Queue) take(r *Request) {
+	l, t := r.lane, r.lane.tenant
+	l.requests.Remove(r.at)
+	if l.requests.Len() == 0 {
+		l.class.lanes.Remove(l.at)
+	}
+	t.cost -= r.Cost
+	if q.count(t, -1, 0); t.waiting == 0 {
+		t.cost = 0
+	}
+}
+
+// charge adds a cost, which may be negative, to a tenant's counter.
+func (t *tenant) charge(cost float64) {
+	t.counter += cost / t.weight
+	t.fix()
+}
+
+// fix restores the order of lanes after a counter has changed.
+func (t *tenant) fix() {
+	for _, l := range t.lanes {
+		if l.at >= 0 {
+			l.class.lanes.Fix(l.at)
+		}
+	}
+}
+
+// tenant returns the account of a request's tenant.
+func (q *Queue) tenant(r *Request) *tenant {
+	t := q.tenants[r.Tenant]
+	if t == nil {
+		t = &tenant{name: r.Tenant, weight: 1}
+		q.tenants[r.Tenant] = t
+	}
+	weight := r.Weight
+	if weight <= 0 {
+		weight = 1
+	}
+	if t.waiting+t.going > 0 {
+		q.weights += weight - t.weight
+	}
+	t.weight = weight
+	return t
+}
+
+// leave forgets a tenant that has nothing to lose or to gain by it: when it comes back it begins at the floor.
+func (q *Queue) leave(t *tenant) {
+	if t.waiting > 0 || t.going > 0 {
+		return
+	}
+	for _, l := range t.lanes {
+		if t.counter > l.class.floor-credit*q.mean/t.weight {
+			return
+		}
+	}
+	delete(q.tenants, t.name)
+}
+
+// lane returns a tenant's lane of a class.
+func (q *Queue) lane(t *tenant, priority int) *lane {
+	for _, l := range t.lanes {
+		if l.class.priority == priority {
+			return l
+		}
+	}
+	l := &lane{tenant: t, class: q.class(priority), at: -1}
+	l.requests = heap.New(func(a, b *Request) bool { return a.before(b) }, func(r *Request, at int) { r.at = at })
+	t.lanes = append(t.lanes, l)
+	return l
+}
+
+func (q *Queue) class(priority int) *class {
+	i, found := slices.BinarySearchFunc(q.classes, priority, func(c *class, p int) int { return c.priority - p })
+	if !found {
+		c := &class{priority: priority}
+		c.lanes = heap.New(func(a, b *lane) bool { return a.before(b) }, func(l *lane, at int) { l.at = at })
+		q.classes = slices.Insert(q.classes, i, c)
+	}
+	return q.classes[i]
+}
+
+// before orders the requests of a lane.
+func (r *Request) before(o *Request) bool {
+	if a, b := uint64(r.Deadline-1), uint64(o.Deadline-1); a != b { // 0, no deadline, is after all others
+		return a < b
+	}
+	return r.arrival < o.arrival
+}
+
+// before orders the lanes of a class; those of equal counters by the arrival of their first requests.
+func (l *lane) before(o *lane) bool {
+	if a, b := l.tenant.counter, o.tenant.counter; a != b {
+		return a < b
+	}
+	return l.requests.First().arrival < o.requests.First().arrival
+}

@@ -1,0 +1,277 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// failure is an attempt that failed.
+type failure struct {
+	err         error
+	unreachable bool    // there was no connection
+	answer      *answer // if it answered with an error
+}
+
+// answer is an answer that is short enough to be kept.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+// reason says what kind of failure it is, for metrics.
+func (f *failure) reason() string {
+	switch {
+	case f.answer != nil:
+		return strconv.Itoa(f.answer.status)
+	case f.unreachable:
+		return "unreachable"
+	case errors.Is(f.err, errSlow):
+		return "timeout"
+	}
+	return "broken"
+}
+
+// refusal is what the client is told if no attempt does better.
+func (f *failure) refusal() *refusal {
+	if f.unreachable {
+		return unavailable("no endpoint of the model is up: " + f.Error())
+	}
+	r := &refusal{status: http.StatusBadGateway, kind: "server_error", code: "endpoint_failed",
+		message: "the endpoint failed: " + f.Error()}
+	if errors.Is(f.err, errSlow) {
+		r.status, r.code = http.StatusGatewayTimeout, "endpoint_timeout"
+	}
+	if r.answer = f.answer; r.answer != nil {
+		r.status, r.message = f.answer.status, f.Error()
+	}
+	return r
+}
+
+// errSlow is the cause of a timeout.
+var errSlow = errors.New("the endpoint took too long")
+
+// attempt lets an endpoint answer. It returns nil if the answer was sent to the client, whole.
+func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failure) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &attempt{exchange: x, placement: p, sent: time.Now(), patience: x.cfg.Timeouts.Idle}
+	a.timer = time.AfterFunc(x.cfg.Timeouts.FirstByte, func() { cancel(errSlow) })
+	x.endpoint = p.endpoint.url
+	x.used = tokenUsage{}
+	defer func() {
+		a.timer.Stop()
+		cancel(nil)
+		seconds := 0.0
+		if !a.began.IsZero() {
+			seconds = time.Since(a.began).Seconds()
+		}
+		x.g.leave(j, a.cost(), max(0, x.used.out()-1), seconds)
+	}()
+	res, err := x.g.transport.RoundTrip(x.request(ctx, j, p))
+	if err != nil {
+		var op *net.OpError
+		return a.failed(ctx, err, errors.As(err, &op) && op.Op == "dial")
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
+		said, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+		if err != nil {
+			return a.failed(ctx, err, false)
+		}
+		return &failure{err: fmt.Errorf("status %d: %.200s", res.StatusCode, said), answer: &answer{res.StatusCode, res.Header, said}}
+	case res.StatusCode < 200 || res.StatusCode >= 300 && res.StatusCode < 400:
+		return &failure{err: fmt.Errorf("status %d, which is no answer", res.StatusCode)}
+	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		f = a.stream(ctx, res)
+	} else {
+		f = a.whole(ctx, res)
+	}
+	if f == nil && ctx.Err() == nil {
+		x.g.served(p.endpoint)
+	}
+	return f
+}
+
+// attempt is an exchange with one endpoint.
+type attempt struct {
+	*exchange
+	placement *placement
+	sent      time.Time // when the request was
+	began     time.Time // when the answer did
+	timer     *time.Timer
+	patience  time.Duration // between pieces of the answer
+}
+
+// cost is what the answer cost its tenant. Of an endpoint that does not count, the prompt is estimated.
+func (a *attempt) cost() float64 {
+	in := a.used.in()
+	if in == 0 && !a.began.IsZero() {
+		in = a.prompt()
+	}
+	return float64(in + outputWeight*a.used.out())
+}
+
+// failed words a failure of the connection.
+func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *failure {
+	if cause := context.Cause(ctx); cause != nil {
+		return &failure{err: cause}
+	}
+	return &failure{err: err, unreachable: unreachable}
+}
+
+// request makes what the endpoint gets: the body as it came, but for the name of the model if the endpoint calls it by
+// another.
+func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Request {
+	before, model, after := x.body.withModel(x.upstream(j.model))
+	content := func() (io.ReadCloser, error) {
+		if model == nil {
+			return io.NopCloser(bytes.NewReader(before)), nil
+		}
+		return io.NopCloser(io.MultiReader(bytes.NewReader(before), bytes.NewReader(model), bytes.NewReader(after))), nil
+	}
+	r := x.r.Clone(ctx)
+	u := *x.r.URL
+	r.RequestURI, r.Host = "", ""
+	r.URL = &u
+	scheme, rest, _ := strings.Cut(p.endpoint.url, "://")
+	host, base, _ := strings.Cut(rest, "/")
+	u.Scheme, u.Host = scheme, host
+	if base != "" {
+		u.Path, u.RawPath = "/"+base+u.Path, ""
+	}
+	r.Body, _ = content()
+	r.GetBody, r.ContentLength = content, int64(len(before)+len(model)+len(after))
+	r.TransferEncoding = nil
+	dropHops(r.Header)
+	r.Header.Del("Accept-Encoding")
+	r.Header.Del("X-Kvasir-Explain")
+	r.Header.Set("X-Request-Id", x.id)
+	if x.account != nil { // the client's key is for the gateway
+		r.Header.Del("Authorization")
+		r.Header.Del("X-Api-Key")
+	}
+	if p.endpoint.key != "" {
+		r.Header.Set("Authorization", "Bearer "+p.endpoint.key)
+	}
+	return r
+}
+
+// upstream is what the endpoints of a model call it.
+func (x *exchange) upstream(m *model) string {
+	x.g.mu.Lock()
+	defer x.g.mu.Unlock()
+	return m.Upstream
+}
+
+// hops are headers of one connection, which are not passed on.
+var hops = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+}
+
+func dropHops(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hops {
+		h.Del(name)
+	}
+}
+
+// begin sends the header of an answer.
+func (a *attempt) begin(res *http.Response, length int) {
+	h := a.w.Header()
+	for name, values := range res.Header {
+		if name != "X-Request-Id" && name != "Content-Length" {
+			h[name] = values
+		}
+	}
+	dropHops(h)
+	if length >= 0 {
+		h.Set("Content-Length", strconv.Itoa(length))
+	}
+	if why := a.placement.why; why != "" {
+		h.Set("X-Kvasir-Explain", why)
+	}
+	a.status = res.StatusCode
+	a.w.WriteHeader(res.StatusCode)
+	a.began = time.Now()
+	a.g.first(a.placement, a.began.Sub(a.sent).Seconds())
+}
+
+// write sends a piece of the answer to a client that takes it in time.
+func (a *attempt) write(piece []byte) error {
+	http.NewResponseController(a.w).SetWriteDeadline(time.Now().Add(a.patience))
+	_, err := a.w.Write(piece)
+	return err
+}
+
+// buffers are for pieces of answers.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// keptWhole is the most bytes of an answer that is checked before any of it is sent.
+const keptWhole = 1 << 20
+
+// whole copies an answer that is no stream. A short one is read and checked first, so that another endpoint can try if
+// it is broken.
+func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
+	var kept []byte // while nothing was sent
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	buf := *pooled
+	for {
+		n, err := res.Body.Read(buf)
+		a.timer.Reset(a.patience)
+		piece := buf[:n]
+		if a.status == 0 {
+			kept = append(kept, piece...)
+			if piece = nil; len(kept) > keptWhole && err == nil {
+				a.begin(res, int(res.ContentLength))
+				piece, kept = kept, nil
+			}
+		}
+		if len(piece) > 0 {
+			if gone := a.write(piece); gone != nil {
+				return &failure{err: errGone}
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && a.status == 0:
+			return a.finish(res, kept)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			a.torn = a.status != 0
+			return a.failed(ctx, err, false)
+		}
+	}
+}
+
+// finish sends an answer that is there as a whole.
+func (a *attempt) finish(res *http.Response, kept []byte) *failure {
+	if res.StatusCode == http.StatusOK && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+		if !json.Valid(kept) {
+			return &failure{err: fmt.Errorf("it said %.40q, which is no JSON", kept)}
+		}
+		a.used.read(kept)
+	}
+	a.begin(res, len(kept))
+	a.write(kept) // if the client has gone, nobody is left to tell
+	return nil
+}

@@ -1,0 +1,301 @@
+package gateway
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/route"
+)
+
+// Config is the configuration of a gateway, as docs/gateway.md describes it. Parse reads it from YAML, where each field
+// has the name in its tag.
+type Config struct {
+	Listen    string   `yaml:"listen"`
+	Models    []Model  `yaml:"models"`
+	Keys      []Key    `yaml:"keys"`
+	Queue     Queue    `yaml:"queue"`
+	Timeouts  Timeouts `yaml:"timeouts"`
+	Retries   int      `yaml:"retries"`
+	Health    Health   `yaml:"health"`
+	Prefix    Prefix   `yaml:"prefix"`
+	Zone      string   `yaml:"zone"`
+	MaxBody   int      `yaml:"max_body"`
+	AccessLog string   `yaml:"access_log"`
+}
+
+// Model is a name that requests may ask for. It has endpoints, or is divided among other models.
+type Model struct {
+	Name      string             `yaml:"name"`
+	Aliases   []string           `yaml:"aliases"`
+	Upstream  string             `yaml:"upstream"` // what its endpoints call it; Name if empty
+	Endpoints []Endpoint         `yaml:"endpoints"`
+	Policy    Policy             `yaml:"policy"`
+	Split     map[string]float64 `yaml:"split"` // of models, by weight
+	Fallbacks []string           `yaml:"fallbacks"`
+}
+
+// Endpoint is an engine or a provider. In YAML it may be its URL alone.
+type Endpoint struct {
+	URL         string  `yaml:"url"`
+	KeyEnv      string  `yaml:"key_env"` // the environment variable with the key that the endpoint wants
+	MaxInFlight int     `yaml:"max_in_flight"`
+	Context     int     `yaml:"context"` // tokens
+	Cost        float64 `yaml:"cost"`
+	Zone        string  `yaml:"zone"`
+}
+
+// Policy is the name of a preset, or weights of scorers; see package route.
+type Policy struct {
+	Preset  string
+	Weights route.Weights
+}
+
+// Queue bounds what waits for each model.
+type Queue struct {
+	MaxWaiting int           `yaml:"max_waiting"`
+	MaxWait    time.Duration `yaml:"max_wait"`
+	DownWait   time.Duration `yaml:"down_wait"` // while no endpoint is up
+}
+
+// Timeouts bound the phases of an answer.
+type Timeouts struct {
+	Connect   time.Duration `yaml:"connect"`
+	FirstByte time.Duration `yaml:"first_byte"` // from the request sent to the answer's first event, or its header
+	Idle      time.Duration `yaml:"idle"`       // between two pieces of an answer
+	Total     time.Duration `yaml:"total"`
+}
+
+// Health says how endpoints are watched.
+type Health struct {
+	Path       string        `yaml:"path"`
+	Interval   time.Duration `yaml:"interval"`
+	Timeout    time.Duration `yaml:"timeout"`
+	EjectAfter int           `yaml:"eject_after"` // failures in a row
+	EjectFor   time.Duration `yaml:"eject_for"`
+	Metrics    string        `yaml:"metrics"` // the path of an engine's Prometheus metrics; "" leaves them unread
+}
+
+// Prefix says how prompts are remembered.
+type Prefix struct {
+	BlockBytes int `yaml:"block_bytes"`
+	Blocks     int `yaml:"blocks"` // of each endpoint
+}
+
+// Key is an API key. Only its hash is known.
+type Key struct {
+	Name              string   `yaml:"name"`
+	Hash              string   `yaml:"hash"` // "sha256:" and 64 hexadecimal digits
+	Models            []string `yaml:"models"`
+	RequestsPerMinute int      `yaml:"requests_per_minute"`
+	TokensPerMinute   int      `yaml:"tokens_per_minute"`
+	MaxInFlight       int      `yaml:"max_in_flight"`
+	Weight            float64  `yaml:"weight"`
+	Priority          int      `yaml:"priority"`
+	Users             bool     `yaml:"users"` // the request's user is a tenant of its own
+	Admin             bool     `yaml:"admin"`
+}
+
+// defaults are the values of what a file leaves out.
+func defaults() Config {
+	return Config{
+		Listen:   "127.0.0.1:9000",
+		Queue:    Queue{MaxWaiting: 1024, MaxWait: 30 * time.Second, DownWait: 5 * time.Second},
+		Timeouts: Timeouts{Connect: 2 * time.Second, FirstByte: 5 * time.Minute, Idle: time.Minute, Total: time.Hour},
+		Retries:  2,
+		Health: Health{
+			Path: "/health", Interval: 2 * time.Second, Timeout: 2 * time.Second, EjectAfter: 3, EjectFor: 10 * time.Second,
+			Metrics: "/metrics",
+		},
+		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000},
+		MaxBody: 32 << 20,
+	}
+}
+
+// defaultInFlight is how many requests an endpoint has at once if its configuration does not say.
+const defaultInFlight = 256
+
+// problem is what is wrong with a part of a configuration.
+type problem struct{ path, text string }
+
+func (p problem) Error() string { return p.path + ": " + p.text }
+
+func wrong(path, format string, args ...any) error {
+	return problem{path, fmt.Sprintf(format, args...)}
+}
+
+// check refuses what cannot be meant, fills in what depends on other values, and names the place.
+func (c *Config) check() error {
+	names, aliases := map[string]int{}, map[string]string{}
+	if len(c.Models) == 0 {
+		return wrong("models", "there is none")
+	}
+	for i := range c.Models {
+		m := &c.Models[i]
+		path := fmt.Sprintf("models[%d]", i)
+		if m.Name == "" {
+			return wrong(path+".name", "it is missing")
+		}
+		names[m.Name] = i
+		for _, name := range append([]string{m.Name}, m.Aliases...) {
+			if before, ok := aliases[name]; ok {
+				return wrong(path, "the name %q is that of %s, too", name, before)
+			}
+			aliases[name] = path
+		}
+	}
+	for i := range c.Models {
+		if err := c.Models[i].check(fmt.Sprintf("models[%d]", i), names); err != nil {
+			return err
+		}
+	}
+	if err := c.checkShared(); err != nil {
+		return err
+	}
+	if err := c.checkSplits(names); err != nil {
+		return err
+	}
+	if err := c.checkKeys(aliases); err != nil {
+		return err
+	}
+	return c.checkNumbers()
+}
+
+func (m *Model) check(path string, names map[string]int) error {
+	if m.Upstream == "" {
+		m.Upstream = m.Name
+	}
+	if (len(m.Endpoints) == 0) == (len(m.Split) == 0) {
+		return wrong(path, "a model has endpoints or a split, one of both")
+	}
+	seen := map[string]bool{}
+	for i := range m.Endpoints {
+		at := fmt.Sprintf("%s.endpoints[%d]", path, i)
+		e := &m.Endpoints[i]
+		if err := e.check(at); err != nil {
+			return err
+		}
+		if seen[e.URL] {
+			return wrong(at, "%s is there twice", e.URL)
+		}
+		seen[e.URL] = true
+	}
+	if _, err := route.NewPolicy(m.Policy.Preset, m.Policy.Weights); err != nil {
+		return wrong(path+".policy", "%v", err)
+	}
+	for name, weight := range m.Split {
+		if _, ok := names[name]; !ok || name == m.Name {
+			return wrong(path+".split", "%q is no other model's name", name)
+		}
+		if !(weight > 0 && weight < 1e9) {
+			return wrong(path+".split", "the weight of %q is %v; want more than 0", name, weight)
+		}
+	}
+	for i, name := range m.Fallbacks {
+		if _, ok := names[name]; !ok || name == m.Name {
+			return wrong(fmt.Sprintf("%s.fallbacks[%d]", path, i), "%q is no other model's name", name)
+		}
+	}
+	return nil
+}
+
+func (e *Endpoint) check(path string) error {
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return wrong(path+".url", "%q; want a URL such as http://127.0.0.1:8000", e.URL)
+	}
+	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
+	if e.MaxInFlight == 0 {
+		e.MaxInFlight = defaultInFlight
+	}
+	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
+		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
+	}
+	return nil
+}
+
+// checkShared refuses an endpoint of several models that is not the same in all.
+func (c *Config) checkShared() error {
+	before := map[string]Endpoint{}
+	for i, m := range c.Models {
+		for j, e := range m.Endpoints {
+			if b, ok := before[e.URL]; ok && b != e {
+				return wrong(fmt.Sprintf("models[%d].endpoints[%d]", i, j), "%s is in an earlier model with other settings", e.URL)
+			}
+			before[e.URL] = e
+		}
+	}
+	return nil
+}
+
+// checkSplits refuses models that are divided among models that are divided.
+func (c *Config) checkSplits(names map[string]int) error {
+	for i, m := range c.Models {
+		for name := range m.Split {
+			if len(c.Models[names[name]].Split) > 0 {
+				return wrong(fmt.Sprintf("models[%d].split", i), "%q is divided itself", name)
+			}
+		}
+		for j, name := range m.Fallbacks {
+			if len(c.Models[names[name]].Split) > 0 {
+				return wrong(fmt.Sprintf("models[%d].fallbacks[%d]", i, j), "%q is divided", name)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkKeys(names map[string]string) error {
+	before := map[string]bool{}
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		path := fmt.Sprintf("keys[%d]", i)
+		if k.Name == "" || before["name "+k.Name] {
+			return wrong(path+".name", "%q; want a name that no other key has", k.Name)
+		}
+		if _, err := parseHash(k.Hash); err != nil || before[k.Hash] {
+			return wrong(path+".hash", "want sha256: and 64 hexadecimal digits, of a key that is not there twice; kvasir gateway key create makes one")
+		}
+		before["name "+k.Name], before[k.Hash] = true, true
+		for j, m := range k.Models {
+			if _, ok := names[m]; !ok {
+				return wrong(fmt.Sprintf("%s.models[%d]", path, j), "there is no model %q", m)
+			}
+		}
+		if k.Weight == 0 {
+			k.Weight = 1
+		}
+		if k.RequestsPerMinute < 0 || k.TokensPerMinute < 0 || k.MaxInFlight < 0 || !(k.Weight > 0 && k.Weight <= 1e6) {
+			return wrong(path, "a limit or the weight is below 0, or the weight above 1000000")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	for _, x := range []struct {
+		path  string
+		value int64
+		least int64
+	}{
+		{"queue.max_waiting", int64(c.Queue.MaxWaiting), 0}, {"queue.max_wait", int64(c.Queue.MaxWait), 1},
+		{"queue.down_wait", int64(c.Queue.DownWait), 0}, {"timeouts.connect", int64(c.Timeouts.Connect), 1},
+		{"timeouts.first_byte", int64(c.Timeouts.FirstByte), 1}, {"timeouts.idle", int64(c.Timeouts.Idle), 1},
+		{"timeouts.total", int64(c.Timeouts.Total), 1}, {"retries", int64(c.Retries), 0},
+		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},
+		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
+		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
+		{"max_body", int64(c.MaxBody), 1},
+	} {
+		if x.value < x.least {
+			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)
+		}
+	}
+	for _, p := range []struct{ path, value string }{{"health.path", c.Health.Path}, {"health.metrics", c.Health.Metrics}} {
+		if p.value != "" && !strings.HasPrefix(p.value, "/") {
+			return wrong(p.path, "%q; want a path that begins with /", p.value)
+		}
+	}
+	return nil
+}

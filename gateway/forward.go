@@ -1,0 +1,297 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/route"
+)
+
+const (
+	statusHungUp  = 499 // of a request whose client has gone, in metrics and logs
+	usualAnswer   = 256 // tokens that an answer is taken to have if the request does not say
+	bytesPerToken = 4   // of a prompt's JSON, about
+	outputWeight  = 2   // an answer's token costs as much as two of a prompt, as in VTC
+)
+
+// exchange is one request with its answer.
+type exchange struct {
+	g       *Gateway
+	w       http.ResponseWriter
+	r       *http.Request
+	id      string
+	body    body
+	account *account
+	cfg     *Config
+	began   time.Time
+
+	model    string // that answered, or was asked for
+	attempts int
+	queued   time.Duration
+	endpoint string
+	status   int  // that the client got; 0 if it got none
+	stream   bool // the answer is one
+	ttft     time.Duration
+	used     tokenUsage
+	torn     bool   // what was sent of the answer is not whole, and does not say so
+	problem  string // what went wrong, for the log
+}
+
+// forward serves a request by endpoints.
+func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{g: g, w: w, r: r, began: time.Now(), cfg: g.setup.Load().cfg, id: r.Header.Get("X-Request-Id")}
+	if x.id == "" || len(x.id) > 128 {
+		var random [12]byte
+		rand.Read(random[:])
+		x.id = hex.EncodeToString(random[:])
+	}
+	w.Header().Set("X-Request-Id", x.id)
+	if refused := x.serve(); refused != nil {
+		x.problem = refused.message
+		if x.r.Context().Err() == nil {
+			x.status = refused.status
+			refused.write(w)
+		}
+	}
+	x.report()
+	if x.torn {
+		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+	}
+}
+
+// serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
+func (x *exchange) serve() (refused *refusal) {
+	if x.account, refused = x.g.authorize(x.r); refused != nil {
+		return refused
+	}
+	raw, refused := readBody(x.w, x.r, x.cfg.MaxBody)
+	if refused != nil {
+		return refused
+	}
+	var err error
+	if x.body, err = scan(raw); err != nil {
+		return invalid("", err.Error())
+	}
+	x.model = x.body.model
+	if x.body.modelAt[1] == 0 {
+		return invalid("model", "model is missing")
+	}
+	choices := x.resolve()
+	if len(choices) == 0 {
+		return noModel(x.body.model)
+	}
+	reserved := float64(x.prompt() + x.answer())
+	x.g.mu.Lock()
+	refused = x.account.reserve(reserved, x.g.now())
+	x.g.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
+	defer func() {
+		x.g.mu.Lock()
+		defer x.g.mu.Unlock()
+		x.account.settle(reserved, float64(x.used.in()+x.used.out()))
+	}()
+	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
+	defer cancel()
+	for _, m := range choices {
+		if refused = x.try(ctx, m); refused == nil || ctx.Err() != nil {
+			return refused
+		}
+	}
+	return refused
+}
+
+// readBody reads a body of at most most bytes.
+func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, *refusal) {
+	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "too_large",
+		message: "the request body has more than " + strconv.Itoa(most) + " bytes"}
+	if r.ContentLength > int64(most) {
+		return nil, tooLarge
+	}
+	var raw []byte
+	var err error
+	if r.ContentLength >= 0 {
+		raw = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, raw)
+	} else {
+		raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
+	}
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, tooLarge
+	}
+	if err != nil {
+		return nil, invalid("", "the request body cannot be read: "+err.Error())
+	}
+	return raw, nil
+}
+
+// prompt and answer estimate tokens.
+func (x *exchange) prompt() int { return (len(x.body.tools) + len(x.body.prompt)) / bytesPerToken }
+
+func (x *exchange) answer() int {
+	if x.r.URL.Path != "/v1/chat/completions" && x.r.URL.Path != "/v1/completions" && x.body.most == 0 {
+		return 0
+	}
+	most := x.body.most
+	if most == 0 {
+		most = usualAnswer
+	}
+	return most * max(1, x.body.answers)
+}
+
+// resolve returns the models that may answer, in the order in which they are tried: the one asked for, of a divided one
+// a part, and its fallbacks.
+func (x *exchange) resolve() []*model {
+	g, s := x.g, x.g.setup.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := s.names[x.body.model]
+	if m == nil || !x.account.may(m, x.body.model) {
+		return nil
+	}
+	fallbacks := m.Fallbacks
+	if len(m.Split) > 0 {
+		m = s.models[x.part(m.Split)]
+		fallbacks = append(fallbacks[:len(fallbacks):len(fallbacks)], m.Fallbacks...)
+	}
+	choices := []*model{m}
+	for _, name := range fallbacks {
+		if f := s.models[name]; !slices.Contains(choices, f) {
+			choices = append(choices, f)
+		}
+	}
+	return choices
+}
+
+// part draws a part of a divided model. Requests of one session, or else of one user, get the same.
+func (x *exchange) part(split map[string]float64) string {
+	who := x.body.session
+	if who == "" {
+		who = x.body.user
+	}
+	at := x.g.random.Float64()
+	if who != "" {
+		at = float64(route.Seed(who)>>11) / (1 << 53)
+	}
+	names, total := []string(nil), 0.0
+	for name, w := range split {
+		names = append(names, name)
+		total += w
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if at -= split[name] / total; at < 0 {
+			return name
+		}
+	}
+	return names[len(names)-1]
+}
+
+// job makes the request that a model's queue and policy see.
+func (x *exchange) job(m *model) *job {
+	prompt, answer := x.prompt(), x.answer()
+	j := &job{model: m, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
+	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone}
+	if s := x.r.Header.Get("X-Session-Id"); s != "" {
+		j.route.Session = s
+	}
+	size := x.cfg.Prefix.BlockBytes
+	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), m.seed, x.body.tools, size)
+	seed := m.seed
+	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
+		seed = route.Seed(m.Name, string(x.body.tools))
+	}
+	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
+	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
+	if a := x.account; a != nil {
+		j.fair.Tenant, j.fair.Weight, j.fair.Priority = a.key.Name, a.key.Weight, a.key.Priority
+		if a.key.Users {
+			j.fair.Tenant += "/" + x.body.user
+		}
+	}
+	return j
+}
+
+// try lets the endpoints of a model answer. It returns nil once anything was sent to the client.
+func (x *exchange) try(ctx context.Context, m *model) *refusal {
+	j := x.job(m)
+	x.model = m.Name
+	var last *failure
+	for left := x.cfg.Retries; ; left-- {
+		queued := time.Now()
+		p, refused := x.g.place(ctx, j)
+		x.queued += time.Since(queued)
+		if refused != nil && last != nil {
+			return last.refusal() // which says more
+		}
+		if refused != nil {
+			return refused
+		}
+		x.attempts++
+		if last = x.attempt(ctx, j, p); last == nil {
+			return nil
+		}
+		x.problem = last.Error()
+		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
+			x.g.failedAt(p.endpoint, last)
+		}
+		if x.status != 0 {
+			return nil
+		}
+		if ctx.Err() != nil || left == 0 {
+			return last.refusal()
+		}
+		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
+		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
+			j.route.Tried = append(j.route.Tried, p.endpoint.id)
+		}
+	}
+}
+
+// report counts and logs the request when it has ended.
+func (x *exchange) report() {
+	g, status := x.g, x.status
+	if status == 0 {
+		status = statusHungUp
+	}
+	name := x.model
+	if x.attempts == 0 {
+		name = "" // of a request that no model answered, whose name a client may make up
+	}
+	total := time.Since(x.began)
+	g.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+	if x.attempts > 0 {
+		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
+		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
+		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
+		g.metrics.tokens.WithLabelValues(name, "output").Add(float64(x.used.out()))
+	}
+	if x.stream && x.attempts > 0 && x.status == http.StatusOK {
+		g.metrics.ttft.WithLabelValues(name).Observe(x.ttft.Seconds())
+	}
+	if g.access == nil {
+		return
+	}
+	key := ""
+	if x.account != nil {
+		key = x.account.key.Name
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	g.access.LogAttrs(context.Background(), slog.LevelInfo, "request",
+		slog.String("id", x.id), slog.String("path", x.r.URL.Path), slog.String("key", key), slog.String("model", x.model),
+		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
+		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
+		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()),
+		slog.String("error", x.problem))
+}

@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/route"
+)
+
+// Gateway is an http.Handler. Its methods may be called from several goroutines.
+type Gateway struct {
+	log       *slog.Logger
+	access    *slog.Logger // nil writes none
+	began     time.Time
+	transport *http.Transport
+	metrics   *metrics
+	setup     atomic.Pointer[setup]
+	draining  atomic.Bool
+	watches   sync.WaitGroup
+
+	mu     sync.Mutex // guards all below, and what models, accounts and endpoints say it does
+	fleet  *route.Fleet
+	ends   map[string]*endpoint // by URL
+	random *rand.Rand
+}
+
+// setup is what a configuration makes. It is replaced as a whole.
+type setup struct {
+	cfg      *Config
+	models   map[string]*model // by name
+	names    map[string]*model // by name and alias
+	accounts map[[sha256.Size]byte]*account
+}
+
+// Options are what a Gateway gets besides its configuration.
+type Options struct {
+	Logger *slog.Logger
+	Access *slog.Logger // gets a record of every request; nil gets none
+	Seed   uint64       // of what is drawn
+}
+
+// New makes a gateway and begins to watch its endpoints. Close ends that.
+func New(c *Config, o Options) (*Gateway, error) {
+	g := &Gateway{
+		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
+		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
+		ends:  map[string]*endpoint{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
+	}
+	dialer := net.Dialer{KeepAlive: 30 * time.Second}
+	g.transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, g.setup.Load().cfg.Timeouts.Connect)
+			defer cancel()
+			return dialer.DialContext(ctx, network, address)
+		},
+		MaxIdleConnsPerHost: 4096, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		ForceAttemptHTTP2: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
+	}
+	g.setup.Store(&setup{cfg: c})
+	if err := g.Apply(c); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// Close ends what a gateway does in the background.
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	for _, e := range g.ends {
+		e.stop()
+	}
+	g.mu.Unlock()
+	g.watches.Wait()
+	g.transport.CloseIdleConnections()
+	return nil
+}
+
+// Drain makes the gateway's health page say that it is about to end, so that who balances load over gateways looks for
+// another.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// now is the time for the pure cores.
+func (g *Gateway) now() time.Duration { return time.Since(g.began) }
+
+// Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
+// that wait for a model that stays keep their places. If Apply fails, nothing has changed.
+func (g *Gateway) Apply(c *Config) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.setup.Load()
+	keys, err := endpointKeys(c)
+	if err != nil {
+		return err
+	}
+	if n := len(keys); n > route.MaxEndpoints {
+		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
+	}
+	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}}
+	s.accounts = openAccounts(c.Keys, before.accounts, g.now())
+	g.setup.Store(s) // watches read it
+	for url, e := range g.ends {
+		if _, stays := keys[url]; !stays || e.key != keys[url] {
+			g.remove(e)
+		}
+	}
+	for _, m := range c.Models {
+		if err := g.applyModel(s, before.models[m.Name], m, keys); err != nil {
+			return err
+		}
+	}
+	for name, m := range before.models {
+		if s.models[name] == nil {
+			m.pool, m.ids = nil, nil
+			for j := range m.jobs {
+				m.queue.Remove(&j.fair)
+				j.refuse(noModel(name))
+			}
+		}
+	}
+	g.pumpAll()
+	return nil
+}
+
+// endpointKeys returns the keys that endpoints want, by their URLs.
+func endpointKeys(c *Config) (map[string]string, error) {
+	keys := map[string]string{}
+	for _, m := range c.Models {
+		for _, e := range m.Endpoints {
+			key := ""
+			if e.KeyEnv != "" {
+				if key = os.Getenv(e.KeyEnv); key == "" {
+					return nil, fmt.Errorf("the environment has no %s, the key of endpoint %s", e.KeyEnv, e.URL)
+				}
+			}
+			if before, ok := keys[e.URL]; ok && before != key {
+				return nil, fmt.Errorf("endpoint %s has two different keys", e.URL)
+			}
+			keys[e.URL] = key
+		}
+	}
+	return keys, nil
+}
+
+// applyModel makes a model of a configuration, or changes the one of that name that is there.
+func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string) error {
+	if m == nil {
+		m = &model{queue: fair.NewQueue(s.cfg.Queue.MaxWaiting), jobs: map[*job]struct{}{}, seed: route.Seed(c.Name)}
+	}
+	policy, err := route.NewPolicy(c.Policy.Preset, c.Policy.Weights)
+	if err != nil {
+		return err
+	}
+	m.Model, m.policy, m.pool, m.ids = c, policy, nil, nil
+	m.queue.SetMost(s.cfg.Queue.MaxWaiting)
+	for _, cfg := range c.Endpoints {
+		e, err := g.join(cfg, keys[cfg.URL])
+		if err != nil {
+			return err
+		}
+		m.pool, m.ids = append(m.pool, e), append(m.ids, e.id)
+	}
+	s.models[c.Name], s.names[c.Name] = m, m
+	for _, alias := range c.Aliases {
+		s.names[alias] = m
+	}
+	return nil
+}
+
+// join returns the endpoint of a configuration, which it begins to watch if it is new.
+func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
+	known := route.Endpoint{Name: cfg.URL, Cost: cfg.Cost, Zone: cfg.Zone, Limit: cfg.MaxInFlight, Context: cfg.Context}
+	if e := g.ends[cfg.URL]; e != nil {
+		e.cfg = cfg
+		g.fleet.Change(e.id, known)
+		return e, nil
+	}
+	id, err := g.fleet.Join(known)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	e := &endpoint{url: cfg.URL, key: key, id: id, stop: stop, cfg: cfg}
+	g.ends[cfg.URL] = e
+	g.metrics.up.WithLabelValues(e.url).Set(1)
+	g.watches.Add(1)
+	g.watch(ctx, e)
+	return e, nil
+}
+
+// remove takes an endpoint out of the fleet. What is under way there goes on.
+func (g *Gateway) remove(e *endpoint) {
+	e.gone = true
+	e.stop()
+	g.fleet.Leave(e.id)
+	delete(g.ends, e.url)
+	g.metrics.up.DeleteLabelValues(e.url)
+}

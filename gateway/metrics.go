@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are what /metrics shows.
+type metrics struct {
+	page     http.Handler
+	requests *prometheus.CounterVec
+	failures *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	ttft     *prometheus.HistogramVec
+	queued   *prometheus.HistogramVec
+	tokens   *prometheus.CounterVec
+	flying   *prometheus.GaugeVec
+	up       *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	r := prometheus.NewRegistry()
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kvasir_gateway_" + name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kvasir_gateway_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, labels)
+		r.MustRegister(h)
+		return h
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kvasir_gateway_" + name, Help: help}, labels)
+		r.MustRegister(g)
+		return g
+	}
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &metrics{
+		page:     promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+		requests: counter("requests_total", "Requests that have ended, by the status that the client got; 499 if it hung up.", "model", "code"),
+		failures: counter("endpoint_failures_total", "Attempts that failed at an endpoint.", "endpoint", "reason"),
+		seconds:  histogram("request_seconds", "Time from a request's arrival to the end of its answer.", "model"),
+		ttft:     histogram("time_to_first_token_seconds", "Time from a request's arrival to the first event of its stream.", "model"),
+		queued:   histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
+		tokens:   counter("tokens_total", "Tokens of prompts (input) and answers (output), as endpoints counted them.", "model", "direction"),
+		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
+		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
+	}
+}

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// longestEvent is the most bytes of an event of a stream.
+const longestEvent = 8 << 20
+
+// stream copies a stream event by event: what comes is sent as soon as an event is whole. Nothing is sent before the
+// first event is, so that another endpoint can try if there is none.
+func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
+	a.exchange.stream = true
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	var e events
+	control := http.NewResponseController(a.w)
+	for {
+		n, err := res.Body.Read(*pooled)
+		a.timer.Reset(a.patience)
+		whole, bad := e.add((*pooled)[:n])
+		if len(whole) > 0 {
+			if a.status == 0 {
+				a.begin(res, -1)
+				a.ttft = a.began.Sub(a.exchange.began)
+			}
+			if a.write(whole) != nil || control.Flush() != nil {
+				a.count(&e)
+				return &failure{err: errGone}
+			}
+		}
+		switch {
+		case bad != nil:
+			return a.broken(&e, &failure{err: bad})
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return a.broken(&e, a.failed(ctx, err, false))
+		case e.count == 0:
+			return &failure{err: errors.New("the stream ended before its first event")}
+		case !e.done && needsDone[a.r.URL.Path]:
+			return a.broken(&e, &failure{err: errors.New("the stream ended too early")})
+		default:
+			a.count(&e)
+			return nil
+		}
+	}
+}
+
+// errGone is the end of a request whose client has hung up.
+var errGone = errors.New("the client has gone")
+
+// needsDone are the paths whose streams end with [DONE].
+var needsDone = map[string]bool{"/v1/chat/completions": true, "/v1/completions": true}
+
+// broken ends a stream that broke off: with an event that says so, if the client got any.
+func (a *attempt) broken(e *events, f *failure) *failure {
+	a.count(e)
+	if a.status != 0 && a.r.Context().Err() == nil {
+		a.write(f.refusal().event())
+		http.NewResponseController(a.w).Flush()
+	}
+	return f
+}
+
+// count notes the tokens of a stream: as the endpoint counted them, or else one for each event.
+func (a *attempt) count(e *events) {
+	if e.usage != nil {
+		a.used.read(e.usage)
+	}
+	if a.used.out() == 0 {
+		a.used.Completion = e.count
+	}
+}
+
+// events follows a stream of server-sent events.
+type events struct {
+	rest  []byte // the beginning of an event that is not whole
+	count int    // events with data
+	done  bool   // [DONE] was among them
+	usage []byte // the data of the last event with usage
+}
+
+// add takes a piece of the stream. It returns the events that are whole now, valid until the next call, and an error if
+// what follows them is no event.
+func (e *events) add(piece []byte) (whole []byte, err error) {
+	all := piece
+	if len(e.rest) > 0 {
+		all = append(e.rest, piece...)
+	}
+	end := 0
+	for {
+		n := eventEnd(all[end:])
+		if n == 0 {
+			break
+		}
+		if err = e.see(all[end : end+n]); err != nil {
+			break
+		}
+		end += n
+	}
+	whole = all[:end]
+	if err == nil && len(all)-end > longestEvent {
+		err = fmt.Errorf("an event has more than %d bytes", longestEvent)
+	}
+	if err == nil && end < len(all) && !mayBegin(all[end:]) {
+		err = fmt.Errorf("%.40q is no event", all[end:])
+	}
+	e.rest = append([]byte(nil), all[end:]...)
+	return whole, err
+}
+
+// eventEnd returns where the first event ends, behind its empty line; 0 if it is not whole.
+func eventEnd(data []byte) int {
+	for at := 0; ; {
+		n := bytes.IndexByte(data[at:], '\n')
+		if n < 0 {
+			return 0
+		}
+		if at += n + 1; n == 0 || n == 1 && data[at-2] == '\r' {
+			return at
+		}
+	}
+}
+
+// fields are what a line of an event begins with.
+var fields = [][]byte{[]byte("data:"), []byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
+
+// mayBegin reports whether data may be the beginning of an event's line.
+func mayBegin(data []byte) bool {
+	for _, f := range fields {
+		n := min(len(f), len(data))
+		if bytes.Equal(data[:n], f[:n]) {
+			return true
+		}
+	}
+	return data[0] == '\r' || data[0] == '\n'
+}
+
+// see checks an event and takes note of what is in it.
+func (e *events) see(event []byte) error {
+	for len(event) > 0 {
+		n := bytes.IndexByte(event, '\n') + 1
+		line := event[:n]
+		event = event[n:]
+		if !mayBegin(line) {
+			return fmt.Errorf("%.40q is no line of an event", line)
+		}
+		data, ok := bytes.CutPrefix(line, fields[0])
+		if !ok {
+			continue
+		}
+		data = bytes.TrimSpace(data)
+		if string(data) == "[DONE]" {
+			e.done = true
+			continue
+		}
+		if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' || e.count == 0 && !json.Valid(data) {
+			return fmt.Errorf("%.40q is no JSON object", data)
+		}
+		e.count++
+		if bytes.Contains(data, []byte(`"usage":{`)) || bytes.Contains(data, []byte(`"usage": {`)) {
+			e.usage = append(e.usage[:0], data...)
+		}
+	}
+	return nil
+}
+
+// tokenUsage is how many tokens an answer took, as an endpoint tells it in one API or another.
+type tokenUsage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Input      int `json:"input_tokens"`
+	Output     int `json:"output_tokens"`
+}
+
+func (u *tokenUsage) in() int  { return max(0, u.Prompt, u.Input) }
+func (u *tokenUsage) out() int { return max(0, u.Completion, u.Output) }
+
+// read reads the usage of an answer, or of an event. What is no usage counts nothing.
+func (u *tokenUsage) read(answer []byte) {
+	members(answer, func(key string, value []byte, _ int) error {
+		if key == "usage" && len(value) < 4096 {
+			json.Unmarshal(value, u)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,280 @@
+package grammar
+
+import (
+	"bytes"
+	"math/bits"
+	"strings"
+)
+
+// mostText bounds the bytes of an ending.
+const mostText = 4096
+
+// Ending returns tokens that complete the output in about the shortest way, without the one that ends it; false if none
+// of at most most tokens is found.
+func (m *Matcher) Ending(most int) ([]int32, bool) {
+	if m.err != nil || m.over {
+		return nil, false
+	}
+	m.m.budget = m.g.limits.Work
+	if m.m.short == nil {
+		m.m.short = &shortest{automaton: m.m, least: m.g.limits.Work / 4 * 3, rules: map[int32]string{}}
+	}
+	text, ok := m.m.short.after(m.state)
+	if m.m.budget < 0 {
+		m.err = errLimit
+	}
+	if !ok || m.err != nil {
+		return nil, false
+	}
+	ids := m.g.vocab.spelled([]byte(text))
+	return ids, len(ids) <= most
+}
+
+// spelled returns tokens that spell a text, in which bytes may stand for special tokens: as the tokenizer writes them,
+// or else the longest ones.
+func (v *Vocab) spelled(text []byte) (ids []int32) {
+	for len(text) > 0 {
+		if text[0] == mark {
+			ids = append(ids, v.marker(text)...)
+			text = text[bytes.IndexByte(text, ']')+1:]
+			continue
+		}
+		part := text
+		if i := bytes.IndexByte(text, mark); i > 0 {
+			part = text[:i]
+		}
+		text = text[len(part):]
+		ids = v.appendSpelled(ids, part)
+	}
+	return ids
+}
+
+func (v *Vocab) appendSpelled(ids []int32, part []byte) []int32 {
+	if v.encode != nil {
+		usual, spells := v.encode(string(part)), []byte(nil)
+		for _, t := range usual {
+			if t >= 0 && int(t) < v.size && !v.tokens[t].Special {
+				spells = append(spells, v.tokens[t].Bytes...)
+			}
+		}
+		if bytes.Equal(spells, part) {
+			return append(ids, usual...)
+		}
+	}
+	for len(part) > 0 {
+		best, n := int32(-1), 1
+		for p, i := int32(0), 0; i < len(part); i++ {
+			var ok bool
+			if p, ok = v.child(p, part[i]); !ok {
+				break
+			}
+			if t := v.tokensAt(p); len(t) > 0 {
+				best, n = t[0], i+1
+			}
+		}
+		ids, part = append(ids, best), part[n:] // -1, which is never accepted, if the vocabulary lacks a byte
+	}
+	return ids
+}
+
+// shortest finds short texts that complete an output: of expressions, and of states, which are sums of them.
+//
+// The text of a rule may need that of the rule itself. So all is computed again, each time with the rules' texts of the
+// time before, until these do not become shorter: the Bellman-Ford algorithm.
+type shortest struct {
+	*automaton
+	least int // the search is given up when so little work is left
+	rules map[int32]string
+	now   *pass // the last one
+}
+
+// pass is what one of these computations has found.
+type pass struct {
+	exprs   map[id]found
+	states  map[int32]found
+	open    map[int32]bool // rules whose bodies were begun
+	shorter bool           // a rule's text has become shorter
+}
+
+// found is a text, if there is one.
+type found struct {
+	text string
+	ok   bool
+}
+
+// after returns a text that completes an output in a state.
+func (f *shortest) after(s int32) (string, bool) {
+	for {
+		if f.now == nil || f.now.shorter {
+			f.now = &pass{exprs: map[id]found{}, states: map[int32]found{}, open: map[int32]bool{}}
+		}
+		best := f.state(s)
+		if f.budget < f.least {
+			f.now = nil // which says of some texts that there are none
+			return "", false
+		}
+		if !f.now.shorter {
+			return best.text, best.ok
+		}
+	}
+}
+
+// shorter returns the shorter of two texts.
+func shorter(x, y found) found {
+	if !x.ok || y.ok && len(y.text) < len(x.text) {
+		return y
+	}
+	return x
+}
+
+// plus returns one text after another.
+func (x found) plus(y found) found {
+	if !x.ok || !y.ok || len(x.text)+len(y.text) > mostText {
+		return found{}
+	}
+	return found{x.text + y.text, true}
+}
+
+// times returns a text n times.
+func (x found) times(n int32) found {
+	switch {
+	case n == 0:
+		return found{ok: true}
+	case !x.ok || len(x.text) > mostText/int(n):
+		return found{}
+	}
+	return found{strings.Repeat(x.text, int(n)), true}
+}
+
+func (f *shortest) state(s int32) (best found) {
+	if f.states[s].accepts {
+		return found{ok: true}
+	}
+	if known, ok := f.now.states[s]; ok {
+		return known
+	}
+	for _, t := range f.itemsOf(s) {
+		best = shorter(best, f.expr(t.x).plus(f.state(t.rest)))
+	}
+	f.now.states[s] = best
+	return best
+}
+
+// expr returns a short text that an expression matches.
+func (f *shortest) expr(x id) (best found) {
+	if known, ok := f.now.exprs[x]; ok {
+		return known
+	}
+	if f.budget--; f.budget < f.least {
+		return found{}
+	}
+	switch e := f.exprs[x]; e.kind {
+	case kNone:
+	case kEmpty:
+		best.ok = true
+	case kSet:
+		best = found{string([]byte{plainest(f.setOf(x))}), true}
+	case kCat, kSeq:
+		best = f.expr(e.a).plus(f.expr(e.b))
+	case kAlt, kChoice:
+		for _, y := range f.list(x) {
+			best = shorter(best, f.expr(y))
+		}
+	case kRep, kMany:
+		if best.ok = true; e.b > 0 {
+			best = f.expr(e.a).times(e.b)
+		}
+	case kRule:
+		return f.rule(e.a)
+	case kPairs, kTail:
+		best = f.object(x)
+	default:
+		best = f.search(x)
+	}
+	f.now.exprs[x] = best
+	return best
+}
+
+func (f *shortest) rule(r int32) found {
+	if !f.now.open[r] {
+		f.now.open[r] = true
+		body := f.expr(f.arena.rules[r])
+		if known, ok := f.rules[r]; body.ok && (!ok || len(body.text) < len(known)) {
+			f.rules[r], f.now.shorter = body.text, true
+		}
+	}
+	text, ok := f.rules[r]
+	return found{text, ok}
+}
+
+// object returns the rest of an object: with the pairs that it needs, in the order in which they may come.
+func (f *shortest) object(x id) found {
+	all := found{ok: true}
+	for all.ok && f.budget >= f.least {
+		e := f.exprs[x]
+		o := &f.objects[e.a]
+		if e.kind == kTail {
+			if f.mayEnd(e) {
+				return all.plus(f.expr(o.end))
+			}
+			all = all.plus(f.expr(o.comma))
+			e = f.exprs[f.pairs(e.a, e.b, e.c)]
+		}
+		_, need := f.count(&e)
+		var best found
+		needed := false
+		f.openPairs(e, func(pair, tail id) {
+			rest := f.exprs[tail]
+			_, left := f.count(&rest)
+			if one := f.expr(pair); one.ok && (left < need && !needed || left < need == needed && shorter(best, one) != best) {
+				best, x, needed = one, tail, left < need
+			}
+		})
+		all = all.plus(best)
+	}
+	return found{}
+}
+
+// search finds a shortest text that a term matches by going through its derivatives.
+func (f *shortest) search(x id) found {
+	type step struct {
+		from id
+		byte byte
+	}
+	how := map[id]step{x: {from: none}}
+	queue := []id{x}
+	for i := 0; i < len(queue) && f.budget >= f.least; i++ {
+		y := queue[i]
+		if f.nullable(y) {
+			var text []byte
+			for ; y != x; y = how[y].from {
+				text = append(text, how[y].byte)
+			}
+			for i, j := 0, len(text)-1; i < j; i, j = i+1, j-1 {
+				text[i], text[j] = text[j], text[i]
+			}
+			return found{string(text), len(text) <= mostText}
+		}
+		f.classes(y, func(z id, class *byteSet) {
+			if _, seen := how[z]; !seen && z != none && f.life[z] != dead {
+				how[z] = step{y, plainest(class)}
+				queue = append(queue, z)
+			}
+		})
+	}
+	return found{}
+}
+
+// plainest returns a byte of a set: the first one from the space on, if there is one.
+func plainest(s *byteSet) byte {
+	masked := *s
+	masked[0] &^= 1<<' ' - 1
+	for _, set := range []*byteSet{&masked, s} {
+		for i, w := range set {
+			if w != 0 {
+				return byte(i*64 + bits.TrailingZeros64(w))
+			}
+		}
+	}
+	return 0
+}

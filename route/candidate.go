@@ -1,0 +1,60 @@
+package route
+
+// Request is what a decision depends on, of a request.
+type Request struct {
+	Blocks  []uint64 // the names of the prompt's blocks; see Blocks
+	Tokens  int      // of the prompt, as estimated
+	Output  int      // tokens that are expected to be generated
+	Context int      // tokens that the prompt and the longest answer may have together
+	Session string   // requests with the same text here belong together; "" belongs to none
+	Adapter string   // the LoRA adapter that is needed; "" is none
+	Zone    string   // where the request comes from
+	Tried   []int    // endpoints that failed on it
+}
+
+// Load is what an endpoint says of itself.
+type Load struct {
+	Waiting, Running int      // requests, those of all its clients
+	KVUse            float64  // the share of KV blocks in use, from 0 to 1
+	Adapters         []string // in memory
+	AdapterRoom      bool     // it can take another adapter without giving one up
+}
+
+// Endpoint is what a configuration says of an endpoint.
+type Endpoint struct {
+	Name    string
+	Cost    float64 // of a token, in any unit that all endpoints share
+	Zone    string
+	Limit   int // most requests in flight; 0 is any number
+	Context int // most tokens of a prompt and its answer; 0 is any number
+}
+
+// Candidate is all that is known of an endpoint when a request is placed.
+type Candidate struct {
+	ID int
+	*Endpoint
+	Load
+	Down     string  // why it takes no requests; "" if it does
+	Requests int     // in flight, as counted here
+	InFlight int     // their tokens: prompts that are not answered yet, and what is expected to be generated
+	Held     int     // leading blocks of the prompt that it holds
+	Session  bool    // the last request of the session went there
+	Latency  float64 // seconds that the request is predicted to take there; 0 if nothing is known
+}
+
+// uncached is how many of the prompt's tokens the endpoint has to compute.
+func (c *Candidate) uncached(q *Request) float64 {
+	if len(q.Blocks) == 0 {
+		return float64(q.Tokens)
+	}
+	return float64(q.Tokens) * (1 - float64(c.Held)/float64(len(q.Blocks)))
+}
+
+func (c *Candidate) has(adapter string) bool {
+	for _, a := range c.Adapters {
+		if a == adapter {
+			return true
+		}
+	}
+	return false
+}

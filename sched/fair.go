@@ -1,0 +1,115 @@
+package sched
+
+// Under a fair policy it is not enough that a tenant's sequence is the next to be admitted: beside a crowd, one tenant's
+// many sequences, it would wait for a place, for the crowd's prompts, and for steps that are as long as the crowd's
+// sequences make them. So a few places are kept (crowded), prompts of others lead (Plan.leads), and steps stay short
+// where others are about.
+
+// crowdSize is how many running sequences make a crowd, if they are more than half of all.
+const crowdSize = 4
+
+// aboutTime is how many milliseconds after its last request a tenant is expected to come again.
+const aboutTime = 60_000
+
+// crowded reports whether a tenant has more than half of the places for running sequences, and the others are needed
+// for tenants who come: under a fair policy an eighth of the places, and at least one, is kept for them.
+func (s *Scheduler) crowded(t *tenant) bool {
+	if !s.policy.fair || s.cfg.MaxSeqs < 4 || s.running.n < s.cfg.MaxSeqs-max(1, s.cfg.MaxSeqs/8) {
+		return false
+	}
+	return 2*s.seats(t) > s.cfg.MaxSeqs
+}
+
+// seats returns how many sequences of a tenant run.
+func (s *Scheduler) seats(t *tenant) (n int) {
+	for q := s.running.front; q != nil; q = q.next {
+		if q.tenant == t {
+			n++
+		}
+	}
+	return n
+}
+
+// crowd returns the tenant of more than half of the running sequences, if these are a few and the policy is fair; else
+// nil. If there is one, it is what remains when sequences of different tenants leave in pairs (Boyer and Moore, MJRTY).
+func (s *Scheduler) crowd() *tenant {
+	if !s.policy.fair || s.cfg.Whole || s.cfg.Batch != Mixed || s.running.n < crowdSize {
+		return nil
+	}
+	var t *tenant
+	left := 0
+	for q := s.running.front; q != nil; q = q.next {
+		if left == 0 {
+			t = q.tenant
+		}
+		if left--; q.tenant == t {
+			left += 2
+		}
+	}
+	if n := s.seats(t); n < crowdSize || 2*n <= s.running.n {
+		return nil
+	}
+	return t
+}
+
+// leads reports whether a sequence's prompt is computed before those of the crowd: it is another tenant's, which had no
+// more service when it was admitted than the crowd has now. So nobody stays ahead for longer than one prompt.
+func (p *Plan) leads(q *sequence) bool {
+	return p.crowd != nil && q.tenant != p.crowd && q.paid <= p.crowd.served
+}
+
+// follow decides who leads in a plan. Of those that wait, the first that would is expected to be admitted, and rows and
+// time are kept for it; not if that was tried before, since it may lack blocks.
+func (s *Scheduler) follow(p *Plan) {
+	p.crowd, p.leading, p.guest, p.saved = s.crowd(), false, nil, 0
+	if p.crowd == nil {
+		return
+	}
+	for q := s.running.front; q != nil && !p.leading; q = q.next {
+		p.leading = q.length-q.computed > 1 && !s.busy(q) && p.leads(q)
+	}
+	if s.running.n >= s.cfg.MaxSeqs || s.waiting.n == 0 {
+		return
+	}
+	var first *tenant
+	all := s.waiting.tenants.All()
+	for _, t := range all[:min(3, len(all))] { // the first two of a heap are among the first three
+		if t != p.crowd && t.served <= p.crowd.served && (first == nil || t.before(first)) {
+			first = t
+		}
+	}
+	if first != nil && !first.waiting.First().unfit {
+		p.leading, p.guest = true, first.waiting.First()
+		p.saved = min(p.guest.length, s.cfg.MaxChunk)
+	}
+}
+
+// came notes that a tenant has a new sequence.
+func (s *Scheduler) came(t *tenant) {
+	if s.latest[0].tenant != t {
+		s.latest[1] = s.latest[0]
+	}
+	s.latest[0] = visit{t, s.now}
+}
+
+// visit is when a tenant came last.
+type visit struct {
+	tenant *tenant
+	at     int64
+}
+
+// othersAbout reports whether another tenant than t came of late.
+func (s *Scheduler) othersAbout(t *tenant) bool {
+	for _, v := range s.latest {
+		if v.tenant != nil && v.tenant != t && s.now-v.at < aboutTime {
+			return true
+		}
+	}
+	return false
+}
+
+// expectant reports whether no step is to be planned ahead: a crowd runs, and others who are about would wait for it.
+func (s *Scheduler) expectant() bool {
+	t := s.crowd()
+	return t != nil && s.othersAbout(t)
+}

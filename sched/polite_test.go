@@ -1,0 +1,154 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// twoTenants simulates a device, with one step planned ahead as the engine does, that serves a polite tenant, which has
+// one request at a time and asks again at any moment, beside a greedy one, which always has as many requests.
+type twoTenants struct {
+	simulated
+	t        *testing.T
+	r        *rand.Rand
+	under    *Plan // the step that is computed
+	prompt   int
+	id       SeqID
+	polite   SeqID
+	asked    float64 // when it was, -1: it has its first token
+	firsts   []float64
+	yielded  map[string]int // tokens
+	computed int            // of greedy prompts
+	owner    map[SeqID]string
+	left     map[SeqID]int
+	greedy   int // requests of the greedy tenant to be made
+	think    float64
+	due      float64 // when the polite one asks next, -1: it has an answer to wait for
+}
+
+func newTwoTenants(t *testing.T, cfg Config, base, row float64, prompt int) *twoTenants {
+	m := &twoTenants{simulated: *newSimulated(t, cfg), t: t, r: rand.New(rand.NewPCG(1, 2)), prompt: prompt, asked: -1,
+		yielded: map[string]int{}, owner: map[SeqID]string{}, left: map[SeqID]int{}, due: -1}
+	m.take = func(p *Plan) float64 {
+		us := base
+		for _, w := range p.Seqs {
+			us += row*float64(w.N) + row/5000*float64(pairs(w.Start, w.N))
+		}
+		return us
+	}
+	return m
+}
+
+func (m *twoTenants) add(tenant string, most int) SeqID {
+	m.id++
+	prompt := make([]int32, m.prompt)
+	for i := range prompt {
+		prompt[i] = int32(m.id)
+	}
+	if err := m.s.Add(Request{ID: m.id, Prompt: prompt, MaxTokens: most, Tenant: tenant}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.owner[m.id], m.left[m.id] = tenant, most
+	return m.id
+}
+
+// step plans a step and sees the one before to its end.
+func (m *twoTenants) step() {
+	next := m.s.Next()
+	if next != nil {
+		m.s.Begin(next)
+	}
+	p := m.under
+	if m.under = next; p == nil && next == nil {
+		m.micros = m.due
+	} else if p != nil {
+		m.done(p)
+	}
+	for ; m.greedy > 0; m.greedy-- {
+		m.add("greedy", 200)
+	}
+	if m.due >= 0 && m.due <= m.micros {
+		m.polite, m.asked, m.due = m.add("polite", 5), m.due, -1
+	}
+}
+
+func (m *twoTenants) done(p *Plan) {
+	took := m.take(p)
+	m.micros += took
+	results := make([]Result, len(p.Seqs))
+	for i, w := range p.Seqs {
+		if m.owner[w.ID] == "greedy" && (w.N > 1 || !w.Sample) {
+			m.computed += w.N
+		}
+		if !w.Sample {
+			continue
+		}
+		results[i].Tokens = []int32{7}
+		m.yielded[m.owner[w.ID]]++
+		if w.ID == m.polite && m.asked >= 0 {
+			m.firsts, m.asked = append(m.firsts, m.micros-m.asked), -1
+		}
+		if m.left[w.ID]--; m.left[w.ID] == 0 {
+			if w.ID == m.polite {
+				m.due = m.micros + m.think*2*m.r.Float64()
+			} else {
+				m.greedy++
+			}
+		}
+	}
+	m.s.Tick(int64(m.micros / 1000))
+	m.s.Took(p, int64(took))
+	m.s.Commit(p, results)
+}
+
+// worst returns the 99th percentile of the polite tenant's times to the first token, in microseconds.
+func (m *twoTenants) worst() float64 {
+	slices.Sort(m.firsts)
+	return m.firsts[len(m.firsts)*99/100]
+}
+
+// TestPoliteTenant holds that under vtc the first token of a tenant with one request at a time takes about twice as long
+// at most beside one that always has 30 requests, and that the other makes good use of the time that this one leaves.
+func TestPoliteTenant(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		base, row    float64 // microseconds
+		prompt, seqs int
+	}{
+		{"1.1B, short prompts", 20000, 1500, 64, 16},
+		{"1.1B", 20000, 1500, 512, 16},
+		{"1.1B, places for all", 20000, 1500, 512, 64},
+		{"small", 2000, 120, 256, 16},
+		{"small, places for all", 2000, 120, 256, 64},
+		{"small, long prompts", 2000, 120, 2000, 64},
+	} {
+		run := func(policy string, greedy int, polite bool) *twoTenants {
+			m := newTwoTenants(t, Config{MaxSeqs: c.seqs, StepTarget: 50_000, Policy: policy}, c.base, c.row, c.prompt)
+			m.think, m.greedy = 3*c.row*float64(c.prompt), greedy
+			for range 1000 * min(greedy, 1) {
+				m.step()
+			}
+			if polite {
+				m.due = m.micros
+			}
+			m.yielded, m.computed = map[string]int{}, 0
+			for end := m.micros + 120e6; m.micros < end; {
+				m.step()
+			}
+			return m
+		}
+		alone, beside, only, fcfs := run("vtc", 0, true), run("vtc", 30, true), run("vtc", 30, false), run("fcfs", 30, true)
+		// In the time that the polite one's prompts take, the other gets nothing.
+		rest := 1 - float64(len(beside.firsts)*c.prompt)*c.row/120e6
+		got := float64(beside.computed+beside.yielded["greedy"]) / float64(only.computed+only.yielded["greedy"])
+		t.Logf("%s: first token p99 %.0f ms alone, %.0f beside (%.2f times), %.0f under fcfs; the other gets %.2f of what it has alone, and %.2f of the time",
+			c.name, alone.worst()/1e3, beside.worst()/1e3, beside.worst()/alone.worst(), fcfs.worst()/1e3, got, rest)
+		if beside.worst() > 2.1*alone.worst() {
+			t.Errorf("%s: the first token takes %.2f times as long as alone", c.name, beside.worst()/alone.worst())
+		}
+		if got < 0.85*rest {
+			t.Errorf("%s: the other tenant gets %.2f of what it has alone; %.2f of the time is left to it", c.name, got, rest)
+		}
+	}
+}

@@ -304,16 +304,6 @@ func (s *Server) offered() (names []string) {
 	return names
 }
 
-// offerOf returns the model on demand of a name.
-func (s *Server) offerOf(name string) (found shelf.Status[*Loaded], ok bool) {
-	all := s.offers()
-	i := slices.IndexFunc(all, func(st shelf.Status[*Loaded]) bool { return st.Offer.Name == name })
-	if i < 0 {
-		return found, false
-	}
-	return all[i], true
-}
-
 // valueOf is what APIs call a state.
 var valueOf = map[residency.State]string{residency.Absent: "unloaded", residency.Loading: "loading",
 	residency.Resident: "loaded", residency.Closing: "unloading"}

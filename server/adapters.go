@@ -21,10 +21,10 @@ import (
 
 // adapterOf returns the model that has an adapter of a name, nil if none has.
 func (s *Server) adapterOf(name string) (*Served, engine.AdapterStats) {
-	for i := range s.models {
-		for _, a := range s.models[i].Engine.Adapters() {
+	for _, m := range s.present() {
+		for _, a := range m.Engine.Adapters() {
 			if a.Name == name {
-				return &s.models[i], a
+				return m, a
 			}
 		}
 	}
@@ -33,8 +33,8 @@ func (s *Server) adapterOf(name string) (*Served, engine.AdapterStats) {
 
 // names returns what a tenant can ask: models, aliases and adapters.
 func (s *Server) names(t *tenant) []string {
-	all := slices.Clone(s.order)
-	for _, m := range s.models {
+	all := slices.Concat(s.order, s.offered())
+	for _, m := range s.present() {
 		for _, a := range m.Engine.Adapters() {
 			all = append(all, a.Name)
 		}

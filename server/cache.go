@@ -31,11 +31,11 @@ func query(r *http.Request, allowed ...string) (map[string]string, error) {
 // resetCache evicts the cached prefixes of a model, or of all.
 func (s *Server) resetCache(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "model")
-	models := s.models
+	models := s.present()
 	if name := q["model"]; err == nil && name != "" {
 		var m *Served
 		if m, _, err = s.lookup(r.Context(), name); err == nil {
-			models = []Served{*m}
+			models = []*Served{m}
 		}
 	}
 	forgotten := 0

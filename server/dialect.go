@@ -32,7 +32,9 @@ type dialect struct {
 }
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
-func dialects() []*dialect { return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI()} }
+func dialects() []*dialect {
+	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()}
+}
 
 // name returns what the API calls a field.
 func (d *dialect) name(f fault.Field) string {

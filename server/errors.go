@@ -15,6 +15,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/shelf"
 )
 
 // statusGone is what the log says of a request whose client went away before its answer.
@@ -92,10 +93,14 @@ func describe(api *dialect, err error) *failure {
 	case errors.Is(err, engine.ErrTimeout):
 		name := api.name(engine.FieldTimeout)
 		return refuse(http.StatusGatewayTimeout, name, "timeout", "The answer took longer than %s.", name)
-	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown):
+	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown),
+		errors.Is(err, shelf.ErrClosed):
 		return refuse(http.StatusServiceUnavailable, "", "shutting_down", "The server is shutting down.")
 	case errors.Is(err, context.Canceled):
 		return refuse(statusGone, "", "client_closed_request", "The client went away.")
+	}
+	if f := notLoaded(err); f != nil {
+		return f
 	}
 	return refuse(http.StatusInternalServerError, "", "internal_error", "internal error; the server's log has the details")
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
@@ -30,7 +31,8 @@ type choice struct {
 	prompt *text.Prompt
 	number int // of the prompt among the request's
 	gen    Generation
-	first  bool // nothing was written yet
+	first  bool      // nothing was written yet
+	came   time.Time // of the first piece
 
 	usage  text.Usage
 	finish string
@@ -109,6 +111,9 @@ func (c *choice) next(ctx context.Context, j *job, d *text.Delta) (err error) {
 	}
 	if err != nil {
 		return causeOf(ctx, err)
+	}
+	if c.came.IsZero() {
+		c.came = time.Now()
 	}
 	if j.silent {
 		*d = text.Delta{Finish: "length", Usage: text.Usage{Prompt: d.Usage.Prompt, Cached: d.Usage.Cached}}

@@ -111,9 +111,8 @@ func (l *later) of(owner, id string) *laterOne {
 	return nil
 }
 
-// Close ends what the server does in the background. Serve calls it when it ends.
-func (s *Server) Close() {
-	l := s.later
+// close ends what the server does in the background.
+func (l *later) close() {
 	l.end(errShutdown)
 	l.work.Wait()
 	l.mu.Lock()

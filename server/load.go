@@ -31,8 +31,8 @@ func report(w http.ResponseWriter, r *http.Request, m *Served) {
 // load answers with the number of sequences in all engines, computed and waiting.
 func (s *Server) load(w http.ResponseWriter, _ *http.Request) {
 	n := 0
-	for i := range s.models {
-		now := s.models[i].Engine.Report()
+	for _, m := range s.present() {
+		now := m.Engine.Report()
 		n += now.Running + now.Waiting
 	}
 	s.write(w, http.StatusOK, map[string]int{"server_load": n})

@@ -14,6 +14,8 @@ import (
 // metrics are those of /metrics. Their names and buckets are vLLM's, so that dashboards and routers made for it work;
 // what vLLM does not have is named kvasir:.
 type metrics struct {
+	registry        *prometheus.Registry
+	histograms      *histograms
 	paramsN         *prometheus.HistogramVec
 	paramsMaxTokens *prometheus.HistogramVec
 
@@ -23,27 +25,35 @@ type metrics struct {
 
 var labels = []string{"model_name", "engine"}
 
-func newMetrics(r *prometheus.Registry, models []Served) *metrics {
+func newMetrics(r *prometheus.Registry, models []Served, longest int) *metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	longest := 0
-	for _, s := range models {
-		longest = max(longest, s.Model.Info().Context)
-	}
 	h := newHistograms(r, longest)
-	for i := range models {
-		name := models[i].Model.Info().Name
-		r.MustRegister(newGauges(name, &models[i]), newAdapterInfo(name, &models[i]), newLives(name, models[i].Engine))
-		if models[i].Observer != nil {
-			models[i].Observer.bind(h, name)
-		}
-	}
-	m := &metrics{paramsN: h.vec["vllm:request_params_n"], paramsMaxTokens: h.vec["vllm:request_params_max_tokens"]}
+	m := &metrics{registry: r, histograms: h, paramsN: h.vec["vllm:request_params_n"],
+		paramsMaxTokens: h.vec["vllm:request_params_max_tokens"]}
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
 		Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"})
 	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
 		Help: "Time to answer an HTTP request, by route and method.", Buckets: latencyBuckets}, []string{"handler", "method"})
 	r.MustRegister(m.requests, m.seconds)
+	for i := range models {
+		m.add(&models[i])
+	}
 	return m
+}
+
+// add includes a model in /metrics, until remove is called. Its counters of ended requests stay.
+func (m *metrics) add(s *Served) (remove func()) {
+	name := s.Model.Info().Name
+	own := []prometheus.Collector{newGauges(name, s), newAdapterInfo(name, s), newLives(name, s.Engine)}
+	m.registry.MustRegister(own...)
+	if s.Observer != nil {
+		s.Observer.bind(m.histograms, name)
+	}
+	return func() {
+		for _, c := range own {
+			m.registry.Unregister(c)
+		}
+	}
 }
 
 // answered notes the answer to an HTTP request, by its route, or as "none" if it has none. What probes ask is left out.

@@ -63,7 +63,9 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		defer t.running.Add(-1)
 	}
-	r = r.WithContext(from(r.Context(), t))
+	ctx, letGo := s.holding(from(r.Context(), t))
+	defer letGo()
+	r = r.WithContext(ctx)
 	if found.method == http.MethodGet {
 		dismiss(w, r)
 	}

@@ -48,7 +48,7 @@ type Vocabulary interface {
 
 // FromText returns what New takes of a model.
 func FromText(m *text.Model) Served {
-	return Served{Model: textModel{m}, Engine: m.Engine, Vocabulary: m.Tokenizer}
+	return Served{Model: textModel{m}, Engine: m.Engine, Vocabulary: m.Tokenizer, Size: m.Size(), Device: m.Device}
 }
 
 // textModel is a text.Model whose generations are Generations.

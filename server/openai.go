@@ -167,8 +167,12 @@ func lastN(c *wire.Cursor) (int, error) {
 	return max(n, 0), err
 }
 
-// stages reads the order of the samplers. Penalties and DRY always come first, and may be listed there.
-func stages(c *wire.Cursor) (list []sampling.Stage, err error) {
+// stages reads the order of the samplers.
+func stages(c *wire.Cursor) ([]sampling.Stage, error) { return readStages(c) }
+
+// readStages reads the order of the samplers. Penalties and DRY always come first, and may be listed there. Those of
+// the names in passed are passed over.
+func readStages(c *wire.Cursor, passed ...string) (list []sampling.Stage, err error) {
 	list = []sampling.Stage{}
 	err = c.Array("an array of names", func(int) error {
 		name, err := c.Text()
@@ -177,7 +181,7 @@ func stages(c *wire.Cursor) (list []sampling.Stage, err error) {
 		switch {
 		case err != nil:
 			return err
-		case first && len(list) == 0:
+		case first && len(list) == 0, slices.Contains(passed, name):
 			return nil
 		case first:
 			return c.Wrong("%s always comes before the samplers that drop tokens; list it first, or not at all", name)
@@ -214,7 +218,7 @@ func (o *openaiAnswer) ask(a answer, prompts func(text.Info) ([]text.Request, er
 func (o *openaiAnswer) request(info text.Info) text.Request {
 	info.Defaults.Seed = mathrand.Uint64()
 	r := o.params.request(info)
-	r.MaxTokens = value(o.common.MaxTokens, 0)
+	r.MaxTokens = value(o.common.MaxTokens, info.MaxTokens)
 	r.PromptLogprobs = value(o.common.PromptLogprobs, -1)
 	r.Truncate = value(o.common.TruncatePromptTokens, 0)
 	r.Answer.Form = form(o.common.Structure)

@@ -43,7 +43,8 @@ func (g *given) read(c *wire.Cursor, key string) (known bool, err error) {
 
 // request returns a request that is as the model's makers recommend but for what was given.
 func (g *given) request(info text.Info) text.Request {
-	r := text.Request{Params: engine.Params{Sampling: info.Defaults, Logprobs: -1, PromptLogprobs: -1}}
+	r := text.Request{Stop: info.Stop, Params: engine.Params{Sampling: info.Defaults, MaxTokens: info.MaxTokens, Logprobs: -1,
+		PromptLogprobs: -1}}
 	for _, set := range g.set {
 		set(&r)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/web"
 )
 
@@ -54,6 +57,9 @@ func (s *Server) ownRoutes() map[string]route {
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
 		"/openapi.json":       {"GET", s.openapi, clients, "the same as an OpenAPI description, without the members of bodies"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
+		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
+		"/models/load":        {"POST", s.loadModel, admins, "load a model before it is asked for"},
+		"/models/unload":      {"POST", s.unloadModel, admins, "take a model out of memory"},
 	}
 }
 
@@ -214,9 +220,9 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		Models map[string]string `json:"models"`
 	}
 	out, status := report{"ok", map[string]string{}}, http.StatusOK
-	for _, m := range s.models {
+	for _, m := range s.present() {
 		out.Models[m.Model.Info().Name] = "ok"
-		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil {
+		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil && !(m.onDemand && errors.Is(err, engine.ErrClosed)) {
 			out.Status, status = "unhealthy", http.StatusServiceUnavailable
 			out.Models[m.Model.Info().Name] = err.Error()
 		}
@@ -228,7 +234,10 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) describe(name string) openai.Model {
-	m := s.byName[name]
+	return describeServed(name, s.byName[name])
+}
+
+func describeServed(name string, m *Served) openai.Model {
 	info := m.Model.Info()
 	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
 		Root: cmp.Or(m.Root, info.Name), MaxModelLen: info.Context}
@@ -245,10 +254,15 @@ func (s *Server) catalogue(t *tenant) (all []openai.Model) {
 			all = append(all, s.describe(name))
 		}
 	}
-	for i := range s.models {
-		for _, a := range s.models[i].Engine.Adapters() {
+	for _, m := range s.offers() {
+		if t.may(m.Offer.Name) {
+			all = append(all, describeOffer(m))
+		}
+	}
+	for _, m := range s.present() {
+		for _, a := range m.Engine.Adapters() {
 			if t.may(a.Name) {
-				all = append(all, describeAdapter(&s.models[i], a))
+				all = append(all, describeAdapter(m, a))
 			}
 		}
 	}
@@ -276,11 +290,11 @@ func (s *Server) findModel(r *http.Request) (*openai.Model, error) {
 }
 
 // lookup returns the model that a tenant's request names, and the adapter, if it names one. What the tenant may not ask
-// for does not exist.
+// for does not exist. A model on demand is loaded, and stays until the request ends.
 func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter string, err error) {
 	t := tenantOf(ctx)
 	if name == "" && len(s.models) == 1 {
-		name = s.order[0]
+		name = s.models[0].Model.Info().Name
 	}
 	if name == "" {
 		return nil, "", wire.Invalid("model", wire.CodeMissing,
@@ -293,7 +307,13 @@ func (s *Server) lookup(ctx context.Context, name string) (m *Served, adapter st
 		return m, "", nil
 	}
 	if m, _ := s.adapterOf(name); m != nil {
-		return m, name, nil
+		if m.onDemand {
+			m, err = s.demand(ctx, m.Model.Info().Name)
+		}
+		return m, name, err
 	}
-	return nil, "", s.noModel(t, name)
+	if m, err = s.demand(ctx, name); errors.Is(err, shelf.ErrNotFound) {
+		err = s.noModel(t, name)
+	}
+	return m, "", err
 }

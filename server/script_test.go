@@ -117,7 +117,9 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-|(?:resp|msg|rs|fc|fco)_|"request_id":")[0-9A-Z]{26}|("(?:created|created_at|completed_at)":)[0-9]+`)
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-|(?:resp|msg|rs|fc|fco)_|"request_id":")[0-9A-Z]{26}` +
+	`|("(?:created|created_at|completed_at)":)[0-9]+` +
+	`|("created_at":")[0-9T:-]+[.][0-9]+Z|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.
 func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
@@ -154,5 +156,5 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out + strings.ReplaceAll(varying.ReplaceAllString(w.Body.String(), "${1}${2}…"), here, "/here")
+	return out + strings.ReplaceAll(varying.ReplaceAllString(w.Body.String(), "${1}${2}${3}${4}…"), here, "/here")
 }

@@ -23,13 +23,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
 )
 
-// Config configures a Server. Only Models is required.
+// Config configures a Server. Only Models or OnDemand is required.
 type Config struct {
 	// Models are the served models. A request may leave out its model if there is only one.
 	Models []Served
+	// OnDemand, if not nil, has models that are loaded when a request names them, beside Models.
+	OnDemand *OnDemand
 	// Version is what /version and the header Server say.
 	Version string
 	// Keys are the API keys: a request must carry one as a bearer token, or in the header that its API has for it.
@@ -88,12 +91,32 @@ type Served struct {
 	Engine     Engine
 	Vocabulary Vocabulary
 	Aliases    []string // beside its own name
+	Size       int64    // bytes of memory that it takes
+	Device     string   // that it runs on
+	About      About    // what it is made of
 	Root       string   // where it is from, as it was asked for; "" is its name
 	// Observer receives the engine's reports. nil leaves the histograms out of /metrics.
 	Observer *Observer
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
 	// first batch after it. nil if the server publishes none.
 	Snapshot func(context.Context) (payload []byte, next uint64, err error)
+
+	onDemand bool
+}
+
+// About says what a model is made of. What is not known is the zero value.
+type About struct {
+	Format       string // such as "gguf"
+	Family       string
+	Quantization string // of its weights, such as "Q8_0"
+	Parameters   int64
+	Context      int // tokens that it was made for
+	Hidden       int // elements of an embedding
+	Layers       int
+	Template     string // the chat template
+	Tools        bool   // how it calls tools is known
+	Reasons      bool
+	Generates    bool
 }
 
 // Server answers HTTP requests. It is an http.Handler, and Serve runs it on a listener.
@@ -101,7 +124,8 @@ type Server struct {
 	cfg      Config
 	models   []Served
 	byName   map[string]*Served
-	order    []string // of byName, as /v1/models lists them
+	order    []string              // of byName, as /v1/models lists them
+	shelf    *shelf.Shelf[*Loaded] // nil without models on demand
 	keys     atomic.Pointer[keyring]
 	cross    *http.CrossOriginProtection // nil if every origin is allowed
 	origins  map[string]bool
@@ -120,7 +144,7 @@ type Server struct {
 
 // New returns a server for the models.
 func New(cfg Config) (*Server, error) {
-	if len(cfg.Models) == 0 {
+	if len(cfg.Models) == 0 && cfg.OnDemand == nil {
 		return nil, errors.New("server: no model to serve")
 	}
 	if p := cfg.RootPath; p != "" && (p[0] != '/' || p != path.Clean(p) || p == "/") {
@@ -153,9 +177,6 @@ func New(cfg Config) (*Server, error) {
 			s.order = append(s.order, name)
 		}
 	}
-	if err := s.boundBodies(); err != nil {
-		return nil, err
-	}
 	keys, err := newKeyring(&s.cfg, cfg.Keys, nil)
 	if err != nil {
 		return nil, err
@@ -164,7 +185,14 @@ func New(cfg Config) (*Server, error) {
 	if err := s.allow(cfg); err != nil {
 		return nil, err
 	}
-	s.metrics = newMetrics(s.registry, s.models)
+	if cfg.OnDemand != nil {
+		s.context = max(s.context, usualContext)
+		s.shelf = s.newShelf(*cfg.OnDemand)
+	}
+	if err := s.boundBodies(); err != nil {
+		return nil, err
+	}
+	s.metrics = newMetrics(s.registry, s.models, s.context)
 	if s.later, err = newLater(cfg.State); err != nil {
 		return nil, err
 	}
@@ -236,6 +264,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			WriteByteTimeout: s.cfg.WriteTimeout},
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
 	}
+	s.preload(base)
 	failed := make(chan error, 1)
 	guard.Go(func() error { return web.Serve(ln) }, func(err error) { failed <- err })
 	select {
@@ -261,3 +290,12 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // Drain makes the server refuse new requests and report itself unhealthy.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Close ends what the server does in the background, and takes the models on demand out of memory. Config.Models are
+// their owner's to close. Serve calls it when it ends.
+func (s *Server) Close() {
+	s.later.close()
+	if s.shelf != nil {
+		s.shelf.Close()
+	}
+}

@@ -16,13 +16,20 @@ const (
 
 // Model describes a served model, in answers of /v1/models.
 type Model struct {
-	ID          string  `json:"id"`
-	Object      string  `json:"object"`  // ObjectModel
-	Created     int64   `json:"created"` // seconds since 1970
-	OwnedBy     string  `json:"owned_by"`
-	Root        string  `json:"root"`          // where the model, or the adapter, was loaded from
-	Parent      *string `json:"parent"`        // of an adapter, the id of the model it adapts; of others null
-	MaxModelLen int     `json:"max_model_len"` // tokens of prompt and answer together
+	ID          string       `json:"id"`
+	Object      string       `json:"object"`  // ObjectModel
+	Created     int64        `json:"created"` // seconds since 1970
+	OwnedBy     string       `json:"owned_by"`
+	Root        string       `json:"root"`                    // where the model, or the adapter, was loaded from
+	Parent      *string      `json:"parent"`                  // of an adapter, the id of the model it adapts; of others null
+	MaxModelLen int          `json:"max_model_len,omitempty"` // tokens of prompt and answer together; 0 is not known yet
+	Status      *ModelStatus `json:"status,omitempty"`        // of a model that is loaded when a request names it
+}
+
+// ModelStatus says whether a model is in memory.
+type ModelStatus struct {
+	Value    string   `json:"value"`              // "unloaded", "loading", "loaded" or "unloading"
+	Progress *float64 `json:"progress,omitempty"` // of loading, 0 to 1
 }
 
 // ModelList is the answer of /v1/models.

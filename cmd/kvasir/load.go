@@ -167,6 +167,12 @@ func boundGarbage() {
 	debug.SetGCPercent(gcPercent(now.HeapAlloc))
 }
 
+// returnMemory gives the system what a model has left, which the next one is planned with.
+func returnMemory() {
+	debug.FreeOSMemory()
+	boundGarbage()
+}
+
 // gcPercent returns the percentage of what is live that comes to maxGarbage, 1 to 100.
 func gcPercent(live uint64) int { return int(min(100, max(1, 100*maxGarbage/max(live, 1)))) }
 

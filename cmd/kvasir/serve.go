@@ -17,13 +17,14 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/server"
 	"github.com/kvasir-llm/kvasir/store"
 )
 
 type serveCmd struct {
-	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given."`
+	Models []string `arg:"" optional:"" name:"model" help:"Built-in names, hub names, files or folders; the built-in model if none is given. They stay in memory."`
 
 	Host            string        `help:"Address to listen on; 0.0.0.0 is all." default:"127.0.0.1" env:"KVASIR_HOST"`
 	Port            tcpPort       `help:"Port to listen on; 0 is any free one." default:"8000" env:"KVASIR_PORT"`
@@ -41,6 +42,7 @@ type serveCmd struct {
 	State           string        `help:"Keep responses, files and batches in this folder, which is made if need be. Without it responses are kept in memory." placeholder:"DIR"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
+	demandFlags     `group:"Models on demand"`
 	guideFlags      `group:"Tools, schemas and grammars"`
 	connectionFlags `group:"Connections"`
 	keyFlags        `group:"Keys"`
@@ -51,14 +53,15 @@ type serveCmd struct {
 }
 
 func (serveCmd) Help() string {
-	return `Serves the OpenAI API (chat completions, completions, responses, embeddings, models, and with --state files and batches), rerank and score, /tokenize, /detokenize, /health and /metrics.
+	return `Serves the OpenAI API (chat completions, completions, responses, embeddings, models, and with --state files and batches), Ollama's and Anthropic's APIs, rerank and score, /tokenize, /detokenize, /health and /metrics.
 SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:
   kvasir serve
   kvasir serve Qwen/Qwen3-0.6B-GGUF:Q8_0 --port 9000 --api-key secret
   kvasir serve ./base --adapter pirate=./lora-pirate --adapter sql=org/sql-lora,pin
-  kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large`
+  kvasir serve ./a.gguf ./b --served-model-name small --served-model-name large
+  kvasir serve --models models.yaml --keep-alive 30m`
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {
@@ -74,7 +77,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.DrainTimeout < 0 {
 		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
 	}
-	if len(c.Models) == 0 {
+	if err := c.demandFlags.check(c.Models); err != nil {
+		return err
+	}
+	if len(c.Models) == 0 && c.ModelList == "" {
 		c.Models = []string{""}
 	}
 	if len(c.Name) > len(c.Models) {
@@ -113,22 +119,16 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer closeState()
-	for i, name := range c.Models {
-		served, closeModel, err := c.load(ctx, log, i, name)
-		if err != nil {
-			return err
-		}
-		defer closeModel()
-		served.Root = name
-		cfg.Models = append(cfg.Models, served)
-	}
-	if err := c.alias(cfg.Models); err != nil {
+	closeAll, err := c.loadAll(ctx, log, &cfg)
+	defer closeAll()
+	if err != nil {
 		return err
 	}
 	s, err := server.New(cfg)
 	if err != nil {
 		return err
 	}
+	defer s.Close()
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
@@ -140,6 +140,38 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		<-stopping
 	}
 	return err
+}
+
+// loadAll opens the models that stay, and says which ones are loaded on demand.
+func (c *serveCmd) loadAll(ctx context.Context, log *slog.Logger, cfg *server.Config) (closeAll func(), err error) {
+	var closers []func() error
+	closeAll = func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	room := int64(0)
+	if c.wanted() {
+		if room, err = text.Room(c.options("")); err != nil {
+			return closeAll, err
+		}
+	}
+	for i, name := range c.Models {
+		served, closeModel, err := c.load(ctx, log, i, name)
+		if err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, closeModel)
+		served.Root = name
+		cfg.Models = append(cfg.Models, served)
+		room -= served.Size
+	}
+	if c.wanted() {
+		if cfg.OnDemand, err = c.onDemand(log, max(0, room)); err != nil {
+			return closeAll, err
+		}
+	}
+	return closeAll, c.alias(cfg.Models)
 }
 
 // tellSystemd tells the service manager what the server is at, if it asks for that (Type=notify).
@@ -199,6 +231,12 @@ func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func
 	}
 }
 
+// tell logs that a model is loaded.
+func tell(log *slog.Logger, m *text.Model, begin time.Time) {
+	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
+		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+}
+
 // load opens the i-th model.
 func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name string) (server.Served, func() error, error) {
 	begin := time.Now()
@@ -231,14 +269,17 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 		o.Events = published.tell
 	}
 	o.MaxWaiting, o.MaxQueue, o.Logger, o.Observer = c.MaxWaiting, c.MaxQueueTime, log, observer
+	what, err := about(found.name, found.ckpt, &o)
+	if err != nil {
+		return server.Served{}, nil, fmt.Errorf("%s: %w", found.name, err)
+	}
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return server.Served{}, nil, err
 	}
-	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
-		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+	tell(log, m, begin)
 	served := server.FromText(m)
-	served.Observer = observer
+	served.Observer, served.About = observer, what
 	if c.Events == "" {
 		return served, m.Close, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/weights"
 )
 
@@ -35,7 +36,63 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
 		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
 	}
+	n.bound(o, m.loaded.Bytes)
+	m.working = n.steps + n.logits
 	return n, n.check(o)
+}
+
+// bound leaves no more than Options.Memory free, of which the model has taken some. What models may not take is no part
+// of that.
+func (n *memory) bound(o Options, taken int64) {
+	if o.Memory > 0 {
+		n.free, n.reserve, n.total = min(n.free-n.kept(o), o.Memory-taken), 0, 0
+	}
+}
+
+// kept returns what models may not take of a device.
+func (n memory) kept(o Options) int64 {
+	if o.onHost() {
+		return n.reserve
+	}
+	return n.reserve + int64((1-cmp.Or(o.DeviceShare, defaultShare))*float64(n.total))
+}
+
+// Size returns the memory that the model takes of its device, in bytes, once all of its KV cache is used.
+func (m *Model) Size() int64 { return m.Bytes + m.KVBytes + m.working }
+
+// Room returns how many bytes models may take of a device together: what is free, without what is kept for requests.
+func Room(o Options) (int64, error) {
+	dev, err := compute.Open(o.Device, o.Compute)
+	if err != nil {
+		return 0, err
+	}
+	defer dev.Close()
+	free, total, err := dev.Memory()
+	if err != nil {
+		return 0, err
+	}
+	return max(0, free-memory{total: total, reserve: reserveOf(total)}.kept(o)), nil
+}
+
+// usualNeed is how many tokens of KV cache Need counts, of models with a larger context.
+const usualNeed = 8192
+
+// Need returns about how many bytes Open takes at least for a model, before anything of it is loaded: its weights, a
+// step, and the KV cache that the options ask for, or one of a request of the context, or of usualNeed tokens.
+func Need(spec *model.Spec, weights int64, o Options) int64 {
+	budget := int64(o.TokenBudget)
+	if p, err := findProfile(o.Profile); err == nil && budget == 0 {
+		budget = int64(p.TokenBudget)
+	}
+	need := weights + 4*budget*int64(8*spec.Hidden+3*spec.Layers[0].FFN.Width)
+	if spec.Generates() {
+		need += 8 * budget * int64(spec.Vocab)
+	}
+	if o.KVBytes > 0 {
+		return need + o.KVBytes
+	}
+	tokens := int64(min(cmp.Or(o.Context, usualNeed), spec.Context))
+	return need + tokens*spec.KVTokenBytes()/2 // of float32; that of bfloat16 is half
 }
 
 func reserveOf(total int64) int64 { return min(maxReserve, total/8) }
@@ -121,6 +178,7 @@ func (o *Options) fits(ckpt *weights.Checkpoint, dev compute.Device) error {
 		free = hostPlans.left(free, 0)
 	}
 	n := memory{weights: ckpt.Size(), kv: o.KVBytes, host: o.host(), reserve: reserveOf(total), free: free, total: total}
+	n.bound(*o, 0)
 	return errors.Join(n.check(*o), o.hostFits())
 }
 

@@ -36,6 +36,9 @@ type Options struct {
 
 	Template string // a chat template in place of the checkpoint's; "" is its own
 
+	System string         // what begins conversations without a system message
+	Preset func(*Request) // sets sampling, Stop and MaxTokens of requests that do not say otherwise; nil is as the checkpoint says
+
 	ToolFormat      string // how calls of tools are written: a name of package chat, none, or "", as the template tells
 	ReasoningFormat string // the same of reasoning
 
@@ -50,6 +53,7 @@ type Options struct {
 	KVType      quant.Type       // of keys and values, one of the device's; 0 is bfloat16 if it is among them, but for encoders
 	KVBytes     int64            // memory for the KV cache; 0 is half of what nothing else needs, at most MaxSeqs full contexts
 	DeviceShare float64          // of a device's memory that may be used, if it is not the host's; 0 is 0.9
+	Memory      int64            // most bytes of the device that the model may take in all; 0 is what is free
 	MaxSeqs     int              // sequences computed at once
 	TokenBudget int              // tokens computed in one step
 	MaxChunk    int              // most prompt tokens of one sequence in a step
@@ -177,10 +181,10 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}
-	if m.Template, err = o.template(ckpt); err != nil {
+	if m.Template, err = o.OpenTemplate(ckpt); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.readGeneration(ckpt), m.openFormats(&o)); err != nil {
+	if err := errors.Join(m.readGeneration(ckpt), m.preset(&o), m.openFormats(&o)); err != nil {
 		return nil, err
 	}
 	dev, err := compute.Open(o.Device, o.Compute)
@@ -366,8 +370,8 @@ func OpenTokenizer(ckpt *weights.Checkpoint) (*tokenizer.Tokenizer, error) {
 	return tokenizer.Load(ckpt.Dir())
 }
 
-// template reads the chat template that the options give, or the checkpoint's.
-func (o *Options) template(ckpt *weights.Checkpoint) (*chat.Template, error) {
+// OpenTemplate reads the chat template that the options give, or the checkpoint's.
+func (o *Options) OpenTemplate(ckpt *weights.Checkpoint) (*chat.Template, error) {
 	if o.Template != "" {
 		return chat.Parse("the given chat template", o.Template)
 	}
@@ -461,6 +465,21 @@ func (m *Model) readGeneration(ckpt *weights.Checkpoint) error {
 		return fmt.Errorf("text: generation_config.json: %w", err)
 	}
 	return nil
+}
+
+// preset sets what requests are that do not say otherwise.
+func (m *Model) preset(o *Options) error {
+	m.system = o.System
+	if o.System != "" && m.Template == nil {
+		return fmt.Errorf("text: %s has no chat template, and takes no system message", o.Name)
+	}
+	if o.Preset == nil {
+		return nil
+	}
+	r := Request{Params: engine.Params{Sampling: m.Defaults}}
+	o.Preset(&r)
+	m.Defaults, m.stop, m.usual = r.Sampling, r.Stop, r.MaxTokens
+	return m.Defaults.Check(m.Tokenizer.VocabSize())
 }
 
 func assign[T any](dst, src *T) {

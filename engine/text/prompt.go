@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/chat"
@@ -31,6 +32,7 @@ type Request struct {
 	KeepSpecial bool     // special tokens appear in the text
 	BadWords    []string // that the answer does not hold, as far as their usual tokens go
 	DRYBreakers []string // that a repetition does not reach across; nil is the usual ones
+	Context     int      // most tokens of prompt and answer, for which MaxTokens is cut; 0 is the model's, and no cut
 
 	Fit      bool // if MaxTokens are more than the context has room for, that many
 	Truncate int  // most tokens of the prompt, of which the last are kept; 0 is all, -1 what leaves room for the answer
@@ -99,24 +101,31 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	if len(ids) == 0 {
 		return nil, fault.New(source(&r), "is empty")
 	}
+	limit := m.Context
+	if r.Context > 0 {
+		limit = min(limit, r.Context)
+	}
 	most := r.Truncate
 	if most < 0 {
-		most = max(m.Context-max(r.MaxTokens, 1), 1)
+		most = max(limit-max(r.MaxTokens, 1), 1)
 	}
 	if most > 0 && len(ids) > most {
 		ids = ids[len(ids)-most:]
 	}
-	if r.Fit && r.MaxTokens > 0 {
-		r.MaxTokens = max(min(r.MaxTokens, m.Context-len(ids)), 1)
+	if r.Context > 0 && r.MaxTokens == 0 {
+		r.MaxTokens = limit
 	}
-	if answer := max(r.MaxTokens, 1); len(ids)+answer > m.Context {
-		return nil, &LengthError{source(&r), m.Context, len(ids), answer}
+	if (r.Fit || r.Context > 0) && r.MaxTokens > 0 {
+		r.MaxTokens = max(min(r.MaxTokens, limit-len(ids)), 1)
+	}
+	if answer := max(r.MaxTokens, 1); len(ids)+answer > limit {
+		return nil, &LengthError{source(&r), limit, len(ids), answer}
 	}
 	parser, err := m.parser(&r, written)
 	if err != nil {
 		return nil, err
 	}
-	if r.Constraint, err = m.constraint(ctx, &r, written, m.Context-len(ids)); err != nil {
+	if r.Constraint, err = m.constraint(ctx, &r, written, limit-len(ids)); err != nil {
 		return nil, err
 	}
 	m.words(&r)
@@ -189,6 +198,9 @@ func (m *Model) render(ctx context.Context, r *Request, conversation *chat.Input
 	}
 	in := *conversation
 	in.MaxValues = m.Context
+	if said := len(in.Messages) > 0 && in.Messages[0].Role == "system"; m.system != "" && !said {
+		in.Messages = slices.Concat([]chat.Message{{Role: "system", Content: m.system}}, in.Messages)
+	}
 	if id, ok := m.Tokenizer.BOS(); ok {
 		in.BOS = m.Tokenizer.Token(id)
 	}

@@ -28,6 +28,7 @@ type Model struct {
 	Opened    time.Time
 	Bytes     int64 // of the weights on the device
 	KVBytes   int64 // of the KV cache
+	working   int64 // bytes of a step and its logits
 	Device    string
 
 	BlockTokens int        // tokens of a KV block
@@ -45,6 +46,10 @@ type Model struct {
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
 	end       []int32               // tokens that end reasoning
 	guides    guides
+
+	system string   // what begins conversations without a system message
+	stop   []string // of requests that have none
+	usual  int      // likewise, their MaxTokens
 
 	stops    []int32       // tokens that end an answer
 	longest  int           // bytes of the longest token
@@ -66,16 +71,19 @@ type Info struct {
 	Encoder      bool // it generates nothing
 	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
 	Reasons      bool // it may think before it answers
+	Chats        bool // it has a chat template
 	Retains      bool // requests may say how long their KV blocks are kept
 	Opened       time.Time
-	Defaults     sampling.Params // what the model's makers recommend
+	Defaults     sampling.Params // what the model's makers recommend, or the server's
+	Stop         []string        // of a request that says nothing of it
+	MaxTokens    int             // likewise
 }
 
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Retains: m.Engine.Retains(),
-		Opened: m.Opened, Defaults: m.Defaults}
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil,
+		Retains: m.Engine.Retains(), Opened: m.Opened, Defaults: m.Defaults, Stop: m.stop, MaxTokens: m.usual}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	mathrand "math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/sampling"
+)
+
+// llamaAPI is what editors use of the API of llama.cpp's server, beside OpenAI's.
+func llamaAPI() *dialect {
+	return &dialect{
+		names: map[fault.Field]string{engine.FieldMaxTokens: "n_predict"},
+		fail: func(f *failure) any {
+			kind := "invalid_request_error"
+			if f.status >= 500 {
+				kind = "server_error"
+			}
+			return map[string]any{"error": map[string]any{"code": f.status, "message": f.message, "type": kind}}
+		},
+		failEvent: func(dst []byte, f *failure) []byte {
+			dst = wire.AppendString(append(dst, `error: {"message":`...), f.message)
+			return append(dst, "}\n\n"...)
+		},
+		streamType: "text/event-stream; charset=utf-8", ping: ": ping\n\n",
+		routes: func(s *Server) map[string]route {
+			return map[string]route{
+				"/completion": {"POST", s.asks(decodeLlamaCompletion), clients, "llama.cpp: the continuation of a text"},
+				"/infill":     {"POST", s.asks(decodeLlamaInfill), clients, "llama.cpp: what is between two texts"},
+				"/props":      {"GET", s.llamaProps, clients, "llama.cpp: what a model is"},
+			}
+		},
+	}
+}
+
+// llamaParams are the parameters of both endpoints. Those of the last lines say how llama.cpp keeps its cache and what
+// it tells, which no answer here depends on.
+var llamaParams = parameters{
+	"temperature": openaiParams["temperature"], "top_k": ollamaParams["top_k"], "top_p": openaiParams["top_p"],
+	"min_p": openaiParams["min_p"], "typical_p": openaiParams["typical_p"], "top_n_sigma": openaiParams["top_n_sigma"],
+	"repeat_penalty": ollamaParams["repeat_penalty"], "presence_penalty": openaiParams["presence_penalty"],
+	"frequency_penalty": openaiParams["frequency_penalty"], "repeat_last_n": inert("-1"),
+	"xtc_probability": openaiParams["xtc_probability"], "xtc_threshold": openaiParams["xtc_threshold"],
+	"dynatemp_range": openaiParams["dynatemp_range"], "dynatemp_exponent": openaiParams["dynatemp_exponent"],
+	"mirostat": openaiParams["mirostat"], "mirostat_tau": openaiParams["mirostat_tau"],
+	"mirostat_eta": openaiParams["mirostat_eta"], "dry_multiplier": openaiParams["dry_multiplier"],
+	"dry_base": openaiParams["dry_base"], "dry_allowed_length": openaiParams["dry_allowed_length"],
+	"dry_penalty_last_n": openaiParams["dry_penalty_last_n"], "dry_sequence_breakers": openaiParams["dry_sequence_breakers"],
+	"seed": param((*wire.Cursor).Int, func(r *text.Request, n int64) {
+		if n != -1 { // which is any
+			r.Sampling.Seed = uint64(n)
+		}
+	}),
+	"samplers": param(llamaStages, func(r *text.Request, list []sampling.Stage) { r.Sampling.Samplers = list }),
+	"stop":     openaiParams["stop"], "ignore_eos": openaiParams["ignore_eos"], "logit_bias": openaiParams["logit_bias"],
+	"t_max_predict_ms": unused(integer(0, math.MaxInt32)), "t_max_prompt_ms": unused(integer(0, math.MaxInt32)),
+	"n_keep": unused(integer(-1, math.MaxInt32)), "n_cache_reuse": unused(integer(0, math.MaxInt32)),
+	"cache_prompt": unused((*wire.Cursor).Bool), "timings_per_token": unused((*wire.Cursor).Bool),
+	"id_slot": unused(integer(-1, math.MaxInt32)), "n_probs": inert("0"), "n_indent": unused(integer(0, math.MaxInt32)),
+}
+
+// llamaStages reads the order of the samplers, as OpenAI's API here has it, but for "infill": llama.cpp's own sampler,
+// which only ends answers earlier.
+func llamaStages(c *wire.Cursor) ([]sampling.Stage, error) { return readStages(c, "infill") }
+
+// llamaAnswer answers /completion and /infill.
+type llamaAnswer struct {
+	params         given
+	most           int // n_predict
+	prompt         string
+	ids            []int32
+	before, suffix string // of infill: what precedes the prompt, and what follows the answer
+	infill         bool
+	form           *text.Form
+	fields         []string // of the answer that are told; nil is all
+	job            *job
+	begun          time.Time
+}
+
+func decodeLlamaCompletion(body []byte) (*ask, error) { return new(llamaAnswer).decode(body) }
+func decodeLlamaInfill(body []byte) (*ask, error)     { return (&llamaAnswer{infill: true}).decode(body) }
+
+func (l *llamaAnswer) decode(body []byte) (*ask, error) {
+	l.params.known, l.most = llamaParams, -1
+	a := &ask{made: 1, given: 1, answer: l, prompts: l.prompts}
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+		switch key {
+		case "model":
+			a.model, err = c.Text()
+		case "stream":
+			a.stream, err = c.Bool()
+		case "n_predict", "max_tokens":
+			l.most, err = c.IntIn(-1, math.MaxInt32)
+		case "prompt":
+			if c.Peek() == '[' {
+				l.ids, err = c.Tokens(math.MaxInt32)
+			} else {
+				l.prompt, err = c.Text()
+			}
+		case "json_schema":
+			l.form = &text.Form{Field: "json_schema", Spec: grammar.Spec{Compact: true, Ordered: true}}
+			l.form.Spec.Schema, err = c.Raw()
+		case "grammar":
+			var source string
+			if source, err = c.Text(); source != "" {
+				l.form = &text.Form{Field: "grammar", Spec: grammar.Spec{Grammar: source}}
+			}
+		case "response_fields":
+			err = c.Array("an array of strings", func(int) error {
+				field, err := c.Text()
+				l.fields = append(l.fields, field)
+				return err
+			})
+		case "input_prefix", "input_suffix", "input_extra":
+			err = l.readInput(c, key)
+		default:
+			var known bool
+			if known, err = l.params.read(c, key); !known && err == nil {
+				err = c.Unsupported()
+			}
+		}
+		return err
+	})
+	a.silent = l.most == 0 // the prompt is computed, for requests to come
+	if err == nil && l.infill && l.ids != nil {
+		err = wire.Invalid("prompt", wire.CodeInvalidType, "expected a string, found tokens")
+	}
+	return a, err
+}
+
+// readInput reads what an infill is made of.
+func (l *llamaAnswer) readInput(c *wire.Cursor, key string) (err error) {
+	switch {
+	case !l.infill:
+		return c.Unsupported()
+	case key == "input_prefix":
+		prefix, err := c.Text()
+		l.before += prefix
+		return err
+	case key == "input_suffix":
+		l.suffix, err = c.Text()
+		return err
+	}
+	extra := ""
+	err = c.Array("an array of objects", func(int) error {
+		var name, snippet string
+		err := c.Object(func(key string) (err error) {
+			switch key {
+			case "filename":
+				name, err = c.Text()
+			case "text":
+				snippet, err = c.Text()
+			case "time": // when it was seen, which some editors add
+				err = c.Skip()
+			default:
+				err = c.Unsupported()
+			}
+			return err
+		})
+		extra += fmt.Sprintf("--- %s ---\n%s\n", cmp.Or(name, "snippet"), snippet)
+		return err
+	})
+	l.before = extra + l.before
+	return err
+}
+
+func (l *llamaAnswer) prompts(info text.Info) ([]text.Request, error) {
+	info.Defaults.Seed = mathrand.Uint64()
+	r := l.params.request(info)
+	if l.most >= 0 {
+		r.MaxTokens = max(l.most, 1)
+	}
+	r.Context, r.Prompt, r.IDs, r.Answer.Form = math.MaxInt32, l.prompt, l.ids, l.form
+	if l.infill {
+		r.Prompt, r.Suffix = l.before+l.prompt, &l.suffix
+	}
+	return []text.Request{r}, nil
+}
+
+func (l *llamaAnswer) begin(j *job) { l.job, l.begun = j, time.Now() }
+
+// event appends an event of a stream.
+func (l *llamaAnswer) event(dst []byte, v map[string]any) []byte {
+	body, err := wire.Encode(v)
+	if err != nil { // all values are of the kinds that encoding/json takes
+		panic(err)
+	}
+	dst = append(append(dst, "data: "...), body...)
+	return append(dst, '\n')
+}
+
+func (l *llamaAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
+	if d.Text == "" {
+		return dst
+	}
+	return l.event(dst, map[string]any{"index": 0, "content": d.Text, "tokens": d.IDs, "stop": false, "id_slot": 0,
+		"tokens_predicted": c.usage.Generated, "tokens_evaluated": c.usage.Prompt})
+}
+
+func (l *llamaAnswer) end(dst []byte) []byte { return l.event(dst, l.selected(l.last(""))) }
+
+func (l *llamaAnswer) whole() any { return l.selected(l.last(l.job.choices[0].text.String())) }
+
+// last returns what ends an answer.
+func (l *llamaAnswer) last(content string) map[string]any {
+	c, u, now := l.job.choices[0], l.job.usage(), time.Now()
+	reason := "eos"
+	if c.finish == "length" {
+		reason = "limit"
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	rate := func(n int, d time.Duration) float64 { return float64(n) / max(d.Seconds(), 1e-6) }
+	prompt, answer := c.came.Sub(l.begun), now.Sub(c.came)
+	return map[string]any{"index": 0, "content": content, "tokens": []int32{}, "id_slot": 0, "stop": true,
+		"model": l.job.title(), "tokens_predicted": u.Generated, "tokens_evaluated": u.Prompt, "tokens_cached": u.Cached,
+		"truncated": false, "stop_type": reason, "timings": map[string]any{
+			"prompt_n": u.Prompt - u.Cached, "prompt_ms": ms(prompt), "prompt_per_second": rate(u.Prompt-u.Cached, prompt),
+			"predicted_n": u.Generated, "predicted_ms": ms(answer), "predicted_per_second": rate(u.Generated, answer)}}
+}
+
+// selected returns the fields that are wanted, those inside others by their path, such as timings/prompt_n.
+func (l *llamaAnswer) selected(all map[string]any) map[string]any {
+	if l.fields == nil {
+		return all
+	}
+	out := map[string]any{}
+	for _, path := range l.fields {
+		outer, inner, nested := strings.Cut(path, "/")
+		v, ok := all[outer]
+		if m, _ := v.(map[string]any); nested {
+			v, ok = m[inner]
+		}
+		if ok {
+			out[path] = v
+		}
+	}
+	return out
+}
+
+func (s *Server) llamaProps(w http.ResponseWriter, r *http.Request) {
+	q, err := query(r, "model")
+	var m *Served
+	if err == nil {
+		m, _, err = s.lookup(r.Context(), q["model"])
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	info := m.Model.Info()
+	p := info.Defaults
+	s.write(w, http.StatusOK, map[string]any{
+		"default_generation_settings": map[string]any{"n_ctx": info.Context, "params": map[string]any{
+			"temperature": p.Temperature, "top_k": p.TopK, "top_p": p.TopP, "min_p": p.MinP,
+			"repeat_penalty": p.RepetitionPenalty, "n_predict": -1}},
+		"model_alias": info.Name, "model_path": info.Name, "chat_template": m.About.Template,
+		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "kvasir " + s.cfg.Version,
+	})
+}

@@ -8,12 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -128,11 +128,10 @@ func (g *guided) request(n int, salt string, schema []byte) text.Request {
 
 // round answers all requests, a batch at a time, and returns the tokens of the answers a second.
 func (g *guided) round(ctx context.Context, salt string, held bool) (float64, error) {
-	var all sync.WaitGroup
-	errs := make([]error, g.o.Batch)
+	var all guard.Group
 	start := time.Now()
 	for client := range g.o.Batch {
-		all.Go(func() {
+		all.Start(func() error {
 			for k := range g.o.Each {
 				n := k*g.o.Batch + client
 				var schema []byte
@@ -140,19 +139,20 @@ func (g *guided) round(ctx context.Context, salt string, held bool) (float64, er
 					schema = g.schemas[client]
 				}
 				got, err := g.answer(ctx, g.request(n, salt, schema))
-				if errs[client] = err; err != nil {
-					return
+				if err != nil {
+					return err
 				}
 				g.lengths[n] = got
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	err := all.Wait()
 	seconds, tokens := time.Since(start).Seconds(), 0
 	for _, n := range g.lengths {
 		tokens += n
 	}
-	return float64(tokens) / seconds, errors.Join(errs...)
+	return float64(tokens) / seconds, err
 }
 
 // answer returns how many tokens an answer has.

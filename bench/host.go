@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/sampling"
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -55,12 +57,17 @@ type deviceStep struct {
 	done chan struct{} // [1]
 }
 
-func newTimed(step time.Duration) *timed {
+// newTimed starts a device. It tells failed if it does not go on.
+func newTimed(step time.Duration, failed chan<- error) *timed {
 	t := &timed{step: step, queue: make(chan *deviceStep, 2)}
 	for i := range t.ring {
 		t.ring[i].done = make(chan struct{}, 1)
 	}
-	go t.run()
+	guard.Go(func() error { t.run(); return nil }, func(err error) {
+		if err != nil {
+			failed <- err
+		}
+	})
 	return t
 }
 
@@ -140,6 +147,8 @@ func (w *stepWatch) StepDone(d engine.StepDone) {
 	}
 }
 
+var errEnded = errors.New("it has all its tokens")
+
 // MeasureHost runs an engine on a simulated device, with sequences that decode at the end of a long context, and
 // measures the work of its loop for a step, the time in which the device has no step, and what is allocated.
 func MeasureHost(ctx context.Context, o HostOptions) (HostReport, error) {
@@ -148,7 +157,8 @@ func MeasureHost(ctx context.Context, o HostOptions) (HostReport, error) {
 		return HostReport{}, fmt.Errorf("bench: %d sequences of %d tokens, %d steps of %v; want 1 to %d, 64 to %d, 1 to %d, at least 0",
 			o.Seqs, o.Context, o.Steps, o.Step, 1<<14, 1<<20, 1<<14)
 	}
-	dev := newTimed(o.Step)
+	failed := make(chan error, o.Seqs+1)
+	dev := newTimed(o.Step, failed)
 	defer close(dev.queue)
 	var before, after runtime.MemStats
 	var cpu time.Duration
@@ -173,7 +183,6 @@ func MeasureHost(ctx context.Context, o HostOptions) (HostReport, error) {
 	for i := range prompt {
 		prompt[i] = int32(i*7) % vocab
 	}
-	failed := make(chan error, o.Seqs)
 	for n := range o.Seqs {
 		r := engine.Request{Prompt: slices.Clone(prompt)}
 		r.Prompt[len(prompt)-1] = int32(n)
@@ -186,17 +195,20 @@ func MeasureHost(ctx context.Context, o HostOptions) (HostReport, error) {
 		if err != nil {
 			return HostReport{}, err
 		}
-		go func() {
+		guard.Go(func() error {
 			for t := first; ; {
-				if err := errors.Join(err, t.Err); err != nil || t.Finish != "" {
-					failed <- err
-					return
+				if t.Err != nil || t.Finish != "" {
+					return cmp.Or(t.Err, errEnded)
 				}
 				if t, err = s.Next(ctx); err != nil {
-					return
+					return nil
 				}
 			}
-		}()
+		}, func(err error) {
+			if err != nil {
+				failed <- err
+			}
+		})
 	}
 	select {
 	case <-w.done:

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // Target answers the requests of a load.
@@ -116,25 +118,32 @@ var errOver = errors.New("bench: the time of the load is over")
 // closed runs the conversations in a closed loop.
 func (l *load) closed(ctx context.Context, cs []Conversation, clients int) {
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var all guard.Group
+	defer waitFor(&all)
 	for range min(clients, len(cs)) {
-		wg.Go(func() {
+		all.Start(func() error {
 			for {
 				i := int(next.Add(1) - 1)
 				if i >= len(cs) || ctx.Err() != nil {
-					return
+					return nil
 				}
 				l.converse(ctx, cs[i], time.Since(l.start))
 			}
 		})
 	}
-	wg.Wait()
+}
+
+// waitFor waits for goroutines, and panics if one of them has.
+func waitFor(all *guard.Group) {
+	if err := all.Wait(); err != nil {
+		panic(err)
+	}
 }
 
 // open begins each conversation at its time.
 func (l *load) open(ctx context.Context, cs []Conversation) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	var all guard.Group
+	defer waitFor(&all)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for _, c := range cs {
@@ -149,7 +158,7 @@ func (l *load) open(ctx context.Context, cs []Conversation) {
 		if ctx.Err() != nil {
 			return
 		}
-		wg.Go(func() { l.converse(ctx, c, c.At) })
+		all.Start(func() error { l.converse(ctx, c, c.At); return nil })
 	}
 }
 
@@ -225,22 +234,22 @@ func (l *load) report(o LoadOptions, conversations int) (stop func()) {
 			Conversations: conversations, Pieces: int(l.pieces.Load()), Over: over,
 		})
 	}
-	ticker, quit, done := time.NewTicker(o.Every), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
+	ticker, quit := time.NewTicker(o.Every), make(chan struct{})
+	var all guard.Group
+	all.Start(func() error {
 		for {
 			select {
 			case <-ticker.C:
 				tell(false)
 			case <-quit:
 				tell(true)
-				return
+				return nil
 			}
 		}
-	}()
+	})
 	return func() {
 		ticker.Stop()
 		close(quit)
-		<-done
+		waitFor(&all)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 
 	"github.com/kvasir-llm/kvasir/forge"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
@@ -183,25 +183,24 @@ func randomPeriod(t quant.Type) (period, error) {
 	}
 	p := period{make([]byte, blocks*n), n}
 	workers := runtime.GOMAXPROCS(0)
-	faults := make([]error, workers)
-	var wg sync.WaitGroup
+	var all guard.Group
 	for w := range workers {
-		wg.Go(func() {
+		all.Start(func() error {
 			block := make([]float32, values)
-			for b := w; b < blocks && faults[w] == nil; b += workers {
+			for b := w; b < blocks; b += workers {
 				r := rand.New(rand.NewPCG(0x6b766173, uint64(b)))
 				for i := range block {
 					block[i] = float32(r.NormFloat64()) * 0.02
 				}
-				faults[w] = encode(p.data[b*n:][:n], block, t)
+				if err := encode(p.data[b*n:][:n], block, t); err != nil {
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	for _, err := range faults {
-		if err != nil {
-			return p, fmt.Errorf("bench: random weights of type %v: %w", t, err)
-		}
+	if err := all.Wait(); err != nil {
+		return p, fmt.Errorf("bench: random weights of type %v: %w", t, err)
 	}
 	return p, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -160,8 +161,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.busy = e.epoch
 	e.publish()
-	e.outbox = newOutbox(e.inbox.over)
-	go e.loop()
+	e.outbox = newOutbox(e.inbox.over, cfg.Logger)
+	guard.Go(e.loop, e.over)
 	return e, nil
 }
 

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
 // loop takes turns until the engine is closed. Its books are verified outside of turn, which recovers from panics.
-func (e *Engine) loop() {
+func (e *Engine) loop() error {
 	for e.turn() {
 		verify(e.sched)
 		if e.idle {
@@ -23,6 +24,23 @@ func (e *Engine) loop() {
 	e.tiers.flush(e.sched, e.cfg.Runner)
 	if err := e.tiers.close(); err != nil {
 		e.cfg.Logger.Error("storing KV blocks failed", "error", err)
+	}
+	return nil
+}
+
+// over sees to the end of the loop. If that panicked outside of turn, all requests end, and new ones are refused.
+func (e *Engine) over(err error) {
+	if err != nil && verifying {
+		panic(err)
+	}
+	if err != nil {
+		e.cfg.Logger.Error("the engine's loop panicked, and has ended", "error", err)
+		e.inbox.close()
+		for _, f := range []func(){func() { e.steps.drop() }, func() { e.receive() }, func() { e.abandon(ErrClosed) }} {
+			if err := guard.Try(func() error { f(); return nil }); err != nil {
+				e.cfg.Logger.Error("ending the requests failed", "error", err)
+			}
+		}
 	}
 	e.outbox.close()
 	close(e.stopped)
@@ -195,6 +213,7 @@ func (e *Engine) asked(q *sequence) sched.Request {
 		NoCache: q.scores != nil || q.req.Pool.all(),
 		Adapter: q.turn(), Priority: r.Priority, Tenant: r.Tenant, Payer: r.Payer, Deadline: max(1, due.Milliseconds()), Interval: r.PerToken.Milliseconds(),
 		Within: q.within.Milliseconds(), Patient: r.Pool != "" || q.generated() > 0,
+		Background: r.Background,
 	}
 }
 

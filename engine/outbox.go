@@ -1,6 +1,11 @@
 package engine
 
-import "sync"
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/kvasir-llm/kvasir/guard"
+)
 
 // delivery is a token on its way to a stream.
 type delivery struct {
@@ -12,18 +17,24 @@ type delivery struct {
 // as a step has sequences takes about as long as all that the loop does for the step.
 type outbox struct {
 	over func(n int) // hears how many requests have had their last token
+	log  *slog.Logger
 	done chan struct{}
 
 	mu     sync.Mutex
 	more   sync.Cond // list or closed has changed
 	list   []delivery
 	closed bool
+
+	// The goroutine's own.
+	handing []delivery // what it hands out
+	handed  int        // of these
+	last    int        // last tokens among these
 }
 
-func newOutbox(over func(n int)) *outbox {
-	o := &outbox{over: over, done: make(chan struct{})}
+func newOutbox(over func(n int), log *slog.Logger) *outbox {
+	o := &outbox{over: over, log: log, done: make(chan struct{})}
 	o.more.L = &o.mu
-	go o.run()
+	guard.Go(o.run, o.ended)
 	return o
 }
 
@@ -50,32 +61,46 @@ func (o *outbox) close() {
 	<-o.done
 }
 
-func (o *outbox) run() {
-	defer close(o.done)
-	for list := o.next(nil); len(list) > 0; list = o.next(list) {
-		over := 0
-		for i := range list {
-			d := &list[i]
-			d.stream.push(d.token)
+// run hands out tokens until the outbox is closed.
+func (o *outbox) run() error {
+	for {
+		for o.handed < len(o.handing) {
+			d := &o.handing[o.handed]
+			o.handed++
 			if d.token.Finish != "" {
-				over++
+				o.last++
 			}
+			d.stream.push(d.token)
 		}
-		clear(list)
-		if over > 0 {
-			o.over(over)
+		if n := o.last; n > 0 {
+			o.last = 0
+			o.over(n)
+		}
+		if !o.next() {
+			return nil
 		}
 	}
 }
 
-// next waits for tokens, and takes them in exchange for a list that is done with. None: the outbox is closed.
-func (o *outbox) next(done []delivery) []delivery {
+// ended goes on after the token whose reader could not be told because of a panic.
+func (o *outbox) ended(err error) {
+	if err != nil {
+		o.log.Error("handing out a token panicked", "error", err)
+		guard.Go(o.run, o.ended)
+		return
+	}
+	close(o.done)
+}
+
+// next waits for tokens, and takes them in exchange for the list that is done with. It returns false if the outbox is
+// closed.
+func (o *outbox) next() bool {
+	clear(o.handing)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.list) == 0 && !o.closed {
 		o.more.Wait()
 	}
-	list := o.list
-	o.list = done[:0]
-	return list
+	o.list, o.handing, o.handed = o.handing[:0], o.list, 0
+	return len(o.handing) > 0
 }

@@ -35,6 +35,8 @@ type Params struct {
 	// Priority orders requests under the scheduler's policy priority, the lowest first. When the queue is full, the
 	// highest is dropped first.
 	Priority int
+	// Background puts the request behind all others: it runs on what they leave (sched.Request).
+	Background bool
 	// Tenant is the account that the scheduler's policy vtc charges the request to.
 	Tenant string
 	// Payer is the account of whoever cannot have another one at will; "" is unknown. If the queue is full, requests of

@@ -136,8 +136,8 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// TestShedPayer fills the queue with one payer's requests. Another's take the places of the last of them, which are told
-// that it is full, up to an equal share.
+// TestShedPayer fills the queue with one payer's requests. Another's take the places of the last of them, which are
+// told that it is full, up to an equal share.
 func TestShedPayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := smallConfig()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // Endpoint is a parsed address of ZeroMQ.
@@ -66,7 +68,7 @@ func (p *Publisher) accept(ln net.Listener, serve func(net.Conn) error) {
 			}
 			continue
 		}
-		p.running.Go(func() { p.serve(conn, serve) })
+		p.start(func() { p.serve(conn, serve) })
 	}
 }
 
@@ -171,7 +173,7 @@ func (p *Publisher) subscribe(conn net.Conn) error {
 	p.mu.Unlock()
 	gone := make(chan struct{})
 	sent := make(chan error, 1)
-	go func() { sent <- s.send(gone) }()
+	guard.Go(func() error { return s.send(gone) }, func(err error) { sent <- err })
 	err = s.listen()
 	p.mu.Lock()
 	p.subs = slices.DeleteFunc(p.subs, func(o *subscriber) bool { return o == s })

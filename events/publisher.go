@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -84,14 +85,25 @@ func Open(cfg Config) (*Publisher, error) {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if p.pub != nil {
-		p.running.Go(func() { p.accept(p.pub, p.subscribe) })
+		p.start(func() { p.accept(p.pub, p.subscribe) })
 	} else {
-		p.running.Go(func() { p.connect(at) })
+		p.start(func() { p.connect(at) })
 	}
 	if p.replay != nil {
-		p.running.Go(func() { p.accept(p.replay, p.answer) })
+		p.start(func() { p.accept(p.replay, p.answer) })
 	}
 	return p, nil
+}
+
+// start runs f on a goroutine that Close waits for. A panic ends f alone.
+func (p *Publisher) start(f func()) {
+	p.running.Add(1)
+	guard.Go(func() error { f(); return nil }, func(err error) {
+		defer p.running.Done()
+		if err != nil {
+			p.cfg.Logger.Error("KV events: a connection or a listener panicked", "error", err)
+		}
+	})
 }
 
 func (p *Publisher) openReplay() error {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
+	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/model"
 )
 
@@ -175,22 +176,21 @@ func loss(logits []float32, token int32) float64 {
 	return rowOf(logits).logSum - float64(logits[token])
 }
 
-// parallel calls f(0) to f(n-1) from as many goroutines as there are processors.
+// parallel calls f(0) to f(n-1) from as many goroutines as there are processors. It panics if one of these does.
 func parallel(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	next := make(chan int)
+	var all guard.Group
+	var next atomic.Int64
 	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for i := range next {
-				f(i)
+		all.Start(func() error {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				f(int(i))
 			}
+			return nil
 		})
 	}
-	for i := range n {
-		next <- i
+	if err := all.Wait(); err != nil {
+		panic(err)
 	}
-	close(next)
-	wg.Wait()
 }
 
 // sequence runs one sequence after the other through a model.

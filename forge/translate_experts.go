@@ -50,7 +50,11 @@ func (t *translator) experts(layer int) ([]Translated, error) {
 		switch e := all[slot]; {
 		case e == nil:
 		case t.to == weights.GGUF:
-			out = append(out, stack(t.To.Slots.Name(slot, layer), slot, layer, e)...)
+			all, err := stack(t.To.Slots.Name(slot, layer), slot, layer, e)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, all...)
 		default:
 			out = append(out, t.apart(slot, layer, e)...)
 		}
@@ -66,26 +70,40 @@ func (t *translator) read(r *loader.Reader) error {
 	return r.Err()
 }
 
-// stack joins a weight of every expert, and their biases.
-func stack(name, slot string, layer int, e *experts) []Translated {
-	first := e.w[0]
+// stack joins a weight of every expert, and their biases. Experts of one layer that have different types, or scales
+// apart from their values, cannot be joined.
+func stack(name, slot string, layer int, e *experts) ([]Translated, error) {
+	all, err := compute.Stack(name+".weight", e.w...)
+	if err == nil && all.Scales != nil {
+		err = fmt.Errorf("forge: weight %q: a GGUF has no scales apart from values of %v", all.Name, all.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
 	var from []string
 	for _, w := range e.w {
 		from = append(from, w.Name)
 	}
-	shape := []int{len(e.w), first.Out, first.In}
-	out := []Translated{{Name: name + ".weight", Slot: slot, Layer: layer, From: from, Type: first.Type, Shape: shape,
-		Read: func() ([]byte, error) {
-			var data []byte
-			for _, w := range e.w {
-				data = append(data, w.Data...)
-			}
-			return data, nil
-		}}}
+	shape := []int{len(e.w), e.w[0].Out, all.In}
+	out := []Translated{{Name: all.Name, Slot: slot, Layer: layer, From: from, Type: all.Type, Shape: shape,
+		Read: func() ([]byte, error) { return rowsOf(all) }}}
 	if e.bias != nil {
 		out = append(out, floats(name+".bias", slot, layer, shape[:2], func() []float32 { return slices.Concat(e.bias...) }))
 	}
-	return out
+	return out, nil
+}
+
+// rowsOf returns the bytes of a weight that is written row by row.
+func rowsOf(w compute.Source) ([]byte, error) {
+	size, err := w.Type.RowBytes(w.In)
+	if err != nil {
+		return nil, fmt.Errorf("forge: weight %q: %w", w.Name, err)
+	}
+	data := make([]byte, w.Out*size)
+	for n := range w.Out {
+		w.Row(data[n*size:][:size], n)
+	}
+	return data, nil
 }
 
 // apart writes a tensor for each expert.

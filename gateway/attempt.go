@@ -19,6 +19,7 @@ import (
 type failure struct {
 	err         error
 	unreachable bool    // there was no connection
+	broken      bool    // the connection broke
 	answer      *answer // if it answered with an error
 }
 
@@ -66,7 +67,7 @@ var errSlow = errors.New("the endpoint took too long")
 // attempt lets an endpoint answer. It returns nil if the answer was sent to the client, whole.
 func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{exchange: x, placement: p, sent: time.Now(), patience: x.cfg.Timeouts.Idle}
+	a := &attempt{exchange: x, placement: p, sent: time.Now()}
 	a.timer = time.AfterFunc(x.cfg.Timeouts.FirstByte, func() { cancel(errSlow) })
 	x.endpoint = p.endpoint.url
 	x.used = tokenUsage{}
@@ -95,9 +96,12 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 	case res.StatusCode < 200 || res.StatusCode >= 300 && res.StatusCode < 400:
 		return &failure{err: fmt.Errorf("status %d, which is no answer", res.StatusCode)}
 	}
-	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+	switch isStream := strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"); {
+	case isStream && (x.status == 0 || res.StatusCode == x.status):
 		f = a.stream(ctx, res)
-	} else {
+	case x.status != 0:
+		return &failure{err: fmt.Errorf("it did not go on with the stream: status %d", res.StatusCode)}
+	default:
 		f = a.whole(ctx, res)
 	}
 	if f == nil && ctx.Err() == nil {
@@ -113,7 +117,6 @@ type attempt struct {
 	sent      time.Time // when the request was
 	began     time.Time // when the answer did
 	timer     *time.Timer
-	patience  time.Duration // between pieces of the answer
 }
 
 // cost is what the answer cost its tenant. Of an endpoint that does not count, the prompt is estimated.
@@ -130,18 +133,26 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 	if cause := context.Cause(ctx); cause != nil {
 		return &failure{err: cause}
 	}
-	return &failure{err: err, unreachable: unreachable}
+	return &failure{err: err, unreachable: unreachable, broken: !unreachable}
 }
 
 // request makes what the endpoint gets: the body as it came, but for the name of the model if the endpoint calls it by
-// another.
+// another, and for what the client has got already.
 func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Request {
-	before, model, after := x.body.withModel(x.upstream(j.model))
+	edits := x.body.naming(x.upstream(j.model))
+	if x.said != nil && x.said.text.Len() > 0 {
+		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
+	}
+	parts, length := x.body.edited(edits), 0
+	for _, p := range parts {
+		length += len(p)
+	}
 	content := func() (io.ReadCloser, error) {
-		if model == nil {
-			return io.NopCloser(bytes.NewReader(before)), nil
+		var all []io.Reader
+		for _, p := range parts {
+			all = append(all, bytes.NewReader(p))
 		}
-		return io.NopCloser(io.MultiReader(bytes.NewReader(before), bytes.NewReader(model), bytes.NewReader(after))), nil
+		return io.NopCloser(io.MultiReader(all...)), nil
 	}
 	r := x.r.Clone(ctx)
 	u := *x.r.URL
@@ -154,7 +165,7 @@ func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Requ
 		u.Path, u.RawPath = "/"+base+u.Path, ""
 	}
 	r.Body, _ = content()
-	r.GetBody, r.ContentLength = content, int64(len(before)+len(model)+len(after))
+	r.GetBody, r.ContentLength = content, int64(length)
 	r.TransferEncoding = nil
 	dropHops(r.Header)
 	r.Header.Del("Accept-Encoding")
@@ -211,14 +222,19 @@ func (a *attempt) begin(res *http.Response, length int) {
 	}
 	a.status = res.StatusCode
 	a.w.WriteHeader(res.StatusCode)
+	a.first()
+}
+
+// first notes that the answer has begun.
+func (a *attempt) first() {
 	a.began = time.Now()
 	a.g.first(a.placement, a.began.Sub(a.sent).Seconds())
 }
 
 // write sends a piece of the answer to a client that takes it in time.
-func (a *attempt) write(piece []byte) error {
-	http.NewResponseController(a.w).SetWriteDeadline(time.Now().Add(a.patience))
-	_, err := a.w.Write(piece)
+func (x *exchange) write(piece []byte) error {
+	http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.cfg.Timeouts.Idle))
+	_, err := x.w.Write(piece)
 	return err
 }
 
@@ -237,7 +253,7 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 	buf := *pooled
 	for {
 		n, err := res.Body.Read(buf)
-		a.timer.Reset(a.patience)
+		a.timer.Reset(a.cfg.Timeouts.Idle)
 		piece := buf[:n]
 		if a.status == 0 {
 			kept = append(kept, piece...)

@@ -34,6 +34,7 @@ type Model struct {
 	Policy    Policy             `yaml:"policy"`
 	Split     map[string]float64 `yaml:"split"` // of models, by weight
 	Fallbacks []string           `yaml:"fallbacks"`
+	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
 }
 
 // Endpoint is an engine or a provider. In YAML it may be its URL alone.

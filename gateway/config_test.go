@@ -45,6 +45,7 @@ models:
   - http://y/base
   policy: {prefix: 3, queue: 1.5}
   fallbacks: [d]
+  resume: true
 - {name: d, endpoints: [http://z], policy: latency}
 - name: e
   split: {a: 9, d: 1}

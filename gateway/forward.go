@@ -42,9 +42,11 @@ type exchange struct {
 	status   int  // that the client got; 0 if it got none
 	stream   bool // the answer is one
 	ttft     time.Duration
-	used     tokenUsage
-	torn     bool   // what was sent of the answer is not whole, and does not say so
-	problem  string // what went wrong, for the log
+	used     tokenUsage  // by the last attempt
+	earlier  int         // tokens of attempts before it that the client got
+	said     *transcript // what the client got of a stream that can be resumed; nil if it cannot
+	torn     bool        // what was sent of the answer is not whole, and does not say so
+	problem  string      // what went wrong, for the log
 }
 
 // forward serves a request by endpoints.
@@ -63,6 +65,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 			refused.write(w)
 		}
 	}
+	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request on the connection has its own
 	x.report()
 	if x.torn {
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
@@ -100,7 +103,7 @@ func (x *exchange) serve() (refused *refusal) {
 	defer func() {
 		x.g.mu.Lock()
 		defer x.g.mu.Unlock()
-		x.account.settle(reserved, float64(x.used.in()+x.used.out()))
+		x.account.settle(reserved, float64(x.used.in()+x.used.out()+x.earlier))
 	}()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
@@ -227,11 +230,16 @@ func (x *exchange) job(m *model) *job {
 func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
 	x.model = m.Name
+	x.record(m)
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
 		queued := time.Now()
 		p, refused := x.g.place(ctx, j)
 		x.queued += time.Since(queued)
+		if refused != nil && x.status != 0 {
+			x.breakOff(last)
+			return nil
+		}
 		if refused != nil && last != nil {
 			return last.refusal() // which says more
 		}
@@ -246,11 +254,15 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
 			x.g.failedAt(p.endpoint, last)
 		}
-		if x.status != 0 {
+		if x.status != 0 && (ctx.Err() != nil || left == 0 || !x.said.resumable(&x.body)) {
+			x.breakOff(last)
 			return nil
 		}
 		if ctx.Err() != nil || left == 0 {
 			return last.refusal()
+		}
+		if x.status != 0 {
+			x.earlier += x.used.out()
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
 		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
@@ -275,7 +287,7 @@ func (x *exchange) report() {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
 		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
 		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
-		g.metrics.tokens.WithLabelValues(name, "output").Add(float64(x.used.out()))
+		g.metrics.tokens.WithLabelValues(name, "output").Add(float64(x.used.out() + x.earlier))
 	}
 	if x.stream && x.attempts > 0 && x.status == http.StatusOK {
 		g.metrics.ttft.WithLabelValues(name).Observe(x.ttft.Seconds())
@@ -292,6 +304,6 @@ func (x *exchange) report() {
 		slog.String("id", x.id), slog.String("path", x.r.URL.Path), slog.String("key", key), slog.String("model", x.model),
 		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
 		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
-		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()),
+		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier),
 		slog.String("error", x.problem))
 }

@@ -28,6 +28,7 @@ type endpoint struct {
 	requests int    // in flight
 	failed   int    // in a row
 	ejected  int    // times in a row
+	broke    bool   // it was down as connections broke, and has not answered well since
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -152,11 +153,12 @@ func one(yes bool) float64 {
 func (g *Gateway) served(e *endpoint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e.failed, e.ejected = 0, 0
+	e.failed, e.ejected, e.broke = 0, 0, false
 }
 
-// failedAt notes that an endpoint failed. One that cannot be reached is down until a probe finds it; one that answers
-// badly, time after time, is ejected for a while that doubles.
+// failedAt notes that an endpoint failed. One that cannot be reached, or whose connections break, is down until a probe
+// finds it. One that answers badly time after time, or that breaks connections although probes find it well, is ejected
+// for a while that doubles.
 func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	g.metrics.failures.WithLabelValues(e.url, f.reason()).Inc()
 	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
@@ -170,7 +172,11 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	case e.down != "":
 	case f.unreachable && h.Path != "":
 		g.setDown(e, "unreachable: "+f.Error())
-	case e.failed >= h.EjectAfter || f.unreachable:
+	case e.failed < h.EjectAfter && !f.unreachable:
+	case f.broken && h.Path != "" && !e.broke:
+		e.failed, e.broke = 0, true
+		g.setDown(e, "connections break: "+f.Error())
+	default:
 		e.failed = 0
 		pause := h.EjectFor << min(e.ejected, 5)
 		e.ejected++

@@ -13,10 +13,12 @@ import (
 
 // lies are ways in which an endpoint can fail before its answer has begun.
 var lies = map[string]func(w http.ResponseWriter, r *http.Request){
-	"500":         func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oh no", http.StatusInternalServerError) },
-	"503":         func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) },
-	"429":         func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusTooManyRequests) },
-	"redirect":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://elsewhere/", http.StatusFound) },
+	"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oh no", http.StatusInternalServerError) },
+	"503": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) },
+	"429": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusTooManyRequests) },
+	"redirect": func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://elsewhere/", http.StatusFound)
+	},
 	"hangs up":    func(w http.ResponseWriter, _ *http.Request) { hijack(w, "") },
 	"no HTTP":     func(w http.ResponseWriter, _ *http.Request) { hijack(w, "SSH-2.0-OpenSSH\r\n\r\n") },
 	"half header": func(w http.ResponseWriter, _ *http.Request) { hijack(w, "HTTP/1.1 200 OK\r\nContent-") },
@@ -227,6 +229,33 @@ func TestRestartIsWaitedFor(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.start("a", a)
 		all.Wait()
+	})
+}
+
+// TestEngineThatDiesOftenIsBackSoon kills the only engine while it answers, again and again: it is back as soon as its
+// health page is, and is not ejected.
+func TestEngineThatDiesOftenIsBackSoon(t *testing.T) {
+	a := &engine{name: "a"}
+	a.hook = posts(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(time.Second)
+		if r.Context().Err() == nil {
+			a.begin(w)
+			a.word(w)
+			a.end(w)
+		}
+	})
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": a}, func(w *world) {
+		for range 5 {
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() { w.want(w.chat(streamed), 200, "[DONE]") })
+			}
+			time.Sleep(500 * time.Millisecond)
+			w.kill("a")
+			time.Sleep(2 * time.Second)
+			w.start("a", a)
+			all.Wait()
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -14,16 +15,25 @@ const maxNesting = 512
 
 // body is what the gateway needs to know of a request's JSON. The slices are parts of it.
 type body struct {
-	raw     []byte
-	modelAt [2]int // where the model's name is in raw, with its quotes; zeros if there is none
-	model   string
-	stream  bool
-	user    string
-	session string // prompt_cache_key
-	most    int    // tokens of the answer; 0 if the request does not say
-	answers int
-	tools   []byte // what precedes the prompt in most templates
-	prompt  []byte // messages, prompt, input or what else the request is about
+	raw      []byte
+	modelAt  [2]int // where the model's name is in raw, with its quotes; zeros if there is none
+	model    string
+	stream   bool
+	user     string
+	session  string // prompt_cache_key
+	most     int    // tokens of the answer; 0 if the request does not say
+	mostAt   []edit // where it says so
+	answers  int
+	tools    []byte // what precedes the prompt in most templates
+	prompt   []byte // messages, prompt, input or what else the request is about
+	promptAt [2]int // where that is in raw
+	special  bool   // it has keys with which a stream cannot be resumed; see resumable
+}
+
+// edit is a part of a body that is replaced.
+type edit struct {
+	at  [2]int
+	new []byte
 }
 
 // scan reads a body once, from left to right. It looks only at the keys of the outermost object; other values it skips,
@@ -32,6 +42,7 @@ func scan(raw []byte) (body, error) {
 	b := body{raw: raw, answers: 1}
 	var seen [len(known)]bool
 	err := members(raw, func(key string, value []byte, at int) error {
+		b.special = b.special || !resumable[key]
 		for i, k := range known {
 			if k.name != key {
 				continue
@@ -130,27 +141,40 @@ func readNumber(value []byte, into *int) {
 	}
 }
 
-func readMost(b *body, _ string, value []byte, _ int) error {
+func readMost(b *body, _ string, value []byte, at int) error {
 	var n int
-	readNumber(value, &n)
-	b.most = max(b.most, n)
+	if readNumber(value, &n); n > 0 {
+		b.most = max(b.most, n)
+		b.mostAt = append(b.mostAt, edit{at: [2]int{at, at + len(value)}})
+	}
 	return nil
 }
 
-func readPrompt(b *body, _ string, value []byte, _ int) error {
+func readPrompt(b *body, _ string, value []byte, at int) error {
 	if len(value) > len(b.prompt) {
-		b.prompt = value
+		b.prompt, b.promptAt = value, [2]int{at, at + len(value)}
 	}
 	return nil
 }
 
-// withModel returns the body in two parts with a name between them, quoted, that replaces the model's.
-func (b *body) withModel(name string) (before, model, after []byte) {
+// naming is the edit that replaces the model's name, none if it is that already.
+func (b *body) naming(name string) []edit {
 	if b.modelAt[1] == 0 || name == b.model {
-		return b.raw, nil, nil
+		return nil
 	}
-	model, _ = json.Marshal(name) // of a string, which does not fail
-	return b.raw[:b.modelAt[0]], model, b.raw[b.modelAt[1]:]
+	quoted, _ := json.Marshal(name) // of a string, which does not fail
+	return []edit{{b.modelAt, quoted}}
+}
+
+// edited returns the body with edits, in parts.
+func (b *body) edited(edits []edit) (parts [][]byte) {
+	slices.SortFunc(edits, func(a, b edit) int { return a.at[0] - b.at[0] })
+	at := 0
+	for _, e := range edits {
+		parts = append(parts, b.raw[at:e.at[0]], e.new)
+		at = e.at[1]
+	}
+	return append(parts, b.raw[at:])
 }
 
 // scanner walks through JSON.

@@ -44,9 +44,8 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("tools %q; want %q", b.tools, want["tools"])
 		}
 		if at := b.modelAt; at[1] > 0 {
-			before, model, after := b.withModel(b.model + "x")
 			var got struct{ Model string }
-			if err := json.Unmarshal([]byte(string(before)+string(model)+string(after)), &got); err != nil || got.Model != b.model+"x" && json.Valid([]byte(`"`+b.model+`"`)) {
+			if err := json.Unmarshal(bytes.Join(b.edited(b.naming(b.model+"x")), nil), &got); err != nil || got.Model != b.model+"x" && json.Valid([]byte(`"`+b.model+`"`)) {
 				t.Fatalf("rewritten to %q: %v", got.Model, err)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 // forwarded are the paths whose requests go to endpoints. All take JSON that names a model.
 var forwarded = []string{
 	"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/responses", "/v1/messages",
-	"/rerank", "/score", "/tokenize", "/detokenize",
+	"/v1/messages/count_tokens", "/v1/chat/completions/render", "/v1/completions/render", "/rerank", "/score", "/tokenize",
+	"/detokenize",
 }
 
 // ServeHTTP answers a request, or forwards it.

@@ -20,15 +20,21 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 	var e events
+	if a.said != nil {
+		a.said.resumed, a.said.before, e.each = a.status != 0, a.said.tokens, a.said.add
+	}
 	control := http.NewResponseController(a.w)
 	for {
 		n, err := res.Body.Read(*pooled)
-		a.timer.Reset(a.patience)
+		a.timer.Reset(a.cfg.Timeouts.Idle)
 		whole, bad := e.add((*pooled)[:n])
 		if len(whole) > 0 {
-			if a.status == 0 {
+			switch {
+			case a.status == 0:
 				a.begin(res, -1)
 				a.ttft = a.began.Sub(a.exchange.began)
+			case a.began.IsZero():
+				a.first()
 			}
 			if a.write(whole) != nil || control.Flush() != nil {
 				a.count(&e)
@@ -58,14 +64,18 @@ var errGone = errors.New("the client has gone")
 // needsDone are the paths whose streams end with [DONE].
 var needsDone = map[string]bool{"/v1/chat/completions": true, "/v1/completions": true}
 
-// broken ends a stream that broke off: with an event that says so, if the client got any.
+// broken notes what came of a stream that broke off.
 func (a *attempt) broken(e *events, f *failure) *failure {
 	a.count(e)
-	if a.status != 0 && a.r.Context().Err() == nil {
-		a.write(f.refusal().event())
-		http.NewResponseController(a.w).Flush()
-	}
 	return f
+}
+
+// breakOff tells the client of a stream that it broke off.
+func (x *exchange) breakOff(f *failure) {
+	if x.stream && x.r.Context().Err() == nil && !errors.Is(f.err, errGone) {
+		x.write(f.refusal().event())
+		http.NewResponseController(x.w).Flush()
+	}
 }
 
 // count notes the tokens of a stream: as the endpoint counted them, or else one for each event.
@@ -84,6 +94,8 @@ type events struct {
 	count int    // events with data
 	done  bool   // [DONE] was among them
 	usage []byte // the data of the last event with usage
+
+	each func(event []byte) []byte // returns what is sent in place of an event; nil sends events as they are
 }
 
 // add takes a piece of the stream. It returns the events that are whole now, valid until the next call, and an error if
@@ -94,6 +106,7 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 		all = append(e.rest, piece...)
 	}
 	end := 0
+	var edited []byte
 	for {
 		n := eventEnd(all[end:])
 		if n == 0 {
@@ -102,9 +115,14 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 		if err = e.see(all[end : end+n]); err != nil {
 			break
 		}
+		if e.each != nil {
+			edited = append(edited, e.each(all[end:end+n])...)
+		}
 		end += n
 	}
-	whole = all[:end]
+	if whole = all[:end]; e.each != nil {
+		whole = edited
+	}
 	if err == nil && len(all)-end > longestEvent {
 		err = fmt.Errorf("an event has more than %d bytes", longestEvent)
 	}

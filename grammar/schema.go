@@ -19,7 +19,11 @@ type compiler struct {
 	limits  Limits
 	root    *value
 	named   map[string]*value // by $id, $anchor and id
+	nots    map[*value]*value // by what they are not
+	exact   map[*value]bool   // a oneOf of which a value may fit two schemas: each is without what fits another
+	overlap *value            // one that is found to be so
 	old     bool              // a draft where what is beside $ref does not count
+	early   bool              // a draft before 7
 
 	known     map[*value][]*shape
 	expanding map[*value]bool
@@ -39,23 +43,41 @@ func compileSchema(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits) (id, er
 	if err != nil {
 		return none, &Error{Problem: err.Error()}
 	}
+	exact := map[*value]bool{}
+	var first *Error
+	for {
+		c := newCompiler(a, p, spec, v, l, root)
+		c.exact = exact
+		x := c.conjunction([]*value{root})
+		switch {
+		case c.err == nil:
+			return x, nil
+		case first == nil:
+			first = c.err
+		}
+		if c.overlap == nil || exact[c.overlap] {
+			return none, first
+		}
+		exact[c.overlap] = true // and once more
+	}
+}
+
+func newCompiler(a *arena, p *prelude, spec *Spec, v *Vocab, l Limits, root *value) *compiler {
 	c := &compiler{a: a, p: p, v: v, ws: p.ws, gap: p.ws, limits: l, root: root, named: map[string]*value{}, known: map[*value][]*shape{},
-		expanding: map[*value]bool{}, made: map[string]*madeRule{}}
+		expanding: map[*value]bool{}, made: map[string]*madeRule{}, nots: map[*value]*value{}}
 	c.ordered = spec.Ordered
 	if spec.Compact {
 		c.ws, c.gap, c.compact = empty, p.gap, 1
 	}
 	if s := root.get("$schema"); s != nil {
 		for _, d := range []string{"draft-03", "draft-04", "draft-06", "draft-07"} {
-			c.old = c.old || strings.Contains(s.text, d)
+			if strings.Contains(s.text, d) {
+				c.old, c.early = true, d != "draft-07"
+			}
 		}
 	}
 	c.index(root, "")
-	x := c.conjunction([]*value{root})
-	if c.err != nil {
-		return none, c.err
-	}
-	return x, nil
+	return c
 }
 
 // fail keeps the first error.
@@ -72,9 +94,8 @@ var annotations = map[string]bool{"$schema": true, "$id": true, "id": true, "$an
 	"contentMediaType": true, "contentSchema": true, "then": true, "else": true, "minContains": true, "maxContains": true}
 
 // refused are keywords that would have to be obeyed, and for which types.
-var refused = map[string]valueKind{"not": isAny, "if": isAny, "contains": isArray, "uniqueItems": isArray,
-	"unevaluatedItems": isArray, "unevaluatedProperties": isObject, "dependencies": isObject, "dependentRequired": isObject,
-	"dependentSchemas": isObject, "$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
+var refused = map[string]valueKind{"contains": isArray, "uniqueItems": isArray, "unevaluatedItems": isArray,
+	"unevaluatedProperties": isObject, "$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
 	"divisibleBy": isNumber}
 
 // reference returns the $ref of a schema that says nothing else, or nil.
@@ -133,6 +154,12 @@ func init() {
 		"oneOf": (*compiler).oneOf,
 		"enum":  (*compiler).enum,
 		"const": func(c *compiler, v *value) []*shape { return c.literals([]*value{v}) },
+		"not":   (*compiler).negate,
+		"if":    (*compiler).conditional,
+
+		"dependencies":      (*compiler).dependencies,
+		"dependentRequired": (*compiler).dependencies,
+		"dependentSchemas":  (*compiler).dependencies,
 	}
 }
 
@@ -206,12 +233,6 @@ func (c *compiler) idle(key string, v *value) bool {
 		return v.kind == isFalse
 	case "unevaluatedItems", "unevaluatedProperties":
 		return v.kind == isTrue
-	case "if":
-		return v.in.get("then") == nil && v.in.get("else") == nil
-	case "dependencies", "dependentRequired", "dependentSchemas":
-		return v.kind == isObject && len(v.keys) == 0
-	case "not":
-		return v.kind == isFalse
 	}
 	return false
 }
@@ -246,10 +267,21 @@ func (c *compiler) anyOf(v *value) []*shape {
 	return list
 }
 
-// oneOf is anyOf for now: its shapes remember which they are, and exclusive looks at them when all else is known.
+// oneOf is anyOf for now: its shapes remember which they are, and exclusive looks at them when all else is known. Where
+// that finds a value that may fit two, all is compiled again, and each schema is joined with what the others are not.
 func (c *compiler) oneOf(v *value) []*shape {
 	var list []*shape
 	for i, x := range c.list(v) {
+		if c.exact[v] {
+			alone := []*shape{refTo(x)}
+			for j, y := range v.list {
+				if j != i {
+					alone = c.product(v, alone, c.negate(y))
+				}
+			}
+			list = append(list, alone...)
+			continue
+		}
 		s := refTo(x)
 		s.picks = []pick{{v, i}}
 		list = append(list, s)

@@ -96,7 +96,7 @@ func (c *compiler) product(at *value, xs, ys []*shape) []*shape {
 	if len(ys) == 1 && ys[0].trivial() {
 		return xs
 	}
-	xs, ys = c.deref(xs), c.deref(ys)
+	xs, ys = c.joinTexts(c.deref(xs)), c.joinTexts(c.deref(ys))
 	if len(xs)*len(ys) > mostShapes {
 		c.fail(at, "has more than %d alternatives", mostShapes)
 		return nil
@@ -109,7 +109,46 @@ func (c *compiler) product(at *value, xs, ys []*shape) []*shape {
 			}
 		}
 	}
+	return c.joinTexts(out)
+}
+
+// joinTexts makes one shape of those that differ only in what they say of strings, so that alternatives of patterns do
+// not multiply.
+func (c *compiler) joinTexts(list []*shape) []*shape {
+	var out []*shape
+	parts := map[*shape][]*shape{}
+	for _, s := range list {
+		i := slices.IndexFunc(out, func(t *shape) bool { return t.types == s.types && t.textual() && s.textual() })
+		if i < 0 {
+			out = append(out, s)
+			continue
+		}
+		parts[out[i]] = append(parts[out[i]], s)
+	}
+	for i, s := range out {
+		if len(parts[s]) == 0 {
+			continue
+		}
+		joined := only(s.types)
+		var texts []id
+		free := false
+		for _, t := range append(parts[s], s) {
+			texts = append(texts, c.content(t))
+			free = free || len(t.content) == 0 && t.minLen == 0 && t.maxLen < 0
+		}
+		if !free {
+			joined.content = []id{c.a.alt(texts...)}
+		}
+		out[i] = joined
+	}
 	return out
+}
+
+// textual reports whether a shape limits strings, and nothing else but types.
+func (s *shape) textual() bool {
+	t := *s
+	t.types, t.content, t.minLen, t.maxLen = isAny, nil, 0, -1
+	return s.types&isString != 0 && t.trivial()
 }
 
 // trivial reports whether every value has the shape.
@@ -263,6 +302,7 @@ func (c *compiler) exclusive(list []*shape) {
 				for _, s := range c.deref([]*shape{x}) {
 					for _, t := range c.deref([]*shape{y}) {
 						if c.err == nil && c.possible(c.intersect(s, t), 8) {
+							c.overlap = p.oneOf
 							c.fail(p.oneOf, "is supported only where no value can fit two of its schemas, as far as can be told")
 						}
 					}

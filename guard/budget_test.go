@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -19,6 +20,7 @@ func TestBudget(t *testing.T) {
 		if err != nil || b.Used() != 3072 {
 			t.Fatalf("a claim for more than there is takes %d, %v", b.Used(), err)
 		}
+		var mu sync.Mutex // of order
 		var order []int
 		gone, leave := context.WithCancelCause(t.Context())
 		left := errors.New("left")
@@ -35,7 +37,9 @@ func TestBudget(t *testing.T) {
 					}
 					return
 				}
+				mu.Lock()
 				order = append(order, i)
+				mu.Unlock()
 				release()
 			}()
 			synctest.Wait()

@@ -1,19 +1,21 @@
-// Package guard starts goroutines whose panics are errors, where they would otherwise end the process. The server and
-// the program start no others.
+// Package guard starts goroutines whose panics are errors, where they would otherwise end the process. No room starts
+// others.
 package guard
 
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 )
 
 // Go runs f on a goroutine and then calls ended there with its error, which is a *Panic if f panicked. ended must not
 // panic.
 func Go(f func() error, ended func(error)) {
-	go func() { ended(run(f)) }()
+	go func() { ended(Try(f)) }()
 }
 
-func run(f func() error) (err error) {
+// Try runs f and returns its error, which is a *Panic if f panicked.
+func Try(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &Panic{v, debug.Stack()}
@@ -29,3 +31,31 @@ type Panic struct {
 }
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
+
+// Group is some goroutines that are waited for together. The zero Group has none.
+type Group struct {
+	running sync.WaitGroup
+	mu      sync.Mutex
+	err     error
+}
+
+// Start runs f on a goroutine of the group.
+func (g *Group) Start(f func() error) {
+	g.running.Add(1)
+	Go(f, func(err error) {
+		defer g.running.Done()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.err == nil {
+			g.err = err
+		}
+	})
+}
+
+// Wait waits for all goroutines of the group and returns the first error of one.
+func (g *Group) Wait() error {
+	g.running.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}

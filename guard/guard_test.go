@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/guard"
@@ -26,5 +27,24 @@ func TestGo(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v; want an error with %q", err, c.want)
 		}
+	}
+}
+
+// TestGroup holds that Wait waits for all, and returns the first error, be it a panic.
+func TestGroup(t *testing.T) {
+	var g guard.Group
+	var n atomic.Int32
+	first := make(chan struct{})
+	g.Start(func() error { defer close(first); panic("boom") })
+	<-first
+	for range 10 {
+		g.Start(func() error { n.Add(1); return nil })
+	}
+	err := g.Wait()
+	if p := new(guard.Panic); !errors.As(err, &p) || p.Value != "boom" || n.Load() != 10 {
+		t.Errorf("%v of %d goroutines", err, n.Load())
+	}
+	if err := new(guard.Group).Wait(); err != nil {
+		t.Error(err)
 	}
 }

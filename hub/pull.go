@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // Pull downloads a model into the cache and returns its path: the snapshot folder of a safetensors or PyTorch model, or
@@ -86,21 +89,21 @@ func (c *Client) fetchAll(ctx context.Context, n Name, l listing, names []string
 		parallel = 4
 	}
 	slots := make(chan struct{}, parallel)
-	var all sync.WaitGroup
+	var all guard.Group
 	for _, name := range names {
 		slots <- struct{}{}
-		all.Go(func() {
+		all.Start(func() error {
 			defer func() { <-slots }()
 			if ctx.Err() != nil {
-				return
+				return nil
 			}
-			if err := c.file(ctx, n, l.commit, byName[name], report); err != nil {
+			if err := guard.Try(func() error { return c.file(ctx, n, l.commit, byName[name], report) }); err != nil {
 				stop(fmt.Errorf("%s: %w", name, err))
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	return cmp.Or(all.Wait(), context.Cause(ctx))
 }
 
 // file downloads one file into the snapshot, under the lock of its blob.

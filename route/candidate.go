@@ -40,6 +40,13 @@ type Candidate struct {
 	Held     int     // leading blocks of the prompt that it holds
 	Session  bool    // the last request of the session went there
 	Latency  float64 // seconds that the request is predicted to take there; 0 if nothing is known
+
+	hot bool // it has so much to do that a cached prefix counts for nothing; picker.pick sets it
+}
+
+// work is what is ahead of the request's end there, in tokens: those in flight, and those that the request adds.
+func (c *Candidate) work(q *Request) float64 {
+	return 1 + float64(c.InFlight) + c.uncached(q) + float64(q.Output)
 }
 
 // uncached is how many of the prompt's tokens the endpoint has to compute.

@@ -9,9 +9,9 @@ import (
 // sent a moment ago rather than on what engines reported a second ago.
 type Fleet struct {
 	members  []*member // by number; nil where there is none
-	prefixes *Prefixes
+	prefixes *prefixes
 	sessions sessions
-	picker   *Picker
+	picker   *picker
 	most     int
 
 	depth      []int // scratch
@@ -31,12 +31,12 @@ type member struct {
 // Options configure a Fleet.
 type Options struct {
 	Seed   uint64 // of what is drawn
-	Blocks int    // that are remembered of each endpoint; see Prefixes
+	Blocks int    // that are remembered of each endpoint; see prefixes
 }
 
 // NewFleet makes one without endpoints.
 func NewFleet(o Options) *Fleet {
-	return &Fleet{prefixes: NewPrefixes(0, o.Blocks), picker: NewPicker(o.Seed), most: o.Blocks}
+	return &Fleet{prefixes: newPrefixes(0, o.Blocks), picker: newPicker(o.Seed), most: o.Blocks}
 }
 
 // Join adds an endpoint and returns its number. The numbers of those that have left are given again.
@@ -48,7 +48,7 @@ func (f *Fleet) Join(e Endpoint) (id int, err error) {
 		id = len(f.members)
 		f.members = append(f.members, nil)
 		if id >= len(f.prefixes.order) { // begin anew, with room for 64 more
-			f.prefixes = NewPrefixes(min(id+64, MaxEndpoints), f.most)
+			f.prefixes = newPrefixes(min(id+64, MaxEndpoints), f.most)
 		}
 	}
 	f.members[id] = &member{Endpoint: e}
@@ -81,7 +81,7 @@ func (f *Fleet) SetDown(id int, why string) {
 
 // Choose chooses one of some endpoints for a request, and changes nothing. The decision is valid until the next one.
 func (f *Fleet) Choose(p *Policy, q *Request, among []int) Decision {
-	return f.picker.Pick(p, q, f.View(q, among))
+	return f.picker.pick(p, q, f.View(q, among))
 }
 
 // View returns all that is known of some endpoints, in view of a request. It is valid until the next call.

@@ -46,7 +46,7 @@ type linear struct {
 const (
 	forget   = 0.99 // the weight of all earlier samples after one more
 	firstCov = 100
-	mostCov  = 1e4  // of a coefficient; forgetting would raise that of a feature that stays 0 without bound
+	mostCov  = 1e4 // of a coefficient; forgetting would raise that of a feature that stays 0 without bound
 )
 
 func (m *linear) predict(x [3]float64) (y float64) {

@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 )
@@ -10,7 +11,7 @@ import (
 // inexact, and gateways that share endpoints and always took the very best would all take the same one.
 const tie = 0.02
 
-// Decision is a choice with its reasons. It is valid until its Picker's next choice.
+// Decision is a choice with its reasons. It is valid until its picker's next choice.
 type Decision struct {
 	Chosen int // the place of the chosen one in Rated; -1 if no candidate can take the request
 	Rated  []Rated
@@ -27,23 +28,23 @@ type Rated struct {
 	Near    bool      // it was drawn for
 }
 
-// Picker chooses with a seeded generator and memory that it uses again.
-type Picker struct {
+// picker chooses with a seeded generator and memory that it uses again.
+type picker struct {
 	random *rand.Rand
 	rated  []Rated
 	scores []float64
 	near   []int
 }
 
-// NewPicker makes one. Equal seeds and equal questions give equal answers.
-func NewPicker(seed uint64) *Picker {
-	return &Picker{random: rand.New(rand.NewPCG(seed, seed^0x6b766173697200))}
+// newPicker makes one. Equal seeds and equal questions give equal answers.
+func newPicker(seed uint64) *picker {
+	return &picker{random: rand.New(rand.NewPCG(seed, seed^0x6b766173697200))}
 }
 
-// Pick chooses from candidates in three steps. Filters leave out those that cannot take the request. The policy's
+// pick chooses from candidates in three steps. Filters leave out those that cannot take the request. The policy's
 // scorers rate the others. Of all whose score is within a hair of the best, two are drawn at random, and the one with
 // fewer requests in flight is chosen: the power of two choices.
-func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
+func (k *picker) pick(p *Policy, q *Request, candidates []Candidate) Decision {
 	k.rated, k.near = k.rated[:0], k.near[:0]
 	n := len(p.scorers)
 	if need := n * len(candidates); cap(k.scores) < need {
@@ -54,6 +55,7 @@ func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
 			Candidate: &candidates[i], Refused: refused(q, &candidates[i]), Scores: k.scores[:cap(k.scores)][i*n : (i+1)*n],
 		})
 	}
+	markHot(q, k.rated)
 	for i, s := range p.scorers {
 		s.rate(q, k.rated, i)
 	}
@@ -74,6 +76,22 @@ func (k *Picker) Pick(p *Policy, q *Request, candidates []Candidate) Decision {
 		}
 	}
 	return Decision{Chosen: k.draw(), Rated: k.rated, policy: p, blocks: len(q.Blocks)}
+}
+
+// hot is how many times the least work of a candidate makes one hot. Work counts what of the prompt must be computed:
+// a prompt that is short or cached elsewhere leaves a hot endpoint sooner than one that would have to be computed anew.
+const hot = 6
+
+func markHot(q *Request, rated []Rated) {
+	least := math.Inf(1)
+	for _, r := range rated {
+		if r.Refused == "" {
+			least = min(least, r.work(q))
+		}
+	}
+	for _, r := range rated {
+		r.hot = r.Refused == "" && r.work(q) > hot*least
+	}
 }
 
 // refused returns the name of the filter that leaves a candidate out.
@@ -116,7 +134,7 @@ func (s scorer) rate(q *Request, rated []Rated, i int) {
 }
 
 // draw returns one of those that are near the best, -1 if there are none.
-func (k *Picker) draw() int {
+func (k *picker) draw() int {
 	n := len(k.near)
 	if n == 0 {
 		return -1
@@ -162,7 +180,11 @@ func (d Decision) String() string {
 		for j, name := range d.policy.names {
 			fmt.Fprintf(&b, " %s=%.2f", name, r.Scores[j])
 		}
-		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks)", r.Requests, r.Held, d.blocks)
+		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.Held, d.blocks)
+		if r.hot {
+			b.WriteString(", hot")
+		}
+		b.WriteString(")")
 	}
 	return b.String()
 }

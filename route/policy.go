@@ -33,10 +33,13 @@ var scorers = named.List[scorer]{
 	// The work before the request's first token and beside it, as in Dynamo's cost: what is in flight, and what the
 	// request adds to it.
 	{Name: "tokens", Help: "few tokens to compute, those of the request included", Is: scorer{load: func(q *Request, c *Candidate) float64 {
-		return 1 + float64(c.InFlight) + c.uncached(q) + float64(q.Output)
+		return c.work(q)
 	}}},
 	{Name: "kv", Help: "much memory for KV blocks free", Is: scorer{good: func(_ *Request, c *Candidate) float64 { return 1 - c.KVUse }}},
 	{Name: "prefix", Help: "much of the prompt cached", Is: scorer{good: func(q *Request, c *Candidate) float64 {
+		if c.hot {
+			return 0
+		}
 		return float64(c.Held) / float64(max(1, len(q.Blocks)))
 	}}},
 	{Name: "session", Help: "where the session's last request went", Is: scorer{good: func(_ *Request, c *Candidate) float64 {
@@ -72,19 +75,13 @@ type Weights map[string]float64
 
 // presets are policies with names, the first the default. What each is for is in docs/gateway.md.
 var presets = named.List[Weights]{
-	{Name: "balanced", Help: "cached prefixes and even load", Is: Weights{"tokens": 4, "queue": 2, "prefix": 1, "kv": 1, "session": 0.5, "adapter": 1}},
+	{Name: "balanced", Help: "cached prefixes and even load", Is: Weights{"prefix": 4, "tokens": 3, "queue": 1, "kv": 1, "adapter": 1, "session": 0.5}},
 	{Name: "least-load", Help: "fewest requests in flight", Is: Weights{"queue": 1}},
-	{Name: "prefix", Help: "cached prefixes before load", Is: Weights{"prefix": 4, "queue": 1, "kv": 1}},
+	{Name: "prefix", Help: "cached prefixes before load", Is: Weights{"prefix": 8, "tokens": 1, "queue": 1, "kv": 1}},
 	{Name: "latency", Help: "the shortest time, as learned from each endpoint", Is: Weights{"latency": 4, "queue": 1}},
 	{Name: "cheap", Help: "the lowest cost that is not overloaded", Is: Weights{"cost": 4, "kv": 1, "queue": 1}},
 	{Name: "random", Help: "the less loaded one of two at random", Is: Weights{}},
 }
-
-// Presets says which names NewPolicy takes, as part of a sentence.
-func Presets() string { return presets.Help() }
-
-// Scorers says which names Weights may have, as part of a sentence.
-func Scorers() string { return scorers.Help() }
 
 // Policy chooses an endpoint.
 type Policy struct {

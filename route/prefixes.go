@@ -1,23 +1,23 @@
 package route
 
-// Prefixes remembers which prompts went to which endpoint, as an approximation of what their prefix caches hold. It
+// prefixes remembers which prompts went to which endpoint, as an approximation of what their prefix caches hold. It
 // keeps a bounded number of blocks of each endpoint; those that were used least recently go first (by the CLOCK
 // algorithm), of one prompt the last ones before the first ones, as engines evict them.
-type Prefixes struct {
+type prefixes struct {
 	held  *table // for each block the set of endpoints that hold it, and the set of those that used it again
 	words int    // of a set
 	most  int    // blocks of an endpoint
 	order []ring // of each endpoint, its blocks in the order of eviction
 }
 
-// NewPrefixes makes one for endpoints with the numbers 0 to endpoints-1, of which each keeps at most most blocks.
-func NewPrefixes(endpoints, most int) *Prefixes {
+// newPrefixes makes one for endpoints with the numbers 0 to endpoints-1, of which each keeps at most most blocks.
+func newPrefixes(endpoints, most int) *prefixes {
 	words := wordsFor(endpoints)
-	return &Prefixes{held: newTable(2 * words), words: words, most: most, order: make([]ring, endpoints)}
+	return &prefixes{held: newTable(2 * words), words: words, most: most, order: make([]ring, endpoints)}
 }
 
 // Note says that a prompt of these blocks went to an endpoint.
-func (p *Prefixes) Note(endpoint int, blocks []uint64) {
+func (p *prefixes) Note(endpoint int, blocks []uint64) {
 	word, bit := endpoint/64, uint64(1)<<(endpoint%64)
 	blocks = blocks[:min(len(blocks), p.most)]
 	for i := len(blocks) - 1; i >= 0; i-- {
@@ -38,7 +38,7 @@ func (p *Prefixes) Note(endpoint int, blocks []uint64) {
 const secondChances = 64
 
 // evict forgets one block of an endpoint.
-func (p *Prefixes) evict(endpoint int) {
+func (p *prefixes) evict(endpoint int) {
 	word, bit := endpoint/64, uint64(1)<<(endpoint%64)
 	o := &p.order[endpoint]
 	for chances := secondChances; ; chances-- {
@@ -55,7 +55,7 @@ func (p *Prefixes) evict(endpoint int) {
 }
 
 // drop takes an endpoint out of a block's sets, w.
-func (p *Prefixes) drop(endpoint int, block uint64, w []uint64) {
+func (p *prefixes) drop(endpoint int, block uint64, w []uint64) {
 	word, bit := endpoint/64, uint64(1)<<(endpoint%64)
 	w[word] &^= bit
 	w[p.words+word] &^= bit
@@ -68,7 +68,7 @@ func (p *Prefixes) drop(endpoint int, block uint64, w []uint64) {
 }
 
 // Forget says that an endpoint holds nothing.
-func (p *Prefixes) Forget(endpoint int) {
+func (p *prefixes) Forget(endpoint int) {
 	o := &p.order[endpoint]
 	for o.n > 0 {
 		block := o.pop()
@@ -78,7 +78,7 @@ func (p *Prefixes) Forget(endpoint int) {
 }
 
 // Match sets depth[e] to how many leading blocks of a prompt endpoint e holds.
-func (p *Prefixes) Match(blocks []uint64, depth []int) { p.held.match(blocks, depth) }
+func (p *prefixes) Match(blocks []uint64, depth []int) { p.held.match(blocks, depth) }
 
 // ring is a queue of blocks that grows to what it has held at most.
 type ring struct {

@@ -50,7 +50,7 @@ func TestMatchAgainstCounting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		endpoints := rapid.SampledFrom([]int{1, 3, 64, 65, 256}).Draw(t, "endpoints")
 		blocks := prompt(1, rapid.IntRange(0, 200).Draw(t, "blocks"))
-		p := NewPrefixes(endpoints, 1000)
+		p := newPrefixes(endpoints, 1000)
 		want := make([]int, endpoints)
 		for e := range want {
 			want[e] = rapid.IntRange(0, len(blocks)).Draw(t, "depth")
@@ -67,7 +67,7 @@ func TestMatchAgainstCounting(t *testing.T) {
 // TestPrefixesForgetWhatWasNotUsed fills an endpoint's share: what is used again and again stays, of the rest the last
 // blocks go first.
 func TestPrefixesForgetWhatWasNotUsed(t *testing.T) {
-	p := NewPrefixes(2, 100)
+	p := newPrefixes(2, 100)
 	depth := make([]int, 2)
 	system := prompt(0, 20)
 	p.Note(0, system)
@@ -162,7 +162,7 @@ const (
 // BenchmarkPrefixesMatch looks for prompts of 100,000 tokens among 10 million blocks over 256 endpoints.
 func BenchmarkPrefixesMatch(b *testing.B) {
 	before := heap()
-	p := NewPrefixes(manyEndpoints, manyBlocks/manyEndpoints)
+	p := newPrefixes(manyEndpoints, manyBlocks/manyEndpoints)
 	n := uint64(0)
 	for ; n*perPrompt < manyBlocks; n++ {
 		p.Note(int(n)%manyEndpoints, prompt(n, perPrompt))
@@ -185,7 +185,7 @@ func BenchmarkPrefixesMatch(b *testing.B) {
 
 // BenchmarkPrefixesMatchShared looks for a prompt of which each of 256 endpoints holds another number of blocks.
 func BenchmarkPrefixesMatchShared(b *testing.B) {
-	p := NewPrefixes(manyEndpoints, perPrompt)
+	p := newPrefixes(manyEndpoints, perPrompt)
 	blocks := prompt(1, perPrompt)
 	for e := range manyEndpoints {
 		p.Note(e, blocks[:(e+1)*perPrompt/manyEndpoints])
@@ -198,7 +198,7 @@ func BenchmarkPrefixesMatchShared(b *testing.B) {
 
 // BenchmarkPrefixesNote notes prompts of 100,000 tokens on endpoints that hold all they may.
 func BenchmarkPrefixesNote(b *testing.B) {
-	p := NewPrefixes(8, 50_000)
+	p := newPrefixes(8, 50_000)
 	n := uint64(0)
 	var names []uint64
 	for b.Loop() {

@@ -49,7 +49,7 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 			s.planPrompts(p)
 		}
 		if prompts && s.open() && len(p.Preempted) == 0 {
-			s.admit(p)
+			s.admitOrYield(p)
 			s.closed = s.room(p) > 0 || s.running.n == s.cfg.MaxSeqs || s.waiting.n == 0
 		}
 		if p.Rows == 0 {
@@ -57,12 +57,55 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 		}
 	case DecodeFirst:
 		if s.planRunning(p, prompts); prompts && !p.samples() && len(p.Preempted) == 0 {
-			s.admit(p)
+			s.admitOrYield(p)
 		}
 	default:
-		if s.planRunning(p, prompts); prompts && len(p.Preempted) == 0 {
-			s.admit(p)
-		}
+		s.mix(p, prompts)
+	}
+}
+
+// mix plans a Mixed step. The sequences in the background come after all others, also after those that it admits.
+func (s *Scheduler) mix(p *Plan, prompts bool) {
+	s.prepare(p, prompts)
+	s.planClass(p, prompts, false)
+	before := s.running.n
+	if prompts && len(p.Preempted) == 0 {
+		s.admit(p, false)
+	}
+	if s.background == 0 {
+		return
+	}
+	if prompts && len(p.Preempted) == 0 && s.running.n == before {
+		s.yield(p)
+	}
+	s.planClass(p, prompts, true)
+	if prompts && len(p.Preempted) == 0 && s.waiting.n == s.waiting.behind {
+		s.admit(p, true)
+	}
+}
+
+// admitOrYield admits sequences of both kinds or, if it finds none to admit, makes room for one that is not in the
+// background.
+func (s *Scheduler) admitOrYield(p *Plan) {
+	before := s.running.n
+	if s.admit(p, true); s.background > 0 && s.running.n == before {
+		s.yield(p)
+	}
+}
+
+// yield preempts the last of the running sequences in the background if it has what keeps another one waiting.
+func (s *Scheduler) yield(p *Plan) {
+	if s.running.n == 0 || s.waiting.n == s.waiting.behind || s.room(p) <= 0 {
+		return
+	}
+	q, last := s.waiting.front(), s.lastRunning()
+	if !last.background || q.awaits.Pending() {
+		return
+	}
+	if s.running.n >= s.cfg.MaxSeqs || s.pool.Available() <= s.promised || s.pool.AvailableStates() == 0 ||
+		!s.adapterFits(q) || !s.fits(q, &q.offer) {
+		s.swapOut(p, last)
+		s.preempt(p, last)
 	}
 }
 

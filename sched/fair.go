@@ -1,9 +1,9 @@
 package sched
 
-// Under a fair policy it is not enough that a tenant's sequence is the next to be admitted: beside a crowd, one tenant's
-// many sequences, it would wait for a place, for the crowd's prompts, and for steps that are as long as the crowd's
-// sequences make them. So a few places are kept (crowded), prompts of others lead (Plan.leads), and steps stay short
-// where others are about.
+// Under a fair policy it is not enough that a tenant's sequence is the next to be admitted: beside a crowd, which is
+// one tenant's many sequences, it would wait for a place, for the crowd's prompts, and for steps that are as long as
+// the crowd's sequences make them. So a few places are kept (crowded), prompts of others lead (Plan.leads), and steps
+// stay short where others are about.
 
 // crowdSize is how many running sequences make a crowd, if they are more than half of all.
 const crowdSize = 4

@@ -51,9 +51,15 @@ func (s *Scheduler) Next() *Plan {
 	return p
 }
 
-// planRunning lets the running sequences catch up, those with more than their last token to compute only if it is the
-// prompts' turn.
+// planRunning lets the running sequences catch up, those in the background after the others.
 func (s *Scheduler) planRunning(p *Plan, prompts bool) {
+	s.prepare(p, prompts)
+	s.planClass(p, prompts, false)
+	s.planClass(p, prompts, true)
+}
+
+// prepare comes before running sequences are planned: it lets the prompts that lead go on.
+func (s *Scheduler) prepare(p *Plan, prompts bool) {
 	for q := s.running.front; q != nil; q = q.next { // see warm
 		if !s.pool.Ready(&q.table, q.computed+1) {
 			s.touched += s.pool.Touch(&q.table)
@@ -62,8 +68,16 @@ func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 	if p.leading && prompts {
 		s.planLeading(p)
 	}
+}
+
+// planClass lets the running sequences catch up that are in the background, or those that are not; those with more than
+// their last token to compute only if it is the prompts' turn.
+func (s *Scheduler) planClass(p *Plan, prompts, background bool) {
+	if background && s.background == 0 {
+		return
+	}
 	for q := s.running.front; q != nil && p.Rows < s.cfg.TokenBudget; q = q.next {
-		if p.has(q) {
+		if q.background != background || p.has(q) {
 			continue
 		}
 		p.owed = max(0, p.owed-1)
@@ -181,8 +195,8 @@ func (s *Scheduler) room(p *Plan) int {
 const lookahead = 8
 
 // admit starts waiting sequences, in their order. One for which there are not enough blocks lets those behind it pass,
-// but only Config.MaxPassed times.
-func (s *Scheduler) admit(p *Plan) {
+// but only Config.MaxPassed times. One in the background passes no other, and is started only if background is set.
+func (s *Scheduler) admit(p *Plan, background bool) {
 	if s.waiting.n == 0 || s.room(p) <= 0 || s.running.n >= s.cfg.MaxSeqs {
 		return
 	}
@@ -190,6 +204,9 @@ func (s *Scheduler) admit(p *Plan) {
 	for open := true; open && s.room(p) > 0 && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
 		s.pool.Available() > s.promised && s.pool.AvailableStates() > 0; {
 		q := s.waiting.front()
+		if q.background && (!background || s.passes() || s.running.n >= s.cfg.MaxSeqs-s.kept()) {
+			break
+		}
 		s.waiting.remove(q)
 		if s.crowded(q.tenant) {
 			s.over = append(s.over, q)
@@ -214,6 +231,15 @@ func (s *Scheduler) admit(p *Plan) {
 	clear(s.unfit)
 	clear(s.over)
 	s.unfit, s.over = s.unfit[:0], s.over[:0]
+}
+
+// kept is how many places for running sequences those in the background leave to others, so that one that comes need
+// not wait until one of them is preempted.
+func (s *Scheduler) kept() int { return s.cfg.MaxSeqs / 8 }
+
+// passes reports whether one in the background would pass one that is not.
+func (s *Scheduler) passes() bool {
+	return len(s.unfit) > 0 && !s.unfit[0].background || len(s.over) > 0 && !s.over[0].background
 }
 
 // start admits a sequence if there are blocks for all its tokens, so that no prompt is left half computed, and as many

@@ -15,7 +15,8 @@ type tenants struct {
 
 // join lifts the tenant of a new sequence, if it has nobody waiting.
 func (c *tenants) join(m *machine, tenant string) {
-	least := int64(math.MaxInt64)
+	front := int64(math.MaxInt64) // the least of those in the background, and of the others
+	behind := front
 	for _, q := range m.live {
 		if q.running {
 			continue
@@ -23,7 +24,15 @@ func (c *tenants) join(m *machine, tenant string) {
 		if q.tenant == tenant {
 			return
 		}
-		least = min(least, c.served[q.tenant])
+		if q.background {
+			behind = min(behind, c.served[q.tenant])
+		} else {
+			front = min(front, c.served[q.tenant])
+		}
+	}
+	least := front
+	if front == math.MaxInt64 {
+		least = behind
 	}
 	if m.waiting() == 0 {
 		least = c.served[c.left]
@@ -40,6 +49,9 @@ func (c *tenants) leave(m *machine, q *client) {
 
 // before is the order of the policy.
 func (m *machine) before(a, b *client) bool {
+	if a.background != b.background {
+		return b.background
+	}
 	rank := func(q *client) int64 {
 		switch m.cfg.Policy {
 		case "priority":
@@ -88,9 +100,12 @@ func (m *machine) add(r Request) {
 		r.Tenant = ""
 	}
 	m.tenants.join(m, r.Tenant)
+	if r.Background {
+		r.Priority = math.MaxInt
+	}
 	m.live = append(m.live, &client{
 		id: r.ID, salt: r.Keys.Salt, parent: r.Parent, nocache: r.NoCache, adapter: r.Adapter, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), limit: limit,
-		arrival: m.arrivals, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
+		arrival: m.arrivals, background: r.Background, priority: r.Priority, tenant: r.Tenant, deadline: r.Deadline, interval: r.Interval,
 	})
 	m.arrivals++
 }
@@ -147,6 +162,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		length := len(q.tokens) + q.pending
 		switch {
 		case !q.running || st.clients[q.id] != nil || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
+		case q.background && p.Rows == m.cfg.TokenBudget:
 		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
@@ -187,6 +203,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	}
 	switch {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
+	case head.background && running >= min(m.cfg.MaxSeqs, m.cfg.TokenBudget)*7/8:
 	case p.Rows+busy >= m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
 	case m.awaits(head.id):

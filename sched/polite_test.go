@@ -108,8 +108,8 @@ func (m *twoTenants) worst() float64 {
 	return m.firsts[len(m.firsts)*99/100]
 }
 
-// TestPoliteTenant holds that under vtc the first token of a tenant with one request at a time takes about twice as long
-// at most beside one that always has 30 requests, and that the other makes good use of the time that this one leaves.
+// TestPoliteTenant holds that under vtc the first token of a tenant with one request at a time takes about twice as
+// long at most beside one that always has 30 requests, and that the other makes good use of the time that is left.
 func TestPoliteTenant(t *testing.T) {
 	for _, c := range []struct {
 		name         string

@@ -10,9 +10,11 @@ import (
 // queue holds the waiting sequences, in the order of the policy: the tenants that have any, the one served least in
 // front, and in each of these its own sequences. Under a policy that is not fair, all are of one tenant.
 type queue struct {
-	tenants heap.Heap[*tenant]
-	n       int
-	tokens  int // of all in it, as they were when they came
+	tenants      heap.Heap[*tenant]
+	n            int
+	tokens       int // of all in it, as they were when they came
+	behind       int // of those, sequences in the background
+	behindTokens int
 	// left is the tenant of the sequence whose leaving made the queue empty.
 	left *tenant
 }
@@ -45,6 +47,9 @@ func (w *queue) push(q *sequence) {
 	t.waiting.Push(q)
 	q.counted = q.length
 	w.tokens += q.counted
+	if q.background {
+		w.behind, w.behindTokens = w.behind+1, w.behindTokens+q.counted
+	}
 	if w.n++; t.at < 0 {
 		w.tenants.Push(t)
 	} else {
@@ -58,6 +63,9 @@ func (w *queue) front() *sequence { return w.tenants.First().waiting.First() }
 func (w *queue) remove(q *sequence) {
 	t := q.tenant
 	w.tokens -= q.counted
+	if q.background {
+		w.behind, w.behindTokens = w.behind-1, w.behindTokens-q.counted
+	}
 	if t.waiting.Len() > 1 {
 		t.waiting.Remove(q.at)
 		w.tenants.Fix(t.at)

@@ -121,15 +121,16 @@ func request(t *rapid.T, m *machine) Request {
 	id := SeqID(rapid.IntRange(1, 20).Draw(t, "id"))
 	return Request{
 		ID: id, Prompt: prompt,
-		MaxTokens: rapid.IntRange(1, 20).Draw(t, "max tokens"),
-		Keys:      kv.Keys{Salt: salt},
-		Parent:    parent,
-		NoCache:   rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
-		Priority:  rapid.IntRange(-1, 1).Draw(t, "priority"),
-		Tenant:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),
-		Adapter:   rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(t, "adapter"),
-		Deadline:  rapid.Int64Range(0, 9).Draw(t, "deadline"),
-		Interval:  rapid.Int64Range(0, 2).Draw(t, "interval"),
+		MaxTokens:  rapid.IntRange(1, 20).Draw(t, "max tokens"),
+		Keys:       kv.Keys{Salt: salt},
+		Parent:     parent,
+		NoCache:    rapid.IntRange(0, 5).Draw(t, "no cache") == 0,
+		Priority:   rapid.IntRange(-1, 1).Draw(t, "priority"),
+		Background: rapid.IntRange(0, 3).Draw(t, "background") == 0,
+		Tenant:     rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),
+		Adapter:    rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(t, "adapter"),
+		Deadline:   rapid.Int64Range(0, 9).Draw(t, "deadline"),
+		Interval:   rapid.Int64Range(0, 2).Draw(t, "interval"),
 	}
 }
 

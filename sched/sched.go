@@ -121,6 +121,9 @@ type Request struct {
 	// Config.MaxQueueTime says. Patient is any time.
 	Within  int64
 	Patient bool
+	// Background puts the sequence behind all others, under every policy: it runs on what they leave, waits while one
+	// of them waits, and is preempted for one that waits for its place or its blocks. It is Patient.
+	Background bool
 	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
 	NoCache bool
 }
@@ -172,6 +175,7 @@ type Scheduler struct {
 	unfit       []*sequence // scratch: those for which a plan finds too few blocks
 	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences
+	background  int         // sequences in the background, waiting or running
 	preemptions uint64
 	calls       int         // that were to be verified
 	filled      []*sequence // scratch: those of which a step fills a block
@@ -290,6 +294,7 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	q := &sequence{
 		id: r.ID, length: n, limit: limit, hold: r.Hold, tokens: Tokens{all: r.Prompt[:n:n]}, tenant: s.tenantOf(&r),
+		background: r.Background,
 		rest: &rest{
 			arrival: s.arrivals, since: s.now, prompt: n, keys: r.Keys, keep: r.Keep, heir: r.Heir, adapter: r.Adapter,
 			lookup: s.cfg.PrefixCache && !r.NoCache, priority: r.Priority, payer: r.Payer, deadline: r.Deadline,
@@ -302,6 +307,10 @@ func (s *Scheduler) Add(r Request) error {
 	}
 	s.came(q.tenant)
 	q.tenant.live++
+	if r.Background {
+		s.background++
+		q.priority = math.MaxInt
+	}
 	if !r.NoCache {
 		q.parent = r.Parent
 	}
@@ -407,6 +416,9 @@ func (s *Scheduler) end(q *sequence) {
 		s.pool.Forget(&q.awaits)
 	}
 	q.tenant.live--
+	if q.background {
+		s.background--
+	}
 	q.ended = true
 	s.succeed(q)
 }

@@ -17,8 +17,8 @@ import (
 //	new blocks=N block=N seqs=N budget=N [chunk=N] [len=N] [waiting=N] [cache]
 //	    [policy=NAME] [batch=NAME] [passed=N] [adapters=N] [interval=N] [window=MS] [allocation=NAME]
 //	    [host=N] [disk=N] [preempt=NAME]
-//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME] [payer=NAME]
-//	    [deadline=N] [interval=N]
+//	add id=N prompt=TEXT [max=N] [salt=TEXT] [parent=N] [hold] [heir] [nocache] [adapter=N] [priority=N] [tenant=NAME]
+//	    [payer=NAME] [deadline=N] [interval=N] [background]
 //	    TEXT is a sum of runs of tokens: a8+b3 is eight tokens of the stream a, then three of the stream b
 //	teach n=N prompt=TEXT yield=N       runs N sequences to their end, one after another
 //	measured token=NS [host=NS] [disk=NS]   tells what it takes to compute a token, and to load a block
@@ -98,7 +98,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		r := Request{
 			ID: SeqID(number("id")), Prompt: prompt(t, text("prompt")), MaxTokens: 100,
 			Keys: kv.Keys{Salt: text("salt")}, NoCache: d.HasArg("nocache"), Parent: SeqID(number("parent")), Hold: d.HasArg("hold"), Heir: d.HasArg("heir"), Adapter: uint64(number("adapter")), Priority: number("priority"),
-			Tenant: text("tenant"), Payer: text("payer"), Deadline: int64(number("deadline")), Interval: int64(number("interval")),
+			Tenant: text("tenant"), Payer: text("payer"), Deadline: int64(number("deadline")), Interval: int64(number("interval")), Background: d.HasArg("background"),
 		}
 		d.MaybeScanArgs(t, "max", &r.MaxTokens)
 		if err := w.s.Add(r); err != nil {

@@ -26,13 +26,14 @@ type sequence struct {
 	id     SeqID
 	tenant *tenant
 	*rest
-	drafted bool // an outstanding plan computes proposed tokens
-	alone   bool // PlanAhead(false)
-	hold    bool // is held once it has its tokens
-	held    bool // is
-	ended   bool
-	tokens  Tokens   // the known ones
-	table   kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+	drafted    bool // an outstanding plan computes proposed tokens
+	alone      bool // PlanAhead(false)
+	hold       bool // is held once it has its tokens
+	held       bool // is
+	ended      bool
+	background bool
+	tokens     Tokens   // the known ones
+	table      kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
 }
 
 // rest is what a step reads of a sequence only if more happens to it than a token.
@@ -94,6 +95,8 @@ func (q *sequence) touchNames() (n int) {
 // before reports whether q comes before r in the order of the policy.
 func (q *sequence) before(r *sequence) bool {
 	switch {
+	case q.background != r.background:
+		return r.background
 	case q.tenant.served != r.tenant.served:
 		return q.tenant.served < r.tenant.served
 	case q.rank != r.rank:

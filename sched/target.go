@@ -29,10 +29,10 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
 // target, and where nobody decodes, it is any time.
 //
-// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one and
-// a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about, who
-// wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they have
-// taken three times as long as all who decode.
+// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one
+// and a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about,
+// who wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they
+// have taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
 	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
@@ -119,12 +119,12 @@ func (p *pace) observe(rows int, micros float64) {
 // Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
 // prompts were computed while others waited, or if that is not known, from what steps cost; and from how far earlier
 // predictions were off. 0 if nothing is known.
-func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens) }
+func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens - s.waiting.behindTokens) }
 
 // waitFor is Wait with so many tokens of those that wait.
 func (s *Scheduler) waitFor(tokens int) int64 {
 	for q := s.running.front; q != nil; q = q.next {
-		if n := q.length - q.computed; n > 1 {
+		if n := q.length - q.computed; n > 1 && !q.background {
 			tokens += n
 		}
 	}
@@ -176,7 +176,7 @@ const patient = 4
 func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	most := s.cfg.MaxQueueTime
 	switch {
-	case r.Parent != 0 || r.Patient:
+	case r.Parent != 0 || r.Patient || r.Background:
 		return 0, nil
 	case r.Within > 0:
 		most = r.Within
@@ -195,20 +195,21 @@ func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	return predicted, nil
 }
 
-// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a fair
-// policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as many
-// tokens.
+// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a
+// fair policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as
+// many tokens.
 func (s *Scheduler) before(r *Request) (count, tokens int) {
+	all := s.waiting.tokens - s.waiting.behindTokens
 	if !s.policy.fair {
-		return s.waiting.n, s.waiting.tokens
+		return s.waiting.n - s.waiting.behind, all
 	}
 	if t := s.tenants[s.nameOf(r)]; t != nil {
 		turn := t.users.due(r.Tenant)
 		for _, q := range t.waiting.All() {
-			if q.turn <= turn {
+			if q.turn <= turn && !q.background {
 				count, tokens = count+1, tokens+q.counted
 			}
 		}
 	}
-	return count, min(tokens*max(1, s.waiting.tenants.Len()), s.waiting.tokens)
+	return count, min(tokens*max(1, s.waiting.tenants.Len()), all)
 }

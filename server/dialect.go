@@ -32,7 +32,9 @@ type dialect struct {
 }
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
-func dialects() []*dialect { return []*dialect{openaiAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()} }
+func dialects() []*dialect {
+	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()}
+}
 
 // name returns what the API calls a field.
 func (d *dialect) name(f fault.Field) string {
@@ -64,6 +66,12 @@ type answer interface {
 	end(dst []byte) []byte
 	// whole returns the body of an answer that is not streamed, a value for JSON. All choices are complete.
 	whole() any
+}
+
+// breaker is an answer whose streams end in its own way when they break: broken is called in place of
+// dialect.failEvent.
+type breaker interface {
+	broken(dst []byte, f *failure) []byte
 }
 
 // asks returns the handler of an endpoint whose requests are read by decode.

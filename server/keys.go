@@ -42,6 +42,7 @@ type keyring struct {
 // tenant makes requests, all with one key.
 type tenant struct {
 	Key                   // without its Secret
+	owner   string        // whom what the tenant stores belongs to: as long as the key has its name, or else its secret
 	running *atomic.Int64 // requests
 	held    *atomic.Int64 // bytes of their bodies
 	// namespace separates the tenant's cached prefixes from those of others. nil shares them with everyone whose is
@@ -53,7 +54,9 @@ type tenant struct {
 func newKeyring(cfg *Config, keys []Key, before *keyring) (*keyring, error) {
 	k, names := &keyring{nobody: &tenant{running: new(atomic.Int64), held: new(atomic.Int64)}}, map[string]bool{}
 	for i, key := range keys {
+		owner := "name " + key.Name
 		if key.Name == "" {
+			owner = "key " + hex.EncodeToString(mac([]byte("owner"), key.Secret)[:16])
 			key.Name = fmt.Sprintf("key-%d", i+1)
 		}
 		if err := key.check(); err != nil {
@@ -64,7 +67,7 @@ func newKeyring(cfg *Config, keys []Key, before *keyring) (*keyring, error) {
 			return nil, fmt.Errorf("server: the API key %q, or one of its name, is given twice", key.Name)
 		}
 		names[key.Name] = true
-		t := &tenant{Key: key, running: new(atomic.Int64), held: new(atomic.Int64)}
+		t := &tenant{Key: key, owner: owner, running: new(atomic.Int64), held: new(atomic.Int64)}
 		if old := before.named(key.Name); old != nil {
 			t.running, t.held = old.running, old.held
 		}
@@ -164,6 +167,19 @@ func (k *keyring) named(name string) *tenant {
 	return nil
 }
 
+// owner returns the tenant whom what is stored belongs to, nil if there is none.
+func (k *keyring) owner(name string) *tenant {
+	if name == k.nobody.owner && len(k.tenants) == 0 {
+		return k.nobody
+	}
+	for _, t := range k.tenants {
+		if t.owner == name {
+			return t
+		}
+	}
+	return nil
+}
+
 // salt returns what separates the KV blocks of a request that has a cache salt of its own.
 func (t *tenant) salt(own string) string {
 	if t.namespace == nil {
@@ -224,6 +240,7 @@ func claim(ctx context.Context, p *engine.Params) error {
 		return errors.New("server: a request for a model is nobody's")
 	}
 	p.Salt = t.salt(p.Salt)
+	p.Background = ctx.Value(backgroundKey{}) != nil
 	if t.Name == "" {
 		return nil
 	}

@@ -69,14 +69,18 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if found.method == http.MethodGet {
 		dismiss(w, r)
 	}
-	in := &body{of: s.bodies, tenant: t}
-	defer in.release()
-	if err := in.open(writer, r, s.cfg.MaxBodyBytes); err != nil {
-		dismiss(w, r)
-		s.fail(w, r, err)
-		return
+	if found.method == http.MethodPost && r.URL.Path == filesPath {
+		r.Body = http.MaxBytesReader(writer, r.Body, maxUpload) // which goes to the store as it comes
+	} else {
+		in := &body{of: s.bodies, tenant: t}
+		defer in.release()
+		if err := in.open(writer, r, s.cfg.MaxBodyBytes); err != nil {
+			dismiss(w, r)
+			s.fail(w, r, err)
+			return
+		}
+		r.Body = in
 	}
-	r.Body = in
 	found.handler(w, r)
 }
 
@@ -131,11 +135,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
 	}
 	if r.Method != found.method && !(r.Method == http.MethodHead && found.method == http.MethodGet) {
-		w.Header().Set("Allow", found.method)
+		allowed := strings.Join(s.methods(r.URL.Path), ", ")
+		w.Header().Set("Allow", allowed)
 		return refuse(http.StatusMethodNotAllowed, "", "method_not_allowed",
-			"%s takes %s, not %s.", r.URL.Path, found.method, r.Method)
+			"%s takes %s, not %s.", r.URL.Path, allowed, r.Method)
 	}
-	if found.method == http.MethodPost && s.draining.Load() {
+	if found.method != http.MethodGet && s.draining.Load() {
 		return errShutdown
 	}
 	return nil

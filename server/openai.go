@@ -45,6 +45,7 @@ func openaiAPI() *dialect {
 				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
 			}
 			maps.Copy(routes, s.openaiRoutes())
+			maps.Copy(routes, s.fileRoutes())
 			return routes
 		},
 	}

@@ -32,18 +32,27 @@ func form(s *openai.Structure) *text.Form {
 func (a *chatAnswer) tell(r *text.Request) {
 	q := a.request
 	r.Answer.Parse, r.Answer.Thought = true, q.ThinkingTokenBudget
-	r.Answer.Single = !value(q.ParallelToolCalls, true)
-	if q.ReasoningEffort != "" {
-		setVariable(r.Chat, "reasoning_effort", q.ReasoningEffort)
+	effort(r.Chat, q.ReasoningEffort, q.EnableThinking)
+	offer(r, &q.ToolFields, "tools[%d].function.parameters")
+}
+
+// effort tells a template how much the model is to think: by a word, which may be "", or whether at all.
+func effort(in *chat.Input, word string, thinking *bool) {
+	if word != "" {
+		setVariable(in, "reasoning_effort", word)
 	}
-	thinking := q.EnableThinking
-	if thinking == nil && q.ReasoningEffort != "" {
-		on := q.ReasoningEffort != "none"
+	if thinking == nil && word != "" {
+		on := word != "none"
 		thinking = &on
 	}
 	if thinking != nil {
-		think(r.Chat, *thinking)
+		think(in, *thinking)
 	}
+}
+
+// offer puts into a request which tools may be called. path is where the schema of the i-th one is.
+func offer(r *text.Request, q *openai.ToolFields, path string) {
+	r.Answer.Single = !value(q.ParallelToolCalls, true)
 	if q.ToolChoice != nil {
 		if q.ToolChoice.Mode == "none" {
 			return
@@ -52,7 +61,7 @@ func (a *chatAnswer) tell(r *text.Request) {
 	}
 	for i, t := range q.Tools {
 		r.Chat.Tools = append(r.Chat.Tools, t.JSON)
-		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf("tools[%d].function.parameters", i)),
+		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf(path, i)),
 			Tool: chat.Tool{Name: t.Name, Parameters: t.Parameters, Strict: t.Strict}})
 	}
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/kvasir-llm/kvasir/web"
 )
 
-// route is what a path answers.
+// route is what a path answers. In tables of routes it stands under its path or, if that has another route too, under
+// its method and the path: "DELETE /v1/responses/{id}".
 type route struct {
-	method  string // GET, which HEAD goes with, or POST
+	method  string // GET, which HEAD goes with, POST or DELETE
 	handler func(http.ResponseWriter, *http.Request)
 	access  access
 	about   string
@@ -54,6 +55,7 @@ func (s *Server) ownRoutes() map[string]route {
 		"/ping":               {"GET", s.health, anyone, "the same"},
 		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
+		"/openapi.json":       {"GET", s.openapi, clients, "the same as an OpenAPI description, without the members of bodies"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
 		"/models/load":        {"POST", s.loadModel, admins, "load a model before it is asked for"},
@@ -64,7 +66,8 @@ func (s *Server) ownRoutes() map[string]route {
 // add serves an API.
 func (s *Server) add(api *dialect) {
 	for path, r := range api.routes(s) {
-		s.routes[path], s.apis[path] = r, api
+		s.routes[path] = r
+		s.apis[strings.TrimPrefix(path, r.method+" ")] = api
 	}
 	if api.twins == nil {
 		return
@@ -126,15 +129,34 @@ func canonical(path string) string {
 	if strings.HasPrefix(path, web.Prefix) {
 		return web.Prefix
 	}
+	for _, kind := range []string{"/v1/responses/", "/v1/files/", "/v1/batches/"} {
+		if rest, ok := strings.CutPrefix(path, kind); ok && rest != "" {
+			_, tail, more := strings.Cut(rest, "/")
+			if more {
+				tail = "/" + tail
+			}
+			return kind + "{id}" + tail
+		}
+	}
 	return path
 }
 
-// find returns the route of a request.
+// pathID returns what stands for {id} in a request's path.
+func pathID(r *http.Request) string {
+	parts := strings.SplitN(r.URL.Path, "/", 5) // "", "v1", "responses", the id, and what may follow
+	return parts[3]
+}
+
+// find returns the route of a request: that of its path under its method, if there is one, or else the path's first.
 func (s *Server) find(r *http.Request) (route, bool) {
 	if t, ok := s.twin(r); ok {
 		return t.route, true
 	}
-	found, ok := s.routes[canonical(r.URL.Path)]
+	path := canonical(r.URL.Path)
+	if found, ok := s.routes[r.Method+" "+path]; ok {
+		return found, true
+	}
+	found, ok := s.routes[path]
 	return found, ok
 }
 
@@ -145,6 +167,18 @@ func (s *Server) handlerOf(r *http.Request) string {
 		return "none"
 	}
 	return path
+}
+
+// methods returns the methods that a path takes.
+func (s *Server) methods(path string) []string {
+	path = canonical(path)
+	all := []string{s.routes[path].method}
+	for _, m := range []string{http.MethodGet, http.MethodDelete} {
+		if _, ok := s.routes[m+" "+path]; ok {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // root answers browsers with the page, which needs no key since it says nothing of this server, and others with the
@@ -168,8 +202,10 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store") // it depends on the key
 	fmt.Fprintf(w, "kvasir %s\n\nmodels: %s\n\n", s.cfg.Version, strings.Join(s.names(tenantOf(r.Context())), ", "))
-	for _, path := range slices.Sorted(maps.Keys(s.routes)) {
-		fmt.Fprintf(w, "%-5s%-28s%s\n", s.routes[path].method, path, s.routes[path].about)
+	path := func(key string) string { return strings.TrimPrefix(key, s.routes[key].method+" ") }
+	byPath := func(a, b string) int { return cmp.Or(cmp.Compare(path(a), path(b)), cmp.Compare(b, a)) }
+	for _, key := range slices.SortedFunc(maps.Keys(s.routes), byPath) {
+		fmt.Fprintf(w, "%-7s%-32s%s\n", s.routes[key].method, path(key), s.routes[key].about)
 	}
 }
 

@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 		fake := newFake("fake", "Hello", " world", "!")
 		cfg := Config{Version: "v0", Models: []Served{{Model: fake, Engine: fake, Vocabulary: fake, Aliases: []string{"org/alias"}, Root: "/models/fake"}}, Ping: -1}
 		s := build(t, cfg)
+		defer func() { s.Close() }()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "model":
@@ -32,6 +33,7 @@ func TestScripts(t *testing.T) {
 			case "server":
 				cfg := cfg
 				configure(t, &cfg, d)
+				s.Close()
 				s = build(t, cfg)
 				return ""
 			case "drain":
@@ -115,7 +117,8 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl-|rerank-|score-|msg_|"request_id":"))[0-9A-Z]{26}|("created":)[0-9]+` +
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-|(?:resp|msg|rs|fc|fco)_|"request_id":")[0-9A-Z]{26}` +
+	`|("(?:created|created_at|completed_at)":)[0-9]+` +
 	`|("created_at":")[0-9T:-]+[.][0-9]+Z|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
 
 // exchange sends a request and shows the answer: the status, the headers that matter, the body.

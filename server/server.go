@@ -24,6 +24,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/shelf"
+	"github.com/kvasir-llm/kvasir/store"
 )
 
 // Config configures a Server. Only Models or OnDemand is required.
@@ -77,6 +78,9 @@ type Config struct {
 	// WriteTimeout is how long a client may take to accept 256 KiB of an answer, or a piece of a stream, before it is
 	// disconnected. 0 is a minute.
 	WriteTimeout time.Duration
+	// State keeps responses, files and batches. nil is a store in memory for responses alone, at most 4096 of them and
+	// 64 MiB. The server does not close it.
+	State *store.Store
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
@@ -135,6 +139,7 @@ type Server struct {
 	bodies   *bodies
 	context  int // the largest of a model
 	draining atomic.Bool
+	later    *later
 }
 
 // New returns a server for the models.
@@ -188,12 +193,15 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
+	if s.later, err = newLater(cfg.State); err != nil {
+		return nil, err
+	}
 	s.routes, s.apis, s.twins = s.ownRoutes(), map[string]*dialect{}, map[string]twin{}
 	for _, api := range dialects() {
 		s.add(api)
 	}
 	s.fallback = dialects()[0]
-	return s, nil
+	return s, s.resume()
 }
 
 // allow sets whose pages may use the server.
@@ -227,6 +235,7 @@ var errShutdown = errors.New("the server is shutting down")
 // unhealthy, and lets answers finish for at most DrainTimeout before it cuts them off. It returns nil if all of them
 // finished.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	defer s.Close()
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
 	if at := ln.Addr(); at.Network() == "tcp" && !loopback(at.String()) && len(s.ring().tenants) == 0 {
@@ -281,10 +290,3 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // Drain makes the server refuse new requests and report itself unhealthy.
 func (s *Server) Drain() { s.draining.Store(true) }
-
-// Close takes the models on demand out of memory. Config.Models are their owner's to close.
-func (s *Server) Close() {
-	if s.shelf != nil {
-		s.shelf.Close()
-	}
-}

@@ -35,9 +35,17 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	default:
 		if f := classify(w, out.api, err); f.status != statusGone {
 			s.cfg.Logger.Error("a stream broke", "id", w.Header().Get(requestID), "error", err)
-			out.send(func(dst []byte) []byte { return out.api.failEvent(dst, f) })
+			out.send(func(dst []byte) []byte { return out.broken(dst, f) })
 		}
 	}
+}
+
+// broken appends what ends a stream that breaks.
+func (o *stream) broken(dst []byte, f *failure) []byte {
+	if own, ok := o.answer.(breaker); ok {
+		return own.broken(dst, f)
+	}
+	return o.api.failEvent(dst, f)
 }
 
 // run writes all choices. Until it returns, a ping is sent where a silence lasts longer than ping.

@@ -108,7 +108,7 @@ func (r *ChatRequest) check() error {
 	case r.UseBeamSearch && (len(r.Tools) > 0 || r.ThinkingTokenBudget != nil || r.Echo):
 		return bad("use_beam_search", "not available with tools, thinking_token_budget or echo")
 	}
-	if err := r.ToolFields.check(); err != nil {
+	if err := r.ToolFields.check("tool_choice.function.name"); err != nil {
 		return err
 	}
 	return r.Common.check()

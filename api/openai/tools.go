@@ -68,8 +68,8 @@ func (t *ToolFields) field(c *wire.Cursor, key string) (known bool, err error) {
 	return true, err
 }
 
-// check finds what is wrong with the parameters together.
-func (t *ToolFields) check() error {
+// check finds what is wrong with the parameters together. name is where the name of the tool to call is.
+func (t *ToolFields) check(name string) error {
 	if t.ToolChoice == nil || t.ToolChoice.Mode == "auto" || t.ToolChoice.Mode == "none" {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (t *ToolFields) check() error {
 			return nil
 		}
 	}
-	return wire.Invalid("tool_choice.function.name", wire.CodeInvalidValue, "tools has no function %q",
+	return wire.Invalid(name, wire.CodeInvalidValue, "tools has no function %q",
 		wire.Clip([]byte(t.ToolChoice.Name)))
 }
 

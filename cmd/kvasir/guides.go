@@ -15,7 +15,7 @@ type guideFlags struct {
 	MaxSchema       size   `name:"max-schema" help:"Largest schema, regular expression or grammar, up to 1M." default:"256K"`
 	MaxDepth        int    `name:"max-schema-depth" help:"How deep it may be nested." default:"256" placeholder:"N"`
 	MaxStates       int    `name:"max-grammar-states" help:"Expressions and states of one guided answer." default:"1048576" placeholder:"N"`
-	MaxWork         int    `name:"max-grammar-work" help:"Work of one token's mask, in steps of about 30 ns; compiling may take four times as much." default:"2097152" placeholder:"N"`
+	MaxWork         int    `name:"max-grammar-work" help:"Work of one token's mask, in steps of about 30 ns, and of compiling." default:"2097152" placeholder:"N"`
 }
 
 // apply sets the options.
@@ -34,6 +34,6 @@ func (f guideFlags) apply(o *text.Options) error {
 	o.ToolFormat, o.ReasoningFormat = f.ToolFormat, f.ReasoningFormat
 	o.Guide = text.GuideLimits{Tools: f.MaxTools}
 	g := &o.Guide.Grammar
-	g.Bytes, g.Depth, g.States, g.Work, g.Compile = int(f.MaxSchema), f.MaxDepth, f.MaxStates, f.MaxWork, 4*f.MaxWork
+	g.Bytes, g.Depth, g.States, g.Work, g.Compile = int(f.MaxSchema), f.MaxDepth, f.MaxStates, f.MaxWork, f.MaxWork
 	return nil
 }

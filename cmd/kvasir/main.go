@@ -28,6 +28,7 @@ type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Serve models over HTTP with the OpenAI API."`
 	Ps         psCmd         `cmd:"" help:"List the models that a server has in memory."`
 	Stop       stopCmd       `cmd:"" help:"Make a model leave the memory of a server."`
+	Batch      batchCmd      `cmd:"" help:"Answer a file of requests, without a server."`
 	Gateway    gatewayCmd    `cmd:"" help:"Be one front door for many engines and providers."`
 	Pull       pullCmd       `cmd:"" help:"Fetch a model from the hub into the local cache."`
 	List       listCmd       `cmd:"" aliases:"ls" help:"List the models that can be served without fetching."`

@@ -20,6 +20,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/server"
+	"github.com/kvasir-llm/kvasir/store"
 )
 
 type serveCmd struct {
@@ -38,6 +39,7 @@ type serveCmd struct {
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 	LogLevel        string        `help:"debug, info, warn or error; info logs every request but GETs, debug these too." default:"info" enum:"debug,info,warn,error"`
 	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`
+	State           string        `help:"Keep responses, files and batches in this folder, which is made if need be. Without it responses are kept in memory." placeholder:"DIR"`
 	AdapterRoot     string        `help:"Let administrators load LoRA adapters from inside this folder, and unload them, at run time." placeholder:"DIR" type:"existingdir"`
 	Pooling         string        `help:"How embeddings are made of hidden states: mean, cls or last. By default as the checkpoint says, or else the last token's of a decoder and the first one's of an encoder." enum:",mean,cls,last" default:"" placeholder:"NAME"`
 	demandFlags     `group:"Models on demand"`
@@ -51,7 +53,7 @@ type serveCmd struct {
 }
 
 func (serveCmd) Help() string {
-	return `Serves the OpenAI API (chat completions, completions, embeddings, models), Ollama's API, rerank and score, /tokenize, /detokenize, /health and /metrics.
+	return `Serves the OpenAI API (chat completions, completions, responses, embeddings, models, and with --state files and batches), Ollama's API, rerank and score, /tokenize, /detokenize, /health and /metrics.
 SIGTERM and Ctrl-C let the answers under way come to their end; a second one does not wait.
 
 Examples:
@@ -112,6 +114,11 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
+	closeState, err := c.openState(&cfg)
+	if err != nil {
+		return err
+	}
+	defer closeState()
 	closeAll, err := c.loadAll(ctx, log, &cfg)
 	defer closeAll()
 	if err != nil {
@@ -173,6 +180,22 @@ func tellSystemd(log *slog.Logger, state string) {
 		log.Warn("systemd was not told", "state", state, "error", err)
 	}
 }
+
+// openState opens the folder of --state, if there is one.
+func (c *serveCmd) openState(cfg *server.Config) (closeState func() error, err error) {
+	if c.State == "" {
+		return func() error { return nil }, nil
+	}
+	kept, err := store.Open(c.State, store.Limits{ResponseBytes: stateBytes, FileBytes: stateBytes})
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	cfg.State = kept
+	return kept.Close, nil
+}
+
+// stateBytes bounds the responses that --state keeps, and likewise the files.
+const stateBytes = 16 << 30
 
 // alias gives models their other names.
 func (c *serveCmd) alias(models []server.Served) error {

@@ -30,8 +30,9 @@ func (s headShape) String() string {
 }
 
 // benchAttend attends with rows rows of a sequence of length tokens on two threads and returns the median seconds of a
-// call, the bytes of the cache that it reads, and its operations, a multiply-add as two.
-func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, length int) (seconds, bytes, ops float64) {
+// call, the bytes of the cache that it reads, and its operations, a multiply-add as two. The last rows are a tree, if
+// there are parents.
+func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, length int, parents ...int32) (seconds, bytes, ops float64) {
 	d, err := New(Options{Threads: 2, Kernels: kernels})
 	if err != nil {
 		b.Fatal(err)
@@ -64,6 +65,9 @@ func benchAttend(b *testing.B, kernels string, s headShape, t quant.Type, rows, 
 	}
 	batch.Reset()
 	batch.Append(make([]int32, rows), length-rows, false, table)
+	if len(parents) > 0 {
+		batch.Tree(parents)
+	}
 	d.Begin(batch)
 	q, dst := tensor(rows, s.heads*l.KDim), tensor(rows, s.heads*l.VDim)
 	var times []time.Duration
@@ -110,3 +114,31 @@ func benchAttention(b *testing.B, rows int, lengths []int) {
 // more.
 func BenchmarkAttentionPrefill(b *testing.B) { benchAttention(b, 512, []int{512, 4096, 16384}) }
 func BenchmarkAttentionDecode(b *testing.B)  { benchAttention(b, 1, []int{1024, 8192, 32768}) }
+
+// BenchmarkAttentionTree computes a sequence's last token and eight proposed ones, as a list and as trees of two
+// branches from the first proposed token on and from the last token on, and one token alone.
+func BenchmarkAttentionTree(b *testing.B) {
+	trees := []struct {
+		name    string
+		rows    int
+		parents []int32
+	}{
+		{"one", 1, nil},
+		{"list", 9, nil},
+		{"tree1", 9, []int32{-1, 0, 1, 2, 3, 0, 5, 6}},
+		{"tree0", 9, []int32{-1, 0, 1, 2, -1, 4, 5, 6}},
+	}
+	for _, s := range headShapes {
+		for _, t := range []quant.Type{quant.BF16, quant.F32} {
+			for _, length := range []int{1024, 8192} {
+				for _, c := range trees {
+					b.Run(fmt.Sprintf("%v/%v/%d/%s", s, t, length, c.name), func(b *testing.B) {
+						seconds, _, _ := benchAttend(b, "", s, t, c.rows, length, c.parents...)
+						b.ReportMetric(seconds*1e6, "µs")
+						b.ReportMetric(0, "ns/op")
+					})
+				}
+			}
+		}
+	}
+}

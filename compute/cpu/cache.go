@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/kernel"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -97,7 +98,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		c.layers = append(c.layers, cl)
 	}
 	if c.prefault = newPrefault(c.slabs, spec.Blocks, c.bytes); c.prefault != nil {
-		go c.prefault.run(d.done)
+		guard.Go(func() error { c.prefault.run(d.done); return nil }, d.pool.fail)
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/compute/kernel"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // pool runs one job at a time on a fixed set of workers. The caller is worker 0; the others are goroutines, which
@@ -67,9 +68,17 @@ func newPool(threads int, cpus [][]int) *pool {
 		p.workers = append(p.workers, &worker{id: id, bed: newSleeper()})
 	}
 	for _, w := range p.workers[1:] {
-		go p.loop(w, cpus)
+		guard.Go(func() error { p.loop(w, cpus); return nil }, p.fail)
 	}
 	return p
+}
+
+// fail makes a panic beside the jobs, on a goroutine that has ended with it, the fault of the next one. The other
+// workers do the items of a worker that is gone.
+func (p *pool) fail(err error) {
+	if err != nil {
+		p.fault.Store(&fault{value: err})
+	}
 }
 
 // run calls job for every item below items, spread over the workers, and returns when all are done. A panic in a job

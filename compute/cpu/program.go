@@ -12,6 +12,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/choose"
 	"github.com/kvasir-llm/kvasir/compute/kernel"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // program is a compute.Program. A goroutine of its own runs the steps, one after the other; two may be under way, in
@@ -32,6 +33,7 @@ type program struct {
 	ring    [2]step
 	started int
 	queue   chan *step
+	running *step // the last one of queue that work took
 	ended   chan struct{}
 	closing sync.Once
 	faults  atomic.Int64 // steps that failed
@@ -87,7 +89,7 @@ func (d *Device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	}
 	p.queue, p.ended = make(chan *step, len(p.ring)), make(chan struct{})
 	d.programs = append(d.programs, p)
-	go p.work()
+	guard.Go(p.work, p.over)
 	return p, nil
 }
 
@@ -158,17 +160,24 @@ func (p *program) Close() error {
 }
 
 // work runs steps until the program is closed. It has a thread of its own, which waits for nothing but steps.
-func (p *program) work() {
+func (p *program) work() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for s := range p.queue {
-		s.err = p.execute(s)
-		s.ran.Store(true)
-		for _, c := range []chan struct{}{s.done, s.over} {
-			select {
-			case c <- struct{}{}:
-			default: // it still has that of the step that was here before
-			}
+	for p.running = range p.queue {
+		p.running.finish(p.execute(p.running))
+	}
+	return nil
+}
+
+// over ends what work left after a panic that is no step's fault: the device is lost.
+func (p *program) over(err error) {
+	if err != nil {
+		lost := &compute.Fault{Err: fmt.Errorf("cpu: the goroutine of steps has ended: %w", err), Lost: true}
+		if p.running != nil {
+			p.running.finish(lost)
+		}
+		for s := range p.queue {
+			s.finish(lost)
 		}
 	}
 	close(p.ended)

@@ -29,6 +29,18 @@ type step struct {
 	hidden []float32           // [Hidden, width]
 }
 
+// finish ends a step.
+func (s *step) finish(fault *compute.Fault) {
+	s.err = fault
+	s.ran.Store(true)
+	for _, c := range []chan struct{}{s.done, s.over} {
+		select {
+		case c <- struct{}{}:
+		default: // it still has that of the step that was here before
+		}
+	}
+}
+
 // Choose implements compute.Step.
 func (s *step) Choose() { s.resume <- struct{}{} }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/choose"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // program is a compiled graph. One goroutine queues the steps' work on one stream, and chooses on the host what the
@@ -112,8 +113,8 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 		return nil, err
 	}
 	waiting := *d.g
-	go p.work()
-	go p.finish(&waiting)
+	guard.Go(p.work, func(error) { close(p.queued) })
+	guard.Go(func() error { return p.finish(&waiting) }, func(error) { close(p.done) })
 	return p, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // step is one batch under way.
@@ -107,10 +108,12 @@ func (s *step) Wait() error {
 	return &compute.Fault{Err: s.err, Lost: p.lost != nil}
 }
 
-// isLost reports whether an error leaves no context to go on with: faults of kernels and of the device.
+// isLost reports whether an error leaves no context to go on with: faults of kernels and of the device, and panics,
+// which may have left a step half queued.
 func isLost(err error) bool {
 	var e *driverError
-	return errors.As(err, &e) && (e.Code == 214 || e.Code >= 700 && e.Code < 800 || e.Code == 999 || e.Code == 4)
+	var panicked *guard.Panic
+	return errors.As(err, &panicked) || errors.As(err, &e) && (e.Code == 214 || e.Code >= 700 && e.Code < 800 || e.Code == 999 || e.Code == 4)
 }
 
 // collect makes results of what the device wrote to pinned memory.
@@ -148,9 +151,8 @@ func (s *step) Logits(i int) []float32 { return s.logits[i] }
 func (s *step) Hidden(i int) []float32 { return s.hidden[i] }
 
 // work queues steps in the order in which they were started, on a thread of its own.
-func (p *program) work() {
+func (p *program) work() error {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	defer close(p.queued)
 	bound := p.g.try(cuCtxSetCurrent, []uintptr{p.g.ctx}, "choosing device %d", p.g.ordinal)
 	for s := range p.queue {
 		p.mu.Lock()
@@ -158,7 +160,7 @@ func (p *program) work() {
 		p.mu.Unlock()
 		if !s.skip {
 			if s.err = bound; s.err == nil {
-				s.err = p.queueStep(s)
+				s.err = guard.Try(func() error { return p.queueStep(s) })
 			}
 			if s.err != nil {
 				p.fail(s)
@@ -166,6 +168,7 @@ func (p *program) work() {
 		}
 		p.queued <- s
 	}
+	return nil
 }
 
 // fail says that steps that were started before the failure of s is reported are skipped.
@@ -176,18 +179,15 @@ func (p *program) fail(s *step) {
 }
 
 // finish waits for queued steps, one after the other, on a thread of its own. Its calls return through memory of g.
-func (p *program) finish(g *gpu) {
+func (p *program) finish(g *gpu) error {
 	runtime.LockOSThread()
-	defer close(p.done)
 	bound := g.try(cuCtxSetCurrent, []uintptr{g.ctx}, "choosing device %d", g.ordinal)
 	for s := range p.queued {
 		if s.err == nil && !s.skip && !s.chosenDone {
 			if s.err = bound; s.err == nil {
-				s.err = g.try(cuEventSynchronize, []uintptr{s.r.event.handle}, "waiting for a step")
+				s.err = guard.Try(func() error { return s.await(g) })
 			}
-			if s.err == nil {
-				s.collect()
-			} else {
+			if s.err != nil {
 				p.fail(s)
 			}
 		}
@@ -195,4 +195,14 @@ func (p *program) finish(g *gpu) {
 		close(s.finished)
 		done <- struct{}{}
 	}
+	return nil
+}
+
+// await waits for a queued step and collects what it yields.
+func (s *step) await(g *gpu) error {
+	if err := g.try(cuEventSynchronize, []uintptr{s.r.event.handle}, "waiting for a step"); err != nil {
+		return err
+	}
+	s.collect()
+	return nil
 }

@@ -2,13 +2,12 @@ package cuda
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -144,22 +143,20 @@ func packTiles(dst []byte, m *matrix, src *compute.Source, first int) error {
 	size := m.tileBytes()
 	n := len(dst) / size
 	workers := min(runtime.GOMAXPROCS(0), n)
-	errs := make([]error, workers)
-	var all sync.WaitGroup
+	var all guard.Group
 	for w := range workers {
-		all.Go(func() {
+		all.Start(func() error {
 			p, err := newRecordPacker(m.format, src)
 			if err != nil {
-				errs[w] = err
-				return
+				return err
 			}
 			for i := n * w / workers; i < n*(w+1)/workers; i++ {
 				p.tile(dst[i*size:][:size], (first+i)*recordOuts)
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 // loadTiles copies rows to the device and packs them there. Types other than BF16 and F16 are decoded on the way.
@@ -201,25 +198,24 @@ func (d *device) loadTiles(m *matrix, src *compute.Source) error {
 // readRows writes n rows of a weight to dst, from row first on, in the form raw.
 func readRows(dst []byte, src *compute.Source, first, n, raw int) error {
 	workers := min(runtime.GOMAXPROCS(0), n)
-	errs := make([]error, workers)
-	var all sync.WaitGroup
+	var all guard.Group
 	for w := range workers {
-		all.Go(func() {
+		all.Start(func() error {
 			r := rowReader{src: src}
-			for i := n * w / workers; i < n*(w+1)/workers && errs[w] == nil; i++ {
+			for i := n * w / workers; i < n*(w+1)/workers; i++ {
 				size := 4 * src.In // of a row
 				if raw != rawF32 {
 					size = 2 * src.In
 				}
-				errs[w] = r.read(dst[i*size:][:size], first+i, raw)
+				if err := r.read(dst[i*size:][:size], first+i, raw); err != nil {
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return fmt.Errorf("cuda: %s: %w", src.Name, err)
-		}
+	if err := all.Wait(); err != nil {
+		return fmt.Errorf("cuda: %s: %w", src.Name, err)
 	}
 	return nil
 }

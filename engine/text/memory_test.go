@@ -34,8 +34,8 @@ func TestPlansAddUp(t *testing.T) {
 	left(1200, 0, 1200)
 }
 
-// TestSecondModel holds that a second model's KV cache is planned in what the first one's leaves, though it has not been
-// touched.
+// TestSecondModel holds that a second model's KV cache is planned in what the first one's leaves, though that has not
+// been touched.
 func TestSecondModel(t *testing.T) {
 	open := func(o Options) (*Model, error) {
 		ckpt, err := builtin.Open()

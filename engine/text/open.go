@@ -206,13 +206,9 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	}
 	m.loaded, m.maxRank, m.MaxLoRAs = loaded, o.MaxRank, o.MaxLoRAs
 	loaded.MakeSlots(o.MaxLoRAs)
-	var adapters []engine.Adapter
-	for _, f := range o.Adapters {
-		a, err := m.readAdapter(f)
-		if err != nil {
-			return nil, err
-		}
-		adapters = append(adapters, a)
+	adapters, err := m.readAdapters(o.Adapters)
+	if err != nil {
+		return nil, err
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
 	m.KVGroups = groups(m.Spec)
@@ -222,15 +218,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.openPooling(ckpt, o); err != nil {
 		return nil, err
 	}
-	if m.Spec.Encoder { // which computes a prompt in one step, once
-		o.MaxChunk, o.NoPrefix = 0, true
-		if auto { // keys and values live for one step
-			o.KVType = dev.KVTypes()[0]
-		}
-		if budget == 0 {
-			o.TokenBudget = max(o.TokenBudget, cmp.Or(o.Context, m.Spec.Context))
-		}
-	}
+	m.wholePrompts(&o, budget, auto, dev)
 	loaded.KVType = o.KVType
 	needs, err := m.needs(o, dev)
 	if err != nil {
@@ -269,6 +257,33 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return errors.Join(runner.Close(), dev.Close())
 	}
 	return m, nil
+}
+
+// wholePrompts sets the options of an encoder, which computes a prompt in one step, once. budget is what was asked for,
+// and auto whether no type of keys and values was.
+func (m *Model) wholePrompts(o *Options, budget int, auto bool, dev compute.Device) {
+	if !m.Spec.Encoder {
+		return
+	}
+	o.MaxChunk, o.NoPrefix = 0, true
+	if auto { // keys and values live for one step
+		o.KVType = dev.KVTypes()[0]
+	}
+	if budget == 0 {
+		o.TokenBudget = max(o.TokenBudget, cmp.Or(o.Context, m.Spec.Context))
+	}
+}
+
+// readAdapters reads the adapters that are there from the start.
+func (m *Model) readAdapters(files []AdapterFile) (all []engine.Adapter, err error) {
+	for _, f := range files {
+		a, err := m.readAdapter(f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // longestSequence returns the most tokens of a sequence. What an encoder is given may fill the context: the token that

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -108,8 +109,8 @@ func openDisk(dir string, bytes int64, size int, model string, log *slog.Logger)
 	d.idle.L = &d.mu
 	d.scan()
 	d.jobs = make(chan job, d.most)
-	go d.write()
-	d.reader = newReader(d.read)
+	guard.Go(d.write, d.ended)
+	d.reader = newReader(d.read, log)
 	return d, nil
 }
 
@@ -271,24 +272,41 @@ func (d *disk) buffer(slot int32) []byte {
 }
 
 // write writes what Put was given.
-func (d *disk) write() {
-	defer close(d.done)
+func (d *disk) write() error {
 	for j := range d.jobs {
-		_, err := d.file.WriteAt(j.buf, d.offset(j.at))
-		d.mu.Lock()
-		d.note(err)
-		if p := d.pending[j.at]; p != nil && &p.buf[0] == &j.buf[0] {
-			delete(d.pending, j.at)
-			if err != nil {
-				d.names[j.at] = kv.Name{}
-			}
-		}
-		d.spare = append(d.spare, j.buf)
-		if d.waiting--; d.waiting == 0 {
-			d.idle.Broadcast()
-		}
-		d.mu.Unlock()
+		d.written(j, guard.Try(func() error {
+			_, err := d.file.WriteAt(j.buf, d.offset(j.at))
+			return err
+		}))
 	}
+	return nil
+}
+
+// written takes note of how a job ended.
+func (d *disk) written(j job, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.pending[j.at]; p != nil && &p.buf[0] == &j.buf[0] {
+		delete(d.pending, j.at)
+		if err != nil {
+			d.names[j.at] = kv.Name{}
+		}
+	}
+	d.spare = append(d.spare, j.buf)
+	if d.waiting--; d.waiting == 0 {
+		d.idle.Broadcast()
+	}
+	d.note(err)
+}
+
+// ended goes on with the next job after one whose end could not be noted because of a panic.
+func (d *disk) ended(err error) {
+	if err != nil {
+		d.log.Error("storing KV blocks panicked", "file", d.file.Name(), "error", err)
+		guard.Go(d.write, d.ended)
+		return
+	}
+	close(d.done)
 }
 
 // note takes note of how a write ended, and tells the log when that changes. The caller holds mu.

@@ -1,15 +1,18 @@
 package tier
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // reader reads blocks, one after the other, on a goroutine of its own.
 type reader struct {
 	get func(slot int32, name kv.Name, dst []byte) error
+	log *slog.Logger
 
 	mu     sync.Mutex
 	more   sync.Cond // queue or closed has changed
@@ -26,10 +29,10 @@ type read struct {
 	done func(time.Duration, error)
 }
 
-func newReader(get func(int32, kv.Name, []byte) error) *reader {
-	r := &reader{get: get, done: make(chan struct{})}
+func newReader(get func(int32, kv.Name, []byte) error, log *slog.Logger) *reader {
+	r := &reader{get: get, log: log, done: make(chan struct{})}
 	r.more.L = &r.mu
-	go r.run()
+	guard.Go(r.run, r.ended)
 	return r
 }
 
@@ -50,17 +53,26 @@ func (r *reader) close() {
 	<-r.done
 }
 
-func (r *reader) run() {
-	defer close(r.done)
+func (r *reader) run() error {
 	for {
 		x, ok := r.next()
 		if !ok {
-			return
+			return nil
 		}
 		begin := time.Now()
-		err := r.get(x.slot, x.name, x.dst)
+		err := guard.Try(func() error { return r.get(x.slot, x.name, x.dst) })
 		x.done(time.Since(begin), err)
 	}
+}
+
+// ended goes on after a read whose end could not be told because of a panic.
+func (r *reader) ended(err error) {
+	if err != nil {
+		r.log.Error("telling that a KV block was read panicked", "error", err)
+		guard.Go(r.run, r.ended)
+		return
+	}
+	close(r.done)
 }
 
 // next waits for a read; false: the reader is closed.

@@ -2,12 +2,14 @@
 pydantic-ai, langchain-openai and LlamaIndex.
 
     pip install openai instructor "pydantic-ai-slim[openai]" "opentelemetry-api<1.38" langchain-openai llama-index-llms-openai-like
+    kvasir serve --state /tmp/state &
     python tools/clients/sdks.py --base-url http://127.0.0.1:8000/v1
 """
 
 import argparse
 import json
 import sys
+import time
 
 import openai
 import pydantic
@@ -76,6 +78,70 @@ def error_path(client, model):
     raise AssertionError("a bad pattern was accepted")
 
 
+def response(client, model):
+    one = client.responses.create(model=model, input="What is a KV cache?", temperature=0, max_output_tokens=40)
+    assert one.output_text and client.responses.retrieve(one.id).output_text == one.output_text
+    two = client.responses.create(model=model, input="And why?", previous_response_id=one.id, temperature=0, max_output_tokens=20)
+    assert two.usage.input_tokens > one.usage.total_tokens, two.usage
+    assert [i.role for i in client.responses.input_items.list(two.id)] == ["user"]
+    client.responses.delete(one.id)
+    try:
+        client.responses.retrieve(one.id)
+    except openai.NotFoundError:
+        return
+    raise AssertionError("a deleted response is still there")
+
+
+def response_stream(client, model):
+    with client.responses.stream(model=model, input="What is a KV cache?", temperature=0) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [e.sequence_number for e in events] == list(range(len(events))), events
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == final.output_text != ""
+
+
+def response_parse(client, model):
+    done = client.responses.parse(model=model, input="What is the capital of France?", text_format=Fact, max_output_tokens=80)
+    assert isinstance(done.output_parsed, Fact)
+    tool = {"type": "function", "name": "get_weather", "strict": True, "parameters": TOOL["function"]["parameters"]}
+    called = client.responses.create(model=model, input=QUESTION, tools=[tool], tool_choice="required", temperature=0)
+    call = [item for item in called.output if item.type == "function_call"][0]
+    assert json.loads(call.arguments) == {"city": "Paris"}, call
+    answer = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature": 21}'}
+    last = client.responses.create(model=model, input=QUESTION + called.output + [answer], tools=[tool], temperature=0, store=False)
+    assert last.output_text and last.status == "completed", last
+
+
+def response_background(client, model):
+    one = client.responses.create(model=model, input="What is a KV cache?", background=True, max_output_tokens=20)
+    with client.responses.retrieve(one.id, stream=True) as stream:
+        events = list(stream)
+    assert events[0].type == "response.created" and events[-1].type in ("response.completed", "response.incomplete"), events[-1]
+    with client.responses.retrieve(one.id, stream=True, starting_after=events[-2].sequence_number) as stream:
+        assert [e.sequence_number for e in stream] == [events[-1].sequence_number]
+    client.responses.cancel(one.id)
+
+
+def batch(client, model):
+    body = {"model": model, "messages": QUESTION, "max_tokens": 20}
+    lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} for i in range(5)]
+    lines[3]["body"] = {"messages": []}
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    file = client.files.create(file=("in.jsonl", content.encode()), purpose="batch")
+    assert client.files.content(file.id).text == content and file.id in [f.id for f in client.files.list(purpose="batch")]
+    made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"a": "b"})
+    while made.status not in ("completed", "failed", "expired", "cancelled"):
+        time.sleep(0.1)
+        made = client.batches.retrieve(made.id)
+    assert made.status == "completed" and made.request_counts.completed == 4 and made.request_counts.failed == 1, made
+    answers = [json.loads(line) for line in client.files.content(made.output_file_id).text.splitlines()]
+    assert sorted(a["custom_id"] for a in answers) == ["r0", "r1", "r2", "r4"]
+    assert all(a["response"]["body"]["choices"][0]["message"]["content"] for a in answers)
+    wrong = json.loads(client.files.content(made.error_file_id).text)
+    assert wrong["custom_id"] == "r3" and wrong["response"]["status_code"] == 400, wrong
+    assert client.files.delete(file.id).deleted and made.id in [b.id for b in client.batches.list()]
+
+
 def instructor_client(client, model):
     import instructor
 
@@ -123,7 +189,8 @@ def main():
     client = openai.OpenAI(base_url=p.parse_args().base_url, api_key="none", max_retries=0)
     model = client.models.list().data[0].id
     failed = False
-    for run in [parse, parse_tool, stream_helper, round_trip, reasoning, error_path, instructor_client, pydantic_ai_client,
+    for run in [parse, parse_tool, stream_helper, round_trip, reasoning, error_path, response, response_stream,
+                response_parse, response_background, batch, instructor_client, pydantic_ai_client,
                 langchain_client, llama_index_client]:
         try:
             run(client, model)

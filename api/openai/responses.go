@@ -1,0 +1,336 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/kvasir-llm/kvasir/api/wire"
+)
+
+// ResponseRequest asks for a response: the Responses API.
+type ResponseRequest struct {
+	Model              string
+	Input              []Item
+	Instructions       string // a system message in front, of this response only
+	PreviousResponseID string // whose input and output come before Input
+	Store              bool   // keep the response; the default
+	Stream             bool
+	Background         bool
+	MaxOutputTokens    *int
+	MaxToolCalls       *int // of tools that the server runs, of which there are none
+	TopLogprobs        *int
+	Logprobs           bool // include has message.output_text.logprobs
+	Sealed             bool // include has reasoning.encrypted_content
+	Tools              ToolFields
+	ToolsJSON          []json.RawMessage // as they came, for the answer
+	ToolChoiceJSON     json.RawMessage   // as it came; nil is "auto"
+	Structure          *Structure
+	Format             json.RawMessage // of text, as it came; nil is {"type": "text"}
+	Effort             string          // of reasoning
+	Metadata           map[string]string
+	User               string
+	SafetyIdentifier   string
+	PromptCacheKey     string
+}
+
+// DecodeResponse reads the body of a request for a response. Whatever neither it nor extra understands is refused with
+// a *wire.Error that names it.
+func DecodeResponse(body []byte, extra Extra) (*ResponseRequest, error) {
+	r, input := &ResponseRequest{Store: true}, false
+	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+		switch key {
+		case "input":
+			input = true
+			r.Input, err = items(c)
+			return err
+		case "model":
+			r.Model, err = c.Label(MaxLabel)
+		case "instructions":
+			r.Instructions, err = c.Text()
+		case "previous_response_id":
+			r.PreviousResponseID, err = c.Label(MaxLabel)
+		case "store":
+			r.Store, err = c.Bool()
+		case "stream":
+			r.Stream, err = c.Bool()
+		case "background":
+			r.Background, err = c.Bool()
+		case "max_output_tokens":
+			r.MaxOutputTokens, err = wire.Optional(c.IntIn(1, maxInt32))
+		case "max_tool_calls":
+			r.MaxToolCalls, err = wire.Optional(c.IntIn(1, maxInt32))
+		case "top_logprobs":
+			r.TopLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
+		default:
+			return r.rest(c, key, extra)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !input && r.PreviousResponseID == "":
+		return nil, wire.Missing("input", "a string or an array of items")
+	case r.Background && !r.Store:
+		return nil, wire.Invalid("background", wire.CodeInvalidValue, "needs store to be true")
+	}
+	return r, r.Tools.check("tool_choice.name")
+}
+
+// rest reads the members that are about the form of the answer, and those that are only noted.
+func (r *ResponseRequest) rest(c *wire.Cursor, key string, extra Extra) (err error) {
+	switch key {
+	case "include":
+		err = r.include(c)
+	case "tools":
+		err = r.tools(c)
+	case "tool_choice":
+		err = r.toolChoice(c)
+	case "parallel_tool_calls":
+		r.Tools.ParallelToolCalls, err = wire.Optional(c.Bool())
+	case "text":
+		err = c.Object(func(key string) error { return r.text(c, key) })
+	case "reasoning":
+		err = c.Object(func(key string) error { return r.reasoning(c, key) })
+	case "metadata":
+		r.Metadata, err = metadata(c)
+	case "user":
+		r.User, err = c.Label(MaxLabel)
+	case "safety_identifier":
+		r.SafetyIdentifier, err = c.Label(MaxLabel)
+	case "prompt_cache_key":
+		r.PromptCacheKey, err = c.Label(MaxLabel)
+	case "truncation":
+		err = c.Inert(`"disabled"`)
+	case "prompt_cache_retention":
+		err = c.Inert(`"in_memory"`, `"in-memory"`)
+	case "stream_options":
+		err = c.Object(func(key string) error {
+			if key == "include_obfuscation" {
+				return c.Inert("false")
+			}
+			return c.Unsupported()
+		})
+	case "service_tier":
+		err = c.Inert(asksNothing[key]...)
+	default:
+		if extra != nil {
+			if known, err := extra(c, key); known || err != nil {
+				return err
+			}
+		}
+		err = c.Unsupported()
+	}
+	return err
+}
+
+// include reads what an answer is to have beside what it always has.
+func (r *ResponseRequest) include(c *wire.Cursor) error {
+	return c.Array("an array of names", func(int) error {
+		name, err := c.Text()
+		switch {
+		case err != nil:
+			return err
+		case name == "message.output_text.logprobs":
+			r.Logprobs = true
+		case name == "reasoning.encrypted_content":
+			r.Sealed = true
+		default:
+			return wire.Invalid(c.Path(), wire.CodeUnsupported, "expected message.output_text.logprobs or "+
+				"reasoning.encrypted_content, found %q", wire.Clip([]byte(name)))
+		}
+		return nil
+	})
+}
+
+// tools reads functions, whose members are not in an object of their own as they are in a chat.
+func (r *ResponseRequest) tools(c *wire.Cursor) error {
+	seen := map[string]bool{}
+	return c.Array("an array of tools", func(i int) error {
+		if i == MaxTools {
+			return c.Wrong("at most %d tools are allowed", MaxTools)
+		}
+		var t Tool
+		var kind string
+		var members []byte
+		whole := []byte(`{"type":"function"`)
+		err := c.Object(func(key string) (err error) {
+			if key == "type" {
+				if kind, err = c.Text(); err == nil && kind != "function" {
+					err = wire.Invalid(c.Path(), wire.CodeUnsupported, "tools of type %q are not supported, only \"function\"",
+						wire.Clip([]byte(kind)))
+				}
+				return err
+			}
+			raw, err := t.field(c, key)
+			if raw != nil {
+				members = appendMember(members, key, raw)
+			}
+			return err
+		})
+		path := c.Path()
+		switch {
+		case err != nil:
+			return err
+		case kind == "":
+			return wire.Missing(path+".type", `"function"`)
+		case t.Name == "":
+			return wire.Missing(path+".name", "the name of a function")
+		case seen[t.Name]:
+			return wire.Invalid(path+".name", wire.CodeInvalidValue, "%q is given twice", wire.Clip([]byte(t.Name)))
+		}
+		seen[t.Name] = true
+		t.JSON = bytes.Join([][]byte{[]byte(`{"type":"function","function":{`), members, []byte("}}")}, nil)
+		whole = append(append(whole, ','), members...)
+		if t.Parameters == nil {
+			whole = append(whole, `,"parameters":null`...)
+		}
+		if t.Strict {
+			whole = append(whole, `,"strict":true}`...)
+		} else {
+			whole = append(whole, `,"strict":false}`...)
+		}
+		r.Tools.Tools, r.ToolsJSON = append(r.Tools.Tools, t), append(r.ToolsJSON, whole)
+		return nil
+	})
+}
+
+// appendMember appends a member to those of an object.
+func appendMember(dst []byte, key string, value []byte) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	dst = append(wire.AppendString(dst, key), ':')
+	return append(dst, value...)
+}
+
+// toolChoice reads "auto", "none", "required", or {"type": "function", "name": …}.
+func (r *ResponseRequest) toolChoice(c *wire.Cursor) error {
+	if c.Peek() != '{' {
+		t, err := toolChoice(c)
+		if err == nil {
+			r.ToolChoiceJSON, _ = json.Marshal(t.Mode)
+		}
+		r.Tools.ToolChoice = t
+		return err
+	}
+	t, kind := &ToolChoice{Mode: "function"}, ""
+	err := c.Object(func(key string) (err error) {
+		switch key {
+		case "type":
+			if kind, err = c.Text(); err == nil && kind != "function" {
+				err = wire.Invalid(c.Path(), wire.CodeUnsupported, "%q is not supported, only \"function\"",
+					wire.Clip([]byte(kind)))
+			}
+		case "name":
+			t.Name, err = c.Text()
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+	case kind == "":
+		err = wire.Missing(c.Path()+".type", `"function"`)
+	case t.Name == "":
+		err = wire.Missing(c.Path()+".name", "the name of a function")
+	}
+	r.Tools.ToolChoice = t
+	r.ToolChoiceJSON, _ = json.Marshal(map[string]string{"type": "function", "name": t.Name})
+	return err
+}
+
+// text reads a member of {"format": …, "verbosity": …}.
+func (r *ResponseRequest) text(c *wire.Cursor, key string) error {
+	switch key {
+	case "format":
+		return r.format(c)
+	case "verbosity":
+		return c.Inert(asksNothing[key]...)
+	}
+	return c.Unsupported()
+}
+
+// format reads {"type": "text" | "json_object"} or {"type": "json_schema", "name": …, "schema": {…}, …}.
+func (r *ResponseRequest) format(c *wire.Cursor) error {
+	kind, name, s := "", "", &Structure{Path: c.Path()}
+	var members []byte
+	note := func(key string, v any) {
+		raw, err := wire.Encode(v)
+		if err != nil { // strings and booleans always marshal
+			panic(err)
+		}
+		members = appendMember(members, key, bytes.TrimSpace(raw))
+	}
+	err := c.Object(func(key string) (err error) {
+		switch key {
+		case "type":
+			kind, err = c.Text()
+			note(key, kind)
+		case "name":
+			name, err = c.Label(MaxLabel)
+			note(key, name)
+		case "description":
+			var text string
+			text, err = c.Text()
+			note(key, text)
+		case "strict":
+			var on bool
+			on, err = c.Bool()
+			note(key, on)
+		case "schema":
+			s.Path = c.Path()
+			s.Schema, err = schema(c)
+			members = appendMember(members, key, s.Schema)
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	path := c.Path()
+	switch {
+	case err != nil:
+		return err
+	case kind != "text" && kind != "json_object" && kind != "json_schema":
+		return wire.Invalid(path+".type", wire.CodeUnsupported, "expected text, json_object or json_schema, found %q",
+			wire.Clip([]byte(kind)))
+	case kind == "json_schema" && name == "":
+		return wire.Missing(path+".name", "a name")
+	case kind == "json_schema" && s.Schema == nil:
+		return wire.Missing(path+".schema", "a JSON Schema")
+	case kind != "json_schema" && (s.Schema != nil || name != ""):
+		return wire.Invalid(path, wire.CodeInvalidValue, "name and schema are only allowed with type json_schema")
+	}
+	r.Format = bytes.Join([][]byte{[]byte("{"), members, []byte("}")}, nil)
+	if s.JSON = kind == "json_object"; kind != "text" {
+		r.Structure = s
+	}
+	return nil
+}
+
+// reasoning reads a member of {"effort": …, "summary": …}. There are no summaries: reasoning is told as it is.
+func (r *ResponseRequest) reasoning(c *wire.Cursor, key string) (err error) {
+	switch key {
+	case "effort":
+		r.Effort, err = effort(c)
+	case "summary", "generate_summary":
+		err = c.Inert(`"auto"`, `"concise"`, `"detailed"`)
+	default:
+		err = c.Unsupported()
+	}
+	return err
+}
+
+// metadata reads an object of short strings.
+func metadata(c *wire.Cursor) (map[string]string, error) {
+	m := map[string]string{}
+	err := c.Object(func(key string) (err error) {
+		if len(m) == maxMetadata {
+			return c.Wrong("at most %d members are allowed", maxMetadata)
+		}
+		m[key], err = c.Label(MaxLabel)
+		return err
+	})
+	return m, err
+}

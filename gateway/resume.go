@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// resumable are the keys of requests whose streams another endpoint can go on with: it is asked to continue a prompt
+// that ends with what the client has got. Other keys depend on where the answer began, or on what was in it.
+var resumable = map[string]bool{
+	"model": true, "messages": true, "prompt": true, "stream": true, "stream_options": true, "max_tokens": true,
+	"max_completion_tokens": true, "temperature": true, "top_p": true, "top_k": true, "min_p": true, "stop": true,
+	"seed": true, "user": true, "prompt_cache_key": true, "cache_salt": true, "priority": true, "ignore_eos": true, "n": true,
+}
+
+// record begins to note what the client gets of a stream, if the stream can be resumed.
+func (x *exchange) record(m *model) {
+	x.g.mu.Lock()
+	wanted := m.Resume
+	x.g.mu.Unlock()
+	b := &x.body
+	if wanted && b.stream && !b.special && b.answers == 1 && b.edge(x.r.URL.Path) >= 0 {
+		x.said = &transcript{}
+	}
+}
+
+// edge returns where in raw what the answer said so far goes: behind the last message, or at the end of the prompt. It
+// is -1 if the body has no such place.
+func (b *body) edge(path string) int {
+	chat, text := path == "/v1/chat/completions", path == "/v1/completions"
+	switch p := b.prompt; {
+	case chat && len(p) > 2 && p[0] == '[' && len(bytes.TrimSpace(p[1:len(p)-1])) > 0, text && len(p) > 0 && p[0] == '"':
+		return b.promptAt[1] - 1
+	}
+	return -1
+}
+
+// resumption are the edits that make an endpoint go on with an answer.
+func (b *body) resumption(path string, t *transcript) []edit {
+	said, _ := json.Marshal(t.text.String()) // of a string, which does not fail
+	at := b.edge(path)
+	var edits []edit
+	if path == "/v1/completions" {
+		edits = []edit{{[2]int{at, at}, said[1 : len(said)-1]}}
+	} else {
+		end := bytes.LastIndexByte(b.raw, '}')
+		edits = []edit{
+			{[2]int{at, at}, []byte(`,{"role":"assistant","content":` + string(said) + "}")},
+			{[2]int{end, end}, []byte(`,"continue_final_message":true,"add_generation_prompt":false`)},
+		}
+	}
+	for _, e := range b.mostAt {
+		left, _ := json.Marshal(b.most - t.tokens)
+		edits = append(edits, edit{e.at, left})
+	}
+	return edits
+}
+
+// transcript is what the client got of a stream that can be resumed.
+type transcript struct {
+	text     strings.Builder
+	tokens   int  // events with text
+	resumed  bool // what comes is another endpoint's
+	before   int  // tokens when it went on
+	finished bool // the answer has its finish_reason
+	lost     bool // there was more in it than text
+	first    struct{ id, created json.RawMessage }
+}
+
+// resumable reports whether the answer can go on at another endpoint.
+func (t *transcript) resumable(b *body) bool {
+	return t != nil && !t.lost && !t.finished && (b.most == 0 || t.tokens < b.most)
+}
+
+// chunk is an event of a stream of chat completions or completions.
+type chunk map[string]json.RawMessage
+
+// choice is what an event adds to an answer.
+type choice map[string]json.RawMessage
+
+// add notes an event and returns what the client gets in its place: of another endpoint's stream the answer's own id
+// and time, and no second beginning.
+func (t *transcript) add(event []byte) []byte {
+	data, ok := bytes.CutPrefix(bytes.TrimSpace(event), fields[0])
+	if data = bytes.TrimSpace(data); !ok || data[0] != '{' { // a comment, or [DONE]
+		return event
+	}
+	var c chunk
+	var choices []choice
+	if json.Unmarshal(data, &c) != nil || c["choices"] == nil || json.Unmarshal(c["choices"], &choices) != nil || len(choices) > 1 {
+		t.lost = true
+		return event
+	}
+	if t.first.id == nil {
+		t.first.id, t.first.created = c["id"], c["created"]
+	}
+	news := len(choices) == 0
+	for _, x := range choices {
+		news = t.note(x) || news
+	}
+	if !t.resumed {
+		return event
+	}
+	if !news {
+		return nil
+	}
+	return t.rewrite(c, choices)
+}
+
+// note notes a choice, and reports whether it says anything.
+func (t *transcript) note(c choice) (news bool) {
+	text := c["text"]
+	if c["delta"] != nil {
+		var delta map[string]json.RawMessage
+		t.lost = t.lost || json.Unmarshal(c["delta"], &delta) != nil
+		text = delta["content"]
+		for key, value := range delta {
+			t.lost = t.lost || key != "content" && key != "role" && string(value) != "null"
+		}
+	}
+	var s string
+	if text != nil && json.Unmarshal(text, &s) == nil && s != "" {
+		t.text.WriteString(s)
+		t.tokens++
+		news = true
+	}
+	if reason := c["finish_reason"]; reason != nil && string(reason) != "null" {
+		t.finished, news = true, true
+	}
+	return news
+}
+
+// rewrite makes an event of another endpoint one of the answer.
+func (t *transcript) rewrite(c chunk, choices []choice) []byte {
+	if t.first.id != nil {
+		c["id"], c["created"] = t.first.id, t.first.created
+	}
+	for _, x := range choices {
+		var delta map[string]json.RawMessage
+		if json.Unmarshal(x["delta"], &delta) == nil {
+			delete(delta, "role")
+			x["delta"], _ = json.Marshal(delta)
+		}
+	}
+	var usage map[string]json.RawMessage
+	if json.Unmarshal(c["usage"], &usage) == nil && usage != nil {
+		shift := func(name string, by int) {
+			var n int
+			if json.Unmarshal(usage[name], &n) == nil {
+				usage[name], _ = json.Marshal(max(0, n+by))
+			}
+		}
+		shift("prompt_tokens", -t.before) // what went before is part of the answer
+		shift("completion_tokens", t.before)
+		c["usage"], _ = json.Marshal(usage)
+	}
+	if len(choices) > 0 {
+		c["choices"], _ = json.Marshal(choices)
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.lost = true
+		return nil
+	}
+	return append(append([]byte("data: "), data...), "\n\n"...)
+}

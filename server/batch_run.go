@@ -275,6 +275,8 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 	if tenantOf(ctx) == nil {
 		ctx = from(ctx, s.ring().nobody)
 	}
+	ctx, letGo := s.holding(ctx)
+	defer letGo()
 	var how struct {
 		Stream     bool `json:"stream"`
 		Background bool `json:"background"`

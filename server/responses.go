@@ -90,10 +90,19 @@ func (s *Server) respondLater(w http.ResponseWriter, r *http.Request, j *job, a 
 		t.running.Add(-1)
 		return err
 	}
+	ctx, letGo := s.holding(ctx)
+	if _, _, err := s.lookup(ctx, a.request.Model); err != nil { // which the request holds only until it is answered
+		letGo()
+		s.later.over(a.id)
+		cancel(nil)
+		t.running.Add(-1)
+		return err
+	}
 	a.open(j, openai.ResponseQueued)
 	a.events = one.events
 	if err = a.keep(); err != nil {
 		err = refuse(http.StatusServiceUnavailable, "background", "not_stored", "The response cannot be stored now.")
+		letGo()
 		s.later.over(a.id)
 		cancel(nil)
 		t.running.Add(-1)
@@ -104,6 +113,7 @@ func (s *Server) respondLater(w http.ResponseWriter, r *http.Request, j *job, a 
 		if err != nil {
 			a.fail(ctx, err)
 		}
+		letGo()
 		one.events.finish()
 		s.later.over(a.id)
 		cancel(nil)

@@ -234,6 +234,8 @@ func TestClose(t *testing.T) {
 			t.Errorf("%v; want %v", err, ErrClosed)
 		}
 		time.Sleep(time.Hour)
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if f.loads != 1 || len(f.there) > 0 {
 			t.Errorf("%d loads, %v is left", f.loads, f.there)
 		}

@@ -1,7 +1,10 @@
 package cuda
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -83,6 +86,130 @@ func TestChoose(t *testing.T) {
 	if differ > all/200 {
 		t.Errorf("%d of %d tokens differ from the host's; want no more than rounding explains", differ, all)
 	}
+}
+
+// tries are ways to choose that differ in what the device has to know: all of them are its own.
+var tries = []compute.Choosing{
+	{Temperature: 0, Repetition: 1.3},
+	{Temperature: 0, Repetition: 1, Presence: 0.5, Frequency: 0.25},
+	{Temperature: 0.8, TopK: 40, Repetition: 1.1, Presence: -0.5},
+	{Temperature: 1, TopP: 0.9, Repetition: 1, Frequency: 1},
+	{Temperature: 1.2, MinP: 0.01, Repetition: 1},
+	{Temperature: 0, Repetition: 1},
+}
+
+// moreBatch returns a batch that asks for all of tries, under masks, bans and biases, with alternatives, in lists of
+// proposed tokens, and for what is thought of given tokens.
+func moreBatch(r *rand.Rand, round, rows, vocab int) *compute.Batch {
+	b := &compute.Batch{Hold: true}
+	b.Append(sequence(rows), 0, false)
+	words := compute.MaskWords(vocab)
+	for i := range rows {
+		b.Logits = append(b.Logits, int32(i))
+	}
+	for slot := range tries {
+		by := tries[slot]
+		by.TopP, by.Seed, by.Banned = max(by.TopP, 0), uint64(100*round+slot), []int32{1, 2, 3}
+		if by.TopP == 0 {
+			by.TopP = 1
+		}
+		for range 300 {
+			by.Prompt, by.Output = append(by.Prompt, r.Int32N(int32(vocab))), append(by.Output, r.Int32N(int32(vocab/8)))
+		}
+		for k := range int32(round % 3 * 20) {
+			by.Bias = append(by.Bias, compute.TokenBias{Token: 7*k + 1, Add: float32(r.NormFloat64())})
+		}
+		b.Choosers = append(b.Choosers, compute.Chooser{Slot: int32(slot), Choosing: &by})
+		mask := int32(-1)
+		if (slot+round)%2 == 0 {
+			mask = int32(len(b.Masks) / words)
+			for range words {
+				b.Masks = append(b.Masks, r.Uint32())
+			}
+		}
+		first, each := len(b.Choose), rows/len(tries)
+		for k := range each {
+			c := compute.Choice{Row: int32(slot*each + k), Slot: int32(slot), N: uint64(k), Given: -1, Top: []int32{-1, 0, 5, 128}[k%4],
+				After: -1, Mask: mask, Ban: k%2 == 0}
+			switch {
+			case k%5 == 4:
+				c.Given, c.Slot, c.Rank = r.Int32N(int32(vocab)), -1, true
+			case k%3 == 2:
+				c.After = int32(first + k - 1)
+			}
+			b.Choose = append(b.Choose, c)
+		}
+	}
+	return b
+}
+
+// TestChooseMore compares what the device chooses and says under penalties, biases, bans and masks, of given tokens and
+// after proposed ones, with what the host does from the same logits.
+func TestChooseMore(t *testing.T) {
+	d := gpuDevice(t)
+	const vocab, n = 5003, 66
+	r := rand.New(rand.NewPCG(7, 8))
+	g := logitsGraph(t, d, bell(r, vocab*n, 3), vocab, n) // rounded to bfloat16: there are ties
+	p := compileGraph(t, d, g, oneLayer(t, d, 8, compute.CacheLayer{KVHeads: 1, KDim: 16, VDim: 16}), compute.Limits{Rows: n, Slots: len(tries)})
+	var sampler choose.Sampler
+	differ, all := 0, 0
+	for round := range 40 {
+		b := moreBatch(r, round, n, vocab)
+		b.ReadAll()
+		masks := slices.Clone(b.Masks)
+		clear(b.Masks)
+		s, err := p.Start(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(b.Masks, masks) // late
+		s.Choose()
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if onHost := s.(*step).onHost; len(onHost) > 0 {
+			t.Fatalf("the host chooses %v", onHost)
+		}
+		states := make([]choose.State, len(tries))
+		for _, c := range b.Choosers {
+			states[c.Slot].Reset(c.Choosing)
+		}
+		for i, c := range b.Choose {
+			got, want := s.Chosen(i), compute.Chosen{Token: -1}
+			if c.After < 0 || s.Chosen(int(c.After)).Token == b.IDs[b.Logits[c.Row]] {
+				var mask []uint32
+				if c.Mask >= 0 {
+					mask = b.Masks[int(c.Mask)*compute.MaskWords(vocab):][:compute.MaskWords(vocab)]
+				}
+				want = sampler.Choose(&states[max(c.Slot, 0)], slices.Clone(s.Logits(int(c.Row))), c, mask)
+			}
+			if all++; got.Token != want.Token && c.Given < 0 && tries[c.Slot].Temperature > 0 {
+				differ++ // a draw at the edge of a token's share; what comes after it may differ, too
+				break
+			}
+			if err := differs(got, want); err != nil {
+				t.Fatalf("round %d, choice %d %+v: %v", round, i, c, err)
+			}
+		}
+	}
+	if t.Logf("%d of %d tokens differ from the host's", differ, all); differ > 2 {
+		t.Errorf("%d of %d tokens differ from the host's; want no more than rounding explains", differ, all)
+	}
+}
+
+// differs says in what a result is not the wanted one.
+func differs(got, want compute.Chosen) error {
+	near := func(a, b float32) bool { return a == b || math.Abs(float64(a-b)) < 2e-5 }
+	same := got.Token == want.Token && got.Rank == want.Rank && near(got.Logprob, want.Logprob) && (got.Err == nil) == (want.Err == nil)
+	if !same || len(got.Top) != len(want.Top) {
+		return fmt.Errorf("%+v; want %+v", got, want)
+	}
+	for k := range got.Top {
+		if got.Top[k].Token != want.Top[k].Token || !near(got.Top[k].Logprob, want.Top[k].Logprob) {
+			return fmt.Errorf("alternative %d is %+v; want %+v", k, got.Top[k], want.Top[k])
+		}
+	}
+	return nil
 }
 
 func sequence(n int) []int32 {

@@ -3,6 +3,8 @@ package cuda
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -24,7 +26,9 @@ func small(t *testing.T) (*fake, compute.Program) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		f.mu.Lock()
 		clear(f.refuse)
+		f.mu.Unlock()
 		if err := errors.Join(p.Close(), d.Close()); err != nil {
 			t.Error(err)
 		}
@@ -85,16 +89,18 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestHostChooses checks the choices that the host makes: from logits of 0, all of which are the best.
+// TestHostChooses checks the choices that the host makes, as only it knows DRY: from logits of 0, all of which are the
+// best.
 func TestHostChooses(t *testing.T) {
 	_, p := small(t)
 	b := token(0, plainChoice)
+	b.Choosers[0].Choosing.DRY = &compute.DRY{Multiplier: 1, Base: 2, Allowed: 2}
 	b.AppendSeq(compute.Seq{Start: 0, Slot: 1}, []int32{1, 5}, 2)
 	b.Logits = []int32{0, 1, 2}
-	masked, given, top, after := plainChoice, plainChoice, plainChoice, plainChoice
-	masked.Mask, given.Given, top.Top, top.Row = 0, 7, 2, 1
-	after.Row, after.After = 2, 2
-	b.Choose = []compute.Choice{masked, given, top, after}
+	masked, top, after := plainChoice, plainChoice, plainChoice
+	masked.Mask, top.Top, top.Row = 0, 2, 1
+	after.Row, after.After = 2, 1
+	b.Choose = []compute.Choice{masked, top, after}
 	b.Masks, b.Hold = make([]uint32, compute.MaskWords(1000)), true
 	s, err := p.Start(b)
 	if err != nil {
@@ -108,13 +114,96 @@ func TestHostChooses(t *testing.T) {
 	if c := s.Chosen(0); c.Token != 3*32+4 {
 		t.Errorf("under a mask of one token: %+v", c)
 	}
-	if c := s.Chosen(1); c.Token != 7 || c.Err != nil {
-		t.Errorf("of a given token: %+v", c)
-	}
-	if c := s.Chosen(2); c.Token != 0 || len(c.Top) != 2 {
+	if c := s.Chosen(1); c.Token != 0 || len(c.Top) != 2 {
 		t.Errorf("with alternatives: %+v", c)
 	}
-	if c := s.Chosen(3); c.Token != -1 {
+	if c := s.Chosen(2); c.Token != -1 {
 		t.Errorf("after a choice of another token: %+v", c)
+	}
+}
+
+// TestMore checks what is asked of choose_more: choices in runs that depend on each other, and the words they name.
+func TestMore(t *testing.T) {
+	f, p := small(t)
+	b := token(0, plainChoice)
+	by := b.Choosers[0].Choosing
+	by.Presence, by.Prompt, by.Output = 1, []int32{1, 2}, []int32{3}
+	by.Bias, by.Banned = []compute.TokenBias{{Token: 7, Add: 2}}, []int32{9, 8}
+	b.Choosers = append(b.Choosers, compute.Chooser{Slot: 1, Choosing: &compute.Choosing{TopP: 1, Repetition: 1}})
+	b.AppendSeq(compute.Seq{Start: 0, Slot: 1}, []int32{1, 5}, 2)
+	b.Logits = []int32{0, 1, 2}
+	counted, given, plain, after, again := plainChoice, plainChoice, plainChoice, plainChoice, plainChoice
+	counted.Mask, counted.Ban, counted.Top = 0, true, 3
+	given.Given, given.Slot, given.Rank, given.Row = 7, -1, true, 1
+	plain.Slot, plain.Row = 1, 1
+	after.Slot, after.Row, after.After, after.Top = 1, 2, 2, 5
+	again.Mask = 0
+	b.Choose = []compute.Choice{counted, given, plain, after, again}
+	b.Masks = slices.Repeat([]uint32{6}, compute.MaskWords(1000))
+	s, err := p.Start(b)
+	if err == nil {
+		err = s.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &s.(*step).more
+	if want := []int32{0, 4, 1, 3}; !slices.Equal(m.entries, want) {
+		t.Errorf("entries %v; want %v", m.entries, want)
+	}
+	if want := [][2]int32{{0, 2}, {2, 1}, {3, 1}}; !slices.Equal(m.runs, want) {
+		t.Errorf("runs %v; want %v", m.runs, want)
+	}
+	words := append(slices.Clone(b.Masks), 7, 0x40000000, 9, 8, 7, 0x40000000)
+	if !slices.Equal(m.words, words) {
+		t.Errorf("words %v; want %v", m.words, words)
+	}
+	n := int32(len(b.Masks))
+	c, a := m.list[0], m.list[3]
+	if c.mask != 0 || c.bias != n || c.biases != 1 || c.bans != n+2 || c.banned != 2 || c.counts == 0 || c.adjusts != 1 || c.tops != 0 {
+		t.Errorf("with everything: %+v", c)
+	}
+	if a.after != 2 || a.id != 5 || a.counts != 0 || a.adjusts != 0 || a.tops != 3 || m.list[1].mask != 0 {
+		t.Errorf("after another one: %+v", a)
+	}
+	if g := m.list[2]; g.given != 7 || g.rank != 1 || g.by.row != 1 || g.by.mode != 0 {
+		t.Errorf("of a given token: %+v", g)
+	}
+	if got := view[int32](s.(*step).r.tokens, 0, 3); !slices.Equal(got, []int32{1, 2, 3}) {
+		t.Errorf("tokens to count are %v", got)
+	}
+	f.mu.Lock() // the next slot with a penalty finds no memory for counts: the host chooses
+	f.refuse[cuMemAlloc] = outOfMemory
+	f.mu.Unlock()
+	b = token(1, plainChoice)
+	b.Seqs[0].Slot, b.Choose[0].Slot, b.Edits[0].Slot = 2, 2, 2
+	b.Choosers = []compute.Chooser{{Slot: 2, Choosing: by}}
+	if s, err = p.Start(b); err == nil {
+		err = s.Wait()
+	}
+	if err != nil || len(s.(*step).onHost) != 1 || s.Chosen(0).Token != 7 {
+		t.Errorf("without memory for counts: %v, %+v", err, s.Chosen(0))
+	}
+	b.Choose = []compute.Choice{plainChoice, after}
+	b.Choose[1].After, b.Choose[1].Row = 0, 0
+	if _, err := p.Start(b); err == nil || !strings.Contains(err.Error(), "choice 1 by slot 1 comes after one by slot 0") {
+		t.Error(err)
+	}
+}
+
+// TestHeld checks that a step that waits for its masks goes on with them, and ends when one before it fails.
+func TestHeld(t *testing.T) {
+	_, c := small(t)
+	p := c.(*program)
+	s := &step{p: p, choose: make(chan struct{})}
+	p.alarm <- struct{}{} // of a failure that was reported
+	close(s.choose)
+	if err := p.held(s); err != nil {
+		t.Error(err)
+	}
+	s.choose = make(chan struct{})
+	go p.fail(&step{p: p})
+	if err := p.held(s); !errors.Is(err, errBehind) {
+		t.Errorf("behind a step that failed: %v", err)
 	}
 }

@@ -220,6 +220,35 @@ type chooseArgs struct {
 	ld, vocab               int32
 }
 
+// moreArgs is one entry of what choose_more reads.
+type moreArgs struct {
+	by                              choiceArgs
+	counts                          pointer
+	entry, after, id, given         int32
+	rank, top, tops, mask           int32
+	bias, biases, bans, banned      int32
+	repetition, presence, frequency float32
+	adjusts                         int32
+}
+
+// said is what choose_more writes of one.
+type said struct {
+	token      int32
+	logprob    float32
+	rank, tops int32
+}
+
+type chooseMoreArgs struct {
+	logits, adjusted, more, runs, words pointer
+	chosen, said, candidates            pointer
+	ld, vocab, maskWords, _             int32
+}
+
+type countArgs struct {
+	counts, tokens      pointer
+	prompt, n, vocab, _ int32
+}
+
 // paramSizes are the bytes of each kernel's parameter.
 var paramSizes = map[string]uintptr{
 	"embed":               unsafe.Sizeof(embedArgs{}),
@@ -243,6 +272,8 @@ var paramSizes = map[string]uintptr{
 	"attend_any_q8":       unsafe.Sizeof(attendAnyArgs{}),
 	"attend_join":         unsafe.Sizeof(joinArgs{}),
 	"choose":              unsafe.Sizeof(chooseArgs{}),
+	"choose_more":         unsafe.Sizeof(chooseMoreArgs{}),
+	"count_tokens":        unsafe.Sizeof(countArgs{}),
 	"heads_rest":          unsafe.Sizeof(restArgs{}),
 	"route":               unsafe.Sizeof(routeArgs{}),
 	"route_order":         unsafe.Sizeof(orderArgs{}),

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/kvasir-llm/kvasir/compute"
-	"github.com/kvasir-llm/kvasir/compute/choose"
 	"github.com/kvasir-llm/kvasir/guard"
 )
 
@@ -58,10 +57,9 @@ type program struct {
 	queued  chan *step // of finish
 	done    chan struct{}
 
-	states   []choose.State      // by slot
-	choosing []*compute.Choosing // by slot
-	sampler  choose.Sampler
+	choosers choosers
 
+	alarm  chan struct{} // of held: a step failed
 	mu     sync.Mutex
 	epoch  int   // how many faults were returned by a Wait
 	failed int   // the epoch whose steps are skipped
@@ -74,6 +72,9 @@ type ring struct {
 	chosen pinned
 	logits pinned // [Read and rows that the host chooses from, outputs]
 	hidden pinned
+	tokens pinned // of choosers
+	list   pinned
+	said   pinned
 	event  *event
 	step   step
 }
@@ -99,7 +100,7 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	p := &program{
 		d: d, g: &own, cache: c.(*cache), limits: l, graph: g, failed: -1,
 		graphs: map[graphKey]*graph{}, shapes: map[graphKey]*shape{}, queue: make(chan *step, 2), queued: make(chan *step, 2), done: make(chan struct{}),
-		states: make([]choose.State, l.Slots), choosing: make([]*compute.Choosing, l.Slots),
+		choosers: choosers{slots: make([]chooser, l.Slots)}, alarm: make(chan struct{}, 1),
 	}
 	if err := p.compile(); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 // Workspace returns the memory that a program takes.
 func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 	wide, routed := wideBuffers(g.Ops), routedWidths(g)
-	n := int64(chunkBytes)
+	n := int64(chunkBytes) + 4*int64(g.Vocab)*int64(min(l.Rows, adjustedRows))
 	for _, r := range g.Routings {
 		n += (&routing{Routing: r}).bytes(roundUp(l.Rows, rowMultiple))
 	}
@@ -257,13 +258,16 @@ func (p *program) free() error {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
 	all := append([]pointer{p.tables, p.index, p.edits, p.chosen, p.chunks, p.packed, p.moves, p.groupTable, p.lora.table}, p.lora.inner[:]...)
-	for _, at := range append(all, p.routes...) {
+	all = append(append(all, p.routes...), p.choosers.memory()...)
+	for _, at := range all {
 		errs = append(errs, p.g.free(at))
 	}
 	errs = append(errs, p.g.freePinned(p.lora.host))
 	for i := range p.rings {
 		r := &p.rings[i]
-		errs = append(errs, p.g.freePinned(r.in), p.g.freePinned(r.chosen), p.g.freePinned(r.logits), p.g.freePinned(r.hidden))
+		for _, at := range []pinned{r.in, r.chosen, r.logits, r.hidden, r.tokens, r.list, r.said} {
+			errs = append(errs, p.g.freePinned(at))
+		}
 		if r.event != nil {
 			errs = append(errs, r.event.close())
 		}

@@ -14,13 +14,15 @@ func bf16ToF32(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) 
 // pending is the token of a choice that the device makes.
 const pending = math.MinInt32
 
-// chosenOf makes a result of what the kernel choose wrote.
+// chosenOf makes a result of what the kernels of choose.cu wrote.
 func chosenOf(token int32) compute.Chosen {
 	switch token {
 	case -1:
 		return compute.Chosen{Token: -1, Err: choose.ErrNaN}
 	case -2:
 		return compute.Chosen{Token: -1, Err: choose.ErrForbidden}
+	case -3: // Choice.After did not hold
+		return compute.Chosen{Token: -1}
 	}
 	return compute.Chosen{Token: token}
 }
@@ -40,9 +42,8 @@ func (p *program) queueStep(s *step) error {
 	if err := p.place(b.Place); err != nil {
 		return err
 	}
-	for _, c := range b.Choosers {
-		p.states[c.Slot].Reset(c.Choosing)
-		p.choosing[c.Slot] = c.Choosing
+	if err := p.setChoosers(s); err != nil {
+		return err
 	}
 	if b.Rows() == 0 {
 		return s.r.event.record(p.s)
@@ -53,13 +54,18 @@ func (p *program) queueStep(s *step) error {
 	if err := p.compute(s); err != nil {
 		return err
 	}
+	if err := p.chooseMore(s); err != nil {
+		return err
+	}
 	if err := p.readBack(s); err != nil {
 		return err
 	}
 	if err := s.r.event.record(p.s); err != nil || len(s.onHost) == 0 {
 		return err
 	}
-	<-s.choose
+	if err := p.held(s); err != nil {
+		return err
+	}
 	return p.chooseOnHost(s)
 }
 
@@ -159,27 +165,6 @@ func (p *program) queueGraph(s *shape) error {
 	return run(p, "choose", grid{uint32(s.choices), 1, 1}, 1024, &a)
 }
 
-// fillChoices writes what the device chooses, and lists what the host does: all that needs more than a draw.
-func (p *program) fillChoices(s *step, sh *shape) {
-	to := view[choiceArgs](s.r.in, int(sh.choose-sh.base), sh.choices)
-	clear(to)
-	s.results = slices.Grow(s.results[:0], len(s.b.Choose))[:len(s.b.Choose)]
-	for i, c := range s.b.Choose {
-		s.results[i] = compute.Chosen{Token: pending}
-		by := p.choosing[max(c.Slot, 0)]
-		more := c.Given >= 0 || c.Top >= 0 || c.After >= 0 || c.Mask >= 0
-		if more || by == nil || !by.Plain() || c.Ban && len(by.Banned) > 0 {
-			s.onHost = append(s.onHost, i)
-			continue
-		}
-		to[i] = choiceArgs{row: c.Row, mode: 1, temperature: by.Temperature, topP: by.TopP, minP: by.MinP,
-			topK: int32(by.TopK), seed: by.Seed, n: c.N}
-		if by.Temperature > 0 {
-			to[i].mode = 2
-		}
-	}
-}
-
 // readBack queues the copies of what the host wants.
 func (p *program) readBack(s *step) error {
 	b, r := s.b, s.r
@@ -250,7 +235,7 @@ func (p *program) chooseOnHost(s *step) error {
 			if c.Mask >= 0 {
 				mask = s.b.Masks[int(c.Mask)*words:][:words]
 			}
-			r := p.sampler.Choose(&p.states[max(c.Slot, 0)], row, c, mask)
+			r := p.choosers.sampler.Choose(&p.choosers.slots[max(c.Slot, 0)].state, row, c, mask)
 			r.Top = slices.Clone(r.Top)
 			s.results[i] = r
 		}

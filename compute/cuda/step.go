@@ -23,6 +23,7 @@ type step struct {
 	skip     bool
 
 	onHost     []int            // entries of Choose that the host answers
+	more       more             // those that take more than a draw
 	results    []compute.Chosen // of all entries
 	logits     [][]float32      // rows of Read, then of onHost
 	hidden     [][]float32
@@ -50,7 +51,8 @@ func (p *program) Start(b *compute.Batch) (compute.Step, error) {
 	p.started++
 	s := &r.step
 	*s = step{p: p, r: r, b: b, choose: make(chan struct{}), finished: make(chan struct{}), done: make(chan struct{}, 1),
-		onHost: s.onHost[:0], results: s.results[:0], logits: s.logits[:0], hidden: s.hidden[:0]}
+		onHost: s.onHost[:0], more: s.more, results: s.results[:0], logits: s.logits[:0], hidden: s.hidden[:0]}
+	s.more.reset()
 	if !b.Hold {
 		close(s.choose)
 	}
@@ -65,6 +67,11 @@ func (p *program) Start(b *compute.Batch) (compute.Step, error) {
 func (p *program) checkRows(b *compute.Batch) error {
 	if len(b.Choose) > roundUp(p.limits.Rows, rowMultiple) {
 		return fmt.Errorf("cuda: %d tokens are to be chosen; want at most %d", len(b.Choose), p.limits.Rows)
+	}
+	for i, c := range b.Choose {
+		if c.After >= 0 && c.Given < 0 && b.Choose[c.After].Given < 0 && b.Choose[c.After].Slot != c.Slot {
+			return fmt.Errorf("cuda: choice %d by slot %d comes after one by slot %d", i, c.Slot, b.Choose[c.After].Slot)
+		}
 	}
 	for _, t := range append(append([]compute.Transfer(nil), b.Out...), b.In...) {
 		if len(t.Data) != p.BlockBytes() {
@@ -94,7 +101,7 @@ func (s *step) Wait() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.skip {
-		return &compute.Fault{Err: errors.New("cuda: a step before this one failed"), Skipped: true, Lost: p.lost != nil}
+		return &compute.Fault{Err: errBehind, Skipped: true, Lost: p.lost != nil}
 	}
 	if p.failed < s.epoch {
 		p.failed = s.epoch
@@ -119,6 +126,7 @@ func isLost(err error) bool {
 // collect makes results of what the device wrote to pinned memory.
 func (s *step) collect() {
 	s.chosenDone = true
+	s.collectMore()
 	for i, token := range view[int32](s.r.chosen, 0, len(s.b.Choose)) {
 		if i >= len(s.results) {
 			s.results = append(s.results, compute.Chosen{})
@@ -162,6 +170,9 @@ func (p *program) work() error {
 			if s.err = bound; s.err == nil {
 				s.err = guard.Try(func() error { return p.queueStep(s) })
 			}
+			if errors.Is(s.err, errBehind) {
+				s.skip, s.err = true, nil
+			}
 			if s.err != nil {
 				p.fail(s)
 			}
@@ -176,6 +187,10 @@ func (p *program) fail(s *step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = max(p.failed, s.epoch)
+	select {
+	case p.alarm <- struct{}{}:
+	default: // it is raised
+	}
 }
 
 // finish waits for queued steps, one after the other, on a thread of its own. Its calls return through memory of g.

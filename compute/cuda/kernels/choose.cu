@@ -1,5 +1,5 @@
 // Chooses tokens from logits. Weights are whole numbers, 2^44 for the most likely token, so that sums do not depend
-// on the order in which threads add them.
+// on the order in which threads add them. All blocks have 1024 threads.
 #include "common.cuh"
 
 #define THREADS 1024
@@ -16,9 +16,10 @@ struct Choice {
 struct ChooseArgs {
     const float *logits; // [rows, ld]
     const Choice *choices;
-    int *chosen; // [choices] a token; -1 if there is a NaN or +Inf, -2 if all are -Inf
+    int *chosen; // [choices] a token, or one of the codes below
     int ld, vocab;
 };
+enum { NOT_FINITE = -1, FORBIDDEN = -2, NOT_AFTER = -3 }; // a NaN or +Inf; all are -Inf; another token came before
 
 // uniform returns the first 53 bits of Philox-4x32-10 with the seed as its key and n as its counter, over 2^53
 // (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, table 2).
@@ -51,11 +52,12 @@ __device__ __forceinline__ u64 weightOf(float logit, float most, float scale) {
 
 // tighten finds where the best of what a cut leaves reach count, or with weights a weight: bits of the key from the
 // highest on, eight at a time.
-__device__ Cut tighten(Cut cut, const float *x, int n, float most, float scale, bool byWeight, u64 want) {
+__device__ __noinline__ Cut tighten(Cut cut, const float *x, int n, float most, float scale, bool byWeight, u64 want) {
     __shared__ u64 bins[256];
     __shared__ u32 found;
     __shared__ u64 rest;
     u32 prefix = 0;
+#pragma unroll 1
     for (int shift = 24; shift >= 0; shift -= 8) {
         for (int i = threadIdx.x; i < 256; i += THREADS)
             bins[i] = 0;
@@ -87,21 +89,18 @@ __device__ Cut tighten(Cut cut, const float *x, int n, float most, float scale, 
     return {prefix, (int)(ties < (u64)most32 ? ties : most32)};
 }
 
-// [choices] blocks of 1024 threads.
-KERNEL choose(const ChooseArgs a) {
-    const Choice c = a.choices[blockIdx.x];
-    if (c.mode == 0)
-        return;
+// Best is the greatest of logits, the first of equals: its token, or why there is none.
+struct Best {
+    float most;
+    int token;
+};
+
+__device__ __noinline__ Best greatest(const float *x, int n) {
     __shared__ float best[WARPS];
     __shared__ int at[WARPS], bad[WARPS];
-    __shared__ u64 sums[WARPS];
-    __shared__ int ties[WARPS];
-    const float *x = a.logits + (i64)c.row * a.ld;
-    int n = a.vocab, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-
     float most = -INF;
     int token = 0x7fffffff, broken = 0;
-    for (int i = thread; i < n; i += THREADS) {
+    for (int i = threadIdx.x; i < n; i += THREADS) {
         float v = x[i];
         broken |= !(v <= 3.402823466e38f);
         if (v > most)
@@ -114,21 +113,65 @@ KERNEL choose(const ChooseArgs a) {
         if (v > most || v == most && i < token)
             most = v, token = i;
     }
-    if (lane == 0)
-        best[warp] = most, at[warp] = token, bad[warp] = broken;
+    __syncthreads(); // what was written before is read
+    if (threadIdx.x % 32 == 0)
+        best[threadIdx.x / 32] = most, at[threadIdx.x / 32] = token, bad[threadIdx.x / 32] = broken;
     __syncthreads();
     for (int w = 0; w < WARPS; w++) {
         broken |= bad[w];
         if (best[w] > most || best[w] == most && at[w] < token)
             most = best[w], token = at[w];
     }
-    if (broken || most == -INF || c.mode == 1) {
-        if (thread == 0)
-            a.chosen[blockIdx.x] = broken ? -1 : most == -INF ? -2 : token;
-        return;
-    }
+    return {most, broken ? NOT_FINITE : most == -INF ? FORBIDDEN : token};
+}
 
-    float scale = LOG2E / c.temperature;
+// Share is what a cut leaves of a warp's part of the tokens, from from to to-1: its weight, that of the parts before
+// and of all; and how many ties of the cut it and the parts before it have.
+struct Share {
+    int from, to, ties, tiesBefore;
+    u64 own, before, total, tie; // tie: the weight of a tie
+};
+
+__device__ __noinline__ Share shareOf(Cut cut, const float *x, int n, float most, float scale) {
+    __shared__ u64 sums[WARPS];
+    __shared__ int ties[WARPS];
+    int warp = threadIdx.x / 32;
+    Share s = {(int)((i64)n * warp / WARPS), (int)((i64)n * (warp + 1) / WARPS)};
+    s.tie = weightOf(unorder(cut.key), most, scale);
+    u64 sum = 0;
+    int equal = 0;
+    for (int i = s.from + threadIdx.x % 32; i < s.to; i += 32) {
+        u32 k = order(x[i]);
+        if (k > cut.key)
+            sum += weightOf(x[i], most, scale);
+        equal += k == cut.key;
+    }
+    for (int d = 16; d > 0; d /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, d);
+        equal += __shfl_xor_sync(~0u, equal, d);
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        sums[warp] = sum, ties[warp] = equal;
+    __syncthreads();
+    int left = cut.ties, seen = 0;
+    for (int w = 0; w < WARPS; w++) {
+        u64 part = sums[w] + min(left, ties[w]) * s.tie;
+        if (w == warp)
+            s.before = s.total, s.own = part, s.ties = ties[w], s.tiesBefore = seen;
+        s.total += part;
+        left -= min(left, ties[w]), seen += ties[w];
+    }
+    return s;
+}
+
+// pick chooses a token by c, or says why there is none; all threads get it.
+__device__ int pick(const float *x, int n, const Choice &c) {
+    __shared__ int drawn;
+    Best best = greatest(x, n);
+    if (best.token < 0 || c.mode == 1)
+        return best.token;
+    float most = best.most, scale = LOG2E / c.temperature;
     // What is at least least weighs something, and at least minP. Nothing is cut at first: no logit is below every
     // number.
     float least = most - 88.f * c.temperature;
@@ -137,68 +180,234 @@ KERNEL choose(const ChooseArgs a) {
     Cut cut = {order(least) - 1, 0};
     if (c.topK > 0 && c.topK < n)
         cut = tighten(cut, x, n, most, scale, false, c.topK);
-
-    int from = (int)((i64)n * warp / WARPS), to = (int)((i64)n * (warp + 1) / WARPS);
-    u64 tie = weightOf(unorder(cut.key), most, scale), before, total;
-    int tiesBefore;
-    auto add = [&] { // each warp adds up its part of the tokens; before and total come of all
-        u64 sum = 0;
-        int equal = 0;
-        for (int i = from + lane; i < to; i += 32) {
-            u32 k = order(x[i]);
-            if (k > cut.key)
-                sum += weightOf(x[i], most, scale);
-            equal += k == cut.key;
-        }
-        for (int d = 16; d > 0; d /= 2) {
-            sum += __shfl_xor_sync(~0u, sum, d);
-            equal += __shfl_xor_sync(~0u, equal, d);
-        }
-        __syncthreads();
-        if (lane == 0)
-            sums[warp] = sum, ties[warp] = equal;
-        __syncthreads();
-        total = 0, before = 0, tiesBefore = 0;
-        int left = cut.ties, seen = 0;
-        for (int w = 0; w < WARPS; w++) {
-            if (w == warp)
-                before = total, tiesBefore = seen;
-            int count = min(left, ties[w]);
-            total += sums[w] + count * tie;
-            left -= count, seen += ties[w];
-        }
-    };
-    add();
+    Share s = shareOf(cut, x, n, most, scale);
     if (c.topP < 1) {
-        u64 want = (u64)((double)c.topP * (double)total);
+        u64 want = (u64)((double)c.topP * (double)s.total);
         cut = tighten(cut, x, n, most, scale, true, want ? want : 1);
-        tie = weightOf(unorder(cut.key), most, scale);
-        add();
+        s = shareOf(cut, x, n, most, scale);
     }
-    u64 draw = (u64)(uniform(c.seed, c.n) * (double)total);
-    if (draw >= total)
-        draw = total - 1;
-    u64 own = sums[warp] + min(max(cut.ties - tiesBefore, 0), ties[warp]) * tie;
-    if (draw < before || draw >= before + own)
+    u64 draw = (u64)(uniform(c.seed, c.n) * (double)s.total);
+    if (draw >= s.total)
+        draw = s.total - 1;
+    if (draw >= s.before && draw < s.before + s.own) { // the one warp whose part the draw is in
+        int lane = threadIdx.x % 32;
+        for (int first = s.from; first < s.to; first += 32) {
+            int i = first + lane;
+            u32 k = i < s.to ? order(x[i]) : 0;
+            u32 equal = __ballot_sync(~0u, i < s.to && k == cut.key);
+            bool in = i < s.to && (k > cut.key || k == cut.key && s.tiesBefore + __popc(equal & ((1u << lane) - 1)) < cut.ties);
+            u64 w = in ? weightOf(x[i], most, scale) : 0, sum = w;
+            for (int d = 1; d < 32; d *= 2) {
+                u64 v = __shfl_up_sync(~0u, sum, d);
+                if (lane >= d)
+                    sum += v;
+            }
+            u32 past = __ballot_sync(~0u, s.before + sum > draw);
+            if (past) {
+                if (lane == __ffs(past) - 1)
+                    drawn = i;
+                break;
+            }
+            s.before += __shfl_sync(~0u, sum, 31);
+            s.tiesBefore += __popc(equal);
+        }
+    }
+    __syncthreads();
+    return drawn;
+}
+
+// [choices] blocks.
+KERNEL __launch_bounds__(THREADS) choose(const ChooseArgs a) {
+    const Choice c = a.choices[blockIdx.x];
+    if (c.mode == 0)
         return;
-    for (int first = from; first < to; first += 32) { // the one warp whose part the draw is in
+    int token = pick(a.logits + (i64)c.row * a.ld, a.vocab, c);
+    if (threadIdx.x == 0)
+        a.chosen[blockIdx.x] = token;
+}
+
+// More is a choice that takes more than a draw. Lists of it are in words, from a place on.
+struct More {
+    Choice by;
+    u32 *counts;         // [vocab] of its slot, as count_tokens makes them; nil if no penalty is on
+    int entry;           // of chosen
+    int after, id;       // after, if not -1, is an entry that must have chosen id
+    int given;           // if not -1: it is described, not chosen
+    int rank, top, tops; // whether given's rank is wanted; how many alternatives, -1 for no log probability; where in candidates
+    int mask;            // where it is; -1: none
+    int bias, biases;    // pairs of a token and what is added
+    int bans, banned;    // tokens that must not be chosen
+    float repetition, presence, frequency;
+    int adjusts;         // the logits are not chosen from as they are
+};
+
+// Said is what the host gets of one.
+struct Said {
+    int token;
+    float logprob;
+    int rank, tops; // tops: how many candidates
+};
+struct Candidate {
+    int token;
+    float logprob;
+};
+struct MoreArgs {
+    const float *logits; // [rows, ld]
+    float *adjusted;     // [gridDim.x, vocab]
+    const More *more;
+    const int2 *runs; // [gridDim.x] the first choice of a run and how many: they are made one after the other
+    const u32 *words;
+    int *chosen;
+    Said *said; // [choices]
+    Candidate *candidates;
+    int ld, vocab, maskWords, _;
+};
+
+// adjust writes a row of logits to y as a choice is made from them: bias, penalties, mask and bans, in the host's order.
+__device__ void adjust(const MoreArgs &a, const More &m, const float *x, float *y) {
+    int n = a.vocab, thread = threadIdx.x;
+    __syncthreads(); // what y was is read
+    for (int i = thread; i < n; i += THREADS)
+        y[i] = x[i];
+    __syncthreads();
+    const u32 *bias = a.words + m.bias;
+    for (int k = thread; k < m.biases; k += THREADS)
+        if (k == 0 || bias[2 * k - 2] != bias[2 * k]) // the first of a token's adds all of them
+            for (int j = k; j < m.biases && bias[2 * j] == bias[2 * k]; j++)
+                if (bias[2 * j] < (u32)n)
+                    y[bias[2 * j]] = y[bias[2 * j]] + __uint_as_float(bias[2 * j + 1]);
+    __syncthreads();
+    if (m.counts || m.mask >= 0)
+        for (int i = thread; i < n; i += THREADS) {
+            float l = y[i];
+            u32 seen = m.counts ? m.counts[i] : 0;
+            if (seen) {
+                l = l > 0 ? l / m.repetition : l * m.repetition;
+                if (seen & 0x7fffffff) {
+                    l = l - m.frequency * (float)(seen & 0x7fffffff);
+                    l = l - m.presence;
+                }
+            }
+            if (m.mask >= 0 && i / 32 < a.maskWords && !(a.words[m.mask + i / 32] >> i % 32 & 1))
+                l = -INF;
+            y[i] = l;
+        }
+    __syncthreads();
+    for (int k = thread; k < m.banned; k += THREADS)
+        if (a.words[m.bans + k] < (u32)n)
+            y[a.words[m.bans + k]] = -INF;
+    __syncthreads();
+}
+
+// candidates writes the best of n logits, count of them and at most 128, and returns how many they are. norm is the
+// logarithm of the sum of all weights.
+__device__ int candidates(const float *x, int n, int count, float most, double norm, Candidate *to) {
+    __shared__ u64 list[128];
+    __shared__ int found;
+    count = min(count, n);
+    if (count <= 0)
+        return 0;
+    Cut cut = tighten({order(-INF) - 1, 0}, x, n, most, 1, false, count);
+    Share s = shareOf(cut, x, n, most, 1);
+    if (threadIdx.x == 0)
+        found = 0;
+    __syncthreads();
+    int lane = threadIdx.x % 32;
+    for (int first = s.from; first < s.to; first += 32) {
         int i = first + lane;
-        u32 k = i < to ? order(x[i]) : 0;
-        u32 equal = __ballot_sync(~0u, i < to && k == cut.key);
-        bool in = i < to && (k > cut.key || k == cut.key && tiesBefore + __popc(equal & ((1u << lane) - 1)) < cut.ties);
-        u64 w = in ? weightOf(x[i], most, scale) : 0, sum = w;
-        for (int d = 1; d < 32; d *= 2) {
-            u64 v = __shfl_up_sync(~0u, sum, d);
-            if (lane >= d)
-                sum += v;
+        u32 k = i < s.to ? order(x[i]) : 0;
+        u32 equal = __ballot_sync(~0u, i < s.to && k == cut.key);
+        if (i < s.to && (k > cut.key || k == cut.key && s.tiesBefore + __popc(equal & ((1u << lane) - 1)) < cut.ties)) {
+            int at = atomicAdd(&found, 1);
+            if (at < 128)
+                list[at] = (u64)k << 32 | (u32)~i; // the lower token is the better one of equals
         }
-        u32 past = __ballot_sync(~0u, before + sum > draw);
-        if (past) {
-            if (lane == __ffs(past) - 1)
-                a.chosen[blockIdx.x] = i;
-            return;
+        s.tiesBefore += __popc(equal);
+    }
+    __syncthreads();
+    if (threadIdx.x < count) {
+        u64 own = list[threadIdx.x];
+        int better = 0;
+        for (int k = 0; k < count; k++)
+            better += list[k] > own;
+        int token = (int)~(u32)own;
+        to[better] = {token, (float)((double)x[token] - norm)};
+    }
+    return count;
+}
+
+// describe says what the model itself thinks of a token: before biases, penalties, temperature and filters.
+__device__ void describe(const MoreArgs &a, const More &m, const float *x, Said &said) {
+    int n = a.vocab, token = said.token;
+    Best best = greatest(x, n);
+    if (best.token < 0) {
+        said.token = best.token;
+        return;
+    }
+    Share s = shareOf({order(-INF) - 1, 0}, x, n, best.most, LOG2E);
+    double norm = (double)best.most + log((double)s.total / (double)ONE);
+    said.logprob = (float)((double)x[token] - norm);
+    if (m.rank) {
+        u32 own = order(x[token]), ahead = 0;
+        for (int i = threadIdx.x; i < n; i += THREADS) {
+            u32 k = order(x[i]);
+            ahead += k > own || k == own && i < token;
         }
-        before += __shfl_sync(~0u, sum, 31);
-        tiesBefore += __popc(equal);
+        __shared__ u32 count;
+        __syncthreads();
+        if (threadIdx.x == 0)
+            count = 1;
+        __syncthreads();
+        atomicAdd(&count, ahead);
+        __syncthreads();
+        said.rank = count;
+    }
+    said.tops = candidates(x, n, m.top, best.most, norm, a.candidates + m.tops);
+}
+
+// [runs] blocks.
+KERNEL __launch_bounds__(THREADS) choose_more(const MoreArgs a) {
+    int2 run = a.runs[blockIdx.x];
+    float *y = a.adjusted + (i64)blockIdx.x * a.vocab;
+    for (int k = run.x; k < run.x + run.y; k++) {
+        const More m = a.more[k];
+        const float *x = a.logits + (i64)m.by.row * a.ld;
+        Said said = {m.given};
+        bool goesOn = m.after < 0 || m.id >= 0 && a.chosen[m.after] == m.id;
+        if (!goesOn) {
+            said.token = NOT_AFTER;
+        } else if (m.given < 0) {
+            if (m.adjusts)
+                adjust(a, m, x, y);
+            said.token = pick(m.adjusts ? y : x, a.vocab, m.by);
+            if (threadIdx.x == 0 && m.counts && said.token >= 0)
+                m.counts[said.token]++;
+        }
+        if (said.token >= 0 && (m.given >= 0 || m.top >= 0))
+            describe(a, m, x, said);
+        if (threadIdx.x == 0) {
+            a.chosen[m.entry] = said.token;
+            a.said[k] = said;
+        }
+        __syncthreads(); // the next one may go on from what was chosen, or count it
+    }
+}
+
+// Counts how often each token comes: the highest bit says that it is in the prompt, the others how often it is in the
+// output. Any number of blocks.
+struct CountArgs {
+    u32 *counts; // [vocab]
+    const int *tokens; // [n], of which the first are the prompt's
+    int prompt, n, vocab, _;
+};
+KERNEL count_tokens(const CountArgs a) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += gridDim.x * blockDim.x) {
+        u32 token = a.tokens[i];
+        if (token >= (u32)a.vocab)
+            continue;
+        if (i < a.prompt)
+            atomicOr(&a.counts[token], 0x80000000u);
+        else
+            atomicAdd(&a.counts[token], 1u);
     }
 }

@@ -44,13 +44,14 @@ type attender struct {
 func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender, bool) {
 	group := a.Heads / l.KVHeads
 	dim, compiled := attendDims[l.KDim]
+	dim += kvTypes[kindOfKV(p.cache.spec.Type)].suffix
 	k := attender{chunk: "attend_chunk_" + dim, tile: "attend_tile_" + dim, threads: 32, blocks: 6, tokens: tileRows / group, parts: l.KVHeads}
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{chunk: "attend_latent_chunk", tile: "attend_latent_tile", threads: 256, blocks: 2, tokens: 1, parts: int(blocksOf(group, 16))}
-		ok = true
+		ok = p.cache.spec.Type == quant.BF16
 	}
-	return k, ok && p.cache.spec.Type == quant.BF16 && p.d.kernels.byName[k.tile] != nil
+	return k, ok && p.d.kernels.byName[k.chunk] != nil && p.d.kernels.byName[k.tile] != nil
 }
 
 // attend compiles attention: with tensor cores where the heads' size is one that they are compiled for.
@@ -129,7 +130,7 @@ func (p *program) attendAny(o compute.Attend, l compute.CacheLayer, group int) (
 	if shared > 48<<10 {
 		return nil, fmt.Errorf("cuda: layer %d: heads of %d and %d values", o.Layer, l.KDim, l.VDim)
 	}
-	kernel := kvTypes[kindOfKV(p.cache.spec.Type)].attend
+	kernel := "attend_any" + kvTypes[kindOfKV(p.cache.spec.Type)].suffix
 	f := p.d.kernels.byName[kernel]
 	f.shared = max(f.shared, uint32(shared))
 	args := attendAnyArgs{

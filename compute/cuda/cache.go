@@ -9,11 +9,12 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// kvTypes are the types of keys and values, as kernels/kv.cuh numbers them, with the kernels that attend to them.
+// kvTypes are the types of keys and values, as kernels/kv.cuh numbers them, with what the names of the
+// kernels that attend to them end in.
 var kvTypes = []struct {
 	typ    quant.Type
-	attend string
-}{{quant.BF16, "attend_any"}, {quant.F16, "attend_any_f16"}, {quant.F8_E4M3, "attend_any_fp8"}, {quant.Q8_0, "attend_any_q8"}}
+	suffix string
+}{{quant.BF16, ""}, {quant.F16, "_f16"}, {quant.F8_E4M3, "_fp8"}, {quant.Q8_0, "_q8"}}
 
 // kindOfKV returns the number of a type of keys and values, -1 if it is none.
 func kindOfKV(t quant.Type) int {
@@ -123,6 +124,9 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		return nil, err
 	}
 	defer d.g.leave()
+	if err := d.g.loadAttention(d.kernels, kindOfKV(spec.Type)); err != nil {
+		return nil, err
+	}
 	c := layout(spec)
 	c.states = make([]pointer, len(spec.Layers))
 	for i := range spec.Layers {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func newDevice(lib library, ordinal int) (*device, error) {
 
 func (d *device) start() (err error) {
 	g := d.g
-	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") })
+	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") || b.kv > 0 })
 	if err = g.loadKernels(d.kernels, common); err != nil {
 		return err
 	}
@@ -132,8 +133,7 @@ func sharedSizes() map[string]int {
 		sizes[name] = latentShared
 	}
 	for dim, name := range attendDims {
-		half := chunkTokens * (dim + 8) * 2
-		sizes["attend_tile_"+name], sizes["attend_chunk_"+name] = 4*half, 2*half
+		maps.Copy(sizes, attendShared(dim, name))
 		sizes["attend_wgmma_"+name] = 4*dim*256 + 1024
 	}
 	return sizes

@@ -188,15 +188,24 @@ type attendCase struct {
 	heads, kv, dim, window int
 	softcap                float32
 	sinks, bidirectional   bool
+	cached                 quant.Type // 0: BF16
 }
 
 func TestAttention(t *testing.T) {
 	d := gpuDevice(t)
-	for _, c := range []attendCase{
+	cases := []attendCase{
 		{heads: 4, kv: 1, dim: 128}, {heads: 8, kv: 8, dim: 64}, {heads: 6, kv: 2, dim: 96, window: 100}, {heads: 4, kv: 2, dim: 80, softcap: 20},
 		{heads: 16, kv: 1, dim: 64, sinks: true}, {heads: 20, kv: 1, dim: 64}, {heads: 4, kv: 2, dim: 16}, {heads: 3, kv: 1, dim: 40, window: 70, sinks: true},
-		{heads: 4, kv: 2, dim: 128, bidirectional: true}, {heads: 2, kv: 2, dim: 256},
-	} {
+		{heads: 4, kv: 2, dim: 128, bidirectional: true}, {heads: 2, kv: 2, dim: 256}, {heads: 6, kv: 2, dim: 192, window: 100, sinks: true},
+	}
+	for _, k := range kvTypes[1:] {
+		for _, dim := range []int{64, 80, 96, 128, 192, 256} {
+			cases = append(cases, attendCase{heads: 6, kv: 2, dim: dim, cached: k.typ})
+		}
+		cases = append(cases, attendCase{heads: 20, kv: 1, dim: 128, window: 100, softcap: 20, sinks: true, cached: k.typ},
+			attendCase{heads: 4, kv: 2, dim: 80, bidirectional: true, cached: k.typ}, attendCase{heads: 4, kv: 2, dim: 48, cached: k.typ})
+	}
+	for _, c := range cases {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) { testAttention(t, d, c) })
 	}
 }
@@ -223,7 +232,19 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 		a.Sinks = vectorOf(t, d, sinks)
 	}
 	g.Add(compute.Store{K: k, V: v}, compute.Attend{Dst: dst, Q: q, Attention: a}, compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
-	p := compileGraph(t, d, g, oneLayer(t, d, 200, compute.CacheLayer{KVHeads: c.kv, KDim: c.dim, VDim: c.dim}), compute.Limits{Rows: vocab, Slots: 4})
+	spec := compute.CacheSpec{Blocks: 200, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{{KVHeads: c.kv, KDim: c.dim, VDim: c.dim}}}
+	most := 1e-2
+	if c.cached != 0 {
+		spec.Type, most = c.cached, offOf(c.cached)
+	}
+	cache, err := d.Cache(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := compileGraph(t, d, g, cache, compute.Limits{Rows: vocab, Slots: 4})
+	if k, fits := p.(*program).attender(a, spec.Layers[0]); fits != (attendDims[c.dim] != "") {
+		t.Errorf("in tensor cores, by %s: %t", k.tile, fits)
+	}
 
 	batch := func(b *compute.Batch, slot, from, n int) {
 		tokens := []int32{}
@@ -242,7 +263,7 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 	whole := runHidden(t, p, b)
 	for _, row := range []int{0, 1, 63, 64, 65, 200, 511, vocab - 1} {
 		want := attendReference(c, values, sinks, row, vocab)
-		if e := distance(whole[row], want); !(e < 1e-2) {
+		if e := distance(whole[row], want); !(e < most) {
 			t.Errorf("row %d is off by %g", row, e)
 		}
 	}

@@ -24,10 +24,11 @@ type Build struct {
 	Source string // such as "rows.cu"
 	Arch   string // such as "sm_80"
 	format format // of the weights that products read
+	kv     int    // of the cache that attend.cu reads: a number in kvTypes
 }
 
 // Builds lists all compilations: every file for sm_80, whose PTX later GPUs run too, and those that use Hopper's
-// own instructions for sm_90a; products once for each format of weights.
+// own instructions for sm_90a; products once for each format of weights, attention for each type of cache.
 func Builds() []Build {
 	var all []Build
 	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu"} {
@@ -37,18 +38,24 @@ func Builds() []Build {
 	for f := range numFormats {
 		all = append(all, productBuilds(f)...)
 	}
+	for kv := 1; kv < len(kvTypes); kv++ {
+		all = append(all, Build{Source: "attend.cu", Arch: "sm_80", kv: kv})
+	}
 	return all
 }
 
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	return []Build{{"gemm_few.cu", "sm_80", f}, {"gemm.cu", "sm_80", f}, {"gemm_wgmma.cu", "sm_90a", f}, {"grouped.cu", "sm_80", f}}
+	return []Build{{"gemm_few.cu", "sm_80", f, 0}, {"gemm.cu", "sm_80", f, 0}, {"gemm_wgmma.cu", "sm_90a", f, 0}, {"grouped.cu", "sm_80", f, 0}}
 }
 
 // File returns the name of the compressed PTX.
 func (b Build) File() string {
-	return "ptx/" + b.format.kernel(strings.TrimSuffix(b.Source, ".cu")) + "." + b.Arch + ".ptx.gz"
+	return "ptx/" + b.kernel(strings.TrimSuffix(b.Source, ".cu")) + "." + b.Arch + ".ptx.gz"
 }
+
+// kernel returns the name of what a build makes of a kernel.
+func (b Build) kernel(name string) string { return b.format.kernel(name) + kvTypes[b.kv].suffix }
 
 // Options returns the compiler's options. Products and sums are joined to one rounding only where the source says
 // so.
@@ -56,6 +63,9 @@ func (b Build) Options() []string {
 	options := []string{"-arch=" + strings.Replace(b.Arch, "sm_", "compute_", 1), "-std=c++17", "-default-device", "--fmad=false"}
 	if b.format != formatBF16 {
 		options = append(options, fmt.Sprintf("-DFORMAT=%d", b.format))
+	}
+	if b.kv > 0 {
+		options = append(options, fmt.Sprintf("-DKV=%d", b.kv))
 	}
 	return options
 }
@@ -103,11 +113,12 @@ func (b Build) ptx() ([]byte, error) {
 var kernelEntry = regexp.MustCompile(`\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 \w+\[(\d+)\]\s*\)`)
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
-// formats other than BF16 are there once a weight has the format.
+// formats other than BF16 are there once a weight has the format, and attention of other types once a cache has.
 type kernels struct {
 	modules []uintptr
 	byName  map[string]*function
 	formats [numFormats]bool
+	kv      [4]bool // by number in kvTypes
 }
 
 // loadKernels gives the driver the PTX for the device.
@@ -144,6 +155,32 @@ func (g *gpu) loadProducts(k *kernels, f format) error {
 	return nil
 }
 
+// loadAttention gives the driver attention with tensor cores to a type of cache, once.
+func (g *gpu) loadAttention(k *kernels, kv int) error {
+	if kv == 0 || k.kv[kv] {
+		return nil
+	}
+	b := Build{Source: "attend.cu", Arch: "sm_80", kv: kv}
+	if err := g.loadKernels(k, []Build{b}); err != nil {
+		return err
+	}
+	for dim, name := range attendDims {
+		for kernel, n := range attendShared(dim, name) {
+			if err := g.sharedMemory(k, b.kernel(kernel), n); err != nil {
+				return err
+			}
+		}
+	}
+	k.kv[kv] = true
+	return nil
+}
+
+// attendShared returns the shared memory of the kernels of attend.cu for heads of dim numbers.
+func attendShared(dim int, name string) map[string]int {
+	half := chunkTokens * (dim + 8) * 2
+	return map[string]int{"attend_tile_" + name: 4 * half, "attend_chunk_" + name: 2 * half}
+}
+
 // load makes a module of PTX and finds its kernels.
 func (g *gpu) load(k *kernels, b Build, ptx []byte) error {
 	const errorLog, errorLogBytes = 5, 6
@@ -166,7 +203,7 @@ func (g *gpu) load(k *kernels, b Build, ptx []byte) error {
 			return err
 		}
 		size, _ := strconv.Atoi(string(m[2]))
-		k.byName[b.format.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size}
+		k.byName[b.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size}
 	}
 	return nil
 }

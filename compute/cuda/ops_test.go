@@ -105,7 +105,7 @@ func TestOperations(t *testing.T) {
 	cases = append(cases, recurrentCases()...)
 	cases = append(cases, latentCase(quant.BF16, 20, latentValues, latentKeys-latentValues))
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ))
+		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96))
 	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })
@@ -276,12 +276,12 @@ func offOf(kv quant.Type) float64 {
 	return 2e-2
 }
 
-// storeCase is attention with odd heads, whose keys are turned.
-func storeCase(kv quant.Type) opsCase {
-	const heads, kvHeads, dim = 4, 2, 72
-	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: 40}}}
-	return opsCase{name: fmt.Sprint("cache of ", kv), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
-		q, k, v, dst := inputs(heads*dim, 1), inputs(kvHeads*dim, 1), inputs(kvHeads*40, 1), g.Buffer(heads*40, compute.AllRows)
+// storeCase is attention whose keys are turned, with heads of dim numbers and values of others.
+func storeCase(kv quant.Type, dim, values int) opsCase {
+	const heads, kvHeads = 4, 2
+	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: values}}}
+	return opsCase{name: fmt.Sprintf("cache of %v, heads of %d", kv, dim), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+		q, k, v, dst := inputs(heads*dim, 1), inputs(kvHeads*dim, 1), inputs(kvHeads*values, 1), g.Buffer(heads*values, compute.AllRows)
 		angles := g.Buffer(dim, compute.AllRows)
 		freqs := make([]float32, dim/2)
 		for i := range freqs {
@@ -363,7 +363,7 @@ func TestOperationsOnFake(t *testing.T) {
 	cases := append(expertCases(), headCases()...)
 	cases = append(cases, recurrentCases()...)
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ))
+		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96))
 	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) {

@@ -302,4 +302,4 @@ func init() {
 }
 
 // attendDims are the sizes of heads that attend.cu is compiled for.
-var attendDims = map[int]string{64: "64", 80: "80", 96: "96", 128: "128"}
+var attendDims = map[int]string{64: "64", 80: "80", 96: "96", 128: "128", 192: "192", 256: "256"}

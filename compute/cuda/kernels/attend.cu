@@ -1,25 +1,130 @@
-// Attention with tensor cores, as attend.cuh defines it, for heads of DIM numbers, a multiple of 16.
+// Attention with tensor cores, as attend.cuh defines it, for heads of DIM numbers, a multiple of 16, and a cache of the
+// type KV (kv.cuh): this file is compiled once for each. Keys and values are multiplied as bfloat16, those of F16 as
+// halves; what is stored as a code becomes a bfloat16 on its way to shared memory.
 #include "attend.cuh"
+#include "kv.cuh"
 
-// loadChunk copies keys or values of a chunk to shared memory, [64] rows of DIM + 8; positions from end on become
-// zeros. offset is that of the head's keys or values in a block, whose tokens are a multiple of 16.
-template <int DIM, int THREADS>
-__device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 offset, int thread) {
-    constexpr int UNITS = DIM / 8;
-    const bf16 *from[CHUNK / 16]; // of each 16 positions
-#pragma unroll
-    for (int i = 0; i < CHUNK / 16; i++) {
-        int pos = chunk * CHUNK + i * 16, block = pos < end ? table[pos / a.tokens] : -1;
-        from[i] = block < 0 ? 0 : a.at + block * a.block + offset + pos % a.tokens * DIM;
+#ifndef KV
+#define KV 0 // KV_BF16
+#endif
+
+// CODED says that keys and values are not multiplied as they are stored. ROW is the bytes of one.
+constexpr bool CODED = KV == KV_FP8 || KV == KV_Q8_0;
+template <int DIM> constexpr int ROW = KV == KV_FP8 ? DIM : KV == KV_Q8_0 ? (DIM + 31) / 32 * 34 : 2 * DIM;
+
+__device__ __forceinline__ void storeShared(u32 at, const u32 (&v)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+
+// Codes are 8 codes of a row, as they are stored, with their scale if they have one.
+struct Codes {
+    u32 code[2];
+    u16 scale;
+};
+
+__device__ __forceinline__ Codes readCodes(const u8 *row, int unit) {
+    if (KV == KV_FP8) {
+        uint2 v = *(const uint2 *)(row + unit * 8);
+        return {{v.x, v.y}, 0};
     }
+    row += unit / 4 * 34; // whose address is even
+    const u16 *v = (const u16 *)(row + 2 + unit % 4 * 8);
+    return {{(u32)v[0] | (u32)v[1] << 16, (u32)v[2] | (u32)v[3] << 16}, *(const u16 *)row};
+}
+
+// widen makes 8 numbers of bfloat16 of codes. An exponent of e4m3 is one of bfloat16 times 2^120.
+__device__ __forceinline__ void widen(u32 (&to)[4], const Codes &c) {
+    float scale = fromHalf(c.scale);
 #pragma unroll
-    for (int i = 0; i < CHUNK / 16; i++)
-#pragma unroll
-        for (int j = 0; j < (16 * UNITS + THREADS - 1) / THREADS; j++) {
-            int n = thread + j * THREADS, row = i * 16 + n / UNITS;
-            if (16 * UNITS % THREADS == 0 || n < 16 * UNITS)
-                copy16(to + row * (DIM + 8) * 2 + n % UNITS * 16, from[i] ? from[i] + n * 8 : a.at, from[i] && chunk * CHUNK + row < end);
+    for (int i = 0; i < 4; i++) {
+        u32 two = c.code[i / 2] >> i % 2 * 16;
+        if (KV == KV_FP8) {
+            two = (two & 0xff) | (two & 0xff00) << 8;
+            u32 none = ((two & 0x007f007f) + 0x00010001) >> 7 & 0x00010001; // which are NaN
+            to[i] = fma2((two & 0x00800080) << 8 | (two & 0x007f007f) << 4, 0x7b807b80, 0x80008000) | none * 0x7fff;
+        } else {
+            to[i] = packBF16(scale * (float)(signed char)two, scale * (float)(signed char)(two >> 8));
         }
+    }
+}
+
+// loadChunk copies keys or values of a chunk to shared memory, [64] rows of DIM + 8 numbers of 16 bits; positions from
+// end on become zeros. first is the number of the head's first row in a block, whose tokens are a multiple of 16.
+template <int DIM, int THREADS>
+__device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread) {
+    constexpr int UNITS = DIM / 8, EACH = (16 * UNITS + THREADS - 1) / THREADS;
+    // The groups of 16 positions that are read before codes are stored.
+    constexpr int TOGETHER = !CODED || EACH < 4 ? CHUNK / 16 : 1;
+#pragma unroll 1
+    for (int i0 = 0; i0 < CHUNK / 16; i0 += TOGETHER) {
+        const u8 *from[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            int pos = chunk * CHUNK + (i0 + i) * 16, block = pos < end ? table[pos / a.tokens] : -1;
+            from[i] = block < 0 ? 0 : (const u8 *)(a.at + block * a.block) + (first + pos % a.tokens) * ROW<DIM>;
+        }
+        Codes codes[TOGETHER][EACH];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                int n = thread + j * THREADS, row = (i0 + i) * 16 + n / UNITS;
+                bool there = from[i] && chunk * CHUNK + row < end;
+                if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
+                    continue;
+                if (!CODED) {
+                    copy16(to + row * (DIM + 8) * 2 + n % UNITS * 16, from[i] ? from[i] + n * 16 : (const u8 *)a.at, there);
+                    continue;
+                }
+                codes[i][j] = {};
+                if (there)
+                    codes[i][j] = readCodes(from[i] + n / UNITS * ROW<DIM>, n % UNITS);
+            }
+        if constexpr (CODED)
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+#pragma unroll
+                for (int j = 0; j < EACH; j++) {
+                    int n = thread + j * THREADS, row = (i0 + i) * 16 + n / UNITS;
+                    if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
+                        continue;
+                    u32 v[4];
+                    widen(v, codes[i][j]);
+                    storeShared(to + row * (DIM + 8) * 2 + n % UNITS * 16, v);
+                }
+    }
+}
+
+// packHalf rounds two numbers to halves; lo is the one at the lower address.
+__device__ __forceinline__ u32 packHalf(float lo, float hi) { return (u32)toHalf(lo) | (u32)toHalf(hi) << 16; }
+
+// mmaHalf is mma of halves.
+__device__ __forceinline__ void mmaHalf(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    if (KV == KV_F16)
+        mmaHalf(d, a, b0, b1);
+    else
+        mma(d, a, b0, b1);
+}
+
+__device__ __forceinline__ u32 packWeights(float lo, float hi) { return KV == KV_F16 ? packHalf(lo, hi) : packBF16(lo, hi); }
+
+// queries are loadQueries as they are multiplied: of bfloat16, or of halves, whose greatest is 65504.
+template <int DIM> __device__ __forceinline__ void queries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
+    loadQueries<DIM>(q, at0, at1);
+    if (KV != KV_F16)
+        return;
+    auto near = [](float x) { return x > 65504.f ? 65504.f : x < -65504.f ? -65504.f : x; };
+#pragma unroll
+    for (int k = 0; k < DIM / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            q[k][i] = packHalf(near(fromBF16((bf16)q[k][i])), near(fromBF16((bf16)(q[k][i] >> 16))));
 }
 
 // attendKeys multiplies a warp's queries with a chunk's keys.
@@ -37,30 +142,33 @@ template <int DIM> __device__ __forceinline__ void attendKeys(float (&s)[8][4], 
             u32 b[4];
             int pos = n * 8 + lane / 16 * 8 + lane % 8, unit = k * 2 + lane / 8 % 2;
             ldmatrix(b, keys + pos * (DIM + 8) * 2 + unit * 16);
-            mma(s[n], q[k], b[0], b[1]);
-            mma(s[n + 1], q[k], b[2], b[3]);
+            multiply(s[n], q[k], b[0], b[1]);
+            multiply(s[n + 1], q[k], b[2], b[3]);
         }
 }
 
-// attendValues computes o of a chunk from weights and values.
-template <int DIM> __device__ __forceinline__ void attendValues(float (&o)[DIM / 8][4], const float (&s)[8][4], u32 values) {
+// PART is how many numbers of o are computed at a time, so that registers are enough.
+template <int DIM> constexpr int PART = DIM <= 128 ? DIM : 64;
+
+// attendValues computes part of a chunk's o from weights and values: from number first on.
+template <int DIM> __device__ __forceinline__ void attendValues(float (&o)[PART<DIM> / 8][4], const float (&s)[8][4], u32 values, int first) {
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int n = 0; n < DIM / 8; n++)
+    for (int n = 0; n < PART<DIM> / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             o[n][e] = 0;
 #pragma unroll
     for (int k = 0; k < CHUNK / 16; k++) {
-        u32 w[4] = {packBF16(s[2 * k][0], s[2 * k][1]), packBF16(s[2 * k][2], s[2 * k][3]),
-                    packBF16(s[2 * k + 1][0], s[2 * k + 1][1]), packBF16(s[2 * k + 1][2], s[2 * k + 1][3])};
+        u32 w[4] = {packWeights(s[2 * k][0], s[2 * k][1]), packWeights(s[2 * k][2], s[2 * k][3]),
+                    packWeights(s[2 * k + 1][0], s[2 * k + 1][1]), packWeights(s[2 * k + 1][2], s[2 * k + 1][3])};
 #pragma unroll
-        for (int n = 0; n < DIM / 8; n += 2) {
+        for (int n = 0; n < PART<DIM> / 8; n += 2) {
             u32 b[4];
-            int pos = k * 16 + lane / 8 % 2 * 8 + lane % 8, unit = n + lane / 16;
+            int pos = k * 16 + lane / 8 % 2 * 8 + lane % 8, unit = first / 8 + n + lane / 16;
             ldmatrixT(b, values + pos * (DIM + 8) * 2 + unit * 16);
-            mma(o[n], w, b[0], b[1]);
-            mma(o[n + 1], w, b[2], b[3]);
+            multiply(o[n], w, b[0], b[1]);
+            multiply(o[n + 1], w, b[2], b[3]);
         }
     }
 }
@@ -93,10 +201,10 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
         from[i] = there[i] ? (const bf16 *)a.q.at + (i64)token * a.q.ld + h * DIM : 0;
     }
     u32 q[DIM / 16][4];
-    loadQueries<DIM>(q, from[0], from[1]);
+    queries<DIM>(q, from[0], from[1]);
     int last = a.until[row0 + rows - 1];
     int c = firstSeen(a, a.until[row0]) / CHUNK, chunks = (last + CHUNK - 1) / CHUNK;
-    i64 keyAt = (i64)head * a.tokens * DIM, valueAt = (i64)(a.heads + head) * a.tokens * DIM;
+    i64 keyAt = (i64)head * a.tokens, valueAt = (i64)(a.heads + head) * a.tokens;
     auto load = [&](int c) {
         u32 to = base + c % 2 * 2 * HALF;
         if (c < chunks) {
@@ -119,7 +227,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     load(c);
     for (; c < chunks; c++) {
         u32 keys = base + c % 2 * 2 * HALF;
-        float s[8][4], o[DIM / 8][4], m[2], t[2];
+        float s[8][4], m[2], t[2], old[2], add[2];
         copyWait<0>();
         __syncthreads(); // all have read the chunk before
         load(c + 1);
@@ -127,17 +235,20 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
             continue;
         attendKeys<DIM>(s, q, keys);
         weigh(s, m, t, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a.scale, a.softcap);
-        attendValues<DIM>(o, s, keys + HALF);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float old, add;
-            joinFactors(st.m[i], m[i], old, add);
-            st.t[i] = join(st.t[i], old, t[i], add);
+            joinFactors(st.m[i], m[i], old[i], add[i]);
+            st.t[i] = join(st.t[i], old[i], t[i], add[i]);
+        }
 #pragma unroll
-            for (int n = 0; n < DIM / 8; n++)
+        for (int part = 0; part < DIM; part += PART<DIM>) {
+            float o[PART<DIM> / 8][4];
+            attendValues<DIM>(o, s, keys + HALF, part);
 #pragma unroll
-                for (int e = 2 * i; e < 2 * i + 2; e++)
-                    st.o[n][e] = join(st.o[n][e], old, o[n][e], add);
+            for (int n = 0; n < PART<DIM> / 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    st.o[part / 8 + n][e] = join(st.o[part / 8 + n][e], old[e / 2], o[n][e], add[e / 2]);
         }
     }
 #pragma unroll
@@ -170,15 +281,15 @@ template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs 
         int until = a.until[row], slot = a.slot[row], from = firstSeen(a, until);
         const int *table = a.table + (i64)slot * a.stride;
         __syncwarp();
-        loadChunk<DIM, 32>(a, base, table, c, until, (i64)head * a.tokens * DIM, lane);
+        loadChunk<DIM, 32>(a, base, table, c, until, (i64)head * a.tokens, lane);
         copyCommit();
-        loadChunk<DIM, 32>(a, base + HALF, table, c, until, (i64)(a.heads + head) * a.tokens * DIM, lane);
+        loadChunk<DIM, 32>(a, base + HALF, table, c, until, (i64)(a.heads + head) * a.tokens, lane);
         copyCommit();
         u32 q[DIM / 16][4];
         int h0 = part * 16 + lane / 4, h1 = h0 + 8, firstHead = head * a.group;
         const bf16 *qRow = (const bf16 *)a.q.at + (i64)row * a.q.ld + firstHead * DIM;
-        loadQueries<DIM>(q, h0 < a.group ? qRow + h0 * DIM : 0, h1 < a.group ? qRow + h1 * DIM : 0);
-        float s[8][4], o[DIM / 8][4], m[2], t[2];
+        queries<DIM>(q, h0 < a.group ? qRow + h0 * DIM : 0, h1 < a.group ? qRow + h1 * DIM : 0);
+        float s[8][4], m[2], t[2];
         int first[2] = {from, from}, end[2] = {until, until};
         copyWait<1>();
         __syncwarp();
@@ -186,22 +297,31 @@ template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs 
         weigh(s, m, t, c, first, end, false, a.scale, a.softcap);
         copyWait<0>();
         __syncwarp();
-        attendValues<DIM>(o, s, base + HALF);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int h = i ? h1 : h0;
-            if (h >= a.group)
-                continue;
-            float *to = a.partial + ((i64)at * a.heads * a.group + firstHead + h) * (DIM + 2);
+            if (h < a.group && lane % 4 == 0)
+                *(float2 *)(a.partial + ((i64)at * a.heads * a.group + firstHead + h) * (DIM + 2) + DIM) = make_float2(m[i], t[i]);
+        }
 #pragma unroll
-            for (int n = 0; n < DIM / 8; n++)
-                *(float2 *)(to + n * 8 + lane % 4 * 2) = make_float2(o[n][2 * i], o[n][2 * i + 1]);
-            if (lane % 4 == 0)
-                *(float2 *)(to + DIM) = make_float2(m[i], t[i]);
+        for (int part = 0; part < DIM; part += PART<DIM>) {
+            float o[PART<DIM> / 8][4];
+            attendValues<DIM>(o, s, base + HALF, part);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int h = i ? h1 : h0;
+                if (h >= a.group)
+                    continue;
+                float *to = a.partial + ((i64)at * a.heads * a.group + firstHead + h) * (DIM + 2) + part;
+#pragma unroll
+                for (int n = 0; n < PART<DIM> / 8; n++)
+                    *(float2 *)(to + n * 8 + lane % 4 * 2) = make_float2(o[n][2 * i], o[n][2 * i + 1]);
+            }
         }
     }
 }
 
+#if KV == 0
 // Joins the chunks of few rows. [rows, query heads] blocks of DIM threads.
 struct JoinArgs {
     AttendArgs a;
@@ -226,6 +346,8 @@ KERNEL attend_join(const JoinArgs j) {
     ((bf16 *)a.dst.at)[(i64)row * a.dst.ld + h * j.dim + d] = toBF16(O * (1.f / T));
 }
 
+#endif
+
 #define ATTEND(DIM)                                                                                    \
     KERNEL __launch_bounds__(256, 1) attend_tile_##DIM(const AttendArgs a) { attendTile<DIM>(a); }     \
     KERNEL __launch_bounds__(32) attend_chunk_##DIM(const AttendArgs a) { attendChunk<DIM>(a); }
@@ -233,3 +355,5 @@ ATTEND(64)
 ATTEND(80)
 ATTEND(96)
 ATTEND(128)
+ATTEND(192)
+ATTEND(256)

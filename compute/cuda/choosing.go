@@ -132,8 +132,10 @@ func (p *program) widenTo(at *pointer, room *int, n int, what string) error {
 	if n <= *room {
 		return nil
 	}
-	if err := errors.Join(p.s.wait(), p.g.free(*at)); err != nil {
-		return err
+	if *at != 0 {
+		if err := errors.Join(p.s.wait(), p.g.free(*at)); err != nil {
+			return err
+		}
 	}
 	n = max(n, *room*3/2)
 	*at, *room = 0, 0

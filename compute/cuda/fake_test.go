@@ -19,6 +19,7 @@ type fake struct {
 	next      uintptr
 	kept      map[uintptr][]byte // pinned memory, which is real
 	text      []byte
+	recorded  map[uintptr]bool // events
 	capturing bool
 	work      int // launches, copies and replays that were queued
 	refuse    map[entry]code
@@ -33,7 +34,7 @@ type object struct {
 }
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, live: map[uintptr]object{}, kept: map[uintptr][]byte{}, next: 1 << 40, refuse: map[entry]code{},
+	return &fake{t: t, live: map[uintptr]object{}, kept: map[uintptr][]byte{}, recorded: map[uintptr]bool{}, next: 1 << 40, refuse: map[entry]code{},
 		devices: []info{{name: "Fake 9000", major: 9, sms: 4, shared: 99 << 10, total: 1 << 40, driver: 13000}}, free: 1 << 40}
 }
 
@@ -150,6 +151,13 @@ func (f *fake) work1(e entry, a []uintptr) code {
 	case cuEventRecord:
 		f.is(a[0], "event")
 		f.is(a[1], "stream")
+		f.recorded[a[0]] = true
+	case cuStreamWaitEvent:
+		f.is(a[0], "stream")
+		f.is(a[1], "event")
+		if !f.recorded[a[1]] {
+			f.t.Errorf("work waits for event %#x, which was not recorded", a[1])
+		}
 	case cuEventSynchronize:
 		f.is(a[0], "event")
 	case cuModuleLoadDataEx:

@@ -207,3 +207,47 @@ func TestHeld(t *testing.T) {
 		t.Errorf("behind a step that failed: %v", err)
 	}
 }
+
+// TestMoves moves blocks both ways: a few without waiting for the device, and more than there are places for.
+func TestMoves(t *testing.T) {
+	f, c := small(t)
+	p := c.(*program)
+	n := p.BlockBytes()
+	transfers := func(count int) []compute.Transfer {
+		all := make([]compute.Transfer, count)
+		for i := range all {
+			all[i] = compute.Transfer{Block: int32(i % 100), Data: make([]byte, n)}
+		}
+		return all
+	}
+	for _, count := range []int{1, 3, 1500, 2} {
+		b := token(0, plainChoice)
+		b.Out, b.In, b.Copies = transfers(count), transfers(count), [][2]int32{{1, 2}, {2, 3}}
+		r := &p.rings[p.started%2].moved
+		if count < 10 && r.places >= count { // no room is made: nothing waits
+			f.mu.Lock()
+			f.refuse[cuStreamSynchronize] = 1
+			f.mu.Unlock()
+		}
+		for i := range b.In {
+			b.In[i].Data[0] = byte(i)
+		}
+		s, err := p.Start(b)
+		if err == nil {
+			err = s.Wait()
+		}
+		if err != nil {
+			t.Fatal(count, err)
+		}
+		f.mu.Lock()
+		clear(f.refuse)
+		f.mu.Unlock()
+		last := (count - 1) % r.places // whose place is that of the last one
+		if got := view[byte](r.host, (r.places+last)*n, 1)[0]; got != byte(count-1) || r.places > 1024 {
+			t.Errorf("%d blocks: the last of %d places has block %d", count, r.places, got)
+		}
+		if len(r.out) > 0 {
+			t.Errorf("%d of %d blocks were not taken", len(r.out), count)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -435,6 +436,63 @@ func TestPlace(t *testing.T) {
 	} {
 		if _, err := p.Start(&b); err == nil {
 			t.Errorf("%+v is taken", b)
+		}
+	}
+}
+
+// TestMoved brings more blocks to the cache than there are places for, and takes them back in the steps behind, two of
+// which are always under way.
+func TestMoved(t *testing.T) {
+	testMoved(t, gpuDevice(t))
+}
+
+func testMoved(t *testing.T, d *device) {
+	const blocks, all = 1200, 1100
+	r := rand.New(rand.NewPCG(9, 9))
+	g := &compute.Graph{Vocab: opsVocab}
+	h, logits := g.Buffer(64, compute.LogitRows), g.Buffer(opsVocab, compute.LogitRows)
+	g.Add(compute.Head{X: h, Product: compute.Product{Dst: logits, W: weight(t, d, bell(r, opsVocab*64, 1), opsVocab, 64)}, Scale: 1}, compute.Choose{Logits: logits})
+	p := compileGraph(t, d, g, oneLayer(t, d, blocks, compute.CacheLayer{KVHeads: 2, KDim: 24, VDim: 40}), compute.Limits{Rows: 8, Slots: 1})
+	moves := func(n int) []compute.Transfer {
+		out := make([]compute.Transfer, n)
+		for i := range out {
+			out[i] = compute.Transfer{Block: int32((i * 7) % all), Data: make([]byte, p.BlockBytes())}
+		}
+		return out
+	}
+	in := moves(all)
+	for _, x := range in {
+		for i := range x.Data {
+			x.Data[i] = byte(r.Uint32())
+		}
+	}
+	first, second, third := &compute.Batch{In: in}, &compute.Batch{Out: moves(all), Copies: [][2]int32{{7, all}, {all, all + 1}}}, &compute.Batch{Out: moves(3)}
+	second.In = []compute.Transfer{{Block: 14, Data: in[0].Data}} // what was there leaves before
+	third.Out[0].Block, third.Out[2].Block = all+1, 14
+	var under []compute.Step
+	for _, b := range []*compute.Batch{first, second, third} {
+		s, err := p.Start(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if under = append(under, s); len(under) == 2 {
+			if err := under[0].Wait(); err != nil {
+				t.Fatal(err)
+			}
+			under = under[1:]
+		}
+	}
+	if err := under[0].Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range in {
+		if !bytes.Equal(second.Out[i].Data, in[i].Data) {
+			t.Fatalf("block %d comes back as another one", in[i].Block)
+		}
+	}
+	for i, want := range [][]byte{in[1].Data, in[1].Data, in[0].Data} {
+		if !bytes.Equal(third.Out[i].Data, want) {
+			t.Errorf("block %d of the last step is not what was moved to it", third.Out[i].Block)
 		}
 	}
 }

@@ -16,6 +16,7 @@ type program struct {
 	d      *device
 	g      *gpu // the device's, with memory of its own for calls
 	s      *stream
+	copies *stream // of blocks between the device and the host
 	cache  *cache
 	limits compute.Limits
 	graph  *compute.Graph
@@ -44,10 +45,8 @@ type program struct {
 	chosen     pointer // [rows] what the last step chose
 	chunks     pointer // [chunkCount, heads, size + 2] what chunks of few rows give
 	chunkCount int
-	groupCount int     // room for groups of chunks
-	partialRow int64   // bytes of one of them
-	packed     pointer // blocks on their way to and from the host
-	moves      pointer
+	groupCount int   // room for groups of chunks
+	partialRow int64 // bytes of one of them
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
@@ -75,6 +74,7 @@ type ring struct {
 	tokens pinned // of choosers
 	list   pinned
 	said   pinned
+	moved  moved
 	event  *event
 	step   step
 }
@@ -157,6 +157,9 @@ func (p *program) make() (err error) {
 	if p.s, err = p.g.newStream(); err != nil {
 		return err
 	}
+	if p.copies, err = p.g.newStream(); err != nil {
+		return err
+	}
 	take := func(n int64, what string) pointer {
 		var at pointer
 		if err == nil {
@@ -195,18 +198,19 @@ func (p *program) make() (err error) {
 	if p.partialRow > 0 {
 		p.chunks = take(int64(p.chunkCount)*p.partialRow, "sums of attention")
 	}
-	p.packed = take(p.cache.block, "blocks on their way")
-	p.moves = take(16, "blocks on their way")
 	for i := range p.rings {
 		r := &p.rings[i]
 		if err == nil {
-			r.in, err = p.g.allocPinned(p.indexBytes+16*p.editCount+int(p.cache.block), "indices")
+			r.in, err = p.g.allocPinned(p.indexBytes+16*p.editCount, "indices")
 		}
 		if err == nil {
 			r.chosen, err = p.g.allocPinned(4*rows, "tokens")
 		}
 		if err == nil {
 			r.event, err = p.g.newEvent(false) // and recorded by steps
+		}
+		if err == nil {
+			err = r.moved.make(p)
 		}
 	}
 	if err == nil {
@@ -257,7 +261,7 @@ func (p *program) free() error {
 	for i := range p.buffers {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
-	all := append([]pointer{p.tables, p.index, p.edits, p.chosen, p.chunks, p.packed, p.moves, p.groupTable, p.lora.table}, p.lora.inner[:]...)
+	all := append([]pointer{p.tables, p.index, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table}, p.lora.inner[:]...)
 	all = append(append(all, p.routes...), p.choosers.memory()...)
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))
@@ -268,12 +272,15 @@ func (p *program) free() error {
 		for _, at := range []pinned{r.in, r.chosen, r.logits, r.hidden, r.tokens, r.list, r.said} {
 			errs = append(errs, p.g.freePinned(at))
 		}
+		errs = append(errs, r.moved.free(p.g))
 		if r.event != nil {
 			errs = append(errs, r.event.close())
 		}
 	}
-	if p.s != nil {
-		errs = append(errs, p.s.close())
+	for _, s := range []*stream{p.s, p.copies} {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -292,7 +299,7 @@ func (p *program) Close() error {
 		return err
 	}
 	defer p.g.leave()
-	return errors.Join(p.s.wait(), p.free())
+	return errors.Join(p.s.wait(), p.copies.wait(), p.free())
 }
 
 // grow makes room for more rows of a domain. Graphs with the old memory are captured again.

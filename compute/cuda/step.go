@@ -198,7 +198,7 @@ func (p *program) finish(g *gpu) error {
 	runtime.LockOSThread()
 	bound := g.try(cuCtxSetCurrent, []uintptr{g.ctx}, "choosing device %d", g.ordinal)
 	for s := range p.queued {
-		if s.err == nil && !s.skip && !s.chosenDone {
+		if s.err == nil && !s.skip {
 			if s.err = bound; s.err == nil {
 				s.err = guard.Try(func() error { return s.await(g) })
 			}
@@ -215,9 +215,11 @@ func (p *program) finish(g *gpu) error {
 
 // await waits for a queued step and collects what it yields.
 func (s *step) await(g *gpu) error {
-	if err := g.try(cuEventSynchronize, []uintptr{s.r.event.handle}, "waiting for a step"); err != nil {
-		return err
+	if !s.chosenDone {
+		if err := g.try(cuEventSynchronize, []uintptr{s.r.event.handle}, "waiting for a step"); err != nil {
+			return err
+		}
+		s.collect()
 	}
-	s.collect()
-	return nil
+	return s.r.moved.stow(g)
 }

@@ -33,6 +33,11 @@ func (s *stream) wait() error {
 	return s.g.try(cuStreamSynchronize, []uintptr{s.handle}, "waiting for the device")
 }
 
+// after makes all work that is queued later wait for an event, which was recorded.
+func (s *stream) after(e *event) error {
+	return s.g.try(cuStreamWaitEvent, []uintptr{s.handle, e.handle, 0}, "queueing work behind an event")
+}
+
 // toDevice queues a copy of n bytes from byte at of pinned memory.
 func (s *stream) toDevice(dst pointer, src pinned, at, n int) error {
 	return s.g.try(cuMemcpyHtoDAsync, []uintptr{uintptr(dst), src.addr + uintptr(at), uintptr(n), s.handle}, "copying %d bytes to the device", n)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -124,8 +125,14 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		return nil, err
 	}
 	defer d.g.leave()
-	if err := d.g.loadAttention(d.kernels, kindOfKV(spec.Type)); err != nil {
-		return nil, err
+	wide := func(l compute.CacheLayer) bool { return l.KDim > narrowHead && !l.Latent && attendDims[l.KDim] != "" }
+	for _, w := range []bool{false, true} {
+		if w && !slices.ContainsFunc(spec.Layers, wide) {
+			continue
+		}
+		if err := d.g.loadAttention(d.kernels, kindOfKV(spec.Type), w); err != nil {
+			return nil, err
+		}
 	}
 	c := layout(spec)
 	c.states = make([]pointer, len(spec.Layers))

@@ -83,7 +83,7 @@ func newDevice(lib library, ordinal int) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &device{g: g, kernels: &kernels{byName: map[string]*function{}}, taken: map[pointer]bool{}}
+	d := &device{g: g, kernels: &kernels{byName: map[string]*function{}, attends: map[Build]bool{}}, taken: map[pointer]bool{}}
 	if err := g.enter(); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func newDevice(lib library, ordinal int) (*device, error) {
 
 func (d *device) start() (err error) {
 	g := d.g
-	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") || b.kv > 0 })
+	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") || b.kv > 0 || b.wide })
 	if err = g.loadKernels(d.kernels, common); err != nil {
 		return err
 	}
@@ -133,7 +133,9 @@ func sharedSizes() map[string]int {
 		sizes[name] = latentShared
 	}
 	for dim, name := range attendDims {
-		maps.Copy(sizes, attendShared(dim, name))
+		if dim <= narrowHead {
+			maps.Copy(sizes, attendShared(dim, name))
+		}
 		sizes["attend_wgmma_"+name] = 4*dim*256 + 1024
 	}
 	return sizes

@@ -25,6 +25,7 @@ type Build struct {
 	Arch   string // such as "sm_80"
 	format format // of the weights that products read
 	kv     int    // of the cache that attend.cu reads: a number in kvTypes
+	wide   bool   // attend.cu for heads of more than narrowHead numbers
 }
 
 // Builds lists all compilations: every file for sm_80, whose PTX later GPUs run too, and those that use Hopper's
@@ -38,20 +39,31 @@ func Builds() []Build {
 	for f := range numFormats {
 		all = append(all, productBuilds(f)...)
 	}
-	for kv := 1; kv < len(kvTypes); kv++ {
-		all = append(all, Build{Source: "attend.cu", Arch: "sm_80", kv: kv})
+	for kv := range kvTypes {
+		if kv > 0 {
+			all = append(all, attendBuild(kv, false))
+		}
+		all = append(all, attendBuild(kv, true))
 	}
 	return all
 }
 
+func attendBuild(kv int, wide bool) Build {
+	return Build{Source: "attend.cu", Arch: "sm_80", kv: kv, wide: wide}
+}
+
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	return []Build{{"gemm_few.cu", "sm_80", f, 0}, {"gemm.cu", "sm_80", f, 0}, {"gemm_wgmma.cu", "sm_90a", f, 0}, {"grouped.cu", "sm_80", f, 0}}
+	return []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false}}
 }
 
 // File returns the name of the compressed PTX.
 func (b Build) File() string {
-	return "ptx/" + b.kernel(strings.TrimSuffix(b.Source, ".cu")) + "." + b.Arch + ".ptx.gz"
+	name := strings.TrimSuffix(b.Source, ".cu")
+	if b.wide {
+		name += "_wide"
+	}
+	return "ptx/" + b.kernel(name) + "." + b.Arch + ".ptx.gz"
 }
 
 // kernel returns the name of what a build makes of a kernel.
@@ -66,6 +78,9 @@ func (b Build) Options() []string {
 	}
 	if b.kv > 0 {
 		options = append(options, fmt.Sprintf("-DKV=%d", b.kv))
+	}
+	if b.wide {
+		options = append(options, "-DWIDE")
 	}
 	return options
 }
@@ -113,12 +128,13 @@ func (b Build) ptx() ([]byte, error) {
 var kernelEntry = regexp.MustCompile(`\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 \w+\[(\d+)\]\s*\)`)
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
-// formats other than BF16 are there once a weight has the format, and attention of other types once a cache has.
+// formats other than BF16 are there once a weight has the format, and attention of other types and of wide heads once a
+// cache has them.
 type kernels struct {
 	modules []uintptr
 	byName  map[string]*function
 	formats [numFormats]bool
-	kv      [4]bool // by number in kvTypes
+	attends map[Build]bool
 }
 
 // loadKernels gives the driver the PTX for the device.
@@ -156,22 +172,25 @@ func (g *gpu) loadProducts(k *kernels, f format) error {
 }
 
 // loadAttention gives the driver attention with tensor cores to a type of cache, once.
-func (g *gpu) loadAttention(k *kernels, kv int) error {
-	if kv == 0 || k.kv[kv] {
+func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
+	b := attendBuild(kv, wide)
+	if k.attends[b] || kv == 0 && !wide {
 		return nil
 	}
-	b := Build{Source: "attend.cu", Arch: "sm_80", kv: kv}
 	if err := g.loadKernels(k, []Build{b}); err != nil {
 		return err
 	}
 	for dim, name := range attendDims {
+		if (dim > narrowHead) != wide {
+			continue
+		}
 		for kernel, n := range attendShared(dim, name) {
 			if err := g.sharedMemory(k, b.kernel(kernel), n); err != nil {
 				return err
 			}
 		}
 	}
-	k.kv[kv] = true
+	k.attends[b] = true
 	return nil
 }
 

@@ -364,7 +364,7 @@ func TestOperationsOnFake(t *testing.T) {
 	cases := append(expertCases(), headCases()...)
 	cases = append(cases, recurrentCases()...)
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96))
+		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96), storeCase(k.typ, 192, 192))
 	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) {

@@ -301,5 +301,8 @@ func init() {
 	}
 }
 
+// narrowHead is the largest of heads whose attention to BF16 is always there.
+const narrowHead = 128
+
 // attendDims are the sizes of heads that attend.cu is compiled for.
 var attendDims = map[int]string{64: "64", 80: "80", 96: "96", 128: "128", 192: "192", 256: "256"}

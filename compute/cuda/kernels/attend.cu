@@ -1,6 +1,6 @@
 // Attention with tensor cores, as attend.cuh defines it, for heads of DIM numbers, a multiple of 16, and a cache of the
 // type KV (kv.cuh): this file is compiled once for each. Keys and values are multiplied as bfloat16, those of F16 as
-// halves; what is stored as a code becomes a bfloat16 on its way to shared memory.
+// halves; what is stored as a code becomes a bfloat16 on its way to shared memory. WIDE: for large heads alone.
 #include "attend.cuh"
 #include "kv.cuh"
 
@@ -321,7 +321,7 @@ template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs 
     }
 }
 
-#if KV == 0
+#if KV == 0 && !defined WIDE
 // Joins the chunks of few rows. [rows, query heads] blocks of DIM threads.
 struct JoinArgs {
     AttendArgs a;
@@ -351,9 +351,12 @@ KERNEL attend_join(const JoinArgs j) {
 #define ATTEND(DIM)                                                                                    \
     KERNEL __launch_bounds__(256, 1) attend_tile_##DIM(const AttendArgs a) { attendTile<DIM>(a); }     \
     KERNEL __launch_bounds__(32) attend_chunk_##DIM(const AttendArgs a) { attendChunk<DIM>(a); }
+#ifdef WIDE
+ATTEND(192)
+ATTEND(256)
+#else
 ATTEND(64)
 ATTEND(80)
 ATTEND(96)
 ATTEND(128)
-ATTEND(192)
-ATTEND(256)
+#endif

@@ -219,3 +219,39 @@ func TestCacheBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestAttenders checks that a cache of each type and size of heads has its kernels with tensor cores, and that the
+// driver compiles none that no cache wants.
+func TestAttenders(t *testing.T) {
+	f := newFake(t)
+	f.devices[0].shared = 227 << 10
+	d, err := newDevice(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := func() int { return len(d.kernels.modules) }
+	before := modules()
+	for kv, k := range kvTypes {
+		for _, dim := range []int{64, 128, 256, 256, 40} {
+			c, err := d.Cache(compute.CacheSpec{Blocks: 4, BlockTokens: 16, Type: k.typ, Layers: []compute.CacheLayer{{KVHeads: 1, KDim: dim, VDim: dim}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &program{d: d, cache: c.(*cache)}
+			a, fits := p.attender(compute.Attention{Heads: 4}, c.Spec().Layers[0])
+			if fits != (dim != 40) {
+				t.Errorf("heads of %d of %v, in tensor cores: %t", dim, k.typ, fits)
+			}
+			if want := fmt.Sprintf("attend_tile_%d%s", dim, k.suffix); fits && (a.tile != want || d.kernels.byName[a.tile].shared == 0) {
+				t.Errorf("heads of %d of %v have %s; want %s, with shared memory", dim, k.typ, a.tile, want)
+			}
+		}
+		if got, want := modules()-before, 2*kv+1; got != want {
+			t.Errorf("with caches of %d types the driver has compiled %d modules more; want %d", kv+1, got, want)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	f.leaks()
+}

@@ -233,7 +233,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.KVBytes = runner.Cache().Bytes()
-	kvModel, tiers, err := o.tiers(ckpt, m.Spec)
+	kvModel, tiers, err := o.tiers(ckpt, m.Spec, runner.Cache())
 	if err != nil {
 		return nil, err
 	}

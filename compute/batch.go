@@ -99,7 +99,7 @@ func (b *Batch) Reset() {
 // computed.
 func (b *Batch) Append(ids []int32, start int, logits bool, tables ...[]int32) {
 	slot := int32(len(b.Seqs))
-	b.AppendSeq(Seq{Start: int32(start), Slot: slot}, ids, len(ids))
+	b.Sequence(start, ids, len(ids)).Slot = slot
 	for group, table := range tables {
 		for at, block := range table {
 			b.Edits = append(b.Edits, TableEdit{slot, int32(group), int32(at), block})
@@ -113,15 +113,35 @@ func (b *Batch) Append(ids []int32, start int, logits bool, tables ...[]int32) {
 // AppendSeq adds a sequence's next rows tokens, of which ids are the first; those after them are 0. It sets the place
 // of the sequence among the rows.
 func (b *Batch) AppendSeq(s Seq, ids []int32, rows int) {
-	s.Row, s.Rows = int32(len(b.IDs)), int32(rows)
-	b.Seqs = append(b.Seqs, s)
+	to := b.Sequence(int(s.Start), ids, rows)
+	s.Row, s.Rows = to.Row, to.Rows
+	*to = s
+}
+
+// Sequence is AppendSeq for a caller who sets Slot, Adapter, State and Long in what it returns, before the next one is
+// added.
+func (b *Batch) Sequence(start int, ids []int32, rows int) *Seq {
+	b.Seqs = append(b.Seqs, Seq{})
+	s := &b.Seqs[len(b.Seqs)-1]
+	s.Row, s.Rows, s.Start = int32(len(b.IDs)), int32(rows), int32(start)
 	b.IDs = append(b.IDs, ids...)
 	for i := range rows {
 		if i >= len(ids) {
 			b.IDs = append(b.IDs, 0)
 		}
-		b.Pos = append(b.Pos, s.Start+int32(i))
+		b.Pos = append(b.Pos, int32(start+i))
 	}
+	return s
+}
+
+// Choice adds an entry to Choose, of a row whose logits are to be computed for it. The caller sets the rest of what it
+// returns, before the next one is added.
+func (b *Batch) Choice(row int) *Choice {
+	b.Choose = append(b.Choose, Choice{})
+	c := &b.Choose[len(b.Choose)-1]
+	c.Row = int32(len(b.Logits))
+	b.Logits = append(b.Logits, int32(row))
+	return c
 }
 
 // Tree makes the last rows of the last sequence a tree: row i of these goes on from row parents[i] of these, an earlier

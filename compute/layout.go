@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/kvasir-llm/kvasir/quant"
@@ -64,22 +65,35 @@ func (l *Layout) CanonicalBytes() int {
 	return n
 }
 
+// Layers returns the layout of each layer alone, in their order. All have the same packed block; their canonical forms,
+// one after the other, are that of the block: so a block can be moved layer by layer.
+func (l *Layout) Layers() (all []Layout) {
+	for i := 0; i < len(l.Parts); {
+		end := i + 1
+		for end < len(l.Parts) && l.Parts[end].Layer == l.Parts[i].Layer {
+			end++
+		}
+		all = append(all, Layout{Tokens: l.Tokens, Bytes: l.Bytes, Parts: l.Parts[i:end]})
+		i = end
+	}
+	return all
+}
+
 // Canonical writes the canonical form of a packed block to dst, of CanonicalBytes bytes.
 func (l *Layout) Canonical(dst, packed []byte) error {
 	if err := l.check(packed, dst); err != nil {
 		return err
 	}
-	l.each(func(p, c, n int) { copy(dst[c:][:n], packed[p:][:n]) })
+	l.each(func(r run) { r.copy(dst[r.canonical:], packed[r.packed:], r.size, r.step) })
 	return nil
 }
 
-// Pack writes a packed block to dst, of Bytes bytes, from its canonical form. What is in no plane becomes zero.
+// Pack writes what is in the canonical form of a block to its places in dst, of Bytes bytes, and nothing to others.
 func (l *Layout) Pack(dst, canonical []byte) error {
 	if err := l.check(dst, canonical); err != nil {
 		return err
 	}
-	clear(dst)
-	l.each(func(p, c, n int) { copy(dst[p:][:n], canonical[c:][:n]) })
+	l.each(func(r run) { r.copy(dst[r.packed:], canonical[r.canonical:], r.step, r.size) })
 	return nil
 }
 
@@ -91,33 +105,60 @@ func (l *Layout) check(packed, canonical []byte) error {
 	return nil
 }
 
-// each calls f for all pieces of n bytes that follow each other both in a packed block, from p, and in the canonical
-// form, from c.
-func (l *Layout) each(f func(p, c, n int)) {
+// run is count pieces of bytes bytes each, which begin at packed and at canonical. Their distance is step bytes in a
+// packed block, and size bytes in the canonical form.
+type run struct{ packed, canonical, bytes, count, step, size int }
+
+// copy copies the pieces between memory in which their distances are to and from.
+func (r run) copy(dst, src []byte, to, from int) {
+	switch {
+	case to == r.bytes && from == r.bytes:
+		copy(dst[:r.bytes*r.count], src)
+	case r.bytes == 2: // of this size are most
+		for d, s := 0, 0; d < to*r.count; d, s = d+to, s+from {
+			binary.NativeEndian.PutUint16(dst[d:], binary.NativeEndian.Uint16(src[s:]))
+		}
+	default:
+		for i := range r.count {
+			copy(dst[i*to:][:r.bytes], src[i*from:])
+		}
+	}
+}
+
+// each calls f for all pieces of a block.
+func (l *Layout) each(f func(run)) {
 	c := 0
 	for i := range l.Parts {
-		part := &l.Parts[i]
-		for h := range part.Heads {
+		p := &l.Parts[i]
+		for h := range p.Heads {
 			for t := range l.Tokens {
-				for b := range part.blocks() {
-					for _, plane := range part.Planes {
-						at := plane.Offset + h*plane.Head + plane.Token.at(t) + plane.Block.at(b)
-						c += plane.items(at, c, f)
-					}
-				}
+				p.row(h, t, c, f)
+				c += p.blocks() * p.Type.BlockBytes()
 			}
 		}
 	}
 }
 
-// items is each for one field of one block, and returns its bytes.
-func (p *Plane) items(at, c int, f func(p, c, n int)) int {
-	if all := p.Count * p.Bytes; p.Item == p.Bytes || p.Count == 1 {
-		f(at, c, all)
-		return all
+// row is each for the key or value of one head and token, which begins at c in the canonical form.
+func (p *Part) row(h, t, c int, f func(run)) {
+	size := p.Type.BlockBytes()
+	for i := range p.Planes {
+		x := &p.Planes[i]
+		field, whole := x.Offset+h*x.Head+x.Token.at(t), x.Count == 1 || x.Item == x.Bytes
+		near := x.Block.Run // so many quantisation blocks are at one distance
+		if near == 0 {
+			near = p.blocks()
+		}
+		for b := 0; b < p.blocks(); b += near {
+			n := min(near, p.blocks()-b)
+			if whole {
+				f(run{field + x.Block.at(b), c + b*size, x.Count * x.Bytes, n, x.Block.Near, size})
+				continue
+			}
+			for b := b; n > 0; b, n = b+1, n-1 {
+				f(run{field + x.Block.at(b), c + b*size, x.Bytes, x.Count, x.Item, x.Bytes})
+			}
+		}
+		c += x.Count * x.Bytes
 	}
-	for i := range p.Count {
-		f(at+i*p.Item, c+i*p.Bytes, p.Bytes)
-	}
-	return p.Count * p.Bytes
 }

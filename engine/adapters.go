@@ -185,7 +185,7 @@ func (q *sequence) release() {
 	if q.adapter == nil {
 		return
 	}
-	if !q.scheduled.IsZero() {
+	if q.ran {
 		q.adapter.running.Add(-1)
 	}
 	q.adapter.live.Add(-1)

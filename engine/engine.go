@@ -140,7 +140,7 @@ func New(cfg Config) (*Engine, error) {
 		seqs:     map[sched.SeqID]*sequence{},
 	}
 	e.steps = &stepper{
-		runner: cfg.Runner, tiers: t, adapt: e.adapters, now: cfg.Now, seqs: e.seqs,
+		runner: cfg.Runner, tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
 		owners: make([]*sequence, cfg.Sched.MaxSeqs), words: compute.MaskWords(cfg.Vocab),
 	}
 	e.maxLen, e.retains = s.MaxLen(), s.Retains()
@@ -193,9 +193,10 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 	q := newSequence(r, e.maxLen)
 	q.long = e.cfg.Long != nil && e.cfg.Long(q.prompt+q.req.MaxTokens)
 	q.adapter = a
+	q.settle()
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
-	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1), tokens: make([]Token, 0, 8)}
+	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1), tokens: make([]brief, 0, 8)}
 	cancelled := func() { e.inbox.post(message{seq: q, reason: FinishCancelled, err: context.Cause(ctx)}) }
 	forget := context.AfterFunc(ctx, cancelled)
 	q.unhook = func() { forget(); ended() }

@@ -8,30 +8,57 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// entry is the part of one sequence in a step.
+// entry is the part of one sequence in a step, in few bytes; what most have not is apart.
 type entry struct {
 	seq      *sequence // nil if it ended before the step was packed
-	err      error
-	choice   int32 // its first in batch.Choose
-	scored   int32 // of these, the first ones score the prompt's tokens after so many positions
-	from     int32 // the first of these positions
-	draft    int32 // proposed tokens among its rows
-	mask     int32 // its mask; -1: none
-	read     int32 // its row in batch.Read
-	hidden   int32 // its first in batch.Hidden
-	pooled   int32 // rows there
-	first, n int32 // what was chosen for it: n tokens of step.tokens, from first on
-	pathAt   int32 // of a tree: where its proposed ones among them begin in step.path, by number
-	path     int32 // how many these are
-	sample   bool  // then the last rows yield tokens
-	recalled bool  // tokens were forced meanwhile: what it yields does not count
+	choice   int32     // its first in batch.Choose
+	scored   int32     // of these, the first ones score the prompt's tokens after so many positions
+	mask     int32     // its mask; -1: none
+	first, n int32     // what was chosen for it: n tokens of step.tokens, from first on
+	draft    int32     // proposed tokens among its rows
+	rare     int32     // 1 + its number in step.rare; 0: it has none
+	sample   bool      // then the last rows yield tokens
+	recalled bool      // tokens were forced meanwhile: what it yields does not count
+}
+
+// rare is what few entries have.
+type rare struct {
+	err    error
+	from   int32 // the first of the positions that it scores
+	read   int32 // its row in batch.Read
+	hidden int32 // its first in batch.Hidden
+	pooled int32 // rows there
+	pathAt int32 // of a tree: where its proposed tokens that were chosen begin in step.path, by number
+	path   int32 // how many these are
+}
+
+// rareOf returns what only few entries have, to be set. It is valid until it is called for another entry.
+func (s *step) rareOf(x *entry) *rare {
+	if x.rare == 0 {
+		s.rare = append(s.rare, rare{})
+		x.rare = int32(len(s.rare))
+	}
+	return &s.rare[x.rare-1]
+}
+
+// err returns why an entry failed, nil if it did not.
+func (s *step) err(x *entry) error {
+	if x.rare == 0 {
+		return nil
+	}
+	return s.rare[x.rare-1].err
+}
+
+// begin makes an empty entry the part of a sequence in a step.
+func (x *entry) begin(q *sequence, w *sched.Work) {
+	x.seq, x.sample, x.draft, x.mask = q, w.Sample, int32(w.Draft), -1
 }
 
 // fill fills the mask of an entry. A panic is the fault of its constraint alone.
-func (x *entry) fill(mask []uint32) {
+func (x *entry) fill(s *step, mask []uint32) {
 	defer func() {
 		if v := recover(); v != nil {
-			x.err = fmt.Errorf("engine: a constraint panicked: %v", v)
+			s.rareOf(x).err = fmt.Errorf("engine: a constraint panicked: %v", v)
 		}
 	}()
 	if ids := x.seq.forced; len(ids) > 0 {
@@ -45,20 +72,21 @@ func (x *entry) fill(mask []uint32) {
 func (x *entry) take(s *step) {
 	q := x.seq
 	x.first = int32(len(s.tokens))
-	if q == nil || q.ended || x.recalled || x.err != nil {
+	if q == nil || q.ended || x.recalled || s.err(x) != nil {
 		return
 	}
-	if q.pools {
+	if !q.plain && q.pools {
 		x.pool(s)
 		return
 	}
 	for i := range x.scored {
 		c := s.handle.Chosen(int(x.choice + i))
 		if c.Err != nil {
-			x.err = fmt.Errorf("engine: prompt position %d: %w", x.from+i, c.Err)
+			r := s.rareOf(x)
+			r.err = fmt.Errorf("engine: prompt position %d: %w", r.from+i, c.Err)
 			return
 		}
-		q.scores = append(q.scores, tokenOf(c))
+		q.scores = append(q.scores, chosen(&c).token())
 	}
 	if !x.sample {
 		return
@@ -69,49 +97,51 @@ func (x *entry) take(s *step) {
 // takeTokens reads the token after the last known one and, after each proposed token that was chosen, the next.
 func (x *entry) takeTokens(s *step) {
 	q, first, draft := x.seq, int(x.choice+x.scored), int(x.draft)
-	x.pathAt = int32(len(s.path))
+	tree := draft > 0 && q.draft.Parents != nil
+	if tree {
+		s.rareOf(x).pathAt = int32(len(s.path))
+	}
 	for at := -1; at < draft; at = x.follow(s, first, at) {
 		c := s.handle.Chosen(first + 1 + at)
 		if c.Err != nil {
 			if at < 0 {
-				x.err = fmt.Errorf("engine: output token %d: %w", q.generated(), c.Err)
+				s.rareOf(x).err = fmt.Errorf("engine: output token %d: %w", q.generated(), c.Err)
 			}
 			return
 		}
-		if at >= 0 && q.draft.Parents != nil {
+		if at >= 0 && tree {
 			s.path = append(s.path, int32(at))
-			x.path++
+			s.rareOf(x).path++
 		}
-		t := tokenOf(c)
-		if q.search == nil && slices.Contains(q.stops, t.ID) {
-			t.Finish = FinishStop
-		}
-		x.yield(s, t)
-		if t.Finish != "" {
+		t := chosen(&c)
+		if q.stopsAt(t.id) && (q.plain || q.search == nil) {
+			last := t.token()
+			last.Finish = FinishStop
+			x.yield(s, briefOf(last))
 			return
 		}
+		x.yield(s, t)
 	}
 }
 
 // yield adds a token to what was chosen for the entry that is being taken.
-func (x *entry) yield(s *step, t Token) {
-	s.tokens, s.ids = append(s.tokens, t), append(s.ids, t.ID)
+func (x *entry) yield(s *step, t brief) {
+	s.tokens, s.ids = append(s.tokens, t), append(s.ids, t.id)
 	x.n++
 }
 
 // tokens returns what was chosen for an entry.
-func (x *entry) tokens(s *step) []Token { return s.tokens[x.first:][:x.n] }
+func (x *entry) tokens(s *step) []brief { return s.tokens[x.first:][:x.n] }
 
-// result returns what the scheduler is told of an entry.
-func (x *entry) result(s *step) (r sched.Result) {
-	r.Tokens = s.ids[x.first:][:x.n]
-	if x.path > 0 {
-		r.Path = s.path[x.pathAt:][:x.path]
+// result sets what the scheduler is told of an entry.
+func (x *entry) result(s *step, r *sched.Result) {
+	r.Tokens, r.Path = s.ids[x.first:][:x.n], nil
+	if x.rare > 0 {
+		if o := &s.rare[x.rare-1]; o.path > 0 {
+			r.Path = s.path[o.pathAt:][:o.path]
+		}
 	}
-	if x.n > 0 {
-		r.Finished = s.tokens[x.first+x.n-1].Finish != ""
-	}
-	return r
+	r.Finished = x.n > 0 && s.tokens[x.first+x.n-1].last()
 }
 
 // follow returns the proposed token that was chosen after another, by number; x.draft: none was.
@@ -127,11 +157,11 @@ func (x *entry) follow(s *step, first, at int) int {
 	return draft
 }
 
-// tokenOf copies a choice out of the device's memory.
-func tokenOf(c compute.Chosen) Token {
-	t := Token{ID: c.Token, Logprob: c.Logprob, Rank: c.Rank}
+// chosen copies a choice out of the device's memory.
+func chosen(c *compute.Chosen) brief {
+	t := brief{id: c.Token, rank: c.Rank, logprob: c.Logprob}
 	if len(c.Top) > 0 {
-		t.Top = slices.Clone(c.Top)
+		t.all = &Token{ID: c.Token, Logprob: c.Logprob, Rank: c.Rank, Top: slices.Clone(c.Top)}
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -88,23 +89,24 @@ func (e *Engine) isolate(s *step, err error) {
 // commit tells the scheduler what a step yielded, and sees to the tokens that count.
 func (e *Engine) commit(s *step) {
 	for i := range s.entries {
-		if x := &s.entries[i]; x.err != nil {
-			e.fail(x.seq, x.err) // before Commit, so that none of its blocks can be found
+		x := &s.entries[i]
+		if err := s.err(x); err != nil {
+			e.fail(x.seq, err) // before Commit, so that none of its blocks can be found
 		}
 	}
-	e.results = e.results[:0]
+	e.results = slices.Grow(e.results[:0], len(s.entries))[:len(s.entries)]
 	for i := range s.entries {
-		e.results = append(e.results, s.entries[i].result(s))
+		s.entries[i].result(s, &e.results[i])
 	}
 	e.sched.Commit(s.plan, e.results)
-	now := e.cfg.Now()
+	now := e.cfg.Now().Sub(e.epoch)
 	for i := range s.entries {
 		x, r := &s.entries[i], &e.results[i]
 		if x.seq == nil || x.seq.ended || len(r.Tokens) == 0 {
 			continue
 		}
-		if x.seq.search != nil {
-			e.branchOut(s, x.seq, x.tokens(s)[0].Top, now)
+		if !x.seq.plain && x.seq.search != nil {
+			e.branchOut(s, x.seq, x.tokens(s)[0].token().Top, now)
 			continue
 		}
 		e.accept(s, x, r, now)
@@ -112,27 +114,29 @@ func (e *Engine) commit(s *step) {
 }
 
 // accept hands out the tokens of one sequence, and sees to what follows them.
-func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Time) {
+func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 	q := x.seq
 	for i, t := range x.tokens(s)[:len(r.Tokens)] {
-		if i == len(r.Tokens)-1 && r.Finished && t.Finish == "" {
-			t.Finish = FinishLength
-		}
 		e.observeToken(s, q, now)
-		if t.Finish != "" {
-			e.end(q, t)
+		if i == len(r.Tokens)-1 && r.Finished {
+			last := t.token()
+			last.Finish = cmp.Or(last.Finish, FinishLength)
+			e.end(q, last)
 			return
 		}
 		e.out = append(e.out, delivery{q.stream, t})
+		if q.plain {
+			continue
+		}
 		if c := q.constraint; c != nil {
-			if err := c.Accept(t.ID); err != nil {
+			if err := c.Accept(t.id); err != nil {
 				e.fail(q, fmt.Errorf("engine: output token %d: %w", q.generated()-1, err))
 				return
 			}
 			q.forced = q.forced[min(1, len(q.forced)):]
 		}
 	}
-	if q.constraint != nil {
+	if !q.plain && q.constraint != nil {
 		e.force(s, q, now)
 	} else if e.drafts(q) {
 		e.propose(q)
@@ -146,7 +150,7 @@ const leastJump = 2
 // force asks which tokens must follow, and appends them without computing a choice. Where their log probabilities are
 // wanted, and where they cannot be appended, steps choose them one after the other, by masks of that one token. So the
 // tokens are the same. Bad words keep it from asking: other tokens may spell the text.
-func (e *Engine) force(s *step, q *sequence, now time.Time) {
+func (e *Engine) force(s *step, q *sequence, now time.Duration) {
 	if len(q.req.Sampling.BadWords) > 0 {
 		return
 	}
@@ -155,7 +159,7 @@ func (e *Engine) force(s *step, q *sequence, now time.Time) {
 			q.forced = q.constraint.Forced()
 		}
 		ids := q.forced
-		if i := slices.IndexFunc(ids, func(id int32) bool { return slices.Contains(q.stops, id) }); i >= 0 {
+		if i := slices.IndexFunc(ids, q.stopsAt); i >= 0 {
 			ids = ids[:i] // a step chooses what ends the output
 		}
 		if q.req.Logprobs >= 0 || len(ids) < leastJump || !e.jump(s, q, ids, now) {
@@ -165,7 +169,7 @@ func (e *Engine) force(s *step, q *sequence, now time.Time) {
 }
 
 // jump appends forced tokens, and reports whether the sequence goes on after all of them.
-func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Time) bool {
+func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Duration) bool {
 	n, ended, err := e.sched.Force(q.id, ids)
 	if err != nil || n == 0 {
 		return false
@@ -181,7 +185,7 @@ func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Time) bool {
 			e.end(q, t)
 			return false
 		}
-		e.out = append(e.out, delivery{q.stream, t})
+		e.out = append(e.out, delivery{q.stream, briefOf(t)})
 		if err := q.constraint.Accept(id); err != nil {
 			e.fail(q, fmt.Errorf("engine: output token %d: %w", at+i, err))
 			return false

@@ -65,9 +65,10 @@ func TestOutboxGoesOn(t *testing.T) {
 	over := 0
 	o := newOutbox(func(n int) { over += n }, slog.New(slog.NewTextHandler(&log, nil)))
 	s := &Stream{wake: make(chan struct{}, 1)}
-	o.send([]delivery{{s, Token{ID: 1}}, {nil, Token{ID: 2, Finish: FinishStop}}, {s, Token{ID: 3, Finish: FinishStop}}})
+	ends := func(id int32) brief { return briefOf(Token{ID: id, Finish: FinishStop}) }
+	o.send([]delivery{{s, brief{id: 1}}, {nil, ends(2)}, {s, ends(3)}})
 	o.close()
-	if len(s.tokens) != 2 || s.tokens[1].ID != 3 || over != 2 {
+	if len(s.tokens) != 2 || s.tokens[1].id != 3 || over != 2 {
 		t.Errorf("%v were handed out, %d were the last", s.tokens, over)
 	}
 	if !strings.Contains(log.String(), "panicked") {

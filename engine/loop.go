@@ -254,7 +254,7 @@ func (e *Engine) end(q *sequence, t Token) {
 	q.release()
 	q.reply(nil) // if it is still being taken, its Stream tells
 	q.stream.tell(q.cached, q.scores, q.vector)
-	e.out = append(e.out, delivery{q.stream, t})
+	e.out = append(e.out, delivery{q.stream, briefOf(t)})
 	e.observeEnd(q, t.Finish)
 }
 

@@ -10,7 +10,7 @@ import (
 // delivery is a token on its way to a stream.
 type delivery struct {
 	stream *Stream
-	token  Token
+	token  brief
 }
 
 // outbox is the way from the loop to the streams. A goroutine of its own hands out tokens, since waking as many readers
@@ -67,7 +67,7 @@ func (o *outbox) run() error {
 		for o.handed < len(o.handing) {
 			d := &o.handing[o.handed]
 			o.handed++
-			if d.token.Finish != "" {
+			if d.token.last() {
 				o.last++
 			}
 			d.stream.push(d.token)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
@@ -8,7 +10,6 @@ import (
 
 // pack makes the batch of a step whose plan follows that of the step before, nil if all of that one's tokens are known.
 func (t *stepper) pack(s, before *step) {
-	now := t.now()
 	b := &s.batch
 	b.Reset()
 	b.Place = t.adapt.placements(b.Place)
@@ -26,25 +27,28 @@ func (t *stepper) pack(s, before *step) {
 	for _, e := range s.plan.Edits {
 		b.Edits = append(b.Edits, compute.TableEdit{Slot: e.Slot, Group: e.Group, At: e.At, Block: e.Block})
 	}
-	s.entries = s.entries[:0]
+	s.entries = slices.Grow(s.entries[:0], len(s.plan.Seqs))[:len(s.plan.Seqs)]
 	for i := range s.plan.Seqs {
-		w := &s.plan.Seqs[i]
+		w, x := &s.plan.Seqs[i], &s.entries[i]
 		q := t.of(w)
-		s.entries = append(s.entries, newEntry(q, w))
-		x := &s.entries[i]
-		if q == nil {
+		if x.begin(q, w); q == nil {
 			continue
 		}
-		if q.scheduled.IsZero() {
-			q.scheduled, q.cached = now, w.Cached
-			if q.adapter != nil {
-				q.adapter.running.Add(1)
-			}
+		if !q.ran {
+			t.first(q, w)
 		}
-		t.packWork(b, x, w, before)
+		t.packWork(s, x, w, before != nil)
 		s.report.Seqs++
 	}
 	s.report.Rows = b.Rows()
+}
+
+// first notes that a sequence is in a step for the first time.
+func (t *stepper) first(q *sequence, w *sched.Work) {
+	q.ran, q.scheduled, q.cached = true, t.now().Sub(t.epoch), w.Cached
+	if q.adapter != nil {
+		q.adapter.running.Add(1)
+	}
 }
 
 // shiftsOf appends a plan's shifts to those of a batch.
@@ -55,40 +59,48 @@ func shiftsOf(all []kv.Shift, to []compute.Shift) []compute.Shift {
 	return to
 }
 
-// newEntry makes the part of a sequence in a step.
-func newEntry(q *sequence, w *sched.Work) entry {
-	return entry{seq: q, sample: w.Sample, draft: int32(w.Draft), mask: -1}
+// packWork puts the part of one sequence into a step's batch. ahead: the step before is under way.
+func (t *stepper) packWork(s *step, x *entry, w *sched.Work, ahead bool) {
+	q, b := x.seq, &s.batch
+	row := b.Rows()
+	x.choice = int32(len(b.Choose))
+	var ids []int32
+	if w.N > 1 || w.From < 0 || !ahead {
+		ids = q.from(w.Start, w.N-w.Draft)
+	}
+	seq := b.Sequence(w.Start, ids, w.N)
+	if seq.Slot, seq.State, seq.Long = w.Slot, max(0, w.State), q.long; !q.plain {
+		seq.Adapter = q.adapter.on()
+	}
+	x.packTokens(b, w, ahead)
+	if len(b.Types) > 0 || !q.plain {
+		packTypes(b, q, w.Start, w.N)
+	}
+	if q.plain && w.Sample || !q.plain && x.packOdd(s, w, row) {
+		t.packChoices(b, x, w)
+	}
 }
 
-// packWork puts the part of one sequence into a batch.
-func (t *stepper) packWork(b *compute.Batch, x *entry, w *sched.Work, before *step) {
-	q, row := x.seq, b.Rows()
-	x.choice = int32(len(b.Choose))
-	b.AppendSeq(compute.Seq{
-		Start: int32(w.Start), Slot: w.Slot, State: max(0, w.State), Long: q.long, Adapter: q.adapter.on(),
-	}, q.from(w.Start, w.N-w.Draft), w.N)
-	t.packTokens(b, x, w, before)
-	packTypes(b, q, w.Start, w.N)
+// packOdd asks for what sequences want that are not plain, and reports whether a token is to be chosen.
+func (x *entry) packOdd(s *step, w *sched.Work, row int) (choose bool) {
+	q, b := x.seq, &s.batch
 	if q.pools {
-		x.pack(b, w, row)
-		return
+		x.pack(s, w, row)
+		return false
 	}
 	if q.scores != nil {
 		// Position p scores token p+1. Those scored before a preemption are not scored again.
-		x.from = int32(max(w.Start, len(q.scores)-1))
-		for p := int(x.from); p < min(w.Start+w.N, q.prompt-1); p++ {
+		from := max(w.Start, len(q.scores)-1)
+		s.rareOf(x).from = int32(from)
+		for p := from; p < min(w.Start+w.N, q.prompt-1); p++ {
 			x.scored++
-			describe(b, row+p-w.Start, compute.Choice{Given: q.req.Prompt[p+1], Rank: true, Slot: -1, Top: int32(q.req.PromptLogprobs)})
+			describe(b, row+p-w.Start, q.req.Prompt[p+1], q.req.PromptLogprobs).Rank = true
 		}
 	}
-	if !w.Sample {
-		return
+	if w.Sample && q.search != nil {
+		describe(b, b.Rows()-1, 0, q.req.Logprobs)
 	}
-	if q.search != nil {
-		describe(b, b.Rows()-1, compute.Choice{Given: 0, Slot: -1, Top: int32(q.req.Logprobs)})
-		return
-	}
-	t.packChoices(b, x, w)
+	return w.Sample && q.search == nil
 }
 
 // from returns the tokens from a position on, at most n and only those known.
@@ -102,21 +114,20 @@ func (q *sequence) from(position, n int) []int32 {
 
 // packTokens sets the last rows of a sequence to what is not in its tokens yet: proposed ones, and the one that the
 // step before chooses.
-func (t *stepper) packTokens(b *compute.Batch, x *entry, w *sched.Work, before *step) {
+func (x *entry) packTokens(b *compute.Batch, w *sched.Work, ahead bool) {
 	if w.Draft > 0 {
 		d := x.seq.draft.Cut(w.Draft)
 		if copy(b.IDs[len(b.IDs)-w.Draft:], d.Tokens); d.Parents != nil {
 			b.Tree(d.Parents)
 		}
 	}
-	if w.From < 0 || before == nil {
+	if w.From < 0 || !ahead {
 		return
 	}
-	from := &before.entries[w.From]
 	for len(b.From) < len(b.IDs) {
 		b.From = append(b.From, -1)
 	}
-	b.From[len(b.IDs)-1] = from.choice + from.scored
+	b.From[len(b.IDs)-1] = x.seq.choice
 }
 
 // packChoices asks for the tokens of a sequence: the one after its last known token, and those after proposed ones.
@@ -127,30 +138,29 @@ func (t *stepper) packChoices(b *compute.Batch, x *entry, w *sched.Work) {
 		q.choosing.Output = q.known()[q.prompt:]
 		b.Choosers = append(b.Choosers, compute.Chooser{Slot: w.Slot, Choosing: q.choosing})
 	}
-	if q.constraint != nil {
+	if !q.plain && q.constraint != nil {
 		x.mask = int32(len(b.Masks) / t.words)
 		b.Masks = append(b.Masks, make([]uint32, t.words)...)
 		b.Hold = true
 	}
 	first := int32(len(b.Choose))
+	q.choice = first
 	for k := range w.Draft + 1 {
 		row, after := b.Rows()-1-w.Draft+k, int32(-1)
 		if k > 0 {
 			after = first + int32(1+q.draft.Parent(k-1))
 		}
 		n := int(b.Pos[row]) + 1 - q.prompt // tokens of the output before this one
-		c := compute.Choice{
-			Slot: w.Slot, N: uint64(n), Given: -1, Top: q.logprobs, After: after, Mask: x.mask, Ban: n < q.minTokens,
-		}
-		c.Row = int32(len(b.Logits))
-		b.Logits, b.Choose = append(b.Logits, int32(row)), append(b.Choose, c)
+		c := b.Choice(row)
+		c.Slot, c.N, c.Given, c.Top, c.After, c.Mask, c.Ban = w.Slot, uint64(n), -1, int32(q.logprobs), after, x.mask, n < int(q.minTokens)
 	}
 }
 
-// describe asks for what the model thinks of a given token after a row.
-func describe(b *compute.Batch, row int, c compute.Choice) {
-	c.Row, c.After, c.Mask = int32(len(b.Logits)), -1, -1
-	b.Logits, b.Choose = append(b.Logits, int32(row)), append(b.Choose, c)
+// describe asks for what the model thinks of a given token after a row, and of as many alternatives.
+func describe(b *compute.Batch, row int, given int32, top int) *compute.Choice {
+	c := b.Choice(row)
+	c.Given, c.Top, c.Slot, c.After, c.Mask = given, int32(top), -1, -1, -1
+	return c
 }
 
 // restart packs and starts a step again that was not run, since the one before it failed. All of its tokens are known
@@ -159,7 +169,8 @@ func (t *stepper) restart(s *step) {
 	t.repack(s)
 	for i := range s.plan.Seqs {
 		if x := &s.entries[i]; x.seq == nil || x.seq.ended {
-			*x = newEntry(nil, &s.plan.Seqs[i])
+			*x = entry{}
+			x.begin(nil, &s.plan.Seqs[i])
 		} else {
 			t.packAgain(s, i)
 		}
@@ -184,11 +195,11 @@ func (t *stepper) repack(s *step) {
 // packAgain packs one sequence of a step again. The device may have counted tokens for its penalties that do not count.
 func (t *stepper) packAgain(s *step, i int) {
 	x, w := &s.entries[i], &s.plan.Seqs[i]
-	recalled := x.recalled
-	*x = newEntry(x.seq, w)
-	x.recalled = recalled
+	q := x.seq
+	*x = entry{recalled: x.recalled}
+	x.begin(q, w)
 	t.owners[w.Slot] = nil
-	t.packWork(&s.batch, x, w, nil)
+	t.packWork(s, x, w, false)
 }
 
 // alone computes one entry of a step that failed for all together.

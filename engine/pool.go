@@ -41,8 +41,9 @@ func packTypes(b *compute.Batch, q *sequence, start, n int) {
 }
 
 // pack asks for the rows that a sequence's vector is made of and that are not in it yet. The work's first row is row.
-func (x *entry) pack(b *compute.Batch, w *sched.Work, row int) {
-	x.hidden, x.pooled = int32(len(b.Hidden)), 0
+func (x *entry) pack(s *step, w *sched.Work, row int) {
+	b, r := &s.batch, s.rareOf(x)
+	r.hidden = int32(len(b.Hidden))
 	from, to := w.Start, w.Start // positions
 	switch x.seq.req.Pool {
 	case PoolMean:
@@ -55,22 +56,22 @@ func (x *entry) pack(b *compute.Batch, w *sched.Work, row int) {
 		to = min(1, w.Start+w.N)
 	case PoolClasses:
 		if w.Start == 0 {
-			x.read = int32(len(b.Read))
+			r.read = int32(len(b.Read))
 			b.Read, b.Logits = append(b.Read, int32(len(b.Logits))), append(b.Logits, int32(row))
 		}
 	}
 	for p := from; p < to; p++ {
 		b.Hidden = append(b.Hidden, int32(row+p-w.Start))
-		x.pooled++
+		r.pooled++
 	}
 }
 
 // pool adds an entry's rows to its sequence's vector, and ends the sequence with the last.
 func (x *entry) pool(s *step) {
 	q, done := x.seq, s.handle
-	p := &q.pooled
-	for i := range x.pooled {
-		row := done.Hidden(int(x.hidden + i))
+	p, r := &q.pooled, s.rareOf(x)
+	for i := range r.pooled {
+		row := done.Hidden(int(r.hidden + i))
 		if p.sum == nil {
 			p.sum = make([]float64, len(row))
 		}
@@ -80,7 +81,7 @@ func (x *entry) pool(s *step) {
 		p.rows++
 	}
 	if q.req.Pool == PoolClasses {
-		q.vector = slices.Clone(done.Logits(int(x.read)))
+		q.vector = slices.Clone(done.Logits(int(r.read)))
 	}
 	if !x.sample {
 		return
@@ -91,7 +92,7 @@ func (x *entry) pool(s *step) {
 			q.vector[i] = float32(v / float64(p.rows))
 		}
 	}
-	x.yield(s, Token{ID: -1, Finish: FinishStop})
+	x.yield(s, briefOf(Token{ID: -1, Finish: FinishStop}))
 }
 
 // Vector returns what Request.Pool asks for. It is there with the last token, which is no token.

@@ -114,33 +114,39 @@ func (p *Prepared) Submit(ctx context.Context) (*Stream, error) {
 	return s, err
 }
 
-// sequence is the loop's side of a request. What a step reads and writes of each sequence that decodes is here, in few
-// cache lines and pages; the rest is apart.
+// sequence is the loop's side of a request. What a step reads and writes of each sequence that decodes is here, in one
+// cache line; the rest is apart.
 type sequence struct {
-	id     sched.SeqID
-	tokens *sched.Tokens // the prompt and what was generated; nil: it was never queued
-	prompt int           // tokens of the prompt
-	last   time.Time     // when the newest token came
-
-	stream     *Stream
-	stops      []int32    // Request.Stops
-	search     *search    // nil: it is not a beam
-	constraint Constraint // nil is none
-	forced     []int32    // tokens that must come next, as the constraint last said
-	adapter    *adapter   // nil is none
-
-	scores       []Token // of the prompt's tokens so far, if wanted
-	minTokens    int     // of req
-	logprobs     int32   // likewise
-	pools, typed bool    // req has Pool, and Types
-	long         bool    // compute.Seq.Long
-	ended        bool
-	scheduled    time.Time // when it first was in a step
 	*rest
+	id        sched.SeqID
+	stream    *Stream
+	last      time.Duration // when the newest token came, since the engine's start
+	prompt    int           // tokens of the prompt
+	minTokens int32         // of req
+	choice    int32         // in Batch.Choose of the step packed last: its next token
+	stop      [2]int32      // the first of stops; -1: there are fewer
+	logprobs  int16         // of req
+	moreStops bool          // there are more
+	plain     bool          // it has none of what rest lists as odd
+	long      bool          // compute.Seq.Long
+	ran       bool          // it was in a step
+	began     bool          // it has a token
+	ended     bool
 }
 
 // rest is what a step reads of a sequence only if more happens to it than a token.
 type rest struct {
+	tokens *sched.Tokens // the prompt and what was generated; nil: it was never queued
+	stops  []int32       // Request.Stops
+
+	// Odd:
+	search       *search    // nil: it is not a beam
+	constraint   Constraint // nil is none
+	adapter      *adapter   // nil is none
+	scores       []Token    // of the prompt's tokens so far, if wanted
+	pools, typed bool       // req has Pool, and Types
+
+	forced   []int32 // tokens that must come next, as the constraint last said
 	req      Request
 	ids      []int32    // what it begins with: the prompt, or the tokens of a beam
 	answer   chan error // [1] whether the request was taken
@@ -155,7 +161,8 @@ type rest struct {
 
 	within            time.Duration // Params.FirstToken, if it was given
 	cached, preempted int
-	arrived, first    time.Time // when the request and its first token came
+	arrived           time.Time     // when the request came
+	scheduled, first  time.Duration // when it was first in a step, and when its first token came, as last
 }
 
 // newSequence makes the sequence of a request that passed check.
@@ -167,9 +174,17 @@ func newSequence(r Request, most int) *sequence {
 		r.MaxTokens = most - len(r.Prompt)
 	}
 	q := &sequence{
-		prompt: len(r.Prompt), stops: r.Stops(), minTokens: r.MinTokens, logprobs: int32(r.Logprobs), pools: r.Pool != "", typed: r.Types != nil,
-		rest: &rest{req: r, ids: r.Prompt, answer: make(chan error, 1)},
+		prompt: len(r.Prompt), minTokens: int32(r.MinTokens), logprobs: int16(r.Logprobs),
+		rest: &rest{
+			req: r, ids: r.Prompt, answer: make(chan error, 1), stops: r.Stops(), pools: r.Pool != "", typed: r.Types != nil,
+		},
 	}
+	for i := range q.stop {
+		if q.stop[i] = -1; i < len(q.stops) {
+			q.stop[i] = q.stops[i]
+		}
+	}
+	q.moreStops = len(q.stops) > len(q.stop)
 	q.choosing = r.Sampling.Choosing(r.Prompt, nil, q.stops)
 	q.within, q.req.FirstToken = r.FirstToken, cmp.Or(r.FirstToken, time.Second)
 	q.req.PerToken = cmp.Or(r.PerToken, 100*time.Millisecond)
@@ -185,14 +200,18 @@ func newSequence(r Request, most int) *sequence {
 	return q
 }
 
-// touch is like that of the scheduler's sequences: it reads from each cache line that a step needs.
-func (q *sequence) touch() int {
-	n := q.prompt + len(q.stops) + len(q.scores)
-	if q.ended {
-		n++
-	}
-	return n
+// settle notes whether it is plain, now that all of it is known.
+func (q *sequence) settle() {
+	q.plain = q.search == nil && q.constraint == nil && q.adapter == nil && q.scores == nil && !q.pools && !q.typed
 }
+
+// stopsAt reports whether a token ends the output.
+func (q *sequence) stopsAt(id int32) bool {
+	return id == q.stop[0] || id == q.stop[1] || q.moreStops && slices.Contains(q.stops, id)
+}
+
+// touch is like that of the scheduler's sequences: it reads the cache line that a step needs.
+func (q *sequence) touch() int { return q.prompt }
 
 // known returns the prompt and what was generated.
 func (q *sequence) known() []int32 {

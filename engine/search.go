@@ -43,7 +43,7 @@ func (q *sequence) owner() *sequence {
 }
 
 // branchOut takes what may follow beam q. When it is known of all, the search goes a step on.
-func (e *Engine) branchOut(st *step, q *sequence, top []compute.Candidate, now time.Time) {
+func (e *Engine) branchOut(st *step, q *sequence, top []compute.Candidate, now time.Duration) {
 	s := q.search
 	s.tops[slices.Index(s.live, q)] = top
 	if slices.ContainsFunc(s.tops, func(t []compute.Candidate) bool { return t == nil }) {
@@ -71,10 +71,9 @@ func (e *Engine) branch(s *search, steps []sampling.Step) {
 	for i, step := range steps {
 		from := old[step.From]
 		q := &sequence{
-			id: sched.SeqID(e.lastID.Add(1)), stream: s.root.stream, adapter: s.root.adapter, long: s.root.long,
-			scheduled: s.root.scheduled, search: s, prompt: s.root.prompt,
+			id: sched.SeqID(e.lastID.Add(1)), stream: s.root.stream, long: s.root.long, ran: s.root.ran, prompt: s.root.prompt,
 			rest: &rest{
-				req: s.root.req, arrived: s.root.arrived, parent: from.id,
+				req: s.root.req, arrived: s.root.arrived, adapter: s.root.adapter, search: s, parent: from.id,
 				heir: !slices.ContainsFunc(steps[i+1:], func(o sampling.Step) bool { return o.From == step.From }),
 			},
 		}

@@ -105,18 +105,18 @@ func (e *Engine) Health(within time.Duration) error {
 	return nil
 }
 
-// observeToken notes that a sequence got a token.
-func (e *Engine) observeToken(s *step, q *sequence, now time.Time) {
-	if !q.pools {
+// observeToken notes that a sequence got a token, now since the engine's start.
+func (e *Engine) observeToken(s *step, q *sequence, now time.Duration) {
+	if q.plain || !q.pools {
 		e.counts.GeneratedTokens++
 	}
-	if q.last.IsZero() {
-		q.first = now
+	if !q.began {
+		q.began, q.first = true, now
 		q.stream.tell(q.cached, q.scores, nil)
 		e.counts.PromptTokens += uint64(q.prompt)
-		s.report.FirstTokens = append(s.report.FirstTokens, now.Sub(q.arrived))
+		s.report.FirstTokens = append(s.report.FirstTokens, now-q.arrived.Sub(e.epoch))
 	} else {
-		s.report.Gaps = append(s.report.Gaps, now.Sub(q.last))
+		s.report.Gaps = append(s.report.Gaps, now-q.last)
 	}
 	q.last = now
 }
@@ -149,11 +149,12 @@ func (e *Engine) observeEnd(q *sequence, reason FinishReason) {
 		Prompt: q.prompt, Cached: q.cached, Generated: generated, MaxTokens: q.req.MaxTokens,
 		Preempted: q.preempted, Total: e.cfg.Now().Sub(q.arrived), Reason: reason,
 	}
-	if !q.scheduled.IsZero() {
-		d.Queue = q.scheduled.Sub(q.arrived)
+	arrived := q.arrived.Sub(e.epoch)
+	if q.ran {
+		d.Queue = q.scheduled - arrived
 	}
-	if !q.first.IsZero() {
-		d.FirstToken, d.Decode = q.first.Sub(q.arrived), q.last.Sub(q.first)
+	if q.began {
+		d.FirstToken, d.Decode = q.first-arrived, q.last-q.first
 	}
 	defer e.observerPanicked()
 	e.cfg.Observer.RequestDone(d)

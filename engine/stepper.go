@@ -16,6 +16,7 @@ type stepper struct {
 	tiers  *tiers
 	adapt  *adapters
 	now    func() time.Time
+	epoch  time.Time
 
 	ring   [2]step
 	oldest int
@@ -31,9 +32,10 @@ type step struct {
 	plan    *sched.Plan
 	batch   compute.Batch
 	entries []entry // what the step does for plan.Seqs, one each
-	tokens  []Token // what it chose, and only the ids of these
+	tokens  []brief // what it chose, and only the ids of these
 	ids     []int32
 	path    []int32 // which of the proposed tokens of trees are among them
+	rare    []rare
 	moves   transfers
 	handle  compute.Step // nil: there is nothing to compute, or it could not be started
 	fault   error        // why it yields nothing, if that is known already
@@ -155,7 +157,7 @@ func (t *stepper) release(s *step) {
 	}
 	for i := range s.entries {
 		if x := &s.entries[i]; x.mask >= 0 && !x.seq.ended && !x.recalled {
-			x.fill(s.batch.Masks[int(x.mask)*t.words:][:t.words])
+			x.fill(s, s.batch.Masks[int(x.mask)*t.words:][:t.words])
 		}
 	}
 	s.held = false
@@ -167,7 +169,8 @@ func (t *stepper) pop() {
 	s := &t.ring[t.oldest]
 	clear(s.entries)
 	clear(s.tokens)
-	s.entries, s.tokens, s.ids, s.path = s.entries[:0], s.tokens[:0], s.ids[:0], s.path[:0]
+	clear(s.rare)
+	s.entries, s.tokens, s.ids, s.path, s.rare = s.entries[:0], s.tokens[:0], s.ids[:0], s.path[:0], s.rare[:0]
 	s.plan, s.handle, s.fault = nil, nil, nil
 	t.oldest = 1 - t.oldest
 	t.n--

@@ -30,6 +30,33 @@ type Token struct {
 	Err     error // why, if Finish is FinishCancelled or FinishError
 }
 
+// brief is a token on its way to a stream, in few bytes: a step has one for each sequence.
+type brief struct {
+	id, rank int32
+	logprob  float32
+	all      *Token // the token, if there is more to it
+}
+
+// briefOf makes a token brief.
+func briefOf(t Token) brief {
+	b := brief{id: t.ID, rank: t.Rank, logprob: t.Logprob}
+	if t.Finish != "" || t.Top != nil {
+		b.all = &t
+	}
+	return b
+}
+
+// token returns the whole token.
+func (b brief) token() Token {
+	if b.all != nil {
+		return *b.all
+	}
+	return Token{ID: b.id, Rank: b.rank, Logprob: b.logprob}
+}
+
+// last reports whether it is the last one.
+func (b brief) last() bool { return b.all != nil && b.all.Finish != "" }
+
 // Stream hands out the tokens of a request in order. What its reader has not taken yet waits in it, so that a slow
 // reader holds up no one. One goroutine may read it.
 type Stream struct {
@@ -38,7 +65,7 @@ type Stream struct {
 	wake   chan struct{} // [1] there is something new
 
 	mu     sync.Mutex
-	tokens []Token
+	tokens []brief
 	taken  int // tokens of them that the reader has
 	ended  bool
 	cached int
@@ -70,8 +97,8 @@ func (s *Stream) take() (t Token, ok, ended bool) {
 	if s.taken == len(s.tokens) {
 		return t, false, s.ended
 	}
-	t = s.tokens[s.taken]
-	s.tokens[s.taken] = Token{}
+	t = s.tokens[s.taken].token()
+	s.tokens[s.taken] = brief{}
 	s.taken++
 	if s.taken == len(s.tokens) {
 		s.tokens, s.taken = s.tokens[:0], 0
@@ -87,10 +114,10 @@ func (s *Stream) tell(cached int, prompt []Token, vector []float32) {
 }
 
 // push adds a token. The outbox alone calls it.
-func (s *Stream) push(t Token) {
+func (s *Stream) push(t brief) {
 	s.mu.Lock()
 	s.tokens = append(s.tokens, t)
-	s.ended = t.Finish != ""
+	s.ended = t.last()
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:

@@ -19,6 +19,8 @@ type Tiers struct {
 	// Model says what the contents of blocks depend on beside their names: weights, types, shapes. What a durable tier
 	// stored for another is not used.
 	Model string
+	// Layouts describe the Runner's blocks, as in tier.Options.
+	Layouts []compute.Layout
 	// Always loads whatever is found. Otherwise it is measured what computing and loading take, and the faster is done.
 	Always bool
 }
@@ -67,7 +69,7 @@ func newTiers(cfg *Config) (*tiers, error) {
 		if err != nil {
 			return nil, errors.Join(err, t.close())
 		}
-		l, err := kind.Open(tier.Options{Spec: spec, Block: t.size, Model: cfg.Tiers.Model, Log: cfg.Logger})
+		l, err := kind.Open(tier.Options{Spec: spec, Block: t.size, Layouts: cfg.Tiers.Layouts, Model: cfg.Tiers.Model, Log: cfg.Logger})
 		if err != nil {
 			return nil, errors.Join(err, t.close())
 		}

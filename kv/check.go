@@ -53,7 +53,7 @@ func (p *Pool) Check() error {
 func (p *Pool) CheckTables(tables []*Table) error {
 	refs := make([]int, len(p.blocks))
 	for _, t := range slices.AppendSeq(slices.Clone(tables), maps.Values(p.pins)) {
-		if n := t.refer(refs); n != t.held {
+		if n := t.refer(refs); n != t.Held() {
 			return fmt.Errorf("kv: a table holds %d blocks, and says %d", n, t.held)
 		}
 	}
@@ -82,7 +82,7 @@ func (t *Table) refer(refs []int) (n int) {
 // CheckReady verifies that a sequence whose next token to compute is at position next may write where Grow takes it for
 // granted.
 func (p *Pool) CheckReady(t *Table, next int) error {
-	for ; next < t.ready; next++ {
+	for ; next < int(t.ready); next++ {
 		for g := range t.Blocks {
 			if b := p.written(t, g, next); b != none || next/p.cfg.BlockTokens >= len(t.Blocks[g]) {
 				return fmt.Errorf("kv: block %d (-1: none) of group %d, for position %d, is not to be written", b, g, next)

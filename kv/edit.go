@@ -62,7 +62,7 @@ func (p *Pool) Edits(list []Edit) []Edit {
 // Truncate gives back the blocks of a table beyond its first n tokens. None of those may bear a name.
 func (p *Pool) Truncate(t *Table, n int) {
 	keep := p.BlocksFor(n)
-	if t.Named > keep {
+	if int(t.Named) > keep {
 		panic("kv: a named block is to be truncated")
 	}
 	if t.slot != none {
@@ -74,6 +74,6 @@ func (p *Pool) Truncate(t *Table, n int) {
 		}
 		t.Blocks[g] = blocks[:min(len(blocks), keep)]
 	}
-	t.ready = min(t.ready, keep*p.cfg.BlockTokens)
+	t.ready = int32(min(int(t.ready), keep*p.cfg.BlockTokens))
 	t.count()
 }

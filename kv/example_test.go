@@ -26,7 +26,7 @@ func Example() {
 		var copies []kv.Copy
 		table := pool.Accept(&offer, &copies)
 		fmt.Printf("is in blocks %v; copies %v\n", table.Blocks, copies)
-		for i := table.Named; i < n/4; i++ { // once they are computed
+		for i := int(table.Named); i < n/4; i++ { // once they are computed
 			pool.Register(&table, names[:i+1], tokens[4*i:4*i+4])
 		}
 		pool.Release(&table)

@@ -49,7 +49,7 @@ func TestMisusePanics(t *testing.T) {
 		do         func(*Pool, *Table)
 	}{
 		{"naming a free block", "block 0 (0 references) cannot be named", func(p *Pool, q *Table) {
-			held := Table{Blocks: [][]BlockID{slices.Clone(q.Blocks[0])}}
+			held := Table{tableRest: &tableRest{Blocks: [][]BlockID{slices.Clone(q.Blocks[0])}}}
 			p.Release(q)
 			p.Register(&held, names, []int32{0})
 		}},
@@ -60,8 +60,7 @@ func TestMisusePanics(t *testing.T) {
 		}},
 		{"naming half a block", "a block of 0 tokens is to be named", func(p *Pool, q *Table) { p.Register(q, names[:1], nil) }},
 		{"double release", "block 1 is released but nobody holds it", func(p *Pool, q *Table) {
-			again := *q
-			again.Blocks = [][]BlockID{slices.Clone(q.Blocks[0])}
+			again := Table{tableRest: &tableRest{Blocks: [][]BlockID{slices.Clone(q.Blocks[0])}}, State: -1}
 			p.Release(q)
 			p.Release(&again)
 		}},
@@ -124,30 +123,29 @@ type visitor struct {
 	table  Table
 	prefix Prefix
 	tokens []int32
-	blocks [][]BlockID
+	rest   *tableRest
 }
 
 func newVisitor(p *Pool, length int) *visitor {
 	v := &visitor{table: p.newTable(length*p.cfg.BlockTokens, Keys{}, Retention{}), tokens: make([]int32, length*p.cfg.BlockTokens)}
-	v.blocks = v.table.Blocks
+	v.rest = v.table.tableRest
 	return v
 }
 
 // visit is the life of a sequence: find, share, grow, register, release. Its chains differ from the first token on.
 func (v *visitor) visit(p *Pool, names []Hash, first int32) {
 	size := p.cfg.BlockTokens
-	gone := v.table.gone
 	v.tokens[0] = first
 	p.match(&v.prefix, names, Keys{}, v.tokens[:len(names)*size])
 	p.share(&v.table, &v.prefix, len(names)*size)
 	if !p.Grow(&v.table, v.prefix.Tokens, len(names)*size, 0, nil) {
 		panic("the pool is too small")
 	}
-	for i := v.table.Named; i < len(names); i++ {
+	for i := int(v.table.Named); i < len(names); i++ {
 		p.Register(&v.table, names[:i+1], v.tokens[i*size:(i+1)*size])
 	}
 	p.Release(&v.table)
-	v.table.Blocks, v.table.gone = v.blocks, gone
+	v.table.tableRest = v.rest
 	for g := range v.table.Blocks {
 		v.table.Blocks[g] = v.table.Blocks[g][:0]
 	}

@@ -159,7 +159,7 @@ func (p *Pool) hold(t *Table, m *Prefix) {
 		p.use(m.partial(), t.keep)
 	}
 	t.count()
-	t.Named = m.blocks
+	t.Named = int32(m.blocks)
 }
 
 // use notes that a sequence found node n.

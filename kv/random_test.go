@@ -250,8 +250,8 @@ func (h *history) check(t *rapid.T) {
 			for ; gone < len(blocks) && blocks[gone] == none; gone++ {
 			}
 		}
-		if len(q.table.Blocks) == 1 && q.table.Gone() != gone {
-			t.Fatalf("%d entries were given back, the table says %d", gone, q.table.Gone())
+		if len(q.table.Blocks) == 1 && h.pool.Gone(&q.table) != gone {
+			t.Fatalf("%d entries were given back, the table says %d", gone, h.pool.Gone(&q.table))
 		}
 	}
 }

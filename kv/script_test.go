@@ -232,7 +232,7 @@ func (w *world) grow(q *story, more string) string {
 	q.text += more
 	w.write(q, from, copies)
 	names, size := w.names(q.text, q.keys), w.pool.cfg.BlockTokens
-	for i := q.table.Named; i < len(names); i++ {
+	for i := int(q.table.Named); i < len(names); i++ {
 		w.pool.Register(&q.table, names[:i+1], tokens(q.text[i*size:(i+1)*size]))
 	}
 	w.pool.Slide(&q.table, to)

@@ -39,7 +39,7 @@ func (p *Pool) TouchName(t *Table, name Hash) (n int) {
 
 // next returns the block of a group that Register names, or none.
 func (p *Pool) next(t *Table, group int) BlockID {
-	if t.Named >= len(t.Blocks[group]) {
+	if int(t.Named) >= len(t.Blocks[group]) {
 		return none
 	}
 	return t.Blocks[group][t.Named]

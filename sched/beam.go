@@ -43,7 +43,7 @@ func (s *Scheduler) isHeld(id SeqID) bool {
 func (s *Scheduler) inherit(q, parent *sequence) {
 	q.arrival, q.since, q.charged = parent.arrival, parent.since, true
 	if parent.keys == q.keys {
-		n := common(parent.tokens.All(), q.tokens.All()) / s.cfg.BlockTokens
+		n := common(parent.All(), q.All()) / s.cfg.BlockTokens
 		q.names = append(q.names, parent.names[:min(len(parent.names), n)]...)
 	}
 }

@@ -39,7 +39,7 @@ func (s *Scheduler) Retains() bool { return s.pool.Retains() }
 
 // namesOf returns the names of the blocks that tokens fill.
 func (s *Scheduler) namesOf(tokens []int32, keys kv.Keys) []kv.Hash {
-	q := sequence{tokens: Tokens{all: tokens}, rest: &rest{keys: keys}}
+	q := sequence{Tokens: tokensOf(tokens), rest: &rest{keys: keys}}
 	s.name(&q)
 	return q.names
 }

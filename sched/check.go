@@ -76,7 +76,7 @@ func (s *Scheduler) checkOffer(q *sequence) error {
 	}
 	s.name(q)
 	fresh, remembered := kv.Offer{}, q.offer.Clone()
-	w := kv.Want{Lookup: true, Names: q.names, Keys: q.keys, Tokens: q.tokens.All()[:q.length-1], Length: q.length}
+	w := kv.Want{Lookup: true, Names: q.names, Keys: q.keys, Tokens: q.All()[:q.length-1], Length: q.length}
 	s.pool.Offer(&fresh, w)
 	if s.pool.Offer(&remembered, w); remembered.Found != fresh.Found {
 		return fmt.Errorf("sched: sequence %d finds %d tokens, by what it remembers %d", q.id, fresh.Found, remembered.Found)
@@ -126,19 +126,21 @@ func (s *Scheduler) checkSequence(q *sequence, running bool) error {
 		return fmt.Errorf("sched: sequence %d is listed but has ended, or the other way round", q.id)
 	case q.known > q.length || q.length > q.limit || q.length-q.known > 2 && !q.drafted:
 		return fmt.Errorf("sched: sequence %d knows %d of %d tokens, at most %d", q.id, q.known, q.length, q.limit)
-	case q.computed >= q.length || q.table.Named*size > q.computed:
+	case q.computed >= q.length || int(q.table.Named)*size > q.computed:
 		return fmt.Errorf("sched: sequence %d computed %d of %d tokens, %d blocks are named", q.id, q.computed, q.length, q.table.Named)
-	case !running && q.computed+q.table.Named > 0:
+	case !running && q.computed+int(q.table.Named) > 0:
 		return fmt.Errorf("sched: sequence %d waits but computed %d tokens", q.id, q.computed)
-	case len(q.names) < q.table.Named || len(q.names) > q.known/size || q.tokens.Len() != q.known:
-		return fmt.Errorf("sched: sequence %d knows %d tokens, has %d and names %d", q.id, q.known, q.tokens.Len(), len(q.names)*size)
+	case len(q.names) < int(q.table.Named) || len(q.names) > q.known/size || len(q.All()) != q.known:
+		return fmt.Errorf("sched: sequence %d knows %d tokens, has %d and names %d", q.id, q.known, len(q.All()), len(q.names)*size)
+	case !running:
+		return nil
 	}
 	for _, table := range q.table.Blocks {
 		if len(table) < s.pool.BlocksFor(q.computed) {
 			return fmt.Errorf("sched: sequence %d computed %d tokens, in %d blocks", q.id, q.computed, len(table))
 		}
 	}
-	if running && !q.held {
+	if !q.held {
 		return s.pool.CheckReady(&q.table, q.computed)
 	}
 	return nil

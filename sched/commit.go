@@ -63,7 +63,7 @@ func (s *Scheduler) warm(p *Plan) {
 	for i := range p.parts {
 		q, w := p.parts[i].seq, &p.Seqs[i]
 		s.touched += q.touch()
-		if s.cfg.PrefixCache && q.running() && (q.table.Named+1)*s.cfg.BlockTokens <= w.Start+w.N-w.Draft {
+		if s.cfg.PrefixCache && q.running() && (int(q.table.Named)+1)*s.cfg.BlockTokens <= w.Start+w.N-w.Draft {
 			s.filled = append(s.filled, q)
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Scheduler) warm(p *Plan) {
 		s.name(q)
 	}
 	for _, q := range s.filled {
-		if i := q.table.Named; i < len(q.names) {
+		if i := int(q.table.Named); i < len(q.names) {
 			s.touched += s.pool.TouchName(&q.table, q.names[i])
 		}
 	}
@@ -92,16 +92,18 @@ func (s *Scheduler) commit(w *Work, x *part, r *Result) {
 			panic(fmt.Sprintf("sched: %d tokens for sequence %d, which has %d proposed ones", len(r.Tokens), q.id, w.Draft))
 		}
 		checkPath(q, w, r)
-		if q.predicted > 0 {
-			s.error.observe(s.now, q.predicted, s.now-q.since)
-			q.predicted = 0
+		if q.predicted {
+			s.error.observe(s.now, q.due, s.now-q.since)
+			q.predicted = false
 		}
 		s.learn(q, r.Tokens)
 		q.length -= rejected
 		done -= rejected
 		q.drafted = false
 		s.waiting.charge(q.tenant, weightOut*len(r.Tokens))
-		q.tenant.users.spent(q.user, int64(weightOut*len(r.Tokens)))
+		if q.turns {
+			q.tenant.users.spent(q.user, int64(weightOut*len(r.Tokens)))
+		}
 	}
 	if q.running() {
 		s.gather(q, w, r.Path)
@@ -181,10 +183,12 @@ func (s *Scheduler) register(q *sequence, n int) {
 		return
 	}
 	size := s.cfg.BlockTokens
-	if q.table.Named < n/size {
-		s.name(q)
+	first := int(q.table.Named)
+	if first == n/size {
+		return
 	}
-	for i := q.table.Named; i < n/size; i++ {
-		s.pool.Register(&q.table, q.names[:i+1], q.tokens.All()[i*size:(i+1)*size])
+	s.name(q)
+	for i := first; i < n/size; i++ {
+		s.pool.Register(&q.table, q.names[:i+1], q.All()[i*size:(i+1)*size])
 	}
 }

@@ -95,17 +95,21 @@ func (s *Scheduler) Propose(id SeqID, d Draft) error {
 	if problem != "" {
 		return fmt.Errorf("sched: sequence %d: %d tokens are proposed, but %s", id, len(d.Tokens), problem)
 	}
-	q.draft = min(len(d.Tokens), q.limit-q.known-1)
+	q.draft = int32(min(len(d.Tokens), q.limit-q.known-1))
 	return nil
 }
 
-// spareRows returns how many rows of a step the running sequences do not ask for. Each that was forced, or has
+// survey returns how many rows of a step the running sequences do not ask for. Each that was forced, or has
 // proposals, asks for one, and gets others from these: so what one asks for never grows while it runs. Of the rows that
-// they ask for, busy are for those that cannot be planned now.
-func (s *Scheduler) spareRows() (spare, busy int) {
+// they ask for, busy are for those that cannot be planned now. It reads the ends of the tables that will grow, as warm
+// does.
+func (s *Scheduler) survey() (spare, busy int) {
 	spare = s.cfg.TokenBudget
 	for q := s.running.front; q != nil; q = q.next {
-		if q.computed < q.forced {
+		if !s.pool.Ready(&q.table, q.computed+1) {
+			s.touched += s.pool.Touch(&q.table)
+		}
+		if q.computed < int(q.forced) {
 			spare--
 		} else {
 			spare -= min(q.length-q.computed, s.cfg.MaxChunk)
@@ -123,7 +127,7 @@ func (s *Scheduler) draft(p *Plan, q *sequence) int {
 	if q.draft == 0 {
 		return 0
 	}
-	k := min(q.draft, p.spare, s.cfg.MaxChunk-1, s.cfg.TokenBudget-p.Rows-1)
+	k := min(int(q.draft), p.spare, s.cfg.MaxChunk-1, s.cfg.TokenBudget-p.Rows-1)
 	q.draft = 0
 	for ; k > 0; k-- {
 		if s.pool.Grow(&q.table, q.computed, q.computed+1+k, 0, &p.Copies) {
@@ -175,7 +179,7 @@ func (s *Scheduler) Force(id SeqID, tokens []int32) (n int, ended bool, err erro
 		return n, true, nil
 	}
 	if q.running() {
-		q.forced = q.known
+		q.forced = int32(q.known)
 	} else {
 		s.rerank(q)
 	}

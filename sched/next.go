@@ -33,7 +33,7 @@ func (s *Scheduler) Next() *Plan {
 	}
 	p := s.outstandingAt(s.outstanding)
 	p.reset()
-	p.spare, p.kept = s.spareRows()
+	p.spare, p.kept = s.survey()
 	s.allow(p)
 	s.pool.Round(&p.Moves)
 	s.fill(p)
@@ -60,11 +60,6 @@ func (s *Scheduler) planRunning(p *Plan, prompts bool) {
 
 // prepare comes before running sequences are planned: it lets the prompts that lead go on.
 func (s *Scheduler) prepare(p *Plan, prompts bool) {
-	for q := s.running.front; q != nil; q = q.next { // see warm
-		if !s.pool.Ready(&q.table, q.computed+1) {
-			s.touched += s.pool.Touch(&q.table)
-		}
-	}
 	if p.leading && prompts {
 		s.planLeading(p)
 	}
@@ -132,7 +127,7 @@ func (s *Scheduler) rows(p *Plan, q *sequence) int {
 	}
 	n := min(q.length-q.computed, s.cfg.MaxChunk, max(1, s.cfg.TokenBudget-p.Rows-p.owed))
 	n = s.chunk(p, q, n)
-	if q.computed < q.forced {
+	if q.computed < int(q.forced) {
 		n = min(n, 1+p.spare)
 		p.spare -= n - 1
 	}
@@ -272,7 +267,7 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 	s.succeed(q)
 	q.computed, q.done, q.shared, q.swapped = o.Found, o.Ready, o.Kept, 0
 	// So that no step between admission and end allocates:
-	q.tokens.all = slices.Grow(q.tokens.All(), q.limit-q.tokens.Len())
+	*q.older = slices.Grow(q.All(), q.limit-q.known)
 	if s.cfg.PrefixCache {
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
 	}
@@ -299,7 +294,7 @@ func (s *Scheduler) want(p *Plan, q, parent *sequence, common int) kv.Want {
 	}
 	if q.lookup { // the last token is always computed, for its logits
 		s.name(q)
-		w.Names, w.Tokens = q.names, q.tokens.All()[:q.length-1]
+		w.Names, w.Tokens = q.names, q.All()[:q.length-1]
 		w.Stored = !q.charged || s.cfg.Preempt != Recompute
 		w.Always = q.charged && s.cfg.Preempt == Swap
 		w.Tail, w.TailTokens = q.tail, q.swapped
@@ -319,7 +314,7 @@ func (s *Scheduler) parentOf(q *sequence) (parent *sequence, shared int) {
 	if q.parent == 0 || parent == nil || !parent.running() || parent.keys != q.keys {
 		return nil, 0
 	}
-	return parent, min(common(parent.tokens.All(), q.tokens.All()), q.length-1) // the last token is always computed, for its logits
+	return parent, min(common(parent.All(), q.All()), q.length-1) // the last token is always computed, for its logits
 }
 
 // doneOf returns how many tokens of a sequence, if there is one, are computed by steps that are committed.
@@ -349,10 +344,10 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, draft, cached int) {
 	}
 	q.drafted = draft > 0
 	q.place = int32(len(p.Seqs))
-	p.Seqs = append(p.Seqs, Work{
-		ID: q.id, Slot: q.slot, Start: start, N: n + draft, From: from, State: q.table.State, Sample: sample, Draft: draft, Cached: cached,
-	})
-	p.parts = append(p.parts, part{seq: q})
+	p.Seqs, p.parts = append(p.Seqs, Work{}), append(p.parts, part{seq: q})
+	w := &p.Seqs[q.place] // set in place: a step has many of them
+	w.ID, w.Slot, w.Start, w.N, w.From = q.id, q.slot, start, n+draft, from
+	w.State, w.Sample, w.Draft, w.Cached = q.table.State, sample, draft, cached
 	p.Rows += n + draft
 }
 

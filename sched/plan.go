@@ -177,7 +177,6 @@ func (p *Plan) withdraw(q *sequence) {
 
 // reset empties the plan.
 func (p *Plan) reset() {
-	clear(p.Seqs)
 	clear(p.parts)
 	p.Seqs, p.parts, p.Rows, p.begun = p.Seqs[:0], p.parts[:0], 0, false
 	p.Edits, p.Shifts, p.Copies, p.Moves, p.Preempted = p.Edits[:0], p.Shifts[:0], p.Copies[:0], p.Moves[:0], p.Preempted[:0]

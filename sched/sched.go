@@ -293,17 +293,17 @@ func (s *Scheduler) Add(r Request) error {
 		return err
 	}
 	q := &sequence{
-		id: r.ID, length: n, limit: limit, hold: r.Hold, tokens: Tokens{all: r.Prompt[:n:n]}, tenant: s.tenantOf(&r),
-		background: r.Background,
+		Tokens: tokensOf(r.Prompt[:n:n]), id: r.ID, length: n, limit: limit, hold: r.Hold, tenant: s.tenantOf(&r),
+		background: r.Background, predicted: predicted > 0,
 		rest: &rest{
 			arrival: s.arrivals, since: s.now, prompt: n, keys: r.Keys, keep: r.Keep, heir: r.Heir, adapter: r.Adapter,
 			lookup: s.cfg.PrefixCache && !r.NoCache, priority: r.Priority, payer: r.Payer, deadline: r.Deadline,
-			interval: r.Interval, at: -1, predicted: predicted,
+			interval: r.Interval, at: -1, due: predicted,
 		},
 	}
 	s.arrivals++
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
-		q.user, q.turn = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n))
+		q.user, q.turn, q.turns = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n)), true
 	}
 	s.came(q.tenant)
 	q.tenant.live++
@@ -317,7 +317,6 @@ func (s *Scheduler) Add(r Request) error {
 	if s.isHeld(q.parent) {
 		s.inherit(q, s.byID[q.parent])
 	}
-	q.known = n
 	s.byID[q.id] = q
 	s.wait(q)
 	s.verify()
@@ -373,7 +372,7 @@ func (s *Scheduler) Wake() (at int64, ok bool) {
 func (s *Scheduler) Stats() Stats {
 	st := Stats{Running: s.running.n, Waiting: s.waiting.n, Preemptions: s.preemptions, KV: s.pool.Stats()}
 	for q := s.running.front; q != nil; q = q.next {
-		held, filled := q.table.Held(), q.computed*s.pool.Groups()-q.table.Gone()*s.cfg.BlockTokens
+		held, filled := q.table.Held(), q.computed*s.pool.Groups()-s.pool.Gone(&q.table)*s.cfg.BlockTokens
 		if s.cfg.Allocation == Preallocate {
 			held = s.pool.Most(q.limit-1, s.cfg.MaxChunk)
 		}
@@ -385,13 +384,12 @@ func (s *Scheduler) Stats() Stats {
 
 // learn appends tokens whose values are known.
 func (s *Scheduler) learn(q *sequence, tokens []int32) {
-	q.known += len(tokens)
-	q.tokens.add(tokens)
+	q.add(tokens)
 }
 
 // name names the blocks that q's known tokens fill.
 func (s *Scheduler) name(q *sequence) {
-	size, tokens := s.cfg.BlockTokens, q.tokens.All()
+	size, tokens := s.cfg.BlockTokens, q.All()
 	for n := len(q.names); n < len(tokens)/size; n++ {
 		parent, keys := s.root, q.keys
 		if n > 0 {

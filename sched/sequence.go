@@ -11,29 +11,31 @@ import "github.com/kvasir-llm/kvasir/kv"
 // where known and computed are in no order: a prompt is known before it is computed, and a decoding sequence may be
 // planned ahead of what is known, by one token for each plan or by those that are proposed.
 //
-// What a step reads and writes of each sequence that decodes is here, in few cache lines and pages; the rest is apart.
+// What a step reads and writes of each sequence that decodes is here, in three cache lines; the rest is apart.
 type sequence struct {
-	length, known, computed int
-	done                    int // of those, computed by steps that are committed
-	limit                   int // the length at which it ends
-	forced                  int // tokens known when Force told the last ones, if it ran
-	draft                   int // tokens that are proposed and not planned yet
-
-	place int32 // in the plan that it was put into last
-	slot  int32 // as long as it runs
+	Tokens // the known ones
 
 	next   *sequence // in the list of those that run, or are held
 	id     SeqID
 	tenant *tenant
 	*rest
-	drafted    bool // an outstanding plan computes proposed tokens
-	alone      bool // PlanAhead(false)
-	hold       bool // is held once it has its tokens
-	held       bool // is
-	ended      bool
-	background bool
-	tokens     Tokens   // the known ones
-	table      kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+	place  int32 // in the plan that it was put into last
+	slot   int32 // as long as it runs
+	forced int32 // tokens known when Force told the last ones, if it ran
+	draft  int32 // tokens that are proposed and not planned yet
+
+	length, computed int
+	done             int  // of those, computed by steps that are committed
+	limit            int  // the length at which it ends
+	drafted          bool // an outstanding plan computes proposed tokens
+	alone            bool // PlanAhead(false)
+	hold             bool // is held once it has its tokens
+	held             bool // is
+	ended            bool
+	background       bool
+	predicted        bool     // due is the time of its first token, which has not come
+	turns            bool     // user is set
+	table            kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
 }
 
 // rest is what a step reads of a sequence only if more happens to it than a token.
@@ -43,14 +45,13 @@ type rest struct {
 	arrival uint64
 	since   int64 // when it came, as Tick told
 	prompt  int   // tokens
-	// predicted is the time of its first token in milliseconds after since; 0: that does not matter, or has come.
-	predicted int64
-	keys      kv.Keys
-	adapter   uint64
-	parent    SeqID
-	keep      kv.Retention
-	lookup    bool // looks for its prefix in the cache
-	heir      bool // ends its parent when it starts
+	due     int64 // when its first token was predicted, in milliseconds after since
+	keys    kv.Keys
+	adapter uint64
+	parent  SeqID
+	keep    kv.Retention
+	lookup  bool // looks for its prefix in the cache
+	heir    bool // ends its parent when it starts
 
 	priority           int
 	payer              string
@@ -77,17 +78,15 @@ type rest struct {
 
 // touch reads from each cache line that a step needs of a sequence. Over many sequences, before anything is done with
 // the first, it takes a fraction of the time of reading each when it is needed: none of these reads waits for another.
-func (q *sequence) touch() int {
-	return q.length + q.tokens.n + int(q.tokens.recent[0]) + q.table.Named
-}
+func (q *sequence) touch() int { return int(q.recent[0]) + q.known + q.length }
 
 // touchNames is touch for what it takes to name a block.
 func (q *sequence) touchNames() (n int) {
 	if last := len(q.names) - 1; last >= 0 {
 		n = int(q.names[last][0])
 	}
-	if last := len(q.tokens.all) - 1; last >= 0 {
-		n += int(q.tokens.all[last])
+	if last := len(*q.older) - 1; last >= 0 {
+		n += int((*q.older)[last])
 	}
 	return n
 }
@@ -110,7 +109,7 @@ func (q *sequence) before(r *sequence) bool {
 func (q *sequence) placed(at int) { q.at = at }
 
 // running reports whether q runs, or is held and has blocks; else it waits, or is held and has none.
-func (q *sequence) running() bool { return q.table.Blocks != nil }
+func (q *sequence) running() bool { return !q.table.Empty() }
 
 // list is a doubly linked list of sequences, so that one can leave from the middle.
 type list struct {

@@ -109,7 +109,7 @@ func (s *Scheduler) swapOut(p *Plan, q *sequence) {
 	if i > 0 {
 		parent, keys = q.names[i-1], kv.Keys{}
 	}
-	name := kv.HashBlock(parent, q.tokens.All()[i*size:q.done], keys)
+	name := kv.HashBlock(parent, q.All()[i*size:q.done], keys)
 	if s.pool.SwapOut(&q.table, i, tail, name) {
 		q.swapped, q.tail = q.done, name
 	}

@@ -31,11 +31,15 @@ func TestCanonicalBlocks(t *testing.T) {
 				if !bytes.Equal(canonical, want) {
 					t.Errorf("%s: another canonical form", kernels)
 				}
-				if err := l.Pack(again, canonical); err != nil {
-					t.Fatal(err)
+				for _, layer := range l.Layers() { // one by one
+					n := layer.CanonicalBytes()
+					if err := layer.Pack(again, canonical[:n]); err != nil {
+						t.Fatal(err)
+					}
+					canonical = canonical[n:]
 				}
-				if !bytes.Equal(again, packed) {
-					t.Errorf("%s: packing the canonical form gives another block", kernels)
+				if !bytes.Equal(again, packed) || len(canonical) > 0 {
+					t.Errorf("%s: packing the canonical form gives another block, and leaves %d bytes", kernels, len(canonical))
 				}
 			}
 		})
@@ -157,5 +161,33 @@ func TestBlocksTravel(t *testing.T) {
 	}
 	if err := l.Canonical(canonical[1:], packed); err == nil {
 		t.Error("a canonical form that is too short is taken")
+	}
+}
+
+// BenchmarkCanonical converts a block of a model of 125M parameters.
+func BenchmarkCanonical(b *testing.B) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	spec := compute.CacheSpec{Blocks: 1, BlockTokens: 16, Type: quant.BF16}
+	for range 12 {
+		spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 12, KDim: 64, VDim: 64})
+	}
+	made, err := d.Cache(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := made.(*cache).Layout(0)
+	packed, canonical := make([]byte, l.Bytes), make([]byte, l.CanonicalBytes())
+	b.SetBytes(int64(len(canonical)))
+	for b.Loop() {
+		if err := l.Canonical(canonical, packed); err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Pack(packed, canonical); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -170,21 +170,15 @@ func Open(ckpt *weights.Checkpoint, o Options) (*Model, error) {
 }
 
 func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
-	budget := o.TokenBudget
+	budget, auto := o.TokenBudget, o.KVType == 0
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes)}
-	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
-		return nil, err
-	}
-	if m.Template, err = o.OpenTemplate(ckpt); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(m.readGeneration(ckpt), m.preset(&o), m.openFormats(&o)); err != nil {
+	m, err := openText(ckpt, &o)
+	if err != nil {
 		return nil, err
 	}
 	dev, err := compute.Open(o.Device, o.Compute)
@@ -196,7 +190,31 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 			dev.Close()
 		}
 	}()
-	auto := o.KVType == 0
+	adapters, err := m.load(ckpt, dev, &o)
+	if err != nil {
+		return nil, err
+	}
+	m.wholePrompts(&o, budget, auto, dev)
+	if err := m.start(ckpt, dev, o, adapters); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// openText reads what turns text into tokens and back, and how a model wants them chosen.
+func openText(ckpt *weights.Checkpoint, o *Options) (m *Model, err error) {
+	m = &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes)}
+	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
+		return nil, err
+	}
+	if m.Template, err = o.OpenTemplate(ckpt); err != nil {
+		return nil, err
+	}
+	return m, errors.Join(m.readGeneration(ckpt), m.preset(o), m.openFormats(o))
+}
+
+// load loads the weights to a device, and returns the adapters that are there from the start.
+func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) ([]engine.Adapter, error) {
 	if err := o.fits(ckpt, dev); err != nil {
 		return nil, err
 	}
@@ -215,48 +233,50 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
-	if err := m.openPooling(ckpt, o); err != nil {
-		return nil, err
-	}
-	m.wholePrompts(&o, budget, auto, dev)
-	loaded.KVType = o.KVType
+	return adapters, m.openPooling(ckpt, *o)
+}
+
+// start makes the KV cache and starts the engine. Closing the model closes the device, too.
+func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, adapters []engine.Adapter) error {
+	m.loaded.KVType = o.KVType
 	needs, err := m.needs(o, dev)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	blocks, err := m.plan(o, dev, needs)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	runner, err := loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens, o.MaxSeqs)
+	runner, err := m.loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens, o.MaxSeqs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.KVBytes = runner.Cache().Bytes()
-	kvModel, tiers, err := o.tiers(ckpt, m.Spec)
+	kvModel, tiers, err := o.tiers(ckpt, m.Spec, runner.Cache())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.Engine, err = engine.New(engine.Config{
-		Model: kvModel, Tiers: tiers,
-		Runner: runner, Slots: o.MaxLoRAs, Place: runner.Place, Adapters: adapters, Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
+		Model: kvModel, Tiers: tiers, Runner: runner, Slots: o.MaxLoRAs, Place: runner.Place, Adapters: adapters,
+		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
 		Sched: sched.Config{
-			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: groups(m.Spec), States: runner.Cache().Spec().States, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget,
-			MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(), Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
-			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
-			Interval: o.Interval, Window: o.Window.Milliseconds(), Allocation: o.Allocation,
-			StepTarget: o.StepTarget.Microseconds(), MaxQueueTime: o.MaxQueue.Milliseconds(),
+			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: m.KVGroups, States: runner.Cache().Spec().States,
+			MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(),
+			Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
+			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch, Interval: o.Interval,
+			Window: o.Window.Milliseconds(), Allocation: o.Allocation, StepTarget: o.StepTarget.Microseconds(),
+			MaxQueueTime: o.MaxQueue.Milliseconds(),
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	hostPlans.add(m, needs.ofHost(m, o))
 	m.closer = func() error {
 		hostPlans.drop(m)
 		return errors.Join(runner.Close(), dev.Close())
 	}
-	return m, nil
+	return nil
 }
 
 // wholePrompts sets the options of an encoder, which computes a prompt in one step, once. budget is what was asked for,

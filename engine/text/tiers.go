@@ -31,9 +31,9 @@ func (o *Options) checkTiers() error {
 	return nil
 }
 
-// tiers says where blocks go that the device has no place for, each model's to a directory of its own, and what tells
-// the model's blocks from others'.
-func (o *Options) tiers(ckpt *weights.Checkpoint, spec *model.Spec) (of string, t engine.Tiers, err error) {
+// tiers says where blocks go that the device's cache has no place for, each model's to a directory of its own, and what
+// tells the model's blocks from others'.
+func (o *Options) tiers(ckpt *weights.Checkpoint, spec *model.Spec, cache compute.Cache) (of string, t engine.Tiers, err error) {
 	if o.HostKVBytes+o.DiskKVBytes > 0 && (spec.Recurrent() || spec.Encoder) {
 		return "", t, fmt.Errorf("text: host-kv-bytes and disk-kv are for models whose tokens' keys and values are all that is kept; "+
 			"%s (%s) has recurrent layers, or is an encoder", o.Name, spec.Family)
@@ -47,12 +47,18 @@ func (o *Options) tiers(ckpt *weights.Checkpoint, spec *model.Spec) (of string, 
 	}
 	if o.DiskKV != "" {
 		t.List = append(t.List, tier.Spec{Kind: "disk", Where: filepath.Join(o.DiskKV, url.PathEscape(o.Name)), Bytes: o.DiskKVBytes})
-		kind, _, err := compute.KindOf(o.Device)
-		if err != nil {
+		form := "in canonical form"
+		if p, ok := cache.(compute.Portable); ok {
+			for g := range cache.Spec().Groups() {
+				t.Layouts = append(t.Layouts, p.Layout(g))
+			}
+		} else if kind, _, err := compute.KindOf(o.Device); err != nil {
 			return "", t, err
+		} else {
+			form = "packed by " + kind.Name
 		}
-		t.Model = fmt.Sprintf("%s, keys and values of type %v, blocks of %d tokens, packed by %s, weights %x",
-			spec.Family, o.KVType, o.BlockTokens, kind.Name, sum[:8])
+		t.Model = fmt.Sprintf("%s, keys and values of type %v, blocks of %d tokens, %s, weights %x",
+			spec.Family, o.KVType, o.BlockTokens, form, sum[:8])
 	}
 	return fmt.Sprintf("%x %v", sum[:16], o.KVType), t, nil
 }

@@ -34,7 +34,7 @@ const pendingBytes = 64 << 20
 
 func init() {
 	Register(Kind{Name: "disk", Slow: true, Durable: true, Open: func(o Options) (Tier, error) {
-		return openDisk(o.Where, o.Bytes, o.Block, o.Model, o.Log)
+		return openDisk(o.Where, o.Bytes, newForm(o.Block, o.Layouts), o.Model, o.Log)
 	}})
 }
 
@@ -44,7 +44,7 @@ type disk struct {
 
 	file   *os.File
 	unlock func()
-	size   int // of a block
+	form   form
 	stride int64
 	names  []kv.Name // of what is in the slots, or will be once it is written; written with mu held
 
@@ -67,16 +67,17 @@ const retryAfter = 30 * time.Second
 
 // job is a slot that is to be written.
 type job struct {
-	at  int32
-	buf []byte // header and block
+	at   int32
+	name kv.Name
+	buf  []byte // the block, packed
 }
 
-// openDisk opens or makes the file of a directory, for as many blocks of a size as fit into so many bytes. model says
+// openDisk opens or makes the file of a directory, for as many blocks of a form as fit into so many bytes. model says
 // what the contents of blocks depend on beside their names: a file made for another, or whose header is damaged, is
 // renamed, and log is told. A file that another process has open is refused, and one that is a symbolic link. Only the
 // process's user can read the file and a directory that is made.
-func openDisk(dir string, bytes int64, size int, model string, log *slog.Logger) (_ *disk, err error) {
-	stride := (int64(slotHeader+size) + align - 1) / align * align
+func openDisk(dir string, bytes int64, form form, model string, log *slog.Logger) (_ *disk, err error) {
+	stride := (int64(slotHeader+form.most) + align - 1) / align * align
 	n := (bytes - headerSize) / stride
 	if n < 1 || n > 1<<30 || len(model) > headerSize-modelAt {
 		return nil, fmt.Errorf("tier: %s: a file of %d bytes; want enough for a block, which takes %d and the header %d", dir, bytes, stride, headerSize)
@@ -94,12 +95,12 @@ func openDisk(dir string, bytes int64, size int, model string, log *slog.Logger)
 			unlock()
 		}
 	}()
-	f, err := openFile(path, header(size, stride, model), log)
+	f, err := openFile(path, header(form.most, stride, model), log)
 	if err != nil {
 		return nil, err
 	}
 	d := &disk{
-		file: f, unlock: unlock, size: size, stride: stride, names: make([]kv.Name, n),
+		file: f, unlock: unlock, form: form, stride: stride, names: make([]kv.Name, n),
 		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)), log: log,
 	}
 	if err := f.Truncate(headerSize + n*stride); err != nil {
@@ -201,8 +202,11 @@ func modelOf(h []byte) string {
 func (d *disk) scan() {
 	h := make([]byte, slotHeader)
 	for at := range d.names {
-		if _, err := d.file.ReadAt(h, d.offset(int32(at))); err == nil {
-			d.names[at], _ = d.parse(h)
+		if _, err := d.file.ReadAt(h, d.offset(int32(at))); err != nil {
+			continue
+		}
+		if name, ok := d.parse(h); ok {
+			d.names[at] = name
 		}
 	}
 }
@@ -211,13 +215,12 @@ func (d *disk) offset(at int32) int64 { return headerSize + int64(at)*d.stride }
 
 // parse reads a slot's header; false if it holds nothing.
 func (d *disk) parse(h []byte) (n kv.Name, ok bool) {
-	if binary.LittleEndian.Uint32(h[60:]) != crc32.Checksum(h[:60], castagnoli) || binary.LittleEndian.Uint64(h[40:]) != uint64(d.size) ||
-		binary.LittleEndian.Uint16(h[32:]) > 127 {
+	if binary.LittleEndian.Uint32(h[60:]) != crc32.Checksum(h[:60], castagnoli) || binary.LittleEndian.Uint16(h[32:]) > 127 {
 		return n, false
 	}
 	copy(n.Hash[:], h)
 	n.Group = int8(binary.LittleEndian.Uint16(h[32:]))
-	return n, true
+	return n, binary.LittleEndian.Uint64(h[40:]) == uint64(d.form.bytes(n.Group))
 }
 
 // fill writes the header of a slot before its block.
@@ -243,9 +246,8 @@ func (d *disk) Put(slot int32, name kv.Name, data []byte) bool {
 	if buf == nil {
 		return false
 	}
-	copy(buf[slotHeader:], data)
-	fill(buf, name)
-	j := job{slot, buf}
+	copy(buf, data)
+	j := job{slot, name, buf}
 	d.mu.Lock()
 	d.names[slot] = name
 	d.pending[slot] = &j
@@ -268,14 +270,20 @@ func (d *disk) buffer(slot int32) []byte {
 		d.spare = d.spare[:n-1]
 		return buf
 	}
-	return make([]byte, slotHeader+d.size)
+	return make([]byte, d.form.packed)
 }
 
 // write writes what Put was given.
 func (d *disk) write() error {
+	slot := make([]byte, slotHeader+d.form.most)
 	for j := range d.jobs {
 		d.written(j, guard.Try(func() error {
-			_, err := d.file.WriteAt(j.buf, d.offset(j.at))
+			buf := slot[:slotHeader+d.form.bytes(j.name.Group)]
+			if err := d.form.store(buf[slotHeader:], j.buf, j.name.Group); err != nil {
+				return err
+			}
+			fill(buf, j.name)
+			_, err := d.file.WriteAt(buf, d.offset(j.at))
 			return err
 		}))
 	}
@@ -339,26 +347,27 @@ func (d *disk) Get(slot int32, name kv.Name, dst []byte, done func(time.Duration
 		return Miss, fmt.Errorf("tier: slot %d of %s holds %v; want %v", slot, d.file.Name(), held, name)
 	}
 	if p := d.pending[slot]; p != nil {
-		copy(dst, p.buf[slotHeader:])
+		copy(dst, p.buf)
 		return Hit, nil
 	}
 	d.reader.add(read{slot, name, dst, done})
 	return Pending, nil
 }
 
-// read reads a stored block to dst.
+// read reads a stored block to dst, packed.
 func (d *disk) read(slot int32, name kv.Name, dst []byte) error {
 	var h [slotHeader]byte
 	if _, err := d.file.ReadAt(h[:], d.offset(slot)); err != nil {
 		return err
 	}
-	if _, err := d.file.ReadAt(dst[:d.size], d.offset(slot)+slotHeader); err != nil {
-		return err
-	}
 	if n, ok := d.parse(h[:]); !ok || n != name {
 		return fmt.Errorf("tier: slot %d of %s was to hold %v, and does not", slot, d.file.Name(), name)
 	}
-	if sum, want := crc32.Checksum(dst[:d.size], castagnoli), binary.LittleEndian.Uint32(h[36:]); sum != want {
+	sum, err := d.form.read(dst[:d.form.packed], name.Group, d.file, d.offset(slot)+slotHeader)
+	if err != nil {
+		return err
+	}
+	if want := binary.LittleEndian.Uint32(h[36:]); sum != want {
 		return fmt.Errorf("tier: block %v in slot %d of %s has the checksum %08x; it was stored with %08x", name, slot, d.file.Name(), sum, want)
 	}
 	return nil

@@ -25,7 +25,7 @@ func FuzzOpenDisk(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, fileName), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		d, err := openDisk(dir, headerSize+3*align, 100, "m", slog.New(slog.DiscardHandler))
+		d, err := openDisk(dir, headerSize+3*align, newForm(100, nil), "m", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return
 		}

@@ -30,7 +30,7 @@ func TestPrivate(t *testing.T) {
 		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		d, err := openDisk(dir, 1<<20, size, "a model", quiet)
+		d, err := openDisk(dir, 1<<20, newForm(size, nil), "a model", quiet)
 		if err == nil { // the link was removed, or renamed
 			put(t, d, 0, 1)
 			d.Close()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -61,8 +62,12 @@ type Spec struct {
 // Options are what a tier is opened with.
 type Options struct {
 	Spec
-	Block int // bytes of a block
-	// Model says what the contents of blocks depend on beside their names: weights, types, shapes, the device's layout.
+	Block int // bytes of a block as the device packs it
+	// Layouts say, by group of layers, where everything is in such a block; none: only the device knows. A durable tier
+	// stores blocks in the canonical form then, for other devices to read.
+	Layouts []compute.Layout
+	// Model says what the contents of blocks depend on beside their names: weights, types, shapes, and without Layouts
+	// the kind of device.
 	Model string
 	Log   *slog.Logger
 }

@@ -36,7 +36,7 @@ func block(i int) (kv.Name, []byte) {
 
 func open(t *testing.T, dir string, blocks int64) *disk {
 	t.Helper()
-	d, err := openDisk(dir, headerSize+blocks*2*align, size, "a model", quiet)
+	d, err := openDisk(dir, headerSize+blocks*2*align, newForm(size, nil), "a model", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestDisk(t *testing.T) {
 			t.Fatalf("block %d is not there at once", i)
 		}
 	}
-	if _, err := openDisk(dir, 1<<20, size, "a model", quiet); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := openDisk(dir, 1<<20, newForm(size, nil), "a model", quiet); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("opened twice: %v", err)
 	}
 	d.Sync()
@@ -138,7 +138,7 @@ func TestDiskOfAnotherModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		d, err = openDisk(dir, 1<<20, test.size, test.model, slog.New(slog.NewTextHandler(&log, nil)))
+		d, err = openDisk(dir, 1<<20, newForm(test.size, nil), test.model, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("%s: %v", test.want, err)
 		}
@@ -160,7 +160,7 @@ func TestDiskIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte("something else"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDisk(dir, 1<<20, size, "a model", quiet)
+	d, err := openDisk(dir, 1<<20, newForm(size, nil), "a model", quiet)
 	if err != nil {
 		t.Fatalf("a file that is none is in the way: %v", err)
 	}
@@ -168,7 +168,7 @@ func TestDiskIsRefused(t *testing.T) {
 	if kept, err := os.ReadFile(filepath.Join(dir, fileName+aside)); err != nil || string(kept) != "something else" {
 		t.Errorf("the file set aside: %q, %v", kept, err)
 	}
-	if _, err := openDisk(t.TempDir(), 5000, size, "a model", quiet); err == nil || !strings.Contains(err.Error(), "5000") {
+	if _, err := openDisk(t.TempDir(), 5000, newForm(size, nil), "a model", quiet); err == nil || !strings.Contains(err.Error(), "5000") {
 		t.Errorf("a file too small for a block: %v", err)
 	}
 }
@@ -261,7 +261,7 @@ func TestDiskAnswers(t *testing.T) {
 	}
 	d.mu.Lock()
 	_, buf := block(1)
-	d.pending[1] = &job{1, append(make([]byte, slotHeader), buf...)}
+	d.pending[1] = &job{1, name, buf}
 	d.mu.Unlock()
 	dst := make([]byte, size)
 	if answer, err := d.Get(1, name, dst, nil); answer != Hit || err != nil || !bytes.Equal(dst, data) {

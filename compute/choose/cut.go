@@ -196,8 +196,8 @@ func better(a, b ranked) int {
 }
 
 // cut finds the n best of logits or, if weights is not nil, the best with which theirs reach limit, if they are
-// fewer. It returns the last of them; those that are equal to it and rank behind it become -Inf. most is the greatest logit. The fewer lie below least, the less is sorted: only the class that the last one
-// is in.
+// fewer. It returns the last of them; those that are equal to it and rank behind it become -Inf. most is
+// the greatest logit. The fewer lie below least, the less is sorted: only the class that the last one is in.
 func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, limit float64) float32 {
 	clear(s.classes[:])
 	perLogit := (classes - 1) / max(most-least, 1e-30)

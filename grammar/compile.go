@@ -179,7 +179,7 @@ func (c *compiler) literal(v *value) id {
 	for _, key := range v.keys {
 		members = append(members, member{c.a.seq(c.key(key), c.literal(v.fields[key])), true})
 	}
-	return c.braces(object{members: members, most: -1})
+	return c.inside("{", object{members: members, most: -1}, "}")
 }
 
 // sameNumber matches a number as the schema has it, and in the other plain ways to write it if it is whole.
@@ -197,6 +197,12 @@ func (c *compiler) punct(s string) id  { return c.a.cat(c.ws, c.a.literal(s), c.
 func (c *compiler) key(name string) id { return c.a.before(`"`+quote(name)+`"`, c.punct(":")) }
 
 func (c *compiler) array(s *shape) id {
+	switch {
+	case s.unique != nil && (s.maxItems < 0 || s.maxItems > 1):
+		return c.distinct(s)
+	case len(s.holds) > 0:
+		return c.counted(s)
+	}
 	a, comma := c.a, c.punct(",")
 	item := c.conjunction(s.items)
 	lo, hi, n := int32(s.minItems), int32(s.maxItems), int32(len(s.prefix))

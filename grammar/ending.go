@@ -2,7 +2,9 @@ package grammar
 
 import (
 	"bytes"
+	"cmp"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -119,12 +121,23 @@ func (f *shortest) after(s int32) (string, bool) {
 	}
 }
 
-// shorter returns the shorter of two texts.
+// shorter returns the shorter of two texts, of equally long ones the plainer. So what is found does not depend on the
+// order in which the expressions of an automaton were made.
 func shorter(x, y found) found {
-	if !x.ok || y.ok && len(y.text) < len(x.text) {
+	if !x.ok || y.ok && (len(y.text) < len(x.text) || len(y.text) == len(x.text) && plainer(y.text, x.text)) {
 		return y
 	}
 	return x
+}
+
+// plainer reports whether x comes before y, a text of its length, in an order in which control characters come last.
+func plainer(x, y string) bool {
+	for i := range len(x) {
+		if a, b := x[i]-' ', y[i]-' '; a != b {
+			return a < b
+		}
+	}
+	return false
 }
 
 // plus returns one text after another.
@@ -199,7 +212,8 @@ func (f *shortest) rule(r int32) found {
 	if !f.now.open[r] {
 		f.now.open[r] = true
 		body := f.expr(f.arena.rules[r])
-		if known, ok := f.rules[r]; body.ok && (!ok || len(body.text) < len(known)) {
+		text, ok := f.rules[r]
+		if known := (found{text, ok}); body.ok && shorter(known, body) != known {
 			f.rules[r], f.now.shorter = body.text, true
 		}
 	}
@@ -226,8 +240,9 @@ func (f *shortest) object(x id) found {
 		f.openPairs(e, func(pair, tail id) {
 			rest := f.exprs[tail]
 			_, left := f.count(&rest)
-			if one := f.expr(pair); one.ok && (left < need && !needed || left < need == needed && shorter(best, one) != best) {
-				best, x, needed = one, tail, left < need
+			less := left < need
+			if one := f.expr(pair); one.ok && (less && !needed || less == needed && (!best.ok || len(one.text) < len(best.text))) {
+				best, x, needed = one, tail, less
 			}
 		})
 		all = all.plus(best)
@@ -238,16 +253,16 @@ func (f *shortest) object(x id) found {
 // search finds a shortest text that a term matches by going through its derivatives.
 func (f *shortest) search(x id) found {
 	type step struct {
-		from id
+		at   id
 		byte byte
 	}
-	how := map[id]step{x: {from: none}}
-	queue := []id{x}
+	how := map[id]step{x: {at: none}} // where each was reached from
+	queue, next := []id{x}, []step(nil)
 	for i := 0; i < len(queue) && f.budget >= f.least; i++ {
 		y := queue[i]
 		if f.nullable(y) {
 			var text []byte
-			for ; y != x; y = how[y].from {
+			for ; y != x; y = how[y].at {
 				text = append(text, how[y].byte)
 			}
 			for i, j := 0, len(text)-1; i < j; i, j = i+1, j-1 {
@@ -255,12 +270,15 @@ func (f *shortest) search(x id) found {
 			}
 			return found{string(text), len(text) <= mostText}
 		}
-		f.classes(y, func(z id, class *byteSet) {
-			if _, seen := how[z]; !seen && z != none && f.life[z] != dead {
-				how[z] = step{y, plainest(class)}
-				queue = append(queue, z)
+		next = next[:0]
+		f.classes(y, func(z id, class *byteSet) { next = append(next, step{z, plainest(class)}) })
+		slices.SortFunc(next, func(s, t step) int { return cmp.Compare(s.byte-' ', t.byte-' ') })
+		for _, s := range next {
+			if _, seen := how[s.at]; !seen && s.at != none && f.life[s.at] != dead {
+				how[s.at] = step{y, s.byte}
+				queue = append(queue, s.at)
 			}
-		})
+		}
 	}
 	return found{}
 }

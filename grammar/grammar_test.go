@@ -2,8 +2,10 @@ package grammar
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +58,25 @@ func TestTakes(t *testing.T) {
 			[]string{`"b"`, `""`, `2`, `3.5`, `true`, `{}`, `{"y":1}`, `[1,2]`}, []string{`"a"`, `3`, `3.0`, `null`, `{"x":1}`, `[]`, `[1]`, `"é1"`, `"\u00e9"`, `"\u0061"`}},
 		{"not all", Spec{Schema: []byte(`{"type": "object", "not": {"properties": {"a": {"const": 1}, "b": {"minimum": 5}}}}`)},
 			[]string{`{"a":2}`, `{"b":4,"a":1}`, `{"a":"1"}`}, []string{`{}`, `{"a":1}`, `{"b":5}`, `{"b":"x"}`}},
+		{"contains", Spec{Schema: []byte(`{"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 5}, "minContains": 2, "minItems": 3}`)},
+			[]string{"[5,6,7]", "[1,5,1,1,9]", "[7,7,1]"}, []string{"[]", "[5,6]", "[1,5,1]", "[1,2,3,4]", `[5,6,"x"]`}},
+		{"contains at most", Spec{Schema: []byte(`{"type": "array", "prefixItems": [{"const": "a"}], "contains": {"type": "string"}, "maxContains": 2, "maxItems": 4}`)},
+			[]string{`["a"]`, `["a",1,"b"]`, `["a",1,2,null]`}, []string{"[]", `["b"]`, `["a","b","c"]`, `["a",1,2,3,4]`}},
+		{"contains any number", Spec{Schema: []byte(`{"type": "array", "contains": {"type": "string"}, "minContains": 0}`)}, []string{"[]", "[1]", `["a"]`}, nil},
+		{"unique", Spec{Schema: []byte(`{"type": "array", "items": {"enum": ["a", 1, null, "a", [2], 1.0]}, "uniqueItems": true, "minItems": 1, "maxItems": 3}`)},
+			[]string{`["a"]`, `[1, null]`, `[[2],1.0,"a"]`}, []string{"[]", `["a","a"]`, "[1,1.0]", `["a",1,null,[2]]`, `["b"]`}},
+		{"one unique", Spec{Schema: []byte(`{"type": "array", "uniqueItems": true, "maxItems": 1}`)}, []string{"[]", "[3]"}, []string{"[3,4]"}},
+		{"unevaluated", Spec{Schema: []byte(`{"type": "object", "properties": {"a": {}}, "allOf": [{"$ref": "#/$defs/b"}], "unevaluatedProperties": {"type": "null"},
+			"$defs": {"b": {"properties": {"b": {"type": "integer"}}, "patternProperties": {"^x": {}}}}}`)},
+			[]string{`{"a":true,"b":1,"xy":2}`, `{"c":null}`}, []string{`{"c":1}`, `{"b":"s"}`}},
+		{"unevaluated of one", Spec{Schema: []byte(`{"type": "object", "oneOf": [{"properties": {"k": {"const": 1}, "a": {}}, "required": ["k"]},
+			{"properties": {"k": {"const": 2}, "b": {}}, "required": ["k"]}], "unevaluatedProperties": false}`)},
+			[]string{`{"k":1,"a":0}`, `{"k":2,"b":0}`}, []string{`{"k":1,"b":0}`, `{"k":2,"b":0,"c":0}`}},
+		{"unevaluated after if", Spec{Schema: []byte(`{"type": "object", "if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"properties": {"a": {}}},
+			"else": {"properties": {"b": {}}}, "unevaluatedProperties": false}`)},
+			[]string{`{"k":1,"a":0}`, `{"b":0}`, `{}`}, []string{`{"k":1,"b":0}`, `{"k":2}`, `{"a":0}`}},
+		{"unevaluated items", Spec{Schema: []byte(`{"type": "array", "prefixItems": [{"const": 1}], "allOf": [{"prefixItems": [{}, {"type": "string"}]}], "unevaluatedItems": {"type": "null"}}`)},
+			[]string{`[]`, `[1,"x"]`, `[1,"x",null,null]`}, []string{`[1,2]`, `[1,"x",3]`}},
 		{"if", Spec{Schema: []byte(`{"if": {"properties": {"k": {"const": "n"}}, "required": ["k"]}, "then": {"properties": {"v": {"type": "number"}}},
 			"else": {"required": ["w"]}, "type": "object"}`)},
 			[]string{`{"k":"n","v":1}`, `{"k":"n"}`, `{"k":"m","w":0}`, `{"w":1,"v":"x"}`}, []string{`{"k":"n","v":"1"}`, `{"k":"m"}`, `{}`}},
@@ -99,7 +120,11 @@ func TestRefused(t *testing.T) {
 		{schema(`{"not": {"type": ["integer", "null"]}}`), "not.type", `"integer" is not supported within not`},
 		{schema(`{"not": {"$ref": "#"}}`), "", "no output fits"},
 		{schema(`{"not": {}}`), "", "no output fits"},
-		{schema(`{"dependencies": {"a": ["b"]}}`), "dependencies", "is not of this draft"},
+		{schema(`{"$schema": "http://json-schema.org/draft-07/schema#", "dependentRequired": {"a": ["b"]}}`), "dependentRequired", "is not of this draft"},
+		{schema(`{"items": {"type": "array", "items": {"type": "string"}, "uniqueItems": true}}`), "items.uniqueItems", "only where enum or const"},
+		{schema(`{"contains": {}, "allOf": [{"contains": {"type": "null"}}]}`), "contains", "once in a list"},
+		{schema(`{"unevaluatedProperties": false, "allOf": [{"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}]}`), "unevaluatedProperties", "anyOf"},
+		{schema(`{"unevaluatedItems": false, "allOf": [{"not": {"prefixItems": [{}, {"type": "null"}]}}]}`), "unevaluatedItems", "not"},
 		{schema(`{"items": [{"type": "text"}]}`), "items[0].type", `"text" is no type`},
 		{schema(`{"properties": {"x": {"pattern": "a(b"}}}`), "properties.x.pattern", "( without a )"},
 		{schema(`{"pattern": "(?<=a)b"}`), "pattern", "looks behind"},
@@ -253,6 +278,69 @@ func mutual(t *testing.T, g *Grammar, text []byte) {
 	}
 }
 
+// TestClones follows outputs with matchers that find ready what other outputs needed, in another order: masks, forced
+// tokens and endings are those of a matcher that begins alone.
+func TestClones(t *testing.T) {
+	v := byteVocab()
+	for _, spec := range []Spec{
+		{JSON: true},
+		{Regex: `(?=.*\d)(?!.*xx)[a-z0-9]{3,5}|[0-9]{2}|q(a|b)c`},
+		{Grammar: `root ::= "(" root ")" | [a-c]+ | "[" root "]]"`},
+		{Grammar: "root ::= \"y\" p | \"z\" q | \"x\" p | \"x\" q\np ::= [ab]{9} \"?\" | \"(\" p \")\"\nq ::= [ac]{9} \"!\" | \"(\" q \")\""},
+		{Schema: []byte(`{"$ref": "#/$defs/t", "$defs": {"t": {"type": "object", "properties": {"v": {"enum": ["b", "a", 1, 2]}, "w": {"type": "integer",
+			"minimum": 10}, "c": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "required": ["v", "c"], "minProperties": 3}}}`)},
+		{Schema: []byte(`{"type": "object", "patternProperties": {"^x": {"type": "string", "pattern": "[0-9a-f]{2}$"}}, "minProperties": 1}`)},
+	} {
+		g, err := Compile(spec, v, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		var origin *Matcher
+		for n := range 80 {
+			if n%8 == 0 {
+				origin = g.Start()
+			}
+			warm, cold, text := origin.Clone(), g.Start(), ""
+			for range 1 + rng.IntN(30) {
+				masks := [2][9]uint32{}
+				warm.Mask(masks[0][:])
+				cold.Mask(masks[1][:])
+				if masks[0] != masks[1] {
+					t.Fatalf("%v: after %q the mask is %x; alone %x", spec, text, masks[0], masks[1])
+				}
+				if a, b := warm.Forced(), cold.Forced(); !slices.Equal(a, b) {
+					t.Fatalf("%v: after %q %q must come; alone %q", spec, text, bytesOf(a), bytesOf(b))
+				}
+				a, _ := warm.Ending(500)
+				if b, _ := cold.Ending(500); !slices.Equal(a, b) {
+					t.Fatalf("%v: %q ends with %q; alone with %q", spec, text, bytesOf(a), bytesOf(b))
+				}
+				var may []int32
+				for id := range int32(256) {
+					if masks[0][id/32]>>(id%32)&1 != 0 {
+						may = append(may, id)
+					}
+				}
+				if len(may) == 0 {
+					break
+				}
+				id := may[rng.IntN(len(may))]
+				if len(a) > 0 && rng.IntN(3) > 0 {
+					id = a[0]
+				}
+				if warm.Accept(id) != nil || cold.Accept(id) != nil {
+					t.Fatalf("%v: after %q token %d is refused", spec, text, id)
+				}
+				text += string(rune(id))
+			}
+		}
+		if len(origin.masks) < 3 {
+			t.Errorf("%v: %d masks were shared", spec, len(origin.masks))
+		}
+	}
+}
+
 // ends returns an error unless an output may go on with some tokens and end.
 func ends(m *Matcher, ids []int32) error {
 	sim := m.Clone()
@@ -292,9 +380,9 @@ func TestEnding(t *testing.T) {
 		{Spec{Choice: []string{"green", "red"}}, "", "red"},
 		{Spec{Grammar: `root ::= "(" root ")" | "[" root "]]" | [a-c]+`}, "([(", "a)]])"},
 		{Spec{Schema: []byte(tree), Compact: true, Ordered: true}, "", `{"v":10,"c":[]}`},
-		{Spec{Schema: []byte(tree), Compact: true}, `{"c":[{`, `"v":10,"c":[]}],"v":10}`},
+		{Spec{Schema: []byte(tree), Compact: true}, `{"c":[{`, `"c":[],"v":10}],"v":10}`},
 		{Spec{Schema: []byte(`{"type": "object", "minProperties": 2, "properties": {"name": {}, "b": {"const": 1}}, "additionalProperties": false}`),
-			Compact: true}, `{`, `"name":0,"b":1}`},
+			Compact: true}, `{`, `"b":1,"name":0}`},
 		{Spec{Schema: []byte(`{"type": "string", "minLength": 3, "pattern": "^x"}`)}, "", `"x  "`},
 		{Spec{Schema: []byte(`{"type": "array", "minItems": 3, "items": {"enum": ["long", null, 7]}}`)}, "[", "7,7,7]"},
 	} {
@@ -356,4 +444,28 @@ func FuzzGrammar(f *testing.F) {
 			mutual(t, g, []byte(output))
 		}
 	})
+}
+
+// TestEndingAlone asks for an ending of which two are equally short, after an output that made the expressions of one.
+func TestEndingAlone(t *testing.T) {
+	g, err := Compile(Spec{Grammar: "root ::= \"y\" p | \"z\" q | \"x\" p | \"x\" q\np ::= [ab]{9} \"?\" | \"(\" p \")\"\nq ::= [ac]{9} \"!\" | \"(\" q \")\""},
+		byteVocab(), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []string{"", "ya", "za"} {
+		origin := g.Start()
+		for _, text := range []string{before, "xa"} {
+			m := origin.Clone()
+			for _, b := range []byte(text) {
+				if err := m.Accept(int32(b)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ids, _ := m.Ending(100)
+			if want := "aaaaaaaa!"; text == "xa" && string(bytesOf(ids)) != want {
+				t.Errorf("after %q %q ends with %q; want %q", before, text, bytesOf(ids), want)
+			}
+		}
+	}
 }

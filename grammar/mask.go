@@ -3,21 +3,30 @@ package grammar
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 )
 
 // Matcher follows one output. It is an engine.Constraint, for one goroutine at a time.
 type Matcher struct {
-	g     *Grammar
-	m     *automaton
+	g *Grammar
+	*memo
 	state int32 // closed
 	last  int32 // token; -1 before the first
 	over  bool  // a token that ends the output was accepted
 	err   error // that ends the output
+}
+
+// memo is what the outputs of matchers that are clones of one another have taught: a matcher finds ready what another
+// needed. None of it depends on which output came first.
+type memo struct {
+	m     *automaton
 	heads map[id]*head
-	masks map[int32][]uint32
-	path  []int32 // of a walk: the state at each depth
+	masks map[int32][]uint32 // by state
+	path  []int32            // of a walk: the state at each depth
+}
+
+func newMemo(m *automaton) *memo {
+	return &memo{m: m, heads: map[id]*head{}, masks: map[int32][]uint32{}}
 }
 
 // head is what the trie says of a term by itself.
@@ -28,15 +37,15 @@ type head struct {
 	skip  uint32   // of nodes that need no walk
 }
 
-// mostMasks bounds the masks that a matcher keeps; one is a bit for each token. mostHeads bounds the terms.
-const mostMasks, mostHeads = 64, 512
+// What a memo keeps: 32-bit words of masks, and terms.
+const mostWords, mostHeads = 1 << 19, 512
 
 // errLimit is what passed a limit.
 var errLimit = errors.New("grammar: the output needs more states than the limits allow")
 
 // Start returns a matcher at the beginning of an output.
 func (g *Grammar) Start() *Matcher {
-	m := &Matcher{g: g, last: -1, m: newAutomaton(g.arena.clone(g.limits.Work)), heads: map[id]*head{}, masks: map[int32][]uint32{}}
+	m := &Matcher{g: g, last: -1, memo: newMemo(newAutomaton(g.arena.clone(g.limits.Work)))}
 	m.state = m.m.close(m.m.then(g.root, ended))
 	if m.m.budget < 0 {
 		m.err = errLimit
@@ -44,11 +53,10 @@ func (g *Grammar) Start() *Matcher {
 	return m
 }
 
-// renew forgets what the automaton no longer needs.
+// renew forgets what the automaton no longer needs. Clones keep theirs.
 func (m *Matcher) renew() {
-	m.m, m.state = m.g.renew(m.m, m.state)
-	clear(m.heads)
-	clear(m.masks)
+	a, s := m.g.renew(m.m, m.state)
+	m.memo, m.state = newMemo(a), s
 	if m.m.budget < 0 || m.size() > m.g.limits.States/4 {
 		m.err = errLimit
 	}
@@ -59,10 +67,17 @@ func (m *Matcher) size() int {
 	return len(m.m.exprs) - len(m.g.arena.exprs) + len(m.m.items) + 16*(len(m.m.moves)+len(m.m.next))
 }
 
-// Clone returns a matcher that goes on from here by itself. Both are for one goroutine.
+// mostLasting is the size of an automaton that is large.
+const mostLasting = 1 << 16
+
+// Large reports whether the matcher and its clones have found so much that it is better forgotten: the next output
+// should begin with Start instead of Clone.
+func (m *Matcher) Large() bool { return m.size() > mostLasting }
+
+// Clone returns a matcher that goes on from here by itself, and shares what it finds with this one: all clones are for
+// one goroutine at a time.
 func (m *Matcher) Clone() *Matcher {
 	c := *m
-	c.heads, c.masks, c.path = maps.Clone(m.heads), maps.Clone(m.masks), nil
 	return &c
 }
 
@@ -127,10 +142,11 @@ func (m *Matcher) Mask(dst []uint32) {
 		m.ends(dst)
 		return
 	}
-	if len(m.masks) >= mostMasks {
+	words := (m.g.vocab.size + 31) / 32
+	if (len(m.masks)+1)*words > mostWords {
 		clear(m.masks)
 	}
-	m.masks[m.state] = slices.Clone(dst[:(m.g.vocab.size+31)/32])
+	m.masks[m.state] = slices.Clone(dst[:words])
 }
 
 func (m *Matcher) ends(dst []uint32) {

@@ -95,6 +95,7 @@ func (c *compiler) violate(key string, x *value) (list []*shape) {
 		for _, name := range x.keys {
 			list = append(list, one(isObject, func(s *shape) {
 				s.required, s.layers = []string{name}, []*layer{property(name, c.not(x.fields[name]))}
+				s.layers[0].denies = true
 			})...)
 		}
 		return list
@@ -133,7 +134,7 @@ func (c *compiler) violateParts(key string, x *value) (list []*shape) {
 		s.minProps = 1
 		return []*shape{s}
 	}
-	if keywords[key] != nil || applicators[key] != nil || refused[key] != 0 && !c.idle(key, x) {
+	if !c.idle(key, x) && (keywords[key] != nil || applicators[key] != nil || refused[key] != 0) {
 		c.fail(x, "%q is not supported within not", key)
 	}
 	return nil
@@ -248,13 +249,13 @@ func (c *compiler) conditional(v *value) []*shape {
 }
 
 // dependencies is the keyword of draft 7 and before, and since then dependentRequired and dependentSchemas: what an
-// object must be that has a property.
+// object must be that has a property. Later drafts allow to obey the older one.
 func (c *compiler) dependencies(v *value) []*shape {
 	if v.kind != isObject {
 		c.fail(v, "is no object")
 		return nil
 	}
-	if c.old != (v.key == "dependencies") && len(v.keys) > 0 {
+	if c.old && v.key != "dependencies" && len(v.keys) > 0 {
 		c.fail(v, "%q is not of this draft", v.key)
 	}
 	list := []*shape{anything()}

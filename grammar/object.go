@@ -144,14 +144,14 @@ func (c *compiler) object(s *shape) id {
 	if others == none && len(members) < s.minProps {
 		return none
 	}
-	return c.braces(object{members: members, others: others, least: int32(s.minProps), most: int32(s.maxProps),
-		ordered: c.ordered, counting: s.minProps > 0 || s.maxProps >= 0})
+	return c.inside("{", object{members: members, others: others, least: int32(s.minProps), most: int32(s.maxProps),
+		ordered: c.ordered, counting: s.minProps > 0 || s.maxProps >= 0}, "}")
 }
 
-// braces matches an object.
-func (c *compiler) braces(o object) id {
+// inside matches an object, or a list whose items are its members, between its brackets.
+func (c *compiler) inside(open string, o object, shut string) id {
 	a := c.a
-	o.comma, o.end = c.punct(","), a.cat(c.ws, a.literal("}"))
+	o.comma, o.end = c.punct(","), a.cat(c.ws, a.literal(shut))
 	a.objects = append(a.objects, o)
 	n := int32(len(a.objects) - 1)
 	x := a.pairs(n, 0, 0)
@@ -159,9 +159,9 @@ func (c *compiler) braces(o object) id {
 		x = none
 	}
 	if a.mayEnd(a.exprs[a.tail(n, 0, 0)]) {
-		x = a.choice(x, a.literal("}"))
+		x = a.choice(x, a.literal(shut))
 	}
-	return a.seq(a.cat(a.literal("{"), c.ws), x)
+	return a.seq(a.cat(a.literal(open), c.ws), x)
 }
 
 // members returns the properties that are listed or required, and all their names. Both are nil if a required one

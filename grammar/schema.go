@@ -94,8 +94,7 @@ var annotations = map[string]bool{"$schema": true, "$id": true, "id": true, "$an
 	"contentMediaType": true, "contentSchema": true, "then": true, "else": true, "minContains": true, "maxContains": true}
 
 // refused are keywords that would have to be obeyed, and for which types.
-var refused = map[string]valueKind{"contains": isArray, "uniqueItems": isArray, "unevaluatedItems": isArray,
-	"unevaluatedProperties": isObject, "$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
+var refused = map[string]valueKind{"$dynamicRef": isAny, "$recursiveRef": isAny, "extends": isAny, "disallow": isAny,
 	"divisibleBy": isNumber}
 
 // reference returns the $ref of a schema that says nothing else, or nil.
@@ -141,6 +140,8 @@ func init() {
 		"items":             (*compiler).itemsKeyword,
 		"prefixItems":       (*compiler).prefixKeyword,
 		"additionalItems":   func(*compiler, *shape, *value) {},
+		"contains":          (*compiler).containsKeyword,
+		"uniqueItems":       (*compiler).uniqueKeyword,
 		"properties":        (*compiler).objectKeyword,
 		"patternProperties": (*compiler).objectKeyword,
 
@@ -156,6 +157,9 @@ func init() {
 		"const": func(c *compiler, v *value) []*shape { return c.literals([]*value{v}) },
 		"not":   (*compiler).negate,
 		"if":    (*compiler).conditional,
+
+		"unevaluatedProperties": (*compiler).later,
+		"unevaluatedItems":      (*compiler).later,
 
 		"dependencies":      (*compiler).dependencies,
 		"dependentRequired": (*compiler).dependencies,
@@ -223,7 +227,7 @@ func (c *compiler) expand(v *value) []*shape {
 			list = c.product(v, list, with)
 		}
 	}
-	return list
+	return c.unevaluated(v, list)
 }
 
 // idle reports whether a keyword that is refused says nothing here.
@@ -481,6 +485,26 @@ func (c *compiler) itemsKeyword(s *shape, v *value) {
 func (c *compiler) prefixKeyword(s *shape, v *value) {
 	for _, x := range c.list(v) {
 		s.prefix = append(s.prefix, []*value{x})
+	}
+}
+
+func (c *compiler) uniqueKeyword(s *shape, v *value) {
+	if v.kind == isTrue {
+		s.unique = v
+	}
+}
+
+// containsKeyword reads contains with minContains and maxContains, which are later than draft 7.
+func (c *compiler) containsKeyword(s *shape, v *value) {
+	h := &holding{of: v, min: 1, max: -1}
+	if x := v.in.get("minContains"); x != nil && !c.old {
+		h.min = c.count(x)
+	}
+	if x := v.in.get("maxContains"); x != nil && !c.old {
+		h.max = c.count(x)
+	}
+	if h.min > 0 || h.max >= 0 {
+		s.holds = append(s.holds, h)
 	}
 }
 

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 )
@@ -23,11 +24,19 @@ type shape struct {
 	prefix             [][]*value // schemas of the first items: all of a list
 	items              []*value   // of the others
 	minItems, maxItems int
+	unique             *value     // uniqueItems, if no two items may be equal
+	holds              []*holding // what the items are counted by
 
 	layers             []*layer
 	required           []string
 	nameOf             []id // contents of the names of properties: all of them match
 	minProps, maxProps int
+}
+
+// holding says how many items fit a schema.
+type holding struct {
+	of       *value
+	min, max int // -1 is no limit
 }
 
 // pick is a schema of a oneOf.
@@ -42,6 +51,7 @@ type layer struct {
 	listed   map[string]*value
 	patterns []namePattern
 	rest     *value // of names that are neither listed nor match; nil is any value
+	denies   bool   // it comes from not: it evaluates no property
 }
 
 // namePattern is a schema for the properties whose names match.
@@ -154,8 +164,8 @@ func (s *shape) textual() bool {
 // trivial reports whether every value has the shape.
 func (s *shape) trivial() bool {
 	return s.types == isAny && s.ref == nil && s.lit == nil && len(s.picks) == 0 && !s.integer && !s.whole && s.lo == nil && s.hi == nil &&
-		len(s.by)+len(s.content)+len(s.prefix)+len(s.items)+len(s.layers)+len(s.required)+len(s.nameOf) == 0 &&
-		s.minLen+s.minItems+s.minProps == 0 && s.maxLen < 0 && s.maxItems < 0 && s.maxProps < 0
+		len(s.by)+len(s.content)+len(s.prefix)+len(s.items)+len(s.layers)+len(s.required)+len(s.nameOf)+len(s.holds) == 0 &&
+		s.unique == nil && s.minLen+s.minItems+s.minProps == 0 && s.maxLen < 0 && s.maxItems < 0 && s.maxProps < 0
 }
 
 // tighter returns the stricter of two bounds; sign is 1 for lower ones.
@@ -197,6 +207,7 @@ func (c *compiler) intersect(x, y *shape) *shape {
 		lo: tighter(x.lo, y.lo, 1), hi: tighter(x.hi, y.hi, -1), by: slices.Concat(x.by, y.by),
 		content: slices.Concat(x.content, y.content), minLen: max(x.minLen, y.minLen), maxLen: atMost(x.maxLen, y.maxLen),
 		items: slices.Concat(x.items, y.items), minItems: max(x.minItems, y.minItems), maxItems: atMost(x.maxItems, y.maxItems),
+		unique: cmp.Or(x.unique, y.unique), holds: slices.Concat(x.holds, y.holds),
 		layers: slices.Concat(x.layers, y.layers), required: slices.Clone(x.required), nameOf: slices.Concat(x.nameOf, y.nameOf),
 		minProps: max(x.minProps, y.minProps), maxProps: atMost(x.maxProps, y.maxProps),
 	}
@@ -383,10 +394,11 @@ func (c *compiler) has(v *value, s *shape) bool {
 			return false
 		}
 		for i, x := range v.list {
-			if !c.fits(x, s.item(i)) {
+			if !c.fits(x, s.item(i)) || s.unique != nil && slices.ContainsFunc(v.list[:i], x.equal) {
 				return false
 			}
 		}
+		return !slices.ContainsFunc(s.holds, func(h *holding) bool { return !c.holdsIn(v.list, h) })
 	case isObject:
 		if len(v.keys) < s.minProps || s.maxProps >= 0 && len(v.keys) > s.maxProps {
 			return false

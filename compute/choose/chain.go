@@ -25,16 +25,14 @@ func (s *Sampler) chained(logits []float32, most float32, p *compute.Choosing, n
 			}
 		case compute.StageTopK:
 			if p.TopK > 0 && p.TopK < len(s.kept) {
-				least, _ := s.cut(s.kept, nil, most, slices.Min(s.kept), p.TopK, 0)
-				s.keep(least)
+				s.keep(s.cut(s.kept, nil, most, slices.Min(s.kept), p.TopK, 0))
 			}
 		case compute.StageTypical:
 			s.typical(most, c.TypicalP)
 		case compute.StageTopP:
 			if p.TopP < 1 {
 				limit := float64(p.TopP) * s.weigh(s.kept, most, 1)
-				least, _ := s.cut(s.kept, s.weights, most, max(slices.Min(s.kept), most+weightless), len(s.kept), limit)
-				s.keep(least)
+				s.keep(s.cut(s.kept, s.weights, most, max(slices.Min(s.kept), most+weightless), len(s.kept), limit))
 			}
 		case compute.StageXTC:
 			if v < float64(c.XTCProbability) {
@@ -47,9 +45,6 @@ func (s *Sampler) chained(logits []float32, most float32, p *compute.Choosing, n
 	}
 	return s.ids[s.draw(s.kept, most, 1, u)]
 }
-
-// keep drops the tokens left whose logit is below least. One is always left.
-func (s *Sampler) keep(least float32) { s.keepIf(func(i int) bool { return s.kept[i] >= least }) }
 
 // keepIf drops tokens left, by their index.
 func (s *Sampler) keepIf(stays func(i int) bool) {
@@ -125,7 +120,7 @@ func (s *Sampler) typical(most, share float32) {
 			low, high = min(low, x), max(high, x)
 		}
 	}
-	least, _ := s.cut(s.scores, s.weights, high, low, len(s.scores), float64(share)*total)
+	least := s.cut(s.scores, s.weights, high, low, len(s.scores), float64(share)*total)
 	s.keepIf(func(i int) bool { return s.scores[i] >= least })
 }
 

@@ -33,6 +33,23 @@ func (s *Sampler) weigh(logits []float32, most float32, scale float64) (total fl
 	return total
 }
 
+// weighed are how many logits total weighs at a time: their weights stay in the nearest cache.
+const weighed = 64 * scan.Block
+
+// total is weigh for those that need no weights but the sums: it returns the same.
+func (s *Sampler) total(logits []float32, most float32, scale float64) (total float64) {
+	s.weights = resized(s.weights, weighed)
+	s.sums = resized(s.sums, scan.Blocks(len(logits)))
+	for i := 0; i < len(logits); i += weighed {
+		part := logits[i:min(i+weighed, len(logits))]
+		scan.Weigh(s.weights[:len(part)], s.sums[i/scan.Block:][:scan.Blocks(len(part))], part, most, scale)
+	}
+	for _, sum := range s.sums {
+		total += float64(sum)
+	}
+	return total
+}
+
 // weightless is how far below the greatest a logit, divided by the temperature, weighs nothing.
 const weightless = -88
 
@@ -46,22 +63,16 @@ func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (i
 	if p.MinP > 0 {
 		floor = max(floor, math.Log(float64(p.MinP)))
 	}
-	least, n, values := below(most, floor, p), len(logits), logits
-	if p.TopK > 0 && p.TopK < n {
-		least, n = s.best(logits, p.TopK, most, least)
-		values = s.kept
-	} else if p.MinP > 0 {
-		values = s.above(values, least)
+	least, all := below(most, floor, p), logits
+	switch {
+	case p.TopK > 0 && p.TopK < len(logits):
+		least, all = s.best(logits, p.TopK, most, least), nil
+	case p.MinP > 0 || p.TopP == 1:
+		s.above(logits, least)
+		all = nil
 	}
 	if p.TopP < 1 {
-		least, n = s.share(values, most, least, p)
-	}
-	s.above(logits, least)
-	for i, more := len(s.kept)-1, len(s.kept)-n; more > 0; i-- {
-		if s.kept[i] == least { // and ranks behind the last that is left
-			s.kept[i] = negInf
-			more--
-		}
+		s.share(all, most, least, p)
 	}
 	return s.ids, s.kept
 }
@@ -71,37 +82,94 @@ func below(most float32, exponent float64, p *compute.Choosing) float32 {
 	return float32(max(float64(most)+float64(exponent*float64(p.Temperature)), -math.MaxFloat32))
 }
 
-// best finds the n best of all logits from least on, or all of those if they are fewer: it returns the last and n,
-// and sets s.kept to them. s.peaks are those of the logits; they are lost.
-func (s *Sampler) best(logits []float32, n int, most, least float32) (float32, int) {
+// best sets s.kept to the n best of all logits from least on, or to all of those if they are fewer, and returns the
+// last. s.peaks are those of the logits; they are lost.
+func (s *Sampler) best(logits []float32, n int, most, least float32) float32 {
 	if n <= len(s.peaks) {
 		// So many logits are at least as great as the n-th of the peaks.
-		last, _ := s.cut(s.peaks, nil, most, max(slices.Min(s.peaks), most+weightless), n, 0)
-		least = max(least, last)
+		least = max(least, s.cut(s.peaks, nil, most, max(slices.Min(s.peaks), most+weightless), n, 0))
 	}
-	values := s.above(logits, least)
-	if n < len(values) {
-		least, n = s.cut(values, nil, most, max(least, most+weightless), n, 0)
-		s.above(values, least)
+	s.above(logits, least)
+	if n < len(s.kept) {
+		least = s.cut(s.kept, nil, most, max(least, most+weightless), n, 0)
+		s.keep(least)
 	}
-	return least, n
+	return least
 }
 
-// share finds the best of the values, as few as make up the share TopP of the weight of all, and returns the last and
-// how many they are. Values below least weigh nothing.
-func (s *Sampler) share(values []float32, most, least float32, p *compute.Choosing) (float32, int) {
-	scale := 1 / float64(p.Temperature)
-	sum := s.weigh(values, most, scale)
+// share leaves the best of the logits, of those in s.kept if logits is nil: as few as make up the share TopP of the
+// weight of all. Those below least weigh nothing.
+func (s *Sampler) share(logits []float32, most, least float32, p *compute.Choosing) {
+	scale, values := 1/float64(p.Temperature), logits
+	if logits == nil {
+		values = s.kept
+	}
+	sum := s.total(values, most, scale)
 	limit := float64(p.TopP) * sum
-	for range 2 {
+	low := s.guess(values, most, least, scale, sum-limit)
+	if s.at = resized(s.at, len(values)); low > least {
+		s.near = resized(s.near, len(values))
+		s.near = s.near[:scan.Keep(s.at, s.near, values, low)]
+		if s.weigh(s.near, most, scale) < limit {
+			low = least // it was a bad guess
+		}
+	}
+	if low <= least {
 		// If each of those that go weighs less than an equal part of what may go, it is not too much.
 		if part := 0.999 * (sum - limit) / float64(len(values)); part > 0 {
-			least = max(least, below(most, math.Log(part), p))
+			low = max(least, below(most, math.Log(part), p))
 		}
-		values = s.above(values, least)
-		sum = s.weigh(values, most, scale)
+		s.near = resized(s.near, len(values))
+		s.near = s.near[:scan.Keep(s.at, s.near, values, low)]
+		s.weigh(s.near, most, scale)
 	}
-	return s.cut(values, s.weights, most, least, len(values), limit)
+	if s.kept, s.near = s.near, s.kept; logits == nil {
+		s.gather()
+	} else {
+		s.ids, s.at = s.at[:len(s.kept)], s.ids
+	}
+	s.keep(s.cut(s.kept, s.weights, most, low, len(s.kept), limit))
+}
+
+// keep drops the tokens left whose logit is below least. One is always left.
+func (s *Sampler) keep(least float32) {
+	s.at = resized(s.at, len(s.kept))
+	s.kept = s.kept[:scan.Keep(s.at, s.kept, s.kept, least)]
+	s.gather()
+}
+
+// gather sets s.ids to those at the places s.at, as many as s.kept has.
+func (s *Sampler) gather() {
+	for i, at := range s.at[:len(s.kept)] {
+		s.ids[i] = s.ids[at]
+	}
+	s.ids = s.ids[:len(s.kept)]
+}
+
+// guess returns a limit below which the values weigh most of excess, by a sample of them; least if there is none. Most
+// of the excess are many small weights, of which a sample tells.
+func (s *Sampler) guess(values []float32, most, least float32, scale, excess float64) float32 {
+	const share = 0.85 // of the excess
+	if len(values) < 32*scan.Block {
+		return least
+	}
+	s.near = s.near[:0]
+	for i := 0; i < len(values); i += scan.Block {
+		s.near = append(s.near, values[i])
+	}
+	s.weigh(s.near, most, scale)
+	clear(s.classes[:])
+	perLogit := (classes - 1) / max(most-least, 1e-30)
+	for i, l := range s.near {
+		s.classes[classOf(most-l, perLogit)].weight += float64(s.weights[i])
+	}
+	at, left := classes, share*excess/scan.Block
+	for ; at > 0; at-- {
+		if left -= s.classes[at-1].weight; left < 0 {
+			break
+		}
+	}
+	return max(least, most-float32(at)/perLogit)
 }
 
 // A cut sorts logits into classes of nearby ones, between the greatest and the least that counts.
@@ -128,10 +196,9 @@ func better(a, b ranked) int {
 }
 
 // cut finds the n best of logits or, if weights is not nil, the best with which theirs reach limit, if they are
-// fewer. It returns the last of them and how many they are; those that are equal to it and rank behind it become
-// -Inf. most is the greatest logit. The fewer lie below least, the less is sorted: only the class that the last one
-// is in.
-func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, limit float64) (last float32, kept int) {
+// fewer. It returns the last of them; those that are equal to it and rank behind it become -Inf. most is
+// the greatest logit. The fewer lie below least, the less is sorted: only the class that the last one is in.
+func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, limit float64) float32 {
 	clear(s.classes[:])
 	perLogit := (classes - 1) / max(most-least, 1e-30)
 	for i, l := range logits {
@@ -141,7 +208,7 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 			k.weight += float64(weights[i])
 		}
 	}
-	at, sum := 0, 0.0
+	at, kept, sum := 0, 0, 0.0
 	for ; at < classes-1 && kept+s.classes[at].n < n && (weights == nil || sum+s.classes[at].weight < limit); at++ {
 		kept += s.classes[at].n
 		sum += s.classes[at].weight
@@ -164,10 +231,10 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 					logits[tie.at] = negInf
 				}
 			}
-			return r.logit, kept
+			return r.logit
 		}
 	}
-	return least, len(logits) // rounding left a rest
+	return least // rounding left a rest
 }
 
 // classOf returns the class of a logit that is d below the greatest.

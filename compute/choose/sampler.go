@@ -27,6 +27,8 @@ type Sampler struct {
 	raw     []float32 // the logits before adjustment, if log probabilities are wanted
 	peaks   []float32 // the greatest of each block of logits
 	kept    []float32 // the logits of candidates
+	near    []float32 // fewer of these
+	at      []int32   // their places among them
 	ids     []int32   // their tokens, ascending
 	weights []float32
 	scores  []float32 // of typical sampling
@@ -67,10 +69,10 @@ func (s *Sampler) describe(logits []float32, token, top int32) compute.Chosen {
 	if err != nil {
 		return compute.Chosen{Token: -1, Err: err}
 	}
-	norm := float64(most) + math.Log(s.weigh(logits, most, 1))
+	norm := float64(most) + math.Log(s.total(logits, most, 1))
 	s.top = s.top[:0]
 	if n := min(int(top), len(logits)); n > 0 {
-		least, _ := s.best(logits, n, most, negInf)
+		least := s.best(logits, n, most, negInf)
 		s.edge = s.edge[:0]
 		for i, l := range s.above(logits, least) {
 			s.edge = append(s.edge, ranked{s.ids[i], l})
@@ -114,18 +116,20 @@ func (s *Sampler) choose(p *compute.Choosing, n uint64, logits []float32) (int32
 // draw returns the index of the logit in whose part of the weight of all u lies, a number from 0 to below 1. Within a
 // block the weights' own sum counts, not the rounded one, so that no weight gains what rounding leaves.
 func (s *Sampler) draw(logits []float32, most float32, scale, u float64) int32 {
-	total := s.weigh(logits, most, scale)
+	total := s.total(logits, most, scale)
 	at, sum, block := float64(u*total), 0.0, 0
 	for sum+float64(s.sums[block]) <= at { // ends, because u·total is below total, the same sum
 		sum += float64(s.sums[block])
 		block++
 	}
-	first := block * scan.Block
-	weights, own := s.weights[first:min(first+scan.Block, len(logits))], 0.0
+	first, part := block*scan.Block, s.sums[block]
+	logits = logits[first:min(first+scan.Block, len(logits))]
+	weights, own := s.weights[:len(logits)], 0.0
+	scan.Weigh(weights, s.sums[:1], logits, most, scale)
 	for _, w := range weights {
 		own += float64(w)
 	}
-	at, sum = (at-sum)/float64(s.sums[block])*own, 0
+	at, sum = (at-sum)/float64(part)*own, 0
 	drawn := 0
 	for i, w := range weights {
 		if w > 0 {

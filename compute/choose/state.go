@@ -55,6 +55,9 @@ func (s *State) accept(token int32) {
 // remembers reports whether the tokens so far decide, not only how often each came.
 func (s *State) remembers() bool { return s.by.DRY != nil || len(s.by.BadWords) > 0 }
 
+// forbidden is the logits of the tokens of a word that are.
+var forbidden = [32]float32(slices.Repeat([]float32{negInf}, 32))
+
 // adjust applies biases, penalties, DRY, bad words, bans and a mask, nil for none, to logits.
 func (s *State) adjust(logits []float32, ban bool, mask []uint32) {
 	c := s.by
@@ -88,6 +91,10 @@ func (s *State) adjust(logits []float32, ban bool, mask []uint32) {
 		}
 	}
 	for i, word := range mask {
+		if word == 0 && 32*i+32 <= len(logits) { // most words of most masks
+			copy(logits[32*i:], forbidden[:])
+			continue
+		}
 		for off := ^word; off != 0; off &= off - 1 {
 			if id := 32*i + bits.TrailingZeros32(off); id < len(logits) {
 				logits[id] = negInf

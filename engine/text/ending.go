@@ -22,17 +22,16 @@ func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func()
 		near += len(m.Tokenizer.Encode(guide.After+guide.Close, tokenizer.EncodeOptions{ParseSpecial: true}))
 	}
 	return func() engine.Constraint {
-		b := &bounds{m: m, left: room, thought: -1, look: -1, most: -1}
+		b := &bounds{m: m, form: g, left: room, thought: -1, look: -1, most: -1}
 		b.parser = chat.NewParser(chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt})
 		if g != nil {
-			b.matcher, b.least, b.free, b.near = g.Start(), g.least, free, near
+			b.free, b.near = free, near
 			b.most = min(room-1, mostLook)
 			b.look = b.most
 		}
 		if a.Thought != nil {
 			b.thought = *a.Thought
 		}
-		b.endThought()
 		return b
 	}, nil
 }
@@ -42,9 +41,10 @@ func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func()
 // it is of its form, rather than cut off.
 type bounds struct {
 	m       *Model
-	matcher *grammar.Matcher // nil: the text is free
+	form    *compiled        // nil: the text is free
+	matcher *grammar.Matcher // of form, once the loop asks
+	begun   bool             // it has asked
 	free    bool             // there is text around calls, which may end anywhere
-	least   func() int       // tokens of the shortest whole answer that is found
 	near    int              // tokens of an end that one token may pass, to begin another part
 	parser  *chat.Parser     // knows where reasoning begins and ends
 	left    int              // tokens of the answer
@@ -61,6 +61,26 @@ const (
 	spareTokens = 8 // by which an end may become longer with one token
 	nearEnd     = 4 // tokens of an end that one token may pass, to begin another part, beside those that end calls
 )
+
+// enter begins a call from the loop, leave ends it.
+func (b *bounds) enter() {
+	if b.form != nil {
+		if b.matcher == nil {
+			b.matcher = b.form.start()
+		}
+		b.form.asked = true
+	}
+	if !b.begun {
+		b.begun = true
+		b.endThought()
+	}
+}
+
+func (b *bounds) leave() {
+	if b.form != nil {
+		b.form.asked = false
+	}
+}
 
 // endThought makes the end of reasoning due, if its tokens are used up.
 func (b *bounds) endThought() {
@@ -82,6 +102,7 @@ func (b *bounds) afterThought() *grammar.Matcher {
 
 // Mask also looks for the end of the answer: the device is busy meanwhile.
 func (b *bounds) Mask(dst []uint32) {
+	b.enter()
 	if b.left <= b.look && len(b.due) == 0 {
 		b.close()
 	}
@@ -95,16 +116,27 @@ func (b *bounds) Mask(dst []uint32) {
 			dst[i] = ^uint32(0)
 		}
 	}
+	b.leave()
 }
 
 func (b *bounds) Forced() []int32 {
-	if len(b.due) > 0 || b.matcher == nil {
-		return b.due
+	b.enter()
+	forced := b.due
+	if len(b.due) == 0 && b.matcher != nil {
+		forced = b.matcher.Forced()
 	}
-	return b.matcher.Forced()
+	b.leave()
+	return forced
 }
 
 func (b *bounds) Accept(token int32) error {
+	b.enter()
+	err := b.accept(token)
+	b.leave()
+	return err
+}
+
+func (b *bounds) accept(token int32) error {
 	forced := len(b.due) > 0 && b.due[0] == token
 	switch {
 	case forced:
@@ -136,7 +168,7 @@ func (b *bounds) close() {
 	}
 	least := 0
 	if !b.free {
-		least = b.least()
+		least = b.form.least()
 	}
 	if b.matcher.Complete() && b.left <= least+spareTokens && !b.parser.Thinking() {
 		b.due, b.look = b.m.stops[:1], -1

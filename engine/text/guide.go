@@ -29,6 +29,19 @@ type compiled struct {
 	*grammar.Grammar
 	key   string
 	least func() int // tokens of the shortest output that is found, and the one that ends it
+
+	// Of the loop alone: a matcher that has accepted nothing, whose clones follow the answers, and whether one of them
+	// is being asked. A panic would leave that so.
+	origin *grammar.Matcher
+	asked  bool
+}
+
+// start returns a matcher that finds ready what other answers of the same form needed.
+func (c *compiled) start() *grammar.Matcher {
+	if c.origin == nil || c.asked || c.origin.Large() {
+		c.origin = c.Start()
+	}
+	return c.origin.Clone()
 }
 
 const mostGuides = 64
@@ -95,7 +108,7 @@ func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 	}
 	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
-		c := &compiled{g, string(key), sync.OnceValue(func() int {
+		c := &compiled{Grammar: g, key: string(key), least: sync.OnceValue(func() int {
 			if first, ok := g.Start().Ending(mostEnd); ok {
 				return len(first) + 1
 			}

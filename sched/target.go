@@ -5,8 +5,12 @@ import (
 	"math"
 )
 
-// leastChunk is how many tokens of prompts a step may compute, however long it takes, so that prompts go on.
-const leastChunk = 16
+// leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts go
+// on: as many of them as keep it within mostTargets, or add half to what those take who decode.
+const (
+	leastChunk  = 16
+	mostTargets = 1.75
+)
 
 // Took tells how long a step took, in microseconds, before its Commit. It never changes a token, only how many tokens
 // of prompts later steps compute (Config.StepTarget) and who is refused (Config.MaxQueueTime).
@@ -35,7 +39,7 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // have taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
-	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
+	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
 	if p.leading {
 		p.owed = s.running.n
 	}
@@ -58,6 +62,7 @@ func (s *Scheduler) allow(p *Plan) {
 	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
 		p.left = min(target, max(target/4, 4*taken)) - taken
 	}
+	p.slack = max(mostTargets*target-taken, taken/2) - p.left
 	if p.leading {
 		p.extra = max(2*target-taken, 1.5*taken) - p.left
 		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))
@@ -80,7 +85,7 @@ func (s *Scheduler) chunk(p *Plan, q *sequence, n int) int {
 	if n <= 1 || math.IsInf(left, 1) {
 		return n
 	}
-	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(n, least))))
+	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(least, s.cost.afford(left+p.slack, q.computed, n)))))
 }
 
 // spend takes what a plan does for a prompt off the time for prompts.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 
 	"github.com/kvasir-llm/kvasir/guard"
 )
@@ -32,7 +33,8 @@ type bodies struct {
 
 // newBodies shares memory among bodies.
 func newBodies(memory int64) *bodies {
-	b := &bodies{read: guard.NewBudget(memory / 4), decode: guard.NewBudget(memory/2 + memory/8), lines: guard.NewBudget(memory / 8)}
+	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/2+memory/8, max(1, runtime.GOMAXPROCS(0)/2)),
+		lines: guard.NewBudget(memory/8, 0)}
 	b.tenantMost = memory / 8
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sort"
 	"time"
@@ -177,7 +178,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	m := &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes)}
+	m := &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes, max(1, runtime.GOMAXPROCS(0)/2))}
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}

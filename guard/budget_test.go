@@ -66,8 +66,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestTurns holds that those who wait take turns, however many claims each has, that only so many large claims are given
-// at once, and that small ones are.
+// TestTurns holds that those who wait take turns, however many claims each has, that only so many large claims are
+// given at once, and that small ones are.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := guard.NewBudget(4096, 1)

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts go
-// on: as many of them as keep it within mostTargets, or add half to what those take who decode.
+// leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts
+// go on: as many of them as keep it within mostTargets, and all where those who decode take longer than the target.
 const (
 	leastChunk  = 16
 	mostTargets = 1.75
@@ -62,7 +62,9 @@ func (s *Scheduler) allow(p *Plan) {
 	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
 		p.left = min(target, max(target/4, 4*taken)) - taken
 	}
-	p.slack = max(mostTargets*target-taken, taken/2) - p.left
+	if p.slack = math.Inf(1); taken < target {
+		p.slack = mostTargets*target - taken - p.left
+	}
 	if p.leading {
 		p.extra = max(2*target-taken, 1.5*taken) - p.left
 		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))

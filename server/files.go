@@ -160,7 +160,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, into *store.Fil
 }
 
 var errNoSpace = refuse(http.StatusInsufficientStorage, "", "no_space",
-	"The stored files take all the place there is for them, or those of this API key take more than is left.")
+	"The stored files take all the place there is for them, or those of this API key as much as is left, or the disk is full.")
 
 // copy writes a part to a file.
 func (s *Server) copy(w http.ResponseWriter, into io.Writer, part io.Reader) error {

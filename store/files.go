@@ -27,11 +27,15 @@ type Page struct {
 // chunkBytes is how much of a file is in one row.
 const chunkBytes = 1 << 20
 
+// reserve is what files leave free of the disk: it takes space to change and to remove what is stored.
+const reserve = 64 << 20
+
 // ErrFull refuses a file for which there is no place left.
 var ErrFull = errors.New("store: the files take all the place there is for them")
 
 // Room returns ErrFull if an owner's files, with those that are being written, may not take so many bytes more: they
-// may take as many as all files leave free, so that one owner never takes all. An owner "" may.
+// may take as many as all files leave free, so that one owner never takes all. An owner "" may. It is returned, too, if
+// the disk is about to be full.
 func (s *Store) Room(ctx context.Context, owner string, bytes int64) error {
 	return s.room(ctx, s.db, owner, bytes)
 }
@@ -42,6 +46,13 @@ type querier interface {
 }
 
 func (s *Store) room(ctx context.Context, db querier, owner string, bytes int64) error {
+	if s.dir != "" {
+		if free, err := s.space(s.dir); err != nil {
+			return err
+		} else if free < bytes+reserve {
+			return fmt.Errorf("%w: %d bytes of the disk are free, of which %d stay so", ErrFull, free, int64(reserve))
+		}
+	}
 	if s.limits.FileBytes == 0 {
 		return nil
 	}

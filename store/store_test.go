@@ -192,6 +192,11 @@ func TestFiles(t *testing.T) {
 	if err := w.Abort(); err != nil {
 		t.Error(err)
 	}
+	s.space = func(string) (int64, error) { return reserve + 1000, nil }
+	if err := s.Room(t.Context(), "cid", 1001); !errors.Is(err, ErrFull) || s.Room(t.Context(), "cid", 1000) != nil {
+		t.Errorf("with 1000 bytes of the disk free: %v", err)
+	}
+	s.space = space
 	if err := errors.Join(s.Room(t.Context(), "cid", 3<<20), s.Room(t.Context(), "", 6<<20)); err != nil {
 		t.Errorf("what was given up counts: %v", err)
 	}

@@ -197,8 +197,8 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
 	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1), tokens: make([]brief, 0, 8)}
-	cancelled := func() { e.inbox.post(message{seq: q, reason: FinishCancelled, err: context.Cause(ctx)}) }
-	forget := context.AfterFunc(ctx, cancelled)
+	cancelled := func() error { return e.inbox.post(message{seq: q, reason: FinishCancelled, err: context.Cause(ctx)}) }
+	forget := guard.OnDone(ctx, cancelled, func(error) {}) // post fails where the engine ends, and all requests with it
 	q.unhook = func() { forget(); ended() }
 	if err := e.inbox.post(message{seq: q}); err != nil {
 		q.unhook()

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -84,7 +83,7 @@ func (p *Publisher) pause(d time.Duration) bool {
 
 // serve runs one connection to its end.
 func (p *Publisher) serve(conn net.Conn, serve func(net.Conn) error) {
-	stop := context.AfterFunc(p.ctx, func() { conn.Close() })
+	stop := guard.OnDone(p.ctx, conn.Close, func(error) {})
 	defer stop()
 	defer conn.Close()
 	if err := serve(conn); err != nil && !errors.Is(err, io.EOF) && p.ctx.Err() == nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // failure is an attempt that failed.
@@ -68,7 +70,7 @@ var errSlow = errors.New("the endpoint took too long")
 func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failure) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &attempt{exchange: x, placement: p, sent: time.Now()}
-	a.timer = time.AfterFunc(x.cfg.Timeouts.FirstByte, func() { cancel(errSlow) })
+	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, cancel)
 	x.endpoint = p.endpoint.url
 	x.used = tokenUsage{}
 	defer func() {

@@ -181,11 +181,16 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 		pause := h.EjectFor << min(e.ejected, 5)
 		e.ejected++
 		g.setDown(e, ejected)
-		time.AfterFunc(pause, func() {
+		guard.After(pause, func() error {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if e.down == ejected {
 				g.setDown(e, "")
+			}
+			return nil
+		}, func(err error) {
+			if err != nil {
+				g.log.Error("an endpoint stays ejected", "endpoint", e.url, "error", err)
 			}
 		})
 	}

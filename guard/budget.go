@@ -2,11 +2,15 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
 // Budget bounds the bytes that are in use at once. A quarter of it is for small claims alone, so that they never wait
 // for large ones. Its methods may be called from several goroutines.
+//
+// Whoever claims much memory also works on it: with atOnce, a Budget keeps many that do from taking all processors from
+// those who claim little.
 type Budget struct {
 	mu           sync.Mutex
 	small, large lane
@@ -15,22 +19,35 @@ type Budget struct {
 // smallShare is the part of a Budget that a small claim takes at most.
 const smallShare = 256
 
-// lane is a part of a Budget. Claims that wait get their bytes in order of arrival.
+// lane is a part of a Budget. Those who wait take turns, and the claims of each come in order of arrival.
 type lane struct {
-	size, free int64
-	waiting    []*claim
+	size, free  int64
+	most, given int // claims at once, 0 is any number; and those that have bytes
+	waiting     []*claim
+	turns       map[string]int // of those who had one while others waited: which one it was
+	turn        int
 }
 
 type claim struct {
+	who   string
 	bytes int64
 	ready chan struct{} // closed when the bytes are taken
 }
 
-// NewBudget returns a Budget of so many bytes, at least 4.
-func NewBudget(bytes int64) *Budget {
+// NewBudget returns a Budget of so many bytes, at least 4, that gives to at most atOnce large claims at a time, 0 for
+// any number.
+func NewBudget(bytes int64, atOnce int) *Budget {
 	few := max(bytes/4, 1)
 	rest := max(bytes-few, 1)
-	return &Budget{small: lane{size: few, free: few}, large: lane{size: rest, free: rest}}
+	return &Budget{small: lane{size: few, free: few, turns: map[string]int{}},
+		large: lane{size: rest, free: rest, most: atOnce, turns: map[string]int{}}}
+}
+
+type whoKey struct{}
+
+// As returns a context whose claims are in the turn of whom a name says; those of other contexts are in that of "".
+func As(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, whoKey{}, who)
 }
 
 // most is the most bytes of a small claim.
@@ -47,11 +64,12 @@ func (b *Budget) lane(small bool) *lane {
 // are takes all. It returns the cause of ctx's end if that comes first.
 func (b *Budget) Acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	l := b.lane(bytes <= b.most())
-	c := &claim{min(max(bytes, 0), l.size), make(chan struct{})}
-	release = func() { b.give(l, c.bytes) }
+	who, _ := ctx.Value(whoKey{}).(string)
+	c := &claim{who, min(max(bytes, 0), l.size), make(chan struct{})}
+	release = func() { b.end(l, c.bytes) }
 	b.mu.Lock()
-	if len(l.waiting) == 0 && c.bytes <= l.free {
-		l.free -= c.bytes
+	if len(l.waiting) == 0 && l.fits(c.bytes) {
+		l.take(c.bytes)
 		b.mu.Unlock()
 		return release, nil
 	}
@@ -74,7 +92,8 @@ func (b *Budget) Acquire(ctx context.Context, bytes int64) (release func(), err 
 	return release, nil // it came at the same time
 }
 
-// Try takes bytes of one lane if they are free now. Give gives them back.
+// Try takes bytes of one lane if they are free now. Give gives them back, all at once or in pieces, so atOnce does not
+// count them.
 func (b *Budget) Try(small bool, bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,14 +115,40 @@ func (b *Budget) give(l *lane, bytes int64) {
 	l.admit()
 }
 
+// end gives back what a claim has.
+func (b *Budget) end(l *lane, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.given--
+	l.free += bytes
+	l.admit()
+}
+
+// fits reports whether a claim can have its bytes now. The caller of it, and of take, holds mu.
+func (l *lane) fits(bytes int64) bool { return bytes <= l.free && (l.most == 0 || l.given < l.most) }
+
+func (l *lane) take(bytes int64) { l.free, l.given = l.free-bytes, l.given+1 }
+
 // admit gives free bytes to those who wait. The caller holds mu.
 func (l *lane) admit() {
-	for len(l.waiting) > 0 && l.waiting[0].bytes <= l.free {
-		c := l.waiting[0]
-		l.free -= c.bytes
-		l.waiting = l.waiting[1:]
+	for len(l.waiting) > 0 {
+		i := 0
+		for j, c := range l.waiting {
+			if l.turns[c.who] < l.turns[l.waiting[i].who] {
+				i = j
+			}
+		}
+		c := l.waiting[i]
+		if !l.fits(c.bytes) {
+			return
+		}
+		l.take(c.bytes)
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+		l.turn++
+		l.turns[c.who] = l.turn
 		close(c.ready)
 	}
+	clear(l.turns)
 }
 
 // Used returns the bytes that are taken.

@@ -15,7 +15,7 @@ import (
 // small claims wait for none of these.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := guard.NewBudget(4096) // 1024 for claims up to 16, and 3072
+		b := guard.NewBudget(4096, 0) // 1024 for claims up to 16, and 3072
 		all, err := b.Acquire(t.Context(), 1<<40)
 		if err != nil || b.Used() != 3072 {
 			t.Fatalf("a claim for more than there is takes %d, %v", b.Used(), err)
@@ -63,5 +63,43 @@ func TestBudget(t *testing.T) {
 		if len(order) != 2 || !slices.Contains(order, 1) || b.Used() != 0 {
 			t.Errorf("%v were admitted, %d bytes are still taken", order, b.Used())
 		}
+	})
+}
+
+// TestTurns holds that those who wait take turns, however many claims each has, that only so many large claims are
+// given at once, and that small ones are.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := guard.NewBudget(4096, 1)
+		first, err := b.Acquire(guard.As(t.Context(), "a"), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		small, err := b.Acquire(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order string
+		for _, who := range []string{"a", "a", "a", "b", "b", "c"} {
+			go func() {
+				release, err := b.Acquire(guard.As(t.Context(), who), 100)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order += who // one at a time
+				release()
+			}()
+			synctest.Wait()
+		}
+		if order != "" {
+			t.Errorf("%s were given beside another large one", order)
+		}
+		first()
+		synctest.Wait()
+		if order != "abcaba" || b.Used() != 10 {
+			t.Errorf("the order is %s, and %d bytes are taken; want abcaba and 10", order, b.Used())
+		}
+		small()
 	})
 }

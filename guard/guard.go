@@ -3,15 +3,27 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // Go runs f on a goroutine and then calls ended there with its error, which is a *Panic if f panicked. ended must not
 // panic.
 func Go(f func() error, ended func(error)) {
 	go func() { ended(Try(f)) }()
+}
+
+// After does what Go does once d has passed, unless the timer is stopped before. A reset of the timer does it again.
+func After(d time.Duration, f func() error, ended func(error)) *time.Timer {
+	return time.AfterFunc(d, func() { ended(Try(f)) })
+}
+
+// OnDone does what Go does once ctx is done, unless stop is called before. stop is that of context.AfterFunc.
+func OnDone(ctx context.Context, f func() error, ended func(error)) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { ended(Try(f)) })
 }
 
 // Try runs f and returns its error, which is a *Panic if f panicked.

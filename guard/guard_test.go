@@ -1,11 +1,13 @@
 package guard_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
 )
@@ -27,6 +29,27 @@ func TestGo(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v; want an error with %q", err, c.want)
 		}
+	}
+}
+
+// TestAfter holds that what a timer or the end of a context starts is guarded too, and can be stopped.
+func TestAfter(t *testing.T) {
+	ended := make(chan error)
+	boom, tell := func() error { panic("boom") }, func(err error) { ended <- err }
+	timer := guard.After(0, boom, tell)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := <-ended
+	timer.Reset(0)
+	again := <-ended
+	guard.OnDone(ctx, boom, tell)
+	cancel()
+	for _, err := range []error{first, again, <-ended} {
+		if p := new(guard.Panic); !errors.As(err, &p) || p.Value != "boom" {
+			t.Errorf("%v; want a panic with boom", err)
+		}
+	}
+	if !guard.After(time.Hour, boom, tell).Stop() || !guard.OnDone(t.Context(), boom, tell)() {
+		t.Error("one that has not begun cannot be stopped")
 	}
 }
 

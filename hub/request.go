@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 const (
@@ -91,7 +93,7 @@ func (c *Client) watch(ctx context.Context) *watched {
 	}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	silent := fmt.Errorf("%w for %g s", errSilent, w.idle.Seconds())
-	w.timer = time.AfterFunc(w.idle, func() { w.cancel(silent) })
+	w.timer = guard.After(w.idle, func() error { return silent }, w.cancel)
 	return w
 }
 

@@ -30,8 +30,9 @@ type Plan struct {
 	kept  int // rows for those that wait for the plan before to be committed: they will need them in the next
 
 	left  float64 // microseconds for prompts; infinite if there is no target for the step
-	least int     // rows for prompts whatever they take
-	owed  int     // rows for running sequences that come later, if there is a target or leading is set
+	least int     // rows for prompts that may take slack more than left
+	slack float64
+	owed  int // rows for running sequences that come later, if there is a target or leading is set
 
 	crowd     *tenant   // whose prompts come last; nil if there is none
 	leading   bool      // there are prompts that lead

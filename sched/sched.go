@@ -57,7 +57,8 @@ type Config struct {
 	// leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
 	StepTarget int64
 	// MaxQueueTime is how long, in milliseconds, it may be predicted to take until a sequence's first token before Add
-	// refuses it, once a few wait; Request.Within counts instead if it is given. 0 is any time.
+	// refuses it, unless nobody is before it or it is one of a burst; Request.Within counts instead if it is given. 0 is
+	// any time.
 	MaxQueueTime int64
 	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
 	Window int64
@@ -164,6 +165,7 @@ type Scheduler struct {
 	cost  cost     // of steps
 	pace  pace     // of prompts while others wait
 	error lateness // of predictions
+	patience
 
 	now          int64 // milliseconds, as Tick told
 	sincePrompts int   // plans since one that computed prompts

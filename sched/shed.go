@@ -3,8 +3,9 @@ package sched
 // Expendable returns the sequence that should make room for one that Add refused since the queue is full, of those that
 // never ran. If the queue has too many, it is the one whose priority is least urgent, if that is less urgent than r's,
 // and of these the last to arrive. Else, if r is of a payer, it is the last to arrive of the payer whose prompts that
-// wait have most tokens, as long as these are still as many as those of r's own payer with r: so one that floods the queue
-// is refused before others are. There is none if r says by when it wants its first token. It looks at all that wait.
+// wait have most tokens, as long as these are still as many as those of r's own payer with r: so one that floods the
+// queue is refused before others are. There is none if r says by when it wants its first token. It looks at all that
+// wait.
 func (s *Scheduler) Expendable(r *Request) (id SeqID, ok bool) {
 	if r.Background {
 		return 0, false

@@ -5,8 +5,12 @@ import (
 	"math"
 )
 
-// leastChunk is how many tokens of prompts a step may compute, however long it takes, so that prompts go on.
-const leastChunk = 16
+// leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts
+// go on: as many of them as keep it within mostTargets, and all where those who decode take longer than the target.
+const (
+	leastChunk  = 16
+	mostTargets = 1.75
+)
 
 // Took tells how long a step took, in microseconds, before its Commit. It never changes a token, only how many tokens
 // of prompts later steps compute (Config.StepTarget) and who is refused (Config.MaxQueueTime).
@@ -35,7 +39,7 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // have taken three times as long as all who decode.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
-	p.left, p.extra, p.savedTime, p.least, p.owed = math.Inf(1), 0, 0, 0, 0
+	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
 	if p.leading {
 		p.owed = s.running.n
 	}
@@ -57,6 +61,9 @@ func (s *Scheduler) allow(p *Plan) {
 	p.left, p.least, p.owed = target-taken, leastChunk, s.running.n
 	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
 		p.left = min(target, max(target/4, 4*taken)) - taken
+	}
+	if p.slack = math.Inf(1); taken < target {
+		p.slack = mostTargets*target - taken - p.left
 	}
 	if p.leading {
 		p.extra = max(2*target-taken, 1.5*taken) - p.left
@@ -80,7 +87,7 @@ func (s *Scheduler) chunk(p *Plan, q *sequence, n int) int {
 	if n <= 1 || math.IsInf(left, 1) {
 		return n
 	}
-	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(n, least))))
+	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(least, s.cost.afford(left+p.slack, q.computed, n)))))
 }
 
 // spend takes what a plan does for a prompt off the time for prompts.
@@ -168,8 +175,33 @@ func (l *lateness) observe(now, predicted, took int64) {
 	}
 }
 
-// patient is how many may wait at least, however long that takes, unless they say by when they want their first token.
+// patient is how many may wait though that takes too long, as long as there is patience, unless they say by when they
+// want their first token.
 const patient = 4
+
+// patience is for how many milliseconds of prompts those may be taken who will be late: a burst is served late rather
+// than refused, but under lasting overload they take a small share of the time, so that the others are in time.
+type patience struct {
+	spent   float64 // of mostPatience
+	last    int64   // when that was
+	hopeful int64   // when a prompt came last that can be in time
+}
+
+const (
+	mostPatience = 10_000
+	patientShare = 0.03   // of the time
+	hopeTime     = 60_000 // after which, if no prompt came that can be in time, there is patience with all
+)
+
+// take takes the time of a prompt, if there is any.
+func (p *patience) take(now, millis int64) bool {
+	p.spent, p.last = max(0, p.spent-patientShare*float64(now-p.last)), now
+	if p.spent >= mostPatience {
+		return false
+	}
+	p.spent += float64(millis)
+	return true
+}
 
 // late predicts when a request has its first token, in milliseconds, 0 if that does not matter, and returns an error if
 // it is too late. A prompt that takes long itself counts as half of the time at most, so that it is not always refused.
@@ -186,10 +218,15 @@ func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	count, tokens := s.before(r)
 	before := s.waitFor(tokens)
 	predicted = s.waitFor(tokens + len(r.Prompt))
-	if r.Within == 0 && count < patient {
-		return predicted, nil
+	own := predicted - before
+	if own <= most {
+		s.hopeful = s.now
 	}
-	if before+min(predicted-before, most/2) > most {
+	soon := before+min(own, most/2) <= most
+	switch {
+	case r.Within > 0 && soon, before == 0, before+own <= most:
+	case r.Within == 0 && (soon || count < patient) && (s.now-s.hopeful > hopeTime || s.patience.take(s.now, own)):
+	default:
 		return 0, &BusyError{before}
 	}
 	return predicted, nil

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,14 @@ func (s *Server) runBatch(ctx context.Context, kept *store.Store, run *batchRun)
 	now := s.later.now(run)
 	ctx, cancel := context.WithDeadlineCause(ctx, time.Unix(now.ExpiresAt, 0), errBatchExpired)
 	defer cancel()
+	done, err := s.later.turn(ctx, run.owner)
+	if err != nil {
+		if s.later.life.Err() != nil {
+			return errShutdown
+		}
+		return s.finishBatch(kept, run, err) // cancelled or expired
+	}
+	defer done()
 	if now.Status == openai.BatchValidating {
 		ok, err := s.validate(ctx, kept, run)
 		if !ok || err != nil {
@@ -34,6 +43,24 @@ func (s *Server) runBatch(ctx context.Context, kept *store.Store, run *batchRun)
 		return err
 	}
 	return s.finishBatch(kept, run, context.Cause(ctx))
+}
+
+// turn waits until few of an owner's batches are read, since each takes memory, and reads of the database, from the
+// batches of others. done ends the turn.
+func (l *later) turn(ctx context.Context, owner string) (done func(), err error) {
+	l.mu.Lock()
+	places := l.turns[owner]
+	if places == nil {
+		places = make(chan struct{}, batchesAtOnce)
+		l.turns[owner] = places
+	}
+	l.mu.Unlock()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // lines yields the requests of a file with their numbers, from 0. Empty lines have none.
@@ -86,7 +113,7 @@ const maxBatchErrors = 100
 // validate reads all requests of a batch. ok is false if it has ended: with an error in them, or early.
 func (s *Server) validate(ctx context.Context, kept *store.Store, run *batchRun) (ok bool, err error) {
 	b := s.later.now(run)
-	seen := map[string]int{}
+	seen := map[[16]byte]int{} // by digests of the ids
 	var wrong []openai.BatchError
 	note := func(n int, code, param, message string) {
 		if len(wrong) < maxBatchErrors {
@@ -102,10 +129,12 @@ func (s *Server) validate(ctx context.Context, kept *store.Store, run *batchRun)
 			note(n, bad.Code, bad.Path, bad.Message)
 			return nil
 		}
-		if before, twice := seen[one.CustomID]; twice {
+		sum := sha256.Sum256([]byte(one.CustomID))
+		id := [16]byte(sum[:])
+		if before, twice := seen[id]; twice {
 			note(n, "duplicate_custom_id", "custom_id", fmt.Sprintf("line %d has the same custom_id", before+1))
 		}
-		seen[one.CustomID] = n
+		seen[id] = n
 		if one.URL != b.Endpoint {
 			note(n, "mismatched_url", "url", fmt.Sprintf("expected %s, the endpoint of the batch", b.Endpoint))
 		}
@@ -164,9 +193,14 @@ func (s *Server) answerLines(ctx context.Context, kept *store.Store, run *batchR
 		if err != nil {
 			return err // it was read before
 		}
+		release, err := s.bodies.lines.Acquire(ctx, lineFactor*int64(len(line)))
+		if err != nil {
+			return err
+		}
 		select {
 		case s.later.lines <- struct{}{}:
 		case <-ctx.Done():
+			release()
 			return context.Cause(ctx)
 		}
 		under.Add(1)
@@ -183,6 +217,7 @@ func (s *Server) answerLines(ctx context.Context, kept *store.Store, run *batchR
 				results <- unanswered(n, one, "internal_error", "The server made a mistake.")
 			}
 			<-s.later.lines
+			release()
 			under.Done()
 		})
 		return nil
@@ -287,16 +322,21 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 		if err != nil { // the URL is one of a few
 			panic(err)
 		}
+		in := &body{ReadCloser: r.Body, of: s.bodies, tenant: tenantOf(ctx), counted: true}
+		r.Body = in
 		w := &answered{header: http.Header{}, status: http.StatusOK}
 		id := rand.Text()
 		w.header.Set(requestID, id)
-		if found, ok := s.find(r); !ok {
-			s.fail(w, r, refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s.", one.URL))
-		} else if how.Stream || how.Background {
-			s.fail(w, r, wire.Invalid("stream", wire.CodeInvalidValue, "stream and background must be false in a batch"))
-		} else {
-			found.handler(w, r)
-		}
+		func() {
+			defer in.release()
+			if found, ok := s.find(r); !ok {
+				s.fail(w, r, refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s.", one.URL))
+			} else if how.Stream || how.Background {
+				s.fail(w, r, wire.Invalid("stream", wire.CodeInvalidValue, "stream and background must be false in a batch"))
+			} else {
+				found.handler(w, r)
+			}
+		}()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -405,7 +445,7 @@ func (s *Server) writeFile(kept *store.Store, run *batchRun, name string, failed
 			return nil, err
 		}
 		if w == nil {
-			w = kept.NewFile(f)
+			w = kept.NewResults(f)
 		}
 		if _, err := w.Write(r.Body); err != nil {
 			return nil, err

@@ -20,6 +20,7 @@ const (
 	maxBatches    = 1000           // that have not ended, of all keys
 	batchWindow   = 24 * time.Hour // until one expires
 	batchAtOnce   = 256            // requests of all batches that are answered at once
+	batchesAtOnce = 4              // batches of one key that are read at once
 )
 
 // Why a batch ends early.
@@ -99,6 +100,9 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 		err = wire.Invalid("input_file_id", wire.CodeInvalidValue, "that file's purpose is %s; expected %s", f.Purpose,
 			openai.PurposeBatch)
 	}
+	if err == nil && errors.Is(kept.Room(r.Context(), f.Owner, 0), store.ErrFull) {
+		err = errNoSpace // for its results
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -110,8 +114,11 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 	if b.Metadata == nil {
 		b.Metadata = map[string]string{}
 	}
-	if err = putBatch(kept, f.Owner, &b); err == nil {
-		err = s.startBatch(kept, f.Owner, b)
+	if err = s.later.hasPlace(f.Owner); err == nil {
+		err = putBatch(kept, f.Owner, &b)
+	}
+	if err == nil {
+		s.startBatch(kept, f.Owner, b)
 	}
 	s.reply(w, r, b, err)
 }
@@ -133,7 +140,7 @@ func (s *Server) resume() error {
 		done, err := s.cfg.State.Done(s.later.life, b.ID)
 		if err == nil {
 			count(&b, done)
-			err = s.startBatch(s.cfg.State, one.Owner, b)
+			s.startBatch(s.cfg.State, one.Owner, b)
 		}
 		if err != nil {
 			return err
@@ -142,16 +149,28 @@ func (s *Server) resume() error {
 	return nil
 }
 
+// hasPlace refuses another batch of an owner if there are too many.
+func (l *later) hasPlace(owner string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := 0
+	for _, b := range l.batches {
+		if b.owner == owner {
+			own++
+		}
+	}
+	if !fairShare(owner, own, len(l.batches), maxBatches) {
+		return refuse(http.StatusTooManyRequests, "", "too_many_requests",
+			"%d batches are under way already, %d of this API key.", len(l.batches), own)
+	}
+	return nil
+}
+
 // startBatch begins a batch, or goes on with it.
-func (s *Server) startBatch(kept *store.Store, owner string, b openai.Batch) error {
+func (s *Server) startBatch(kept *store.Store, owner string, b openai.Batch) {
 	ctx, cancel := context.WithCancelCause(s.later.life)
 	run := &batchRun{Batch: b, owner: owner, cancel: cancel}
 	s.later.mu.Lock()
-	if len(s.later.batches) >= maxBatches {
-		s.later.mu.Unlock()
-		cancel(nil)
-		return refuse(http.StatusTooManyRequests, "", "too_many_requests", "%d batches are under way already.", maxBatches)
-	}
 	s.later.batches[b.ID] = run
 	s.later.mu.Unlock()
 	if b.Status == openai.BatchCancelling {
@@ -166,7 +185,6 @@ func (s *Server) startBatch(kept *store.Store, owner string, b openai.Batch) err
 		s.later.mu.Unlock()
 		cancel(nil)
 	})
-	return nil
 }
 
 // storedBatch returns the batch that a request names, as it is now.

@@ -2,10 +2,12 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 
 	"github.com/kvasir-llm/kvasir/guard"
 )
@@ -18,18 +20,21 @@ const (
 	smallBody            = 64 << 10 // of a body, which never wait for those of larger ones
 	decodeFactor         = 24       // bytes of memory for a byte of JSON while it is decoded; TestDecodingCosts measures it
 	pieceBytes           = 16 << 10 // that are admitted at once
+	lineFactor           = 4        // bytes of memory for a byte of a batch's line until it is answered
 )
 
 // bodies bounds what the bodies of all requests take: as they come, until their answers have ended, and while they are
 // decoded. What they are rendered and encoded to is bounded by the model (text.Model).
 type bodies struct {
 	read, decode *guard.Budget
-	tenantMost   int64 // of read, for one API key
+	lines        *guard.Budget // of batches, until they are answered
+	tenantMost   int64         // of read, for one API key
 }
 
 // newBodies shares memory among bodies.
 func newBodies(memory int64) *bodies {
-	b := &bodies{read: guard.NewBudget(memory / 4), decode: guard.NewBudget(memory - memory/4)}
+	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/2+memory/8, max(1, runtime.GOMAXPROCS(0)/2)),
+		lines: guard.NewBudget(memory/8, 0)}
 	b.tenantMost = memory / 8
 	return b
 }
@@ -54,11 +59,15 @@ type body struct {
 	io.ReadCloser
 	of           *bodies
 	tenant       *tenant
+	counted      bool   // what is read is in memory already, and counted there
 	small, large int64  // bytes held
 	closed       func() // ends what unpacks it, if something does
 }
 
 func (b *body) Read(p []byte) (int, error) {
+	if b.counted {
+		return b.ReadCloser.Read(p)
+	}
 	p = p[:min(len(p), pieceBytes)]
 	want := int64(len(p))
 	small, err := b.admit(want)
@@ -110,6 +119,25 @@ func (b *body) release() {
 	b.small, b.large = 0, 0
 }
 
+// keep hands over what is held, beyond the end of the request, to whoever calls release.
+func (b *body) keep() (release func()) {
+	kept := &body{of: b.of, tenant: b.tenant, small: b.small, large: b.large}
+	b.small, b.large = 0, 0
+	return kept.release
+}
+
+// recall takes memory for n stored bytes that the request needs, until release, and to decode them, until done is
+// called.
+func (b *body) recall(ctx context.Context, n int64) (done func(), err error) {
+	if err := b.hold(n); err != nil {
+		return nil, err
+	}
+	return b.of.decode.Acquire(ctx, decodeFactor*n)
+}
+
+// bodyOf returns the body of a request as ServeHTTP and Answer make it.
+func bodyOf(r *http.Request) *body { return r.Body.(*body) }
+
 // take reads all of the body and decodes it, when there is memory for that.
 func take[T any](r *http.Request, decode func([]byte) (*T, error), opened func()) (*T, error) {
 	data, err := io.ReadAll(r.Body)
@@ -121,11 +149,7 @@ func take[T any](r *http.Request, decode func([]byte) (*T, error), opened func()
 		return nil, refuse(http.StatusBadRequest, "", "unreadable_body", "Reading the request body: %v.", err)
 	}
 	opened()
-	b, ok := r.Body.(*body)
-	if !ok { // in a test
-		return decode(data)
-	}
-	release, err := b.of.decode.Acquire(r.Context(), decodeFactor*int64(len(data)))
+	release, err := bodyOf(r).of.decode.Acquire(r.Context(), decodeFactor*int64(len(data)))
 	if err != nil {
 		return nil, err
 	}

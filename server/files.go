@@ -84,10 +84,13 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	}
 	kept.Sweep(r.Context(), time.Now().Unix()) // what it leaves is not found either
 	body := kept.NewFile(store.File{ID: "file-" + rand.Text(), Owner: tenantOf(r.Context()).owner, Created: time.Now().Unix()})
+	defer body.Abort() // what it leaves is removed when the database is opened
 	f, err := s.receive(w, r, body)
+	if errors.Is(err, store.ErrFull) {
+		err = errNoSpace
+	}
 	if err != nil {
 		dismiss(w, r)
-		body.Abort() // what it leaves is removed when the database is opened
 		s.fail(w, r, err)
 		return
 	}
@@ -153,12 +156,11 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, into *store.Fil
 		}
 	}
 	into.File.Name, into.File.Purpose, into.File.Expires = name, purpose, into.File.Created+expiry
-	f, err = into.Commit(r.Context())
-	if errors.Is(err, store.ErrFull) {
-		err = refuse(http.StatusInsufficientStorage, "", "no_space", "The stored files take all the place there is for them.")
-	}
-	return f, err
+	return into.Commit(r.Context())
 }
+
+var errNoSpace = refuse(http.StatusInsufficientStorage, "", "no_space",
+	"The stored files take all the place there is for them, or those of this API key as much as is left, or the disk is full.")
 
 // copy writes a part to a file.
 func (s *Server) copy(w http.ResponseWriter, into io.Writer, part io.Reader) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // Key is an API key. Requests with one key find no cached prefixes of requests with another, unless both are of one
@@ -218,9 +219,9 @@ func (s *Server) ring() *keyring { return s.keys.Load() }
 
 type tenantKey struct{}
 
-// from returns a context for the requests of a tenant.
+// from returns a context for the requests of a tenant, which prepares them in its turn.
 func from(ctx context.Context, t *tenant) context.Context {
-	return context.WithValue(ctx, tenantKey{}, t)
+	return guard.As(context.WithValue(ctx, tenantKey{}, t), t.owner)
 }
 
 // apart is a Model whose requests are those of the tenant in their context. Every request for the engine comes through

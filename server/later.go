@@ -21,6 +21,12 @@ const (
 // maxLater bounds the responses that are made in the background at once.
 const maxLater = 1024
 
+// fairShare reports whether an owner who has own of all places that are taken may have another one: as many as are free
+// besides, so that no owner ever takes all. Without API keys there is one owner, "", who may.
+func fairShare(owner string, own, all, most int) bool {
+	return all < most && (owner == "" || own < most-all)
+}
+
 // later is the work that goes on when its request is answered, and what is kept of it.
 type later struct {
 	life context.Context // ends with the server
@@ -32,7 +38,8 @@ type later struct {
 	mine    bool // kept is not the caller's to close
 	running map[string]*laterOne
 	batches map[string]*batchRun
-	lines   chan struct{} // has a value for each request of a batch that is being answered
+	lines   chan struct{}            // has a value for each request of a batch that is being answered
+	turns   map[string]chan struct{} // by owner, of batches that are read
 }
 
 // laterOne is a response that is made in the background.
@@ -44,7 +51,7 @@ type laterOne struct {
 }
 
 func newLater(kept *store.Store) (*later, error) {
-	l := &later{kept: kept, running: map[string]*laterOne{}, batches: map[string]*batchRun{},
+	l := &later{kept: kept, running: map[string]*laterOne{}, batches: map[string]*batchRun{}, turns: map[string]chan struct{}{},
 		lines: make(chan struct{}, batchAtOnce)}
 	l.life, l.end = context.WithCancelCause(context.Background())
 	if kept != nil {
@@ -83,9 +90,15 @@ func (l *later) run(f func(context.Context) error, ended func(error)) {
 func (l *later) begin(id, owner string, cancel context.CancelCauseFunc) (*laterOne, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.running) >= maxLater {
+	own := 0
+	for _, r := range l.running {
+		if r.owner == owner {
+			own++
+		}
+	}
+	if !fairShare(owner, own, len(l.running), maxLater) {
 		return nil, refuse(http.StatusTooManyRequests, "background", "too_many_requests",
-			"%d responses are made in the background already. Please try again later.", maxLater)
+			"%d responses are made in the background already, %d of this API key. Please try again later.", len(l.running), own)
 	}
 	r := &laterOne{owner: owner, cancel: cancel, events: &events{changed: make(chan struct{})}, done: make(chan struct{})}
 	l.running[id] = r

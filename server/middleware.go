@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // requestID is the header that carries a request's id in both directions.
@@ -64,6 +66,9 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		defer t.running.Add(-1)
 	}
 	ctx, letGo := s.holding(from(r.Context(), t))
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && t.owner == "" { // nobody is known
+		ctx = guard.As(ctx, host)
+	}
 	defer letGo()
 	r = r.WithContext(ctx)
 	if found.method == http.MethodGet {

@@ -148,6 +148,9 @@ func (s *Server) ollamaAsks(decode func([]byte) (*ollamaAnswer, error)) http.Han
 			keepFor(r.Context(), a.common.KeepAlive)
 			j, err = s.newJob(r.Context(), &ask{model: ollamaName(a.common.Model), stream: a.common.Stream, made: 1, given: 1,
 				answer: a, prompts: a.prompts})
+			if longer(r.Context()) {
+				warn(w, []string{"keep_alive"})
+			}
 		}
 		if err != nil {
 			s.fail(w, r, err)
@@ -160,13 +163,19 @@ func (s *Server) ollamaAsks(decode func([]byte) (*ollamaAnswer, error)) http.Han
 // ollamaName returns a model's name without the tag that Ollama's clients add to names that have none.
 func ollamaName(name string) string { return strings.TrimSuffix(name, ":latest") }
 
+// errOthersUseIt keeps the holder of an API key from unloading what holders of others use.
+var errOthersUseIt = refuse(http.StatusForbidden, "keep_alive", "needs_admin_key",
+	"Other API keys use the model too. Unloading it takes the admin key: POST /models/unload.")
+
 // ollamaLoad loads a model for requests to come, or unloads it if it is to be kept for no time.
 func (s *Server) ollamaLoad(w http.ResponseWriter, r *http.Request, a *ollamaAnswer) {
 	var err error
 	done := &ollama.Done{Reason: "load"}
 	if keep := a.common.KeepAlive; keep != nil && *keep == 0 {
 		done.Reason = "unload"
-		err = s.unload(r.Context(), ollamaName(a.common.Model))
+		if err = errOthersUseIt; tenantOf(r.Context()).Name == "" {
+			err = s.unload(r.Context(), ollamaName(a.common.Model))
+		}
 	} else {
 		keepFor(r.Context(), keep)
 		_, _, err = s.lookup(r.Context(), ollamaName(a.common.Model))

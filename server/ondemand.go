@@ -111,7 +111,8 @@ func (l *Loaded) Close() error {
 // bodies and the buckets of metrics.
 const usualContext = 1 << 17
 
-// keepFor sets how long models on demand stay after the request of ctx; nil is as they are configured.
+// keepFor sets how long models on demand stay after the request of ctx; nil is as they are configured. Where there are
+// API keys, others use them too, and no request makes them leave before that.
 func keepFor(ctx context.Context, keep *time.Duration) {
 	if h, _ := ctx.Value(leasesKey{}).(*leases); h != nil {
 		h.mu.Lock()
@@ -156,8 +157,20 @@ type leasesKey struct{}
 type leases struct {
 	mu      sync.Mutex
 	keep    *time.Duration // how long models stay after the request; nil is as they are configured
+	longer  bool           // than the request says
 	models  map[string]*Served
 	release []func()
+}
+
+// longer reports whether models stay for longer than the request of ctx says.
+func longer(ctx context.Context) bool {
+	h, _ := ctx.Value(leasesKey{}).(*leases)
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.longer
 }
 
 func (h *leases) letGo() {
@@ -191,7 +204,11 @@ func (s *Server) demand(ctx context.Context, name string) (*Served, error) {
 	if m := h.models[o.Name]; m != nil {
 		return m, nil
 	}
-	l, release, err := s.shelf.Get(ctx, o, h.keep)
+	keep := h.keep
+	if usual := value(o.Keep, s.cfg.OnDemand.Keep); keep != nil && *keep >= 0 && (usual < 0 || *keep < usual) && tenantOf(ctx).Name != "" {
+		keep, h.longer = nil, true
+	}
+	l, release, err := s.shelf.Get(ctx, o, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	a, err := read(w, r, decodeResponse)
 	var j *job
 	if err == nil {
-		a.server, a.owner, a.id = s, tenantOf(r.Context()).owner, "resp_"+rand.Text()
+		a.server, a.body, a.owner, a.id = s, bodyOf(r), tenantOf(r.Context()).owner, "resp_"+rand.Text()
 		if err = a.recall(r.Context()); err == nil {
 			j, err = s.newJob(r.Context(), &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
 				prompts: a.prompts, answer: a})
@@ -91,33 +91,31 @@ func (s *Server) respondLater(w http.ResponseWriter, r *http.Request, j *job, a 
 		return err
 	}
 	ctx, letGo := s.holding(ctx)
-	if _, _, err := s.lookup(ctx, a.request.Model); err != nil { // which the request holds only until it is answered
+	release := bodyOf(r).keep()
+	over := func() {
 		letGo()
 		s.later.over(a.id)
 		cancel(nil)
+		release()
 		t.running.Add(-1)
+	}
+	if _, _, err := s.lookup(ctx, a.request.Model); err != nil { // which the request holds only until it is answered
+		over()
 		return err
 	}
 	a.open(j, openai.ResponseQueued)
 	a.events = one.events
 	if err = a.keep(); err != nil {
-		err = refuse(http.StatusServiceUnavailable, "background", "not_stored", "The response cannot be stored now.")
-		letGo()
-		s.later.over(a.id)
-		cancel(nil)
-		t.running.Add(-1)
-		return err
+		over()
+		return refuse(http.StatusServiceUnavailable, "background", "not_stored", "The response cannot be stored now.")
 	}
 	body := a.out
 	s.later.run(func(context.Context) error { return s.work(ctx, j, a) }, func(err error) {
 		if err != nil {
 			a.fail(ctx, err)
 		}
-		letGo()
 		one.events.finish()
-		s.later.over(a.id)
-		cancel(nil)
-		t.running.Add(-1)
+		over()
 	})
 	if j.stream {
 		s.follow(w, r, one.events, 0)
@@ -195,6 +193,9 @@ func (s *Server) stored(r *http.Request) (*store.Response, error) {
 	out, err := kept.Response(r.Context(), tenantOf(r.Context()).owner, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, refuse(http.StatusNotFound, "", "not_found", "Response with id '%s' not found.", wire.Clip([]byte(id)))
+	}
+	if err == nil {
+		err = bodyOf(r).hold(int64(len(out.Body) + len(out.Input) + len(out.Events)))
 	}
 	return out, err
 }
@@ -288,7 +289,11 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) {
 		err = q.err()
 	}
 	if err == nil {
-		items, err = openai.DecodeItems(out.Input)
+		var done func()
+		if done, err = bodyOf(r).recall(r.Context(), int64(len(out.Input))); err == nil {
+			defer done()
+			items, err = openai.DecodeItems(out.Input)
+		}
 	}
 	if err != nil {
 		s.fail(w, r, err)

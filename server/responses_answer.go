@@ -29,6 +29,10 @@ type responseAnswer struct {
 	used    text.Request  // for what the answer says of its parameters
 	named   int           // items of the input that got an id
 
+	body     *body                    // of the request, which holds memory for what is recalled
+	pasts    map[string]*pastResponse // that were recalled, by id
+	recalled int64                    // bytes of what is asked that was stored before
+
 	job     *job
 	spells  openaiAnswer // tokens
 	out     openai.Response
@@ -184,7 +188,7 @@ func (a *responseAnswer) close(dst []byte) []byte {
 	}
 	a.text.Reset()
 	if one.Type == openai.ItemReasoning && a.request.Sealed {
-		one.Sealed = a.server.seal(one.Text)
+		one.Sealed = a.server.seal(a.owner, one.Text)
 	}
 	if a.job.choices[0].finish == "length" {
 		one.Status = openai.ItemIncomplete

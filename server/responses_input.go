@@ -27,9 +27,8 @@ func (a *responseAnswer) recall(ctx context.Context) error {
 		}
 	}
 	var before [][]openai.Item
-	var bytes int64
 	for id := a.request.PreviousResponseID; id != ""; {
-		r, items, err := a.past(ctx, id)
+		r, err := a.past(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return refuse(http.StatusBadRequest, "previous_response_id", "previous_response_not_found",
 				"Previous response with id '%s' not found.", wire.Clip([]byte(id)))
@@ -40,11 +39,11 @@ func (a *responseAnswer) recall(ctx context.Context) error {
 		if r.Status != openai.ResponseCompleted && r.Status != openai.ResponseIncomplete {
 			return wire.Invalid("previous_response_id", wire.CodeInvalidValue, "that response is %s", r.Status)
 		}
-		if bytes += int64(len(r.Input) + len(r.Body)); bytes > a.server.cfg.MaxBodyBytes {
+		if a.recalled += int64(len(r.Input) + len(r.Body)); a.recalled > a.server.cfg.MaxBodyBytes {
 			return wire.Invalid("previous_response_id", wire.CodeInvalidValue,
 				"the conversation has more than %d bytes, the most of a request", a.server.cfg.MaxBodyBytes)
 		}
-		before, id = append(before, items), r.Previous
+		before, id = append(before, r.items), r.Previous
 	}
 	slices.Reverse(before)
 	a.items = append(slices.Concat(before...), input...)
@@ -58,20 +57,28 @@ func (a *responseAnswer) recall(ctx context.Context) error {
 func (a *responseAnswer) resolve(ctx context.Context, path string, one *openai.Item) error {
 	switch {
 	case one.Type == openai.ItemReference:
-		_, items, err := a.past(ctx, responseOf(one.ID))
-		i := slices.IndexFunc(items, func(i openai.Item) bool { return i.ID == one.ID })
+		r, err := a.past(ctx, responseOf(one.ID))
+		i := -1
+		if err == nil {
+			i = slices.IndexFunc(r.items, func(i openai.Item) bool { return i.ID == one.ID })
+		}
 		if errors.Is(err, store.ErrNotFound) || err == nil && i < 0 {
 			return refuse(http.StatusNotFound, path+".id", "not_found", "Item with id '%s' not found.", wire.Clip([]byte(one.ID)))
 		}
 		if err != nil {
 			return err
 		}
-		*one = items[i]
+		*one = r.items[i]
+		a.recalled += int64(len(one.Text) + len(one.Name) + len(one.Arguments) + len(one.Output))
+		if a.recalled > a.server.cfg.MaxBodyBytes {
+			return wire.Invalid(path+".id", wire.CodeInvalidValue, "the items referred to have more than %d bytes, the most of a request",
+				a.server.cfg.MaxBodyBytes)
+		}
 		return nil
 	case one.Type == openai.ItemReasoning && one.Text == "" && one.Sealed != "":
-		text, err := a.server.unseal(one.Sealed)
+		text, err := a.server.unseal(a.owner, one.Sealed)
 		if err != nil {
-			return wire.Invalid(path+".encrypted_content", wire.CodeInvalidValue, "it was not made by this server")
+			return wire.Invalid(path+".encrypted_content", wire.CodeInvalidValue, "it was not made by this server for this API key")
 		}
 		one.Text = text
 	}
@@ -82,28 +89,50 @@ func (a *responseAnswer) resolve(ctx context.Context, path string, one *openai.I
 	return nil
 }
 
-// past returns a stored response of the same owner, with the items of its input and its output.
-func (a *responseAnswer) past(ctx context.Context, id string) (*store.Response, []openai.Item, error) {
+// pastResponse is a stored response with the items of its input and its output.
+type pastResponse struct {
+	*store.Response
+	items []openai.Item
+}
+
+// past returns a stored response of the same owner. It is read once, however often the request names it.
+func (a *responseAnswer) past(ctx context.Context, id string) (*pastResponse, error) {
+	if r := a.pasts[id]; r != nil {
+		return r, nil
+	}
 	kept, err := a.server.later.store()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	r, err := kept.Response(ctx, a.owner, id)
+	one, err := kept.Response(ctx, a.owner, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	input, err := openai.DecodeItems(r.Input)
+	one.Events = nil
+	done, err := a.body.recall(ctx, int64(len(one.Input)+len(one.Body)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	defer done()
+	r := &pastResponse{Response: one}
+	if r.items, err = openai.DecodeItems(one.Input); err != nil {
+		return nil, err
 	}
 	var body struct {
 		Output json.RawMessage `json:"output"`
 	}
-	if err := json.Unmarshal(r.Body, &body); err != nil {
-		return nil, nil, err
+	if err := json.Unmarshal(one.Body, &body); err != nil {
+		return nil, err
 	}
 	output, err := openai.DecodeItems(fmt.Appendf(nil, `{"data":%s}`, body.Output))
-	return r, append(input, output...), err
+	if r.items = append(r.items, output...); err != nil {
+		return nil, err
+	}
+	if a.pasts == nil {
+		a.pasts = map[string]*pastResponse{}
+	}
+	a.pasts[id] = r
+	return r, nil
 }
 
 // conversation returns the items as the messages that a template takes. What the assistant thinks, says and calls in
@@ -155,16 +184,16 @@ func (s *Server) sealer() cipher.AEAD {
 	return a
 }
 
-// seal encrypts a text, and unseal returns it.
-func (s *Server) seal(text string) string {
-	return base64.StdEncoding.EncodeToString(s.sealer().Seal(nil, nil, []byte(text), nil))
+// seal encrypts a text for an owner, and unseal returns it to that owner alone.
+func (s *Server) seal(owner, text string) string {
+	return base64.StdEncoding.EncodeToString(s.sealer().Seal(nil, nil, []byte(text), []byte(owner)))
 }
 
-func (s *Server) unseal(sealed string) (string, error) {
+func (s *Server) unseal(owner, sealed string) (string, error) {
 	data, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {
 		return "", err
 	}
-	out, err := s.sealer().Open(nil, nil, data, nil)
+	out, err := s.sealer().Open(nil, nil, data, []byte(owner))
 	return string(out), err
 }

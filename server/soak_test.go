@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,14 +198,15 @@ func (p *program) restored() {
 	p.t.Errorf("left behind: %v; before: %v", s, p.idle)
 }
 
-// TestSoak lets 200 hostile clients at the built program beside an honest one. What it takes stays within its weights,
-// its KV cache and 512 MiB; afterwards no goroutine, descriptor or block is left. How long the honest client waits
-// depends on the machine, and is only printed.
-//
-//	go test -tags abuse -run Soak -timeout 30m ./server -soak 10m -v
-func TestSoak(t *testing.T) {
-	p := startProgram(t, "--policy", "vtc", "--max-seqs", "16")
-	alone, _ := p.honest(time.Now().Add(min(*soakTime/6, 20*time.Second)))
+// hostileAt is the environment variable that has the address for TestHostileClients.
+const hostileAt = "KVASIR_HOSTILE_AT"
+
+// TestHostileClients is the other side of TestSoak, in a process of its own.
+func TestHostileClients(t *testing.T) {
+	at := os.Getenv(hostileAt)
+	if at == "" {
+		t.Skip("it is a part of TestSoak")
+	}
 	deadline := time.Now().Add(*soakTime)
 	all := attacks(badKey)
 	var kinds []string
@@ -217,10 +219,52 @@ func TestSoak(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 1))
 			for time.Now().Before(deadline) {
-				all[kinds[i%len(kinds)]](r, p.at)
+				all[kinds[i%len(kinds)]](r, at)
 			}
 		})
 	}
+	wg.Wait()
+}
+
+// cpu returns the time that processors have spent for the program.
+func (p *program) cpu() time.Duration {
+	resp, err := http.Get("http://" + p.at + "/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`).FindSubmatch(text)
+	if m == nil {
+		p.t.Fatal("/metrics has no process_cpu_seconds_total")
+	}
+	seconds, _ := strconv.ParseFloat(string(m[1]), 64)
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
+}
+
+// TestSoak lets 200 hostile clients at the built program beside an honest one. What it takes stays within its weights,
+// its KV cache and 512 MiB; afterwards no goroutine, descriptor or block is left. How long the honest client waits
+// depends on the machine, and is only printed. The hostile clients yield the processors (nice 19), as if they were on
+// other machines.
+//
+//	go test -tags abuse -run Soak -timeout 30m ./server -soak 10m -v
+func TestSoak(t *testing.T) {
+	p := startProgram(t, "--policy", "vtc", "--max-seqs", "16")
+	alone, _ := p.honest(time.Now().Add(min(*soakTime/6, 20*time.Second)))
+	deadline := time.Now().Add(*soakTime)
+	cpu := p.cpu()
+	hostile := exec.Command("nice", "-n", "19", os.Args[0], "-test.run", "^TestHostileClients$", "-test.timeout", "0",
+		"-soak", soakTime.String(), "-clients", strconv.Itoa(*soakClients))
+	hostile.Env = append(os.Environ(), hostileAt+"="+p.at)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if out, err := hostile.CombinedOutput(); err != nil {
+			t.Errorf("the hostile clients: %v\n%s", err, out)
+		}
+	})
 	var most state
 	wg.Go(func() {
 		for time.Now().Before(deadline) {
@@ -233,6 +277,9 @@ func TestSoak(t *testing.T) {
 	beside, refused := p.honest(deadline)
 	wg.Wait()
 	t.Logf("%d hostile clients for %v: at first %v; at most %v", *soakClients, *soakTime, p.idle, most)
+	used := hostile.ProcessState.UserTime() + hostile.ProcessState.SystemTime()
+	t.Logf("processors' time: the program %v, the hostile clients %v, of %d processors for %v", p.cpu()-cpu, used.Round(time.Second),
+		runtime.NumCPU(), *soakTime)
 	t.Logf("the honest client's first token: p50 %v, p99 %v alone; p50 %v, p99 %v beside them, of %d requests, and %d refused",
 		quantile(alone, 50), quantile(alone, 99), quantile(beside, 50), quantile(beside, 99), len(beside), refused)
 	if len(beside) == 0 {

@@ -124,7 +124,11 @@ type book[M Model] struct {
 func New[M Model](cfg Config[M]) *Shelf[M] {
 	s := &Shelf[M]{cfg: cfg, began: time.Now(), waits: map[uint64]chan error{}, books: map[string]*book[M]{},
 		core: residency.New(residency.Config{Memory: cfg.Memory, Most: cfg.Most})}
-	s.timer = time.AfterFunc(time.Hour, s.tick)
+	s.timer = guard.After(time.Hour, s.tick, func(err error) {
+		if err != nil {
+			s.cfg.Logger.Error("models that are idle stay in memory", "error", err)
+		}
+	})
 	s.timer.Stop()
 	return s
 }
@@ -135,12 +139,13 @@ func (s *Shelf[M]) Catalog() Catalog[M] { return s.cfg.Catalog }
 // now returns the time as the core has it.
 func (s *Shelf[M]) now() int64 { return time.Since(s.began).Milliseconds() }
 
-func (s *Shelf[M]) tick() {
+func (s *Shelf[M]) tick() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.carry(s.core.Tick(s.now()))
 	}
+	return nil
 }
 
 // Get returns a model, loading it if it is not in memory, and holds it until release is called. keep is how long it

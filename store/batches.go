@@ -14,10 +14,13 @@ type Batch struct {
 	Body      []byte
 }
 
+// mostEnded is how many batches of an owner are kept that have ended.
+const mostEnded = 10_000
+
 // PutBatch stores a batch, in place of one with its ID, together with files that its results were written to, which may
-// be nil. One that ends loses its results, and is not changed any more.
+// be nil. One that ends loses its results, and is not changed any more; the owner's oldest may be forgotten for it.
 func (s *Store) PutBatch(ctx context.Context, b *Batch, files ...*FileWriter) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
 		for _, w := range files {
 			if w == nil {
 				continue
@@ -32,8 +35,18 @@ func (s *Store) PutBatch(ctx context.Context, b *Batch, files ...*FileWriter) er
 		if err == nil && b.Ended {
 			_, err = tx.ExecContext(ctx, "DELETE FROM results WHERE batch = ?", b.ID)
 		}
+		if err == nil && b.Ended {
+			_, err = tx.ExecContext(ctx, `DELETE FROM batches WHERE owner = ?1 AND ended AND rowid <= (SELECT rowid FROM batches
+				WHERE owner = ?1 AND ended ORDER BY rowid DESC LIMIT 1 OFFSET ?2)`, b.Owner, mostEnded)
+		}
 		return err
 	})
+	for _, w := range files {
+		if err == nil && w != nil {
+			w.end()
+		}
+	}
+	return err
 }
 
 // Batch returns an owner's batch.

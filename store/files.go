@@ -27,21 +27,86 @@ type Page struct {
 // chunkBytes is how much of a file is in one row.
 const chunkBytes = 1 << 20
 
+// reserve is what files leave free of the disk: it takes space to change and to remove what is stored.
+const reserve = 64 << 20
+
 // ErrFull refuses a file for which there is no place left.
 var ErrFull = errors.New("store: the files take all the place there is for them")
 
-// FileWriter writes a new file, which exists once it is committed. It is used by one goroutine.
-type FileWriter struct {
-	s    *Store
-	File File // as it will be; what is written sets Bytes
-	buf  []byte
-	n    int
+// Room returns ErrFull if an owner's files, with those that are being written, may not take so many bytes more: they
+// may take as many as all files leave free, so that one owner never takes all. An owner "" may. It is returned, too, if
+// the disk is about to be full.
+func (s *Store) Room(ctx context.Context, owner string, bytes int64) error {
+	return s.room(ctx, s.db, owner, bytes)
 }
 
-// NewFile begins a file. f.Bytes is set by what is written.
+// querier is a database, or a transaction on it.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (s *Store) room(ctx context.Context, db querier, owner string, bytes int64) error {
+	if s.dir != "" {
+		if free, err := s.space(s.dir); err != nil {
+			return err
+		} else if free < bytes+reserve {
+			return fmt.Errorf("%w: %d bytes of the disk are free, of which %d stay so", ErrFull, free, int64(reserve))
+		}
+	}
+	if s.limits.FileBytes == 0 {
+		return nil
+	}
+	var all, own int64
+	row := db.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes), 0), COALESCE(SUM(bytes) FILTER (WHERE owner = ?), 0)
+		FROM files`, owner)
+	if err := row.Scan(&all, &own); err != nil {
+		return err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for o, n := range s.coming {
+		if all += n; o == owner {
+			own += n
+		}
+	}
+	free := s.limits.FileBytes - all - bytes
+	if free < 0 || owner != "" && own+bytes > free {
+		return fmt.Errorf("%w: %d bytes", ErrFull, s.limits.FileBytes)
+	}
+	return nil
+}
+
+// came counts bytes of files that are being written.
+func (s *Store) came(owner string, bytes int64) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.coming[owner] += bytes; s.coming[owner] == 0 {
+		delete(s.coming, owner)
+	}
+}
+
+// FileWriter writes a new file, which exists once it is committed. It is used by one goroutine.
+type FileWriter struct {
+	s      *Store
+	File   File // as it will be; what is written sets Bytes
+	buf    []byte
+	n      int
+	coming int64 // bytes that count in Store.coming
+	over   bool  // it is committed, or given up
+	always bool  // it is written though there is no room
+}
+
+// NewFile begins a file, for which there must be room (Store.Room). f.Bytes is set by what is written.
 func (s *Store) NewFile(f File) *FileWriter {
 	f.Bytes = 0
 	return &FileWriter{s: s, File: f}
+}
+
+// NewResults begins a file for Store.PutBatch, in which results move that are stored already: it needs no room.
+func (s *Store) NewResults(f File) *FileWriter {
+	w := s.NewFile(f)
+	w.always = true
+	return w
 }
 
 // Write appends to the file.
@@ -58,39 +123,55 @@ func (w *FileWriter) Write(p []byte) (int, error) {
 }
 
 func (w *FileWriter) flush(data []byte) error {
+	n := int64(len(data))
+	if err := w.s.Room(context.Background(), w.File.Owner, n); err != nil && !w.always {
+		return err
+	}
+	w.s.came(w.File.Owner, n)
+	w.coming += n
 	_, err := w.s.db.Exec("INSERT INTO chunks (file, n, data) VALUES (?, ?, ?)", w.File.ID, w.n, bytesOf(data))
 	w.n++
 	return err
 }
 
-// Commit makes the file be there.
+// Commit makes the file be there. It refuses one for which there is no room.
 func (w *FileWriter) Commit(ctx context.Context) (File, error) {
-	return w.File, w.s.write(ctx, func(tx *sql.Tx) error { return w.commit(ctx, tx) })
+	err := w.s.write(ctx, func(tx *sql.Tx) error {
+		if err := w.s.room(ctx, tx, w.File.Owner, w.File.Bytes-w.coming); err != nil {
+			return err
+		}
+		return w.commit(ctx, tx)
+	})
+	if err == nil {
+		w.end()
+	}
+	return w.File, err
 }
 
-// commit is Commit in a transaction. It refuses a file that would make all of them take more than the limit.
+// end forgets what was being written.
+func (w *FileWriter) end() {
+	w.s.came(w.File.Owner, -w.coming)
+	w.coming, w.over = 0, true
+}
+
+// commit is Commit in a transaction, of any size.
 func (w *FileWriter) commit(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO chunks (file, n, data) VALUES (?, ?, ?)", w.File.ID, w.n,
 		bytesOf(w.buf)); err != nil {
 		return err
 	}
 	f := &w.File
-	if _, err := tx.ExecContext(ctx, `INSERT INTO files (id, owner, created, expires, name, purpose, bytes)
-		VALUES (?, ?, ?, ?, ?, ?, ?)`, f.ID, f.Owner, f.Created, f.Expires, f.Name, f.Purpose, f.Bytes); err != nil {
-		return err
-	}
-	var all int64
-	if err := tx.QueryRowContext(ctx, "SELECT SUM(bytes) FROM files").Scan(&all); err != nil {
-		return err
-	}
-	if w.s.limits.FileBytes > 0 && all > w.s.limits.FileBytes {
-		return fmt.Errorf("%w: %d bytes", ErrFull, w.s.limits.FileBytes)
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, `INSERT INTO files (id, owner, created, expires, name, purpose, bytes)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`, f.ID, f.Owner, f.Created, f.Expires, f.Name, f.Purpose, f.Bytes)
+	return err
 }
 
-// Abort gives up a file that is not committed.
+// Abort gives up a file, if it is not committed.
 func (w *FileWriter) Abort() error {
+	if w.over {
+		return nil
+	}
+	w.end()
 	_, err := w.s.db.Exec("DELETE FROM chunks WHERE file = ?", w.File.ID)
 	return err
 }

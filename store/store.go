@@ -32,9 +32,13 @@ type Store struct {
 	db     *sql.DB
 	dir    string // "" is memory
 	limits Limits
+	space  func(dir string) (free int64, err error)
 
 	mu   sync.Mutex // guards held, and the order of writes that change it
 	held map[string]*held
+
+	writing sync.Mutex       // guards coming; nothing else is taken while it is held
+	coming  map[string]int64 // bytes of files that are being written, by owner
 }
 
 // held is what an owner's responses take.
@@ -68,7 +72,7 @@ CREATE TABLE results (
 // Open opens the database in a folder, which is made if it does not exist and which only its owner may read. One
 // process at a time may have it open. With dir "" the database is in memory and ends with the Store.
 func Open(dir string, limits Limits) (*Store, error) {
-	s := &Store{dir: dir, limits: limits, held: map[string]*held{}}
+	s := &Store{dir: dir, limits: limits, space: space, held: map[string]*held{}, coming: map[string]int64{}}
 	name := ":memory:"
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -141,12 +141,12 @@ func TestPrivate(t *testing.T) {
 // TestFiles holds that a file is read as it was written, once it is committed, by its owner until it expires.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, Limits{FileBytes: 5 << 20})
+	s := open(t, dir, Limits{FileBytes: 11 << 20})
 	content := []byte(strings.Repeat("0123456789", 250_000)) // more than two chunks
 	write := func(f File) *FileWriter {
 		w := s.NewFile(f)
 		for at := 0; at < len(content); at += 7777 {
-			if _, err := w.Write(content[at:min(at+7777, len(content))]); err != nil {
+			if _, err := w.Write(content[at:min(at+7777, len(content))]); err != nil && !errors.Is(err, ErrFull) {
 				t.Fatal(err)
 			}
 		}
@@ -180,10 +180,25 @@ func TestFiles(t *testing.T) {
 	}
 	w = write(File{ID: "f3", Owner: "ann", Created: 7})
 	if _, err := w.Commit(t.Context()); !errors.Is(err, ErrFull) {
-		t.Errorf("a third file: %v", err)
+		t.Errorf("a third file, beside which less than what ann has is free: %v", err)
 	}
 	if err := w.Abort(); err != nil {
 		t.Error(err)
+	}
+	w = write(File{ID: "f4", Owner: "bob", Created: 7}) // and is not committed
+	if err := s.Room(t.Context(), "cid", 3<<20); !errors.Is(err, ErrFull) {
+		t.Errorf("what is being written does not count: %v", err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	s.space = func(string) (int64, error) { return reserve + 1000, nil }
+	if err := s.Room(t.Context(), "cid", 1001); !errors.Is(err, ErrFull) || s.Room(t.Context(), "cid", 1000) != nil {
+		t.Errorf("with 1000 bytes of the disk free: %v", err)
+	}
+	s.space = space
+	if err := errors.Join(s.Room(t.Context(), "cid", 3<<20), s.Room(t.Context(), "", 6<<20)); err != nil {
+		t.Errorf("what was given up counts: %v", err)
 	}
 	for _, c := range []struct {
 		purpose string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 type benchNullCmd struct {
@@ -35,7 +36,7 @@ func (c *benchNullCmd) Run(ctx context.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "http://%s/v1\n", ln.Addr())
 	s := &http.Server{Handler: bench.Null{TTFT: c.TTFT, TPOT: c.TPOT}, ReadHeaderTimeout: time.Minute}
-	defer context.AfterFunc(ctx, func() { s.Close() })()
+	defer guard.OnDone(ctx, s.Close, func(error) {})()
 	if err := s.Serve(ln); ctx.Err() == nil {
 		return err
 	}

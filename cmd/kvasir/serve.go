@@ -132,10 +132,23 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
+	return serveUntil(ctx, log, s, ln)
+}
+
+// serveUntil serves until ctx ends, and tells the service manager when that begins and ends.
+func serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, ln net.Listener) error {
 	stopping := make(chan struct{})
-	undo := context.AfterFunc(ctx, func() { tellSystemd(log, daemon.SdNotifyStopping); close(stopping) })
-	tellSystemd(log, daemon.SdNotifyReady)
-	err = s.Serve(ctx, ln)
+	told := func(err error) {
+		if err != nil {
+			log.Warn("systemd was not told", "error", err)
+		}
+	}
+	undo := guard.OnDone(ctx, func() error { return tellSystemd(daemon.SdNotifyStopping) }, func(err error) {
+		told(err)
+		close(stopping)
+	})
+	told(tellSystemd(daemon.SdNotifyReady))
+	err := s.Serve(ctx, ln)
 	if !undo() {
 		<-stopping
 	}
@@ -175,10 +188,11 @@ func (c *serveCmd) loadAll(ctx context.Context, log *slog.Logger, cfg *server.Co
 }
 
 // tellSystemd tells the service manager what the server is at, if it asks for that (Type=notify).
-func tellSystemd(log *slog.Logger, state string) {
+func tellSystemd(state string) error {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", "state", state, "error", err)
+		return fmt.Errorf("%s: %w", state, err)
 	}
+	return nil
 }
 
 // openState opens the folder of --state, if there is one.

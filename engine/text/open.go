@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sort"
 	"time"
@@ -203,7 +204,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 
 // openText reads what turns text into tokens and back, and how a model wants them chosen.
 func openText(ckpt *weights.Checkpoint, o *Options) (m *Model, err error) {
-	m = &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes)}
+	m = &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes, max(1, runtime.GOMAXPROCS(0)/2))}
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}

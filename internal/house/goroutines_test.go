@@ -19,13 +19,17 @@ func TestGoroutines(t *testing.T) {
 				t.Errorf("%s starts a goroutine with a go statement; want guard.Go", s.name)
 			case *ast.CallExpr:
 				f, ok := n.Fun.(*ast.SelectorExpr)
-				if !ok || f.Sel.Name != "Go" {
+				if !ok {
 					break
 				}
 				if from, ok := f.X.(*ast.Ident); ok && from.Name == "guard" {
 					guarded++
-				} else {
+				} else if f.Sel.Name == "Go" {
 					t.Errorf("%s starts a goroutine with a method Go; want guard.Go or guard.Group", s.name)
+				}
+			case *ast.SelectorExpr: // also where it is only named, to be called later
+				if n.Sel.Name == "AfterFunc" {
+					t.Errorf("%s starts a goroutine with AfterFunc; want guard.After or guard.OnDone", s.name)
 				}
 			}
 			return true

@@ -24,6 +24,9 @@ type dialect struct {
 	idHeader string
 	// streamType is the Content-Type of streams, and ping what keeps a silent one alive; "" is nothing.
 	streamType, ping string
+	// title is what people call the API, and replies describe what its paths answer, by their keys in routes.
+	title   string
+	replies map[string]reply
 	// routes are the API's paths. Those that ask a model are made by Server.asks.
 	routes func(*Server) map[string]route
 	// twins are its paths that another API has too: requests with the header mark mean this one. nil is none.

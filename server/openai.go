@@ -36,6 +36,7 @@ func openaiAPI() *dialect {
 			return openai.AppendErrorEvent(dst, openaiError(f))
 		},
 		streamType: "text/event-stream; charset=utf-8", ping: ": ping\n\n",
+		title: "OpenAI", replies: openaiReplies,
 		routes: func(s *Server) map[string]route {
 			routes := map[string]route{
 				"/v1/chat/completions": {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
@@ -49,6 +50,22 @@ func openaiAPI() *dialect {
 			return routes
 		},
 	}
+}
+
+// openaiReplies are what the paths answer.
+var openaiReplies = map[string]reply{
+	"/v1/chat/completions":        {openai.ChatCompletion{}, openai.ChatChunk{}},
+	"/v1/completions":             {openai.Completion{}, openai.CompletionChunk{}},
+	"/v1/chat/completions/render": {whole: openai.Rendered{}}, "/v1/completions/render": {whole: []openai.Rendered{}},
+	"/v1/embeddings": {whole: openai.EmbeddingResponse{}},
+	"/v1/rerank":     {whole: openai.RerankResponse{}}, "/rerank": {whole: openai.RerankResponse{}},
+	"/v1/score": {whole: openai.ScoreResponse{}}, "/score": {whole: openai.ScoreResponse{}},
+	"/v1/models": {whole: openai.ModelList{}}, modelPath: {whole: openai.Model{}},
+	"/tokenize": {whole: openai.TokenizeResponse{}}, "/detokenize": {whole: openai.DetokenizeResponse{}},
+	filesPath: {whole: openai.File{}}, "GET " + filesPath: {whole: openai.Page[openai.File]{}},
+	"/v1/files/{id}": {whole: openai.File{}}, "DELETE /v1/files/{id}": {whole: openai.Deleted{}},
+	"/v1/batches": {whole: openai.Batch{}}, "GET /v1/batches": {whole: openai.Page[openai.Batch]{}},
+	"/v1/batches/{id}": {whole: openai.Batch{}}, "/v1/batches/{id}/cancel": {whole: openai.Batch{}},
 }
 
 // openaiError puts a failure in the form of OpenAI's API.

@@ -24,8 +24,13 @@ func responsesAPI() *dialect {
 	d.failEvent = nil // a responseAnswer is a breaker
 	maps.Copy(d.names, map[fault.Field]string{text.FieldMessages: "input", engine.FieldMaxTokens: "max_output_tokens",
 		engine.FieldLogprobs: "top_logprobs"})
+	const one = "/v1/responses/{id}"
+	d.replies = map[string]reply{
+		"/v1/responses": {openai.Response{}, openai.ResponseEvent{}}, one: {openai.Response{}, openai.ResponseEvent{}},
+		"DELETE " + one: {whole: openai.Deleted{}}, one + "/cancel": {whole: openai.Response{}},
+		one + "/input_items": {whole: openai.ItemList{}},
+	}
 	d.routes = func(s *Server) map[string]route {
-		const one = "/v1/responses/{id}"
 		return map[string]route{
 			"/v1/responses":      {"POST", s.respond, clients, "an answer, stored"},
 			one:                  {"GET", s.response, clients, "a stored answer"},

@@ -55,7 +55,8 @@ func (s *Server) ownRoutes() map[string]route {
 		"/ping":               {"GET", s.health, anyone, "the same"},
 		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
-		"/openapi.json":       {"GET", s.openapi, clients, "the same as an OpenAPI description, without the members of bodies"},
+		"/docs":               {"GET", page.ServeHTTP, anyone, "that description as a page"},
+		"/openapi.json":       {"GET", s.openapi, clients, "this table as an OpenAPI description"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
 		"/models/load":        {"POST", s.loadModel, admins, "load a model before it is asked for"},
@@ -209,17 +210,24 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// versionReport is the answer of /version.
+type versionReport struct {
+	Version string `json:"version"`
+}
+
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	s.write(w, http.StatusOK, map[string]string{"version": s.cfg.Version})
+	s.write(w, http.StatusOK, versionReport{s.cfg.Version})
+}
+
+// healthReport is the answer of /health.
+type healthReport struct {
+	Status string            `json:"status"` // "ok", or why not
+	Models map[string]string `json:"models"` // the same of each
 }
 
 // health says whether every engine steps and new requests are taken.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	type report struct {
-		Status string            `json:"status"`
-		Models map[string]string `json:"models"`
-	}
-	out, status := report{"ok", map[string]string{}}, http.StatusOK
+	out, status := healthReport{"ok", map[string]string{}}, http.StatusOK
 	for _, m := range s.present() {
 		out.Models[m.Model.Info().Name] = "ok"
 		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil && !(m.onDemand && errors.Is(err, engine.ErrClosed)) {

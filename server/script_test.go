@@ -136,6 +136,7 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
+	checkDescribed(t, s, s.routed(r), w)
 	out := fmt.Sprintf("%d %s\n", w.Code, http.StatusText(w.Code))
 	var names []string
 	for name := range w.Header() {

@@ -36,7 +36,7 @@ type dialect struct {
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
 func dialects() []*dialect {
-	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()}
+	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI(), cohereAPI()}
 }
 
 // name returns what the API calls a field.
@@ -84,7 +84,7 @@ func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
 		a, err := read(w, r, decode)
 		if err == nil {
 			warn(w, a.ignored)
-			j, err = s.newJob(r.Context(), a)
+			j, err = s.await(w, r, a)
 		}
 		if err != nil {
 			s.fail(w, r, err)

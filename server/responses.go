@@ -21,7 +21,9 @@ import (
 // responsesAPI is OpenAI's Responses API, whose errors are those of OpenAI's other paths.
 func responsesAPI() *dialect {
 	d := openaiAPI()
-	d.failEvent = nil // a responseAnswer is a breaker
+	d.failEvent = func(dst []byte, f *failure) []byte { // of a response that has not begun; else a responseAnswer is a breaker
+		return openai.AppendResponseError(dst, openaiError(f))
+	}
 	maps.Copy(d.names, map[fault.Field]string{text.FieldMessages: "input", engine.FieldMaxTokens: "max_output_tokens",
 		engine.FieldLogprobs: "top_logprobs"})
 	const one = "/v1/responses/{id}"
@@ -64,7 +66,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		a.server, a.owner, a.id = s, tenantOf(r.Context()).owner, "resp_"+rand.Text()
 		if err = a.recall(r.Context()); err == nil {
-			j, err = s.newJob(r.Context(), &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
+			j, err = s.await(w, r, &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
 				prompts: a.prompts, answer: a})
 		}
 	}

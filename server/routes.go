@@ -105,7 +105,9 @@ func (s *Server) dialectOf(r *http.Request) *dialect {
 func (s *Server) openaiRoutes() map[string]route {
 	rerank, score := pooled(s, openai.DecodeRerank, s.rerank), pooled(s, openai.DecodeScore, s.score)
 	return map[string]route{
-		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), clients, "the vectors of texts"},
+		"/v1/embeddings":          {"POST", s.pooledVectors(openai.DecodeEmbedding, embeddingsOf), clients, "the vectors of texts"},
+		"/pooling":                {"POST", s.pooledVectors(openai.DecodePooling, pooledOf), clients, "what a model makes of texts: vectors or classes"},
+		"/classify":               {"POST", pooled(s, openai.DecodeClassify, s.classify), clients, "the classes of texts"},
 		"/v1/rerank":              {"POST", rerank, clients, "documents, by how well they fit a query"},
 		"/rerank":                 {"POST", rerank, clients, "the same"},
 		"/v1/score":               {"POST", score, clients, "how well texts fit each other"},

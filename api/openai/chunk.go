@@ -77,6 +77,9 @@ type ResponseEvent struct {
 	Name           string         `json:"name,omitempty"`
 	Arguments      string         `json:"arguments,omitempty"`
 	Logprobs       []TokenLogprob `json:"logprobs,omitempty"`
+	Code           *string        `json:"code,omitempty"` // of an error
+	Message        string         `json:"message,omitempty"`
+	Param          *string        `json:"param,omitempty"`
 }
 
 // ResponsePart is the text of an item.

@@ -36,7 +36,7 @@ type dialect struct {
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
 func dialects() []*dialect {
-	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI(), cohereAPI()}
+	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI(), cohereAPI(), tokensAPI()}
 }
 
 // name returns what the API calls a field.

@@ -238,25 +238,15 @@ func (l *llamaAnswer) prompts(info text.Info) ([]text.Request, error) {
 
 func (l *llamaAnswer) begin(j *job) { l.job, l.begun = j, time.Now() }
 
-// event appends an event of a stream.
-func (l *llamaAnswer) event(dst []byte, v map[string]any) []byte {
-	body, err := wire.Encode(v)
-	if err != nil { // all values are of the kinds that encoding/json takes
-		panic(err)
-	}
-	dst = append(append(dst, "data: "...), body...)
-	return append(dst, '\n')
-}
-
 func (l *llamaAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	if d.Text == "" {
 		return dst
 	}
-	return l.event(dst, map[string]any{"index": 0, "content": d.Text, "tokens": d.IDs, "stop": false, "id_slot": 0,
+	return appendEvent(dst, map[string]any{"index": 0, "content": d.Text, "tokens": d.IDs, "stop": false, "id_slot": 0,
 		"tokens_predicted": c.usage.Generated, "tokens_evaluated": c.usage.Prompt})
 }
 
-func (l *llamaAnswer) end(dst []byte) []byte { return l.event(dst, l.selected(l.last(""))) }
+func (l *llamaAnswer) end(dst []byte) []byte { return appendEvent(dst, l.selected(l.last(""))) }
 
 func (l *llamaAnswer) whole() any { return l.selected(l.last(l.job.choices[0].text.String())) }
 

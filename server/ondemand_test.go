@@ -298,8 +298,8 @@ func TestOllamaAdministration(t *testing.T) {
 	}
 }
 
-// TestPingsWhileLoading holds that streams are kept alive while their model loads, and end in their own way if it cannot
-// be loaded.
+// TestPingsWhileLoading holds that streams are kept alive while their model loads, and end in their own way if that
+// fails.
 func TestPingsWhileLoading(t *testing.T) {
 	c := &fakeCatalog{names: []string{"a", "bb"}}
 	onDemand(t, c, func(s *Server) {

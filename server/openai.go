@@ -39,8 +39,10 @@ func openaiAPI() *dialect {
 		title: "OpenAI", replies: openaiReplies,
 		routes: func(s *Server) map[string]route {
 			routes := map[string]route{
-				"/v1/chat/completions": {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
-				"/v1/completions":      {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions":       {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
+				"/v1/completions":            {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions/batch": {"POST", s.asks(decodeChatBatch), clients, "the next messages of several conversations"},
+				"/invocations":               {"POST", s.invoke, clients, "SageMaker: any of OpenAI's paths, by the members of the body"},
 				"/v1/chat/completions/render": {"POST", s.render(decodeChat, "chatcmpl-", false), clients,
 					"the prompt of a chat, and its parameters"},
 				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
@@ -56,6 +58,7 @@ func openaiAPI() *dialect {
 var openaiReplies = map[string]reply{
 	"/v1/chat/completions":        {openai.ChatCompletion{}, openai.ChatChunk{}},
 	"/v1/completions":             {openai.Completion{}, openai.CompletionChunk{}},
+	"/v1/chat/completions/batch":  {whole: openai.ChatCompletion{}},
 	"/v1/chat/completions/render": {whole: openai.Rendered{}}, "/v1/completions/render": {whole: []openai.Rendered{}},
 	"/v1/embeddings": {whole: openai.EmbeddingResponse{}},
 	"/pooling":       {whole: openai.PoolingResponse{}}, "/classify": {whole: openai.ClassifyResponse{}},

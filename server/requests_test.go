@@ -30,7 +30,9 @@ func reads[T any](decode func([]byte) (T, error)) func([]byte) error {
 // requestDecoders read the bodies of the paths that take JSON. Paths that take none have nil.
 var requestDecoders = map[string]func([]byte) error{
 	"/v1/chat/completions": reads(decodeChat), "/v1/chat/completions/render": reads(decodeChat),
-	"/v1/completions": reads(decodeCompletion), "/v1/completions/render": reads(decodeCompletion),
+	"/v1/chat/completions/batch": reads(decodeChatBatch), "/invocations": nil,
+	"/inference/v1/generate": reads(decodeTokens),
+	"/v1/completions":        reads(decodeCompletion), "/v1/completions/render": reads(decodeCompletion),
 	"/v1/responses": reads(decodeResponse), "/v1/responses/{id}/cancel": nil,
 	"/v1/embeddings": reads(openai.DecodeEmbedding),
 	"/pooling":       reads(openai.DecodePooling), "/classify": reads(openai.DecodeClassify),

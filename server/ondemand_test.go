@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ import (
 // fakeCatalog has models that take ten seconds to load, each of a memory of its own name's length.
 type fakeCatalog struct {
 	names []string
-	err   error  // of Open
-	made  string // by Create
+	takes time.Duration // in place of ten seconds
+	err   error         // of Open
+	made  string        // by Create
 
 	mu     sync.Mutex
 	opened []string
@@ -76,7 +78,7 @@ func (c *fakeCatalog) Pull(_ context.Context, name string, progress func(string,
 
 func (c *fakeCatalog) Open(o shelf.Offer, _ int64, progress func(done, total int64)) (*Loaded, error) {
 	progress(25, 100)
-	time.Sleep(10 * time.Second)
+	time.Sleep(cmp.Or(c.takes, 10*time.Second))
 	if c.err != nil {
 		return nil, c.err
 	}

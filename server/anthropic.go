@@ -32,6 +32,8 @@ func anthropicAPI() *dialect {
 		},
 		keyHeader: "X-Api-Key", idHeader: "Request-Id", mark: "Anthropic-Version",
 		streamType: "text/event-stream; charset=utf-8", ping: anthropic.Ping,
+		title: "Anthropic", replies: map[string]reply{
+			"/v1/messages": {anthropic.Message{}, anthropic.Event{}}, "/v1/messages/count_tokens": {whole: anthropic.TokenCount{}}},
 		routes: func(s *Server) map[string]route {
 			return map[string]route{
 				"/v1/messages":              {"POST", s.asks(decodeMessages), clients, "the next message of a conversation (Anthropic)"},

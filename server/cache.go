@@ -28,6 +28,11 @@ func query(r *http.Request, allowed ...string) (map[string]string, error) {
 	return out, nil
 }
 
+// forgotten is the answer of /reset_prefix_cache.
+type forgotten struct {
+	Blocks int `json:"forgotten_blocks"`
+}
+
 // resetCache evicts the cached prefixes of a model, or of all.
 func (s *Server) resetCache(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "model")
@@ -38,20 +43,20 @@ func (s *Server) resetCache(w http.ResponseWriter, r *http.Request) {
 			models = []*Served{m}
 		}
 	}
-	forgotten := 0
+	n := 0
 	for i := range models {
 		if err == nil {
-			var n int
-			n, err = models[i].Engine.ResetCache(r.Context())
-			forgotten += n
+			var of int
+			of, err = models[i].Engine.ResetCache(r.Context())
+			n += of
 		}
 	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	s.cfg.Logger.Info("reset the prefix cache", "blocks", forgotten)
-	s.write(w, http.StatusOK, map[string]int{"forgotten_blocks": forgotten})
+	s.cfg.Logger.Info("reset the prefix cache", "blocks", n)
+	s.write(w, http.StatusOK, forgotten{n})
 }
 
 func (s *Server) pin(w http.ResponseWriter, r *http.Request)   { s.pinned(w, r, true) }
@@ -145,6 +150,20 @@ type block struct {
 	Priority int     `json:"priority"`
 }
 
+// blockList is a page of /kv/blocks.
+type blockList struct {
+	Model       string  `json:"model"`
+	BlockTokens int     `json:"block_tokens"`
+	Blocks      int     `json:"blocks"`
+	Used        int     `json:"used"`
+	Cached      int     `json:"cached"`
+	Free        int     `json:"free"`
+	Pinned      int     `json:"pinned"`
+	Named       int     `json:"named"`
+	Data        []block `json:"data"`
+	Next        *string `json:"next"`
+}
+
 // Limits of a page of /kv/blocks.
 const (
 	usualBlocks = 100
@@ -192,20 +211,8 @@ func (s *Server) page(r *http.Request) (any, error) {
 		return nil, err
 	}
 	st := m.Engine.Report().Cache
-	type page struct {
-		Model       string  `json:"model"`
-		BlockTokens int     `json:"block_tokens"`
-		Blocks      int     `json:"blocks"`
-		Used        int     `json:"used"`
-		Cached      int     `json:"cached"`
-		Free        int     `json:"free"`
-		Pinned      int     `json:"pinned"`
-		Named       int     `json:"named"`
-		Data        []block `json:"data"`
-		Next        *string `json:"next"`
-	}
 	info := m.Model.Info()
-	out := page{Model: info.Name, BlockTokens: info.BlockTokens, Blocks: st.Blocks, Used: st.Used, Cached: st.Cached,
+	out := blockList{Model: info.Name, BlockTokens: info.BlockTokens, Blocks: st.Blocks, Used: st.Used, Cached: st.Cached,
 		Free:   st.Free,
 		Pinned: st.Pinned, Named: len(all), Data: []block{}}
 	all = slices.DeleteFunc(all, func(c engine.CachedBlock) bool { return c.Name <= after })

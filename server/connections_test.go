@@ -170,6 +170,25 @@ func TestOpenToAll(t *testing.T) {
 	}
 }
 
+// TestTraceInLog holds that the log names the trace of a request, if its header is one of W3C's.
+func TestTraceInLog(t *testing.T) {
+	var log strings.Builder
+	s := build(t, Config{Models: []Served{served(newFake("fake"))}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for header, want := range map[string]string{"": "", "00-" + trace + "-00f067aa0ba902b7-01": trace,
+		"cc-" + trace + "-00f067aa0ba902b7-01-more": trace, "ff-" + trace + "-00f067aa0ba902b7-01": "",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01": "", "00-" + strings.ToUpper(trace) + "-00f067aa0ba902b7-01": ""} {
+		log.Reset()
+		r := httptest.NewRequest("POST", "/tokenize", strings.NewReader(`{"prompt":"a"}`))
+		r.Header.Set("Traceparent", header)
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		_, got, _ := strings.Cut(strings.TrimSpace(log.String()), " trace=")
+		if got != want {
+			t.Errorf("%q: the log has trace %q; want %q", header, got, want)
+		}
+	}
+}
+
 // TestTLS holds that a server with a certificate speaks TLS, and counts a connection that never agrees on it.
 func TestTLS(t *testing.T) {
 	web := httptest.NewUnstartedServer(nil)

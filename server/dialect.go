@@ -24,6 +24,9 @@ type dialect struct {
 	idHeader string
 	// streamType is the Content-Type of streams, and ping what keeps a silent one alive; "" is nothing.
 	streamType, ping string
+	// title is what people call the API, and replies describe what its paths answer, by their keys in routes.
+	title   string
+	replies map[string]reply
 	// routes are the API's paths. Those that ask a model are made by Server.asks.
 	routes func(*Server) map[string]route
 	// twins are its paths that another API has too: requests with the header mark mean this one. nil is none.
@@ -33,7 +36,7 @@ type dialect struct {
 
 // dialects are the APIs that are served. Errors on paths of no API are in the words of the first.
 func dialects() []*dialect {
-	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI()}
+	return []*dialect{openaiAPI(), responsesAPI(), anthropicAPI(), ollamaAPI(), llamaAPI(), cohereAPI(), tokensAPI()}
 }
 
 // name returns what the API calls a field.
@@ -81,7 +84,7 @@ func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
 		a, err := read(w, r, decode)
 		if err == nil {
 			warn(w, a.ignored)
-			j, err = s.newJob(r.Context(), a)
+			j, err = s.await(w, r, a)
 		}
 		if err != nil {
 			s.fail(w, r, err)

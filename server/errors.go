@@ -119,6 +119,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusInternalServerError:
 		s.cfg.Logger.Error("a request failed", "path", r.URL.Path, "id", w.Header().Get(requestID), "error", err)
 	}
+	if rec, ok := w.(*recorder); ok && rec.status != 0 { // a stream that was kept alive
+		rec.Write(api.failEvent(nil, f))
+		return
+	}
 	s.write(w, f.status, api.fail(f))
 }
 

@@ -169,6 +169,9 @@ func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, in
 	if r.Truncate == 0 && len(r.Text) > m.info.Context {
 		return nil, 0, fault.New(text.FieldText, "it is too long")
 	}
+	if r.Truncate > 0 {
+		r.Text = r.Text[:min(len(r.Text), r.Truncate)]
+	}
 	v := make([]float32, 4)
 	for i := range len(r.Text) {
 		v[r.Text[i]%4]++
@@ -176,9 +179,28 @@ func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, in
 	return v, len(r.Text) + len(r.IDs), nil
 }
 
+// Classify finds two classes: the logits are 1 and the length.
+func (m *fakeModel) Classify(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	if !m.info.CrossEncoder {
+		return nil, 0, fault.New(text.FieldModel, "%s has no classes", m.info.Name)
+	}
+	v := []float32{1, float32(len(r.Text) + len(r.IDs))}
+	if !r.Raw {
+		v[0], v[1] = v[0]/(v[0]+v[1]), v[1]/(v[0]+v[1])
+	}
+	return v, len(r.Text) + len(r.IDs), nil
+}
+
 // Score is the share of the query's length.
 func (m *fakeModel) Score(_ context.Context, r text.ScoreRequest) (float32, int, error) {
-	return float32(len(r.Document)) / float32(len(r.Query)), len(r.Query) + len(r.Document), nil
+	if r.DocumentTokens > 0 {
+		r.Document = r.Document[:min(len(r.Document), r.DocumentTokens)]
+	}
+	score := float32(len(r.Document)) / float32(len(r.Query))
+	if r.Raw {
+		score = -score
+	}
+	return score, len(r.Query) + len(r.Document), nil
 }
 
 func (m *fakeModel) Decode(ids []int32, _ bool) string {

@@ -276,6 +276,13 @@ func (a apart) Embed(ctx context.Context, r text.EmbedRequest) ([]float32, int, 
 	return a.Model.Embed(ctx, r)
 }
 
+func (a apart) Classify(ctx context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	if err := claim(ctx, &r.Params); err != nil {
+		return nil, 0, err
+	}
+	return a.Model.Classify(ctx, r)
+}
+
 func (a apart) Score(ctx context.Context, r text.ScoreRequest) (float32, int, error) {
 	if err := claim(ctx, &r.Params); err != nil {
 		return 0, 0, err

@@ -82,6 +82,14 @@ func TestEveryRequestHasATenant(t *testing.T) {
 			}
 			body := `{"prompt":"x"}`
 			switch {
+			case strings.HasSuffix(path, "/batch"):
+				body = `{"messages":[[{"role":"user","content":"x"}]]}`
+			case strings.HasPrefix(path, "/inference"):
+				body = `{"token_ids":[1]}`
+			case path == "/v2/embed":
+				body = `{"texts":["x"],"input_type":"search_query"}`
+			case path == "/pooling", path == "/classify":
+				body = `{"input":"x"}`
 			case strings.Contains(path, "chat"):
 				body = `{"messages":[{"role":"user","content":"x"}]}`
 			case strings.Contains(path, "messages"):
@@ -156,6 +164,11 @@ func (m *salted) Embed(ctx context.Context, r text.EmbedRequest) ([]float32, int
 func (m *salted) Score(ctx context.Context, r text.ScoreRequest) (float32, int, error) {
 	m.keep(r.Salt)
 	return m.fakeModel.Score(ctx, r)
+}
+
+func (m *salted) Classify(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	m.keep(r.Salt)
+	return []float32{1}, 1, nil
 }
 
 func (m *salted) keep(salt string) {

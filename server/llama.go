@@ -26,8 +26,10 @@ func llamaAPI() *dialect {
 			if f.status >= 500 {
 				kind = "server_error"
 			}
-			return map[string]any{"error": map[string]any{"code": f.status, "message": f.message, "type": kind}}
+			return llamaFailure{llamaError{f.status, f.message, kind}}
 		},
+		title: "llama.cpp", replies: map[string]reply{"/completion": {llamaPiece{}, llamaPiece{}},
+			"/infill": {llamaPiece{}, llamaPiece{}}, "/props": {whole: llamaProps{}}, "/slots": {whole: []llamaSlot{}}},
 		failEvent: func(dst []byte, f *failure) []byte {
 			dst = wire.AppendString(append(dst, `error: {"message":`...), f.message)
 			return append(dst, "}\n\n"...)
@@ -38,9 +40,56 @@ func llamaAPI() *dialect {
 				"/completion": {"POST", s.asks(decodeLlamaCompletion), clients, "llama.cpp: the continuation of a text"},
 				"/infill":     {"POST", s.asks(decodeLlamaInfill), clients, "llama.cpp: what is between two texts"},
 				"/props":      {"GET", s.llamaProps, clients, "llama.cpp: what a model is"},
+				"/slots":      {"GET", s.llamaSlots, clients, "llama.cpp: what is computed now"},
 			}
 		},
 	}
+}
+
+// llamaFailure is an answer that is an error.
+type llamaFailure struct {
+	Error llamaError `json:"error"`
+}
+
+type llamaError struct {
+	Code    int    `json:"code"` // the status
+	Message string `json:"message"`
+	Type    string `json:"type"`
+}
+
+// llamaPiece is a piece of a stream, or a whole answer: those members of it that the request selects.
+type llamaPiece struct {
+	Index      int                `json:"index,omitempty"`
+	Content    string             `json:"content,omitempty"`
+	Tokens     []int32            `json:"tokens,omitempty"`
+	Slot       int                `json:"id_slot,omitempty"`
+	Stop       bool               `json:"stop,omitempty"`
+	Model      string             `json:"model,omitempty"`
+	Predicted  int                `json:"tokens_predicted,omitempty"`
+	Evaluated  int                `json:"tokens_evaluated,omitempty"`
+	Cached     int                `json:"tokens_cached,omitempty"`
+	Truncated  bool               `json:"truncated,omitempty"`
+	StopType   string             `json:"stop_type,omitempty" enum:"eos,limit"`
+	Timings    map[string]float64 `json:"timings,omitempty"`
+	PromptN    int                `json:"timings/prompt_n,omitempty"` // members of timings, selected by their paths
+	PromptMS   float64            `json:"timings/prompt_ms,omitempty"`
+	PromptRate float64            `json:"timings/prompt_per_second,omitempty"`
+	AnswerN    int                `json:"timings/predicted_n,omitempty"`
+	AnswerMS   float64            `json:"timings/predicted_ms,omitempty"`
+	AnswerRate float64            `json:"timings/predicted_per_second,omitempty"`
+}
+
+// llamaProps is the answer of /props.
+type llamaProps struct {
+	Defaults struct {
+		Context int            `json:"n_ctx"` // tokens
+		Params  map[string]any `json:"params"`
+	} `json:"default_generation_settings"`
+	Alias      string          `json:"model_alias"`
+	Path       string          `json:"model_path"`
+	Template   string          `json:"chat_template"`
+	Modalities map[string]bool `json:"modalities"`
+	Build      string          `json:"build_info"`
 }
 
 // llamaParams are the parameters of both endpoints. Those of the last lines say how llama.cpp keeps its cache and what
@@ -189,25 +238,15 @@ func (l *llamaAnswer) prompts(info text.Info) ([]text.Request, error) {
 
 func (l *llamaAnswer) begin(j *job) { l.job, l.begun = j, time.Now() }
 
-// event appends an event of a stream.
-func (l *llamaAnswer) event(dst []byte, v map[string]any) []byte {
-	body, err := wire.Encode(v)
-	if err != nil { // all values are of the kinds that encoding/json takes
-		panic(err)
-	}
-	dst = append(append(dst, "data: "...), body...)
-	return append(dst, '\n')
-}
-
 func (l *llamaAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	if d.Text == "" {
 		return dst
 	}
-	return l.event(dst, map[string]any{"index": 0, "content": d.Text, "tokens": d.IDs, "stop": false, "id_slot": 0,
+	return appendEvent(dst, map[string]any{"index": 0, "content": d.Text, "tokens": d.IDs, "stop": false, "id_slot": 0,
 		"tokens_predicted": c.usage.Generated, "tokens_evaluated": c.usage.Prompt})
 }
 
-func (l *llamaAnswer) end(dst []byte) []byte { return l.event(dst, l.selected(l.last(""))) }
+func (l *llamaAnswer) end(dst []byte) []byte { return appendEvent(dst, l.selected(l.last(""))) }
 
 func (l *llamaAnswer) whole() any { return l.selected(l.last(l.job.choices[0].text.String())) }
 
@@ -259,11 +298,45 @@ func (s *Server) llamaProps(w http.ResponseWriter, r *http.Request) {
 	}
 	info := m.Model.Info()
 	p := info.Defaults
-	s.write(w, http.StatusOK, map[string]any{
-		"default_generation_settings": map[string]any{"n_ctx": info.Context, "params": map[string]any{
-			"temperature": p.Temperature, "top_k": p.TopK, "top_p": p.TopP, "min_p": p.MinP,
-			"repeat_penalty": p.RepetitionPenalty, "n_predict": -1}},
-		"model_alias": info.Name, "model_path": info.Name, "chat_template": m.About.Template,
-		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "kvasir " + s.cfg.Version,
-	})
+	out := llamaProps{Alias: info.Name, Path: info.Name, Template: m.About.Template,
+		Modalities: map[string]bool{"vision": false, "audio": false}, Build: "kvasir " + s.cfg.Version}
+	out.Defaults.Context = info.Context
+	out.Defaults.Params = map[string]any{"temperature": p.Temperature, "top_k": p.TopK, "top_p": p.TopP, "min_p": p.MinP,
+		"repeat_penalty": p.RepetitionPenalty, "n_predict": -1}
+	s.write(w, http.StatusOK, out)
+}
+
+// llamaSlot is a place where llama.cpp computes a sequence.
+type llamaSlot struct {
+	ID          int  `json:"id"`
+	Context     int  `json:"n_ctx"` // tokens
+	Speculative bool `json:"speculative"`
+	Processing  bool `json:"is_processing"`
+}
+
+// llamaSlots answers with a slot for each sequence that is computed, and one that is free unless others wait: there are
+// as many as fit in a step. With fail_on_no_slot it refuses if none is free, as balancers ask.
+func (s *Server) llamaSlots(w http.ResponseWriter, r *http.Request) {
+	q, err := query(r, "model", "fail_on_no_slot")
+	var m *Served
+	if err == nil {
+		m, _, err = s.lookup(r.Context(), q["model"])
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	now, context := m.Engine.Report(), m.Model.Info().Context
+	if q["fail_on_no_slot"] != "" && now.Waiting > 0 {
+		s.fail(w, r, refuse(http.StatusServiceUnavailable, "", "no_slot", "no slot available"))
+		return
+	}
+	slots := make([]llamaSlot, now.Running, now.Running+1)
+	if now.Waiting == 0 {
+		slots = append(slots, llamaSlot{})
+	}
+	for i := range slots {
+		slots[i] = llamaSlot{ID: i, Context: context, Processing: i < now.Running}
+	}
+	s.write(w, http.StatusOK, slots)
 }

@@ -28,6 +28,11 @@ func report(w http.ResponseWriter, r *http.Request, m *Served) {
 	w.Header().Set(loadReport, fmt.Sprintf(shape, used, now.Waiting))
 }
 
+// serverLoad is the answer of /load.
+type serverLoad struct {
+	Sequences int `json:"server_load"`
+}
+
 // load answers with the number of sequences in all engines, computed and waiting.
 func (s *Server) load(w http.ResponseWriter, _ *http.Request) {
 	n := 0
@@ -35,5 +40,5 @@ func (s *Server) load(w http.ResponseWriter, _ *http.Request) {
 		now := m.Engine.Report()
 		n += now.Running + now.Waiting
 	}
-	s.write(w, http.StatusOK, map[string]int{"server_load": n})
+	s.write(w, http.StatusOK, serverLoad{n})
 }

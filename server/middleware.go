@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -40,8 +41,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && w.status < 500 { // probes, the page and its files
 			level = slog.LevelDebug
 		}
-		s.cfg.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "status", w.status,
-			"duration", time.Since(began), "id", id, "remote", r.RemoteAddr)
+		about := []any{"method", r.Method, "path", r.URL.Path, "status", w.status, "duration", time.Since(began), "id", id,
+			"remote", r.RemoteAddr}
+		if trace := traceOf(r); trace != "" {
+			about = append(about, "trace", trace)
+		}
+		s.cfg.Logger.Log(r.Context(), level, "request", about...)
 	}()
 	if s.preflight(w, r) {
 		return
@@ -87,6 +92,18 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		r.Body = in
 	}
 	found.handler(w, r)
+}
+
+// traceparent is the header of W3C's trace context: a version, the trace, the caller's span, flags.
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$`)
+
+// traceOf returns the id of the trace that a request belongs to, "" if it belongs to none.
+func traceOf(r *http.Request) string {
+	m := traceparent.FindStringSubmatch(r.Header.Get("Traceparent"))
+	if m == nil || m[0][:2] == "ff" || strings.Trim(m[1], "0") == "" {
+		return ""
+	}
+	return m[1]
 }
 
 // routed returns the request with its path as routes have it: without the root path, and without a slash at the end.

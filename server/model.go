@@ -16,6 +16,7 @@ type Model interface {
 	Generate(context.Context, *text.Prompt) (Generation, error)
 	Search(context.Context, *text.Prompt) ([]text.Delta, error)
 	Embed(context.Context, text.EmbedRequest) (vector []float32, tokens int, err error)
+	Classify(ctx context.Context, r text.EmbedRequest) (classes []float32, tokens int, err error)
 	Score(context.Context, text.ScoreRequest) (score float32, tokens int, err error)
 	LoadAdapter(name, path string, replace bool) error
 }

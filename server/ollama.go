@@ -28,6 +28,7 @@ func ollamaAPI() *dialect {
 		fail:       func(f *failure) any { return ollama.ErrorResponse{Error: f.message} },
 		failEvent:  func(dst []byte, f *failure) []byte { return ollama.AppendError(dst, f.message) },
 		streamType: "application/x-ndjson",
+		title:      "Ollama", replies: ollamaReplies,
 		routes: func(s *Server) map[string]route {
 			show := func(body []byte) (*string, error) { return ollama.DecodeModel(body, "verbose") }
 			return map[string]route{
@@ -48,8 +49,17 @@ func ollamaAPI() *dialect {
 	}
 }
 
+// ollamaReplies are what the paths answer.
+var ollamaReplies = map[string]reply{
+	"/api/chat": {ollama.Line{}, ollama.Line{}}, "/api/generate": {ollama.Line{}, ollama.Line{}},
+	"/api/embed": {whole: ollama.EmbedResponse{}}, "/api/embeddings": {whole: ollama.EmbeddingsResponse{}},
+	"/api/tags": {whole: ollama.Tags{}}, "/api/ps": {whole: ollama.Processes{}}, "/api/show": {whole: ollama.ShowResponse{}},
+	"/api/pull": {ollama.Progress{}, ollama.Progress{}}, "/api/create": {ollama.Progress{}, ollama.Progress{}},
+	"/api/copy": {whole: success{}}, "/api/delete": {whole: success{}}, "/api/version": {whole: versionReport{}},
+}
+
 func (s *Server) ollamaVersion(w http.ResponseWriter, _ *http.Request) {
-	s.write(w, http.StatusOK, map[string]string{"version": ollama.APIVersion})
+	s.write(w, http.StatusOK, versionReport{ollama.APIVersion})
 }
 
 // ollamaParams are the members of "options". Those of the second half say how Ollama computes a model, which no answer

@@ -166,7 +166,7 @@ func (s *Server) ollamaVectors(ctx context.Context, req *ollama.EmbedRequest, le
 		out.Model = p.name()
 	}
 	err = p.each(ctx, len(req.Input), func(ctx context.Context, i int) error {
-		v, err := p.embed(ctx, text.EmbedRequest{Text: req.Input[i], Dimensions: req.Dimensions, Normalise: length})
+		v, err := p.embed(ctx, text.EmbedRequest{Text: req.Input[i], Truncate: p.truncate, Dimensions: req.Dimensions, Normalise: length})
 		out.Embeddings[i] = v
 		return err
 	})

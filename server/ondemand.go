@@ -353,6 +353,11 @@ type process struct {
 	Leaves  *time.Time `json:"leaves,omitempty"` // if no request comes; absent: not before its memory is needed
 }
 
+// processList is the answer of /models.
+type processList struct {
+	Data []process `json:"data"`
+}
+
 // processes describes the models that are in memory or waited for, as far as a tenant may know them.
 func (s *Server) processes(t *tenant) []process {
 	all := []process{}
@@ -382,7 +387,7 @@ func (s *Server) processes(t *tenant) []process {
 }
 
 func (s *Server) ps(w http.ResponseWriter, r *http.Request) {
-	s.write(w, http.StatusOK, map[string]any{"data": s.processes(tenantOf(r.Context()))})
+	s.write(w, http.StatusOK, processList{s.processes(tenantOf(r.Context()))})
 }
 
 // named is the request of /models/load and /models/unload.
@@ -419,13 +424,18 @@ func (s *Server) unloadModel(w http.ResponseWriter, r *http.Request) {
 	s.succeed(w, r, err)
 }
 
+// success answers a request that has nothing to tell.
+type success struct {
+	Success bool `json:"success"`
+}
+
 // succeed answers a request that has nothing to tell.
 func (s *Server) succeed(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	s.write(w, http.StatusOK, map[string]bool{"success": true})
+	s.write(w, http.StatusOK, success{true})
 }
 
 // unload makes a model on demand leave when its requests have ended. One that is not in memory is left alone.

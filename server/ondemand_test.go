@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ import (
 // fakeCatalog has models that take ten seconds to load, each of a memory of its own name's length.
 type fakeCatalog struct {
 	names []string
-	err   error  // of Open
-	made  string // by Create
+	takes time.Duration // in place of ten seconds
+	err   error         // of Open
+	made  string        // by Create
 
 	mu     sync.Mutex
 	opened []string
@@ -76,7 +78,7 @@ func (c *fakeCatalog) Pull(_ context.Context, name string, progress func(string,
 
 func (c *fakeCatalog) Open(o shelf.Offer, _ int64, progress func(done, total int64)) (*Loaded, error) {
 	progress(25, 100)
-	time.Sleep(10 * time.Second)
+	time.Sleep(cmp.Or(c.takes, 10*time.Second))
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -296,4 +298,39 @@ func TestOllamaAdministration(t *testing.T) {
 			t.Errorf("with the key %s: %d %s; want %s", key, w.Code, w.Body, want)
 		}
 	}
+}
+
+// TestPingsWhileLoading holds that streams are kept alive while their model loads, and end in their own way if that
+// fails.
+func TestPingsWhileLoading(t *testing.T) {
+	c := &fakeCatalog{names: []string{"a", "bb"}}
+	onDemand(t, c, func(s *Server) {
+		s.cfg.Ping = 3 * time.Second
+		chat := `{"model":"a","messages":[{"role":"user","content":"x"}],"stream":true}`
+		got := sent(s, "POST", "/v1/chat/completions", chat)
+		if !strings.HasPrefix(got, "200 : ping\n\n: ping\n\n: ping\n\ndata: {") || !strings.HasSuffix(got, "[DONE]") {
+			t.Errorf("a stream whose model was loaded: %s", got)
+		}
+		if got := sent(s, "POST", "/v1/chat/completions", chat); strings.Contains(got, "ping") {
+			t.Errorf("a stream whose model was there: %s", got)
+		}
+		c.err = errors.New("the file is cut")
+		for path, want := range map[string]string{
+			"/v1/chat/completions": `data: {"error":{"message":"The model ` + "`bb`" + ` could not be loaded; the server's log says why."`,
+			"/v1/responses":        "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"model_not_loaded\"",
+			"/v1/messages":         `event: error`,
+		} {
+			time.Sleep(time.Hour) // a failure is remembered for a moment
+			got := sent(s, "POST", path, `{"model":"bb","messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":5}`)
+			if path == "/v1/responses" {
+				got = sent(s, "POST", path, `{"model":"bb","input":"x","stream":true}`)
+			}
+			if !strings.HasPrefix(got, "200 ") || !strings.Contains(got, want) || strings.Count(got, "ping") < 3 {
+				t.Errorf("%s: %s; want %s", path, got, want)
+			}
+		}
+		if got := sent(s, "POST", "/v1/chat/completions", strings.Replace(chat, "true", "false", 1)); !strings.HasPrefix(got, "200 {") {
+			t.Errorf("an answer that is not streamed: %s", got)
+		}
+	})
 }

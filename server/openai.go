@@ -36,10 +36,13 @@ func openaiAPI() *dialect {
 			return openai.AppendErrorEvent(dst, openaiError(f))
 		},
 		streamType: "text/event-stream; charset=utf-8", ping: ": ping\n\n",
+		title: "OpenAI", replies: openaiReplies,
 		routes: func(s *Server) map[string]route {
 			routes := map[string]route{
-				"/v1/chat/completions": {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
-				"/v1/completions":      {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions":       {"POST", s.asks(decodeChat), clients, "the next message of a conversation"},
+				"/v1/completions":            {"POST", s.asks(decodeCompletion), clients, "the continuation of a text"},
+				"/v1/chat/completions/batch": {"POST", s.asks(decodeChatBatch), clients, "the next messages of several conversations"},
+				"/invocations":               {"POST", s.invoke, clients, "SageMaker: any of OpenAI's paths, by the members of the body"},
 				"/v1/chat/completions/render": {"POST", s.render(decodeChat, "chatcmpl-", false), clients,
 					"the prompt of a chat, and its parameters"},
 				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
@@ -49,6 +52,24 @@ func openaiAPI() *dialect {
 			return routes
 		},
 	}
+}
+
+// openaiReplies are what the paths answer.
+var openaiReplies = map[string]reply{
+	"/v1/chat/completions":        {openai.ChatCompletion{}, openai.ChatChunk{}},
+	"/v1/completions":             {openai.Completion{}, openai.CompletionChunk{}},
+	"/v1/chat/completions/batch":  {whole: openai.ChatCompletion{}},
+	"/v1/chat/completions/render": {whole: openai.Rendered{}}, "/v1/completions/render": {whole: []openai.Rendered{}},
+	"/v1/embeddings": {whole: openai.EmbeddingResponse{}},
+	"/pooling":       {whole: openai.PoolingResponse{}}, "/classify": {whole: openai.ClassifyResponse{}},
+	"/v1/rerank": {whole: openai.RerankResponse{}}, "/rerank": {whole: openai.RerankResponse{}},
+	"/v1/score": {whole: openai.ScoreResponse{}}, "/score": {whole: openai.ScoreResponse{}},
+	"/v1/models": {whole: openai.ModelList{}}, modelPath: {whole: openai.Model{}},
+	"/tokenize": {whole: openai.TokenizeResponse{}}, "/detokenize": {whole: openai.DetokenizeResponse{}},
+	filesPath: {whole: openai.File{}}, "GET " + filesPath: {whole: openai.Page[openai.File]{}},
+	"/v1/files/{id}": {whole: openai.File{}}, "DELETE /v1/files/{id}": {whole: openai.Deleted{}},
+	"/v1/batches": {whole: openai.Batch{}}, "GET /v1/batches": {whole: openai.Page[openai.Batch]{}},
+	"/v1/batches/{id}": {whole: openai.Batch{}}, "/v1/batches/{id}/cancel": {whole: openai.Batch{}},
 }
 
 // openaiError puts a failure in the form of OpenAI's API.

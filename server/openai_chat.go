@@ -13,6 +13,7 @@ import (
 type chatAnswer struct {
 	openaiAnswer
 	request *openai.ChatRequest
+	batch   [][]openai.Message // conversations; nil is that of request
 }
 
 func decodeChat(body []byte) (*ask, error) {
@@ -22,6 +23,22 @@ func decodeChat(body []byte) (*ask, error) {
 	if a.request, err = openai.DecodeChat(body, a.params.read); err != nil {
 		return nil, err
 	}
+	return a.asks()
+}
+
+// decodeChatBatch reads a request for the next messages of several conversations.
+func decodeChatBatch(body []byte) (*ask, error) {
+	a := &chatAnswer{}
+	a.params.known = openaiParams
+	var err error
+	if a.request, a.batch, err = openai.DecodeChatBatch(body, a.params.read); err != nil {
+		return nil, err
+	}
+	return a.asks()
+}
+
+// asks returns what the server has to know of a request.
+func (a *chatAnswer) asks() (*ask, error) {
 	a.common, a.logprobs = &a.request.Common, a.request.Logprobs
 	if a.request.MaxCompletionTokens != nil {
 		a.common.MaxTokens = a.request.MaxCompletionTokens
@@ -37,16 +54,25 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 		r.Logprobs = value(a.request.TopLogprobs, 0)
 	}
 	var err error
-	generate := value(a.request.AddGenerationPrompt, !a.request.ContinueFinalMessage)
-	if r.Chat, err = conversation(a.request.Messages, generate, a.request.ChatTemplateKwargs); err != nil {
-		return nil, err
-	}
-	r.Chat.Continue, r.Special = a.request.ContinueFinalMessage, a.request.AddSpecialTokens
 	if r.Template, err = ownTemplate(a.request.ChatTemplate); err != nil {
 		return nil, err
 	}
-	a.tell(&r)
-	return []text.Request{r}, err
+	conversations := a.batch
+	if conversations == nil {
+		conversations = [][]openai.Message{a.request.Messages}
+	}
+	generate := value(a.request.AddGenerationPrompt, !a.request.ContinueFinalMessage)
+	var all []text.Request
+	for _, messages := range conversations {
+		one := r
+		if one.Chat, err = conversation(messages, generate, a.request.ChatTemplateKwargs); err != nil {
+			return nil, err
+		}
+		one.Chat.Continue, one.Special = a.request.ContinueFinalMessage, a.request.AddSpecialTokens
+		a.tell(&one)
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 func (a *chatAnswer) begin(j *job) {

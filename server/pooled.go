@@ -22,6 +22,8 @@ type pooling struct {
 	served   *Served
 	params   engine.Params
 	truncate int
+	perDoc   int          // most tokens of each document that is scored; 0 is all
+	raw      bool         // scores go through nothing
 	param    string       // the field that holds its texts
 	texts    int          // how many that field holds
 	other    string       // the field of the text after these, if there is one
@@ -86,7 +88,7 @@ func (p *pooling) each(ctx context.Context, n int, f func(ctx context.Context, i
 
 // embed returns a text's vector and counts its tokens.
 func (p *pooling) embed(ctx context.Context, r text.EmbedRequest) ([]float32, error) {
-	r.Truncate, r.Params = p.truncate, p.params
+	r.Params = p.params
 	v, n, err := p.served.Model.Embed(ctx, r)
 	p.tokens.Add(int64(n))
 	return v, err
@@ -99,16 +101,23 @@ func (p *pooling) scores(ctx context.Context, first, second []string) ([]float32
 	if p.served.Model.Info().CrossEncoder {
 		return out, p.each(ctx, len(second), func(ctx context.Context, i int) error {
 			score, n, err := p.served.Model.Score(ctx, text.ScoreRequest{Query: first[i%len(first)], Document: second[i],
-				Truncate: p.truncate, Params: p.params})
+				Truncate: p.truncate, DocumentTokens: p.perDoc, Raw: p.raw, Params: p.params})
 			out[i] = score
 			p.tokens.Add(int64(n))
 			return err
 		})
 	}
+	if p.raw {
+		return nil, wire.Invalid("use_activation", wire.CodeInvalidValue, "%s scores by its embeddings, which have no logits", p.name())
+	}
 	texts, length := slices.Concat(second, first), true
 	vectors := make([][]float32, len(texts))
 	err := p.each(ctx, len(texts), func(ctx context.Context, i int) (err error) {
-		vectors[i], err = p.embed(ctx, text.EmbedRequest{Text: texts[i], Normalise: &length})
+		r := text.EmbedRequest{Text: texts[i], Normalise: &length, Truncate: p.truncate}
+		if p.perDoc > 0 && i < len(second) && (r.Truncate <= 0 || p.perDoc < r.Truncate) {
+			r.Truncate = p.perDoc
+		}
+		vectors[i], err = p.embed(ctx, r)
 		return err
 	})
 	if err != nil {

@@ -21,11 +21,18 @@ import (
 // responsesAPI is OpenAI's Responses API, whose errors are those of OpenAI's other paths.
 func responsesAPI() *dialect {
 	d := openaiAPI()
-	d.failEvent = nil // a responseAnswer is a breaker
+	d.failEvent = func(dst []byte, f *failure) []byte { // of a response that has not begun; else a responseAnswer is a breaker
+		return openai.AppendResponseError(dst, openaiError(f))
+	}
 	maps.Copy(d.names, map[fault.Field]string{text.FieldMessages: "input", engine.FieldMaxTokens: "max_output_tokens",
 		engine.FieldLogprobs: "top_logprobs"})
+	const one = "/v1/responses/{id}"
+	d.replies = map[string]reply{
+		"/v1/responses": {openai.Response{}, openai.ResponseEvent{}}, one: {openai.Response{}, openai.ResponseEvent{}},
+		"DELETE " + one: {whole: openai.Deleted{}}, one + "/cancel": {whole: openai.Response{}},
+		one + "/input_items": {whole: openai.ItemList{}},
+	}
 	d.routes = func(s *Server) map[string]route {
-		const one = "/v1/responses/{id}"
 		return map[string]route{
 			"/v1/responses":      {"POST", s.respond, clients, "an answer, stored"},
 			one:                  {"GET", s.response, clients, "a stored answer"},
@@ -59,7 +66,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		a.server, a.body, a.owner, a.id = s, bodyOf(r), tenantOf(r.Context()).owner, "resp_"+rand.Text()
 		if err = a.recall(r.Context()); err == nil {
-			j, err = s.newJob(r.Context(), &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
+			j, err = s.await(w, r, &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
 				prompts: a.prompts, answer: a})
 		}
 	}

@@ -235,7 +235,7 @@ func (a *responseAnswer) finish(dst *[]byte) string {
 	}
 	u := a.job.usage()
 	a.out.Usage = &openai.ResponseUsage{InputTokens: u.Prompt, OutputTokens: u.Generated, TotalTokens: u.Prompt + u.Generated,
-		InputTokensDetails:  openai.PromptDetails{CachedTokens: u.Cached},
+		InputTokensDetails:  openai.InputDetails{CachedTokens: u.Cached},
 		OutputTokensDetails: openai.CompletionDetails{ReasoningTokens: u.Reasoning}}
 	return a.out.Status
 }

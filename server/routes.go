@@ -55,7 +55,8 @@ func (s *Server) ownRoutes() map[string]route {
 		"/ping":               {"GET", s.health, anyone, "the same"},
 		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
 		"/metrics":            {"GET", metrics.ServeHTTP, anyone, "Prometheus metrics"},
-		"/openapi.json":       {"GET", s.openapi, clients, "the same as an OpenAPI description, without the members of bodies"},
+		"/docs":               {"GET", page.ServeHTTP, anyone, "that description as a page"},
+		"/openapi.json":       {"GET", s.openapi, clients, "this table as an OpenAPI description"},
 		"/version":            {"GET", s.version, anyone, "the program's version"},
 		"/models":             {"GET", s.ps, clients, "the models in memory, and what they do"},
 		"/models/load":        {"POST", s.loadModel, admins, "load a model before it is asked for"},
@@ -104,7 +105,9 @@ func (s *Server) dialectOf(r *http.Request) *dialect {
 func (s *Server) openaiRoutes() map[string]route {
 	rerank, score := pooled(s, openai.DecodeRerank, s.rerank), pooled(s, openai.DecodeScore, s.score)
 	return map[string]route{
-		"/v1/embeddings":          {"POST", pooled(s, openai.DecodeEmbedding, s.embeddings), clients, "the vectors of texts"},
+		"/v1/embeddings":          {"POST", s.pooledVectors(openai.DecodeEmbedding, embeddingsOf), clients, "the vectors of texts"},
+		"/pooling":                {"POST", s.pooledVectors(openai.DecodePooling, pooledOf), clients, "what a model makes of texts: vectors or classes"},
+		"/classify":               {"POST", pooled(s, openai.DecodeClassify, s.classify), clients, "the classes of texts"},
 		"/v1/rerank":              {"POST", rerank, clients, "documents, by how well they fit a query"},
 		"/rerank":                 {"POST", rerank, clients, "the same"},
 		"/v1/score":               {"POST", score, clients, "how well texts fit each other"},
@@ -209,17 +212,24 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// versionReport is the answer of /version.
+type versionReport struct {
+	Version string `json:"version"`
+}
+
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	s.write(w, http.StatusOK, map[string]string{"version": s.cfg.Version})
+	s.write(w, http.StatusOK, versionReport{s.cfg.Version})
+}
+
+// healthReport is the answer of /health.
+type healthReport struct {
+	Status string            `json:"status"` // "ok", or why not
+	Models map[string]string `json:"models"` // the same of each
 }
 
 // health says whether every engine steps and new requests are taken.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	type report struct {
-		Status string            `json:"status"`
-		Models map[string]string `json:"models"`
-	}
-	out, status := report{"ok", map[string]string{}}, http.StatusOK
+	out, status := healthReport{"ok", map[string]string{}}, http.StatusOK
 	for _, m := range s.present() {
 		out.Models[m.Model.Info().Name] = "ok"
 		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil && !(m.onDemand && errors.Is(err, engine.ErrClosed)) {

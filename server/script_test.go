@@ -117,7 +117,7 @@ func script(t *testing.T, m *fakeModel, d *datadriven.TestData) string {
 	return ""
 }
 
-var varying = regexp.MustCompile(`((?:cmpl|rerank|score)-|(?:resp|msg|rs|fc|fco)_|"request_id":")[0-9A-Z]{26}` +
+var varying = regexp.MustCompile(`((?:cmpl|rerank|score|pool|classify|embd)-|"id":"|(?:resp|msg|rs|fc|fco)_|"request_id":")[0-9A-Z]{26}` +
 	`|("(?:created|created_at|completed_at)":)[0-9]+` +
 	`|("created_at":")[0-9T:-]+[.][0-9]+Z|("(?:[a-z_]+_duration|(?:prompt|predicted)_ms|[a-z]+_per_second)":)[0-9.e+-]+`)
 
@@ -136,6 +136,7 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
+	checkDescribed(t, s, s.routed(r), w)
 	out := fmt.Sprintf("%d %s\n", w.Code, http.StatusText(w.Code))
 	var names []string
 	for name := range w.Header() {
@@ -150,7 +151,10 @@ func exchange(t *testing.T, s *Server, d *datadriven.TestData) string {
 		if name == "Content-Type" && w.Header().Get(name) == "application/json" {
 			continue
 		}
-		out += name + ": " + strings.Join(w.Header()[name], ", ") + "\n"
+		out += name + ": " + varying.ReplaceAllString(strings.Join(w.Header()[name], ", "), "${1}${2}${3}${4}…") + "\n"
+	}
+	if w.Header().Get("Content-Type") == "application/octet-stream" {
+		return out + fmt.Sprintf("%x\n", w.Body.Bytes())
 	}
 	here, err := os.Getwd()
 	if err != nil {

@@ -304,3 +304,37 @@ func TestFilesNeedState(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestBatchOnDemand holds that a batch loads the models that its requests name, though they do not fit together, and
+// asks each for what is its own.
+func TestBatchOnDemand(t *testing.T) {
+	kept, err := store.Open(t.TempDir(), store.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	c := &fakeCatalog{names: []string{"aaa", "bbb"}, takes: time.Millisecond, fakes: map[string]*fakeModel{}}
+	s := build(t, Config{OnDemand: &OnDemand{Catalog: c, Memory: 5 << 20, Keep: -1}, Keys: []Key{{Secret: "key"}}, State: kept})
+	defer s.Close()
+	web := httptest.NewServer(s)
+	defer web.Close()
+	var in strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&in, `{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":{"model":%q,"messages":[{"role":"user","content":"x"}]}}`+"\n",
+			i, c.names[i%2])
+	}
+	client := sdk(web, "key")
+	b := waitFor(t, client, startBatch(t, client, in.String()).ID, "completed")
+	out := output(t, client, b.OutputFileID)
+	for i := range 8 {
+		one := out[fmt.Sprint(i)]
+		if one.Response == nil || !strings.Contains(string(one.Response.Body), c.names[i%2]+" answers") {
+			t.Errorf("request %d: %+v", i, one)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.opened) < 2 || len(c.opened) > 8 {
+		t.Errorf("loaded %v", c.opened)
+	}
+}

@@ -40,6 +40,22 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	}
 }
 
+// await makes a request's job. A stream that has to wait for its model is kept alive by pings meanwhile: it has then
+// begun, and fail ends it in its own way.
+func (s *Server) await(w http.ResponseWriter, r *http.Request, a *ask) (*job, error) {
+	out := &stream{api: s.dialectOf(r), w: w, flush: http.NewResponseController(w)}
+	if !a.stream || s.shelf == nil || out.api.ping == "" || s.cfg.Ping < 0 {
+		return s.newJob(r.Context(), a)
+	}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Add(1)
+	guard.Go(func() error { out.ping(s.cfg.Ping, stop); return nil }, func(error) { wg.Done() })
+	defer wg.Wait()
+	defer close(stop)
+	return s.newJob(r.Context(), a)
+}
+
 // broken appends what ends a stream that breaks.
 func (o *stream) broken(dst []byte, f *failure) []byte {
 	if own, ok := o.answer.(breaker); ok {

@@ -99,7 +99,7 @@ type Config[M Model] struct {
 type Shelf[M Model] struct {
 	cfg   Config[M]
 	began time.Time
-	ends  sync.WaitGroup // models that are being closed
+	ends  sync.WaitGroup // models that are being loaded or closed
 
 	mu     sync.Mutex // guards the rest
 	core   *residency.Residency
@@ -279,6 +279,7 @@ func (s *Shelf[M]) load(b *book[M], room int64) {
 	b.total.Store(b.offer.Bytes)
 	o := b.offer
 	var m M
+	s.ends.Add(1)
 	guard.Go(func() (err error) {
 		m, err = s.cfg.Catalog.Open(o, room, func(done, total int64) {
 			b.done.Store(done)
@@ -286,6 +287,7 @@ func (s *Shelf[M]) load(b *book[M], room int64) {
 		})
 		return err
 	}, func(err error) {
+		defer s.ends.Done()
 		if err != nil {
 			s.cfg.Logger.Error("a model could not be loaded", "model", o.Name, "error", err)
 		}
@@ -382,8 +384,8 @@ func (s *Shelf[M]) Models() []Status[M] {
 	return all
 }
 
-// Close takes all models out of memory, whether they are used or not, and refuses requests. It does not wait for a
-// model that is being loaded: this one is closed when it is there.
+// Close takes all models out of memory, whether they are used or not, and refuses requests. A model that is being
+// loaded is waited for, and closed when it is there.
 func (s *Shelf[M]) Close() {
 	s.mu.Lock()
 	s.closed = true

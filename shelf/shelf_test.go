@@ -224,16 +224,20 @@ func TestBrokenAndLarge(t *testing.T) {
 	})
 }
 
-// TestClose holds that requests that wait are refused, and that a model whose loading ends later does not stay.
+// TestClose holds that requests that wait are refused at once, and that Close waits for a model that is being loaded,
+// which does not stay.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Minute, sizes: map[string]int64{"a": 1}}
 		s := shelf(f, nil)
-		time.AfterFunc(time.Second, s.Close)
-		if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); err != ErrClosed {
-			t.Errorf("%v; want %v", err, ErrClosed)
+		began, closed := time.Now(), make(chan time.Duration)
+		time.AfterFunc(time.Second, func() { s.Close(); closed <- time.Since(began) })
+		if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); err != ErrClosed || time.Since(began) != time.Second {
+			t.Errorf("%v after %v; want %v after 1s", err, time.Since(began), ErrClosed)
 		}
-		time.Sleep(time.Hour)
+		if took := <-closed; took != time.Minute {
+			t.Errorf("closed after %v; want 1m", took)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.loads != 1 || len(f.there) > 0 {

@@ -68,6 +68,9 @@ func Handler() http.Handler {
 		if !below {
 			name = "index.html"
 		}
+		if r.URL.Path == "/docs" {
+			name = "docs.html"
+		}
 		f, ok := files[name]
 		if !ok {
 			http.NotFound(w, r)

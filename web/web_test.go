@@ -25,6 +25,8 @@ func TestHeaders(t *testing.T) {
 		"/":                         "text/html; charset=utf-8",
 		"/web/app.js":               "text/javascript; charset=utf-8",
 		"/web/style.css":            "text/css; charset=utf-8",
+		"/docs":                     "text/html; charset=utf-8",
+		"/web/docs.js":              "text/javascript; charset=utf-8",
 		"/web/vendor/Temml.woff2":   "font/woff2",
 		"/web/vendor/markdown.js":   "",
 		"/web/../web.go":            "",

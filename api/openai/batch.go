@@ -26,8 +26,8 @@ type File struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"` // ObjectFile
 	Bytes     int64  `json:"bytes"`
-	CreatedAt int64  `json:"created_at"` // seconds since 1970
-	ExpiresAt *int64 `json:"expires_at"` // null is never
+	CreatedAt int64  `json:"created_at"`           // seconds since 1970
+	ExpiresAt *int64 `json:"expires_at,omitempty"` // nil is never
 	Filename  string `json:"filename"`
 	Purpose   string `json:"purpose"`
 	Status    string `json:"status"` // "processed"
@@ -47,7 +47,7 @@ type Batch struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"` // ObjectBatch
 	Endpoint         string            `json:"endpoint"`
-	Errors           *BatchErrors      `json:"errors"` // of the input file
+	Errors           *BatchErrors      `json:"errors,omitempty"` // of the input file
 	InputFileID      string            `json:"input_file_id"`
 	CompletionWindow string            `json:"completion_window"`
 	Status           string            `json:"status"` // one of the constants below

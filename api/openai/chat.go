@@ -94,6 +94,50 @@ func DecodeChat(body []byte, extra Extra) (*ChatRequest, error) {
 	return r, nil
 }
 
+// DecodeChatBatch reads the body of a request for the next messages of several conversations: messages is an array of
+// these, and the answer has a choice for each.
+func DecodeChatBatch(body []byte, extra Extra) (*ChatRequest, [][]Message, error) {
+	r := &ChatRequest{}
+	var all [][]Message
+	err := wire.Decode(body, func(c *wire.Cursor, key string) error {
+		if key != "messages" {
+			return r.field(c, key, extra)
+		}
+		return c.Array("an array of conversations", func(i int) error {
+			if i == MaxPrompts {
+				return c.Wrong("at most %d conversations are allowed", MaxPrompts)
+			}
+			one, err := messages(c)
+			if err == nil && len(one) == 0 {
+				err = c.Wrong("expected at least one message")
+			}
+			all, r.Ignored = append(all, one), c.Ignored()
+			return err
+		})
+	})
+	made, _ := r.Choices()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(all) == 0:
+		return nil, nil, wire.Missing("messages", "an array of conversations, each an array of messages")
+	case made > 1:
+		return nil, nil, wire.Invalid("n", wire.CodeInvalidValue, "must be 1 for several conversations, and best_of, too")
+	case r.Stream:
+		return nil, nil, wire.Invalid("stream", wire.CodeInvalidValue, "must be false for several conversations")
+	case r.Echo || r.UseBeamSearch || r.PromptLogprobs != nil || r.ReturnTokenIDs:
+		return nil, nil, wire.Invalid("messages", wire.CodeInvalidValue,
+			"several conversations exclude echo, use_beam_search, prompt_logprobs and return_token_ids")
+	}
+	for _, one := range all {
+		r.Messages = one
+		if err := r.check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r, all, nil
+}
+
 // check finds what is wrong with members together.
 func (r *ChatRequest) check() error {
 	if r.ContinueFinalMessage {

@@ -88,6 +88,8 @@ func (r *Common) field(c *wire.Cursor, key string, extra Extra) (err error) {
 		}
 	case "truncation_side":
 		err = c.Inert(`"left"`)
+	case "kv_transfer_params":
+		err = NoTransfer(c)
 	case "request_id":
 		r.RequestID, err = c.Label(MaxLabel)
 	default:
@@ -116,6 +118,21 @@ func (o *StreamOptions) field(c *wire.Cursor, key string) (err error) {
 		return c.Unsupported()
 	}
 	return err
+}
+
+// NoTransfer reads kv_transfer_params: what a router says of a prompt's KV blocks on other servers. It takes those that
+// ask for nothing.
+func NoTransfer(c *wire.Cursor) error {
+	return c.Object(func(key string) error {
+		switch key {
+		case "do_remote_decode", "do_remote_prefill":
+			return c.Inert("false")
+		case "transfer_id": // which a router gives either way
+			_, err := c.Label(MaxLabel)
+			return err
+		}
+		return c.Unsupported()
+	})
 }
 
 // asksNothing holds, for members that clients send by default, the JSON texts with which they ask for nothing.

@@ -306,9 +306,9 @@ type Response struct {
 	Output             []Item            `json:"output"`
 	ParallelToolCalls  bool              `json:"parallel_tool_calls"`
 	PreviousResponseID *string           `json:"previous_response_id"`
-	PromptCacheKey     *string           `json:"prompt_cache_key"`
+	PromptCacheKey     *string           `json:"prompt_cache_key,omitempty"`
 	Reasoning          ResponseReasoning `json:"reasoning"`
-	SafetyIdentifier   *string           `json:"safety_identifier"`
+	SafetyIdentifier   *string           `json:"safety_identifier,omitempty"`
 	ServiceTier        string            `json:"service_tier"` // "default"
 	Store              bool              `json:"store"`
 	Temperature        float32           `json:"temperature"`
@@ -317,9 +317,9 @@ type Response struct {
 	Tools              []json.RawMessage `json:"tools"`
 	TopLogprobs        int               `json:"top_logprobs"`
 	TopP               float32           `json:"top_p"`
-	Truncation         string            `json:"truncation"` // "disabled"
-	Usage              *ResponseUsage    `json:"usage"`      // null until the answer is complete
-	User               *string           `json:"user"`
+	Truncation         string            `json:"truncation"`      // "disabled"
+	Usage              *ResponseUsage    `json:"usage,omitempty"` // nil until the answer is complete
+	User               *string           `json:"user,omitempty"`
 	Metadata           map[string]string `json:"metadata"`
 }
 
@@ -362,10 +362,16 @@ type ResponseText struct {
 // ResponseUsage counts the tokens of a response.
 type ResponseUsage struct {
 	InputTokens         int               `json:"input_tokens"`
-	InputTokensDetails  PromptDetails     `json:"input_tokens_details"`
+	InputTokensDetails  InputDetails      `json:"input_tokens_details"`
 	OutputTokens        int               `json:"output_tokens"`
 	OutputTokensDetails CompletionDetails `json:"output_tokens_details"`
 	TotalTokens         int               `json:"total_tokens"`
+}
+
+// InputDetails says how many of the prompt's tokens were found in the prefix cache.
+type InputDetails struct {
+	CachedTokens     int `json:"cached_tokens"`
+	CacheWriteTokens int `json:"cache_write_tokens"` // that are paid for: none
 }
 
 // Deleted answers the removal of an object.

@@ -102,3 +102,13 @@ func (e *ResponseEncoder) AppendDone(dst []byte, output int, i *Item) []byte {
 	dst = e.part(append(dst, endEvent...), "response.content_part.done", output, i.ID, i)
 	return e.item(dst, "response.output_item.done", output, i)
 }
+
+// AppendResponseError appends the only event of a stream that breaks before its response begins.
+func AppendResponseError(dst []byte, e *Error) []byte {
+	body, err := wire.Encode(ResponseEvent{Type: "error", Code: e.Code, Message: e.Message, Param: e.Param})
+	if err != nil { // strings always marshal
+		panic(err)
+	}
+	dst = append(append(dst, "event: error\ndata: "...), body...)
+	return append(dst, '\n') // body ends with a line feed of its own
+}

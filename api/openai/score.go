@@ -9,13 +9,18 @@ type RerankRequest struct {
 	Documents       []string `json:"documents"` // on the wire also as objects with a text
 	TopN            *int     `json:"top_n,omitempty"`
 	ReturnDocuments *bool    `json:"return_documents,omitempty"` // default true
+	MaxTokensPerDoc int      `json:"max_tokens_per_doc,omitempty"`
+	UseActivation   *bool    `json:"use_activation,omitempty"` // default true; false is the logits of a cross-encoder
 }
 
 // ScoreRequest asks how well texts fit each other: one text with each of many, or as many with as many, in pairs.
 type ScoreRequest struct {
 	Pooled
-	Text1 []string `json:"text_1"` // on the wire also a string, as is Text2
-	Text2 []string `json:"text_2"`
+	Text1         []string `json:"text_1"` // on the wire also a string, as is Text2, and called queries
+	Text2         []string `json:"text_2"` // or documents
+	UseActivation *bool    `json:"use_activation,omitempty"`
+
+	First, Second string `json:"-"` // what the request calls the texts
 }
 
 // DecodeRerank reads the body of a request to rerank.
@@ -32,6 +37,10 @@ func DecodeRerank(body []byte) (*RerankRequest, error) {
 			r.TopN, err = wire.Optional(c.IntIn(0, maxInt32))
 		case "return_documents":
 			r.ReturnDocuments, err = wire.Optional(c.Bool())
+		case "max_tokens_per_doc":
+			r.MaxTokensPerDoc, err = c.IntIn(1, maxInt32)
+		case "use_activation":
+			r.UseActivation, err = wire.Optional(c.Bool())
 		default:
 			err = r.Pooled.field(c, key)
 		}
@@ -50,13 +59,15 @@ func DecodeRerank(body []byte) (*RerankRequest, error) {
 
 // DecodeScore reads the body of a request for scores.
 func DecodeScore(body []byte) (*ScoreRequest, error) {
-	r := &ScoreRequest{}
+	r := &ScoreRequest{First: "text_1", Second: "text_2"}
 	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
-		case "text_1":
-			r.Text1, err = texts(c)
-		case "text_2":
-			r.Text2, err = texts(c)
+		case "text_1", "queries":
+			err = r.texts(c, key, &r.First, &r.Text1)
+		case "text_2", "documents":
+			err = r.texts(c, key, &r.Second, &r.Text2)
+		case "use_activation":
+			r.UseActivation, err = wire.Optional(c.Bool())
 		default:
 			err = r.Pooled.field(c, key)
 		}
@@ -66,23 +77,29 @@ func DecodeScore(body []byte) (*ScoreRequest, error) {
 	case err != nil:
 		return nil, err
 	case len(r.Text1) == 0:
-		return nil, wire.Missing("text_1", "a string or an array of strings")
+		return nil, wire.Missing(r.First, "a string or an array of strings")
 	case len(r.Text2) == 0:
-		return nil, wire.Missing("text_2", "a string or an array of strings")
+		return nil, wire.Missing(r.Second, "a string or an array of strings")
 	case len(r.Text1) > 1 && len(r.Text1) != len(r.Text2):
-		return nil, wire.Invalid("text_2", wire.CodeInvalidValue, "%d texts for %d of text_1; want as many, or one text_1",
-			len(r.Text2), len(r.Text1))
+		return nil, wire.Invalid(r.Second, wire.CodeInvalidValue, "%d texts for %d of %s; want as many, or one of %s",
+			len(r.Text2), len(r.Text1), r.First, r.First)
 	}
 	return r, nil
 }
 
-// texts reads a string or an array of strings.
-func texts(c *wire.Cursor) ([]string, error) {
+// texts reads the texts of one side, which may be given under one of its names.
+func (r *ScoreRequest) texts(c *wire.Cursor, key string, name *string, into *[]string) (err error) {
+	if *into != nil {
+		return c.Wrong("given as %s, too", *name)
+	}
+	*name = key
 	if c.Peek() == '"' {
 		s, err := c.Text()
-		return []string{s}, err
+		*into = []string{s}
+		return err
 	}
-	return listed(c, "a string or an array of strings", c.Text)
+	*into, err = documents(c)
+	return err
 }
 
 // documents reads an array of strings or of objects with a text and nothing else.

@@ -21,14 +21,17 @@ type EmbedRequest struct {
 	Truncate      int     // most tokens, special ones included; 0 is all, -1 what the model takes
 	Dimensions    int     // of the vector, of which the first are kept; 0 is all
 	Normalise     *bool   // whether it gets length 1; nil is as the model's makers say
+	Raw           bool    // of Classify: the logits of the classes, through nothing
 	engine.Params         // only those count that say when the request is served, and by which adapter
 }
 
 // ScoreRequest asks how well a document fits a query.
 type ScoreRequest struct {
 	Query, Document string
-	Truncate        int // as in EmbedRequest, of both together: the document loses its end
-	engine.Params       // as in EmbedRequest
+	Truncate        int  // as in EmbedRequest, of both together: the document loses its end
+	DocumentTokens  int  // most tokens of the document; 0 is all
+	Raw             bool // the logit of the class, through nothing
+	engine.Params        // as in EmbedRequest
 }
 
 // Embed returns the vector of a text and the number of its tokens. A request that cannot be served is a *fault.Error.
@@ -158,10 +161,45 @@ func (m *Model) Score(ctx context.Context, r ScoreRequest) (score float32, token
 	if err != nil {
 		return 0, 0, err
 	}
-	if score = v[0]; m.scores == "sigmoid" {
-		score = float32(1 / (1 + math.Exp(-float64(score))))
+	if score = v[0]; m.scores == "sigmoid" && !r.Raw {
+		score = sigmoid(score)
 	}
 	return score, len(ids), nil
+}
+
+func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
+
+// Classify returns the probabilities of a text's classes, and the number of its tokens. That of a single class goes
+// through what Score's goes through.
+func (m *Model) Classify(ctx context.Context, r EmbedRequest) (classes []float32, tokens int, err error) {
+	if m.Spec.Classes == 0 {
+		return nil, 0, fault.New(FieldModel, "%s has no classes", m.Name)
+	}
+	ids, err := m.embedIDs(ctx, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: engine.PoolClasses, Params: r.Params})
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case r.Raw:
+	case len(v) > 1:
+		softmax(v)
+	case m.scores == "sigmoid":
+		v[0] = sigmoid(v[0])
+	}
+	return v, len(ids), nil
+}
+
+func softmax(v []float32) {
+	most, sum := slices.Max(v), 0.0
+	for _, x := range v {
+		sum += math.Exp(float64(x - most))
+	}
+	for i, x := range v {
+		v[i] = float32(math.Exp(float64(x-most)) / sum)
+	}
 }
 
 // pairIDs returns the tokens of a pair of texts and their types. Only the document is ever cut.
@@ -169,6 +207,15 @@ func (m *Model) pairIDs(ctx context.Context, r ScoreRequest, most int) (ids, typ
 	query, err := m.fit(r.Query, 0)
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.DocumentTokens > 0 && r.DocumentTokens <= m.Context {
+		alone, _, err := m.pairIDs(ctx, ScoreRequest{Query: query}, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		if most == 0 || len(alone)+r.DocumentTokens < most {
+			most = len(alone) + r.DocumentTokens
+		}
 	}
 	document, err := m.fit(r.Document, most)
 	if err != nil {

@@ -144,6 +144,36 @@ func TestScore(t *testing.T) {
 	if _, n, err := m.Score(t.Context(), ScoreRequest{Query: "a", Document: strings.Repeat("b ", 400), Truncate: 50}); err != nil || n != 50 {
 		t.Errorf("a long document was cut to %d tokens (%v); want 50", n, err)
 	}
+	_, alone, err := m.Score(t.Context(), ScoreRequest{Query: "a", Document: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, n, err := m.Score(t.Context(), ScoreRequest{Query: "a", Document: strings.Repeat("b ", 400), DocumentTokens: 20}); err != nil || n != alone+19 {
+		t.Errorf("a document was cut to %d tokens of both (%v); want %d", n, err, alone+19)
+	}
+	e := all[0]
+	score, _, err := m.Score(t.Context(), ScoreRequest{Query: e.Text, Document: e.Pair})
+	raw, _, rawErr := m.Score(t.Context(), ScoreRequest{Query: e.Text, Document: e.Pair, Raw: true})
+	if err != nil || rawErr != nil || sigmoid(raw) != score {
+		t.Errorf("the logit %g (%v) is not that of %g (%v)", raw, rawErr, score, err)
+	}
+}
+
+// TestClassify holds that a text has the classes of the pair without a second one.
+func TestClassify(t *testing.T) {
+	m, _ := openEncoder(t, "bert_classes", Options{})
+	got, n, err := m.Classify(t.Context(), EmbedRequest{Text: "hello there"})
+	if err != nil || len(got) != m.Spec.Classes || n < 4 {
+		t.Fatalf("%v of %d tokens, %v", got, n, err)
+	}
+	raw, _, err := m.Classify(t.Context(), EmbedRequest{Text: "hello there", Raw: true})
+	if err != nil || sigmoid(raw[0]) != got[0] {
+		t.Errorf("the logit %v is not that of %v (%v)", raw, got, err)
+	}
+	v := []float32{0, float32(math.Log(3)), 0}
+	if softmax(v); math.Abs(float64(v[1])-0.6) > 1e-6 || math.Abs(float64(v[0])-0.2) > 1e-6 {
+		t.Errorf("softmax: %v; want 0.2, 0.6, 0.2", v)
+	}
 }
 
 func TestEncoderRefuses(t *testing.T) {
@@ -157,6 +187,7 @@ func TestEncoderRefuses(t *testing.T) {
 	}{
 		{func() error { _, err := embeds.Prepare(ctx, Request{Prompt: "a"}); return err }, FieldModel, "bert is an encoder"},
 		{func() error { _, _, err := scores.Embed(ctx, EmbedRequest{Text: "a"}); return err }, FieldModel, "scores pairs of texts"},
+		{func() error { _, _, err := embeds.Classify(ctx, EmbedRequest{Text: "a"}); return err }, FieldModel, "has no classes"},
 		{func() error { _, _, err := embeds.Score(ctx, ScoreRequest{Query: "a", Document: "b"}); return err }, FieldModel, "has 0 classes"},
 		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Dimensions: 49}); return err }, FieldDimensions, "have 48"},
 		{func() error { _, _, err := embeds.Embed(ctx, EmbedRequest{Text: "a", Truncate: 41}); return err }, FieldTruncate, "1 to 40"},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/engine"
@@ -162,16 +163,21 @@ func (m *Model) setPooling(name string, c map[string]any) error {
 	return nil
 }
 
-// readScores reads what a cross-encoder's logit goes through: a sigmoid, if config.json does not say.
+// readScores reads what a cross-encoder's logit goes through, a sigmoid if config.json does not say, and the names of
+// its classes.
 func (m *Model) readScores(ckpt *weights.Checkpoint) error {
 	var c struct {
 		Old string `json:"sbert_ce_default_activation_function"`
 		New struct {
 			Activation string `json:"activation_fn"`
 		} `json:"sentence_transformers"`
+		Labels map[string]string `json:"id2label"`
 	}
 	if _, err := readJSON(ckpt, "config.json", &c); err != nil {
 		return err
+	}
+	for i := range m.Spec.Classes {
+		m.labels = append(m.labels, c.Labels[strconv.Itoa(i)])
 	}
 	name := c.New.Activation
 	if name == "" {

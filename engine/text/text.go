@@ -40,6 +40,7 @@ type Model struct {
 	embedder  bool           // the model was made for embeddings
 	pooling   error          // why there are none
 	scores    string         // what becomes of a class's logit: "sigmoid" or "identity"
+	labels    []string       // of classes
 
 	tools     *chat.ToolFormat      // how calls are written; nil: there are none
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
@@ -64,15 +65,16 @@ type Model struct {
 // Info describes a model to a face. It never changes.
 type Info struct {
 	Name         string
-	Context      int  // most tokens of prompt and answer together
-	Vocab        int  // tokens
-	BlockTokens  int  // tokens of a KV block
-	MaxLoRAs     int  // adapters on the device at once
-	Encoder      bool // it generates nothing
-	CrossEncoder bool // it scores pairs of texts, and makes no embeddings
-	Reasons      bool // it may think before it answers
-	Chats        bool // it has a chat template
-	Retains      bool // requests may say how long their KV blocks are kept
+	Context      int      // most tokens of prompt and answer together
+	Vocab        int      // tokens
+	BlockTokens  int      // tokens of a KV block
+	MaxLoRAs     int      // adapters on the device at once
+	Encoder      bool     // it generates nothing
+	CrossEncoder bool     // it scores pairs of texts, and makes no embeddings
+	Labels       []string // of the classes of a CrossEncoder, as far as they have names
+	Reasons      bool     // it may think before it answers
+	Chats        bool     // it has a chat template
+	Retains      bool     // requests may say how long their KV blocks are kept
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend, or the server's
 	Stop         []string        // of a request that says nothing of it
@@ -82,7 +84,7 @@ type Info struct {
 // Info describes m.
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
-		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Reasons: m.reasoning != nil, Chats: m.Template != nil,
+		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Labels: m.labels, Reasons: m.reasoning != nil, Chats: m.Template != nil,
 		Retains: m.Engine.Retains(), Opened: m.Opened, Defaults: m.Defaults, Stop: m.stop, MaxTokens: m.usual}
 }
 

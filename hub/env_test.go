@@ -119,8 +119,8 @@ func TestResolve(t *testing.T) {
 	for in, want := range map[string]string{
 		"none.gguf": "none.gguf: no such file", "./none": "./none: no such file", "/none/x": "/none/x: no such file", "../x/y": "no such file",
 		"~/none": "~/none: no such file", "o/none/": "o/none/: no such file", "o/none.gguf": "o/none.gguf: no such file",
-		"none": "expected owner/name, found 1 part(s); and no file or folder has that name", "": "expected owner/name",
-		"https://other.host/o/m": "an address must begin with", "a/b/c": "found 3 part(s)", "o/m\x00": "is no name of a hub",
+		"none": "those are owner/name; and no file or folder has that name", "": "those are owner/name",
+		"https://other.host/o/m": "an address must begin with", "a/b/c": "those are owner/name", "o/m\x00": "is no name of a hub",
 	} {
 		if got, err := Resolve(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Resolve(%q) = %+v, %v; want %q", in, got, err, want)

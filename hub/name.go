@@ -41,7 +41,7 @@ func ParseName(s string) (Name, error) {
 	n.Repo, n.Revision, revised = strings.Cut(rest, "@")
 	parts := strings.Split(n.Repo, "/")
 	if len(parts) != 2 && !(hosted && len(parts) == 1) {
-		return Name{}, fmt.Errorf("hub: name %q: expected owner/name, found %d part(s)", s, len(parts))
+		return Name{}, fmt.Errorf("hub: %q is no name of a hub's model: those are owner/name", s)
 	}
 	for _, p := range parts {
 		if !segmentRE.MatchString(p) || strings.Contains(p, "--") || strings.Contains(p, "..") || strings.HasSuffix(p, ".git") {

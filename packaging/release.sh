@@ -12,6 +12,7 @@ root=$PWD/dist
 rm -rf "$root"
 mkdir -p "$root/tmp"
 flags="-s -w -X main.release=v$version"
+trim=${TRIM--trimpath} # TRIM= builds faster where other builds went before
 go build -ldflags="$flags" -o "$root/tmp/kvasir" ./cmd/kvasir # of this machine, for what does not depend on one
 "$root/tmp/kvasir" reference --format man | gzip -9n >"$root/tmp/kvasir.1.gz"
 for shell in bash fish; do "$root/tmp/kvasir" completion $shell >"$root/tmp/completion.$shell"; done
@@ -23,7 +24,7 @@ for target in "$@"; do
   name=kvasir-$version-$system-$processor
   folder=$root/tmp/$name
   mkdir -p "$folder"
-  GOOS=$system GOARCH=$processor go build -trimpath -ldflags="$flags" -o "$folder/kvasir$suffix" ./cmd/kvasir
+  GOOS=$system GOARCH=$processor go build $trim -ldflags="$flags" -o "$folder/kvasir$suffix" ./cmd/kvasir
   cp LICENSE README.md "$folder"
   if [ "$system" = windows ]; then
     (cd "$root/tmp" && zip -qr "$root/$name.zip" "$name")

@@ -37,7 +37,7 @@ func anthropicAPI() *dialect {
 		routes: func(s *Server) map[string]route {
 			return map[string]route{
 				"/v1/messages":              {"POST", s.asks(decodeMessages), clients, "the next message of a conversation (Anthropic)"},
-				"/v1/messages/count_tokens": {"POST", s.countTokens, clients, "how many tokens it has"},
+				"/v1/messages/count_tokens": {"POST", s.countTokens, clients, "how many tokens a message would be (Anthropic)"},
 			}
 		},
 		twins: func(s *Server) map[string]route {

@@ -81,8 +81,8 @@ func describe(api *dialect, err error) *failure {
 	case errors.As(err, &long):
 		return refuse(http.StatusBadRequest, api.name(long.Field), "context_length_exceeded", "%v", long)
 	case errors.As(err, &large):
-		return refuse(http.StatusRequestEntityTooLarge, "", "request_too_large", "The request body is larger than %d bytes.",
-			large.Limit)
+		return refuse(http.StatusRequestEntityTooLarge, "", "request_too_large", "The request body is larger than %s.",
+			mebibytes(large.Limit))
 	case errors.As(err, &busy):
 		f := refuse(http.StatusTooManyRequests, "", "queue_full", "Too many requests are waiting. Please try again later.")
 		f.wait = time.Duration(busy.Wait) * time.Millisecond
@@ -149,3 +149,11 @@ func gone(err error) error { return goneError{err} }
 
 // unsupported reports that a ResponseWriter, such as one in a test, lacks a method that real connections have.
 func unsupported(err error) bool { return errors.Is(err, http.ErrNotSupported) }
+
+// mebibytes words a number of bytes, which is exact only below one MiB.
+func mebibytes(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
+}

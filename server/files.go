@@ -28,13 +28,13 @@ func (s *Server) fileRoutes() map[string]route {
 	return map[string]route{
 		filesPath:                 {"POST", s.upload, clients, "store a file"},
 		"GET " + filesPath:        {"GET", s.listFiles, clients, "the stored files"},
-		"/v1/files/{id}":          {"GET", s.file, clients, "one of them"},
-		"DELETE /v1/files/{id}":   {"DELETE", s.deleteFile, clients, "remove it"},
-		"/v1/files/{id}/content":  {"GET", s.fileContent, clients, "what is in it"},
+		"/v1/files/{id}":          {"GET", s.file, clients, "a stored file"},
+		"DELETE /v1/files/{id}":   {"DELETE", s.deleteFile, clients, "remove a stored file"},
+		"/v1/files/{id}/content":  {"GET", s.fileContent, clients, "what is in a stored file"},
 		"/v1/batches":             {"POST", s.createBatch, clients, "answer a file of requests, when there is time"},
 		"GET /v1/batches":         {"GET", s.listBatches, clients, "the batches"},
-		"/v1/batches/{id}":        {"GET", s.batch, clients, "one of them"},
-		"/v1/batches/{id}/cancel": {"POST", s.cancelBatch, clients, "end it"},
+		"/v1/batches/{id}":        {"GET", s.batch, clients, "a batch, and how far it is"},
+		"/v1/batches/{id}/cancel": {"POST", s.cancelBatch, clients, "end a batch"},
 	}
 }
 

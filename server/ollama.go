@@ -35,7 +35,7 @@ func ollamaAPI() *dialect {
 				"/api/chat":       {"POST", s.ollamaAsks(decodeOllamaChat), clients, "Ollama: the next message of a conversation"},
 				"/api/generate":   {"POST", s.ollamaAsks(decodeOllamaGenerate), clients, "Ollama: the continuation of a text"},
 				"/api/embed":      {"POST", pooled(s, ollama.DecodeEmbed, s.ollamaEmbed), clients, "Ollama: the vectors of texts"},
-				"/api/embeddings": {"POST", pooled(s, ollama.DecodeEmbeddings, s.ollamaEmbedOne), clients, "the same, of one text"},
+				"/api/embeddings": {"POST", pooled(s, ollama.DecodeEmbeddings, s.ollamaEmbedOne), clients, "Ollama: the vector of one text"},
 				"/api/tags":       {"GET", s.ollamaTags, clients, "Ollama: the models"},
 				"/api/ps":         {"GET", s.ollamaPs, clients, "Ollama: the models in memory"},
 				"/api/show":       {"POST", pooled(s, show, s.ollamaShow), clients, "Ollama: what a model is"},

@@ -45,7 +45,7 @@ func openaiAPI() *dialect {
 				"/invocations":               {"POST", s.invoke, clients, "SageMaker: any of OpenAI's paths, by the members of the body"},
 				"/v1/chat/completions/render": {"POST", s.render(decodeChat, "chatcmpl-", false), clients,
 					"the prompt of a chat, and its parameters"},
-				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the same for texts"},
+				"/v1/completions/render": {"POST", s.render(decodeCompletion, "cmpl-", true), clients, "the prompts of completions, and their parameters"},
 			}
 			maps.Copy(routes, s.openaiRoutes())
 			maps.Copy(routes, s.fileRoutes())

@@ -36,8 +36,8 @@ func responsesAPI() *dialect {
 		return map[string]route{
 			"/v1/responses":      {"POST", s.respond, clients, "an answer, stored"},
 			one:                  {"GET", s.response, clients, "a stored answer"},
-			"DELETE " + one:      {"DELETE", s.deleteResponse, clients, "forget it"},
-			one + "/cancel":      {"POST", s.cancelResponse, clients, "end one that is made in the background"},
+			"DELETE " + one:      {"DELETE", s.deleteResponse, clients, "forget a stored answer"},
+			one + "/cancel":      {"POST", s.cancelResponse, clients, "end an answer that is made in the background"},
 			one + "/input_items": {"GET", s.inputItems, clients, "what was asked"},
 		}
 	}

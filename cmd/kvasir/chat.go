@@ -80,13 +80,18 @@ type terminal struct {
 	line        *liner.State
 	cooked, raw *term.State
 	history     string // file
+	pastes      *pastes
 }
 
 func openTerminal() *terminal {
 	fd := int(os.Stdin.Fd())
 	t := &terminal{history: historyFile()}
 	t.cooked, _ = term.GetState(fd)
+	t.pastes = newPastes(os.Stdin)
+	stdin := os.Stdin
+	os.Stdin = t.pastes.out // which liner reads
 	t.line = liner.NewLiner()
+	os.Stdin = stdin
 	t.raw, _ = term.GetState(fd)
 	t.line.SetCtrlCAborts(true)
 	t.line.SetMultiLineMode(true)
@@ -99,13 +104,17 @@ func openTerminal() *terminal {
 }
 
 // Close leaves the terminal as openTerminal found it, also while read waits.
-func (t *terminal) Close() error { return t.line.Close() }
+func (t *terminal) Close() error {
+	t.pastes.Close()
+	return t.line.Close()
+}
 
 func (t *terminal) prompt(mark string) (string, error) {
 	fd := int(os.Stdin.Fd())
 	term.Restore(fd, t.raw)
 	defer term.Restore(fd, t.cooked)
-	return t.line.Prompt(mark)
+	line, err := t.line.Prompt(mark)
+	return t.pastes.expand(line), err
 }
 
 // edit lets the user change a text of one line.
@@ -114,7 +123,8 @@ func (t *terminal) edit(text string) (string, error) {
 	term.Restore(fd, t.raw)
 	defer term.Restore(fd, t.cooked)
 	text = strings.ReplaceAll(text, "\n", " ")
-	return t.line.PromptWithSuggestion(">>> ", text, -1)
+	text, err := t.line.PromptWithSuggestion(">>> ", text, -1)
+	return t.pastes.expand(text), err
 }
 
 // read reads a line, or the lines between a pair of """.

@@ -68,6 +68,27 @@ func TestChat(t *testing.T) {
 	}
 }
 
+func TestChatPaste(t *testing.T) {
+	c := startConsole(t, nil, "run", "--verbose")
+	c.expect("\x1b[?2004h")
+	c.expect(prompted)
+	c.typed("What is this? \x1b[200~A first line,\ra second one.\r\x1b[201~")
+	c.expect("[pasted 1: 2 lines]")
+	c.typed("\r")
+	c.expect("tokens/s")
+	c.expect(prompted)
+	file := t.TempDir() + "/chat.json"
+	c.typed("/save " + file + "\r")
+	c.expect("saved 2 messages")
+	c.typed("/bye\r")
+	c.expect("\x1b[?2004l")
+	c.exits(0)
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), `"What is this? A first line,\na second one."`) {
+		t.Errorf("the saved conversation: %v\n%s", err, data)
+	}
+}
+
 func TestChatSettings(t *testing.T) {
 	c := startConsole(t, nil, "run", "--temperature", "0.25")
 	for _, line := range []struct{ in, want string }{
@@ -78,7 +99,7 @@ func TestChatSettings(t *testing.T) {
 		{"/show", "temperature 0.5"},
 		{"/set temperature hot", `error: "hot" is no value of temperature`},
 		{"/set max_tokens -1", "error: max_tokens is -1"},
-		{"/set max_tokens 99999", "error: max_tokens is 99999; the context has 2048"},
+		{"/set max_tokens 99999", "max_tokens is 2047: the context has 2048 tokens"},
 		{"/regenerate", "error: there is no prompt yet"},
 		{"/set colour red", `error: no setting "colour"; there are max_tokens, min_p`},
 		{"/set seed 7", ""},
@@ -89,7 +110,7 @@ func TestChatSettings(t *testing.T) {
 		{"/show", `system        "Be brief."`},
 		{"/set seed", ""},
 		{"/show", "another one each time"},
-		{"/load /no/such/file", "error: open /no/such/file"},
+		{"/load /no/such/file", "error: /no/such/file: no such file or folder"},
 		{"/save", "error: /save wants a file"},
 		{"/frobnicate", "error: no command /frobnicate"},
 	} {

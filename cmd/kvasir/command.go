@@ -173,8 +173,9 @@ func (s *session) set(key, value string) error {
 	if err == nil {
 		_, err = s.cmd.params(s.model)
 	}
-	if err == nil && s.cmd.MaxTokens >= s.model.Context {
-		err = fmt.Errorf("max_tokens is %d; the context has %d, for prompt and answer", s.cmd.MaxTokens, s.model.Context)
+	if most := s.model.Context - 1; err == nil && s.cmd.MaxTokens > most {
+		fmt.Printf("max_tokens is %d: the context has %d tokens\n", most, s.model.Context)
+		s.cmd.MaxTokens = most
 	}
 	if errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) {
 		err = fmt.Errorf("%q is no value of %s", value, key)

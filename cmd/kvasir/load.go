@@ -24,10 +24,10 @@ type engineFlags struct {
 	KVBytes   size    `name:"kv-bytes" help:"Memory for the KV cache, such as 512M or 8G; 0 is half of what is free, or what --gpu-memory leaves." placeholder:"SIZE"`
 	GPUMemory float64 `name:"gpu-memory" help:"Share of a GPU's memory that may be used in all; what weights and steps leave of it is for the KV cache." default:"0.9"`
 	kvFlags
-	BlockTokens int  `help:"Tokens of a KV block, a multiple of 16." default:"16"`
-	TokenBudget int  `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
-	MaxChunk    int  `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
-	NoPrefix    bool `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
+	BlockTokens natural `help:"Tokens of a KV block, a multiple of 16." default:"16"`
+	TokenBudget int     `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
+	MaxChunk    int     `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
+	NoPrefix    bool    `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
 	computeFlags
 }
 
@@ -51,7 +51,7 @@ func (f computeFlags) openDevice() (compute.Device, error) {
 func (f engineFlags) options(name string) text.Options {
 	return text.Options{
 		Name: name, Device: f.Device, Compute: f.computeFlags.options(),
-		Context: f.Context, KVBytes: int64(f.KVBytes), DeviceShare: f.GPUMemory, KVType: f.kvType(), BlockTokens: f.BlockTokens,
+		Context: f.Context, KVBytes: int64(f.KVBytes), DeviceShare: f.GPUMemory, KVType: f.kvType(), BlockTokens: int(f.BlockTokens),
 		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
 	}
 }

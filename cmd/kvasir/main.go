@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -113,30 +112,6 @@ func run(args []string) int {
 	}
 	fmt.Fprintf(os.Stderr, "kvasir: %s\n", forPeople(err))
 	return exitFailure
-}
-
-// room is the name of a package at the beginning of an error, which tells a user nothing.
-var room = regexp.MustCompile(`(^|: )(text|forge|compute|cpu|cuda|engine|kv|sched|weights|loader|family|model|server|quant|tokenizer|sampling): `)
-
-// forPeople words an error without the packages that it came through.
-func forPeople(err error) string {
-	s := err.Error()
-	for before := ""; before != s; {
-		before, s = s, room.ReplaceAllString(s, "$1")
-	}
-	return s
-}
-
-// misread words an error of the command line. A guess that has little in common with what was typed is left out.
-func misread(err error) string {
-	s := err.Error()
-	var typed, guess string
-	if before, _, ok := strings.Cut(s, ", did you mean"); ok {
-		if n, _ := fmt.Sscanf(s, "unexpected argument %s did you mean %q", &typed, &guess); n == 2 && typed[0] != guess[0] {
-			return before
-		}
-	}
-	return s
 }
 
 // untilSignal returns a context that ends with the first signal to end. The second one ends the program at once.

@@ -29,14 +29,14 @@ func (f serverFlags) ask(ctx context.Context, method, path, body string, answer 
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(f.URL, "/")+path, strings.NewReader(body))
 	if err != nil {
-		return usageError{fmt.Sprintf("--url %s: %v", f.URL, err)}
+		return usageError{fmt.Sprintf("--url %q is no URL: %v", f.URL, err)}
 	}
 	if f.Key != "" {
 		r.Header.Set("Authorization", "Bearer "+f.Key)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return err
+		return fmt.Errorf("the server at %s does not answer: %w (kvasir serve starts one, --url names another)", f.URL, rootOf(err))
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))

@@ -150,7 +150,9 @@ func (s *session) once(ctx context.Context, prompt string) error {
 		}
 		return printJSON(a)
 	}
-	a, err := s.ask(ctx, prompt, os.Stdout)
+	w := newWrapper()
+	a, err := s.ask(ctx, prompt, w)
+	w.flush()
 	if a.Text != "" && !strings.HasSuffix(a.Text, "\n") {
 		fmt.Println()
 	}

@@ -77,6 +77,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.DrainTimeout < 0 {
 		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
 	}
+	if c.MaxQueueTime < 0 {
+		return usageError{fmt.Sprintf("--max-queue-time is %v; want at least 0", c.MaxQueueTime)}
+	}
 	if err := c.demandFlags.check(c.Models); err != nil {
 		return err
 	}

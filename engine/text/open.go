@@ -367,7 +367,7 @@ func (m *Model) plan(o Options, dev compute.Device, needs memory) (blocks int, e
 	n := (budget - states) / block
 	if need := perContext(m.Context); n < need {
 		if o.Context != 0 || n < perContext(1) {
-			return 0, fmt.Errorf("text: a context of %d tokens needs %d bytes of KV cache; there are %d (see --context and --kv-bytes)", m.Context, states+need*block, budget)
+			return 0, fmt.Errorf("text: a context of %d tokens needs %d bytes of KV cache; there are %d bytes (see --context and --kv-bytes)", m.Context, states+need*block, budget)
 		}
 		m.Context = sort.Search(m.Context, func(tokens int) bool { return perContext(tokens+1) > n })
 	}

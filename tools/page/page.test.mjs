@@ -339,6 +339,8 @@ test("the token view shows probabilities and alternatives", async () => {
   await page.evaluate(() => document.querySelector(".msg.assistant [aria-pressed]").click());
   const whole = await page.$$eval(".tokens .tok", (all) => all.map((e) => e.textContent).join(""));
   assert.match(whole, /cache/);
+  await page.click("details:has(.prompt) summary");
+  await page.waitForFunction(() => /What is a KV cache\?/.test(document.querySelector(".prompt").innerText));
   await page.focus(".tok");
   await press("ArrowRight", "ArrowRight");
   assert.equal(await page.$eval(".tokens", (e) => [...e.children].indexOf(document.activeElement)), 2);
@@ -347,6 +349,13 @@ test("the token view shows probabilities and alternatives", async () => {
   await accessible("the token view");
   await page.hover(".tok:nth-child(4)");
   await shot("tokens");
+  await ask("What is a block table?", 2);
+  await page.evaluate(() => document.querySelector(".msg:last-child [aria-pressed]").click());
+  await page.click(".msg:last-child details:has(.prompt) summary");
+  await page.waitForFunction(() => /What is a KV cache\?/.test(document.querySelector(".msg:last-child .prompt mark")?.innerText));
+  assert.match(await text(".msg:last-child .prompt"), /What is a block table\?/);
+  await accessible("the prompt's tokens");
+  await shot("prompt");
 });
 
 test("settings reach the request, and a wrong one is named", async () => {

@@ -33,6 +33,9 @@ async function errorOf(answer) {
 }
 
 export const models = async (key) => (await (await ask("v1/models", key)).json()).data ?? [];
+export const detokenize = async (tokens, model, key) => (await (await ask("detokenize", key, {
+  method: "POST", body: JSON.stringify({ model, tokens }), headers: { "Content-Type": "application/json" },
+})).json()).prompt;
 export const metrics = async () => (await ask("metrics", "", { headers: { Accept: "text/plain" } })).text();
 export const blocks = async (key, model) =>
   (await ask(`kv/blocks?limit=2000&model=${encodeURIComponent(model)}`, key)).json();

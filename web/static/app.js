@@ -139,6 +139,11 @@ const does = {
     draw();
     state.views.find((v) => v.node === node)?.el.querySelector(".versions button:enabled")?.focus();
   },
+  // prompt returns the texts of a prompt's cached tokens and of the others.
+  async prompt({ prompt, info }) {
+    const at = info.cached ?? 0, model = info.model ?? ($("model").value || undefined);
+    return Promise.all([prompt.slice(0, at), prompt.slice(at)].map((ids) => ids.length ? api.detokenize(ids, model, settings.keys.api) : ""));
+  },
   async copy(text) {
     try {
       await navigator.clipboard.writeText(text);
@@ -254,6 +259,7 @@ async function receive(node, chunks, changed) {
       node.tokens = [...(node.tokens ?? []), ...compact(choice.logprobs.content)];
       info.made = node.tokens.length;
     }
+    if (Array.isArray(chunk.prompt_token_ids)) node.prompt = chunk.prompt_token_ids;
     if (choice?.finish_reason) info.finish = choice.finish_reason;
     if (chunk.usage) {
       info.prompt = chunk.usage.prompt_tokens;

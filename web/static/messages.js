@@ -79,6 +79,7 @@ export class MessageView {
     }
     if (this.#byToken && this.#node.tokens) {
       this.#body.replaceChildren(tokens.view(this.#node.tokens));
+      if (this.#node.prompt) this.#body.prepend(tokens.promptView(this.#node, this.#does.prompt));
       return;
     }
     if (!this.#rendered) {

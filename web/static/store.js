@@ -29,7 +29,7 @@ export function loadChats() {
 // saveChat returns false if the browser's storage is full or absent.
 export function saveChat(chat) {
   if (write(local, chatPrefix + chat.id, chat)) return true;
-  const slim = { ...chat, nodes: chat.nodes.map(({ tokens, ...rest }) => rest) }; // tokens take the most room
+  const slim = { ...chat, nodes: chat.nodes.map(({ tokens, prompt, ...rest }) => rest) }; // tokens take the most room
   return write(local, chatPrefix + chat.id, slim);
 }
 

@@ -47,6 +47,22 @@ export function view(tokens) {
   return make("div", {}, box, make("p", { class: "legend" }, ...legend.map((text, i) => make("span", { class: "tok p" + i }, text))));
 }
 
+// promptView returns an element that shows the prompt when it is opened, and what of it came from the prefix cache.
+// texts returns the texts of both parts.
+export function promptView(node, texts) {
+  const cached = node.info.cached ?? 0, body = make("pre", { class: "prompt", tabindex: "0" });
+  const el = make("details", {}, make("summary", {}, `Prompt of ${node.prompt.length} tokens, ${cached} cached`), body);
+  el.addEventListener("toggle", async () => {
+    try {
+      const [known, fresh] = await texts(node);
+      body.replaceChildren(known ? make("mark", { title: "from the prefix cache" }, known) : "", fresh);
+    } catch (err) {
+      body.replaceChildren(err.message);
+    }
+  }, { once: true });
+  return el;
+}
+
 function tip(target, [text, logprob, others]) {
   const el = $("tip");
   const row = (name, lp, chosen) => {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	Zone      string   `yaml:"zone"`
 	MaxBody   int      `yaml:"max_body"`
 	AccessLog string   `yaml:"access_log"`
+	Teams     []Team   `yaml:"teams"`
+	State     State    `yaml:"state"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -35,6 +38,8 @@ type Model struct {
 	Split     map[string]float64 `yaml:"split"` // of models, by weight
 	Fallbacks []string           `yaml:"fallbacks"`
 	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
+	Price     meter.Price        `yaml:"price"`
+	Limits    []meter.Limit      `yaml:"limits"` // of all keys together
 }
 
 // Endpoint is an engine or a provider. In YAML it may be its URL alone.
@@ -86,16 +91,33 @@ type Prefix struct {
 
 // Key is an API key. Only its hash is known.
 type Key struct {
-	Name              string   `yaml:"name"`
-	Hash              string   `yaml:"hash"` // "sha256:" and 64 hexadecimal digits
-	Models            []string `yaml:"models"`
-	RequestsPerMinute int      `yaml:"requests_per_minute"`
-	TokensPerMinute   int      `yaml:"tokens_per_minute"`
-	MaxInFlight       int      `yaml:"max_in_flight"`
-	Weight            float64  `yaml:"weight"`
-	Priority          int      `yaml:"priority"`
-	Users             bool     `yaml:"users"` // the request's user is a tenant of its own
-	Admin             bool     `yaml:"admin"`
+	Name        string        `yaml:"name"`
+	Team        string        `yaml:"team"`
+	Hash        string        `yaml:"hash"`      // "sha256:" and 64 hexadecimal digits
+	OldHash     string        `yaml:"old_hash"`  // of the key before this one
+	OldUntil    string        `yaml:"old_until"` // when that ends, in RFC 3339
+	Expires     string        `yaml:"expires"`   // when the key ends, in RFC 3339; "" is never
+	Models      []string      `yaml:"models"`
+	Paths       []string      `yaml:"paths"` // that it may ask; all if there are none
+	Limits      []meter.Limit `yaml:"limits"`
+	MaxInFlight int           `yaml:"max_in_flight"`
+	Weight      float64       `yaml:"weight"`
+	Priority    int           `yaml:"priority"`
+	Users       bool          `yaml:"users"` // the request's user is a tenant of its own
+	Admin       bool          `yaml:"admin"`
+}
+
+// Team is what several keys share.
+type Team struct {
+	Name   string        `yaml:"name"`
+	Limits []meter.Limit `yaml:"limits"`
+}
+
+// State says where counters and what was used are kept.
+type State struct {
+	URL       string        `yaml:"url"`        // as meter.Open takes it
+	OnFailure string        `yaml:"on_failure"` // closed or open: whether requests go while the store cannot be reached
+	Timeout   time.Duration `yaml:"timeout"`    // of a reservation
 }
 
 // defaults are the values of what a file leaves out.
@@ -111,6 +133,7 @@ func defaults() Config {
 		},
 		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000},
 		MaxBody: 32 << 20,
+		State:   State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
 	}
 }
 
@@ -247,33 +270,6 @@ func (c *Config) checkSplits(names map[string]int) error {
 	return nil
 }
 
-func (c *Config) checkKeys(names map[string]string) error {
-	before := map[string]bool{}
-	for i := range c.Keys {
-		k := &c.Keys[i]
-		path := fmt.Sprintf("keys[%d]", i)
-		if k.Name == "" || before["name "+k.Name] {
-			return wrong(path+".name", "%q; want a name that no other key has", k.Name)
-		}
-		if _, err := parseHash(k.Hash); err != nil || before[k.Hash] {
-			return wrong(path+".hash", "want sha256: and 64 hexadecimal digits, of a key that is not there twice; kvasir gateway key create makes one")
-		}
-		before["name "+k.Name], before[k.Hash] = true, true
-		for j, m := range k.Models {
-			if _, ok := names[m]; !ok {
-				return wrong(fmt.Sprintf("%s.models[%d]", path, j), "there is no model %q", m)
-			}
-		}
-		if k.Weight == 0 {
-			k.Weight = 1
-		}
-		if k.RequestsPerMinute < 0 || k.TokensPerMinute < 0 || k.MaxInFlight < 0 || !(k.Weight > 0 && k.Weight <= 1e6) {
-			return wrong(path, "a limit or the weight is below 0, or the weight above 1000000")
-		}
-	}
-	return nil
-}
-
 func (c *Config) checkNumbers() error {
 	for _, x := range []struct {
 		path  string
@@ -287,7 +283,7 @@ func (c *Config) checkNumbers() error {
 		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
-		{"max_body", int64(c.MaxBody), 1},
+		{"max_body", int64(c.MaxBody), 1}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
 	} {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)

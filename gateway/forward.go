@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -47,15 +48,16 @@ type exchange struct {
 	said     *transcript // what the client got of a stream that can be resumed; nil if it cannot
 	torn     bool        // what was sent of the answer is not whole, and does not say so
 	problem  string      // what went wrong, for the log
+	hold     *meter.Hold // what is reserved
+	price    meter.Price // of the model that answers
+	cost     float64     // of the answer, in the currency of the prices
 }
 
 // forward serves a request by endpoints.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{g: g, w: w, r: r, began: time.Now(), cfg: g.setup.Load().cfg, id: r.Header.Get("X-Request-Id")}
 	if x.id == "" || len(x.id) > 128 {
-		var random [12]byte
-		rand.Read(random[:])
-		x.id = hex.EncodeToString(random[:])
+		x.id = unique()
 	}
 	w.Header().Set("X-Request-Id", x.id)
 	if refused := x.serve(); refused != nil {
@@ -70,6 +72,13 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	if x.torn {
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
 	}
+}
+
+// unique makes a name that no other request has.
+func unique() string {
+	var random [12]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
 }
 
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
@@ -93,18 +102,10 @@ func (x *exchange) serve() (refused *refusal) {
 	if len(choices) == 0 {
 		return noModel(x.body.model)
 	}
-	reserved := float64(x.prompt() + x.answer())
-	x.g.mu.Lock()
-	refused = x.account.reserve(reserved, x.g.now())
-	x.g.mu.Unlock()
-	if refused != nil {
+	if refused = x.reserve(choices[0]); refused != nil {
 		return refused
 	}
-	defer func() {
-		x.g.mu.Lock()
-		defer x.g.mu.Unlock()
-		x.account.settle(reserved, float64(x.used.in()+x.used.out()+x.earlier))
-	}()
+	defer x.settle()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
 	for _, m := range choices {
@@ -230,6 +231,7 @@ func (x *exchange) job(m *model) *job {
 func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
 	x.model = m.Name
+	x.price = x.g.priceOf(m)
 	x.record(m)
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
@@ -287,6 +289,8 @@ func (x *exchange) report() {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
 		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
 		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
+		g.metrics.tokens.WithLabelValues(name, "cached").Add(float64(x.used.cached()))
+		g.metrics.cost.WithLabelValues(name).Add(x.cost)
 		g.metrics.tokens.WithLabelValues(name, "output").Add(float64(x.used.out() + x.earlier))
 	}
 	if x.stream && x.attempts > 0 && x.status == http.StatusOK {
@@ -304,6 +308,6 @@ func (x *exchange) report() {
 		slog.String("id", x.id), slog.String("path", x.r.URL.Path), slog.String("key", key), slog.String("model", x.model),
 		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
 		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
-		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier),
+		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier), slog.Int("cached_tokens", x.used.cached()), slog.Float64("cost", x.cost),
 		slog.String("error", x.problem))
 }

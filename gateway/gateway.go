@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -25,6 +26,7 @@ type Gateway struct {
 	began     time.Time
 	transport *http.Transport
 	metrics   *metrics
+	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	watches   sync.WaitGroup
@@ -38,9 +40,10 @@ type Gateway struct {
 // setup is what a configuration makes. It is replaced as a whole.
 type setup struct {
 	cfg      *Config
-	models   map[string]*model // by name
-	names    map[string]*model // by name and alias
-	accounts map[[sha256.Size]byte]*account
+	models   map[string]*model          // by name
+	names    map[string]*model          // by name and alias
+	accounts map[[sha256.Size]byte]pass // by the hash of a key
+	teams    map[string][]meter.Limit
 }
 
 // Options are what a Gateway gets besides its configuration.
@@ -48,6 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 	Access *slog.Logger // gets a record of every request; nil gets none
 	Seed   uint64       // of what is drawn
+	State  meter.Store  // counts what is used, and is closed with the gateway; nil is one in memory
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
@@ -67,6 +71,14 @@ func New(c *Config, o Options) (*Gateway, error) {
 		MaxIdleConnsPerHost: 4096, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		ForceAttemptHTTP2: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
 	}
+	state := o.State
+	if state == nil {
+		var err error
+		if state, err = meter.Open("memory:"); err != nil {
+			return nil, err
+		}
+	}
+	g.meter = meter.New(state, meter.Options{Log: o.Logger, Open: c.State.OnFailure == "open", Timeout: c.State.Timeout})
 	g.setup.Store(&setup{cfg: c})
 	if err := g.Apply(c); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -83,7 +95,7 @@ func (g *Gateway) Close() error {
 	g.mu.Unlock()
 	g.watches.Wait()
 	g.transport.CloseIdleConnections()
-	return nil
+	return g.meter.Close()
 }
 
 // Drain makes the gateway's health page say that it is about to end, so that who balances load over gateways looks for
@@ -106,8 +118,11 @@ func (g *Gateway) Apply(c *Config) error {
 	if n := len(keys); n > route.MaxEndpoints {
 		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
 	}
-	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}}
-	s.accounts = openAccounts(c.Keys, before.accounts, g.now())
+	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}, teams: map[string][]meter.Limit{}}
+	s.accounts = openAccounts(c.Keys, before.accounts)
+	for _, t := range c.Teams {
+		s.teams[t.Name] = t.Limits
+	}
 	g.setup.Store(s) // watches read it
 	for url, e := range g.ends {
 		if _, stays := keys[url]; !stays || e.key != keys[url] {

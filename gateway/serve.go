@@ -43,6 +43,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.listModels(w, r)
 	case path == "/gateway/fleet":
 		g.showFleet(w, r)
+	case path == "/gateway/usage":
+		g.showUsage(w, r)
 	default:
 		noPath(r).write(w)
 	}

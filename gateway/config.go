@@ -26,6 +26,7 @@ type Config struct {
 	AccessLog string   `yaml:"access_log"`
 	Teams     []Team   `yaml:"teams"`
 	State     State    `yaml:"state"`
+	Issuers   []Issuer `yaml:"issuers"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.

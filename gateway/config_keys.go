@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 
 // checkKeys refuses keys that cannot be meant. names are those of the models.
 func (c *Config) checkKeys(names map[string]string) error {
+	if err := c.checkIssuers(); err != nil {
+		return err
+	}
 	before := map[string]bool{}
 	for i := range c.Keys {
 		k := &c.Keys[i]
@@ -18,7 +22,7 @@ func (c *Config) checkKeys(names map[string]string) error {
 			return wrong(path+".name", "%q; want a name that no other key has", k.Name)
 		}
 		before["name "+k.Name] = true
-		if err := k.checkHashes(path, before); err != nil {
+		if err := k.checkHashes(path, before, c.issues(k.Name)); err != nil {
 			return err
 		}
 		for j, m := range k.Models {
@@ -47,10 +51,39 @@ func (c *Config) checkKeys(names map[string]string) error {
 	return c.checkTeams(names)
 }
 
-// checkHashes refuses hashes that are none, or of which before has one.
-func (k *Key) checkHashes(path string, before map[string]bool) error {
+// issues reports whether an issuer's users have the settings of a key.
+func (c *Config) issues(key string) bool {
+	return slices.ContainsFunc(c.Issuers, func(i Issuer) bool { return i.Key == key })
+}
+
+func (c *Config) checkIssuers() error {
+	for n := range c.Issuers {
+		i := &c.Issuers[n]
+		path := fmt.Sprintf("issuers[%d]", n)
+		u, err := url.Parse(i.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+			return wrong(path+".url", "%q; want a URL such as https://login.example.org", i.URL)
+		}
+		if slices.ContainsFunc(c.Issuers[:n], func(b Issuer) bool { return b.URL == i.URL }) {
+			return wrong(path+".url", "%s is there twice", i.URL)
+		}
+		if i.Audience == "" {
+			return wrong(path+".audience", "it is missing; without it tokens for other services would be good here")
+		}
+		if !slices.ContainsFunc(c.Keys, func(k Key) bool { return k.Name == i.Key }) {
+			return wrong(path+".key", "there is no key %q", i.Key)
+		}
+		if i.User == "" {
+			i.User = "sub"
+		}
+	}
+	return nil
+}
+
+// checkHashes refuses hashes that are none, or of which before has one. A key of an issuer needs none.
+func (k *Key) checkHashes(path string, before map[string]bool, issued bool) error {
 	for _, h := range []struct{ key, hash string }{{"hash", k.Hash}, {"old_hash", k.OldHash}} {
-		if h.key == "old_hash" && h.hash == "" {
+		if h.hash == "" && (issued || h.key == "old_hash") {
 			continue
 		}
 		if _, err := parseHash(h.hash); err != nil || before[h.hash] {

@@ -31,10 +31,11 @@ type Gateway struct {
 	draining  atomic.Bool
 	watches   sync.WaitGroup
 
-	mu     sync.Mutex // guards all below, and what models, accounts and endpoints say it does
-	fleet  *route.Fleet
-	ends   map[string]*endpoint // by URL
-	random *rand.Rand
+	mu      sync.Mutex     // guards all below, and what models and endpoints say it does
+	flights map[string]int // requests under way, by the names of accounts
+	fleet   *route.Fleet
+	ends    map[string]*endpoint // by URL
+	random  *rand.Rand
 }
 
 // setup is what a configuration makes. It is replaced as a whole.
@@ -43,6 +44,7 @@ type setup struct {
 	models   map[string]*model          // by name
 	names    map[string]*model          // by name and alias
 	accounts map[[sha256.Size]byte]pass // by the hash of a key
+	issuers  map[string]*issuer         // by URL
 	teams    map[string][]meter.Limit
 }
 
@@ -59,7 +61,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
-		ends:  map[string]*endpoint{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
+		ends:  map[string]*endpoint{}, flights: map[string]int{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	dialer := net.Dialer{KeepAlive: 30 * time.Second}
 	g.transport = &http.Transport{
@@ -119,7 +121,7 @@ func (g *Gateway) Apply(c *Config) error {
 		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
 	}
 	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}, teams: map[string][]meter.Limit{}}
-	s.accounts = openAccounts(c.Keys, before.accounts)
+	s.accounts, s.issuers = openAccounts(c.Keys), openIssuers(c, g.transport)
 	for _, t := range c.Teams {
 		s.teams[t.Name] = t.Limits
 	}

@@ -30,14 +30,8 @@ func parseHash(text string) (hash [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(raw), nil
 }
 
-// account is an API key with what its requests have used.
-type account struct {
-	key Key
-	*usage
-}
-
-// usage outlives reloads, by the key's name. Gateway.mu guards it.
-type usage struct{ inFlight int }
+// account is who asks: an API key, or a user of an issuer with a key's settings.
+type account struct{ key Key }
 
 // pass is a way to an account: a key's hash, and when it ends.
 type pass struct {
@@ -45,21 +39,15 @@ type pass struct {
 	ends time.Time // zero is never
 }
 
-// openAccounts makes the passes of a configuration's keys, to accounts with what those of the same names have used.
-func openAccounts(keys []Key, before map[[sha256.Size]byte]pass) map[[sha256.Size]byte]pass {
-	old := map[string]*usage{}
-	for _, p := range before {
-		old[p.key.Name] = p.usage
-	}
+// openAccounts makes the passes of a configuration's keys.
+func openAccounts(keys []Key) map[[sha256.Size]byte]pass {
 	passes := map[[sha256.Size]byte]pass{}
 	for _, k := range keys {
-		a := &account{k, old[k.Name]}
-		if a.usage == nil {
-			a.usage = &usage{}
-		}
+		a := &account{k}
 		ends, _ := parseEnd(k.Expires) // Config.check has seen these
-		hash, _ := parseHash(k.Hash)
-		passes[hash] = pass{a, ends}
+		if hash, err := parseHash(k.Hash); err == nil {
+			passes[hash] = pass{a, ends}
+		}
 		if k.OldHash != "" {
 			until, _ := parseEnd(k.OldUntil)
 			hash, _ := parseHash(k.OldHash)
@@ -76,7 +64,7 @@ func openAccounts(keys []Key, before map[[sha256.Size]byte]pass) map[[sha256.Siz
 // that no comparison depends on how much of a key is right.
 func (g *Gateway) authorize(r *http.Request) (*account, *refusal) {
 	s := g.setup.Load()
-	if len(s.accounts) == 0 {
+	if len(s.cfg.Keys) == 0 {
 		return nil, nil
 	}
 	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -84,6 +72,13 @@ func (g *Gateway) authorize(r *http.Request) (*account, *refusal) {
 		key = r.Header.Get("X-Api-Key")
 	}
 	p := s.accounts[sha256.Sum256([]byte(key))]
+	if i := s.issuerOf(key); i != nil && p.account == nil {
+		var err error
+		if p.account, err = i.account(r.Context(), key); err != nil {
+			return nil, &refusal{status: http.StatusUnauthorized, kind: "invalid_request_error", code: "invalid_token",
+				message: "the token is not good: " + err.Error()}
+		}
+	}
 	if p.account == nil || !p.ends.IsZero() && !time.Now().Before(p.ends) {
 		return nil, &refusal{status: http.StatusUnauthorized, kind: "invalid_request_error", code: "invalid_api_key",
 			message: "the API key is missing, not known or has ended"}

@@ -16,9 +16,9 @@ func (x *exchange) reserve(m *model) *refusal {
 	x.g.mu.Lock()
 	name, price := m.Name, m.Price
 	subjects := []meter.Subject{{Name: "the model " + name, Limits: m.Limits}}
-	full := a != nil && a.key.MaxInFlight > 0 && a.inFlight >= a.key.MaxInFlight
+	full := a != nil && a.key.MaxInFlight > 0 && x.g.flights[a.key.Name] >= a.key.MaxInFlight
 	if a != nil && !full {
-		a.inFlight++
+		x.g.flights[a.key.Name]++
 	}
 	x.g.mu.Unlock()
 	if full {
@@ -67,8 +67,10 @@ func (x *exchange) settle() {
 func (g *Gateway) landed(a *account) {
 	if a != nil {
 		g.mu.Lock()
-		a.inFlight--
-		g.mu.Unlock()
+		defer g.mu.Unlock()
+		if g.flights[a.key.Name]--; g.flights[a.key.Name] == 0 {
+			delete(g.flights, a.key.Name)
+		}
 	}
 }
 

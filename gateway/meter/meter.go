@@ -13,8 +13,8 @@ import (
 // Store holds counters and what was used. Several gateways may share one. Its methods may be called from several
 // goroutines.
 type Store interface {
-	// apply carries out an operation as a whole, or nothing of it. One whose id it has applied in the last quarter of an
-	// hour it does not apply again. It returns the index of the first charge whose counter lacks room, or -1.
+	// apply carries out an operation as a whole, or nothing of it. One whose id it has applied in the last quarter of
+	// an hour it does not apply again. It returns the index of the first charge whose counter lacks room, or -1.
 	apply(ctx context.Context, op operation) (short int, err error)
 	// usage returns what was used in the hours from from to before to, in any order.
 	usage(ctx context.Context, from, to time.Time) ([]Row, error)

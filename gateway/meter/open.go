@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Open opens the store that a URL names: memory:, sqlite:FILE, postgres://… or redis://… (rediss:// with TLS; Valkey
-// is Redis here). sqlite: without a file is the one of the user, below XDG_STATE_HOME or ~/.local/state.
+// Open opens the store that a URL names: memory:, sqlite:FILE, postgres://… or redis://… (rediss:// with TLS; Valkey is
+// Redis here). sqlite: without a file is the one of the user, below XDG_STATE_HOME or ~/.local/state.
 func Open(url string) (Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {

@@ -80,7 +80,7 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 		}
 		x.g.leave(j, a.cost(), max(0, x.used.out()-1), seconds)
 	}()
-	res, err := x.g.transport.RoundTrip(x.request(ctx, j, p))
+	res, err := x.g.speaker(p.endpoint).RoundTrip(x.request(ctx, j, p))
 	if err != nil {
 		var op *net.OpError
 		return a.failed(ctx, err, errors.As(err, &op) && op.Op == "dial")

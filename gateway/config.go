@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway/meter"
+	"github.com/kvasir-llm/kvasir/gateway/provider"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -51,6 +52,9 @@ type Endpoint struct {
 	Context     int     `yaml:"context"` // tokens
 	Cost        float64 `yaml:"cost"`
 	Zone        string  `yaml:"zone"`
+	API         string  `yaml:"api"`     // of a provider, as in package provider; "" is OpenAI's
+	Region      string  `yaml:"region"`  // of Bedrock
+	Version     string  `yaml:"version"` // of Azure's API
 }
 
 // Policy is the name of a preset, or weights of scorers; see package route.
@@ -231,6 +235,12 @@ func (e *Endpoint) check(path string) error {
 		return wrong(path+".url", "%q; want a URL such as http://127.0.0.1:8000", e.URL)
 	}
 	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
+	if err := provider.Check(e.API, e.Region, e.Version); err != nil {
+		return wrong(path, "%v", err)
+	}
+	if e.API != "" && e.KeyEnv == "" {
+		return wrong(path+".key_env", "it is missing; a provider wants a key")
+	}
 	if e.MaxInFlight == 0 {
 		e.MaxInFlight = defaultInFlight
 	}

@@ -71,7 +71,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 			return
 		}
 	}
-	if h.Metrics != "" {
+	if h.Metrics != "" && !g.foreign(e) {
 		var l route.Load
 		if err := g.ask(ctx, e, h.Metrics, func(r io.Reader) error { return readLoad(r, &l) }); err == nil {
 			g.mu.Lock()
@@ -90,7 +90,7 @@ func (g *Gateway) ask(ctx context.Context, e *endpoint, path string, read func(i
 	if err != nil {
 		return err
 	}
-	if e.key != "" {
+	if e.key != "" && !g.foreign(e) {
 		r.Header.Set("Authorization", "Bearer "+e.key)
 	}
 	res, err := g.transport.RoundTrip(r)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
 
 // longestEvent is the most bytes of an event of a stream.
@@ -52,6 +54,9 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 		case !e.done && needsDone[a.r.URL.Path]:
 			return a.broken(&e, &failure{err: errors.New("the stream ended too early")})
 		default:
+			if told := res.Trailer.Get(provider.UsageTrailer); e.usage == nil && told != "" {
+				e.usage = []byte(told)
+			}
 			a.count(&e)
 			return nil
 		}

@@ -106,6 +106,9 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 	}
 	if f == nil && ctx.Err() == nil {
 		x.g.served(p.endpoint)
+		if x.kept != nil {
+			x.kept.whole = true
+		}
 	}
 	return f
 }
@@ -220,6 +223,10 @@ func (a *attempt) begin(res *http.Response, length int) {
 	if why := a.placement.why; why != "" {
 		h.Set("X-Kvasir-Explain", why)
 	}
+	if a.kept != nil {
+		a.kept.kind = h.Get("Content-Type")
+		h.Set("X-Kvasir-Cache", "miss")
+	}
 	a.status = res.StatusCode
 	a.w.WriteHeader(res.StatusCode)
 	a.first()
@@ -234,6 +241,7 @@ func (a *attempt) first() {
 // write sends a piece of the answer to a client that takes it in time.
 func (x *exchange) write(piece []byte) error {
 	http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.cfg.Timeouts.Idle))
+	x.kept.note(piece)
 	_, err := x.w.Write(piece)
 	return err
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Teams     []Team   `yaml:"teams"`
 	State     State    `yaml:"state"`
 	Issuers   []Issuer `yaml:"issuers"`
+	Cache     Cache    `yaml:"cache"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -41,6 +42,7 @@ type Model struct {
 	Fallbacks []string           `yaml:"fallbacks"`
 	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
 	Price     meter.Price        `yaml:"price"`
+	Cache     time.Duration      `yaml:"cache"`  // how long answers are kept; 0 keeps none
 	Limits    []meter.Limit      `yaml:"limits"` // of all keys together
 }
 
@@ -125,6 +127,12 @@ type State struct {
 	Timeout   time.Duration `yaml:"timeout"`    // of a reservation
 }
 
+// Cache says where answers are kept.
+type Cache struct {
+	URL   string `yaml:"url"`   // as cache.Open takes it
+	Bytes int    `yaml:"bytes"` // in memory
+}
+
 // defaults are the values of what a file leaves out.
 func defaults() Config {
 	return Config{
@@ -138,6 +146,7 @@ func defaults() Config {
 		},
 		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000},
 		MaxBody: 32 << 20,
+		Cache:   Cache{URL: "memory:", Bytes: 256 << 20},
 		State:   State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
 	}
 }
@@ -294,7 +303,7 @@ func (c *Config) checkNumbers() error {
 		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
-		{"max_body", int64(c.MaxBody), 1}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
+		{"max_body", int64(c.MaxBody), 1}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
 	} {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)

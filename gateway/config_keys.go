@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 )
 
@@ -125,12 +126,18 @@ func (c *Config) checkTeams(names map[string]string) error {
 	}
 	for i, m := range c.Models {
 		path := fmt.Sprintf("models[%d]", i)
+		if m.Cache < 0 {
+			return wrong(path+".cache", "%v is below 0", m.Cache)
+		}
 		if err := m.Price.Check(); err != nil {
 			return wrong(path+".price", "%v", err)
 		}
 		if err := checkLimits(path, m.Limits, names); err != nil {
 			return err
 		}
+	}
+	if err := cache.CheckURL(c.Cache.URL); err != nil {
+		return wrong("cache.url", "%v", err)
 	}
 	if err := meter.CheckURL(c.State.URL); err != nil {
 		return wrong("state.url", "%v", err)

@@ -46,6 +46,7 @@ models:
   policy: {prefix: 3, queue: 1.5}
   fallbacks: [d]
   resume: true
+  cache: 5m
   price: {input: 0.15, cached: 0.075, output: 0.6}
   limits: [{what: total_tokens, per: 1h, most: 1e6}]
 - {name: d, endpoints: [http://z], policy: latency}
@@ -74,6 +75,7 @@ prefix: {block_bytes: 128, blocks: 1000}
 zone: here
 max_body: 1000
 access_log: "-"
+cache: {url: "rediss://localhost", bytes: 7}
 teams: [{name: t, limits: [{what: output_tokens, per: ever, most: 7}]}]
 state: {url: "redis://localhost", on_failure: open, timeout: 100ms}
 `

@@ -49,6 +49,7 @@ type exchange struct {
 	torn     bool        // what was sent of the answer is not whole, and does not say so
 	problem  string      // what went wrong, for the log
 	hold     *meter.Hold // what is reserved
+	kept     *keeping    // what of the answer is to be kept; nil is nothing
 	price    meter.Price // of the model that answers
 	cost     float64     // of the answer, in the currency of the prices
 }
@@ -102,6 +103,10 @@ func (x *exchange) serve() (refused *refusal) {
 	if len(choices) == 0 {
 		return noModel(x.body.model)
 	}
+	if x.recall(choices[0]) {
+		return nil
+	}
+	defer x.remember()
 	if refused = x.reserve(choices[0]); refused != nil {
 		return refused
 	}

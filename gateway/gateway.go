@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
@@ -26,13 +27,15 @@ type Gateway struct {
 	began     time.Time
 	transport *http.Transport
 	metrics   *metrics
+	answers   cache.Store
 	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	watches   sync.WaitGroup
 
-	mu      sync.Mutex     // guards all below, and what models and endpoints say it does
-	flights map[string]int // requests under way, by the names of accounts
+	mu      sync.Mutex         // guards all below, and what models and endpoints say it does
+	flights map[string]int     // requests under way, by the names of accounts
+	asked   map[string]*flight // requests under way whose answers are kept, by their names
 	fleet   *route.Fleet
 	ends    map[string]*endpoint // by URL
 	random  *rand.Rand
@@ -50,10 +53,11 @@ type setup struct {
 
 // Options are what a Gateway gets besides its configuration.
 type Options struct {
-	Logger *slog.Logger
-	Access *slog.Logger // gets a record of every request; nil gets none
-	Seed   uint64       // of what is drawn
-	State  meter.Store  // counts what is used, and is closed with the gateway; nil is one in memory
+	Logger  *slog.Logger
+	Access  *slog.Logger // gets a record of every request; nil gets none
+	Seed    uint64       // of what is drawn
+	State   meter.Store  // counts what is used, and is closed with the gateway; nil is one in memory
+	Answers cache.Store  // keeps answers, and is closed with the gateway; nil is one in memory
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
@@ -61,7 +65,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
-		ends:  map[string]*endpoint{}, flights: map[string]int{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
+		ends:  map[string]*endpoint{}, flights: map[string]int{}, asked: map[string]*flight{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	dialer := net.Dialer{KeepAlive: 30 * time.Second}
 	g.transport = &http.Transport{
@@ -81,6 +85,13 @@ func New(c *Config, o Options) (*Gateway, error) {
 		}
 	}
 	g.meter = meter.New(state, meter.Options{Log: o.Logger, Open: c.State.OnFailure == "open", Timeout: c.State.Timeout})
+	g.answers = o.Answers
+	if g.answers == nil {
+		var err error
+		if g.answers, err = cache.Open("memory:", c.Cache.Bytes); err != nil {
+			return nil, err
+		}
+	}
 	g.setup.Store(&setup{cfg: c})
 	if err := g.Apply(c); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -97,6 +108,7 @@ func (g *Gateway) Close() error {
 	g.mu.Unlock()
 	g.watches.Wait()
 	g.transport.CloseIdleConnections()
+	g.answers.Close()
 	return g.meter.Close()
 }
 

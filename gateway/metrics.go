@@ -18,6 +18,7 @@ type metrics struct {
 	queued   *prometheus.HistogramVec
 	tokens   *prometheus.CounterVec
 	cost     *prometheus.CounterVec
+	cache    *prometheus.CounterVec
 	flying   *prometheus.GaugeVec
 	up       *prometheus.GaugeVec
 }
@@ -51,6 +52,7 @@ func newMetrics() *metrics {
 		queued:   histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
 		tokens:   counter("tokens_total", "Tokens of prompts (input, of which cached) and answers (output), as endpoints counted them.", "model", "direction"),
 		cost:     counter("cost_total", "What answers cost, in the currency of the prices.", "model"),
+		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
 		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
 	}

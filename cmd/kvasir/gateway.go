@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway"
+	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/guard"
 )
@@ -64,7 +65,11 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state})
+	answers, err := cache.Open(cfg.Cache.URL, cfg.Cache.Bytes)
+	if err != nil {
+		return errors.Join(err, state.Close())
+	}
+	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers})
 	if err != nil {
 		return err
 	}
@@ -101,8 +106,8 @@ func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, b
 	guard.Go(func() error {
 		for range hangUps {
 			cfg, err := readGatewayConfig(c.File)
-			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State) {
-				err = errors.New("listen or state is another: that needs a new start")
+			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache) {
+				err = errors.New("listen, state or cache is another: that needs a new start")
 			}
 			if err == nil {
 				err = g.Apply(cfg)

@@ -239,6 +239,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 				t.Errorf("the metrics lack %s", line)
 			}
 		}
+		w.want(w.ask(w.t.Context(), "GET", "/gateway/", ""), 200, "<title>kvasir gateway</title>")
 		fleet := w.ask(w.t.Context(), "GET", "/gateway/fleet", "").body
 		for _, part := range []string{
 			`"url":"http://a","up":true,"in_flight":0,"tokens_in_flight":0,"engine_waiting":3,"engine_running":4,"kv_use":0.25,"adapters":["x","y"]`,

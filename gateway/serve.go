@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvasir-llm/kvasir/gateway/panel"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -16,6 +17,9 @@ var forwarded = []string{
 	"/v1/messages/count_tokens", "/v1/chat/completions/render", "/v1/completions/render", "/rerank", "/score", "/tokenize",
 	"/detokenize",
 }
+
+// page is what browsers get.
+var page = panel.Handler()
 
 // ServeHTTP answers a request, or forwards it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -45,6 +49,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.showFleet(w, r)
 	case path == "/gateway/usage":
 		g.showUsage(w, r)
+	case strings.HasPrefix(path, panel.Prefix):
+		page.ServeHTTP(w, r)
 	default:
 		noPath(r).write(w)
 	}

@@ -31,6 +31,7 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/rueidis v1.0.79
+	github.com/tetratelabs/wazero v1.12.0
 )
 
 require (

@@ -265,7 +265,10 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 		piece := buf[:n]
 		if a.status == 0 {
 			kept = append(kept, piece...)
-			if piece = nil; len(kept) > keptWhole && err == nil {
+			if a.hooked && len(kept) > a.cfg.MaxBody {
+				return &failure{err: fmt.Errorf("the answer has more than %d bytes, which plug-ins cannot take", a.cfg.MaxBody)}
+			}
+			if piece = nil; len(kept) > keptWhole && err == nil && !a.hooked {
 				a.begin(res, int(res.ContentLength))
 				piece, kept = kept, nil
 			}
@@ -294,6 +297,9 @@ func (a *attempt) finish(res *http.Response, kept []byte) *failure {
 			return &failure{err: fmt.Errorf("it said %.40q, which is no JSON", kept)}
 		}
 		a.used.read(kept)
+	}
+	if a.hooked {
+		kept = a.hookAnswer(res, kept)
 	}
 	a.begin(res, len(kept))
 	a.write(kept) // if the client has gone, nobody is left to tell

@@ -29,6 +29,7 @@ type Config struct {
 	State     State    `yaml:"state"`
 	Issuers   []Issuer `yaml:"issuers"`
 	Cache     Cache    `yaml:"cache"`
+	Hooks     []Hook   `yaml:"hooks"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -195,6 +196,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := c.checkKeys(aliases); err != nil {
+		return err
+	}
+	if err := c.checkHooks(); err != nil {
 		return err
 	}
 	return c.checkNumbers()

@@ -49,6 +49,7 @@ type exchange struct {
 	torn     bool        // what was sent of the answer is not whole, and does not say so
 	problem  string      // what went wrong, for the log
 	hold     *meter.Hold // what is reserved
+	hooked   bool        // hooks see the answer
 	kept     *keeping    // what of the answer is to be kept; nil is nothing
 	price    meter.Price // of the model that answers
 	cost     float64     // of the answer, in the currency of the prices
@@ -98,6 +99,9 @@ func (x *exchange) serve() (refused *refusal) {
 	x.model = x.body.model
 	if x.body.modelAt[1] == 0 {
 		return invalid("model", "model is missing")
+	}
+	if refused = x.hookRequest(); refused != nil {
+		return refused
 	}
 	choices := x.resolve()
 	if len(choices) == 0 {

@@ -48,6 +48,7 @@ type setup struct {
 	names    map[string]*model          // by name and alias
 	accounts map[[sha256.Size]byte]pass // by the hash of a key
 	issuers  map[string]*issuer         // by URL
+	hooks    []*hook
 	teams    map[string][]meter.Limit
 }
 
@@ -105,6 +106,7 @@ func (g *Gateway) Close() error {
 	for _, e := range g.ends {
 		e.stop()
 	}
+	g.retire(g.setup.Load().hooks)
 	g.mu.Unlock()
 	g.watches.Wait()
 	g.transport.CloseIdleConnections()
@@ -122,12 +124,16 @@ func (g *Gateway) now() time.Duration { return time.Since(g.began) }
 // Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
 // that wait for a model that stays keep their places. If Apply fails, nothing has changed.
 func (g *Gateway) Apply(c *Config) error {
+	hooks, err := openHooks(c)
+	if err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.setup.Load()
 	keys, err := endpointKeys(c)
 	if err != nil {
-		return err
+		return errors.Join(err, closeHooks(hooks))
 	}
 	if n := len(keys); n > route.MaxEndpoints {
 		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
@@ -137,7 +143,9 @@ func (g *Gateway) Apply(c *Config) error {
 	for _, t := range c.Teams {
 		s.teams[t.Name] = t.Limits
 	}
+	s.hooks = hooks
 	g.setup.Store(s) // watches read it
+	g.retire(before.hooks)
 	for url, e := range g.ends {
 		if _, stays := keys[url]; !stays || e.key != keys[url] {
 			g.remove(e)

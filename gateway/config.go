@@ -45,6 +45,10 @@ type Endpoint struct {
 	Context     int     `yaml:"context"` // tokens
 	Cost        float64 `yaml:"cost"`
 	Zone        string  `yaml:"zone"`
+
+	Events       string `yaml:"events"` // the ZeroMQ address where it tells what its prefix cache holds
+	EventsReplay string `yaml:"events_replay"`
+	EventsTopic  string `yaml:"events_topic"`
 }
 
 // Policy is the name of a preset, or weights of scorers; see package route.
@@ -82,6 +86,8 @@ type Health struct {
 type Prefix struct {
 	BlockBytes int `yaml:"block_bytes"`
 	Blocks     int `yaml:"blocks"` // of each endpoint
+
+	RenderTimeout time.Duration `yaml:"render_timeout"`
 }
 
 // Key is an API key. Only its hash is known.
@@ -109,7 +115,7 @@ func defaults() Config {
 			Path: "/health", Interval: 2 * time.Second, Timeout: 2 * time.Second, EjectAfter: 3, EjectFor: 10 * time.Second,
 			Metrics: "/metrics",
 		},
-		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000},
+		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000, RenderTimeout: time.Second},
 		MaxBody: 32 << 20,
 	}
 }
@@ -213,7 +219,7 @@ func (e *Endpoint) check(path string) error {
 	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
 		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
 	}
-	return nil
+	return e.feed().check(path)
 }
 
 // checkShared refuses an endpoint of several models that is not the same in all.
@@ -287,6 +293,7 @@ func (c *Config) checkNumbers() error {
 		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
+		{"prefix.render_timeout", int64(c.Prefix.RenderTimeout), 1},
 		{"max_body", int64(c.MaxBody), 1},
 	} {
 		if x.value < x.least {

@@ -230,6 +230,7 @@ func (x *exchange) job(m *model) *job {
 func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
 	x.model = m.Name
+	x.setExact(ctx, j)
 	x.record(m)
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {

@@ -79,6 +79,7 @@ func (g *Gateway) Close() error {
 	g.mu.Lock()
 	for _, e := range g.ends {
 		e.stop()
+		e.unfollow()
 	}
 	g.mu.Unlock()
 	g.watches.Wait()
@@ -183,6 +184,10 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 	if e := g.ends[cfg.URL]; e != nil {
 		e.cfg = cfg
 		g.fleet.Change(e.id, known)
+		if from := cfg.feed(); from != e.feed {
+			e.unfollow()
+			e.feed, e.unfollow = from, g.follow(e, from)
+		}
 		return e, nil
 	}
 	id, err := g.fleet.Join(known)
@@ -195,6 +200,8 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 	g.metrics.up.WithLabelValues(e.url).Set(1)
 	g.watches.Add(1)
 	g.watch(ctx, e)
+	e.feed = cfg.feed()
+	e.unfollow = g.follow(e, e.feed)
 	return e, nil
 }
 
@@ -202,6 +209,7 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 func (g *Gateway) remove(e *endpoint) {
 	e.gone = true
 	e.stop()
+	e.unfollow()
 	g.fleet.Leave(e.id)
 	delete(g.ends, e.url)
 	g.metrics.up.DeleteLabelValues(e.url)

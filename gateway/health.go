@@ -28,7 +28,11 @@ type endpoint struct {
 	requests int    // in flight
 	failed   int    // in a row
 	ejected  int    // times in a row
-	broke    bool   // it was down as connections broke, and has not answered well since
+	feed     feed
+	unfollow func()        // ends its feed
+	windowed []int         // groups of layers that attend to a window, as its KV events told
+	mute     time.Duration // until when it is not asked to render prompts
+	broke    bool          // it was down as connections broke, and has not answered well since
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -86,14 +90,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 // ask gets a page of an endpoint, which must come with status 200. A provider that has no such page is as good as one
 // that says it is well.
 func (g *Gateway) ask(ctx context.Context, e *endpoint, path string, read func(io.Reader) error) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
-	if err != nil {
-		return err
-	}
-	if e.key != "" {
-		r.Header.Set("Authorization", "Bearer "+e.key)
-	}
-	res, err := g.transport.RoundTrip(r)
+	res, err := g.fetch(ctx, e, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type metrics struct {
 	tokens   *prometheus.CounterVec
 	flying   *prometheus.GaugeVec
 	up       *prometheus.GaugeVec
+	blocks   *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -50,6 +51,7 @@ func newMetrics() *metrics {
 		queued:   histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
 		tokens:   counter("tokens_total", "Tokens of prompts (input) and answers (output), as endpoints counted them.", "model", "direction"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
+		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
 		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
 	}
 }

@@ -21,6 +21,7 @@ type body struct {
 	stream   bool
 	user     string
 	session  string // prompt_cache_key
+	salt     string // cache_salt
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
@@ -114,6 +115,7 @@ var known = [...]struct {
 	}},
 	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
 	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
+	{"cache_salt", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
 	{"max_tokens", readMost}, {"max_completion_tokens", readMost}, {"max_output_tokens", readMost},
 	{"n", func(b *body, _ string, value []byte, _ int) error { readNumber(value, &b.answers); return nil }},
 	{"tools", func(b *body, _ string, value []byte, _ int) error { b.tools = value; return nil }},

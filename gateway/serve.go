@@ -58,8 +58,10 @@ func (g *Gateway) countFlights() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.metrics.flying.Reset()
+	g.metrics.blocks.Reset()
 	for _, e := range g.ends {
 		g.metrics.flying.WithLabelValues(e.url).Set(float64(e.requests))
+		g.metrics.blocks.WithLabelValues(e.url).Set(float64(g.fleet.Held(e.id)))
 	}
 }
 
@@ -109,6 +111,7 @@ type shownEndpoint struct {
 	Running        int      `json:"engine_running"`
 	KVUse          float64  `json:"kv_use"`
 	Adapters       []string `json:"adapters,omitempty"`
+	Blocks         int      `json:"kv_blocks"` // that its KV events told of
 }
 
 type shownModel struct {
@@ -136,6 +139,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 			shown.Endpoints = append(shown.Endpoints, shownEndpoint{
 				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, TokensInFlight: c.InFlight,
 				Waiting: c.Waiting, Running: c.Running, KVUse: c.KVUse, Adapters: c.Adapters,
+				Blocks: g.fleet.Held(c.ID),
 			})
 		}
 		list = append(list, shown)

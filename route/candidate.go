@@ -3,13 +3,21 @@ package route
 // Request is what a decision depends on, of a request.
 type Request struct {
 	Blocks  []uint64 // the names of the prompt's blocks; see Blocks
-	Tokens  int      // of the prompt, as estimated
-	Output  int      // tokens that are expected to be generated
-	Context int      // tokens that the prompt and the longest answer may have together
-	Session string   // requests with the same text here belong together; "" belongs to none
-	Adapter string   // the LoRA adapter that is needed; "" is none
-	Zone    string   // where the request comes from
-	Tried   []int    // endpoints that failed on it
+	Exact   []Exactly
+	Tokens  int    // of the prompt, as estimated
+	Output  int    // tokens that are expected to be generated
+	Context int    // tokens that the prompt and the longest answer may have together
+	Session string // requests with the same text here belong together; "" belongs to none
+	Adapter string // the LoRA adapter that is needed; "" is none
+	Zone    string // where the request comes from
+	Tried   []int  // endpoints that failed on it
+}
+
+// Exactly are the names of a prompt's blocks of tokens, as TokenBlocks gives them, for endpoints that tell what they
+// hold in blocks of this size.
+type Exactly struct {
+	BlockTokens int
+	Names       []uint64
 }
 
 // Load is what an endpoint says of itself.
@@ -37,7 +45,8 @@ type Candidate struct {
 	Down     string  // why it takes no requests; "" if it does
 	Requests int     // in flight, as counted here
 	InFlight int     // their tokens: prompts that are not answered yet, and what is expected to be generated
-	Held     int     // leading blocks of the prompt that it holds
+	Held     int     // leading blocks of the prompt that it holds,
+	Of       int     // of so many that the prompt has
 	Session  bool    // the last request of the session went there
 	Latency  float64 // seconds that the request is predicted to take there; 0 if nothing is known
 
@@ -51,11 +60,11 @@ func (c *Candidate) work(q *Request) float64 {
 
 // uncached is how many of the prompt's tokens the endpoint has to compute.
 func (c *Candidate) uncached(q *Request) float64 {
-	if len(q.Blocks) == 0 {
-		return float64(q.Tokens)
-	}
-	return float64(q.Tokens) * (1 - float64(c.Held)/float64(len(q.Blocks)))
+	return float64(q.Tokens) * (1 - c.held())
 }
+
+// held is the part of the prompt that the endpoint holds.
+func (c *Candidate) held() float64 { return float64(c.Held) / float64(max(1, c.Of)) }
 
 func (c *Candidate) has(adapter string) bool {
 	for _, a := range c.Adapters {

@@ -36,11 +36,11 @@ var scorers = named.List[scorer]{
 		return c.work(q)
 	}}},
 	{Name: "kv", Help: "much memory for KV blocks free", Is: scorer{good: func(_ *Request, c *Candidate) float64 { return 1 - c.KVUse }}},
-	{Name: "prefix", Help: "much of the prompt cached", Is: scorer{good: func(q *Request, c *Candidate) float64 {
+	{Name: "prefix", Help: "much of the prompt cached", Is: scorer{good: func(_ *Request, c *Candidate) float64 {
 		if c.hot {
 			return 0
 		}
-		return float64(c.Held) / float64(max(1, len(q.Blocks)))
+		return c.held()
 	}}},
 	{Name: "session", Help: "where the session's last request went", Is: scorer{good: func(_ *Request, c *Candidate) float64 {
 		return one(c.Session)

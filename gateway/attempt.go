@@ -228,7 +228,11 @@ func (a *attempt) begin(res *http.Response, length int) {
 // first notes that the answer has begun.
 func (a *attempt) first() {
 	a.began = time.Now()
-	a.g.first(a.placement, a.began.Sub(a.sent).Seconds())
+	seconds := 0.0 // of an answer that is no stream nothing can be learned: its first token came unseen
+	if a.exchange.stream {
+		seconds = a.began.Sub(a.sent).Seconds()
+	}
+	a.g.first(a.placement, seconds)
 }
 
 // write sends a piece of the answer to a client that takes it in time.

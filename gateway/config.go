@@ -35,6 +35,13 @@ type Model struct {
 	Split     map[string]float64 `yaml:"split"` // of models, by weight
 	Fallbacks []string           `yaml:"fallbacks"`
 	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
+	SLO       SLO                `yaml:"slo"`
+}
+
+// SLO is how long answers should take; 0 is any time.
+type SLO struct {
+	TTFT time.Duration `yaml:"ttft"` // until the first token
+	TPOT time.Duration `yaml:"tpot"` // for each later one
 }
 
 // Endpoint is an engine or a provider. In YAML it may be its URL alone.
@@ -42,7 +49,8 @@ type Endpoint struct {
 	URL         string  `yaml:"url"`
 	KeyEnv      string  `yaml:"key_env"` // the environment variable with the key that the endpoint wants
 	MaxInFlight int     `yaml:"max_in_flight"`
-	Context     int     `yaml:"context"` // tokens
+	FixedLimit  bool    `yaml:"fixed_limit"` // MaxInFlight is not lowered by what is learned
+	Context     int     `yaml:"context"`     // tokens
 	Cost        float64 `yaml:"cost"`
 	Zone        string  `yaml:"zone"`
 
@@ -190,6 +198,9 @@ func (m *Model) check(path string, names map[string]int) error {
 	}
 	if _, err := route.NewPolicy(m.Policy.Preset, m.Policy.Weights); err != nil {
 		return wrong(path+".policy", "%v", err)
+	}
+	if m.SLO.TTFT < 0 || m.SLO.TPOT < 0 {
+		return wrong(path+".slo", "%v and %v; want at least 0", m.SLO.TTFT, m.SLO.TPOT)
 	}
 	for name, weight := range m.Split {
 		if _, ok := names[name]; !ok || name == m.Name {

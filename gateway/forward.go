@@ -205,7 +205,8 @@ func (x *exchange) part(split map[string]float64) string {
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
 	j := &job{model: m, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
-	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone}
+	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
+		SLO: route.SLO{TTFT: m.SLO.TTFT.Seconds(), TPOT: m.SLO.TPOT.Seconds()}}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}

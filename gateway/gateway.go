@@ -180,7 +180,7 @@ func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string
 
 // join returns the endpoint of a configuration, which it begins to watch if it is new.
 func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
-	known := route.Endpoint{Name: cfg.URL, Cost: cfg.Cost, Zone: cfg.Zone, Limit: cfg.MaxInFlight, Context: cfg.Context}
+	known := route.Endpoint{Name: cfg.URL, Cost: cfg.Cost, Zone: cfg.Zone, Limit: cfg.MaxInFlight, Fixed: cfg.FixedLimit, Context: cfg.Context}
 	if e := g.ends[cfg.URL]; e != nil {
 		e.cfg = cfg
 		g.fleet.Change(e.id, known)

@@ -158,11 +158,14 @@ func (g *Gateway) served(e *endpoint) {
 // for a while that doubles.
 func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	g.metrics.failures.WithLabelValues(e.url, f.reason()).Inc()
-	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
+		if !e.gone {
+			g.fleet.Refused(e.id)
+		}
+		return
+	}
 	h := g.setup.Load().cfg.Health
 	e.failed++
 	switch {

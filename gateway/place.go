@@ -168,7 +168,7 @@ func (g *Gateway) pump(m *model) {
 		return true
 	}
 	for m.queue.Waiting() > 0 {
-		r := m.queue.Next(int64(g.now()), m.places(), can)
+		r := m.queue.Next(int64(g.now()), g.places(m), can)
 		if r == nil {
 			return
 		}
@@ -181,12 +181,13 @@ func (g *Gateway) pump(m *model) {
 }
 
 // places counts the requests that the endpoints of a model can take.
-func (m *model) places() fair.Places {
+func (g *Gateway) places(m *model) fair.Places {
 	var p fair.Places
 	for _, e := range m.pool {
 		if e.down == "" {
-			p.All += e.cfg.MaxInFlight
-			p.Free += max(0, e.cfg.MaxInFlight-e.requests)
+			most := g.fleet.Most(e.id)
+			p.All += most
+			p.Free += max(0, most-e.requests)
 		}
 	}
 	return p

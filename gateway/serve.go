@@ -106,6 +106,7 @@ type shownEndpoint struct {
 	Up             bool     `json:"up"`
 	Why            string   `json:"why,omitempty"`
 	InFlight       int      `json:"in_flight"`
+	Limit          int      `json:"limit"` // of those in flight, as learned
 	TokensInFlight int      `json:"tokens_in_flight"`
 	Waiting        int      `json:"engine_waiting"`
 	Running        int      `json:"engine_running"`
@@ -137,7 +138,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		shown := shownModel{Name: m.Name, Waiting: m.queue.Waiting(), Endpoints: []shownEndpoint{}}
 		for _, c := range g.fleet.View(&route.Request{}, m.ids) {
 			shown.Endpoints = append(shown.Endpoints, shownEndpoint{
-				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, TokensInFlight: c.InFlight,
+				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.Most, TokensInFlight: c.InFlight,
 				Waiting: c.Waiting, Running: c.Running, KVUse: c.KVUse, Adapters: c.Adapters,
 				Blocks: g.fleet.Held(c.ID),
 			})

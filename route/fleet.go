@@ -28,6 +28,7 @@ type member struct {
 	requests int
 	inFlight int
 	latency  latency
+	limit    limit
 	tells    Telling
 	size     int       // of the blocks that it tells of, in tokens
 	flights  []*Flight // of prompts with Exact names
@@ -145,6 +146,29 @@ func (f *Fleet) SetDown(id int, why string) {
 	}
 }
 
+// Refused says that an endpoint turned a request away as it had too many.
+func (f *Fleet) Refused(id int) {
+	if m := f.members[id]; m != nil {
+		m.limit.refused(m.requests)
+	}
+}
+
+// Most returns how many requests an endpoint can have in flight: its limit, or what was learned to be less. 0 is any
+// number.
+func (f *Fleet) Most(id int) int {
+	if m := f.members[id]; m != nil {
+		return m.most()
+	}
+	return 0
+}
+
+func (m *member) most() int {
+	if m.Fixed {
+		return m.Limit
+	}
+	return m.limit.of(m.Limit)
+}
+
 // Choose chooses one of some endpoints for a request, and changes nothing. The decision is valid until the next one.
 func (f *Fleet) Choose(p *Policy, q *Request, among []int) Decision {
 	return f.picker.pick(p, q, f.View(q, among))
@@ -170,7 +194,8 @@ func (f *Fleet) View(q *Request, among []int) []Candidate {
 			Held: f.depth[id], Of: len(q.Blocks), Session: id == session,
 		}
 		f.setExact(&c, m, q)
-		c.Latency = m.latency.predict(c.uncached(q), float64(m.inFlight), m.requests, q.Output)
+		c.Most = m.most()
+		c.Latency, c.TTFT, c.TPOT = m.latency.predict(c.uncached(q), float64(m.inFlight), m.requests, q.Output)
 		f.candidates = append(f.candidates, c)
 	}
 	return f.candidates
@@ -267,9 +292,13 @@ func (f *Fleet) Send(id int, q *Request) *Flight {
 	return t
 }
 
-// First says that the answer's first token came, after so many seconds: the prompt is not in flight any more.
+// First says that the answer's first token came, after so many seconds: the prompt is not in flight any more. With 0
+// seconds, as of an answer that came as a whole, nothing is learned.
 func (t *Flight) First(seconds float64) {
-	t.member.latency.learn(t.uncached, t.before, seconds)
+	if seconds > 0 {
+		t.member.latency.learn(t.uncached, t.before, seconds)
+		t.member.limit.learn(t.uncached, t.requests, seconds)
+	}
 	t.member.inFlight -= t.tokens - t.output
 	t.tokens = t.output
 }

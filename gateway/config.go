@@ -219,18 +219,32 @@ func (m *Model) check(path string, names map[string]int) error {
 }
 
 func (e *Endpoint) check(path string) error {
+	if _, many, err := parseSource(e.URL); many && err != nil {
+		return wrong(path+".url", "%v", err)
+	} else if many {
+		return e.checkSettings(path)
+	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return wrong(path+".url", "%q; want a URL such as http://127.0.0.1:8000", e.URL)
 	}
 	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
+	return e.checkSettings(path)
+}
+
+// checkSettings checks what endpoints that are found have in common with others.
+func (e *Endpoint) checkSettings(path string) error {
 	if e.MaxInFlight == 0 {
 		e.MaxInFlight = defaultInFlight
 	}
 	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
 		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
 	}
-	return e.feed().check(path)
+	f := e.feed()
+	if _, many, _ := parseSource(e.URL); many {
+		f.events, f.replay = strings.Replace(f.events, "*", "found", 1), strings.Replace(f.replay, "*", "found", 1)
+	}
+	return f.check(path)
 }
 
 // checkShared refuses an endpoint of several models that is not the same in all.

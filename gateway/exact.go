@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	kvevents "github.com/kvasir-llm/kvasir/events"
@@ -29,7 +30,7 @@ func (f feed) check(path string) error {
 		}
 		if at, err := kvevents.ParseEndpoint(a.address); err != nil {
 			return wrong(path+"."+a.key, "%v", err)
-		} else if at.Address == "" || at.Network == "tcp" && (at.Address[0] == ':' || at.Address[len(at.Address)-1] == '0' && at.Bind) {
+		} else if at.Network == "tcp" && (strings.HasPrefix(at.Address, ":") || strings.HasSuffix(at.Address, ":0")) {
 			return wrong(path+"."+a.key, "%q; want an address to connect to, such as tcp://127.0.0.1:5557", a.address)
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -23,16 +24,20 @@ type Gateway struct {
 	log       *slog.Logger
 	access    *slog.Logger // nil writes none
 	began     time.Time
+	names     *net.Resolver
 	transport *http.Transport
 	metrics   *metrics
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	watches   sync.WaitGroup
 
-	mu     sync.Mutex // guards all below, and what models, accounts and endpoints say it does
-	fleet  *route.Fleet
-	ends   map[string]*endpoint // by URL
-	random *rand.Rand
+	mu      sync.Mutex // guards all below, and what models, accounts and endpoints say it does
+	fleet   *route.Fleet
+	ends    map[string]*endpoint          // by URL
+	written *Config                       // with the sources of endpoints
+	found   map[string][]string           // the URLs of endpoints, by source
+	looks   map[string]context.CancelFunc // at sources
+	random  *rand.Rand
 }
 
 // setup is what a configuration makes. It is replaced as a whole.
@@ -46,8 +51,9 @@ type setup struct {
 // Options are what a Gateway gets besides its configuration.
 type Options struct {
 	Logger *slog.Logger
-	Access *slog.Logger // gets a record of every request; nil gets none
-	Seed   uint64       // of what is drawn
+	Access *slog.Logger  // gets a record of every request; nil gets none
+	Seed   uint64        // of what is drawn
+	Names  *net.Resolver // of endpoints that are found by DNS; nil is the system's
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
@@ -55,7 +61,8 @@ func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
-		ends:  map[string]*endpoint{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
+		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
+		names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	dialer := net.Dialer{KeepAlive: 30 * time.Second}
 	g.transport = &http.Transport{
@@ -77,6 +84,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 // Close ends what a gateway does in the background.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
+	g.discoverOnly(nil)
 	for _, e := range g.ends {
 		e.stop()
 		e.unfollow()
@@ -97,8 +105,23 @@ func (g *Gateway) now() time.Duration { return time.Since(g.began) }
 // Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
 // that wait for a model that stays keep their places. If Apply fails, nothing has changed.
 func (g *Gateway) Apply(c *Config) error {
+	g.lookAround(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.apply(c); err != nil {
+		return err
+	}
+	g.written = c
+	g.discoverOnly(c.sources())
+	return nil
+}
+
+// apply puts a configuration, with the endpoints that were found, in place of the present one. g.mu is held.
+func (g *Gateway) apply(c *Config) error {
+	c, err := c.expanded(g.found)
+	if err != nil {
+		return err
+	}
 	before := g.setup.Load()
 	keys, err := endpointKeys(c)
 	if err != nil {

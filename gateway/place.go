@@ -122,6 +122,9 @@ func (o outlook) patience(q Queue) time.Duration {
 
 func (g *Gateway) outlook(j *job) outlook {
 	o := never
+	if len(j.model.ids) == 0 { // none was found yet
+		o = down
+	}
 	for _, c := range g.fleet.Choose(j.model.policy, &j.route, j.model.ids).Rated {
 		switch c.Refused {
 		case "", "full":

@@ -36,6 +36,7 @@ type Model struct {
 	Fallbacks []string           `yaml:"fallbacks"`
 	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
 	SLO       SLO                `yaml:"slo"`
+	Hedge     time.Duration      `yaml:"hedge"` // after which a second endpoint is asked, too; 0 is never
 }
 
 // SLO is how long answers should take; 0 is any time.
@@ -198,6 +199,9 @@ func (m *Model) check(path string, names map[string]int) error {
 	}
 	if _, err := route.NewPolicy(m.Policy.Preset, m.Policy.Weights); err != nil {
 		return wrong(path+".policy", "%v", err)
+	}
+	if m.Hedge < 0 {
+		return wrong(path+".hedge", "%v; want at least 0", m.Hedge)
 	}
 	if m.SLO.TTFT < 0 || m.SLO.TPOT < 0 {
 		return wrong(path+".slo", "%v and %v; want at least 0", m.SLO.TTFT, m.SLO.TPOT)

@@ -39,8 +39,9 @@ type exchange struct {
 	attempts int
 	queued   time.Duration
 	endpoint string
-	status   int  // that the client got; 0 if it got none
-	stream   bool // the answer is one
+	at       *placement // of the last attempt
+	status   int        // that the client got; 0 if it got none
+	stream   bool       // the answer is one
 	ttft     time.Duration
 	used     tokenUsage  // by the last attempt
 	earlier  int         // tokens of attempts before it that the client got
@@ -204,9 +205,12 @@ func (x *exchange) part(split map[string]float64) string {
 // job makes the request that a model's queue and policy see.
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
-	j := &job{model: m, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
+	x.g.mu.Lock()
+	slo, hedge := m.SLO, m.Hedge
+	x.g.mu.Unlock()
+	j := &job{model: m, hedge: hedge, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
-		SLO: route.SLO{TTFT: m.SLO.TTFT.Seconds(), TPOT: m.SLO.TPOT.Seconds()}}
+		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
@@ -254,7 +258,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		x.problem = last.Error()
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
-			x.g.failedAt(p.endpoint, last)
+			x.g.failedAt(x.at.endpoint, last)
 		}
 		if x.status != 0 && (ctx.Err() != nil || left == 0 || !x.said.resumable(&x.body)) {
 			x.breakOff(last)
@@ -268,7 +272,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
 		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
-			j.route.Tried = append(j.route.Tried, p.endpoint.id)
+			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
 	}
 }

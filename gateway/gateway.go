@@ -64,7 +64,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
 		names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
-	dialer := net.Dialer{KeepAlive: 30 * time.Second}
+	dialer := net.Dialer{KeepAlive: 30 * time.Second, Resolver: g.names}
 	g.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, g.setup.Load().cfg.Timeouts.Connect)

@@ -27,6 +27,7 @@ type job struct {
 	route   route.Request
 	model   *model
 	explain bool
+	hedge   time.Duration // after which a second endpoint is asked, too; 0 is never
 
 	ready   chan struct{} // closed once one of these is set
 	placed  *placement
@@ -203,14 +204,16 @@ func (g *Gateway) first(p *placement, seconds float64) {
 	p.flight.First(seconds)
 }
 
-// leave says that a job has left its endpoint: what it cost, the later tokens of its answer and the seconds since the
-// first one.
-func (g *Gateway) leave(j *job, cost float64, tokens int, seconds float64) {
+// leave says that a job has left an endpoint: what it cost, the later tokens of its answer and the seconds since the
+// first one. A job that is nil is charged for elsewhere.
+func (g *Gateway) leave(j *job, p *placement, cost float64, tokens int, seconds float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	j.placed.flight.End(tokens, seconds)
-	j.placed.endpoint.requests--
-	j.model.queue.Settle(&j.fair, cost)
+	p.flight.End(tokens, seconds)
+	p.endpoint.requests--
+	if j != nil {
+		j.model.queue.Settle(&j.fair, cost)
+	}
 	g.pumpAll()
 }
 

@@ -169,13 +169,27 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 }
 
 // request makes what the endpoint gets: the body as it came, but for the name of the model if the endpoint calls it by
-// another, and for what the client has got already.
-func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Request {
-	edits := x.body.naming(x.upstream(j.model))
+// another, for what the client has got already, and for where the prompt was computed.
+func (a *attempt) request() (*http.Request, error) {
+	x := a.exchange
+	edits := x.body.naming(x.upstream(a.job.model))
 	if x.said != nil && x.said.text.Len() > 0 {
 		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
 	}
-	parts, length := x.body.edited(edits), 0
+	parts := x.body.edited(edits)
+	if a.job.split {
+		body, err := a.split(bytes.Join(parts, nil))
+		if err != nil {
+			return nil, err
+		}
+		parts, a.sent = [][]byte{body}, time.Now()
+	}
+	return x.to(a.ctx, a.placement, parts...), nil
+}
+
+// to makes the request with a body for an endpoint.
+func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.Request {
+	length := 0
 	for _, p := range parts {
 		length += len(p)
 	}

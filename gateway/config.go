@@ -27,16 +27,18 @@ type Config struct {
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
 type Model struct {
-	Name      string             `yaml:"name"`
-	Aliases   []string           `yaml:"aliases"`
-	Upstream  string             `yaml:"upstream"` // what its endpoints call it; Name if empty
-	Endpoints []Endpoint         `yaml:"endpoints"`
-	Policy    Policy             `yaml:"policy"`
-	Split     map[string]float64 `yaml:"split"` // of models, by weight
-	Fallbacks []string           `yaml:"fallbacks"`
-	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
-	SLO       SLO                `yaml:"slo"`
-	Hedge     time.Duration      `yaml:"hedge"` // after which a second endpoint is asked, too; 0 is never
+	Name           string             `yaml:"name"`
+	Aliases        []string           `yaml:"aliases"`
+	Upstream       string             `yaml:"upstream"` // what its endpoints call it; Name if empty
+	Endpoints      []Endpoint         `yaml:"endpoints"`
+	Policy         Policy             `yaml:"policy"`
+	Split          map[string]float64 `yaml:"split"` // of models, by weight
+	Fallbacks      []string           `yaml:"fallbacks"`
+	Resume         bool               `yaml:"resume"` // its endpoints understand continue_final_message
+	SLO            SLO                `yaml:"slo"`
+	Transfer       string             `yaml:"transfer"`        // of KV blocks; see transfers
+	TransferTokens int                `yaml:"transfer_tokens"` // fewer are computed where the decode is
+	Hedge          time.Duration      `yaml:"hedge"`           // until a second endpoint is asked, too
 }
 
 // SLO is how long answers should take; 0 is any time.
@@ -54,6 +56,9 @@ type Endpoint struct {
 	Context     int     `yaml:"context"`     // tokens
 	Cost        float64 `yaml:"cost"`
 	Zone        string  `yaml:"zone"`
+
+	Role          string `yaml:"role"` // prefill, decode, or both
+	BootstrapPort int    `yaml:"bootstrap_port"`
 
 	Events       string `yaml:"events"` // the ZeroMQ address where it tells what its prefix cache holds
 	EventsReplay string `yaml:"events_replay"`
@@ -205,6 +210,9 @@ func (m *Model) check(path string, names map[string]int) error {
 	}
 	if m.SLO.TTFT < 0 || m.SLO.TPOT < 0 {
 		return wrong(path+".slo", "%v and %v; want at least 0", m.SLO.TTFT, m.SLO.TPOT)
+	}
+	if err := m.checkTransfer(path); err != nil {
+		return err
 	}
 	for name, weight := range m.Split {
 		if _, ok := names[name]; !ok || name == m.Name {

@@ -193,8 +193,8 @@ var rendered = []string{"/v1/chat/completions", "/v1/completions"}
 const muteFor = 10 * time.Second
 
 // setExact names the blocks of tokens of a job's prompt, if an endpoint of its model tells of such blocks and there is
-// a choice. Engines alone know their templates and tokenizers, so one of them turns the prompt into tokens, unless it has
-// come as tokens. Where that fails the job goes by the bytes of its prompt.
+// a choice. Engines alone know their templates and tokenizers, so one of them turns the prompt into tokens, unless it
+// has come as tokens. Where that fails the job goes by the bytes of its prompt.
 func (x *exchange) setExact(ctx context.Context, j *job) {
 	g, path := x.g, x.r.URL.Path
 	if !slices.Contains(rendered, path) {

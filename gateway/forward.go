@@ -206,9 +206,9 @@ func (x *exchange) part(split map[string]float64) string {
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
 	x.g.mu.Lock()
-	slo, hedge := m.SLO, m.Hedge
+	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
 	x.g.mu.Unlock()
-	j := &job{model: m, hedge: hedge, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
+	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {

@@ -185,12 +185,19 @@ func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string
 	if err != nil {
 		return err
 	}
-	m.Model, m.policy, m.pool, m.ids = c, policy, nil, nil
+	m.Model, m.policy, m.pool, m.ids, m.prefill, m.prefillIDs = c, policy, nil, nil, nil, nil
+	if m.transfer, err = transfers.Find("transfer", c.Transfer); err != nil {
+		return err
+	}
 	m.queue.SetMost(s.cfg.Queue.MaxWaiting)
 	for _, cfg := range c.Endpoints {
 		e, err := g.join(cfg, keys[cfg.URL])
 		if err != nil {
 			return err
+		}
+		if cfg.Role == "prefill" {
+			m.prefill, m.prefillIDs = append(m.prefill, e), append(m.prefillIDs, e.id)
+			continue
 		}
 		m.pool, m.ids = append(m.pool, e), append(m.ids, e.id)
 	}

@@ -24,7 +24,11 @@ func (o opened) good() bool {
 
 // open sends the request.
 func (a *attempt) open() opened {
-	res, err := a.g.transport.RoundTrip(a.request(a.ctx, a.job, a.placement))
+	r, err := a.request()
+	if err != nil {
+		return opened{err: err}
+	}
+	res, err := a.g.transport.RoundTrip(r)
 	return opened{res, err}
 }
 

@@ -13,12 +13,15 @@ import (
 // model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it.
 type model struct {
 	Model
-	pool   []*endpoint
-	ids    []int // of the endpoints in pool
-	policy *route.Policy
-	queue  *fair.Queue
-	jobs   map[*job]struct{} // that wait in queue
-	seed   uint64            // of its prompts' blocks
+	pool       []*endpoint
+	ids        []int       // of the endpoints in pool
+	prefill    []*endpoint // those that only compute prompts, which are not in pool
+	prefillIDs []int
+	transfer   transfer
+	policy     *route.Policy
+	queue      *fair.Queue
+	jobs       map[*job]struct{} // that wait in queue
+	seed       uint64            // of its prompts' blocks
 }
 
 // job is a request on its way to an endpoint.
@@ -27,6 +30,7 @@ type job struct {
 	route   route.Request
 	model   *model
 	explain bool
+	split   bool          // the model has endpoints that only compute prompts
 	hedge   time.Duration // after which a second endpoint is asked, too; 0 is never
 
 	ready   chan struct{} // closed once one of these is set

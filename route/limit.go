@@ -36,13 +36,13 @@ func (l *limit) learn(uncached float64, requests int, seconds float64) {
 		return
 	}
 	switch late, most := l.sum/float64(l.answers), l.most; {
-	case late > 1:
+	case late > 1 && l.peak > leastFlying: // so few in flight are not the reason
 		if most == 0 || most > float64(l.peak) {
 			most = float64(l.peak)
 		}
 		l.set(most * max(1/late, 0.8))
 	case most > 0 && float64(l.peak) > 0.9*most-1:
-		l.set(most + max(1, most/16))
+		l.set(most + max(1, most/8))
 	default:
 		l.set(most)
 	}

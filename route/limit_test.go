@@ -79,6 +79,9 @@ func TestNoLimit(t *testing.T) {
 	if got := l.of(256); got != 256 {
 		t.Errorf("limit %d", got)
 	}
+	for i := range 1000 { // one after the other, and slow at times
+		l.learn(100, 1+i%4, []float64{0.01, 1}[i/100%2])
+	}
 	for range 10_000 { // answers at once, at all loads
 		l.learn(10, 200, 0.0001+0.02*random.Float64())
 	}

@@ -231,6 +231,9 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 func (x *exchange) upstream(m *model) string {
 	x.g.mu.Lock()
 	defer x.g.mu.Unlock()
+	if m.adapter(x.body.model).Name != "" {
+		return x.body.model
+	}
 	return m.Upstream
 }
 

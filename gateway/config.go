@@ -28,6 +28,7 @@ type Config struct {
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
 type Model struct {
 	Name           string             `yaml:"name"`
+	Adapters       []Adapter          `yaml:"adapters"`
 	Aliases        []string           `yaml:"aliases"`
 	Upstream       string             `yaml:"upstream"` // what its endpoints call it; Name if empty
 	Endpoints      []Endpoint         `yaml:"endpoints"`
@@ -159,7 +160,10 @@ func (c *Config) check() error {
 			return wrong(path+".name", "it is missing")
 		}
 		names[m.Name] = i
-		for _, name := range append([]string{m.Name}, m.Aliases...) {
+		for _, name := range m.names() {
+			if name == "" {
+				return wrong(path, "an alias or an adapter has no name")
+			}
 			if before, ok := aliases[name]; ok {
 				return wrong(path, "the name %q is that of %s, too", name, before)
 			}
@@ -181,6 +185,15 @@ func (c *Config) check() error {
 		return err
 	}
 	return c.checkNumbers()
+}
+
+// names returns what requests may ask for.
+func (m *Model) names() []string {
+	all := append([]string{m.Name}, m.Aliases...)
+	for _, a := range m.Adapters {
+		all = append(all, a.Name)
+	}
+	return all
 }
 
 func (m *Model) check(path string, names map[string]int) error {

@@ -88,7 +88,7 @@ func (e *teller) prompt(text string, keys kv.Keys) {
 // gateway.
 func TestExactPrefixes(t *testing.T) {
 	a, b := newTeller(t), newTeller(t)
-	config := "models:\n- name: m\n  policy: {prefix: 1}\n  endpoints:\n"
+	config := "models:\n- name: m\n  policy: {prefix: 1}\n  adapters: [{name: pirate}]\n  endpoints:\n"
 	for _, e := range []*teller{a, b} {
 		config += fmt.Sprintf("  - {url: %q, events: %q}\n", e.URL, e.events)
 	}
@@ -163,6 +163,7 @@ func TestExactPrefixes(t *testing.T) {
 	want(`{"model":"m","prompt":"abcdefgh"}`, "a* 3 of 4, b 0 of 4")
 	want(`{"model":"m","prompt":"ghijklm"}`, "a 0 of 3, b* 2 of 3")
 	want(`{"model":"m","prompt":"abcdefgh","cache_salt":"secret"}`, "a 0 of 4, b* 3 of 4")
+	want(`{"model":"pirate","prompt":"ghijkl"}`, "a* 3 of 3, b 0 of 3")
 	want(`{"model":"m","prompt":[97,98,99,100]}`, "a* 2 of 2, b 0 of 2")
 	rendered := a.rendered + b.rendered
 	want(`{"model":"m","prompt":[[97,98,99,100],[1]]}`, "a* 2 of 2, b 0 of 2")

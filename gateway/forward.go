@@ -206,19 +206,24 @@ func (x *exchange) part(split map[string]float64) string {
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
 	x.g.mu.Lock()
+	adapter := m.adapter(x.body.model)
 	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
 	x.g.mu.Unlock()
 	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
+	seed := m.seed
+	if j.adapter = adapter; adapter.Name != "" {
+		j.route.Adapter = adapter.Name
+		seed = route.Seed(m.Name, adapter.Name)
+	}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
 	size := x.cfg.Prefix.BlockBytes
-	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), m.seed, x.body.tools, size)
-	seed := m.seed
+	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
 	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.Name, string(x.body.tools))
+		seed = route.Seed(m.Name, adapter.Name, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
 	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}

@@ -201,9 +201,9 @@ func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string
 		}
 		m.pool, m.ids = append(m.pool, e), append(m.ids, e.id)
 	}
-	s.models[c.Name], s.names[c.Name] = m, m
-	for _, alias := range c.Aliases {
-		s.names[alias] = m
+	s.models[c.Name] = m
+	for _, name := range c.names() {
+		s.names[name] = m
 	}
 	return nil
 }

@@ -29,10 +29,11 @@ type endpoint struct {
 	failed   int    // in a row
 	ejected  int    // times in a row
 	feed     feed
-	unfollow func()        // ends its feed
-	windowed []int         // groups of layers that attend to a window, as its KV events told
-	mute     time.Duration // until when it is not asked to render prompts
-	broke    bool          // it was down as connections broke, and has not answered well since
+	unfollow func()            // ends its feed
+	windowed []int             // groups of layers that attend to a window, as its KV events told
+	loaded   map[string]string // the paths of adapters that it was told to load, by name, since it was down last
+	mute     time.Duration     // until when it is not asked to render prompts
+	broke    bool              // it was down as connections broke, and has not answered well since
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -131,7 +132,9 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 	if (e.down == "") != (why == "") {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
-	e.down = why
+	if e.down = why; why != "" {
+		e.loaded = nil
+	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
 	if why == "" {

@@ -24,7 +24,11 @@ func (o opened) good() bool {
 
 // open sends the request.
 func (a *attempt) open() opened {
-	r, err := a.request()
+	err := a.load()
+	var r *http.Request
+	if err == nil {
+		r, err = a.request()
+	}
 	if err != nil {
 		return opened{err: err}
 	}

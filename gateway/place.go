@@ -30,6 +30,7 @@ type job struct {
 	route   route.Request
 	model   *model
 	explain bool
+	adapter Adapter
 	split   bool          // the model has endpoints that only compute prompts
 	hedge   time.Duration // after which a second endpoint is asked, too; 0 is never
 

@@ -139,6 +139,13 @@ func (f *Fleet) Held(id int) int {
 	return f.exact.Held(id)
 }
 
+// Loaded says that an endpoint has an adapter in memory, until it reports its load.
+func (f *Fleet) Loaded(id int, adapter string) {
+	if m := f.members[id]; m != nil && !slices.Contains(m.load.Adapters, adapter) {
+		m.load.Adapters = append(slices.Clone(m.load.Adapters), adapter)
+	}
+}
+
 // SetDown says why an endpoint takes no requests; "" means that it does.
 func (f *Fleet) SetDown(id int, why string) {
 	if m := f.members[id]; m != nil {

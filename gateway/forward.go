@@ -40,8 +40,9 @@ type exchange struct {
 	attempts int
 	queued   time.Duration
 	endpoint string
-	status   int  // that the client got; 0 if it got none
-	stream   bool // the answer is one
+	at       *placement // of the last attempt
+	status   int        // that the client got; 0 if it got none
+	stream   bool       // the answer is one
 	ttft     time.Duration
 	used     tokenUsage  // by the last attempt
 	earlier  int         // tokens of attempts before it that the client got
@@ -214,16 +215,25 @@ func (x *exchange) part(split map[string]float64) string {
 // job makes the request that a model's queue and policy see.
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
-	j := &job{model: m, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
-	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone}
+	x.g.mu.Lock()
+	adapter := m.adapter(x.body.model)
+	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
+	x.g.mu.Unlock()
+	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
+	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
+		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
+	seed := m.seed
+	if j.adapter = adapter; adapter.Name != "" {
+		j.route.Adapter = adapter.Name
+		seed = route.Seed(m.Name, adapter.Name)
+	}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
 	size := x.cfg.Prefix.BlockBytes
-	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), m.seed, x.body.tools, size)
-	seed := m.seed
+	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
 	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.Name, string(x.body.tools))
+		seed = route.Seed(m.Name, adapter.Name, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
 	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
@@ -241,6 +251,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
 	x.model = m.Name
 	x.price = x.g.priceOf(m)
+	x.setExact(ctx, j)
 	x.record(m)
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
@@ -263,7 +274,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		x.problem = last.Error()
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
-			x.g.failedAt(p.endpoint, last)
+			x.g.failedAt(x.at.endpoint, last)
 		}
 		if x.status != 0 && (ctx.Err() != nil || left == 0 || !x.said.resumable(&x.body)) {
 			x.breakOff(last)
@@ -277,7 +288,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
 		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
-			j.route.Tried = append(j.route.Tried, p.endpoint.id)
+			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type metrics struct {
 	cache    *prometheus.CounterVec
 	flying   *prometheus.GaugeVec
 	up       *prometheus.GaugeVec
+	blocks   *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -54,6 +55,7 @@ func newMetrics() *metrics {
 		cost:     counter("cost_total", "What answers cost, in the currency of the prices.", "model"),
 		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
+		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
 		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
 	}
 }

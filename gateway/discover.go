@@ -132,8 +132,12 @@ func (e Endpoint) at(where string) (Endpoint, error) {
 		return e, fmt.Errorf("%q stands for many endpoints", where)
 	}
 	if u, err := url.Parse(where); err == nil {
-		e.Events = strings.Replace(e.Events, "*", u.Hostname(), 1)
-		e.EventsReplay = strings.Replace(e.EventsReplay, "*", u.Hostname(), 1)
+		host := u.Hostname()
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		e.Events = strings.Replace(e.Events, "*", host, 1)
+		e.EventsReplay = strings.Replace(e.EventsReplay, "*", host, 1)
 	}
 	return e, e.check("endpoint")
 }

@@ -203,6 +203,10 @@ queue: {down_wait: 10ms}
 }
 
 func TestSources(t *testing.T) {
+	e, err := Endpoint{Events: "tcp://*:5557", EventsReplay: "tcp://*:5558"}.at("http://[fd00::1]:8000")
+	if err != nil || e.Events != "tcp://[fd00::1]:5557" || e.EventsReplay != "tcp://[fd00::1]:5558" {
+		t.Errorf("%+v, %v", e, err)
+	}
 	for text, want := range map[string]string{
 		"http://a:1": "", "https://a": "", "dns+http://a:80": "{dns http a 80}", "srv+https://_h._tcp.a": "{srv https _h._tcp.a }",
 		"file:/etc/x": "{file  /etc/x }", "file:///etc/x": "{file  /etc/x }", "file:x": "error", "dns+http://a": "error",

@@ -96,7 +96,7 @@ func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error
 		engines = append(engines, at)
 	}
 	key, hash := gateway.NewKey()
-	config := fmt.Sprintf("models: [{name: idle, endpoints: [http://%s]}]\nkeys: [{name: load, hash: %q, requests_per_minute: 2000000000}]",
+	config := fmt.Sprintf("models: [{name: idle, endpoints: [http://%s]}]\nkeys: [{name: load, hash: %q, limits: [{what: requests, per: 1m, most: 2000000000}]}]",
 		strings.Join(engines, ", http://"), hash)
 	c, err := gateway.Parse("bench", []byte(config))
 	if err != nil {

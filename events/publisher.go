@@ -1,5 +1,6 @@
-// Package events tells others, over ZeroMQ and in the format of vLLM, what the prefix cache of an engine holds:
-// docs/format/kv-events.md specifies it. It knows nothing of how the cache works. Read Publisher first.
+// Package events tells others, over ZeroMQ and in the format of vLLM, what the prefix cache of an engine holds, and
+// follows engines that do: docs/format/kv-events.md specifies it. It knows nothing of how the cache works. Read
+// Publisher first, then Feed.
 package events
 
 import (

@@ -24,7 +24,7 @@ const (
 // handshakeTime is how long a peer may take to greet.
 const handshakeTime = 10 * time.Second
 
-// maxFrame bounds what a peer may send: subscriptions and sequence numbers, which are short.
+// maxFrame bounds what a peer may send that is no batch: subscriptions and sequence numbers, which are short.
 const maxFrame = 64 << 10
 
 // greeting is what each side sends first: a signature, the version, the mechanism, and that the mechanism has no
@@ -42,12 +42,13 @@ type peer struct {
 	conn net.Conn
 	in   *bufio.Reader
 	kind string // the peer's type of socket
+	most uint64 // bytes of a frame
 }
 
 // shake greets a new connection as a socket of a type, and wants the other side to be of one of the types.
 func shake(conn net.Conn, kind string, wanted ...string) (*peer, error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	p := &peer{conn: conn, in: bufio.NewReader(conn)}
+	p := &peer{conn: conn, in: bufio.NewReader(conn), most: maxFrame}
 	if _, err := conn.Write(greeting()); err != nil {
 		return nil, err
 	}
@@ -118,8 +119,8 @@ func (p *peer) read() (frame, error) {
 		return frame{}, err
 	}
 	n := binary.BigEndian.Uint64(head[:])
-	if n > maxFrame {
-		return frame{}, fmt.Errorf("events: a frame of %d bytes; want at most %d", n, maxFrame)
+	if n > p.most {
+		return frame{}, fmt.Errorf("events: a frame of %d bytes; want at most %d", n, p.most)
 	}
 	f := frame{flags, make([]byte, n)}
 	_, err = io.ReadFull(p.in, f.body)

@@ -66,48 +66,37 @@ func (f *failure) refusal() *refusal {
 // errSlow is the cause of a timeout.
 var errSlow = errors.New("the endpoint took too long")
 
-// attempt lets an endpoint answer. It returns nil if the answer was sent to the client, whole.
+// attempt lets an endpoint answer, or two of them if the model's requests are hedged: exchange.at is the one whose
+// answer counts. It returns nil if the answer was sent to the client, whole.
 func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failure) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{exchange: x, placement: p, sent: time.Now()}
-	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, cancel)
-	x.endpoint = p.endpoint.url
-	x.used = tokenUsage{}
-	defer func() {
-		a.timer.Stop()
-		cancel(nil)
-		seconds := 0.0
-		if !a.began.IsZero() {
-			seconds = time.Since(a.began).Seconds()
-		}
-		x.g.leave(j, a.cost(), max(0, x.used.out()-1), seconds)
-	}()
-	res, err := x.g.transport.RoundTrip(x.request(ctx, j, p))
-	if err != nil {
-		var op *net.OpError
-		return a.failed(ctx, err, errors.As(err, &op) && op.Op == "dial")
+	a, o := x.begun(ctx, j, p), opened{}
+	if j.hedge > 0 && x.status == 0 {
+		a, o = x.hedged(ctx, a, j.hedge)
+	} else {
+		o = a.open()
 	}
-	defer res.Body.Close()
-	switch {
-	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
-		said, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-		if err != nil {
-			return a.failed(ctx, err, false)
-		}
-		return &failure{err: fmt.Errorf("status %d: %.200s", res.StatusCode, said), answer: &answer{res.StatusCode, res.Header, said}}
-	case res.StatusCode < 200 || res.StatusCode >= 300 && res.StatusCode < 400:
-		return &failure{err: fmt.Errorf("status %d, which is no answer", res.StatusCode)}
+	x.at, x.endpoint = a.placement, a.placement.endpoint.url
+	defer func() { a.leave(j) }()
+	if o.err == nil {
+		defer o.res.Body.Close()
 	}
+	if f := a.refused(o); f != nil {
+		return f
+	}
+	res := o.res
 	switch isStream := strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"); {
 	case isStream && (x.status == 0 || res.StatusCode == x.status):
-		f = a.stream(ctx, res)
+		f = a.stream(a.ctx, res)
 	case x.status != 0:
 		return &failure{err: fmt.Errorf("it did not go on with the stream: status %d", res.StatusCode)}
 	default:
-		f = a.whole(ctx, res)
+		f = a.whole(a.ctx, res)
 	}
-	if f == nil && ctx.Err() == nil {
-		x.g.served(p.endpoint)
+	if f == nil && a.ctx.Err() == nil {
+		x.g.served(a.placement.endpoint)
+		if x.kept != nil {
+			x.kept.whole = true
+		}
 	}
 	return f
 }
@@ -115,10 +104,56 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 // attempt is an exchange with one endpoint.
 type attempt struct {
 	*exchange
+	job       *job
 	placement *placement
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
 	sent      time.Time // when the request was
 	began     time.Time // when the answer did
 	timer     *time.Timer
+}
+
+// begun makes an attempt, whose time runs from now on. It ends with leave.
+func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
+	a := &attempt{exchange: x, job: j, placement: p, sent: time.Now()}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, a.cancel)
+	x.used = tokenUsage{}
+	return a
+}
+
+// leave ends an attempt, and charges the tenant of a job for it; nil if another attempt is charged for.
+func (a *attempt) leave(j *job) {
+	a.timer.Stop()
+	a.cancel(nil)
+	tokens, seconds := 0, 0.0
+	if j != nil && !a.began.IsZero() {
+		tokens, seconds = max(0, a.used.out()-1), time.Since(a.began).Seconds()
+	}
+	cost := 0.0
+	if j != nil {
+		cost = a.cost()
+	}
+	a.g.leave(j, a.placement, cost, tokens, seconds)
+}
+
+// refused says why an answer that was opened is none.
+func (a *attempt) refused(o opened) *failure {
+	if o.err != nil {
+		var op *net.OpError
+		return a.failed(a.ctx, o.err, errors.As(o.err, &op) && op.Op == "dial")
+	}
+	switch status := o.res.StatusCode; {
+	case status >= 500 || status == http.StatusTooManyRequests:
+		said, err := io.ReadAll(io.LimitReader(o.res.Body, 64<<10))
+		if err != nil {
+			return a.failed(a.ctx, err, false)
+		}
+		return &failure{err: fmt.Errorf("status %d: %.200s", status, said), answer: &answer{status, o.res.Header, said}}
+	case status < 200 || status >= 300 && status < 400:
+		return &failure{err: fmt.Errorf("status %d, which is no answer", status)}
+	}
+	return nil
 }
 
 // cost is what the answer cost its tenant. Of an endpoint that does not count, the prompt is estimated.
@@ -139,13 +174,27 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 }
 
 // request makes what the endpoint gets: the body as it came, but for the name of the model if the endpoint calls it by
-// another, and for what the client has got already.
-func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Request {
-	edits := x.body.naming(x.upstream(j.model))
+// another, for what the client has got already, and for where the prompt was computed.
+func (a *attempt) request() (*http.Request, error) {
+	x := a.exchange
+	edits := x.body.naming(x.upstream(a.job.model))
 	if x.said != nil && x.said.text.Len() > 0 {
 		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
 	}
-	parts, length := x.body.edited(edits), 0
+	parts := x.body.edited(edits)
+	if a.job.split {
+		body, err := a.split(bytes.Join(parts, nil))
+		if err != nil {
+			return nil, err
+		}
+		parts, a.sent = [][]byte{body}, time.Now()
+	}
+	return x.to(a.ctx, a.placement, parts...), nil
+}
+
+// to makes the request with a body for an endpoint.
+func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.Request {
+	length := 0
 	for _, p := range parts {
 		length += len(p)
 	}
@@ -187,6 +236,9 @@ func (x *exchange) request(ctx context.Context, j *job, p *placement) *http.Requ
 func (x *exchange) upstream(m *model) string {
 	x.g.mu.Lock()
 	defer x.g.mu.Unlock()
+	if m.adapter(x.body.model).Name != "" {
+		return x.body.model
+	}
 	return m.Upstream
 }
 
@@ -222,6 +274,10 @@ func (a *attempt) begin(res *http.Response, length int) {
 	if why := a.placement.why; why != "" {
 		h.Set("X-Kvasir-Explain", why)
 	}
+	if a.kept != nil {
+		a.kept.kind = h.Get("Content-Type")
+		h.Set("X-Kvasir-Cache", "miss")
+	}
 	a.status = res.StatusCode
 	a.w.WriteHeader(res.StatusCode)
 	a.first()
@@ -230,12 +286,17 @@ func (a *attempt) begin(res *http.Response, length int) {
 // first notes that the answer has begun.
 func (a *attempt) first() {
 	a.began = time.Now()
-	a.g.first(a.placement, a.began.Sub(a.sent).Seconds())
+	seconds := 0.0 // of an answer that is no stream nothing can be learned: its first token came unseen
+	if a.exchange.stream {
+		seconds = a.began.Sub(a.sent).Seconds()
+	}
+	a.g.first(a.placement, seconds)
 }
 
 // write sends a piece of the answer to a client that takes it in time.
 func (x *exchange) write(piece []byte) error {
 	http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.cfg.Timeouts.Idle))
+	x.kept.note(piece)
 	_, err := x.w.Write(piece)
 	return err
 }
@@ -259,7 +320,10 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 		piece := buf[:n]
 		if a.status == 0 {
 			kept = append(kept, piece...)
-			if piece = nil; len(kept) > keptWhole && err == nil {
+			if a.hooked && len(kept) > a.cfg.MaxBody {
+				return &failure{err: fmt.Errorf("the answer has more than %d bytes, which plug-ins cannot take", a.cfg.MaxBody)}
+			}
+			if piece = nil; len(kept) > keptWhole && err == nil && !a.hooked {
 				a.begin(res, int(res.ContentLength))
 				piece, kept = kept, nil
 			}
@@ -288,6 +352,9 @@ func (a *attempt) finish(res *http.Response, kept []byte) *failure {
 			return &failure{err: fmt.Errorf("it said %.40q, which is no JSON", kept)}
 		}
 		a.used.read(kept)
+	}
+	if a.hooked {
+		kept = a.hookAnswer(res, kept)
 	}
 	a.begin(res, len(kept))
 	a.write(kept) // if the client has gone, nobody is left to tell

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/gateway/meter"
+	"github.com/kvasir-llm/kvasir/gateway/provider"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -23,18 +25,37 @@ type Config struct {
 	Zone      string   `yaml:"zone"`
 	MaxBody   int      `yaml:"max_body"`
 	AccessLog string   `yaml:"access_log"`
+	Teams     []Team   `yaml:"teams"`
+	State     State    `yaml:"state"`
+	Issuers   []Issuer `yaml:"issuers"`
+	Cache     Cache    `yaml:"cache"`
+	Hooks     []Hook   `yaml:"hooks"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
 type Model struct {
-	Name      string             `yaml:"name"`
-	Aliases   []string           `yaml:"aliases"`
-	Upstream  string             `yaml:"upstream"` // what its endpoints call it; Name if empty
-	Endpoints []Endpoint         `yaml:"endpoints"`
-	Policy    Policy             `yaml:"policy"`
-	Split     map[string]float64 `yaml:"split"` // of models, by weight
-	Fallbacks []string           `yaml:"fallbacks"`
-	Resume    bool               `yaml:"resume"` // its endpoints understand continue_final_message
+	Name           string             `yaml:"name"`
+	Adapters       []Adapter          `yaml:"adapters"`
+	Aliases        []string           `yaml:"aliases"`
+	Upstream       string             `yaml:"upstream"` // what its endpoints call it; Name if empty
+	Endpoints      []Endpoint         `yaml:"endpoints"`
+	Policy         Policy             `yaml:"policy"`
+	Split          map[string]float64 `yaml:"split"` // of models, by weight
+	Fallbacks      []string           `yaml:"fallbacks"`
+	Resume         bool               `yaml:"resume"` // its endpoints understand continue_final_message
+	SLO            SLO                `yaml:"slo"`
+	Transfer       string             `yaml:"transfer"`        // of KV blocks; see transfers
+	TransferTokens int                `yaml:"transfer_tokens"` // fewer are computed where the decode is
+	Hedge          time.Duration      `yaml:"hedge"`           // until a second endpoint is asked, too
+	Price          meter.Price        `yaml:"price"`
+	Cache          time.Duration      `yaml:"cache"`  // how long answers are kept; 0 keeps none
+	Limits         []meter.Limit      `yaml:"limits"` // of all keys together
+}
+
+// SLO is how long answers should take; 0 is any time.
+type SLO struct {
+	TTFT time.Duration `yaml:"ttft"` // until the first token
+	TPOT time.Duration `yaml:"tpot"` // for each later one
 }
 
 // Endpoint is an engine or a provider. In YAML it may be its URL alone.
@@ -42,9 +63,20 @@ type Endpoint struct {
 	URL         string  `yaml:"url"`
 	KeyEnv      string  `yaml:"key_env"` // the environment variable with the key that the endpoint wants
 	MaxInFlight int     `yaml:"max_in_flight"`
-	Context     int     `yaml:"context"` // tokens
+	FixedLimit  bool    `yaml:"fixed_limit"` // MaxInFlight is not lowered by what is learned
+	Context     int     `yaml:"context"`     // tokens
 	Cost        float64 `yaml:"cost"`
 	Zone        string  `yaml:"zone"`
+	API         string  `yaml:"api"`     // of a provider, as in package provider; "" is OpenAI's
+	Region      string  `yaml:"region"`  // of Bedrock
+	Version     string  `yaml:"version"` // of Azure's API
+
+	Role          string `yaml:"role"` // prefill, decode, or both
+	BootstrapPort int    `yaml:"bootstrap_port"`
+
+	Events       string `yaml:"events"` // the ZeroMQ address where it tells what its prefix cache holds
+	EventsReplay string `yaml:"events_replay"`
+	EventsTopic  string `yaml:"events_topic"`
 }
 
 // Policy is the name of a preset, or weights of scorers; see package route.
@@ -82,20 +114,45 @@ type Health struct {
 type Prefix struct {
 	BlockBytes int `yaml:"block_bytes"`
 	Blocks     int `yaml:"blocks"` // of each endpoint
+
+	RenderTimeout time.Duration `yaml:"render_timeout"`
 }
 
 // Key is an API key. Only its hash is known.
 type Key struct {
-	Name              string   `yaml:"name"`
-	Hash              string   `yaml:"hash"` // "sha256:" and 64 hexadecimal digits
-	Models            []string `yaml:"models"`
-	RequestsPerMinute int      `yaml:"requests_per_minute"`
-	TokensPerMinute   int      `yaml:"tokens_per_minute"`
-	MaxInFlight       int      `yaml:"max_in_flight"`
-	Weight            float64  `yaml:"weight"`
-	Priority          int      `yaml:"priority"`
-	Users             bool     `yaml:"users"` // the request's user is a tenant of its own
-	Admin             bool     `yaml:"admin"`
+	Name        string        `yaml:"name"`
+	Team        string        `yaml:"team"`
+	Hash        string        `yaml:"hash"`      // "sha256:" and 64 hexadecimal digits
+	OldHash     string        `yaml:"old_hash"`  // of the key before this one
+	OldUntil    string        `yaml:"old_until"` // when that ends, in RFC 3339
+	Expires     string        `yaml:"expires"`   // when the key ends, in RFC 3339; "" is never
+	Models      []string      `yaml:"models"`
+	Paths       []string      `yaml:"paths"` // that it may ask; all if there are none
+	Limits      []meter.Limit `yaml:"limits"`
+	MaxInFlight int           `yaml:"max_in_flight"`
+	Weight      float64       `yaml:"weight"`
+	Priority    int           `yaml:"priority"`
+	Users       bool          `yaml:"users"` // the request's user is a tenant of its own
+	Admin       bool          `yaml:"admin"`
+}
+
+// Team is what several keys share.
+type Team struct {
+	Name   string        `yaml:"name"`
+	Limits []meter.Limit `yaml:"limits"`
+}
+
+// State says where counters and what was used are kept.
+type State struct {
+	URL       string        `yaml:"url"`        // as meter.Open takes it
+	OnFailure string        `yaml:"on_failure"` // closed or open: whether requests go while the store cannot be reached
+	Timeout   time.Duration `yaml:"timeout"`    // of a reservation
+}
+
+// Cache says where answers are kept.
+type Cache struct {
+	URL   string `yaml:"url"`   // as cache.Open takes it
+	Bytes int    `yaml:"bytes"` // in memory
 }
 
 // defaults are the values of what a file leaves out.
@@ -109,8 +166,10 @@ func defaults() Config {
 			Path: "/health", Interval: 2 * time.Second, Timeout: 2 * time.Second, EjectAfter: 3, EjectFor: 10 * time.Second,
 			Metrics: "/metrics",
 		},
-		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000},
+		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000, RenderTimeout: time.Second},
 		MaxBody: 32 << 20,
+		Cache:   Cache{URL: "memory:", Bytes: 256 << 20},
+		State:   State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
 	}
 }
 
@@ -139,7 +198,10 @@ func (c *Config) check() error {
 			return wrong(path+".name", "it is missing")
 		}
 		names[m.Name] = i
-		for _, name := range append([]string{m.Name}, m.Aliases...) {
+		for _, name := range m.names() {
+			if name == "" {
+				return wrong(path, "an alias or an adapter has no name")
+			}
 			if before, ok := aliases[name]; ok {
 				return wrong(path, "the name %q is that of %s, too", name, before)
 			}
@@ -160,7 +222,19 @@ func (c *Config) check() error {
 	if err := c.checkKeys(aliases); err != nil {
 		return err
 	}
+	if err := c.checkHooks(); err != nil {
+		return err
+	}
 	return c.checkNumbers()
+}
+
+// names returns what requests may ask for.
+func (m *Model) names() []string {
+	all := append([]string{m.Name}, m.Aliases...)
+	for _, a := range m.Adapters {
+		all = append(all, a.Name)
+	}
+	return all
 }
 
 func (m *Model) check(path string, names map[string]int) error {
@@ -185,6 +259,15 @@ func (m *Model) check(path string, names map[string]int) error {
 	if _, err := route.NewPolicy(m.Policy.Preset, m.Policy.Weights); err != nil {
 		return wrong(path+".policy", "%v", err)
 	}
+	if m.Hedge < 0 {
+		return wrong(path+".hedge", "%v; want at least 0", m.Hedge)
+	}
+	if m.SLO.TTFT < 0 || m.SLO.TPOT < 0 {
+		return wrong(path+".slo", "%v and %v; want at least 0", m.SLO.TTFT, m.SLO.TPOT)
+	}
+	if err := m.checkTransfer(path); err != nil {
+		return err
+	}
 	for name, weight := range m.Split {
 		if _, ok := names[name]; !ok || name == m.Name {
 			return wrong(path+".split", "%q is no other model's name", name)
@@ -202,18 +285,38 @@ func (m *Model) check(path string, names map[string]int) error {
 }
 
 func (e *Endpoint) check(path string) error {
+	if _, many, err := parseSource(e.URL); many && err != nil {
+		return wrong(path+".url", "%v", err)
+	} else if many {
+		return e.checkSettings(path)
+	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return wrong(path+".url", "%q; want a URL such as http://127.0.0.1:8000", e.URL)
 	}
 	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
+	if err := provider.Check(e.API, e.Region, e.Version); err != nil {
+		return wrong(path, "%v", err)
+	}
+	if e.API != "" && e.KeyEnv == "" {
+		return wrong(path+".key_env", "it is missing; a provider wants a key")
+	}
+	return e.checkSettings(path)
+}
+
+// checkSettings checks what endpoints that are found have in common with others.
+func (e *Endpoint) checkSettings(path string) error {
 	if e.MaxInFlight == 0 {
 		e.MaxInFlight = defaultInFlight
 	}
 	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
 		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
 	}
-	return nil
+	f := e.feed()
+	if _, many, _ := parseSource(e.URL); many {
+		f.events, f.replay = strings.Replace(f.events, "*", "found", 1), strings.Replace(f.replay, "*", "found", 1)
+	}
+	return f.check(path)
 }
 
 // checkShared refuses an endpoint of several models that is not the same in all.
@@ -247,33 +350,6 @@ func (c *Config) checkSplits(names map[string]int) error {
 	return nil
 }
 
-func (c *Config) checkKeys(names map[string]string) error {
-	before := map[string]bool{}
-	for i := range c.Keys {
-		k := &c.Keys[i]
-		path := fmt.Sprintf("keys[%d]", i)
-		if k.Name == "" || before["name "+k.Name] {
-			return wrong(path+".name", "%q; want a name that no other key has", k.Name)
-		}
-		if _, err := parseHash(k.Hash); err != nil || before[k.Hash] {
-			return wrong(path+".hash", "want sha256: and 64 hexadecimal digits, of a key that is not there twice; kvasir gateway key create makes one")
-		}
-		before["name "+k.Name], before[k.Hash] = true, true
-		for j, m := range k.Models {
-			if _, ok := names[m]; !ok {
-				return wrong(fmt.Sprintf("%s.models[%d]", path, j), "there is no model %q", m)
-			}
-		}
-		if k.Weight == 0 {
-			k.Weight = 1
-		}
-		if k.RequestsPerMinute < 0 || k.TokensPerMinute < 0 || k.MaxInFlight < 0 || !(k.Weight > 0 && k.Weight <= 1e6) {
-			return wrong(path, "a limit or the weight is below 0, or the weight above 1000000")
-		}
-	}
-	return nil
-}
-
 func (c *Config) checkNumbers() error {
 	for _, x := range []struct {
 		path  string
@@ -287,7 +363,8 @@ func (c *Config) checkNumbers() error {
 		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
-		{"max_body", int64(c.MaxBody), 1},
+		{"prefix.render_timeout", int64(c.Prefix.RenderTimeout), 1},
+		{"max_body", int64(c.MaxBody), 1}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
 	} {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)

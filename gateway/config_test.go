@@ -46,15 +46,22 @@ models:
   policy: {prefix: 3, queue: 1.5}
   fallbacks: [d]
   resume: true
+  cache: 5m
+  price: {input: 0.15, cached: 0.075, output: 0.6}
+  limits: [{what: total_tokens, per: 1h, most: 1e6}]
 - {name: d, endpoints: [http://z], policy: latency}
 - name: e
   split: {a: 9, d: 1}
 keys:
 - name: k
   hash: sha256:0000000000000000000000000000000000000000000000000000000000000000
+  team: t
+  old_hash: sha256:1000000000000000000000000000000000000000000000000000000000000000
+  old_until: "2027-01-01T00:00:00Z"
+  expires: "2028-01-01T00:00:00+01:00"
   models: [a, b]
-  requests_per_minute: 60
-  tokens_per_minute: 1000
+  paths: [/v1/completions]
+  limits: [{what: requests, per: 1m, most: 60}, {what: cost, per: month, most: 0.5, model: a}]
   max_in_flight: 4
   weight: 2.5
   priority: -1
@@ -68,6 +75,9 @@ prefix: {block_bytes: 128, blocks: 1000}
 zone: here
 max_body: 1000
 access_log: "-"
+cache: {url: "rediss://localhost", bytes: 7}
+teams: [{name: t, limits: [{what: output_tokens, per: ever, most: 7}]}]
+state: {url: "redis://localhost", on_failure: open, timeout: 100ms}
 `
 
 // TestPrintedIsReadAgain prints a configuration in full, and reads what it printed.
@@ -116,25 +126,36 @@ func TestMistakes(t *testing.T) {
 		"listen: :80\n":                                "models: there is none",
 		"models:\n- endpoints: [http://a]\n":           "fleet.yaml:2: models[0].name: it is missing",
 		"models:\n- name: m\n":                         "fleet.yaml:2: models[0]: a model has endpoints or a split",
-		"models:\n- name: m\n  endpoints:\n  - http://a\n  - 127.0.0.1:8\n":                                 `fleet.yaml:5: models[0].endpoints[1].url: "127.0.0.1:8"; want a URL such as`,
-		"models: [{name: m, endpoints: [http://a, http://a/v1]}]\n":                                         "http://a is there twice",
-		"models: [{name: m, endpoints: [{url: http://a, cost: -1}]}]\n":                                     "cost -1",
-		"models:\n- {name: m, endpoints: [http://a]}\n- {name: n, endpoints: [{url: http://a, zone: x}]}\n": "fleet.yaml:3: models[1].endpoints[0]: http://a is in an earlier model with other settings",
-		"models:\n- {name: m, endpoints: [http://a]}\n- {name: n, aliases: [m], endpoints: [http://a]}\n":   `fleet.yaml:3: models[1]: the name "m" is that of models[0], too`,
-		"models: [{name: m, endpoints: [http://a], policy: fast}]\n":                                        `policy is "fast"; want one of balanced,`,
-		"models: [{name: m, endpoints: [http://a], policy: {speed: 1}}]\n":                                  `scorer is "speed"; want one of`,
-		"models: [{name: m, endpoints: [http://a], policy: {queue: x}}]\n":                                  `models[0].policy.queue: "x"; want a number`,
-		"models: [{name: m, endpoints: [http://a], fallbacks: [m]}]\n":                                      `"m" is no other model's name`,
-		"models: [{name: m, split: {x: 1}}]\n":                                                              `"x" is no other model's name`,
-		"models: [{name: m, endpoints: [http://a]}, {name: n, split: {m: 1}}, {name: o, split: {n: 1}}]\n":  `"n" is divided itself`,
-		"models: [{name: m, endpoints: [http://a]}, {name: n, split: {m: 0}}]\n":                            `the weight of "m" is 0`,
-		m + "keys: [{name: k, hash: secret}]\n":                                                             "keys[0].hash: want sha256: and 64",
-		m + "keys: [{hash: x}]\n":                                                                           "keys[0].name",
-		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', models: [x]}]\n":              `there is no model "x"`,
-		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', weight: -1}]\n":               "below 0",
-		m + "health: {path: ping}\n":                                                                        "want a path that begins with /",
-		"a: &x 1\nmodels: *x\n":                                                                             "unknown key",
-		"models: &x [{name: m, endpoints: [http://a]}]\nkeys: *x\n":                                         "anchors and aliases are not supported",
+		"models:\n- name: m\n  endpoints:\n  - http://a\n  - 127.0.0.1:8\n":                                                      `fleet.yaml:5: models[0].endpoints[1].url: "127.0.0.1:8"; want a URL such as`,
+		"models: [{name: m, endpoints: [http://a, http://a/v1]}]\n":                                                              "http://a is there twice",
+		"models: [{name: m, endpoints: [{url: http://a, cost: -1}]}]\n":                                                          "cost -1",
+		"models:\n- {name: m, endpoints: [http://a]}\n- {name: n, endpoints: [{url: http://a, zone: x}]}\n":                      "fleet.yaml:3: models[1].endpoints[0]: http://a is in an earlier model with other settings",
+		"models:\n- {name: m, endpoints: [http://a]}\n- {name: n, aliases: [m], endpoints: [http://a]}\n":                        `fleet.yaml:3: models[1]: the name "m" is that of models[0], too`,
+		"models: [{name: m, endpoints: [http://a], policy: fast}]\n":                                                             `policy is "fast"; want one of balanced,`,
+		"models: [{name: m, endpoints: [http://a], policy: {speed: 1}}]\n":                                                       `scorer is "speed"; want one of`,
+		"models: [{name: m, endpoints: [http://a], policy: {queue: x}}]\n":                                                       `models[0].policy.queue: "x"; want a number`,
+		"models: [{name: m, endpoints: [http://a], fallbacks: [m]}]\n":                                                           `"m" is no other model's name`,
+		"models: [{name: m, split: {x: 1}}]\n":                                                                                   `"x" is no other model's name`,
+		"models: [{name: m, endpoints: [http://a]}, {name: n, split: {m: 1}}, {name: o, split: {n: 1}}]\n":                       `"n" is divided itself`,
+		"models: [{name: m, endpoints: [http://a]}, {name: n, split: {m: 0}}]\n":                                                 `the weight of "m" is 0`,
+		m + "keys: [{name: k, hash: secret}]\n":                                                                                  "keys[0].hash: want sha256: and 64",
+		m + "keys: [{hash: x}]\n":                                                                                                "keys[0].name",
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', models: [x]}]\n":                                   `there is no model "x"`,
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', weight: -1}]\n":                                    "below 0",
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', team: x}]\n":                                       `there is no team "x"`,
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', expires: soon}]\n":                                 `keys[0].expires: "soon"; want a time`,
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', old_until: soon}]\n":                               "belong together",
+		m + "keys: [{name: k, hash: 'sha256:" + strings.Repeat("0", 64) + "', paths: [/metrics]}]\n":                             "no requests to \"/metrics\"",
+		m + "teams: [{name: t, limits: [{what: tokens, per: 1m, most: 1}]}]\n":                                                   `teams[0].limits[0]: what is "tokens"`,
+		m + "teams: [{name: t}, {name: t}]\n":                                                                                    "no other team has",
+		m + "state: {url: mysql://x}\n":                                                                                          "state.url: meter:",
+		m + "state: {on_failure: shut}\n":                                                                                        "want closed or open",
+		"models: [{name: m, endpoints: [http://a], price: {input: -1}}]\n":                                                       "models[0].price: a price is -1",
+		"models: [{name: m, endpoints: [http://a], limits: [{what: cost, per: 1m, most: 1, model: x}]}]\n":                       `there is no model "x"`,
+		"models: [{name: m, endpoints: [http://a], limits: [{what: cost, per: 1m, most: 1}, {what: cost, per: 1m, most: 2}]}]\n": "an earlier limit",
+		m + "health: {path: ping}\n":                                                                                             "want a path that begins with /",
+		"a: &x 1\nmodels: *x\n":                                                                                                  "unknown key",
+		"models: &x [{name: m, endpoints: [http://a]}]\nkeys: *x\n":                                                              "anchors and aliases are not supported",
 		"models: [\n": "did not find",
 	} {
 		if _, err := Parse("fleet.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -105,7 +105,7 @@ models:
 - {name: n, endpoints: [http://a]}
 keys:
 - {name: root, hash: %q, admin: true}
-- {name: bob, hash: %q, models: [m], requests_per_minute: 3}
+- {name: bob, hash: %q, models: [m], limits: [{what: requests, per: 1m, most: 3}]}
 `, rootHash, bobHash)
 	inWorld(t, config, map[string]http.Handler{"a": a}, func(w *world) {
 		for _, c := range []struct {
@@ -128,14 +128,16 @@ keys:
 			t.Errorf("the engine got the client's key: %v", h)
 		}
 		r := w.chat(plain, "X-Api-Key", bob)
-		w.want(r, 429, "requests a minute")
-		if r.header.Get("Retry-After") != "20" {
-			t.Errorf("Retry-After is %q; want 20", r.header.Get("Retry-After"))
+		w.want(r, 429, "used up its limit of 3 requests in 1m")
+		if r.header.Get("Retry-After") != "60" {
+			t.Errorf("Retry-After is %q; want 60", r.header.Get("Retry-After"))
 		}
-		time.Sleep(20 * time.Second)
-		w.want(w.chat(plain, "X-Api-Key", bob), 200, "a")
-		w.apply(strings.Replace(config, "requests_per_minute: 3", "requests_per_minute: 2", 1))
-		w.want(w.chat(plain, "X-Api-Key", bob), 429, "requests a minute") // a reload gives nothing back
+		time.Sleep(time.Minute)
+		for range 2 {
+			w.want(w.chat(plain, "X-Api-Key", bob), 200, "a")
+		}
+		w.apply(strings.Replace(config, "limits: [{what: requests, per: 1m, most: 3}]", "limits: [{what: requests, per: 1m, most: 2}]", 1))
+		w.want(w.chat(plain, "X-Api-Key", bob), 429, "limit of 2 requests") // a reload gives nothing back
 	})
 }
 
@@ -151,7 +153,7 @@ func TestTokensAreReserved(t *testing.T) {
 		}
 		return false
 	}
-	config := fmt.Sprintf("models: [{name: m, endpoints: [http://a]}]\nkeys: [{name: k, hash: %q, tokens_per_minute: 1000}]", hash)
+	config := fmt.Sprintf("models: [{name: m, endpoints: [http://a]}]\nkeys: [{name: k, hash: %q, limits: [{what: total_tokens, per: 1m, most: 1000}]}]", hash)
 	inWorld(t, config, map[string]http.Handler{"a": a}, func(w *world) {
 		gate = make(chan bool)
 		var all sync.WaitGroup
@@ -237,9 +239,10 @@ func TestWhatCanBeSeen(t *testing.T) {
 				t.Errorf("the metrics lack %s", line)
 			}
 		}
+		w.want(w.ask(w.t.Context(), "GET", "/gateway/", ""), 200, "<title>kvasir gateway</title>")
 		fleet := w.ask(w.t.Context(), "GET", "/gateway/fleet", "").body
 		for _, part := range []string{
-			`"url":"http://a","up":true,"in_flight":0,"tokens_in_flight":0,"engine_waiting":3,"engine_running":4,"kv_use":0.25,"adapters":["x","y"]`,
+			`"url":"http://a","up":true,"in_flight":0,"limit":256,"tokens_in_flight":0,"engine_waiting":3,"engine_running":4,"kv_use":0.25,"adapters":["x","y"]`,
 			`"url":"http://nobody","up":false,"why":"unhealthy: `,
 		} {
 			if !strings.Contains(fleet, part) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -39,23 +40,27 @@ type exchange struct {
 	attempts int
 	queued   time.Duration
 	endpoint string
-	status   int  // that the client got; 0 if it got none
-	stream   bool // the answer is one
+	at       *placement // of the last attempt
+	status   int        // that the client got; 0 if it got none
+	stream   bool       // the answer is one
 	ttft     time.Duration
 	used     tokenUsage  // by the last attempt
 	earlier  int         // tokens of attempts before it that the client got
 	said     *transcript // what the client got of a stream that can be resumed; nil if it cannot
 	torn     bool        // what was sent of the answer is not whole, and does not say so
 	problem  string      // what went wrong, for the log
+	hold     *meter.Hold // what is reserved
+	hooked   bool        // hooks see the answer
+	kept     *keeping    // what of the answer is to be kept; nil is nothing
+	price    meter.Price // of the model that answers
+	cost     float64     // of the answer, in the currency of the prices
 }
 
 // forward serves a request by endpoints.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{g: g, w: w, r: r, began: time.Now(), cfg: g.setup.Load().cfg, id: r.Header.Get("X-Request-Id")}
 	if x.id == "" || len(x.id) > 128 {
-		var random [12]byte
-		rand.Read(random[:])
-		x.id = hex.EncodeToString(random[:])
+		x.id = unique()
 	}
 	w.Header().Set("X-Request-Id", x.id)
 	if refused := x.serve(); refused != nil {
@@ -70,6 +75,13 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	if x.torn {
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
 	}
+}
+
+// unique makes a name that no other request has.
+func unique() string {
+	var random [12]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
 }
 
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
@@ -89,22 +101,21 @@ func (x *exchange) serve() (refused *refusal) {
 	if x.body.modelAt[1] == 0 {
 		return invalid("model", "model is missing")
 	}
+	if refused = x.hookRequest(); refused != nil {
+		return refused
+	}
 	choices := x.resolve()
 	if len(choices) == 0 {
 		return noModel(x.body.model)
 	}
-	reserved := float64(x.prompt() + x.answer())
-	x.g.mu.Lock()
-	refused = x.account.reserve(reserved, x.g.now())
-	x.g.mu.Unlock()
-	if refused != nil {
+	if x.recall(choices[0]) {
+		return nil
+	}
+	defer x.remember()
+	if refused = x.reserve(choices[0]); refused != nil {
 		return refused
 	}
-	defer func() {
-		x.g.mu.Lock()
-		defer x.g.mu.Unlock()
-		x.account.settle(reserved, float64(x.used.in()+x.used.out()+x.earlier))
-	}()
+	defer x.settle()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
 	for _, m := range choices {
@@ -204,16 +215,25 @@ func (x *exchange) part(split map[string]float64) string {
 // job makes the request that a model's queue and policy see.
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
-	j := &job{model: m, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
-	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone}
+	x.g.mu.Lock()
+	adapter := m.adapter(x.body.model)
+	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
+	x.g.mu.Unlock()
+	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
+	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
+		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
+	seed := m.seed
+	if j.adapter = adapter; adapter.Name != "" {
+		j.route.Adapter = adapter.Name
+		seed = route.Seed(m.Name, adapter.Name)
+	}
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
 	size := x.cfg.Prefix.BlockBytes
-	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), m.seed, x.body.tools, size)
-	seed := m.seed
+	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
 	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.Name, string(x.body.tools))
+		seed = route.Seed(m.Name, adapter.Name, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
 	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
@@ -230,6 +250,8 @@ func (x *exchange) job(m *model) *job {
 func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
 	x.model = m.Name
+	x.price = x.g.priceOf(m)
+	x.setExact(ctx, j)
 	x.record(m)
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
@@ -252,7 +274,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		x.problem = last.Error()
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
-			x.g.failedAt(p.endpoint, last)
+			x.g.failedAt(x.at.endpoint, last)
 		}
 		if x.status != 0 && (ctx.Err() != nil || left == 0 || !x.said.resumable(&x.body)) {
 			x.breakOff(last)
@@ -266,7 +288,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
 		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
-			j.route.Tried = append(j.route.Tried, p.endpoint.id)
+			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
 	}
 }
@@ -287,6 +309,8 @@ func (x *exchange) report() {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
 		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
 		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
+		g.metrics.tokens.WithLabelValues(name, "cached").Add(float64(x.used.cached()))
+		g.metrics.cost.WithLabelValues(name).Add(x.cost)
 		g.metrics.tokens.WithLabelValues(name, "output").Add(float64(x.used.out() + x.earlier))
 	}
 	if x.stream && x.attempts > 0 && x.status == http.StatusOK {
@@ -304,6 +328,6 @@ func (x *exchange) report() {
 		slog.String("id", x.id), slog.String("path", x.r.URL.Path), slog.String("key", key), slog.String("model", x.model),
 		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
 		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
-		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier),
+		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier), slog.Int("cached_tokens", x.used.cached()), slog.Float64("cost", x.cost),
 		slog.String("error", x.problem))
 }

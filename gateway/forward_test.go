@@ -133,6 +133,7 @@ func TestHangUpCancelsUpstream(t *testing.T) {
 			t.Error("the second request does not wait")
 		}
 		leave()
+		synctest.Wait()
 		hangUp()
 		done()
 		synctest.Wait()

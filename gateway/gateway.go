@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/fair"
+	"github.com/kvasir-llm/kvasir/gateway/cache"
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -23,31 +26,45 @@ type Gateway struct {
 	log       *slog.Logger
 	access    *slog.Logger // nil writes none
 	began     time.Time
+	names     *net.Resolver
 	transport *http.Transport
 	metrics   *metrics
+	answers   cache.Store
+	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	watches   sync.WaitGroup
 
-	mu     sync.Mutex // guards all below, and what models, accounts and endpoints say it does
-	fleet  *route.Fleet
-	ends   map[string]*endpoint // by URL
-	random *rand.Rand
+	mu      sync.Mutex // guards all below, and what models and endpoints say it does
+	fleet   *route.Fleet
+	ends    map[string]*endpoint          // by URL
+	written *Config                       // with the sources of endpoints
+	found   map[string][]string           // the URLs of endpoints, by source
+	looks   map[string]context.CancelFunc // at sources
+	flights map[string]int                // requests under way, by the names of accounts
+	asked   map[string]*flight            // requests under way whose answers are kept, by their names
+	random  *rand.Rand
 }
 
 // setup is what a configuration makes. It is replaced as a whole.
 type setup struct {
 	cfg      *Config
-	models   map[string]*model // by name
-	names    map[string]*model // by name and alias
-	accounts map[[sha256.Size]byte]*account
+	models   map[string]*model          // by name
+	names    map[string]*model          // by name and alias
+	accounts map[[sha256.Size]byte]pass // by the hash of a key
+	issuers  map[string]*issuer         // by URL
+	hooks    []*hook
+	teams    map[string][]meter.Limit
 }
 
 // Options are what a Gateway gets besides its configuration.
 type Options struct {
-	Logger *slog.Logger
-	Access *slog.Logger // gets a record of every request; nil gets none
-	Seed   uint64       // of what is drawn
+	Logger  *slog.Logger
+	Access  *slog.Logger  // gets a record of every request; nil gets none
+	Seed    uint64        // of what is drawn
+	Names   *net.Resolver // of endpoints that are found by DNS; nil is the system's
+	State   meter.Store   // counts what is used, and is closed with the gateway; nil is one in memory
+	Answers cache.Store   // keeps answers, and is closed with the gateway; nil is one in memory
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
@@ -55,9 +72,10 @@ func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
-		ends:  map[string]*endpoint{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
+		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
+		flights: map[string]int{}, asked: map[string]*flight{}, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
-	dialer := net.Dialer{KeepAlive: 30 * time.Second}
+	dialer := net.Dialer{KeepAlive: 30 * time.Second, Resolver: g.names}
 	g.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, g.setup.Load().cfg.Timeouts.Connect)
@@ -66,6 +84,21 @@ func New(c *Config, o Options) (*Gateway, error) {
 		},
 		MaxIdleConnsPerHost: 4096, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		ForceAttemptHTTP2: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
+	}
+	state := o.State
+	if state == nil {
+		var err error
+		if state, err = meter.Open("memory:"); err != nil {
+			return nil, err
+		}
+	}
+	g.meter = meter.New(state, meter.Options{Log: o.Logger, Open: c.State.OnFailure == "open", Timeout: c.State.Timeout})
+	g.answers = o.Answers
+	if g.answers == nil {
+		var err error
+		if g.answers, err = cache.Open("memory:", c.Cache.Bytes); err != nil {
+			return nil, err
+		}
 	}
 	g.setup.Store(&setup{cfg: c})
 	if err := g.Apply(c); err != nil {
@@ -77,13 +110,17 @@ func New(c *Config, o Options) (*Gateway, error) {
 // Close ends what a gateway does in the background.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
+	g.discoverOnly(nil)
 	for _, e := range g.ends {
 		e.stop()
+		e.unfollow()
 	}
+	g.retire(g.setup.Load().hooks)
 	g.mu.Unlock()
 	g.watches.Wait()
 	g.transport.CloseIdleConnections()
-	return nil
+	g.answers.Close()
+	return g.meter.Close()
 }
 
 // Drain makes the gateway's health page say that it is about to end, so that who balances load over gateways looks for
@@ -96,8 +133,32 @@ func (g *Gateway) now() time.Duration { return time.Since(g.began) }
 // Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
 // that wait for a model that stays keep their places. If Apply fails, nothing has changed.
 func (g *Gateway) Apply(c *Config) error {
+	hooks, err := openHooks(c)
+	if err != nil {
+		return err
+	}
+	g.lookAround(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	before := g.setup.Load()
+	if err := g.apply(c, hooks); err != nil {
+		if g.setup.Load() == before {
+			err = errors.Join(err, closeHooks(hooks))
+		}
+		return err
+	}
+	g.retire(before.hooks)
+	g.written = c
+	g.discoverOnly(c.sources())
+	return nil
+}
+
+// apply puts a configuration, with the endpoints that were found, in place of the present one. g.mu is held.
+func (g *Gateway) apply(c *Config, hooks []*hook) error {
+	c, err := c.expanded(g.found)
+	if err != nil {
+		return err
+	}
 	before := g.setup.Load()
 	keys, err := endpointKeys(c)
 	if err != nil {
@@ -106,8 +167,12 @@ func (g *Gateway) Apply(c *Config) error {
 	if n := len(keys); n > route.MaxEndpoints {
 		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
 	}
-	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}}
-	s.accounts = openAccounts(c.Keys, before.accounts, g.now())
+	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}, teams: map[string][]meter.Limit{}}
+	s.accounts, s.issuers = openAccounts(c.Keys), openIssuers(c, g.transport)
+	for _, t := range c.Teams {
+		s.teams[t.Name] = t.Limits
+	}
+	s.hooks = hooks
 	g.setup.Store(s) // watches read it
 	for url, e := range g.ends {
 		if _, stays := keys[url]; !stays || e.key != keys[url] {
@@ -161,28 +226,39 @@ func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string
 	if err != nil {
 		return err
 	}
-	m.Model, m.policy, m.pool, m.ids = c, policy, nil, nil
+	m.Model, m.policy, m.pool, m.ids, m.prefill, m.prefillIDs = c, policy, nil, nil, nil, nil
+	if m.transfer, err = transfers.Find("transfer", c.Transfer); err != nil {
+		return err
+	}
 	m.queue.SetMost(s.cfg.Queue.MaxWaiting)
 	for _, cfg := range c.Endpoints {
 		e, err := g.join(cfg, keys[cfg.URL])
 		if err != nil {
 			return err
 		}
+		if cfg.Role == "prefill" {
+			m.prefill, m.prefillIDs = append(m.prefill, e), append(m.prefillIDs, e.id)
+			continue
+		}
 		m.pool, m.ids = append(m.pool, e), append(m.ids, e.id)
 	}
-	s.models[c.Name], s.names[c.Name] = m, m
-	for _, alias := range c.Aliases {
-		s.names[alias] = m
+	s.models[c.Name] = m
+	for _, name := range c.names() {
+		s.names[name] = m
 	}
 	return nil
 }
 
 // join returns the endpoint of a configuration, which it begins to watch if it is new.
 func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
-	known := route.Endpoint{Name: cfg.URL, Cost: cfg.Cost, Zone: cfg.Zone, Limit: cfg.MaxInFlight, Context: cfg.Context}
+	known := route.Endpoint{Name: cfg.URL, Cost: cfg.Cost, Zone: cfg.Zone, Limit: cfg.MaxInFlight, Fixed: cfg.FixedLimit, Context: cfg.Context}
 	if e := g.ends[cfg.URL]; e != nil {
 		e.cfg = cfg
 		g.fleet.Change(e.id, known)
+		if from := cfg.feed(); from != e.feed {
+			e.unfollow()
+			e.feed, e.unfollow = from, g.follow(e, from)
+		}
 		return e, nil
 	}
 	id, err := g.fleet.Join(known)
@@ -195,6 +271,8 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 	g.metrics.up.WithLabelValues(e.url).Set(1)
 	g.watches.Add(1)
 	g.watch(ctx, e)
+	e.feed = cfg.feed()
+	e.unfollow = g.follow(e, e.feed)
 	return e, nil
 }
 
@@ -202,6 +280,7 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 func (g *Gateway) remove(e *endpoint) {
 	e.gone = true
 	e.stop()
+	e.unfollow()
 	g.fleet.Leave(e.id)
 	delete(g.ends, e.url)
 	g.metrics.up.DeleteLabelValues(e.url)

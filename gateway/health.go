@@ -28,7 +28,12 @@ type endpoint struct {
 	requests int    // in flight
 	failed   int    // in a row
 	ejected  int    // times in a row
-	broke    bool   // it was down as connections broke, and has not answered well since
+	feed     feed
+	unfollow func()            // ends its feed
+	windowed []int             // groups of layers that attend to a window, as its KV events told
+	loaded   map[string]string // the paths of adapters that it was told to load, by name, since it was down last
+	mute     time.Duration     // until when it is not asked to render prompts
+	broke    bool              // it was down as connections broke, and has not answered well since
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -71,7 +76,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 			return
 		}
 	}
-	if h.Metrics != "" {
+	if h.Metrics != "" && !g.foreign(e) {
 		var l route.Load
 		if err := g.ask(ctx, e, h.Metrics, func(r io.Reader) error { return readLoad(r, &l) }); err == nil {
 			g.mu.Lock()
@@ -86,14 +91,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 // ask gets a page of an endpoint, which must come with status 200. A provider that has no such page is as good as one
 // that says it is well.
 func (g *Gateway) ask(ctx context.Context, e *endpoint, path string, read func(io.Reader) error) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
-	if err != nil {
-		return err
-	}
-	if e.key != "" {
-		r.Header.Set("Authorization", "Bearer "+e.key)
-	}
-	res, err := g.transport.RoundTrip(r)
+	res, err := g.fetch(ctx, e, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
@@ -134,7 +132,9 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 	if (e.down == "") != (why == "") {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
-	e.down = why
+	if e.down = why; why != "" {
+		e.loaded = nil
+	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
 	if why == "" {
@@ -161,11 +161,14 @@ func (g *Gateway) served(e *endpoint) {
 // for a while that doubles.
 func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	g.metrics.failures.WithLabelValues(e.url, f.reason()).Inc()
-	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
+		if !e.gone {
+			g.fleet.Refused(e.id)
+		}
+		return
+	}
 	h := g.setup.Load().cfg.Health
 	e.failed++
 	switch {

@@ -30,136 +30,68 @@ func parseHash(text string) (hash [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(raw), nil
 }
 
-// account is an API key with what its requests have used.
-type account struct {
-	key Key
-	*usage
+// account is who asks: an API key, or a user of an issuer with a key's settings.
+type account struct{ key Key }
+
+// pass is a way to an account: a key's hash, and when it ends.
+type pass struct {
+	*account
+	ends time.Time // zero is never
 }
 
-// usage outlives reloads, by the key's name. Gateway.mu guards it.
-type usage struct {
-	requests bucket
-	tokens   bucket
-	inFlight int
-}
-
-// bucket is an allowance that refills steadily: at most a minute's worth, of which requests take before they go.
-type bucket struct {
-	perMinute float64 // 0 is no limit
-	level     float64
-	at        time.Duration
-}
-
-// set changes the limit. A new one begins full.
-func (b *bucket) set(perMinute int, now time.Duration) {
-	if limit := float64(perMinute); limit != b.perMinute {
-		b.refill(now)
-		if b.perMinute == 0 {
-			b.level = limit
-		}
-		b.perMinute, b.level, b.at = limit, min(b.level, limit), now
-	}
-}
-
-func (b *bucket) refill(now time.Duration) {
-	b.level = min(b.perMinute, b.level+(now-b.at).Minutes()*b.perMinute)
-	b.at = now
-}
-
-// wait returns how long it takes until n can be taken; 0 if that is now. What is above the whole allowance takes a full
-// one.
-func (b *bucket) wait(n float64, now time.Duration) time.Duration {
-	if b.perMinute == 0 {
-		return 0
-	}
-	b.refill(now)
-	short := min(n, b.perMinute) - b.level
-	if short <= 0 {
-		return 0
-	}
-	return time.Duration(short / b.perMinute * float64(time.Minute))
-}
-
-// take takes n, or gives it back if it is negative. The level may fall below 0: later requests wait that much longer.
-func (b *bucket) take(n float64) {
-	if b.perMinute > 0 {
-		b.level -= n
-	}
-}
-
-// open makes the accounts of a configuration's keys, with what those of the same names have used.
-func openAccounts(keys []Key, before map[[sha256.Size]byte]*account, now time.Duration) map[[sha256.Size]byte]*account {
-	old := map[string]*usage{}
-	for _, a := range before {
-		old[a.key.Name] = a.usage
-	}
-	accounts := map[[sha256.Size]byte]*account{}
+// openAccounts makes the passes of a configuration's keys.
+func openAccounts(keys []Key) map[[sha256.Size]byte]pass {
+	passes := map[[sha256.Size]byte]pass{}
 	for _, k := range keys {
-		a := &account{k, old[k.Name]}
-		if a.usage == nil {
-			a.usage = &usage{}
+		a := &account{k}
+		ends, _ := parseEnd(k.Expires) // Config.check has seen these
+		if hash, err := parseHash(k.Hash); err == nil {
+			passes[hash] = pass{a, ends}
 		}
-		a.requests.set(k.RequestsPerMinute, now)
-		a.tokens.set(k.TokensPerMinute, now)
-		hash, _ := parseHash(k.Hash) // Config.check has seen it
-		accounts[hash] = a
+		if k.OldHash != "" {
+			until, _ := parseEnd(k.OldUntil)
+			hash, _ := parseHash(k.OldHash)
+			if !ends.IsZero() && ends.Before(until) {
+				until = ends
+			}
+			passes[hash] = pass{a, until}
+		}
 	}
-	return accounts
+	return passes
 }
 
 // authorize returns the account of a request's key, nil if the gateway wants no keys. Keys are found by their hash, so
 // that no comparison depends on how much of a key is right.
 func (g *Gateway) authorize(r *http.Request) (*account, *refusal) {
 	s := g.setup.Load()
-	if len(s.accounts) == 0 {
+	if len(s.cfg.Keys) == 0 {
 		return nil, nil
 	}
 	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		key = r.Header.Get("X-Api-Key")
 	}
-	a := s.accounts[sha256.Sum256([]byte(key))]
-	if a == nil {
-		return nil, &refusal{status: http.StatusUnauthorized, kind: "invalid_request_error", code: "invalid_api_key",
-			message: "the API key is missing or not known"}
+	p := s.accounts[sha256.Sum256([]byte(key))]
+	if i := s.issuerOf(key); i != nil && p.account == nil {
+		var err error
+		if p.account, err = i.account(r.Context(), key); err != nil {
+			return nil, &refusal{status: http.StatusUnauthorized, kind: "invalid_request_error", code: "invalid_token",
+				message: "the token is not good: " + err.Error()}
+		}
 	}
-	return a, nil
+	if p.account == nil || !p.ends.IsZero() && !time.Now().Before(p.ends) {
+		return nil, &refusal{status: http.StatusUnauthorized, kind: "invalid_request_error", code: "invalid_api_key",
+			message: "the API key is missing, not known or has ended"}
+	}
+	if paths := p.key.Paths; len(paths) > 0 && slices.Contains(forwarded, r.URL.Path) && !slices.Contains(paths, r.URL.Path) {
+		return nil, &refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "not_allowed",
+			message: "the API key may not ask " + r.URL.Path}
+	}
+	return p.account, nil
 }
 
 // may reports whether a key may use a model, by any of its names. Gateway.mu is held.
 func (a *account) may(m *model, name string) bool {
 	return a == nil || len(a.key.Models) == 0 || slices.Contains(a.key.Models, name) ||
 		slices.Contains(a.key.Models, m.Name) || slices.ContainsFunc(m.Aliases, func(s string) bool { return slices.Contains(a.key.Models, s) })
-}
-
-// reserve takes what a request may use before it goes: one request and so many tokens. g.mu is held.
-func (a *account) reserve(tokens float64, now time.Duration) *refusal {
-	if a == nil {
-		return nil
-	}
-	refuse := func(what string, wait time.Duration) *refusal {
-		return &refusal{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", retry: wait,
-			message: fmt.Sprintf("the API key %q has used up its %s", a.key.Name, what)}
-	}
-	if a.key.MaxInFlight > 0 && a.inFlight >= a.key.MaxInFlight {
-		return refuse("requests at once", time.Second)
-	}
-	if wait := a.requests.wait(1, now); wait > 0 {
-		return refuse("requests a minute", wait)
-	}
-	if wait := a.tokens.wait(tokens, now); wait > 0 {
-		return refuse("tokens a minute", wait)
-	}
-	a.inFlight++
-	a.requests.take(1)
-	a.tokens.take(tokens)
-	return nil
-}
-
-// settle corrects what was reserved by what was used, once the request has ended. g.mu is held.
-func (a *account) settle(reserved, used float64) {
-	if a != nil {
-		a.inFlight--
-		a.tokens.take(used - reserved)
-	}
 }

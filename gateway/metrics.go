@@ -17,8 +17,11 @@ type metrics struct {
 	ttft     *prometheus.HistogramVec
 	queued   *prometheus.HistogramVec
 	tokens   *prometheus.CounterVec
+	cost     *prometheus.CounterVec
+	cache    *prometheus.CounterVec
 	flying   *prometheus.GaugeVec
 	up       *prometheus.GaugeVec
+	blocks   *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -48,8 +51,11 @@ func newMetrics() *metrics {
 		seconds:  histogram("request_seconds", "Time from a request's arrival to the end of its answer.", "model"),
 		ttft:     histogram("time_to_first_token_seconds", "Time from a request's arrival to the first event of its stream.", "model"),
 		queued:   histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
-		tokens:   counter("tokens_total", "Tokens of prompts (input) and answers (output), as endpoints counted them.", "model", "direction"),
+		tokens:   counter("tokens_total", "Tokens of prompts (input, of which cached) and answers (output), as endpoints counted them.", "model", "direction"),
+		cost:     counter("cost_total", "What answers cost, in the currency of the prices.", "model"),
+		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
+		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
 		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
 	}
 }

@@ -13,12 +13,15 @@ import (
 // model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it.
 type model struct {
 	Model
-	pool   []*endpoint
-	ids    []int // of the endpoints in pool
-	policy *route.Policy
-	queue  *fair.Queue
-	jobs   map[*job]struct{} // that wait in queue
-	seed   uint64            // of its prompts' blocks
+	pool       []*endpoint
+	ids        []int       // of the endpoints in pool
+	prefill    []*endpoint // those that only compute prompts, which are not in pool
+	prefillIDs []int
+	transfer   transfer
+	policy     *route.Policy
+	queue      *fair.Queue
+	jobs       map[*job]struct{} // that wait in queue
+	seed       uint64            // of its prompts' blocks
 }
 
 // job is a request on its way to an endpoint.
@@ -27,6 +30,9 @@ type job struct {
 	route   route.Request
 	model   *model
 	explain bool
+	adapter Adapter
+	split   bool          // the model has endpoints that only compute prompts
+	hedge   time.Duration // after which a second endpoint is asked, too; 0 is never
 
 	ready   chan struct{} // closed once one of these is set
 	placed  *placement
@@ -122,6 +128,9 @@ func (o outlook) patience(q Queue) time.Duration {
 
 func (g *Gateway) outlook(j *job) outlook {
 	o := never
+	if len(j.model.ids) == 0 { // none was found yet
+		o = down
+	}
 	for _, c := range g.fleet.Choose(j.model.policy, &j.route, j.model.ids).Rated {
 		switch c.Refused {
 		case "", "full":
@@ -168,7 +177,7 @@ func (g *Gateway) pump(m *model) {
 		return true
 	}
 	for m.queue.Waiting() > 0 {
-		r := m.queue.Next(int64(g.now()), m.places(), can)
+		r := m.queue.Next(int64(g.now()), g.places(m), can)
 		if r == nil {
 			return
 		}
@@ -181,12 +190,13 @@ func (g *Gateway) pump(m *model) {
 }
 
 // places counts the requests that the endpoints of a model can take.
-func (m *model) places() fair.Places {
+func (g *Gateway) places(m *model) fair.Places {
 	var p fair.Places
 	for _, e := range m.pool {
 		if e.down == "" {
-			p.All += e.cfg.MaxInFlight
-			p.Free += max(0, e.cfg.MaxInFlight-e.requests)
+			most := g.fleet.Most(e.id)
+			p.All += most
+			p.Free += max(0, most-e.requests)
 		}
 	}
 	return p
@@ -199,14 +209,16 @@ func (g *Gateway) first(p *placement, seconds float64) {
 	p.flight.First(seconds)
 }
 
-// leave says that a job has left its endpoint: what it cost, the later tokens of its answer and the seconds since the
-// first one.
-func (g *Gateway) leave(j *job, cost float64, tokens int, seconds float64) {
+// leave says that a job has left an endpoint: what it cost, the later tokens of its answer and the seconds since the
+// first one. A job that is nil is charged for elsewhere.
+func (g *Gateway) leave(j *job, p *placement, cost float64, tokens int, seconds float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	j.placed.flight.End(tokens, seconds)
-	j.placed.endpoint.requests--
-	j.model.queue.Settle(&j.fair, cost)
+	p.flight.End(tokens, seconds)
+	p.endpoint.requests--
+	if j != nil {
+		j.model.queue.Settle(&j.fair, cost)
+	}
 	g.pumpAll()
 }
 

@@ -21,12 +21,14 @@ type body struct {
 	stream   bool
 	user     string
 	session  string // prompt_cache_key
+	salt     string // cache_salt
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
 	tools    []byte // what precedes the prompt in most templates
 	prompt   []byte // messages, prompt, input or what else the request is about
 	promptAt [2]int // where that is in raw
+	transfer bool   // it says where KV blocks come from or go to
 	special  bool   // it has keys with which a stream cannot be resumed; see resumable
 }
 
@@ -114,10 +116,17 @@ var known = [...]struct {
 	}},
 	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
 	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
+	{"cache_salt", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
+	{"kv_transfer_params", readTransfer}, {"bootstrap_room", readTransfer},
 	{"max_tokens", readMost}, {"max_completion_tokens", readMost}, {"max_output_tokens", readMost},
 	{"n", func(b *body, _ string, value []byte, _ int) error { readNumber(value, &b.answers); return nil }},
 	{"tools", func(b *body, _ string, value []byte, _ int) error { b.tools = value; return nil }},
 	{"messages", readPrompt}, {"prompt", readPrompt}, {"input", readPrompt}, {"documents", readPrompt},
+}
+
+func readTransfer(b *body, _ string, _ []byte, _ int) error {
+	b.transfer = true
+	return nil
 }
 
 func readText(key string, value []byte, into *string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvasir-llm/kvasir/gateway/panel"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -16,6 +17,9 @@ var forwarded = []string{
 	"/v1/messages/count_tokens", "/v1/chat/completions/render", "/v1/completions/render", "/rerank", "/score", "/tokenize",
 	"/detokenize",
 }
+
+// page is what browsers get.
+var page = panel.Handler()
 
 // ServeHTTP answers a request, or forwards it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,6 +47,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.listModels(w, r)
 	case path == "/gateway/fleet":
 		g.showFleet(w, r)
+	case path == "/gateway/usage":
+		g.showUsage(w, r)
+	case strings.HasPrefix(path, panel.Prefix):
+		page.ServeHTTP(w, r)
 	default:
 		noPath(r).write(w)
 	}
@@ -58,8 +66,10 @@ func (g *Gateway) countFlights() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.metrics.flying.Reset()
+	g.metrics.blocks.Reset()
 	for _, e := range g.ends {
 		g.metrics.flying.WithLabelValues(e.url).Set(float64(e.requests))
+		g.metrics.blocks.WithLabelValues(e.url).Set(float64(g.fleet.Held(e.id)))
 	}
 }
 
@@ -104,11 +114,13 @@ type shownEndpoint struct {
 	Up             bool     `json:"up"`
 	Why            string   `json:"why,omitempty"`
 	InFlight       int      `json:"in_flight"`
+	Limit          int      `json:"limit"` // of those in flight, as learned
 	TokensInFlight int      `json:"tokens_in_flight"`
 	Waiting        int      `json:"engine_waiting"`
 	Running        int      `json:"engine_running"`
 	KVUse          float64  `json:"kv_use"`
 	Adapters       []string `json:"adapters,omitempty"`
+	Blocks         int      `json:"kv_blocks"` // that its KV events told of
 }
 
 type shownModel struct {
@@ -134,8 +146,9 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		shown := shownModel{Name: m.Name, Waiting: m.queue.Waiting(), Endpoints: []shownEndpoint{}}
 		for _, c := range g.fleet.View(&route.Request{}, m.ids) {
 			shown.Endpoints = append(shown.Endpoints, shownEndpoint{
-				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, TokensInFlight: c.InFlight,
+				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.Most, TokensInFlight: c.InFlight,
 				Waiting: c.Waiting, Running: c.Running, KVUse: c.KVUse, Adapters: c.Adapters,
+				Blocks: g.fleet.Held(c.ID),
 			})
 		}
 		list = append(list, shown)

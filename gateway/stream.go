@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
 
 // longestEvent is the most bytes of an event of a stream.
@@ -52,6 +54,9 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 		case !e.done && needsDone[a.r.URL.Path]:
 			return a.broken(&e, &failure{err: errors.New("the stream ended too early")})
 		default:
+			if told := res.Trailer.Get(provider.UsageTrailer); e.usage == nil && told != "" {
+				e.usage = []byte(told)
+			}
 			a.count(&e)
 			return nil
 		}
@@ -195,10 +200,26 @@ type tokenUsage struct {
 	Completion int `json:"completion_tokens"`
 	Input      int `json:"input_tokens"`
 	Output     int `json:"output_tokens"`
+
+	PromptDetails cachedTokens `json:"prompt_tokens_details"`
+	InputDetails  cachedTokens `json:"input_tokens_details"`
+	CacheRead     int          `json:"cache_read_input_tokens"` // Anthropic's, which Input does not have
+	CacheWritten  int          `json:"cache_creation_input_tokens"`
 }
 
-func (u *tokenUsage) in() int  { return max(0, u.Prompt, u.Input) }
+type cachedTokens struct {
+	Cached int `json:"cached_tokens"`
+}
+
+func (u *tokenUsage) in() int {
+	return max(0, u.Prompt, u.Input) + max(0, u.CacheRead) + max(0, u.CacheWritten)
+}
 func (u *tokenUsage) out() int { return max(0, u.Completion, u.Output) }
+
+// cached are the tokens of in that were in the endpoint's cache.
+func (u *tokenUsage) cached() int {
+	return max(0, u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheRead)
+}
 
 // read reads the usage of an answer, or of an event. What is no usage counts nothing.
 func (u *tokenUsage) read(answer []byte) {

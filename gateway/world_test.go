@@ -81,7 +81,7 @@ func inWorld(t *testing.T, config string, engines map[string]http.Handler, f fun
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.g, err = New(&Config{Prefix: c.Prefix}, Options{Logger: slog.New(slog.DiscardHandler), Seed: 1,
+		w.g, err = New(&Config{Prefix: c.Prefix, Cache: c.Cache}, Options{Logger: slog.New(slog.DiscardHandler), Seed: 1,
 			Access: slog.New(slog.NewJSONHandler(&w.log, nil))})
 		if err != nil {
 			t.Fatal(err)

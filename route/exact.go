@@ -13,7 +13,7 @@ type Exact struct {
 type Block struct {
 	Name   uint64 // the engine's
 	Parent uint64 // the engine's name of the block before it; 0 for the first one of a prompt
-	Seed   uint64 // of the first block of a prompt; see TokenBlocks
+	Seed   uint64 // of the first block of a prompt; see TokenBlocks. Of others, what else sets them apart; 0 is nothing
 	Tokens []int32
 }
 
@@ -27,6 +27,9 @@ func NewExact(endpoints int) *Exact {
 	return x
 }
 
+// Held returns how many blocks an endpoint holds, as it told.
+func (x *Exact) Held(endpoint int) int { return x.names[endpoint].len() }
+
 // Store says that an endpoint holds a block from now on. It returns false if the endpoint never told of the block's
 // parent: an event was missed, and the block cannot be found.
 func (x *Exact) Store(endpoint int, b Block) bool {
@@ -36,7 +39,9 @@ func (x *Exact) Store(endpoint int, b Block) bool {
 		if parent == nil {
 			return false
 		}
-		before = parent[0]
+		if before = parent[0]; b.Seed != 0 {
+			before = chain(before, b.Seed)
+		}
 	}
 	name := chain(before, tokensSum(b.Tokens))
 	if own := names.put(b.Name); own[0] != name {

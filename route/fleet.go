@@ -10,11 +10,13 @@ import (
 type Fleet struct {
 	members  []*member // by number; nil where there is none
 	prefixes *prefixes
+	exact    *Exact // nil until an endpoint tells what it holds
 	sessions sessions
 	picker   *picker
 	most     int
 
-	depth      []int // scratch
+	depth      []int   // scratch, as all below
+	told       [][]int // for each of a request's Exact
 	candidates []Candidate
 }
 
@@ -26,7 +28,20 @@ type member struct {
 	requests int
 	inFlight int
 	latency  latency
+	limit    limit
+	tells    Telling
+	size     int       // of the blocks that it tells of, in tokens
+	flights  []*Flight // of prompts with Exact names
 }
+
+// Telling is whether an endpoint tells what its prefix cache holds.
+type Telling int
+
+const (
+	Silent Telling = iota // it does not
+	Partly                // it does, and may hold more that it told of before
+	Fully                 // it does
+)
 
 // Options configure a Fleet.
 type Options struct {
@@ -60,6 +75,7 @@ func (f *Fleet) Change(id int, e Endpoint) { f.members[id].Endpoint = e }
 
 // Leave removes an endpoint. What is in flight there may end later.
 func (f *Fleet) Leave(id int) {
+	f.Tells(id, Silent)
 	f.members[id] = nil
 	f.prefixes.Forget(id)
 	f.sessions.forget(id)
@@ -72,11 +88,92 @@ func (f *Fleet) Tell(id int, l Load) {
 	}
 }
 
+// Tells says whether an endpoint tells what it holds from now on. All that it told before is void.
+func (f *Fleet) Tells(id int, t Telling) {
+	m := f.members[id]
+	if m == nil {
+		return
+	}
+	if f.exact == nil {
+		f.exact = NewExact(MaxEndpoints)
+	}
+	f.exact.Clear(id)
+	if m.tells, m.size = t, 0; t == Fully {
+		f.prefixes.Forget(id)
+	}
+}
+
+// Store says that an endpoint holds a block of tokens; see Exact.Store. It returns how many blocks it told of.
+func (f *Fleet) Store(id int, b Block) int {
+	if m := f.members[id]; m != nil && m.tells != Silent {
+		m.size = len(b.Tokens)
+		f.exact.Store(id, b)
+		return f.exact.Held(id)
+	}
+	return 0
+}
+
+// Remove says that an endpoint does not hold a block any more, by the engine's name.
+func (f *Fleet) Remove(id int, name uint64) {
+	if f.exact != nil {
+		f.exact.Remove(id, name)
+	}
+}
+
+// BlockTokens returns the sizes of the blocks that some endpoints tell of, in tokens.
+func (f *Fleet) BlockTokens(among []int) []int {
+	var sizes []int
+	for _, id := range among {
+		if m := f.members[id]; m != nil && m.size > 0 && !slices.Contains(sizes, m.size) {
+			sizes = append(sizes, m.size)
+		}
+	}
+	return sizes
+}
+
+// Held returns how many blocks an endpoint holds, as it told.
+func (f *Fleet) Held(id int) int {
+	if f.exact == nil {
+		return 0
+	}
+	return f.exact.Held(id)
+}
+
+// Loaded says that an endpoint has an adapter in memory, until it reports its load.
+func (f *Fleet) Loaded(id int, adapter string) {
+	if m := f.members[id]; m != nil && !slices.Contains(m.load.Adapters, adapter) {
+		m.load.Adapters = append(slices.Clone(m.load.Adapters), adapter)
+	}
+}
+
 // SetDown says why an endpoint takes no requests; "" means that it does.
 func (f *Fleet) SetDown(id int, why string) {
 	if m := f.members[id]; m != nil {
 		m.down = why
 	}
+}
+
+// Refused says that an endpoint turned a request away as it had too many.
+func (f *Fleet) Refused(id int) {
+	if m := f.members[id]; m != nil {
+		m.limit.refused(m.requests)
+	}
+}
+
+// Most returns how many requests an endpoint can have in flight: its limit, or what was learned to be less. 0 is any
+// number.
+func (f *Fleet) Most(id int) int {
+	if m := f.members[id]; m != nil {
+		return m.most()
+	}
+	return 0
+}
+
+func (m *member) most() int {
+	if m.Fixed {
+		return m.Limit
+	}
+	return m.limit.of(m.Limit)
 }
 
 // Choose chooses one of some endpoints for a request, and changes nothing. The decision is valid until the next one.
@@ -91,6 +188,7 @@ func (f *Fleet) View(q *Request, among []int) []Candidate {
 	} else {
 		clear(f.depth)
 	}
+	f.matchExact(q)
 	session := f.sessions.find(q.Session)
 	f.candidates = f.candidates[:0]
 	for _, id := range among {
@@ -100,12 +198,64 @@ func (f *Fleet) View(q *Request, among []int) []Candidate {
 		}
 		c := Candidate{
 			ID: id, Endpoint: &m.Endpoint, Load: m.load, Down: m.down, Requests: m.requests, InFlight: m.inFlight,
-			Held: f.depth[id], Session: id == session,
+			Held: f.depth[id], Of: len(q.Blocks), Session: id == session,
 		}
-		c.Latency = m.latency.predict(c.uncached(q), float64(m.inFlight), m.requests, q.Output)
+		f.setExact(&c, m, q)
+		c.Most = m.most()
+		c.Latency, c.TTFT, c.TPOT = m.latency.predict(c.uncached(q), float64(m.inFlight), m.requests, q.Output)
 		f.candidates = append(f.candidates, c)
 	}
 	return f.candidates
+}
+
+// matchExact finds how much of a prompt endpoints told that they hold.
+func (f *Fleet) matchExact(q *Request) {
+	for i, e := range q.Exact {
+		if i == len(f.told) {
+			f.told = append(f.told, nil)
+		}
+		f.told[i] = slices.Grow(f.told[i][:0], len(f.members))[:len(f.members)]
+		if f.exact != nil {
+			f.exact.Match(e.Names, f.told[i])
+		} else {
+			clear(f.told[i])
+		}
+	}
+}
+
+// setExact replaces the guess of what an endpoint holds by what the endpoint told, and what is under way there: engines
+// tell of a block after it was computed. Of one that tells a part, the larger counts.
+func (f *Fleet) setExact(c *Candidate, m *member, q *Request) {
+	if m.tells == Silent {
+		return
+	}
+	i := slices.IndexFunc(q.Exact, func(e Exactly) bool { return e.BlockTokens == m.size })
+	if i < 0 {
+		return
+	}
+	names, held := q.Exact[i].Names, f.told[i][c.ID]
+	for _, t := range m.flights {
+		if held < len(names) {
+			held = max(held, common(names, t.exactly(m.size)))
+		}
+	}
+	guess := c.held()
+	if c.Held, c.Of = held, len(names); m.tells == Partly && c.held() < guess {
+		c.Held = int(guess * float64(len(names)))
+	}
+}
+
+// common returns how many leading blocks two prompts share, by their names.
+func common(a, b []uint64) int {
+	low, high := 0, min(len(a), len(b))
+	for low < high {
+		if middle := (low + high) / 2; a[middle] == b[middle] {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
 }
 
 // Flight is a request that was sent to an endpoint and whose answer has not ended.
@@ -117,6 +267,17 @@ type Flight struct {
 	uncached float64 // when it was sent, as all that follows
 	before   float64 // tokens in flight
 	requests int     // with this one
+	exact    []Exactly
+}
+
+// exactly returns the names of the prompt's blocks of a size.
+func (t *Flight) exactly(size int) []uint64 {
+	for _, e := range t.exact {
+		if e.BlockTokens == size {
+			return e.Names
+		}
+	}
+	return nil
 }
 
 // Send counts a request as sent to an endpoint, until its Flight ends, and notes where its prompt and session went.
@@ -130,14 +291,21 @@ func (f *Fleet) Send(id int, q *Request) *Flight {
 	}
 	m.requests++
 	m.inFlight += t.tokens
+	if t.exact = q.Exact; len(t.exact) > 0 {
+		m.flights = append(m.flights, t)
+	}
 	f.prefixes.Note(id, q.Blocks)
 	f.sessions.note(q.Session, id)
 	return t
 }
 
-// First says that the answer's first token came, after so many seconds: the prompt is not in flight any more.
+// First says that the answer's first token came, after so many seconds: the prompt is not in flight any more. With 0
+// seconds, as of an answer that came as a whole, nothing is learned.
 func (t *Flight) First(seconds float64) {
-	t.member.latency.learn(t.uncached, t.before, seconds)
+	if seconds > 0 {
+		t.member.latency.learn(t.uncached, t.before, seconds)
+		t.member.limit.learn(t.uncached, t.requests, seconds)
+	}
 	t.member.inFlight -= t.tokens - t.output
 	t.tokens = t.output
 }
@@ -146,6 +314,9 @@ func (t *Flight) First(seconds float64) {
 func (t *Flight) End(tokens int, seconds float64) {
 	if tokens > 0 && seconds > 0 {
 		t.member.latency.learnNext(t.requests, seconds/float64(tokens))
+	}
+	if i := slices.Index(t.member.flights, t); i >= 0 {
+		t.member.flights = slices.Delete(t.member.flights, i, i+1)
 	}
 	t.member.requests--
 	t.member.inFlight -= t.tokens

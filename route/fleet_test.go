@@ -14,7 +14,7 @@ func TestLatencyIsLearned(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, speed := range []float64{1, 3} {
 		var l latency
-		if got := l.predict(1, 1, 1, 1); got != 0 {
+		if got, _, _ := l.predict(1, 1, 1, 1); got != 0 {
 			t.Errorf("without a sample: %v; want 0, unknown", got)
 		}
 		first := func(uncached, inFlight float64) float64 { return (0.02 + uncached/4000 + inFlight/8000) / speed }
@@ -26,7 +26,7 @@ func TestLatencyIsLearned(t *testing.T) {
 			l.learnNext(r, next(r)*noise)
 		}
 		want := first(2000, 6000) + 100*next(10)
-		if got := l.predict(2000, 6000, 9, 100); math.Abs(got/want-1) > 0.1 {
+		if got, _, _ := l.predict(2000, 6000, 9, 100); math.Abs(got/want-1) > 0.1 {
 			t.Errorf("speed %v: predicted %v s; want about %v", speed, got, want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestLatencyForgets(t *testing.T) {
 		}
 		l.learn(u, 0, slow*(0.1+u/1000))
 	}
-	if got := l.predict(2000, 0, 0, 0); math.Abs(got/8.4-1) > 0.1 {
+	if got, _, _ := l.predict(2000, 0, 0, 0); math.Abs(got/8.4-1) > 0.1 {
 		t.Errorf("predicted %v s; want about 8.4", got)
 	}
 	for i, row := range l.first.cov { // the tokens in flight were 0 all the time
@@ -182,5 +182,47 @@ func BenchmarkChoose(b *testing.B) {
 				f.Choose(p, q, all)
 			}
 		})
+	}
+}
+
+// TestSLO holds that the slo policy takes the cheap endpoint as long as it is fast enough, and that an endpoint which
+// turned requests away is full earlier.
+func TestSLO(t *testing.T) {
+	f := NewFleet(Options{Seed: 1, Blocks: 100})
+	cheap, _ := f.Join(Endpoint{Name: "cheap", Cost: 1, Limit: 16})
+	dear, _ := f.Join(Endpoint{Name: "dear", Cost: 4, Limit: 16})
+	for i := range 40 { // 1 ms and 0.1 ms a token of a prompt, and as much again for each request beside it
+		for id, speed := range map[int]float64{cheap: 0.001, dear: 0.0001} {
+			tokens := 100 + 10*i
+			flight := f.Send(id, &Request{Tokens: tokens, Output: 10})
+			flight.First(0.001 + speed*float64(tokens))
+			flight.End(10, 10*speed)
+		}
+	}
+	p, err := NewPolicy("slo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		slo    SLO
+		tokens int
+		want   int
+	}{
+		{SLO{}, 2000, cheap}, {SLO{TTFT: 1}, 500, cheap}, {SLO{TTFT: 1}, 4000, dear}, {SLO{TPOT: 0.0005}, 10, dear},
+		{SLO{TTFT: 5, TPOT: 0.01}, 2000, cheap},
+	} {
+		d := f.Choose(p, &Request{Tokens: c.tokens, Output: 10, SLO: c.slo}, []int{cheap, dear})
+		if d.Rated[d.Chosen].ID != c.want {
+			t.Errorf("%+v: %s", c, d)
+		}
+	}
+	for range 10 {
+		f.Send(cheap, &Request{})
+	}
+	if f.Refused(cheap); f.Most(cheap) != 9 || f.Most(dear) != 16 {
+		t.Errorf("limits %d and %d; want 9 and 16", f.Most(cheap), f.Most(dear))
+	}
+	if d := f.Choose(p, &Request{}, []int{cheap}); d.Chosen >= 0 {
+		t.Errorf("an endpoint that is full was chosen: %s", d)
 	}
 }

@@ -24,16 +24,17 @@ func (l *latency) learnNext(requests int, seconds float64) {
 	l.next.learn([3]float64{1, float64(requests), 0}, seconds)
 }
 
-// predict returns how many seconds an answer takes, 0 if nothing is known.
-func (l *latency) predict(uncached, inFlight float64, requests, output int) float64 {
+// predict returns how many seconds an answer takes, and of these how many until the first token and for each later one;
+// 0 if nothing is known.
+func (l *latency) predict(uncached, inFlight float64, requests, output int) (seconds, first, next float64) {
 	if l.first.seen < known {
-		return 0
+		return 0, 0, 0
 	}
-	seconds := l.first.predict([3]float64{1, uncached / unit, inFlight / unit})
+	first = l.first.predict([3]float64{1, uncached / unit, inFlight / unit})
 	if l.next.seen >= known {
-		seconds += float64(output) * l.next.predict([3]float64{1, float64(requests + 1), 0})
+		next = l.next.predict([3]float64{1, float64(requests + 1), 0})
 	}
-	return max(seconds, 1e-6)
+	return max(first+float64(output)*next, 1e-6), first, next
 }
 
 // linear is a linear model of three features, fitted by recursive least squares with a forgetting factor.

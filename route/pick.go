@@ -16,7 +16,6 @@ type Decision struct {
 	Chosen int // the place of the chosen one in Rated; -1 if no candidate can take the request
 	Rated  []Rated
 	policy *Policy
-	blocks int // of the prompt
 }
 
 // Rated is a candidate with its rating.
@@ -75,7 +74,7 @@ func (k *picker) pick(p *Policy, q *Request, candidates []Candidate) Decision {
 			k.near = append(k.near, i)
 		}
 	}
-	return Decision{Chosen: k.draw(), Rated: k.rated, policy: p, blocks: len(q.Blocks)}
+	return Decision{Chosen: k.draw(), Rated: k.rated, policy: p}
 }
 
 // hot is how many times the least work of a candidate makes one hot. Work counts what of the prompt must be computed:
@@ -180,7 +179,7 @@ func (d Decision) String() string {
 		for j, name := range d.policy.names {
 			fmt.Fprintf(&b, " %s=%.2f", name, r.Scores[j])
 		}
-		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.Held, d.blocks)
+		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.Held, r.Of)
 		if r.hot {
 			b.WriteString(", hot")
 		}

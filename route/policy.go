@@ -11,7 +11,7 @@ import (
 var filters = named.List[func(q *Request, c *Candidate) bool]{
 	{Name: "down", Is: func(_ *Request, c *Candidate) bool { return c.Down != "" }},
 	{Name: "failed", Is: func(q *Request, c *Candidate) bool { return slices.Contains(q.Tried, c.ID) }},
-	{Name: "full", Is: func(_ *Request, c *Candidate) bool { return c.Limit > 0 && c.Requests >= c.Limit }},
+	{Name: "full", Is: func(_ *Request, c *Candidate) bool { return c.Most > 0 && c.Requests >= c.Most }},
 	{Name: "context", Is: func(q *Request, c *Candidate) bool { return c.Context > 0 && q.Context > c.Context }},
 }
 
@@ -36,11 +36,11 @@ var scorers = named.List[scorer]{
 		return c.work(q)
 	}}},
 	{Name: "kv", Help: "much memory for KV blocks free", Is: scorer{good: func(_ *Request, c *Candidate) float64 { return 1 - c.KVUse }}},
-	{Name: "prefix", Help: "much of the prompt cached", Is: scorer{good: func(q *Request, c *Candidate) float64 {
+	{Name: "prefix", Help: "much of the prompt cached", Is: scorer{good: func(_ *Request, c *Candidate) float64 {
 		if c.hot {
 			return 0
 		}
-		return float64(c.Held) / float64(max(1, len(q.Blocks)))
+		return c.held()
 	}}},
 	{Name: "session", Help: "where the session's last request went", Is: scorer{good: func(_ *Request, c *Candidate) float64 {
 		return one(c.Session)
@@ -61,6 +61,9 @@ var scorers = named.List[scorer]{
 	{Name: "latency", Help: "a short time until the answer's end, as learned", Is: scorer{load: func(_ *Request, c *Candidate) float64 {
 		return c.Latency
 	}}},
+	{Name: "slo", Help: "the times that the model's slo allows, as learned", Is: scorer{good: func(q *Request, c *Candidate) float64 {
+		return q.SLO.met(c)
+	}}},
 }
 
 func one(yes bool) float64 {
@@ -79,6 +82,7 @@ var presets = named.List[Weights]{
 	{Name: "least-load", Help: "fewest requests in flight", Is: Weights{"queue": 1}},
 	{Name: "prefix", Help: "cached prefixes before load", Is: Weights{"prefix": 8, "tokens": 1, "queue": 1, "kv": 1}},
 	{Name: "latency", Help: "the shortest time, as learned from each endpoint", Is: Weights{"latency": 4, "queue": 1}},
+	{Name: "slo", Help: "within the model's slo, and of those the cheapest", Is: Weights{"slo": 8, "cost": 2, "prefix": 2, "tokens": 1, "queue": 1}},
 	{Name: "cheap", Help: "the lowest cost that is not overloaded", Is: Weights{"cost": 4, "kv": 1, "queue": 1}},
 	{Name: "random", Help: "the less loaded one of two at random", Is: Weights{}},
 }

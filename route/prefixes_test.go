@@ -109,7 +109,10 @@ func TestExact(t *testing.T) {
 	names := TokenBlocks(nil, seed, tokens, 16)
 	tell := func(e int, name, parent uint64, block int) {
 		t.Helper()
-		b := Block{Name: name, Parent: parent, Seed: seed, Tokens: tokens[block*16:][:16]}
+		b := Block{Name: name, Parent: parent, Tokens: tokens[block*16:][:16]}
+		if parent == 0 {
+			b.Seed = seed
+		}
 		if !x.Store(e, b) {
 			t.Errorf("endpoint %d: block %d was not stored", e, name)
 		}
@@ -264,6 +267,47 @@ func BenchmarkBlocks(b *testing.B) {
 		var names []uint64
 		for b.Loop() {
 			names = TokenBlocks(names[:0], 1, tokens, 16)
+		}
+	})
+}
+
+// TestExactOfLiars tells of blocks at random: names that are given twice, parents that are their own children, removals
+// of what was never stored. Depths stay within the prompt, and nothing is left once all endpoints hold nothing.
+func TestExactOfLiars(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const endpoints, words = 3, 6
+		x := NewExact(endpoints)
+		tokens := func() []int32 {
+			return []int32{rapid.Int32Range(0, 2).Draw(t, "token"), rapid.Int32Range(0, 2).Draw(t, "token")}
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			e, name := rapid.IntRange(0, endpoints-1).Draw(t, "endpoint"), rapid.Uint64Range(0, words).Draw(t, "name")
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0:
+				x.Clear(e)
+			case 1, 2:
+				x.Remove(e, name)
+			default:
+				x.Store(e, Block{Name: name, Parent: rapid.Uint64Range(0, words).Draw(t, "parent"), Tokens: tokens()})
+			}
+			if x.Held(e) > words+1 {
+				t.Fatalf("%d blocks of %d names", x.Held(e), words+1)
+			}
+		}
+		var prompt []int32
+		for range 4 {
+			prompt = append(prompt, tokens()...)
+		}
+		names, depth := TokenBlocks(nil, 0, prompt, 2), make([]int, endpoints)
+		x.Match(names, depth)
+		for e, d := range depth {
+			if d < 0 || d > len(names) || d > 0 && x.Held(e) == 0 {
+				t.Fatalf("endpoint %d holds %d blocks of %d, and tells of %d", e, d, len(names), x.Held(e))
+			}
+			x.Clear(e)
+		}
+		if x.held.len() != 0 {
+			t.Fatalf("%d blocks are held by nobody", x.held.len())
 		}
 	})
 }

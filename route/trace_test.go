@@ -141,7 +141,7 @@ func TestConversationTrace(t *testing.T) {
 			f := NewFleet(Options{Seed: 1, Blocks: capacity})
 			var ids []int
 			for range engines {
-				id, err := f.Join(Endpoint{Name: "e"})
+				id, err := f.Join(Endpoint{Name: "e", Fixed: true})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway"
+	"github.com/kvasir-llm/kvasir/gateway/cache"
+	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/guard"
 )
 
@@ -59,12 +61,20 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot listen on %s: %w", cfg.Listen, rootOf(err))
 	}
 	defer ln.Close()
-	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64()})
+	state, err := meter.Open(cfg.StateURL())
+	if err != nil {
+		return err
+	}
+	answers, err := cache.Open(cfg.Cache.URL, cfg.Cache.Bytes)
+	if err != nil {
+		return errors.Join(err, state.Close())
+	}
+	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers})
 	if err != nil {
 		return err
 	}
 	defer g.Close()
-	stop := c.reloadOnHangUp(g, log, cfg.Listen)
+	stop := c.reloadOnHangUp(g, log, cfg)
 	defer stop()
 	log.Info("serving", "address", "http://"+ln.Addr().String())
 	return c.serve(ctx, g, ln)
@@ -90,14 +100,14 @@ func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, ln net.
 }
 
 // reloadOnHangUp reads the configuration again on SIGHUP, until stop is called. One that is not good changes nothing.
-func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, listen string) (stop func()) {
+func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, before *gateway.Config) (stop func()) {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	guard.Go(func() error {
 		for range hangUps {
 			cfg, err := readGatewayConfig(c.File)
-			if err == nil && cfg.Listen != listen {
-				err = fmt.Errorf("listen is %s, and was %s: that needs a new start", cfg.Listen, listen)
+			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache) {
+				err = errors.New("listen, state or cache is another: that needs a new start")
 			}
 			if err == nil {
 				err = g.Apply(cfg)

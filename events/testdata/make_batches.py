@@ -1,4 +1,4 @@
-"""Writes batches.json: batches of events as msgspec encodes vLLM's structures. Needs msgspec."""
+"""Writes batches.json and others.json: batches as msgspec encodes the structures of vLLM and SGLang. Needs msgspec."""
 
 import json
 import msgspec
@@ -69,4 +69,56 @@ for kind, h in (("bytes", lambda b: b), ("int", low)):
         out[f"{kind}/{case}"] = msgspec.msgpack.encode(Batch(1700000000.25, events, 0)).hex()
 with open("batches.json", "w") as f:
     json.dump(out, f, indent=1)
+    f.write("\n")
+
+
+# What engines sent before and after, and SGLang sends: fewer fields, several blocks in an event, maps, other memory.
+class ShortStored(Event, tag="BlockStored"):
+    block_hashes: list[int]
+    parent_block_hash: int | None
+    token_ids: list[int]
+    block_size: int
+    lora_id: int | None
+    medium: str | None = None
+
+
+class ShortRemoved(Event, tag="BlockRemoved"):
+    block_hashes: list[int]
+
+
+class MapStored(msgspec.Struct, tag="BlockStored"):
+    block_hashes: list
+    parent_block_hash: bytes | int | None
+    token_ids: list[int]
+    block_size: int
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: list | None = None
+    something_new: dict | None = None
+
+
+class MapCleared(msgspec.Struct, tag="AllBlocksCleared"):
+    pass
+
+
+class Unknown(Event):
+    anything: list
+
+
+class OldBatch(msgspec.Struct, array_like=True):
+    ts: float
+    events: list
+
+
+two = list(range(100, 116))
+others = {
+    "vllm 0.9": OldBatch(1.5, [ShortStored([-5, 2**63], None, two, 8, None), ShortRemoved([-5])]),
+    "sglang": Batch(1.5, [ShortStored([7, 8], 6, two, 8, None, "GPU"), ShortStored([9], 8, two[:8], 8, None, "CPU_PINNED")], 3),
+    "vllm images": Batch(1.5, [BlockStored([name(1), name(2)], None, two, 8, None, "GPU", "pirate",
+                                           [("pirate", ("image-hash", 3), "salt"), ("pirate",)])]),
+    "vllm maps": Batch(1.5, [MapStored([name(1)], name(2), two[:8], 8, "GPU", None, [None], {"a": [1.5, True, None]}),
+                             Unknown([1, {"x": b"y"}]), MapCleared()]),
+}
+with open("others.json", "w") as f:
+    json.dump({k: msgspec.msgpack.encode(b).hex() for k, b in others.items()}, f, indent=1)
     f.write("\n")

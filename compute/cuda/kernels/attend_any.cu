@@ -73,7 +73,7 @@ template <int TYPE> __device__ __forceinline__ void attendAny(const AttendAnyArg
         }
     }
     for (int d = thread; d < a.valueDim; d += CHUNK)
-        put(a.dst, row, h * a.valueDim + d, sum[d] * (1.f / T));
+        put(a.dst, row, h * a.valueDim + d, until > 0 ? sum[d] * (1.f / T) : 0); // a row that is filled up sees nothing
 }
 
 KERNEL attend_any(const AttendAnyArgs a) { attendAny<KV_BF16>(a); }

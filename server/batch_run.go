@@ -382,8 +382,8 @@ func (s *Server) finishBatch(kept *store.Store, run *batchRun, why error) error 
 			return err
 		}
 	}
+	now = time.Now().Unix()
 	_, err := s.save(run, func(b *openai.Batch) {
-		now := time.Now().Unix()
 		switch {
 		case errors.Is(why, errBatchExpired):
 			b.Status, b.ExpiredAt = openai.BatchExpired, now

@@ -52,12 +52,17 @@ func (l *later) change(b *batchRun, f func(*openai.Batch)) openai.Batch {
 	return b.Batch
 }
 
-// save changes a batch that is under way and stores it, with the files that its results were written to.
+// save stores a changed batch that is under way, with the files that its results were written to, and only then shows
+// the change: a client that sees a batch completed finds its files. f runs twice.
 func (s *Server) save(b *batchRun, f func(*openai.Batch), files ...*store.FileWriter) (openai.Batch, error) {
 	b.saving.Lock()
 	defer b.saving.Unlock()
-	now := s.later.change(b, f)
-	return now, putBatch(s.cfg.State, b.owner, &now, files...)
+	next := s.later.now(b)
+	f(&next)
+	if err := putBatch(s.cfg.State, b.owner, &next, files...); err != nil {
+		return next, err
+	}
+	return s.later.change(b, f), nil
 }
 
 // batchOf returns an owner's batch that is under way, nil if there is none.

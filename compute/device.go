@@ -34,6 +34,9 @@ type Device interface {
 	Compile(g *Graph, c Cache, l Limits) (Program, error)
 	// Workspace returns the bytes that Compile takes beside weights and cache.
 	Workspace(g *Graph, l Limits) int64
+	// StepRows is how many rows a step should have at most for a device of this kind to be fast: where nobody says
+	// otherwise, larger prompts are cut.
+	StepRows() int
 
 	// Close closes the programs that are still open and frees all memory and threads.
 	Close() error

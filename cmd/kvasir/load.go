@@ -25,7 +25,7 @@ type engineFlags struct {
 	GPUMemory float64 `name:"gpu-memory" help:"Share of a GPU's memory that may be used in all; what weights and steps leave of it is for the KV cache." default:"0.9"`
 	kvFlags
 	BlockTokens natural `help:"Tokens of a KV block, a multiple of 16." default:"16"`
-	TokenBudget int     `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, or what --profile says." placeholder:"N"`
+	TokenBudget int     `help:"Tokens computed in one step: larger favours throughput, smaller the time between tokens. By default 512, on a GPU 8192, or what --profile says." placeholder:"N"`
 	MaxChunk    int     `help:"Most prompt tokens of one request in a step. By default the whole budget, or what --profile says." placeholder:"N"`
 	NoPrefix    bool    `name:"no-prefix-cache" help:"Do not reuse the KV blocks of prompts that begin alike."`
 	computeFlags
@@ -70,7 +70,7 @@ func (f kvFlags) kvType() quant.Type {
 // schedFlags are the settings of commands that serve many requests at once; docs/scheduling.md says when to turn them.
 type schedFlags struct {
 	Profile    string        `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
-	MaxSeqs    natural       `help:"Sequences computed at once. By default 64, or what --profile says." placeholder:"N"`
+	MaxSeqs    natural       `help:"Sequences computed at once. By default 64, on a GPU 256, or what --profile says." placeholder:"N"`
 	Policy     string        `help:"Who comes first: ${policy_help}." enum:",${policies}" default:"" placeholder:"NAME"`
 	Batch      string        `help:"How prompts and answers share steps: ${batch_help}." enum:",${batches}" default:"" placeholder:"NAME"`
 	Allocation string        `help:"KV blocks that a request must find to be admitted: ${allocation_help}." enum:",${allocations}" default:"" placeholder:"NAME"`

@@ -60,5 +60,8 @@ func (d *Device) Threads() int { return len(d.scratch) }
 // Memory implements compute.Device.
 func (d *Device) Memory() (free, total int64, err error) { return memory() }
 
+// StepRows implements compute.Device.
+func (d *Device) StepRows() int { return 512 }
+
 // KVTypes implements compute.Device.
 func (d *Device) KVTypes() []quant.Type { return KVTypes }

@@ -156,6 +156,9 @@ func (d *device) Memory() (free, total int64, err error) {
 	return d.g.memory()
 }
 
+// StepRows returns 8192, for which products reach three quarters of the tensor cores' speed.
+func (d *device) StepRows() int { return 8192 }
+
 // KVTypes returns what a cache can hold: BF16 first.
 func (d *device) KVTypes() []quant.Type {
 	var types []quant.Type

@@ -46,6 +46,7 @@ const (
 	cuModuleGetFunction
 	cuFuncSetAttribute
 	cuLaunchKernel
+	cuTensorMapEncodeTiled
 	cuGraphInstantiate
 	cuGraphDestroy
 	cuGraphExecDestroy
@@ -92,6 +93,7 @@ var symbols = [entries]string{
 	cuModuleGetFunction:       "cuModuleGetFunction",
 	cuFuncSetAttribute:        "cuFuncSetAttribute",
 	cuLaunchKernel:            "cuLaunchKernel",
+	cuTensorMapEncodeTiled:    "cuTensorMapEncodeTiled",
 	cuGraphInstantiate:        "cuGraphInstantiateWithFlags",
 	cuGraphDestroy:            "cuGraphDestroy",
 	cuGraphExecDestroy:        "cuGraphExecDestroy",

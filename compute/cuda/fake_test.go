@@ -215,6 +215,13 @@ func (f *fake) queue(e entry, a []uintptr) code {
 	case cuGraphLaunch:
 		f.is(a[0], "exec")
 		f.outside("replaying")
+	case cuTensorMapEncodeTiled:
+		size, pitch, box := *at[[2]uint64](a[4]), *at[uint64](a[5]), *at[[2]uint32](a[6])
+		f.holds(a[3], int64(pitch*(size[1]-1)+2*size[0]), "memory")
+		if a[0]%64 != 0 || a[3]%16 != 0 || pitch%16 != 0 || box[0] != 64 || box[1] > 256 {
+			f.t.Errorf("a map at %#x of rows at %#x, %d bytes apart, in boxes of %d", a[0], a[3], pitch, box)
+			return 1
+		}
 	case cuLaunchKernel:
 		return f.launch(a)
 	default:
@@ -227,9 +234,8 @@ func (f *fake) queue(e entry, a []uintptr) code {
 func (f *fake) launch(a []uintptr) code {
 	fn := f.live[a[0]]
 	f.is(a[8], "stream")
-	extra := *at[[5]uintptr](a[10])
-	if size := *at[uint64](extra[3]); size != uint64(paramSizes[fn.name]) {
-		f.t.Errorf("%s takes %d bytes; it is given %d", fn.name, paramSizes[fn.name], size)
+	if *at[uintptr](a[9]) == 0 || a[10] != 0 {
+		f.t.Errorf("%s is launched without a parameter", fn.name)
 	}
 	if int(a[7]) > f.devices[0].shared {
 		f.t.Errorf("%s is launched with %d bytes of shared memory", fn.name, a[7])

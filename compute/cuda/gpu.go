@@ -15,7 +15,8 @@ type gpu struct {
 	ctx     uintptr
 	info    info
 	out     [4]uint64 // what calls return through addresses; on the heap
-	live    int       // allocations, streams, events, modules and graphs that are not given back
+	boxes   boxes
+	live    int // allocations, streams, events, modules and graphs that are not given back
 }
 
 // info is what is known of a device.

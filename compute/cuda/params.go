@@ -116,6 +116,14 @@ type gemmArgs struct {
 	p                                       [maxProducts]productArgs
 }
 
+// wgmmaArgs is a gemmArgs with the map of its rows, and memory for sums of ranges.
+type wgmmaArgs struct {
+	x    tensorMap
+	a    gemmArgs
+	sums pointer
+	_    [6]uint64
+}
+
 // group is the weight of one group of rows of grouped.cu.
 type group struct {
 	w, bias  pointer
@@ -285,7 +293,9 @@ func init() {
 	for _, b := range slices.Concat(blockings, codeBlockings) {
 		paramSizes[b.name()] = unsafe.Sizeof(gemmArgs{})
 	}
-	paramSizes["gemm_wgmma"], paramSizes["gemm_wgmma_long"] = unsafe.Sizeof(gemmArgs{}), unsafe.Sizeof(gemmArgs{})
+	for _, w := range warpgroupKernels {
+		paramSizes[w.name()] = unsafe.Sizeof(wgmmaArgs{})
+	}
 	for _, f := range fews {
 		paramSizes[f.name()] = unsafe.Sizeof(gemmArgs{})
 	}

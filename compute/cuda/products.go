@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -62,6 +63,7 @@ func (p *program) product(x compute.Tensor, products []compute.Product, args gem
 			return nil, fmt.Errorf("cuda: a weight [%d, %d] between rows of %d and %d", m.out, m.in, x.Cols, q.Dst.Cols)
 		}
 		args.tilesIn = int32(m.tilesIn())
+		p.long = p.long || args.tilesIn > chainTiles
 		args.p[i] = productArgs{w: m.at, outs: int32(m.out), tiles: int32(m.tiles())}
 		if bias, ok := q.Bias.(*vector); ok && bias != nil {
 			args.p[i].bias = bias.at
@@ -155,7 +157,10 @@ func (f few) shared(of format) int {
 
 // sharedSizes returns the dynamic shared memory of a format's products, of most bytes that a block can have.
 func (f format) sharedSizes(most int) map[string]int {
-	sizes := map[string]int{f.kernel("gemm_wgmma"): wgmmaShared, f.kernel("gemm_wgmma_long"): wgmmaLongShared}
+	sizes := map[string]int{}
+	for _, w := range warpgroupKernels {
+		sizes[f.kernel(w.name())] = w.shared(f)
+	}
 	for _, few := range fews {
 		sizes[f.kernel(few.name())] = most / few.shared(f) * few.shared(f) // of as many warps as there can be
 	}
@@ -168,16 +173,68 @@ func (f format) sharedSizes(most int) map[string]int {
 	return sizes
 }
 
-// The blocks of gemm_wgmma, and the shared memory of one.
+// warpgroups is a kernel of gemm_wgmma.cu: the outputs and rows of a part, and the nanoseconds of a step of 64 inputs
+// and of beginning and ending a part, as measured on an H100.
+type warpgroups struct{ outs, rows, step, part int }
+
+var warpgroupKernels = []warpgroups{{128, 256, 620, 7000}, {128, 128, 410, 9000}, {64, 128, 285, 10000}, {64, 64, 265, 7500}}
+
 const (
-	wgmmaOuts, wgmmaRows = 128, 256
-	wgmmaTiles           = 16 // tiles of inputs are a multiple of it
-	wgmmaShared          = 6*wgmmaRows*128 + 1024
-	wgmmaLongShared      = 3*wgmmaRows*128 + wgmmaRows*wgmmaOuts*4 + 1024
+	wgmmaTiles   = 16 // tiles of inputs are a multiple of it
+	clusterSize  = 2  // blocks of a cluster, which take the same rows
+	mostShared   = 232448
+	sumsOfRanges = 128 * 256 * 4 // bytes of a block's
 )
+
+func (w warpgroups) name() string {
+	return fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
+}
+
+func (w warpgroups) threads() int { return 2*w.outs + 128 }
+
+// shared is the shared memory that a block needs: Plan of gemm_wgmma.cu.
+func (w warpgroups) shared(f format) int {
+	staged := min(w.rows, 64) * (w.outs + 4) * 4
+	stage := w.rows*boxInputs*2 + w.outs/recordOuts*f.recordBytes()
+	stages := min((mostShared-1024-256-staged)/stage, 14)
+	return 1024 + stages*stage + staged + 256
+}
+
+// parts is how many parts there are for each of a cluster's blocks.
+func (w warpgroups) parts(tiles, rows int) int {
+	return int(blocksOf(tiles*tileOuts, w.outs*clusterSize) * blocksOf(rows, w.rows))
+}
+
+// run queues the kernel for all rows of a.
+func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
+	x, err := p.g.mapRows(a.x, int(a.tilesIn)*tileOuts, int(a.rows), int(a.ldx), w.rows/clusterSize)
+	if err != nil {
+		return err
+	}
+	blocks := clusterSize * min(w.parts(tiles, int(a.rows)), p.d.g.info.sms/clusterSize)
+	return run(p, f.kernel(w.name()), grid{uint32(blocks), 1, 1}, w.threads(), &wgmmaArgs{x: x, a: *a, sums: p.sums})
+}
 
 // chainTiles is how many tiles of inputs a chain of sums has, about.
 const chainTiles = 512
+
+// warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take; ok is false
+// if another kernel is.
+func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
+	rows, sms := int(a.rows), p.d.g.info.sms
+	few := rows <= 32 || f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms // those of gemm.cu read weights faster
+	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.d.kernels.byName[f.kernel(warpgroupKernels[0].name())] == nil {
+		return warpgroups{}, false
+	}
+	least := math.MaxInt
+	for _, w := range warpgroupKernels {
+		rounds := int(blocksOf(w.parts(tiles, rows), sms/clusterSize))
+		if cost := rounds * (int(a.tilesIn)/4*w.step + w.part); cost < least {
+			best, least = w, cost
+		}
+	}
+	return best, true
+}
 
 // multiply queues a product. Up to 16 rows are one kernel's, many are another's; else it takes the blocks of as
 // many rows as there are, or of 128, that have the most outputs and still keep most multiprocessors at work. Larger
@@ -205,13 +262,8 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*chains, a)
 	}
 	enough := uint32(p.d.g.info.sms * 3 / 4)
-	name := f.kernel("gemm_wgmma")
-	if chains > 1 {
-		name = f.kernel("gemm_wgmma_long")
-	}
-	large := blocksOf(tiles*tileOuts, wgmmaOuts) * blocksOf(rows, wgmmaRows)
-	if rows > 128 && large >= enough && a.tilesIn%wgmmaTiles == 0 && p.d.kernels.byName[name] != nil {
-		return run(p, name, grid{large, 1, 1}, 256, a)
+	if w, ok := p.warpgroups(f, a, tiles); ok {
+		return w.run(p, f, a, tiles)
 	}
 	var best blocking
 	var blocks uint32

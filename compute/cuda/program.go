@@ -29,6 +29,7 @@ type program struct {
 	attends       int
 	bidirectional bool
 	recurrent     bool
+	long          bool // a product has several ranges of inputs
 
 	routings   []routing
 	routes     []pointer // memory of routings
@@ -40,6 +41,7 @@ type program struct {
 	stride     int
 	index      pointer // the step's indices
 	indexBytes int
+	sums       pointer // of products' ranges
 	edits      pointer
 	editCount  int     // room in edits
 	chosen     pointer // [rows] what the last step chose
@@ -192,6 +194,9 @@ func (p *program) make() (err error) {
 	}
 	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows, rows).bytes
 	p.index = take(int64(p.indexBytes), "indices")
+	if p.g.info.major == 9 && p.long {
+		p.sums = take(int64(p.g.info.sms)*sumsOfRanges, "sums of products")
+	}
 	p.editCount = 4096
 	p.edits = take(int64(16*p.editCount), "edits of block tables")
 	p.chosen = take(int64(4*rows), "tokens")
@@ -261,7 +266,7 @@ func (p *program) free() error {
 	for i := range p.buffers {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
-	all := append([]pointer{p.tables, p.index, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table}, p.lora.inner[:]...)
+	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table}, p.lora.inner[:]...)
 	all = append(append(all, p.routes...), p.choosers.memory()...)
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))

@@ -9,8 +9,7 @@ import (
 type stream struct {
 	g      *gpu
 	handle uintptr
-	extra  [5]uintptr // of launch; on the heap
-	size   uint64     // of launch
+	params [1]uintptr // of launch; on the heap
 	param  [512]byte  // of launch
 }
 
@@ -76,11 +75,9 @@ func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) e
 		return fmt.Errorf("cuda: %s takes a parameter of %d bytes; it is given %d", f.name, f.param, size)
 	}
 	copy(s.param[:], unsafe.Slice((*byte)(unsafe.Pointer(param)), size)) // from the stack, perhaps, to the heap
-	const buffer, length, end = 1, 2, 0
-	s.size = uint64(size)
-	s.extra = [5]uintptr{buffer, address(&s.param[0]), length, address(&s.size), end}
+	s.params = [1]uintptr{address(&s.param[0])}
 	c := s.g.lib.call(cuLaunchKernel, f.handle, uintptr(blocks.x), uintptr(blocks.y), uintptr(blocks.z),
-		uintptr(threads), 1, 1, uintptr(f.shared), s.handle, 0, address(&s.extra[0]))
+		uintptr(threads), 1, 1, uintptr(f.shared), s.handle, address(&s.params[0]), 0)
 	if c != success {
 		return fail(s.g.lib, c, "launching %s with %d×%d×%d blocks of %d threads and %d bytes of shared memory",
 			f.name, blocks.x, blocks.y, blocks.z, threads, f.shared)

@@ -91,7 +91,7 @@ func (o *Options) defaults() error {
 	}
 	o.BlockTokens = cmp.Or(o.BlockTokens, 16)
 	o.MaxLoRAs = cmp.Or(o.MaxLoRAs, 8)
-	o.TokenBudget = cmp.Or(o.TokenBudget, p.TokenBudget)
+	o.TokenBudget = cmp.Or(o.TokenBudget, max(p.TokenBudget, o.MaxSeqs))
 	if o.TokenBudget > 0 && o.MaxSeqs > o.TokenBudget {
 		return fmt.Errorf("text: max-seqs is %d; want at most the token-budget, which is %d", o.MaxSeqs, o.TokenBudget)
 	}
@@ -171,7 +171,7 @@ func Open(ckpt *weights.Checkpoint, o Options) (*Model, error) {
 }
 
 func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
-	budget, auto := o.TokenBudget, o.KVType == 0
+	said, auto := o, o.KVType == 0
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
@@ -191,11 +191,12 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 			dev.Close()
 		}
 	}()
+	o.widen(said, dev.StepRows())
 	adapters, err := m.load(ckpt, dev, &o)
 	if err != nil {
 		return nil, err
 	}
-	m.wholePrompts(&o, budget, auto, dev)
+	m.wholePrompts(&o, said.TokenBudget, auto, dev)
 	if err := m.start(ckpt, dev, o, adapters); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,28 @@ var Profiles = []Profile{
 	{Name: "latency", TokenBudget: 256, MaxChunk: 128, MaxSeqs: 16, MaxPassed: 16, Policy: "edf", Batch: sched.Mixed},
 }
 
+// processorRows is the StepRows of a processor, for which the profiles' numbers are.
+const processorRows = 512
+
+// widen sets what nobody said, of a profile's numbers, to what a device with larger steps wants. said is what there was
+// before the profile.
+func (o *Options) widen(said Options, rows int) {
+	if rows <= processorRows {
+		return
+	}
+	p, _ := findProfile(o.Profile) // defaults found it
+	wide := func(n int) int { return min(n*rows/processorRows, rows) }
+	if said.TokenBudget == 0 {
+		o.TokenBudget = max(wide(p.TokenBudget), o.MaxSeqs)
+		if said.MaxChunk == 0 {
+			o.MaxChunk = wide(p.MaxChunk)
+		}
+	}
+	if said.MaxSeqs == 0 {
+		o.MaxSeqs = min(4*p.MaxSeqs, o.TokenBudget)
+	}
+}
+
 func findProfile(name string) (Profile, error) {
 	var names []string
 	for _, p := range Profiles {

@@ -23,11 +23,37 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s became %+v", p.Name, o)
 		}
 	}
+	for _, c := range []struct {
+		said                Options
+		budget, chunk, seqs int
+	}{
+		{Options{}, 8192, 0, 256},
+		{Options{Profile: "throughput"}, 8192, 0, 1024},
+		{Options{Profile: "latency"}, 4096, 2048, 64},
+		{Options{TokenBudget: 100}, 100, 0, 100},
+		{Options{MaxSeqs: 8}, 8192, 0, 8},
+		{Options{MaxSeqs: 600}, 8192, 0, 600},
+		{Options{Profile: "latency", TokenBudget: 300}, 300, 128, 64},
+	} {
+		o := c.said
+		if err := o.defaults(); err != nil {
+			t.Fatal(err)
+		}
+		narrow := o
+		o.widen(c.said, 512)
+		if o.TokenBudget != narrow.TokenBudget || o.MaxSeqs != narrow.MaxSeqs || o.MaxChunk != narrow.MaxChunk {
+			t.Errorf("%+v: a processor's settings became %d, %d, %d", c.said, o.TokenBudget, o.MaxChunk, o.MaxSeqs)
+		}
+		o.widen(c.said, 8192)
+		if o.TokenBudget != c.budget || o.MaxChunk != c.chunk || o.MaxSeqs != c.seqs {
+			t.Errorf("%+v: budget %d, chunk %d, seqs %d; want %d, %d, %d", c.said, o.TokenBudget, o.MaxChunk, o.MaxSeqs, c.budget, c.chunk, c.seqs)
+		}
+	}
 	o := Options{Profile: "latency", TokenBudget: 7, Policy: "vtc", MaxPassed: -1} // what is said wins
 	if err := o.defaults(); err != nil || o.TokenBudget != 7 || o.Policy != "vtc" || o.MaxPassed != 0 || o.MaxSeqs != 16 {
 		t.Errorf("%v, %+v", err, o)
 	}
-	for flag, bad := range map[string]Options{"max-passed": {MaxPassed: -2}, "max-seqs": {MaxSeqs: 600}, "token-budget": {MaxSeqs: 8, TokenBudget: 7}} {
+	for flag, bad := range map[string]Options{"max-passed": {MaxPassed: -2}, "max-seqs": {MaxSeqs: 600, TokenBudget: 599}, "token-budget": {MaxSeqs: 8, TokenBudget: 7}} {
 		if _, err := Open(nil, bad); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%+v: error %v; want one that names %s", bad, err, flag)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // saltOfBody returns the cache_salt of a JSON body, "" if it has none.
@@ -181,6 +182,7 @@ func TestPrefixesByTenant(t *testing.T) {
 	body := `{"model":"m","tools":["` + strings.Repeat("t", 30) + `"],"messages":"` + strings.Repeat("x", 100) + `"}`
 	for _, e := range []*engine{{name: "a"}, llama("a")} {
 		inWorld(t, config, map[string]http.Handler{"a": e}, func(w *world) {
+			time.Sleep(time.Second) // until it is known what engine it is
 			held := func(key string) string {
 				why := w.chat(body, "X-Api-Key", key, "X-Kvasir-Explain", "1").header.Get("X-Kvasir-Explain")
 				_, why, _ = strings.Cut(why, "in flight, ")

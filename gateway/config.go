@@ -82,7 +82,7 @@ type Endpoint struct {
 	EventsReplay string `yaml:"events_replay"`
 	EventsTopic  string `yaml:"events_topic"`
 
-	CacheSalt string `yaml:"cache_salt"` // always or never: whether it gets one; "" is if its metrics are those of an engine that knows it
+	CacheSalt string `yaml:"cache_salt"` // always or never; "" is if it is an engine that knows it
 }
 
 // Policy is the name of a preset, or weights of scorers; see package route.

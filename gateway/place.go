@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-llm/kvasir/route"
 )
 
-// model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it but the
-// name.
+// model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it
+// but the name.
 type model struct {
 	name string // that of Model, which may be read without Gateway.mu
 	Model

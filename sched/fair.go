@@ -113,8 +113,8 @@ func (s *Scheduler) visitBeside(t *tenant, within int64) *visit {
 }
 
 // short keeps a crowd's steps as short as those that others need who come often and with little, since they wait for
-// the step under way: prompts of the crowd end a step that is as long as the last one's prompt takes alone. If those who
-// decode take longer, two halves of them take turns, and prompts have a turn of their own.
+// the step under way: prompts of the crowd end a step that is as long as the last one's prompt takes alone. If those
+// who decode take longer, two halves of them take turns, and prompts have a turn of their own.
 func (s *Scheduler) short(p *Plan, taken float64) {
 	v := s.visitBeside(p.crowd, oftenTime)
 	if v == nil {

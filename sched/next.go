@@ -20,7 +20,8 @@ import (
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
 // before it leave it at least what they left when it was admitted. Only a crowd's sequences sit steps out beside others
-// (see alone and short), never two in a row for others' prompts. All of this is for Mixed batches; see Batch for others.
+// (see alone and short), never two in a row for others' prompts. All of this is for Mixed batches; see Batch for
+// others.
 func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 2 {
 		return nil

@@ -174,12 +174,15 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 }
 
 // request makes what the endpoint gets: the body as it came, but for the name of the model if the endpoint calls it by
-// another, for what the client has got already, and for where the prompt was computed.
+// another, for the salt, for what the client has got already, and for where the prompt was computed.
 func (a *attempt) request() (*http.Request, error) {
 	x := a.exchange
 	edits := x.body.naming(x.upstream(a.job.model))
 	if x.said != nil && x.said.text.Len() > 0 {
 		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
+	}
+	if a.salts() {
+		edits = append(edits, x.body.salting(x.salt))
 	}
 	parts := x.body.edited(edits)
 	if a.job.split {

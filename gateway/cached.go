@@ -37,7 +37,7 @@ func (x *exchange) recall(m *model) bool {
 	if keep == 0 || !slices.Contains(cacheable, x.r.URL.Path) || strings.Contains(control, "no-store") {
 		return false
 	}
-	who := []string{x.r.URL.Path, m.Name, "", ""}
+	who := []string{x.r.URL.Path, m.name, "", ""}
 	if x.account != nil {
 		who[2] = x.account.key.Name
 	} else {
@@ -61,7 +61,7 @@ func (x *exchange) recall(m *model) bool {
 		x.kept.flight = &flight{make(chan struct{})}
 		x.g.asked[name] = x.kept.flight
 		x.g.mu.Unlock()
-		x.g.metrics.cache.WithLabelValues(m.Name, "miss").Inc()
+		x.g.metrics.cache.WithLabelValues(m.name, "miss").Inc()
 		return false
 	}
 	x.g.mu.Unlock()
@@ -74,13 +74,13 @@ func (x *exchange) recall(m *model) bool {
 		x.replay(m, a, "shared")
 		return true
 	}
-	x.g.metrics.cache.WithLabelValues(m.Name, "miss").Inc()
+	x.g.metrics.cache.WithLabelValues(m.name, "miss").Inc()
 	return false // the other one failed; this one goes by itself
 }
 
 // replay sends an answer that was kept, a stream as a stream.
 func (x *exchange) replay(m *model, a cache.Answer, how string) {
-	x.model, x.status, x.endpoint, x.kept = m.Name, http.StatusOK, "cache", nil
+	x.model, x.status, x.endpoint, x.kept = m.name, http.StatusOK, "cache", nil
 	h := x.w.Header()
 	h.Set("Content-Type", a.Type)
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
@@ -90,7 +90,7 @@ func (x *exchange) replay(m *model, a cache.Answer, how string) {
 	x.ttft = time.Since(x.began)
 	x.w.WriteHeader(http.StatusOK)
 	x.write(a.Body) // if the client has gone, nobody is left to tell
-	x.g.metrics.cache.WithLabelValues(m.Name, how).Inc()
+	x.g.metrics.cache.WithLabelValues(m.name, how).Inc()
 }
 
 // note keeps a piece of an answer that is sent.

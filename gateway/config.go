@@ -14,22 +14,26 @@ import (
 // Config is the configuration of a gateway, as docs/gateway.md describes it. Parse reads it from YAML, where each field
 // has the name in its tag.
 type Config struct {
-	Listen    string   `yaml:"listen"`
-	Models    []Model  `yaml:"models"`
-	Keys      []Key    `yaml:"keys"`
-	Queue     Queue    `yaml:"queue"`
-	Timeouts  Timeouts `yaml:"timeouts"`
-	Retries   int      `yaml:"retries"`
-	Health    Health   `yaml:"health"`
-	Prefix    Prefix   `yaml:"prefix"`
-	Zone      string   `yaml:"zone"`
-	MaxBody   int      `yaml:"max_body"`
-	AccessLog string   `yaml:"access_log"`
-	Teams     []Team   `yaml:"teams"`
-	State     State    `yaml:"state"`
-	Issuers   []Issuer `yaml:"issuers"`
-	Cache     Cache    `yaml:"cache"`
-	Hooks     []Hook   `yaml:"hooks"`
+	Listen     string   `yaml:"listen"`
+	Models     []Model  `yaml:"models"`
+	Keys       []Key    `yaml:"keys"`
+	Queue      Queue    `yaml:"queue"`
+	Timeouts   Timeouts `yaml:"timeouts"`
+	Retries    int      `yaml:"retries"`
+	Health     Health   `yaml:"health"`
+	Prefix     Prefix   `yaml:"prefix"`
+	Zone       string   `yaml:"zone"`
+	MaxBody    int      `yaml:"max_body"`
+	BodyMemory int      `yaml:"body_memory"` // of all bodies under way
+	AccessLog  string   `yaml:"access_log"`
+	Teams      []Team   `yaml:"teams"`
+	State      State    `yaml:"state"`
+	Issuers    []Issuer `yaml:"issuers"`
+	Cache      Cache    `yaml:"cache"`
+	Hooks      []Hook   `yaml:"hooks"`
+
+	SharePrefixes bool   `yaml:"share_prefixes"` // among keys
+	SecretEnv     string `yaml:"secret_env"`     // the environment variable with what keys' prefixes are kept apart by
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -77,6 +81,8 @@ type Endpoint struct {
 	Events       string `yaml:"events"` // the ZeroMQ address where it tells what its prefix cache holds
 	EventsReplay string `yaml:"events_replay"`
 	EventsTopic  string `yaml:"events_topic"`
+
+	CacheSalt string `yaml:"cache_salt"` // always or never; "" is if it is an engine that knows it
 }
 
 // Policy is the name of a preset, or weights of scorers; see package route.
@@ -94,6 +100,7 @@ type Queue struct {
 
 // Timeouts bound the phases of an answer.
 type Timeouts struct {
+	Body      time.Duration `yaml:"body"` // a request's
 	Connect   time.Duration `yaml:"connect"`
 	FirstByte time.Duration `yaml:"first_byte"` // from the request sent to the answer's first event, or its header
 	Idle      time.Duration `yaml:"idle"`       // between two pieces of an answer
@@ -132,6 +139,7 @@ type Key struct {
 	MaxInFlight int           `yaml:"max_in_flight"`
 	Weight      float64       `yaml:"weight"`
 	Priority    int           `yaml:"priority"`
+	Group       string        `yaml:"group"` // of keys that share cached prefixes; "" is the key's own
 	Users       bool          `yaml:"users"` // the request's user is a tenant of its own
 	Admin       bool          `yaml:"admin"`
 }
@@ -160,7 +168,7 @@ func defaults() Config {
 	return Config{
 		Listen:   "127.0.0.1:9000",
 		Queue:    Queue{MaxWaiting: 1024, MaxWait: 30 * time.Second, DownWait: 5 * time.Second},
-		Timeouts: Timeouts{Connect: 2 * time.Second, FirstByte: 5 * time.Minute, Idle: time.Minute, Total: time.Hour},
+		Timeouts: Timeouts{Body: time.Minute, Connect: 2 * time.Second, FirstByte: 5 * time.Minute, Idle: time.Minute, Total: time.Hour},
 		Retries:  2,
 		Health: Health{
 			Path: "/health", Interval: 2 * time.Second, Timeout: 2 * time.Second, EjectAfter: 3, EjectFor: 10 * time.Second,
@@ -312,6 +320,9 @@ func (e *Endpoint) checkSettings(path string) error {
 	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
 		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
 	}
+	if s := e.CacheSalt; s != "" && s != alwaysSalted && s != neverSalted || s == alwaysSalted && e.API != "" {
+		return wrong(path+".cache_salt", "%q; want always or never, and not always for a provider", s)
+	}
 	f := e.feed()
 	if _, many, _ := parseSource(e.URL); many {
 		f.events, f.replay = strings.Replace(f.events, "*", "found", 1), strings.Replace(f.replay, "*", "found", 1)
@@ -351,6 +362,9 @@ func (c *Config) checkSplits(names map[string]int) error {
 }
 
 func (c *Config) checkNumbers() error {
+	if c.BodyMemory == 0 {
+		c.BodyMemory = max(leastMemory, 8*c.MaxBody)
+	}
 	for _, x := range []struct {
 		path  string
 		value int64
@@ -358,6 +372,7 @@ func (c *Config) checkNumbers() error {
 	}{
 		{"queue.max_waiting", int64(c.Queue.MaxWaiting), 0}, {"queue.max_wait", int64(c.Queue.MaxWait), 1},
 		{"queue.down_wait", int64(c.Queue.DownWait), 0}, {"timeouts.connect", int64(c.Timeouts.Connect), 1},
+		{"timeouts.body", int64(c.Timeouts.Body), 1}, {"body_memory", int64(c.BodyMemory), 2 * int64(c.MaxBody)},
 		{"timeouts.first_byte", int64(c.Timeouts.FirstByte), 1}, {"timeouts.idle", int64(c.Timeouts.Idle), 1},
 		{"timeouts.total", int64(c.Timeouts.Total), 1}, {"retries", int64(c.Retries), 0},
 		{"health.interval", int64(c.Health.Interval), int64(10 * time.Millisecond)}, {"health.timeout", int64(c.Health.Timeout), 1},

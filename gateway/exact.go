@@ -202,7 +202,7 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	}
 	g.mu.Lock()
 	sizes := g.fleet.BlockTokens(j.model.ids)
-	e := g.renderer(j.model)
+	e, salt := g.renderer(j.model), x.saltOf(j.model)
 	g.mu.Unlock()
 	if len(sizes) == 0 || e == nil || x.prompt() < slices.Min(sizes)/2 {
 		return
@@ -219,7 +219,7 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 		}
 	}
 	j.route.Tokens, j.route.Context = len(tokens), len(tokens)+x.body.most
-	seed := route.Seed(j.route.Adapter, x.body.salt)
+	seed := route.Seed(j.route.Adapter, salt)
 	for _, size := range sizes {
 		j.route.Exact = append(j.route.Exact, route.Exactly{
 			BlockTokens: size, Names: route.TokenBlocks(make([]uint64, 0, len(tokens)/size), seed, tokens, size),

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -34,12 +33,15 @@ type exchange struct {
 	body    body
 	account *account
 	cfg     *Config
+	held    int // bytes of the body
 	began   time.Time
 
 	model    string // that answered, or was asked for
 	attempts int
 	queued   time.Duration
 	endpoint string
+	salt     string     // keeps its KV blocks apart; the client's own where tenants share them
+	apart    bool       // the salt is the account's
 	at       *placement // of the last attempt
 	status   int        // that the client got; 0 if it got none
 	stream   bool       // the answer is one
@@ -63,9 +65,10 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		x.id = unique()
 	}
 	w.Header().Set("X-Request-Id", x.id)
+	defer x.release()
 	if refused := x.serve(); refused != nil {
 		x.problem = refused.message
-		if x.r.Context().Err() == nil {
+		if x.r.Context().Err() == nil || refused.status == http.StatusRequestTimeout { // which ends the context, too
 			x.status = refused.status
 			refused.write(w)
 		}
@@ -87,10 +90,12 @@ func unique() string {
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
 func (x *exchange) serve() (refused *refusal) {
 	if x.account, refused = x.g.authorize(x.r); refused != nil {
+		dismiss(x.w, x.r)
 		return refused
 	}
-	raw, refused := readBody(x.w, x.r, x.cfg.MaxBody)
+	raw, refused := x.read()
 	if refused != nil {
+		dismiss(x.w, x.r)
 		return refused
 	}
 	var err error
@@ -104,6 +109,7 @@ func (x *exchange) serve() (refused *refusal) {
 	if refused = x.hookRequest(); refused != nil {
 		return refused
 	}
+	x.separate()
 	choices := x.resolve()
 	if len(choices) == 0 {
 		return noModel(x.body.model)
@@ -124,30 +130,6 @@ func (x *exchange) serve() (refused *refusal) {
 		}
 	}
 	return refused
-}
-
-// readBody reads a body of at most most bytes.
-func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, *refusal) {
-	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "too_large",
-		message: "the request body has more than " + strconv.Itoa(most) + " bytes"}
-	if r.ContentLength > int64(most) {
-		return nil, tooLarge
-	}
-	var raw []byte
-	var err error
-	if r.ContentLength >= 0 {
-		raw = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(r.Body, raw)
-	} else {
-		raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
-	}
-	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, invalid("", "the request body cannot be read: "+err.Error())
-	}
-	return raw, nil
 }
 
 // prompt and answer estimate tokens.
@@ -216,24 +198,21 @@ func (x *exchange) part(split map[string]float64) string {
 func (x *exchange) job(m *model) *job {
 	prompt, answer := x.prompt(), x.answer()
 	x.g.mu.Lock()
-	adapter := m.adapter(x.body.model)
+	adapter, salt := m.adapter(x.body.model), x.saltOf(m)
 	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
 	x.g.mu.Unlock()
 	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
-	seed := m.seed
-	if j.adapter = adapter; adapter.Name != "" {
-		j.route.Adapter = adapter.Name
-		seed = route.Seed(m.Name, adapter.Name)
-	}
+	j.adapter, j.route.Adapter = adapter, adapter.Name
+	seed := route.Seed(m.name, adapter.Name, salt)
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
 	size := x.cfg.Prefix.BlockBytes
 	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
 	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.Name, adapter.Name, string(x.body.tools))
+		seed = route.Seed(m.name, adapter.Name, salt, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
 	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
@@ -249,7 +228,7 @@ func (x *exchange) job(m *model) *job {
 // try lets the endpoints of a model answer. It returns nil once anything was sent to the client.
 func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	j := x.job(m)
-	x.model = m.Name
+	x.model = m.name
 	x.price = x.g.priceOf(m)
 	x.setExact(ctx, j)
 	x.record(m)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -33,7 +34,9 @@ type Gateway struct {
 	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
+	bodies    bodies
 	watches   sync.WaitGroup
+	own       []byte // a secret, where the configuration has none
 
 	mu      sync.Mutex // guards all below, and what models and endpoints say it does
 	fleet   *route.Fleet
@@ -55,6 +58,7 @@ type setup struct {
 	issuers  map[string]*issuer         // by URL
 	hooks    []*hook
 	teams    map[string][]meter.Limit
+	secret   []byte // of which the salts of tenants are made
 }
 
 // Options are what a Gateway gets besides its configuration.
@@ -73,8 +77,9 @@ func New(c *Config, o Options) (*Gateway, error) {
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
-		flights: map[string]int{}, asked: map[string]*flight{}, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
+		flights: map[string]int{}, asked: map[string]*flight{}, own: make([]byte, sha256.Size), names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
+	crand.Read(g.own)
 	dialer := net.Dialer{KeepAlive: 30 * time.Second, Resolver: g.names}
 	g.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -155,8 +160,11 @@ func (g *Gateway) Apply(c *Config) error {
 
 // apply puts a configuration, with the endpoints that were found, in place of the present one. g.mu is held.
 func (g *Gateway) apply(c *Config, hooks []*hook) error {
-	c, err := c.expanded(g.found)
+	secret, err := g.secret(c)
 	if err != nil {
+		return err
+	}
+	if c, err = c.expanded(g.found); err != nil {
 		return err
 	}
 	before := g.setup.Load()
@@ -167,7 +175,7 @@ func (g *Gateway) apply(c *Config, hooks []*hook) error {
 	if n := len(keys); n > route.MaxEndpoints {
 		return fmt.Errorf("the models have %d endpoints together; at most %d are possible", n, route.MaxEndpoints)
 	}
-	s := &setup{cfg: c, models: map[string]*model{}, names: map[string]*model{}, teams: map[string][]meter.Limit{}}
+	s := &setup{cfg: c, secret: secret, models: map[string]*model{}, names: map[string]*model{}, teams: map[string][]meter.Limit{}}
 	s.accounts, s.issuers = openAccounts(c.Keys), openIssuers(c, g.transport)
 	for _, t := range c.Teams {
 		s.teams[t.Name] = t.Limits
@@ -220,7 +228,7 @@ func endpointKeys(c *Config) (map[string]string, error) {
 // applyModel makes a model of a configuration, or changes the one of that name that is there.
 func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string) error {
 	if m == nil {
-		m = &model{queue: fair.NewQueue(s.cfg.Queue.MaxWaiting), jobs: map[*job]struct{}{}, seed: route.Seed(c.Name)}
+		m = &model{queue: fair.NewQueue(s.cfg.Queue.MaxWaiting), jobs: map[*job]struct{}{}, name: c.Name}
 	}
 	policy, err := route.NewPolicy(c.Policy.Preset, c.Policy.Weights)
 	if err != nil {

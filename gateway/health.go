@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +34,7 @@ type endpoint struct {
 	loaded   map[string]string // the paths of adapters that it was told to load, by name, since it was down last
 	mute     time.Duration     // until when it is not asked to render prompts
 	broke    bool              // it was down as connections broke, and has not answered well since
+	salting  salting           // since it was down last
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -77,14 +78,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 		}
 	}
 	if h.Metrics != "" && !g.foreign(e) {
-		var l route.Load
-		if err := g.ask(ctx, e, h.Metrics, func(r io.Reader) error { return readLoad(r, &l) }); err == nil {
-			g.mu.Lock()
-			if !e.gone {
-				g.fleet.Tell(e.id, l)
-			}
-			g.mu.Unlock()
-		}
+		g.measure(ctx, e, h.Metrics)
 	}
 }
 
@@ -100,10 +94,8 @@ func (g *Gateway) ask(ctx context.Context, e *endpoint, path string, read func(i
 	switch {
 	case read != nil && res.StatusCode == http.StatusOK:
 		return read(page)
-	case read != nil:
-		return fmt.Errorf("status %d", res.StatusCode)
-	case res.StatusCode >= 500:
-		return fmt.Errorf("status %d", res.StatusCode)
+	case read != nil, res.StatusCode >= 500:
+		return statusError(res.StatusCode)
 	}
 	_, err = io.Copy(io.Discard, page)
 	return err
@@ -133,7 +125,7 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
 	if e.down = why; why != "" {
-		e.loaded = nil
+		e.loaded, e.salting = nil, saltUnknown
 	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
@@ -216,8 +208,8 @@ var loadNames = map[string]func(l *route.Load, x float64){
 	"vllm:lora_requests_info":      nil, // its labels count: see readLoad
 }
 
-// readLoad reads an engine's load from its metrics, in Prometheus' text form.
-func readLoad(r io.Reader, l *route.Load) error {
+// readLoad reads an engine's load from its metrics, in Prometheus' text form, and whether it knows salts.
+func readLoad(r io.Reader, l *route.Load) (salts bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -226,6 +218,7 @@ func readLoad(r io.Reader, l *route.Load) error {
 		if end < 1 || line[0] == '#' {
 			continue
 		}
+		salts = salts || slices.ContainsFunc(saltingEngines, func(s string) bool { return bytes.HasPrefix(line, []byte(s)) })
 		add, ok := loadNames[string(line[:end])]
 		if !ok {
 			continue
@@ -239,7 +232,7 @@ func readLoad(r io.Reader, l *route.Load) error {
 			add(l, x)
 		}
 	}
-	return lines.Err()
+	return salts, lines.Err()
 }
 
 // readAdapters reads which adapters run, from the labels of vLLM's metric of them.

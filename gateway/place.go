@@ -10,8 +10,10 @@ import (
 	"github.com/kvasir-llm/kvasir/route"
 )
 
-// model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it.
+// model is a model of the configuration with its queue. It outlives reloads, by its name. Gateway.mu guards all of it
+// but the name.
 type model struct {
+	name string // that of Model, which may be read without Gateway.mu
 	Model
 	pool       []*endpoint
 	ids        []int       // of the endpoints in pool
@@ -21,7 +23,6 @@ type model struct {
 	policy     *route.Policy
 	queue      *fair.Queue
 	jobs       map[*job]struct{} // that wait in queue
-	seed       uint64            // of its prompts' blocks
 }
 
 // job is a request on its way to an endpoint.

@@ -22,6 +22,7 @@ type body struct {
 	user     string
 	session  string // prompt_cache_key
 	salt     string // cache_salt
+	saltAt   [2]int // where it is in raw, also if it is null; zeros if there is none
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
@@ -51,6 +52,9 @@ func scan(raw []byte) (body, error) {
 			}
 			if seen[i] {
 				return fmt.Errorf("%s is there twice", key)
+			}
+			if key == saltKey {
+				b.saltAt = [2]int{at, at + len(value)}
 			}
 			if seen[i] = true; string(value) != "null" {
 				return k.read(&b, key, value, at)
@@ -116,7 +120,7 @@ var known = [...]struct {
 	}},
 	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
 	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
-	{"cache_salt", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
+	{saltKey, func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
 	{"kv_transfer_params", readTransfer}, {"bootstrap_room", readTransfer},
 	{"max_tokens", readMost}, {"max_completion_tokens", readMost}, {"max_output_tokens", readMost},
 	{"n", func(b *body, _ string, value []byte, _ int) error { readNumber(value, &b.answers); return nil }},

@@ -24,6 +24,9 @@ var page = panel.Handler()
 // ServeHTTP answers a request, or forwards it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
+	if r.Method != http.MethodPost || !slices.Contains(forwarded, path) {
+		dismiss(w, r)
+	}
 	switch {
 	case slices.Contains(forwarded, path):
 		if r.Method != http.MethodPost {

@@ -14,7 +14,7 @@ import (
 func (x *exchange) reserve(m *model) *refusal {
 	a, s := x.account, x.g.setup.Load()
 	x.g.mu.Lock()
-	name, price := m.Name, m.Price
+	name, price := m.name, m.Price
 	subjects := []meter.Subject{{Name: "the model " + name, Limits: m.Limits}}
 	full := a != nil && a.key.MaxInFlight > 0 && x.g.flights[a.key.Name] >= a.key.MaxInFlight
 	if a != nil && !full {

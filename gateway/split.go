@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,10 +101,9 @@ func (a *attempt) split(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := bootstrapPort
-	if p.endpoint.cfg.BootstrapPort != 0 {
-		port = p.endpoint.cfg.BootstrapPort
-	}
+	a.g.mu.Lock()
+	port := cmp.Or(p.endpoint.cfg.BootstrapPort, bootstrapPort)
+	a.g.mu.Unlock()
 	body = with(body, fmt.Sprintf(`,"bootstrap_host":%q,"bootstrap_port":%d,"bootstrap_room":%d`, u.Hostname(), port, rand.Int64()))
 	guard.Go(func() error {
 		_, err := a.prefill(a.ctx, p, body, "")

@@ -66,11 +66,23 @@ func (s *Scheduler) fillTurn(p *Plan, prompts bool) {
 
 // mix plans a Mixed step. The sequences in the background come after all others, also after those that it admits.
 func (s *Scheduler) mix(p *Plan, prompts bool) {
+	if s.lone = p.lone && prompts; s.lone {
+		if s.planLone(p) {
+			return
+		}
+		s.allow(p) // for all, as none of those who lead can run
+	}
 	s.prepare(p, prompts)
-	s.planClass(p, prompts, false)
 	before := s.running.n
-	if prompts && len(p.Preempted) == 0 {
-		s.admit(p, false)
+	for range crowdTurns {
+		s.planClass(p, prompts, false)
+		if prompts && len(p.Preempted) == 0 {
+			s.admit(p, false)
+		}
+		if !p.turns || len(p.Seqs) > 0 {
+			break
+		}
+		s.takeTurn(p) // nobody has this one
 	}
 	if s.background == 0 {
 		return

@@ -84,28 +84,111 @@ func (s *Scheduler) follow(p *Plan) {
 	}
 }
 
-// came notes that a tenant has a new sequence.
-func (s *Scheduler) came(t *tenant) {
+// came notes that a tenant has a new sequence, with so many tokens.
+func (s *Scheduler) came(t *tenant, tokens int) {
 	if s.latest[0].tenant != t {
 		s.latest[1] = s.latest[0]
 	}
-	s.latest[0] = visit{t, s.now}
+	s.latest[0] = visit{t, s.now, tokens}
 }
 
-// visit is when a tenant came last.
+// visit is when a tenant came last, and how many tokens its prompt had.
 type visit struct {
 	tenant *tenant
 	at     int64
+	tokens int
 }
 
 // othersAbout reports whether another tenant than t came of late.
-func (s *Scheduler) othersAbout(t *tenant) bool {
-	for _, v := range s.latest {
-		if v.tenant != nil && v.tenant != t && s.now-v.at < aboutTime {
-			return true
+func (s *Scheduler) othersAbout(t *tenant) bool { return s.visitBeside(t, aboutTime) != nil }
+
+// visitBeside returns the last visit of another tenant than t, if it was less than so many milliseconds ago.
+func (s *Scheduler) visitBeside(t *tenant, within int64) *visit {
+	for i := range s.latest {
+		if v := &s.latest[i]; v.tenant != nil && v.tenant != t && s.now-v.at < within {
+			return v
 		}
 	}
-	return false
+	return nil
+}
+
+// short keeps a crowd's steps as short as those that others need who come often and with little, since they wait for
+// the step under way: prompts of the crowd end a step that is as long as the last one's prompt takes alone. If those
+// who decode take longer, two halves of them take turns, and prompts have a turn of their own.
+func (s *Scheduler) short(p *Plan, taken float64) {
+	v := s.visitBeside(p.crowd, oftenTime)
+	if v == nil {
+		return
+	}
+	rows := s.cost.work(0, v.tokens)
+	p.left = min(p.left, max(0, s.cost.base()+rows-taken))
+	if p.turns = !p.leading && taken-s.cost.base() > rows; p.turns {
+		s.takeTurn(p)
+		p.left, p.slack = rows, 0
+	}
+}
+
+// takeTurn makes a plan that of the next turn. Only that of prompts has time for them.
+func (s *Scheduler) takeTurn(p *Plan) {
+	s.turn = (s.turn + 1) % crowdTurns
+	p.least = 0
+	if s.turn == 0 {
+		p.least = 1
+	}
+}
+
+// crowdTurns are those of prompts, of sequences in odd slots, and of those in even ones.
+const crowdTurns = 3
+
+// rests reports whether it is not a sequence's turn.
+func (s *Scheduler) rests(p *Plan, q *sequence) bool {
+	if !p.turns || q.tenant != p.crowd {
+		return false
+	}
+	if q.length-q.computed > 1 || s.turn == 0 {
+		return (q.length-q.computed > 1) != (s.turn == 0)
+	}
+	return int(q.slot)%2 != s.turn%2
+}
+
+// oftenTime is within how many milliseconds of its last request a tenant comes often.
+const oftenTime = 1000
+
+// alone decides whether a plan computes the prompts that lead, and nothing else: if they end in one step that is no
+// longer than the target, and those who decode were in the plan before.
+func (s *Scheduler) alone(p *Plan) {
+	micros := s.cost.base()
+	rows := 0
+	if p.guest != nil {
+		rows, micros = p.guest.length, micros+s.cost.work(0, p.guest.length)
+	}
+	for q := s.running.front; q != nil; q = q.next {
+		if n := q.length - q.computed; n > 1 && p.leads(q) {
+			if s.busy(q) {
+				return
+			}
+			rows, micros = rows+n, micros+s.cost.work(q.computed, n)
+		}
+	}
+	if rows > min(s.cfg.TokenBudget, s.cfg.MaxChunk) || micros > float64(s.cfg.StepTarget) {
+		return
+	}
+	p.lone = true
+	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed, p.saved = micros-s.cost.base(), 0, 0, 0, 0, 0, 0
+}
+
+// planLone plans the prompts that lead, and reports whether there is something to compute. There is not if the one that
+// waits lacks blocks.
+func (s *Scheduler) planLone(p *Plan) bool {
+	s.planLeading(p)
+	s.begin()
+	if q := p.guest; q != nil && len(p.Preempted) == 0 && s.roomy() {
+		if s.waiting.remove(q); !s.start(p, q) {
+			q.unfit = true
+			s.waiting.push(q)
+		}
+	}
+	return len(p.Seqs) > 0
 }
 
 // expectant reports whether no step is to be planned ahead: a crowd runs, and others who are about would wait for it.

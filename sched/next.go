@@ -19,7 +19,8 @@ import (
 // other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
-// before it leave it at least what they left when it was admitted. All of this is for Mixed batches; see Batch for
+// before it leave it at least what they left when it was admitted. Only a crowd's sequences sit steps out beside others
+// (see alone and short), never two in a row for others' prompts. All of this is for Mixed batches; see Batch for
 // others.
 func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 2 {
@@ -76,7 +77,7 @@ func (s *Scheduler) planClass(p *Plan, prompts, background bool) {
 			continue
 		}
 		p.owed = max(0, p.owed-1)
-		if s.busy(q) || !prompts && q.length-q.computed > 1 {
+		if s.busy(q) || !prompts && q.length-q.computed > 1 || s.rests(p, q) {
 			continue
 		}
 		if k := s.draft(p, q); k > 0 {
@@ -180,7 +181,7 @@ func (s *Scheduler) preempt(p *Plan, q *sequence) {
 
 // room returns how many rows of a plan are left for those who wait.
 func (s *Scheduler) room(p *Plan) int {
-	if p.left+p.extra <= 0 && p.least == 0 {
+	if p.least == 0 && (p.turns || p.left+p.extra <= 0) {
 		return 0
 	}
 	return s.cfg.TokenBudget - p.Rows - p.kept
@@ -196,8 +197,7 @@ func (s *Scheduler) admit(p *Plan, background bool) {
 		return
 	}
 	s.begin()
-	for open := true; open && s.room(p) > 0 && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 &&
-		s.pool.Available() > s.promised && s.pool.AvailableStates() > 0; {
+	for open := true; open && s.room(p) > 0 && s.running.n < s.cfg.MaxSeqs && s.waiting.n > 0 && s.roomy(); {
 		q := s.waiting.front()
 		if q.background && (!background || s.passes() || s.running.n >= s.cfg.MaxSeqs-s.kept()) {
 			break
@@ -226,6 +226,11 @@ func (s *Scheduler) admit(p *Plan, background bool) {
 	clear(s.unfit)
 	clear(s.over)
 	s.unfit, s.over = s.unfit[:0], s.over[:0]
+}
+
+// roomy reports whether there may be blocks and a state for one more.
+func (s *Scheduler) roomy() bool {
+	return s.pool.Available() > s.promised && s.pool.AvailableStates() > 0
 }
 
 // kept is how many places for running sequences those in the background leave to others, so that one that comes need

@@ -36,6 +36,8 @@ type Plan struct {
 
 	crowd     *tenant   // whose prompts come last; nil if there is none
 	leading   bool      // there are prompts that lead
+	lone      bool      // it computes these alone
+	turns     bool      // the crowd takes them
 	extra     float64   // microseconds that those may take beside left
 	guest     *sequence // that waits and leads
 	saved     int       // rows for it

@@ -153,6 +153,8 @@ type Scheduler struct {
 	tenants  map[string]*tenant
 	sweepAt  int      // how many tenants there are before those without a claim are forgotten
 	latest   [2]visit // of different tenants, the last one first
+	lone     bool     // the plan before was to be
+	turn     int      // of those that a crowd takes
 
 	plans       [2]Plan // a ring: the oldest outstanding plan is plans[oldest], the other follows it
 	oldest      int
@@ -307,7 +309,7 @@ func (s *Scheduler) Add(r Request) error {
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
 		q.user, q.turn, q.turns = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n)), true
 	}
-	s.came(q.tenant)
+	s.came(q.tenant, len(r.Prompt))
 	q.tenant.live++
 	if r.Background {
 		s.background++

@@ -33,13 +33,15 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
 // target, and where nobody decodes, it is any time.
 //
-// A step with prompts that lead may take two targets, or three if that ends a prompt, and these prompts may take one
-// and a half times as long as all who decode. So they take at most 1.7 times as long as alone. Where others are about,
-// who wait for the step under way when they come, a crowd's prompts end a step at a quarter of the target, or when they
-// have taken three times as long as all who decode.
+// Prompts that lead are computed alone where they end in one step within the target. Another step with prompts that
+// lead may take two targets, or three if that ends a prompt, and these prompts may take one and a half times as long as
+// all who decode. So they take at most 1.7 times as long as alone. Where others are about, who wait for the step under
+// way when they come, a crowd's prompts end a step at a quarter of the target, or when they have taken three times as
+// long as all who decode; short says how long its steps are beside others who come often.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
 	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
+	p.lone, p.turns = false, false
 	if p.leading {
 		p.owed = s.running.n
 	}
@@ -65,9 +67,15 @@ func (s *Scheduler) allow(p *Plan) {
 	if p.slack = math.Inf(1); taken < target {
 		p.slack = mostTargets*target - taken - p.left
 	}
+	if p.crowd != nil {
+		s.short(p, taken)
+	}
 	if p.leading {
 		p.extra = max(2*target-taken, 1.5*taken) - p.left
 		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))
+	}
+	if p.leading && !s.lone {
+		s.alone(p)
 	}
 }
 

@@ -84,6 +84,7 @@ var messagesParams = parameters{
 	"top_k":          param(integer(0, 1<<31-1), func(r *text.Request, n int) { r.Sampling.TopK = n }),
 	"stop_sequences": param(stops(maxStops), func(r *text.Request, list []string) { r.Stop = list }),
 	"metadata":       param(userID, func(r *text.Request, s string) { r.Tenant = s }),
+	"cache_salt":     openaiParams["cache_salt"],
 }
 
 // userID reads {"user_id": …}.

@@ -71,12 +71,12 @@ func TestAnthropicTurns(t *testing.T) {
 func TestAnthropicRequest(t *testing.T) {
 	const plain = `"messages":[{"role":"user","content":"hi"}]`
 	info := text.Info{Defaults: sampling.Params{Temperature: 0.5, TopP: 0.8, TopK: 7}, Retains: true}
-	r := messagesRequest(t, info, `{"max_tokens":50,"temperature":1,"top_p":0.3,"top_k":9,"stop_sequences":["x"],"metadata":{"user_id":"me"},
+	r := messagesRequest(t, info, `{"max_tokens":50,"temperature":1,"top_p":0.3,"top_k":9,"stop_sequences":["x"],"metadata":{"user_id":"me"},"cache_salt":"s",
 		"cache_control":{"type":"ephemeral","ttl":"1h"},"thinking":{"type":"enabled","budget_tokens":20},"output_config":{"effort":"low"},
 		"tools":[{"name":"f","description":"d","input_schema":{"type":"object"},"strict":true}],
 		"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},`+plain+`}`)
 	p := r.Sampling
-	if p.Temperature != 1 || p.TopP != 0.3 || p.TopK != 9 || r.MaxTokens != 50 || !r.Fit || r.Tenant != "me" ||
+	if p.Temperature != 1 || p.TopP != 0.3 || p.TopK != 9 || r.MaxTokens != 50 || !r.Fit || r.Tenant != "me" || r.Salt != "s" ||
 		!cmp.Equal(r.Stop, []string{"x"}) || r.Keep.Priority != 1 || r.Keep.TTL != time.Hour.Milliseconds() {
 		t.Errorf("%+v", r)
 	}

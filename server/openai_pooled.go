@@ -18,7 +18,7 @@ import (
 
 // openaiPooling begins a request that generates nothing. Its texts are in param, except for one that is in other.
 func (s *Server) openaiPooling(ctx context.Context, p *openai.Pooled, param string, texts int, other string) (*pooling, error) {
-	params := engine.Params{Priority: value(p.Priority, 0), Tenant: p.User}
+	params := engine.Params{Priority: value(p.Priority, 0), Tenant: p.User, Salt: p.CacheSalt}
 	of := &pooling{params: params, param: param, texts: texts, other: other}
 	return s.pool(ctx, of, p.Model, p.TruncatePromptTokens)
 }

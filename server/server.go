@@ -238,7 +238,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.Close()
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
-	if at := ln.Addr(); at.Network() == "tcp" && !loopback(at.String()) && len(s.ring().tenants) == 0 {
+	known := len(s.ring().tenants) > 0 || s.cfg.TLS != nil && s.cfg.TLS.ClientAuth == tls.RequireAndVerifyClientCert
+	if at := ln.Addr(); at.Network() == "tcp" && !loopback(at.String()) && !known {
 		s.cfg.Logger.Warn("anyone who reaches this address may use the server: it has no API keys", "address", at)
 	}
 	ln = &listener{Listener: ln, most: s.cfg.MaxConns, mostEach: s.cfg.MaxConnsEach, log: s.cfg.Logger,

@@ -50,6 +50,7 @@ type Pooled struct {
 	Model                string `json:"model,omitempty"`
 	User                 string `json:"user,omitempty"`
 	Priority             *int   `json:"priority,omitempty"`
+	CacheSalt            string `json:"cache_salt,omitempty"`
 	TruncatePromptTokens *int   `json:"truncate_prompt_tokens,omitempty"` // -1 is what the model takes
 }
 
@@ -181,6 +182,8 @@ func (p *Pooled) field(c *wire.Cursor, key string) (err error) {
 		p.User, err = c.Label(MaxLabel)
 	case "priority":
 		p.Priority, err = wire.Optional(c.IntIn(math.MinInt32, maxInt32))
+	case "cache_salt":
+		p.CacheSalt, err = c.Label(MaxLabel)
 	case "truncate_prompt_tokens":
 		p.TruncatePromptTokens, err = wire.Optional(c.IntIn(-1, maxInt32))
 	default:

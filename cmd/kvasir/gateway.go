@@ -82,7 +82,7 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 
 // serve answers until ctx ends, and then lets what is under way come to its end.
 func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, ln net.Listener) error {
-	s := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	s := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan error, 1)
 	guard.Go(func() error { return s.Serve(ln) }, func(err error) { ended <- err })
 	select {

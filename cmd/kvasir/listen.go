@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +24,9 @@ type connectionFlags struct {
 	MaxConnsEach int    `name:"max-connections-per-address" help:"Most connections at once of one address that is not this machine's, or of one IPv6 network of 64 bits; 0 is any number." default:"512"`
 	TLSCert      string `name:"tls-cert" help:"A PEM file of the server's certificate and those between it and its root; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 	TLSKey       string `name:"tls-key" help:"A PEM file of the certificate's key." placeholder:"FILE" type:"existingfile"`
+	TLSClientCA  string `name:"tls-client-ca" help:"A PEM file of certificates: only clients with a certificate that one of them has signed may connect; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 
-	certificate *atomic.Pointer[tls.Certificate] // nil without TLS
+	tls *atomic.Pointer[tls.Config] // of new connections; nil without TLS
 }
 
 // apply sets what a server does with connections.
@@ -34,18 +36,16 @@ func (f *connectionFlags) apply(cfg *server.Config) error {
 			f.MaxConns, f.MaxConnsEach)}
 	}
 	cfg.MaxConns, cfg.MaxConnsEach, cfg.RootPath = f.MaxConns, f.MaxConnsEach, f.RootPath
-	if f.TLSCert == "" && f.TLSKey == "" {
+	if f.TLSCert == "" && f.TLSKey == "" && f.TLSClientCA == "" {
 		return nil
 	}
-	f.certificate = new(atomic.Pointer[tls.Certificate])
+	f.tls = new(atomic.Pointer[tls.Config])
 	if err := f.read(); err != nil {
 		return err
 	}
 	cfg.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return f.certificate.Load(), nil
-		},
+		ClientAuth:         f.tls.Load().ClientAuth,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.tls.Load(), nil },
 	}
 	return nil
 }
@@ -101,24 +101,36 @@ func (f *connectionFlags) scheme() string {
 
 func (f *connectionFlags) read() error {
 	if f.TLSCert == "" || f.TLSKey == "" {
-		return usageError{"--tls-cert and --tls-key need each other"}
+		return usageError{"--tls-cert and --tls-key need each other, and --tls-client-ca needs both"}
 	}
 	pair, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
 	if err != nil {
 		return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.TLSCert, f.TLSKey, err)
 	}
-	f.certificate.Store(&pair)
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if f.TLSClientCA != "" {
+		data, err := os.ReadFile(f.TLSClientCA)
+		if err != nil {
+			return fmt.Errorf("--tls-client-ca: %w", err)
+		}
+		if c.ClientCAs = x509.NewCertPool(); !c.ClientCAs.AppendCertsFromPEM(data) {
+			return fmt.Errorf("--tls-client-ca %s: there is no certificate in it", f.TLSClientCA)
+		}
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+		c.SessionTicketsDisabled = true // a session would outlive the CA that its client was let in by
+	}
+	f.tls.Store(c)
 	return nil
 }
 
-// reload reads the certificate again. If it is not good, the one that there is stays.
+// reload reads the certificates again. If one is not good, those that there are stay.
 func (f *connectionFlags) reload(log *slog.Logger) {
-	if f.certificate == nil {
+	if f.tls == nil {
 		return
 	}
 	if err := f.read(); err != nil {
-		log.Error("the certificate stays as it was", "error", err)
+		log.Error("the certificates stay as they were", "error", err)
 		return
 	}
-	log.Info("read the certificate again")
+	log.Info("read the certificates again")
 }

@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
+	"io"
 	"log/slog"
 	"math/big"
 	"os"
@@ -25,7 +27,8 @@ func writeCertificate(t *testing.T, f *connectionFlags, number int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -78,12 +81,84 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		says   string
 	}{
 		{func() {}, 1, ""},
-		{func() { writeCertificate(t, f, 2); f.reload(log) }, 2, "read the certificate again"},
-		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.reload(log) }, 2, "the certificate stays as it was"},
+		{func() { writeCertificate(t, f, 2); f.reload(log) }, 2, "read the certificates again"},
+		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.reload(log) }, 2, "the certificates stay as they were"},
 	} {
 		step.change()
 		if got := number(); got != step.want || !strings.Contains(out.String(), step.says) {
 			t.Errorf("certificate %d, log %s; want %d, %q", got, out.String(), step.want, step.says)
 		}
+	}
+}
+
+// TestClientCertificates holds that only clients connect whose certificate is signed by one that is in the file now.
+func TestClientCertificates(t *testing.T) {
+	dir := t.TempDir()
+	f := &connectionFlags{TLSCert: filepath.Join(dir, "cert.pem"), TLSKey: filepath.Join(dir, "key.pem")}
+	writeCertificate(t, f, 1)
+	var clients []tls.Certificate // each signed by itself
+	var authorities [][]byte
+	for i := range int64(2) {
+		c := &connectionFlags{TLSCert: filepath.Join(dir, fmt.Sprint("client", i)), TLSKey: filepath.Join(dir, fmt.Sprint("client-key", i))}
+		writeCertificate(t, c, 10+i)
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pem, err := os.ReadFile(c.TLSCert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients, authorities = append(clients, pair), append(authorities, pem)
+	}
+	f.TLSClientCA = filepath.Join(dir, "clients.pem")
+	trust := func(pem []byte) {
+		if err := os.WriteFile(f.TLSClientCA, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(authorities[0])
+	var cfg server.Config
+	if err := f.apply(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", cfg.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	sessions := tls.NewLRUClientSessionCache(0)
+	enters := func(with ...tls.Certificate) bool {
+		t.Helper()
+		go func() {
+			if c, err := ln.Accept(); err == nil {
+				c.Write([]byte("hello"))
+				c.Close()
+			}
+		}()
+		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: with, ClientSessionCache: sessions})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = io.ReadFull(c, make([]byte, 5)) // a client of TLS 1.3 hears of a refusal only now
+		return err == nil
+	}
+	if !enters(clients[0]) || enters() || enters(clients[1]) {
+		t.Error("not the client alone connects whose certificate is trusted")
+	}
+	log := slog.New(slog.DiscardHandler)
+	trust(authorities[1])
+	f.reload(log)
+	if enters(clients[0]) || !enters(clients[1]) {
+		t.Error("after another certificate is trusted, not its client alone connects")
+	}
+	trust([]byte("none"))
+	f.reload(log)
+	if enters(clients[0]) || !enters(clients[1]) {
+		t.Error("a file without certificates changes who connects")
+	}
+	if err := (&connectionFlags{TLSClientCA: f.TLSClientCA}).apply(&cfg); err == nil || !strings.Contains(err.Error(), "need each other") {
+		t.Errorf("a client CA without a certificate of the server: %v", err)
 	}
 }

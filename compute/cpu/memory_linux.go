@@ -36,34 +36,21 @@ func memory() (free, total int64, err error) {
 	return min(free, left), min(total, limit), nil
 }
 
-// groupMemory returns how many bytes the control groups of a process leave it, and the least of their limits. root is
-// where they are mounted, and list what /proc/self/cgroup says: lines "number:controllers:path", with 0 and no
-// controllers for version 2. All groups on the way to the root count. In a container the path may be that of the host,
-// which is not mounted, and the root the container's own group.
+// groupMemory returns how many bytes the control groups of a process leave it, and the least of their limits. root and
+// list are as for groupDirs.
 func groupMemory(root string, list []byte) (left, limit int64) {
 	left, limit = math.MaxInt64, math.MaxInt64
-	for line := range bytes.Lines(list) {
-		part := strings.SplitN(strings.TrimSpace(string(line)), ":", 3)
-		if len(part) < 3 {
-			continue
-		}
-		base, most, usage, idle := root, "memory.max", "memory.current", "inactive_file"
-		switch {
-		case part[1] == "memory" || strings.HasPrefix(part[1], "memory,") || strings.HasSuffix(part[1], ",memory"):
-			base, most, usage, idle = path.Join(root, "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-		case part[0] != "0":
-			continue
-		}
-		for dir := path.Clean("/" + part[2]); ; dir = path.Dir(dir) {
-			if most := groupNumber(path.Join(base, dir, most)); most > 0 {
-				used := groupNumber(path.Join(base, dir, usage)) - groupStat(path.Join(base, dir, "memory.stat"), idle)
+	note := func(dirs []string, most, usage, idle string) {
+		for _, dir := range dirs {
+			if most := groupNumber(path.Join(dir, most)); most > 0 {
+				used := groupNumber(path.Join(dir, usage)) - groupStat(path.Join(dir, "memory.stat"), idle)
 				left, limit = min(left, max(most-max(used, 0), 0)), min(limit, most)
-			}
-			if dir == "/" {
-				break
 			}
 		}
 	}
+	first, second := groupDirs(root, list, "memory")
+	note(first, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+	note(second, "memory.max", "memory.current", "inactive_file")
 	return left, limit
 }
 

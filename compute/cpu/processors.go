@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -26,7 +28,8 @@ var defaultThreads = sync.OnceValue(func() int {
 	if all := processors("/sys", allowed()); len(all) > 0 {
 		n = min(n, firsts(all))
 	}
-	if quota := quota("/sys/fs/cgroup"); quota > 0 {
+	groups, _ := os.ReadFile("/proc/self/cgroup")
+	if quota := quota("/sys/fs/cgroup", groups); quota > 0 {
 		n = min(n, quota)
 	}
 	return n
@@ -87,17 +90,47 @@ func list(path string) (out []int) {
 	return out
 }
 
-// quota returns how many processors the control group may keep busy all the time, at least 1, or 0 if there is no
-// limit.
-func quota(root string) int {
-	limit, period := word(root+"/cpu.max", 0), word(root+"/cpu.max", 1) // version 2
-	if period == 0 {
-		limit, period = word(root+"/cpu/cpu.cfs_quota_us", 0), word(root+"/cpu/cpu.cfs_period_us", 0)
+// groupDirs returns the folders of the control groups of a process that have a controller, of versions 1 and 2. root is
+// where they are mounted, and list what /proc/self/cgroup says: lines "number:controllers:path", with 0 and no
+// controllers for version 2. All groups on the way to the root count. In a container the path may be that of the host,
+// which is not mounted, and the root the container's own group.
+func groupDirs(root string, list []byte, controller string) (first, second []string) {
+	for line := range bytes.Lines(list) {
+		part := strings.SplitN(strings.TrimSpace(string(line)), ":", 3)
+		if len(part) < 3 {
+			continue
+		}
+		base, dirs := path.Join(root, controller), &first
+		if part[0] == "0" && part[1] == "" {
+			base, dirs = root, &second
+		} else if !slices.Contains(strings.Split(part[1], ","), controller) {
+			continue
+		}
+		for dir := path.Clean("/" + part[2]); ; dir = path.Dir(dir) {
+			if *dirs = append(*dirs, path.Join(base, dir)); dir == "/" {
+				break
+			}
+		}
 	}
-	if limit <= 0 || period <= 0 {
-		return 0
+	return first, second
+}
+
+// quota returns how many processors the control groups of a process let it keep busy all the time, at least 1, or 0 if
+// there is no limit. root and list are as for groupDirs.
+func quota(root string, list []byte) (least int) {
+	note := func(limit, period int) {
+		if limit > 0 && period > 0 && (least == 0 || limit/period < least) {
+			least = max(1, limit/period)
+		}
 	}
-	return max(1, limit/period)
+	first, second := groupDirs(root, list, "cpu")
+	for _, dir := range second {
+		note(word(dir+"/cpu.max", 0), word(dir+"/cpu.max", 1))
+	}
+	for _, dir := range first {
+		note(word(dir+"/cpu.cfs_quota_us", 0), word(dir+"/cpu.cfs_period_us", 0))
+	}
+	return least
 }
 
 // word returns a number in a file, 0 if it is not one.

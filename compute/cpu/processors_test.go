@@ -77,22 +77,37 @@ func TestQuota(t *testing.T) {
 	for text, want := range map[string]int{"max 100000\n": 0, "250000 100000\n": 2, "50000 100000\n": 1, "": 0, "0 0": 0, "x y z": 0} {
 		root := t.TempDir()
 		write(t, root+"/cpu.max", text)
-		if got := quota(root); got != want {
+		if got := quota(root, []byte("0::/\n")); got != want {
 			t.Errorf("cpu.max %q: %d processors, want %d", text, got, want)
 		}
 	}
 	root := t.TempDir()
+	const first = "4:cpu,cpuacct:/a\n0::/b\n"
 	write(t, root+"/cpu/cpu.cfs_quota_us", "300000\n")
 	write(t, root+"/cpu/cpu.cfs_period_us", "100000\n")
-	if got := quota(root); got != 3 {
+	if got := quota(root, []byte(first)); got != 3 {
 		t.Errorf("version 1: %d processors, want 3", got)
 	}
+	write(t, root+"/cpu/a/cpu.cfs_quota_us", "-1\n")
+	write(t, root+"/cpu/a/cpu.cfs_period_us", "100000\n")
+	if got := quota(root, []byte(first)); got != 3 {
+		t.Errorf("version 1, a group without a limit in one with: %d processors, want 3", got)
+	}
 	write(t, root+"/cpu/cpu.cfs_quota_us", "-1\n")
-	if got := quota(root); got != 0 {
+	if got := quota(root, []byte(first)); got != 0 {
 		t.Errorf("version 1 without a limit: %d processors, want 0", got)
 	}
-	if got := quota(t.TempDir()); got != 0 {
+	if got := quota(t.TempDir(), []byte("0::/\n")); got != 0 {
 		t.Errorf("no control group: %d processors, want 0", got)
+	}
+	write(t, root+"/a.slice/b.service/cpu.max", "150000 100000\n") // as systemd's CPUQuota=150%
+	write(t, root+"/a.slice/cpu.max", "max 100000\n")
+	write(t, root+"/cpu.max", "400000 100000\n")
+	if got := quota(root, []byte("0::/a.slice/b.service\n")); got != 1 {
+		t.Errorf("a nested group: %d processors, want 1", got)
+	}
+	if got := quota(root, []byte("0::/docker/1234\n")); got != 4 {
+		t.Errorf("the path of another mount: %d processors, want 4", got)
 	}
 }
 

@@ -267,7 +267,7 @@ func metamorphicRequests(vocab int) []Request {
 		}
 		r := Request{Params: Params{Sampling: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
 			Adapter:  []string{"", "", "a", "b", "", "c"}[n%6],
-			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Second}}
+			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Hour}}
 		for i := range 1 + n*37%70 {
 			own := n
 			if n%2 == 0 && i < 35 {
@@ -446,18 +446,22 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 		{"gpt_oss_mxfp4", quant.F32}, {"deepseek_v2_groups", quant.F32}, {"qwen3_next_heads", quant.F32},
 		{"llama", quant.Q8_0}, {"mistral_swa", quant.BF16}, {"qwen3", quant.Q4_0}, {"llama", quant.F16},
 	} {
-		if testing.Short() && n%3 > 0 {
-			continue
+		if testing.Short() && n > 0 || verifying && c.kv != quant.F32 {
+			break // the race detector watches the same goroutines with each model, and books are kept of blocks of any type
 		}
 		t.Run(c.name+", "+c.kv.String(), func(t *testing.T) {
 			tp := newTape()
 			var want [][]int32
 			for i, kernels := range cpu.Kernels() {
-				if i > 0 && kernels == "portable" && (n > 0 || testing.Short()) {
+				if i > 0 && (kernels == "portable" && n > 0 || testing.Short() || verifying) {
 					continue
 				}
+				threads := 1 + i%2
+				if testing.Short() {
+					threads = 2
+				}
 				t.Run(kernels, func(t *testing.T) {
-					m := loadGolden(t, c.name, cpu.Options{Kernels: kernels, Threads: 1 + i%2})
+					m := loadGolden(t, c.name, cpu.Options{Kernels: kernels, Threads: threads})
 					m.KVType = c.kv
 					if want == nil {
 						want = reference.play(t, m, tp)
@@ -484,13 +488,16 @@ func TestSameTokensWhateverTheCompany(t *testing.T) {
 }
 
 // TestSameTokensOnDevices is the same for every device of this machine, with its own type of keys and values. The
-// processor plays few scenarios, since the test above has them all.
+// processor plays few scenarios with one model, since the test above has them all.
 func TestSameTokensOnDevices(t *testing.T) {
 	devicetest.Each(t, func(t *testing.T, dev compute.Device) {
 		processor := strings.HasPrefix(dev.Name(), "cpu")
 		for _, name := range []string{
 			"llama", "mistral_swa", "qwen3", "gemma3", "gpt_oss_mxfp4", "deepseek_v2_groups", "qwen3_next_heads",
 		} {
+			if processor && name != "mistral_swa" {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				m, err := openGolden(t, name, dev)
 				if err == nil {
@@ -510,7 +517,7 @@ func TestSameTokensOnDevices(t *testing.T) {
 				tp := newTape()
 				want := reference.play(t, m, tp)
 				for _, sc := range scenarios {
-					if m.Spec.Recurrent() && len(sc.tiers(1, "")) > 0 || processor && (name != "mistral_swa" || !sc.anyKernels) {
+					if m.Spec.Recurrent() && len(sc.tiers(1, "")) > 0 || processor && !sc.anyKernels {
 						continue
 					}
 					sc.fast = !processor

@@ -43,7 +43,7 @@ type listener struct {
 	blockTokens int32
 	slots       []*past
 	tables      map[int32][]int32           // of the first group, by slot of the sequence
-	heard       map[prefix]bool            // of this run
+	heard       map[prefix]bool             // of this run
 	adapters    []string                    // by slot
 	placed      map[*compute.LowRank]string // adapters on their way to a slot
 
@@ -267,7 +267,7 @@ func metamorphicRequests(vocab int) []Request {
 		}
 		r := Request{Params: Params{Sampling: p, MaxTokens: 12 + n%17 + n%8/5*20, Logprobs: -1, PromptLogprobs: -1,
 			Adapter:  []string{"", "", "a", "b", "", "c"}[n%6],
-			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Hour}}
+			Priority: n * 5 % 7, Tenant: string(rune('a' + n%3)), FirstToken: time.Duration(1+n*11%32) * time.Minute * 30}}
 		for i := range 1 + n*37%70 {
 			own := n
 			if n%2 == 0 && i < 35 {

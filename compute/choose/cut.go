@@ -53,9 +53,9 @@ func (s *Sampler) total(logits []float32, most float32, scale float64) (total fl
 // weightless is how far below the greatest a logit, divided by the temperature, weighs nothing.
 const weightless = -88
 
-// filter returns the logits of the tokens that min_p, top_k and top_p leave, in the tokens' order; some may be -Inf. The
-// i-th is that of token ids[at[i]], of ids[i] if at is nil, and of i if ids is nil. s.peaks are those of the logits, of
-// which most is the greatest.
+// filter returns the logits of the tokens that min_p, top_k and top_p leave, in the tokens' order; some may be -Inf.
+// The i-th is that of token ids[at[i]], of ids[i] if at is nil, and of i if ids is nil. s.peaks are those of the logits,
+// of which most is the greatest.
 func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (ids, at []int32, left []float32) {
 	if p.MinP == 0 && p.TopK <= 0 && p.TopP == 1 {
 		return nil, nil, logits

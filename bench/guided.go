@@ -33,6 +33,9 @@ type GuidedReport struct {
 	Free   float64 `json:"free_tokens_per_second"`
 	Guided float64 `json:"guided_tokens_per_second"`
 	Share  float64 `json:"share"` // of the speed that guided answers have: the median of the rounds'
+
+	FreeCPU   float64 `json:"free_cpu_us_per_token"` // of all processors, with what the model computes
+	GuidedCPU float64 `json:"guided_cpu_us_per_token"`
 }
 
 // Guided measures how much slower a batch is whose answers have a schema each. Every round takes the same prompts and
@@ -48,23 +51,28 @@ func Guided(ctx context.Context, m *text.Model, o GuidedOptions) (*GuidedReport,
 	}
 	g.lengths = make([]int, o.Batch*o.Each)
 	rep := &GuidedReport{Batch: o.Batch}
-	var free, held, shares []float64
+	var speeds, cpus [2][]float64 // free, guided
+	var shares []float64
 	for round := range o.Rounds + 1 { // the first warms up
-		var speed [2]float64 // free, guided
+		var speed, cpu [2]float64
 		for turn := range 2 {
 			kind := (round + turn + 1) % 2
-			if speed[kind], err = g.round(ctx, fmt.Sprint(round, kind), kind == 1); err != nil {
+			if speed[kind], cpu[kind], err = g.round(ctx, fmt.Sprint(round, kind), kind == 1); err != nil {
 				return nil, err
 			}
 		}
 		if round > 0 {
-			free, held, shares = append(free, speed[0]), append(held, speed[1]), append(shares, speed[1]/speed[0])
+			for kind := range 2 {
+				speeds[kind], cpus[kind] = append(speeds[kind], speed[kind]), append(cpus[kind], cpu[kind])
+			}
+			shares = append(shares, speed[1]/speed[0])
 		}
 	}
 	for _, n := range g.lengths {
 		rep.Tokens += n
 	}
-	rep.Free, rep.Guided, rep.Share = summarize(free).P50, summarize(held).P50, summarize(shares).P50
+	rep.Free, rep.Guided, rep.Share = summarize(speeds[0]).P50, summarize(speeds[1]).P50, summarize(shares).P50
+	rep.FreeCPU, rep.GuidedCPU = summarize(cpus[0]).P50, summarize(cpus[1]).P50
 	return rep, nil
 }
 
@@ -126,10 +134,11 @@ func (g *guided) request(n int, salt string, schema []byte) text.Request {
 	return r
 }
 
-// round answers all requests, a batch at a time, and returns the tokens of the answers a second.
-func (g *guided) round(ctx context.Context, salt string, held bool) (float64, error) {
+// round answers all requests, a batch at a time, and returns the tokens of the answers a second, and the processors'
+// microseconds for each.
+func (g *guided) round(ctx context.Context, salt string, held bool) (speed, cpu float64, err error) {
 	var all guard.Group
-	start := time.Now()
+	start, worked := time.Now(), cpuTime()
 	for client := range g.o.Batch {
 		all.Start(func() error {
 			for k := range g.o.Each {
@@ -147,12 +156,12 @@ func (g *guided) round(ctx context.Context, salt string, held bool) (float64, er
 			return nil
 		})
 	}
-	err := all.Wait()
+	err = all.Wait()
 	seconds, tokens := time.Since(start).Seconds(), 0
 	for _, n := range g.lengths {
 		tokens += n
 	}
-	return float64(tokens) / seconds, err
+	return float64(tokens) / seconds, float64((cpuTime() - worked).Microseconds()) / float64(tokens), err
 }
 
 // answer returns how many tokens an answer has.

@@ -29,7 +29,7 @@ func TestGuided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Batch != 9 || r.Tokens < 9*5 || r.Tokens > 9*20 || r.Free <= 0 || r.Guided <= 0 || r.Share <= 0 {
+	if r.Batch != 9 || r.Tokens < 9*5 || r.Tokens > 9*20 || r.Free <= 0 || r.Guided <= 0 || r.Share <= 0 || cpuTime() > 0 && (r.FreeCPU <= 0 || r.GuidedCPU <= 0) {
 		t.Errorf("%+v", r)
 	}
 	if _, err := Guided(t.Context(), m, GuidedOptions{Batch: 1, Each: 1, Rounds: 1}); err == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 func newTape() *tape {
-	return &tape{known: map[string][]float32{}, packed: map[[32]byte][]*past{}}
+	return &tape{known: map[prefix][]float32{}, packed: map[[32]byte][]*past{}}
 }
 
 func (l *listener) held(block int32) []*past { return l.slots[block*l.blockTokens:][:l.blockTokens] }

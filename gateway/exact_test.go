@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	kvevents "github.com/kvasir-llm/kvasir/events"
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/route"
 )
@@ -22,17 +22,6 @@ type teller struct {
 	pub      *kvevents.Publisher
 	events   string
 	rendered int
-}
-
-// freePort returns an address where nobody listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return "tcp://" + ln.Addr().String()
 }
 
 func (e *teller) publish(t *testing.T) {
@@ -46,7 +35,7 @@ func (e *teller) publish(t *testing.T) {
 
 func newTeller(t *testing.T) *teller {
 	t.Helper()
-	e := &teller{events: freePort(t)}
+	e := &teller{events: "tcp://127.0.0.1:" + freeport.Port(t)}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/v1/completions/render":

@@ -90,11 +90,9 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	}, anyone, ""}
 	web := httptest.NewServer(s)
 	defer web.Close()
-	resp, err := web.Client().Get(web.URL + "/large")
-	if err != nil {
-		t.Fatal(err)
+	if resp, err := web.Client().Get(web.URL + "/large"); err == nil { // on a busy machine it may be ended already
+		defer resp.Body.Close()
 	}
-	defer resp.Body.Close()
 	select {
 	case err := <-ended:
 		if err == nil {

@@ -51,7 +51,7 @@ func streamed(t *testing.T, data string, window int) string {
 func TestPackedBodies(t *testing.T) {
 	const body, most = `{"prompt":"x","max_tokens":5}`, 1 << 20
 	wide := strings.Repeat(" ", most-len(body)) + body
-	bomb := strings.Repeat(" ", 64<<20) + body
+	bomb := strings.Repeat(" ", 20<<20) + body
 	for _, c := range []struct {
 		name, encoding, body string
 		status               int

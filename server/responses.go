@@ -207,8 +207,15 @@ func (s *Server) stored(r *http.Request) (*store.Response, error) {
 	return out, err
 }
 
+// beingMade returns the response that a request names if it is being made, nil if not. Who asks before reading what is
+// stored misses no end.
+func (s *Server) beingMade(r *http.Request) *laterOne {
+	return s.later.of(tenantOf(r.Context()).owner, pathID(r))
+}
+
 // response answers with a stored response or, if asked for, with its events.
 func (s *Server) response(w http.ResponseWriter, r *http.Request) {
+	one := s.beingMade(r)
 	out, err := s.stored(r)
 	q := getQuery{values: r.URL.Query()}
 	stream, after := q.bool("stream"), q.int("starting_after", -1, -1, 1<<31)
@@ -224,7 +231,6 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	one := s.later.of(out.Owner, out.ID)
 	switch {
 	case !stream:
 		w.Header().Set("Content-Type", "application/json")
@@ -260,6 +266,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
 
 // cancelResponse ends a response that is made in the background. One that has ended stays as it is.
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
+	one := s.beingMade(r)
 	out, err := s.stored(r)
 	var made struct {
 		Background bool `json:"background"`
@@ -270,12 +277,10 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	if err == nil && !made.Background {
 		err = refuse(http.StatusBadRequest, "", wire.CodeInvalidValue, "Only responses made in the background can be cancelled.")
 	}
-	if err == nil {
-		if one := s.later.of(out.Owner, out.ID); one != nil {
-			one.cancel(errCancelled)
-			<-one.done
-			out, err = s.stored(r)
-		}
+	if err == nil && one != nil {
+		one.cancel(errCancelled)
+		<-one.done
+		out, err = s.stored(r)
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -177,10 +177,9 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	web := httptest.NewServer(build(t, Config{Models: []Served{served(fake)}, WriteTimeout: 10 * time.Millisecond}))
 	defer web.Close()
 	resp, err := web.Client().Post(web.URL+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","stream":true}`))
-	if err != nil {
-		t.Fatal(err)
+	if err == nil { // on a busy machine it may be ended already
+		defer resp.Body.Close()
 	}
-	defer resp.Body.Close()
 	eventually(t, "the generation is closed", func() bool { return fake.live.Load() == 0 })
 }
 

@@ -49,6 +49,7 @@ func (c *benchGuidedCmd) Run(ctx context.Context) error {
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(r)
 	}
-	fmt.Printf("%d answers at once, %d tokens a round\nfree    %9.1f tokens/s\nguided  %9.1f tokens/s, %s\n", r.Batch, r.Tokens, r.Free, r.Guided, percent(r.Share))
+	fmt.Printf("%d answers at once, %d tokens a round\nfree    %9.1f tokens/s, %7.1f µs of processors a token\n"+
+		"guided  %9.1f tokens/s, %7.1f, %s\n", r.Batch, r.Tokens, r.Free, r.FreeCPU, r.Guided, r.GuidedCPU, percent(r.Share))
 	return nil
 }

@@ -3,30 +3,20 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
 
 // engineProcess is a server that tells on fixed ports what it holds.
 type engineProcess struct {
 	program, port, events string
 	cmd                   *exec.Cmd
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
 }
 
 func (e *engineProcess) start(t *testing.T) {
@@ -71,7 +61,7 @@ func TestGatewayFollowsEvents(t *testing.T) {
 	config := "listen: 127.0.0.1:0\nhealth: {interval: 50ms}\nmodels:\n- name: kvasir-mini\n  policy: prefix\n  endpoints:\n"
 	var engines []*engineProcess
 	for range 2 {
-		e := &engineProcess{program: program, port: freePort(t), events: freePort(t)}
+		e := &engineProcess{program: program, port: freeport.Port(t), events: freeport.Port(t)}
 		e.start(t)
 		defer func() { e.kill() }()
 		engines = append(engines, e)

@@ -53,11 +53,12 @@ func (s *Sampler) total(logits []float32, most float32, scale float64) (total fl
 // weightless is how far below the greatest a logit, divided by the temperature, weighs nothing.
 const weightless = -88
 
-// filter returns the tokens that min_p, top_k and top_p leave, ascending, nil if they leave all, and their logits, of
-// which some may be -Inf. s.peaks are those of the logits, of which most is the greatest.
-func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (ids []int32, left []float32) {
+// filter returns the logits of the tokens that min_p, top_k and top_p leave, in the tokens' order; some may be -Inf.
+// The i-th is that of token ids[at[i]], of ids[i] if at is nil, and of i if ids is nil. s.peaks are those of the logits,
+// of which most is the greatest.
+func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (ids, at []int32, left []float32) {
 	if p.MinP == 0 && p.TopK <= 0 && p.TopP == 1 {
-		return nil, logits
+		return nil, nil, logits
 	}
 	floor := float64(weightless)
 	if p.MinP > 0 {
@@ -71,10 +72,11 @@ func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (i
 		s.above(logits, least)
 		all = nil
 	}
-	if p.TopP < 1 {
-		s.share(all, most, least, p)
+	if p.TopP == 1 {
+		return s.ids, nil, s.kept
 	}
-	return s.ids, s.kept
+	s.share(all, most, least, p)
+	return s.ids, s.at, s.kept
 }
 
 // below returns the logit whose weight is e^exponent, if most weighs 1.
@@ -98,7 +100,7 @@ func (s *Sampler) best(logits []float32, n int, most, least float32) float32 {
 }
 
 // share leaves the best of the logits, of those in s.kept if logits is nil: as few as make up the share TopP of the
-// weight of all. Those below least weigh nothing.
+// weight of all. Those below least weigh nothing. It sets s.ids and s.at as filter returns them.
 func (s *Sampler) share(logits []float32, most, least float32, p *compute.Choosing) {
 	scale, values := 1/float64(p.Temperature), logits
 	if logits == nil {
@@ -128,14 +130,20 @@ func (s *Sampler) share(logits []float32, most, least float32, p *compute.Choosi
 	} else {
 		s.ids, s.at = s.at[:len(s.kept)], s.ids
 	}
-	s.keep(s.cut(s.kept, s.weights, most, low, len(s.kept), limit))
+	s.place(s.cut(s.kept, s.weights, most, low, len(s.kept), limit))
 }
 
 // keep drops the tokens left whose logit is below least. One is always left.
 func (s *Sampler) keep(least float32) {
-	s.at = resized(s.at, len(s.kept))
-	s.kept = s.kept[:scan.Keep(s.at, s.kept, s.kept, least)]
+	s.place(least)
 	s.gather()
+}
+
+// place is keep, but for s.ids: it sets s.at to the places in them of the tokens left.
+func (s *Sampler) place(least float32) {
+	s.at = resized(s.at, len(s.kept))
+	n := scan.Keep(s.at, s.kept, s.kept, least)
+	s.at, s.kept = s.at[:n], s.kept[:n]
 }
 
 // gather sets s.ids to those at the places s.at, as many as s.kept has.
@@ -214,8 +222,12 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 		sum += s.classes[at].weight
 	}
 	s.edge = s.edge[:0]
+	near, far := float32(at-1)/perLogit, float32(at+2)/perLogit // around the class, for few to be looked at closely
+	if at == classes-1 {
+		far = float32(math.Inf(1))
+	}
 	for i, l := range logits {
-		if classOf(most-l, perLogit) == at {
+		if d := most - l; d >= near && d <= far && classOf(d, perLogit) == at {
 			s.edge = append(s.edge, ranked{int32(i), l})
 		}
 	}

@@ -119,7 +119,7 @@ func checkCandidates(t interface{ Fatalf(string, ...any) }, s *Sampler, p comput
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	ids, left := s.filter(logits, most, &p)
+	ids, left := s.left(logits, most, &p)
 	got, sum := map[int32]float64{}, 0.0
 	total := s.weigh(left, most, 1/float64(p.Temperature))
 	for i, w := range s.weights {
@@ -257,4 +257,17 @@ func TestLogprobs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// left is filter with every token's id.
+func (s *Sampler) left(logits []float32, most float32, p *compute.Choosing) (ids []int32, left []float32) {
+	ids, at, left := s.filter(logits, most, p)
+	if at == nil {
+		return ids, left
+	}
+	out := make([]int32, len(at))
+	for i, place := range at {
+		out[i] = ids[place]
+	}
+	return out, left
 }

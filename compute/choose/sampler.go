@@ -105,12 +105,15 @@ func (s *Sampler) choose(p *compute.Choosing, n uint64, logits []float32) (int32
 	if p.Chain != nil {
 		return s.chained(logits, most, p, n), nil
 	}
-	ids, left := s.filter(logits, most, p)
+	ids, at, left := s.filter(logits, most, p)
 	i := s.draw(left, most, 1/float64(p.Temperature), uniform(p.Seed, n))
-	if ids == nil {
-		return i, nil
+	if at != nil {
+		i = at[i]
 	}
-	return ids[i], nil
+	if ids != nil {
+		i = ids[i]
+	}
+	return i, nil
 }
 
 // draw returns the index of the logit in whose part of the weight of all u lies, a number from 0 to below 1. Within a

@@ -89,7 +89,7 @@ func TestLikeTransformers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, kept := s.filter(logits, most, &p)
+		ids, kept := s.left(logits, most, &p)
 		total, got := s.weigh(kept, most, 1/float64(p.Temperature)), make([]float64, len(logits))
 		for i, w := range s.weights {
 			id := int32(i)

@@ -136,32 +136,26 @@ done:
 	VZEROUPPER
 	RET
 
-// POWER writes the weights of a register at off to w and leaves them in p: power, in portable Go, has the steps. d, y and n are
+// POWER writes the weights of a register at off to w and leaves them in p: power, in portable Go, has the steps. d, s and r are
 // scratch.
-#define POWER(off, d, y, n, p) \
+#define POWER(off, d, s, r, p) \
 	VMOVUPS      off(SI), d; \
 	VSUBPS       Y5, d, d; \
-	VMULPS       Y6, d, y; \
-	VROUNDPS     $0, y, n; \
-	VMULPS       Y7, d, d; \
-	VCVTPS2DQ    n, p; \
-	VSUBPS       n, y, n; \
-	VADDPS       d, n, n; \
-	VCMPPS       $13, Y8, y, d; \
-	VPSLLD       $23, p, y; \
-	VMULPS       Y9, n, p; \
-	VADDPS       Y10, p, p; \
-	VMULPS       n, p, p; \
-	VADDPS       Y11, p, p; \
-	VMULPS       n, p, p; \
-	VADDPS       Y12, p, p; \
-	VMULPS       n, p, p; \
-	VADDPS       Y13, p, p; \
-	VMULPS       n, p, p; \
-	VADDPS       Y14, p, p; \
-	VMULPS       n, p, p; \
-	VADDPS       Y15, p, p; \
-	VPADDD       y, p, p; \
+	VMOVAPS      Y4, s; \
+	VFMADD231PS  Y6, d, s; \
+	VSUBPS       s, Y4, r; \
+	VFMADD231PS  Y6, d, r; \
+	VFMADD231PS  Y7, d, r; \
+	VCMPPS       $13, Y8, s, d; \
+	VPSLLD       $23, s, s; \
+	VMOVAPS      Y9, p; \
+	VFMADD213PS  Y10, r, p; \
+	VFMADD213PS  Y11, r, p; \
+	VFMADD213PS  Y12, r, p; \
+	VFMADD213PS  Y13, r, p; \
+	VFMADD213PS  Y14, r, p; \
+	VFMADD213PS  Y15, r, p; \
+	VPADDD       s, p, p; \
 	VANDPS       d, p, p; \
 	VMOVUPS      p, off(DI)
 
@@ -176,14 +170,15 @@ TEXT ·weighAVX2(SB), NOSPLIT, $0-84
 	VBROADCASTSS most+72(FP), Y5
 	VBROADCASTSS hi+76(FP), Y6
 	VBROADCASTSS lo+80(FP), Y7
-	VBROADCASTSS ·constants+0(SB), Y8
-	VBROADCASTSS ·constants+4(SB), Y9
-	VBROADCASTSS ·constants+8(SB), Y10
-	VBROADCASTSS ·constants+12(SB), Y11
-	VBROADCASTSS ·constants+16(SB), Y12
-	VBROADCASTSS ·constants+20(SB), Y13
-	VBROADCASTSS ·constants+24(SB), Y14
-	VBROADCASTSS ·constants+28(SB), Y15
+	VBROADCASTSS ·constants+0(SB), Y4
+	VBROADCASTSS ·constants+4(SB), Y8
+	VBROADCASTSS ·constants+8(SB), Y9
+	VBROADCASTSS ·constants+12(SB), Y10
+	VBROADCASTSS ·constants+16(SB), Y11
+	VBROADCASTSS ·constants+20(SB), Y12
+	VBROADCASTSS ·constants+24(SB), Y13
+	VBROADCASTSS ·constants+28(SB), Y14
+	VBROADCASTSS ·constants+32(SB), Y15
 
 block:
 	POWER(0, Y0, Y1, Y2, Y3)

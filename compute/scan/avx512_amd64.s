@@ -129,32 +129,26 @@ DATA lanes512<>+48(SB)/8, $0x0000000d0000000c
 DATA lanes512<>+56(SB)/8, $0x0000000f0000000e
 GLOBL lanes512<>(SB), RODATA|NOPTR, $64
 
-// POWER writes the weights of a register at off to w and leaves them in p: power, in portable Go, has the steps. d, y and n are
+// POWER writes the weights of a register at off to w and leaves them in p: power, in portable Go, has the steps. d, s and r are
 // scratch.
-#define POWER(off, d, y, n, p) \
+#define POWER(off, d, s, r, p) \
 	VMOVUPS     off(SI), d; \
 	VSUBPS      Z28, d, d; \
-	VMULPS      Z29, d, y; \
-	VCMPPS      $13, Z31, y, K1; \
-	VRNDSCALEPS $0, y, n; \
-	VSUBPS      n, y, y; \
-	VMULPS      Z30, d, d; \
-	VADDPS      d, y, y; \
-	VMULPS      Z21, y, p; \
-	VADDPS      Z22, p, p; \
-	VMULPS      y, p, p; \
-	VADDPS      Z23, p, p; \
-	VMULPS      y, p, p; \
-	VADDPS      Z24, p, p; \
-	VMULPS      y, p, p; \
-	VADDPS      Z25, p, p; \
-	VMULPS      y, p, p; \
-	VADDPS      Z26, p, p; \
-	VMULPS      y, p, p; \
-	VADDPS      Z27, p, p; \
-	VCVTPS2DQ   n, n; \
-	VPSLLD      $23, n, n; \
-	VPADDD.Z    n, p, K1, p; \
+	VMOVAPS     Z20, s; \
+	VFMADD231PS Z29, d, s; \
+	VSUBPS      s, Z20, r; \
+	VCMPPS      $13, Z31, s, K1; \
+	VFMADD231PS Z29, d, r; \
+	VPSLLD      $23, s, s; \
+	VFMADD231PS Z30, d, r; \
+	VMOVAPS     Z21, p; \
+	VFMADD213PS Z22, r, p; \
+	VFMADD213PS Z23, r, p; \
+	VFMADD213PS Z24, r, p; \
+	VFMADD213PS Z25, r, p; \
+	VFMADD213PS Z26, r, p; \
+	VFMADD213PS Z27, r, p; \
+	VPADDD.Z    s, p, K1, p; \
 	VMOVUPS     p, off(DI)
 
 // func weighAVX512(w, sums, x []float32, most, hi, lo float32)
@@ -166,14 +160,15 @@ TEXT ·weighAVX512(SB), NOSPLIT, $0-84
 	VBROADCASTSS most+72(FP), Z28
 	VBROADCASTSS hi+76(FP), Z29
 	VBROADCASTSS lo+80(FP), Z30
-	VBROADCASTSS ·constants+0(SB), Z31
-	VBROADCASTSS ·constants+4(SB), Z21
-	VBROADCASTSS ·constants+8(SB), Z22
-	VBROADCASTSS ·constants+12(SB), Z23
-	VBROADCASTSS ·constants+16(SB), Z24
-	VBROADCASTSS ·constants+20(SB), Z25
-	VBROADCASTSS ·constants+24(SB), Z26
-	VBROADCASTSS ·constants+28(SB), Z27
+	VBROADCASTSS ·constants+0(SB), Z20
+	VBROADCASTSS ·constants+4(SB), Z31
+	VBROADCASTSS ·constants+8(SB), Z21
+	VBROADCASTSS ·constants+12(SB), Z22
+	VBROADCASTSS ·constants+16(SB), Z23
+	VBROADCASTSS ·constants+20(SB), Z24
+	VBROADCASTSS ·constants+24(SB), Z25
+	VBROADCASTSS ·constants+28(SB), Z26
+	VBROADCASTSS ·constants+32(SB), Z27
 
 block:
 	POWER(0, Z0, Z1, Z2, Z3)

@@ -9,16 +9,15 @@
 #define VV(op, n, d) WORD $((op) | (n)<<5 | (d))
 #define FADD(m, n, d) VVV(0x4e20d400, m, n, d)
 #define FSUB(m, n, d) VVV(0x4ea0d400, m, n, d) // n - m
-#define FMUL(m, n, d) VVV(0x6e20dc00, m, n, d)
+#define FMLA(m, n, d) VVV(0x4e20cc00, m, n, d) // d + n·m
 #define FMAX(m, n, d) VVV(0x4e20f400, m, n, d) // NaN if either is
 #define FMAXV(n, d) VV(0x6e30f800, n, d) // the greatest of four
 #define FADDP2(n, d) VV(0x7e30d800, n, d) // the sum of the lower two
-#define FRINTN(n, d) VV(0x4e218800, n, d) // to whole numbers, half to even
 #define FCMGE(m, n, d) VVV(0x6e20e400, m, n, d) // n >= m
-#define FCVTNS(n, d) VV(0x4e21a800, n, d) // to int32
 #define ADD32(m, n, d) VVV(0x4ea08400, m, n, d)
 #define SHL23(n, d) VV(0x4f375400, n, d)
 #define AND(m, n, d) VVV(0x4e201c00, m, n, d)
+#define MOV(n, d) VVV(0x4ea01c00, n, n, d)
 #define SWAP(n, d) VVV(0x6e004000, n, n, d) // the upper two lanes and the lower
 
 // func peaksNEON(peaks, x []float32) float32
@@ -58,35 +57,34 @@ block:
 	FMOVS   F18, ret+48(FP)
 	RET
 
-// POWER replaces x by its weight: power, in portable Go, has the steps. y, n and p are scratch.
-#define POWER(x, y, n, p) \
+// POWER replaces x by its weight: power, in portable Go, has the steps. s, r and p are scratch.
+#define POWER(x, s, r, p) \
 	FSUB(28, x, x); \
-	FMUL(29, x, y); \
-	FRINTN(y, n); \
-	FMUL(30, x, x); \
-	FSUB(n, y, p); \
-	FADD(x, p, x); \
-	FCMGE(31, y, y); \
-	FMUL(21, x, p); \
-	FADD(22, p, p); \
-	FMUL(x, p, p); \
-	FADD(23, p, p); \
-	FMUL(x, p, p); \
-	FADD(24, p, p); \
-	FMUL(x, p, p); \
-	FADD(25, p, p); \
-	FMUL(x, p, p); \
-	FADD(26, p, p); \
-	FMUL(x, p, p); \
-	FADD(27, p, p); \
-	FCVTNS(n, n); \
-	SHL23(n, n); \
-	ADD32(n, p, p); \
-	AND(y, p, x)
+	MOV(20, s); \
+	FMLA(29, x, s); \
+	FSUB(s, 20, r); \
+	FMLA(29, x, r); \
+	FMLA(30, x, r); \
+	MOV(22, p); \
+	FMLA(21, r, p); \
+	MOV(23, x); \
+	FMLA(p, r, x); \
+	MOV(24, p); \
+	FMLA(x, r, p); \
+	MOV(25, x); \
+	FMLA(p, r, x); \
+	MOV(26, p); \
+	FMLA(x, r, p); \
+	MOV(27, x); \
+	FMLA(p, r, x); \
+	FCMGE(31, s, p); \
+	SHL23(s, s); \
+	ADD32(s, x, x); \
+	AND(p, x, x)
 
 // func weighNEON(w, sums, x []float32, most, hi, lo float32)
 //
-// V4 to V7 have the 16 lanes of the sum of a block. V21 to V27 are the polynomial, V28 to V30 most, hi and lo, V31 the least power.
+// V4 to V7 have the 16 lanes of the sum of a block. V20, V31 and V21 to V27 are the constants, V28 to V30 most, hi and lo.
 TEXT ·weighNEON(SB), NOSPLIT, $0-84
 	MOVD    w_base+0(FP), R0
 	MOVD    sums_base+24(FP), R1
@@ -97,6 +95,7 @@ TEXT ·weighNEON(SB), NOSPLIT, $0-84
 	VLD1R.P 4(R4), [V29.S4]
 	VLD1R.P 4(R4), [V30.S4]
 	MOVD    $·constants(SB), R4
+	VLD1R.P 4(R4), [V20.S4]
 	VLD1R.P 4(R4), [V31.S4]
 	VLD1R.P 4(R4), [V21.S4]
 	VLD1R.P 4(R4), [V22.S4]

@@ -1,6 +1,10 @@
 package scan
 
-import "math"
+import (
+	"math"
+
+	"github.com/kvasir-llm/kvasir/compute/kernel"
+)
 
 // lanes is how many partial sums a block has. Lane j takes the weights whose index is j modulo 16, ascending; then
 // lanes are added pairwise: j with j+8, then +4, +2, +1.
@@ -72,8 +76,8 @@ func weigh(w, sums, x []float32, most, hi, lo float32) {
 }
 
 const (
-	leastPower = -125    // powers of two below it are 0
-	round      = 3 << 22 // added to a float32 of less than 2²² and taken away, rounds it to a whole number, half to even
+	leastPower = -125    // weights that are nearer to a lower power of two are 0
+	round      = 3 << 22 // a float32 near it has no bits behind the point, and the whole number in its lowest bits
 )
 
 // poly are the coefficients of a minimax polynomial for 2^r on [-1/2, 1/2], highest power first.
@@ -82,22 +86,19 @@ var poly = [...]float32{1.5594677825e-4, 1.3406643411e-3, 9.6176927909e-3, 5.550
 // constants is what the assembly reads, in this order.
 //
 //lint:ignore U1000 the assembly reads it
-var constants = [...]float32{leastPower, poly[0], poly[1], poly[2], poly[3], poly[4], poly[5], poly[6]}
+var constants = [...]float32{round, round + leastPower, poly[0], poly[1], poly[2], poly[3], poly[4], poly[5], poly[6]}
 
-// power returns 2^(d·(hi + lo)): with d·hi = n + r, 2ⁿ·poly(r + d·lo). Each product and each sum is rounded: a
-// conversion keeps Go from joining two of them.
+// power returns 2^(d·(hi + lo)): with d·hi = n + r, n whole, it is 2ⁿ·poly(r + d·lo). Each product is rounded with the
+// sum that it goes into.
 func power(d, hi, lo float32) float32 {
-	y := float32(d * hi)
-	if !(y >= leastPower) {
+	shifted := kernel.FMA(d, hi, round)
+	if !(shifted >= round+leastPower) {
 		return 0
 	}
-	n := float32(y+round) - round
-	r := float32(y-n) + float32(d*lo)
-	p := float32(poly[0]*r) + poly[1]
-	p = float32(p*r) + poly[2]
-	p = float32(p*r) + poly[3]
-	p = float32(p*r) + poly[4]
-	p = float32(p*r) + poly[5]
-	p = float32(p*r) + poly[6]
-	return math.Float32frombits(math.Float32bits(p) + uint32(int32(n))<<23)
+	r := kernel.FMA(d, lo, kernel.FMA(d, hi, round-shifted))
+	p := poly[0]
+	for _, c := range poly[1:] {
+		p = kernel.FMA(p, r, c)
+	}
+	return math.Float32frombits(math.Float32bits(p) + math.Float32bits(shifted)<<23)
 }

@@ -39,7 +39,7 @@ func Keep(at []int32, kept, x []float32, least float32) int {
 }
 
 // Weigh writes e^((x - most)·scale) to w and the sum of each block's weights to sums. No value of x is above most,
-// which is finite; scale is not negative. A weight below 2⁻¹²⁵ is 0. The error of one is at most 3e-7 of it, and for
+// which is finite; scale is not negative. A weight below 2⁻¹²⁵·⁵ is 0. The error of one is at most 3e-7 of it, and for
 // each 1 that the exponent is below 0 another 1.3e-7.
 func Weigh(w, sums, x []float32, most float32, scale float64) {
 	scale = min(scale*math.Log2E, math.MaxFloat32)

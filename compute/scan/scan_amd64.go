@@ -7,7 +7,7 @@ import "golang.org/x/sys/cpu"
 // nativeKernels returns the assembly implementations that this processor can run, best first.
 func nativeKernels() []*kernels {
 	var all []*kernels
-	if x := &cpu.X86; x.HasAVX2 && x.HasPOPCNT {
+	if x := &cpu.X86; x.HasAVX2 && x.HasFMA && x.HasPOPCNT {
 		if x.HasAVX512F && x.HasAVX512DQ {
 			all = append(all, &avx512)
 		}

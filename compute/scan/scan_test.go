@@ -200,13 +200,13 @@ func TestWeigh(t *testing.T) {
 		worst := 0.0
 		for i, v := range x {
 			d := (float64(v) - float64(most)) * scale
-			if d*math.Log2E < leastPower-1e-3 {
+			if d*math.Log2E < leastPower-0.5-1e-3 {
 				if w[i] != 0 {
 					t.Fatalf("the weight at %v is %v; want 0", d, w[i])
 				}
 				continue
 			}
-			if d*math.Log2E < leastPower+1e-3 {
+			if d*math.Log2E < leastPower-0.5+1e-3 {
 				continue
 			}
 			e := math.Abs(float64(w[i])/math.Exp(d) - 1)

@@ -62,7 +62,7 @@ func TestRequestsAtOnceDoNotOvershoot(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		drain(meters[0])
+		drain(t, meters[0])
 		for counter, want := range map[string]int64{
 			"key k||total_tokens|ever|0": 990, "key k||requests|ever|0": 66, "team t||cost|ever|0": 66e6,
 		} {
@@ -91,13 +91,17 @@ func TestRequestsAtOnceDoNotOvershoot(t *testing.T) {
 }
 
 // drain waits until nothing is left to settle.
-func drain(m *Meter) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+func drain(t *testing.T, m *Meter) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		m.mu.Lock()
 		n := len(m.late) + m.busy
 		m.mu.Unlock()
 		if n == 0 {
 			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d operations are left to settle", n)
 		}
 	}
 }
@@ -117,7 +121,7 @@ func TestSettleCorrects(t *testing.T) {
 		}
 		settle := func(h *Hold, n int64) {
 			h.Settle("k", "", "m", Use{Output: n})
-			drain(m)
+			drain(t, m)
 		}
 		big, ok := reserve("1", 1000) // more than the limit takes the whole of it
 		if _, other := reserve("2", 1); !ok || other {
@@ -206,7 +210,7 @@ func TestCountsThroughRestarts(t *testing.T) {
 			}
 			close(stop)
 			all.Wait()
-			drain(m)
+			drain(t, m)
 			if got := value(t, s, "key k||total_tokens|ever|0"); got != used.Load() {
 				t.Errorf("the counter is %d; want %d", got, used.Load())
 			}
@@ -249,7 +253,7 @@ func TestClosedWithoutStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Settle("k", "", "m", Use{Requests: 1})
-	drain(m)
+	drain(t, m)
 	if got := value(t, m.store, "key k||requests|ever|0"); got != 1 {
 		t.Errorf("the counter is %d; want 1", got)
 	}

@@ -3,7 +3,6 @@ package meter
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
 
 // server is a real server of a store, which tests kill and start again.
@@ -57,22 +58,13 @@ func absent(t *testing.T, what string) {
 	t.Skipf("%s is not installed (apt-get install redis-server postgresql)", what)
 }
 
-func freePort(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-}
-
 // redisServer starts a Redis that has written what it has answered.
 func redisServer(t *testing.T) *server {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		absent(t, "redis-server")
 	}
-	port, dir := freePort(t), t.TempDir()
+	port, dir := freeport.Port(t), t.TempDir()
 	s := &server{t: t, url: "redis://127.0.0.1:" + port, make: func() *exec.Cmd {
 		return exec.Command(program, "--port", port, "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always")
 	}}
@@ -119,7 +111,7 @@ func postgresServer(t *testing.T) *server {
 	if out, err := command("initdb", "-D", data, "-U", "kvasir", "-A", "trust", "--no-sync").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	port := freePort(t)
+	port := freeport.Port(t)
 	s := &server{t: t, url: "postgres://kvasir@127.0.0.1:" + port + "/postgres", make: func() *exec.Cmd {
 		os.Remove(filepath.Join(data, "postmaster.pid"))
 		return command("postgres", "-D", data, "-p", port, "-k", dir)

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -142,6 +143,7 @@ type Server struct {
 	bodies   *bodies
 	context  int // the largest of a model
 	draining atomic.Bool
+	closing  sync.Once
 	later    *later
 }
 
@@ -296,10 +298,18 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // Close ends what the server does in the background, and takes the models on demand out of memory. Config.Models are
-// their owner's to close. Serve calls it when it ends.
+// their owner's to close, and so is one that takes too long to load. Serve calls it when it ends.
 func (s *Server) Close() {
-	s.later.close()
-	if s.shelf != nil {
-		s.shelf.Close()
-	}
+	s.closing.Do(func() {
+		s.later.close()
+		if s.shelf != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
+			defer cancel()
+			s.shelf.Close(ctx)
+		}
+	})
 }
+
+// loadTimeout is how long a model that is being loaded when the server ends is waited for. Loading only reads, so that
+// nothing is lost with it.
+const loadTimeout = 5 * time.Second

@@ -44,10 +44,8 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		about := []any{"method", r.Method, "path", r.URL.Path, "status", w.status, "duration", time.Since(began), "id", id,
 			"remote", r.RemoteAddr}
-		if above, _ := trace.FromHeader(r.Header); above.ID() != "" {
-			about = append(about, "trace", above.ID())
-		} else if span != nil {
-			about = append(about, "trace", span.Context().ID())
+		if id := traceID(r, span); id != "" {
+			about = append(about, "trace", id)
 		}
 		endTrace(span, w.status)
 		s.cfg.Logger.Log(r.Context(), level, "request", about...)
@@ -87,6 +85,8 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 	if found.method == http.MethodPost && r.URL.Path == filesPath {
 		r.Body = http.MaxBytesReader(writer, r.Body, maxUpload) // which goes to the store as it comes
+	} else if found.method == http.MethodPost && strings.HasPrefix(r.URL.Path, blobsPath) {
+		r.Body = http.MaxBytesReader(writer, r.Body, maxBlob) // likewise
 	} else {
 		in := &body{of: s.bodies, tenant: t}
 		defer in.release()

@@ -83,6 +83,8 @@ type Config struct {
 	// State keeps responses, files and batches. nil is a store in memory for responses alone, at most 4096 of them and
 	// 64 MiB. The server does not close it.
 	State *store.Store
+	// Blobs keeps files that models are made of. nil takes none.
+	Blobs *store.Blobs
 	// Traces records what happens to requests. nil records nothing. The server does not close it.
 	Traces *trace.Exporter
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.

@@ -34,6 +34,14 @@ func withTrace(ctx context.Context, span *trace.Span, id string) context.Context
 	return context.WithValue(trace.With(ctx, span), traceIDKey{}, id)
 }
 
+// traceID returns the id of the trace that a request belongs to, "" if it belongs to none.
+func traceID(r *http.Request, span *trace.Span) string {
+	if above, ok := trace.FromHeader(r.Header); ok {
+		return above.ID()
+	}
+	return span.Context().ID()
+}
+
 // endTrace ends the span of a request that was answered.
 func endTrace(span *trace.Span, status int) {
 	span.Set(trace.Attr{Key: "http.response.status_code", Value: status})

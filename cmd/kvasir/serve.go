@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,8 @@ type serveCmd struct {
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
 	engineFlags     `group:"Memory and computing"`
+
+	blobs *store.Blobs // of --state; nil without
 }
 
 func (serveCmd) Help() string {
@@ -215,11 +218,18 @@ func (c *serveCmd) openState(cfg *server.Config) (closeState func() error, err e
 		return nil, fmt.Errorf("--state: %w", err)
 	}
 	cfg.State = kept
+	if cfg.Blobs, err = store.OpenBlobs(filepath.Join(c.State, "blobs"), blobBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("--state: %w", err), kept.Close())
+	}
+	c.blobs = cfg.Blobs
 	return kept.Close, nil
 }
 
 // stateBytes bounds the responses that --state keeps, and likewise the files.
 const stateBytes = 16 << 30
+
+// blobBytes bounds the files of models that clients leave there.
+const blobBytes = 256 << 30
 
 // alias gives models their other names.
 func (c *serveCmd) alias(models []server.Served) error {

@@ -77,6 +77,7 @@ type Options struct {
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
+	Adapter  string        // a file or folder of the one that requests use which name none; "" is none
 	MaxLoRAs int           // adapters on the device at once; 0 is 8
 	MaxRank  int           // of adapters; 0 is any
 
@@ -227,6 +228,10 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 	}
 	m.loaded, m.maxRank, m.MaxLoRAs = loaded, o.MaxRank, o.MaxLoRAs
 	loaded.MakeSlots(o.MaxLoRAs)
+	if o.Adapter != "" {
+		m.ownAdapter = o.Name
+		o.Adapters = append(slices.Clone(o.Adapters), AdapterFile{Name: o.Name, Path: o.Adapter, Pinned: true})
+	}
 	adapters, err := m.readAdapters(o.Adapters)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ type Model struct {
 	stop   []string // of requests that have none
 	usual  int      // likewise, their MaxTokens
 
-	allLogprobs bool // Info.AllLogprobs
+	allLogprobs bool   // Info.AllLogprobs
+	ownAdapter  string // of requests that name none; "" is none
 
 	stops    []int32       // tokens that end an answer
 	longest  int           // bytes of the longest token

@@ -34,7 +34,10 @@ func told(t *testing.T, m *Model, edit func(*Request)) (all []TokenInfo) {
 // TestAllLogprobs holds that the log probabilities of all tokens, and those of given ones, are what the device reports
 // of the likeliest, and are those of a distribution.
 func TestAllLogprobs(t *testing.T) {
-	m := openMini(t, Options{})
+	m := openMini(t, Options{AllLogprobs: true})
+	if !m.Info().AllLogprobs {
+		t.Error("the model does not say that there are those of all tokens")
+	}
 	few := told(t, m, func(r *Request) { r.Logprobs = 20 })
 	all := told(t, m, func(r *Request) { r.Logprobs = engine.AllLogprobs })
 	wanted := []int32{300, 7, few[0].ID, 7}

@@ -497,7 +497,7 @@ func (m *Model) readGeneration(ckpt *weights.Checkpoint) error {
 
 // preset sets what requests are that do not say otherwise.
 func (m *Model) preset(o *Options) error {
-	m.system = o.System
+	m.system, m.allLogprobs = o.System, o.AllLogprobs
 	if o.System != "" && m.Template == nil {
 		return fmt.Errorf("text: %s has no chat template, and takes no system message", o.Name)
 	}
@@ -506,7 +506,7 @@ func (m *Model) preset(o *Options) error {
 	}
 	r := Request{Params: engine.Params{Sampling: m.Defaults}}
 	o.Preset(&r)
-	m.Defaults, m.stop, m.usual, m.allLogprobs = r.Sampling, r.Stop, r.MaxTokens, o.AllLogprobs
+	m.Defaults, m.stop, m.usual = r.Sampling, r.Stop, r.MaxTokens
 	return m.Defaults.Check(m.Tokenizer.VocabSize())
 }
 

@@ -77,6 +77,23 @@ type breaker interface {
 	broken(dst []byte, f *failure) []byte
 }
 
+// pinger is an answer whose silent streams are kept alive by what it appends, in place of dialect.ping. It is called
+// before begin, too.
+type pinger interface {
+	ping(dst []byte) []byte
+}
+
+// alive returns what appends to a silent stream, nil if nothing does.
+func (d *dialect) alive(a answer) func(dst []byte) []byte {
+	if own, ok := a.(pinger); ok {
+		return own.ping
+	}
+	if d.ping == "" {
+		return nil
+	}
+	return func(dst []byte) []byte { return append(dst, d.ping...) }
+}
+
 // asks returns the handler of an endpoint whose requests are read by decode.
 func (s *Server) asks(decode func(body []byte) (*ask, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -32,18 +32,20 @@ func ollamaAPI() *dialect {
 		routes: func(s *Server) map[string]route {
 			show := func(body []byte) (*string, error) { return ollama.DecodeModel(body, "verbose") }
 			return map[string]route{
-				"/api/chat":       {"POST", s.ollamaAsks(decodeOllamaChat), clients, "Ollama: the next message of a conversation"},
-				"/api/generate":   {"POST", s.ollamaAsks(decodeOllamaGenerate), clients, "Ollama: the continuation of a text"},
-				"/api/embed":      {"POST", pooled(s, ollama.DecodeEmbed, s.ollamaEmbed), clients, "Ollama: the vectors of texts"},
-				"/api/embeddings": {"POST", pooled(s, ollama.DecodeEmbeddings, s.ollamaEmbedOne), clients, "Ollama: the vector of one text"},
-				"/api/tags":       {"GET", s.ollamaTags, clients, "Ollama: the models"},
-				"/api/ps":         {"GET", s.ollamaPs, clients, "Ollama: the models in memory"},
-				"/api/show":       {"POST", pooled(s, show, s.ollamaShow), clients, "Ollama: what a model is"},
-				"/api/pull":       {"POST", s.ollamaPull, admins, "Ollama: fetch a model from the hub"},
-				"/api/create":     {"POST", s.ollamaCreate, admins, "Ollama: make a model of another one"},
-				"/api/copy":       {"POST", s.ollamaCopy, admins, "Ollama: give a model another name"},
-				"/api/delete":     {"DELETE", s.ollamaDelete, admins, "Ollama: take a model away"},
-				"/api/version":    {"GET", s.ollamaVersion, anyone, "the version of Ollama whose API this is"},
+				"/api/chat":        {"POST", s.ollamaAsks(decodeOllamaChat), clients, "Ollama: the next message of a conversation"},
+				"/api/generate":    {"POST", s.ollamaAsks(decodeOllamaGenerate), clients, "Ollama: the continuation of a text"},
+				"/api/embed":       {"POST", pooled(s, ollama.DecodeEmbed, s.ollamaEmbed), clients, "Ollama: the vectors of texts"},
+				"/api/embeddings":  {"POST", pooled(s, ollama.DecodeEmbeddings, s.ollamaEmbedOne), clients, "Ollama: the vector of one text"},
+				"/api/tags":        {"GET", s.ollamaTags, clients, "Ollama: the models"},
+				"/api/ps":          {"GET", s.ollamaPs, clients, "Ollama: the models in memory"},
+				"/api/show":        {"POST", pooled(s, show, s.ollamaShow), clients, "Ollama: what a model is"},
+				"/api/pull":        {"POST", s.ollamaPull, admins, "Ollama: fetch a model from the hub"},
+				"/api/create":      {"POST", s.ollamaCreate, admins, "Ollama: make a model of another one"},
+				"/api/copy":        {"POST", s.ollamaCopy, admins, "Ollama: give a model another name"},
+				"/api/delete":      {"DELETE", s.ollamaDelete, admins, "Ollama: take a model away"},
+				blobPath:           {"POST", s.putBlob, admins, "Ollama: leave a file that models are made of"},
+				"HEAD " + blobPath: {"HEAD", s.hasBlob, admins, "Ollama: whether a file is there"},
+				"/api/version":     {"GET", s.ollamaVersion, anyone, "the version of Ollama whose API this is"},
 			}
 		},
 	}
@@ -156,7 +158,7 @@ func (s *Server) ollamaAsks(decode func([]byte) (*ollamaAnswer, error)) http.Han
 				warn(w, a.chat.Ignored)
 			}
 			keepFor(r.Context(), a.common.KeepAlive)
-			j, err = s.newJob(r.Context(), &ask{model: ollamaName(a.common.Model), stream: a.common.Stream, made: 1, given: 1,
+			j, err = s.await(w, r, &ask{model: ollamaName(a.common.Model), stream: a.common.Stream, made: 1, given: 1,
 				answer: a, prompts: a.prompts})
 			if longer(r.Context()) {
 				warn(w, []string{"keep_alive"})
@@ -267,6 +269,11 @@ func (a *ollamaAnswer) converse(r *text.Request) {
 func (a *ollamaAnswer) begin(j *job) {
 	a.job, a.begun = j, time.Now()
 	a.encoder.Model = cmp.Or(a.encoder.Model, j.title())
+}
+
+// ping writes a line that says nothing, which clients take for an empty piece.
+func (a *ollamaAnswer) ping(dst []byte) []byte {
+	return a.encoder.Append(dst, &ollama.Piece{Created: time.Now()})
 }
 
 // piece writes a line, if there is something to say. Calls of tools are told once they are complete.

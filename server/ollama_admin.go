@@ -91,8 +91,19 @@ func (s *Server) ollamaCreate(w http.ResponseWriter, r *http.Request) {
 		recipe.Context = int(n)
 		delete(recipe.Options, "num_ctx")
 	}
-	s.steps(w, r, req.Stream, func(func(ollama.Progress)) error {
-		return s.create(r.Context(), ollamaName(req.Model), recipe)
+	if recipe.Files, err = s.blobs("files", req.Files); err == nil {
+		recipe.Adapter, err = s.blobs("adapters", req.Adapters)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.steps(w, r, req.Stream, func(tell func(ollama.Progress)) error {
+		if err := s.create(r.Context(), ollamaName(req.Model), recipe); err != nil {
+			return err
+		}
+		tell(ollama.Progress{Status: "writing manifest"})
+		return nil
 	})
 }
 
@@ -113,10 +124,12 @@ func (s *Server) create(ctx context.Context, name string, recipe Recipe) error {
 	if s.byName[name] != nil {
 		return refuse(http.StatusConflict, "model", "model_stays", "The model `%s` was named when the server was started.", name)
 	}
-	if _, err := models.Find(ctx, recipe.From); errors.Is(err, shelf.ErrNotFound) {
-		return s.noModel(tenantOf(ctx), recipe.From)
-	} else if err != nil {
-		return err
+	if recipe.Files == nil {
+		if _, err := models.Find(ctx, recipe.From); errors.Is(err, shelf.ErrNotFound) {
+			return s.noModel(tenantOf(ctx), recipe.From)
+		} else if err != nil {
+			return err
+		}
 	}
 	if _, err := Preset(recipe.Options); err != nil {
 		return err

@@ -48,12 +48,17 @@ type Catalog interface {
 
 // Recipe says what a model is made from.
 type Recipe struct {
-	From     string         // the name of another one
+	From     string         // the name of another one, or "":
+	Files    []File         // its checkpoint
+	Adapter  []File         // that all of its requests use
 	System   string         // what begins conversations; "" is as with the other one, and so on
 	Template string         // a chat template
 	Context  int            // tokens; 0 is as with the other one
 	Options  map[string]any // of Ollama's API
 }
+
+// File is a file of a Recipe: what it is called, and where it is.
+type File struct{ Name, Path string }
 
 // RecipeError says what is wrong with a Recipe.
 type RecipeError struct{ Problem string }

@@ -259,7 +259,12 @@ func TestOllamaAdministration(t *testing.T) {
 			{"POST", "/api/create", `{"model":"x","from":"abc","parameters":{"heat":1}}`, `400 {"error":"heat: this parameter is not supported"}`},
 			{"POST", "/api/create", `{"model":"x","from":"abc","template":"{{ .Prompt }}"}`, `400 {"error":"templates are Jinja"}`},
 			{"POST", "/api/create", `{"model":"x","from":"abc","files":{"a.gguf":"sha256:0"}}`,
-				`400 {"error":"files: not supported, except as \"\" or [] or {} or false; found {\"a.gguf\":\"sha256:0\"}"}`},
+				`400 {"error":"files: not allowed with from: a model is made of one or the other"}`},
+			{"POST", "/api/create", `{"model":"x","files":{"a.gguf":"sha256:0"}}`,
+				`404 {"error":"This server keeps no files of models: it was started without --state."}`},
+			{"POST", "/api/blobs/sha256:0", "x", `404 {"error":"This server keeps no files of models: it was started without --state."}`},
+			{"HEAD", "/api/blobs/sha256:0", "", `404 {"error":"This server keeps no files of models: it was started without --state."}`},
+			{"DELETE", "/api/blobs/sha256:0", "", `405 {"error":"/api/blobs/sha256:0 takes POST, HEAD, not DELETE."}`},
 			{"POST", "/api/create", `{"model":"static","from":"abc"}`, "409 {\"error\":\"The model `static` was named when the server was started.\"}"},
 			{"POST", "/api/create", `{"from":"abc"}`, `400 {"error":"model: required, and not given; expected the name of the model to make"}`},
 			{"POST", "/api/copy", `{"source":"abc","destination":"copy"}`, `200 {"success":true}`},
@@ -273,7 +278,7 @@ func TestOllamaAdministration(t *testing.T) {
 				t.Errorf("%s %s %s:\n got %s\nwant %s", one[0], one[1], one[2], got, one[3])
 			}
 		}
-		if want := "{abc   0 map[]}"; c.made != want {
+		if want := "{abc [] []   0 map[]}"; c.made != want {
 			t.Errorf("made of %s; want %s", c.made, want)
 		}
 		if got := sent(s, "POST", "/api/generate", `{"model":"copy","prompt":"x","stream":false,"keep_alive":0}`); !strings.Contains(got, `"response":"copy answers"`) {
@@ -303,13 +308,17 @@ func TestOllamaAdministration(t *testing.T) {
 // TestPingsWhileLoading holds that streams are kept alive while their model loads, and end in their own way if that
 // fails.
 func TestPingsWhileLoading(t *testing.T) {
-	c := &fakeCatalog{names: []string{"a", "bb"}}
+	c := &fakeCatalog{names: []string{"a", "bb", "cc"}}
 	onDemand(t, c, func(s *Server) {
 		s.cfg.Ping = 3 * time.Second
 		chat := `{"model":"a","messages":[{"role":"user","content":"x"}],"stream":true}`
 		got := sent(s, "POST", "/v1/chat/completions", chat)
 		if !strings.HasPrefix(got, "200 : ping\n\n: ping\n\n: ping\n\ndata: {") || !strings.HasSuffix(got, "[DONE]") {
 			t.Errorf("a stream whose model was loaded: %s", got)
+		}
+		got = sent(s, "POST", "/api/chat", `{"model":"cc","messages":[{"role":"user","content":"x"}]}`)
+		if lines := strings.Split(got, "\n"); len(lines) != 6 || strings.Count(got, `"content":""},"done":false}`) != 3 || !strings.Contains(lines[5], `"done":true`) {
+			t.Errorf("lines of a model that was loaded: %s", got)
 		}
 		if got := sent(s, "POST", "/v1/chat/completions", chat); strings.Contains(got, "ping") {
 			t.Errorf("a stream whose model was there: %s", got)

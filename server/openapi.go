@@ -77,11 +77,16 @@ func (s *Server) operation(types *schemas, key, path string, r route, bodies map
 	switch {
 	case path == filesPath && r.method == http.MethodPost:
 		out["requestBody"] = object{"required": true, "content": object{"multipart/form-data": object{"schema": uploadSchema}}}
+	case path == blobPath && r.method == http.MethodPost:
+		out["requestBody"] = object{"required": true, "content": object{"application/octet-stream": object{}}}
 	case bodies[key] != nil:
 		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": bodies[key]}}}
 	}
 	if r.access != anyone {
 		out["security"] = []object{{"bearer": []string{}}}
+	}
+	if path == blobPath {
+		out["parameters"] = []object{{"name": "digest", "in": "path", "required": true, "schema": object{"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}}}
 	}
 	if strings.Contains(path, "{id}") || path == modelPath {
 		out["parameters"] = []object{{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}}}

@@ -41,6 +41,7 @@ var requestDecoders = map[string]func([]byte) error{
 	"/v1/score": reads(openai.DecodeScore), "/score": reads(openai.DecodeScore),
 	"/v1/load_lora_adapter": reads(openai.DecodeLoadAdapter), "/v1/unload_lora_adapter": reads(openai.DecodeUnloadAdapter),
 	"/tokenize": reads(openai.DecodeTokenize), "/detokenize": reads(openai.DecodeDetokenize),
+	blobPath: nil, "HEAD " + blobPath: nil,
 	filesPath: nil, "/v1/batches": reads(openai.DecodeBatch), "/v1/batches/{id}/cancel": nil,
 	"/v1/messages": reads(decodeMessages), "/v1/messages/count_tokens": reads(anthropic.DecodeCount),
 	"/api/chat": reads(decodeOllamaChat), "/api/generate": reads(decodeOllamaGenerate), "/api/embed": reads(ollama.DecodeEmbed),

@@ -132,6 +132,9 @@ func canonical(path string) string {
 	if strings.HasPrefix(path, web.Prefix) {
 		return web.Prefix
 	}
+	if rest, ok := strings.CutPrefix(path, blobsPath); ok && rest != "" {
+		return blobPath
+	}
 	for _, kind := range []string{"/v1/responses/", "/v1/files/", "/v1/batches/"} {
 		if rest, ok := strings.CutPrefix(path, kind); ok && rest != "" {
 			_, tail, more := strings.Cut(rest, "/")
@@ -176,7 +179,7 @@ func (s *Server) handlerOf(r *http.Request) string {
 func (s *Server) methods(path string) []string {
 	path = canonical(path)
 	all := []string{s.routes[path].method}
-	for _, m := range []string{http.MethodGet, http.MethodDelete} {
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodDelete} {
 		if _, ok := s.routes[m+" "+path]; ok {
 			all = append(all, m)
 		}
@@ -271,7 +274,7 @@ func (s *Server) catalogue(t *tenant) (all []openai.Model) {
 	}
 	for _, m := range s.present() {
 		for _, a := range m.Engine.Adapters() {
-			if t.may(a.Name) {
+			if t.may(a.Name) && a.Name != m.Model.Info().Name { // a model's own is no other model
 				all = append(all, describeAdapter(m, a))
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Config configures a Server. Only Models or OnDemand is required.
@@ -81,6 +83,10 @@ type Config struct {
 	// State keeps responses, files and batches. nil is a store in memory for responses alone, at most 4096 of them and
 	// 64 MiB. The server does not close it.
 	State *store.Store
+	// Blobs keeps files that models are made of. nil takes none.
+	Blobs *store.Blobs
+	// Traces records what happens to requests. nil records nothing. The server does not close it.
+	Traces *trace.Exporter
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
@@ -139,6 +145,7 @@ type Server struct {
 	bodies   *bodies
 	context  int // the largest of a model
 	draining atomic.Bool
+	closing  sync.Once
 	later    *later
 }
 
@@ -193,6 +200,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
+	countTraces(s.registry, cfg.Traces)
 	if s.later, err = newLater(cfg.State); err != nil {
 		return nil, err
 	}
@@ -293,10 +301,18 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // Close ends what the server does in the background, and takes the models on demand out of memory. Config.Models are
-// their owner's to close. Serve calls it when it ends.
+// their owner's to close, and so is one that takes too long to load. Serve calls it when it ends.
 func (s *Server) Close() {
-	s.later.close()
-	if s.shelf != nil {
-		s.shelf.Close()
-	}
+	s.closing.Do(func() {
+		s.later.close()
+		if s.shelf != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
+			defer cancel()
+			s.shelf.Close(ctx)
+		}
+	})
 }
+
+// loadTimeout is how long a model that is being loaded when the server ends is waited for. Loading only reads, so that
+// nothing is lost with it.
+const loadTimeout = 5 * time.Second

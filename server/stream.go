@@ -14,7 +14,8 @@ import (
 // stream writes a job's answer piece by piece, each as soon as it is there.
 type stream struct {
 	*job
-	api *dialect
+	api   *dialect
+	alive func(dst []byte) []byte // appends what keeps a silent stream alive; nil is nothing
 
 	mu    sync.Mutex // guards the rest, and the calls of answer
 	w     http.ResponseWriter
@@ -26,6 +27,7 @@ type stream struct {
 
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	out := &stream{job: j, api: s.dialectOf(r), w: w, flush: http.NewResponseController(w)}
+	out.alive = out.api.alive(j.ask.answer)
 	err := out.run(r.Context(), s.cfg.Ping)
 	switch {
 	case err == nil:
@@ -33,7 +35,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	case !out.begun:
 		s.fail(w, r, err)
 	default:
-		if f := classify(w, out.api, err); f.status != statusGone {
+		f := classify(w, out.api, err)
+		failTrace(r.Context(), f)
+		if f.status != statusGone {
 			s.cfg.Logger.Error("a stream broke", "id", w.Header().Get(requestID), "error", err)
 			out.send(func(dst []byte) []byte { return out.broken(dst, f) })
 		}
@@ -44,7 +48,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 // begun, and fail ends it in its own way.
 func (s *Server) await(w http.ResponseWriter, r *http.Request, a *ask) (*job, error) {
 	out := &stream{api: s.dialectOf(r), w: w, flush: http.NewResponseController(w)}
-	if !a.stream || s.shelf == nil || out.api.ping == "" || s.cfg.Ping < 0 {
+	if out.alive = out.api.alive(a.answer); !a.stream || s.shelf == nil || out.alive == nil || s.cfg.Ping < 0 {
 		return s.newJob(r.Context(), a)
 	}
 	var wg sync.WaitGroup
@@ -66,7 +70,7 @@ func (o *stream) broken(dst []byte, f *failure) []byte {
 
 // run writes all choices. Until it returns, a ping is sent where a silence lasts longer than ping.
 func (o *stream) run(ctx context.Context, ping time.Duration) error {
-	if ping > 0 && o.api.ping != "" {
+	if ping > 0 && o.alive != nil {
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		within, cancel := context.WithCancelCause(ctx)
@@ -156,7 +160,7 @@ func (o *stream) pingOnce() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.wrote {
-		o.buf = append(o.buf[:0], o.api.ping...)
+		o.buf = o.alive(o.buf[:0])
 		o.write()
 	}
 	o.wrote = false

@@ -99,7 +99,8 @@ type Config[M Model] struct {
 type Shelf[M Model] struct {
 	cfg   Config[M]
 	began time.Time
-	ends  sync.WaitGroup // models that are being loaded or closed
+	loads sync.WaitGroup // models that are being loaded
+	ends  sync.WaitGroup // models that are being closed
 
 	mu     sync.Mutex // guards the rest
 	core   *residency.Residency
@@ -279,7 +280,7 @@ func (s *Shelf[M]) load(b *book[M], room int64) {
 	b.total.Store(b.offer.Bytes)
 	o := b.offer
 	var m M
-	s.ends.Add(1)
+	s.loads.Add(1)
 	guard.Go(func() (err error) {
 		m, err = s.cfg.Catalog.Open(o, room, func(done, total int64) {
 			b.done.Store(done)
@@ -287,7 +288,7 @@ func (s *Shelf[M]) load(b *book[M], room int64) {
 		})
 		return err
 	}, func(err error) {
-		defer s.ends.Done()
+		defer s.loads.Done()
 		if err != nil {
 			s.cfg.Logger.Error("a model could not be loaded", "model", o.Name, "error", err)
 		}
@@ -385,8 +386,8 @@ func (s *Shelf[M]) Models() []Status[M] {
 }
 
 // Close takes all models out of memory, whether they are used or not, and refuses requests. A model that is being
-// loaded is waited for, and closed when it is there.
-func (s *Shelf[M]) Close() {
+// loaded is waited for until ctx is done, and closed when it is there. Close reports whether all are closed.
+func (s *Shelf[M]) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
 	s.timer.Stop()
@@ -400,4 +401,13 @@ func (s *Shelf[M]) Close() {
 	}
 	s.mu.Unlock()
 	s.ends.Wait()
+	done := make(chan struct{})
+	guard.Go(func() error { s.loads.Wait(); return nil }, func(error) { close(done) })
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		s.cfg.Logger.Warn("a model is still being loaded, and is left")
+		return false
+	}
 }

@@ -110,7 +110,7 @@ func TestClientsTakeTurns(t *testing.T) {
 			})
 		}
 		all.Wait()
-		s.Close()
+		s.Close(t.Context())
 		for _, n := range answers {
 			if n < 600 {
 				t.Errorf("%v answers; want about as many of each", answers)
@@ -127,7 +127,7 @@ func TestClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Minute, sizes: map[string]int64{"a": 6}}
 		s := shelf(f, nil)
-		defer s.Close()
+		defer s.Close(t.Context())
 		why := errors.New("it is gone")
 		ctx, leave := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { leave(why) })
@@ -146,7 +146,7 @@ func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Hour, sizes: map[string]int64{"a": 6, "b": 6}}
 		s := shelf(f, nil)
-		defer s.Close()
+		defer s.Close(t.Context())
 		var late *WaitError
 		if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); !errors.As(err, &late) || !late.Loading || late.Share != 0.25 {
 			t.Errorf("%v, %+v", err, late)
@@ -165,7 +165,7 @@ func TestKeepAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{sizes: map[string]int64{"a": 1, "b": 1, "c": 1, "pinned": 1}}
 		s := shelf(f, func(c *Config[*fake]) { c.Keep = 5 * time.Minute })
-		defer s.Close()
+		defer s.Close(t.Context())
 		get := func(o Offer, keep *time.Duration) {
 			_, release, err := s.Get(t.Context(), o, keep)
 			if err != nil {
@@ -205,7 +205,7 @@ func TestBrokenAndLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{sizes: map[string]int64{"a": 1, "huge": 11}, fail: errors.New("it is cut off")}
 		s := shelf(f, nil)
-		defer s.Close()
+		defer s.Close(t.Context())
 		for range 2 {
 			if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); !errors.Is(err, f.fail) {
 				t.Errorf("%v; want %v", err, f.fail)
@@ -231,7 +231,7 @@ func TestClose(t *testing.T) {
 		f := &fakes{takes: time.Minute, sizes: map[string]int64{"a": 1}}
 		s := shelf(f, nil)
 		began, closed := time.Now(), make(chan time.Duration)
-		time.AfterFunc(time.Second, func() { s.Close(); closed <- time.Since(began) })
+		time.AfterFunc(time.Second, func() { s.Close(t.Context()); closed <- time.Since(began) })
 		if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); err != ErrClosed || time.Since(began) != time.Second {
 			t.Errorf("%v after %v; want %v after 1s", err, time.Since(began), ErrClosed)
 		}
@@ -245,6 +245,27 @@ func TestClose(t *testing.T) {
 		}
 		if _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); err != ErrClosed {
 			t.Errorf("%v; want %v", err, ErrClosed)
+		}
+	})
+}
+
+// TestCloseLeavesALoad holds that closing waits for a load no longer than its context lasts, and that what comes of
+// the load is closed all the same.
+func TestCloseLeavesALoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: time.Hour, sizes: map[string]int64{"a": 1, "b": 1}}
+		s := shelf(f, nil)
+		failed := make(chan error, 1)
+		go func() { _, _, err := s.Get(t.Context(), Offer{Name: "a"}, nil); failed <- err }()
+		synctest.Wait()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if s.Close(ctx) || time.Since(began) != 5*time.Second || !errors.Is(<-failed, ErrClosed) {
+			t.Errorf("closed after %v; want not to be after 5s", time.Since(began))
+		}
+		if !s.Close(t.Context()) || time.Since(began) != time.Hour || len(f.there) > 0 {
+			t.Errorf("closed after %v, with %d models; want none after an hour", time.Since(began), len(f.there))
 		}
 	})
 }

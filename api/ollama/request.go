@@ -473,7 +473,27 @@ func DecodePull(body []byte) (*PullRequest, error) {
 type CreateRequest struct {
 	Model, From, System, Template string
 	Parameters                    map[string]any
-	Stream                        bool // true by default
+	Files, Adapters               map[string]string // digests of blobs, by the names of files
+	Stream                        bool              // true by default
+}
+
+// maxFiles bounds the files of a model.
+const maxFiles = 256
+
+// files reads names of files with the digests of their blobs.
+func files(c *wire.Cursor) (all map[string]string, err error) {
+	err = c.Object(func(name string) error {
+		if len(all) == maxFiles {
+			return c.Wrong("at most %d files are allowed", maxFiles)
+		}
+		digest, err := c.Label(maxName)
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[name] = digest
+		return err
+	})
+	return all, err
 }
 
 // DecodeCreate reads a request.
@@ -501,7 +521,11 @@ func DecodeCreate(body []byte) (*CreateRequest, error) {
 			if raw, err = c.Raw(); err == nil {
 				err = json.Unmarshal(raw, &r.Parameters)
 			}
-		case "files", "adapters", "messages", "quantize":
+		case "files":
+			r.Files, err = files(c)
+		case "adapters":
+			r.Adapters, err = files(c)
+		case "messages", "quantize":
 			err = nothing(c)
 		default:
 			err = c.Unsupported()
@@ -513,8 +537,10 @@ func DecodeCreate(body []byte) (*CreateRequest, error) {
 		return nil, err
 	case r.Model == "":
 		return nil, wire.Missing("model", "the name of the model to make")
-	case r.From == "":
+	case r.From == "" && r.Files == nil:
 		return nil, wire.Missing("from", "the name of the model that it is made of")
+	case r.From != "" && r.Files != nil:
+		return nil, wire.Invalid("files", wire.CodeInvalidValue, "not allowed with from: a model is made of one or the other")
 	}
 	return r, nil
 }

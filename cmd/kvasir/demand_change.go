@@ -23,6 +23,9 @@ func (c *catalog) Create(name string, r server.Recipe) error {
 	if !ok {
 		e = entry{Model: r.From}
 	}
+	if err := c.placeFiles(&e, r); err != nil {
+		return err
+	}
 	e.Pinned = false
 	set(&e.System, r.System)
 	if r.Template != "" {
@@ -38,6 +41,9 @@ func (c *catalog) Create(name string, r server.Recipe) error {
 	}
 	set(&e.Context, r.Context)
 	if err := e.check(); err != nil {
+		return &server.RecipeError{Problem: err.Error()}
+	}
+	if err := e.checkFiles(name, r); err != nil {
 		return &server.RecipeError{Problem: err.Error()}
 	}
 	return c.change(name, &e)
@@ -68,8 +74,12 @@ var errNoFetching = fmt.Errorf("%w: the cache of models is not changed from here
 
 // Delete implements server.Catalog. What others are made of stays in the cache until it is deleted by its own name.
 func (c *catalog) Delete(name string) error {
-	if _, ok := c.named()[name]; ok {
-		return c.change(name, nil)
+	if e, ok := c.named()[name]; ok {
+		if err := c.change(name, nil); err != nil {
+			return err
+		}
+		c.dropFiles(e)
+		return nil
 	}
 	if !c.serve.AllowPull {
 		return errNoFetching

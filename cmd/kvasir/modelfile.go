@@ -40,6 +40,7 @@ type entry struct {
 	Reasoning  string            `yaml:"reasoning-format,omitempty"`
 	Pooling    string            `yaml:"pooling,omitempty"`
 	Adapters   map[string]string `yaml:"adapters,omitempty"` // names, and hub names or paths
+	Adapter    string            `yaml:"adapter,omitempty"`  // one that all requests use: likewise
 
 	dir string // what paths begin at
 }
@@ -190,6 +191,13 @@ func (e entry) apply(o *text.Options) error {
 			return err
 		}
 		o.Template = string(source)
+	}
+	if e.Adapter != "" {
+		p, err := e.find(e.Adapter)
+		if err != nil {
+			return fmt.Errorf("adapter: %w", err)
+		}
+		o.Adapter = p.path
 	}
 	for name, where := range e.Adapters {
 		p, err := e.find(where)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"serve":   serve,
 	"port":    port,
 	"http":    request,
+	"leave":   leave,
 	"stream":  stream,
 	"refused": refused,
 	"awaits":  awaits,
@@ -104,6 +106,20 @@ func keys(ts *testscript.TestScript, neg bool, args []string) {
 func endless(ts *testscript.TestScript, neg bool, args []string) {
 	_, err := endlessModel(ts.MkAbs("."))
 	ts.Check(err)
+}
+
+// leave STATUS FILE sends a file to the server as Ollama's clients do, checks the status of its answer, and sets
+// $DIGEST.
+func leave(ts *testscript.TestScript, neg bool, args []string) {
+	data := ts.ReadFile(args[1])
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(data)))
+	ts.Setenv("DIGEST", digest)
+	answer, err := http.Post(ts.Getenv("URL")+"/api/blobs/"+digest, "application/octet-stream", strings.NewReader(data))
+	ts.Check(err)
+	answer.Body.Close()
+	if neg || strconv.Itoa(answer.StatusCode) != args[0] {
+		ts.Fatalf("the server answers %d; want %s", answer.StatusCode, args[0])
+	}
 }
 
 // cut FILE BYTES shortens a file.

@@ -40,7 +40,7 @@ func (m *Model) LoadAdapter(name, path string, replace bool) error {
 // readAdapter reads an adapter for the model.
 func (m *Model) readAdapter(f AdapterFile) (engine.Adapter, error) {
 	fail := func(err error) (engine.Adapter, error) { return engine.Adapter{}, &AdapterError{f.Path, err} }
-	if f.Name == "" || f.Name == m.Name {
+	if f.Name == "" || f.Name == m.Name && m.ownAdapter == "" {
 		return fail(fmt.Errorf("the name %q is empty or that of the model", f.Name))
 	}
 	ckpt, err := openAdapter(f.Path)

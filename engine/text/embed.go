@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -240,6 +241,7 @@ func (m *Model) pairIDs(ctx context.Context, r ScoreRequest, most int) (ids, typ
 
 // pool runs a pooled request to its end.
 func (m *Model) pool(ctx context.Context, r engine.Request) ([]float32, error) {
+	r.Adapter = cmp.Or(r.Adapter, m.ownAdapter)
 	if most := m.longestSequence() - 1; len(r.Prompt) > most {
 		return nil, fault.New(FieldText, "has %d tokens; the model takes at most %d, and a longer text has to be truncated",
 			len(r.Prompt), most)

@@ -47,6 +47,8 @@ type Options struct {
 
 	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
 
+	AllLogprobs bool // Info says that requests may ask for the log probabilities of all tokens
+
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
 
 	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
@@ -75,6 +77,7 @@ type Options struct {
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
+	Adapter  string        // a file or folder of the one that requests use which name none; "" is none
 	MaxLoRAs int           // adapters on the device at once; 0 is 8
 	MaxRank  int           // of adapters; 0 is any
 
@@ -226,6 +229,10 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 	}
 	m.loaded, m.maxRank, m.MaxLoRAs = loaded, o.MaxRank, o.MaxLoRAs
 	loaded.MakeSlots(o.MaxLoRAs)
+	if o.Adapter != "" {
+		m.ownAdapter = o.Name
+		o.Adapters = append(slices.Clone(o.Adapters), AdapterFile{Name: o.Name, Path: o.Adapter, Pinned: true})
+	}
 	adapters, err := m.readAdapters(o.Adapters)
 	if err != nil {
 		return nil, err
@@ -491,7 +498,7 @@ func (m *Model) readGeneration(ckpt *weights.Checkpoint) error {
 
 // preset sets what requests are that do not say otherwise.
 func (m *Model) preset(o *Options) error {
-	m.system = o.System
+	m.system, m.allLogprobs = o.System, o.AllLogprobs
 	if o.System != "" && m.Template == nil {
 		return fmt.Errorf("text: %s has no chat template, and takes no system message", o.Name)
 	}

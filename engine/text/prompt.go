@@ -94,6 +94,7 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 	if err := m.checkTools(&r.Answer); err != nil {
 		return nil, err
 	}
+	r.Adapter = cmp.Or(r.Adapter, m.ownAdapter)
 	written, ids, err := m.write(ctx, r)
 	if err != nil {
 		return nil, err

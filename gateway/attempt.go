@@ -22,6 +22,7 @@ type failure struct {
 	err         error
 	unreachable bool    // there was no connection
 	broken      bool    // the connection broke
+	long        bool    // the prompt is too long for the model
 	answer      *answer // if it answered with an error
 }
 
@@ -77,6 +78,12 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 	}
 	x.at, x.endpoint = a.placement, a.placement.endpoint.url
 	defer func() { a.leave(j) }()
+	return a.take(o)
+}
+
+// take lets the client have an answer that was opened.
+func (a *attempt) take(o opened) (f *failure) {
+	x := a.exchange
 	if o.err == nil {
 		defer o.res.Body.Close()
 	}
@@ -144,6 +151,8 @@ func (a *attempt) refused(o opened) *failure {
 		return a.failed(a.ctx, o.err, errors.As(o.err, &op) && op.Op == "dial")
 	}
 	switch status := o.res.StatusCode; {
+	case status == http.StatusBadRequest && a.wider:
+		return tooLong(o.res)
 	case status >= 500 || status == http.StatusTooManyRequests:
 		said, err := io.ReadAll(io.LimitReader(o.res.Body, 64<<10))
 		if err != nil {
@@ -177,7 +186,7 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 // another, for what the client has got already, and for where the prompt was computed.
 func (a *attempt) request() (*http.Request, error) {
 	x := a.exchange
-	edits := x.body.naming(x.upstream(a.job.model))
+	edits := append(x.body.naming(x.upstream(a.job.model)), x.demotion...)
 	if x.said != nil && x.said.text.Len() > 0 {
 		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
 	}
@@ -220,7 +229,9 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 	r.TransferEncoding = nil
 	dropHops(r.Header)
 	r.Header.Del("Accept-Encoding")
-	r.Header.Del("X-Kvasir-Explain")
+	for _, name := range own {
+		r.Header.Del(name)
+	}
 	r.Header.Set("X-Request-Id", x.id)
 	if x.account != nil { // the client's key is for the gateway
 		r.Header.Del("Authorization")
@@ -241,6 +252,9 @@ func (x *exchange) upstream(m *model) string {
 	}
 	return m.Upstream
 }
+
+// own are headers for the gateway alone.
+var own = []string{"X-Kvasir-Explain", tenantHeader, priorityHeader, exactHeader}
 
 // hops are headers of one connection, which are not passed on.
 var hops = []string{

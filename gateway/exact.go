@@ -283,6 +283,9 @@ func (b *body) tokens() []int32 {
 	if len(b.prompt) < 2 || b.prompt[0] != '[' {
 		return nil
 	}
+	if c := (&scanner{data: b.prompt, at: 1}).next(); c != '[' && (c < '0' || c > '9') {
+		return nil
+	}
 	if json.Unmarshal(b.prompt, &one) == nil && len(one) > 0 {
 		return one
 	}

@@ -36,6 +36,10 @@ type exchange struct {
 	cfg     *Config
 	began   time.Time
 
+	tenant   string // whose turn it takes
+	priority int
+	demotion []edit // that takes a priority out of the body which the client's key does not allow
+
 	model    string // that answered, or was asked for
 	attempts int
 	queued   time.Duration
@@ -51,6 +55,7 @@ type exchange struct {
 	problem  string      // what went wrong, for the log
 	hold     *meter.Hold // what is reserved
 	hooked   bool        // hooks see the answer
+	wider    bool        // another model can answer if the prompt is too long for this one
 	kept     *keeping    // what of the answer is to be kept; nil is nothing
 	price    meter.Price // of the model that answers
 	cost     float64     // of the answer, in the currency of the prices
@@ -104,6 +109,9 @@ func (x *exchange) serve() (refused *refusal) {
 	if refused = x.hookRequest(); refused != nil {
 		return refused
 	}
+	if refused = x.claim(); refused != nil {
+		return refused
+	}
 	choices := x.resolve()
 	if len(choices) == 0 {
 		return noModel(x.body.model)
@@ -118,7 +126,12 @@ func (x *exchange) serve() (refused *refusal) {
 	defer x.settle()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
-	for _, m := range choices {
+	x.shadow(choices[0])
+	if joined, refused := x.join(ctx, choices[0]); joined {
+		return refused
+	}
+	for i, m := range choices {
+		x.wider = i < len(choices)-1
 		if refused = x.try(ctx, m); refused == nil || ctx.Err() != nil {
 			return refused
 		}
@@ -174,10 +187,10 @@ func (x *exchange) resolve() []*model {
 	if m == nil || !x.account.may(m, x.body.model) {
 		return nil
 	}
-	fallbacks := m.Fallbacks
-	if len(m.Split) > 0 {
-		m = s.models[x.part(m.Split)]
-		fallbacks = append(fallbacks[:len(fallbacks):len(fallbacks)], m.Fallbacks...)
+	fallbacks := slices.Clone(m.Fallbacks)
+	if parts := x.parts(m); len(parts) > 0 {
+		m = s.models[parts[0]]
+		fallbacks = slices.Concat(parts[1:], fallbacks, m.Fallbacks)
 	}
 	choices := []*model{m}
 	for _, name := range fallbacks {
@@ -186,6 +199,26 @@ func (x *exchange) resolve() []*model {
 		}
 	}
 	return choices
+}
+
+// parts are those of a divided model that may answer: one that is drawn, or all that are for prompts of such a length.
+func (x *exchange) parts(m *model) (names []string) {
+	if len(m.Split) > 0 {
+		return []string{x.part(m.Split)}
+	}
+	if len(m.Lengths) == 0 {
+		return nil
+	}
+	tokens := x.prompt()
+	if ids := x.body.tokens(); ids != nil {
+		tokens = len(ids)
+	}
+	for _, l := range m.Lengths {
+		if l.UpTo == 0 || tokens <= l.UpTo {
+			names = append(names, l.Model)
+		}
+	}
+	return names
 }
 
 // part draws a part of a divided model. Requests of one session, or else of one user, get the same.
@@ -236,12 +269,9 @@ func (x *exchange) job(m *model) *job {
 		seed = route.Seed(m.Name, adapter.Name, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
-	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
-	if a := x.account; a != nil {
-		j.fair.Tenant, j.fair.Weight, j.fair.Priority = a.key.Name, a.key.Weight, a.key.Priority
-		if a.key.Users {
-			j.fair.Tenant += "/" + x.body.user
-		}
+	j.fair = fair.Request{Tenant: x.tenant, Priority: x.priority, Cost: float64(prompt + outputWeight*answer)}
+	if x.account != nil {
+		j.fair.Weight = x.account.key.Weight
 	}
 	return j
 }
@@ -272,7 +302,9 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if last = x.attempt(ctx, j, p); last == nil {
 			return nil
 		}
-		x.problem = last.Error()
+		if x.problem = last.Error(); last.long {
+			return last.refusal()
+		}
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
 			x.g.failedAt(x.at.endpoint, last)
 		}

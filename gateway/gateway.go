@@ -30,10 +30,13 @@ type Gateway struct {
 	transport *http.Transport
 	metrics   *metrics
 	answers   cache.Store
+	vectors   *cache.Index
 	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	watches   sync.WaitGroup
+	life      context.Context // ends with the gateway
+	end       context.CancelFunc
 
 	mu      sync.Mutex // guards all below, and what models and endpoints say it does
 	fleet   *route.Fleet
@@ -43,7 +46,9 @@ type Gateway struct {
 	looks   map[string]context.CancelFunc // at sources
 	flights map[string]int                // requests under way, by the names of accounts
 	asked   map[string]*flight            // requests under way whose answers are kept, by their names
+	batches map[string]*batch             // that wait for more, by what their requests have in common
 	random  *rand.Rand
+	closed  bool
 }
 
 // setup is what a configuration makes. It is replaced as a whole.
@@ -73,8 +78,9 @@ func New(c *Config, o Options) (*Gateway, error) {
 		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
-		flights: map[string]int{}, asked: map[string]*flight{}, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
+		flights: map[string]int{}, asked: map[string]*flight{}, batches: map[string]*batch{}, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
+	g.life, g.end = context.WithCancel(context.Background())
 	dialer := net.Dialer{KeepAlive: 30 * time.Second, Resolver: g.names}
 	g.transport = &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -100,6 +106,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
+	g.vectors = cache.NewIndex(c.Cache.Vectors)
 	g.setup.Store(&setup{cfg: c})
 	if err := g.Apply(c); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -109,7 +116,9 @@ func New(c *Config, o Options) (*Gateway, error) {
 
 // Close ends what a gateway does in the background.
 func (g *Gateway) Close() error {
+	g.end()
 	g.mu.Lock()
+	g.closed = true
 	g.discoverOnly(nil)
 	for _, e := range g.ends {
 		e.stop()

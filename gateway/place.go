@@ -22,6 +22,7 @@ type model struct {
 	queue      *fair.Queue
 	jobs       map[*job]struct{} // that wait in queue
 	seed       uint64            // of its prompts' blocks
+	shadows    int               // copies under way of its requests
 }
 
 // job is a request on its way to an endpoint.

@@ -22,14 +22,17 @@ type body struct {
 	user     string
 	session  string // prompt_cache_key
 	salt     string // cache_salt
+	priority string // as it is written
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
 	tools    []byte // what precedes the prompt in most templates
 	prompt   []byte // messages, prompt, input or what else the request is about
 	promptAt [2]int // where that is in raw
-	transfer bool   // it says where KV blocks come from or go to
-	special  bool   // it has keys with which a stream cannot be resumed; see resumable
+
+	priorityAt [2]int // where the priority is; zeros if there is none
+	transfer   bool   // it says where KV blocks come from or go to
+	special    bool   // it has keys with which a stream cannot be resumed; see resumable
 }
 
 // edit is a part of a body that is replaced.
@@ -117,6 +120,10 @@ var known = [...]struct {
 	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
 	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
 	{"cache_salt", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
+	{"priority", func(b *body, _ string, value []byte, at int) error {
+		b.priority, b.priorityAt = string(value), [2]int{at, at + len(value)}
+		return nil
+	}},
 	{"kv_transfer_params", readTransfer}, {"bootstrap_room", readTransfer},
 	{"max_tokens", readMost}, {"max_completion_tokens", readMost}, {"max_output_tokens", readMost},
 	{"n", func(b *body, _ string, value []byte, _ int) error { readNumber(value, &b.answers); return nil }},

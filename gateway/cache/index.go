@@ -111,12 +111,8 @@ func (x *Index) Find(group string, question []float32) (name string, cosine floa
 		if len(v.at) != len(at) || !now.Before(v.ends) {
 			continue
 		}
-		var dot float32
-		for j, y := range v.at {
-			dot += y * at[j]
-		}
-		if best == nil || float64(dot) > cosine {
-			best, place, cosine = v, i, float64(dot)
+		if dot := float64(product(v.at, at)); best == nil || dot > cosine {
+			best, place, cosine = v, i, dot
 		}
 	}
 	if best == nil {
@@ -126,4 +122,22 @@ func (x *Index) Find(group string, question []float32) (name string, cosine floa
 	defer x.mu.Unlock()
 	x.order.MoveToFront(list[place]) // which does nothing if it was removed
 	return best.name, cosine
+}
+
+// product is the inner product of two vectors of the same length. Four sums keep a processor busier than one.
+func product(a, b []float32) float32 {
+	var s0, s1, s2, s3 float32
+	b = b[:len(a)]
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		x, y := a[i:i+4:i+4], b[i:i+4:i+4]
+		s0 += x[0] * y[0]
+		s1 += x[1] * y[1]
+		s2 += x[2] * y[2]
+		s3 += x[3] * y[3]
+	}
+	for ; i < len(a); i++ {
+		s0 += a[i] * b[i]
+	}
+	return s0 + s1 + (s2 + s3)
 }

@@ -153,7 +153,7 @@ func (q *Queue) raise(t *tenant, c *class) {
 // triedLanes bounds how many tenants Next asks for, when the first ones' requests cannot go.
 const triedLanes = 16
 
-// lucky is how many standard deviations beyond its share a tenant's requests make it greedy. Within its share, they come
+// lucky is how many standard deviations beyond its share a tenant's requests make it greedy. Those within a share come
 // at random times, so that the variance of their number is their mean.
 const lucky = 4
 

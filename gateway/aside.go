@@ -53,5 +53,5 @@ func (g *Gateway) seat(m *model, q *route.Request) *placement {
 	}
 	e := m.pool[d.Chosen]
 	e.requests++
-	return &placement{endpoint: e, flight: g.fleet.Send(e.id, q)}
+	return &placement{endpoint: e, flight: g.fleet.Send(e.id, q), api: e.cfg.API}
 }

@@ -76,7 +76,7 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 	} else {
 		o = a.open()
 	}
-	x.at, x.endpoint = a.placement, a.placement.endpoint.url
+	x.at, x.endpoint, x.api = a.placement, a.placement.endpoint.url, a.placement.api
 	defer func() { a.leave(j) }()
 	return a.take(o)
 }

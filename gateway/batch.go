@@ -75,7 +75,7 @@ func (x *exchange) join(ctx context.Context, m *model) (ok bool, refused *refusa
 	if s.answer == nil {
 		return false, nil
 	}
-	x.model, x.price, x.attempts, x.endpoint = s.by.model, s.by.price, s.by.attempts, s.by.endpoint
+	x.model, x.price, x.attempts, x.endpoint, x.api = s.by.model, s.by.price, s.by.attempts, s.by.endpoint, s.by.api
 	x.queued, x.used, x.status = s.by.queued, s.used, http.StatusOK
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
@@ -142,8 +142,7 @@ func (g *Gateway) start(name string, b *batch) {
 	})
 }
 
-// run asks for a batch. Unless that went well, each of its requests goes by itself: then what is wrong with one does not
-// harm the others.
+// run asks for a batch. Unless that goes well, each of its requests goes by itself: what is wrong with one harms no other.
 func (b *batch) run(g *Gateway) {
 	if len(b.shares) == 1 {
 		return

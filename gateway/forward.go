@@ -44,6 +44,7 @@ type exchange struct {
 	attempts int
 	queued   time.Duration
 	endpoint string
+	api      string     // of that endpoint
 	at       *placement // of the last attempt
 	status   int        // that the client got; 0 if it got none
 	stream   bool       // the answer is one
@@ -339,6 +340,7 @@ func (x *exchange) report() {
 	g.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
 	if x.attempts > 0 {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
+		g.metrics.genAI.see(x, name, status, total)
 		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
 		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
 		g.metrics.tokens.WithLabelValues(name, "cached").Add(float64(x.used.cached()))

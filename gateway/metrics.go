@@ -24,6 +24,7 @@ type metrics struct {
 	blocks   *prometheus.GaugeVec
 	batches  *prometheus.CounterVec
 	batched  *prometheus.CounterVec
+	genAI    genAI
 
 	shadows       *prometheus.CounterVec
 	shadowTokens  *prometheus.CounterVec
@@ -63,6 +64,7 @@ func newMetrics() *metrics {
 		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
 		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
+		genAI:    newGenAI(r),
 		batches:  counter("batches_total", "Requests to endpoints that stood for several clients' requests, by whether each got its answer.", "model", "result"),
 		batched:  counter("batched_requests_total", "Clients' requests that were answered with others.", "model"),
 		shadows: counter("shadow_requests_total", "Copies of requests to a model in shadow, by the status of the answer that nobody got, "+

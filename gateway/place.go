@@ -44,6 +44,7 @@ type job struct {
 type placement struct {
 	endpoint *endpoint
 	flight   *route.Flight
+	api      string // the endpoint's, as when the placement was made
 	why      string // the decision, if the job wants it explained
 }
 
@@ -185,7 +186,7 @@ func (g *Gateway) pump(m *model) {
 		j := r.Value.(*job)
 		delete(m.jobs, j)
 		to.requests++
-		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), why: why}
+		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why}
 		close(j.ready)
 	}
 }

@@ -111,8 +111,8 @@ func plainText(content any) (text string, ok bool) {
 	return text, true
 }
 
-// recallSimilar answers a request with what is kept for a question that means the same. Whatever fails, the request goes
-// to an endpoint.
+// recallSimilar answers a request with what is kept for a question that means the same. If anything fails, the request
+// goes to an endpoint.
 func (x *exchange) recallSimilar(m *model, s Semantic, who []string) bool {
 	text, group, ok := x.question(who)
 	if !ok || x.r.Header.Get(exactHeader) == "exact" {

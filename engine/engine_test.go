@@ -141,6 +141,8 @@ func TestSubmitRefuses(t *testing.T) {
 		{"min_tokens", func(r *Request) { r.MinTokens = -1 }},
 		{"logprobs", func(r *Request) { r.Logprobs = -2 }},
 		{"logprobs", func(r *Request) { r.Logprobs = compute.MaxTop + 1 }},
+		{"logprob_token_ids", func(r *Request) { r.LogprobTokens = []int32{0} }},
+		{"logprob_token_ids", func(r *Request) { r.Logprobs, r.LogprobTokens = 0, []int32{-1} }},
 		{"prompt_logprobs", func(r *Request) { r.PromptLogprobs = compute.MaxTop + 1 }},
 		{"stop_tokens", func(r *Request) { r.StopTokens = []int32{fakeVocab} }},
 		{"temperature", func(r *Request) { r.Sampling.Temperature = -1 }},

@@ -114,6 +114,9 @@ func (x *entry) takeTokens(s *step) {
 			s.rareOf(x).path++
 		}
 		t := chosen(&c)
+		if !q.plain && q.wide {
+			t = x.widen(s, t)
+		}
 		if q.stopsAt(t.id) && (q.plain || q.search == nil) {
 			last := t.token()
 			last.Finish = FinishStop
@@ -122,6 +125,29 @@ func (x *entry) takeTokens(s *step) {
 		}
 		x.yield(s, t)
 	}
+}
+
+// widen makes a token's alternatives of the logits that it was chosen from. Its own log probability tells the
+// distribution's total.
+func (x *entry) widen(s *step, t brief) brief {
+	q, logits := x.seq, s.handle.Logits(int(s.rareOf(x).read))
+	norm := float64(logits[t.id]) - float64(t.logprob)
+	whole := t.token()
+	add := func(id int32) {
+		whole.Top = append(whole.Top, compute.Candidate{Token: id, Logprob: float32(float64(logits[id]) - norm)})
+	}
+	if ids := q.req.LogprobTokens; len(ids) > 0 {
+		whole.Top = make([]compute.Candidate, 0, len(ids))
+		for _, id := range ids {
+			add(id)
+		}
+		return briefOf(whole)
+	}
+	whole.Top = make([]compute.Candidate, 0, len(logits))
+	for id := range logits {
+		add(int32(id))
+	}
+	return briefOf(whole)
 }
 
 // yield adds a token to what was chosen for the entry that is being taken.

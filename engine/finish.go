@@ -199,7 +199,7 @@ const mostDraft = 8
 
 // drafts reports whether tokens are proposed to a sequence.
 func (e *Engine) drafts(q *sequence) bool {
-	return e.cfg.Draft != nil && e.cfg.Sched.States == 0 && q.search == nil && !q.pools && q.constraint == nil
+	return e.cfg.Draft != nil && e.cfg.Sched.States == 0 && q.search == nil && !q.pools && q.constraint == nil && !q.wide
 }
 
 // propose proposes tokens to a sequence that has caught up.

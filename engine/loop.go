@@ -253,7 +253,7 @@ func (e *Engine) end(q *sequence, t Token) {
 	q.unhook()
 	q.release()
 	q.reply(nil) // if it is still being taken, its Stream tells
-	q.stream.tell(q.cached, q.scores, q.vector)
+	q.stream.tell(q.cached, q.scores, q.vector, e.times(q))
 	e.out = append(e.out, delivery{q.stream, briefOf(t)})
 	e.observeEnd(q, t.Finish)
 }

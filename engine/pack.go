@@ -78,6 +78,10 @@ func (t *stepper) packWork(s *step, x *entry, w *sched.Work, ahead bool) {
 	}
 	if q.plain && w.Sample || !q.plain && x.packOdd(s, w, row) {
 		t.packChoices(b, x, w)
+		if !q.plain && q.wide {
+			s.rareOf(x).read = int32(len(b.Read))
+			b.Read = append(b.Read, b.Choose[x.choice+x.scored].Row)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -23,8 +24,11 @@ type Params struct {
 	StopTokens []int32
 	// IgnoreEOS generates through Request.EOS.
 	IgnoreEOS bool
-	// Logprobs is how many alternatives each token comes with, beside its own logprob. -1 is no logprobs.
+	// Logprobs is how many alternatives each token comes with, beside its own logprob: -1 is no logprobs, AllLogprobs
+	// the whole vocabulary, in the order of ids. That many take memory until they are read.
 	Logprobs int
+	// LogprobTokens are the alternatives instead of the likeliest ones, if there are any.
+	LogprobTokens []int32
 	// PromptLogprobs is the same for the tokens of the prompt, which is then computed in full. -1 is no logprobs.
 	PromptLogprobs int
 	// Search asks for the best answers of a beam search instead, which Stream.Best returns when the stream has ended;
@@ -78,6 +82,7 @@ const (
 	FieldMinTokens      fault.Field = "min_tokens"
 	FieldStopTokens                 = sampling.FieldStopTokens
 	FieldLogprobs       fault.Field = "logprobs"
+	FieldLogprobTokens  fault.Field = "logprob_token_ids"
 	FieldPromptLogprobs fault.Field = "prompt_logprobs"
 	FieldFirstToken     fault.Field = "first_token"
 	FieldPerToken       fault.Field = "per_token"
@@ -88,6 +93,9 @@ const (
 	FieldKeepPriority   fault.Field = "keep_priority"
 	FieldKeepTime       fault.Field = "keep_time"
 )
+
+// AllLogprobs is the Params.Logprobs that ask for those of all tokens.
+const AllLogprobs = math.MaxInt16
 
 // maxWait bounds the times of Params, and maxKeep the priorities of Keep.
 const (
@@ -105,7 +113,7 @@ func (p *Params) check(vocab, room int) error {
 	case p.MinTokens < 0 || p.MaxTokens > 0 && p.MinTokens > p.MaxTokens:
 		return fault.New(FieldMinTokens, "is %d; want 0 to the most tokens asked for, which is %d", p.MinTokens, p.MaxTokens)
 	}
-	if err := checkTops(FieldLogprobs, p.Logprobs); err != nil {
+	if err := p.checkLogprobs(vocab); err != nil {
 		return err
 	}
 	if err := checkTops(FieldPromptLogprobs, p.PromptLogprobs); err != nil {
@@ -118,6 +126,28 @@ func (p *Params) check(vocab, room int) error {
 	}
 	return p.Sampling.Check(vocab)
 }
+
+// checkLogprobs returns a *fault.Error for what cannot be told of the tokens.
+func (p *Params) checkLogprobs(vocab int) error {
+	if p.wide() && p.Search != nil {
+		return fault.New(FieldLogprobs, "of all or of given tokens are not told of a beam search")
+	}
+	if len(p.LogprobTokens) > 0 && p.Logprobs < 0 {
+		return fault.New(FieldLogprobTokens, "means nothing without log probabilities")
+	}
+	for _, id := range p.LogprobTokens {
+		if id < 0 || int(id) >= vocab {
+			return fault.New(FieldLogprobTokens, "names token %d; the vocabulary has %d", id, vocab)
+		}
+	}
+	if p.Logprobs == AllLogprobs {
+		return nil
+	}
+	return checkTops(FieldLogprobs, p.Logprobs)
+}
+
+// wide reports whether log probabilities are wanted that devices do not report: they are made of the logits.
+func (p *Params) wide() bool { return p.Logprobs == AllLogprobs || len(p.LogprobTokens) > 0 }
 
 func checkTops(field fault.Field, n int) error {
 	if n < -1 || n > compute.MaxTop {

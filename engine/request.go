@@ -145,6 +145,7 @@ type rest struct {
 	adapter      *adapter   // nil is none
 	scores       []Token    // of the prompt's tokens so far, if wanted
 	pools, typed bool       // req has Pool, and Types
+	wide         bool       // Params.wide
 
 	forced   []int32 // tokens that must come next, as the constraint last said
 	req      Request
@@ -177,7 +178,11 @@ func newSequence(r Request, most int) *sequence {
 		prompt: len(r.Prompt), minTokens: int32(r.MinTokens), logprobs: int16(r.Logprobs),
 		rest: &rest{
 			req: r, ids: r.Prompt, answer: make(chan error, 1), stops: r.Stops(), pools: r.Pool != "", typed: r.Types != nil,
+			wide: r.Pool == "" && r.wide(),
 		},
+	}
+	if q.wide {
+		q.logprobs = 0
 	}
 	for i := range q.stop {
 		if q.stop[i] = -1; i < len(q.stops) {
@@ -202,7 +207,7 @@ func newSequence(r Request, most int) *sequence {
 
 // settle notes whether it is plain, now that all of it is known.
 func (q *sequence) settle() {
-	q.plain = q.search == nil && q.constraint == nil && q.adapter == nil && q.scores == nil && !q.pools && !q.typed
+	q.plain = q.search == nil && q.constraint == nil && q.adapter == nil && q.scores == nil && !q.pools && !q.typed && !q.wide
 }
 
 // stopsAt reports whether a token ends the output.

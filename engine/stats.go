@@ -112,13 +112,25 @@ func (e *Engine) observeToken(s *step, q *sequence, now time.Duration) {
 	}
 	if !q.began {
 		q.began, q.first = true, now
-		q.stream.tell(q.cached, q.scores, nil)
+		q.stream.tell(q.cached, q.scores, nil, e.times(q))
 		e.counts.PromptTokens += uint64(q.prompt)
 		s.report.FirstTokens = append(s.report.FirstTokens, now-q.arrived.Sub(e.epoch))
 	} else {
 		s.report.Gaps = append(s.report.Gaps, now-q.last)
 	}
 	q.last = now
+}
+
+// times returns when a sequence came to what it came to.
+func (e *Engine) times(q *sequence) Times {
+	t := Times{Arrived: q.arrived}
+	if q.ran {
+		t.Scheduled = e.epoch.Add(q.scheduled)
+	}
+	if q.began {
+		t.First = e.epoch.Add(q.first)
+	}
+	return t
 }
 
 // observeStep notes that a step is over.

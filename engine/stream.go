@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/sampling"
@@ -25,7 +26,7 @@ type Token struct {
 	ID      int32
 	Logprob float32             // if Request.Logprobs is not negative
 	Rank    int32               // of a prompt's token among all: 1 is the likeliest; 0 is not known
-	Top     []compute.Candidate // as many as Request.Logprobs says
+	Top     []compute.Candidate // as Request.Logprobs and LogprobTokens say
 	Finish  FinishReason
 	Err     error // why, if Finish is FinishCancelled or FinishError
 }
@@ -71,7 +72,11 @@ type Stream struct {
 	cached int
 	prompt []Token
 	vector []float32
+	times  Times
 }
+
+// Times says when a request came, was first in a step, and had its first token. What has not come yet is the zero time.
+type Times struct{ Arrived, Scheduled, First time.Time }
 
 // Next returns the next token as soon as there is one, and io.EOF after the last. Another error is ctx's: the request
 // goes on.
@@ -107,10 +112,10 @@ func (s *Stream) take() (t Token, ok, ended bool) {
 }
 
 // tell sets what is known beside the tokens, before the token is pushed with which it is to be there.
-func (s *Stream) tell(cached int, prompt []Token, vector []float32) {
+func (s *Stream) tell(cached int, prompt []Token, vector []float32, times Times) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cached, s.prompt, s.vector = cached, prompt, vector
+	s.cached, s.prompt, s.vector, s.times = cached, prompt, vector, times
 }
 
 // push adds a token. The outbox alone calls it.
@@ -134,6 +139,13 @@ func (s *Stream) Cached() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cached
+}
+
+// Times returns when the request came to what it came to. They are known with the first token.
+func (s *Stream) Times() Times {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.times
 }
 
 // Best returns the answers of a beam search, the best first. They are there with the last token.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
@@ -34,6 +35,7 @@ func (g *nullGeneration) Next(context.Context) (text.Delta, error) {
 }
 
 func (g *nullGeneration) Prompt() []text.TokenInfo { return nil }
+func (g *nullGeneration) Times() engine.Times      { return engine.Times{} }
 func (g *nullGeneration) Close()                   {}
 
 const benchBody = `{"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":100000}`

@@ -109,6 +109,7 @@ func describe(api *dialect, err error) *failure {
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	api := s.dialectOf(r)
 	f := classify(w, api, err)
+	failTrace(r.Context(), f)
 	switch f.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(f.retryAfter()))

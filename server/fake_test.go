@@ -308,6 +308,11 @@ func (g *fakeGeneration) Prompt() []text.TokenInfo {
 	return out
 }
 
+// Times makes the request come at second 1, wait for one, and have a token after two more.
+func (g *fakeGeneration) Times() engine.Times {
+	return engine.Times{Arrived: time.Unix(1, 0), Scheduled: time.Unix(2, 0), First: time.Unix(4, 0)}
+}
+
 func (g *fakeGeneration) Close() {
 	if !g.closed {
 		g.m.live.Add(-1)

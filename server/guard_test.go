@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
@@ -15,6 +16,7 @@ type clumsy struct{ *fakeModel }
 func (m clumsy) Generate(context.Context, *text.Prompt) (Generation, error) { return m, nil }
 func (m clumsy) Next(context.Context) (text.Delta, error)                   { panic("boom") }
 func (m clumsy) Prompt() []text.TokenInfo                                   { return nil }
+func (m clumsy) Times() engine.Times                                        { return engine.Times{} }
 func (m clumsy) Close()                                                     {}
 
 func (m clumsy) Search(context.Context, *text.Prompt) ([]text.Delta, error) { panic("boom") }

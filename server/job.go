@@ -14,6 +14,7 @@ import (
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // job carries one request from its decoded form to its answer. A request may ask for several answers: its choices.
@@ -23,6 +24,7 @@ type job struct {
 	adapter string // "" is the model itself
 	choices []*choice
 	block   int // tokens of a KV block
+	tracing tracing
 }
 
 // choice is one answer of a job. While it runs, it belongs to one goroutine.
@@ -32,7 +34,9 @@ type choice struct {
 	number int // of the prompt among the request's
 	gen    Generation
 	first  bool      // nothing was written yet
+	began  time.Time // when the engine was asked
 	came   time.Time // of the first piece
+	ended  time.Time // of the last
 
 	usage  text.Usage
 	finish string
@@ -71,6 +75,9 @@ func (s *Server) newJob(ctx context.Context, a *ask) (*job, error) {
 			j.choices = append(j.choices, &choice{index: len(j.choices), prompt: p, number: i, first: true})
 		}
 	}
+	if j.tracing.span = trace.From(ctx); j.tracing.span != nil {
+		j.tracing.describe(ctx, j)
+	}
 	return j, nil
 }
 
@@ -83,6 +90,7 @@ func (j *job) searches() bool { return j.choices[0].prompt.Request.Search != nil
 // start hands the choices to the engine. On an error none is left running.
 func (j *job) start(ctx context.Context) (err error) {
 	for _, c := range j.choices {
+		c.began = time.Now()
 		if c.gen, err = j.served.Model.Generate(ctx, c.prompt); err != nil {
 			j.close()
 			return err
@@ -93,6 +101,7 @@ func (j *job) start(ctx context.Context) (err error) {
 
 // close ends what still runs.
 func (j *job) close() {
+	j.tracing.record(j)
 	for _, c := range j.choices {
 		if c.gen != nil {
 			c.gen.Close()
@@ -127,6 +136,9 @@ func (c *choice) note(j *job, d *text.Delta) {
 	c.finish, c.stop, c.usage = d.Finish, d.Stop, j.whole(d.Usage)
 	if n := len(d.IDs); n > 0 {
 		c.last = d.IDs[n-1]
+	}
+	if c.finish != "" {
+		c.ended = time.Now()
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // requestID is the header that carries a request's id in both directions.
@@ -32,6 +32,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(requestID, id)
 	w.Header().Set("Server", "kvasir/"+s.cfg.Version)
+	var span *trace.Span
 	defer func() {
 		if v := recover(); v != nil {
 			s.panicked(w, r, v)
@@ -43,9 +44,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		about := []any{"method", r.Method, "path", r.URL.Path, "status", w.status, "duration", time.Since(began), "id", id,
 			"remote", r.RemoteAddr}
-		if trace := traceOf(r); trace != "" {
-			about = append(about, "trace", trace)
+		if above, _ := trace.FromHeader(r.Header); above.ID() != "" {
+			about = append(about, "trace", above.ID())
+		} else if span != nil {
+			about = append(about, "trace", span.Context().ID())
 		}
+		endTrace(span, w.status)
 		s.cfg.Logger.Log(r.Context(), level, "request", about...)
 	}()
 	if s.preflight(w, r) {
@@ -61,6 +65,8 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, _ := s.find(r)
+	span = s.traced(r, found, id, began)
+	r = r.WithContext(withTrace(r.Context(), span, id))
 	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
 	if found.access == clients {
 		if err := t.enter(); err != nil {
@@ -92,18 +98,6 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		r.Body = in
 	}
 	found.handler(w, r)
-}
-
-// traceparent is the header of W3C's trace context: a version, the trace, the caller's span, flags.
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$`)
-
-// traceOf returns the id of the trace that a request belongs to, "" if it belongs to none.
-func traceOf(r *http.Request) string {
-	m := traceparent.FindStringSubmatch(r.Header.Get("Traceparent"))
-	if m == nil || m[0][:2] == "ff" || strings.Trim(m[1], "0") == "" {
-		return ""
-	}
-	return m[1]
 }
 
 // routed returns the request with its path as routes have it: without the root path, and without a slash at the end.

@@ -25,6 +25,7 @@ type Model interface {
 type Generation interface {
 	Next(context.Context) (text.Delta, error)
 	Prompt() []text.TokenInfo
+	Times() engine.Times
 	Close()
 }
 

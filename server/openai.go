@@ -256,6 +256,22 @@ func (o *openaiAnswer) request(info text.Info) text.Request {
 	return r
 }
 
+// alternatives sets which alternatives are told of each token, if log probabilities are wanted. param has how many.
+func (o *openaiAnswer) alternatives(r *text.Request, most *int, info text.Info, param string) error {
+	if !o.logprobs {
+		return nil
+	}
+	r.Logprobs, r.LogprobTokens = value(most, 0), o.common.LogprobTokenIDs
+	if r.Logprobs != openai.AllLogprobs {
+		return nil
+	}
+	if r.Logprobs = engine.AllLogprobs; !info.AllLogprobs {
+		return wire.Invalid(param, wire.CodeInvalidValue,
+			"-1 asks for those of all tokens; this server tells at most %d (--max-logprobs)", openai.MaxLogprobs)
+	}
+	return nil
+}
+
 // checkBeams refuses parameters that a beam search has no use for.
 func (o *openaiAnswer) checkBeams() error {
 	if !o.common.UseBeamSearch {

@@ -50,10 +50,10 @@ func (a *chatAnswer) asks() (*ask, error) {
 
 func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	r := a.openaiAnswer.request(info)
-	if a.logprobs {
-		r.Logprobs = value(a.request.TopLogprobs, 0)
+	err := a.alternatives(&r, a.request.TopLogprobs, info, "top_logprobs")
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if r.Template, err = ownTemplate(a.request.ChatTemplate); err != nil {
 		return nil, err
 	}

@@ -37,11 +37,11 @@ func (a *completionAnswer) prompts(info text.Info) ([]text.Request, error) {
 	r := a.openaiAnswer.request(info)
 	r.MaxTokens = max(value(a.request.MaxTokens, defaultMaxTokens), 1)
 	r.NoSpecial = !value(a.request.AddSpecialTokens, true)
-	if a.logprobs {
-		r.Logprobs = *a.request.Logprobs
-		if a.request.Echo {
-			r.PromptLogprobs = r.Logprobs
-		}
+	if err := a.alternatives(&r, a.request.Logprobs, info, "logprobs"); err != nil {
+		return nil, err
+	}
+	if a.logprobs && a.request.Echo {
+		r.PromptLogprobs = r.Logprobs
 	}
 	var all []text.Request
 	for _, p := range a.request.Prompts {

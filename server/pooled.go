@@ -15,6 +15,7 @@ import (
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // pooling is a request that generates nothing. Its texts are computed together.
@@ -39,6 +40,7 @@ func (s *Server) pool(ctx context.Context, p *pooling, model string, truncate *i
 		return nil, fault.New(text.FieldTruncate, "it is 0; want at least 1, or -1 for as many as the model takes")
 	}
 	p.truncate = value(truncate, 0)
+	trace.From(ctx).Set(trace.Attr{Key: "gen_ai.request.model", Value: p.name()})
 	return p, nil
 }
 
@@ -83,6 +85,7 @@ func (p *pooling) each(ctx context.Context, n int, f func(ctx context.Context, i
 		})
 	}
 	wg.Wait()
+	trace.From(ctx).Set(trace.Attr{Key: "gen_ai.usage.input_tokens", Value: p.tokens.Load()})
 	return context.Cause(ctx)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Config configures a Server. Only Models or OnDemand is required.
@@ -81,6 +82,8 @@ type Config struct {
 	// State keeps responses, files and batches. nil is a store in memory for responses alone, at most 4096 of them and
 	// 64 MiB. The server does not close it.
 	State *store.Store
+	// Traces records what happens to requests. nil records nothing. The server does not close it.
+	Traces *trace.Exporter
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
@@ -193,6 +196,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
+	countTraces(s.registry, cfg.Traces)
 	if s.later, err = newLater(cfg.State); err != nil {
 		return nil, err
 	}

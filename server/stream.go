@@ -33,7 +33,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job) {
 	case !out.begun:
 		s.fail(w, r, err)
 	default:
-		if f := classify(w, out.api, err); f.status != statusGone {
+		f := classify(w, out.api, err)
+		failTrace(r.Context(), f)
+		if f.status != statusGone {
 			s.cfg.Logger.Error("a stream broke", "id", w.Header().Get(requestID), "error", err)
 			out.send(func(dst []byte) []byte { return out.broken(dst, f) })
 		}

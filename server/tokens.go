@@ -75,6 +75,8 @@ func decodeTokens(body []byte) (*ask, error) {
 		return nil, err
 	case len(a.ids) == 0:
 		return nil, wire.Missing("token_ids", "an array of token ids")
+	case a.common.LogprobTokenIDs != nil && a.most == nil:
+		return nil, wire.Invalid("sampling_params.logprob_token_ids", wire.CodeInvalidValue, "only allowed with logprobs")
 	case a.common.PromptLogprobs != nil && a.common.Stream:
 		return nil, wire.Invalid("sampling_params.prompt_logprobs", wire.CodeInvalidValue, "not available when stream is true")
 	}
@@ -90,7 +92,9 @@ func (a *tokensAnswer) sampling(c *wire.Cursor, key string) (err error) {
 	case "max_tokens":
 		a.common.MaxTokens, err = wire.Optional(c.IntIn(1, math.MaxInt32))
 	case "logprobs":
-		a.most, err = wire.Optional(c.IntIn(0, openai.MaxLogprobs))
+		a.most, err = wire.Optional(c.IntIn(openai.AllLogprobs, openai.MaxLogprobs))
+	case "logprob_token_ids":
+		a.common.LogprobTokenIDs, err = c.Tokens(openai.MaxLogprobTokens)
 	case "prompt_logprobs":
 		a.common.PromptLogprobs, err = wire.Optional(c.IntIn(0, openai.MaxLogprobs))
 	case "detokenize": // there is no text either way
@@ -107,8 +111,8 @@ func (a *tokensAnswer) sampling(c *wire.Cursor, key string) (err error) {
 func (a *tokensAnswer) prompts(info text.Info) ([]text.Request, error) {
 	r := a.openaiAnswer.request(info)
 	r.IDs = a.ids
-	if a.most != nil {
-		r.Logprobs = *a.most
+	if err := a.alternatives(&r, a.most, info, "sampling_params.logprobs"); err != nil {
+		return nil, err
 	}
 	return []text.Request{r}, nil
 }

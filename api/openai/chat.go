@@ -85,8 +85,11 @@ func DecodeChat(body []byte, extra Extra) (*ChatRequest, error) {
 	if len(r.Messages) == 0 {
 		return nil, wire.Missing("messages", "an array with at least one message")
 	}
-	if r.TopLogprobs != nil && *r.TopLogprobs > 0 && !r.Logprobs {
+	if r.TopLogprobs != nil && *r.TopLogprobs != 0 && !r.Logprobs {
 		return nil, wire.Invalid("top_logprobs", wire.CodeInvalidValue, "only allowed when logprobs is true")
+	}
+	if r.LogprobTokenIDs != nil && !r.Logprobs {
+		return nil, wire.Invalid("logprob_token_ids", wire.CodeInvalidValue, "only allowed when logprobs is true")
 	}
 	if err := r.check(); err != nil {
 		return nil, err
@@ -193,7 +196,7 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 	case "logprobs":
 		r.Logprobs, err = c.Bool()
 	case "top_logprobs":
-		r.TopLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
+		r.TopLogprobs, err = wire.Optional(c.IntIn(AllLogprobs, MaxLogprobs))
 	case "add_generation_prompt":
 		r.AddGenerationPrompt, err = wire.Optional(c.Bool())
 	case "chat_template_kwargs":

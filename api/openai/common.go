@@ -27,6 +27,8 @@ type Common struct {
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"` // alternatives per prompt token
 	ReturnTokenIDs bool `json:"return_token_ids,omitempty"`
 
+	LogprobTokenIDs []int32 `json:"logprob_token_ids,omitempty"` // the alternatives, in place of the likeliest
+
 	ReturnTokensAsTokenIDs bool   `json:"return_tokens_as_token_ids,omitempty"` // log probabilities name tokens by their ids
 	TruncatePromptTokens   *int   `json:"truncate_prompt_tokens,omitempty"`     // -1 is what leaves room for the answer
 	RequestID              string `json:"request_id,omitempty"`                 // of which the answer's id is made
@@ -46,7 +48,10 @@ type StreamOptions struct {
 const (
 	MaxChoices  = 128 // n
 	MaxLogprobs = 20  // alternatives per token
+	AllLogprobs = -1  // of alternatives per token: the whole vocabulary
 	MaxLabel    = 512 // characters of user, cache_salt, and names of any kind
+
+	MaxLogprobTokens = 128 // of logprob_token_ids
 
 	maxMetadata    = 16       // members of metadata
 	maxKwargsBytes = 64 << 10 // of chat_template_kwargs
@@ -77,6 +82,8 @@ func (r *Common) field(c *wire.Cursor, key string, extra Extra) (err error) {
 		r.EarlyStopping, err = earlyStopping(c)
 	case "prompt_logprobs":
 		r.PromptLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
+	case "logprob_token_ids":
+		r.LogprobTokenIDs, err = c.Tokens(MaxLogprobTokens)
 	case "return_token_ids":
 		r.ReturnTokenIDs, err = c.Bool()
 	case "return_tokens_as_token_ids":

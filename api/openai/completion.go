@@ -60,6 +60,10 @@ func DecodeCompletion(body []byte, extra Extra) (*CompletionRequest, error) {
 		return nil, wire.Invalid("echo", wire.CodeInvalidValue, "must be false when use_beam_search is true")
 	case r.Echo && r.Suffix != nil:
 		return nil, wire.Invalid("echo", wire.CodeInvalidValue, "must be false with suffix")
+	case r.Logprobs != nil && *r.Logprobs == AllLogprobs && r.Echo:
+		return nil, wire.Invalid("logprobs", wire.CodeInvalidValue, "must not be -1 with echo: of a prompt's tokens, %d alternatives are told", MaxLogprobs)
+	case r.LogprobTokenIDs != nil && r.Logprobs == nil:
+		return nil, wire.Invalid("logprob_token_ids", wire.CodeInvalidValue, "only allowed with logprobs")
 	case r.PromptLogprobs != nil && r.Echo:
 		return nil, wire.Invalid("prompt_logprobs", wire.CodeInvalidValue,
 			"not available with echo, whose logprobs include the prompt's")
@@ -77,7 +81,7 @@ func (r *CompletionRequest) field(c *wire.Cursor, key string, extra Extra) (err 
 	case "echo":
 		r.Echo, err = c.Bool()
 	case "logprobs":
-		r.Logprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
+		r.Logprobs, err = wire.Optional(c.IntIn(AllLogprobs, MaxLogprobs))
 	case "suffix":
 		if s, err := c.Text(); s != "" || err != nil {
 			r.Suffix = &s

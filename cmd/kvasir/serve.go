@@ -34,6 +34,7 @@ type serveCmd struct {
 	Origins         []string      `name:"cors-origin" help:"A web origin whose pages may use the server; * is all. May be repeated." placeholder:"ORIGIN"`
 	MaxBody         size          `name:"max-body" help:"Largest request body; 0 is 4M, and 32 bytes for each token of the context." default:"0"`
 	RequestMemory   size          `help:"Memory for the bodies of all requests, and what is decoded of them; more are told to come back later. 0 is 8 times --max-body, at least 256M." default:"0"`
+	MaxLogprobs     int           `help:"Most alternatives of a token whose log probabilities a request may ask for; -1 is all of the vocabulary, which takes much memory." default:"20" enum:"20,-1"`
 	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
 	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait for its first token before it is refused, once four wait; 0 is any time." default:"2s"`
 	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
@@ -46,6 +47,7 @@ type serveCmd struct {
 	guideFlags      `group:"Tools, schemas and grammars"`
 	connectionFlags `group:"Connections"`
 	keyFlags        `group:"Keys"`
+	traceFlags      `group:"Traces"`
 	adapterFlags    `group:"Adapters"`
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
@@ -117,6 +119,11 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
+	var flushTraces func()
+	if cfg.Traces, flushTraces, err = c.traceFlags.open(log); err != nil {
+		return err
+	}
+	defer flushTraces()
 	closeState, err := c.openState(&cfg)
 	if err != nil {
 		return err
@@ -270,7 +277,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}
-	o.Pooling = engine.Pooling(c.Pooling)
+	o.Pooling, o.AllLogprobs = engine.Pooling(c.Pooling), c.MaxLogprobs < 0
 	if err := c.guideFlags.apply(&o); err != nil {
 		return server.Served{}, nil, err
 	}

@@ -1,11 +1,13 @@
 package text
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/chat"
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
@@ -21,7 +23,8 @@ type Generation struct {
 	stops   []int32 // tokens that ended the answer are not shown
 	keep    bool    // show special tokens
 	logs    bool
-	min     int // stop strings do not count before that many tokens
+	all     bool // log probabilities of all tokens
+	min     int  // stop strings do not count before that many tokens
 	parser  *chat.Parser
 	called  bool // the answer has calls of tools
 	usage   Usage
@@ -34,7 +37,8 @@ type Generation struct {
 // found them.
 func (m *Model) Generate(ctx context.Context, p *Prompt) (*Generation, error) {
 	r := &p.Request
-	g := &Generation{m: m, ids: p.IDs, keep: r.KeepSpecial, logs: r.Logprobs >= 0, min: r.MinTokens, stops: p.stops}
+	g := &Generation{m: m, ids: p.IDs, keep: r.KeepSpecial, logs: r.Logprobs >= 0,
+		all: r.Logprobs == engine.AllLogprobs && len(r.LogprobTokens) == 0, min: r.MinTokens, stops: p.stops}
 	g.decoder = m.Tokenizer.Decoder(!r.KeepSpecial && p.parser == nil)
 	if p.parser != nil {
 		g.parser = chat.NewParser(*p.parser)
@@ -63,6 +67,9 @@ func (g *Generation) Prompt() []TokenInfo {
 	}
 	return out
 }
+
+// Times returns when the request came to what it came to. They are known with the first Delta.
+func (g *Generation) Times() engine.Times { return g.stream.Times() }
 
 // Next returns the next piece of the answer, io.EOF after the last. Pieces are as short as they can be.
 func (g *Generation) Next(ctx context.Context) (Delta, error) {
@@ -167,6 +174,9 @@ func (g *Generation) split(d *Delta, events []chat.Event) {
 
 func (g *Generation) info(from engine.Token) TokenInfo {
 	t := TokenInfo{ID: from.ID, Bytes: g.m.Tokenizer.Bytes(from.ID), Logprob: from.Logprob, Rank: int(from.Rank)}
+	if g.all {
+		slices.SortStableFunc(from.Top, func(a, b compute.Candidate) int { return cmp.Compare(b.Logprob, a.Logprob) })
+	}
 	for _, top := range from.Top {
 		t.Top = append(t.Top, TokenInfo{ID: top.Token, Bytes: g.m.Tokenizer.Bytes(top.Token), Logprob: top.Logprob})
 	}

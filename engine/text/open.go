@@ -47,6 +47,8 @@ type Options struct {
 
 	Pooling engine.Pooling // of embeddings; "" is as the checkpoint says
 
+	AllLogprobs bool // Info says that requests may ask for the log probabilities of all tokens
+
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
 
 	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
@@ -499,7 +501,7 @@ func (m *Model) preset(o *Options) error {
 	}
 	r := Request{Params: engine.Params{Sampling: m.Defaults}}
 	o.Preset(&r)
-	m.Defaults, m.stop, m.usual = r.Sampling, r.Stop, r.MaxTokens
+	m.Defaults, m.stop, m.usual, m.allLogprobs = r.Sampling, r.Stop, r.MaxTokens, o.AllLogprobs
 	return m.Defaults.Check(m.Tokenizer.VocabSize())
 }
 

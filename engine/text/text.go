@@ -52,6 +52,8 @@ type Model struct {
 	stop   []string // of requests that have none
 	usual  int      // likewise, their MaxTokens
 
+	allLogprobs bool // Info.AllLogprobs
+
 	stops    []int32       // tokens that end an answer
 	longest  int           // bytes of the longest token
 	work     *guard.Budget // bytes that prompts take while they are made
@@ -75,6 +77,7 @@ type Info struct {
 	Reasons      bool     // it may think before it answers
 	Chats        bool     // it has a chat template
 	Retains      bool     // requests may say how long their KV blocks are kept
+	AllLogprobs  bool     // requests may ask for the log probabilities of all tokens
 	Opened       time.Time
 	Defaults     sampling.Params // what the model's makers recommend, or the server's
 	Stop         []string        // of a request that says nothing of it
@@ -85,7 +88,7 @@ type Info struct {
 func (m *Model) Info() Info {
 	return Info{Name: m.Name, Context: m.Context, Vocab: m.Spec.Vocab, BlockTokens: m.BlockTokens, MaxLoRAs: m.MaxLoRAs,
 		Encoder: !m.Spec.Generates(), CrossEncoder: m.Spec.Classes > 0, Labels: m.labels, Reasons: m.reasoning != nil, Chats: m.Template != nil,
-		Retains: m.Engine.Retains(), Opened: m.Opened, Defaults: m.Defaults, Stop: m.stop, MaxTokens: m.usual}
+		Retains: m.Engine.Retains(), AllLogprobs: m.allLogprobs, Opened: m.Opened, Defaults: m.Defaults, Stop: m.stop, MaxTokens: m.usual}
 }
 
 // Delta is a piece of an answer. Text never holds half a character, nor the beginning of what may be a stop string.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // failure is an attempt that failed.
@@ -84,6 +85,7 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 // take lets the client have an answer that was opened.
 func (a *attempt) take(o opened) (f *failure) {
 	x := a.exchange
+	defer func() { a.failure = f }()
 	if o.err == nil {
 		defer o.res.Body.Close()
 	}
@@ -118,11 +120,14 @@ type attempt struct {
 	sent      time.Time // when the request was
 	began     time.Time // when the answer did
 	timer     *time.Timer
+	end       func(error) // of its span
+	failure   *failure
 }
 
 // begun makes an attempt, whose time runs from now on. It ends with leave.
 func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
 	a := &attempt{exchange: x, job: j, placement: p, sent: time.Now()}
+	ctx, a.end = part(ctx, operation(x.r.URL.Path)+" "+j.model.Name, trace.Client, trace.Attr{Key: "url.full", Value: p.endpoint.url + x.r.URL.Path})
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, a.cancel)
 	x.used = tokenUsage{}
@@ -132,6 +137,11 @@ func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
 // leave ends an attempt, and charges the tenant of a job for it; nil if another attempt is charged for.
 func (a *attempt) leave(j *job) {
 	a.timer.Stop()
+	if a.failure == nil {
+		a.end(context.Cause(a.ctx))
+	} else {
+		a.end(a.failure)
+	}
 	a.cancel(nil)
 	tokens, seconds := 0, 0.0
 	if j != nil && !a.began.IsZero() {
@@ -233,6 +243,7 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 		r.Header.Del(name)
 	}
 	r.Header.Set("X-Request-Id", x.id)
+	carry(ctx, r.Header)
 	if x.account != nil { // the client's key is for the gateway
 		r.Header.Del("Authorization")
 		r.Header.Del("X-Api-Key")

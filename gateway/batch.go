@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Batch says how clients' requests for embeddings and scores become one.
@@ -142,7 +143,8 @@ func (g *Gateway) start(name string, b *batch) {
 	})
 }
 
-// run asks for a batch. Unless that goes well, each of its requests goes by itself: what is wrong with one harms no other.
+// run asks for a batch. Unless that goes well, each of its requests goes by itself: what is wrong with one harms no
+// other.
 func (b *batch) run(g *Gateway) {
 	if len(b.shares) == 1 {
 		return
@@ -159,7 +161,9 @@ func (b *batch) run(g *Gateway) {
 	for _, s := range b.shares {
 		s.by = y
 	}
-	refused := y.try(b.ctx, b.model)
+	ctx, end := part(trace.With(b.ctx, first.span), "batch", trace.Internal, trace.Attr{Key: "kvasir.batch.requests", Value: len(b.shares)})
+	refused := y.try(ctx, b.model)
+	end(asError(refused))
 	n := y.w.(*note)
 	result := "failed"
 	if refused == nil && y.status == http.StatusOK && !n.long && divide(n.body, b.shares) {

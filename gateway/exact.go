@@ -15,6 +15,7 @@ import (
 	kvevents "github.com/kvasir-llm/kvasir/events"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // feed is where an engine's KV events come from. It is empty for one that publishes none.
@@ -116,6 +117,7 @@ func (g *Gateway) fetch(ctx context.Context, e *endpoint, method, path string, b
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	carry(ctx, r.Header)
 	return g.transport.RoundTrip(r)
 }
 
@@ -247,9 +249,11 @@ func (g *Gateway) renderer(m *model) (best *endpoint) {
 }
 
 // render asks an endpoint for the tokens of the request's prompt, of the first one if there are several.
-func (x *exchange) render(ctx context.Context, e *endpoint, m *model) ([]int32, error) {
+func (x *exchange) render(ctx context.Context, e *endpoint, m *model) (ids []int32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Prefix.RenderTimeout)
 	defer cancel()
+	ctx, end := part(ctx, "render", trace.Client, trace.Attr{Key: "url.full", Value: e.url + x.r.URL.Path + "/render"})
+	defer func() { end(err) }()
 	body := bytes.Join(x.body.edited(x.body.naming(x.upstream(m))), nil)
 	res, err := x.g.fetch(ctx, e, http.MethodPost, x.r.URL.Path+"/render", body)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/kvasir-llm/kvasir/fair"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 const (
@@ -36,7 +37,8 @@ type exchange struct {
 	cfg     *Config
 	began   time.Time
 
-	tenant   string // whose turn it takes
+	span     *trace.Span // nil if nobody records the trace
+	tenant   string      // whose turn it takes
 	priority int
 	demotion []edit // that takes a priority out of the body which the client's key does not allow
 
@@ -69,6 +71,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		x.id = unique()
 	}
 	w.Header().Set("X-Request-Id", x.id)
+	x.trace()
 	if refused := x.serve(); refused != nil {
 		x.problem = refused.message
 		if x.r.Context().Err() == nil {
@@ -127,6 +130,7 @@ func (x *exchange) serve() (refused *refusal) {
 	defer x.settle()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
+	ctx = trace.With(ctx, x.span)
 	x.shadow(choices[0])
 	if joined, refused := x.join(ctx, choices[0]); joined {
 		return refused
@@ -287,7 +291,9 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
 		queued := time.Now()
+		_, taken := part(ctx, "queue", trace.Internal)
 		p, refused := x.g.place(ctx, j)
+		taken(asError(refused))
 		x.queued += time.Since(queued)
 		if refused != nil && x.status != 0 {
 			x.breakOff(last)
@@ -337,6 +343,7 @@ func (x *exchange) report() {
 		name = "" // of a request that no model answered, whose name a client may make up
 	}
 	total := time.Since(x.began)
+	x.endTrace(status)
 	g.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
 	if x.attempts > 0 {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
@@ -363,5 +370,5 @@ func (x *exchange) report() {
 		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
 		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
 		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier), slog.Int("cached_tokens", x.used.cached()), slog.Float64("cost", x.cost),
-		slog.String("error", x.problem))
+		slog.String("trace", x.span.Context().ID()), slog.String("error", x.problem))
 }

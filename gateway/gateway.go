@@ -19,12 +19,14 @@ import (
 	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Gateway is an http.Handler. Its methods may be called from several goroutines.
 type Gateway struct {
 	log       *slog.Logger
-	access    *slog.Logger // nil writes none
+	access    *slog.Logger    // nil writes none
+	traces    *trace.Exporter // nil records none
 	began     time.Time
 	names     *net.Resolver
 	transport *http.Transport
@@ -65,17 +67,18 @@ type setup struct {
 // Options are what a Gateway gets besides its configuration.
 type Options struct {
 	Logger  *slog.Logger
-	Access  *slog.Logger  // gets a record of every request; nil gets none
-	Seed    uint64        // of what is drawn
-	Names   *net.Resolver // of endpoints that are found by DNS; nil is the system's
-	State   meter.Store   // counts what is used, and is closed with the gateway; nil is one in memory
-	Answers cache.Store   // keeps answers, and is closed with the gateway; nil is one in memory
+	Access  *slog.Logger    // gets a record of every request; nil gets none
+	Seed    uint64          // of what is drawn
+	Names   *net.Resolver   // of endpoints that are found by DNS; nil is the system's
+	State   meter.Store     // counts what is used, and is closed with the gateway; nil is one in memory
+	Traces  *trace.Exporter // takes spans of requests; nil takes none
+	Answers cache.Store     // keeps answers, and is closed with the gateway; nil is one in memory
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
 func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
-		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
+		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(o.Traces), traces: o.Traces,
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
 		flights: map[string]int{}, asked: map[string]*flight{}, batches: map[string]*batch{}, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),

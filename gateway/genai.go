@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"path"
 	"strconv"
@@ -43,6 +44,11 @@ var operations = map[string]string{
 	"/v1/embeddings": "embeddings",
 }
 
+// operation is what a request to a path is called.
+func operation(at string) string {
+	return cmp.Or(operations[at], path.Base(at))
+}
+
 // providers are what the conventions call the APIs of endpoints.
 var providers = map[string]string{
 	"": "kvasir", "anthropic": "anthropic", "gemini": "gcp.gemini", "bedrock": "aws.bedrock", "azure": "azure.ai.openai",
@@ -50,10 +56,7 @@ var providers = map[string]string{
 
 // see counts a request that a model was to answer.
 func (m genAI) see(x *exchange, model string, status int, took time.Duration) {
-	labels := prometheus.Labels{"gen_ai_operation_name": operations[x.r.URL.Path], "gen_ai_provider_name": providers[x.api], "gen_ai_request_model": model}
-	if labels["gen_ai_operation_name"] == "" {
-		labels["gen_ai_operation_name"] = path.Base(x.r.URL.Path)
-	}
+	labels := prometheus.Labels{"gen_ai_operation_name": operation(x.r.URL.Path), "gen_ai_provider_name": providers[x.api], "gen_ai_request_model": model}
 	with := func(h *prometheus.HistogramVec, name, value string) prometheus.Observer {
 		labels[name] = value
 		defer delete(labels, name)

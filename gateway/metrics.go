@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // metrics are what /metrics shows.
@@ -32,7 +34,7 @@ type metrics struct {
 	shadowSeconds *prometheus.HistogramVec
 }
 
-func newMetrics() *metrics {
+func newMetrics(traces *trace.Exporter) *metrics {
 	r := prometheus.NewRegistry()
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kvasir_gateway_" + name, Help: help}, labels)
@@ -50,6 +52,9 @@ func newMetrics() *metrics {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kvasir_gateway_" + name, Help: help}, labels)
 		r.MustRegister(g)
 		return g
+	}
+	if traces != nil {
+		countSpans(r, traces)
 	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Semantic says when a kept answer is good for a question in other words.
@@ -145,9 +146,11 @@ func (x *exchange) recallSimilar(m *model, s Semantic, who []string) bool {
 }
 
 // embed asks a model for a text's vector.
-func (x *exchange) embed(m *model, text string, timeout time.Duration) ([]float32, error) {
+func (x *exchange) embed(m *model, text string, timeout time.Duration) (vector []float32, err error) {
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), timeout, errSlow)
 	defer cancel()
+	ctx, end := part(trace.With(ctx, x.span), "embed", trace.Internal)
+	defer func() { end(err) }()
 	raw, err := json.Marshal(map[string]string{"model": m.Name, "input": text, "encoding_format": "float"})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Shadow copies a share of a model's requests to another model. Nobody gets its answers.
@@ -55,6 +56,7 @@ func (x *exchange) shadow(m *model) {
 	}
 	m.shadows++
 	ctx, cancel := context.WithTimeout(g.life, x.cfg.Timeouts.Total)
+	ctx, end := part(trace.With(ctx, x.span), "shadow", trace.Internal)
 	y := x.aside(ctx, x.r.URL.Path, x.body)
 	y.r.Header, y.model = x.r.Header.Clone(), to.Name
 	for _, name := range []string{"Authorization", "X-Api-Key", "X-Kvasir-Explain"} { // which are not for the other model
@@ -65,6 +67,7 @@ func (x *exchange) shadow(m *model) {
 		if err != nil {
 			g.log.Error("a copy of a request failed", "model", to.Name, "error", err)
 		}
+		end(err)
 		cancel()
 		g.mu.Lock()
 		m.shadows--

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,21 +125,28 @@ func TestBatch(t *testing.T) {
 		w.want(w.ask(w.t.Context(), "GET", "/gateway/usage?format=csv", "", "X-Api-Key", one), 200, ",two,,m,4,32,0,0,32")
 		w.want(w.ask(w.t.Context(), "GET", "/metrics", ""), 200, `kvasir_gateway_batched_requests_total{model="m"} 8`)
 		w.want(w.ask(w.t.Context(), "GET", "/metrics", ""), 200, `kvasir_gateway_batches_total{model="m",result="failed"} 1`)
-		if len(w.g.batches) > 0 {
-			t.Errorf("%d batches wait", len(w.g.batches))
+		if n := w.batches(); n > 0 {
+			t.Errorf("%d batches wait", n)
 		}
 	})
+}
+
+// batches returns how many batches wait for more.
+func (w *world) batches() int {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	return len(w.g.batches)
 }
 
 // TestBatchOutlivesAClient lets clients hang up: one while others wait for the same batch, and then all.
 func TestBatchOutlivesAClient(t *testing.T) {
 	a := embedder("a")
-	quick, ended := a.hook, 0
+	quick, ended := a.hook, atomic.Int64{}
 	a.hook = func(w http.ResponseWriter, r *http.Request) bool {
 		select {
 		case <-time.After(time.Second):
 		case <-r.Context().Done():
-			ended++
+			ended.Add(1)
 			return true
 		}
 		return quick(w, r)
@@ -163,15 +171,15 @@ func TestBatchOutlivesAClient(t *testing.T) {
 			group.Wait()
 			synctest.Wait()
 		}
-		if n := len(a.got()); n != 2 || ended != 1 {
-			t.Errorf("%d requests, of which %d were cancelled; want 2 and 1", n, ended)
+		if n := len(a.got()); n != 2 || ended.Load() != 1 {
+			t.Errorf("%d requests, of which %d were cancelled; want 2 and 1", n, ended.Load())
 		}
 		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Millisecond) // before the batch goes
 		defer cancel()
 		ask(ctx, 0)
 		time.Sleep(time.Second)
-		if n := len(a.got()); n != 2 || len(w.g.batches) > 0 {
-			t.Errorf("%d requests and %d batches; want 2 and none", n, len(w.g.batches))
+		if n, waits := len(a.got()), w.batches(); n != 2 || waits > 0 {
+			t.Errorf("%d requests and %d batches; want 2 and none", n, waits)
 		}
 	})
 }

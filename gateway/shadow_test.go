@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +13,14 @@ import (
 // TestShadow copies requests to a model that answers slowly, badly or not at all. Clients notice nothing.
 func TestShadow(t *testing.T) {
 	a, b := &engine{name: "a"}, &engine{name: "b"}
-	fails := false
+	var fails atomic.Bool
 	b.hook = posts(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-time.After(10 * time.Second):
 		case <-r.Context().Done():
 			return
 		}
-		if fails {
+		if fails.Load() {
 			http.Error(w, "oh no", 500)
 			return
 		}
@@ -47,7 +48,7 @@ keys: [{name: k, hash: %q, admin: true, limits: [{what: requests, per: ever, mos
 			t.Errorf("the clients waited %v", d)
 		}
 		time.Sleep(11500 * time.Millisecond)
-		fails = true
+		fails.Store(true)
 		w.want(w.chat(plain, "X-Api-Key", key), 200, `"a"`)
 		time.Sleep(11500 * time.Millisecond)
 		w.kill("b")

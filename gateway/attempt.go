@@ -24,6 +24,8 @@ type failure struct {
 	unreachable bool    // there was no connection
 	broken      bool    // the connection broke
 	long        bool    // the prompt is too long for the model
+	adapter     bool    // the endpoint lacks the adapter, which is no fault of its own
+	again       bool    // it may have the adapter at the next attempt
 	answer      *answer // if it answered with an error
 }
 
@@ -41,6 +43,8 @@ func (f *failure) reason() string {
 	switch {
 	case f.answer != nil:
 		return strconv.Itoa(f.answer.status)
+	case f.adapter:
+		return "adapter"
 	case f.unreachable:
 		return "unreachable"
 	case errors.Is(f.err, errSlow):
@@ -122,6 +126,7 @@ type attempt struct {
 	timer     *time.Timer
 	end       func(error) // of its span
 	failure   *failure
+	loan      *loan // of the adapter that it needs
 }
 
 // begun makes an attempt, whose time runs from now on. It ends with leave.
@@ -151,6 +156,9 @@ func (a *attempt) leave(j *job) {
 	if j != nil {
 		cost = a.cost()
 	}
+	a.g.mu.Lock()
+	a.g.giveBack(a.loan)
+	a.g.mu.Unlock()
 	a.g.leave(j, a.placement, cost, tokens, seconds)
 }
 
@@ -163,6 +171,10 @@ func (a *attempt) refused(o opened) *failure {
 	switch status := o.res.StatusCode; {
 	case status == http.StatusBadRequest && a.wider:
 		return tooLong(o.res)
+	case status == http.StatusNotFound && a.loan != nil:
+		said, _ := io.ReadAll(io.LimitReader(o.res.Body, 64<<10)) // what there is of it
+		a.lost()
+		return &failure{err: fmt.Errorf("status 404: %.200s", said), answer: &answer{status, o.res.Header, said}, adapter: true, again: true}
 	case status >= 500 || status == http.StatusTooManyRequests:
 		said, err := io.ReadAll(io.LimitReader(o.res.Body, 64<<10))
 		if err != nil {
@@ -188,6 +200,9 @@ func (a *attempt) cost() float64 {
 func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *failure {
 	if cause := context.Cause(ctx); cause != nil {
 		return &failure{err: cause}
+	}
+	if errors.As(err, new(adapterError)) {
+		return &failure{err: err, adapter: true}
 	}
 	return &failure{err: err, unreachable: unreachable, broken: !unreachable}
 }

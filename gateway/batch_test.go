@@ -16,14 +16,13 @@ import (
 // embedder is an engine whose vectors are the lengths of texts, or of lists of tokens. It takes no text "bad".
 func embedder(name string) *engine {
 	e := &engine{name: name}
-	e.hook = posts(func(w http.ResponseWriter, _ *http.Request) {
-		seen := e.got()
+	e.hook = posts(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {
 			Input  []json.RawMessage
 			First  []string `json:"text_1"`
 			Second []string `json:"text_2"`
 		}
-		last := seen[len(seen)-1].body
+		last := posted(r).body
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.Unmarshal([]byte(last), &asked); err != nil || strings.Contains(last, `"bad"`) {
 			w.WriteHeader(400)

@@ -81,6 +81,8 @@ type Endpoint struct {
 	Region      string  `yaml:"region"`  // of Bedrock
 	Version     string  `yaml:"version"` // of Azure's API
 
+	Adapters AdapterRoom `yaml:"adapters"`
+
 	Role          string `yaml:"role"` // prefill, decode, or both
 	BootstrapPort int    `yaml:"bootstrap_port"`
 
@@ -336,6 +338,9 @@ func (e *Endpoint) checkSettings(path string) error {
 	}
 	if e.MaxInFlight < 1 || e.Context < 0 || !(e.Cost >= 0 && e.Cost < 1e12) {
 		return wrong(path, "max_in_flight is %d, context %d and cost %v; want at least 1, 0 and 0", e.MaxInFlight, e.Context, e.Cost)
+	}
+	if a := e.Adapters; a.Most < 0 || a.Idle < 0 || a.Idle > 0 && a.Idle < time.Second {
+		return wrong(path+".adapters", "most is %d and idle %v; want at least 0, and 1s", a.Most, a.Idle)
 	}
 	f := e.feed()
 	if _, many, _ := parseSource(e.URL); many {

@@ -326,7 +326,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 			x.earlier += x.used.out()
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
-		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
+		if j.fair = again; !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
 			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
 	}

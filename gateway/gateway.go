@@ -278,7 +278,7 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &endpoint{url: cfg.URL, key: key, id: id, stop: stop, cfg: cfg}
+	e := &endpoint{url: cfg.URL, key: key, id: id, stop: stop, cfg: cfg, turn: make(chan struct{}, 1)}
 	g.ends[cfg.URL] = e
 	g.metrics.up.WithLabelValues(e.url).Set(1)
 	g.watches.Add(1)

@@ -24,7 +24,7 @@ func (o opened) good() bool {
 
 // open sends the request.
 func (a *attempt) open() opened {
-	err := a.load()
+	err := a.borrow()
 	var r *http.Request
 	if err == nil {
 		r, err = a.request()

@@ -12,10 +12,9 @@ import (
 // meaning is an engine whose vectors count the letters of a text, so that the order of words means nothing to it.
 func meaning() *engine {
 	e := &engine{name: "e"}
-	e.hook = posts(func(w http.ResponseWriter, _ *http.Request) {
-		seen := e.got()
+	e.hook = posts(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct{ Input string }
-		json.Unmarshal([]byte(seen[len(seen)-1].body), &asked)
+		json.Unmarshal([]byte(posted(r).body), &asked)
 		if strings.Contains(asked.Input, "slow") {
 			time.Sleep(time.Second)
 		}

@@ -102,13 +102,16 @@ func TestLengths(t *testing.T) {
 	}
 	said := `{"error":{"message":"This model's maximum context length is 100 tokens.","code":"context_length_exceeded"}}`
 	engines["a"].hook = func(w http.ResponseWriter, r *http.Request) bool {
-		seen := engines["a"].got()
-		if r.Method != "POST" || !strings.Contains(seen[len(seen)-1].body, "dense") && !strings.Contains(seen[len(seen)-1].body, "wrong") {
+		if r.Method != "POST" {
+			return false
+		}
+		body := posted(r).body
+		if !strings.Contains(body, "dense") && !strings.Contains(body, "wrong") {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(400)
-		if strings.Contains(seen[len(seen)-1].body, "wrong") {
+		if strings.Contains(body, "wrong") {
 			fmt.Fprint(w, `{"error":{"message":"temperature is wrong"}}`)
 		} else {
 			fmt.Fprint(w, said)

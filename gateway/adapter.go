@@ -122,7 +122,7 @@ func (g *Gateway) makeRoom(ctx context.Context, e *endpoint, name string) error 
 	return g.unload(ctx, e, l)
 }
 
-// oldest is the adapter of an endpoint that nobody uses for the longest time; nil if all are in use. Gateway.mu is held.
+// oldest is the adapter of an endpoint that nobody has used for longest; nil if all are in use. Gateway.mu is held.
 func (e *endpoint) oldest() (oldest *loan) {
 	for _, l := range e.loans {
 		if l.uses == 0 && (oldest == nil || l.last < oldest.last) {
@@ -174,7 +174,8 @@ func (g *Gateway) unloadIdle(ctx context.Context, e *endpoint) {
 	}
 }
 
-// tellAdapter asks an endpoint to load or unload an adapter. Engines answer 400 or 404 with the word if that is so already.
+// tellAdapter asks an endpoint to load or unload an adapter. Engines answer 400 or 404 with the word if that is so
+// already.
 func (g *Gateway) tellAdapter(ctx context.Context, e *endpoint, path string, what map[string]string, already string) error {
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -193,8 +194,8 @@ func (g *Gateway) tellAdapter(ctx context.Context, e *endpoint, path string, wha
 	return err
 }
 
-// hold adds the adapters that an endpoint was told to load to those that it reports, since engines report those that are
-// in use alone. Gateway.mu is held.
+// hold adds the adapters that an endpoint was told to load to those that it reports, since engines report only those
+// that are in use. Gateway.mu is held.
 func (e *endpoint) hold(l *route.Load) {
 	for _, a := range e.loans {
 		if !slices.Contains(l.Adapters, a.Name) {

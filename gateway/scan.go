@@ -211,6 +211,14 @@ func (s *scanner) next() byte {
 	return 0
 }
 
+// peek returns the byte that s is at, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.at >= len(s.data) {
+		return 0
+	}
+	return s.data[s.at]
+}
+
 func (s *scanner) bad(expected string) error {
 	if s.at >= len(s.data) {
 		return fmt.Errorf("invalid JSON: expected %s, found the end of the body", expected)

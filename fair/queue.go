@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"math"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/heap"
@@ -38,6 +39,8 @@ type Queue struct {
 	arrivals int64
 	speed    meter
 	mean     float64 // cost of a request that went, as a moving average
+	all      int     // places, as Next was told last
+	modest   int     // requests that went and are not settled, of tenants that are not greedy
 }
 
 // tenant is the account of a tenant. There is one as long as the tenant has requests waiting or unsettled, or is owed
@@ -49,6 +52,7 @@ type tenant struct {
 	waiting int
 	cost    float64 // of those that wait
 	going   int     // requests that went and are not settled
+	greedy  bool    // it wants much more than its share of all places
 	lanes   []*lane
 }
 
@@ -68,7 +72,7 @@ type class struct {
 }
 
 // credit is how many requests of average cost a tenant that comes back may be ahead of those that waited.
-const credit = 16
+const credit = 32
 
 // averaged is how many requests the average cost is of, about.
 const averaged = 256
@@ -122,7 +126,14 @@ func (q *Queue) Add(now int64, r *Request) *Refusal {
 // count adds to the numbers of a tenant's requests.
 func (q *Queue) count(t *tenant, waiting, going int) {
 	before := t.waiting + t.going
+	if !t.greedy {
+		q.modest -= t.going
+	}
 	t.waiting, t.going, q.waiting = t.waiting+waiting, t.going+going, q.waiting+waiting
+	share := float64(q.all) * t.weight / max(q.weights, t.weight)
+	if t.greedy = float64(t.waiting+t.going) > share+lucky*math.Sqrt(share); !t.greedy {
+		q.modest += t.going
+	}
 	switch after := t.waiting + t.going; {
 	case before == 0 && after > 0:
 		q.weights += t.weight
@@ -142,8 +153,20 @@ func (q *Queue) raise(t *tenant, c *class) {
 // triedLanes bounds how many tenants Next asks for, when the first ones' requests cannot go.
 const triedLanes = 16
 
-// reserved is the part of all places that tenants with much more than their share of them leave free.
-const reserved = 16
+// lucky is how many standard deviations beyond its share a tenant's requests make it greedy. Those within a share come
+// at random times, so that the variance of their number is their mean.
+const lucky = 4
+
+// unlucky is how often, of all times, a tenant that is not greedy may find no place.
+const unlucky = 0.01
+
+// reserve is how many places greedy tenants leave free. Others take such places at random times, with the part p of all
+// requests that is theirs, and the ends of answers free them: n are taken before any gets free with probability pⁿ. So
+// that no more than an eighth of all places is unused on average, there are at most an eighth and p/(1-p) of them.
+func (q *Queue) reserve() int {
+	p := min(float64(q.modest+1)/float64(q.all), 0.99)
+	return int(min(math.Log(unlucky)/math.Log(p), float64(q.all)/8+p/(1-p)))
+}
 
 // Places are the requests that a pool can serve at once; 0 means any number.
 type Places struct{ Free, All int }
@@ -151,17 +174,17 @@ type Places struct{ Free, All int }
 // Next takes out the request that goes next, of those that can, and charges its tenant. It returns nil if none can: of
 // every class it asks for at most 16 tenants.
 //
-// One of 16 places is for tenants that have less than twice their share of all places. Answers take long, and without
-// it a tenant within its share would wait for one of another tenant's to end, whenever that tenant wants more than
-// there is.
+// Some places are for tenants that are not greedy; see reserve. Answers take long, and without these places a tenant
+// within its share would wait for one of another tenant's to end, whenever that tenant wants more than there is.
 func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
-	last := p.All > 0 && p.Free <= p.All/reserved
+	q.all = p.All
+	last := p.All > 0 && p.Free <= q.reserve()
 	for _, c := range q.classes {
 		var passed []*lane
 		var r *Request
 		for len(passed) < triedLanes && c.lanes.Len() > 0 && r == nil {
 			l := c.lanes.First()
-			if first := l.requests.First(); !(last && q.over(l.tenant, p.All)) && can(first) {
+			if first := l.requests.First(); !(last && l.tenant.greedy && q.over(l.tenant)) && can(first) {
 				r = first
 				break
 			}
@@ -193,10 +216,8 @@ func (q *Queue) average(cost float64) {
 	q.mean += (cost - q.mean) / averaged
 }
 
-// over reports whether a tenant has twice its share of all places, or more.
-func (q *Queue) over(t *tenant, all int) bool {
-	return float64(t.going)*q.weights >= 2*float64(all)*t.weight
-}
+// over reports whether a tenant has its share of all places, or more.
+func (q *Queue) over(t *tenant) bool { return float64(t.going)*q.weights >= float64(q.all)*t.weight }
 
 // Remove takes out a request that waits, as its client has gone or its time is over. It returns false if the request
 // does not wait.
@@ -215,6 +236,16 @@ func (q *Queue) Settle(r *Request, cost float64) {
 	t := r.lane.tenant
 	q.count(t, 0, -1)
 	t.charge(cost - r.Cost)
+	q.leave(t)
+}
+
+// Charge charges a tenant for what it got, or gives back, without a request of its own.
+func (q *Queue) Charge(tenant string, weight float64, priority int, cost float64) {
+	t := q.tenant(&Request{Tenant: tenant, Weight: weight})
+	if l := q.lane(t, priority); t.waiting == 0 {
+		q.raise(t, l.class)
+	}
+	t.charge(cost)
 	q.leave(t)
 }
 

@@ -15,7 +15,7 @@ type story struct {
 }
 
 // TestScripts runs the stories in testdata. Their commands are the methods of Queue: "add" (requests with their
-// tenants), "next", "settle", "remove" and "most". Times are in seconds.
+// tenants), "next", "settle", "charge", "remove" and "most". Times are in seconds.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &story{queue: NewQueue(8), requests: map[string]*Request{}}
@@ -99,6 +99,15 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 	case "settle":
 		for _, name := range names {
 			s.queue.Settle(s.requests[name], cost)
+		}
+	case "charge": // tenants
+		for _, name := range names {
+			s.queue.Charge(name, weight, priority, cost)
+			if t := s.queue.tenants[name]; t != nil {
+				fmt.Fprintf(&out, "%s: %.0f\n", name, t.counter)
+			} else {
+				fmt.Fprintf(&out, "%s: forgotten\n", name)
+			}
 		}
 	case "remove":
 		for _, name := range names {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -58,5 +59,93 @@ func TestAdapters(t *testing.T) {
 		ask("broken", 502, "the adapter broken was not loaded: status 404: no such file")
 		ask("m", 200, "choices")
 		w.want(w.ask(w.t.Context(), "GET", "/v1/models", ""), 200, `"pirate"`)
+	})
+}
+
+// TestAdaptersMakeRoom asks for more adapters than the endpoint may have, for one in vain while all are in use, for one
+// that was unloaded behind the gateway's back, and for none for a while.
+func TestAdaptersMakeRoom(t *testing.T) {
+	a := &engine{name: "a"}
+	var mu sync.Mutex
+	has, log := map[string]bool{}, ""
+	a.hook = posts(func(w http.ResponseWriter, r *http.Request) {
+		last := posted(r)
+		mu.Lock()
+		defer mu.Unlock()
+		switch name := strings.Trim(strings.TrimPrefix(last.fields(t, "lora_name"), "lora_name="), "\""); r.URL.Path {
+		case "/v1/load_lora_adapter":
+			has[name], log = true, log+"+"+name
+			return
+		case "/v1/unload_lora_adapter":
+			if log += "-" + name; !has[name] {
+				http.Error(w, "it cannot be found", 404)
+			}
+			delete(has, name)
+			return
+		}
+		name := strings.Trim(strings.TrimPrefix(last.fields(t, "model"), "model="), "\"")
+		if !has[name] {
+			http.Error(w, "no model "+name, 404)
+			return
+		}
+		if strings.Contains(last.body, "slowly") {
+			mu.Unlock()
+			time.Sleep(5 * time.Second)
+			mu.Lock()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"choices":[],"model":%q}`, name)
+	})
+	const config = "models: [{name: m, endpoints: [{url: http://a, adapters: {most: 2, idle: 1h}}], adapters: [" +
+		"{name: x, path: /x}, {name: y, path: /y}, {name: z, path: /z}, {name: w, path: /w}]}]"
+	inWorld(t, config, map[string]http.Handler{"a": a}, func(w *world) {
+		ask := func(model, how string, status int, text string) {
+			t.Helper()
+			w.want(w.chat(strings.NewReplacer(`"m"`, fmt.Sprintf("%q", model), "hi", how).Replace(plain)), status, text)
+		}
+		told := func(want string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if log != want {
+				t.Errorf("the endpoint was told %s; want %s", log, want)
+			}
+			log = ""
+		}
+		for _, name := range []string{"x", "y", "x", "z", "x"} {
+			ask(name, "hi", 200, name)
+			time.Sleep(time.Second)
+		}
+		told("+x+y-y+z")
+		var both sync.WaitGroup
+		both.Go(func() { ask("x", "slowly", 200, "x") })
+		both.Go(func() { ask("z", "slowly", 200, "z") })
+		time.Sleep(time.Second)
+		for range 5 {
+			ask("w", "hi", 502, "all 2 adapters that the endpoint may have are in use")
+		}
+		both.Wait()
+		told("")
+		mu.Lock()
+		delete(has, "x")
+		mu.Unlock()
+		ask("x", "hi", 200, "x")
+		told("+x")
+		mu.Lock()
+		delete(has, "z")
+		mu.Unlock()
+		ask("y", "hi", 200, "y")
+		told("-z+y")
+		time.Sleep(30 * time.Minute)
+		ask("x", "hi", 200, "x")
+		time.Sleep(31 * time.Minute)
+		told("-y")
+		time.Sleep(30 * time.Minute)
+		told("-x")
+		w.g.mu.Lock()
+		defer w.g.mu.Unlock()
+		if e := w.g.ends["http://a"]; e.down != "" || e.failed > 0 || len(e.loans) > 0 {
+			t.Errorf("%+v", e)
+		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // failure is an attempt that failed.
@@ -22,6 +23,9 @@ type failure struct {
 	err         error
 	unreachable bool    // there was no connection
 	broken      bool    // the connection broke
+	long        bool    // the prompt is too long for the model
+	adapter     bool    // the endpoint lacks the adapter, which is no fault of its own
+	again       bool    // it may have the adapter at the next attempt
 	answer      *answer // if it answered with an error
 }
 
@@ -39,6 +43,8 @@ func (f *failure) reason() string {
 	switch {
 	case f.answer != nil:
 		return strconv.Itoa(f.answer.status)
+	case f.adapter:
+		return "adapter"
 	case f.unreachable:
 		return "unreachable"
 	case errors.Is(f.err, errSlow):
@@ -75,8 +81,15 @@ func (x *exchange) attempt(ctx context.Context, j *job, p *placement) (f *failur
 	} else {
 		o = a.open()
 	}
-	x.at, x.endpoint = a.placement, a.placement.endpoint.url
+	x.at, x.endpoint, x.api = a.placement, a.placement.endpoint.url, a.placement.api
 	defer func() { a.leave(j) }()
+	return a.take(o)
+}
+
+// take lets the client have an answer that was opened.
+func (a *attempt) take(o opened) (f *failure) {
+	x := a.exchange
+	defer func() { a.failure = f }()
 	if o.err == nil {
 		defer o.res.Body.Close()
 	}
@@ -111,11 +124,15 @@ type attempt struct {
 	sent      time.Time // when the request was
 	began     time.Time // when the answer did
 	timer     *time.Timer
+	end       func(error) // of its span
+	failure   *failure
+	loan      *loan // of the adapter that it needs
 }
 
 // begun makes an attempt, whose time runs from now on. It ends with leave.
 func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
 	a := &attempt{exchange: x, job: j, placement: p, sent: time.Now()}
+	ctx, a.end = part(ctx, operation(x.r.URL.Path)+" "+j.model.Name, trace.Client, trace.Attr{Key: "url.full", Value: p.endpoint.url + x.r.URL.Path})
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, a.cancel)
 	x.used = tokenUsage{}
@@ -125,6 +142,11 @@ func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
 // leave ends an attempt, and charges the tenant of a job for it; nil if another attempt is charged for.
 func (a *attempt) leave(j *job) {
 	a.timer.Stop()
+	if a.failure == nil {
+		a.end(context.Cause(a.ctx))
+	} else {
+		a.end(a.failure)
+	}
 	a.cancel(nil)
 	tokens, seconds := 0, 0.0
 	if j != nil && !a.began.IsZero() {
@@ -134,6 +156,9 @@ func (a *attempt) leave(j *job) {
 	if j != nil {
 		cost = a.cost()
 	}
+	a.g.mu.Lock()
+	a.g.giveBack(a.loan)
+	a.g.mu.Unlock()
 	a.g.leave(j, a.placement, cost, tokens, seconds)
 }
 
@@ -144,6 +169,12 @@ func (a *attempt) refused(o opened) *failure {
 		return a.failed(a.ctx, o.err, errors.As(o.err, &op) && op.Op == "dial")
 	}
 	switch status := o.res.StatusCode; {
+	case status == http.StatusBadRequest && a.wider:
+		return tooLong(o.res)
+	case status == http.StatusNotFound && a.loan != nil:
+		said, _ := io.ReadAll(io.LimitReader(o.res.Body, 64<<10)) // what there is of it
+		a.lost()
+		return &failure{err: fmt.Errorf("status 404: %.200s", said), answer: &answer{status, o.res.Header, said}, adapter: true, again: true}
 	case status >= 500 || status == http.StatusTooManyRequests:
 		said, err := io.ReadAll(io.LimitReader(o.res.Body, 64<<10))
 		if err != nil {
@@ -170,6 +201,9 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 	if cause := context.Cause(ctx); cause != nil {
 		return &failure{err: cause}
 	}
+	if errors.As(err, new(adapterError)) {
+		return &failure{err: err, adapter: true}
+	}
 	return &failure{err: err, unreachable: unreachable, broken: !unreachable}
 }
 
@@ -177,7 +211,7 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 // another, for the salt, for what the client has got already, and for where the prompt was computed.
 func (a *attempt) request() (*http.Request, error) {
 	x := a.exchange
-	edits := x.body.naming(x.upstream(a.job.model))
+	edits := append(x.body.naming(x.upstream(a.job.model)), x.demotion...)
 	if x.said != nil && x.said.text.Len() > 0 {
 		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
 	}
@@ -223,8 +257,11 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 	r.TransferEncoding = nil
 	dropHops(r.Header)
 	r.Header.Del("Accept-Encoding")
-	r.Header.Del("X-Kvasir-Explain")
+	for _, name := range own {
+		r.Header.Del(name)
+	}
 	r.Header.Set("X-Request-Id", x.id)
+	carry(ctx, r.Header)
 	if x.account != nil { // the client's key is for the gateway
 		r.Header.Del("Authorization")
 		r.Header.Del("X-Api-Key")
@@ -244,6 +281,9 @@ func (x *exchange) upstream(m *model) string {
 	}
 	return m.Upstream
 }
+
+// own are headers for the gateway alone.
+var own = []string{"X-Kvasir-Explain", tenantHeader, priorityHeader, exactHeader}
 
 // hops are headers of one connection, which are not passed on.
 var hops = []string{

@@ -25,6 +25,9 @@ type keeping struct {
 	body   []byte
 	kind   string
 	whole  bool // the answer came to its end
+
+	group  string    // of questions that differ from this one in wording alone
+	vector []float32 // of what it means; nil if that is not known
 }
 
 // recall answers a request from the cache, or waits for one that is under way with the same. It returns false if the
@@ -32,15 +35,13 @@ type keeping struct {
 func (x *exchange) recall(m *model) bool {
 	control := x.r.Header.Get("Cache-Control")
 	x.g.mu.Lock()
-	keep := m.Cache
+	keep, similar := m.Cache, m.Semantic
 	x.g.mu.Unlock()
 	if keep == 0 || !slices.Contains(cacheable, x.r.URL.Path) || strings.Contains(control, "no-store") {
 		return false
 	}
-	who := []string{x.r.URL.Path, m.name, "", ""}
-	if x.account != nil {
-		who[2] = x.account.key.Name
-	} else {
+	who := []string{x.r.URL.Path, m.name, x.tenant, ""}
+	if x.account == nil {
 		who[3] = x.r.Header.Get("Authorization")
 	}
 	name, err := cache.Name(x.body.raw, who...)
@@ -53,6 +54,9 @@ func (x *exchange) recall(m *model) bool {
 	}
 	if a, ok := x.g.answers.Get(x.r.Context(), name); ok {
 		x.replay(m, a, "hit")
+		return true
+	}
+	if similar.Model != "" && x.recallSimilar(m, similar, who) {
 		return true
 	}
 	x.g.mu.Lock()
@@ -114,6 +118,9 @@ func (x *exchange) remember() {
 	if k.whole && k.keep > 0 && x.status == http.StatusOK && len(k.body) > 0 {
 		ctx := context.WithoutCancel(x.r.Context())
 		x.g.answers.Put(ctx, k.name, cache.Answer{Type: k.kind, Body: k.body, At: time.Now()}, k.keep)
+		if k.vector != nil {
+			x.g.vectors.Add(k.group, k.vector, k.name, k.keep)
+		}
 	}
 	if k.flight != nil {
 		x.g.mu.Lock()

@@ -44,16 +44,26 @@ type Model struct {
 	Upstream       string             `yaml:"upstream"` // what its endpoints call it; Name if empty
 	Endpoints      []Endpoint         `yaml:"endpoints"`
 	Policy         Policy             `yaml:"policy"`
-	Split          map[string]float64 `yaml:"split"` // of models, by weight
+	Split          map[string]float64 `yaml:"split"`   // of models, by weight
+	Lengths        []Length           `yaml:"lengths"` // of prompts, each with the model that answers them
 	Fallbacks      []string           `yaml:"fallbacks"`
+	Shadow         Shadow             `yaml:"shadow"`
 	Resume         bool               `yaml:"resume"` // its endpoints understand continue_final_message
 	SLO            SLO                `yaml:"slo"`
 	Transfer       string             `yaml:"transfer"`        // of KV blocks; see transfers
 	TransferTokens int                `yaml:"transfer_tokens"` // fewer are computed where the decode is
 	Hedge          time.Duration      `yaml:"hedge"`           // until a second endpoint is asked, too
 	Price          meter.Price        `yaml:"price"`
-	Cache          time.Duration      `yaml:"cache"`  // how long answers are kept; 0 keeps none
+	Batch          Batch              `yaml:"batch"`
+	Cache          time.Duration      `yaml:"cache"` // how long answers are kept; 0 keeps none
+	Semantic       Semantic           `yaml:"semantic"`
 	Limits         []meter.Limit      `yaml:"limits"` // of all keys together
+}
+
+// Length is a part of a model that is divided by the length of prompts.
+type Length struct {
+	UpTo  int    `yaml:"up_to"` // tokens of the prompt, as estimated; 0 is any number
+	Model string `yaml:"model"`
 }
 
 // SLO is how long answers should take; 0 is any time.
@@ -74,6 +84,8 @@ type Endpoint struct {
 	API         string  `yaml:"api"`     // of a provider, as in package provider; "" is OpenAI's
 	Region      string  `yaml:"region"`  // of Bedrock
 	Version     string  `yaml:"version"` // of Azure's API
+
+	Adapters AdapterRoom `yaml:"adapters"`
 
 	Role          string `yaml:"role"` // prefill, decode, or both
 	BootstrapPort int    `yaml:"bootstrap_port"`
@@ -139,8 +151,9 @@ type Key struct {
 	MaxInFlight int           `yaml:"max_in_flight"`
 	Weight      float64       `yaml:"weight"`
 	Priority    int           `yaml:"priority"`
-	Group       string        `yaml:"group"` // of keys that share cached prefixes; "" is the key's own
-	Users       bool          `yaml:"users"` // the request's user is a tenant of its own
+	Group       string        `yaml:"group"`      // of keys that share cached prefixes; "" is the key's own
+	Priorities  []int         `yaml:"priorities"` // the lowest and the highest that its requests may ask for; none if empty
+	Users       bool          `yaml:"users"`      // the request's user is a tenant of its own
 	Admin       bool          `yaml:"admin"`
 }
 
@@ -161,6 +174,8 @@ type State struct {
 type Cache struct {
 	URL   string `yaml:"url"`   // as cache.Open takes it
 	Bytes int    `yaml:"bytes"` // in memory
+
+	Vectors int `yaml:"vectors"` // of questions, in memory
 }
 
 // defaults are the values of what a file leaves out.
@@ -176,7 +191,7 @@ func defaults() Config {
 		},
 		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000, RenderTimeout: time.Second},
 		MaxBody: 32 << 20,
-		Cache:   Cache{URL: "memory:", Bytes: 256 << 20},
+		Cache:   Cache{URL: "memory:", Bytes: 256 << 20, Vectors: 10_000},
 		State:   State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
 	}
 }
@@ -249,8 +264,8 @@ func (m *Model) check(path string, names map[string]int) error {
 	if m.Upstream == "" {
 		m.Upstream = m.Name
 	}
-	if (len(m.Endpoints) == 0) == (len(m.Split) == 0) {
-		return wrong(path, "a model has endpoints or a split, one of both")
+	if kinds := one(len(m.Endpoints) > 0) + one(len(m.Split) > 0) + one(len(m.Lengths) > 0); kinds != 1 {
+		return wrong(path, "a model has endpoints, a split or lengths, one of the three")
 	}
 	seen := map[string]bool{}
 	for i := range m.Endpoints {
@@ -273,6 +288,9 @@ func (m *Model) check(path string, names map[string]int) error {
 	if m.SLO.TTFT < 0 || m.SLO.TPOT < 0 {
 		return wrong(path+".slo", "%v and %v; want at least 0", m.SLO.TTFT, m.SLO.TPOT)
 	}
+	if err := m.Batch.check(path + ".batch"); err != nil {
+		return err
+	}
 	if err := m.checkTransfer(path); err != nil {
 		return err
 	}
@@ -283,6 +301,15 @@ func (m *Model) check(path string, names map[string]int) error {
 		if !(weight > 0 && weight < 1e9) {
 			return wrong(path+".split", "the weight of %q is %v; want more than 0", name, weight)
 		}
+	}
+	if err := m.checkLengths(path, names); err != nil {
+		return err
+	}
+	if err := m.checkSemantic(path+".semantic", names); err != nil {
+		return err
+	}
+	if err := m.Shadow.check(path+".shadow", m.Name, names); err != nil {
+		return err
 	}
 	for i, name := range m.Fallbacks {
 		if _, ok := names[name]; !ok || name == m.Name {
@@ -323,6 +350,9 @@ func (e *Endpoint) checkSettings(path string) error {
 	if s := e.CacheSalt; s != "" && s != alwaysSalted && s != neverSalted || s == alwaysSalted && e.API != "" {
 		return wrong(path+".cache_salt", "%q; want always or never, and not always for a provider", s)
 	}
+	if a := e.Adapters; a.Most < 0 || a.Idle < 0 || a.Idle > 0 && a.Idle < time.Second {
+		return wrong(path+".adapters", "most is %d and idle %v; want at least 0, and 1s", a.Most, a.Idle)
+	}
 	f := e.feed()
 	if _, many, _ := parseSource(e.URL); many {
 		f.events, f.replay = strings.Replace(f.events, "*", "found", 1), strings.Replace(f.replay, "*", "found", 1)
@@ -344,18 +374,49 @@ func (c *Config) checkShared() error {
 	return nil
 }
 
-// checkSplits refuses models that are divided among models that are divided.
+// checkLengths refuses lengths of which some are for no prompt, or that leave prompts to nobody.
+func (m *Model) checkLengths(path string, names map[string]int) error {
+	for i, l := range m.Lengths {
+		at := fmt.Sprintf("%s.lengths[%d]", path, i)
+		if _, ok := names[l.Model]; !ok || l.Model == m.Name {
+			return wrong(at+".model", "%q is no other model's name", l.Model)
+		}
+		last := i == len(m.Lengths)-1
+		if last != (l.UpTo == 0) || !last && l.UpTo < 1 || !last && i > 0 && l.UpTo <= m.Lengths[i-1].UpTo {
+			return wrong(at+".up_to", "%d; want numbers that rise, and none for the last model", l.UpTo)
+		}
+	}
+	return nil
+}
+
+// checkSplits refuses models that are divided where one with endpoints is needed.
 func (c *Config) checkSplits(names map[string]int) error {
+	divided := func(name string) bool {
+		m, ok := names[name]
+		return ok && len(c.Models[m].Endpoints) == 0
+	}
 	for i, m := range c.Models {
+		path := fmt.Sprintf("models[%d]", i)
 		for name := range m.Split {
-			if len(c.Models[names[name]].Split) > 0 {
-				return wrong(fmt.Sprintf("models[%d].split", i), "%q is divided itself", name)
+			if divided(name) {
+				return wrong(path+".split", "%q is divided itself", name)
+			}
+		}
+		for j, l := range m.Lengths {
+			if divided(l.Model) {
+				return wrong(fmt.Sprintf("%s.lengths[%d]", path, j), "%q is divided itself", l.Model)
 			}
 		}
 		for j, name := range m.Fallbacks {
-			if len(c.Models[names[name]].Split) > 0 {
-				return wrong(fmt.Sprintf("models[%d].fallbacks[%d]", i, j), "%q is divided", name)
+			if divided(name) {
+				return wrong(fmt.Sprintf("%s.fallbacks[%d]", path, j), "%q is divided", name)
 			}
+		}
+		if divided(m.Semantic.Model) {
+			return wrong(path+".semantic", "%q is divided", m.Semantic.Model)
+		}
+		if divided(m.Shadow.Model) {
+			return wrong(path+".shadow", "%q is divided", m.Shadow.Model)
 		}
 	}
 	return nil
@@ -379,7 +440,7 @@ func (c *Config) checkNumbers() error {
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
 		{"prefix.render_timeout", int64(c.Prefix.RenderTimeout), 1},
-		{"max_body", int64(c.MaxBody), 1}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
+		{"max_body", int64(c.MaxBody), 1}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"cache.vectors", int64(c.Cache.Vectors), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
 	} {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)

@@ -22,10 +22,23 @@ func TestConfigOfFleetsIsRefused(t *testing.T) {
 		"endpoints: [http://a], transfer: nixl":                                                      "0 of 1 have role prefill; want some of both kinds",
 		"endpoints: [{url: http://a, role: prefill}]":                                                "role: it needs the model's transfer",
 		"endpoints: [{url: http://a, role: encode}], transfer: nixl":                                 `role: "encode"; want prefill, decode or nothing`,
+		"endpoints: [http://a], lengths: [{model: n}]":                                               "endpoints, a split or lengths, one of the three",
+		"lengths: [{model: x}]":                                                                      `lengths[0].model: "x" is no other model's name`,
+		"lengths: [{model: n, up_to: 9}]":                                                            "lengths[0].up_to: 9; want numbers that rise, and none for the last",
+		"lengths: [{model: n, up_to: 9}, {model: n, up_to: 9}, {model: n}]":                          "lengths[1].up_to: 9",
+		"lengths: [{model: n}, {model: n}]":                                                          "lengths[0].up_to: 0",
+		"endpoints: [http://a], shadow: {model: m}":                                                  `shadow.model: "m" is no other model's name`,
+		"endpoints: [http://a], shadow: {share: 0.1}":                                                `shadow.model: "" is no other`,
+		"endpoints: [http://a], shadow: {model: n, share: 1.1}":                                      "the share is 1.1",
+		"endpoints: [http://a], batch: {inputs: 3}":                                                  "batch.wait: it is missing",
+		"endpoints: [http://a], batch: {wait: 2s}":                                                   "wait is 2s",
+		"endpoints: [http://a], semantic: {model: n}":                                                "the model keeps no answers; set cache",
+		"endpoints: [http://a], cache: 1m, semantic: {threshold: 1}":                                 `semantic.model: "" is no other`,
+		"endpoints: [http://a], cache: 1m, semantic: {model: n, threshold: 2}":                       "the threshold is 2",
 		"endpoints: [{url: http://a, role: prefill, bootstrap_port: 1}, http://b], transfer: nixl":   "of a prefill endpoint with transfer sglang",
 		"endpoints: [{url: http://a, role: prefill}, http://b], transfer: nixl, transfer_tokens: -1": "transfer_tokens: -1",
 	} {
-		text = "models: [{name: m, " + text + "}]\n"
+		text = "models: [{name: m, " + text + "}, {name: n, endpoints: [http://n]}]\n"
 		if _, err := Parse("fleet.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s%v\nwant %s", text, err, want)
 		}

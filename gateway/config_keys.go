@@ -45,6 +45,9 @@ func (c *Config) checkKeys(names map[string]string) error {
 		if k.MaxInFlight < 0 || !(k.Weight > 0 && k.Weight <= 1e6) {
 			return wrong(path, "max_in_flight or the weight is below 0, or the weight above 1000000")
 		}
+		if err := k.checkPriorities(path); err != nil {
+			return err
+		}
 		if err := checkLimits(path, k.Limits, names); err != nil {
 			return err
 		}

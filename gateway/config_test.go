@@ -46,12 +46,17 @@ models:
   policy: {prefix: 3, queue: 1.5}
   fallbacks: [d]
   resume: true
+  shadow: {model: d, share: 0.5}
+  batch: {wait: 5ms, tokens: 100}
+  semantic: {model: d, threshold: 0.9}
   cache: 5m
   price: {input: 0.15, cached: 0.075, output: 0.6}
   limits: [{what: total_tokens, per: 1h, most: 1e6}]
 - {name: d, endpoints: [http://z], policy: latency}
 - name: e
   split: {a: 9, d: 1}
+- name: f
+  lengths: [{up_to: 100, model: a}, {model: d}]
 keys:
 - name: k
   hash: sha256:0000000000000000000000000000000000000000000000000000000000000000
@@ -65,6 +70,7 @@ keys:
   max_in_flight: 4
   weight: 2.5
   priority: -1
+  priorities: [-1, 3]
   users: true
   admin: true
 queue: {max_waiting: 5, max_wait: 10s, down_wait: 0s}
@@ -75,7 +81,7 @@ prefix: {block_bytes: 128, blocks: 1000}
 zone: here
 max_body: 1000
 access_log: "-"
-cache: {url: "rediss://localhost", bytes: 7}
+cache: {url: "rediss://localhost", bytes: 7, vectors: 9}
 teams: [{name: t, limits: [{what: output_tokens, per: ever, most: 7}]}]
 state: {url: "redis://localhost", on_failure: open, timeout: 100ms}
 `
@@ -125,7 +131,7 @@ func TestMistakes(t *testing.T) {
 		"models: []\n":                                 "fleet.yaml:1: models: there is none",
 		"listen: :80\n":                                "models: there is none",
 		"models:\n- endpoints: [http://a]\n":           "fleet.yaml:2: models[0].name: it is missing",
-		"models:\n- name: m\n":                         "fleet.yaml:2: models[0]: a model has endpoints or a split",
+		"models:\n- name: m\n":                         "fleet.yaml:2: models[0]: a model has endpoints, a split or lengths",
 		"models:\n- name: m\n  endpoints:\n  - http://a\n  - 127.0.0.1:8\n":                                                      `fleet.yaml:5: models[0].endpoints[1].url: "127.0.0.1:8"; want a URL such as`,
 		"models: [{name: m, endpoints: [http://a, http://a/v1]}]\n":                                                              "http://a is there twice",
 		"models: [{name: m, endpoints: [{url: http://a, cost: -1}]}]\n":                                                          "cost -1",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	kvevents "github.com/kvasir-llm/kvasir/events"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // feed is where an engine's KV events come from. It is empty for one that publishes none.
@@ -116,6 +118,7 @@ func (g *Gateway) fetch(ctx context.Context, e *endpoint, method, path string, b
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	carry(ctx, r.Header)
 	return g.transport.RoundTrip(r)
 }
 
@@ -247,9 +250,11 @@ func (g *Gateway) renderer(m *model) (best *endpoint) {
 }
 
 // render asks an endpoint for the tokens of the request's prompt, of the first one if there are several.
-func (x *exchange) render(ctx context.Context, e *endpoint, m *model) ([]int32, error) {
+func (x *exchange) render(ctx context.Context, e *endpoint, m *model) (ids []int32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Prefix.RenderTimeout)
 	defer cancel()
+	ctx, end := part(ctx, "render", trace.Client, trace.Attr{Key: "url.full", Value: e.url + x.r.URL.Path + "/render"})
+	defer func() { end(err) }()
 	body := bytes.Join(x.body.edited(x.body.naming(x.upstream(m))), nil)
 	res, err := x.g.fetch(ctx, e, http.MethodPost, x.r.URL.Path+"/render", body)
 	if err != nil {
@@ -260,30 +265,72 @@ func (x *exchange) render(ctx context.Context, e *endpoint, m *model) ([]int32, 
 	if err != nil {
 		return nil, err
 	}
-	type prompt struct {
-		Tokens []int32 `json:"token_ids"`
-	}
-	var one prompt
-	if all := []prompt(nil); len(said) > 0 && said[0] == '[' {
-		if err = json.Unmarshal(said, &all); len(all) > 0 {
-			one = all[0]
-		}
-	} else {
-		err = json.Unmarshal(said, &one)
-	}
-	if res.StatusCode != http.StatusOK || err != nil || len(one.Tokens) == 0 {
+	if ids = renderedTokens(said); res.StatusCode != http.StatusOK || len(ids) == 0 {
 		return nil, fmt.Errorf("status %d: %.200s", res.StatusCode, said)
 	}
-	return one.Tokens, nil
+	return ids, nil
+}
+
+// renderedTokens reads the tokens of an answer to a request for rendering: of a prompt, or of the first one of a list.
+// It returns nil if there are none. Long prompts have many, for which encoding/json takes too long.
+func renderedTokens(said []byte) (ids []int32) {
+	s := scanner{data: said}
+	if s.next() == '[' {
+		s.at++
+		s.next()
+	}
+	start := s.at
+	if s.skip() != nil {
+		return nil
+	}
+	if members(said[start:s.at], func(key string, value []byte, _ int) error {
+		if key == "token_ids" {
+			ids = wholeNumbers(value)
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	return ids
+}
+
+// wholeNumbers reads a list of numbers from 0 to the largest of 31 bits; nil if that is something else.
+func wholeNumbers(list []byte) []int32 {
+	s := scanner{data: list}
+	if s.next() != '[' {
+		return nil
+	}
+	out := make([]int32, 0, len(list)/4)
+	for s.at++; ; s.at++ {
+		c := s.next()
+		start, n := s.at, int64(0)
+		for ; c >= '0' && c <= '9' && n <= math.MaxInt32; c = s.peek() {
+			n = 10*n + int64(c-'0')
+			s.at++
+		}
+		if s.at == start || n > math.MaxInt32 {
+			return nil
+		}
+		out = append(out, int32(n))
+		switch s.next() {
+		case ',':
+		case ']':
+			return out
+		default:
+			return nil
+		}
+	}
 }
 
 // tokens returns the prompt of a body if it came as tokens, else nil; of several prompts the first.
 func (b *body) tokens() []int32 {
-	var one []int32
 	if len(b.prompt) < 2 || b.prompt[0] != '[' {
 		return nil
 	}
-	if json.Unmarshal(b.prompt, &one) == nil && len(one) > 0 {
+	if c := (&scanner{data: b.prompt, at: 1}).next(); c != '[' && (c < '0' || c > '9') {
+		return nil
+	}
+	if one := wholeNumbers(b.prompt); one != nil {
 		return one
 	}
 	var all [][]int32

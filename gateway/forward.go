@@ -15,6 +15,7 @@ import (
 	"github.com/kvasir-llm/kvasir/fair"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 const (
@@ -36,12 +37,18 @@ type exchange struct {
 	held    int // bytes of the body
 	began   time.Time
 
+	span     *trace.Span // nil if nobody records the trace
+	tenant   string      // whose turn it takes
+	priority int
+	demotion []edit // that takes a priority out of the body which the client's key does not allow
+
 	model    string // that answered, or was asked for
 	attempts int
 	queued   time.Duration
 	endpoint string
 	salt     string     // keeps its KV blocks apart; the client's own where tenants share them
 	apart    bool       // the salt is the account's
+	api      string     // of that endpoint
 	at       *placement // of the last attempt
 	status   int        // that the client got; 0 if it got none
 	stream   bool       // the answer is one
@@ -53,6 +60,7 @@ type exchange struct {
 	problem  string      // what went wrong, for the log
 	hold     *meter.Hold // what is reserved
 	hooked   bool        // hooks see the answer
+	wider    bool        // another model can answer if the prompt is too long for this one
 	kept     *keeping    // what of the answer is to be kept; nil is nothing
 	price    meter.Price // of the model that answers
 	cost     float64     // of the answer, in the currency of the prices
@@ -66,6 +74,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("X-Request-Id", x.id)
 	defer x.release()
+	x.trace()
 	if refused := x.serve(); refused != nil {
 		x.problem = refused.message
 		if x.r.Context().Err() == nil || refused.status == http.StatusRequestTimeout { // which ends the context, too
@@ -110,6 +119,9 @@ func (x *exchange) serve() (refused *refusal) {
 		return refused
 	}
 	x.separate()
+	if refused = x.claim(); refused != nil {
+		return refused
+	}
 	choices := x.resolve()
 	if len(choices) == 0 {
 		return noModel(x.body.model)
@@ -124,7 +136,13 @@ func (x *exchange) serve() (refused *refusal) {
 	defer x.settle()
 	ctx, cancel := context.WithTimeoutCause(x.r.Context(), x.cfg.Timeouts.Total, fmt.Errorf("%w for the whole answer", errSlow))
 	defer cancel()
-	for _, m := range choices {
+	ctx = trace.With(ctx, x.span)
+	x.shadow(choices[0])
+	if joined, refused := x.join(ctx, choices[0]); joined {
+		return refused
+	}
+	for i, m := range choices {
+		x.wider = i < len(choices)-1
 		if refused = x.try(ctx, m); refused == nil || ctx.Err() != nil {
 			return refused
 		}
@@ -156,10 +174,10 @@ func (x *exchange) resolve() []*model {
 	if m == nil || !x.account.may(m, x.body.model) {
 		return nil
 	}
-	fallbacks := m.Fallbacks
-	if len(m.Split) > 0 {
-		m = s.models[x.part(m.Split)]
-		fallbacks = append(fallbacks[:len(fallbacks):len(fallbacks)], m.Fallbacks...)
+	fallbacks := slices.Clone(m.Fallbacks)
+	if parts := x.parts(m); len(parts) > 0 {
+		m = s.models[parts[0]]
+		fallbacks = slices.Concat(parts[1:], fallbacks, m.Fallbacks)
 	}
 	choices := []*model{m}
 	for _, name := range fallbacks {
@@ -168,6 +186,26 @@ func (x *exchange) resolve() []*model {
 		}
 	}
 	return choices
+}
+
+// parts are those of a divided model that may answer: one that is drawn, or all that are for prompts of such a length.
+func (x *exchange) parts(m *model) (names []string) {
+	if len(m.Split) > 0 {
+		return []string{x.part(m.Split)}
+	}
+	if len(m.Lengths) == 0 {
+		return nil
+	}
+	tokens := x.prompt()
+	if ids := x.body.tokens(); ids != nil {
+		tokens = len(ids)
+	}
+	for _, l := range m.Lengths {
+		if l.UpTo == 0 || tokens <= l.UpTo {
+			names = append(names, l.Model)
+		}
+	}
+	return names
 }
 
 // part draws a part of a divided model. Requests of one session, or else of one user, get the same.
@@ -215,12 +253,9 @@ func (x *exchange) job(m *model) *job {
 		seed = route.Seed(m.name, adapter.Name, salt, string(x.body.tools))
 	}
 	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
-	j.fair = fair.Request{Tenant: x.body.user, Cost: float64(prompt + outputWeight*answer)}
-	if a := x.account; a != nil {
-		j.fair.Tenant, j.fair.Weight, j.fair.Priority = a.key.Name, a.key.Weight, a.key.Priority
-		if a.key.Users {
-			j.fair.Tenant += "/" + x.body.user
-		}
+	j.fair = fair.Request{Tenant: x.tenant, Priority: x.priority, Cost: float64(prompt + outputWeight*answer)}
+	if x.account != nil {
+		j.fair.Weight = x.account.key.Weight
 	}
 	return j
 }
@@ -235,7 +270,9 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	var last *failure
 	for left := x.cfg.Retries; ; left-- {
 		queued := time.Now()
+		_, taken := part(ctx, "queue", trace.Internal)
 		p, refused := x.g.place(ctx, j)
+		taken(asError(refused))
 		x.queued += time.Since(queued)
 		if refused != nil && x.status != 0 {
 			x.breakOff(last)
@@ -251,7 +288,9 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if last = x.attempt(ctx, j, p); last == nil {
 			return nil
 		}
-		x.problem = last.Error()
+		if x.problem = last.Error(); last.long {
+			return last.refusal()
+		}
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
 			x.g.failedAt(x.at.endpoint, last)
 		}
@@ -266,7 +305,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 			x.earlier += x.used.out()
 		}
 		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
-		if j.fair = again; last.answer != nil || !last.unreachable && !x.g.alone(m) {
+		if j.fair = again; !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
 			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
 	}
@@ -283,9 +322,11 @@ func (x *exchange) report() {
 		name = "" // of a request that no model answered, whose name a client may make up
 	}
 	total := time.Since(x.began)
+	x.endTrace(status)
 	g.metrics.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
 	if x.attempts > 0 {
 		g.metrics.seconds.WithLabelValues(name).Observe(total.Seconds())
+		g.metrics.genAI.see(x, name, status, total)
 		g.metrics.queued.WithLabelValues(name).Observe(x.queued.Seconds())
 		g.metrics.tokens.WithLabelValues(name, "input").Add(float64(x.used.in()))
 		g.metrics.tokens.WithLabelValues(name, "cached").Add(float64(x.used.cached()))
@@ -308,5 +349,5 @@ func (x *exchange) report() {
 		slog.String("endpoint", x.endpoint), slog.Int("status", status), slog.Bool("stream", x.stream),
 		slog.Int("attempts", x.attempts), slog.Float64("queue_ms", ms(x.queued)), slog.Float64("ttft_ms", ms(x.ttft)),
 		slog.Float64("total_ms", ms(total)), slog.Int("input_tokens", x.used.in()), slog.Int("output_tokens", x.used.out()+x.earlier), slog.Int("cached_tokens", x.used.cached()), slog.Float64("cost", x.cost),
-		slog.String("error", x.problem))
+		slog.String("trace", x.span.Context().ID()), slog.String("error", x.problem))
 }

@@ -20,23 +20,28 @@ import (
 	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/route"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // Gateway is an http.Handler. Its methods may be called from several goroutines.
 type Gateway struct {
 	log       *slog.Logger
-	access    *slog.Logger // nil writes none
+	access    *slog.Logger    // nil writes none
+	traces    *trace.Exporter // nil records none
 	began     time.Time
 	names     *net.Resolver
 	transport *http.Transport
 	metrics   *metrics
 	answers   cache.Store
+	vectors   *cache.Index
 	meter     *meter.Meter
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	bodies    bodies
 	watches   sync.WaitGroup
-	own       []byte // a secret, where the configuration has none
+	own       []byte          // a secret, where the configuration has none
+	life      context.Context // ends with the gateway
+	end       context.CancelFunc
 
 	mu      sync.Mutex // guards all below, and what models and endpoints say it does
 	fleet   *route.Fleet
@@ -46,7 +51,9 @@ type Gateway struct {
 	looks   map[string]context.CancelFunc // at sources
 	flights map[string]int                // requests under way, by the names of accounts
 	asked   map[string]*flight            // requests under way whose answers are kept, by their names
+	batches map[string]*batch             // that wait for more, by what their requests have in common
 	random  *rand.Rand
+	closed  bool
 }
 
 // setup is what a configuration makes. It is replaced as a whole.
@@ -64,21 +71,24 @@ type setup struct {
 // Options are what a Gateway gets besides its configuration.
 type Options struct {
 	Logger  *slog.Logger
-	Access  *slog.Logger  // gets a record of every request; nil gets none
-	Seed    uint64        // of what is drawn
-	Names   *net.Resolver // of endpoints that are found by DNS; nil is the system's
-	State   meter.Store   // counts what is used, and is closed with the gateway; nil is one in memory
-	Answers cache.Store   // keeps answers, and is closed with the gateway; nil is one in memory
+	Access  *slog.Logger    // gets a record of every request; nil gets none
+	Seed    uint64          // of what is drawn
+	Names   *net.Resolver   // of endpoints that are found by DNS; nil is the system's
+	State   meter.Store     // counts what is used, and is closed with the gateway; nil is one in memory
+	Traces  *trace.Exporter // takes spans of requests; nil takes none
+	Answers cache.Store     // keeps answers, and is closed with the gateway; nil is one in memory
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
 func New(c *Config, o Options) (*Gateway, error) {
 	g := &Gateway{
-		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(),
+		log: o.Logger, access: o.Access, began: time.Now(), metrics: newMetrics(o.Traces), traces: o.Traces,
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
-		flights: map[string]int{}, asked: map[string]*flight{}, own: make([]byte, sha256.Size), names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
+		flights: map[string]int{}, asked: map[string]*flight{}, batches: map[string]*batch{}, own: make([]byte, sha256.Size),
+		names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
+	g.life, g.end = context.WithCancel(context.Background())
 	crand.Read(g.own)
 	dialer := net.Dialer{KeepAlive: 30 * time.Second, Resolver: g.names}
 	g.transport = &http.Transport{
@@ -105,6 +115,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
+	g.vectors = cache.NewIndex(c.Cache.Vectors)
 	g.setup.Store(&setup{cfg: c})
 	if err := g.Apply(c); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -114,7 +125,9 @@ func New(c *Config, o Options) (*Gateway, error) {
 
 // Close ends what a gateway does in the background.
 func (g *Gateway) Close() error {
+	g.end()
 	g.mu.Lock()
+	g.closed = true
 	g.discoverOnly(nil)
 	for _, e := range g.ends {
 		e.stop()
@@ -274,7 +287,7 @@ func (g *Gateway) join(cfg Endpoint, key string) (*endpoint, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &endpoint{url: cfg.URL, key: key, id: id, stop: stop, cfg: cfg}
+	e := &endpoint{url: cfg.URL, key: key, id: id, stop: stop, cfg: cfg, turn: make(chan struct{}, 1)}
 	g.ends[cfg.URL] = e
 	g.metrics.up.WithLabelValues(e.url).Set(1)
 	g.watches.Add(1)

@@ -21,6 +21,7 @@ type endpoint struct {
 	key  string // that it wants, "" for none
 	id   int
 	stop context.CancelFunc // of its watch
+	turn chan struct{}      // holds what who tells it of adapters puts in
 
 	cfg      Endpoint
 	gone     bool   // from the configuration
@@ -29,12 +30,12 @@ type endpoint struct {
 	failed   int    // in a row
 	ejected  int    // times in a row
 	feed     feed
-	unfollow func()            // ends its feed
-	windowed []int             // groups of layers that attend to a window, as its KV events told
-	loaded   map[string]string // the paths of adapters that it was told to load, by name, since it was down last
-	mute     time.Duration     // until when it is not asked to render prompts
-	broke    bool              // it was down as connections broke, and has not answered well since
-	salting  salting           // since it was down last
+	unfollow func()        // ends its feed
+	windowed []int         // groups of layers that attend to a window, as its KV events told
+	loans    []*loan       // adapters that it was told to load, since it was down last
+	mute     time.Duration // until when it is not asked to render prompts
+	broke    bool          // it was down as connections broke, and has not answered well since
+	salting  salting       // since it was down last
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -43,6 +44,7 @@ func (g *Gateway) watch(ctx context.Context, e *endpoint) {
 		for {
 			h := g.setup.Load().cfg.Health
 			g.probe(ctx, e, h)
+			g.unloadIdle(ctx, e)
 			pause := h.Interval
 			g.mu.Lock()
 			if e.down != "" {
@@ -125,7 +127,7 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
 	if e.down = why; why != "" {
-		e.loaded, e.salting = nil, saltUnknown
+		e.loans, e.salting = nil, saltUnknown
 	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
@@ -159,6 +161,9 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 		if !e.gone {
 			g.fleet.Refused(e.id)
 		}
+		return
+	}
+	if f.adapter {
 		return
 	}
 	h := g.setup.Load().cfg.Health

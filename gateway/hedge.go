@@ -24,7 +24,7 @@ func (o opened) good() bool {
 
 // open sends the request.
 func (a *attempt) open() opened {
-	err := a.load()
+	err := a.borrow()
 	var r *http.Request
 	if err == nil {
 		r, err = a.request()
@@ -139,16 +139,12 @@ func (x *exchange) second(ctx context.Context, a *attempt) *attempt {
 	g, m := x.g, a.job.model
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.queue.Waiting() > 0 {
-		return nil
-	}
 	q := a.job.route
 	q.Tried = append(slices.Clone(q.Tried), a.placement.endpoint.id)
-	d := g.fleet.Choose(m.policy, &q, m.ids)
-	if d.Chosen < 0 {
+	p := g.seat(m, &q)
+	if p == nil {
 		return nil
 	}
-	e := m.pool[d.Chosen]
-	e.requests++
-	return x.begun(ctx, a.job, &placement{endpoint: e, flight: g.fleet.Send(e.id, &q), why: a.placement.why})
+	p.why = a.placement.why
+	return x.begun(ctx, a.job, p)
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // metrics are what /metrics shows.
@@ -22,9 +24,17 @@ type metrics struct {
 	flying   *prometheus.GaugeVec
 	up       *prometheus.GaugeVec
 	blocks   *prometheus.GaugeVec
+	batches  *prometheus.CounterVec
+	batched  *prometheus.CounterVec
+	genAI    genAI
+
+	shadows       *prometheus.CounterVec
+	shadowTokens  *prometheus.CounterVec
+	shadowCost    *prometheus.CounterVec
+	shadowSeconds *prometheus.HistogramVec
 }
 
-func newMetrics() *metrics {
+func newMetrics(traces *trace.Exporter) *metrics {
 	r := prometheus.NewRegistry()
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kvasir_gateway_" + name, Help: help}, labels)
@@ -43,6 +53,9 @@ func newMetrics() *metrics {
 		r.MustRegister(g)
 		return g
 	}
+	if traces != nil {
+		countSpans(r, traces)
+	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &metrics{
 		page:     promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
@@ -56,6 +69,14 @@ func newMetrics() *metrics {
 		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
 		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
 		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
-		up:       gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
+		genAI:    newGenAI(r),
+		batches:  counter("batches_total", "Requests to endpoints that stood for several clients' requests, by whether each got its answer.", "model", "result"),
+		batched:  counter("batched_requests_total", "Clients' requests that were answered with others.", "model"),
+		shadows: counter("shadow_requests_total", "Copies of requests to a model in shadow, by the status of the answer that nobody got, "+
+			"dropped for lack of room, or how they failed.", "model", "result"),
+		shadowTokens:  counter("shadow_tokens_total", "Tokens of such copies, which no other metric counts.", "model", "direction"),
+		shadowCost:    counter("shadow_cost_total", "What the answers to such copies cost.", "model"),
+		shadowSeconds: histogram("shadow_request_seconds", "Time of such copies from the request's arrival to the end of the answer.", "model"),
+		up:            gauge("endpoint_up", "Whether an endpoint takes requests.", "endpoint"),
 	}
 }

@@ -23,6 +23,7 @@ type model struct {
 	policy     *route.Policy
 	queue      *fair.Queue
 	jobs       map[*job]struct{} // that wait in queue
+	shadows    int               // copies under way of its requests
 }
 
 // job is a request on its way to an endpoint.
@@ -44,6 +45,7 @@ type job struct {
 type placement struct {
 	endpoint *endpoint
 	flight   *route.Flight
+	api      string // the endpoint's, as when the placement was made
 	why      string // the decision, if the job wants it explained
 }
 
@@ -185,7 +187,7 @@ func (g *Gateway) pump(m *model) {
 		j := r.Value.(*job)
 		delete(m.jobs, j)
 		to.requests++
-		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), why: why}
+		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why}
 		close(j.ready)
 	}
 }

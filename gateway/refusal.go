@@ -21,6 +21,14 @@ type refusal struct {
 
 func (f *refusal) Error() string { return f.message }
 
+// asError is a refusal as an error, nil if it is nil.
+func asError(f *refusal) error {
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
 // wireError is OpenAI's error object.
 type wireError struct {
 	Message string  `json:"message"`

@@ -174,6 +174,7 @@ func (g *Gateway) measure(ctx context.Context, e *endpoint, path string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e.salting = is; err == nil && !e.gone {
+		e.hold(&l)
 		g.fleet.Tell(e.id, l)
 	}
 }

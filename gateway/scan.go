@@ -23,14 +23,17 @@ type body struct {
 	session  string // prompt_cache_key
 	salt     string // cache_salt
 	saltAt   [2]int // where it is in raw, also if it is null; zeros if there is none
+	priority string // as it is written
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
 	tools    []byte // what precedes the prompt in most templates
 	prompt   []byte // messages, prompt, input or what else the request is about
 	promptAt [2]int // where that is in raw
-	transfer bool   // it says where KV blocks come from or go to
-	special  bool   // it has keys with which a stream cannot be resumed; see resumable
+
+	priorityAt [2]int // where the priority is; zeros if there is none
+	transfer   bool   // it says where KV blocks come from or go to
+	special    bool   // it has keys with which a stream cannot be resumed; see resumable
 }
 
 // edit is a part of a body that is replaced.
@@ -121,6 +124,10 @@ var known = [...]struct {
 	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
 	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
 	{saltKey, func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
+	{"priority", func(b *body, _ string, value []byte, at int) error {
+		b.priority, b.priorityAt = string(value), [2]int{at, at + len(value)}
+		return nil
+	}},
 	{"kv_transfer_params", readTransfer}, {"bootstrap_room", readTransfer},
 	{"max_tokens", readMost}, {"max_completion_tokens", readMost}, {"max_output_tokens", readMost},
 	{"n", func(b *body, _ string, value []byte, _ int) error { readNumber(value, &b.answers); return nil }},
@@ -206,6 +213,14 @@ func (s *scanner) next() byte {
 		}
 	}
 	return 0
+}
+
+// peek returns the byte that s is at, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.at >= len(s.data) {
+		return 0
+	}
+	return s.data[s.at]
 }
 
 func (s *scanner) bad(expected string) error {

@@ -46,14 +46,9 @@ func (x *exchange) reserve(m *model) *refusal {
 	return unavailable(err.Error())
 }
 
-// settle corrects what was reserved by what was used, once the request has ended. What an endpoint did not count is
-// estimated.
+// settle corrects what was reserved by what was used, once the request has ended.
 func (x *exchange) settle() {
-	used := meter.Use{Requests: 1, Input: int64(x.used.in()), Cached: int64(x.used.cached()), Output: int64(x.used.out() + x.earlier)}
-	if used.Input == 0 && used.Output > 0 {
-		used.Input = int64(x.prompt())
-	}
-	used = used.Priced(x.price)
+	used := x.spent()
 	x.cost = used.Cost()
 	key, team := "", ""
 	if x.account != nil {
@@ -61,6 +56,15 @@ func (x *exchange) settle() {
 	}
 	x.hold.Settle(key, team, x.model, used)
 	x.g.landed(x.account)
+}
+
+// spent is what a request used, with its price. What an endpoint did not count is estimated.
+func (x *exchange) spent() meter.Use {
+	used := meter.Use{Requests: 1, Input: int64(x.used.in()), Cached: int64(x.used.cached()), Output: int64(x.used.out() + x.earlier)}
+	if used.Input == 0 && used.Output > 0 {
+		used.Input = int64(x.prompt())
+	}
+	return used.Priced(x.price)
 }
 
 // landed says that a request of an account has ended.

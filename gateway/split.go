@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/named"
+	"github.com/kvasir-llm/kvasir/trace"
 )
 
 // transfer is how the KV blocks of a prompt come from the endpoint that computed them to the one that goes on.
@@ -163,7 +164,9 @@ func (a *attempt) prefillAt() *placement {
 // prefill computes a prompt, and returns where its blocks are if the endpoint says so. With more, it makes one token.
 func (a *attempt) prefill(ctx context.Context, p *placement, body []byte, more string) (where []byte, err error) {
 	began := time.Now()
+	ctx, end := part(ctx, "prefill", trace.Client, trace.Attr{Key: "url.full", Value: p.endpoint.url + a.r.URL.Path})
 	defer func() {
+		end(err)
 		if err == nil {
 			a.g.first(p, time.Since(began).Seconds())
 		} else if ctx.Err() == nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,6 +202,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	e.seen = append(e.seen, seen{r.Header, r.URL.Path, string(body)})
 	e.mu.Unlock()
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for the hook
 	if e.hook != nil && e.hook(w, r) {
 		return
 	}
@@ -216,6 +218,12 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.word(w)
 	}
 	e.end(w)
+}
+
+// posted is the request that a hook gets.
+func posted(r *http.Request) seen {
+	body, _ := io.ReadAll(r.Body) // which is in memory
+	return seen{r.Header, r.URL.Path, string(body)}
 }
 
 func (e *engine) begin(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/event-stream") }

@@ -29,8 +29,9 @@ type gatewayCmd struct {
 }
 
 type gatewayServeCmd struct {
-	File         string        `name:"config" required:"" help:"The configuration in YAML, as in docs/gateway.md; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
-	Check        bool          `help:"Only say what is wrong with the configuration."`
+	File  string `name:"config" required:"" help:"The configuration in YAML, as in docs/gateway.md; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
+	Check bool   `help:"Only say what is wrong with the configuration."`
+	traceFlags
 	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
 }
 
@@ -56,6 +57,11 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer closeAccess()
+	traces, stopTraces, err := c.traceFlags.open(log)
+	if err != nil {
+		return err
+	}
+	defer stopTraces()
 	ln, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", cfg.Listen, rootOf(err))
@@ -69,7 +75,7 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, state.Close())
 	}
-	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers})
+	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers, Traces: traces})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	Issuers   []Issuer `yaml:"issuers"`
 	Cache     Cache    `yaml:"cache"`
 	Hooks     []Hook   `yaml:"hooks"`
+	ExtProc   ExtProc  `yaml:"ext_proc"`
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -223,6 +224,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := c.checkHooks(); err != nil {
+		return err
+	}
+	if err := c.checkExtProc(); err != nil {
 		return err
 	}
 	return c.checkNumbers()

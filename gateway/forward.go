@@ -128,10 +128,8 @@ func (x *exchange) serve() (refused *refusal) {
 
 // readBody reads a body of at most most bytes.
 func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, *refusal) {
-	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "too_large",
-		message: "the request body has more than " + strconv.Itoa(most) + " bytes"}
 	if r.ContentLength > int64(most) {
-		return nil, tooLarge
+		return nil, tooLarge(most)
 	}
 	var raw []byte
 	var err error
@@ -142,7 +140,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, *refusa
 		raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(most)))
 	}
 	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, tooLarge
+		return nil, tooLarge(most)
 	}
 	if err != nil {
 		return nil, invalid("", "the request body cannot be read: "+err.Error())

@@ -1,0 +1,631 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+const picked = "ext_proc: {listen: \"127.0.0.1:0\", objectives: {batch: 5}}\nmodels:\n- name: m\n  upstream: inner\n  endpoints: [http://10.0.0.1, http://10.0.0.2]\n"
+
+func twoEngines() map[string]http.Handler {
+	return map[string]http.Handler{"10.0.0.1": &engine{name: "a"}, "10.0.0.2": &engine{name: "b"}}
+}
+
+// picker connects a gRPC client to the gateway's picker.
+func (w *world) picker() (conn *grpc.ClientConn, done func()) {
+	w.t.Helper()
+	s, err := w.g.Picker()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &place{server: s, conns: make(chan net.Conn), closed: make(chan struct{})}
+	go s.Serve(p)
+	conn, err = grpc.NewClient("passthrough:///picker", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return p.dial() }))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return conn, func() {
+		conn.Close()
+		s.Close()
+	}
+}
+
+// inFlight counts the requests that endpoints have.
+func (w *world) inFlight() (n int) {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	for _, e := range w.g.ends {
+		n += e.requests
+	}
+	return n
+}
+
+// proxy is what Envoy does with one request.
+type proxy struct {
+	t      *testing.T
+	stream procv3.ExternalProcessor_ProcessClient
+	mode   modev3.ProcessingMode_BodySendMode
+}
+
+func dialProxy(ctx context.Context, t *testing.T, conn *grpc.ClientConn, mode modev3.ProcessingMode_BodySendMode) *proxy {
+	t.Helper()
+	stream, err := procv3.NewExternalProcessorClient(conn).Process(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &proxy{t, stream, mode}
+}
+
+func headerMap(pairs ...string) *corev3.HeaderMap {
+	h := &corev3.HeaderMap{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Headers = append(h.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+	}
+	return h
+}
+
+func requestHeaders(end bool, pairs ...string) *procv3.ProcessingRequest {
+	pairs = append([]string{":method", "POST", ":path", "/v1/chat/completions", ":authority", "gateway", "content-type", "application/json"}, pairs...)
+	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestHeaders{
+		RequestHeaders: &procv3.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: end}}}
+}
+
+func requestBody(body string, end bool) *procv3.ProcessingRequest {
+	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestBody{RequestBody: &procv3.HttpBody{Body: []byte(body), EndOfStream: end}}}
+}
+
+func responseHeaders(status string, end bool, pairs ...string) *procv3.ProcessingRequest {
+	pairs = append([]string{":status", status}, pairs...)
+	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseHeaders{
+		ResponseHeaders: &procv3.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: end}}}
+}
+
+func responseBody(body string, end bool) *procv3.ProcessingRequest {
+	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseBody{ResponseBody: &procv3.HttpBody{Body: []byte(body), EndOfStream: end}}}
+}
+
+// noted adds an entry of a namespace to a message's metadata.
+func noted(m *procv3.ProcessingRequest, space, key string, value any) *procv3.ProcessingRequest {
+	s, err := structpb.NewStruct(map[string]any{key: value, "other": map[string]any{"deep": []any{1.5, true, nil}}})
+	if err != nil {
+		panic(err)
+	}
+	m.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{space: s}}
+	return m
+}
+
+func (p *proxy) send(m *procv3.ProcessingRequest) {
+	p.t.Helper()
+	if err := p.stream.Send(m); err != nil && err != io.EOF { // of which Recv knows more
+		p.t.Error(err)
+	}
+}
+
+func (p *proxy) next() *procv3.ProcessingResponse {
+	p.t.Helper()
+	m, err := p.stream.Recv()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return m
+}
+
+// went is where a request goes, and as what.
+type went struct {
+	to      string
+	set     map[string]string
+	removed []string
+	body    string
+}
+
+// ask sends a request with a body, and returns what comes of it: an answer in place of an endpoint's, or where it went.
+func (p *proxy) ask(head *procv3.ProcessingRequest, body string) (went, *procv3.ImmediateResponse) {
+	p.t.Helper()
+	head.ProtocolConfig = &procv3.ProtocolConfiguration{RequestBodyMode: p.mode, ResponseBodyMode: p.mode}
+	p.send(head)
+	w := went{set: map[string]string{}}
+	var heads *procv3.CommonResponse
+	if p.mode == modev3.ProcessingMode_BUFFERED {
+		m := p.next()
+		if i := m.GetImmediateResponse(); i != nil {
+			return w, i
+		}
+		if m.GetRequestHeaders() == nil {
+			p.t.Fatalf("the headers were answered by %v", m)
+		}
+		p.send(requestBody(body, true))
+		if m = p.next(); m.GetImmediateResponse() != nil {
+			return w, m.GetImmediateResponse()
+		}
+		heads = m.GetRequestBody().GetResponse()
+		if w.body = body; heads.GetBodyMutation() != nil {
+			w.body = string(heads.GetBodyMutation().GetBody())
+		}
+		w.read(p.t, heads, m)
+		return w, nil
+	}
+	for at := 0; at < len(body) || at == 0; at += 50_000 {
+		piece := body[at:min(len(body), at+50_000)]
+		p.send(requestBody(piece, at+len(piece) == len(body)))
+	}
+	m := p.next()
+	if i := m.GetImmediateResponse(); i != nil {
+		return w, i
+	}
+	w.read(p.t, m.GetRequestHeaders().GetResponse(), m)
+	for {
+		piece := p.next().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+		if piece == nil || len(piece.Body) > 64<<10 {
+			p.t.Fatalf("a piece of the body is %v", piece)
+		}
+		if w.body += string(piece.Body); piece.EndOfStream {
+			return w, nil
+		}
+	}
+}
+
+func (w *went) read(t *testing.T, heads *procv3.CommonResponse, m *procv3.ProcessingResponse) {
+	t.Helper()
+	for _, h := range heads.GetHeaderMutation().GetSetHeaders() {
+		w.set[h.Header.Key] = string(h.Header.RawValue)
+		if h.AppendAction != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+			t.Errorf("%s is appended: %v", h.Header.Key, h.AppendAction)
+		}
+	}
+	w.removed = heads.GetHeaderMutation().GetRemoveHeaders()
+	w.to = w.set["x-gateway-destination-endpoint"]
+	lb := m.GetDynamicMetadata().GetFields()["envoy.lb"].GetStructValue().GetFields()
+	if told := lb["x-gateway-destination-endpoint"].GetStringValue(); told != w.to || w.to == "" || !heads.ClearRouteCache {
+		t.Errorf("the header says %q, the metadata %q, and the route is chosen anew: %v", w.to, told, heads.ClearRouteCache)
+	}
+}
+
+// answer lets an endpoint answer, and returns what the client gets of the body.
+func (p *proxy) answer(head *procv3.ProcessingRequest, pieces ...string) (got string) {
+	p.t.Helper()
+	p.send(head)
+	if m := p.next(); m.GetResponseHeaders() == nil {
+		p.t.Fatalf("the answer's headers were answered by %v", m)
+	}
+	for i, piece := range pieces {
+		p.send(responseBody(piece, i == len(pieces)-1))
+		m := p.next().GetResponseBody()
+		switch mutation := m.GetResponse().GetBodyMutation(); {
+		case m == nil:
+			p.t.Fatal("a piece of the answer had no answer")
+		case p.mode == modev3.ProcessingMode_FULL_DUPLEX_STREAMED:
+			got += string(mutation.GetStreamedResponse().GetBody())
+		case mutation != nil:
+			p.t.Errorf("the answer's body is changed: %v", mutation)
+		default:
+			got += piece
+		}
+	}
+	return got
+}
+
+// end waits for the stream's end, and returns its status.
+func (p *proxy) end() codes.Code {
+	p.t.Helper()
+	for {
+		if _, err := p.stream.Recv(); err == io.EOF {
+			return codes.OK
+		} else if err != nil {
+			return status.Code(err)
+		}
+	}
+}
+
+var bothModes = []modev3.ProcessingMode_BodySendMode{modev3.ProcessingMode_FULL_DUPLEX_STREAMED, modev3.ProcessingMode_BUFFERED}
+
+// TestPicker takes requests to an endpoint and answers back, with bodies that are one message and many.
+func TestPicker(t *testing.T) {
+	for _, mode := range bothModes {
+		for _, text := range []string{"hi", strings.Repeat("What is in a KV block? ", 20_000)} {
+			t.Run(fmt.Sprint(mode, len(text)), func(t *testing.T) {
+				inWorld(t, picked, twoEngines(), func(w *world) {
+					conn, done := w.picker()
+					defer done()
+					p := dialProxy(w.t.Context(), w.t, conn, mode)
+					body := fmt.Sprintf(`{"model":"m","stream":true,"messages":[{"role":"user","content":%q}]}`, text)
+					got, refused := p.ask(requestHeaders(false, "accept-encoding", "gzip"), body)
+					if refused != nil {
+						w.t.Fatal(refused)
+					}
+					if a, b := "10.0.0.1:80", "10.0.0.2:80"; got.to != a+","+b && got.to != b+","+a {
+						t.Errorf("it goes to %q", got.to)
+					}
+					if want := strings.Replace(body, `"m"`, `"inner"`, 1); got.body != want {
+						t.Errorf("%d bytes arrive, %.80q; want %d", len(got.body), got.body, len(want))
+					}
+					if n := got.set["content-length"]; mode != modev3.ProcessingMode_BUFFERED && n != fmt.Sprint(len(got.body)) {
+						t.Errorf("content-length is %s of %d bytes", n, len(got.body))
+					}
+					if !strings.Contains(fmt.Sprint(got.removed), "accept-encoding") || w.inFlight() != 1 {
+						t.Errorf("removed are %v, and %d are in flight", got.removed, w.inFlight())
+					}
+					time.Sleep(time.Second)
+					events := []string{"data: {\"choices\":[{\"delta\":{}}]}\n", "\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n", "data: [DONE]\n\n"}
+					said := p.answer(responseHeaders("200", false, "content-type", "text/event-stream"), events...)
+					if said != strings.Join(events, "") || p.end() != codes.OK {
+						t.Errorf("the client gets %q", said)
+					}
+					synctest.Wait()
+					if n := w.inFlight(); n != 0 {
+						t.Errorf("%d are in flight", n)
+					}
+					var told struct {
+						Model, Endpoint string
+						Status          int
+						TTFT            float64 `json:"ttft_ms"`
+						In              int     `json:"input_tokens"`
+						Out             int     `json:"output_tokens"`
+					}
+					if err := json.Unmarshal([]byte(w.log.String()), &told); err != nil || told.Model != "m" || told.Status != 200 ||
+						told.TTFT != 1000 || told.In != 9 || told.Out != 2 || !strings.Contains(got.to, strings.TrimPrefix(told.Endpoint, "http://")) {
+						t.Errorf("%v: %s", err, w.log.String())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestPickerHoldsToTheSubset chooses among the endpoints that the proxy names, as a list or a text, with or without
+// ports; of none there is none.
+func TestPickerHoldsToTheSubset(t *testing.T) {
+	inWorld(t, picked, twoEngines(), func(w *world) {
+		conn, done := w.picker()
+		defer done()
+		for _, hint := range []any{[]any{"10.0.0.2:80"}, []any{"10.9.9.9:80", "10.0.0.2"}, "10.0.0.2:80", "10.9.9.9:80, 10.0.0.2:80"} {
+			for range 10 {
+				p := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+				got, refused := p.ask(noted(requestHeaders(false), "envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset", hint), streamed)
+				if refused != nil || got.to != "10.0.0.2:80" {
+					t.Errorf("with %v it goes to %q, %v", hint, got.to, refused)
+				}
+				p.answer(responseHeaders("200", true))
+			}
+		}
+		for _, hint := range []any{[]any{}, []any{"10.0.0.2:81"}, "", "elsewhere:1"} {
+			p := dialProxy(w.t.Context(), w.t, conn, bothModes[1])
+			got, refused := p.ask(noted(requestHeaders(false), "envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset", hint), streamed)
+			if refused.GetStatus().GetCode() != 503 {
+				t.Errorf("with %v it goes to %q, %v", hint, got.to, refused)
+			}
+		}
+	})
+}
+
+// TestPickerRefuses answers requests that go nowhere in place of an endpoint.
+func TestPickerRefuses(t *testing.T) {
+	key, hash := NewKey()
+	closed := picked + "  fallbacks: []\nkeys: [{name: k, hash: \"" + hash + "\"}]\n"
+	down := strings.Replace(picked, "10.0.0.1, http://10.0.0.2", "10.0.0.8, http://10.0.0.9", 1)
+	for name, c := range map[string]struct {
+		config, body string
+		head         *procv3.ProcessingRequest
+		status       int
+		text         string
+	}{
+		"no endpoint is up": {down, streamed, requestHeaders(false), 503, "no endpoint of the model is up"},
+		"no such model":     {picked, `{"model":"x","messages":[]}`, requestHeaders(false), 404, "does not exist"},
+		"no model":          {picked, `{"messages":[]}`, requestHeaders(false), 400, "model is missing"},
+		"no JSON":           {picked, `{"model":`, requestHeaders(false), 400, "invalid JSON"},
+		"no body":           {picked, "", requestHeaders(false), 400, "invalid JSON"},
+		"too large":         {picked + "max_body: 1000\n", strings.Repeat(" ", 2000), requestHeaders(false), 413, "1000 bytes"},
+		"no key":            {closed, streamed, requestHeaders(false), 401, "API key"},
+		"another path":      {picked, streamed, requestHeaders(false, ":path", "/sleep"), 404, "there is no POST"},
+		"a path for keys":   {closed, "", requestHeaders(false, "authorization", "Bearer "+key, ":path", "/sleep"), 404, "there is no POST"},
+	} {
+		for _, mode := range bothModes {
+			t.Run(fmt.Sprint(name, mode), func(t *testing.T) {
+				inWorld(t, c.config, twoEngines(), func(w *world) {
+					conn, done := w.picker()
+					defer done()
+					p := dialProxy(w.t.Context(), w.t, conn, mode)
+					m := &procv3.ProcessingRequest{Request: c.head.Request}
+					got, refused := p.ask(lastWins(m), c.body)
+					if int(refused.GetStatus().GetCode()) != c.status || !strings.Contains(string(refused.GetBody()), c.text) {
+						t.Errorf("it goes to %q, %v; want %d with %q", got.to, refused, c.status, c.text)
+					}
+					if p.end() != codes.OK || w.inFlight() != 0 {
+						t.Errorf("%d are in flight", w.inFlight())
+					}
+				})
+			})
+		}
+	}
+	t.Run("too many", func(t *testing.T) {
+		config := "queue: {max_waiting: 1}\n" + strings.Replace(picked, "[http://10.0.0.1, http://10.0.0.2]", "[{url: http://10.0.0.1, max_in_flight: 1}]", 1)
+		inWorld(t, config, twoEngines(), func(w *world) {
+			conn, done := w.picker()
+			defer done()
+			first := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+			if _, refused := first.ask(requestHeaders(false), streamed); refused != nil {
+				t.Fatal(refused)
+			}
+			var all sync.WaitGroup
+			all.Go(func() {
+				second := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+				if _, refused := second.ask(requestHeaders(false), streamed); refused != nil {
+					t.Errorf("the second request got %v", refused)
+				}
+			})
+			synctest.Wait()
+			third := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+			_, refused := third.ask(requestHeaders(false), streamed)
+			if refused.GetStatus().GetCode() != 429 || len(refused.GetHeaders().GetSetHeaders()) < 3 {
+				t.Errorf("the third request got %v", refused)
+			}
+			first.answer(responseHeaders("200", true))
+			all.Wait()
+		})
+	})
+}
+
+// lastWins leaves the last of equal headers.
+func lastWins(m *procv3.ProcessingRequest) *procv3.ProcessingRequest {
+	all, last := m.GetRequestHeaders().Headers, map[string]string{}
+	for _, h := range all.Headers {
+		last[h.Key] = string(h.RawValue)
+	}
+	var pairs []string
+	for key, value := range maps.All(last) {
+		pairs = append(pairs, key, value)
+	}
+	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestHeaders{
+		RequestHeaders: &procv3.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: m.GetRequestHeaders().EndOfStream}}}
+}
+
+// TestPickerMinds lets keys, fairness and objectives count: a client's key does not reach the engine, and of two that
+// wait the one that is no batch goes first.
+func TestPickerMinds(t *testing.T) {
+	key, hash := NewKey()
+	config := strings.Replace(picked, "[http://10.0.0.1, http://10.0.0.2]", "[{url: http://10.0.0.1, max_in_flight: 1}]", 1) +
+		"keys: [{name: k, hash: \"" + hash + "\", users: true}]\n"
+	inWorld(t, config, twoEngines(), func(w *world) {
+		conn, done := w.picker()
+		defer done()
+		mine := func(pairs ...string) *procv3.ProcessingRequest {
+			return requestHeaders(false, append(pairs, "authorization", "Bearer "+key)...)
+		}
+		first := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+		got, _ := first.ask(mine(), streamed)
+		if !strings.Contains(fmt.Sprint(got.removed), "authorization") {
+			t.Errorf("removed are %v", got.removed)
+		}
+		var mu sync.Mutex
+		var order []string
+		var all sync.WaitGroup
+		for _, name := range []string{"batch", "none"} {
+			all.Go(func() {
+				p := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+				p.ask(mine("x-gateway-inference-objective", name, "x-gateway-inference-fairness-id", name), streamed)
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				p.answer(responseHeaders("200", true))
+			})
+			synctest.Wait()
+		}
+		first.answer(responseHeaders("200", true))
+		all.Wait()
+		if fmt.Sprint(order) != "[none batch]" {
+			t.Errorf("they went as %v", order)
+		}
+	})
+}
+
+// TestPickerHearsWhoServed moves a request to the endpoint that served it, and minds which one did not.
+func TestPickerHearsWhoServed(t *testing.T) {
+	inWorld(t, picked, twoEngines(), func(w *world) {
+		conn, done := w.picker()
+		defer done()
+		p := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+		got, _ := p.ask(requestHeaders(false), streamed)
+		second := strings.Split(got.to, ",")[1]
+		p.send(noted(responseHeaders("200", false), "envoy.lb", "x-gateway-destination-endpoint-served", second))
+		p.next()
+		host, _, _ := net.SplitHostPort(second)
+		w.g.mu.Lock()
+		for url, e := range w.g.ends {
+			if is := url == "http://"+host; is != (e.requests == 1) || is == (e.failed == 1) {
+				t.Errorf("%s has %d requests and failed %d times; %s served", url, e.requests, e.failed, second)
+			}
+		}
+		w.g.mu.Unlock()
+		p.send(responseBody("{}", true))
+		if p.next(); p.end() != codes.OK || w.inFlight() != 0 {
+			t.Errorf("%d are in flight", w.inFlight())
+		}
+	})
+}
+
+// TestPickerRefusesDisorder ends streams whose messages come out of order, or whose modes cannot be.
+func TestPickerRefusesDisorder(t *testing.T) {
+	empty := &procv3.ProcessingRequest{}
+	modes := func(mode modev3.ProcessingMode_BodySendMode) *procv3.ProcessingRequest {
+		m := requestHeaders(false)
+		m.ProtocolConfig = &procv3.ProtocolConfiguration{RequestBodyMode: mode}
+		return m
+	}
+	watched := requestHeaders(false)
+	watched.ObservabilityMode = true
+	trailers := &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestTrailers{RequestTrailers: &procv3.HttpTrailers{}}}
+	for name, c := range map[string]struct {
+		want codes.Code
+		sent []*procv3.ProcessingRequest
+	}{
+		"nothing":                {codes.InvalidArgument, []*procv3.ProcessingRequest{empty}},
+		"a body first":           {codes.InvalidArgument, []*procv3.ProcessingRequest{requestBody("{}", true)}},
+		"an answer first":        {codes.InvalidArgument, []*procv3.ProcessingRequest{responseHeaders("200", true)}},
+		"headers twice":          {codes.InvalidArgument, []*procv3.ProcessingRequest{requestHeaders(false), requestHeaders(false)}},
+		"a body after the end":   {codes.InvalidArgument, []*procv3.ProcessingRequest{requestHeaders(false), requestBody(streamed, true), requestBody("x", true)}},
+		"an answer's body first": {codes.InvalidArgument, []*procv3.ProcessingRequest{requestHeaders(false), responseBody("x", true)}},
+		"no status":              {codes.InvalidArgument, []*procv3.ProcessingRequest{requestHeaders(false), requestBody(streamed, true), responseHeaders("good", true)}},
+		"no path":                {codes.InvalidArgument, []*procv3.ProcessingRequest{lastWins(requestHeaders(false, ":path", "no path"))}},
+		"trailers instead":       {codes.InvalidArgument, []*procv3.ProcessingRequest{modes(modev3.ProcessingMode_BUFFERED), trailers}},
+		"streamed":               {codes.FailedPrecondition, []*procv3.ProcessingRequest{modes(modev3.ProcessingMode_STREAMED)}},
+		"partial":                {codes.FailedPrecondition, []*procv3.ProcessingRequest{modes(modev3.ProcessingMode_BUFFERED_PARTIAL)}},
+		"watched":                {codes.FailedPrecondition, []*procv3.ProcessingRequest{watched}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, picked, twoEngines(), func(w *world) {
+				conn, done := w.picker()
+				defer done()
+				p := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+				for _, m := range c.sent {
+					p.send(m)
+				}
+				if got := p.end(); got != c.want {
+					t.Errorf("the stream ended with %v; want %v", got, c.want)
+				}
+				synctest.Wait()
+				if n := w.inFlight(); n != 0 {
+					t.Errorf("%d are in flight", n)
+				}
+			})
+		})
+	}
+}
+
+// TestPickerCountsWhoHasGone cancels streams at every step, from many clients at once. In the end nothing is in flight,
+// and the picker still picks.
+func TestPickerCountsWhoHasGone(t *testing.T) {
+	config := strings.Replace(picked, "[http://10.0.0.1, http://10.0.0.2]", "[{url: http://10.0.0.1, max_in_flight: 3}, {url: http://10.0.0.2, max_in_flight: 3}]", 1)
+	inWorld(t, config, twoEngines(), func(w *world) {
+		conn, done := w.picker()
+		defer done()
+		steps := []*procv3.ProcessingRequest{
+			requestHeaders(false), requestBody(streamed[:10], false), requestBody(streamed[10:], true),
+			responseHeaders("200", false, "content-type", "text/event-stream"), responseBody("data: {}\n\n", false), responseBody("data: [DONE]\n\n", true),
+		}
+		var all sync.WaitGroup
+		for client := range 30 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(client), 1))
+				for range 20 {
+					ctx, cancel := context.WithCancel(context.Background())
+					p := dialProxy(ctx, w.t, conn, bothModes[0])
+					for _, m := range steps[:1+random.IntN(len(steps))] {
+						p.send(m)
+						time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+					}
+					if random.IntN(2) == 0 {
+						p.stream.CloseSend()
+					}
+					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		if n := w.inFlight(); n != 0 {
+			t.Errorf("%d are in flight", n)
+		}
+		p := dialProxy(w.t.Context(), w.t, conn, bothModes[1])
+		if got, refused := p.ask(requestHeaders(false), streamed); refused != nil || got.to == "" {
+			t.Errorf("it goes to %q, %v", got.to, refused)
+		}
+	})
+}
+
+// TestPickerWithoutBody chooses for requests that name no model, and for answers that a proxy gives itself.
+func TestPickerWithoutBody(t *testing.T) {
+	inWorld(t, picked, twoEngines(), func(w *world) {
+		conn, done := w.picker()
+		defer done()
+		p := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+		p.send(lastWins(requestHeaders(true, ":method", "GET", ":path", "/v1/models")))
+		m := p.next()
+		got := went{set: map[string]string{}}
+		if got.read(t, m.GetRequestHeaders().GetResponse(), m); w.inFlight() != 1 {
+			t.Errorf("%d are in flight", w.inFlight())
+		}
+		p.answer(responseHeaders("200", false, "content-type", "application/json"), `{"data":[]}`)
+		p.end()
+		early := dialProxy(w.t.Context(), w.t, conn, bothModes[0])
+		early.send(requestHeaders(false))
+		early.answer(responseHeaders("408", false), "too slow")
+		if early.end() != codes.OK || w.inFlight() != 0 {
+			t.Errorf("%d are in flight", w.inFlight())
+		}
+	})
+}
+
+// TestPickerIsHealthy answers gRPC's health checks, over TLS with a certificate of the picker's own.
+func TestPickerIsHealthy(t *testing.T) {
+	c, err := Parse("fleet.yaml", []byte("ext_proc: {listen: \"127.0.0.1:0\", self_signed: true}\nmodels: [{name: m, endpoints: [http://127.0.0.1:1]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(c, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	s, err := g.Picker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.ServeTLS(ln, "", "")
+	defer s.Close()
+	conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	health := grpc_health_v1.NewHealthClient(conn)
+	look := func(service string) string {
+		r, err := health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			return status.Code(err).String()
+		}
+		return r.Status.String()
+	}
+	for _, draining := range []bool{false, true} {
+		ready := "SERVING"
+		if draining {
+			g.Drain()
+			ready = "NOT_SERVING"
+		}
+		for service, want := range map[string]string{
+			"": ready, "readiness": ready, "envoy.service.ext_proc.v3.ExternalProcessor": ready, "liveness": "SERVING", "x": "NotFound",
+		} {
+			if got := look(service); got != want {
+				t.Errorf("draining %v: %q is %s; want %s", draining, service, got, want)
+			}
+		}
+	}
+}

@@ -349,8 +349,12 @@ func TestPickerRefuses(t *testing.T) {
 					conn, done := w.picker()
 					defer done()
 					p := dialProxy(w.t.Context(), w.t, conn, mode)
-					m := &procv3.ProcessingRequest{Request: c.head.Request}
-					got, refused := p.ask(lastWins(m), c.body)
+					synctest.Wait() // until it is known who is up
+					got, refused := p.ask(lastWins(c.head), c.body)
+					if refused == nil {
+						t.Errorf("it goes to %q", got.to)
+						return
+					}
 					if int(refused.GetStatus().GetCode()) != c.status || !strings.Contains(string(refused.GetBody()), c.text) {
 						t.Errorf("it goes to %q, %v; want %d with %q", got.to, refused, c.status, c.text)
 					}

@@ -76,7 +76,7 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	defer g.Close()
 	stop := c.reloadOnHangUp(g, log, cfg)
 	defer stop()
-	servers := []listening{{&http.Server{Handler: g, ReadHeaderTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, ln}}
+	servers := []door{{&http.Server{Handler: g, ReadHeaderTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, ln}}
 	log.Info("serving", "address", "http://"+ln.Addr().String())
 	if at := cfg.ExtProc.Listen; at != "" {
 		s, err := g.Picker()
@@ -88,20 +88,20 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 			return fmt.Errorf("ext_proc: cannot listen on %s: %w", at, rootOf(err))
 		}
 		defer ln.Close()
-		servers = append(servers, listening{s, ln})
+		servers = append(servers, door{s, ln})
 		log.Info("picking endpoints", "address", ln.Addr().String(), "tls", s.TLSConfig != nil)
 	}
 	return c.serve(ctx, g, servers)
 }
 
-// listening is a server with its listener.
-type listening struct {
+// door is a server with its listener.
+type door struct {
 	*http.Server
 	ln net.Listener
 }
 
 // Serve serves with TLS if the server has a certificate.
-func (l *listening) Serve() error {
+func (l *door) Serve() error {
 	if l.TLSConfig != nil {
 		return l.ServeTLS(l.ln, "", "")
 	}
@@ -109,7 +109,7 @@ func (l *listening) Serve() error {
 }
 
 // serve answers until ctx ends, and then lets what is under way come to its end.
-func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers []listening) error {
+func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers []door) error {
 	ended := make(chan error, len(servers))
 	for _, s := range servers {
 		guard.Go(s.Serve, func(err error) { ended <- err })

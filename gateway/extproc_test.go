@@ -263,7 +263,7 @@ func TestPicker(t *testing.T) {
 					if want := strings.Replace(body, `"m"`, `"inner"`, 1); got.body != want {
 						t.Errorf("%d bytes arrive, %.80q; want %d", len(got.body), got.body, len(want))
 					}
-					if n := got.set["content-length"]; mode != modev3.ProcessingMode_BUFFERED && n != fmt.Sprint(len(got.body)) {
+					if n := got.set["content-length"]; n != fmt.Sprint(len(got.body)) {
 						t.Errorf("content-length is %s of %d bytes", n, len(got.body))
 					}
 					if !strings.Contains(fmt.Sprint(got.removed), "accept-encoding") || w.inFlight() != 1 {

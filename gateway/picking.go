@@ -320,6 +320,7 @@ func (p *picking) send() error {
 		body = slices.Concat(p.body.edited(edits)...)
 	}
 	p.raw, p.body.raw = nil, nil
+	head.Set = append(head.Set, [2]string{"content-length", strconv.Itoa(len(body))})
 	if p.modes.Request == extproc.Buffered {
 		head.Part = extproc.RequestBody
 		if changed {
@@ -327,7 +328,6 @@ func (p *picking) send() error {
 		}
 		return p.talk.Send(&head)
 	}
-	head.Set = append(head.Set, [2]string{"content-length", strconv.Itoa(len(body))})
 	if err := p.talk.Send(&head); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package route
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -165,16 +166,27 @@ func TestConversationTrace(t *testing.T) {
 			return int(chain(1, x.Blocks[min(len(x.Blocks)-1, 2)]) % engines), nil
 		}
 	})
-	for name, choose := range published(capacity) {
+	others := published(capacity)
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		choose := others[name]
 		run(name, func(pool []*modelled) func(int, *traced) (int, *Flight) {
 			return func(_ int, x *traced) (int, *Flight) { return choose(pool, x.At/1000, x), nil }
 		})
+	}
+	if *plotFile != "" {
+		points := map[string]point{}
+		for name, r := range results {
+			points[name] = point{r.hits / best, r.p99}
+		}
+		if err := drawRules(points); err != nil {
+			t.Fatal(err)
+		}
 	}
 	balanced := results["balanced"]
 	if balanced.hits < 0.95*best {
 		t.Errorf("the default finds %.1f%% of what one infinite cache would; want 95%%", 100*balanced.hits/best)
 	}
-	for _, other := range []string{"round robin", "hash of the beginning", "least-load", "random"} {
+	for _, other := range append(slices.Sorted(maps.Keys(others)), "round robin", "hash of the beginning", "least-load", "random") {
 		if balanced.p99 >= results[other].p99 {
 			t.Errorf("p99 TTFT %.2f s; %s has %.2f s", balanced.p99, other, results[other].p99)
 		}

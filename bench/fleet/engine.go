@@ -106,6 +106,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // request is what an engine reads of a request.
 type request struct {
 	Max      int             `json:"max_tokens"`
+	Most     int             `json:"max_completion_tokens"` // the same, by its newer name
 	Stream   bool            `json:"stream"`
 	Messages json.RawMessage `json:"messages"`
 	Prompt   json.RawMessage `json:"prompt"`
@@ -122,6 +123,9 @@ type transfer struct {
 func read(w http.ResponseWriter, r *http.Request) *request {
 	q := &request{Max: 16}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<26)).Decode(q)
+	if q.Most != 0 {
+		q.Max = q.Most
+	}
 	if err != nil || q.Max < 1 || q.Max > maxTokens {
 		http.Error(w, fmt.Sprintf("want a request for 1 to %d max_tokens (%v)", maxTokens, err), http.StatusBadRequest)
 		return nil

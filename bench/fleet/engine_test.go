@@ -109,6 +109,9 @@ func TestRefuses(t *testing.T) {
 	if w := ask(prefill, chat("hi", 1, `,"kv_transfer_params":{"do_remote_decode":true}`)); !strings.Contains(w.Body.String(), `"kv_transfer_params":{"do_remote_prefill":true`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
+	if w := ask(New(Model{}, nil, 1), `{"messages":[],"max_completion_tokens":3}`); strings.Count(w.Body.String(), " word") != 3 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 	for _, m := range []Model{{TTFT: -1}, {Blocks: 1}, {Role: "x"}, {Share: 2}, {Slots: -1}} {
 		if m.Check() == nil {
 			t.Errorf("%+v is allowed", m)

@@ -43,7 +43,7 @@ door() {
 }
 
 engines="9301 9302 9303 9304"
-start engines "$kvasir" bench null --engines 4 --port 9301 --tpot 1us --kv-blocks 20000 --block-tokens 64
+start engines "$kvasir" bench null --engines 4 --port 9301 --tpot 1us
 
 "$kvasir" gateway key create >key.txt
 key=$(sed -n 's/^key: *//p' key.txt)
@@ -76,9 +76,10 @@ if venv litellm 'litellm[proxy]'; then
             echo "  litellm_params: {model: openai/null, api_base: \"http://127.0.0.1:$p/v1\", api_key: none}"
         done
         echo 'litellm_settings: {num_retries: 0}'
+        echo "general_settings: {master_key: sk-${key#kv-}}"
     } >litellm.yaml
     LITELLM_MODE=PRODUCTION LITELLM_LOCAL_MODEL_COST_MAP=True start litellm litellm/bin/litellm --config litellm.yaml --host 127.0.0.1 --port 9330
-    door litellm 9330 none
+    door litellm 9330 "sk-${key#kv-}"
 fi
 
 # shellcheck disable=SC2086 # a list

@@ -58,8 +58,9 @@ type landing struct {
 	begun            bool
 }
 
-// replay sends a trace to modelled engines. It returns the share of blocks found in their caches and the 99th
-// percentile and the median of the time to the first token. choose returns an engine and, if it was chosen by a fleet, the flight.
+// replay sends a trace to modelled engines. It returns the share of blocks found in their caches, and the 99th
+// percentile and the median of the time to the first token. choose returns an engine and, if it was chosen by a fleet,
+// the flight.
 func replay(trace []traced, speed float64, engines []*modelled, choose func(i int, x *traced) (int, *Flight)) (hits, p99, p50 float64) {
 	const perToken = 0.03 // seconds
 	held := make([]int, 1)

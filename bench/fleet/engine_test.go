@@ -170,10 +170,10 @@ func TestCacheTellsTheTruth(t *testing.T) {
 func TestFaults(t *testing.T) {
 	body := chat("hi", 6, streamed)
 	for fault, wrong := range map[Fault]func(w *httptest.ResponseRecorder) bool{
-		Errors:  func(w *httptest.ResponseRecorder) bool { return w.Code == 503 },
-		Busy:    func(w *httptest.ResponseRecorder) bool { return w.Code == 429 },
-		Garbage: func(w *httptest.ResponseRecorder) bool { return strings.Contains(w.Body.String(), "<html>") },
-		Short: func(w *httptest.ResponseRecorder) bool {
+		failing: func(w *httptest.ResponseRecorder) bool { return w.Code == 503 },
+		busy:    func(w *httptest.ResponseRecorder) bool { return w.Code == 429 },
+		garbage: func(w *httptest.ResponseRecorder) bool { return strings.Contains(w.Body.String(), "<html>") },
+		short: func(w *httptest.ResponseRecorder) bool {
 			return w.Header().Get("Content-Length") == "1000" && w.Body.Len() < 1000
 		},
 		BadEvents: func(w *httptest.ResponseRecorder) bool {

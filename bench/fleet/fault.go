@@ -16,12 +16,12 @@ const (
 	NoFault Fault = iota
 	Dies
 	Drips
-	Errors
-	Busy
+	failing
+	busy
 	BadEvents
-	Garbage
-	Short
-	Silent
+	garbage
+	short
+	silent
 	EndsEarly
 	Contradicts
 )
@@ -31,12 +31,12 @@ var Faults = named.List[Fault]{
 	{Name: "none", Is: NoFault},
 	{Name: "dies", Is: Dies, Help: "breaks off, and all connections with it, and is down for a time"},
 	{Name: "drips", Is: Drips, Help: "sends the rest of an answer byte by byte, ten a second"},
-	{Name: "errors", Is: Errors, Help: "answers with status 503"},
-	{Name: "busy", Is: Busy, Help: "answers with status 429"},
+	{Name: "errors", Is: failing, Help: "answers with status 503"},
+	{Name: "busy", Is: busy, Help: "answers with status 429"},
 	{Name: "bad-events", Is: BadEvents, Help: "has an event that is no JSON in a stream"},
-	{Name: "garbage", Is: Garbage, Help: "says status 200 and then something that is no answer"},
-	{Name: "short", Is: Short, Help: "says that an answer is longer than it is"},
-	{Name: "silent", Is: Silent, Help: "never answers"},
+	{Name: "garbage", Is: garbage, Help: "says status 200 and then something that is no answer"},
+	{Name: "short", Is: short, Help: "says that an answer is longer than it is"},
+	{Name: "silent", Is: silent, Help: "never answers"},
 	{Name: "ends-early", Is: EndsEarly, Help: "ends a stream in its middle as if it were whole"},
 	{Name: "contradicts", Is: Contradicts, Help: "tells of blocks that it does not have, and not of those that it has"},
 }
@@ -57,16 +57,16 @@ func (e *Engine) draw() Fault {
 // before does what goes wrong before an answer, and returns true if there will be none.
 func (f Fault) before(a *answered) bool {
 	switch f {
-	case Errors:
+	case failing:
 		http.Error(a.w, "the engine has a problem", http.StatusServiceUnavailable)
-	case Busy:
+	case busy:
 		http.Error(a.w, "too many requests", http.StatusTooManyRequests)
-	case Silent:
+	case silent:
 		<-a.r.Context().Done()
-	case Garbage:
+	case garbage:
 		a.w.Header().Set("Content-Type", "application/json")
 		io.WriteString(a.w, "<html><body>It works!</body></html>\x00\xff")
-	case Short:
+	case short:
 		a.w.Header().Set("Content-Type", "application/json")
 		a.w.Header().Set("Content-Length", "1000")
 		io.WriteString(a.w, `{"choices":[]}`)

@@ -49,7 +49,7 @@ func one(yes bool) uint64 {
 func (a *Answer) encode() []byte {
 	mutation := mutation(a.Set, a.Remove)
 	var response []byte
-	if a.Part == RequestTrailers || a.Part == ResponseTrailers { // TrailersResponse
+	if a.Part == RequestTrailers || a.Part == responseTrailers { // TrailersResponse
 		response = appendField(nil, 1, mutation)
 	} else { // HeadersResponse or BodyResponse, both with a CommonResponse
 		var common []byte

@@ -44,7 +44,7 @@ func TestDecode(t *testing.T) {
 	}
 	got, err := decode(data)
 	want := &Message{
-		Part: RequestHeaders, End: true, Observe: true, Modes: &Modes{FullDuplex, Streamed},
+		Part: RequestHeaders, End: true, Observe: true, Modes: &Modes{FullDuplex, streamed},
 		Headers:  http.Header{":path": {"/v1"}, "X-A": {"1", "2"}},
 		Metadata: map[string]map[string][]string{"envoy.lb": {"text": {"a"}, "list": {"b", "c"}, "none": {}, "number": {}}},
 	}
@@ -101,7 +101,7 @@ func TestEncode(t *testing.T) {
 	if r := got.GetImmediateResponse(); r.Status.Code != 503 || string(r.Body) != "no" || r.Details != "because" || len(r.Headers.SetHeaders) != 1 {
 		t.Errorf("%v", r)
 	}
-	for part := RequestHeaders; part <= ResponseTrailers; part++ {
+	for part := RequestHeaders; part <= responseTrailers; part++ {
 		if err := proto.Unmarshal((&Answer{Part: part, Set: [][2]string{{"a", "1"}}}).encode(), &got); err != nil {
 			t.Fatal(err)
 		}

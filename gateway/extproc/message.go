@@ -17,7 +17,7 @@ const (
 	RequestBody
 	ResponseBody
 	RequestTrailers
-	ResponseTrailers
+	responseTrailers
 )
 
 func (p Part) String() string {
@@ -28,15 +28,15 @@ func (p Part) String() string {
 type Mode int
 
 const (
-	None Mode = iota
-	Streamed
+	none Mode = iota
+	streamed
 	Buffered
-	BufferedPartial
+	bufferedPartial
 	FullDuplex
 )
 
 func (m Mode) String() string {
-	if m < None || m > FullDuplex {
+	if m < none || m > FullDuplex {
 		return fmt.Sprintf("BodySendMode(%d)", int(m))
 	}
 	return [...]string{"NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED"}[m]
@@ -139,7 +139,7 @@ func (m *Message) decodePart(data []byte) error {
 	if !body {
 		m.Headers = http.Header{}
 	}
-	m.End = m.Part == RequestTrailers || m.Part == ResponseTrailers
+	m.End = m.Part == RequestTrailers || m.Part == responseTrailers
 	return each(data, func(f *field) error {
 		switch {
 		case body && f.number == 1:

@@ -421,3 +421,29 @@ func TestPickerIsHealthy(t *testing.T) {
 		}
 	}
 }
+
+// TestConfigOfThePickerIsRefused is TestConfigIsRefused for what a proxy cannot be told.
+func TestConfigOfThePickerIsRefused(t *testing.T) {
+	const plain = "endpoints: [http://10.0.0.1:8000]"
+	for _, c := range []struct{ proc, model, want string }{
+		{"{self_signed: true}", plain, "ext_proc.listen: it is missing"},
+		{"{listen: \":1\", cert: a}", plain, "cert and key need each other"},
+		{"{listen: \":1\", cert: a, key: b, self_signed: true}", plain, "there is a cert, too"},
+		{"{listen: \":1\", objectives: {batch: low}}", plain, "want a whole number"},
+		{"{listen: \":1\", tls: true}", plain, "unknown key"},
+		{"{listen: \":1\"}", "endpoints: [http://engine:8000]", "want an IP address and a port"},
+		{"{listen: \":1\"}", "endpoints: [http://10.0.0.1/base]", "want an IP address and a port"},
+		{"{listen: \":1\"}", "endpoints: [srv+http://_http._tcp.engines]", "must be found by its address"},
+		{"{listen: \":1\"}", "transfer: nixl, endpoints: [{url: http://10.0.0.1, role: prefill}, http://10.0.0.2]", "neither api nor role"},
+	} {
+		text := "ext_proc: " + c.proc + "\nmodels: [{name: m, " + c.model + "}]\n"
+		if _, err := Parse("fleet.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s%v\nwant %s", text, err, c.want)
+		}
+	}
+	for _, model := range []string{plain, "endpoints: [\"http://[::1]:80\", dns+http://engines:80]"} {
+		if _, err := Parse("fleet.yaml", []byte("ext_proc: {listen: \":1\"}\nmodels: [{name: m, "+model+"}]")); err != nil {
+			t.Error(err)
+		}
+	}
+}

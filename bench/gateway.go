@@ -26,10 +26,21 @@ type GatewayOptions struct {
 	Sizes   []int // of bodies, bytes
 	Clients int   // at once, for the most requests and chunks a second
 	Time    time.Duration
+	Doors   []Door // to measure instead of a gateway in this process
+	Engine  string // the address of an engine behind them
+	Model   string // what doors and engine call it
+}
+
+// Door is a gateway that runs by itself.
+type Door struct {
+	Name, Address string
+	Key           string // that it wants; "" for none
 }
 
 // GatewayRow is what a gateway costs with bodies of one size.
 type GatewayRow struct {
+	Door              string  `json:"gateway,omitempty"`
+	Errors            string  `json:"error,omitempty"` // why it was not measured
 	BodyBytes         int     `json:"body_bytes"`
 	AddedP50          float64 `json:"added_p50_us"` // microseconds, one request at a time
 	AddedP99          float64 `json:"added_p99_us"`
@@ -66,8 +77,11 @@ func idleEngine(w http.ResponseWriter, r *http.Request) {
 }
 
 // Gateway measures a gateway in this process, on idle engines in this process, with prefix routing, keys, limits and
-// metrics on. told gets each row.
+// metrics on; or doors that there are. told gets each row.
 func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error {
+	if len(o.Doors) > 0 {
+		return o.doors(ctx, told)
+	}
 	if o.Engines < 1 || o.Clients < 1 || o.Time <= 0 || len(o.Sizes) == 0 || slices.Min(o.Sizes) < 512 {
 		return fmt.Errorf("bench: %d engines, %d clients, %v and bodies of %v bytes; want at least one of each, and 512 bytes", o.Engines, o.Clients, o.Time, o.Sizes)
 	}
@@ -112,7 +126,7 @@ func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error
 		return err
 	}
 	for _, size := range o.Sizes {
-		row, err := o.row(ctx, gatewayLoad{size: size, key: key, direct: engines[0], door: door})
+		row, err := o.row(ctx, gatewayLoad{size: size, model: "idle", key: key, direct: engines[0], door: door})
 		if err != nil {
 			return err
 		}
@@ -121,9 +135,31 @@ func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error
 	return nil
 }
 
+// doors measures doors in turn. One that fails does not keep others from being measured.
+func (o GatewayOptions) doors(ctx context.Context, told func(GatewayRow)) error {
+	if o.Engine == "" || o.Clients < 1 || o.Time <= 0 || len(o.Sizes) == 0 || slices.Min(o.Sizes) < 512 {
+		return fmt.Errorf("bench: engine %q, %d clients, %v and bodies of %v bytes; want an engine's address, one of each, and 512 bytes",
+			o.Engine, o.Clients, o.Time, o.Sizes)
+	}
+	for _, size := range o.Sizes {
+		for _, d := range o.Doors {
+			row, err := o.row(ctx, gatewayLoad{size: size, model: o.Model, key: d.Key, direct: o.Engine, door: d.Address})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if row.Door = d.Name; err != nil {
+				row = GatewayRow{Door: d.Name, BodyBytes: size, Errors: err.Error()}
+			}
+			told(row)
+		}
+	}
+	return nil
+}
+
 // gatewayLoad is a load of bodies of one size.
 type gatewayLoad struct {
 	size         int
+	model        string
 	key          string
 	direct, door string // addresses
 }
@@ -233,7 +269,7 @@ func (l gatewayLoad) dial(at string, chunks int) (*rawClient, error) {
 		return nil, err
 	}
 	const digits = "000000000000000000000000"
-	before := `{"model":"idle","stream":true,"max_tokens":16,"messages":[{"role":"user","content":"`
+	before := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":%d,"messages":[{"role":"user","content":"`, l.model, chunks+1)
 	after := digits + `"}]}`
 	body := before + strings.Repeat("What is in a KV block? ", l.size/20)[:l.size-len(before)-len(after)] + after
 	head := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n"+

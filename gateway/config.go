@@ -31,6 +31,7 @@ type Config struct {
 	Issuers    []Issuer `yaml:"issuers"`
 	Cache      Cache    `yaml:"cache"`
 	Hooks      []Hook   `yaml:"hooks"`
+	ExtProc    ExtProc  `yaml:"ext_proc"`
 
 	SharePrefixes bool   `yaml:"share_prefixes"` // among keys
 	SecretEnv     string `yaml:"secret_env"`     // the environment variable with what keys' prefixes are kept apart by
@@ -246,6 +247,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := c.checkHooks(); err != nil {
+		return err
+	}
+	if err := c.checkExtProc(); err != nil {
 		return err
 	}
 	return c.checkNumbers()

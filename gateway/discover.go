@@ -122,7 +122,10 @@ func (c *Config) expanded(found map[string][]string) (*Config, error) {
 		}
 		m.Endpoints = all
 	}
-	return &out, out.checkShared()
+	if err := out.checkShared(); err != nil {
+		return nil, err
+	}
+	return &out, out.checkExtProc()
 }
 
 // at returns the endpoint at a URL that an entry stands for.

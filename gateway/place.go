@@ -35,6 +35,7 @@ type job struct {
 	adapter Adapter
 	split   bool          // the model has endpoints that only compute prompts
 	hedge   time.Duration // after which a second endpoint is asked, too; 0 is never
+	next    int           // how many endpoints are named to try after the first
 
 	ready   chan struct{} // closed once one of these is set
 	placed  *placement
@@ -45,8 +46,9 @@ type job struct {
 type placement struct {
 	endpoint *endpoint
 	flight   *route.Flight
-	api      string // the endpoint's, as when the placement was made
-	why      string // the decision, if the job wants it explained
+	api      string      // the endpoint's, as when the placement was made
+	why      string      // the decision, if the job wants it explained
+	next     []*endpoint // to try after this one, if the job wants some
 }
 
 // place waits until it is the job's turn, and returns where it goes. The caller must call Gateway.leave afterwards.
@@ -166,6 +168,7 @@ func overloaded(f *fair.Refusal) *refusal {
 // pump sends what can go of a model's queue. g.mu is held.
 func (g *Gateway) pump(m *model) {
 	var to *endpoint
+	var next []*endpoint
 	var why string
 	can := func(r *fair.Request) bool {
 		j := r.Value.(*job)
@@ -173,7 +176,10 @@ func (g *Gateway) pump(m *model) {
 		if d.Chosen < 0 {
 			return false
 		}
-		to, why = m.pool[d.Chosen], ""
+		to, next, why = m.pool[d.Chosen], nil, ""
+		for _, i := range d.Next(j.next) {
+			next = append(next, m.pool[i])
+		}
 		if j.explain {
 			why = strings.Join(strings.Fields(d.String()), " ")
 		}
@@ -187,7 +193,7 @@ func (g *Gateway) pump(m *model) {
 		j := r.Value.(*job)
 		delete(m.jobs, j)
 		to.requests++
-		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why}
+		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why, next: next}
 		close(j.ready)
 	}
 }
@@ -223,6 +229,16 @@ func (g *Gateway) leave(j *job, p *placement, cost float64, tokens int, seconds 
 		j.model.queue.Settle(&j.fair, cost)
 	}
 	g.pumpAll()
+}
+
+// moved says that another endpoint than the one of a placement got the job.
+func (g *Gateway) moved(j *job, p *placement, to *endpoint) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.flight.End(0, 0)
+	p.endpoint.requests--
+	p.endpoint, p.flight = to, g.fleet.Send(to.id, &j.route)
+	to.requests++
 }
 
 // pumpAll sends what can go of all queues: endpoints may belong to several models.

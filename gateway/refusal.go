@@ -63,11 +63,14 @@ func (f *refusal) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	if f.retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(f.retry.Seconds())))))
+		h.Set("Retry-After", f.seconds())
 	}
 	w.WriteHeader(f.status)
 	w.Write(data)
 }
+
+// seconds is the time to wait as Retry-After has it.
+func (f *refusal) seconds() string { return strconv.Itoa(int(max(1, math.Ceil(f.retry.Seconds())))) }
 
 // event is the refusal as the last event of a stream that began well.
 func (f *refusal) event() []byte {
@@ -76,6 +79,11 @@ func (f *refusal) event() []byte {
 
 func invalid(param, message string) *refusal {
 	return &refusal{status: http.StatusBadRequest, kind: "invalid_request_error", code: "invalid_request", param: param, message: message}
+}
+
+func tooLarge(most int) *refusal {
+	return &refusal{status: http.StatusRequestEntityTooLarge, kind: "invalid_request_error", code: "too_large",
+		message: "the request body has more than " + strconv.Itoa(most) + " bytes"}
 }
 
 func noModel(name string) *refusal {

@@ -12,6 +12,7 @@ type Request struct {
 	Zone    string // where the request comes from
 	SLO     SLO
 	Tried   []int // endpoints that failed on it
+	Only    []int // endpoints that may get it; nil is all
 }
 
 // Exactly are the names of a prompt's blocks of tokens, as TokenBlocks gives them, for endpoints that tell what they

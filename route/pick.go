@@ -1,9 +1,11 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -152,6 +154,18 @@ func (k *picker) draw() int {
 		return b
 	}
 	return a
+}
+
+// Next returns the places in Rated of the best candidates after the chosen one, at most n of them.
+func (d Decision) Next(n int) []int {
+	var next []int
+	for i, r := range d.Rated {
+		if i != d.Chosen && r.Refused == "" {
+			next = append(next, i)
+		}
+	}
+	slices.SortStableFunc(next, func(a, b int) int { return cmp.Compare(d.Rated[b].Score, d.Rated[a].Score) })
+	return next[:min(n, len(next))]
 }
 
 // String explains the decision in one line: each candidate with its score and what it is made of, the chosen one with a

@@ -3,6 +3,7 @@ package route
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -52,13 +53,15 @@ type modelled struct {
 type landing struct {
 	sent, first, end float64 // seconds
 	flight           *Flight // nil if no fleet chose
-	output           int
+	input, output    int
+	uncached         float64 // tokens of the prompt that must be computed
 	begun            bool
 }
 
-// replay sends a trace to modelled engines. It returns the share of blocks found in their caches and the 99th
-// percentile of the time to the first token. choose returns an engine and, if it was chosen by a fleet, the flight.
-func replay(trace []traced, speed float64, engines []*modelled, choose func(i int, x *traced) (int, *Flight)) (hits, p99 float64) {
+// replay sends a trace to modelled engines. It returns the share of blocks found in their caches, and the 99th
+// percentile and the median of the time to the first token. choose returns an engine and, if it was chosen by a fleet,
+// the flight.
+func replay(trace []traced, speed float64, engines []*modelled, choose func(i int, x *traced) (int, *Flight)) (hits, p99, p50 float64) {
 	const perToken = 0.03 // seconds
 	held := make([]int, 1)
 	found, blocks := 0, 0
@@ -75,12 +78,14 @@ func replay(trace []traced, speed float64, engines []*modelled, choose func(i in
 		found += held[0]
 		blocks += len(x.Blocks)
 		e.cache.Note(0, x.Blocks)
-		e.free = max(e.free, now) + float64(max(1, x.Input-held[0]*tracedBlock))/speed
+		uncached := float64(max(1, x.Input-held[0]*tracedBlock))
+		e.free = max(e.free, now) + uncached/speed
 		ttft = append(ttft, e.free-now)
-		e.ends = append(e.ends, &landing{now, e.free, e.free + perToken*float64(x.Output), flight, x.Output, false})
+		e.ends = append(e.ends, &landing{sent: now, first: e.free, end: e.free + perToken*float64(x.Output), flight: flight,
+			input: x.Input, output: x.Output, uncached: uncached})
 	}
 	slices.Sort(ttft)
-	return float64(found) / float64(blocks), ttft[len(ttft)*99/100]
+	return float64(found) / float64(blocks), ttft[len(ttft)*99/100], ttft[len(ttft)/2]
 }
 
 // land tells the fleet of what has happened by now.
@@ -121,16 +126,16 @@ func TestConversationTrace(t *testing.T) {
 	}
 	best := float64(infinite) / float64(all)
 	t.Logf("one infinite cache: %.1f%% of blocks", 100*best)
-	type result struct{ hits, p99 float64 }
+	type result struct{ hits, p99, p50 float64 }
 	results := map[string]result{}
 	run := func(name string, choose func(pool []*modelled) func(i int, x *traced) (int, *Flight)) {
 		var pool []*modelled
 		for range engines {
 			pool = append(pool, &modelled{cache: newPrefixes(1, capacity)})
 		}
-		hits, p99 := replay(trace, speed, pool, choose(pool))
-		results[name] = result{hits, p99}
-		t.Logf("%-20s %5.1f%% of blocks, %5.1f%% of what can be; p99 TTFT %6.2f s", name, 100*hits, 100*hits/best, p99)
+		hits, p99, p50 := replay(trace, speed, pool, choose(pool))
+		results[name] = result{hits, p99, p50}
+		t.Logf("%-22s %5.1f%% of blocks, %5.1f%% of what can be; TTFT p50 %5.2f s, p99 %6.2f s", name, 100*hits, 100*hits/best, p50, p99)
 	}
 	for _, preset := range presets.Names() {
 		p, err := NewPolicy(preset, nil)
@@ -162,11 +167,27 @@ func TestConversationTrace(t *testing.T) {
 			return int(chain(1, x.Blocks[min(len(x.Blocks)-1, 2)]) % engines), nil
 		}
 	})
+	others := published(capacity)
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		choose := others[name]
+		run(name, func(pool []*modelled) func(int, *traced) (int, *Flight) {
+			return func(_ int, x *traced) (int, *Flight) { return choose(pool, x.At/1000, x), nil }
+		})
+	}
+	if *plotFile != "" {
+		points := map[string]point{}
+		for name, r := range results {
+			points[name] = point{r.hits / best, r.p99}
+		}
+		if err := drawRules(points); err != nil {
+			t.Fatal(err)
+		}
+	}
 	balanced := results["balanced"]
 	if balanced.hits < 0.95*best {
 		t.Errorf("the default finds %.1f%% of what one infinite cache would; want 95%%", 100*balanced.hits/best)
 	}
-	for _, other := range []string{"round robin", "hash of the beginning", "least-load", "random"} {
+	for _, other := range append(slices.Sorted(maps.Keys(others)), "round robin", "hash of the beginning", "least-load", "random") {
 		if balanced.p99 >= results[other].p99 {
 			t.Errorf("p99 TTFT %.2f s; %s has %.2f s", balanced.p99, other, results[other].p99)
 		}

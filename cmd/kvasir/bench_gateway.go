@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/bench"
@@ -14,6 +16,9 @@ type benchGatewayCmd struct {
 	Sizes   []size        `name:"sizes" help:"Sizes of the requests' bodies." default:"1K,16K,220K,400K" placeholder:"SIZE"`
 	Clients int           `help:"Clients that ask at once, for the most requests and chunks a second." default:"32"`
 	Time    time.Duration `help:"Spent on each of the three measurements of a size." default:"3s"`
+	Doors   []string      `name:"door" help:"Measure a gateway that runs by itself, by the name that it has in the table, its address and the key that it wants." placeholder:"NAME=HOST:PORT[=KEY]"`
+	Engine  string        `help:"Of --door: the address of an engine behind the gateways, which answers to the same." placeholder:"HOST:PORT"`
+	Model   string        `help:"Of --door: what gateways and engine call the model." default:"null"`
 	JSON    bool          `name:"json" help:"Print a JSON object to a line."`
 }
 
@@ -22,17 +27,25 @@ func (benchGatewayCmd) Help() string {
 
 Examples:
   kvasir bench gateway
-  kvasir bench gateway --sizes 1K,220K --json`
+  kvasir bench gateway --sizes 1K,220K --json
+  kvasir bench gateway --engine 127.0.0.1:9001 --door mine=127.0.0.1:9000 --door other=127.0.0.1:9100`
 }
 
 func (c *benchGatewayCmd) Run(ctx context.Context) error {
-	o := bench.GatewayOptions{Engines: c.Engines, Clients: c.Clients, Time: c.Time}
+	o := bench.GatewayOptions{Engines: c.Engines, Clients: c.Clients, Time: c.Time, Engine: c.Engine, Model: c.Model}
 	for _, s := range c.Sizes {
 		o.Sizes = append(o.Sizes, int(s))
 	}
+	for _, d := range c.Doors {
+		part := strings.SplitN(d, "=", 3)
+		if len(part) < 2 || part[0] == "" {
+			return usageError{fmt.Sprintf("--door %s; want NAME=HOST:PORT or NAME=HOST:PORT=KEY", d)}
+		}
+		o.Doors = append(o.Doors, bench.Door{Name: part[0], Address: part[1], Key: strings.Join(part[2:], "")})
+	}
 	if !c.JSON {
-		fmt.Fprintln(os.Stdout, "|   body bytes | added p50 µs | added p99 µs | requests/s | CPU µs/request |   chunks/s |\n"+
-			"|-------------:|-------------:|-------------:|-----------:|---------------:|-----------:|")
+		fmt.Fprintln(os.Stdout, "| gateway      |   body bytes | added p50 µs | added p99 µs | requests/s | CPU µs/request |   chunks/s |\n"+
+			"|--------------|-------------:|-------------:|-------------:|-----------:|---------------:|-----------:|")
 	}
 	var failed error
 	err := bench.Gateway(ctx, o, func(r bench.GatewayRow) {
@@ -40,7 +53,11 @@ func (c *benchGatewayCmd) Run(ctx context.Context) error {
 			failed = printJSON(r)
 			return
 		}
-		fmt.Printf("| %12d | %12.0f | %12.0f | %10.0f | %14.0f | %10.0f |\n", r.BodyBytes, r.AddedP50, r.AddedP99, r.RequestsPerSecond, r.CPU, r.ChunksPerSecond)
+		if r.Errors != "" {
+			fmt.Printf("| %-12s | %12d | %s |\n", r.Door, r.BodyBytes, r.Errors)
+			return
+		}
+		fmt.Printf("| %-12s | %12d | %12.0f | %12.0f | %10.0f | %14.0f | %10.0f |\n", cmp.Or(r.Door, "kvasir"), r.BodyBytes, r.AddedP50, r.AddedP99, r.RequestsPerSecond, r.CPU, r.ChunksPerSecond)
 	})
 	if err == nil {
 		err = failed

@@ -19,7 +19,7 @@ func TestBenchUsage(t *testing.T) {
 	for _, args := range []string{
 		"bench model --tests pp", "bench model --shape 13b", "bench model --shape layers=2", "bench model --shape mini --quant Q9", "bench model x.gguf --shape mini",
 		"bench kernels --filter (", "bench load -c 2 --rate 3", "bench load --workload azure", "bench load --workload mooncake --file " + trace,
-		"bench load --input -1", "bench null --ttft -1s", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
+		"bench load --input -1", "bench null --ttft -1s", "bench null --engines 0", "bench null --fault x", "bench null --events-port 5600", "bench gateway --door x", "bench load --rate 1 --burst 0", "bench load --url http://127.0.0.1:1/v1 --shape mini",
 		"bench load --sweep --html page.html", "bench load --workload none",
 		"bench load --file " + trace, "bench load --lengths 2", "bench load --time-scale 2", "bench load --workload azure --turns 2 --file " + trace,
 		"bench load -c 2 --burst 2", "bench load --attain 0.5", "bench load --completions", "bench load --url http://127.0.0.1:1/v1 --policy vtc",

@@ -82,27 +82,62 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	defer g.Close()
 	stop := c.reloadOnHangUp(g, log, cfg)
 	defer stop()
+	servers := []door{{&http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}, ln}}
 	log.Info("serving", "address", "http://"+ln.Addr().String())
-	return c.serve(ctx, g, ln)
+	if at := cfg.ExtProc.Listen; at != "" {
+		s, err := g.Picker()
+		if err != nil {
+			return fmt.Errorf("ext_proc: %w", err)
+		}
+		ln, err := net.Listen("tcp", at)
+		if err != nil {
+			return fmt.Errorf("ext_proc: cannot listen on %s: %w", at, rootOf(err))
+		}
+		defer ln.Close()
+		servers = append(servers, door{s, ln})
+		log.Info("picking endpoints", "address", ln.Addr().String(), "tls", s.TLSConfig != nil)
+	}
+	return c.serve(ctx, g, servers)
+}
+
+// door is a server with its listener.
+type door struct {
+	*http.Server
+	ln net.Listener
+}
+
+// Serve serves with TLS if the server has a certificate.
+func (l *door) Serve() error {
+	if l.TLSConfig != nil {
+		return l.ServeTLS(l.ln, "", "")
+	}
+	return l.Server.Serve(l.ln)
 }
 
 // serve answers until ctx ends, and then lets what is under way come to its end.
-func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, ln net.Listener) error {
-	s := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	ended := make(chan error, 1)
-	guard.Go(func() error { return s.Serve(ln) }, func(err error) { ended <- err })
+func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers []door) error {
+	ended := make(chan error, len(servers))
+	for _, s := range servers {
+		guard.Go(s.Serve, func(err error) { ended <- err })
+	}
 	select {
 	case err := <-ended:
+		for _, s := range servers {
+			err = errors.Join(err, s.Close())
+		}
 		return err
 	case <-ctx.Done():
 	}
 	g.Drain()
 	drain, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
-	if err := s.Shutdown(drain); err != nil {
-		return errors.Join(fmt.Errorf("answers under way were cut off: %w", err), s.Close())
+	var failed error
+	for _, s := range servers {
+		if err := s.Shutdown(drain); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("answers under way were cut off: %w", err), s.Close())
+		}
 	}
-	return nil
+	return failed
 }
 
 // reloadOnHangUp reads the configuration again on SIGHUP, until stop is called. One that is not good changes nothing.
@@ -112,8 +147,8 @@ func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, b
 	guard.Go(func() error {
 		for range hangUps {
 			cfg, err := readGatewayConfig(c.File)
-			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache) {
-				err = errors.New("listen, state or cache is another: that needs a new start")
+			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache || !cfg.ExtProc.Same(before.ExtProc)) {
+				err = errors.New("listen, state, cache or ext_proc is another: that needs a new start")
 			}
 			if err == nil {
 				err = g.Apply(cfg)

@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/kvasir-llm/kvasir/bench"
+	"github.com/kvasir-llm/kvasir/bench/fleet"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/guard"
@@ -135,7 +136,7 @@ func newParser(c *cli) *kong.Kong {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		choices(),
-		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
+		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "faults": fleet.Faults.Help(), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
 	)
 }
 

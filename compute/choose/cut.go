@@ -54,8 +54,8 @@ func (s *Sampler) total(logits []float32, most float32, scale float64) (total fl
 const weightless = -88
 
 // filter returns the logits of the tokens that min_p, top_k and top_p leave, in the tokens' order; some may be -Inf.
-// The i-th is that of token ids[at[i]], of ids[i] if at is nil, and of i if ids is nil. s.peaks are those of the logits,
-// of which most is the greatest.
+// The i-th is that of token ids[at[i]], of ids[i] if at is nil, and of i if ids is nil. s.peaks are those of the
+// logits, of which most is the greatest.
 func (s *Sampler) filter(logits []float32, most float32, p *compute.Choosing) (ids, at []int32, left []float32) {
 	if p.MinP == 0 && p.TopK <= 0 && p.TopP == 1 {
 		return nil, nil, logits
@@ -222,7 +222,7 @@ func (s *Sampler) cut(logits, weights []float32, most, least float32, n int, lim
 		sum += s.classes[at].weight
 	}
 	s.edge = s.edge[:0]
-	near, far := float32(at-1)/perLogit, float32(at+2)/perLogit // around the class, for few to be looked at closely
+	near, far := float32(at-1)/perLogit, float32(at+2)/perLogit // around the class
 	if at == classes-1 {
 		far = float32(math.Inf(1))
 	}

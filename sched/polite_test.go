@@ -116,15 +116,16 @@ func TestPoliteTenant(t *testing.T) {
 		base, row    float64 // microseconds
 		prompt, seqs int
 		least        float64 // that the other gets, of the time that is left
+		micros       float64 // that are simulated
 	}{
-		{"1.1B, short prompts", 20000, 1500, 64, 16, 0.85},
-		{"1.1B", 20000, 1500, 512, 16, 0.85},
-		{"1.1B, places for all", 20000, 1500, 512, 64, 0.85},
-		{"small", 2000, 120, 256, 16, 0.85},
-		{"small, places for all", 2000, 120, 256, 64, 0.85},
-		{"small, long prompts", 2000, 120, 2000, 64, 0.82},
-		{"tiny, words for prompts", 2500, 270, 6, 16, 0.4},
-		{"1.1B, words for prompts", 20000, 1500, 6, 16, 0.4},
+		{"1.1B, short prompts", 20000, 1500, 64, 16, 0.85, 120e6},
+		{"1.1B", 20000, 1500, 512, 16, 0.85, 120e6},
+		{"1.1B, places for all", 20000, 1500, 512, 64, 0.85, 120e6},
+		{"small", 2000, 120, 256, 16, 0.85, 120e6},
+		{"small, places for all", 2000, 120, 256, 64, 0.85, 120e6},
+		{"small, long prompts", 2000, 120, 2000, 64, 0.82, 120e6},
+		{"tiny, words for prompts", 2500, 270, 6, 16, 0.4, 20e6},
+		{"1.1B, words for prompts", 20000, 1500, 6, 16, 0.4, 120e6},
 	} {
 		run := func(policy string, greedy int, polite bool) *twoTenants {
 			m := newTwoTenants(t, Config{MaxSeqs: c.seqs, StepTarget: 50_000, Policy: policy}, c.base, c.row, c.prompt)
@@ -136,14 +137,14 @@ func TestPoliteTenant(t *testing.T) {
 				m.due = m.micros
 			}
 			m.yielded, m.computed = map[string]int{}, 0
-			for end := m.micros + 120e6; m.micros < end; {
+			for end := m.micros + c.micros; m.micros < end; {
 				m.step()
 			}
 			return m
 		}
 		alone, beside, only, fcfs := run("vtc", 0, true), run("vtc", 30, true), run("vtc", 30, false), run("fcfs", 30, true)
 		// In the time that the polite one's prompts take, the other gets nothing.
-		rest := 1 - float64(len(beside.firsts)*c.prompt)*c.row/120e6
+		rest := 1 - float64(len(beside.firsts)*c.prompt)*c.row/c.micros
 		got := float64(beside.computed+beside.yielded["greedy"]) / float64(only.computed+only.yielded["greedy"])
 		t.Logf("%s: first token p99 %.0f ms alone, %.0f beside (%.2f times), %.0f under fcfs; the other gets %.2f of what it has alone, and %.2f of the time",
 			c.name, alone.worst()/1e3, beside.worst()/1e3, beside.worst()/alone.worst(), fcfs.worst()/1e3, got, rest)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -75,7 +76,7 @@ func TestFaultyFleet(t *testing.T) {
 func TestContradictingEvents(t *testing.T) {
 	config := "health: {interval: 20ms}\nmodels:\n- name: m\n  policy: prefix\n  endpoints:\n"
 	for i, fault := range []fleet.Fault{fleet.Contradicts, fleet.NoFault} {
-		at, again := freePort(t), freePort(t)
+		at, again := freeport.Port(t), freeport.Port(t)
 		p, err := kvevents.Open(kvevents.Config{Endpoint: "@" + at, Replay: "@" + again, Encoding: kvevents.Encoding{BlockTokens: 8}})
 		if err != nil {
 			t.Fatal(err)

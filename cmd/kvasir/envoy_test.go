@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 	"io"
 	"net/http"
 	"os"
@@ -24,7 +25,7 @@ func TestEnvoy(t *testing.T) {
 	program := buildKvasir(t)
 	var engines []*engineProcess
 	for range 2 {
-		e := &engineProcess{program: program, port: freePort(t), events: freePort(t)}
+		e := &engineProcess{program: program, port: freeport.Port(t), events: freeport.Port(t)}
 		e.start(t)
 		defer func() { e.kill() }()
 		engines = append(engines, e)
@@ -40,7 +41,7 @@ func TestEnvoy(t *testing.T) {
 
 // askEnvoy sends requests through Envoy, whose bodies the gateway gets in a mode.
 func askEnvoy(t *testing.T, envoy, program, mode, file string, engines []*engineProcess) {
-	picker, port := freePort(t), freePort(t)
+	picker, port := freeport.Port(t), freeport.Port(t)
 	config := fmt.Sprintf("listen: 127.0.0.1:0\nstate: {url: \"memory:\"}\next_proc: {listen: \"127.0.0.1:%s\", self_signed: true}\nmodels:\n"+
 		"- name: m\n  upstream: kvasir-mini\n  endpoints: [%q, %q]\n", picker, engines[0].url(""), engines[1].url(""))
 	startGateway(t, program, config)

@@ -166,7 +166,7 @@ func (g *Generation) split(d *Delta, events []chat.Event) {
 }
 
 func (g *Generation) info(from engine.Token) TokenInfo {
-	t := TokenInfo{ID: from.ID, Bytes: g.m.Tokenizer.Bytes(from.ID), Logprob: from.Logprob, Rank: int(from.Rank)}
+	t := TokenInfo{ID: from.ID, Bytes: g.m.Tokenizer.Bytes(from.ID), Logprob: from.Logprob, Rank: int(from.Rank), Origin: from.Origin}
 	for _, top := range from.Top {
 		t.Top = append(t.Top, TokenInfo{ID: top.Token, Bytes: g.m.Tokenizer.Bytes(top.Token), Logprob: top.Logprob})
 	}

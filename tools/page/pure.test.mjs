@@ -89,7 +89,7 @@ test("what storage may hold instead of a chat is no chat", () => {
 
 test("empty controls send nothing, others their values", () => {
   assert.deepEqual(parameters({}, false), {});
-  assert.deepEqual(parameters({}, true), { logprobs: true, top_logprobs: 5, return_token_ids: true });
+  assert.deepEqual(parameters({}, true), { logprobs: true, top_logprobs: 5, return_token_ids: true, return_token_origins: true });
   assert.deepEqual(parameters({ temperature: " 0.5 ", top_k: "40", stop: "END\n\nSTOP\n", extra: '{"user": "me", "top_k": 3}' }, false),
     { temperature: 0.5, top_k: 3, stop: ["END", "STOP"], user: "me" });
   assert.deepEqual(parameters({ tools: "[{}]", response_format: '{"type": "object"}' }, false),

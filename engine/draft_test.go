@@ -241,16 +241,16 @@ func TestOrigins(t *testing.T) {
 		plain.Logprobs, ruled.Logprobs = logprobs, logprobs
 		count := map[Origin]int{}
 		for n, tok := range tokensOf(t, submit(t, e, t.Context(), plain)) {
-			if count[tok.Origin]++; tok.Origin == Forced || tok.Origin == Guessed && n%3 == 0 {
+			if count[tok.Origin]++; tok.Origin == originForced || tok.Origin == originGuessed && n%3 == 0 {
 				t.Errorf("logprobs %d: token %d was %v", logprobs, n, tok.Origin)
 			}
 		}
-		if count[Guessed] < len(want)/3 {
+		if count[originGuessed] < len(want)/3 {
 			t.Errorf("logprobs %d: of %d tokens %v", logprobs, len(want), count)
 		}
 		c := new(rule)
 		for n, tok := range tokensOf(t, submit(t, e, t.Context(), ruled)) {
-			if forced := len(c.allowed()) == 1; (tok.Origin == Forced) != forced || tok.Origin == Guessed {
+			if forced := len(c.allowed()) == 1; (tok.Origin == originForced) != forced || tok.Origin == originGuessed {
 				t.Errorf("logprobs %d: token %d, forced %v, was %v", logprobs, n, forced, tok.Origin)
 			}
 			c.Accept(tok.ID)

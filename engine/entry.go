@@ -125,7 +125,7 @@ func (x *entry) takeTokens(s *step) {
 			return
 		}
 		if at >= 0 {
-			s.tokens[len(s.tokens)-1].origin = Guessed
+			s.tokens[len(s.tokens)-1].origin = originGuessed
 		}
 		if at >= 0 && tree {
 			s.path = append(s.path, int32(at))
@@ -133,7 +133,7 @@ func (x *entry) takeTokens(s *step) {
 		}
 		t := chosen(&c)
 		if x.forced {
-			t.origin = Forced
+			t.origin = originForced
 		}
 		if q.stopsAt(t.id) && (q.plain || q.search == nil) {
 			last := t.token()

@@ -23,9 +23,9 @@ const (
 type Origin uint8
 
 const (
-	Chosen  Origin = iota // by its probability
-	Guessed               // proposed (Config.Draft), and then chosen
-	Forced                // the constraint allowed nothing else
+	originChosen  Origin = iota // by its probability
+	originGuessed               // proposed (Config.Draft), and then chosen
+	originForced                // the constraint allowed nothing else
 )
 
 // String returns the origin's name.

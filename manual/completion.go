@@ -91,8 +91,8 @@ func (r *completion) pattern() string {
 	return fmt.Sprintf("%q|%q*", r.path, r.path+" ")
 }
 
-// zshCompletion offers the same with what help says of it. The script can be sourced, or be the file _kvasir in a folder
-// of $fpath.
+// zshCompletion offers the same with what help says of it. The script can be sourced, or be the file _kvasir in a
+// folder of $fpath.
 func zshCompletion(w io.Writer, rows []completion) {
 	fmt.Fprint(w, `#compdef kvasir
 _kvasir() {

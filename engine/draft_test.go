@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -215,6 +216,59 @@ func TestConstraint(t *testing.T) {
 		if log.Len() > 0 {
 			t.Error(log.String())
 		}
+	}
+}
+
+// TestOrigins holds that tokens say how they came about: proposed ones that were right, and those that were the only
+// ones allowed, with and without log probabilities.
+func TestOrigins(t *testing.T) {
+	cfg := smallConfig()
+	plain, ruled := request(3, 8, 40), request(4, 8, 40)
+	want := expected(plain)
+	ruled.Constraint = func() Constraint { return new(rule) }
+	draft := func(known []int32, most int) (d sched.Draft) {
+		for at := len(known) - len(plain.Prompt); at < len(want) && len(d.Tokens) < most; at++ {
+			id := want[at]
+			if at%3 == 0 {
+				id = (id + 1) % fakeVocab
+			}
+			d.Tokens = append(d.Tokens, id)
+		}
+		return d
+	}
+	for _, logprobs := range []int{-1, 2} {
+		e := start(t, Config{Runner: newFake(cfg), Sched: cfg, Draft: draft})
+		plain.Logprobs, ruled.Logprobs = logprobs, logprobs
+		count := map[Origin]int{}
+		for n, tok := range tokensOf(t, submit(t, e, t.Context(), plain)) {
+			if count[tok.Origin]++; tok.Origin == originForced || tok.Origin == originGuessed && n%3 == 0 {
+				t.Errorf("logprobs %d: token %d was %v", logprobs, n, tok.Origin)
+			}
+		}
+		if count[originGuessed] < len(want)/3 {
+			t.Errorf("logprobs %d: of %d tokens %v", logprobs, len(want), count)
+		}
+		c := new(rule)
+		for n, tok := range tokensOf(t, submit(t, e, t.Context(), ruled)) {
+			if forced := len(c.allowed()) == 1; (tok.Origin == originForced) != forced || tok.Origin == originGuessed {
+				t.Errorf("logprobs %d: token %d, forced %v, was %v", logprobs, n, forced, tok.Origin)
+			}
+			c.Accept(tok.ID)
+		}
+	}
+}
+
+// tokensOf reads a stream to its end.
+func tokensOf(t *testing.T, s *Stream) (all []Token) {
+	for {
+		tok, err := s.Next(t.Context())
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tok)
 	}
 }
 

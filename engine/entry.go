@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -19,6 +20,7 @@ type entry struct {
 	rare     int32     // 1 + its number in step.rare; 0: it has none
 	sample   bool      // then the last rows yield tokens
 	recalled bool      // tokens were forced meanwhile: what it yields does not count
+	forced   bool      // its mask allows one token
 }
 
 // rare is what few entries have.
@@ -63,9 +65,22 @@ func (x *entry) fill(s *step, mask []uint32) {
 	}()
 	if ids := x.seq.forced; len(ids) > 0 {
 		mask[ids[0]/32] |= 1 << (ids[0] % 32)
+		x.forced = true
 		return
 	}
 	x.seq.constraint.Mask(mask)
+	x.forced = single(mask)
+}
+
+// single reports whether a mask allows exactly one token.
+func single(mask []uint32) bool {
+	n := 0
+	for _, w := range mask {
+		if n += bits.OnesCount32(w); n > 1 {
+			return false
+		}
+	}
+	return n == 1
 }
 
 // take reads what a step chose for one entry: scores of prompt tokens, a vector's rows, or tokens.
@@ -109,6 +124,9 @@ func (x *entry) takeTokens(s *step) {
 			}
 			return
 		}
+		if at >= 0 {
+			s.tokens[len(s.tokens)-1].origin = originGuessed
+		}
 		if at >= 0 && tree {
 			s.path = append(s.path, int32(at))
 			s.rareOf(x).path++
@@ -116,6 +134,9 @@ func (x *entry) takeTokens(s *step) {
 		t := chosen(&c)
 		if !q.plain && q.wide {
 			t = x.widen(s, t)
+		}
+		if x.forced {
+			t.origin = originForced
 		}
 		if q.stopsAt(t.id) && (q.plain || q.search == nil) {
 			last := t.token()

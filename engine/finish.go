@@ -179,7 +179,7 @@ func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Duration) bool
 	q.forced = q.forced[n:]
 	for i, id := range ids[:n] {
 		e.observeToken(s, q, now)
-		t := Token{ID: id}
+		t := Token{ID: id, Origin: originForced}
 		if ended && i == n-1 {
 			t.Finish = FinishLength
 			e.end(q, t)

@@ -20,6 +20,18 @@ const (
 	FinishError     FinishReason = "error"     // a fault, or the engine was closed
 )
 
+// Origin says how a token of an answer came about.
+type Origin uint8
+
+const (
+	originChosen  Origin = iota // by its probability
+	originGuessed               // proposed (Config.Draft), and then chosen
+	originForced                // the constraint allowed nothing else
+)
+
+// String returns the origin's name.
+func (o Origin) String() string { return [...]string{"chosen", "guessed", "forced"}[o] }
+
 // Token is one token of a Stream. The last one has a Finish. If that is not FinishLength, or FinishStop by a stop
 // token, it is no token: its ID is -1.
 type Token struct {
@@ -27,6 +39,7 @@ type Token struct {
 	Logprob float32             // if Request.Logprobs is not negative
 	Rank    int32               // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []compute.Candidate // as Request.Logprobs and LogprobTokens say
+	Origin  Origin
 	Finish  FinishReason
 	Err     error // why, if Finish is FinishCancelled or FinishError
 }
@@ -35,12 +48,13 @@ type Token struct {
 type brief struct {
 	id, rank int32
 	logprob  float32
-	all      *Token // the token, if there is more to it
+	origin   Origin
+	all      *Token // the token, if there is more to it, but for its origin
 }
 
 // briefOf makes a token brief.
 func briefOf(t Token) brief {
-	b := brief{id: t.ID, rank: t.Rank, logprob: t.Logprob}
+	b := brief{id: t.ID, rank: t.Rank, logprob: t.Logprob, origin: t.Origin}
 	if t.Finish != "" || t.Top != nil {
 		b.all = &t
 	}
@@ -49,10 +63,12 @@ func briefOf(t Token) brief {
 
 // token returns the whole token.
 func (b brief) token() Token {
+	t := Token{ID: b.id, Rank: b.rank, Logprob: b.logprob}
 	if b.all != nil {
-		return *b.all
+		t = *b.all
 	}
-	return Token{ID: b.id, Rank: b.rank, Logprob: b.logprob}
+	t.Origin = b.origin
+	return t
 }
 
 // last reports whether it is the last one.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"github.com/kvasir-llm/kvasir/internal/freeport"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/bench/fleet"
 	kvevents "github.com/kvasir-llm/kvasir/events"
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
 
 // TestFaultyFleet asks fleets of which one engine of three fails or lies now and then, whole answers and streams at

@@ -3,7 +3,7 @@ package manual
 import (
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -17,8 +17,7 @@ func Complete(w io.Writer, parser *kong.Kong, shell string) {
 	case "bash":
 		bashCompletion(w, rows)
 	case "zsh":
-		fmt.Fprintln(w, "autoload -U compinit bashcompinit\n(( $+functions[compdef] )) || compinit\nbashcompinit")
-		bashCompletion(w, rows)
+		zshCompletion(w, rows)
 	case "fish":
 		fishCompletion(w, rows)
 	}
@@ -73,19 +72,63 @@ func bashCompletion(w io.Writer, rows []completion) {
   done
   case "$path" in
 `)
-	for i := len(rows) - 1; i >= 0; i-- { // longest paths first
-		r := rows[i]
-		pattern := strconv.Quote(r.path)
-		if r.path != "" {
-			pattern += "|" + strconv.Quote(r.path+" ") + "*"
-		}
-		fmt.Fprintf(w, "    %s) words=%q flags=%q ;;\n", pattern, texts(r.words), texts(r.flags))
+	for _, r := range slices.Backward(rows) { // longest paths first
+		fmt.Fprintf(w, "    %s) words=%q flags=%q ;;\n", r.pattern(), texts(r.words), texts(r.flags))
 	}
 	fmt.Fprint(w, `  esac
   [[ $current == -* ]] && words=$flags
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _kvasir kvasir
+`)
+}
+
+// pattern is what a case of bash and zsh matches the words before the cursor with.
+func (r *completion) pattern() string {
+	if r.path == "" {
+		return `""`
+	}
+	return fmt.Sprintf("%q|%q*", r.path, r.path+" ")
+}
+
+// zshCompletion offers the same with what help says of it. The script can be sourced, or be the file _kvasir in a
+// folder of $fpath.
+func zshCompletion(w io.Writer, rows []completion) {
+	fmt.Fprint(w, `#compdef kvasir
+_kvasir() {
+  local command="" i
+  local -a choices flags
+  for ((i = 2; i < CURRENT && i < 4; i++)); do
+    [[ ${words[i]} == -* ]] && break
+    command="${command:+$command }${words[i]}"
+  done
+  case "$command" in
+`)
+	described := func(list []candidate) string {
+		var out []string
+		for _, c := range list {
+			out = append(out, "'"+strings.ReplaceAll(c.text+":"+c.help, "'", `'\''`)+"'")
+		}
+		return strings.Join(out, " ")
+	}
+	for _, r := range slices.Backward(rows) {
+		fmt.Fprintf(w, "    %s) choices=(%s) flags=(%s) ;;\n", r.pattern(), described(r.words), described(r.flags))
+	}
+	fmt.Fprint(w, `  esac
+  if [[ $PREFIX == -* ]]; then
+    _describe -o flag flags
+  elif (( $#choices )); then
+    _describe command choices
+  else
+    _files
+  fi
+}
+if [[ ${funcstack[1]} == _kvasir ]]; then
+  _kvasir "$@"
+else
+  (( $+functions[compdef] )) || { autoload -U compinit && compinit; }
+  compdef _kvasir kvasir
+fi
 `)
 }
 

@@ -15,7 +15,7 @@ flags="-s -w -X main.release=v$version"
 trim=${TRIM--trimpath} # TRIM= builds faster where other builds went before
 go build -ldflags="$flags" -o "$root/tmp/kvasir" ./cmd/kvasir # of this machine, for what does not depend on one
 "$root/tmp/kvasir" reference --format man | gzip -9n >"$root/tmp/kvasir.1.gz"
-for shell in bash fish; do "$root/tmp/kvasir" completion $shell >"$root/tmp/completion.$shell"; done
+for shell in bash zsh fish; do "$root/tmp/kvasir" completion $shell >"$root/tmp/completion.$shell"; done
 nfpm=(go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.1)
 
 for target in "$@"; do
@@ -29,7 +29,7 @@ for target in "$@"; do
   if [ "$system" = windows ]; then
     (cd "$root/tmp" && zip -qr "$root/$name.zip" "$name")
   else
-    cp "$root/tmp/kvasir.1.gz" "$folder"
+    cp "$root"/tmp/kvasir.1.gz "$root"/tmp/completion.* "$folder"
     tar -C "$root/tmp" --owner=0 --group=0 -czf "$root/$name.tar.gz" "$name"
   fi
   if [ "$system" = linux ]; then

@@ -223,6 +223,7 @@ type openaiAnswer struct {
 	common   *openai.Common
 	params   given
 	logprobs bool // of the answer's tokens
+	origins  bool // beside these
 	id       string
 	created  int64 // seconds since 1970
 	encoder  *openai.Encoder

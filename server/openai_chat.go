@@ -39,7 +39,7 @@ func decodeChatBatch(body []byte) (*ask, error) {
 
 // asks returns what the server has to know of a request.
 func (a *chatAnswer) asks() (*ask, error) {
-	a.common, a.logprobs = &a.request.Common, a.request.Logprobs
+	a.common, a.logprobs, a.origins = &a.request.Common, a.request.Logprobs, a.request.ReturnTokenOrigins
 	if a.request.MaxCompletionTokens != nil {
 		a.common.MaxTokens = a.request.MaxCompletionTokens
 	}
@@ -129,6 +129,9 @@ func (o *openaiAnswer) chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogpr
 		out[i] = openai.TokenLogprob{TopLogprob: o.topLogprob(t), Top: make([]openai.TopLogprob, len(t.Top))}
 		for k, top := range t.Top {
 			out[i].Top[k] = o.topLogprob(top)
+		}
+		if o.origins {
+			out[i].Origin = t.Origin.String()
 		}
 	}
 	return out

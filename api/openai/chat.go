@@ -14,6 +14,7 @@ type ChatRequest struct {
 	MaxCompletionTokens *int            `json:"max_completion_tokens,omitempty"` // the present name of max_tokens
 	Logprobs            bool            `json:"logprobs,omitempty"`
 	TopLogprobs         *int            `json:"top_logprobs,omitempty"`
+	ReturnTokenOrigins  bool            `json:"return_token_origins,omitempty"`  // with the log probabilities
 	AddGenerationPrompt *bool           `json:"add_generation_prompt,omitempty"` // default true
 	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs,omitempty"`  // an object of variables for the template
 	ToolFields
@@ -85,12 +86,6 @@ func DecodeChat(body []byte, extra Extra) (*ChatRequest, error) {
 	if len(r.Messages) == 0 {
 		return nil, wire.Missing("messages", "an array with at least one message")
 	}
-	if r.TopLogprobs != nil && *r.TopLogprobs != 0 && !r.Logprobs {
-		return nil, wire.Invalid("top_logprobs", wire.CodeInvalidValue, "only allowed when logprobs is true")
-	}
-	if r.LogprobTokenIDs != nil && !r.Logprobs {
-		return nil, wire.Invalid("logprob_token_ids", wire.CodeInvalidValue, "only allowed when logprobs is true")
-	}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -143,6 +138,15 @@ func DecodeChatBatch(body []byte, extra Extra) (*ChatRequest, [][]Message, error
 
 // check finds what is wrong with members together.
 func (r *ChatRequest) check() error {
+	if r.TopLogprobs != nil && *r.TopLogprobs != 0 && !r.Logprobs {
+		return wire.Invalid("top_logprobs", wire.CodeInvalidValue, "only allowed when logprobs is true")
+	}
+	if r.LogprobTokenIDs != nil && !r.Logprobs {
+		return wire.Invalid("logprob_token_ids", wire.CodeInvalidValue, "only allowed when logprobs is true")
+	}
+	if r.ReturnTokenOrigins && !r.Logprobs {
+		return wire.Invalid("return_token_origins", wire.CodeInvalidValue, "only allowed when logprobs is true")
+	}
 	if r.ContinueFinalMessage {
 		if err := continues(r.Messages, r.AddGenerationPrompt); err != nil {
 			return err
@@ -197,6 +201,8 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 		r.Logprobs, err = c.Bool()
 	case "top_logprobs":
 		r.TopLogprobs, err = wire.Optional(c.IntIn(AllLogprobs, MaxLogprobs))
+	case "return_token_origins":
+		r.ReturnTokenOrigins, err = c.Bool()
 	case "add_generation_prompt":
 		r.AddGenerationPrompt, err = wire.Optional(c.Bool())
 	case "chat_template_kwargs":

@@ -14,6 +14,7 @@ func TestChatFields(t *testing.T) {
 	cases := map[string]ChatRequest{
 		`"max_completion_tokens":5`:                    {MaxCompletionTokens: ptr(5)},
 		`"logprobs":true,"top_logprobs":20`:            {Logprobs: true, TopLogprobs: ptr(20)},
+		`"logprobs":true,"return_token_origins":true`:  {Logprobs: true, ReturnTokenOrigins: true},
 		`"top_logprobs":0`:                             {TopLogprobs: ptr(0)},
 		`"add_generation_prompt":false`:                {AddGenerationPrompt: ptr(false)},
 		`"chat_template_kwargs":{"enable_thinking":1}`: {ChatTemplateKwargs: json.RawMessage(`{"enable_thinking":1}`)},
@@ -116,6 +117,7 @@ func TestChatRefusals(t *testing.T) {
 		{`[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]`,
 			"messages[0].tool_calls[0].function.arguments", wire.CodeInvalidType, "a string, found an object"},
 		{`[{"role":"user","content":"x"}],"top_logprobs":2`, "top_logprobs", wire.CodeInvalidValue, "logprobs is true"},
+		{`[{"role":"user","content":"x"}],"return_token_origins":true`, "return_token_origins", wire.CodeInvalidValue, "logprobs is true"},
 		{`[{"role":"user","content":"x"}],"logprobs":2`, "logprobs", wire.CodeInvalidType, "true or false, found 2"},
 		{`[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":21`, "top_logprobs", wire.CodeInvalidValue, ""},
 		{`[{"role":"user","content":"x"}],"max_tokens":0`, "max_tokens", wire.CodeInvalidValue, ""},

@@ -63,7 +63,8 @@ type ChatLogprobs struct {
 // TokenLogprob is a token with its natural log probability.
 type TokenLogprob struct {
 	TopLogprob
-	Top []TopLogprob `json:"top_logprobs"`
+	Top    []TopLogprob `json:"top_logprobs"`
+	Origin string       `json:"origin,omitempty"` // "chosen", "guessed" or "forced"; "" if it was not asked for
 }
 
 // TopLogprob is a token that was likely.

@@ -211,7 +211,12 @@ func appendTokens(dst []byte, tokens []TokenLogprob) []byte {
 			dst = tokens[i].Top[j].append(dst)
 			dst = append(dst, '}')
 		}
-		dst = append(dst, "]}"...)
+		dst = append(dst, ']')
+		if origin := tokens[i].Origin; origin != "" {
+			dst = append(dst, `,"origin":`...)
+			dst = wire.AppendString(dst, origin)
+		}
+		dst = append(dst, '}')
 	}
 	return append(dst, ']')
 }

@@ -24,11 +24,11 @@ func TestStreamEvents(t *testing.T) {
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[{"index":3,` +
 				`"delta":{"content":"a\n"},"logprobs":null,"finish_reason":null,"token_ids":[5,6]}],"prompt_token_ids":[1],` +
 				`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}}`},
-		{chat.AppendPiece(nil, &Piece{Finish: "stop", Chat: []TokenLogprob{{likely, []TopLogprob{likely}}, {TopLogprob: likely}}}),
+		{chat.AppendPiece(nil, &Piece{Finish: "stop", Chat: []TokenLogprob{{likely, []TopLogprob{likely}, ""}, {TopLogprob: likely, Origin: "forced"}}}),
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[{"index":0,` +
 				`"delta":{},"logprobs":{"content":[{"token":"é","logprob":-0.5,"bytes":[195,169],"top_logprobs":[` +
 				`{"token":"é","logprob":-0.5,"bytes":[195,169]}]},{"token":"é","logprob":-0.5,"bytes":[195,169],` +
-				`"top_logprobs":[]}],"refusal":null},"finish_reason":"stop","stop_reason":null}],"usage":null}`},
+				`"top_logprobs":[],"origin":"forced"}],"refusal":null},"finish_reason":"stop","stop_reason":null}],"usage":null}`},
 		{chat.AppendUsage(nil, usage),
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"m\"x","choices":[],` +
 				`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}}}`},

@@ -47,7 +47,7 @@ func (s *session) chat(ctx context.Context) error {
 		}
 		leave, err := s.command(ctx, t, prompt)
 		if err != nil {
-			fmt.Println("error:", forPeople(err))
+			complain(err)
 		}
 		if leave {
 			return nil
@@ -67,11 +67,19 @@ func (s *session) turn(ctx context.Context, prompt string) {
 	case errors.Is(err, context.Canceled):
 		fmt.Println("(stopped)")
 	case err != nil:
-		fmt.Println("error:", forPeople(err))
+		complain(err)
 	case s.cmd.Verbose:
 		a.printTimings(os.Stdout)
 	}
 	fmt.Println()
+}
+
+// complain shows an error, broken between words.
+func complain(err error) {
+	w := newWrapper()
+	w.plain = true // an error is no Markdown
+	fmt.Fprintf(w, "error: %s\n", forPeople(err))
+	w.flush()
 }
 
 // terminal reads prompts, with line editing and a history that outlives the program. Only while it reads is the

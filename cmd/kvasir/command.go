@@ -14,13 +14,16 @@ import (
 )
 
 const chatHelp = `  /help                   this list
-  /system TEXT            what the model is told before the conversation; without TEXT, nothing
-  /set NAME VALUE         temperature, top_p, top_k, min_p, repetition_penalty, seed, max_tokens, think, verbose;
+  /system TEXT            what the model is told before the conversation;
+                          without TEXT, nothing
+  /set NAME VALUE         temperature, top_p, top_k, min_p, repetition_penalty,
+                          seed, max_tokens, think, verbose;
                           without VALUE, as the model recommends
   /show                   the model, the settings and the conversation's length
   /clear                  forget the conversation
   /regenerate             answer the last prompt again
-  /edit TEXT              put TEXT in place of the last prompt, and answer it; without TEXT, edit the prompt
+  /edit TEXT              put TEXT in place of the last prompt, and answer it;
+                          without TEXT, edit the prompt
   /model NAME             go on with another model
   /save FILE, /load FILE  the conversation as JSON
   /bye                    leave (also Ctrl-D)
@@ -46,6 +49,9 @@ func (s *session) command(ctx context.Context, t *terminal, line string) (leave 
 	case "/model":
 		return false, s.use(ctx, rest)
 	case "/set":
+		if rest == "" {
+			return false, s.show()
+		}
 		key, value, _ := strings.Cut(rest, " ")
 		return false, s.set(key, strings.TrimSpace(value))
 	case "/show":
@@ -178,12 +184,23 @@ func (s *session) set(key, value string) error {
 		s.cmd.MaxTokens = most
 	}
 	if errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) {
-		err = fmt.Errorf("%q is no value of %s", value, key)
+		err = fmt.Errorf("%q is no value of %s; want %s", value, key, valueOf(key))
 	}
 	if err != nil {
 		*s.cmd = before
 	}
 	return err
+}
+
+// valueOf says what a setting takes.
+func valueOf(key string) string {
+	switch key {
+	case "think", "verbose":
+		return "true or false"
+	case "top_k", "seed", "max_tokens":
+		return "a whole number"
+	}
+	return "a number"
 }
 
 func (s *session) show() error {

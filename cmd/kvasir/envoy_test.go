@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"github.com/kvasir-llm/kvasir/internal/freeport"
 	"io"
 	"net/http"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
 
 // TestEnvoy puts Envoy in front of two engines, and asks a gateway beside it which of them gets each request. It needs

@@ -101,7 +101,7 @@ type natural int
 func (c *natural) UnmarshalText(b []byte) error {
 	n, err := strconv.Atoi(string(b))
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is not a number of them; want at least 1", b)
+		return fmt.Errorf("%q is not a whole number from 1 on", b)
 	}
 	*c = natural(n)
 	return nil

@@ -113,7 +113,7 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	found, err := openModel(ctx, name)
 	if err != nil {
-		if c.Model == "" && len(c.Rest) > 0 {
+		if c.Model == "" && len(c.Rest) > 0 && !strings.Contains(*c.First, "/") {
 			err = fmt.Errorf("%w\nif all of it is the prompt, put it in quotes: kvasir run %q", err, *c.First+" "+prompt)
 		}
 		return err

@@ -21,6 +21,7 @@ var rewordings = []struct {
 	{regexp.MustCompile(`expected a float but got ("[^"]*") \(string\)`), "$1 is not a number"},
 	{regexp.MustCompile(`expected duration but got ("[^"]*"): .*`), "$1 is not a time; want a number and a unit, such as 10s or 5m"},
 	{regexp.MustCompile(`^(--[a-z-]+): expected \w+ value but got "([^"]*)" \(short flag\).*`), "$1 wants a value, and $2 looks like a flag; if it is the value, write $1=$2"},
+	{regexp.MustCompile(`^<[a-z-]+>: (.*no such file)`), "$1"},
 	{regexp.MustCompile(`missing value, expecting "<arg>"`), "its value is missing"},
 	{regexp.MustCompile(`^expected "(<[^"]*)"`), "missing: $1"},
 	{regexp.MustCompile(`^unexpected argument ("?)(.+?)("?)(, did you mean .*)?$`), "there is no command or further argument \"$2\" here$4"},

@@ -175,6 +175,9 @@ func (w *wrapper) lay(text spans) {
 			w.put("\n" + strings.Repeat(" ", w.indent))
 			w.at, w.spaces = w.indent, 0
 		}
+		if cols > 0 && !w.code && !w.table { // a line may begin with more spaces than fit
+			w.spaces = max(0, min(w.spaces, w.width-w.at-cols))
+		}
 		if cols > 0 && w.spaces > 0 {
 			w.set(w.shown & word[0].style)
 			w.put(strings.Repeat(" ", w.spaces))

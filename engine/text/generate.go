@@ -173,7 +173,7 @@ func (g *Generation) split(d *Delta, events []chat.Event) {
 }
 
 func (g *Generation) info(from engine.Token) TokenInfo {
-	t := TokenInfo{ID: from.ID, Bytes: g.m.Tokenizer.Bytes(from.ID), Logprob: from.Logprob, Rank: int(from.Rank)}
+	t := TokenInfo{ID: from.ID, Bytes: g.m.Tokenizer.Bytes(from.ID), Logprob: from.Logprob, Rank: int(from.Rank), Origin: from.Origin}
 	if g.all {
 		slices.SortStableFunc(from.Top, func(a, b compute.Candidate) int { return cmp.Compare(b.Logprob, a.Logprob) })
 	}

@@ -111,6 +111,7 @@ type TokenInfo struct {
 	Logprob float32
 	Rank    int // of a prompt's token among all: 1 is the likeliest; 0 is not known
 	Top     []TokenInfo
+	Origin  engine.Origin // of an answer's token
 }
 
 // Usage counts a request's tokens.

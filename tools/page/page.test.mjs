@@ -358,6 +358,25 @@ test("the token view shows probabilities and alternatives", async () => {
   await shot("prompt");
 });
 
+test("the token view shows which tokens a schema forced, and which were guessed", async () => {
+  await open();
+  await page.click("#open-settings");
+  await page.click("#logprobs");
+  await page.evaluate(() => document.querySelector("#c-response_format").closest("details").open = true);
+  await page.type("#c-response_format", '{"type": "object", "properties": {"answer": {"const": "a KV cache"}}, "required": ["answer"], "additionalProperties": false}');
+  await press("Escape");
+  await ask("What is paged?");
+  await page.evaluate(() => document.querySelector(".msg.assistant [aria-pressed]").click());
+  const forced = await page.$$eval(".tokens .tok.forced", (all) => all.map((e) => e.textContent).join(""));
+  assert.match(forced, /a KV cache/);
+  assert.match(await text(".legend"), /forced: nothing else was allowed$/);
+  await page.hover(".tokens .tok.forced");
+  assert.match(await text("#tip caption"), /this one was forced/);
+  assert.match(await page.$eval(".tokens .tok.forced", (e) => e.getAttribute("aria-label")), /forced$/);
+  await accessible("forced tokens");
+  await shot("forced");
+});
+
 test("settings reach the request, and a wrong one is named", async () => {
   await open();
   const bodies = [];

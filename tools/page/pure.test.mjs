@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { controls, parameters, read } from "../../web/static/controls.js";
 import { Metrics, forest, mean, rate } from "../../web/static/metrics.js";
 import { Lines, dataOf } from "../../web/static/sse.js";
+import { compact } from "../../web/static/tokens.js";
 import * as tree from "../../web/static/tree.js";
 
 const texts = (chat) => tree.path(chat).map((n) => n.text);
@@ -88,7 +89,7 @@ test("what storage may hold instead of a chat is no chat", () => {
 
 test("empty controls send nothing, others their values", () => {
   assert.deepEqual(parameters({}, false), {});
-  assert.deepEqual(parameters({}, true), { logprobs: true, top_logprobs: 5, return_token_ids: true });
+  assert.deepEqual(parameters({}, true), { logprobs: true, top_logprobs: 5, return_token_ids: true, return_token_origins: true });
   assert.deepEqual(parameters({ temperature: " 0.5 ", top_k: "40", stop: "END\n\nSTOP\n", extra: '{"user": "me", "top_k": 3}' }, false),
     { temperature: 0.5, top_k: 3, stop: ["END", "STOP"], user: "me" });
   assert.deepEqual(parameters({ tools: "[{}]", response_format: '{"type": "object"}' }, false),
@@ -147,4 +148,11 @@ test("blocks that share a prefix begin rows below it", () => {
   const where = Object.fromEntries(cells.map((c) => [c.block.name, [c.row, c.column, c.shared]]));
   assert.deepEqual(where, { a: [0, 0, true], b: [0, 1, false], d: [0, 2, true], c: [1, 1, true], e: [1, 2, false], f: [2, 2, false], x: [3, 0, false] });
   assert.deepEqual([rows, columns], [4, 3]);
+});
+
+test("tokens are kept with their origin if it is worth a word", () => {
+  const token = { token: "a", logprob: -0.123456, top_logprobs: [{ token: "b", logprob: -1 }] };
+  assert.deepEqual(compact([token, { ...token, origin: "chosen" }, { ...token, origin: "forced" }, { ...token, origin: "guessed" }]), [
+    ["a", -0.1235, [["b", -1]]], ["a", -0.1235, [["b", -1]]],
+    ["a", -0.1235, [["b", -1]], "forced"], ["a", -0.1235, [["b", -1]], "guessed"]]);
 });

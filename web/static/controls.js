@@ -82,7 +82,7 @@ export function read(control, text) {
 // parameters returns the part of a request that controls make. values are their texts by name. An error has the name of
 // the control that is at fault.
 export function parameters(values, logprobs) {
-  const out = logprobs ? { logprobs: true, top_logprobs: 5, return_token_ids: true } : {};
+  const out = logprobs ? { logprobs: true, top_logprobs: 5, return_token_ids: true, return_token_origins: true } : {};
   for (const control of controls) {
     let value;
     try {

@@ -3,9 +3,13 @@
 
 import { make, $ } from "./dom.js";
 
-// compact returns the API's log probabilities as they are kept: [token, logprob, [[alternative, logprob] …]].
-export const compact = (list) =>
-  list.map((t) => [t.token, round(t.logprob), (t.top_logprobs ?? []).map((a) => [a.token, round(a.logprob)])]);
+// compact returns the API's log probabilities as they are kept: [token, logprob, [[alternative, logprob] …], origin], the
+// last only of tokens that were guessed or forced.
+export const compact = (list) => list.map((t) => [t.token, round(t.logprob), (t.top_logprobs ?? []).map((a) => [a.token, round(a.logprob)]),
+  ...(origins[t.origin] ? [t.origin] : [])]);
+
+// origins says how tokens came about, other than by their probability alone.
+const origins = { guessed: "guessed ahead, and right", forced: "forced: nothing else was allowed" };
 
 const round = (x) => Math.round(x * 1e4) / 1e4;
 
@@ -23,9 +27,9 @@ const visible = (text) => text === "" ? "(empty)" : text.replaceAll(" ", "␣").
 // view returns an element that shows tokens. The arrow keys move between them.
 export function view(tokens) {
   const box = make("div", { class: "tokens", role: "group", "aria-label": "Tokens by probability; the arrow keys move" });
-  const spans = tokens.map(([text, logprob]) => {
-    const p = level(Math.exp(logprob));
-    return make("span", { class: "tok p" + p, role: "button", tabindex: "-1", "aria-label": `${visible(text)} ${percent(logprob)}` }, text);
+  const spans = tokens.map(([text, logprob, , origin = ""]) => {
+    const p = level(Math.exp(logprob)), label = [visible(text), percent(logprob), origin].join(" ").trim();
+    return make("span", { class: `tok p${p} ${origin}`, role: "button", tabindex: "-1", "aria-label": label }, text);
   });
   spans[0]?.setAttribute("tabindex", "0");
   box.append(...spans);
@@ -44,7 +48,9 @@ export function view(tokens) {
     spans[to].focus();
   });
   const legend = ["≥ 90 %", "≥ 70 %", "≥ 40 %", "≥ 15 %", "≥ 5 %", "less"];
-  return make("div", {}, box, make("p", { class: "legend" }, ...legend.map((text, i) => make("span", { class: "tok p" + i }, text))));
+  const kinds = Object.keys(origins).filter((name) => tokens.some((t) => t[3] === name));
+  return make("div", {}, box, make("p", { class: "legend" }, ...legend.map((text, i) => make("span", { class: "tok p" + i }, text)),
+    ...kinds.map((name) => make("span", { class: "tok " + name }, origins[name]))));
 }
 
 // promptView returns an element that shows the prompt when it is opened, and what of it came from the prefix cache.
@@ -63,7 +69,7 @@ export function promptView(node, texts) {
   return el;
 }
 
-function tip(target, [text, logprob, others]) {
+function tip(target, [text, logprob, others, origin]) {
   const el = $("tip");
   const row = (name, lp, chosen) => {
     const bar = make("meter", { min: "0", max: "1", value: Math.exp(lp), "aria-label": percent(lp) });
@@ -71,7 +77,8 @@ function tip(target, [text, logprob, others]) {
   };
   const rows = others.map(([name, lp]) => row(name, lp, name === text));
   if (!others.some(([name]) => name === text)) rows.push(row(text, logprob, true));
-  el.replaceChildren(make("table", {}, make("caption", {}, others.length ? "The likeliest tokens here" : "The token"), make("tbody", {}, ...rows)));
+  const caption = (others.length ? "The likeliest tokens here" : "The token") + (origin ? `; this one was ${origins[origin]}` : "");
+  el.replaceChildren(make("table", {}, make("caption", {}, caption), make("tbody", {}, ...rows)));
   el.hidden = false;
   const box = target.getBoundingClientRect(), own = el.getBoundingClientRect();
   const below = box.bottom + own.height + 8 < innerHeight;

@@ -159,6 +159,15 @@ func (s CacheSpec) Spread(table []int32) [][]int32 {
 type Cache interface {
 	Spec() CacheSpec
 	Bytes() int64
+	// Close frees its memory. The programs over it are closed.
+	Close() error
+}
+
+// Sleeper is a Device whose weights can leave its memory for the host's and come back, in place. No program and no cache
+// is open meanwhile. What adapters have is freed.
+type Sleeper interface {
+	Sleep() error
+	Wake() error // after an error it sleeps on
 }
 
 // ServedKV returns what type keys and values have in a served model if nobody says: bfloat16 if it is among a device's

@@ -200,7 +200,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		if few.gated {
 			tiles /= 2
 		}
-		k := *p.d.kernels.byName[f.kernel(few.name())]
+		k := *p.kernel[f.kernel(few.name())]
 		k.shared = uint32(shared)
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*chains, a)
 	}
@@ -210,13 +210,13 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		name = f.kernel("gemm_wgmma_long")
 	}
 	large := blocksOf(tiles*tileOuts, wgmmaOuts) * blocksOf(rows, wgmmaRows)
-	if rows > 128 && large >= enough && a.tilesIn%wgmmaTiles == 0 && p.d.kernels.byName[name] != nil {
+	if rows > 128 && large >= enough && a.tilesIn%wgmmaTiles == 0 && p.kernel[name] != nil {
 		return run(p, name, grid{large, 1, 1}, 256, a)
 	}
 	var best blocking
 	var blocks uint32
 	for _, b := range f.blockings() {
-		if p.d.kernels.byName[f.kernel(b.name())] == nil || b.rows < min(rows, 128) || best.rows > 0 && b.rows > best.rows {
+		if p.kernel[f.kernel(b.name())] == nil || b.rows < min(rows, 128) || best.rows > 0 && b.rows > best.rows {
 			continue
 		}
 		best, blocks = b, blocksOf(tiles*tileOuts, b.outs)*blocksOf(rows, b.rows)

@@ -135,6 +135,15 @@ func (b *base) Sleep(l engine.SleepLevel) error {
 	return fmt.Errorf("text: a sleep of level %d; want 1 or 2", l)
 }
 
+// single returns the name of the one device that a name stands for now.
+func single(name string) (string, error) {
+	k, which, err := compute.KindOf(name)
+	if err != nil || which == "" {
+		return k.Name, err
+	}
+	return k.Name + ":" + which, nil
+}
+
 // WakeWeights implements engine.Base.
 func (b *base) WakeWeights() error {
 	if b.dev == nil {

@@ -250,6 +250,9 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 		return err
 	}
 	b := &base{m: m, o: o, again: ckpt.Reopen, blocks: blocks, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), dev: dev}
+	if b.o.Device, err = single(o.Device); err != nil {
+		return err
+	}
 	if b.sum, err = fingerprint(ckpt, m.Spec, o.Compute.Wide); err != nil {
 		return err
 	}
@@ -277,6 +280,7 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 	if err != nil {
 		return errors.Join(err, b.closeRunner())
 	}
+	m.base = b
 	hostPlans.add(m, needs.ofHost(m, o))
 	m.closer = func() error {
 		hostPlans.drop(m)

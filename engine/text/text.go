@@ -60,6 +60,7 @@ type Model struct {
 	breakers [][]int32                   // runs of tokens of DRY's usual breakers
 	loaded   atomic.Pointer[model.Model] // nil while the weights sleep on disk
 	maxRank  int                         // of adapters; 0 is any
+	base     *base
 	closer   func() error
 }
 

@@ -63,6 +63,9 @@ type Program interface {
 	Close() error
 }
 
+// Prepared is a Program that says what it made before its first step, for a log.
+type Prepared interface{ Prepared() string }
+
 // Step is a batch that is being computed. What it returns is valid until the next Start but one, and may be written.
 type Step interface {
 	// Choose lets a step of a batch with Hold set go on to choose tokens. Batch.Masks may be written before.

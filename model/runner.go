@@ -42,6 +42,14 @@ func (m *Model) Workspace(rows, slots int) int64 {
 // Cache returns the Runner's KV cache.
 func (r *Runner) Cache() compute.Cache { return r.cache }
 
+// Prepared says what the device made before the first step, "" if it made nothing.
+func (r *Runner) Prepared() string {
+	if p, ok := r.program.(compute.Prepared); ok {
+		return p.Prepared()
+	}
+	return ""
+}
+
 // BlockBytes returns the size of a block in a compute.Transfer.
 func (r *Runner) BlockBytes() int { return r.program.BlockBytes() }
 

@@ -51,6 +51,7 @@ type program struct {
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
+	ahead   ahead
 	rings   [2]ring
 	started int
 	queue   chan *step // of work
@@ -89,7 +90,8 @@ type graphKey struct {
 // mostGraphRows is the most rows of a captured graph.
 const mostGraphRows = 512
 
-// logitRows is how many rows of logits there is room for at first; more is made when a batch wants them.
+// logitRows is how many rows of logits there is room for at first, if not one for each slot; more is made when a batch
+// wants them.
 const logitRows = 128
 
 // Compile makes a program. Memory is for batches at the limits, but for rows of logits, which grow.
@@ -155,7 +157,7 @@ func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 func capacityOf(domain compute.Domain, l compute.Limits) int {
 	rows := roundUp(l.Rows, rowMultiple)
 	if domain != compute.AllRows {
-		rows = min(rows, logitRows)
+		rows = min(rows, max(logitRows, roundUp(l.Slots, rowMultiple)))
 	}
 	return rows
 }
@@ -226,6 +228,9 @@ func (p *program) make() (err error) {
 	}
 	if err == nil {
 		err = p.s.wait()
+	}
+	if err == nil {
+		err = p.captureAhead()
 	}
 	return err
 }

@@ -140,3 +140,25 @@ func TestKernelsLoadedMeanwhile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCaptureAhead checks which graphs are there before the first step, and that a decode step captures none.
+func TestCaptureAhead(t *testing.T) {
+	f, c := small(t) // of 64 rows and 4 slots
+	p := c.(*program)
+	if a := p.ahead; a.graphs != 3 || a.rows != 4 || len(p.graphs) != 3 {
+		t.Errorf("%+v, %d graphs; want those of 1, 2 and 4 rows", a, len(p.graphs))
+	}
+	if !strings.HasPrefix(p.Prepared(), "3 graphs of up to 4 rows, 0 bytes, captured in ") {
+		t.Error(p.Prepared())
+	}
+	f.mu.Lock()
+	f.refuse[cuStreamBeginCapture] = 1
+	f.mu.Unlock()
+	s, err := p.Start(token(0, plainChoice))
+	if err == nil {
+		err = s.Wait()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

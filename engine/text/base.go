@@ -36,6 +36,9 @@ func (b *base) newRunner() (engine.Runner, error) {
 		return nil, err
 	}
 	b.runner = r
+	if what := r.Prepared(); what != "" {
+		b.log.Info("the device is ready for steps", "with", what)
+	}
 	return r, nil
 }
 

@@ -36,6 +36,11 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
 		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
 	}
+	if !o.onHost() {
+		if err := m.measure(&n, o, dev); err != nil {
+			return n, err
+		}
+	}
 	n.bound(o, m.Bytes)
 	m.working = n.steps + n.logits
 	return n, n.check(o)

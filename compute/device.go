@@ -166,8 +166,8 @@ type Cache interface {
 	Close() error
 }
 
-// Sleeper is a Device whose weights can leave its memory for the host's and come back, in place. No program and no cache
-// is open meanwhile. What adapters have is freed.
+// Sleeper is a Device whose weights can leave its memory for the host's and come back, in place. No program and no
+// cache is open meanwhile. What adapters have is freed.
 type Sleeper interface {
 	Sleep() error
 	Wake() error // after an error it sleeps on

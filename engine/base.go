@@ -18,8 +18,8 @@ type Base interface {
 	Rebuild() (Runner, error)
 	// Sleep frees the Runner's memory and what the weights take, as the level says.
 	Sleep(l SleepLevel) error
-	// WakeWeights brings the weights back, and WakeRunner returns a Runner with an empty cache once they are there. After
-	// an error they sleep on.
+	// WakeWeights brings the weights back, and WakeRunner returns a Runner with an empty cache once they are there.
+	// After an error they sleep on.
 	WakeWeights() error
 	WakeRunner() (Runner, error)
 }

@@ -40,8 +40,8 @@ type Config struct {
 	Slots int                   // adapters that the Runner holds at once; 0 is none
 	// Place returns what puts an adapter into a slot, as model.Runner.Place.
 	Place func(slot int, a *model.Adapter) (compute.Placement, error)
-	// Base, if not nil, makes the Runner again when its device was lost, and lets it sleep. Place is of the Runner that it
-	// made last.
+	// Base, if not nil, makes the Runner again when its device was lost, and lets it sleep. Place is of the Runner that
+	// it made last.
 	Base Base
 	// Draft, if not nil, proposes up to most tokens that may follow the tokens of a sequence, for one step to verify: a
 	// list, or a tree, of which a Runner without Trees takes the Chain. Good proposals make decoding faster; none

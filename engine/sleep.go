@@ -13,8 +13,8 @@ const (
 	SleepOnDisk SleepLevel = 2 // in the files that they came from
 )
 
-// SleepMode says what becomes of requests that were taken before an engine sleeps. Those that come later wait until it is
-// awake.
+// SleepMode says what becomes of requests that were taken before an engine sleeps. Those that come later wait until it
+// is awake.
 type SleepMode string
 
 const (

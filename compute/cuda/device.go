@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Open: open})
+	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Probe: probe, Open: open})
 }
 
 // find lists the devices that the driver shows, or why there is none.
@@ -41,6 +41,38 @@ func find() []compute.Found {
 		all = append(all, f)
 	}
 	return all
+}
+
+// probe opens a device that was found.
+func probe(f *compute.Found) {
+	lib, err := openLibrary()
+	if err == nil {
+		n, _ := strconv.Atoi(strings.TrimPrefix(f.Name, "cuda:"))
+		f.Free, err = freeOf(lib, n)
+	}
+	if err != nil {
+		f.Unused = err.Error()
+	}
+}
+
+// leastFree is the memory that kernels and weights on their way take before any model: with less, no device is opened.
+const leastFree = 256 << 20
+
+// freeOf returns how many bytes of a device are free for models, or why it cannot be opened.
+func freeOf(lib library, ordinal int) (int64, error) {
+	g, err := openGPU(lib, ordinal)
+	if err != nil {
+		return 0, err
+	}
+	if err := g.enter(); err != nil {
+		return 0, err
+	}
+	defer g.leave()
+	free, total, err := g.memory()
+	if err == nil && free < leastFree {
+		err = fmt.Errorf("cuda: out of memory: %s of %s are free; want %s, and a model's besides", gigabytes(free), gigabytes(total), gigabytes(leastFree))
+	}
+	return free, errors.Join(err, g.close())
 }
 
 // open opens a device by its number, "" for the first.

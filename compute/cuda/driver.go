@@ -116,8 +116,8 @@ const (
 	oldestVersion      = 13000 // of the driver's API that loads the PTX: 13.0
 )
 
-// spoils reports whether a code is of a fault after which every call of the context fails with the same: of a kernel, of
-// the device or of the driver.
+// spoils reports whether a code is of a fault after which every call of the context fails with the same: of a kernel,
+// of the device or of the driver.
 func (c code) spoils() bool {
 	const tooManyResources, tooLarge = 701, 720 // of one launch
 	return c == 4 || c == 214 || c == 220 || c == 999 || c >= 700 && c < 800 && c != tooManyResources && c != tooLarge

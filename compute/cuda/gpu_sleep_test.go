@@ -30,8 +30,8 @@ func tableRows(t *testing.T, d *device) (table *matrix, p compute.Program) {
 
 func equalRows(a, b [][]float32) bool { return slices.EqualFunc(a, b, slices.Equal[[]float32]) }
 
-// TestRealFault lets a kernel read an address that is not there. The device is lost and can be closed; one that was open
-// beside it computes as before, and so does one that is opened afterwards.
+// TestRealFault lets a kernel read an address that is not there. The device is lost and can be closed; one that was
+// open beside it computes as before, and so does one that is opened afterwards.
 func TestRealFault(t *testing.T) {
 	beside := gpuDevice(t)
 	_, other := tableRows(t, beside)

@@ -314,7 +314,8 @@ func (p *program) BlockBytes() int { return int(p.cache.block) }
 // Trees reports that a batch must not have Parents: the kernels of attention know rows by position alone.
 func (p *program) Trees() bool { return false }
 
-// Close ends the program's goroutines, when they have done what is queued. What a fault has spoilt goes with the device.
+// Close ends the program's goroutines, when they have done what is queued. What a fault has spoilt goes with the
+// device.
 func (p *program) Close() error {
 	close(p.queue)
 	<-p.done

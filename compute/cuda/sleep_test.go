@@ -64,8 +64,8 @@ func TestSleep(t *testing.T) {
 	f.leaks()
 }
 
-// TestFaultOfKernel lets a kernel spoil the context: the device goes with all that it has, and another one, opened after
-// it, computes.
+// TestFaultOfKernel lets a kernel spoil the context: the device goes with all that it has, and another one, opened
+// after it, computes.
 func TestFaultOfKernel(t *testing.T) {
 	f, p := small(t)
 	f.mu.Lock()
@@ -160,5 +160,26 @@ func TestCaptureAhead(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFree checks what is said of a device's memory without loading anything.
+func TestFree(t *testing.T) {
+	for _, c := range []struct {
+		change func(*fake)
+		want   string
+	}{
+		{func(f *fake) { f.free = 5 << 30 }, ""},
+		{func(f *fake) { f.free = 100 << 20 }, "cuda: out of memory: 0.1 GB of 1099.5 GB are free; want 0.3 GB, and a model's besides"},
+		{func(f *fake) { f.refuse[cuCtxCreate] = outOfMemory }, "cuda: opening device 0: FAKE_2 (FAKE_2)"},
+		{func(f *fake) { f.devices[0].major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
+	} {
+		f := newFake(t)
+		c.change(f)
+		free, err := freeOf(f, 0)
+		if c.want == "" && (err != nil || free != 5<<30) || c.want != "" && (err == nil || err.Error() != c.want) {
+			t.Errorf("%d bytes, %v; want %q", free, err, c.want)
+		}
+		f.leaks()
 	}
 }

@@ -63,6 +63,12 @@ type Program interface {
 	Close() error
 }
 
+// Pinner is a Program that has memory of the host for Transfers which is copied faster than other memory, until the
+// Program is closed. One goroutine at a time asks for it, and calls no method of the Device meanwhile.
+type Pinner interface {
+	Pinned(n int) []byte // nil: there is no more
+}
+
 // Prepared is a Program that says what it made before its first step, for a log.
 type Prepared interface{ Prepared() string }
 

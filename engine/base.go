@@ -116,7 +116,8 @@ func (e *Engine) install(made func() (Runner, error)) error {
 	if err := e.aside(func() (err error) { r, err = made(); return err }); err != nil {
 		return err
 	}
-	e.cfg.Runner, e.steps.runner = r, r
+	e.cfg.Runner = r
+	e.steps.use(r)
 	return e.adapters.enter()
 }
 

@@ -150,9 +150,10 @@ func New(cfg Config) (*Engine, error) {
 		seqs:     map[sched.SeqID]*sequence{},
 	}
 	e.steps = &stepper{
-		runner: cfg.Runner, tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
+		tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
 		owners: make([]*sequence, cfg.Sched.MaxSeqs), words: compute.MaskWords(cfg.Vocab),
 	}
+	e.steps.use(cfg.Runner)
 	e.maxLen, e.retains = s.MaxLen(), s.Retains()
 	e.counts.MaxLen = e.maxLen
 	if err := e.adapters.pin(cfg.Adapters, e.epoch); err != nil {

@@ -42,6 +42,14 @@ func (m *Model) Workspace(rows, slots int) int64 {
 // Cache returns the Runner's KV cache.
 func (r *Runner) Cache() compute.Cache { return r.cache }
 
+// Pinned returns memory for a compute.Transfer that the device copies faster than other memory, nil if it has none.
+func (r *Runner) Pinned(n int) []byte {
+	if p, ok := r.program.(compute.Pinner); ok {
+		return p.Pinned(n)
+	}
+	return nil
+}
+
 // Prepared says what the device made before the first step, "" if it made nothing.
 func (r *Runner) Prepared() string {
 	if p, ok := r.program.(compute.Prepared); ok {

@@ -53,6 +53,7 @@ type program struct {
 	shapes  map[graphKey]*shape
 	ahead   ahead
 	rings   [2]ring
+	pool    pool
 	started int
 	queue   chan *step // of work
 	queued  chan *step // of finish
@@ -289,7 +290,7 @@ func (p *program) free() error {
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))
 	}
-	errs = append(errs, p.g.freePinned(p.lora.host))
+	errs = append(errs, p.g.freePinned(p.lora.host), p.pool.free(p.g))
 	for i := range p.rings {
 		r := &p.rings[i]
 		for _, at := range []pinned{r.in, r.chosen, r.logits, r.hidden, r.tokens, r.list, r.said} {

@@ -64,26 +64,6 @@ func TestSleep(t *testing.T) {
 	f.leaks()
 }
 
-// TestFaultOfKernel lets a kernel spoil the context: the device goes with all that it has, and another one, opened
-// after it, computes.
-func TestFaultOfKernel(t *testing.T) {
-	f, p := small(t)
-	f.mu.Lock()
-	f.faultAt = f.work + 5
-	f.mu.Unlock()
-	s, err := p.Start(token(0, plainChoice))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fault *compute.Fault
-	if err := s.Wait(); !errors.As(err, &fault) || !fault.Lost || !strings.Contains(err.Error(), "FAKE_700") {
-		t.Fatalf("%v; want a device that is lost", err)
-	}
-	if !p.(*program).d.lost.Load() {
-		t.Error("the device does not know")
-	}
-}
-
 // TestSpoils tells faults of one call from those that spoil the context.
 func TestSpoils(t *testing.T) {
 	var all []code

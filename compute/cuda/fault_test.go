@@ -252,7 +252,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestPinnedMoves moves blocks in pinned memory both ways, which are copied where they are, beside others, which are not.
+// TestPinnedMoves moves blocks in pinned memory both ways, which are copied where they are, beside others, which are
+// not.
 func TestPinnedMoves(t *testing.T) {
 	_, c := small(t)
 	p := c.(*program)

@@ -66,6 +66,15 @@ type Program interface {
 	Close() error
 }
 
+// Pinner is a Program that has memory of the host for Transfers which is copied faster than other memory, until the
+// Program is closed. One goroutine at a time asks for it, and calls no method of the Device meanwhile.
+type Pinner interface {
+	Pinned(n int) []byte // nil: there is no more
+}
+
+// Prepared is a Program that says what it made before its first step, for a log.
+type Prepared interface{ Prepared() string }
+
 // Step is a batch that is being computed. What it returns is valid until the next Start but one, and may be written.
 type Step interface {
 	// Choose lets a step of a batch with Hold set go on to choose tokens. Batch.Masks may be written before.
@@ -162,6 +171,15 @@ func (s CacheSpec) Spread(table []int32) [][]int32 {
 type Cache interface {
 	Spec() CacheSpec
 	Bytes() int64
+	// Close frees its memory. The programs over it are closed.
+	Close() error
+}
+
+// Sleeper is a Device whose weights can leave its memory for the host's and come back, in place. No program and no
+// cache is open meanwhile. What adapters have is freed.
+type Sleeper interface {
+	Sleep() error
+	Wake() error // after an error it sleeps on
 }
 
 // ServedKV returns what type keys and values have in a served model if nobody says: bfloat16 if it is among a device's

@@ -24,7 +24,10 @@ type Kind struct {
 	// Find lists the devices of this kind, by what follows the kind's name and a colon to open one ("" for the only
 	// one), and why one or all cannot be used.
 	Find func() []Found
-	Open func(which string, o Options) (Device, error)
+	// Probe, if not nil, opens a device that was found, for a moment: it sets how much memory is free, and why the
+	// device cannot be used after all.
+	Probe func(f *Found)
+	Open  func(which string, o Options) (Device, error)
 
 	// Meter measures the peaks of what Open opens with the same arguments. nil if the kind has none.
 	Meter func(which string, o Options) (Meter, error)
@@ -37,6 +40,7 @@ type Found struct {
 	Name   string `json:"name"`             // by which Open finds it, such as "cpu" or "cuda:1"
 	What   string `json:"what"`             // for people
 	Memory int64  `json:"memory"`           // bytes; 0 if unknown
+	Free   int64  `json:"free,omitempty"`   // of Memory, if it was probed
 	Unused string `json:"unused,omitempty"` // why it cannot be used; "" if it can
 }
 
@@ -48,11 +52,17 @@ func Register(k Kind) {
 	slices.SortStableFunc(kinds, func(a, b Kind) int { return a.Rank - b.Rank })
 }
 
-// Devices lists what every registered kind finds, best first.
+// Devices lists what every registered kind finds, best first, and tries which ones can be used.
 func Devices() []Found {
 	var all []Found
 	for _, k := range kinds {
-		all = append(all, k.Find()...)
+		found := k.Find()
+		for i := range found {
+			if f := &found[i]; f.Unused == "" && k.Probe != nil {
+				k.Probe(f)
+			}
+		}
+		all = append(all, found...)
 	}
 	return all
 }

@@ -32,6 +32,10 @@ func TestKindOf(t *testing.T) {
 	if _, _, err := KindOf("quick"); err == nil || !strings.Contains(err.Error(), "want auto or one of [fast slow]") {
 		t.Errorf("an unknown kind: %v", err)
 	}
+	kinds[1].Probe = func(f *Found) { f.Free, f.Unused = 7, "out of memory" }
+	if all := Devices(); len(all) != 2 || all[0].Free != 0 || all[1].Free != 7 || all[1].Unused != "out of memory" {
+		t.Errorf("of devices one of which can be probed: %+v", all)
+	}
 	kinds = kinds[:1]
 	if _, err := Open("", Options{}); err == nil || !strings.Contains(err.Error(), "no driver") {
 		t.Errorf("no device that can be used: %v", err)

@@ -40,6 +40,9 @@ type Config struct {
 	Slots int                   // adapters that the Runner holds at once; 0 is none
 	// Place returns what puts an adapter into a slot, as model.Runner.Place.
 	Place func(slot int, a *model.Adapter) (compute.Placement, error)
+	// Base, if not nil, makes the Runner again when its device was lost, and lets it sleep. Place is of the Runner that
+	// it made last.
+	Base Base
 	// Draft, if not nil, proposes up to most tokens that may follow the tokens of a sequence, for one step to verify: a
 	// list, or a tree, of which a Runner without Trees takes the Chain. Good proposals make decoding faster; none
 	// changes a token.
@@ -84,6 +87,9 @@ type Engine struct {
 	phase phase
 	since time.Time // of phase
 	dead  error     // the device is lost
+	// ailment says that the device is being made again, sleeps that the model sleeps. The loop alone writes them.
+	ailment error
+	sleeps  bool
 
 	// The loop's own.
 	sched   *sched.Scheduler
@@ -92,6 +98,10 @@ type Engine struct {
 	handled int
 	tiers   *tiers // nil: there are none
 	steps   *stepper
+	rebuilt []time.Time   // when the device was made again, lately
+	slept   asleep        // what sleeps
+	change  *change       // nil: none was asked for
+	held    []*sequence   // requests that wait until the model sleeps
 	pending *sched.Plan   // one that waits for the step under way
 	idle    bool          // nothing can run before the next message
 	busy    time.Time     // when the loop last began to work, after waiting
@@ -140,9 +150,10 @@ func New(cfg Config) (*Engine, error) {
 		seqs:     map[sched.SeqID]*sequence{},
 	}
 	e.steps = &stepper{
-		runner: cfg.Runner, tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
+		tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
 		owners: make([]*sequence, cfg.Sched.MaxSeqs), words: compute.MaskWords(cfg.Vocab),
 	}
+	e.steps.use(cfg.Runner)
 	e.maxLen, e.retains = s.MaxLen(), s.Retains()
 	e.counts.MaxLen = e.maxLen
 	if err := e.adapters.pin(cfg.Adapters, e.epoch); err != nil {

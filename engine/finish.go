@@ -30,10 +30,17 @@ func (e *Engine) finish() {
 			s.entries[i].take(s)
 		}
 	case e.dead != nil: // all have ended
-	case lost(err):
-		e.lose(err)
 	default:
-		e.isolate(s, err)
+		if !lost(err) {
+			err = e.isolate(s, err)
+		}
+		if !lost(err) {
+			break
+		}
+		if e.rebuild(s, err) {
+			return
+		}
+		e.lose(err)
 	}
 	e.counts.Rates = e.tiers.stored(e.sched, s)
 	if e.steps.observe(s, done); err == nil {
@@ -54,7 +61,7 @@ func (e *Engine) finish() {
 func (e *Engine) lose(err error) {
 	e.cfg.Logger.Error("the device is lost", "error", err)
 	e.mu.Lock()
-	e.dead = fmt.Errorf("%w: %w", ErrDevice, err)
+	e.dead, e.ailment = fmt.Errorf("%w: %w", ErrDevice, err), nil
 	e.mu.Unlock()
 	e.steps.settle()
 	for _, q := range e.ordered() {
@@ -65,7 +72,9 @@ func (e *Engine) lose(err error) {
 // isolate computes a step again, after it failed for all together, for one sequence after the other: those for which it
 // fails again end with an error, the others go on. Computing a part of a step twice changes nothing, since each token's
 // keys and values have their place; but a recurrent state may have gone on already, so a sequence that has one ends.
-func (e *Engine) isolate(s *step, err error) {
+//
+// The error it returns is not nil, and may be that the device is lost meanwhile.
+func (e *Engine) isolate(s *step, err error) error {
 	e.cfg.Logger.Error("a step failed, and is computed again for each request alone", "error", err, "requests", s.report.Seqs, "rows", s.report.Rows)
 	e.steps.settle()
 	for i, w := range s.plan.Seqs {
@@ -79,11 +88,14 @@ func (e *Engine) isolate(s *step, err error) {
 		}
 		if err := e.steps.alone(s, i); err == nil {
 			x.take(s)
+		} else if lost(err) {
+			return err
 		} else if !x.seq.ended {
 			e.cfg.Logger.Error("a request failed", "error", err, "rows", w.N)
 			e.fail(x.seq, err)
 		}
 	}
+	return err
 }
 
 // commit tells the scheduler what a step yielded, and sees to the tokens that count.

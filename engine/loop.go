@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
-	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
@@ -57,6 +56,7 @@ func (e *Engine) turn() (more bool) {
 		}
 		return false
 	}
+	e.turnOver()
 	e.adapters.vacate()
 	e.fill()
 	e.flush()
@@ -69,7 +69,7 @@ func (e *Engine) turn() (more bool) {
 // fill plans and starts steps until two are under way or nothing more can run. A plan that needs what a step under way
 // stores in a lower tier waits for that step, as does one whose loads are to be measured.
 func (e *Engine) fill() {
-	for e.steps.n < len(e.steps.ring) {
+	for e.steps.n < len(e.steps.ring) && !e.paused() {
 		if s := e.steps.newest(); s != nil && s.fault != nil {
 			return // it is computed again first
 		}
@@ -101,7 +101,7 @@ func (e *Engine) rest() {
 	e.enter(phaseIdle)
 	defer func() { e.busy, e.spent = e.cfg.Now(), 0 }()
 	var due <-chan time.Time
-	if at, ok := e.sched.Wake(); ok {
+	if at, ok := e.sched.Wake(); ok && !e.paused() {
 		due = time.After(time.Duration(at)*time.Millisecond - e.cfg.Now().Sub(e.epoch))
 	}
 	select {
@@ -157,6 +157,8 @@ func (e *Engine) handle(m message) {
 		m.ask()
 	case m.reason == "" && q.ended: // cancelled before it came
 		e.refuse(q, q.cause)
+	case m.reason == "" && e.change != nil && e.change.sleep && e.change.mode == SleepWait && e.slept == asleep{}:
+		e.hold(q)
 	case m.reason == "":
 		e.arrive(q)
 	case e.seqs[q.id] == nil:
@@ -164,6 +166,15 @@ func (e *Engine) handle(m message) {
 	default:
 		e.end(q, Token{ID: -1, Finish: m.reason, Err: m.err})
 	}
+}
+
+// hold keeps a request until the model sleeps.
+func (e *Engine) hold(q *sequence) {
+	if most := e.cfg.Sched.MaxWaiting; most > 0 && len(e.held) >= most {
+		e.refuse(q, sched.ErrQueueFull)
+		return
+	}
+	e.held = append(e.held, q)
 }
 
 // arrive queues a request, at the cost of others that are less urgent or of who has more if the queue is full.
@@ -263,6 +274,7 @@ func (e *Engine) fail(q *sequence, err error) { e.end(q, Token{ID: -1, Finish: F
 
 // abandon ends everything.
 func (e *Engine) abandon(err error) {
+	e.refuseHeld(err)
 	for _, q := range e.ordered() {
 		e.fail(q, err)
 	}
@@ -291,30 +303,18 @@ func (e *Engine) rescue(more *bool) {
 	*more = true
 	failure := fmt.Errorf("engine: the step panicked: %v", v)
 	inHand := e.steps.drop()
-	fresh, err := sched.New(e.cfg.Sched)
-	if err != nil {
-		panic(err) // the same configuration was fine before
-	}
-	e.sched, e.pending = fresh, nil
-	e.tiers.adopt(fresh)
-	if e.cfg.Events != nil {
-		e.cfg.Events([]kv.Event{{Kind: kv.Cleared}})
-	}
+	e.renew()
 	for _, q := range inHand {
 		if !q.ended {
 			e.fail(q, failure)
 		}
 	}
-	for _, q := range e.ordered() {
-		if q.ended || q.search != nil && !q.search.pending(q) {
-			continue
-		}
-		if len(inHand) == 0 {
-			e.fail(q, failure)
-		} else if err := e.add(q); err != nil {
-			e.fail(q, err)
-		} else {
-			q.reply(nil)
+	if len(inHand) == 0 {
+		for _, q := range e.ordered() {
+			if !q.ended && (q.search == nil || q.search.pending(q)) {
+				e.fail(q, failure)
+			}
 		}
 	}
+	e.requeue()
 }

@@ -162,6 +162,7 @@ type rest struct {
 
 	within            time.Duration // Params.FirstToken, if it was given
 	cached, preempted int
+	faults            int           // steps with it that took the device
 	arrived           time.Time     // when the request came
 	scheduled, first  time.Duration // when it was first in a step, and when its first token came, as last
 }

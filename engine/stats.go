@@ -41,6 +41,7 @@ type Stats struct {
 	Sched           sched.Stats
 	MaxLen          int // tokens of a sequence at most
 	Steps           uint64
+	Rebuilds        uint64 // times that the device was made again after a fault
 	PromptTokens    uint64 // of requests that have a first token
 	GeneratedTokens uint64
 	LastStep        time.Duration
@@ -95,6 +96,10 @@ func (e *Engine) Health(within time.Duration) error {
 	switch {
 	case e.dead != nil:
 		return e.dead
+	case e.ailment != nil:
+		return e.ailment
+	case e.sleeps:
+		return nil
 	case age <= within:
 		return nil
 	case e.phase != phaseIdle:

@@ -44,6 +44,16 @@ type step struct {
 	report  StepDone
 }
 
+// use takes a Runner in place of the one before, whose memory is gone.
+func (t *stepper) use(r Runner) {
+	t.runner = r
+	for i := range t.ring {
+		m := &t.ring[i].moves
+		m.buffers, m.used = nil, 0
+		m.pinner, _ = r.(compute.Pinner)
+	}
+}
+
 // newest returns the step that was started last, nil if none is under way.
 func (t *stepper) newest() *step {
 	if t.n == 0 {

@@ -104,13 +104,21 @@ type transfers struct {
 	loaded  [][]byte  // their contents
 	buffers [][]byte  // for those from the device, from tiers that answer at once and between tiers; kept from step to step
 	used    int       // of these
+	pinner  compute.Pinner
 	reads   []kv.Move // what slow tiers are to be asked for when the step is done, which may store some of it
 }
 
 // buffer returns memory for one more block.
 func (m *transfers) buffer(size int) []byte {
 	if m.used == len(m.buffers) {
-		m.buffers = append(m.buffers, make([]byte, size))
+		var b []byte
+		if m.pinner != nil {
+			b = m.pinner.Pinned(size)
+		}
+		if b == nil {
+			b = make([]byte, size)
+		}
+		m.buffers = append(m.buffers, b)
 	}
 	m.used++
 	return m.buffers[m.used-1]

@@ -28,8 +28,10 @@ func (m *Model) NewRunner(rows, blocks, blockTokens, slots int) (*Runner, error)
 		return nil, err
 	}
 	r := &Runner{m: m, cache: cache, limits: compute.Limits{Rows: rows, Slots: slots}, placed: make([]bool, m.slots+1)}
-	r.program, err = m.dev.Compile(m.Graph(m.Tap), cache, r.limits)
-	return r, err
+	if r.program, err = m.dev.Compile(m.Graph(m.Tap), cache, r.limits); err != nil {
+		return nil, errors.Join(err, cache.Close())
+	}
+	return r, nil
 }
 
 // Workspace returns the bytes that a Runner takes on the device beside its cache.
@@ -40,14 +42,30 @@ func (m *Model) Workspace(rows, slots int) int64 {
 // Cache returns the Runner's KV cache.
 func (r *Runner) Cache() compute.Cache { return r.cache }
 
+// Pinned returns memory for a compute.Transfer that the device copies faster than other memory, nil if it has none.
+func (r *Runner) Pinned(n int) []byte {
+	if p, ok := r.program.(compute.Pinner); ok {
+		return p.Pinned(n)
+	}
+	return nil
+}
+
+// Prepared says what the device made before the first step, "" if it made nothing.
+func (r *Runner) Prepared() string {
+	if p, ok := r.program.(compute.Prepared); ok {
+		return p.Prepared()
+	}
+	return ""
+}
+
 // BlockBytes returns the size of a block in a compute.Transfer.
 func (r *Runner) BlockBytes() int { return r.program.BlockBytes() }
 
 // Trees reports whether a batch may have Parents.
 func (r *Runner) Trees() bool { return !r.m.Spec.Encoder && r.program.Trees() }
 
-// Close waits for steps under way and frees the Runner's memory but for the cache.
-func (r *Runner) Close() error { return r.program.Close() }
+// Close waits for steps under way and frees the Runner's memory, the cache's too.
+func (r *Runner) Close() error { return errors.Join(r.program.Close(), r.cache.Close()) }
 
 // Start queues a batch (compute.Program). A batch that does not fit the Runner or contradicts itself is refused.
 func (r *Runner) Start(b *compute.Batch) (compute.Step, error) {

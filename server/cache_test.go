@@ -31,6 +31,7 @@ func TestManagement(t *testing.T) {
 	here, away := "127.0.0.1:1", "192.168.1.2:1"
 	for _, c := range []struct{ method, path string }{
 		{"GET", "/kv/blocks"}, {"GET", "/kv/blocks?tokens=true"}, {"POST", "/reset_prefix_cache"},
+		{"POST", "/sleep?level=2&mode=keep"}, {"POST", "/wake_up?tags=weights&tags=kv_cache"}, {"GET", "/is_sleeping"},
 	} {
 		for _, want := range []struct {
 			cfg               Config

@@ -93,6 +93,12 @@ func describe(api *dialect, err error) *failure {
 	case errors.Is(err, engine.ErrTimeout):
 		name := api.name(engine.FieldTimeout)
 		return refuse(http.StatusGatewayTimeout, name, "timeout", "The answer took longer than %s.", name)
+	case errors.Is(err, engine.ErrAsleep):
+		return refuse(http.StatusServiceUnavailable, "", "asleep", "The model was put to sleep.")
+	case errors.Is(err, engine.ErrDevice):
+		return refuse(http.StatusServiceUnavailable, "", "device_lost", "The device that the model runs on is lost.")
+	case errors.Is(err, engine.ErrSleepless), errors.Is(err, engine.ErrTurning):
+		return refuse(http.StatusConflict, "", "cannot_sleep", "%v", err)
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown),
 		errors.Is(err, shelf.ErrClosed):
 		return refuse(http.StatusServiceUnavailable, "", "shutting_down", "The server is shutting down.")

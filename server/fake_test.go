@@ -33,6 +33,7 @@ type fakeModel struct {
 	sick   error
 	hold   chan struct{} // if not nil, each piece waits for a value from it
 	live   atomic.Int64  // generations not yet closed
+	asleep atomic.Bool
 
 	mu       sync.Mutex
 	asked    []*text.Prompt
@@ -92,6 +93,19 @@ func (m *fakeModel) Unload(name string) error {
 	m.adapters = slices.Delete(m.adapters, i, i+1)
 	return nil
 }
+
+// Sleep and Wake answer with refuse; Asleep tells what was asked last.
+func (m *fakeModel) Sleep(context.Context, engine.SleepLevel, engine.SleepMode) error {
+	m.asleep.Store(m.refuse == nil)
+	return m.refuse
+}
+
+func (m *fakeModel) Wake(_ context.Context, _, cache bool) error {
+	m.asleep.Store(m.asleep.Load() && !cache)
+	return m.refuse
+}
+
+func (m *fakeModel) Asleep() bool { return m.asleep.Load() }
 
 // ResetCache, Pin and Unpin answer with what they were asked: lengths.
 func (m *fakeModel) ResetCache(context.Context) (int, error) { return 3, m.refuse }

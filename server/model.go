@@ -35,6 +35,9 @@ type Engine interface {
 	Health(within time.Duration) error
 	Adapters() []engine.AdapterStats
 	Unload(adapter string) error
+	Sleep(context.Context, engine.SleepLevel, engine.SleepMode) error
+	Wake(ctx context.Context, weights, cache bool) error
+	Asleep() bool
 	ResetCache(context.Context) (int, error)
 	Pin(ctx context.Context, prompt []int32, adapter, salt string) (int, error)
 	Unpin(ctx context.Context, prompt []int32, adapter, salt string) (int, error)

@@ -27,7 +27,7 @@ var ownReplies = map[string]reply{
 	"/health": {whole: healthReport{}}, "/ping": {whole: healthReport{}}, "/load": {whole: serverLoad{}},
 	"/version": {whole: versionReport{}}, "/models": {whole: processList{}}, "/models/load": {whole: success{}},
 	"/models/unload": {whole: success{}}, "/reset_prefix_cache": {whole: forgotten{}}, "/kv/blocks": {whole: blockList{}},
-	"/kv/pin": {whole: openai.PinResponse{}}, "/kv/unpin": {whole: openai.PinResponse{}},
+	"/is_sleeping": {whole: sleepReport{}}, "/sleep": {whole: sleepReport{}}, "/wake_up": {whole: sleepReport{}}, "/kv/pin": {whole: openai.PinResponse{}}, "/kv/unpin": {whole: openai.PinResponse{}},
 }
 
 // openapi answers with an OpenAPI description of the paths.

@@ -49,7 +49,7 @@ var requestDecoders = map[string]func([]byte) error{
 	"/api/copy": reads(ollama.DecodeCopy), "/api/show": func(body []byte) error { _, err := ollama.DecodeModel(body, "verbose"); return err },
 	"/api/delete": func(body []byte) error { _, err := ollama.DecodeModel(body); return err },
 	"/completion": reads(decodeLlamaCompletion), "/infill": reads(decodeLlamaInfill),
-	"/kv/pin": reads(openai.DecodePin), "/kv/unpin": reads(openai.DecodePin), "/reset_prefix_cache": nil,
+	"/kv/pin": reads(openai.DecodePin), "/kv/unpin": reads(openai.DecodePin), "/reset_prefix_cache": nil, "/sleep": nil, "/wake_up": nil,
 	"/models/load": reads(decodeNamed), "/models/unload": reads(decodeNamed),
 }
 

@@ -51,6 +51,9 @@ func (s *Server) ownRoutes() map[string]route {
 		"/kv/unpin":           {"POST", s.unpin, admins, "let pinned KV blocks go"},
 		"/kv/blocks":          {"GET", s.inspect, admins, "what the prefix cache holds"},
 		"/kv/events/snapshot": {"GET", s.snapshot, admins, "what the prefix cache holds, for those who hear of KV events late"},
+		"/sleep":              {"POST", s.sleep, admins, "free what models take of their devices: ?level=1 or 2, ?mode=abort, wait or keep"},
+		"/wake_up":            {"POST", s.wakeUp, admins, "bring back what sleeps: ?tags=weights, ?tags=kv_cache, or both"},
+		"/is_sleeping":        {"GET", s.isSleeping, admins, "whether a model sleeps"},
 		"/health":             {"GET", s.health, anyone, "200 while every engine steps, else 503"},
 		"/ping":               {"GET", s.health, anyone, "what /health answers"},
 		"/load":               {"GET", s.load, anyone, "how many sequences there are, computed and waiting"},
@@ -238,6 +241,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		if err := m.Engine.Health(s.cfg.StepTimeout); err != nil && !(m.onDemand && errors.Is(err, engine.ErrClosed)) {
 			out.Status, status = "unhealthy", http.StatusServiceUnavailable
 			out.Models[m.Model.Info().Name] = err.Error()
+		} else if m.Engine.Asleep() {
+			out.Models[m.Model.Info().Name] = "asleep"
 		}
 	}
 	if s.draining.Load() {

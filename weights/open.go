@@ -28,6 +28,14 @@ const torchFolder = "pytorch_model"
 // GGUF; among several files of one kind, the one called model. If that does not decide, the error lists the candidates.
 // A file with another suffix is recognised by its first bytes.
 func Open(path string) (*Checkpoint, error) {
+	c, err := open(path)
+	if err == nil {
+		c.again = func() (*Checkpoint, error) { return Open(path) }
+	}
+	return c, err
+}
+
+func open(path string) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
@@ -66,7 +74,11 @@ func OpenBytes(name string, data []byte) (*Checkpoint, error) {
 	if err := p.checkSplit(0, 1); err != nil {
 		return nil, err
 	}
-	return assemble("", []part{p})
+	c, err := assemble("", []part{p})
+	if err == nil {
+		c.again = func() (*Checkpoint, error) { return OpenBytes(name, data) }
+	}
+	return c, err
 }
 
 // openPart maps and parses one file.

@@ -92,7 +92,11 @@ type Checkpoint struct {
 	byName map[string]int
 	meta   map[string]any
 	keys   []string
+	again  func() (*Checkpoint, error)
 }
+
+// Reopen opens what c was opened from, which may be closed.
+func (c *Checkpoint) Reopen() (*Checkpoint, error) { return c.again() }
 
 // A part is one file of a checkpoint, with the tensors and metadata that its header lists.
 type part struct {

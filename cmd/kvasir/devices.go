@@ -28,6 +28,9 @@ func (c *devicesCmd) Run() error {
 		if d.Memory > 0 {
 			line += fmt.Sprintf(", %.1f GiB of memory", float64(d.Memory)/(1<<30))
 		}
+		if d.Free > 0 {
+			line += fmt.Sprintf(", %.1f GiB free", float64(d.Free)/(1<<30))
+		}
 		if d.Unused != "" {
 			line += "; not used: " + d.Unused
 		}

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
 
 // gatewayProcess is one of several gateways that a client may ask.
@@ -100,7 +102,7 @@ func TestSecondGatewayTakesOver(t *testing.T) {
 	engine := startServer(t, program)
 	var both [2]*gatewayProcess
 	for i := range both {
-		g := &gatewayProcess{program: program, port: freePort(t), file: filepath.Join(t.TempDir(), "fleet.yaml")}
+		g := &gatewayProcess{program: program, port: freeport.Port(t), file: filepath.Join(t.TempDir(), "fleet.yaml")}
 		config := fmt.Sprintf("listen: 127.0.0.1:%s\nmodels: [{name: kvasir-mini, endpoints: [%q]}]\n", g.port, engine)
 		if err := os.WriteFile(g.file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)

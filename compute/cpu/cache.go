@@ -65,6 +65,14 @@ func (l *cacheLayer) bytes() int {
 func (c *cache) Spec() compute.CacheSpec { return c.spec }
 func (c *cache) Bytes() int64            { return c.bytes }
 
+// Close implements compute.Cache: the memory is for the garbage collector, once nothing has it ready.
+func (c *cache) Close() error {
+	if c.prefault != nil {
+		c.prefault.stop()
+	}
+	return nil
+}
+
 // Cache implements compute.Device. BlockTokens must be a multiple of 16.
 func (d *Device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	d.busy.Lock()

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -23,7 +24,12 @@ type prefault struct {
 	used  atomic.Int64  // blocks below this have been used
 	ready int           // and those below this have memory
 	more  chan struct{} // tells that blocks have been used
+	gone  chan struct{} // closed with the cache
+	once  sync.Once
 }
+
+// stop lets go of the cache's memory.
+func (r *prefault) stop() { r.once.Do(func() { close(r.gone) }) }
 
 // newPrefault returns a prefault for the slabs of a cache of so many blocks and bytes, nil where it would not pay.
 func newPrefault(slabs []slab, blocks int, bytes int64) *prefault {
@@ -31,7 +37,7 @@ func newPrefault(slabs []slab, blocks int, bytes int64) *prefault {
 	if bytes < 32*hugePage || !canPopulate() {
 		return nil
 	}
-	return &prefault{slabs: slabs, ahead: int(ahead), more: make(chan struct{}, 1)}
+	return &prefault{slabs: slabs, ahead: int(ahead), more: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
 // use says that a block is being used.
@@ -45,12 +51,13 @@ func (r *prefault) use(block int32) {
 	}
 }
 
-// run has memory ready until done is closed.
+// run has memory ready until done is closed, or the cache.
 func (r *prefault) run(done <-chan struct{}) {
 	rest := func(worked time.Duration) {
 		select {
 		case <-time.After(min(9*worked, time.Second)):
 		case <-done:
+		case <-r.gone:
 		}
 	}
 	for {
@@ -58,12 +65,16 @@ func (r *prefault) run(done <-chan struct{}) {
 			select {
 			case <-done:
 				return
+			case <-r.gone:
+				return
 			default:
 			}
 		}
 		select {
 		case <-r.more:
 		case <-done:
+			return
+		case <-r.gone:
 			return
 		}
 	}

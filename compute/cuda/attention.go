@@ -51,7 +51,7 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 		k = attender{chunk: "attend_latent_chunk", tile: "attend_latent_tile", threads: 256, blocks: 2, tokens: 1, parts: int(blocksOf(group, 16))}
 		ok = p.cache.spec.Type == quant.BF16
 	}
-	return k, ok && p.d.kernels.byName[k.chunk] != nil && p.d.kernels.byName[k.tile] != nil
+	return k, ok && p.kernel[k.chunk] != nil && p.kernel[k.tile] != nil
 }
 
 // attend compiles attention: with tensor cores where the heads' size is one that they are compiled for.
@@ -105,7 +105,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		b.items = work.tiles
 		kernel := k.tile
 		b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
-		if hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1); p.d.kernels.byName[hopper] != nil && b.tokens == 1<<b.shift {
+		if hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1); p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
 			kernel = hopper
 		}
 		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
@@ -131,7 +131,7 @@ func (p *program) attendAny(o compute.Attend, l compute.CacheLayer, group int) (
 		return nil, fmt.Errorf("cuda: layer %d: heads of %d and %d values", o.Layer, l.KDim, l.VDim)
 	}
 	kernel := "attend_any" + kvTypes[kindOfKV(p.cache.spec.Type)].suffix
-	f := p.d.kernels.byName[kernel]
+	f := p.kernel[kernel]
 	f.shared = max(f.shared, uint32(shared))
 	args := attendAnyArgs{
 		group: int32(group), keyDim: int32(l.KDim), valueDim: int32(l.VDim), window: int32(a.Window),

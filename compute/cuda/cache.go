@@ -36,6 +36,7 @@ func kvBytes(t quant.Type, dim int) int {
 // cache is a paged KV cache (kernels/cache.cu). Layers that share memory, one of each group, have a place in
 // common.
 type cache struct {
+	d      *device
 	spec   compute.CacheSpec
 	places []place
 	of     []int     // the place of each layer, -1 of a recurrent one
@@ -62,6 +63,29 @@ func (c *cache) Bytes() int64 {
 		n += c.stateBytes(i)
 	}
 	return n
+}
+
+// Close frees the memory of blocks and of states.
+func (c *cache) Close() error {
+	if c.d.lost.Load() { // it goes with the device
+		return nil
+	}
+	if err := c.d.g.enter(); err != nil {
+		return err
+	}
+	defer c.d.g.leave()
+	return errors.Join(c.d.loading.wait(), c.free())
+}
+
+func (c *cache) free() error {
+	errs := []error{c.d.drop(c.d.g, c.base)}
+	for _, at := range c.states {
+		errs = append(errs, c.d.drop(c.d.g, at))
+	}
+	for i := range c.places {
+		errs = append(errs, c.d.drop(c.d.g, c.places[i].at))
+	}
+	return errors.Join(errs...)
 }
 
 // stateBytes returns the memory of a recurrent layer's states, 0 for other layers.
@@ -135,12 +159,11 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 		}
 	}
 	c := layout(spec)
-	c.states = make([]pointer, len(spec.Layers))
+	c.d, c.states = d, make([]pointer, len(spec.Layers))
 	for i := range spec.Layers {
 		if n := c.stateBytes(i); n > 0 {
-			var err error
-			if c.states[i], err = d.take(n, "recurrent states"); err != nil {
-				return nil, err
+			if err := d.take(&c.states[i], n, "recurrent states"); err != nil {
+				return nil, errors.Join(err, c.free())
 			}
 		}
 	}
@@ -148,9 +171,8 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	var table []byte
 	for i := range c.places {
 		p := &c.places[i]
-		var err error
-		if p.at, err = d.take(p.bytes*int64(spec.Blocks), "the KV cache"); err != nil {
-			return nil, fmt.Errorf("%w; the cache was to take %s in all", err, gigabytes(c.Bytes()))
+		if err := d.take(&p.at, p.bytes*int64(spec.Blocks), "the KV cache"); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w; the cache was to take %s in all", err, gigabytes(c.Bytes())), c.free())
 		}
 		table = binary.LittleEndian.AppendUint64(table, uint64(p.at))
 		table = binary.LittleEndian.AppendUint64(table, uint64(p.bytes))
@@ -164,13 +186,12 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 			columns = append(columns, table[(i*3+column)*8:][:8]...)
 		}
 	}
-	at, err := d.take(int64(len(columns)), "the KV cache")
-	if err != nil {
-		return nil, err
+	if err := d.take(&c.base, int64(len(columns)), "the KV cache"); err != nil {
+		return nil, errors.Join(err, c.free())
 	}
-	c.base, c.bytes, c.offset = at, at.at(int64(8*n)), at.at(int64(16*n))
-	err = d.stage(func(to pinned) { copy(to.bytes(), columns) })
-	return c, errors.Join(err, d.loading.toDevice(at, d.staging[d.half], 0, len(columns)), d.staged(), d.loading.wait())
+	c.bytes, c.offset = c.base.at(int64(8*n)), c.base.at(int64(16*n))
+	err := d.stage(func(to pinned) { copy(to.bytes(), columns) })
+	return c, errors.Join(err, d.loading.toDevice(c.base, d.staging[d.half], 0, len(columns)), d.staged(), d.loading.wait())
 }
 
 // layer returns where a layer is, with its block tables at tables, [groups, slots, stride].

@@ -294,7 +294,7 @@ func run[T any](p *program, name string, blocks grid, threads int, args *T) erro
 	if blocks.x == 0 || blocks.y == 0 || blocks.z == 0 {
 		return nil
 	}
-	return launch(p.s, p.d.kernels.byName[name], blocks, threads, args)
+	return launch(p.s, p.kernel[name], blocks, threads, args)
 }
 
 // What a row of a table is chosen by.

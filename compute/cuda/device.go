@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
 func init() {
-	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Open: open})
+	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Probe: probe, Open: open})
 }
 
 // find lists the devices that the driver shows, or why there is none.
@@ -40,6 +41,38 @@ func find() []compute.Found {
 		all = append(all, f)
 	}
 	return all
+}
+
+// probe opens a device that was found.
+func probe(f *compute.Found) {
+	lib, err := openLibrary()
+	if err == nil {
+		n, _ := strconv.Atoi(strings.TrimPrefix(f.Name, "cuda:"))
+		f.Free, err = freeOf(lib, n)
+	}
+	if err != nil {
+		f.Unused = err.Error()
+	}
+}
+
+// leastFree is the memory that kernels and weights on their way take before any model: with less, no device is opened.
+const leastFree = 256 << 20
+
+// freeOf returns how many bytes of a device are free for models, or why it cannot be opened.
+func freeOf(lib library, ordinal int) (int64, error) {
+	g, err := openGPU(lib, ordinal)
+	if err != nil {
+		return 0, err
+	}
+	if err := g.enter(); err != nil {
+		return 0, err
+	}
+	defer g.leave()
+	free, total, err := g.memory()
+	if err == nil && free < leastFree {
+		err = fmt.Errorf("cuda: out of memory: %s of %s are free; want %s, and a model's besides", gigabytes(free), gigabytes(total), gigabytes(leastFree))
+	}
+	return free, errors.Join(err, g.close())
 }
 
 // open opens a device by its number, "" for the first.
@@ -69,9 +102,20 @@ type device struct {
 	staging [2]pinned
 	moved   [2]*event // when each half of staging may be written again
 	half    int
-	raw     [2]pointer // what staging is copied to, before it is repacked
+	raw     [2]pointer  // what staging is copied to, before it is repacked
+	lost    atomic.Bool // a fault has spoilt the context
 	mu      sync.Mutex
-	taken   map[pointer]bool // memory that lives as long as the device, unless it is dropped
+	taken   map[pointer]*held // memory that lives as long as the device, unless it is dropped
+	asleep  []*held           // what was taken, in memory of the host (sleep.go)
+}
+
+// held is memory that lives as long as the device.
+type held struct {
+	at    *pointer // where its owner finds it
+	n     int64
+	what  string
+	stays bool   // it is a weight, which comes back from sleep
+	host  pinned // asleep
 }
 
 // stagingBytes is what weights pass through, twice, on the host and on the device.
@@ -83,7 +127,7 @@ func newDevice(lib library, ordinal int) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &device{g: g, kernels: &kernels{byName: map[string]*function{}, attends: map[Build]bool{}}, taken: map[pointer]bool{}}
+	d := &device{g: g, kernels: &kernels{byName: map[string]*function{}, attends: map[Build]bool{}}, taken: map[pointer]*held{}}
 	if err := g.enter(); err != nil {
 		return nil, err
 	}
@@ -168,11 +212,17 @@ func (d *device) KVTypes() []quant.Type {
 	return types
 }
 
-// Close gives everything back: weights and caches, too.
+// Close gives everything back: weights and caches, too. What a fault has spoilt goes with the context.
 func (d *device) Close() error {
 	g := d.g
+	if d.lost.Load() {
+		return g.close()
+	}
 	errs := []error{g.enter()}
 	defer g.leave()
+	for _, h := range d.asleep {
+		errs = append(errs, g.freePinned(h.host))
+	}
 	for p := range d.taken {
 		errs = append(errs, g.free(p))
 	}
@@ -189,23 +239,35 @@ func (d *device) Close() error {
 	return errors.Join(errs...)
 }
 
-// take allocates memory that lives as long as the device, zeroed.
-func (d *device) take(n int64, what string) (pointer, error) {
+// take allocates memory that lives as long as the device, zeroed, and sets where its owner finds it.
+func (d *device) take(at *pointer, n int64, what string) error {
 	p, err := d.g.alloc(n, what)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	*at = p
 	d.mu.Lock()
-	d.taken[p] = true
+	d.taken[p] = &held{at: at, n: max(n, 16), what: what}
 	d.mu.Unlock()
-	return p, d.loading.fill(p, 0, max(n, 16))
+	return d.loading.fill(p, 0, max(n, 16))
+}
+
+// takeWeight is take for what comes back from sleep.
+func (d *device) takeWeight(at *pointer, n int64, what string) error {
+	err := d.take(at, n, what)
+	if err == nil {
+		d.mu.Lock()
+		d.taken[*at].stays = true
+		d.mu.Unlock()
+	}
+	return err
 }
 
 // drop frees memory that was taken, by way of a program's g. Nothing on the device reads it any more.
 func (d *device) drop(g *gpu, p pointer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.taken[p] {
+	if d.taken[p] == nil {
 		return nil
 	}
 	delete(d.taken, p)

@@ -18,8 +18,8 @@ const (
 	cuDeviceGetName
 	cuDeviceGetAttribute
 	cuDeviceTotalMem
-	cuDevicePrimaryCtxRetain
-	cuDevicePrimaryCtxRelease
+	cuCtxCreate
+	cuCtxDestroy
 	cuCtxSetCurrent
 	cuMemGetInfo
 	cuMemAlloc
@@ -56,48 +56,48 @@ const (
 
 // symbols are the entries' names in the library.
 var symbols = [entries]string{
-	cuInit:                    "cuInit",
-	cuDriverGetVersion:        "cuDriverGetVersion",
-	cuGetErrorName:            "cuGetErrorName",
-	cuGetErrorString:          "cuGetErrorString",
-	cuDeviceGetCount:          "cuDeviceGetCount",
-	cuDeviceGet:               "cuDeviceGet",
-	cuDeviceGetName:           "cuDeviceGetName",
-	cuDeviceGetAttribute:      "cuDeviceGetAttribute",
-	cuDeviceTotalMem:          "cuDeviceTotalMem_v2",
-	cuDevicePrimaryCtxRetain:  "cuDevicePrimaryCtxRetain",
-	cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease_v2",
-	cuCtxSetCurrent:           "cuCtxSetCurrent",
-	cuMemGetInfo:              "cuMemGetInfo_v2",
-	cuMemAlloc:                "cuMemAlloc_v2",
-	cuMemFree:                 "cuMemFree_v2",
-	cuMemHostAlloc:            "cuMemHostAlloc",
-	cuMemFreeHost:             "cuMemFreeHost",
-	cuMemcpyHtoDAsync:         "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoHAsync:         "cuMemcpyDtoHAsync_v2",
-	cuMemcpyDtoDAsync:         "cuMemcpyDtoDAsync_v2",
-	cuMemsetD8Async:           "cuMemsetD8Async",
-	cuStreamCreate:            "cuStreamCreate",
-	cuStreamDestroy:           "cuStreamDestroy_v2",
-	cuStreamSynchronize:       "cuStreamSynchronize",
-	cuStreamWaitEvent:         "cuStreamWaitEvent",
-	cuStreamBeginCapture:      "cuStreamBeginCapture_v2",
-	cuStreamEndCapture:        "cuStreamEndCapture",
-	cuEventCreate:             "cuEventCreate",
-	cuEventDestroy:            "cuEventDestroy_v2",
-	cuEventRecord:             "cuEventRecord",
-	cuEventSynchronize:        "cuEventSynchronize",
-	cuEventElapsedTime:        "cuEventElapsedTime",
-	cuModuleLoadDataEx:        "cuModuleLoadDataEx",
-	cuModuleUnload:            "cuModuleUnload",
-	cuModuleGetFunction:       "cuModuleGetFunction",
-	cuFuncSetAttribute:        "cuFuncSetAttribute",
-	cuLaunchKernel:            "cuLaunchKernel",
-	cuTensorMapEncodeTiled:    "cuTensorMapEncodeTiled",
-	cuGraphInstantiate:        "cuGraphInstantiateWithFlags",
-	cuGraphDestroy:            "cuGraphDestroy",
-	cuGraphExecDestroy:        "cuGraphExecDestroy",
-	cuGraphLaunch:             "cuGraphLaunch",
+	cuInit:                 "cuInit",
+	cuDriverGetVersion:     "cuDriverGetVersion",
+	cuGetErrorName:         "cuGetErrorName",
+	cuGetErrorString:       "cuGetErrorString",
+	cuDeviceGetCount:       "cuDeviceGetCount",
+	cuDeviceGet:            "cuDeviceGet",
+	cuDeviceGetName:        "cuDeviceGetName",
+	cuDeviceGetAttribute:   "cuDeviceGetAttribute",
+	cuDeviceTotalMem:       "cuDeviceTotalMem_v2",
+	cuCtxCreate:            "cuCtxCreate_v2",
+	cuCtxDestroy:           "cuCtxDestroy_v2",
+	cuCtxSetCurrent:        "cuCtxSetCurrent",
+	cuMemGetInfo:           "cuMemGetInfo_v2",
+	cuMemAlloc:             "cuMemAlloc_v2",
+	cuMemFree:              "cuMemFree_v2",
+	cuMemHostAlloc:         "cuMemHostAlloc",
+	cuMemFreeHost:          "cuMemFreeHost",
+	cuMemcpyHtoDAsync:      "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:      "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:      "cuMemcpyDtoDAsync_v2",
+	cuMemsetD8Async:        "cuMemsetD8Async",
+	cuStreamCreate:         "cuStreamCreate",
+	cuStreamDestroy:        "cuStreamDestroy_v2",
+	cuStreamSynchronize:    "cuStreamSynchronize",
+	cuStreamWaitEvent:      "cuStreamWaitEvent",
+	cuStreamBeginCapture:   "cuStreamBeginCapture_v2",
+	cuStreamEndCapture:     "cuStreamEndCapture",
+	cuEventCreate:          "cuEventCreate",
+	cuEventDestroy:         "cuEventDestroy_v2",
+	cuEventRecord:          "cuEventRecord",
+	cuEventSynchronize:     "cuEventSynchronize",
+	cuEventElapsedTime:     "cuEventElapsedTime",
+	cuModuleLoadDataEx:     "cuModuleLoadDataEx",
+	cuModuleUnload:         "cuModuleUnload",
+	cuModuleGetFunction:    "cuModuleGetFunction",
+	cuFuncSetAttribute:     "cuFuncSetAttribute",
+	cuLaunchKernel:         "cuLaunchKernel",
+	cuTensorMapEncodeTiled: "cuTensorMapEncodeTiled",
+	cuGraphInstantiate:     "cuGraphInstantiateWithFlags",
+	cuGraphDestroy:         "cuGraphDestroy",
+	cuGraphExecDestroy:     "cuGraphExecDestroy",
+	cuGraphLaunch:          "cuGraphLaunch",
 }
 
 // library is the driver library: libcuda, or a fake of it in tests. A call takes integers and addresses as the C
@@ -117,6 +117,13 @@ const (
 	notReady      code = 600
 	oldestVersion      = 13000 // of the driver's API that loads the PTX: 13.0
 )
+
+// spoils reports whether a code is of a fault after which every call of the context fails with the same: of a kernel,
+// of the device or of the driver.
+func (c code) spoils() bool {
+	const tooManyResources, tooLarge = 701, 720 // of one launch
+	return c == 4 || c == 214 || c == 220 || c == 999 || c >= 700 && c < 800 && c != tooManyResources && c != tooLarge
+}
 
 // driverError is a call that the driver refused.
 type driverError struct {

@@ -238,6 +238,7 @@ func TestAttenders(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &program{d: d, cache: c.(*cache)}
+			p.copyKernels()
 			a, fits := p.attender(compute.Attention{Heads: 4}, c.Spec().Layers[0])
 			if fits != (dim != 40) {
 				t.Errorf("heads of %d of %v, in tensor cores: %t", dim, k.typ, fits)

@@ -69,7 +69,7 @@ func (c *compiler) route(o compute.Route) (operation, error) {
 	if shared > 48<<10 {
 		return nil, fmt.Errorf("cuda: %d experts: %w", t.Experts, compute.ErrUnsupported)
 	}
-	f := p.d.kernels.byName["route"]
+	f := p.kernel["route"]
 	f.shared = max(f.shared, uint32(shared))
 	args := routeArgs{experts: int32(t.Experts), chosen: int32(t.Chosen), groups: int32(r.Groups), kept: int32(r.Kept), groupBest: int32(r.GroupBest), scale: r.Scale}
 	if r.Sigmoid {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,9 @@ type fake struct {
 	capturing bool
 	work      int // launches, copies and replays that were queued
 	refuse    map[entry]code
+	contexts  []uintptr // those that live; new objects belong to the last
+	spoilt    code      // what all calls of the last context return
+	faultAt   int       // when so much work is queued, a kernel has spoilt the context; 0: none does
 	mu        sync.Mutex
 }
 
@@ -31,6 +35,7 @@ type object struct {
 	kind string
 	size int64
 	name string // of a function
+	ctx  uintptr
 }
 
 func newFake(t testing.TB) *fake {
@@ -46,13 +51,16 @@ func (f *fake) leaks() {
 			f.t.Errorf("%s at %#x was not given back", o.kind, at)
 		}
 	}
+	if len(f.contexts) > 0 {
+		f.t.Errorf("%d contexts were not given back", len(f.contexts))
+	}
 }
 
 func (f *fake) add(kind string, size int64) uintptr {
 	f.next += uintptr(max(size, 1)+511) &^ 255
 	at := f.next
 	f.next += uintptr(size)
-	f.live[at] = object{kind: kind, size: size}
+	f.live[at] = object{kind: kind, size: size, ctx: f.contexts[len(f.contexts)-1]}
 	return at
 }
 
@@ -61,7 +69,9 @@ func (f *fake) drop(at uintptr, kind string) code {
 		f.t.Errorf("%#x is given back as a %s; it is a %q", at, kind, f.live[at].kind)
 		return 1
 	}
-	f.free += f.live[at].size
+	if kind == "memory" {
+		f.free += f.live[at].size
+	}
 	delete(f.live, at)
 	return success
 }
@@ -90,10 +100,13 @@ func (f *fake) call(e entry, a ...uintptr) code {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.refuse[e]; c != success {
+		if c.spoils() && len(f.contexts) > 0 {
+			f.spoilt = c
+		}
 		return c
 	}
 	switch e {
-	case cuInit, cuCtxSetCurrent, cuDevicePrimaryCtxRelease, cuFuncSetAttribute:
+	case cuInit, cuCtxSetCurrent, cuFuncSetAttribute:
 	case cuDriverGetVersion:
 		*at[int32](a[0]) = int32(f.devices[0].driver)
 	case cuGetErrorName, cuGetErrorString:
@@ -108,14 +121,49 @@ func (f *fake) call(e entry, a ...uintptr) code {
 		*at[int32](a[0]) = int32(map[uintptr]int{attributeSMs: d.sms, attributeMajor: d.major, attributeMinor: d.minor, attributeShared: d.shared}[a[1]])
 	case cuDeviceTotalMem:
 		*at[int64](a[0]) = f.devices[a[1]].total
-	case cuDevicePrimaryCtxRetain:
-		*at[uintptr](a[0]) = 1
+	case cuCtxCreate:
+		f.next += 256
+		*at[uintptr](a[0]) = f.next
+		f.contexts, f.spoilt = append(f.contexts, f.next), success
+	case cuCtxDestroy:
+		return f.destroy(a[0])
 	case cuMemGetInfo:
 		*at[int64](a[0]), *at[int64](a[1]) = f.free, f.devices[0].total
 	default:
+		if f.spoilt != success {
+			return f.spoilt
+		}
 		return f.work1(e, a)
 	}
 	return success
+}
+
+// destroy ends a context. Only a fault excuses what is left in it.
+func (f *fake) destroy(ctx uintptr) code {
+	i := slices.Index(f.contexts, ctx)
+	if i < 0 {
+		f.t.Errorf("%#x is no context", ctx)
+		return 1
+	}
+	said := success
+	if i == len(f.contexts)-1 {
+		said, f.spoilt = f.spoilt, success
+	}
+	for at, o := range f.live {
+		if o.ctx != ctx {
+			continue
+		}
+		if said == success && o.kind != "function" {
+			f.t.Errorf("%s at %#x was not given back before its context", o.kind, at)
+		}
+		if o.kind == "memory" {
+			f.free += o.size
+		}
+		delete(f.kept, at)
+		delete(f.live, at)
+	}
+	f.contexts = slices.Delete(f.contexts, i, i+1)
+	return said
 }
 
 // work1 does the calls that make, free or use something.
@@ -132,7 +180,7 @@ func (f *fake) work1(e entry, a []uintptr) code {
 	case cuMemHostAlloc:
 		real := make([]byte, a[1])
 		p := uintptr(unsafe.Pointer(&real[0]))
-		f.kept[p], f.live[p] = real, object{kind: "pinned", size: int64(a[1])}
+		f.kept[p], f.live[p] = real, object{kind: "pinned", size: int64(a[1]), ctx: f.contexts[len(f.contexts)-1]}
 		*at[uintptr](a[0]) = p
 	case cuMemFreeHost:
 		delete(f.kept, a[0])
@@ -166,7 +214,7 @@ func (f *fake) work1(e entry, a []uintptr) code {
 		return f.drop(a[0], "module")
 	case cuModuleGetFunction:
 		h := f.add("function", 0)
-		f.live[h] = object{kind: "function", name: cString(at[byte](a[2]))}
+		f.live[h] = object{kind: "function", name: cString(at[byte](a[2])), ctx: f.contexts[len(f.contexts)-1]}
 		*at[uintptr](a[0]) = h
 	default:
 		return f.queue(e, a)
@@ -184,6 +232,10 @@ func (f *fake) outside(what string) {
 // queue does the calls that queue work.
 func (f *fake) queue(e entry, a []uintptr) code {
 	f.work++
+	if f.work == f.faultAt { // which what waits for it finds
+		f.spoilt = 700
+		return success
+	}
 	switch e {
 	case cuMemcpyHtoDAsync:
 		f.holds(a[0], int64(a[2]), "memory")

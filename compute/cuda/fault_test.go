@@ -251,3 +251,48 @@ func TestMoves(t *testing.T) {
 		}
 	}
 }
+
+// TestPinnedMoves moves blocks in pinned memory both ways, which are copied where they are, beside others, which are
+// not.
+func TestPinnedMoves(t *testing.T) {
+	_, c := small(t)
+	p := c.(*program)
+	n := p.BlockBytes()
+	b := token(0, plainChoice)
+	for i := range 4 {
+		data := make([]byte, n)
+		if i%2 == 0 {
+			data = p.Pinned(n)
+		}
+		for k := range data {
+			data[k] = byte(i + 1)
+		}
+		b.Out = append(b.Out, compute.Transfer{Block: int32(i), Data: data})
+		b.In = append(b.In, compute.Transfer{Block: int32(10 + i), Data: data})
+	}
+	s, err := p.Start(b)
+	if err == nil {
+		err = s.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &s.(*step).r.moved
+	for i := range 4 {
+		want := byte(i+1) * byte(i%2) // of blocks that come, those in other memory pass through the step's
+		if got := view[byte](m.host, (m.places+i)*n, n)[n-1]; got != want {
+			t.Errorf("block %d that comes: %d in the step's memory; want %d", i, got, want)
+		}
+		want = byte(i+1) * byte(1-i%2) // the fake copies nothing, so that what passes through the step's memory is 0
+		if got := b.Out[i].Data[n-1]; got != want {
+			t.Errorf("block %d that leaves is %d; want %d", i, got, want)
+		}
+	}
+	taken := 0
+	for p.Pinned(1<<20) != nil {
+		taken++
+	}
+	if got := p.pool.bytes; got > poolBytes || got < poolBytes-poolPiece || taken < 200 {
+		t.Errorf("the pool has %d bytes after %d MiB; want nearly %d", got, taken, poolBytes)
+	}
+}

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// gpu is a device of the driver with its primary context. Its methods are called from one goroutine at a time,
-// between enter and leave, which bind the context to the goroutine's thread.
+// gpu is a device of the driver with a context of its own, so that a fault spoils nothing of others. Its methods are
+// called from one goroutine at a time, between enter and leave, which bind the context to the goroutine's thread.
 type gpu struct {
 	lib     library
 	ordinal int32
@@ -94,7 +94,7 @@ func (g *gpu) describe() error {
 	return nil
 }
 
-// openGPU takes a device's primary context.
+// openGPU makes a context on a device.
 func openGPU(lib library, ordinal int) (*gpu, error) {
 	n, err := count(lib)
 	if err != nil {
@@ -107,16 +107,21 @@ func openGPU(lib library, ordinal int) (*gpu, error) {
 	if err := g.describe(); err != nil {
 		return nil, err
 	}
-	if err := g.try(cuDevicePrimaryCtxRetain, []uintptr{address(&g.out[0]), uintptr(ordinal)}, "opening device %d", ordinal); err != nil {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := g.try(cuCtxCreate, []uintptr{address(&g.out[0]), 0, uintptr(ordinal)}, "opening device %d", ordinal); err != nil {
 		return nil, err
 	}
 	g.ctx = uintptr(g.out[0])
-	return g, nil
+	return g, g.try(cuCtxSetCurrent, []uintptr{0}, "leaving device %d", ordinal) // which the call before chose
 }
 
-// close gives the context back.
+// close ends the context, and with it all that is not given back. One that a fault has spoilt may say so once more.
 func (g *gpu) close() error {
-	return g.try(cuDevicePrimaryCtxRelease, []uintptr{uintptr(g.ordinal)}, "closing device %d", g.ordinal)
+	if c := g.lib.call(cuCtxDestroy, g.ctx); c != success && !c.spoils() {
+		return fail(g.lib, c, "closing device %d", g.ordinal)
+	}
+	return nil
 }
 
 // enter binds the context to the calling goroutine's thread until leave.

@@ -137,15 +137,29 @@ func (p *program) move(m *moved, first, n int, a moveArgs) error {
 // moveOut queues the copies of blocks to pinned memory.
 func (p *program) moveOut(m *moved, out []compute.Transfer) error {
 	for at := 0; at < len(out); at += m.places {
-		if err := m.stow(p.g); err != nil {
+		if err := m.stow(p.g, &p.pool); err != nil {
 			return err
 		}
 		m.out = out[at:min(at+m.places, len(out))]
 		if err := p.move(m, at, len(m.out), moveArgs{toPacked: 1}); err != nil {
 			return err
 		}
-		if err := errors.Join(m.left.record(p.s), p.copies.after(m.left),
-			p.copies.toHost(m.host, 0, m.packed, len(m.out)*int(p.cache.block)), m.stored.record(p.copies)); err != nil {
+		if err := errors.Join(m.left.record(p.s), p.copies.after(m.left), p.leave(m), m.stored.record(p.copies)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave queues the copies of packed blocks to the host: each to where the batch wants it, if that is pinned memory.
+func (p *program) leave(m *moved) error {
+	for i, t := range m.out {
+		n := len(t.Data)
+		to, at, ok := p.pool.find(t.Data)
+		if !ok {
+			to, at = m.host, i*n
+		}
+		if err := p.copies.toHost(to, at, m.packed.at(int64(i*n)), n); err != nil {
 			return err
 		}
 	}
@@ -153,7 +167,7 @@ func (p *program) moveOut(m *moved, out []compute.Transfer) error {
 }
 
 // stow waits until blocks that leave are in pinned memory, and takes them to where the batch wants them.
-func (m *moved) stow(g *gpu) error {
+func (m *moved) stow(g *gpu, l *pool) error {
 	if len(m.out) == 0 {
 		return nil
 	}
@@ -161,7 +175,9 @@ func (m *moved) stow(g *gpu) error {
 		return err
 	}
 	for i, t := range m.out {
-		copy(t.Data, view[byte](m.host, i*len(t.Data), len(t.Data)))
+		if _, _, there := l.find(t.Data); !there {
+			copy(t.Data, view[byte](m.host, i*len(t.Data), len(t.Data)))
+		}
 	}
 	m.out = nil
 	return nil
@@ -170,9 +186,13 @@ func (m *moved) stow(g *gpu) error {
 // bring queues the copies of blocks to the device.
 func (p *program) bring(m *moved, in []compute.Transfer) error {
 	for i, t := range in {
-		at := (m.places + i) * len(t.Data)
-		copy(view[byte](m.host, at, len(t.Data)), t.Data)
-		if err := p.copies.toDevice(m.packed.at(int64(at)), m.host, at, len(t.Data)); err != nil {
+		to := (m.places + i) * len(t.Data)
+		from, at, ok := p.pool.find(t.Data)
+		if !ok {
+			from, at = m.host, to
+			copy(view[byte](m.host, at, len(t.Data)), t.Data)
+		}
+		if err := p.copies.toDevice(m.packed.at(int64(to)), from, at, len(t.Data)); err != nil {
 			return err
 		}
 	}

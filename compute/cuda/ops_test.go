@@ -457,6 +457,9 @@ func testMoved(t *testing.T, d *device) {
 		out := make([]compute.Transfer, n)
 		for i := range out {
 			out[i] = compute.Transfer{Block: int32((i * 7) % all), Data: make([]byte, p.BlockBytes())}
+			if i%3 == 0 { // copied where it is
+				out[i].Data = p.(*program).Pinned(p.BlockBytes())
+			}
 		}
 		return out
 	}

@@ -223,7 +223,7 @@ const chainTiles = 512
 func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
 	rows, sms := int(a.rows), p.d.g.info.sms
 	few := rows <= 32 || f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms // those of gemm.cu read weights faster
-	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.d.kernels.byName[f.kernel(warpgroupKernels[0].name())] == nil {
+	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, false
 	}
 	least := math.MaxInt
@@ -257,7 +257,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		if few.gated {
 			tiles /= 2
 		}
-		k := *p.d.kernels.byName[f.kernel(few.name())]
+		k := *p.kernel[f.kernel(few.name())]
 		k.shared = uint32(shared)
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*chains, a)
 	}
@@ -268,7 +268,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	var best blocking
 	var blocks uint32
 	for _, b := range f.blockings() {
-		if p.d.kernels.byName[f.kernel(b.name())] == nil || b.rows < min(rows, 128) || best.rows > 0 && b.rows > best.rows {
+		if p.kernel[f.kernel(b.name())] == nil || b.rows < min(rows, 128) || best.rows > 0 && b.rows > best.rows {
 			continue
 		}
 		best, blocks = b, blocksOf(tiles*tileOuts, b.outs)*blocksOf(rows, b.rows)

@@ -131,7 +131,7 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 	fmt.Printf("%s, %d rows, µs (GB/s, TFLOP/s):", q.name, n)
 	seed, first := maphash.MakeSeed(), uint64(0)
 	try := func(name string, run func(a *gemmArgs) error) {
-		if p.d.kernels.byName[f.kernel(name)] == nil {
+		if p.kernel[f.kernel(name)] == nil {
 			return
 		}
 		results := size * int64(n) * int64(ld)

@@ -18,6 +18,7 @@ type program struct {
 	s      *stream
 	copies *stream // of blocks between the device and the host
 	cache  *cache
+	kernel map[string]*function // the device's when the program was compiled, which may load more
 	limits compute.Limits
 	graph  *compute.Graph
 
@@ -52,7 +53,9 @@ type program struct {
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
+	ahead   ahead
 	rings   [2]ring
+	pool    pool
 	started int
 	queue   chan *step // of work
 	queued  chan *step // of finish
@@ -90,7 +93,8 @@ type graphKey struct {
 // mostGraphRows is the most rows of a captured graph.
 const mostGraphRows = 512
 
-// logitRows is how many rows of logits there is room for at first; more is made when a batch wants them.
+// logitRows is how many rows of logits there is room for at first, if not one for each slot; more is made when a batch
+// wants them.
 const logitRows = 128
 
 // Compile makes a program. Memory is for batches at the limits, but for rows of logits, which grow.
@@ -104,6 +108,7 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 		graphs: map[graphKey]*graph{}, shapes: map[graphKey]*shape{}, queue: make(chan *step, 2), queued: make(chan *step, 2), done: make(chan struct{}),
 		choosers: choosers{slots: make([]chooser, l.Slots)}, alarm: make(chan struct{}, 1),
 	}
+	p.copyKernels()
 	if err := p.compile(); err != nil {
 		return nil, err
 	}
@@ -119,6 +124,15 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	guard.Go(p.work, func(error) { close(p.queued) })
 	guard.Go(func() error { return p.finish(&waiting) }, func(error) { close(p.done) })
 	return p, nil
+}
+
+// copyKernels lists the kernels that there are now: those of the graph's weights and the cache are among them.
+func (p *program) copyKernels() {
+	p.kernel = make(map[string]*function, len(p.d.kernels.byName))
+	for name, f := range p.d.kernels.byName {
+		own := *f // whose shared memory is the program's choice
+		p.kernel[name] = &own
+	}
 }
 
 // Workspace returns the memory that a program takes.
@@ -146,7 +160,7 @@ func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 func capacityOf(domain compute.Domain, l compute.Limits) int {
 	rows := roundUp(l.Rows, rowMultiple)
 	if domain != compute.AllRows {
-		rows = min(rows, logitRows)
+		rows = min(rows, max(logitRows, roundUp(l.Slots, rowMultiple)))
 	}
 	return rows
 }
@@ -221,6 +235,9 @@ func (p *program) make() (err error) {
 	if err == nil {
 		err = p.s.wait()
 	}
+	if err == nil {
+		err = p.captureAhead()
+	}
 	return err
 }
 
@@ -257,9 +274,16 @@ func (p *program) tableBytes() int64 {
 	return 4 * int64(max(p.cache.groups, 1)) * int64(p.limits.Slots) * int64(p.stride)
 }
 
-// free gives a program's memory back.
+// free gives a program's memory back, and that of the adapters in its slots.
 func (p *program) free() error {
 	errs := []error{}
+	for _, low := range p.lora.low {
+		for _, l := range low {
+			if l.A != nil {
+				errs = append(errs, p.d.drop(p.g, l.A.(*matrix).at), p.d.drop(p.g, l.B.(*matrix).at))
+			}
+		}
+	}
 	for _, gr := range p.graphs {
 		errs = append(errs, gr.close())
 	}
@@ -271,7 +295,7 @@ func (p *program) free() error {
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))
 	}
-	errs = append(errs, p.g.freePinned(p.lora.host))
+	errs = append(errs, p.g.freePinned(p.lora.host), p.pool.free(p.g))
 	for i := range p.rings {
 		r := &p.rings[i]
 		for _, at := range []pinned{r.in, r.chosen, r.logits, r.hidden, r.tokens, r.list, r.said} {
@@ -296,10 +320,14 @@ func (p *program) BlockBytes() int { return int(p.cache.block) }
 // Trees reports that a batch must not have Parents: the kernels of attention know rows by position alone.
 func (p *program) Trees() bool { return false }
 
-// Close ends the program's goroutines, when they have done what is queued.
+// Close ends the program's goroutines, when they have done what is queued. What a fault has spoilt goes with the
+// device.
 func (p *program) Close() error {
 	close(p.queue)
 	<-p.done
+	if p.d.lost.Load() {
+		return nil
+	}
 	if err := p.g.enter(); err != nil {
 		return err
 	}

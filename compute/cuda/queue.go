@@ -85,15 +85,11 @@ func (p *program) compute(s *step) error {
 	key := graphKey{bucket, slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })}
 	var sh *shape
 	if bucket > 0 {
-		if sh = p.shapes[key]; sh == nil {
-			sh = p.lay(p.index, [3]int{bucket, min(bucket, p.logitCapacity()), 0}, bucket, bucket)
-			sh.few = bucket
-			p.shapes[key] = sh
-		}
+		sh = p.shapeOf(key)
 	} else {
 		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, len(b.Choose), len(b.Seqs))
+		sh.adapted = key.adapted
 	}
-	sh.adapted = key.adapted
 	p.fill(sh, s.r.in, b, p.chunkCount)
 	p.fillChoices(s, sh)
 	tiles := false
@@ -111,13 +107,9 @@ func (p *program) compute(s *step) error {
 	if bucket == 0 || tiles {
 		return p.queueGraph(sh)
 	}
-	gr := p.graphs[key]
-	if gr == nil {
-		var err error
-		if gr, err = p.s.capture(func() error { return p.queueGraph(sh) }); err != nil {
-			return err
-		}
-		p.graphs[key] = gr
+	gr, err := p.captured(key)
+	if err != nil {
+		return err
 	}
 	return p.s.replay(gr)
 }

@@ -120,7 +120,7 @@ func (s *step) Wait() error {
 func isLost(err error) bool {
 	var e *driverError
 	var panicked *guard.Panic
-	return errors.As(err, &panicked) || errors.As(err, &e) && (e.Code == 214 || e.Code >= 700 && e.Code < 800 || e.Code == 999 || e.Code == 4)
+	return errors.As(err, &panicked) || errors.As(err, &e) && code(e.Code).spoils()
 }
 
 // collect makes results of what the device wrote to pinned memory.
@@ -184,6 +184,9 @@ func (p *program) work() error {
 
 // fail says that steps that were started before the failure of s is reported are skipped.
 func (p *program) fail(s *step) {
+	if isLost(s.err) {
+		p.d.lost.Store(true)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = max(p.failed, s.epoch)
@@ -221,5 +224,5 @@ func (s *step) await(g *gpu) error {
 		}
 		s.collect()
 	}
-	return s.r.moved.stow(g)
+	return s.r.moved.stow(g, &s.p.pool)
 }

@@ -45,8 +45,8 @@ func (d *device) Vector(v []float32) (compute.Vector, error) {
 		return nil, err
 	}
 	defer d.g.leave()
-	p, err := d.take(int64(4*len(v)), fmt.Sprintf("a vector of %d", len(v)))
-	if err != nil {
+	to := &vector{n: len(v)}
+	if err := d.takeWeight(&to.at, int64(4*len(v)), fmt.Sprintf("a vector of %d", len(v))); err != nil {
 		return nil, err
 	}
 	for at := 0; at < len(v); at += stagingBytes / 4 {
@@ -54,14 +54,14 @@ func (d *device) Vector(v []float32) (compute.Vector, error) {
 		if err := d.stage(func(to pinned) { copy(view[float32](to, 0, len(part)), part) }); err != nil {
 			return nil, err
 		}
-		if err := d.loading.toDevice(p.at(int64(4*at)), d.staging[d.half], 0, 4*len(part)); err != nil {
+		if err := d.loading.toDevice(to.at.at(int64(4*at)), d.staging[d.half], 0, 4*len(part)); err != nil {
 			return nil, err
 		}
 		if err := d.staged(); err != nil {
 			return nil, err
 		}
 	}
-	return &vector{p, len(v)}, d.loading.wait()
+	return to, d.loading.wait()
 }
 
 // stage fills the half of the staging memory that comes next, once what it held has left.
@@ -94,8 +94,11 @@ func (d *device) Matrix(src compute.Source) (compute.Matrix, error) {
 	}
 	defer d.g.leave()
 	m := &matrix{out: src.Out, in: src.In, kind: src.Type, format: formatOf(&src)}
-	var err error
-	if m.at, err = d.take(m.Bytes(), "the weight "+src.Name); err != nil {
+	take := d.takeWeight
+	if src.Adapter { // which belongs to a program
+		take = d.take
+	}
+	if err := take(&m.at, m.Bytes(), "the weight "+src.Name); err != nil {
 		return nil, err
 	}
 	load := d.loadRecords

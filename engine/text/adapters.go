@@ -48,7 +48,11 @@ func (m *Model) readAdapter(f AdapterFile) (engine.Adapter, error) {
 		return fail(err)
 	}
 	defer ckpt.Close()
-	data, err := loader.Adapter(m.loaded, ckpt)
+	loaded := m.loaded.Load()
+	if loaded == nil {
+		return fail(engine.ErrAsleep)
+	}
+	data, err := loader.Adapter(loaded, ckpt)
 	if err != nil {
 		return fail(err)
 	}

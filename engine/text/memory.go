@@ -29,14 +29,19 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 		return memory{}, err
 	}
 	if o.onHost() {
-		free = hostPlans.left(free, m.loaded.Bytes)
+		free = hostPlans.left(free, m.Bytes)
 	}
-	n := memory{free: free, total: total, steps: m.loaded.Workspace(o.TokenBudget, o.MaxSeqs), kv: o.KVBytes, host: o.host(),
+	n := memory{free: free, total: total, steps: m.loaded.Load().Workspace(o.TokenBudget, o.MaxSeqs), kv: o.KVBytes, host: o.host(),
 		reserve: reserveOf(total)}
 	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
 		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
 	}
-	n.bound(o, m.loaded.Bytes)
+	if !o.onHost() {
+		if err := m.measure(&n, o, dev); err != nil {
+			return n, err
+		}
+	}
+	n.bound(o, m.Bytes)
 	m.working = n.steps + n.logits
 	return n, n.check(o)
 }

@@ -227,7 +227,8 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 	if err != nil {
 		return nil, err
 	}
-	m.loaded, m.maxRank, m.MaxLoRAs = loaded, o.MaxRank, o.MaxLoRAs
+	m.loaded.Store(loaded)
+	m.maxRank, m.MaxLoRAs = o.MaxRank, o.MaxLoRAs
 	loaded.MakeSlots(o.MaxLoRAs)
 	if o.Adapter != "" {
 		m.ownAdapter = o.Name
@@ -247,7 +248,7 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 
 // start makes the KV cache and starts the engine. Closing the model closes the device, too.
 func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, adapters []engine.Adapter) error {
-	m.loaded.KVType = o.KVType
+	m.loaded.Load().KVType = o.KVType
 	needs, err := m.needs(o, dev)
 	if err != nil {
 		return err
@@ -256,20 +257,27 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 	if err != nil {
 		return err
 	}
-	runner, err := m.loaded.NewRunner(o.TokenBudget, blocks, o.BlockTokens, o.MaxSeqs)
-	if err != nil {
+	b := &base{m: m, o: o, again: ckpt.Reopen, blocks: blocks, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), dev: dev}
+	if b.o.Device, err = single(o.Device); err != nil {
 		return err
 	}
-	m.KVBytes = runner.Cache().Bytes()
-	kvModel, tiers, err := o.tiers(ckpt, m.Spec, runner.Cache())
-	if err != nil {
+	if b.sum, err = fingerprint(ckpt, m.Spec, o.Compute.Wide); err != nil {
 		return err
+	}
+	if _, err = b.newRunner(); err != nil {
+		return err
+	}
+	cache := b.runner.Cache()
+	m.KVBytes = cache.Bytes()
+	kvModel, tiers, err := o.tiers(b.sum, m.Spec, cache)
+	if err != nil {
+		return errors.Join(err, b.closeRunner())
 	}
 	m.Engine, err = engine.New(engine.Config{
-		Model: kvModel, Tiers: tiers, Runner: runner, Slots: o.MaxLoRAs, Place: runner.Place, Adapters: adapters,
+		Model: kvModel, Tiers: tiers, Runner: b.runner, Base: b, Slots: o.MaxLoRAs, Place: b.place, Adapters: adapters,
 		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
 		Sched: sched.Config{
-			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: m.KVGroups, States: runner.Cache().Spec().States,
+			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: m.KVGroups, States: cache.Spec().States,
 			MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(),
 			Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch, Interval: o.Interval,
@@ -278,12 +286,13 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 		},
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, b.closeRunner())
 	}
+	m.base = b
 	hostPlans.add(m, needs.ofHost(m, o))
 	m.closer = func() error {
 		hostPlans.drop(m)
-		return errors.Join(runner.Close(), dev.Close())
+		return b.unload()
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package text
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/chat"
@@ -59,9 +60,10 @@ type Model struct {
 	longest  int           // bytes of the longest token
 	work     *guard.Budget // bytes that prompts take while they are made
 	broken   sync.Once
-	breakers [][]int32 // runs of tokens of DRY's usual breakers
-	loaded   *model.Model
-	maxRank  int // of adapters; 0 is any
+	breakers [][]int32                   // runs of tokens of DRY's usual breakers
+	loaded   atomic.Pointer[model.Model] // nil while the weights sleep on disk
+	maxRank  int                         // of adapters; 0 is any
+	base     *base
 	closer   func() error
 }
 

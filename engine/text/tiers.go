@@ -11,7 +11,6 @@ import (
 	"github.com/kvasir-llm/kvasir/engine/tier"
 	"github.com/kvasir-llm/kvasir/model"
 	"github.com/kvasir-llm/kvasir/sched"
-	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // checkTiers refuses settings of tiers that cannot be meant.
@@ -32,15 +31,11 @@ func (o *Options) checkTiers() error {
 }
 
 // tiers says where blocks go that the device's cache has no place for, each model's to a directory of its own, and what
-// tells the model's blocks from others'.
-func (o *Options) tiers(ckpt *weights.Checkpoint, spec *model.Spec, cache compute.Cache) (of string, t engine.Tiers, err error) {
+// tells the model's blocks from others'. sum is the fingerprint of its checkpoint.
+func (o *Options) tiers(sum []byte, spec *model.Spec, cache compute.Cache) (of string, t engine.Tiers, err error) {
 	if o.HostKVBytes+o.DiskKVBytes > 0 && (spec.Recurrent() || spec.Encoder) {
 		return "", t, fmt.Errorf("text: host-kv-bytes and disk-kv are for models whose tokens' keys and values are all that is kept; "+
 			"%s (%s) has recurrent layers, or is an encoder", o.Name, spec.Family)
-	}
-	sum, err := fingerprint(ckpt, spec, o.Compute.Wide)
-	if err != nil {
-		return "", t, err
 	}
 	if o.HostKVBytes > 0 {
 		t.List = append(t.List, tier.Spec{Kind: "host", Bytes: o.HostKVBytes})

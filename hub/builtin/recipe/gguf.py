@@ -56,8 +56,8 @@ def layout(b):
     out = {}
     for n, shape, typ, off in ts:
         cnt = int(np.prod(shape))
-        assert typ in (0, 8), (n, typ)
-        out[n] = (shape, typ, base + off, cnt * 4 if typ == 0 else cnt // 32 * 34)
+        assert typ in (0, 1, 8), (n, typ)
+        out[n] = (shape, typ, base + off, {0: cnt * 4, 1: cnt * 2, 8: cnt // 32 * 34}[typ])
     return out
 
 
@@ -70,21 +70,26 @@ def swap(w, heads, back):
     return w.reshape(heads, 2, half, i).transpose(0, 2, 1, 3).reshape(n, i)
 
 
-def _perm(n, w, back):
+def permuted(n, w, back):
     return swap(w, HEADS, back) if ".attn_q." in n else swap(w, KV, back) if ".attn_k." in n else w
+
+
+def values(b, tensor):
+    """The values of a tensor of layout(b), as float32."""
+    shape, typ, off, size = tensor
+    if typ < 8:
+        return np.frombuffer(b, (np.float32, np.float16)[typ], int(np.prod(shape)), off).reshape(shape).astype(np.float32)
+    blk = np.frombuffer(b, np.dtype([("d", "<f2"), ("q", "i1", 32)]), size // 34, off)
+    return (blk["d"].astype(np.float32)[:, None] * blk["q"].astype(np.float32)).reshape(shape)
 
 
 def load(path):
     """{transformers' name: float32 array}"""
     b = open(path, "rb").read()
     out = {}
-    for n, (shape, typ, off, size) in layout(b).items():
-        if typ == 0:
-            w = np.frombuffer(b, np.float32, size // 4, off).reshape(shape).copy()
-        else:
-            blk = np.frombuffer(b, np.dtype([("d", "<f2"), ("q", "i1", 32)]), size // 34, off)
-            w = (blk["d"].astype(np.float32)[:, None] * blk["q"].astype(np.float32)).reshape(shape)
-        out[hf_name(n)] = np.ascontiguousarray(_perm(n, w, True)) if w.ndim == 2 else w
+    for n, t in layout(b).items():
+        w = values(b, t)
+        out[hf_name(n)] = np.ascontiguousarray(permuted(n, w, True)) if w.ndim == 2 else w
     return out
 
 
@@ -105,7 +110,7 @@ def write(src, dst, sd):
     for n, (shape, typ, off, size) in layout(bytes(b)).items():
         w = np.asarray(sd[hf_name(n)], np.float32)
         assert w.shape == tuple(shape), (n, w.shape, shape)
-        w = _perm(n, w, False) if w.ndim == 2 else w
+        w = permuted(n, w, False) if w.ndim == 2 else w
         data = w.astype(np.float32).tobytes() if typ == 0 else encode(np.ascontiguousarray(w))
         assert len(data) == size, n
         b[off:off + size] = data

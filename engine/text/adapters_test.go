@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// adapterGolden is what transformers and PEFT answer greedily, in float32.
+// adapterGolden is what the model with an adapter merged into its weights answers greedily in float32, in PyTorch.
 type adapterGolden struct {
 	PromptIDs []int32 `json:"prompt_ids"`
 	OutputIDs []int32 `json:"output_ids"`

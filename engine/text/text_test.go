@@ -71,7 +71,7 @@ func answer(t testing.TB, m *Model, r Request) (text string, ids []int32, last D
 	}
 }
 
-// miniGolden are conversations with what transformers answers in float32, in hub/builtin/golden.json.
+// miniGolden are conversations with what PyTorch answers in float32, in hub/builtin/golden.json.
 type miniGolden struct {
 	Messages []struct{ Role, Content string }
 	Tools    []json.RawMessage
@@ -98,8 +98,8 @@ func readMiniGoldens(t testing.TB) []miniGolden {
 	return g.Prompts
 }
 
-// TestMiniAnswersLikeTheReference runs every golden prompt of the built-in model. The weights are Q8_0 where the
-// reference had bf16; the goldens' margins are wide enough for that not to show.
+// TestMiniAnswersLikeTheReference runs every golden prompt of the built-in model. Activations are in 8 bits where the
+// reference had 32; the goldens' margins are wide enough for that not to show.
 func TestMiniAnswersLikeTheReference(t *testing.T) {
 	m := openMini(t, Options{})
 	for _, g := range readMiniGoldens(t) {

@@ -49,7 +49,7 @@ func embedder(name string) *engine {
 	return e
 }
 
-const batched = "health: {path: \"\", metrics: \"\"}\nmodels: [{name: m, endpoints: [http://a], batch: {wait: 20ms, inputs: 4, tokens: 50}, price: {input: 1000000}}]\n"
+const batched = "share_prefixes: true\nhealth: {path: \"\", metrics: \"\"}\nmodels: [{name: m, endpoints: [http://a], batch: {wait: 20ms, inputs: 4, tokens: 50}, price: {input: 1000000}}]\n"
 
 // TestBatch joins what can be joined, and nothing else.
 func TestBatch(t *testing.T) {

@@ -76,7 +76,7 @@ func TestFaultyFleet(t *testing.T) {
 func TestContradictingEvents(t *testing.T) {
 	config := "health: {interval: 20ms}\nmodels:\n- name: m\n  policy: prefix\n  endpoints:\n"
 	for i, fault := range []fleet.Fault{fleet.Contradicts, fleet.NoFault} {
-		at, again := freeport.Port(t), freeport.Port(t)
+		at, again := "tcp://127.0.0.1:"+freeport.Port(t), "tcp://127.0.0.1:"+freeport.Port(t)
 		p, err := kvevents.Open(kvevents.Config{Endpoint: "@" + at, Replay: "@" + again, Encoding: kvevents.Encoding{BlockTokens: 8}})
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func init() {
 	})
 }
 
-func (d remote) StepRows() int { return 512 }
+func (d remote) StepRows() int         { return 512 }
 func (d remote) KVTypes() []quant.Type { return []quant.Type{quant.BF16} }
 
 func (d remote) Matrix(src compute.Source) (compute.Matrix, error) {

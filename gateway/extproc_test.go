@@ -195,8 +195,8 @@ func lastWins(m *procv3.ProcessingRequest) *procv3.ProcessingRequest {
 		RequestHeaders: &procv3.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: m.GetRequestHeaders().EndOfStream}}}
 }
 
-// TestPickerMinds lets keys, fairness and objectives count: a client's key does not reach the engine, and of two that
-// wait the one that is no batch goes first.
+// TestPickerMinds lets keys, fairness and objectives count: a client's key and claims do not reach the engine, its
+// prefixes are apart, and of two that wait the one that is no batch goes first.
 func TestPickerMinds(t *testing.T) {
 	key, hash := NewKey()
 	config := strings.Replace(picked, "[http://10.0.0.1, http://10.0.0.2]", "[{url: http://10.0.0.1, max_in_flight: 1}]", 1) +
@@ -211,6 +211,12 @@ func TestPickerMinds(t *testing.T) {
 		got, _ := first.ask(mine(), streamed)
 		if !strings.Contains(fmt.Sprint(got.removed), "authorization") {
 			t.Errorf("removed are %v", got.removed)
+		}
+		if removed := fmt.Sprint(got.removed); !strings.Contains(removed, "x-kvasir-tenant") || !strings.Contains(removed, "x-kvasir-priority") {
+			t.Errorf("removed are %v", removed)
+		}
+		if !strings.Contains(got.body, `"cache_salt":"`) {
+			t.Errorf("the body has no salt of the key: %s", got.body)
 		}
 		var mu sync.Mutex
 		var order []string

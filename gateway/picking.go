@@ -304,7 +304,7 @@ func (p *picking) send() error {
 	head := extproc.Answer{
 		Part: extproc.RequestHeaders, Reroute: true,
 		Set:      [][2]string{{destination, to}, {"x-request-id", p.id}},
-		Remove:   []string{"accept-encoding", "x-kvasir-explain"},
+		Remove:   []string{"accept-encoding", "x-kvasir-explain", strings.ToLower(tenantHeader), strings.ToLower(priorityHeader)},
 		Metadata: map[string]map[string]string{lb: {destination: to}},
 	}
 	if p.account != nil { // the client's key is for the gateway

@@ -27,6 +27,7 @@ type ConvertOptions struct {
 	Type quant.Type
 	// ShardSize is the most bytes of tensors in a file; 0 is one file. A larger tensor has a file of its own.
 	ShardSize int64
+	Replace   bool                    // a file that is there, once the new one is whole; a folder never is replaced
 	Progress  func(done, total int64) // hears of bytes of tensors written
 }
 
@@ -81,7 +82,7 @@ func newWriter(ckpt *weights.Checkpoint, out string, o ConvertOptions) (*writer,
 	if strings.HasSuffix(out, ".gguf") {
 		w.format = weights.GGUF
 	}
-	if _, err := os.Stat(w.out); !errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Stat(w.out); !errors.Is(err, fs.ErrNotExist) && (err != nil || !o.Replace || !info.Mode().IsRegular()) {
 		return nil, errors.Join(err, fmt.Errorf("forge: %s exists already", w.out))
 	}
 	t, err := Translate(ckpt, w.format)

@@ -166,3 +166,27 @@ func TestConvertLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// TestConvertReplaces holds that a file is replaced only by a whole one, and only if that is asked for.
+func TestConvertReplaces(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there.gguf")
+	if err := os.WriteFile(there, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken, stop := context.WithCancel(context.Background())
+	for _, c := range []struct {
+		ctx  context.Context
+		o    ConvertOptions
+		kept bool
+	}{
+		{context.Background(), ConvertOptions{}, true},
+		{broken, ConvertOptions{Replace: true, Progress: func(int64, int64) { stop() }}, true},
+		{context.Background(), ConvertOptions{Replace: true}, false},
+	} {
+		_, err := Convert(c.ctx, opened(t, goldens, "llama"), there, c.o)
+		if data, _ := os.ReadFile(there); (err != nil) != c.kept || (string(data) == "old") != c.kept {
+			t.Errorf("%v: error %v, %d bytes are there", c.kept, err, len(data))
+		}
+	}
+}

@@ -435,7 +435,7 @@ func (c *Config) checkNumbers() error {
 		value int64
 		least int64
 	}{
-		{"queue.max_waiting", int64(c.Queue.MaxWaiting), 0}, {"queue.max_wait", int64(c.Queue.MaxWait), 1},
+		{"queue.max_waiting", int64(c.Queue.MaxWaiting), 1}, {"queue.max_wait", int64(c.Queue.MaxWait), 1},
 		{"queue.down_wait", int64(c.Queue.DownWait), 0}, {"timeouts.connect", int64(c.Timeouts.Connect), 1},
 		{"timeouts.body", int64(c.Timeouts.Body), 1}, {"body_memory", int64(c.BodyMemory), 2 * int64(c.MaxBody)},
 		{"timeouts.first_byte", int64(c.Timeouts.FirstByte), 1}, {"timeouts.idle", int64(c.Timeouts.Idle), 1},

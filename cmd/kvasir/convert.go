@@ -35,14 +35,11 @@ func (c *convertCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer found.ckpt.Close()
-	o := forge.ConvertOptions{Name: found.name, ShardSize: int64(c.ShardSize)}
+	o := forge.ConvertOptions{Name: found.name, ShardSize: int64(c.ShardSize), Replace: c.Force}
 	if c.Type != "keep" {
 		if o.Type, err = quant.Parse(strings.ToUpper(c.Type)); err != nil {
 			return usageError{err.Error()}
 		}
-	}
-	if err := makeWay(c.Out, c.Force); err != nil {
-		return err
 	}
 	bar := newProgress("converting")
 	o.Progress = func(done, total int64) { bar.show(done, total, bytes(total)) }
@@ -83,14 +80,6 @@ func sizeOf(path string) (n int64, err error) {
 		return err
 	})
 	return n, err
-}
-
-// makeWay removes a file that is to be replaced. A folder is left alone.
-func makeWay(path string, force bool) error {
-	if info, err := os.Stat(path); !force || err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	return os.Remove(path)
 }
 
 // sayOmitted tells which tensors were left out.

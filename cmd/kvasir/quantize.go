@@ -99,7 +99,7 @@ func (c *quantizeCmd) Run(ctx context.Context) error {
 	if o.Importance, o.Moments, err = c.importance(ctx, found.ckpt); err != nil {
 		return err
 	}
-	o.Name, o.ShardSize = found.name, int64(c.ShardSize)
+	o.Name, o.ShardSize, o.Replace = found.name, int64(c.ShardSize), c.Force
 	var out quantized
 	o.Report = func(e forge.TensorError) {
 		out.Tensors = append(out.Tensors, tensorReport{e.Name, e.Type.String(), e.Error, e.Output, e.Rounded, e.Layer, e.Slot})
@@ -107,9 +107,6 @@ func (c *quantizeCmd) Run(ctx context.Context) error {
 	bar := newProgress("quantising")
 	o.Progress = func(done, total int64) { bar.show(done, total, bytes(total)) }
 	o.Searching = func(done, total int) { bar.show(int64(done), int64(total), "layers' scales") }
-	if err := makeWay(c.Out, c.Force); err != nil {
-		return err
-	}
 	result, err := forge.Quantize(ctx, found.ckpt, c.Out, o)
 	bar.clear()
 	if err != nil {

@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -27,28 +29,40 @@ func main() {
 		only = os.Args[1] // a part of the names of what is written
 	}
 	c := open()
+	var all sync.WaitGroup
+	places := make(chan struct{}, runtime.NumCPU())
 	for _, b := range cuda.Builds() {
 		if !strings.Contains(b.File(), only) {
 			continue
 		}
-		source, headers, err := cuda.ReadSource(".", b)
-		if err != nil {
-			log.Fatal(err)
-		}
-		ptx := c.compile(b, source, headers)
-		var z bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
-		_, _ = w.Write(ptx)
-		_ = w.Close()
-		sum := sha256.Sum256(ptx)
-		if err := os.WriteFile(b.File(), z.Bytes(), 0o644); err != nil {
-			log.Fatal(err)
-		}
-		if err := os.WriteFile(b.File()+".sum", []byte(b.Sum(source, headers)+"\n"), 0o644); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%s: %d bytes of PTX, %x\n", b.File(), len(ptx), sum[:4])
+		places <- struct{}{}
+		all.Go(func() {
+			c.write(b)
+			<-places
+		})
 	}
+	all.Wait()
+}
+
+// write compiles a build and writes its PTX, compressed, and the hash of what it is made from.
+func (c nvrtc) write(b cuda.Build) {
+	source, headers, err := cuda.ReadSource(".", b)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ptx := c.compile(b, source, headers)
+	var z bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
+	_, _ = w.Write(ptx)
+	_ = w.Close()
+	sum := sha256.Sum256(ptx)
+	if err := os.WriteFile(b.File(), z.Bytes(), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(b.File()+".sum", []byte(b.Sum(source, headers)+"\n"), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s: %d bytes of PTX, %x\n", b.File(), len(ptx), sum[:4])
 }
 
 // nvrtc is the compiler's library.

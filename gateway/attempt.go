@@ -132,7 +132,7 @@ type attempt struct {
 // begun makes an attempt, whose time runs from now on. It ends with leave.
 func (x *exchange) begun(ctx context.Context, j *job, p *placement) *attempt {
 	a := &attempt{exchange: x, job: j, placement: p, sent: time.Now()}
-	ctx, a.end = part(ctx, operation(x.r.URL.Path)+" "+j.model.Name, trace.Client, trace.Attr{Key: "url.full", Value: p.endpoint.url + x.r.URL.Path})
+	ctx, a.end = part(ctx, operation(x.r.URL.Path)+" "+j.model.name, trace.Client, trace.Attr{Key: "url.full", Value: p.endpoint.url + x.r.URL.Path})
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	a.timer = guard.After(x.cfg.Timeouts.FirstByte, func() error { return errSlow }, a.cancel)
 	x.used = tokenUsage{}

@@ -169,9 +169,9 @@ func (b *batch) run(g *Gateway) {
 	if refused == nil && y.status == http.StatusOK && !n.long && divide(n.body, b.shares) {
 		result = "answered"
 		b.charge(g)
-		g.metrics.batched.WithLabelValues(b.model.Name).Add(float64(len(b.shares)))
+		g.metrics.batched.WithLabelValues(b.model.name).Add(float64(len(b.shares)))
 	}
-	g.metrics.batches.WithLabelValues(b.model.Name, result).Inc()
+	g.metrics.batches.WithLabelValues(b.model.name, result).Inc()
 }
 
 // charge divides what a batch cost, which the first request's tenant was charged for, among the tenants.

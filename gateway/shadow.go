@@ -51,21 +51,21 @@ func (x *exchange) shadow(m *model) {
 		return
 	}
 	if m.shadows >= s.MaxInFlight {
-		g.metrics.shadows.WithLabelValues(to.Name, "dropped").Inc()
+		g.metrics.shadows.WithLabelValues(to.name, "dropped").Inc()
 		return
 	}
 	m.shadows++
 	ctx, cancel := context.WithTimeout(g.life, x.cfg.Timeouts.Total)
 	ctx, end := part(trace.With(ctx, x.span), "shadow", trace.Internal)
 	y := x.aside(ctx, x.r.URL.Path, x.body)
-	y.r.Header, y.model = x.r.Header.Clone(), to.Name
+	y.r.Header, y.model = x.r.Header.Clone(), to.name
 	for _, name := range []string{"Authorization", "X-Api-Key", "X-Kvasir-Explain"} { // which are not for the other model
 		y.r.Header.Del(name)
 	}
 	g.watches.Add(1)
 	guard.Go(func() error { return y.cast(ctx, to) }, func(err error) {
 		if err != nil {
-			g.log.Error("a copy of a request failed", "model", to.Name, "error", err)
+			g.log.Error("a copy of a request failed", "model", to.name, "error", err)
 		}
 		end(err)
 		cancel()

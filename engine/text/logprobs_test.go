@@ -83,7 +83,6 @@ func TestAllLogprobs(t *testing.T) {
 func TestAllLogprobsInCompany(t *testing.T) {
 	m := openMini(t, Options{})
 	alone := told(t, m, func(r *Request) { r.Logprobs = engine.AllLogprobs })
-	var others []*Generation
 	for range 5 {
 		r := request()
 		r.Prompt, r.MaxTokens, r.Sampling, r.IgnoreEOS = "The", 40, m.Defaults, true
@@ -91,7 +90,6 @@ func TestAllLogprobsInCompany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		others = append(others, g)
 		defer g.Close()
 	}
 	beside := told(t, m, func(r *Request) { r.Logprobs = engine.AllLogprobs })

@@ -18,7 +18,7 @@ type ModelOptions struct {
 	Name        string // of the model
 	Device      string // by name (compute.Open)
 	Compute     compute.Options
-	Chunk       int        // prompt tokens computed in one step
+	Chunk       int        // prompt tokens computed in one step; 0 is the device's StepRows
 	Repetitions int        // runs of each test after a warm-up; the median counts
 	BlockTokens int        // tokens of a block of the KV cache
 	KVType      quant.Type // 0 is the device's default
@@ -71,8 +71,8 @@ const freshPeaks = time.Second
 
 // OpenModel loads a checkpoint and measures the device's peaks.
 func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
-	if o.Chunk < 1 || o.Repetitions < 1 || o.BlockTokens < 1 {
-		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 1 of each", o.Chunk, o.Repetitions, o.BlockTokens)
+	if o.Chunk < 0 || o.Repetitions < 1 || o.BlockTokens < 1 {
+		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 0, 1 and 1", o.Chunk, o.Repetitions, o.BlockTokens)
 	}
 	kind, which, err := compute.KindOf(o.Device)
 	if err != nil {
@@ -82,6 +82,7 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Chunk = cmp.Or(o.Chunk, dev.StepRows())
 	o.KVType = cmp.Or(o.KVType, compute.ServedKV(dev.KVTypes()))
 	m := &ModelBench{
 		o: o, ModelInfo: ModelInfo{Name: o.Name, Device: dev.Name()},

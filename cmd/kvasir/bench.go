@@ -105,7 +105,7 @@ type benchModelCmd struct {
 	shapeFlags
 	Tests       string `help:"ppN is a prompt of N tokens, tgN decodes N tokens, bN decodes N sequences together; @D after it begins with D tokens in the cache." default:"pp512,tg128,b4,b8,b16,b32" placeholder:"LIST"`
 	Repetitions int    `short:"r" help:"Runs of each test; the median counts." default:"5" placeholder:"N"`
-	Chunk       int    `help:"Prompt tokens computed in one step." default:"512" placeholder:"N"`
+	Chunk       int    `help:"Prompt tokens computed in one step. By default 512 on a CPU, 8192 on a GPU." placeholder:"N"`
 	BlockTokens int    `help:"Tokens of a KV block, a multiple of 16." default:"16" placeholder:"N"`
 	kvFlags
 	JSON bool `name:"json" help:"Print a JSON array of rows."`

@@ -45,7 +45,7 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	group := a.Heads / l.KVHeads
 	dim, compiled := attendDims[l.KDim]
 	dim += kvTypes[kindOfKV(p.cache.spec.Type)].suffix
-	k := attender{chunk: "attend_chunk_" + dim, tile: "attend_tile_" + dim, threads: 32, blocks: 6, tokens: tileRows / group, parts: l.KVHeads}
+	k := attender{chunk: "attend_chunk_" + dim, tile: "attend_tile_" + dim, threads: 32, blocks: 12, tokens: tileRows / group, parts: l.KVHeads}
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{chunk: "attend_latent_chunk", tile: "attend_latent_tile", threads: 256, blocks: 2, tokens: 1, parts: int(blocksOf(group, 16))}

@@ -185,7 +185,7 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 		gate, up = up, gate
 	}
 	adapted := c.p.graph.Adapters > 0 && (gate.Target > 0 || up.Target > 0) // which add to what the activation takes
-	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && !adapted && sameFormat(o.Products) == 2
+	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && !adapted && launchable(o.Products) == 2
 }
 
 // rotate compiles the turning of queries and keys, and where keys are stored, as one where they follow each other.

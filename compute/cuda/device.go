@@ -141,7 +141,9 @@ func newDevice(lib library, ordinal int) (*device, error) {
 
 func (d *device) start() (err error) {
 	g := d.g
-	common := slices.DeleteFunc(Builds(), func(b Build) bool { return strings.HasPrefix(b.Source, "gemm") || b.kv > 0 || b.wide })
+	common := slices.DeleteFunc(Builds(), func(b Build) bool {
+		return strings.HasPrefix(b.Source, "gemm") || b.format > 0 || b.kv > 0 || b.wide || b.Arch == "sm_90" // forGPU
+	})
 	if err = g.loadKernels(d.kernels, common); err != nil {
 		return err
 	}

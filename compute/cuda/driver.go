@@ -46,6 +46,7 @@ const (
 	cuModuleGetFunction
 	cuFuncSetAttribute
 	cuLaunchKernel
+	cuLaunchKernelEx
 	cuTensorMapEncodeTiled
 	cuGraphInstantiate
 	cuGraphDestroy
@@ -93,6 +94,7 @@ var symbols = [entries]string{
 	cuModuleGetFunction:    "cuModuleGetFunction",
 	cuFuncSetAttribute:     "cuFuncSetAttribute",
 	cuLaunchKernel:         "cuLaunchKernel",
+	cuLaunchKernelEx:       "cuLaunchKernelEx",
 	cuTensorMapEncodeTiled: "cuTensorMapEncodeTiled",
 	cuGraphInstantiate:     "cuGraphInstantiateWithFlags",
 	cuGraphDestroy:         "cuGraphDestroy",

@@ -268,14 +268,24 @@ func (f *fake) queue(e entry, a []uintptr) code {
 		f.is(a[0], "exec")
 		f.outside("replaying")
 	case cuTensorMapEncodeTiled:
-		size, pitch, box := *at[[2]uint64](a[4]), *at[uint64](a[5]), *at[[2]uint32](a[6])
-		f.holds(a[3], int64(pitch*(size[1]-1)+2*size[0]), "memory")
-		if a[0]%64 != 0 || a[3]%16 != 0 || pitch%16 != 0 || box[0] != 64 || box[1] > 256 {
+		size, pitches, box := *at[[3]uint64](a[4]), *at[[2]uint64](a[5]), *at[[3]uint32](a[6])
+		pitch := pitches[0]
+		f.holds(a[3], int64(pitch*(size[1]-1)+pitches[1]*(size[2]-1)+2*size[0]), "memory")
+		if a[2] != 3 || a[0]%64 != 0 || a[3]%16 != 0 || pitch%16 != 0 || pitches[1] != 128 || box[0] != 64 || box[1] > 256 || box[2] > 4 {
 			f.t.Errorf("a map at %#x of rows at %#x, %d bytes apart, in boxes of %d", a[0], a[3], pitch, box)
 			return 1
 		}
 	case cuLaunchKernel:
 		return f.launch(a)
+	case cuLaunchKernelEx:
+		c := at[launchConfig](a[0])
+		if n := at[launchAttribute](c.attributes); c.n != 1 || n.id != 6 || n.value[0] != 1 {
+			f.t.Errorf("%s is launched with %d attributes, the first %v", f.live[a[1]].name, c.n, n)
+		}
+		return f.launch([]uintptr{
+			a[1], uintptr(c.blocks.x), uintptr(c.blocks.y), uintptr(c.blocks.z), uintptr(c.threads.x), uintptr(c.threads.y),
+			uintptr(c.threads.z), uintptr(c.shared), c.stream, a[2], a[3],
+		})
 	default:
 		f.t.Errorf("the fake has no %s", symbols[e])
 		return 1

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,8 +29,21 @@ type Build struct {
 	wide   bool   // attend.cu for heads of more than narrowHead numbers
 }
 
-// Builds lists all compilations: every file for sm_80, whose PTX later GPUs run too, and those that use Hopper's
-// own instructions for sm_90a; products once for each format of weights, attention for each type of cache.
+// earlySources are the files whose kernels begin before those in front of them end, on Hopper and later (waitForRows of
+// common.cuh): those of a decode step.
+var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "gemm_few.cu"}
+
+// forGPU returns the compilation for compute capability major.0 and later.
+func (b Build) forGPU(major int) Build {
+	if major >= 9 && slices.Contains(earlySources, b.Source) {
+		b.Arch = "sm_90"
+	}
+	return b
+}
+
+// Builds lists all compilations: every file for sm_80, whose PTX later GPUs run too, earlySources for sm_90 besides,
+// and those that use Hopper's own instructions for sm_90a; products once for each format of weights, attention for
+// each type of cache.
 func Builds() []Build {
 	var all []Build
 	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu"} {
@@ -44,6 +58,11 @@ func Builds() []Build {
 			all = append(all, attendBuild(kv, false))
 		}
 		all = append(all, attendBuild(kv, true))
+	}
+	for _, b := range all {
+		if later := b.forGPU(9); later != b {
+			all = append(all, later)
+		}
 	}
 	return all
 }
@@ -143,6 +162,7 @@ func (g *gpu) loadKernels(k *kernels, builds []Build) error {
 		if b.Arch == "sm_90a" && g.info.major != 9 {
 			continue
 		}
+		b = b.forGPU(g.info.major)
 		ptx, err := b.ptx()
 		if err != nil {
 			return fmt.Errorf("cuda: %w", err)
@@ -197,7 +217,7 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 // attendShared returns the shared memory of the kernels of attend.cu for heads of dim numbers.
 func attendShared(dim int, name string) map[string]int {
 	half := chunkTokens * (dim + 8) * 2
-	return map[string]int{"attend_tile_" + name: 4 * half, "attend_chunk_" + name: 2 * half}
+	return map[string]int{"attend_tile_" + name: 4 * half, "attend_chunk_" + name: half}
 }
 
 // load makes a module of PTX and finds its kernels.
@@ -216,13 +236,14 @@ func (g *gpu) load(k *kernels, b Build, ptx []byte) error {
 	module := uintptr(g.out[0])
 	k.modules = append(k.modules, module)
 	g.live++
+	early := bytes.Contains(ptx, []byte("griddepcontrol.wait"))
 	for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
 		name := append(bytes.Clone(m[1]), 0)
 		if err := g.try(cuModuleGetFunction, []uintptr{address(&g.out[0]), module, address(&name[0])}, "finding the kernel %s", m[1]); err != nil {
 			return err
 		}
 		size, _ := strconv.Atoi(string(m[2]))
-		k.byName[b.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size}
+		k.byName[b.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size, early: early}
 	}
 	return nil
 }

@@ -113,6 +113,7 @@ type gemmArgs struct {
 	x                                       pointer
 	ldx, tilesIn, rows, products, mode, act int32
 	scale, softcap                          float32
+	ranges, _                               int32
 	p                                       [maxProducts]productArgs
 }
 
@@ -121,7 +122,7 @@ type wgmmaArgs struct {
 	x    tensorMap
 	a    gemmArgs
 	sums pointer
-	_    [6]uint64
+	_    [5]uint64
 }
 
 // group is the weight of one group of rows of grouped.cu.

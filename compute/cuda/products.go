@@ -17,7 +17,7 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 		launches = append(launches, narrow)
 	}
 	for products := o.Products; len(products) > 0; {
-		n := sameFormat(products[:min(len(products), maxProducts)])
+		n := launchable(products[:min(len(products), maxProducts)])
 		if args.mode == modeGated && n != 2 {
 			return nil, fmt.Errorf("cuda: %d products of a gate", n)
 		}
@@ -44,11 +44,24 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 	}, nil
 }
 
-// sameFormat returns how many products, from the first on, have weights of one format: a launch reads one.
-func sameFormat(products []compute.Product) int {
+// launchable returns how many products, from the first on, have weights of one format and as many ranges: those of a
+// launch.
+func launchable(products []compute.Product) int {
+	first := products[0].W.(*matrix)
 	n := 1
-	for n < len(products) && products[n].W.(*matrix).format == products[0].W.(*matrix).format {
+	for n < len(products) && products[n].W.(*matrix).format == first.format && products[n].W.(*matrix).ranges() == first.ranges() {
 		n++
+	}
+	return n
+}
+
+// ranges is how many ranges the inputs are cut into (gemm.cuh): chains of about 8,192, and two for weights of few
+// outputs, whose chains would else be too few to read them as fast as the memory allows.
+func (m *matrix) ranges() int32 {
+	const chain, fewOuts, least = 8192, 8192, 2048
+	n := int32(blocksOf(m.tilesIn()*tileOuts, chain))
+	if m.out <= fewOuts && m.in >= least {
+		n = max(n, 2)
 	}
 	return n
 }
@@ -63,7 +76,8 @@ func (p *program) product(x compute.Tensor, products []compute.Product, args gem
 			return nil, fmt.Errorf("cuda: a weight [%d, %d] between rows of %d and %d", m.out, m.in, x.Cols, q.Dst.Cols)
 		}
 		args.tilesIn = int32(m.tilesIn())
-		p.long = p.long || args.tilesIn > chainTiles
+		args.ranges = m.ranges()
+		p.long = p.long || args.ranges > 1
 		args.p[i] = productArgs{w: m.at, outs: int32(m.out), tiles: int32(m.tiles())}
 		if bias, ok := q.Bias.(*vector); ok && bias != nil {
 			args.p[i].bias = bias.at
@@ -173,11 +187,20 @@ func (f format) sharedSizes(most int) map[string]int {
 	return sizes
 }
 
-// warpgroups is a kernel of gemm_wgmma.cu: the outputs and rows of a part, and the nanoseconds of a step of 64 inputs
-// and of beginning and ending a part, as measured on an H100.
-type warpgroups struct{ outs, rows, step, part int }
+// warpgroups is a kernel of gemm_wgmma.cu: the outputs and rows of a part, the steps of 64 inputs of a stage, whether
+// the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step and of beginning and
+// ending a part, as measured on an H200.
+type warpgroups struct {
+	outs, rows, steps int
+	split             bool
+	step, part        int
+}
 
-var warpgroupKernels = []warpgroups{{128, 256, 620, 7000}, {128, 128, 410, 9000}, {64, 128, 285, 10000}, {64, 64, 265, 7500}}
+var warpgroupKernels = []warpgroups{
+	{128, 256, 1, false, 620, 7000}, {128, 128, 2, false, 346, 8200}, {128, 64, 2, false, 244, 6300}, {128, 32, 2, false, 240, 5500},
+	{64, 128, 2, false, 234, 7700}, {64, 64, 2, false, 169, 6600},
+	{64, 128, 2, true, 285, 8600}, {64, 64, 2, true, 255, 6000}, {64, 32, 4, true, 250, 5000},
+}
 
 const (
 	wgmmaTiles   = 16 // tiles of inputs are a multiple of it
@@ -187,7 +210,11 @@ const (
 )
 
 func (w warpgroups) name() string {
-	return fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
+	name := fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
+	if w.split {
+		name += "_split"
+	}
+	return name
 }
 
 func (w warpgroups) threads() int { return 2*w.outs + 128 }
@@ -195,19 +222,38 @@ func (w warpgroups) threads() int { return 2*w.outs + 128 }
 // shared is the shared memory that a block needs: Plan of gemm_wgmma.cu.
 func (w warpgroups) shared(f format) int {
 	staged := min(w.rows, 64) * (w.outs + 4) * 4
-	stage := w.rows*boxInputs*2 + w.outs/recordOuts*f.recordBytes()
+	stage := w.steps * (w.rows*boxInputs*2 + w.outs/recordOuts*f.recordBytes())
 	stages := min((mostShared-1024-256-staged)/stage, 14)
 	return 1024 + stages*stage + staged + 256
 }
 
-// parts is how many parts there are for each of a cluster's blocks.
+// parts is how many parts there are for a cluster.
 func (w warpgroups) parts(tiles, rows int) int {
-	return int(blocksOf(tiles*tileOuts, w.outs*clusterSize) * blocksOf(rows, w.rows))
+	outs := w.outs * clusterSize
+	if w.split {
+		outs = w.outs
+	}
+	return int(blocksOf(tiles*tileOuts, outs) * blocksOf(rows, w.rows))
 }
+
+// box is the rows and steps that a block fetches at once.
+func (w warpgroups) box() (rows, steps int) {
+	switch {
+	case w.split:
+		return w.rows, w.steps
+	case w.steps > 1:
+		return w.rows, w.steps / clusterSize
+	}
+	return w.rows / clusterSize, 1
+}
+
+// fits reports whether the kernel computes products of so many ranges.
+func (w warpgroups) fits(ranges int32) bool { return !w.split || ranges == clusterSize }
 
 // run queues the kernel for all rows of a.
 func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
-	x, err := p.g.mapRows(a.x, int(a.tilesIn)*tileOuts, int(a.rows), int(a.ldx), w.rows/clusterSize)
+	boxRows, boxSteps := w.box()
+	x, err := p.g.mapRows(a.x, int(a.tilesIn)*tileOuts, int(a.rows), int(a.ldx), boxRows, boxSteps)
 	if err != nil {
 		return err
 	}
@@ -215,21 +261,26 @@ func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
 	return run(p, f.kernel(w.name()), grid{uint32(blocks), 1, 1}, w.threads(), &wgmmaArgs{x: x, a: *a, sums: p.sums})
 }
 
-// chainTiles is how many tiles of inputs a chain of sums has, about.
-const chainTiles = 512
-
 // warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take; ok is false
 // if another kernel is.
 func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
 	rows, sms := int(a.rows), p.d.g.info.sms
-	few := rows <= 32 || f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms // those of gemm.cu read weights faster
+	// The kernels of gemm.cu read codes of few rows faster.
+	few := f != formatBF16 && (rows <= 32 || rows <= 64 && tiles*tileOuts >= 128*sms)
 	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, false
 	}
 	least := math.MaxInt
 	for _, w := range warpgroupKernels {
+		if !w.fits(a.ranges) {
+			continue
+		}
 		rounds := int(blocksOf(w.parts(tiles, rows), sms/clusterSize))
-		if cost := rounds * (int(a.tilesIn)/4*w.step + w.part); cost < least {
+		steps := int(a.tilesIn) / 4
+		if w.split {
+			steps /= clusterSize
+		}
+		if cost := rounds * (steps*w.step + w.part); cost < least {
 			best, least = w, cost
 		}
 	}
@@ -248,9 +299,8 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	for _, q := range a.p[:a.products] {
 		tiles += int(q.tiles)
 	}
-	chains := (int(a.tilesIn) + chainTiles - 1) / chainTiles
 	for _, few := range fews {
-		shared := chains * few.shared(f)
+		shared := int(a.ranges) * few.shared(f)
 		if rows > few.rows || few.gated != (a.mode == modeGated) || shared > p.d.g.info.shared {
 			continue
 		}
@@ -259,7 +309,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		}
 		k := *p.kernel[f.kernel(few.name())]
 		k.shared = uint32(shared)
-		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*chains, a)
+		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*int(a.ranges), a)
 	}
 	enough := uint32(p.d.g.info.sms * 3 / 4)
 	if w, ok := p.warpgroups(f, a, tiles); ok {

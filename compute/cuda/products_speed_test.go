@@ -117,7 +117,7 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		ld += out
 	}
 	for _, w := range q.weights {
-		a := gemmArgs{x: x, ldx: int32(q.in), tilesIn: int32(q.in / 16), rows: int32(n), products: int32(len(w)), mode: int32(q.mode), scale: 1}
+		a := gemmArgs{x: x, ldx: int32(q.in), tilesIn: int32(q.in / 16), rows: int32(n), products: int32(len(w)), mode: int32(q.mode), scale: 1, ranges: w[0].ranges()}
 		at := dst
 		bytes = 0
 		for i, m := range w {
@@ -157,13 +157,16 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		fmt.Printf(" %s %.1f (%.0f, %.0f)", strings.TrimPrefix(name, "gemm_"), us, float64(bytes)/us/1e3, 2*float64(n)*float64(ld)*float64(q.in)/us/1e6)
 	}
 	for _, b := range f.blockings() {
-		if b.rows >= min(n, 128) || b.rows == 128 {
+		if b.rows >= min(n, 128) && (b.rows <= 2*n || b.rows == 32) {
 			try(b.name(), func(a *gemmArgs) error {
 				return run(p, f.kernel(b.name()), grid{blocksOf(tiles*tileOuts, b.outs) * blocksOf(n, b.rows), 1, 1}, b.threads, a)
 			})
 		}
 	}
 	for _, w := range warpgroupKernels {
+		if !w.fits(args[0].ranges) {
+			continue
+		}
 		try(w.name(), func(a *gemmArgs) error { return w.run(p, f, a, tiles) })
 	}
 	fmt.Println()

@@ -9,8 +9,27 @@ import (
 type stream struct {
 	g      *gpu
 	handle uintptr
-	params [1]uintptr // of launch; on the heap
-	param  [512]byte  // of launch
+	params [1]uintptr   // of launch; on the heap
+	param  [512]byte    // of launch
+	config launchConfig // of launch
+	early  launchAttribute
+}
+
+// launchConfig is a CUlaunchConfig.
+type launchConfig struct {
+	blocks     grid
+	threads    grid
+	shared     uint32
+	stream     uintptr
+	attributes uintptr
+	n          uint32 // attributes
+}
+
+// launchAttribute is a CUlaunchAttribute.
+type launchAttribute struct {
+	id    int32
+	_     int32
+	value [16]int32
 }
 
 func (g *gpu) newStream() (*stream, error) {
@@ -63,12 +82,14 @@ type function struct {
 	handle uintptr
 	shared uint32 // bytes of dynamic shared memory of each block
 	param  int    // bytes of its one parameter
+	early  bool   // it waits itself for the kernels before (waitForRows)
 }
 
 // grid is how many blocks a launch has, and block how many threads each of them.
 type grid struct{ x, y, z uint32 }
 
-// launch queues a kernel with a struct of this package as its parameter.
+// launch queues a kernel with a struct of this package as its parameter. One that waits itself begins when the kernel
+// before it lets it.
 func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) error {
 	size := int(unsafe.Sizeof(*param))
 	if size != f.param {
@@ -76,8 +97,19 @@ func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) e
 	}
 	copy(s.param[:], unsafe.Slice((*byte)(unsafe.Pointer(param)), size)) // from the stack, perhaps, to the heap
 	s.params = [1]uintptr{address(&s.param[0])}
-	c := s.g.lib.call(cuLaunchKernel, f.handle, uintptr(blocks.x), uintptr(blocks.y), uintptr(blocks.z),
-		uintptr(threads), 1, 1, uintptr(f.shared), s.handle, address(&s.params[0]), 0)
+	var c code
+	if f.early {
+		const programmaticStreamSerialization = 6
+		s.early.id, s.early.value[0] = programmaticStreamSerialization, 1
+		s.config = launchConfig{
+			blocks: blocks, threads: grid{uint32(threads), 1, 1}, shared: f.shared, stream: s.handle,
+			attributes: address(&s.early), n: 1,
+		}
+		c = s.g.lib.call(cuLaunchKernelEx, address(&s.config), f.handle, address(&s.params[0]), 0)
+	} else {
+		c = s.g.lib.call(cuLaunchKernel, f.handle, uintptr(blocks.x), uintptr(blocks.y), uintptr(blocks.z),
+			uintptr(threads), 1, 1, uintptr(f.shared), s.handle, address(&s.params[0]), 0)
+	}
 	if c != success {
 		return fail(s.g.lib, c, "launching %s with %d×%d×%d blocks of %d threads and %d bytes of shared memory",
 			f.name, blocks.x, blocks.y, blocks.z, threads, f.shared)

@@ -178,6 +178,8 @@ template <int DIM> __device__ __forceinline__ void attendValues(float (&o)[PART<
 template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
     extern __shared__ __align__(128) u8 shared[];
     constexpr u32 HALF = CHUNK * (DIM + 8) * 2;
+    letNextBegin();
+    waitForRows();
     int tile = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (tile >= a.count[1])
         return;
@@ -264,11 +266,13 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
 
 // Few rows: a block of one warp takes one chunk of one row and KV head after another, and keeps m, t and o of each
 // for attend_join. An item is up to GROUP chunks of a row: row, first chunk, chunks, and number of the first in
-// partial. Any number of blocks of 32 threads. Dynamic shared memory: 2·64·(DIM+8)·2 bytes.
+// partial. Any number of blocks of 32 threads. Dynamic shared memory: 64·(DIM+8)·2 bytes, for keys and then for values:
+// more warps on a multiprocessor hide more than a warp's own copies would.
 #define GROUP 4
 template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs &a) {
     extern __shared__ __align__(128) u8 shared[];
-    constexpr u32 HALF = CHUNK * (DIM + 8) * 2;
+    letNextBegin();
+    waitForRows();
     int lane = threadIdx.x, parts = (a.group + 15) / 16;
     int all = a.count[2] * a.heads * parts * GROUP;
     u32 base = sharedAddress(shared);
@@ -283,17 +287,18 @@ template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs 
         __syncwarp();
         loadChunk<DIM, 32>(a, base, table, c, until, (i64)head * a.tokens, lane);
         copyCommit();
-        loadChunk<DIM, 32>(a, base + HALF, table, c, until, (i64)(a.heads + head) * a.tokens, lane);
-        copyCommit();
         u32 q[DIM / 16][4];
         int h0 = part * 16 + lane / 4, h1 = h0 + 8, firstHead = head * a.group;
         const bf16 *qRow = (const bf16 *)a.q.at + (i64)row * a.q.ld + firstHead * DIM;
         queries<DIM>(q, h0 < a.group ? qRow + h0 * DIM : 0, h1 < a.group ? qRow + h1 * DIM : 0);
         float s[8][4], m[2], t[2];
         int first[2] = {from, from}, end[2] = {until, until};
-        copyWait<1>();
+        copyWait<0>();
         __syncwarp();
         attendKeys<DIM>(s, q, base);
+        __syncwarp();
+        loadChunk<DIM, 32>(a, base, table, c, until, (i64)(a.heads + head) * a.tokens, lane);
+        copyCommit();
         weigh(s, m, t, c, first, end, false, a.scale, a.softcap);
         copyWait<0>();
         __syncwarp();
@@ -306,7 +311,7 @@ template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs 
 #pragma unroll
         for (int part = 0; part < DIM; part += PART<DIM>) {
             float o[PART<DIM> / 8][4];
-            attendValues<DIM>(o, s, base + HALF, part);
+            attendValues<DIM>(o, s, base, part);
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 int h = i ? h1 : h0;
@@ -328,6 +333,8 @@ struct JoinArgs {
     int dim;
 };
 KERNEL attend_join(const JoinArgs j) {
+    letNextBegin();
+    waitForRows();
     const AttendArgs &a = j.a;
     int i = blockIdx.x, h = blockIdx.y, d = threadIdx.x, heads = a.heads * a.group;
     if (i >= a.count[0])

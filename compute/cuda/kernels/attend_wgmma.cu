@@ -105,6 +105,8 @@ template <int DIM> struct Blocks {
 template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
     constexpr u32 HALF = DIM / 64 * PANEL;
     extern __shared__ u8 unaligned[];
+    letNextBegin();
+    waitForRows();
     int tile = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (tile >= a.count[1])
         return;

@@ -49,6 +49,8 @@ template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &
 }
 
 KERNEL rotate_store(const StoreArgs a) {
+    letNextBegin();
+    waitForRows();
     i64 r = blockIdx.x;
     int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
     if (a.q.at)
@@ -90,6 +92,8 @@ struct StoreAnyArgs {
     int type, unused;
 };
 KERNEL store_any(const StoreAnyArgs a) {
+    letNextBegin();
+    waitForRows();
     i64 r = blockIdx.x;
     const CacheLayer &c = a.cache;
     int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
@@ -115,6 +119,8 @@ struct EditArgs {
     int n, slots, stride;
 };
 KERNEL edit_tables(const EditArgs a) {
+    letNextBegin();
+    waitForRows();
     // One thread for each slot's edits would keep their order; later edits of an entry win by being made in rounds
     // instead.
     for (int first = 0; first < a.n; first += blockDim.x) {
@@ -143,6 +149,8 @@ struct MoveArgs {
     int fromPacked, toPacked;
 };
 KERNEL move_blocks(const MoveArgs a) {
+    letNextBegin();
+    waitForRows();
     int l = blockIdx.x;
     const int *m = a.moves + 2 * blockIdx.y;
     u8 *from = a.fromPacked ? a.packed + m[0] * a.packedBlock + a.offset[l] : a.base[l] + m[0] * a.bytes[l];

@@ -14,6 +14,23 @@ typedef long long i64;
 
 #define KERNEL extern "C" __global__ void
 
+// A kernel compiled for Hopper or later begins while the one before it in the stream still runs, and lets the next one
+// begin. waitForRows returns once all kernels before are done; until then nothing may be read or written but weights,
+// and every block must call it.
+__device__ __forceinline__ void waitForRows() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// letNextBegin lets blocks of the next kernel take what room there is, once all blocks of this one have said so or
+// ended.
+__device__ __forceinline__ void letNextBegin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Rows is a buffer of activations: row r begins ld numbers after row r-1.
 struct Rows {
     void *at;

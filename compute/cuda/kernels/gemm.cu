@@ -55,7 +55,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
     };
 
     float sum[TILES][COLS][4] = {}, d[TILES][COLS][4] = {};
-    int range = 1, border = rangeStart(steps, 1);
+    int range = 1, border = rangeStart(steps, a.ranges, 1);
     for (int s = 0; s < STAGES - 1; s++)
         load(s < steps);
     for (int step = 0; step < steps; step++) {
@@ -72,7 +72,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
                         sum[i][j][e] = sum[i][j][e] + d[i][j][e];
                         d[i][j][e] = 0;
                     }
-            border = rangeStart(steps, ++range);
+            border = rangeStart(steps, a.ranges, ++range);
         }
         u32 at = step % STAGES * STAGE;
         Weights<FORMAT> own[TILES];

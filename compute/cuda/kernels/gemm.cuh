@@ -1,8 +1,9 @@
 // What the kernels for products share: which weights, and what is done with a sum.
 //
-// The inputs are cut into ranges of about 8,192, alike but for multiples of 256. A range is one chain of mma from
-// zero, 16 inputs at a time, ascending; the ranges' sums are added in order, to zero. wgmma gives the bits that mma
-// gives. So a row gives the same bits whichever kernel computes it, beside however many other rows.
+// The inputs are cut into ranges, alike but for multiples of 256: as many as the weight's shape asks for (ranges in
+// products.go). A range is one chain of mma from zero, 16 inputs at a time, ascending; the ranges' sums are added in
+// order, to zero. wgmma gives the bits that mma gives. So a row gives the same bits whichever kernel computes it,
+// beside however many other rows.
 #pragma once
 #include "weights.cuh"
 
@@ -27,12 +28,12 @@ struct GemmArgs {
     const bf16 *x;  // [rows, ldx]: inputs past the weights' own are finite
     int ldx, tilesIn, rows, products, mode, act;
     float scale, softcap; // scale: times sums of PLAIN and ADD; softcap 0 is off
+    int ranges, unused;
     Product p[MAX_PRODUCTS];
 };
 
-__device__ __forceinline__ int rangesOf(int steps) { return (steps + 127) / 128; } // steps of 64 inputs
-__device__ __forceinline__ int rangeStart(int steps, int range) {
-    int ranges = rangesOf(steps);
+// rangeStart is the first step of a range, of so many steps of 64 inputs.
+__device__ __forceinline__ int rangeStart(int steps, int ranges, int range) {
     return range < ranges ? steps / 4 * range / ranges * 4 : steps;
 }
 

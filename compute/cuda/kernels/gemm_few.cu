@@ -12,7 +12,7 @@ template <int COLS, int TILES, int STAGES> __device__ __forceinline__ void gemmF
     extern __shared__ __align__(128) u8 shared[];
     constexpr int WEIGHTS = TILES * PART, STAGE = WEIGHTS + COLS * 8 * PITCH;
     int lane = threadIdx.x % 32, range = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    int first = rangeStart(a.tilesIn / 4, range), end = rangeStart(a.tilesIn / 4, range + 1); // steps of 64 inputs
+    int first = rangeStart(a.tilesIn / 4, a.ranges, range), end = rangeStart(a.tilesIn / 4, a.ranges, range + 1); // steps of 64 inputs
     int parts = (end - first + 1) / 2;
     u8 *ring = shared + range * STAGES * STAGE;
     // What a lane copies next, and to where: bytes of each tile's weights, and of two rows one of 16 units of 16
@@ -27,23 +27,27 @@ template <int COLS, int TILES, int STAGES> __device__ __forceinline__ void gemmF
     const bf16 *x = a.x + (i64)(lane / 16) * a.ldx + first * 64 + lane % 16 * 8;
     int bytesLeft = (end - first) * RECORD - lane * 16, unitsLeft = (end - first) * 8 - lane % 16;
     u32 base = sharedAddress(ring) + lane * 16, to = base, toRows = WEIGHTS + lane / 16 * PITCH + lane % 16 * 16 - lane * 16;
-    auto load = [&](bool more) {
+    auto loadWeights = [&](u32 to, int bytesLeft) {
+#pragma unroll
+        for (int j = 0; j < (PART + 511) / 512; j++)
+            if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
+#pragma unroll
+                for (int i = 0; i < TILES; i++)
+                    copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            w[i] += PART;
+    };
+    auto load = [&](bool more, bool withWeights) {
         if (more) {
-#pragma unroll
-            for (int j = 0; j < (PART + 511) / 512; j++)
-                if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
-#pragma unroll
-                    for (int i = 0; i < TILES; i++)
-                        copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+            if (withWeights)
+                loadWeights(to, bytesLeft);
             // Other warps of the multiprocessor read the rows too. What is in rows that are not there matters to
             // no other row.
 #pragma unroll
             for (int i = 0; i < COLS * 4; i++)
                 if (i * 2 < a.rows)
                     copy16Shared(to + toRows + i * 2 * PITCH, x + (i64)i * 2 * a.ldx, unitsLeft > 0);
-#pragma unroll
-            for (int i = 0; i < TILES; i++)
-                w[i] += PART;
             x += 128, bytesLeft -= PART, unitsLeft -= 16;
             to = to == base + (STAGES - 1) * STAGE ? base : to + STAGE;
         }
@@ -51,12 +55,19 @@ template <int COLS, int TILES, int STAGES> __device__ __forceinline__ void gemmF
     };
     float d[TILES][COLS][4] = {};
     Weights<FORMAT> own[TILES];
+    // Weights are copied while the kernel before still makes the rows.
     for (int s = 0; s < STAGES - 1; s++)
-        load(s < parts);
+        if (s < parts)
+            loadWeights(base + s * STAGE, bytesLeft - s * PART);
+    waitForRows();
+    for (int s = 0; s < STAGES - 1; s++)
+        load(s < parts, false);
     for (int s = 0; s < parts; s++) {
         copyWait<STAGES - 2>();
         __syncwarp();
-        load(s + STAGES - 1 < parts);
+        if (s + STAGES - 1 >= parts) // all copies are under way: earlier, the next kernel's would take their turn
+            letNextBegin();
+        load(s + STAGES - 1 < parts, true);
         const u8 *stage = ring + s % STAGES * STAGE;
 #pragma unroll
         for (int k = 0; k < 8; k++) {

@@ -1,7 +1,12 @@
 // Products of more than a few rows on Hopper, with wgmma. A block has one warp that fetches and one or two warpgroups
 // that multiply. Weights come as they are stored, by bulk copies, and go from shared memory to registers, the operand
-// A; rows come as boxes of a tensor map, each for both blocks of a cluster, which take different outputs of the same
-// rows. Blocks stay: each takes one part of the results after the other, and fetches ahead while it stores.
+// A; rows come as boxes of a tensor map. Blocks stay: each takes one part of the results after the other, and fetches
+// ahead while it stores. How many copies a multiprocessor can begin bounds products of few rows, so that a copy brings
+// STEPS steps.
+//
+// The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both. Where
+// there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
+// the second one gives its sums to the first.
 #include "gemm.cuh"
 
 #define DEPTH 64  // inputs of a step
@@ -43,7 +48,9 @@ struct WgmmaArgs {
 // memory, as N rows of 16 inputs. Of d, d[4j..4j+3] is what mma would have of columns 8j to 8j+7. fresh: d counts as
 // zero.
 template <int N> __device__ __forceinline__ void wgmma(float (&d)[N / 2], const u32 (&a)[4], u64 b, bool fresh) {
-    if constexpr (N == 64)
+    if constexpr (N == 32)
+        WGMMA("32", S0, "%16,%17,%18,%19", "%20", "%21", D16(0));
+    else if constexpr (N == 64)
         WGMMA("64", S0 S1, "%32,%33,%34,%35", "%36", "%37", D32(0));
     else if constexpr (N == 128)
         WGMMA("128", S0 S1 S2 S3, "%64,%65,%66,%67", "%68", "%69", SUMS_64);
@@ -99,25 +106,46 @@ __device__ __forceinline__ void fetch(u32 to, const void *from, int bytes, u32 b
                  : "memory");
 }
 
-// fetchBox copies a box of a tensor map to the same place in all blocks of the cluster, and counts there.
-__device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int in, int row, u32 barrier) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-                 " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(&map), "r"(in), "r"(row), "r"(barrier),
-                 "h"((u16)((1 << CLUSTER) - 1))
-                 : "memory");
+// fetchBox copies a box of a tensor map to shared memory, and counts at the barrier; if both, to the same places in all
+// blocks of the cluster.
+__device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, int step, u32 barrier, bool both) {
+    if (both)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+                     " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to), "l"(&map), "r"(0), "r"(row), "r"(step), "r"(barrier),
+                     "h"((u16)((1 << CLUSTER) - 1))
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                     " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&map), "r"(0), "r"(row), "r"(step), "r"(barrier)
+                     : "memory");
 }
 
-// Plan says how a kernel cuts its work and its shared memory: GROUPS warpgroups multiply 64 outputs each by N rows.
-template <int N, int GROUPS> struct Plan {
-    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS;
-    static constexpr int ROWS_BYTES = N * DEPTH * 2, WEIGHT_BYTES = TILES * RECORD;
+// Plan says how a kernel cuts its work and its shared memory.
+template <int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
+    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
+    static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER;                                   // of a cluster, of different outputs
+    static constexpr int ROWS_BYTES = STEPS * N * DEPTH * 2, WEIGHT_BYTES = STEPS * TILES * RECORD; // of a stage
     static constexpr int CHUNK = N < 64 ? N : 64, PITCH = OUTS + 4; // rows that are stored at once
     static constexpr int STAGED = CHUNK * PITCH * 4;
     static constexpr int ROOM = 232448 - 1024 - 256 - STAGED; // of 227 KB
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
+    static_assert(STAGES >= 2);
     // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, RESULTS = WEIGHTS + STAGES * WEIGHT_BYTES;
-    static constexpr int BARRIERS = RESULTS + STAGED; // full, then empty
+    static constexpr int FULL = RESULTS + STAGED, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8;      // and of sums that one block gives the other
+};
+
+// Span is the steps that a block multiplies.
+template <bool SPLIT> struct Span {
+    int begin, count;
+
+    __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
+        int steps = a.tilesIn / 4;
+        begin = 0, count = steps;
+        if constexpr (SPLIT)
+            begin = rangeStart(steps, CLUSTER, rank), count = rangeStart(steps, CLUSTER, rank + 1) - begin;
+    }
 };
 
 // Part is what a cluster multiplies next: rows from row0 on and tiles of outputs from tile0 on, those of this block.
@@ -127,37 +155,61 @@ struct Part {
 
 // partOf returns part t of a product. Blocks of rows are taken in bands, so that those at work at a time share both
 // rows and weights in the cache.
-template <int N, int GROUPS> __device__ __forceinline__ Part partOf(int t, int rowBlocks, int outBlocks, int rank) {
+template <int N, typename P> __device__ __forceinline__ Part partOf(int t, int rowBlocks, int outBlocks, int rank) {
     constexpr int BAND = 8;
     int band = t / (BAND * outBlocks), rows = min(BAND, rowBlocks - band * BAND), in = t - band * BAND * outBlocks;
-    return {(band * BAND + in % rows) * N, (in / rows * CLUSTER + rank) * Plan<N, GROUPS>::TILES};
+    return {(band * BAND + in % rows) * N, (in / rows * P::BLOCKS + rank % P::BLOCKS) * P::TILES};
 }
 
-// feed is the work of the warp that fetches.
-template <int N, int GROUPS>
+// feed is the work of the warp that fetches. The weights of the first stages come before the rows are there.
+template <int N, int GROUPS, int STEPS, bool SPLIT>
 __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base, int parts, int rowBlocks, int outBlocks) {
-    using P = Plan<N, GROUPS>;
+    using P = Plan<N, GROUPS, STEPS, SPLIT>;
     const GemmArgs &a = w.a;
-    int lane = threadIdx.x % 32, rank = clusterRank(), steps = a.tilesIn / 4, stage = 0;
-    u32 full = base + P::BARRIERS, empty = full + P::STAGES * 8, parity = 1;
-    for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
-        Part part = partOf<N, GROUPS>(t, rowBlocks, outBlocks, rank);
-        Place own = placeOf(a, part.tile0 + lane % P::TILES);
-        const u8 *from = a.p[max(own.product, 0)].w + (i64)(own.product < 0 ? 0 : own.tile) * steps * RECORD;
+    int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
+    Span<SPLIT> own(a, rank);
+    int stages = own.count / STEPS; // of a part
+    u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
+    const u8 *from;
+    auto begin = [&](Part part) {
+        Place at = placeOf(a, part.tile0 + lane % P::TILES);
+        from = a.p[max(at.product, 0)].w + ((i64)(at.product < 0 ? 0 : at.tile) * (a.tilesIn / 4) + own.begin) * RECORD;
+    };
+    auto weights = [&](int s, int stage) {
+        if (lane == 0)
+            barrierExpect(full + stage * 8, P::ROWS_BYTES + P::WEIGHT_BYTES);
+        __syncwarp();
+        if (lane < P::TILES)
+            fetch(base + P::WEIGHTS + stage * P::WEIGHT_BYTES + lane * STEPS * RECORD, from + (i64)s * STEPS * RECORD, STEPS * RECORD, full + stage * 8);
+    };
+    int t = blockIdx.x / CLUSTER, ahead = min(P::STAGES, stages);
+    if (t < parts) {
+        begin(partOf<N, P>(t, rowBlocks, outBlocks, rank));
+        for (int s = 0; s < ahead; s++)
+            weights(s, s);
+    }
+    waitForRows();
+    for (; t < parts; t += gridDim.x / CLUSTER) {
+        Part part = partOf<N, P>(t, rowBlocks, outBlocks, rank);
+        begin(part);
         // What results are added to is called to the cache meanwhile: 32 numbers a lane, of four lanes a row.
         Place added = placeOf(a, part.tile0 + lane % 4 * 2);
-        for (int s = 0; s < steps; s++) {
+        for (int s = 0; s < stages; s++) {
             barrierWait(empty + stage * 8, parity);
-            if (lane == 0)
-                barrierExpect(full + stage * 8, P::ROWS_BYTES + P::WEIGHT_BYTES);
-            __syncwarp();
-            if (lane < P::TILES)
-                fetch(base + P::WEIGHTS + stage * P::WEIGHT_BYTES + lane * RECORD, from + (i64)s * RECORD, RECORD, full + stage * 8);
-            if (lane == 0)
-                fetchBox(base + stage * P::ROWS_BYTES + rank * (P::ROWS_BYTES / CLUSTER), w.x, s * DEPTH,
-                         part.row0 + rank * (N / CLUSTER), full + stage * 8);
+            if (s >= ahead)
+                weights(s, stage);
+            u32 to = base + stage * P::ROWS_BYTES;
+            int step = own.begin + s * STEPS;
+            if (lane == 0) {
+                if constexpr (SPLIT)
+                    fetchBox(to, w.x, part.row0, step, full + stage * 8, false);
+                else if constexpr (STEPS > 1) // a block fetches half of the steps for both
+                    fetchBox(to + rank * (P::ROWS_BYTES / CLUSTER), w.x, part.row0, step + rank * (STEPS / CLUSTER), full + stage * 8, true);
+                else // or half of the rows
+                    fetchBox(to + rank * (P::ROWS_BYTES / CLUSTER), w.x, part.row0 + rank * (N / CLUSTER), step, full + stage * 8, true);
+            }
             int row = part.row0 + s * 8 + lane / 4;
-            if (a.mode == ADD && s < N / 8 && row < a.rows && added.product >= 0 && (GROUPS == 2 || lane % 4 < 2)) {
+            if (a.mode == ADD && s < N / 8 && row < a.rows && added.product >= 0 && (GROUPS == 2 || lane % 4 < 2) && (!SPLIT || rank == 0)) {
                 const Rows &dst = a.p[added.product].dst;
                 if (dst.wide)
                     asm volatile("prefetch.global.L2 [%0];" ::"l"((const float *)dst.at + (i64)row * dst.ld + added.tile * 16));
@@ -165,7 +217,9 @@ __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base, int parts, in
             if (++stage == P::STAGES)
                 stage = 0, parity ^= 1;
         }
+        ahead = 0;
     }
+    letNextBegin();
 }
 
 // four is 4 results of neighbouring outputs.
@@ -214,14 +268,49 @@ struct Column {
     }
 };
 
-__device__ __forceinline__ void barrierOfGroups(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+__device__ __forceinline__ void barrierOf(int n, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(n), "r"(threads) : "memory"); }
 
-// storeParts makes the sums of a part results and stores them, CHUNK rows at a time, through shared memory, so that
-// neighbouring threads store neighbouring outputs.
-template <int N, int GROUPS>
-__device__ __forceinline__ void storePart(const GemmArgs &a, float *staged, const float (&d)[N / 2], Part part) {
-    using P = Plan<N, GROUPS>;
-    constexpr int THREADS = 128 * GROUPS, UNITS = P::OUTS / 4;
+// Sums that the second block of a cluster gives the first go through the first's shared memory, CHUNK rows at a time,
+// [CHUNK/8][THREADS] of four sums.
+
+__device__ __forceinline__ u32 sharedOf(u32 at, int rank) {
+    u32 there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    return there;
+}
+
+// barrierTell arrives at a barrier of another block; what the thread wrote there before is seen by barrierHear.
+__device__ __forceinline__ void barrierTell(u32 at, int rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(sharedOf(at, rank)) : "memory");
+}
+
+__device__ __forceinline__ void barrierHear(u32 at, u32 parity) {
+    asm volatile("{\n.reg .pred p;\nagain:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(at), "r"(parity)
+                 : "memory");
+}
+
+// giveSums gives the first block the sums of the second.
+template <int N, typename P> __device__ __forceinline__ void giveSums(u32 base, const float (&d)[N / 2], u32 &parity) {
+    u32 to = sharedOf(base + P::RESULTS, 0) + threadIdx.x * 16;
+#pragma unroll
+    for (int c = 0; c < N / P::CHUNK; c++) {
+        barrierHear(base + P::TAKEN, parity ^ 1); // those before are taken
+#pragma unroll
+        for (int i = 0; i < P::CHUNK / 8; i++) {
+            const float *x = d + c * (P::CHUNK / 2) + i * 4;
+            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + i * P::THREADS * 16), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+        }
+        barrierTell(base + P::GIVEN, 0);
+        parity ^= 1;
+    }
+}
+
+// storePart makes the sums of a part results and stores them, CHUNK rows at a time, through shared memory, so that
+// neighbouring threads store neighbouring outputs. With SPLIT it adds those of the other block first.
+template <int N, typename P, bool SPLIT>
+__device__ __forceinline__ void storePart(const GemmArgs &a, u32 base, float *staged, float (&d)[N / 2], Part part, u32 &given) {
+    constexpr int UNITS = P::OUTS / 4;
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     float *to = staged + lane % 4 * 2 * P::PITCH + warp * 16 + lane / 4;
     bool gated = a.mode == GATED;
@@ -239,13 +328,29 @@ __device__ __forceinline__ void storePart(const GemmArgs &a, float *staged, cons
             for (int i = 0; i < P::CHUNK / 8; i++)
                 if (row0 + first + i * 8 < a.rows)
                     at.get(dst, row0 + first + i * 8, old[i]);
+        if constexpr (SPLIT) {
+            barrierHear(base + P::GIVEN, given);
+            given ^= 1;
+        }
 #pragma unroll
         for (int of = 0; of < N / P::CHUNK; of++)
-            if (of == c)
+            if (of == c) {
+                float *sums = d + of * (P::CHUNK / 2);
+                if constexpr (SPLIT) {
+#pragma unroll
+                    for (int i = 0; i < P::CHUNK / 8; i++) {
+                        four other = ((const four *)staged)[i * P::THREADS + thread];
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                            sums[i * 4 + j] = 0.f + sums[i * 4 + j] + other.v[j];
+                    }
+                    barrierOf(1, P::THREADS);
+                }
 #pragma unroll
                 for (int i = 0; i < P::CHUNK / 2; i++)
-                    to[(i / 4 * 8 + i % 2) * P::PITCH + i / 2 % 2 * 8] = d[of * (P::CHUNK / 2) + i];
-        barrierOfGroups(THREADS);
+                    to[(i / 4 * 8 + i % 2) * P::PITCH + i / 2 % 2 * 8] = sums[i];
+            }
+        barrierOf(1, P::THREADS);
         if (gated) {
 #pragma unroll 1
             for (int i = 0; i < P::CHUNK / 16; i++) {
@@ -279,24 +384,28 @@ __device__ __forceinline__ void storePart(const GemmArgs &a, float *staged, cons
                     at.put(dst, row0 + row, x);
             }
         }
-        barrierOfGroups(THREADS);
+        barrierOf(1, P::THREADS);
+        if (SPLIT && thread == 0)
+            barrierTell(base + P::TAKEN, 1);
     }
 }
 
 // multiply is the work of the warpgroups that multiply.
-template <int N, int GROUPS>
+template <int N, int GROUPS, int STEPS, bool SPLIT>
 __device__ __forceinline__ void multiply(const WgmmaArgs &w, u8 *shared, u32 base, int parts, int rowBlocks, int outBlocks) {
-    using P = Plan<N, GROUPS>;
+    using P = Plan<N, GROUPS, STEPS, SPLIT>;
     const GemmArgs &a = w.a;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = clusterRank(), steps = a.tilesIn / 4, stage = 0;
-    u32 full = base + P::BARRIERS, empty = full + P::STAGES * 8, parity = 0;
-    const u8 *weights = shared + P::WEIGHTS + warp * RECORD;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
+    Span<SPLIT> own(a, rank);
+    u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 0, sumsParity = 0;
+    const u8 *weights = shared + P::WEIGHTS + warp * STEPS * RECORD;
     float d[N / 2];
     u32 wf[2][4][4]; // operands of a step: one is multiplied while the next is made
     Weights<FORMAT> codes;
-    auto load = [&](u32(&wf)[4][4]) {
-        barrierWait(full + stage * 8, parity);
-        codes.template load<false>(weights + stage * P::WEIGHT_BYTES, lane);
+    auto load = [&](u32(&wf)[4][4], int j) { // step j of the stage
+        if (j == 0)
+            barrierWait(full + stage * 8, parity);
+        codes.template load<false>(weights + stage * P::WEIGHT_BYTES + j * RECORD, lane);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             codes.tile(k, wf[k]);
@@ -305,37 +414,41 @@ __device__ __forceinline__ void multiply(const WgmmaArgs &w, u8 *shared, u32 bas
                 asm volatile("" : "+r"(wf[k][i])); // here and not later
         }
     };
-    auto release = [&](int stage) {
-        if (lane < CLUSTER)
-            barrierArrive(empty + stage * 8, lane);
+    auto release = [&](int stage) { // it is free where blocks that fetch it for each other have both read it
+        if (lane < P::BLOCKS)
+            barrierArrive(empty + stage * 8, SPLIT ? rank : lane);
     };
+    auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
     // Sums of ranges: in registers, or where those are too few, in memory.
     constexpr bool AWAY = N == 256;
-    float total[AWAY ? 1 : N / 2];
+    float total[AWAY || SPLIT ? 1 : N / 2];
     float *away = AWAY ? w.sums + (i64)blockIdx.x * (N / 2) * 128 * GROUPS + threadIdx.x : nullptr;
-    int ranges = rangesOf(steps);
+    int ranges = SPLIT ? 1 : a.ranges;
     for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
-        load(wf[0]);
+        load(wf[0], 0);
         for (int range = 0, s = 0; range < ranges; range++) {
-            int begin = s, end = rangeStart(steps, range + 1);
-            auto step = [&](const u32(&now)[4][4], u32(&next)[4][4]) {
-                u64 rows = describe(base + stage * P::ROWS_BYTES);
+            int begin = s, end = SPLIT ? own.count : rangeStart(own.count, ranges, range + 1);
+            auto step = [&](const u32(&now)[4][4], u32(&next)[4][4], int j) {
+                u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int k = 0; k < 4; k++)
                     wgmma<N>(d, now[k], rows + k * 2, s == begin && k == 0); // each range's chain starts from zero
                 asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
-                if (s > 0)
-                    release(stage == 0 ? P::STAGES - 1 : stage - 1);
-                if (++stage == P::STAGES)
+                if (j == 0 && s > 0)
+                    release(before());
+                if (j == STEPS - 1 && ++stage == P::STAGES)
                     stage = 0, parity ^= 1;
-                if (++s < steps)
-                    load(next);
+                if (++s < own.count)
+                    load(next, (j + 1) % STEPS);
             };
 #pragma unroll 1
-            while (s < end) { // a multiple of 4 steps, as steps are
-                step(wf[0], wf[1]);
-                step(wf[1], wf[0]);
+            while (s < end) { // a multiple of 4 steps, as all are
+#pragma unroll
+                for (int u = 0; u < (STEPS < 2 ? 2 : STEPS); u += 2) {
+                    step(wf[0], wf[1], u % STEPS);
+                    step(wf[1], wf[0], (u + 1) % STEPS);
+                }
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
@@ -345,7 +458,7 @@ __device__ __forceinline__ void multiply(const WgmmaArgs &w, u8 *shared, u32 bas
             for (int i = 0; i < N / 2; i++) {
                 if constexpr (AWAY)
                     d[i] = (range == 0 ? 0.f : away[i * 128 * GROUPS]) + d[i];
-                else
+                else if constexpr (!SPLIT)
                     total[i] = (range == 0 ? 0.f : total[i]) + d[i];
             }
             if (AWAY && range < ranges - 1)
@@ -353,55 +466,68 @@ __device__ __forceinline__ void multiply(const WgmmaArgs &w, u8 *shared, u32 bas
                 for (int i = 0; i < N / 2; i++)
                     away[i * 128 * GROUPS] = d[i];
         }
-        release(stage == 0 ? P::STAGES - 1 : stage - 1);
-        Part part = partOf<N, GROUPS>(t, rowBlocks, outBlocks, rank);
-        if constexpr (AWAY)
-            storePart<N, GROUPS>(a, (float *)(shared + P::RESULTS), d, part);
-        else
-            storePart<N, GROUPS>(a, (float *)(shared + P::RESULTS), total, part);
+        release(before());
+        Part part = partOf<N, P>(t, rowBlocks, outBlocks, rank);
+        float *staged = (float *)(shared + P::RESULTS);
+        if constexpr (AWAY || SPLIT) {
+            if (SPLIT && rank > 0)
+                giveSums<N, P>(base, d, sumsParity);
+            else
+                storePart<N, P, SPLIT>(a, base, staged, d, part, sumsParity);
+        } else {
+            storePart<N, P, SPLIT>(a, base, staged, total, part, sumsParity);
+        }
     }
 }
 
 // A multiple of CLUSTER blocks of 128 threads for each warpgroup that multiplies, and 128 more. Inputs are a multiple
-// of 256.
-template <int N, int GROUPS> __device__ __forceinline__ void gemmWgmma(const WgmmaArgs &w) {
-    using P = Plan<N, GROUPS>;
+// of 256; with SPLIT there are two ranges.
+template <int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forceinline__ void gemmWgmma(const WgmmaArgs &w) {
+    using P = Plan<N, GROUPS, STEPS, SPLIT>;
     extern __shared__ u8 unaligned[];
     u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
     base += skip;
     if (threadIdx.x == 0) {
         for (int s = 0; s < P::STAGES; s++) {
-            barrierInit(base + P::BARRIERS + s * 8, 1);
-            barrierInit(base + P::BARRIERS + (P::STAGES + s) * 8, CLUSTER * GROUPS * 4);
+            barrierInit(base + P::FULL + s * 8, 1);
+            barrierInit(base + P::EMPTY + s * 8, P::BLOCKS * GROUPS * 4);
         }
+        barrierInit(base + P::GIVEN, P::THREADS);
+        barrierInit(base + P::TAKEN, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     clusterSync();
     int tiles = 0;
     for (int i = 0; i < w.a.products; i++)
         tiles += w.a.p[i].tiles;
-    int rowBlocks = (w.a.rows + N - 1) / N, outBlocks = (tiles + P::TILES * CLUSTER - 1) / (P::TILES * CLUSTER);
+    int rowBlocks = (w.a.rows + N - 1) / N, outBlocks = (tiles + P::TILES * P::BLOCKS - 1) / (P::TILES * P::BLOCKS);
     int parts = rowBlocks * outBlocks;
-    if (threadIdx.x >= 128 * GROUPS) {
+    if (threadIdx.x >= P::THREADS) {
         if constexpr (GROUPS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-        if (threadIdx.x < 128 * GROUPS + 32)
-            feed<N, GROUPS>(w, base, parts, rowBlocks, outBlocks);
+        if (threadIdx.x < P::THREADS + 32)
+            feed<N, GROUPS, STEPS, SPLIT>(w, base, parts, rowBlocks, outBlocks);
     } else {
         if constexpr (GROUPS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        multiply<N, GROUPS>(w, unaligned + skip, base, parts, rowBlocks, outBlocks);
+        waitForRows();
+        multiply<N, GROUPS, STEPS, SPLIT>(w, unaligned + skip, base, parts, rowBlocks, outBlocks);
     }
     clusterSync(); // a block's memory stays until the other copies nothing to it
 }
 
-#define WGMMA_KERNEL(NAME, N, GROUPS)                                                                                  \
+#define WGMMA_KERNEL(NAME, N, GROUPS, STEPS, SPLIT)                                                                    \
     KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128 * GROUPS + 128, 1)                                    \
         NAME(const __grid_constant__ WgmmaArgs w) {                                                                    \
-        gemmWgmma<N, GROUPS>(w);                                                                                       \
+        gemmWgmma<N, GROUPS, STEPS, SPLIT>(w);                                                                         \
     }
 
-WGMMA_KERNEL(gemm_wgmma_128x256, 256, 2)
-WGMMA_KERNEL(gemm_wgmma_128x128, 128, 2)
-WGMMA_KERNEL(gemm_wgmma_64x128, 128, 1)
-WGMMA_KERNEL(gemm_wgmma_64x64, 64, 1)
+WGMMA_KERNEL(gemm_wgmma_128x256, 256, 2, 1, false)
+WGMMA_KERNEL(gemm_wgmma_128x128, 128, 2, 2, false)
+WGMMA_KERNEL(gemm_wgmma_128x64, 64, 2, 2, false)
+WGMMA_KERNEL(gemm_wgmma_128x32, 32, 2, 2, false)
+WGMMA_KERNEL(gemm_wgmma_64x128, 128, 1, 2, false)
+WGMMA_KERNEL(gemm_wgmma_64x64, 64, 1, 2, false)
+WGMMA_KERNEL(gemm_wgmma_64x128_split, 128, 1, 2, true)
+WGMMA_KERNEL(gemm_wgmma_64x64_split, 64, 1, 2, true)
+WGMMA_KERNEL(gemm_wgmma_64x32_split, 32, 1, 4, true)

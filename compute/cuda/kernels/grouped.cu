@@ -119,7 +119,7 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
             copyCommit();
         };
         float sum[COLS][4] = {}, d[COLS][4] = {};
-        int range = 1, border = rangeStart(steps, 1);
+        int ranges = (steps + 127) / 128, range = 1, border = rangeStart(steps, ranges, 1);
         __syncthreads(); // the tiles before are read
         for (int s = 0; s < STAGES - 1; s++)
             load(s);
@@ -135,7 +135,7 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
                         sum[j][e] = sum[j][e] + d[j][e];
                         d[j][e] = 0;
                     }
-                border = rangeStart(steps, ++range);
+                border = rangeStart(steps, ranges, ++range);
             }
             const u8 *stage = shared + step % STAGES * STAGE;
             Weights<FORMAT> weights;

@@ -12,6 +12,8 @@ struct EmbedArgs {
     int format;
 };
 KERNEL embed(const EmbedArgs a) {
+    letNextBegin();
+    waitForRows();
     int r = blockIdx.x, n = a.ids ? a.ids[r] : 0;
     if (a.from && a.from[r] >= 0)
         n = a.chosen[a.from[r]];
@@ -42,6 +44,8 @@ struct NormArgs {
     float eps;
 };
 KERNEL norm_groups(const NormArgs a) {
+    letNextBegin();
+    waitForRows();
     __shared__ float scratch[33];
     int r = blockIdx.y, first = blockIdx.x * a.group, at = a.perGroup ? first : 0;
     float mean = 0, squares = 0;
@@ -64,6 +68,8 @@ KERNEL norm_groups(const NormArgs a) {
 // norm_wide: norm_groups of whole rows of float32 without mean, [rows, 4·threads·k] at 16 bytes, to bfloat16.
 // [rows] blocks of up to 1024 threads.
 KERNEL norm_wide(const NormArgs a) {
+    letNextBegin();
+    waitForRows();
     __shared__ float scratch[33];
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)blockIdx.x * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;
@@ -92,6 +98,8 @@ struct AddArgs {
     float scale;
 };
 KERNEL add(const AddArgs a) {
+    letNextBegin();
+    waitForRows();
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.cols)
         return;
@@ -107,6 +115,8 @@ struct ActivateArgs {
     float limit;
 };
 KERNEL activation(const ActivateArgs a) {
+    letNextBegin();
+    waitForRows();
     int r = blockIdx.x, i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= a.cols)
         return;
@@ -125,6 +135,8 @@ struct AnglesArgs {
     float scale;
 };
 KERNEL angles(const AnglesArgs a) {
+    letNextBegin();
+    waitForRows();
     int r = blockIdx.x;
     const float *freqs = a.longFreqs && a.isLong[r] ? a.longFreqs : a.freqs;
     for (int i = threadIdx.x; i < a.n; i += blockDim.x) {
@@ -142,6 +154,8 @@ struct RestArgs {
     int in, out, rest, unused;
 };
 KERNEL heads_rest(const RestArgs a) {
+    letNextBegin();
+    waitForRows();
     i64 row = blockIdx.x;
     int h = blockIdx.y;
     for (int i = threadIdx.x; i < a.rest; i += blockDim.x)

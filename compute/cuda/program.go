@@ -116,6 +116,9 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 		return nil, err
 	}
 	defer p.g.leave()
+	if err := d.loading.wait(); err != nil { // for what is to be read from other streams
+		return nil, err
+	}
 	if err := p.make(); err != nil {
 		p.free()
 		return nil, err

@@ -366,6 +366,9 @@ func TestOperationsOnFake(t *testing.T) {
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96), storeCase(k.typ, 192, 192))
 	}
+	for _, k := range oddShapes {
+		cases = append(cases, k.odd())
+	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)

@@ -113,7 +113,7 @@ func (p *program) moveBlocks(s *step) error {
 // listMoves queues the list of a batch's moves.
 func (p *program) listMoves(m *moved, b *compute.Batch) error {
 	n := len(b.Out) + len(b.Copies) + len(b.In)
-	if err := errors.Join(p.pin(&m.list, 8*n, "moves of blocks"), p.widenTo(&m.moves, &m.room, 8*n, "moves of blocks")); err != nil {
+	if err := errors.Join(p.widenPinned(&m.list, 8*n, "moves of blocks"), p.widenTo(&m.moves, &m.room, 8*n, "moves of blocks")); err != nil {
 		return err
 	}
 	list := view[[2]int32](m.list, 0, n)[:0]

@@ -292,6 +292,39 @@ func sameRecords(t *testing.T, src *compute.Source, got, want []byte) {
 	}
 }
 
+// forms returns a weight as it is, with its rows written one by one, and with runs of them.
+func forms(src compute.Source) []compute.Source {
+	rows, size := src, len(src.Data)/src.Out
+	rows.Data, rows.Row = nil, func(dst []byte, n int) { copy(dst, src.Data[n*size:][:size]) }
+	runs := rows
+	runs.Run = func(dst []byte, from, n int) { copy(dst, src.Data[from*size:][:n*size]) }
+	return []compute.Source{src, rows, runs}
+}
+
+// TestStoredRows checks that all forms of a weight are copied to the device as the same bytes, from any row on.
+func TestStoredRows(t *testing.T) {
+	for _, src := range storedSources(t) {
+		for first := range min(src.Out, 3) {
+			var want []byte
+			for i, s := range forms(src) {
+				r, err := rowsOf(&s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, (src.Out-first)*r.bytes)
+				if err := r.read(got, first, src.Out-first); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					want = got
+				} else if !bytes.Equal(got, want) {
+					t.Errorf("%s: form %d differs from row %d on", src.Name, i, first)
+				}
+			}
+		}
+	}
+}
+
 // TestPackOnHost runs the kernels of pack.cu, compiled for the host, and compares bits.
 func TestPackOnHost(t *testing.T) {
 	compiler, err := exec.LookPath("c++")
@@ -368,10 +401,8 @@ func TestPackOnDevice(t *testing.T) {
 		all = append(all, repeated(t, r, typ, 4001, 17920)) // 40 MB and more
 	}
 	for _, src := range all {
-		rows := src
-		want, size := packed(t, &src), len(src.Data)/src.Out
-		rows.Data, rows.Row = nil, func(dst []byte, n int) { copy(dst, src.Data[n*size:][:size]) }
-		for _, s := range []compute.Source{src, rows} {
+		want := packed(t, &src)
+		for _, s := range forms(src) {
 			m := load(t, d, s).(*matrix)
 			sameRecords(t, &src, readBack(t, d, m.at, int(m.Bytes())), want)
 			if err := errors.Join(d.g.enter(), d.loading.wait(), d.drop(d.g, m.at)); err != nil {

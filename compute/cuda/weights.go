@@ -193,6 +193,10 @@ func (r *storedRows) read(dst []byte, first, n int) error {
 				copy(dst[from*r.bytes:to*r.bytes], r.src.Data[(first+from)*r.bytes:])
 				return nil
 			}
+			if r.kind == r.src.Type && r.src.Run != nil {
+				r.src.Run(dst[from*r.bytes:to*r.bytes], first+from, to-from)
+				return nil
+			}
 			var memory rowMemory
 			for i := from; i < to; i++ {
 				if err := r.row(dst[i*r.bytes:][:r.bytes], first+i, &memory); err != nil {

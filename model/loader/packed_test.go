@@ -67,7 +67,7 @@ func TestPackedRows(t *testing.T) {
 			t.Errorf("%s has no short way", name)
 		}
 		short := reader.source(w)
-		w.packed = nil
+		w.packed, w.run = nil, nil
 		long := reader.source(w)
 		if reader.err != nil {
 			t.Fatal(name, reader.err)
@@ -75,6 +75,30 @@ func TestPackedRows(t *testing.T) {
 		size, err := short.Type.RowBytes(in)
 		if err != nil {
 			t.Fatal(err)
+		}
+		all := make([]byte, 0, out*size)
+		for n := range out {
+			long.Row(all[len(all):][:size], n)
+			all = all[:len(all)+size]
+		}
+		if (short.Run != nil) != (c.kind == "awq") {
+			t.Errorf("%s: it has runs: %v", name, short.Run != nil)
+		}
+		for _, c := range [][2]int{{0, out}, {3, 1}, {7, 2}, {128, 128}, {129, 140}, {out - 1, 1}, {out - 9, 9}} {
+			if short.Run == nil {
+				break
+			}
+			part := short.Rows(1, out-1) // begins later
+			to := make([]byte, c[1]*size)
+			if short.Run(to, c[0], c[1]); !bytes.Equal(to, all[c[0]*size:][:len(to)]) {
+				t.Errorf("%s: the run of %d rows from %d on differs", name, c[1], c[0])
+			}
+			if c[0] == 0 {
+				continue
+			}
+			if part.Run(to, c[0]-1, c[1]); !bytes.Equal(to, all[c[0]*size:][:len(to)]) {
+				t.Errorf("%s: the run of %d rows from %d on differs, one row less", name, c[1], c[0])
+			}
 		}
 		got, want := make([]byte, size), make([]byte, size)
 		for n := range out {

@@ -37,7 +37,9 @@ type integers struct {
 	groups  int // of a row
 	codes   func(to []uint8, row int)
 	// packed fills to with the codes of inputs from on, of bits each; nil: there is no short way.
-	packed  func(to []byte, row, from int)
+	packed func(to []byte, row, from int)
+	// run returns packed of n rows from row first on, whose codes it brings together; nil: that is no gain.
+	run     func(first, n int) func(to []byte, row, from int)
 	scales  []float32 // [out, groups] or [groups, out]
 	zero    func(row, group int) uint8
 	byGroup bool    // the scales are [groups, out]
@@ -183,6 +185,7 @@ func (r *Reader) awq(module string, out, in int) integers {
 		return w
 	}
 	codes, zeros := r.words(w.name, in, out/8), r.words(module+".qzeros", w.groups, out/8)
+	t, _ := r.ckpt.Tensor(w.name)
 	at := func(word func(i int) uint32, line, row int) uint8 {
 		return uint8(word(line*(out/8)+row/8) >> (4 * awqOrder[row%8]) & 15)
 	}
@@ -202,6 +205,7 @@ func (r *Reader) awq(module string, out, in int) integers {
 			binary.LittleEndian.PutUint32(to, x)
 		}
 	}
+	w.run = func(first, n int) func(to []byte, row, from int) { return awqRun(t.Data, out, in, first, n) }
 	w.zero = func(row, group int) uint8 { return at(zeros, group, row) }
 	w.scales = r.named(module+".scales", w.groups, out)
 	return w
@@ -362,7 +366,7 @@ func (r *Reader) source(w integers) compute.Source {
 	typ := quant.ZeroTypes[kept][block]
 	inOrder := slices.IsSorted(order)
 	short := inOrder && kept == w.bits && w.packed != nil
-	row := func(dst []byte, n int) {
+	line := func(dst []byte, n int, packed func(to []byte, row, from int)) {
 		var sorted []uint8
 		if !short {
 			codes := make([]uint8, w.in)
@@ -380,16 +384,26 @@ func (r *Reader) source(w integers) compute.Source {
 			}
 			to := dst[at/block*typ.BlockBytes():][:typ.BlockBytes()]
 			if short {
-				w.packed(quant.PutZeroHeader(to, w.scales[scale], w.zero(n, g)), n, at)
+				packed(quant.PutZeroHeader(to, w.scales[scale], w.zero(n, g)), n, at)
 			} else {
 				quant.PutZeroBlock(to, w.scales[scale], w.zero(n, g), sorted[at:][:block], kept)
 			}
 		}
 	}
-	if inOrder {
-		return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row}
+	src := compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: func(dst []byte, n int) { line(dst, n, w.packed) }}
+	if !inOrder {
+		src.Order = order
 	}
-	return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row, Order: order}
+	if short && w.run != nil {
+		size := w.in / block * typ.BlockBytes()
+		src.Run = func(dst []byte, from, n int) {
+			packed := w.run(from, n)
+			for i := range n {
+				line(dst[i*size:][:size], from+i, packed)
+			}
+		}
+	}
+	return src
 }
 
 // whole reports whether blocks of size inputs, in an order, lie inside groups.

@@ -223,7 +223,7 @@ func TestMoves(t *testing.T) {
 	for _, count := range []int{1, 3, 1500, 2} {
 		b := token(0, plainChoice)
 		b.Out, b.In, b.Copies = transfers(count), transfers(count), [][2]int32{{1, 2}, {2, 3}}
-		r := &p.rings[p.started%2].moved
+		r := &p.rings[p.started%2].transit
 		if count < 10 && r.places >= count { // no room is made: nothing waits
 			f.mu.Lock()
 			f.refuse[cuStreamSynchronize] = 1
@@ -284,7 +284,7 @@ func TestPinnedMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &s.(*step).r.moved
+	m := &s.(*step).r.transit
 	for i := range 4 {
 		want := byte(i+1) * byte(i%2) // of blocks that come, those in other memory pass through the step's
 		if got := view[byte](m.host, (m.places+i)*n, n)[n-1]; got != want {

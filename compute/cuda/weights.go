@@ -68,7 +68,7 @@ func (d *device) Vector(v []float32) (compute.Vector, error) {
 // stage fills the half of the staging memory that comes next, once what it held has left.
 func (d *device) stage(fill func(to pinned)) error {
 	d.half ^= 1
-	if err := d.moved[d.half].wait(); err != nil {
+	if err := d.emptied[d.half].wait(); err != nil {
 		return err
 	}
 	fill(d.staging[d.half])
@@ -76,7 +76,7 @@ func (d *device) stage(fill func(to pinned)) error {
 }
 
 // staged says that what is queued is all that reads the half.
-func (d *device) staged() error { return d.moved[d.half].record(d.loading) }
+func (d *device) staged() error { return d.emptied[d.half].record(d.loading) }
 
 // Matrix copies a weight to the device, in records of the format that its type has, or of BF16.
 func (d *device) Matrix(src compute.Source) (compute.Matrix, error) {

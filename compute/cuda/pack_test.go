@@ -397,8 +397,8 @@ func TestPackOnDevice(t *testing.T) {
 	d := gpuDevice(t)
 	all := storedSources(t)
 	r := rand.New(rand.NewPCG(9, 9))
-	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q4_K, quant.F8_E4M3, quant.U8_128} {
-		all = append(all, repeated(t, r, typ, 4001, 17920)) // 40 MB and more
+	for typ, out := range map[quant.Type]int{quant.F32: 601, quant.BF16: 1201, quant.Q4_K: 4001, quant.F8_E4M3: 2401, quant.U8_128: 2401} {
+		all = append(all, repeated(t, r, typ, out, 17920)) // 40 MB and more
 	}
 	for _, src := range all {
 		want := packed(t, &src)

@@ -184,7 +184,8 @@ func (r *storedRows) kernel() string { return "pack_" + r.kind.String() }
 
 // read writes n rows to dst, from row first on.
 func (r *storedRows) read(dst []byte, first, n int) error {
-	workers := min(runtime.GOMAXPROCS(0), n)
+	const most = 128 << 10 // bytes that one worker writes in less time than several take to start
+	workers := min(runtime.GOMAXPROCS(0), n, 1+n*r.bytes/most)
 	var all guard.Group
 	for w := range workers {
 		all.Start(func() error {

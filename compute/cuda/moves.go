@@ -6,9 +6,9 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// transit is what a step moves blocks through, between the cache and the host's memory: places for blocks, on the device
-// and in pinned memory, the first half for those that leave the cache and the second for those that come. Copies over
-// the link are on a stream of their own, beside what the steps compute.
+// transit is what a step moves blocks through, between the cache and the host's memory: places for blocks, on the
+// device and in pinned memory, the first half for those that leave the cache and the second for those that come. Copies
+// over the link are on a stream of their own, beside what the steps compute.
 type transit struct {
 	places int     // of a half
 	packed pointer // [2·places, block]

@@ -66,10 +66,14 @@ type Program interface {
 	Close() error
 }
 
-// Pinner is a Program that has memory of the host for Transfers which is copied faster than other memory, until the
-// Program is closed. One goroutine at a time asks for it, and calls no method of the Device meanwhile.
+// Pinner is a Program that copies Transfers faster whose memory it knows. One goroutine at a time calls these methods,
+// and none of the Device meanwhile.
 type Pinner interface {
-	Pinned(n int) []byte // nil: there is no more
+	// Pinned returns such memory, until the Program is closed. nil: there is no more.
+	Pinned(n int) []byte
+	// Pin makes the caller's memory such memory, until the Program is closed. errors.ErrUnsupported: the device knows
+	// no difference.
+	Pin(data []byte) error
 }
 
 // Prepared is a Program that says what it made before its first step, for a log.

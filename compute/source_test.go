@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +16,15 @@ func values(t *testing.T, s Source) [][]float32 {
 	size, err := s.Type.RowBytes(s.In)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Run != nil { // it yields what Row does
+		run, row := make([]byte, s.Out*size), make([]byte, size)
+		s.Run(run, 0, s.Out)
+		for o := range s.Out {
+			if s.Row(row, o); !bytes.Equal(row, run[o*size:][:size]) {
+				t.Fatalf("%v: row %d of a run is another one", s.Type, o)
+			}
+		}
 	}
 	var out [][]float32
 	for o := range s.Out {
@@ -61,6 +71,7 @@ func TestSlices(t *testing.T) {
 		}
 		byRow := src
 		byRow.Data, byRow.Row = nil, func(dst []byte, n int) { copy(dst, data[n*size:][:size]) }
+		byRow.Run = func(dst []byte, from, n int) { copy(dst, data[from*size:][:n*size]) }
 		want := values(t, src)
 		for _, s := range []Source{src, byRow} {
 			for _, cut := range [][2]int{{0, 128}, {64, 64}, {192, 64}, {0, 256}} {
@@ -130,6 +141,9 @@ func TestStack(t *testing.T) {
 				}
 			} else if i == 2 {
 				src.Data, src.Row = nil, func(dst []byte, n int) { copy(dst, data[n*size:][:size]) }
+			} else if i == 0 {
+				src.Data, src.Row = nil, func(dst []byte, n int) { copy(dst, data[n*size:][:size]) }
+				src.Run = func(dst []byte, from, n int) { copy(dst, data[from*size:][:n*size]) }
 			}
 			parts, want = append(parts, src), append(want, values(t, src)...)
 		}

@@ -89,7 +89,7 @@ func (e *Engine) fill() {
 		}
 		e.pending = nil
 		e.adapters.settle(p, e.steps.of, e.fail)
-		e.tiers.fetch(e.sched, p, &e.steps.free().moves)
+		e.tiers.fetch(e.sched, p, e.steps)
 		e.tiers.sweep(e.sched)
 		e.sched.Begin(p)
 		e.steps.push(p)

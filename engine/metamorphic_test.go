@@ -47,6 +47,10 @@ type listener struct {
 	adapters    []string                    // by slot
 	placed      map[*compute.LowRank]string // adapters on their way to a slot
 
+	pinner   compute.Pinner
+	unpinned bool             // it knows no memory
+	pinned   map[*byte][]byte // what it knows
+
 	packed  map[[32]byte][]*past // what slots of a stored block held, by its contents
 	shifted int                  // tokens
 	chosen  []int32              // tokens of the step before, which rows of the next may take
@@ -89,6 +93,23 @@ func (p *past) tokens() []int32 {
 		return nil
 	}
 	return append(p.before.tokens(), p.id)
+}
+
+func (l *listener) Pinned(n int) []byte { return l.pinner.Pinned(n) }
+
+// Pin plays a device that tells memory apart, also where there is none.
+func (l *listener) Pin(data []byte) error {
+	if l.unpinned {
+		return errors.New("this memory cannot be pinned")
+	}
+	if l.pinned[&data[0]] != nil {
+		l.tape.t.Error("memory is pinned that was pinned before")
+	}
+	l.pinned[&data[0]] = data
+	if err := l.pinner.Pin(data); !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
 }
 
 func (l *listener) Start(b *compute.Batch) (compute.Step, error) {
@@ -184,6 +205,7 @@ type scenario struct {
 	eager               int64  // of a slow one that answers at once
 	dir                 string // of the disk; "": a new one
 	preempt             sched.Preempt
+	unpinned            bool // the device gets to know no memory of the host tier
 	spoil               bool // some of what is stored gets damaged
 	drafts, trees       bool // tokens are proposed, of which some are right
 	fast                bool // the device may recompute faster than tiers load, and then nothing is loaded
@@ -227,6 +249,8 @@ var scenarios = []scenario{
 	{name: "forked, no cache", chunk: 7, block: 16, blocks: 300, seqs: 32, forks: true},
 	{name: "forked, chunks of 7, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, forks: true},
 	{name: "host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, anyKernels: true},
+	{name: "host tier, not pinned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, unpinned: true},
+	{name: "small host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 60},
 	{name: "host tier, damaged", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, spoil: true},
 	{name: "disk tier", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, disk: 400, preempt: sched.Recompute},
 	{name: "host and disk tier, forked", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, forks: true, host: 30, disk: 400},
@@ -344,7 +368,7 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	l := &listener{
 		Runner: &late{Runner: runner, begin: begin}, tape: tp, blockTokens: int32(sc.block),
 		slots: make([]*past, blocks*sc.block), tables: map[int32][]int32{}, placed: map[*compute.LowRank]string{}, heard: map[prefix]bool{}, adapters: make([]string, slots+1),
-		packed: tp.packed,
+		packed: tp.packed, pinner: runner, unpinned: sc.unpinned, pinned: map[*byte][]byte{},
 	}
 	place := func(slot int, a *model.Adapter) (compute.Placement, error) {
 		p, err := runner.Place(slot, a)
@@ -418,6 +442,9 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	stats := e.Stats().Sched
 	wantIdle(t, e)
 	e.Close()
+	if (len(l.pinned) > 0) != (sc.host > 0 && !sc.spoil && !sc.unpinned) {
+		t.Errorf("%d pieces of the host tier's memory are pinned", len(l.pinned))
+	}
 	if sc.trees && runner.Trees() && l.shifted == 0 {
 		t.Error("no token was shifted, so no branch of a tree but the first was accepted")
 	}

@@ -47,6 +47,7 @@ type step struct {
 // use takes a Runner in place of the one before, whose memory is gone.
 func (t *stepper) use(r Runner) {
 	t.runner = r
+	t.tiers.use(r)
 	for i := range t.ring {
 		m := &t.ring[i].moves
 		m.buffers, m.used = nil, 0

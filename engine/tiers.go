@@ -36,6 +36,9 @@ type tiers struct {
 	now func() time.Time
 	log *slog.Logger
 
+	pinner compute.Pinner // nil: the Runner has none, or could not pin memory
+	known  map[*byte]bool // pieces of memory that it knows
+
 	batch  compute.Batch    // of moves alone
 	rushed int              // plans that loaded since one was measured
 	loads  [kv.MaxTiers]int // of the steps under way
@@ -46,7 +49,8 @@ type tiers struct {
 // level is a tier with what kind it is.
 type level struct {
 	tier.Tier
-	kind tier.Kind
+	kind   tier.Kind
+	memory tier.Memory // nil: it is not in memory that answers at once
 }
 
 // arrived is a block that a slow tier was asked for, or why it is not there.
@@ -73,7 +77,11 @@ func newTiers(cfg *Config) (*tiers, error) {
 		if err != nil {
 			return nil, errors.Join(err, t.close())
 		}
-		t.list = append(t.list, level{l, kind})
+		memory, _ := l.(tier.Memory)
+		if kind.Slow {
+			memory = nil
+		}
+		t.list = append(t.list, level{l, kind, memory})
 		cfg.Sched.Tiers = append(cfg.Sched.Tiers, kv.TierConfig{Slots: l.Slots(), Slow: kind.Slow, Durable: kind.Durable})
 	}
 	return t, nil
@@ -81,6 +89,38 @@ func newTiers(cfg *Config) (*tiers, error) {
 
 // at returns the tier that a move comes from or goes to.
 func (t *tiers) at(n kv.Tier) *level { return &t.list[n-1] }
+
+// use takes a Runner in place of the one before, which knew what it knew.
+func (t *tiers) use(r Runner) {
+	if t != nil {
+		t.pinner, _ = r.(compute.Pinner)
+		t.known = map[*byte]bool{}
+	}
+}
+
+// place returns the memory of a slot, if the device copies to and from it as it is: the Runner gets to know it piece by
+// piece, as slots are used.
+func (t *tiers) place(at kv.Place) []byte {
+	l := t.at(at.Tier)
+	if l.memory == nil {
+		return nil
+	}
+	data, piece := l.memory.Memory(at.At)
+	if t.known[&piece[0]] {
+		return data
+	}
+	if t.pinner == nil {
+		return nil
+	}
+	if err := t.pinner.Pin(piece); err != nil {
+		if t.pinner = nil; !errors.Is(err, errors.ErrUnsupported) {
+			t.log.Warn("memory for KV blocks could not be pinned; its blocks are copied twice", "error", err, "bytes", len(piece), "pinned pieces", len(t.known))
+		}
+		return nil
+	}
+	t.known[&piece[0]] = true
+	return data
+}
 
 // adopt tells a new scheduler what the tiers hold.
 func (t *tiers) adopt(s *sched.Scheduler) {
@@ -136,10 +176,11 @@ func (m *transfers) pack(b *compute.Batch) {
 
 // fetch gets what a plan moves to the device, before it begins, and makes the moves between lower tiers. What is
 // lost, or not as it was stored, the scheduler is told of. What slow tiers hold is here already.
-func (t *tiers) fetch(s *sched.Scheduler, p *sched.Plan, m *transfers) {
+func (t *tiers) fetch(s *sched.Scheduler, p *sched.Plan, steps *stepper) {
 	if t == nil {
 		return
 	}
+	m := &steps.free().moves
 	clear(m.loaded)
 	m.stores, m.stored, m.loads, m.loaded, m.reads = m.stores[:0], m.stored[:0], m.loads[:0], m.loaded[:0], m.reads[:0]
 	m.used = 0
@@ -153,16 +194,28 @@ func (t *tiers) fetch(s *sched.Scheduler, p *sched.Plan, m *transfers) {
 			}
 			m.loads, m.loaded = append(m.loads, move), append(m.loaded, data)
 		case move.From.Tier == kv.Device:
-			m.stored = append(m.stored, m.buffer(t.size))
+			m.stored = append(m.stored, t.room(move.To, m, steps))
 			m.stores = append(m.stores, move)
 		default:
 			data := m.buffer(t.size)
-			if t.get(move, data) != nil || !t.store(move, data) {
+			if t.get(move, data) != nil || steps.moves(move.To) || !t.store(move, data) {
 				s.Lost(p, move)
 			}
 			m.used--
 		}
 	}
+}
+
+// room returns memory for a block that a step stores in a place: the place's own, unless a step under way reads or
+// writes that.
+func (t *tiers) room(to kv.Place, m *transfers, steps *stepper) []byte {
+	if !steps.moves(to) {
+		if data := t.place(to); data != nil {
+			t.at(to.Tier).memory.Vacate(to.At)
+			return data
+		}
+	}
+	return m.buffer(t.size)
 }
 
 // load returns what is stored under the name of a move to the device, verified, and notes how long reading it took.
@@ -177,7 +230,9 @@ func (t *tiers) load(move kv.Move, m *transfers) (data []byte, err error) {
 		data = a.data
 	} else {
 		begin := t.now()
-		data = m.buffer(t.size)
+		if data = t.place(move.From); data == nil {
+			data = m.buffer(t.size)
+		}
 		if err := t.get(move, data); err != nil {
 			return nil, err
 		}
@@ -260,6 +315,18 @@ func (t *stepper) storing(p *sched.Plan) bool {
 			if slices.ContainsFunc(p.Moves, func(m kv.Move) bool { return m.From == stored.To }) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// moves reports whether a step under way moves a block to or from a place of a lower tier.
+func (t *stepper) moves(at kv.Place) bool {
+	for i := range t.n {
+		m := &t.ring[(t.oldest+i)%2].moves
+		if slices.ContainsFunc(m.stores, func(m kv.Move) bool { return m.To == at }) ||
+			slices.ContainsFunc(m.loads, func(m kv.Move) bool { return m.From == at }) {
+			return true
 		}
 	}
 	return false

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -189,5 +192,63 @@ func TestDiskTierSurvives(t *testing.T) {
 	same(damaged)
 	if d := st.KV.Tiers[1]; d.Loaded != d.Lost {
 		t.Errorf("all blocks were damaged: %+v", d)
+	}
+}
+
+// knower is a Runner that gets to know a number of pieces of memory.
+type knower struct {
+	Runner
+	most  int
+	known [][]byte
+}
+
+func (k *knower) Pinned(int) []byte { return nil }
+
+func (k *knower) Pin(data []byte) error {
+	if len(k.known) == k.most {
+		return errors.New("no more can be pinned")
+	}
+	k.known = append(k.known, data)
+	return nil
+}
+
+// TestPlacesOfHostTier checks when a step reads and writes a block in the tier's own memory: if the device knows that
+// memory, and no step under way reads or writes it.
+func TestPlacesOfHostTier(t *testing.T) {
+	const size = 20 << 20 // a piece for each
+	var log bytes.Buffer
+	host := tier.NewHost(4*size, size)
+	ts := &tiers{size: size, list: []level{{Tier: host, memory: host}}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	steps := &stepper{tiers: ts, n: 2, oldest: 1}
+	steps.use(&knower{most: 2})
+	at := func(slot int32) kv.Place { return kv.Place{Tier: 1, At: slot} }
+	steps.ring[0].moves.loads = []kv.Move{{From: at(0), To: kv.Place{At: 3}}}
+	steps.ring[1].moves.stores = []kv.Move{{From: kv.Place{At: 3}, To: at(1)}}
+	own := func(slot int32) bool {
+		data, _ := host.Memory(slot)
+		host.Put(slot, kv.Name{Group: 5}, data)
+		got := ts.room(at(slot), &transfers{}, steps)
+		if held := host.Names()[slot] != (kv.Name{}); len(got) != size || held != (&got[0] != &data[0]) {
+			t.Errorf("slot %d: %d bytes; holds a block: %v", slot, len(got), held)
+		}
+		return &got[0] == &data[0]
+	}
+	for slot, want := range []bool{false, false, true, true} {
+		if own(int32(slot)) != want {
+			t.Errorf("slot %d beside a load from 0 and a store to 1: in its own memory: %v", slot, !want)
+		}
+	}
+	if log.Len() > 0 {
+		t.Error(log.String())
+	}
+	if steps.n = 0; own(0) || own(1) || !own(2) {
+		t.Error("the device knows 2 and 3 alone")
+	}
+	if n := strings.Count(log.String(), "could not be pinned"); n != 1 || !strings.Contains(log.String(), "no more can be pinned") {
+		t.Errorf("the log has %d lines of it: %s", n, &log)
+	}
+	steps.use(&knower{most: 4})
+	if !own(0) || !own(1) || !own(2) || !own(3) {
+		t.Error("another Runner knows all")
 	}
 }

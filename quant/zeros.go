@@ -22,11 +22,16 @@ var ZeroTypes = map[int]map[int]Type{
 // zeroHeader is the bytes before the codes.
 const zeroHeader = 5
 
-// PutZeroBlock writes a block of len(codes) values, 32 or 128, whose codes have the given bits.
-func PutZeroBlock(dst []byte, scale float32, zero uint8, codes []uint8, bits int) {
+// PutZeroHeader writes a block but for its codes, and returns where these go.
+func PutZeroHeader(dst []byte, scale float32, zero uint8) (codes []byte) {
 	binary.LittleEndian.PutUint32(dst, math.Float32bits(scale))
 	dst[4] = zero
-	dst = dst[zeroHeader:]
+	return dst[zeroHeader:]
+}
+
+// PutZeroBlock writes a block of len(codes) values, 32 or 128, whose codes have the given bits.
+func PutZeroBlock(dst []byte, scale float32, zero uint8, codes []uint8, bits int) {
+	dst = PutZeroHeader(dst, scale, zero)
 	word, have := uint32(0), 0
 	for _, c := range codes {
 		word |= uint32(c) << have

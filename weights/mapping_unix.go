@@ -27,3 +27,6 @@ func notNeeded(m *mapping, from, to int) {
 	}
 	_ = unix.Madvise(m.data[from:to], unix.MADV_DONTNEED)
 }
+
+// soonNeeded tells the system to read part of a mapping, which begins at a page, into memory.
+func soonNeeded(data []byte) { _ = unix.Madvise(data, unix.MADV_WILLNEED) }

@@ -93,6 +93,7 @@ type Checkpoint struct {
 	meta   map[string]any
 	keys   []string
 	again  func() (*Checkpoint, error)
+	ahead  readAhead
 }
 
 // Reopen opens what c was opened from, which may be closed.
@@ -188,6 +189,7 @@ func (c *Checkpoint) Config(name string) ([]byte, error) {
 
 // Close unmaps the files. Every Tensor.Data becomes invalid: reading it after Close faults.
 func (c *Checkpoint) Close() error {
+	c.ahead.end()
 	var errs []error
 	for i := range c.parts {
 		errs = append(errs, c.parts[i].close())

@@ -66,7 +66,7 @@ func (p *program) setChoosers(s *step) error {
 	if total == 0 {
 		return p.clearCounts(s.b.Choosers)
 	}
-	if err := errors.Join(p.pin(&s.r.tokens, 4*total, "tokens so far"), p.widenTo(&p.choosers.tokens, &p.choosers.room[0], 4*total, "tokens so far")); err != nil {
+	if err := errors.Join(p.widenPinned(&s.r.tokens, 4*total, "tokens so far"), p.widenTo(&p.choosers.tokens, &p.choosers.room[0], 4*total, "tokens so far")); err != nil {
 		return err
 	}
 	to, at := view[int32](s.r.tokens, 0, total), 0
@@ -253,7 +253,7 @@ func (p *program) chooseMore(s *step) error {
 func (p *program) roomForMore(list, said *pinned, n, out, runs int) error {
 	c := &p.choosers
 	rows := min(1<<bits.Len(uint(runs-1)), adjustedRows)
-	return errors.Join(p.pin(list, n, "choices"), p.pin(said, out, "what is said of tokens"),
+	return errors.Join(p.widenPinned(list, n, "choices"), p.widenPinned(said, out, "what is said of tokens"),
 		p.widenTo(&c.list, &c.room[1], n, "choices"), p.widenTo(&c.said, &c.room[2], out, "what is said of tokens"),
 		p.widenTo(&c.adjusted, &c.room[3], 4*int(p.vocab())*rows, "logits to choose from"))
 }

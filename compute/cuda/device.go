@@ -100,7 +100,7 @@ type device struct {
 	kernels *kernels
 	loading *stream // copies and repacks weights
 	staging [2]pinned
-	moved   [2]*event // when each half of staging may be written again
+	emptied [2]*event // when each half of staging may be written again
 	half    int
 	raw     [2]pointer  // what staging is copied to, before it is repacked
 	lost    atomic.Bool // a fault has spoilt the context
@@ -165,7 +165,7 @@ func (d *device) start() (err error) {
 		if d.raw[i], err = g.alloc(stagingBytes, "weights on their way"); err != nil {
 			return err
 		}
-		if d.moved[i], err = g.newEvent(false); err != nil {
+		if d.emptied[i], err = g.newEvent(false); err != nil {
 			return err
 		}
 	}
@@ -230,8 +230,8 @@ func (d *device) Close() error {
 	}
 	for i := range d.staging {
 		errs = append(errs, g.freePinned(d.staging[i]), g.free(d.raw[i]))
-		if d.moved[i] != nil {
-			errs = append(errs, d.moved[i].close())
+		if d.emptied[i] != nil {
+			errs = append(errs, d.emptied[i].close())
 		}
 	}
 	if d.loading != nil {

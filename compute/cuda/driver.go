@@ -26,6 +26,8 @@ const (
 	cuMemFree
 	cuMemHostAlloc
 	cuMemFreeHost
+	cuMemHostRegister
+	cuMemHostUnregister
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
@@ -74,6 +76,8 @@ var symbols = [entries]string{
 	cuMemFree:              "cuMemFree_v2",
 	cuMemHostAlloc:         "cuMemHostAlloc",
 	cuMemFreeHost:          "cuMemFreeHost",
+	cuMemHostRegister:      "cuMemHostRegister_v2",
+	cuMemHostUnregister:    "cuMemHostUnregister",
 	cuMemcpyHtoDAsync:      "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:      "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync:      "cuMemcpyDtoDAsync_v2",

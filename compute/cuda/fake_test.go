@@ -80,7 +80,7 @@ func (f *fake) drop(at uintptr, kind string) code {
 func (f *fake) holds(at uintptr, n int64, kind string) {
 	f.t.Helper()
 	for base, o := range f.live {
-		if o.kind == kind && at >= base && int64(at-base)+n <= o.size {
+		if (o.kind == kind || o.kind == "registered" && kind == "pinned") && at >= base && int64(at-base)+n <= o.size {
 			return
 		}
 	}
@@ -185,6 +185,15 @@ func (f *fake) work1(e entry, a []uintptr) code {
 	case cuMemFreeHost:
 		delete(f.kept, a[0])
 		return f.drop(a[0], "pinned")
+	case cuMemHostRegister:
+		for base, o := range f.live {
+			if (o.kind == "pinned" || o.kind == "registered") && a[0] < base+uintptr(o.size) && base < a[0]+a[1] {
+				return 712 // it is registered
+			}
+		}
+		f.live[a[0]] = object{kind: "registered", size: int64(a[1]), ctx: f.contexts[len(f.contexts)-1]}
+	case cuMemHostUnregister:
+		return f.drop(a[0], "registered")
 	case cuStreamCreate:
 		*at[uintptr](a[0]) = f.add("stream", 0)
 	case cuStreamDestroy:

@@ -223,7 +223,7 @@ func TestMoves(t *testing.T) {
 	for _, count := range []int{1, 3, 1500, 2} {
 		b := token(0, plainChoice)
 		b.Out, b.In, b.Copies = transfers(count), transfers(count), [][2]int32{{1, 2}, {2, 3}}
-		r := &p.rings[p.started%2].moved
+		r := &p.rings[p.started%2].transit
 		if count < 10 && r.places >= count { // no room is made: nothing waits
 			f.mu.Lock()
 			f.refuse[cuStreamSynchronize] = 1
@@ -252,17 +252,24 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestPinnedMoves moves blocks in pinned memory both ways, which are copied where they are, beside others, which are
-// not.
+// TestPinnedMoves moves blocks in pinned memory both ways, the program's and a caller's, which are copied where they
+// are, beside others, which are not.
 func TestPinnedMoves(t *testing.T) {
-	_, c := small(t)
+	f, c := small(t)
 	p := c.(*program)
 	n := p.BlockBytes()
 	b := token(0, plainChoice)
 	for i := range 4 {
 		data := make([]byte, n)
-		if i%2 == 0 {
+		switch i {
+		case 0:
 			data = p.Pinned(n)
+		case 2:
+			own := make([]byte, 3*n)
+			if err := p.Pin(own); err != nil {
+				t.Fatal(err)
+			}
+			data = own[n : 2*n]
 		}
 		for k := range data {
 			data[k] = byte(i + 1)
@@ -277,7 +284,7 @@ func TestPinnedMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &s.(*step).r.moved
+	m := &s.(*step).r.transit
 	for i := range 4 {
 		want := byte(i+1) * byte(i%2) // of blocks that come, those in other memory pass through the step's
 		if got := view[byte](m.host, (m.places+i)*n, n)[n-1]; got != want {
@@ -287,6 +294,16 @@ func TestPinnedMoves(t *testing.T) {
 		if got := b.Out[i].Data[n-1]; got != want {
 			t.Errorf("block %d that leaves is %d; want %d", i, got, want)
 		}
+	}
+	f.mu.Lock()
+	f.refuse[cuMemHostRegister] = outOfMemory
+	f.mu.Unlock()
+	refused := make([]byte, 1<<20)
+	if err := p.Pin(refused); err == nil || err.Error() != "cuda: pinning 1.0 MB: FAKE_2 (FAKE_2)" {
+		t.Error(err)
+	}
+	if _, _, there := p.pool.find(refused); there {
+		t.Error("memory that could not be pinned is in the pool")
 	}
 	taken := 0
 	for p.Pinned(1<<20) != nil {

@@ -177,7 +177,7 @@ func TestRecords(t *testing.T) {
 		for i := range packed {
 			packed[i] = 0xaa
 		}
-		if err := packTiles(packed, m, &src, 0); err != nil {
+		if err := packTiles(packed, m, &src); err != nil {
 			t.Fatal(err)
 		}
 		record := m.format.recordBytes()

@@ -202,6 +202,23 @@ func (g *gpu) freePinned(p pinned) error {
 	return g.try(cuMemFreeHost, []uintptr{p.addr}, "freeing pinned memory")
 }
 
+// pin makes memory of Go pinned, until unpin. Its caller keeps it alive until then.
+func (g *gpu) pin(data []byte) (pinned, error) {
+	const portable = 1
+	p := pinned{uintptr(unsafe.Pointer(unsafe.SliceData(data))), len(data)}
+	err := g.try(cuMemHostRegister, []uintptr{p.addr, uintptr(p.n), portable}, "pinning %s", gigabytes(int64(p.n)))
+	if err != nil {
+		return pinned{}, err
+	}
+	g.live++
+	return p, nil
+}
+
+func (g *gpu) unpin(p pinned) error {
+	g.live--
+	return g.try(cuMemHostUnregister, []uintptr{p.addr}, "unpinning memory")
+}
+
 // bytes returns the memory as a slice. It is not the garbage collector's.
 func (p pinned) bytes() []byte { return view[byte](p, 0, p.n) }
 

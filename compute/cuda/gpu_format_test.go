@@ -29,7 +29,7 @@ func onDevice(t testing.TB, src *compute.Source, n int) []float64 {
 	first := src.Rows(0, n)
 	m := &matrix{out: n, in: src.In, format: formatOf(&first)}
 	packed := make([]byte, m.Bytes())
-	if err := packTiles(packed, m, &first, 0); err != nil {
+	if err := packTiles(packed, m, &first); err != nil {
 		t.Fatal(err)
 	}
 	v := make([]float64, n*src.In)

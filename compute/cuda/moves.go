@@ -6,10 +6,10 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// moved is what a step moves blocks through, between the cache and the host's memory: places for blocks, on the device
-// and in pinned memory, the first half for those that leave the cache and the second for those that come. Copies over
-// the link are on a stream of their own, beside what the steps compute.
-type moved struct {
+// transit is what a step moves blocks through, between the cache and the host's memory: places for blocks, on the
+// device and in pinned memory, the first half for those that leave the cache and the second for those that come. Copies
+// over the link are on a stream of their own, beside what the steps compute.
+type transit struct {
 	places int     // of a half
 	packed pointer // [2·places, block]
 	host   pinned  // likewise
@@ -17,18 +17,18 @@ type moved struct {
 	moves  pointer
 	room   int // bytes of moves
 
-	left    *event // the cache: blocks are packed
-	stored  *event // they are in host
-	arrived *event // blocks that come are packed
-	out     []compute.Transfer
+	packedOut *event // blocks that leave the cache are packed
+	stored    *event // and in pinned memory
+	arrived   *event // blocks that come are packed
+	out       []compute.Transfer
 }
 
 // movedBytes is the most memory of a step for blocks on their way, on the device and on the host; more of them wait.
 const movedBytes = 64 << 20
 
 // make makes room for one block each way.
-func (m *moved) make(p *program) (err error) {
-	for _, e := range []**event{&m.left, &m.stored, &m.arrived} {
+func (m *transit) make(p *program) (err error) {
+	for _, e := range []**event{&m.packedOut, &m.stored, &m.arrived} {
 		if *e, err = p.g.newEvent(false); err != nil {
 			return err
 		}
@@ -36,9 +36,9 @@ func (m *moved) make(p *program) (err error) {
 	return p.roomToMove(m, 1)
 }
 
-func (m *moved) free(g *gpu) error {
+func (m *transit) free(g *gpu) error {
 	errs := []error{g.free(m.packed), g.free(m.moves), g.freePinned(m.host), g.freePinned(m.list)}
-	for _, e := range []*event{m.left, m.stored, m.arrived} {
+	for _, e := range []*event{m.packedOut, m.stored, m.arrived} {
 		if e != nil {
 			errs = append(errs, e.close())
 		}
@@ -47,7 +47,7 @@ func (m *moved) free(g *gpu) error {
 }
 
 // roomToMove makes room for n blocks each way, or for as many as movedBytes and the device's memory allow.
-func (p *program) roomToMove(m *moved, n int) error {
+func (p *program) roomToMove(m *transit, n int) error {
 	block := int(p.cache.block)
 	if n = min(n, 1024, max(1, movedBytes/2/max(1, block))); n <= m.places {
 		return nil
@@ -71,7 +71,7 @@ func (p *program) roomToMove(m *moved, n int) error {
 // moveBlocks moves blocks out, within and in, one after the other. What comes is copied while the step before computes;
 // what leaves, while this one does.
 func (p *program) moveBlocks(s *step) error {
-	b, m := s.b, &s.r.moved
+	b, m := s.b, &s.r.transit
 	m.out = nil
 	if len(b.Out)+len(b.Copies)+len(b.In) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (p *program) moveBlocks(s *step) error {
 	if err := errors.Join(p.roomToMove(m, max(len(b.Out), len(b.In))), p.listMoves(m, b)); err != nil {
 		return err
 	}
-	if err := p.bring(m, b.In[:min(len(b.In), m.places)]); err != nil {
+	if err := p.copyIn(m, b.In[:min(len(b.In), m.places)]); err != nil {
 		return err
 	}
 	if err := p.moveOut(m, b.Out); err != nil {
@@ -96,7 +96,7 @@ func (p *program) moveBlocks(s *step) error {
 	for at := 0; at < len(b.In); at += m.places {
 		part := b.In[at:min(at+m.places, len(b.In))]
 		if at > 0 { // those before have left their places
-			if err := errors.Join(p.s.wait(), p.bring(m, part)); err != nil {
+			if err := errors.Join(p.s.wait(), p.copyIn(m, part)); err != nil {
 				return err
 			}
 		}
@@ -111,9 +111,9 @@ func (p *program) moveBlocks(s *step) error {
 }
 
 // listMoves queues the list of a batch's moves.
-func (p *program) listMoves(m *moved, b *compute.Batch) error {
+func (p *program) listMoves(m *transit, b *compute.Batch) error {
 	n := len(b.Out) + len(b.Copies) + len(b.In)
-	if err := errors.Join(p.pin(&m.list, 8*n, "moves of blocks"), p.widenTo(&m.moves, &m.room, 8*n, "moves of blocks")); err != nil {
+	if err := errors.Join(p.widenPinned(&m.list, 8*n, "moves of blocks"), p.widenTo(&m.moves, &m.room, 8*n, "moves of blocks")); err != nil {
 		return err
 	}
 	list := view[[2]int32](m.list, 0, n)[:0]
@@ -128,31 +128,31 @@ func (p *program) listMoves(m *moved, b *compute.Batch) error {
 }
 
 // move queues n moves of the list, from number first on.
-func (p *program) move(m *moved, first, n int, a moveArgs) error {
+func (p *program) move(m *transit, first, n int, a moveArgs) error {
 	a.base, a.bytes, a.offset = p.cache.base, p.cache.bytes, p.cache.offset
 	a.packed, a.moves, a.packedBlock = m.packed, m.moves.at(int64(8*first)), p.cache.block
 	return run(p, "move_blocks", grid{uint32(len(p.cache.places)), uint32(n), 1}, 256, &a)
 }
 
 // moveOut queues the copies of blocks to pinned memory.
-func (p *program) moveOut(m *moved, out []compute.Transfer) error {
+func (p *program) moveOut(m *transit, out []compute.Transfer) error {
 	for at := 0; at < len(out); at += m.places {
-		if err := m.stow(p.g, &p.pool); err != nil {
+		if err := m.deliver(p.g, &p.pool); err != nil {
 			return err
 		}
 		m.out = out[at:min(at+m.places, len(out))]
 		if err := p.move(m, at, len(m.out), moveArgs{toPacked: 1}); err != nil {
 			return err
 		}
-		if err := errors.Join(m.left.record(p.s), p.copies.after(m.left), p.leave(m), m.stored.record(p.copies)); err != nil {
+		if err := errors.Join(m.packedOut.record(p.s), p.copies.after(m.packedOut), p.copyOut(m), m.stored.record(p.copies)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave queues the copies of packed blocks to the host: each to where the batch wants it, if that is pinned memory.
-func (p *program) leave(m *moved) error {
+// copyOut queues the copies of packed blocks to the host: each to where the batch wants it, if that is pinned memory.
+func (p *program) copyOut(m *transit) error {
 	for i, t := range m.out {
 		n := len(t.Data)
 		to, at, ok := p.pool.find(t.Data)
@@ -166,8 +166,8 @@ func (p *program) leave(m *moved) error {
 	return nil
 }
 
-// stow waits until blocks that leave are in pinned memory, and takes them to where the batch wants them.
-func (m *moved) stow(g *gpu, l *pool) error {
+// deliver waits until blocks that leave are in pinned memory, and takes them to where the batch wants them.
+func (m *transit) deliver(g *gpu, l *pool) error {
 	if len(m.out) == 0 {
 		return nil
 	}
@@ -183,8 +183,8 @@ func (m *moved) stow(g *gpu, l *pool) error {
 	return nil
 }
 
-// bring queues the copies of blocks to the device.
-func (p *program) bring(m *moved, in []compute.Transfer) error {
+// copyIn queues the copies of blocks to the device.
+func (p *program) copyIn(m *transit, in []compute.Transfer) error {
 	for i, t := range in {
 		to := (m.places + i) * len(t.Data)
 		from, at, ok := p.pool.find(t.Data)

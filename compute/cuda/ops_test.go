@@ -366,6 +366,9 @@ func TestOperationsOnFake(t *testing.T) {
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96), storeCase(k.typ, 192, 192))
 	}
+	for _, k := range oddShapes {
+		cases = append(cases, k.odd())
+	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
@@ -454,11 +457,18 @@ func testMoved(t *testing.T, d *device) {
 	g.Add(compute.Head{X: h, Product: compute.Product{Dst: logits, W: weight(t, d, bell(r, opsVocab*64, 1), opsVocab, 64)}, Scale: 1}, compute.Choose{Logits: logits})
 	p := compileGraph(t, d, g, oneLayer(t, d, blocks, compute.CacheLayer{KVHeads: 2, KDim: 24, VDim: 40}), compute.Limits{Rows: 8, Slots: 1})
 	moves := func(n int) []compute.Transfer {
-		out := make([]compute.Transfer, n)
+		out, size := make([]compute.Transfer, n), p.BlockBytes()
+		known := make([]byte, n*size)
+		if err := p.(compute.Pinner).Pin(known); err != nil {
+			t.Fatal(err)
+		}
 		for i := range out {
-			out[i] = compute.Transfer{Block: int32((i * 7) % all), Data: make([]byte, p.BlockBytes())}
-			if i%3 == 0 { // copied where it is
-				out[i].Data = p.(*program).Pinned(p.BlockBytes())
+			out[i] = compute.Transfer{Block: int32((i * 7) % all), Data: make([]byte, size)}
+			switch i % 3 { // two of them are copied where they are
+			case 0:
+				out[i].Data = p.(compute.Pinner).Pinned(size)
+			case 1:
+				out[i].Data = known[i*size:][:size]
 			}
 		}
 		return out

@@ -1,8 +1,11 @@
 package cuda
 
 import (
+	"maps"
 	"slices"
 	"unsafe"
+
+	"github.com/kvasir-llm/kvasir/quant"
 )
 
 // The parameters of kernels, field by field as in kernels/. A test compares their sizes with the PTX's.
@@ -88,8 +91,9 @@ type moveArgs struct {
 }
 
 type packArgs struct {
-	to, from                 pointer
-	first, in, tilesIn, kind int32
+	to, from, scales         pointer
+	rowBytes                 int64
+	rows, in, group, records int32
 }
 
 type productArgs struct {
@@ -269,7 +273,6 @@ var paramSizes = map[string]uintptr{
 	"rotate_store":        unsafe.Sizeof(storeArgs{}),
 	"edit_tables":         unsafe.Sizeof(editArgs{}),
 	"move_blocks":         unsafe.Sizeof(moveArgs{}),
-	"pack":                unsafe.Sizeof(packArgs{}),
 	"attend_wgmma_64":     unsafe.Sizeof(attendArgs{}),
 	"attend_wgmma_128":    unsafe.Sizeof(attendArgs{}),
 	"attend_latent_tile":  unsafe.Sizeof(attendArgs{}),
@@ -291,6 +294,9 @@ var paramSizes = map[string]uintptr{
 }
 
 func init() {
+	for _, t := range slices.AppendSeq([]quant.Type{quant.F32, quant.F16, quant.BF16, quant.F8_E4M3}, maps.Keys(formatOfType)) {
+		paramSizes["pack_"+t.String()] = unsafe.Sizeof(packArgs{})
+	}
 	for _, b := range slices.Concat(blockings, codeBlockings) {
 		paramSizes[b.name()] = unsafe.Sizeof(gemmArgs{})
 	}

@@ -72,16 +72,16 @@ type program struct {
 
 // ring is the memory on the host of every other step.
 type ring struct {
-	in     pinned // indices and edits
-	chosen pinned
-	logits pinned // [Read and rows that the host chooses from, outputs]
-	hidden pinned
-	tokens pinned // of choosers
-	list   pinned
-	said   pinned
-	moved  moved
-	event  *event
-	step   step
+	in      pinned // indices and edits
+	chosen  pinned
+	logits  pinned // [Read and rows that the host chooses from, outputs]
+	hidden  pinned
+	tokens  pinned // of choosers
+	list    pinned
+	said    pinned
+	transit transit
+	event   *event
+	step    step
 }
 
 // graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters.
@@ -116,6 +116,9 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 		return nil, err
 	}
 	defer p.g.leave()
+	if err := d.loading.wait(); err != nil { // for what is to be read from other streams
+		return nil, err
+	}
 	if err := p.make(); err != nil {
 		p.free()
 		return nil, err
@@ -229,7 +232,7 @@ func (p *program) make() (err error) {
 			r.event, err = p.g.newEvent(false) // and recorded by steps
 		}
 		if err == nil {
-			err = r.moved.make(p)
+			err = r.transit.make(p)
 		}
 	}
 	if err == nil {
@@ -301,7 +304,7 @@ func (p *program) free() error {
 		for _, at := range []pinned{r.in, r.chosen, r.logits, r.hidden, r.tokens, r.list, r.said} {
 			errs = append(errs, p.g.freePinned(at))
 		}
-		errs = append(errs, r.moved.free(p.g))
+		errs = append(errs, r.transit.free(p.g))
 		if r.event != nil {
 			errs = append(errs, r.event.close())
 		}

@@ -168,7 +168,7 @@ func (p *program) readBack(s *step) error {
 	logits := p.view(p.choose.Logits)
 	wanted := len(b.Read) + len(s.onHost)
 	rowBytes := 4 * p.choose.Logits.Cols
-	if err := p.pin(&r.logits, wanted*rowBytes, "logits"); err != nil {
+	if err := p.widenPinned(&r.logits, wanted*rowBytes, "logits"); err != nil {
 		return err
 	}
 	for i := range wanted {
@@ -186,7 +186,7 @@ func (p *program) readBack(s *step) error {
 	if n := len(b.Hidden); n > 0 && p.choose.Hidden.Buffer > 0 {
 		s.hiddenRaw = p.view(p.choose.Hidden)
 		size := n * int(s.hiddenRaw.ld) * int(2+2*s.hiddenRaw.wide)
-		if err := p.pin(&r.hidden, size, "hidden states"); err != nil {
+		if err := p.widenPinned(&r.hidden, size, "hidden states"); err != nil {
 			return err
 		}
 		return p.s.toHost(r.hidden, 0, s.hiddenRaw.at, size)
@@ -194,8 +194,8 @@ func (p *program) readBack(s *step) error {
 	return nil
 }
 
-// pin makes pinned memory at least n bytes long. What it held is lost.
-func (p *program) pin(m *pinned, n int, what string) error {
+// widenPinned makes pinned memory at least n bytes long. What it held is lost.
+func (p *program) widenPinned(m *pinned, n int, what string) error {
 	if n <= m.n {
 		return nil
 	}

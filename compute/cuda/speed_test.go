@@ -50,6 +50,9 @@ func TestSpeed(t *testing.T) {
 		bytes += m.Bytes()
 		return m
 	})
+	if err := d.loading.wait(); err != nil {
+		t.Fatal(err)
+	}
 	fmt.Printf("loading: %.1f GB in %.2f s\n", float64(bytes)/1e9, time.Since(begin).Seconds())
 	spec := compute.CacheSpec{Blocks: 40 * most, BlockTokens: 16, Type: quant.BF16}
 	for range layers {

@@ -224,5 +224,5 @@ func (s *step) await(g *gpu) error {
 		}
 		s.collect()
 	}
-	return s.r.moved.stow(g, &s.p.pool)
+	return s.r.transit.deliver(g, &s.p.pool)
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -61,13 +62,13 @@ func (d *device) Vector(v []float32) (compute.Vector, error) {
 			return nil, err
 		}
 	}
-	return to, d.loading.wait()
+	return to, nil
 }
 
 // stage fills the half of the staging memory that comes next, once what it held has left.
 func (d *device) stage(fill func(to pinned)) error {
 	d.half ^= 1
-	if err := d.moved[d.half].wait(); err != nil {
+	if err := d.emptied[d.half].wait(); err != nil {
 		return err
 	}
 	fill(d.staging[d.half])
@@ -75,25 +76,22 @@ func (d *device) stage(fill func(to pinned)) error {
 }
 
 // staged says that what is queued is all that reads the half.
-func (d *device) staged() error { return d.moved[d.half].record(d.loading) }
-
-// The forms in which rows are copied to the device, as kernels/pack.cu numbers them.
-const (
-	rawF32 = iota
-	rawBF16
-	rawF16
-)
+func (d *device) staged() error { return d.emptied[d.half].record(d.loading) }
 
 // Matrix copies a weight to the device, in records of the format that its type has, or of BF16.
 func (d *device) Matrix(src compute.Source) (compute.Matrix, error) {
-	if src.Out < 1 || src.In < 1 {
-		return nil, fmt.Errorf("cuda: %s is [%d, %d]", src.Name, src.Out, src.In)
+	rows, err := rowsOf(&src)
+	if err != nil {
+		return nil, err
 	}
 	if err := d.g.enter(); err != nil {
 		return nil, err
 	}
 	defer d.g.leave()
 	m := &matrix{out: src.Out, in: src.In, kind: src.Type, format: formatOf(&src)}
+	if err := d.g.loadProducts(d.kernels, m.format); err != nil {
+		return nil, err
+	}
 	take := d.takeWeight
 	if src.Adapter { // which belongs to a program
 		take = d.take
@@ -101,116 +99,108 @@ func (d *device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if err := take(&m.at, m.Bytes(), "the weight "+src.Name); err != nil {
 		return nil, err
 	}
-	load := d.loadRecords
-	if m.format == formatBF16 {
-		load = d.loadTiles
-	}
-	if err := load(m, &src); err != nil {
+	if err := d.load(m, rows); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// loadRecords packs a weight on the host, as many outputs at a time as staging memory holds.
-func (d *device) loadRecords(m *matrix, src *compute.Source) error {
-	if err := d.g.loadProducts(d.kernels, m.format); err != nil {
-		return err
+// load copies a weight's rows to the device and packs them there, as many tiles of outputs at a time as staging memory
+// holds.
+func (d *device) load(m *matrix, r *storedRows) error {
+	tile := tileOuts * (r.bytes + 4*r.groups)
+	if tile > stagingBytes {
+		return fmt.Errorf("cuda: %s has rows of %d values, %s for %d of them; want at most %s", r.src.Name, r.src.In, gigabytes(int64(tile)), tileOuts, gigabytes(stagingBytes))
 	}
-	size := m.tileBytes()
-	if size > stagingBytes {
-		return fmt.Errorf("cuda: %s has rows of %d values, %s for 16 of them; want at most %s", src.Name, src.In, gigabytes(int64(size)), gigabytes(stagingBytes))
-	}
-	for first := 0; first < m.tiles(); first += stagingBytes / size {
-		n := min(m.tiles()-first, stagingBytes/size)
+	kernel := d.kernels.byName[r.kernel()]
+	most := stagingBytes / tile * tileOuts
+	for first := 0; first < m.out; first += most {
+		n := min(m.out-first, most)
+		scales := roundUp(n*r.bytes, 4) // where they begin
 		var failed error
-		err := d.stage(func(to pinned) { failed = packTiles(to.bytes()[:n*size], m, src, first) })
-		if err == nil {
-			err = failed
-		}
-		if err == nil {
-			err = d.loading.toDevice(m.at.at(int64(first)*int64(size)), d.staging[d.half], 0, n*size)
-		}
-		if err == nil {
-			err = d.staged()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// packTiles fills dst with the records of tiles of outputs, from the first on.
-func packTiles(dst []byte, m *matrix, src *compute.Source, first int) error {
-	clear(dst)
-	size := m.tileBytes()
-	n := len(dst) / size
-	workers := min(runtime.GOMAXPROCS(0), n)
-	var all guard.Group
-	for w := range workers {
-		all.Start(func() error {
-			p, err := newRecordPacker(m.format, src)
-			if err != nil {
-				return err
-			}
-			for i := n * w / workers; i < n*(w+1)/workers; i++ {
-				p.tile(dst[i*size:][:size], (first+i)*recordOuts)
-			}
-			return nil
+		err := d.stage(func(to pinned) {
+			failed = r.read(to.bytes(), first, n)
+			copy(view[float32](to, scales, n*r.groups), r.scales[first*r.groups:])
 		})
-	}
-	return all.Wait()
-}
-
-// loadTiles copies rows to the device and packs them there. Types other than BF16 and F16 are decoded on the way.
-func (d *device) loadTiles(m *matrix, src *compute.Source) error {
-	raw, size := rawF32, 4
-	if src.Order == nil && src.Type == quant.BF16 {
-		raw, size = rawBF16, 2
-	} else if src.Order == nil && src.Type == quant.F16 {
-		raw, size = rawF16, 2
-	}
-	rowBytes := size * src.In
-	if rowBytes > stagingBytes {
-		return fmt.Errorf("cuda: %s has rows of %d values; want at most %d", src.Name, src.In, stagingBytes/4)
-	}
-	for first := 0; first < src.Out; first += stagingBytes / rowBytes {
-		n := min(src.Out-first, stagingBytes/rowBytes)
-		var failed error
-		err := d.stage(func(to pinned) { failed = readRows(to.bytes(), src, first, n, raw) })
-		if err == nil {
-			err = failed
+		if err = cmp.Or(err, failed); err != nil {
+			return err
 		}
-		if err == nil {
-			err = d.loading.toDevice(d.raw[d.half], d.staging[d.half], 0, n*rowBytes)
+		if err := d.loading.toDevice(d.raw[d.half], d.staging[d.half], 0, scales+4*n*r.groups); err != nil {
+			return err
 		}
-		if err == nil {
-			a := packArgs{to: m.at, from: d.raw[d.half], first: int32(first), in: int32(m.in), tilesIn: int32(m.tilesIn()), kind: int32(raw)}
-			err = launch(d.loading, d.kernels.byName["pack"], grid{uint32(n), 1, 1}, 256, &a)
+		a := packArgs{
+			to: m.at.at(int64(first/tileOuts) * int64(m.tileBytes())), from: d.raw[d.half], rowBytes: int64(r.bytes),
+			rows: int32(n), in: int32(m.in), group: int32(r.src.Group),
+			records: int32(roundUp(n, tileOuts) / tileOuts * m.tilesIn() / 4),
 		}
-		if err == nil {
-			err = d.staged()
+		if r.groups > 0 {
+			a.scales = a.from.at(int64(scales))
 		}
-		if err != nil {
+		const records = 8 // of a block
+		if err := launch(d.loading, kernel, grid{uint32(roundUp(int(a.records), records) / records), 1, 1}, 32*records, &a); err != nil {
+			return err
+		}
+		if err := d.staged(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readRows writes n rows of a weight to dst, from row first on, in the form raw.
-func readRows(dst []byte, src *compute.Source, first, n, raw int) error {
-	workers := min(runtime.GOMAXPROCS(0), n)
+// storedRows are a weight's rows in the form in which they are copied to the device: as they are stored, if there is a
+// kernel that packs that type, or in float32.
+type storedRows struct {
+	src    *compute.Source
+	kind   quant.Type
+	bytes  int       // of a row
+	stored int       // bytes of a row of src
+	scales []float32 // [Out, groups], if the device multiplies by them
+	groups int
+}
+
+// rowsOf checks a weight.
+func rowsOf(src *compute.Source) (*storedRows, error) {
+	n, err := src.Type.RowBytes(src.In)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %s: %w", src.Name, err)
+	}
+	if src.Out < 1 || src.In < 1 || src.Row == nil && len(src.Data) != src.Out*n {
+		return nil, fmt.Errorf("cuda: %s is [%d, %d] of %v in %d bytes; want %d", src.Name, src.Out, src.In, src.Type, len(src.Data), src.Out*n)
+	}
+	r := &storedRows{src: src, kind: src.Type, bytes: n, stored: n}
+	switch {
+	case formatOf(src) != formatBF16 && src.Scales != nil:
+		r.scales, r.groups = src.Scales, len(src.Scales)/src.Out
+	case formatOf(src) != formatBF16:
+	case src.Order == nil && (src.Type == quant.F32 || src.Type == quant.BF16 || src.Type == quant.F16):
+	default:
+		r.kind, r.bytes = quant.F32, 4*src.In
+	}
+	return r, nil
+}
+
+// kernel is the name of what packs the rows.
+func (r *storedRows) kernel() string { return "pack_" + r.kind.String() }
+
+// read writes n rows to dst, from row first on.
+func (r *storedRows) read(dst []byte, first, n int) error {
+	const most = 128 << 10 // bytes that one worker writes in less time than several take to start
+	workers := min(runtime.GOMAXPROCS(0), n, 1+n*r.bytes/most)
 	var all guard.Group
 	for w := range workers {
 		all.Start(func() error {
-			r := rowReader{src: src}
-			for i := n * w / workers; i < n*(w+1)/workers; i++ {
-				size := 4 * src.In // of a row
-				if raw != rawF32 {
-					size = 2 * src.In
-				}
-				if err := r.read(dst[i*size:][:size], first+i, raw); err != nil {
+			from, to := n*w/workers, n*(w+1)/workers
+			if r.kind == r.src.Type && r.src.Row == nil {
+				copy(dst[from*r.bytes:to*r.bytes], r.src.Data[(first+from)*r.bytes:])
+				return nil
+			}
+			if r.kind == r.src.Type && r.src.Run != nil {
+				r.src.Run(dst[from*r.bytes:to*r.bytes], first+from, to-from)
+				return nil
+			}
+			var memory rowMemory
+			for i := from; i < to; i++ {
+				if err := r.row(dst[i*r.bytes:][:r.bytes], first+i, &memory); err != nil {
 					return err
 				}
 			}
@@ -218,55 +208,43 @@ func readRows(dst []byte, src *compute.Source, first, n, raw int) error {
 		})
 	}
 	if err := all.Wait(); err != nil {
-		return fmt.Errorf("cuda: %s: %w", src.Name, err)
+		return fmt.Errorf("cuda: %s: %w", r.src.Name, err)
 	}
 	return nil
 }
 
-// rowReader reads rows of a weight with memory of its own.
-type rowReader struct {
-	src    *compute.Source
+// rowMemory is what decoding a row takes.
+type rowMemory struct {
 	stored []byte
 	values []float32
 }
 
-func (r *rowReader) read(dst []byte, row, raw int) error {
+// row writes a row that is not copied as it is.
+func (r *storedRows) row(dst []byte, n int, m *rowMemory) error {
 	src := r.src
-	stored, err := src.Type.RowBytes(src.In)
-	if err != nil {
-		return err
-	}
-	if raw != rawF32 {
-		if src.Row != nil {
-			src.Row(dst, row)
-		} else {
-			copy(dst, src.Data[row*stored:][:stored])
-		}
+	if r.kind == src.Type {
+		src.Row(dst, n)
 		return nil
 	}
-	from := r.stored
+	if m.values == nil {
+		m.stored, m.values = make([]byte, r.stored), make([]float32, src.In)
+	}
+	stored := m.stored
 	if src.Row == nil {
-		from = src.Data[row*stored:][:stored]
+		stored = src.Data[n*len(stored):][:len(stored)]
 	} else {
-		if len(from) < stored {
-			from = make([]byte, stored)
-			r.stored = from
-		}
-		src.Row(from, row)
+		src.Row(stored, n)
 	}
-	if len(r.values) < src.In {
-		r.values = make([]float32, src.In)
-	}
-	if err := quant.Decode(r.values, from, src.Type); err != nil {
+	if err := quant.Decode(m.values, stored, src.Type); err != nil {
 		return err
 	}
 	if src.Group > 0 && src.Scales != nil {
 		groups := (src.In + src.Group - 1) / src.Group
-		for k := range r.values {
-			r.values[k] *= src.Scales[row*groups+k/src.Group]
+		for k := range m.values {
+			m.values[k] *= src.Scales[n*groups+k/src.Group]
 		}
 	}
-	for k, v := range r.values {
+	for k, v := range m.values {
 		if src.Order != nil {
 			k = int(src.Order[k])
 		}

@@ -19,19 +19,28 @@ func init() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Host stores blocks in one piece of memory.
+// Host stores blocks in memory.
 type Host struct {
-	size  int
-	arena []byte
-	names []kv.Name // of what is in the slots; zero: nothing
-	sums  []uint32  // CRC-32C
+	size   int
+	pieces [][]byte  // of equal size, but for the last
+	names  []kv.Name // of what is in the slots; zero: nothing
+	sums   []uint32  // CRC-32C
 }
+
+// pieceBytes is how much memory a device is told of at once, if a block is not larger.
+const pieceBytes = 32 << 20
 
 // NewHost takes memory for as many blocks of a size as fit into so many bytes.
 func NewHost(bytes int64, size int) *Host {
 	n := int(bytes / int64(size))
-	return &Host{size: size, arena: make([]byte, n*size), names: make([]kv.Name, n), sums: make([]uint32, n)}
+	h := &Host{size: size, names: make([]kv.Name, n), sums: make([]uint32, n)}
+	for from := 0; from < n; from += h.perPiece() {
+		h.pieces = append(h.pieces, make([]byte, min(n-from, h.perPiece())*size))
+	}
+	return h
 }
+
+func (h *Host) perPiece() int { return max(1, pieceBytes/h.size) }
 
 // Slots implements Tier.
 func (h *Host) Slots() int { return len(h.names) }
@@ -41,7 +50,9 @@ func (h *Host) Names() []kv.Name { return h.names }
 
 // Put implements Tier. It always takes a block.
 func (h *Host) Put(slot int32, name kv.Name, data []byte) bool {
-	copy(h.slot(slot), data)
+	if own := h.slot(slot); &own[0] != &data[0] {
+		copy(own, data)
+	}
 	h.names[slot], h.sums[slot] = name, crc32.Checksum(data, castagnoli)
 	return true
 }
@@ -51,7 +62,9 @@ func (h *Host) Get(slot int32, name kv.Name, dst []byte, _ func(time.Duration, e
 	if h.names[slot] != name {
 		return Miss, fmt.Errorf("tier: slot %d of the host's memory holds %v; want %v", slot, h.names[slot], name)
 	}
-	copy(dst, h.slot(slot))
+	if own := h.slot(slot); &own[0] != &dst[0] {
+		copy(dst, own)
+	}
 	if sum := crc32.Checksum(dst, castagnoli); sum != h.sums[slot] {
 		return Miss, fmt.Errorf("tier: block %v in slot %d of the host's memory has the checksum %08x; it was stored with %08x",
 			name, slot, sum, h.sums[slot])
@@ -65,4 +78,15 @@ func (h *Host) Sync() error { return nil }
 // Close implements Tier.
 func (h *Host) Close() error { return nil }
 
-func (h *Host) slot(at int32) []byte { return h.arena[int(at)*h.size:][:h.size] }
+// Memory implements the interface of that name.
+func (h *Host) Memory(slot int32) (data, piece []byte) {
+	return h.slot(slot), h.pieces[int(slot)/h.perPiece()]
+}
+
+// Vacate implements Memory.
+func (h *Host) Vacate(slot int32) { h.names[slot] = kv.Name{} }
+
+func (h *Host) slot(at int32) []byte {
+	from := int(at) % h.perPiece() * h.size
+	return h.pieces[int(at)/h.perPiece()][from : from+h.size : from+h.size]
+}

@@ -32,6 +32,16 @@ type Tier interface {
 	Close() error
 }
 
+// Memory is a Tier whose slots are memory of the host, which a device may read and write where it is.
+type Memory interface {
+	Tier
+	// Memory returns a slot's memory, and the piece that it is part of: pieces of all slots do not overlap. Put and Get
+	// leave a block where it is if data or dst is the slot's memory.
+	Memory(slot int32) (data, piece []byte)
+	// Vacate says that a slot's memory is about to be written: it holds nothing until the next Put.
+	Vacate(slot int32)
+}
+
 // Answer is what Get returns.
 type Answer uint8
 

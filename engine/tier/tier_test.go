@@ -250,6 +250,43 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestHostMemory stores blocks where they are, in slots of several pieces.
+func TestHostMemory(t *testing.T) {
+	const size = pieceBytes/2 - 100
+	h := NewHost(5*size, size)
+	all := map[*byte]int{}
+	for i := range int32(5) {
+		name, _ := block(int(i))
+		h.Put(i, name, bytes.Repeat([]byte{byte(i)}, size))
+		h.Vacate(i)
+		data, piece := h.Memory(i)
+		if all[&piece[0]] = len(piece); len(data) != size || cap(data) != size {
+			t.Errorf("slot %d has %d bytes", i, len(data))
+		}
+		if fetch(h, i, name, data) == nil {
+			t.Errorf("slot %d holds what was to be written over", i)
+		}
+		data[7] = byte(i + 100)
+		if !h.Put(i, name, data) || h.Names()[i] != name {
+			t.Errorf("slot %d is not taken", i)
+		}
+	}
+	for i := range int32(5) {
+		name, _ := block(int(i))
+		data, _ := h.Memory(i)
+		got := make([]byte, size)
+		if fetch(h, i, name, data) != nil || fetch(h, i, name, got) != nil || got[7] != byte(i+100) || got[8] != byte(i) {
+			t.Errorf("slot %d: %d, %d", i, got[7], got[8])
+		}
+		if data[size-1]++; fetch(h, i, name, data) == nil {
+			t.Errorf("slot %d yields a damaged block", i)
+		}
+	}
+	if len(all) != 3 {
+		t.Errorf("%d pieces; want 3", len(all))
+	}
+}
+
 // TestDiskAnswers holds what a disk answers: a block on its way to the file is there at once, one in the file later,
 // another's name is missed.
 func TestDiskAnswers(t *testing.T) {

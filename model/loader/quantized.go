@@ -36,6 +36,10 @@ type integers struct {
 	size    int // inputs of a group; 0 is all
 	groups  int // of a row
 	codes   func(to []uint8, row int)
+	// packed fills to with the codes of inputs from on, of bits each; nil: there is no short way.
+	packed func(to []byte, row, from int)
+	// run returns packed of n rows from row first on, whose codes it brings together; nil: that is no gain.
+	run     func(first, n int) func(to []byte, row, from int)
 	scales  []float32 // [out, groups] or [groups, out]
 	zero    func(row, group int) uint8
 	byGroup bool    // the scales are [groups, out]
@@ -110,6 +114,14 @@ func unpack(to []uint8, word func(i int) uint32, first, step, bits int) {
 	}
 }
 
+// copyWords fills to with the words first, first+step, first+2·step and so on.
+func copyWords(to []byte, word func(i int) uint32, first, step int) {
+	for ; len(to) > 0; to = to[4:] {
+		binary.LittleEndian.PutUint32(to, word(first))
+		first += step
+	}
+}
+
 // groupsOf returns how many groups of size inputs a row of in has; 0 is all.
 func groupsOf(in, size int) int {
 	if size == 0 {
@@ -149,6 +161,7 @@ func (r *Reader) gptq(module string, out, in int) integers {
 	}
 	codes := r.words(w.name, in*s.Bits/32, out)
 	w.codes = func(to []uint8, row int) { unpack(to, codes, row, out, s.Bits) }
+	w.packed = func(to []byte, row, from int) { copyWords(to, codes, row+from*s.Bits/32*out, out) }
 	zeros, more := r.words(module+".qzeros", w.groups, out*s.Bits/32), uint8(1)
 	if r.quantized.Format == "gptq_v2" {
 		more = 0
@@ -172,6 +185,7 @@ func (r *Reader) awq(module string, out, in int) integers {
 		return w
 	}
 	codes, zeros := r.words(w.name, in, out/8), r.words(module+".qzeros", w.groups, out/8)
+	t, _ := r.ckpt.Tensor(w.name)
 	at := func(word func(i int) uint32, line, row int) uint8 {
 		return uint8(word(line*(out/8)+row/8) >> (4 * awqOrder[row%8]) & 15)
 	}
@@ -180,6 +194,18 @@ func (r *Reader) awq(module string, out, in int) integers {
 			to[k] = at(codes, k, row)
 		}
 	}
+	w.packed = func(to []byte, row, from int) {
+		column, shift, step := row/8, 4*awqOrder[row%8], out/8
+		for i := from*step + column; len(to) > 0; to = to[4:] {
+			x := uint32(0)
+			for n := range 8 {
+				x |= codes(i) >> (shift & 31) & 15 << (4 * n)
+				i += step
+			}
+			binary.LittleEndian.PutUint32(to, x)
+		}
+	}
+	w.run = func(first, n int) func(to []byte, row, from int) { return awqRun(t.Data, out, in, first, n) }
 	w.zero = func(row, group int) uint8 { return at(zeros, group, row) }
 	w.scales = r.named(module+".scales", w.groups, out)
 	return w
@@ -212,6 +238,7 @@ func (r *Reader) compressed(module string, out, in int) integers {
 	line, middle := (in*w.bits+31)/32, uint8(1<<(w.bits-1))
 	codes := r.words(name, out, line)
 	w.codes = func(to []uint8, row int) { unpack(to, codes, row*line, 1, w.bits) }
+	w.packed = func(to []byte, row, from int) { copyWords(to, codes, row*line+from*w.bits/32, 1) }
 	w.zero = func(int, int) uint8 { return middle }
 	if zero := module + ".weight_zero_point"; r.there(zero) {
 		zeros := r.words(zero, (out*w.bits+31)/32, w.groups)
@@ -239,6 +266,12 @@ func (r *Reader) int8s(module string, out, in int) integers {
 	w.codes = func(to []uint8, row int) {
 		for k, b := range t.Data[row*in:][:in] {
 			to[k] = b ^ 0x80
+		}
+	}
+	w.packed = func(to []byte, row, from int) {
+		src := t.Data[row*in+from:]
+		for i := 0; i < len(to); i += 8 {
+			binary.LittleEndian.PutUint64(to[i:], binary.LittleEndian.Uint64(src[i:])^0x8080808080808080)
 		}
 	}
 	w.zero = func(int, int) uint8 { return 0x80 }
@@ -331,11 +364,17 @@ func (r *Reader) source(w integers) compute.Source {
 		kept++
 	}
 	typ := quant.ZeroTypes[kept][block]
-	row := func(dst []byte, n int) {
-		codes, sorted := make([]uint8, w.in), make([]uint8, w.in)
-		w.codes(codes, n)
-		for k, i := range order {
-			sorted[k] = codes[i]
+	inOrder := slices.IsSorted(order)
+	short := inOrder && kept == w.bits && w.packed != nil
+	line := func(dst []byte, n int, packed func(to []byte, row, from int)) {
+		var sorted []uint8
+		if !short {
+			codes := make([]uint8, w.in)
+			sorted = make([]uint8, w.in)
+			w.codes(codes, n)
+			for k, i := range order {
+				sorted[k] = codes[i]
+			}
 		}
 		for at := 0; at < w.in; at += block {
 			g := int(w.groupOf[order[at]])
@@ -343,13 +382,28 @@ func (r *Reader) source(w integers) compute.Source {
 			if w.byGroup {
 				scale = g*w.out + n
 			}
-			quant.PutZeroBlock(dst[at/block*typ.BlockBytes():][:typ.BlockBytes()], w.scales[scale], w.zero(n, g), sorted[at:][:block], kept)
+			to := dst[at/block*typ.BlockBytes():][:typ.BlockBytes()]
+			if short {
+				packed(quant.PutZeroHeader(to, w.scales[scale], w.zero(n, g)), n, at)
+			} else {
+				quant.PutZeroBlock(to, w.scales[scale], w.zero(n, g), sorted[at:][:block], kept)
+			}
 		}
 	}
-	if slices.IsSorted(order) {
-		return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row}
+	src := compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: func(dst []byte, n int) { line(dst, n, w.packed) }}
+	if !inOrder {
+		src.Order = order
 	}
-	return compute.Source{Name: w.name, Type: typ, Out: w.out, In: w.in, Row: row, Order: order}
+	if short && w.run != nil {
+		size := w.in / block * typ.BlockBytes()
+		src.Run = func(dst []byte, from, n int) {
+			packed := w.run(from, n)
+			for i := range n {
+				line(dst[i*size:][:size], from+i, packed)
+			}
+		}
+	}
+	return src
 }
 
 // whole reports whether blocks of size inputs, in an order, lie inside groups.

@@ -162,6 +162,7 @@ func (r *Reader) tensor(name string, shape ...int) (weights.Tensor, bool) {
 		return t, true
 	}
 	r.used[name] = true
+	r.ckpt.Ahead(t.Data)
 	r.done += t.Size
 	if r.progress != nil {
 		r.progress(r.done, r.total)

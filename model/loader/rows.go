@@ -21,7 +21,7 @@ func HeadRows(src compute.Source, heads int, spans ...Span) compute.Source {
 	}
 	rows = gather(rows, 1, src.Out/heads, spans...)
 	if row := src.Row; row != nil {
-		src.Row = func(dst []byte, n int) { row(dst, rows[n]) }
+		src.Row, src.Run = func(dst []byte, n int) { row(dst, rows[n]) }, nil
 	}
 	src.Data = gather(src.Data, len(src.Data)/src.Out, src.Out/heads, spans...)
 	src.Scales = gather(src.Scales, len(src.Scales)/src.Out, src.Out/heads, spans...)

@@ -23,7 +23,11 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	defer buffers.Put(pooled)
 	var e events
 	if a.said != nil {
-		a.said.resumed, a.said.before, e.each = a.status != 0, a.said.tokens, a.said.add
+		t := a.said
+		t.told, t.resumed, t.before, e.each = a.tells, a.status != 0, t.tokens, t.add
+		if a.exactly {
+			t.before = 0
+		}
 	}
 	control := http.NewResponseController(a.w)
 	for {
@@ -87,6 +91,9 @@ func (x *exchange) breakOff(f *failure) {
 func (a *attempt) count(e *events) {
 	if e.usage != nil {
 		a.used.read(e.usage)
+		if a.exactly { // what went before is counted already
+			a.used.Completion = max(0, a.used.Completion-a.earlier)
+		}
 	}
 	if a.used.out() == 0 {
 		a.used.Completion = e.count

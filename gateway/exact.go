@@ -195,9 +195,9 @@ var rendered = []string{"/v1/chat/completions", "/v1/completions"}
 // muteFor is how long an endpoint that could not render a prompt is not asked again.
 const muteFor = 10 * time.Second
 
-// setExact names the blocks of tokens of a job's prompt, if an endpoint of its model tells of such blocks and there is
-// a choice. Engines alone know their templates and tokenizers, so one of them turns the prompt into tokens, unless it
-// has come as tokens. Where that fails the job goes by the bytes of its prompt.
+// setExact names the blocks of tokens of a job's prompt, if an endpoint of its model tells of such blocks. If the
+// model's tokenizer is not known here, and the prompt has not come as tokens, one of these endpoints turns it into
+// tokens, as long as there is a choice. Where that fails the job goes by the bytes of its prompt.
 func (x *exchange) setExact(ctx context.Context, j *job) {
 	g, path := x.g, x.r.URL.Path
 	if !slices.Contains(rendered, path) {
@@ -207,10 +207,13 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	sizes := g.fleet.BlockTokens(j.model.ids)
 	e, salt := g.renderer(j.model), x.saltOf(j.model)
 	g.mu.Unlock()
-	if len(sizes) == 0 || e == nil || x.prompt() < slices.Min(sizes)/2 {
+	tokens := x.tokenize(ctx, j.model)
+	if len(sizes) == 0 || e == nil && tokens == nil || x.prompt() < slices.Min(sizes)/2 {
 		return
 	}
-	tokens := x.body.tokens()
+	if tokens == nil {
+		tokens = x.body.tokens()
+	}
 	if tokens == nil {
 		var err error
 		if tokens, err = x.render(ctx, e, j.model); err != nil {

@@ -42,28 +42,30 @@ type exchange struct {
 	priority int
 	demotion []edit // that takes a priority out of the body which the client's key does not allow
 
-	model    string // that answered, or was asked for
-	attempts int
-	queued   time.Duration
-	endpoint string
-	salt     string     // keeps its KV blocks apart; the client's own where tenants share them
-	apart    bool       // the salt is the account's
-	api      string     // of that endpoint
-	at       *placement // of the last attempt
-	status   int        // that the client got; 0 if it got none
-	stream   bool       // the answer is one
-	ttft     time.Duration
-	used     tokenUsage  // by the last attempt
-	earlier  int         // tokens of attempts before it that the client got
-	said     *transcript // what the client got of a stream that can be resumed; nil if it cannot
-	torn     bool        // what was sent of the answer is not whole, and does not say so
-	problem  string      // what went wrong, for the log
-	hold     *meter.Hold // what is reserved
-	hooked   bool        // hooks see the answer
-	wider    bool        // another model can answer if the prompt is too long for this one
-	kept     *keeping    // what of the answer is to be kept; nil is nothing
-	price    meter.Price // of the model that answers
-	cost     float64     // of the answer, in the currency of the prices
+	model     string // that answered, or was asked for
+	attempts  int
+	queued    time.Duration
+	endpoint  string
+	salt      string     // keeps its KV blocks apart; the client's own where tenants share them
+	apart     bool       // the salt is the account's
+	api       string     // of that endpoint
+	at        *placement // of the last attempt
+	status    int        // that the client got; 0 if it got none
+	stream    bool       // the answer is one
+	ttft      time.Duration
+	used      tokenUsage  // by the last attempt
+	earlier   int         // tokens of attempts before it that the client got
+	said      *transcript // what the client got of a stream that can be resumed; nil if it cannot
+	torn      bool        // what was sent of the answer is not whole, and does not say so
+	problem   string      // what went wrong, for the log
+	hold      *meter.Hold // what is reserved
+	hooked    bool        // hooks see the answer
+	wider     bool        // another model can answer if the prompt is too long for this one
+	kept      *keeping    // what of the answer is to be kept; nil is nothing
+	tokenizer string      // that ids are of; "" before there was one
+	ids       []int32     // the prompt's tokens; nil if they are not known
+	price     meter.Price // of the model that answers
+	cost      float64     // of the answer, in the currency of the prices
 }
 
 // forward serves a request by endpoints.
@@ -130,6 +132,7 @@ func (x *exchange) serve() (refused *refusal) {
 		return nil
 	}
 	defer x.remember()
+	x.tokenize(x.r.Context(), choices[0])
 	if refused = x.reserve(choices[0]); refused != nil {
 		return refused
 	}
@@ -150,8 +153,14 @@ func (x *exchange) serve() (refused *refusal) {
 	return refused
 }
 
-// prompt and answer estimate tokens.
-func (x *exchange) prompt() int { return (len(x.body.tools) + len(x.body.prompt)) / bytesPerToken }
+// prompt counts the tokens of the prompt if they are known, and else estimates them; answer estimates those of the
+// answer.
+func (x *exchange) prompt() int {
+	if x.ids != nil {
+		return len(x.ids)
+	}
+	return (len(x.body.tools) + len(x.body.prompt)) / bytesPerToken
+}
 
 func (x *exchange) answer() int {
 	if x.r.URL.Path != "/v1/chat/completions" && x.r.URL.Path != "/v1/completions" && x.body.most == 0 {
@@ -169,11 +178,18 @@ func (x *exchange) answer() int {
 func (x *exchange) resolve() []*model {
 	g, s := x.g, x.g.setup.Load()
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	m := s.names[x.body.model]
 	if m == nil || !x.account.may(m, x.body.model) {
+		g.mu.Unlock()
 		return nil
 	}
+	divided := len(m.Lengths) > 0
+	g.mu.Unlock()
+	if divided { // by the number of tokens
+		x.tokenize(x.r.Context(), m)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	fallbacks := slices.Clone(m.Fallbacks)
 	if parts := x.parts(m); len(parts) > 0 {
 		m = s.models[parts[0]]
@@ -197,7 +213,7 @@ func (x *exchange) parts(m *model) (names []string) {
 		return nil
 	}
 	tokens := x.prompt()
-	if ids := x.body.tokens(); ids != nil {
+	if ids := x.body.tokens(); x.ids == nil && ids != nil {
 		tokens = len(ids)
 	}
 	for _, l := range m.Lengths {
@@ -234,6 +250,7 @@ func (x *exchange) part(split map[string]float64) string {
 
 // job makes the request that a model's queue and policy see.
 func (x *exchange) job(m *model) *job {
+	ids := x.tokenize(x.r.Context(), m)
 	prompt, answer := x.prompt(), x.answer()
 	x.g.mu.Lock()
 	adapter, salt := m.adapter(x.body.model), x.saltOf(m)
@@ -243,21 +260,30 @@ func (x *exchange) job(m *model) *job {
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
 	j.adapter, j.route.Adapter = adapter, adapter.Name
-	seed := route.Seed(m.name, adapter.Name, salt)
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
-	size := x.cfg.Prefix.BlockBytes
-	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
-	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.name, adapter.Name, salt, string(x.body.tools))
-	}
-	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
+	j.route.Blocks = x.blocks(m, adapter.Name, salt, ids)
 	j.fair = fair.Request{Tenant: x.tenant, Priority: x.priority, Cost: float64(prompt + outputWeight*answer)}
 	if x.account != nil {
 		j.fair.Weight = x.account.key.Weight
 	}
 	return j
+}
+
+// blocks names the blocks of the prompt: of its tokens, if they are known, or else of its bytes.
+func (x *exchange) blocks(m *model, adapter, salt string, ids []int32) []uint64 {
+	seed, size := route.Seed(m.name, adapter, salt), x.cfg.Prefix.BlockBytes
+	if ids != nil {
+		size = max(1, size/bytesPerToken)
+		return route.TokenBlocks(make([]uint64, 0, len(ids)/size), seed, ids, size)
+	}
+	tools, prompt := x.body.tools, x.body.prompt
+	blocks := route.Blocks(make([]uint64, 0, (len(tools)+len(prompt))/size+2), seed, tools, size)
+	if len(tools) > 0 { // the tools as a whole, also what is left after their last block
+		seed = route.Seed(m.name, adapter, salt, string(tools))
+	}
+	return route.Blocks(blocks, seed, prompt, size)
 }
 
 // try lets the endpoints of a model answer. It returns nil once anything was sent to the client.

@@ -81,7 +81,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		x.problem = refused.message
 		if x.r.Context().Err() == nil || refused.status == http.StatusRequestTimeout { // which ends the context, too
 			x.status = refused.status
-			refused.write(w)
+			refused.to(r.URL.Path).write(w)
 		}
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request on the connection has its own

@@ -37,6 +37,7 @@ type endpoint struct {
 	broke    bool          // it was down as connections broke, and has not answered well since
 	salting  salting       // since it was down last
 	kvasir   bool          // it is one, as its metrics say
+	chats    bool          // it has no Messages API, but one for chats
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -128,7 +129,7 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
 	if e.down = why; why != "" {
-		e.loans, e.salting, e.kvasir = nil, saltUnknown, false
+		e.loans, e.salting, e.kvasir, e.chats = nil, saltUnknown, false, false
 	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))

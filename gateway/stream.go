@@ -82,7 +82,7 @@ func (a *attempt) broken(e *events, f *failure) *failure {
 // breakOff tells the client of a stream that it broke off.
 func (x *exchange) breakOff(f *failure) {
 	if x.stream && x.r.Context().Err() == nil && !errors.Is(f.err, errGone) {
-		x.write(f.refusal().event())
+		x.write(f.refusal().to(x.r.URL.Path).event())
 		http.NewResponseController(x.w).Flush()
 	}
 }

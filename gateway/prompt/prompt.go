@@ -1,5 +1,6 @@
 // Package prompt turns the prompts of requests into tokens, with a model's own tokenizer and chat template, so that a
-// gateway knows an engine's blocks of tokens without asking it. It knows no endpoints and no HTTP. Read Model.Tokens first.
+// gateway knows an engine's blocks of tokens without asking it. It knows no endpoints and no HTTP. Read Model.Tokens
+// first.
 package prompt
 
 import (

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,11 +90,12 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unique makes a name that no other request has.
+// unique makes a name that no other request has: a random UUID, since some engines refuse an X-Request-Id that is none.
 func unique() string {
-	var random [12]byte
-	rand.Read(random[:])
-	return hex.EncodeToString(random[:])
+	var id [16]byte
+	rand.Read(id[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.

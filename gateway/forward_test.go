@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var uuid = regexp.MustCompile("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
 
 // TestBodiesGoAsTheyCame compares what the client sends with what the engine gets, and the other way round.
 func TestBodiesGoAsTheyCame(t *testing.T) {
@@ -41,7 +44,7 @@ models:
 			if last.body != c.want {
 				t.Errorf("the engine got %q; want %q", last.body, c.want)
 			}
-			if h := last.header; h.Get("Authorization") != "Bearer mine" || h.Get("X-Other") != "kept" || h.Get("X-Hop") != "" || h.Get("X-Request-Id") != r.header.Get("X-Request-Id") {
+			if h := last.header; h.Get("Authorization") != "Bearer mine" || h.Get("X-Other") != "kept" || h.Get("X-Hop") != "" || h.Get("X-Request-Id") != r.header.Get("X-Request-Id") || !uuid.MatchString(h.Get("X-Request-Id")) {
 				t.Errorf("the engine got the header %v", h)
 			}
 		}

@@ -407,17 +407,18 @@ func messageOf(data []byte, model string) ([]byte, error) {
 
 // messageStream reads the stream of a chat as one of the Messages API.
 type messageStream struct {
-	body  io.ReadCloser
-	in    *bufio.Reader
-	model string
-	enc   api.Encoder
-	out   bytes.Buffer
-	begun bool
-	call  int // the index of the call that is open, and one more; 0 is none
-	usage api.Usage
-	last  chatAnswer // with the finish
-	ended bool       // it came
-	err   error
+	body   io.ReadCloser
+	in     *bufio.Reader
+	model  string
+	enc    api.Encoder
+	out    bytes.Buffer
+	begun  bool
+	call   int // the index of the call that is open, and one more; 0 is none
+	usage  api.Usage
+	pieces int        // events with something in them, which stand for tokens where the endpoint does not count
+	last   chatAnswer // with the finish
+	ended  bool       // it came
+	err    error
 }
 
 func (s *messageStream) Close() error { return s.body.Close() }
@@ -444,6 +445,9 @@ func (s *messageStream) event(data []byte) error {
 		if !s.ended {
 			return io.ErrUnexpectedEOF
 		}
+		if s.usage.OutputTokens == 0 {
+			s.usage.OutputTokens = s.pieces
+		}
 		reason, stop := s.last.end()
 		s.out.Write(s.enc.AppendEnd(nil, reason, stop, &s.usage))
 		return io.EOF
@@ -464,7 +468,10 @@ func (s *messageStream) event(data []byte) error {
 		s.usage = a.Usage.message()
 	}
 	if len(a.Choices) > 0 {
-		b = s.piece(b, &a.Choices[0].Delta)
+		n := len(b)
+		if b = s.piece(b, &a.Choices[0].Delta); len(b) > n {
+			s.pieces++
+		}
 		if a.Choices[0].Finish != "" {
 			s.last, s.ended = a, true
 		}

@@ -64,12 +64,16 @@ func noPath(r *http.Request) *refusal {
 		message: "there is no " + r.Method + " " + r.URL.Path}
 }
 
-// countFlights brings the gauge of requests under way up to date.
+// countFlights brings the gauges of requests up to date.
 func (g *Gateway) countFlights() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.metrics.flying.Reset()
 	g.metrics.blocks.Reset()
+	g.metrics.waiting.Reset()
+	for name, m := range g.setup.Load().models {
+		g.metrics.waiting.WithLabelValues(name).Set(float64(m.queue.Waiting()))
+	}
 	for _, e := range g.ends {
 		g.metrics.flying.WithLabelValues(e.url).Set(float64(e.requests))
 		g.metrics.blocks.WithLabelValues(e.url).Set(float64(g.fleet.Held(e.id)))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
@@ -30,10 +31,19 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 		}
 	}
 	control := http.NewResponseController(a.w)
-	for {
+	pauses := a.g.metrics.itl.WithLabelValues(a.job.model.name)
+	var last time.Time // when a piece with events came
+	for seen := 0; ; {
 		n, err := res.Body.Read(*pooled)
 		a.timer.Reset(a.cfg.Timeouts.Idle)
 		whole, bad := e.add((*pooled)[:n])
+		if e.count > seen {
+			now := time.Now()
+			if seen > 0 {
+				pauses.Observe(now.Sub(last).Seconds())
+			}
+			last, seen = now, e.count
+		}
 		if len(whole) > 0 {
 			switch {
 			case a.status == 0:

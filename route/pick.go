@@ -156,6 +156,27 @@ func (k *picker) draw() int {
 	return a
 }
 
+// How says how the choice was made: there was one candidate ("only"), one was best, or one was drawn from those near the
+// best.
+func (d Decision) How() string {
+	rated, near := 0, 0
+	for _, r := range d.Rated {
+		if r.Refused == "" {
+			rated++
+		}
+		if r.Near {
+			near++
+		}
+	}
+	switch {
+	case rated == 1:
+		return "only"
+	case near == 1:
+		return "best"
+	}
+	return "drawn"
+}
+
 // Next returns the places in Rated of the best candidates after the chosen one, at most n of them.
 func (d Decision) Next(n int) []int {
 	var next []int

@@ -38,6 +38,11 @@ type answer struct {
 
 func (f *failure) Error() string { return f.err.Error() }
 
+// busy reports whether the endpoint turned the request away as it has too much to do.
+func (f *failure) busy() bool {
+	return f != nil && f.answer != nil && f.answer.status == http.StatusTooManyRequests
+}
+
 // reason says what kind of failure it is, for metrics.
 func (f *failure) reason() string {
 	switch {
@@ -203,7 +208,7 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 	if cause := context.Cause(ctx); cause != nil {
 		return &failure{err: cause}
 	}
-	if errors.As(err, new(adapterError)) || errors.Is(err, errNoTokens) {
+	if errors.As(err, new(adapterError)) || errors.Is(err, errCannotGoOn) {
 		return &failure{err: err, blameless: true}
 	}
 	return &failure{err: err, unreachable: unreachable, broken: !unreachable}

@@ -294,6 +294,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	x.setExact(ctx, j)
 	x.record(m)
 	var last *failure
+	var busy []int // endpoints in Tried that had too much to do
 	for left := x.cfg.Retries; ; left-- {
 		queued := time.Now()
 		_, taken := part(ctx, "queue", trace.Internal)
@@ -303,6 +304,12 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if refused != nil && x.status != 0 {
 			x.breakOff(last)
 			return nil
+		}
+		if refused != nil && last.busy() && x.comeAgain(ctx, last) {
+			j.route.Tried = slices.DeleteFunc(j.route.Tried, func(id int) bool { return slices.Contains(busy, id) })
+			j.fair, busy = again(&j.fair), nil
+			left++
+			continue
 		}
 		if refused != nil && last != nil {
 			return last.refusal() // which says more
@@ -324,16 +331,49 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 			x.breakOff(last)
 			return nil
 		}
+		if last.busy() && x.status == 0 && !x.wider {
+			busy = append(busy, x.at.endpoint.id)
+			left++ // it tried nothing
+		}
 		if ctx.Err() != nil || left == 0 {
 			return last.refusal()
 		}
 		if x.status != 0 {
 			x.earlier += x.used.out()
 		}
-		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
-		if j.fair = again; !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
+		if j.fair = again(&j.fair); !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
 			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
+	}
+}
+
+// again is a request that went and takes another turn.
+func again(r *fair.Request) fair.Request {
+	return fair.Request{Tenant: r.Tenant, Weight: r.Weight, Priority: r.Priority, Cost: r.Cost, Again: true}
+}
+
+const (
+	leastPause = 100 * time.Millisecond // before endpoints that had too much to do are asked again
+	mostPause  = time.Second
+)
+
+// comeAgain waits before the endpoints of a model, which all had too much to do, are asked again. It returns false if
+// there is no time for that, or another model can answer.
+func (x *exchange) comeAgain(ctx context.Context, last *failure) bool {
+	pause := leastPause
+	if seconds, err := strconv.Atoi(last.answer.header.Get("Retry-After")); err == nil && seconds > 0 {
+		pause = mostPause
+	}
+	if x.wider || x.status != 0 || time.Since(x.began)+pause > x.cfg.Queue.MaxWait {
+		return false
+	}
+	began := time.Now()
+	defer func() { x.queued += time.Since(began) }()
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -159,7 +159,7 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	g.metrics.failures.WithLabelValues(e.url, f.reason()).Inc()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
+	if f.busy() { // and well
 		if !e.gone {
 			g.fleet.Refused(e.id)
 		}

@@ -33,8 +33,8 @@ func (x *exchange) record(m *model) {
 	}
 }
 
-// errNoTokens is why an endpoint cannot go on with a stream.
-var errNoTokens = errors.New("the stream can be resumed by its tokens alone, which the endpoint does not go on with")
+// errCannotGoOn is why an endpoint cannot go on with a stream. It says nothing of the endpoint's health.
+var errCannotGoOn = errors.New("the endpoint does not go on with what another one began")
 
 // resumption are the edits that let an endpoint tell the tokens of a stream that may have to be resumed, and go on with
 // one: by its tokens if the endpoint is a kvasir, else by its text.
@@ -52,6 +52,7 @@ func (a *attempt) resumption() ([]edit, error) {
 	}
 	a.g.mu.Lock()
 	a.tells = e.kvasir
+	continues := a.r.URL.Path != "/v1/chat/completions" || e.cfg.API == "" && e.salting != saltForeign
 	a.g.mu.Unlock()
 	var edits []edit
 	end := bytes.LastIndexByte(b.raw, '}')
@@ -64,8 +65,8 @@ func (a *attempt) resumption() ([]edit, error) {
 		ids, err := json.Marshal(t.ids)
 		a.exactly = true
 		return append(edits, edit{[2]int{end, end}, slices.Concat([]byte(`,"continue_token_ids":`), ids)}), err
-	case t.byTokens:
-		return nil, errNoTokens
+	case t.byTokens || !continues: // engines that know no salts know no continue_final_message either
+		return nil, errCannotGoOn
 	default:
 		return append(edits, b.resumption(a.r.URL.Path, t)...), nil
 	}

@@ -97,6 +97,43 @@ func TestKvasirsGoOnByTokens(t *testing.T) {
 	}
 }
 
+// TestForeignEnginesDoNotGoOn: engines that would begin a chat anew are not asked to go on with one, but with a text.
+func TestForeignEnginesDoNotGoOn(t *testing.T) {
+	words := []string{"one", "two", "three", "four"}
+	for _, status := range []int{http.StatusNotFound, http.StatusNotImplemented} {
+		foreign := func(id string, dies int) *engine {
+			e := counter(id, words, dies)
+			counts := e.hook
+			e.hook = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/metrics" {
+					w.WriteHeader(status)
+					return true
+				}
+				return counts(w, r)
+			}
+			return e
+		}
+		other := foreign("b", 0)
+		inWorld(t, strings.Replace(counting, ", http://c", "", 1), map[string]http.Handler{"a": foreign("a", 2), "b": other}, func(w *world) {
+			broken := 0
+			for range 6 {
+				if r := w.chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"count"}]}`); strings.Contains(r.body, `data: {"error"`) {
+					broken++
+				}
+				w.want(w.ask(w.t.Context(), "POST", "/v1/completions", `{"model":"m","stream":true,"prompt":"count: "}`), 200, "data: [DONE]\n\n")
+			}
+			if broken == 0 {
+				t.Error("no stream was told that it broke off")
+			}
+		})
+		for _, s := range other.got() {
+			if strings.Contains(s.body, "continue_final") {
+				t.Errorf("the engine got %s", s.body)
+			}
+		}
+	}
+}
+
 // TestOthersDoNotGoOnByTokens: a stream whose parameters depend on where it began breaks off if the engine that is left
 // is no kvasir.
 func TestOthersDoNotGoOnByTokens(t *testing.T) {
@@ -108,7 +145,7 @@ func TestOthersDoNotGoOnByTokens(t *testing.T) {
 		for range 6 {
 			if r := w.chat(body); strings.Contains(r.body, `data: {"error"`) {
 				broken++
-				w.want(r, 200, "does not go on with")
+				w.want(r, 200, "does not go on with what another one began")
 			}
 		}
 		if broken == 0 {

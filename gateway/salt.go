@@ -176,7 +176,8 @@ func (g *Gateway) measure(ctx context.Context, e *endpoint, path string) {
 		return err
 	})
 	var status statusError
-	if err != nil && (!errors.As(err, &status) || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests) {
+	if err != nil && (!errors.As(err, &status) || status >= http.StatusInternalServerError && status != http.StatusNotImplemented ||
+		status == http.StatusTooManyRequests) {
 		return
 	}
 	g.mu.Lock()

@@ -49,12 +49,12 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	tells := func(t route.Telling) {
+	tells := func(t route.Coverage) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if ctx.Err() == nil {
 			e.windowed = nil
-			g.fleet.Tells(e.id, t)
+			g.fleet.SetCoverage(e.id, t)
 		}
 	}
 	f := &kvevents.Feed{
@@ -62,12 +62,12 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 		Snapshot: func(ctx context.Context) ([]byte, uint64, error) { return g.snapshot(ctx, e) },
 		Begin: func(whole bool) {
 			if whole {
-				tells(route.Fully)
+				tells(route.ToldFully)
 			} else {
-				tells(route.Partly)
+				tells(route.ToldPartly)
 			}
 		},
-		End:  func() { tells(route.Silent) },
+		End:  func() { tells(route.Untold) },
 		Tell: func(list []kvevents.Told) error { return g.told(ctx, e, list) },
 	}
 	g.watches.Add(1)
@@ -75,7 +75,7 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 	return func() {
 		cancel()
 		e.windowed = nil
-		g.fleet.Tells(e.id, route.Silent)
+		g.fleet.SetCoverage(e.id, route.Untold)
 	}
 }
 
@@ -145,7 +145,7 @@ func (g *Gateway) told(ctx context.Context, e *endpoint, list []kvevents.Told) e
 func (g *Gateway) toldOne(e *endpoint, t *kvevents.Told) {
 	switch {
 	case t.Kind == kv.Cleared:
-		g.fleet.Tells(e.id, route.Fully)
+		g.fleet.SetCoverage(e.id, route.ToldFully)
 	case t.Elsewhere || slices.Contains(e.windowed, t.Group):
 	case t.Kind == kv.Removed:
 		for _, name := range t.Names {
@@ -227,7 +227,7 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	j.route.Tokens, j.route.Context = len(tokens), len(tokens)+x.body.most
 	seed := route.Seed(j.route.Adapter, salt)
 	for _, size := range sizes {
-		j.route.Exact = append(j.route.Exact, route.Exactly{
+		j.route.Exact = append(j.route.Exact, route.BlockNames{
 			BlockTokens: size, Names: route.TokenBlocks(make([]uint64, 0, len(tokens)/size), seed, tokens, size),
 		})
 	}

@@ -184,7 +184,7 @@ func (g *Gateway) measure(ctx context.Context, e *endpoint, path string) {
 	defer g.mu.Unlock()
 	if e.salting, e.kvasir = is, own; err == nil && !e.gone {
 		e.hold(&l)
-		g.fleet.Tell(e.id, l)
+		g.fleet.SetLoad(e.id, l)
 	}
 }
 

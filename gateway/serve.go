@@ -153,7 +153,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		shown := shownModel{Name: m.Name, Waiting: m.queue.Waiting(), Endpoints: []shownEndpoint{}}
 		for _, c := range g.fleet.View(&route.Request{}, m.ids) {
 			shown.Endpoints = append(shown.Endpoints, shownEndpoint{
-				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.Most, TokensInFlight: c.InFlight,
+				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.MaxRequests, TokensInFlight: c.TokensInFlight,
 				Waiting: c.Waiting, Running: c.Running, KVUse: c.KVUse, Adapters: c.Adapters,
 				Blocks: g.fleet.Held(c.ID),
 			})

@@ -18,6 +18,9 @@ var forwarded = []string{
 	"/detokenize",
 }
 
+// explainPath is where a request's decision is shown.
+const explainPath = "/gateway/explain"
+
 // page is what browsers get.
 var page = panel.Handler()
 
@@ -35,6 +38,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		g.forward(w, r)
+	case path == explainPath && r.Method == http.MethodPost:
+		g.explain(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		noPath(r).write(w)
 	case path == "/health" || path == "/ping":
@@ -136,6 +141,10 @@ type shownModel struct {
 	Endpoints []shownEndpoint `json:"endpoints"`
 }
 
+func notAdmin() *refusal {
+	return &refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "not_admin", message: "this needs an admin's key"}
+}
+
 // showFleet shows the state of all models and endpoints, for an admin's key if there are keys.
 func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 	a, refused := g.authorize(r)
@@ -144,7 +153,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a != nil && !a.key.Admin {
-		(&refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "not_admin", message: "this needs an admin's key"}).write(w)
+		notAdmin().write(w)
 		return
 	}
 	g.mu.Lock()

@@ -178,6 +178,9 @@ func (d Decision) How() string {
 	return "drawn"
 }
 
+// Scorers returns the names of the policy's scorers, in the order of Rated.Scores.
+func (d Decision) Scorers() []string { return d.policy.names }
+
 // Next returns the places in Rated of the best candidates after the chosen one, at most n of them.
 func (d Decision) Next(n int) []int {
 	var next []int

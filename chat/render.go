@@ -56,6 +56,22 @@ type Input struct {
 	Now func() time.Time
 }
 
+// Set sets a variable of the template, unless the request has.
+func (in *Input) Set(name string, value any) {
+	if in.Extra == nil {
+		in.Extra = NewDict()
+	}
+	if _, given := in.Extra.Get(name); !given {
+		in.Extra.Set(name, value)
+	}
+}
+
+// Think turns thinking on or off, which templates call by two names.
+func (in *Input) Think(on bool) {
+	in.Set("enable_thinking", on)
+	in.Set("thinking", on)
+}
+
 // RenderChat renders a conversation to a prompt. The template gets the variables of transformers' apply_chat_template,
 // in the form that it was written for: a template that cannot print lists of parts gets text; for one that refuses or
 // ignores system messages, the first system message's text moves into the next user message. The error is a

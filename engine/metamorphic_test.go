@@ -207,6 +207,7 @@ type scenario struct {
 	preempt             sched.Preempt
 	unpinned            bool // the device gets to know no memory of the host tier
 	spoil               bool // some of what is stored gets damaged
+	begun               bool // requests go on with the beginnings of their answers
 	drafts, trees       bool // tokens are proposed, of which some are right
 	fast                bool // the device may recompute faster than tiers load, and then nothing is loaded
 	anyKernels          bool // run with other kernels than the best, and other keys and values than F32
@@ -224,6 +225,8 @@ var scenarios = []scenario{
 	{name: "in company, blocks of 32", chunk: 512, block: 32, blocks: 150, seqs: 32},
 	{name: "in company, chunks of 7, blocks of 32", chunk: 7, block: 32, blocks: 150, seqs: 20},
 	{name: "preempted", chunk: 512, block: 16, blocks: 20, seqs: 32, preempts: true},
+	{name: "begun elsewhere", chunk: 7, block: 16, blocks: 300, seqs: 32, begun: true, anyKernels: true},
+	{name: "begun elsewhere, preempted, cached", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, begun: true},
 	{name: "preempted, chunks of 7, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, anyKernels: true},
 	{name: "preempted, blocks of 32", chunk: 7, block: 32, blocks: 7, seqs: 32, preempts: true},
 	{name: "priority", chunk: 7, block: 16, blocks: 12, seqs: 32, cache: true, preempts: true, policy: "priority"},
@@ -331,6 +334,14 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		groups = append(groups, kv.Group{Window: w})
 	}
 	requests := metamorphicRequests(m.Spec.Vocab)
+	begun := make([][]int32, len(requests))
+	for i := range requests {
+		if r := &requests[i]; sc.begun && !r.Sampling.Mirostat {
+			answer := tp.answers[i][len(r.Prompt):]
+			begun[i] = answer[:len(answer)*(i%5)/5]
+			r.Prompt, r.Begun = slices.Concat(r.Prompt, begun[i]), len(begun[i])
+		}
+	}
 	probe, err := m.NewRunner(8, len(groups), 16, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -456,6 +467,7 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 			}
 			p = p.then(id)
 		}
+		outputs[n] = slices.Concat(begun[n], outputs[n])
 	}
 	return outputs, stats
 }

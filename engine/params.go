@@ -78,6 +78,7 @@ type Constraint interface {
 const (
 	FieldPrompt         fault.Field = "prompt"
 	FieldPooling        fault.Field = "pooling"
+	fieldBegun          fault.Field = "continue_token_ids"
 	FieldMaxTokens                  = sampling.FieldMaxTokens
 	FieldMinTokens      fault.Field = "min_tokens"
 	FieldStopTokens                 = sampling.FieldStopTokens

@@ -22,6 +22,9 @@ type BusyError = sched.BusyError
 // Request asks for the continuation of a prompt, or for its vector.
 type Request struct {
 	Prompt []int32
+	// Begun is how many tokens at the end of Prompt are the beginning of the answer: another request generated them and
+	// did not end. What follows is chosen, counted and limited as if they had been generated here.
+	Begun int
 	// EOS are the model's own end tokens: like Params.StopTokens, unless Params.IgnoreEOS is set.
 	EOS []int32
 	// Pool, if not "", asks for the prompt's vector (Stream.Vector) instead: nothing is generated.
@@ -60,6 +63,11 @@ func (r *Request) check(e *Engine) error {
 	case room < 1:
 		return fault.New(FieldPrompt, "has %d tokens; want at most %d, which leaves room for one more in the context of %d",
 			len(r.Prompt), most-1, most)
+	case r.Begun < 0 || r.Begun >= len(r.Prompt) || r.MaxTokens > 0 && r.Begun >= r.MaxTokens:
+		return fault.New(fieldBegun, "are %d; want fewer than the prompt has with them (%d), and than max_tokens",
+			r.Begun, len(r.Prompt))
+	case r.Begun > 0 && (r.Search != nil || r.Constraint != nil || r.PromptLogprobs >= 0 || r.Pool != "" || r.Sampling.Mirostat):
+		return fault.New(fieldBegun, "cannot be with a beam search, a constraint, mirostat, or log probabilities of the prompt")
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.cfg.Vocab {
@@ -77,7 +85,7 @@ func (r *Request) check(e *Engine) error {
 			return err
 		}
 	}
-	return r.Params.check(e.cfg.Vocab, room)
+	return r.Params.check(e.cfg.Vocab, room+r.Begun)
 }
 
 // Prepared is a request that passed every check of its engine. It may be submitted from several goroutines.
@@ -173,10 +181,10 @@ func newSequence(r Request, most int) *sequence {
 		r.MaxTokens, r.PromptLogprobs, r.Search, r.Constraint = 1, -1, nil, nil // the token is never computed
 	}
 	if r.MaxTokens == 0 {
-		r.MaxTokens = most - len(r.Prompt)
+		r.MaxTokens = most - (len(r.Prompt) - r.Begun)
 	}
 	q := &sequence{
-		prompt: len(r.Prompt), minTokens: int32(r.MinTokens), logprobs: int16(r.Logprobs),
+		prompt: len(r.Prompt) - r.Begun, minTokens: int32(r.MinTokens), logprobs: int16(r.Logprobs),
 		rest: &rest{
 			req: r, ids: r.Prompt, answer: make(chan error, 1), stops: r.Stops(), pools: r.Pool != "", typed: r.Types != nil,
 			wide: r.Pool == "" && r.wide(),
@@ -191,7 +199,7 @@ func newSequence(r Request, most int) *sequence {
 		}
 	}
 	q.moreStops = len(q.stops) > len(q.stop)
-	q.choosing = r.Sampling.Choosing(r.Prompt, nil, q.stops)
+	q.choosing = r.Sampling.Choosing(r.Prompt[:q.prompt], nil, q.stops)
 	q.within, q.req.FirstToken = r.FirstToken, cmp.Or(r.FirstToken, time.Second)
 	q.req.PerToken = cmp.Or(r.PerToken, 100*time.Millisecond)
 	if r.Constraint != nil {

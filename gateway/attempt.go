@@ -24,7 +24,7 @@ type failure struct {
 	unreachable bool    // there was no connection
 	broken      bool    // the connection broke
 	long        bool    // the prompt is too long for the model
-	adapter     bool    // the endpoint lacks the adapter, which is no fault of its own
+	blameless   bool    // the endpoint lacks the adapter, or cannot go on with a stream, which is no fault of its own
 	again       bool    // it may have the adapter at the next attempt
 	answer      *answer // if it answered with an error
 }
@@ -38,12 +38,17 @@ type answer struct {
 
 func (f *failure) Error() string { return f.err.Error() }
 
+// busy reports whether the endpoint turned the request away as it has too much to do.
+func (f *failure) busy() bool {
+	return f != nil && f.answer != nil && f.answer.status == http.StatusTooManyRequests
+}
+
 // reason says what kind of failure it is, for metrics.
 func (f *failure) reason() string {
 	switch {
 	case f.answer != nil:
 		return strconv.Itoa(f.answer.status)
-	case f.adapter:
+	case f.blameless:
 		return "adapter"
 	case f.unreachable:
 		return "unreachable"
@@ -127,6 +132,8 @@ type attempt struct {
 	end       func(error) // of its span
 	failure   *failure
 	loan      *loan // of the adapter that it needs
+	tells     bool  // the endpoint is asked for the tokens of a stream
+	exactly   bool  // and goes on by them: its usage is of the whole answer
 }
 
 // begun makes an attempt, whose time runs from now on. It ends with leave.
@@ -174,7 +181,7 @@ func (a *attempt) refused(o opened) *failure {
 	case status == http.StatusNotFound && a.loan != nil:
 		said, _ := io.ReadAll(io.LimitReader(o.res.Body, 64<<10)) // what there is of it
 		a.lost()
-		return &failure{err: fmt.Errorf("status 404: %.200s", said), answer: &answer{status, o.res.Header, said}, adapter: true, again: true}
+		return &failure{err: fmt.Errorf("status 404: %.200s", said), answer: &answer{status, o.res.Header, said}, blameless: true, again: true}
 	case status >= 500 || status == http.StatusTooManyRequests:
 		said, err := io.ReadAll(io.LimitReader(o.res.Body, 64<<10))
 		if err != nil {
@@ -201,8 +208,8 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 	if cause := context.Cause(ctx); cause != nil {
 		return &failure{err: cause}
 	}
-	if errors.As(err, new(adapterError)) {
-		return &failure{err: err, adapter: true}
+	if errors.As(err, new(adapterError)) || errors.Is(err, errCannotGoOn) {
+		return &failure{err: err, blameless: true}
 	}
 	return &failure{err: err, unreachable: unreachable, broken: !unreachable}
 }
@@ -212,9 +219,11 @@ func (a *attempt) failed(ctx context.Context, err error, unreachable bool) *fail
 func (a *attempt) request() (*http.Request, error) {
 	x := a.exchange
 	edits := append(x.body.naming(x.upstream(a.job.model)), x.demotion...)
-	if x.said != nil && x.said.text.Len() > 0 {
-		edits = append(edits, x.body.resumption(x.r.URL.Path, x.said)...)
+	more, err := a.resumption()
+	if err != nil {
+		return nil, err
 	}
+	edits = append(edits, more...)
 	if a.salts() {
 		edits = append(edits, x.body.salting(x.salt))
 	}

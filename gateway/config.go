@@ -42,7 +42,8 @@ type Model struct {
 	Name           string             `yaml:"name"`
 	Adapters       []Adapter          `yaml:"adapters"`
 	Aliases        []string           `yaml:"aliases"`
-	Upstream       string             `yaml:"upstream"` // what its endpoints call it; Name if empty
+	Upstream       string             `yaml:"upstream"`  // what its endpoints call it; Name if empty
+	Tokenizer      string             `yaml:"tokenizer"` // where the model's tokenizer and chat template are; "" is unknown
 	Endpoints      []Endpoint         `yaml:"endpoints"`
 	Policy         Policy             `yaml:"policy"`
 	Split          map[string]float64 `yaml:"split"`   // of models, by weight

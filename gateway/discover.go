@@ -184,7 +184,8 @@ func (g *Gateway) discover(ctx context.Context, name string, s source) {
 			}
 			if g.look(ctx, name, s) {
 				g.mu.Lock()
-				if err := g.apply(g.written, g.setup.Load().hooks); err != nil && ctx.Err() == nil {
+				now := g.setup.Load()
+				if err := g.apply(g.written, now.hooks, now.prompts); err != nil && ctx.Err() == nil {
 					g.log.Error("the endpoints stay as they were", "source", name, "error", err)
 				}
 				g.mu.Unlock()

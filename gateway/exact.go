@@ -49,12 +49,12 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	tells := func(t route.Telling) {
+	tells := func(t route.Coverage) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if ctx.Err() == nil {
 			e.windowed = nil
-			g.fleet.Tells(e.id, t)
+			g.fleet.SetCoverage(e.id, t)
 		}
 	}
 	f := &kvevents.Feed{
@@ -62,12 +62,12 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 		Snapshot: func(ctx context.Context) ([]byte, uint64, error) { return g.snapshot(ctx, e) },
 		Begin: func(whole bool) {
 			if whole {
-				tells(route.Fully)
+				tells(route.ToldFully)
 			} else {
-				tells(route.Partly)
+				tells(route.ToldPartly)
 			}
 		},
-		End:  func() { tells(route.Silent) },
+		End:  func() { tells(route.Untold) },
 		Tell: func(list []kvevents.Told) error { return g.told(ctx, e, list) },
 	}
 	g.watches.Add(1)
@@ -75,7 +75,7 @@ func (g *Gateway) follow(e *endpoint, from feed) (stop func()) {
 	return func() {
 		cancel()
 		e.windowed = nil
-		g.fleet.Tells(e.id, route.Silent)
+		g.fleet.SetCoverage(e.id, route.Untold)
 	}
 }
 
@@ -145,7 +145,7 @@ func (g *Gateway) told(ctx context.Context, e *endpoint, list []kvevents.Told) e
 func (g *Gateway) toldOne(e *endpoint, t *kvevents.Told) {
 	switch {
 	case t.Kind == kv.Cleared:
-		g.fleet.Tells(e.id, route.Fully)
+		g.fleet.SetCoverage(e.id, route.ToldFully)
 	case t.Elsewhere || slices.Contains(e.windowed, t.Group):
 	case t.Kind == kv.Removed:
 		for _, name := range t.Names {
@@ -195,9 +195,9 @@ var rendered = []string{"/v1/chat/completions", "/v1/completions"}
 // muteFor is how long an endpoint that could not render a prompt is not asked again.
 const muteFor = 10 * time.Second
 
-// setExact names the blocks of tokens of a job's prompt, if an endpoint of its model tells of such blocks and there is
-// a choice. Engines alone know their templates and tokenizers, so one of them turns the prompt into tokens, unless it
-// has come as tokens. Where that fails the job goes by the bytes of its prompt.
+// setExact names the blocks of tokens of a job's prompt, if an endpoint of its model tells of such blocks. If the
+// model's tokenizer is not known here, and the prompt has not come as tokens, one of these endpoints turns it into
+// tokens, as long as there is a choice. Where that fails the job goes by the bytes of its prompt.
 func (x *exchange) setExact(ctx context.Context, j *job) {
 	g, path := x.g, x.r.URL.Path
 	if !slices.Contains(rendered, path) {
@@ -207,10 +207,13 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	sizes := g.fleet.BlockTokens(j.model.ids)
 	e, salt := g.renderer(j.model), x.saltOf(j.model)
 	g.mu.Unlock()
-	if len(sizes) == 0 || e == nil || x.prompt() < slices.Min(sizes)/2 {
+	tokens := x.tokenize(ctx, j.model)
+	if len(sizes) == 0 || e == nil && tokens == nil || x.prompt() < slices.Min(sizes)/2 {
 		return
 	}
-	tokens := x.body.tokens()
+	if tokens == nil {
+		tokens = x.body.tokens()
+	}
 	if tokens == nil {
 		var err error
 		if tokens, err = x.render(ctx, e, j.model); err != nil {
@@ -224,7 +227,7 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	j.route.Tokens, j.route.Context = len(tokens), len(tokens)+x.body.most
 	seed := route.Seed(j.route.Adapter, salt)
 	for _, size := range sizes {
-		j.route.Exact = append(j.route.Exact, route.Exactly{
+		j.route.Exact = append(j.route.Exact, route.BlockNames{
 			BlockTokens: size, Names: route.TokenBlocks(make([]uint64, 0, len(tokens)/size), seed, tokens, size),
 		})
 	}

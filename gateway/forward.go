@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,28 +41,30 @@ type exchange struct {
 	priority int
 	demotion []edit // that takes a priority out of the body which the client's key does not allow
 
-	model    string // that answered, or was asked for
-	attempts int
-	queued   time.Duration
-	endpoint string
-	salt     string     // keeps its KV blocks apart; the client's own where tenants share them
-	apart    bool       // the salt is the account's
-	api      string     // of that endpoint
-	at       *placement // of the last attempt
-	status   int        // that the client got; 0 if it got none
-	stream   bool       // the answer is one
-	ttft     time.Duration
-	used     tokenUsage  // by the last attempt
-	earlier  int         // tokens of attempts before it that the client got
-	said     *transcript // what the client got of a stream that can be resumed; nil if it cannot
-	torn     bool        // what was sent of the answer is not whole, and does not say so
-	problem  string      // what went wrong, for the log
-	hold     *meter.Hold // what is reserved
-	hooked   bool        // hooks see the answer
-	wider    bool        // another model can answer if the prompt is too long for this one
-	kept     *keeping    // what of the answer is to be kept; nil is nothing
-	price    meter.Price // of the model that answers
-	cost     float64     // of the answer, in the currency of the prices
+	model     string // that answered, or was asked for
+	attempts  int
+	queued    time.Duration
+	endpoint  string
+	salt      string     // keeps its KV blocks apart; the client's own where tenants share them
+	apart     bool       // the salt is the account's
+	api       string     // of that endpoint
+	at        *placement // of the last attempt
+	status    int        // that the client got; 0 if it got none
+	stream    bool       // the answer is one
+	ttft      time.Duration
+	used      tokenUsage  // by the last attempt
+	earlier   int         // tokens of attempts before it that the client got
+	said      *transcript // what the client got of a stream that can be resumed; nil if it cannot
+	torn      bool        // what was sent of the answer is not whole, and does not say so
+	problem   string      // what went wrong, for the log
+	hold      *meter.Hold // what is reserved
+	hooked    bool        // hooks see the answer
+	wider     bool        // another model can answer if the prompt is too long for this one
+	kept      *keeping    // what of the answer is to be kept; nil is nothing
+	tokenizer string      // that ids are of; "" before there was one
+	ids       []int32     // the prompt's tokens; nil if they are not known
+	price     meter.Price // of the model that answers
+	cost      float64     // of the answer, in the currency of the prices
 }
 
 // forward serves a request by endpoints.
@@ -79,7 +80,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 		x.problem = refused.message
 		if x.r.Context().Err() == nil || refused.status == http.StatusRequestTimeout { // which ends the context, too
 			x.status = refused.status
-			refused.write(w)
+			refused.to(r.URL.Path).write(w)
 		}
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request on the connection has its own
@@ -89,11 +90,12 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unique makes a name that no other request has.
+// unique makes a name that no other request has: a random UUID, since some engines refuse an X-Request-Id that is none.
 func unique() string {
-	var random [12]byte
-	rand.Read(random[:])
-	return hex.EncodeToString(random[:])
+	var id [16]byte
+	rand.Read(id[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
@@ -130,6 +132,7 @@ func (x *exchange) serve() (refused *refusal) {
 		return nil
 	}
 	defer x.remember()
+	x.tokenize(x.r.Context(), choices[0])
 	if refused = x.reserve(choices[0]); refused != nil {
 		return refused
 	}
@@ -150,8 +153,14 @@ func (x *exchange) serve() (refused *refusal) {
 	return refused
 }
 
-// prompt and answer estimate tokens.
-func (x *exchange) prompt() int { return (len(x.body.tools) + len(x.body.prompt)) / bytesPerToken }
+// prompt counts the tokens of the prompt if they are known, and else estimates them; answer estimates those of the
+// answer.
+func (x *exchange) prompt() int {
+	if x.ids != nil {
+		return len(x.ids)
+	}
+	return (len(x.body.tools) + len(x.body.prompt)) / bytesPerToken
+}
 
 func (x *exchange) answer() int {
 	if x.r.URL.Path != "/v1/chat/completions" && x.r.URL.Path != "/v1/completions" && x.body.most == 0 {
@@ -169,11 +178,18 @@ func (x *exchange) answer() int {
 func (x *exchange) resolve() []*model {
 	g, s := x.g, x.g.setup.Load()
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	m := s.names[x.body.model]
 	if m == nil || !x.account.may(m, x.body.model) {
+		g.mu.Unlock()
 		return nil
 	}
+	divided := len(m.Lengths) > 0
+	g.mu.Unlock()
+	if divided { // by the number of tokens
+		x.tokenize(x.r.Context(), m)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	fallbacks := slices.Clone(m.Fallbacks)
 	if parts := x.parts(m); len(parts) > 0 {
 		m = s.models[parts[0]]
@@ -197,7 +213,7 @@ func (x *exchange) parts(m *model) (names []string) {
 		return nil
 	}
 	tokens := x.prompt()
-	if ids := x.body.tokens(); ids != nil {
+	if ids := x.body.tokens(); x.ids == nil && ids != nil {
 		tokens = len(ids)
 	}
 	for _, l := range m.Lengths {
@@ -234,6 +250,7 @@ func (x *exchange) part(split map[string]float64) string {
 
 // job makes the request that a model's queue and policy see.
 func (x *exchange) job(m *model) *job {
+	ids := x.tokenize(x.r.Context(), m)
 	prompt, answer := x.prompt(), x.answer()
 	x.g.mu.Lock()
 	adapter, salt := m.adapter(x.body.model), x.saltOf(m)
@@ -243,21 +260,30 @@ func (x *exchange) job(m *model) *job {
 	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
 	j.adapter, j.route.Adapter = adapter, adapter.Name
-	seed := route.Seed(m.name, adapter.Name, salt)
 	if s := x.r.Header.Get("X-Session-Id"); s != "" {
 		j.route.Session = s
 	}
-	size := x.cfg.Prefix.BlockBytes
-	blocks := route.Blocks(make([]uint64, 0, (len(x.body.tools)+len(x.body.prompt))/size+2), seed, x.body.tools, size)
-	if len(x.body.tools) > 0 { // the tools as a whole, also what is left after their last block
-		seed = route.Seed(m.name, adapter.Name, salt, string(x.body.tools))
-	}
-	j.route.Blocks = route.Blocks(blocks, seed, x.body.prompt, size)
+	j.route.Blocks = x.blocks(m, adapter.Name, salt, ids)
 	j.fair = fair.Request{Tenant: x.tenant, Priority: x.priority, Cost: float64(prompt + outputWeight*answer)}
 	if x.account != nil {
 		j.fair.Weight = x.account.key.Weight
 	}
 	return j
+}
+
+// blocks names the blocks of the prompt: of its tokens, if they are known, or else of its bytes.
+func (x *exchange) blocks(m *model, adapter, salt string, ids []int32) []uint64 {
+	seed, size := route.Seed(m.name, adapter, salt), x.cfg.Prefix.BlockBytes
+	if ids != nil {
+		size = max(1, size/bytesPerToken)
+		return route.TokenBlocks(make([]uint64, 0, len(ids)/size), seed, ids, size)
+	}
+	tools, prompt := x.body.tools, x.body.prompt
+	blocks := route.Blocks(make([]uint64, 0, (len(tools)+len(prompt))/size+2), seed, tools, size)
+	if len(tools) > 0 { // the tools as a whole, also what is left after their last block
+		seed = route.Seed(m.name, adapter, salt, string(tools))
+	}
+	return route.Blocks(blocks, seed, prompt, size)
 }
 
 // try lets the endpoints of a model answer. It returns nil once anything was sent to the client.
@@ -268,6 +294,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 	x.setExact(ctx, j)
 	x.record(m)
 	var last *failure
+	var busy []int // endpoints in Tried that had too much to do
 	for left := x.cfg.Retries; ; left-- {
 		queued := time.Now()
 		_, taken := part(ctx, "queue", trace.Internal)
@@ -277,6 +304,12 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if refused != nil && x.status != 0 {
 			x.breakOff(last)
 			return nil
+		}
+		if refused != nil && last.busy() && x.comeAgain(ctx, last) {
+			j.route.Tried = slices.DeleteFunc(j.route.Tried, func(id int) bool { return slices.Contains(busy, id) })
+			j.fair, busy = again(&j.fair), nil
+			left++
+			continue
 		}
 		if refused != nil && last != nil {
 			return last.refusal() // which says more
@@ -298,16 +331,49 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 			x.breakOff(last)
 			return nil
 		}
+		if last.busy() && x.status == 0 && !x.wider {
+			busy = append(busy, x.at.endpoint.id)
+			left++ // it tried nothing
+		}
 		if ctx.Err() != nil || left == 0 {
 			return last.refusal()
 		}
 		if x.status != 0 {
 			x.earlier += x.used.out()
 		}
-		again := fair.Request{Tenant: j.fair.Tenant, Weight: j.fair.Weight, Priority: j.fair.Priority, Cost: j.fair.Cost, Again: true}
-		if j.fair = again; !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
+		if j.fair = again(&j.fair); !last.again && (last.answer != nil || !last.unreachable && !x.g.alone(m)) {
 			j.route.Tried = append(j.route.Tried, x.at.endpoint.id)
 		}
+	}
+}
+
+// again is a request that went and takes another turn.
+func again(r *fair.Request) fair.Request {
+	return fair.Request{Tenant: r.Tenant, Weight: r.Weight, Priority: r.Priority, Cost: r.Cost, Again: true}
+}
+
+const (
+	leastPause = 100 * time.Millisecond // before endpoints that had too much to do are asked again
+	mostPause  = time.Second
+)
+
+// comeAgain waits before the endpoints of a model, which all had too much to do, are asked again. It returns false if
+// there is no time for that, or another model can answer.
+func (x *exchange) comeAgain(ctx context.Context, last *failure) bool {
+	pause := leastPause
+	if seconds, err := strconv.Atoi(last.answer.header.Get("Retry-After")); err == nil && seconds > 0 {
+		pause = mostPause
+	}
+	if x.wider || x.status != 0 || time.Since(x.began)+pause > x.cfg.Queue.MaxWait {
+		return false
+	}
+	began := time.Now()
+	defer func() { x.queued += time.Since(began) }()
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

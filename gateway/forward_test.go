@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var uuid = regexp.MustCompile("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
 
 // TestBodiesGoAsTheyCame compares what the client sends with what the engine gets, and the other way round.
 func TestBodiesGoAsTheyCame(t *testing.T) {
@@ -41,7 +44,7 @@ models:
 			if last.body != c.want {
 				t.Errorf("the engine got %q; want %q", last.body, c.want)
 			}
-			if h := last.header; h.Get("Authorization") != "Bearer mine" || h.Get("X-Other") != "kept" || h.Get("X-Hop") != "" || h.Get("X-Request-Id") != r.header.Get("X-Request-Id") {
+			if h := last.header; h.Get("Authorization") != "Bearer mine" || h.Get("X-Other") != "kept" || h.Get("X-Hop") != "" || h.Get("X-Request-Id") != r.header.Get("X-Request-Id") || !uuid.MatchString(h.Get("X-Request-Id")) {
 				t.Errorf("the engine got the header %v", h)
 			}
 		}
@@ -229,4 +232,40 @@ queue: {max_wait: 30s, down_wait: 5s}
 		stop()
 		all.Wait()
 	})
+}
+
+// TestBusyEndpointsAreAskedAgain: a request that all endpoints turn away as they have too much to do waits here, and
+// goes to another model at once if there is one.
+func TestBusyEndpointsAreAskedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		refuse int // requests that both endpoints turn away together
+		want   int
+		took   time.Duration
+	}{
+		"a while":  {"models: [{name: m, endpoints: [http://a, http://b]}]\n", 7, 200, 3 * time.Second},
+		"for long": {"queue: {max_wait: 10s}\nmodels: [{name: m, endpoints: [http://a, http://b]}]\n", 1000, 429, 10 * time.Second},
+		"fallback": {"models: [{name: m, endpoints: [http://a, http://b], fallbacks: [n]}, {name: n, endpoints: [http://c]}]\n", 1000, 200, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := c.refuse
+			hook := posts(func(w http.ResponseWriter, _ *http.Request) {
+				if left--; left >= 0 {
+					w.Header().Set("Retry-After", "7")
+					http.Error(w, "busy", http.StatusTooManyRequests)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"choices":[]}`)
+			})
+			engines := map[string]http.Handler{"a": &engine{hook: hook}, "b": &engine{hook: hook}, "c": &engine{name: "c"}}
+			inWorld(t, c.config, engines, func(w *world) {
+				began := time.Now()
+				w.want(w.chat(plain), c.want, "")
+				if took := time.Since(began); took < c.took-time.Second || took > c.took+time.Second/2 {
+					t.Errorf("it took %v; want about %v", took, c.took)
+				}
+			})
+		})
+	}
 }

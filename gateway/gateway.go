@@ -19,6 +19,7 @@ import (
 	"github.com/kvasir-llm/kvasir/fair"
 	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
+	"github.com/kvasir-llm/kvasir/gateway/prompt"
 	"github.com/kvasir-llm/kvasir/route"
 	"github.com/kvasir-llm/kvasir/trace"
 )
@@ -41,7 +42,9 @@ type Gateway struct {
 	watches   sync.WaitGroup
 	own       []byte          // a secret, where the configuration has none
 	life      context.Context // ends with the gateway
-	end       context.CancelFunc
+
+	openPrompts func(name string) (*prompt.Model, error)
+	end         context.CancelFunc
 
 	mu      sync.Mutex // guards all below, and what models and endpoints say it does
 	fleet   *route.Fleet
@@ -64,6 +67,7 @@ type setup struct {
 	accounts map[[sha256.Size]byte]pass // by the hash of a key
 	issuers  map[string]*issuer         // by URL
 	hooks    []*hook
+	prompts  map[string]*prompt.Model // by Model.Tokenizer
 	teams    map[string][]meter.Limit
 	secret   []byte // of which the salts of tenants are made
 }
@@ -77,6 +81,9 @@ type Options struct {
 	State   meter.Store     // counts what is used, and is closed with the gateway; nil is one in memory
 	Traces  *trace.Exporter // takes spans of requests; nil takes none
 	Answers cache.Store     // keeps answers, and is closed with the gateway; nil is one in memory
+
+	// Prompts opens the tokenizer and the chat template that a configuration names.
+	Prompts func(name string) (*prompt.Model, error)
 }
 
 // New makes a gateway and begins to watch its endpoints. Close ends that.
@@ -86,7 +93,7 @@ func New(c *Config, o Options) (*Gateway, error) {
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
 		flights: map[string]int{}, asked: map[string]*flight{}, batches: map[string]*batch{}, own: make([]byte, sha256.Size),
-		names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
+		openPrompts: o.Prompts, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	g.life, g.end = context.WithCancel(context.Background())
 	crand.Read(g.own)
@@ -155,11 +162,15 @@ func (g *Gateway) Apply(c *Config) error {
 	if err != nil {
 		return err
 	}
+	prompts, err := g.promptsOf(c)
+	if err != nil {
+		return errors.Join(err, closeHooks(hooks))
+	}
 	g.lookAround(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.setup.Load()
-	if err := g.apply(c, hooks); err != nil {
+	if err := g.apply(c, hooks, prompts); err != nil {
 		if g.setup.Load() == before {
 			err = errors.Join(err, closeHooks(hooks))
 		}
@@ -172,7 +183,7 @@ func (g *Gateway) Apply(c *Config) error {
 }
 
 // apply puts a configuration, with the endpoints that were found, in place of the present one. g.mu is held.
-func (g *Gateway) apply(c *Config, hooks []*hook) error {
+func (g *Gateway) apply(c *Config, hooks []*hook, prompts map[string]*prompt.Model) error {
 	secret, err := g.secret(c)
 	if err != nil {
 		return err
@@ -193,7 +204,7 @@ func (g *Gateway) apply(c *Config, hooks []*hook) error {
 	for _, t := range c.Teams {
 		s.teams[t.Name] = t.Limits
 	}
-	s.hooks = hooks
+	s.hooks, s.prompts = hooks, prompts
 	g.setup.Store(s) // watches read it
 	for url, e := range g.ends {
 		if _, stays := keys[url]; !stays || e.key != keys[url] {

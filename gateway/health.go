@@ -36,6 +36,8 @@ type endpoint struct {
 	mute     time.Duration // until when it is not asked to render prompts
 	broke    bool          // it was down as connections broke, and has not answered well since
 	salting  salting       // since it was down last
+	kvasir   bool          // it is one, as its metrics say
+	chats    bool          // it has no Messages API, but one for chats
 }
 
 // watch probes an endpoint until ctx ends: its health, and what its metrics say of its load.
@@ -127,7 +129,7 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
 	if e.down = why; why != "" {
-		e.loans, e.salting = nil, saltUnknown
+		e.loans, e.salting, e.kvasir, e.chats = nil, saltUnknown, false, false
 	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
@@ -157,13 +159,13 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 	g.metrics.failures.WithLabelValues(e.url, f.reason()).Inc()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f.answer != nil && f.answer.status == http.StatusTooManyRequests { // busy, and well
+	if f.busy() { // and well
 		if !e.gone {
 			g.fleet.Refused(e.id)
 		}
 		return
 	}
-	if f.adapter {
+	if f.blameless {
 		return
 	}
 	h := g.setup.Load().cfg.Health
@@ -213,8 +215,9 @@ var loadNames = map[string]func(l *route.Load, x float64){
 	"vllm:lora_requests_info":      nil, // its labels count: see readLoad
 }
 
-// readLoad reads an engine's load from its metrics, in Prometheus' text form, and whether it knows salts.
-func readLoad(r io.Reader, l *route.Load) (salts bool, err error) {
+// readLoad reads an engine's load from its metrics, in Prometheus' text form, whether it knows salts, and whether it is
+// a kvasir.
+func readLoad(r io.Reader, l *route.Load) (salts, kvasir bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -224,6 +227,7 @@ func readLoad(r io.Reader, l *route.Load) (salts bool, err error) {
 			continue
 		}
 		salts = salts || slices.ContainsFunc(saltingEngines, func(s string) bool { return bytes.HasPrefix(line, []byte(s)) })
+		kvasir = kvasir || bytes.HasPrefix(line, []byte(ownMetrics))
 		add, ok := loadNames[string(line[:end])]
 		if !ok {
 			continue
@@ -237,7 +241,7 @@ func readLoad(r io.Reader, l *route.Load) (salts bool, err error) {
 			add(l, x)
 		}
 	}
-	return salts, lines.Err()
+	return salts, kvasir, lines.Err()
 }
 
 // readAdapters reads which adapters run, from the labels of vLLM's metric of them.

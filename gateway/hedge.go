@@ -32,7 +32,7 @@ func (a *attempt) open() opened {
 	if err != nil {
 		return opened{err: err}
 	}
-	res, err := a.g.speaker(a.placement.endpoint).RoundTrip(r)
+	res, err := a.speak(r)
 	return opened{res, err}
 }
 

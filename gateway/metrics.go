@@ -17,7 +17,10 @@ type metrics struct {
 	failures *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	ttft     *prometheus.HistogramVec
+	itl      *prometheus.HistogramVec
 	queued   *prometheus.HistogramVec
+	waiting  *prometheus.GaugeVec
+	chosen   *prometheus.CounterVec
 	tokens   *prometheus.CounterVec
 	cost     *prometheus.CounterVec
 	cache    *prometheus.CounterVec
@@ -63,15 +66,19 @@ func newMetrics(traces *trace.Exporter) *metrics {
 		failures: counter("endpoint_failures_total", "Attempts that failed at an endpoint.", "endpoint", "reason"),
 		seconds:  histogram("request_seconds", "Time from a request's arrival to the end of its answer.", "model"),
 		ttft:     histogram("time_to_first_token_seconds", "Time from a request's arrival to the first event of its stream.", "model"),
-		queued:   histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
-		tokens:   counter("tokens_total", "Tokens of prompts (input, of which cached) and answers (output), as endpoints counted them.", "model", "direction"),
-		cost:     counter("cost_total", "What answers cost, in the currency of the prices.", "model"),
-		cache:    counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
-		flying:   gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
-		blocks:   gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
-		genAI:    newGenAI(r),
-		batches:  counter("batches_total", "Requests to endpoints that stood for several clients' requests, by whether each got its answer.", "model", "result"),
-		batched:  counter("batched_requests_total", "Clients' requests that were answered with others.", "model"),
+		itl:      histogram("inter_token_seconds", "Time between two pieces of a stream with events, as they came from the endpoint.", "model"),
+		waiting:  gauge("waiting", "Requests that wait for an endpoint.", "model"),
+		chosen: counter("decisions_total", "Requests that an endpoint was chosen for: as the only one that could take it, as the best, "+
+			"or drawn from those near the best.", "endpoint", "how"),
+		queued:  histogram("queue_seconds", "Time that requests waited for an endpoint.", "model"),
+		tokens:  counter("tokens_total", "Tokens of prompts (input, of which cached) and answers (output), as endpoints counted them.", "model", "direction"),
+		cost:    counter("cost_total", "What answers cost, in the currency of the prices.", "model"),
+		cache:   counter("cache_total", "Requests to models whose answers are kept: hit, shared with one under way, or miss.", "model", "result"),
+		flying:  gauge("in_flight", "Requests under way at an endpoint.", "endpoint"),
+		blocks:  gauge("kv_blocks", "KV blocks that an endpoint holds, as it told.", "endpoint"),
+		genAI:   newGenAI(r),
+		batches: counter("batches_total", "Requests to endpoints that stood for several clients' requests, by whether each got its answer.", "model", "result"),
+		batched: counter("batched_requests_total", "Clients' requests that were answered with others.", "model"),
 		shadows: counter("shadow_requests_total", "Copies of requests to a model in shadow, by the status of the answer that nobody got, "+
 			"dropped for lack of room, or how they failed.", "model", "result"),
 		shadowTokens:  counter("shadow_tokens_total", "Tokens of such copies, which no other metric counts.", "model", "direction"),

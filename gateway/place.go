@@ -169,14 +169,14 @@ func overloaded(f *fair.Refusal) *refusal {
 func (g *Gateway) pump(m *model) {
 	var to *endpoint
 	var next []*endpoint
-	var why string
+	var why, how string
 	can := func(r *fair.Request) bool {
 		j := r.Value.(*job)
 		d := g.fleet.Choose(m.policy, &j.route, m.ids)
 		if d.Chosen < 0 {
 			return false
 		}
-		to, next, why = m.pool[d.Chosen], nil, ""
+		to, next, why, how = m.pool[d.Chosen], nil, "", d.How()
 		for _, i := range d.Next(j.next) {
 			next = append(next, m.pool[i])
 		}
@@ -193,6 +193,7 @@ func (g *Gateway) pump(m *model) {
 		j := r.Value.(*job)
 		delete(m.jobs, j)
 		to.requests++
+		g.metrics.chosen.WithLabelValues(to.url, how).Inc()
 		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why, next: next}
 		close(j.ready)
 	}

@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
 
-// refusal is an answer of the gateway itself to a request that it does not serve, in OpenAI's form.
+// refusal is an answer of the gateway itself to a request that it does not serve.
 type refusal struct {
 	status  int
 	kind    string // OpenAI's type of error
@@ -17,6 +21,8 @@ type refusal struct {
 	param   string
 	retry   time.Duration // when to try again; 0 says nothing
 	answer  *answer       // of an endpoint, which the client gets as it came
+
+	messages bool // the client speaks Anthropic's API
 }
 
 func (f *refusal) Error() string { return f.message }
@@ -38,12 +44,21 @@ type wireError struct {
 }
 
 func (f *refusal) json() []byte {
+	if f.messages {
+		return provider.MessageError(f.status, f.message)
+	}
 	e := wireError{Message: f.message, Type: f.kind, Code: f.code}
 	if f.param != "" {
 		e.Param = &f.param
 	}
 	data, _ := json.Marshal(map[string]wireError{"error": e}) // of texts, which does not fail
 	return data
+}
+
+// to makes the refusal one for the clients of a path, in their API.
+func (f *refusal) to(path string) *refusal {
+	f.messages = strings.HasPrefix(path, messagesPath)
+	return f
 }
 
 // write answers with the refusal.
@@ -74,6 +89,9 @@ func (f *refusal) seconds() string { return strconv.Itoa(int(max(1, math.Ceil(f.
 
 // event is the refusal as the last event of a stream that began well.
 func (f *refusal) event() []byte {
+	if f.messages {
+		return slices.Concat([]byte("event: error\ndata: "), f.json(), []byte("\n\n"))
+	}
 	return append(append([]byte("data: "), f.json()...), "\n\n"...)
 }
 

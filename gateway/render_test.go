@@ -71,7 +71,7 @@ func BenchmarkRender(b *testing.B) {
 				defer g.Close()
 				if how != "bytes" {
 					g.mu.Lock()
-					g.fleet.Tells(g.ends[one.URL].id, route.Fully)
+					g.fleet.SetCoverage(g.ends[one.URL].id, route.ToldFully)
 					g.fleet.Store(g.ends[one.URL].id, route.Block{Name: 1, Seed: 1, Tokens: make([]int32, 16)})
 					g.mu.Unlock()
 				}

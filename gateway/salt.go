@@ -45,6 +45,9 @@ const (
 // saltingEngines begin the names of metrics of engines that know cache_salt: kvasir and vLLM, SGLang.
 var saltingEngines = []string{"vllm:", "sglang:"}
 
+// ownMetrics begin the names of metrics that kvasir alone has.
+const ownMetrics = "kvasir:"
+
 // mac is an HMAC-SHA-256.
 func mac(key []byte, of string) []byte {
 	h := hmac.New(sha256.New, key)
@@ -147,35 +150,41 @@ func (a *attempt) salts() bool {
 	if how != saltUnknown {
 		return how == saltKnown
 	}
-	h := g.setup.Load().cfg.Health
-	ctx, cancel := context.WithTimeout(a.ctx, h.Timeout)
-	defer cancel()
-	g.measure(ctx, e, cmp.Or(h.Metrics, defaults().Health.Metrics))
+	g.meet(a.ctx, e)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return e.salts() != saltForeign
 }
 
+// meet asks an endpoint what engine it is.
+func (g *Gateway) meet(ctx context.Context, e *endpoint) {
+	h := g.setup.Load().cfg.Health
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+	defer cancel()
+	g.measure(ctx, e, cmp.Or(h.Metrics, defaults().Health.Metrics))
+}
+
 // measure reads an endpoint's metrics: its load, and what engine it is.
 func (g *Gateway) measure(ctx context.Context, e *endpoint, path string) {
 	var l route.Load
-	is := saltForeign
+	is, own := saltForeign, false
 	err := g.ask(ctx, e, path, func(r io.Reader) error {
-		salts, err := readLoad(r, &l)
-		if salts {
+		salts, kvasir, err := readLoad(r, &l)
+		if own = kvasir; salts {
 			is = saltKnown
 		}
 		return err
 	})
 	var status statusError
-	if err != nil && (!errors.As(err, &status) || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests) {
+	if err != nil && (!errors.As(err, &status) || status >= http.StatusInternalServerError && status != http.StatusNotImplemented ||
+		status == http.StatusTooManyRequests) {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e.salting = is; err == nil && !e.gone {
+	if e.salting, e.kvasir = is, own; err == nil && !e.gone {
 		e.hold(&l)
-		g.fleet.Tell(e.id, l)
+		g.fleet.SetLoad(e.id, l)
 	}
 }
 

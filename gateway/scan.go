@@ -34,6 +34,7 @@ type body struct {
 	priorityAt [2]int // where the priority is; zeros if there is none
 	transfer   bool   // it says where KV blocks come from or go to
 	special    bool   // it has keys with which a stream cannot be resumed; see resumable
+	byTokens   bool   // it has keys with which a stream can be resumed by its tokens alone
 }
 
 // edit is a part of a body that is replaced.
@@ -48,7 +49,8 @@ func scan(raw []byte) (body, error) {
 	b := body{raw: raw, answers: 1}
 	var seen [len(known)]bool
 	err := members(raw, func(key string, value []byte, at int) error {
-		b.special = b.special || !resumable[key]
+		byText, may := resumable[key]
+		b.special, b.byTokens = b.special || !may, b.byTokens || may && !byText
 		for i, k := range known {
 			if k.name != key {
 				continue

@@ -18,6 +18,9 @@ var forwarded = []string{
 	"/detokenize",
 }
 
+// explainPath is where a request's decision is shown.
+const explainPath = "/gateway/explain"
+
 // page is what browsers get.
 var page = panel.Handler()
 
@@ -35,6 +38,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		g.forward(w, r)
+	case path == explainPath && r.Method == http.MethodPost:
+		g.explain(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		noPath(r).write(w)
 	case path == "/health" || path == "/ping":
@@ -64,12 +69,16 @@ func noPath(r *http.Request) *refusal {
 		message: "there is no " + r.Method + " " + r.URL.Path}
 }
 
-// countFlights brings the gauge of requests under way up to date.
+// countFlights brings the gauges of requests up to date.
 func (g *Gateway) countFlights() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.metrics.flying.Reset()
 	g.metrics.blocks.Reset()
+	g.metrics.waiting.Reset()
+	for name, m := range g.setup.Load().models {
+		g.metrics.waiting.WithLabelValues(name).Set(float64(m.queue.Waiting()))
+	}
 	for _, e := range g.ends {
 		g.metrics.flying.WithLabelValues(e.url).Set(float64(e.requests))
 		g.metrics.blocks.WithLabelValues(e.url).Set(float64(g.fleet.Held(e.id)))
@@ -132,6 +141,10 @@ type shownModel struct {
 	Endpoints []shownEndpoint `json:"endpoints"`
 }
 
+func notAdmin() *refusal {
+	return &refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "not_admin", message: "this needs an admin's key"}
+}
+
 // showFleet shows the state of all models and endpoints, for an admin's key if there are keys.
 func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 	a, refused := g.authorize(r)
@@ -140,7 +153,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a != nil && !a.key.Admin {
-		(&refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "not_admin", message: "this needs an admin's key"}).write(w)
+		notAdmin().write(w)
 		return
 	}
 	g.mu.Lock()
@@ -149,7 +162,7 @@ func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
 		shown := shownModel{Name: m.Name, Waiting: m.queue.Waiting(), Endpoints: []shownEndpoint{}}
 		for _, c := range g.fleet.View(&route.Request{}, m.ids) {
 			shown.Endpoints = append(shown.Endpoints, shownEndpoint{
-				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.Most, TokensInFlight: c.InFlight,
+				URL: c.Name, Up: c.Down == "", Why: c.Down, InFlight: c.Requests, Limit: c.MaxRequests, TokensInFlight: c.TokensInFlight,
 				Waiting: c.Waiting, Running: c.Running, KVUse: c.KVUse, Adapters: c.Adapters,
 				Blocks: g.fleet.Held(c.ID),
 			})

@@ -6,6 +6,9 @@ import (
 	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
 
+// messagesPath is that of Anthropic's Messages API.
+const messagesPath = "/v1/messages"
+
 // foreign reports whether an endpoint has an API of its own.
 func (g *Gateway) foreign(e *endpoint) bool {
 	g.mu.Lock()
@@ -13,12 +16,38 @@ func (g *Gateway) foreign(e *endpoint) bool {
 	return e.cfg.API != ""
 }
 
-// speaker is what speaks with an endpoint, in its own API.
-func (g *Gateway) speaker(e *endpoint) http.RoundTripper {
+// speak sends an attempt's request to its endpoint, in the endpoint's own API. Requests of the Messages API are
+// translated for those that do not know it: providers but Anthropic, and engines that turned out not to.
+func (a *attempt) speak(r *http.Request) (*http.Response, error) {
+	g, e := a.g, a.placement.endpoint
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e.cfg.API == "" {
-		return g.transport
+	var next http.RoundTripper = g.transport
+	if e.cfg.API != "" {
+		next = &provider.Transport{Next: next, API: e.cfg.API, Key: e.key, Region: e.cfg.Region, Version: e.cfg.Version}
 	}
-	return &provider.Transport{Next: g.transport, API: e.cfg.API, Key: e.key, Region: e.cfg.Region, Version: e.cfg.Version}
+	ask := a.exchange.r.URL.Path == messagesPath && e.cfg.API == "" && !e.chats
+	chats := a.exchange.r.URL.Path == messagesPath && e.cfg.API != "anthropic" && !ask
+	g.mu.Unlock()
+	if chats {
+		return (&provider.Messages{Next: next}).RoundTrip(r)
+	}
+	res, err := next.RoundTrip(r)
+	if err != nil || !ask || a.loan != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusMethodNotAllowed {
+		return res, err
+	}
+	if r, err = a.request(); err != nil {
+		return res, nil // which says more
+	}
+	chat, err := (&provider.Messages{Next: next}).RoundTrip(r)
+	if err != nil || chat.StatusCode >= http.StatusBadRequest && chat.StatusCode != http.StatusBadRequest {
+		if err == nil {
+			chat.Body.Close()
+		}
+		return res, nil
+	}
+	res.Body.Close()
+	g.mu.Lock()
+	e.chats = true
+	g.mu.Unlock()
+	return chat, nil
 }

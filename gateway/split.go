@@ -77,8 +77,8 @@ func (a *attempt) split(body []byte) ([]byte, error) {
 	how, least := m.transfer, m.TransferTokens
 	c := a.g.fleet.View(&a.job.route, []int{a.placement.endpoint.id})
 	uncached := a.job.route.Tokens
-	if len(c) > 0 && c[0].Of > 0 {
-		uncached -= uncached * c[0].Held / c[0].Of
+	if len(c) > 0 && c[0].PromptBlocks > 0 {
+		uncached -= uncached * c[0].HeldBlocks / c[0].PromptBlocks
 	}
 	a.g.mu.Unlock()
 	if how == noTransfer || a.body.transfer || !slices.Contains(rendered, a.r.URL.Path) || how == nixl && uncached < least {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
@@ -23,13 +24,26 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	defer buffers.Put(pooled)
 	var e events
 	if a.said != nil {
-		a.said.resumed, a.said.before, e.each = a.status != 0, a.said.tokens, a.said.add
+		t := a.said
+		t.told, t.resumed, t.before, e.each = a.tells, a.status != 0, t.tokens, t.add
+		if a.exactly {
+			t.before = 0
+		}
 	}
 	control := http.NewResponseController(a.w)
-	for {
+	pauses := a.g.metrics.itl.WithLabelValues(a.job.model.name)
+	var last time.Time // when a piece with events came
+	for seen := 0; ; {
 		n, err := res.Body.Read(*pooled)
 		a.timer.Reset(a.cfg.Timeouts.Idle)
 		whole, bad := e.add((*pooled)[:n])
+		if e.count > seen {
+			now := time.Now()
+			if seen > 0 {
+				pauses.Observe(now.Sub(last).Seconds())
+			}
+			last, seen = now, e.count
+		}
 		if len(whole) > 0 {
 			switch {
 			case a.status == 0:
@@ -78,7 +92,7 @@ func (a *attempt) broken(e *events, f *failure) *failure {
 // breakOff tells the client of a stream that it broke off.
 func (x *exchange) breakOff(f *failure) {
 	if x.stream && x.r.Context().Err() == nil && !errors.Is(f.err, errGone) {
-		x.write(f.refusal().event())
+		x.write(f.refusal().to(x.r.URL.Path).event())
 		http.NewResponseController(x.w).Flush()
 	}
 }
@@ -87,6 +101,9 @@ func (x *exchange) breakOff(f *failure) {
 func (a *attempt) count(e *events) {
 	if e.usage != nil {
 		a.used.read(e.usage)
+		if a.exactly { // what went before is counted already
+			a.used.Completion = max(0, a.used.Completion-a.earlier)
+		}
 	}
 	if a.used.out() == 0 {
 		a.used.Completion = e.count

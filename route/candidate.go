@@ -2,22 +2,22 @@ package route
 
 // Request is what a decision depends on, of a request.
 type Request struct {
-	Blocks  []uint64 // the names of the prompt's blocks; see Blocks
-	Exact   []Exactly
-	Tokens  int    // of the prompt, as estimated
-	Output  int    // tokens that are expected to be generated
-	Context int    // tokens that the prompt and the longest answer may have together
-	Session string // requests with the same text here belong together; "" belongs to none
-	Adapter string // the LoRA adapter that is needed; "" is none
-	Zone    string // where the request comes from
+	Blocks  []uint64     // the names of the prompt's blocks; see Blocks
+	Exact   []BlockNames // of its tokens, for each size of blocks that endpoints tell of
+	Tokens  int          // of the prompt, as estimated
+	Output  int          // tokens that are expected to be generated
+	Context int          // tokens that the prompt and the longest answer may have together
+	Session string       // requests with the same text here belong together; "" belongs to none
+	Adapter string       // the LoRA adapter that is needed; "" is none
+	Zone    string       // where the request comes from
 	SLO     SLO
 	Tried   []int // endpoints that failed on it
 	Only    []int // endpoints that may get it; nil is all
 }
 
-// Exactly are the names of a prompt's blocks of tokens, as TokenBlocks gives them, for endpoints that tell what they
-// hold in blocks of this size.
-type Exactly struct {
+// BlockNames are the names of a prompt's blocks of so many tokens, as TokenBlocks gives them. They find the prompt at
+// endpoints whose KV events are of such blocks.
+type BlockNames struct {
 	BlockTokens int
 	Names       []uint64
 }
@@ -25,8 +25,8 @@ type Exactly struct {
 // SLO is how long an answer should take at most, in seconds; 0 is any time.
 type SLO struct{ TTFT, TPOT float64 }
 
-// met is by how much the times to be expected at an endpoint keep an SLO: 1 if both do, or nothing is known, and else
-// the part that the time allowed is of the time expected.
+// met rates how well the times predicted at an endpoint meet an SLO: 1 if both do or nothing is known, and else the
+// lower of allowed time divided by predicted time.
 func (s SLO) met(c *Candidate) float64 {
 	met := 1.0
 	if s.TTFT > 0 && c.TTFT > s.TTFT {
@@ -61,23 +61,23 @@ type Candidate struct {
 	ID int
 	*Endpoint
 	Load
-	Down     string  // why it takes no requests; "" if it does
-	Most     int     // requests that it can have in flight: the limit, or what was learned to be less; 0 is any number
-	Requests int     // in flight, as counted here
-	InFlight int     // their tokens: prompts that are not answered yet, and what is expected to be generated
-	Held     int     // leading blocks of the prompt that it holds,
-	Of       int     // of so many that the prompt has
-	Session  bool    // the last request of the session went there
-	Latency  float64 // seconds that the request is predicted to take there; 0 if nothing is known
-	TTFT     float64 // of these, until the first token
-	TPOT     float64 // and for each later one; 0 if nothing is known
+	Down           string  // why it takes no requests; "" if it does
+	MaxRequests    int     // in flight: the limit, or what was learned to be less; 0 is any number
+	Requests       int     // in flight, as counted here
+	TokensInFlight int     // of these: prompts that are not answered yet, and answers as expected
+	PromptBlocks   int     // of the request's prompt
+	HeldBlocks     int     // leading ones of these that it has cached, as known or guessed
+	Session        bool    // the last request of the session went there
+	Latency        float64 // seconds that the request is predicted to take there; 0 if nothing is known
+	TTFT           float64 // of these, until the first token
+	TPOT           float64 // and for each later one; 0 if nothing is known
 
 	hot bool // it has so much to do that a cached prefix counts for nothing; picker.pick sets it
 }
 
 // work is what is ahead of the request's end there, in tokens: those in flight, and those that the request adds.
 func (c *Candidate) work(q *Request) float64 {
-	return 1 + float64(c.InFlight) + c.uncached(q) + float64(q.Output)
+	return 1 + float64(c.TokensInFlight) + c.uncached(q) + float64(q.Output)
 }
 
 // uncached is how many of the prompt's tokens the endpoint has to compute.
@@ -86,7 +86,7 @@ func (c *Candidate) uncached(q *Request) float64 {
 }
 
 // held is the part of the prompt that the endpoint holds.
-func (c *Candidate) held() float64 { return float64(c.Held) / float64(max(1, c.Of)) }
+func (c *Candidate) held() float64 { return float64(c.HeldBlocks) / float64(max(1, c.PromptBlocks)) }
 
 func (c *Candidate) has(adapter string) bool {
 	for _, a := range c.Adapters {

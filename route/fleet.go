@@ -16,31 +16,31 @@ type Fleet struct {
 	most     int
 
 	depth      []int   // scratch, as all below
-	told       [][]int // for each of a request's Exact
+	exactDepth [][]int // for each of a request's Exact
 	candidates []Candidate
 }
 
 // member is an endpoint.
 type member struct {
 	Endpoint
-	load     Load
-	down     string
-	requests int
-	inFlight int
-	latency  latency
-	limit    limit
-	tells    Telling
-	size     int       // of the blocks that it tells of, in tokens
-	flights  []*Flight // of prompts with Exact names
+	load           Load
+	down           string
+	requests       int
+	tokensInFlight int // prompts that are not answered yet, and answers as expected
+	latency        latency
+	limit          limit
+	coverage       Coverage
+	blockTokens    int       // of the blocks that its KV events tell of
+	flights        []*Flight // of prompts with Exact names
 }
 
-// Telling is whether an endpoint tells what its prefix cache holds.
-type Telling int
+// Coverage is how much of an endpoint's prefix cache is known from its KV events.
+type Coverage int
 
 const (
-	Silent Telling = iota // it does not
-	Partly                // it does, and may hold more that it told of before
-	Fully                 // it does
+	Untold     Coverage = iota // nothing: what it holds is guessed
+	ToldPartly                 // what it told; it may hold more, from before anybody listened
+	ToldFully                  // all
 )
 
 // Options configure a Fleet.
@@ -75,21 +75,21 @@ func (f *Fleet) Change(id int, e Endpoint) { f.members[id].Endpoint = e }
 
 // Leave removes an endpoint. What is in flight there may end later.
 func (f *Fleet) Leave(id int) {
-	f.Tells(id, Silent)
+	f.SetCoverage(id, Untold)
 	f.members[id] = nil
 	f.prefixes.Forget(id)
 	f.sessions.forget(id)
 }
 
-// Tell says what an endpoint reported of its load.
-func (f *Fleet) Tell(id int, l Load) {
+// SetLoad says what an endpoint reported of its load.
+func (f *Fleet) SetLoad(id int, l Load) {
 	if m := f.members[id]; m != nil {
 		m.load = l
 	}
 }
 
 // Tells says whether an endpoint tells what it holds from now on. All that it told before is void.
-func (f *Fleet) Tells(id int, t Telling) {
+func (f *Fleet) SetCoverage(id int, c Coverage) {
 	m := f.members[id]
 	if m == nil {
 		return
@@ -98,15 +98,15 @@ func (f *Fleet) Tells(id int, t Telling) {
 		f.exact = NewExact(MaxEndpoints)
 	}
 	f.exact.Clear(id)
-	if m.tells, m.size = t, 0; t == Fully {
+	if m.coverage, m.blockTokens = c, 0; c == ToldFully {
 		f.prefixes.Forget(id)
 	}
 }
 
 // Store says that an endpoint holds a block of tokens; see Exact.Store. It returns how many blocks it told of.
 func (f *Fleet) Store(id int, b Block) int {
-	if m := f.members[id]; m != nil && m.tells != Silent {
-		m.size = len(b.Tokens)
+	if m := f.members[id]; m != nil && m.coverage != Untold {
+		m.blockTokens = len(b.Tokens)
 		f.exact.Store(id, b)
 		return f.exact.Held(id)
 	}
@@ -124,8 +124,8 @@ func (f *Fleet) Remove(id int, name uint64) {
 func (f *Fleet) BlockTokens(among []int) []int {
 	var sizes []int
 	for _, id := range among {
-		if m := f.members[id]; m != nil && m.size > 0 && !slices.Contains(sizes, m.size) {
-			sizes = append(sizes, m.size)
+		if m := f.members[id]; m != nil && m.blockTokens > 0 && !slices.Contains(sizes, m.blockTokens) {
+			sizes = append(sizes, m.blockTokens)
 		}
 	}
 	return sizes
@@ -197,12 +197,12 @@ func (f *Fleet) View(q *Request, among []int) []Candidate {
 			continue
 		}
 		c := Candidate{
-			ID: id, Endpoint: &m.Endpoint, Load: m.load, Down: m.down, Requests: m.requests, InFlight: m.inFlight,
-			Held: f.depth[id], Of: len(q.Blocks), Session: id == session,
+			ID: id, Endpoint: &m.Endpoint, Load: m.load, Down: m.down, Requests: m.requests, TokensInFlight: m.tokensInFlight,
+			HeldBlocks: f.depth[id], PromptBlocks: len(q.Blocks), Session: id == session,
 		}
 		f.setExact(&c, m, q)
-		c.Most = m.most()
-		c.Latency, c.TTFT, c.TPOT = m.latency.predict(c.uncached(q), float64(m.inFlight), m.requests, q.Output)
+		c.MaxRequests = m.most()
+		c.Latency, c.TTFT, c.TPOT = m.latency.predict(c.uncached(q), float64(m.tokensInFlight), m.requests, q.Output)
 		f.candidates = append(f.candidates, c)
 	}
 	return f.candidates
@@ -211,14 +211,14 @@ func (f *Fleet) View(q *Request, among []int) []Candidate {
 // matchExact finds how much of a prompt endpoints told that they hold.
 func (f *Fleet) matchExact(q *Request) {
 	for i, e := range q.Exact {
-		if i == len(f.told) {
-			f.told = append(f.told, nil)
+		if i == len(f.exactDepth) {
+			f.exactDepth = append(f.exactDepth, nil)
 		}
-		f.told[i] = slices.Grow(f.told[i][:0], len(f.members))[:len(f.members)]
+		f.exactDepth[i] = slices.Grow(f.exactDepth[i][:0], len(f.members))[:len(f.members)]
 		if f.exact != nil {
-			f.exact.Match(e.Names, f.told[i])
+			f.exact.Match(e.Names, f.exactDepth[i])
 		} else {
-			clear(f.told[i])
+			clear(f.exactDepth[i])
 		}
 	}
 }
@@ -226,22 +226,22 @@ func (f *Fleet) matchExact(q *Request) {
 // setExact replaces the guess of what an endpoint holds by what the endpoint told, and what is under way there: engines
 // tell of a block after it was computed. Of one that tells a part, the larger counts.
 func (f *Fleet) setExact(c *Candidate, m *member, q *Request) {
-	if m.tells == Silent {
+	if m.coverage == Untold {
 		return
 	}
-	i := slices.IndexFunc(q.Exact, func(e Exactly) bool { return e.BlockTokens == m.size })
+	i := slices.IndexFunc(q.Exact, func(e BlockNames) bool { return e.BlockTokens == m.blockTokens })
 	if i < 0 {
 		return
 	}
-	names, held := q.Exact[i].Names, f.told[i][c.ID]
+	names, held := q.Exact[i].Names, f.exactDepth[i][c.ID]
 	for _, t := range m.flights {
 		if held < len(names) {
-			held = max(held, common(names, t.exactly(m.size)))
+			held = max(held, common(names, t.blockNames(m.blockTokens)))
 		}
 	}
 	guess := c.held()
-	if c.Held, c.Of = held, len(names); m.tells == Partly && c.held() < guess {
-		c.Held = int(guess * float64(len(names)))
+	if c.HeldBlocks, c.PromptBlocks = held, len(names); m.coverage == ToldPartly && c.held() < guess {
+		c.HeldBlocks = int(guess * float64(len(names)))
 	}
 }
 
@@ -264,14 +264,14 @@ type Flight struct {
 	member   *member
 	tokens   int     // that it adds to those in flight
 	output   int     // of which these are not of the prompt
-	uncached float64 // when it was sent, as all that follows
-	before   float64 // tokens in flight
-	requests int     // with this one
-	exact    []Exactly
+	uncached float64 // tokens of the prompt, when it was sent
+	before   float64 // tokens in flight when it was sent
+	requests int     // in flight when it was sent, with this one
+	exact    []BlockNames
 }
 
 // exactly returns the names of the prompt's blocks of a size.
-func (t *Flight) exactly(size int) []uint64 {
+func (t *Flight) blockNames(size int) []uint64 {
 	for _, e := range t.exact {
 		if e.BlockTokens == size {
 			return e.Names
@@ -287,10 +287,10 @@ func (f *Fleet) Send(id int, q *Request) *Flight {
 	uncached := c.uncached(q)
 	t := &Flight{
 		fleet: f, member: m, tokens: int(uncached) + q.Output, output: q.Output,
-		uncached: uncached, before: float64(m.inFlight), requests: m.requests + 1,
+		uncached: uncached, before: float64(m.tokensInFlight), requests: m.requests + 1,
 	}
 	m.requests++
-	m.inFlight += t.tokens
+	m.tokensInFlight += t.tokens
 	if t.exact = q.Exact; len(t.exact) > 0 {
 		m.flights = append(m.flights, t)
 	}
@@ -306,7 +306,7 @@ func (t *Flight) First(seconds float64) {
 		t.member.latency.learn(t.uncached, t.before, seconds)
 		t.member.limit.learn(t.uncached, t.requests, seconds)
 	}
-	t.member.inFlight -= t.tokens - t.output
+	t.member.tokensInFlight -= t.tokens - t.output
 	t.tokens = t.output
 }
 
@@ -319,5 +319,5 @@ func (t *Flight) End(tokens int, seconds float64) {
 		t.member.flights = slices.Delete(t.member.flights, i, i+1)
 	}
 	t.member.requests--
-	t.member.inFlight -= t.tokens
+	t.member.tokensInFlight -= t.tokens
 }

@@ -126,15 +126,15 @@ func TestFlightsEnd(t *testing.T) {
 				flights = flights[:n-1]
 			}
 		}
-		if c := f.View(&Request{}, []int{a})[0]; c.Requests != len(flights) || c.InFlight < 0 {
-			t.Fatalf("%d requests and %d tokens in flight; want %d requests", c.Requests, c.InFlight, len(flights))
+		if c := f.View(&Request{}, []int{a})[0]; c.Requests != len(flights) || c.TokensInFlight < 0 {
+			t.Fatalf("%d requests and %d tokens in flight; want %d requests", c.Requests, c.TokensInFlight, len(flights))
 		}
 	}
 	for _, x := range flights {
 		x.End(0, 0)
 	}
-	if c := f.View(&Request{}, []int{a})[0]; c.Requests != 0 || c.InFlight != 0 {
-		t.Errorf("%d requests and %d tokens in flight at the end", c.Requests, c.InFlight)
+	if c := f.View(&Request{}, []int{a})[0]; c.Requests != 0 || c.TokensInFlight != 0 {
+		t.Errorf("%d requests and %d tokens in flight at the end", c.Requests, c.TokensInFlight)
 	}
 }
 
@@ -148,8 +148,8 @@ func TestManyJoin(t *testing.T) {
 		}
 		q := &Request{Blocks: prompt(uint64(i), 3), Tokens: 30}
 		f.Send(id, q).End(0, 0)
-		if c := f.View(q, []int{id})[0]; c.Held != 3 {
-			t.Fatalf("endpoint %d holds %d blocks", i, c.Held)
+		if c := f.View(q, []int{id})[0]; c.HeldBlocks != 3 {
+			t.Fatalf("endpoint %d holds %d blocks", i, c.HeldBlocks)
 		}
 	}
 	if _, err := f.Join(Endpoint{}); err == nil || !strings.Contains(err.Error(), "256") {

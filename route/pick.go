@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// tie is how much lower than the best a score may be and still be drawn for: of 1, the highest there is. Facts are that
-// inexact, and gateways that share endpoints and always took the very best would all take the same one.
+// tie is how far below the best score a candidate still takes part in the draw, where scores are from 0 to 1. Scores
+// are not more exact than that, and gateways that share endpoints would otherwise all choose the same one.
 const tie = 0.02
 
 // Decision is a choice with its reasons. It is valid until its picker's next choice.
@@ -43,7 +43,7 @@ func newPicker(seed uint64) *picker {
 }
 
 // pick chooses from candidates in three steps. Filters leave out those that cannot take the request. The policy's
-// scorers rate the others. Of all whose score is within a hair of the best, two are drawn at random, and the one with
+// scorers rate the others. Of all whose score is at most tie below the best, two are drawn at random, and the one with
 // fewer requests in flight is chosen: the power of two choices.
 func (k *picker) pick(p *Policy, q *Request, candidates []Candidate) Decision {
 	k.rated, k.near = k.rated[:0], k.near[:0]
@@ -79,8 +79,9 @@ func (k *picker) pick(p *Policy, q *Request, candidates []Candidate) Decision {
 	return Decision{Chosen: k.draw(), Rated: k.rated, policy: p}
 }
 
-// hot is how many times the least work of a candidate makes one hot. Work counts what of the prompt must be computed:
-// a prompt that is short or cached elsewhere leaves a hot endpoint sooner than one that would have to be computed anew.
+// hot is how many times as much work as the least loaded candidate has makes a candidate hot: its cached prefix does
+// not count any more. Work includes what of the prompt must be computed there, so a prompt that is short or cached
+// elsewhere, too, leaves a hot endpoint sooner than one that others would have to compute.
 const hot = 6
 
 func markHot(q *Request, rated []Rated) {
@@ -156,6 +157,30 @@ func (k *picker) draw() int {
 	return a
 }
 
+// How says how the choice was made: there was one candidate ("only"), one was the best ("best"), or one was drawn from
+// those near the best ("drawn").
+func (d Decision) How() string {
+	rated, near := 0, 0
+	for _, r := range d.Rated {
+		if r.Refused == "" {
+			rated++
+		}
+		if r.Near {
+			near++
+		}
+	}
+	switch {
+	case rated == 1:
+		return "only"
+	case near == 1:
+		return "best"
+	}
+	return "drawn"
+}
+
+// Scorers returns the names of the policy's scorers, in the order of Rated.Scores.
+func (d Decision) Scorers() []string { return d.policy.names }
+
 // Next returns the places in Rated of the best candidates after the chosen one, at most n of them.
 func (d Decision) Next(n int) []int {
 	var next []int
@@ -193,7 +218,7 @@ func (d Decision) String() string {
 		for j, name := range d.policy.names {
 			fmt.Fprintf(&b, " %s=%.2f", name, r.Scores[j])
 		}
-		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.Held, r.Of)
+		fmt.Fprintf(&b, " (%d in flight, %d of %d blocks", r.Requests, r.HeldBlocks, r.PromptBlocks)
 		if r.hot {
 			b.WriteString(", hot")
 		}

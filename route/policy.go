@@ -12,7 +12,7 @@ var filters = named.List[func(q *Request, c *Candidate) bool]{
 	{Name: "down", Is: func(_ *Request, c *Candidate) bool { return c.Down != "" }},
 	{Name: "other", Is: func(q *Request, c *Candidate) bool { return q.Only != nil && !slices.Contains(q.Only, c.ID) }},
 	{Name: "failed", Is: func(q *Request, c *Candidate) bool { return slices.Contains(q.Tried, c.ID) }},
-	{Name: "full", Is: func(_ *Request, c *Candidate) bool { return c.Most > 0 && c.Requests >= c.Most }},
+	{Name: "full", Is: func(_ *Request, c *Candidate) bool { return c.MaxRequests > 0 && c.Requests >= c.MaxRequests }},
 	{Name: "context", Is: func(q *Request, c *Candidate) bool { return c.Context > 0 && q.Context > c.Context }},
 }
 

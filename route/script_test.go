@@ -117,7 +117,7 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 		s.fleet.Leave(s.ids[name])
 		delete(s.ids, name)
 	case "tell":
-		s.fleet.Tell(s.ids[name], l)
+		s.fleet.SetLoad(s.ids[name], l)
 	case "down":
 		s.fleet.SetDown(s.ids[name], why)
 	case "choose":

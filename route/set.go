@@ -11,11 +11,11 @@ type set [MaxEndpoints / 64]uint64
 // wordsFor is how many words of a set so many endpoints need.
 func wordsFor(endpoints int) int { return (endpoints + 63) / 64 }
 
-// match tells how many leading blocks each endpoint holds: it sets depth[e] for every endpoint e. The first words of a
-// block's entry are the set of endpoints that hold it.
+// match sets depth[e] to how many leading blocks endpoint e holds. The first words of a block's entry are the set of
+// endpoints that hold it.
 //
-// It takes for granted that an endpoint that holds a block holds all that precede it, and searches by bisection: with d
-// different depths among n blocks it looks up about d·log2(n) of them.
+// It assumes that an endpoint that holds a block holds all blocks before it, and searches by bisection: for d different
+// depths among n blocks it looks up about d·log2(n) blocks.
 func (t *table) match(blocks []uint64, depth []int) {
 	clear(depth)
 	var all set
@@ -25,7 +25,7 @@ func (t *table) match(blocks []uint64, depth []int) {
 	t.narrow(blocks, 0, len(blocks), all, wordsFor(len(depth)), depth)
 }
 
-// narrow sets the depths of some endpoints, which are from low to high.
+// narrow sets the depths of some endpoints, each of which is at least low and at most high.
 func (t *table) narrow(blocks []uint64, low, high int, some set, words int, depth []int) {
 	for low < high {
 		middle := (low + high) / 2

@@ -29,10 +29,10 @@ func (a *messagesAnswer) prompts(info text.Info) ([]text.Request, error) {
 	}
 	r.Answer.Parse = true
 	if q.Effort != "" {
-		setVariable(r.Chat, "reasoning_effort", q.Effort)
+		r.Chat.Set("reasoning_effort", q.Effort)
 	}
 	if q.Thinking != nil {
-		think(r.Chat, q.Thinking.On)
+		r.Chat.Think(q.Thinking.On)
 		r.Answer.Thought = q.Thinking.Budget
 	}
 	if q.Schema != nil {

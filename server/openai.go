@@ -243,7 +243,7 @@ func (o *openaiAnswer) request(info text.Info) text.Request {
 	r.MaxTokens = value(o.common.MaxTokens, info.MaxTokens)
 	r.PromptLogprobs = value(o.common.PromptLogprobs, -1)
 	r.Truncate = value(o.common.TruncatePromptTokens, 0)
-	r.Answer.Form = form(o.common.Structure)
+	r.Answer.Form, r.Begun = form(o.common.Structure), o.common.ContinueTokenIDs
 	if o.common.UseBeamSearch {
 		r.Sampling = sampling.Defaults() // it goes by the model's own probabilities
 		r.Sampling.Temperature = 0

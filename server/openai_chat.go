@@ -1,8 +1,6 @@
 package server
 
 import (
-	"encoding/json"
-
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/chat"
@@ -65,7 +63,7 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	var all []text.Request
 	for _, messages := range conversations {
 		one := r
-		if one.Chat, err = conversation(messages, generate, a.request.ChatTemplateKwargs); err != nil {
+		if one.Chat, err = openai.Conversation(messages, generate, a.request.ChatTemplateKwargs); err != nil {
 			return nil, err
 		}
 		one.Chat.Continue, one.Special = a.request.ContinueFinalMessage, a.request.AddSpecialTokens
@@ -141,42 +139,6 @@ func (o *openaiAnswer) topLogprob(t text.TokenInfo) openai.TopLogprob {
 	return openai.TopLogprob{Token: o.spell(t), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
 }
 
-// conversation returns messages as the chat template takes them.
-func conversation(messages []openai.Message, generate bool, kwargs json.RawMessage) (*chat.Input, error) {
-	in := &chat.Input{AddGenerationPrompt: generate}
-	for _, m := range messages {
-		out := chat.Message{Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID, Reasoning: m.ReasoningContent}
-		if m.Role == "developer" { // OpenAI's new name of the role that templates call system
-			out.Role = "system"
-		}
-		if m.Content != nil {
-			out.Content = m.Content.Text
-			for _, part := range m.Content.Parts {
-				out.Parts = append(out.Parts, chat.Part{Type: "text", Text: part})
-			}
-		}
-		for _, c := range m.ToolCalls {
-			out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: c.ID, Name: c.Function.Name,
-				Arguments: c.Function.Arguments})
-		}
-		in.Messages = append(in.Messages, out)
-	}
-	if kwargs == nil {
-		return in, nil
-	}
-	var err error
-	if in.Extra, err = chat.DecodeVars(kwargs); err != nil {
-		return nil, badKwargs("%v", err)
-	}
-	for _, key := range in.Extra.Keys() {
-		switch key {
-		case "messages", "tools", "add_generation_prompt":
-			return nil, badKwargs("%q belongs to the request itself and cannot be given again", key)
-		}
-	}
-	return in, nil
-}
-
 // ownTemplate returns the chat template that a request brings, nil if it brings none.
 func ownTemplate(source string) (*chat.Template, error) {
 	if source == "" {
@@ -187,8 +149,4 @@ func ownTemplate(source string) (*chat.Template, error) {
 		return nil, wire.Invalid("chat_template", wire.CodeInvalidValue, "%v", err)
 	}
 	return t, nil
-}
-
-func badKwargs(format string, args ...any) error {
-	return wire.Invalid("chat_template_kwargs", wire.CodeInvalidValue, format, args...)
 }

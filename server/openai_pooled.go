@@ -49,7 +49,7 @@ func (s *Server) inputs(ctx context.Context, req *openai.Inputs) (*pooling, []te
 // conversation returns the tokens of messages, as the chat template writes them.
 func (p *pooling) conversation(ctx context.Context, req *openai.Inputs) (ids []int32, err error) {
 	r := text.Request{Special: value(req.AddSpecialTokens, false)}
-	if r.Chat, err = conversation(req.Messages, req.AddGenerationPrompt, req.ChatTemplateKwargs); err != nil {
+	if r.Chat, err = openai.Conversation(req.Messages, req.AddGenerationPrompt, req.ChatTemplateKwargs); err != nil {
 		return nil, err
 	}
 	if r.Template, err = ownTemplate(req.ChatTemplate); err != nil {

@@ -32,54 +32,21 @@ func form(s *openai.Structure) *text.Form {
 func (a *chatAnswer) tell(r *text.Request) {
 	q := a.request
 	r.Answer.Parse, r.Answer.Thought = true, q.ThinkingTokenBudget
-	effort(r.Chat, q.ReasoningEffort, q.EnableThinking)
+	openai.Think(r.Chat, q.ReasoningEffort, q.EnableThinking)
 	offer(r, &q.ToolFields, "tools[%d].function.parameters")
-}
-
-// effort tells a template how much the model is to think: by a word, which may be "", or whether at all.
-func effort(in *chat.Input, word string, thinking *bool) {
-	if word != "" {
-		setVariable(in, "reasoning_effort", word)
-	}
-	if thinking == nil && word != "" {
-		on := word != "none"
-		thinking = &on
-	}
-	if thinking != nil {
-		think(in, *thinking)
-	}
 }
 
 // offer puts into a request which tools may be called. path is where the schema of the i-th one is.
 func offer(r *text.Request, q *openai.ToolFields, path string) {
 	r.Answer.Single = !value(q.ParallelToolCalls, true)
-	if q.ToolChoice != nil {
-		if q.ToolChoice.Mode == "none" {
-			return
-		}
+	if q.ToolChoice != nil && q.ToolChoice.Mode != "none" {
 		r.Answer.Choice = text.ToolChoice{Required: q.ToolChoice.Mode == "required", Name: q.ToolChoice.Name}
 	}
-	for i, t := range q.Tools {
+	for i, t := range q.Offered() {
 		r.Chat.Tools = append(r.Chat.Tools, t.JSON)
 		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf(path, i)),
 			Tool: chat.Tool{Name: t.Name, Parameters: t.Parameters, Strict: t.Strict}})
 	}
-}
-
-// setVariable sets a variable of a chat template, unless the request has.
-func setVariable(in *chat.Input, key string, v any) {
-	if in.Extra == nil {
-		in.Extra = chat.NewDict()
-	}
-	if _, given := in.Extra.Get(key); !given {
-		in.Extra.Set(key, v)
-	}
-}
-
-// think turns thinking on or off, which templates call by two names.
-func think(in *chat.Input, on bool) {
-	setVariable(in, "enable_thinking", on)
-	setVariable(in, "thinking", on)
 }
 
 // thinks reports whether reasoning is told.

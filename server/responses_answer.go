@@ -51,7 +51,7 @@ func (a *responseAnswer) prompts(info text.Info) ([]text.Request, error) {
 		r.Logprobs = value(q.TopLogprobs, 0)
 	}
 	r.Chat = a.conversation()
-	effort(r.Chat, q.Effort, nil)
+	openai.Think(r.Chat, q.Effort, nil)
 	offer(&r, &q.Tools, "tools[%d].parameters")
 	a.used = r
 	return []text.Request{r}, nil

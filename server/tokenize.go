@@ -91,7 +91,7 @@ func (s *Server) untokens(w http.ResponseWriter, r *http.Request) (*openai.Detok
 func fromSource(s *openai.Source, generate bool) (r text.Request, err error) {
 	r.NoSpecial, r.Special = !value(s.AddSpecialTokens, true), value(s.AddSpecialTokens, false)
 	if s.Messages != nil {
-		r.Chat, err = conversation(s.Messages, value(s.AddGenerationPrompt, generate), s.ChatTemplateKwargs)
+		r.Chat, err = openai.Conversation(s.Messages, value(s.AddGenerationPrompt, generate), s.ChatTemplateKwargs)
 	} else {
 		r.Prompt = value(s.Prompt, "")
 	}

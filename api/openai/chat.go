@@ -123,9 +123,9 @@ func DecodeChatBatch(body []byte, extra Extra) (*ChatRequest, [][]Message, error
 		return nil, nil, wire.Invalid("n", wire.CodeInvalidValue, "must be 1 for several conversations, and best_of, too")
 	case r.Stream:
 		return nil, nil, wire.Invalid("stream", wire.CodeInvalidValue, "must be false for several conversations")
-	case r.Echo || r.UseBeamSearch || r.PromptLogprobs != nil || r.ReturnTokenIDs:
+	case r.Echo || r.UseBeamSearch || r.PromptLogprobs != nil || r.ReturnTokenIDs || len(r.ContinueTokenIDs) > 0:
 		return nil, nil, wire.Invalid("messages", wire.CodeInvalidValue,
-			"several conversations exclude echo, use_beam_search, prompt_logprobs and return_token_ids")
+			"several conversations exclude echo, use_beam_search, prompt_logprobs, return_token_ids and continue_token_ids")
 	}
 	for _, one := range all {
 		r.Messages = one
@@ -158,6 +158,8 @@ func (r *ChatRequest) check() error {
 	switch {
 	case r.UseBeamSearch && (len(r.Tools) > 0 || r.ThinkingTokenBudget != nil || r.Echo):
 		return bad("use_beam_search", "not available with tools, thinking_token_budget or echo")
+	case len(r.ContinueTokenIDs) > 0 && (r.Echo || r.Logprobs || r.ThinkingTokenBudget != nil):
+		return bad("continue_token_ids", "not available with echo, logprobs or thinking_token_budget")
 	}
 	if err := r.ToolFields.check("tool_choice.function.name"); err != nil {
 		return err

@@ -27,6 +27,9 @@ type Common struct {
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"` // alternatives per prompt token
 	ReturnTokenIDs bool `json:"return_token_ids,omitempty"`
 
+	// ContinueTokenIDs are the tokens with which the answer begins, as a stream that broke off gave them.
+	ContinueTokenIDs []int32 `json:"continue_token_ids,omitempty"`
+
 	LogprobTokenIDs []int32 `json:"logprob_token_ids,omitempty"` // the alternatives, in place of the likeliest
 
 	ReturnTokensAsTokenIDs bool   `json:"return_tokens_as_token_ids,omitempty"` // log probabilities name tokens by their ids
@@ -53,6 +56,7 @@ const (
 
 	MaxLogprobTokens = 128 // of logprob_token_ids
 
+	maxContinued   = 1 << 20  // of continue_token_ids
 	maxMetadata    = 16       // members of metadata
 	maxKwargsBytes = 64 << 10 // of chat_template_kwargs
 	maxTemplate    = 64 << 10 // bytes of chat_template
@@ -84,6 +88,8 @@ func (r *Common) field(c *wire.Cursor, key string, extra Extra) (err error) {
 		r.PromptLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
 	case "logprob_token_ids":
 		r.LogprobTokenIDs, err = c.Tokens(MaxLogprobTokens)
+	case "continue_token_ids":
+		r.ContinueTokenIDs, err = c.Tokens(maxContinued)
 	case "return_token_ids":
 		r.ReturnTokenIDs, err = c.Bool()
 	case "return_tokens_as_token_ids":
@@ -204,6 +210,8 @@ func (r *Common) check() error {
 		return bad(r.Structure.Path, "not available when use_beam_search is true")
 	case r.UseBeamSearch && r.PromptLogprobs != nil:
 		return bad("prompt_logprobs", "must be null when use_beam_search is true")
+	case len(r.ContinueTokenIDs) > 0 && (r.UseBeamSearch || r.Beams() > 1 || r.Structure != nil || r.PromptLogprobs != nil):
+		return bad("continue_token_ids", "not available with several answers, a form of the answer, or prompt_logprobs")
 	case r.PromptLogprobs != nil && r.Stream:
 		return bad("prompt_logprobs", "not available when stream is true")
 	}

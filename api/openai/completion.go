@@ -60,6 +60,8 @@ func DecodeCompletion(body []byte, extra Extra) (*CompletionRequest, error) {
 		return nil, wire.Invalid("echo", wire.CodeInvalidValue, "must be false when use_beam_search is true")
 	case r.Echo && r.Suffix != nil:
 		return nil, wire.Invalid("echo", wire.CodeInvalidValue, "must be false with suffix")
+	case len(r.ContinueTokenIDs) > 0 && (len(r.Prompts) > 1 || r.Echo || r.Suffix != nil || r.Logprobs != nil):
+		return nil, wire.Invalid("continue_token_ids", wire.CodeInvalidValue, "not available with several prompts, echo, suffix or logprobs")
 	case r.Logprobs != nil && *r.Logprobs == AllLogprobs && r.Echo:
 		return nil, wire.Invalid("logprobs", wire.CodeInvalidValue, "must not be -1 with echo: of a prompt's tokens, %d alternatives are told", MaxLogprobs)
 	case r.LogprobTokenIDs != nil && r.Logprobs == nil:

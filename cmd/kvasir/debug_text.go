@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/gateway/prompt"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
@@ -75,15 +79,52 @@ func openTemplate(name string) (*chat.Template, error) {
 		}
 		return chat.Parse(p.path, string(source))
 	}
-	ckpt, err := p.open()
-	if err != nil {
-		return nil, err
-	}
-	t, err := text.OpenTemplate(ckpt)
+	t, err := p.template()
 	if err == nil && t == nil {
 		err = fmt.Errorf("%s has no chat template", name)
 	}
 	return t, err
+}
+
+// template reads the chat template of a model, or of a folder with a tokenizer; nil if there is none.
+func (p place) template() (*chat.Template, error) {
+	if p.isCheckpoint() {
+		ckpt, err := p.open()
+		if err != nil {
+			return nil, err
+		}
+		return text.OpenTemplate(ckpt)
+	}
+	var files [3][]byte
+	for i, name := range []string{"tokenizer_config.json", "chat_template.jinja", "chat_template.json"} {
+		data, err := os.ReadFile(filepath.Join(p.path, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil, err
+		}
+		files[i] = data
+	}
+	source, err := chat.FromConfig(files[0], files[1], files[2])
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return chat.Parse(p.path, source)
+}
+
+// openPrompts reads the tokenizer and the chat template, if there is one, of a model or of a folder with a tokenizer.
+func openPrompts(name string) (*prompt.Model, error) {
+	t, err := openTokenizer(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	template, err := p.template()
+	return &prompt.Model{Tokenizer: t, Template: template}, err
 }
 
 type tokenizeCmd struct {

@@ -75,7 +75,7 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, state.Close())
 	}
-	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers, Traces: traces})
+	g, err := gateway.New(cfg, gateway.Options{Logger: log, Access: access, Seed: rand.Uint64(), State: state, Answers: answers, Traces: traces, Prompts: openPrompts})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Generation struct {
 	called  bool // the answer has calls of tools
 	usage   Usage
 	ended   bool
+	early   *Delta // the end, if what was generated before it had come to one
 }
 
 // Generate begins an answer to a prompt, of which there may be several: each draws with a seed of its own, the
@@ -50,6 +51,13 @@ func (m *Model) Generate(ctx context.Context, p *Prompt) (*Generation, error) {
 	if g.stream, err = p.prepared.Submit(ctx); err != nil {
 		g.cancel()
 		return nil, err
+	}
+	for _, id := range r.Begun { // whose text was shown before
+		var d Delta
+		if g.take(&d, engine.Token{ID: id}); d.Finish != "" {
+			g.early = &Delta{Finish: d.Finish, Stop: d.Stop, Usage: g.usage}
+			break
+		}
 	}
 	return g, nil
 }
@@ -74,6 +82,10 @@ func (g *Generation) Times() engine.Times { return g.stream.Times() }
 // Next returns the next piece of the answer, io.EOF after the last. Pieces are as short as they can be.
 func (g *Generation) Next(ctx context.Context) (Delta, error) {
 	var d Delta
+	if g.early != nil {
+		d, g.early = *g.early, nil
+		return d, nil
+	}
 	if g.ended {
 		return d, io.EOF
 	}
@@ -95,7 +107,7 @@ func (g *Generation) Next(ctx context.Context) (Delta, error) {
 
 // take adds one token of the engine to d.
 func (g *Generation) take(d *Delta, t engine.Token) {
-	g.usage.Cached = g.stream.Cached()
+	g.usage.Cached = min(g.stream.Cached(), g.usage.Prompt)
 	g.usage.Generated++
 	d.IDs = append(d.IDs, t.ID)
 	if g.logs {

@@ -27,6 +27,8 @@ type Request struct {
 
 	Answer Answer // what the answer of a Chat is made of
 
+	Begun []int32 // the answer's beginning, in tokens: it goes on after them as if it had been generated here
+
 	Stop        []string // strings that end the answer
 	IncludeStop bool     // a stop string is part of the answer
 	KeepSpecial bool     // special tokens appear in the text
@@ -130,7 +132,7 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 		return nil, err
 	}
 	m.words(&r)
-	whole := engine.Request{Prompt: ids, EOS: m.stops, Params: r.Params}
+	whole := engine.Request{Prompt: slices.Concat(ids, r.Begun), Begun: len(r.Begun), EOS: m.stops, Params: r.Params}
 	prepared, err := m.Engine.Prepare(whole)
 	if err != nil {
 		return nil, err

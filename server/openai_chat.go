@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
@@ -61,6 +62,7 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	if conversations == nil {
 		conversations = [][]openai.Message{a.request.Messages}
 	}
+	r.Prediction = predicted(a.request.Prediction)
 	generate := value(a.request.AddGenerationPrompt, !a.request.ContinueFinalMessage)
 	var all []text.Request
 	for _, messages := range conversations {
@@ -175,6 +177,14 @@ func conversation(messages []openai.Message, generate bool, kwargs json.RawMessa
 		}
 	}
 	return in, nil
+}
+
+// predicted returns the text of a prediction, "" if there is none.
+func predicted(p *openai.Content) string {
+	if p == nil {
+		return ""
+	}
+	return p.Text + strings.Join(p.Parts, "")
 }
 
 // ownTemplate returns the chat template that a request brings, nil if it brings none.

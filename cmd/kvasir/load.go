@@ -95,6 +95,17 @@ func (f schedFlags) apply(o *text.Options) {
 	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), text.Preempt(f.Preempt)
 }
 
+// draftFlags say what guesses tokens ahead; docs/drafts.md.
+type draftFlags struct {
+	Drafts      string  `help:"What guesses tokens ahead, so that one step yields several where the guesses are right: ${drafts_help}. Answers are the same, and tokens that are not worth their time are not tried." enum:",${drafts}" default:"" placeholder:"NAME"`
+	DraftTokens natural `help:"Most tokens guessed ahead at once, up to 64. By default 16." placeholder:"N"`
+}
+
+// apply sets the options that the flags name.
+func (f draftFlags) apply(o *text.Options) {
+	o.Drafts, o.DraftTokens = f.Drafts, int(f.DraftTokens)
+}
+
 // natural is a number of things, at least one; a flag that is not given is 0.
 type natural int
 

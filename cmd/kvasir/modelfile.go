@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type entry struct {
 	KVBytes    size              `yaml:"kv-bytes,omitempty"`
 	KVType     string            `yaml:"kv-type,omitempty"`
 	MaxSeqs    int               `yaml:"max-seqs,omitempty"`
+	Drafts     string            `yaml:"drafts,omitempty"`
+	DraftMost  int               `yaml:"draft-tokens,omitempty"`
 	Template   string            `yaml:"chat-template,omitempty"` // a file
 	Source     string            `yaml:"template,omitempty"`      // the template itself
 	System     string            `yaml:"system,omitempty"`
@@ -98,6 +101,10 @@ func (e entry) check() error {
 		return fmt.Errorf("kv-type is %q; want such as bf16 or q8_0", e.KVType)
 	case e.Context < 0 || e.MaxSeqs < 0:
 		return fmt.Errorf("context is %d and max-seqs %d; want at least 0", e.Context, e.MaxSeqs)
+	case e.Drafts != "" && !slices.Contains(text.Drafts(), e.Drafts):
+		return fmt.Errorf("drafts is %q; want one of %v", e.Drafts, text.Drafts())
+	case e.DraftMost < 0 || e.DraftMost > engine.MaxDraft:
+		return fmt.Errorf("draft-tokens is %d; want 1 to %d, or 0 for what --draft-tokens says", e.DraftMost, engine.MaxDraft)
 	case e.Template != "" && e.Source != "":
 		return errors.New("it has both a chat-template, which is a file, and a template, which is the text")
 	}
@@ -170,6 +177,8 @@ func (e entry) apply(o *text.Options) error {
 	set(&o.Context, e.Context)
 	set(&o.KVBytes, int64(e.KVBytes))
 	set(&o.MaxSeqs, e.MaxSeqs)
+	set(&o.Drafts, e.Drafts)
+	set(&o.DraftTokens, e.DraftMost)
 	set(&o.ToolFormat, e.Tools)
 	set(&o.ReasoningFormat, e.Reasoning)
 	set(&o.Pooling, engine.Pooling(e.Pooling))

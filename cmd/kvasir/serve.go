@@ -52,6 +52,7 @@ type serveCmd struct {
 	adapterFlags    `group:"Adapters"`
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
+	draftFlags      `group:"Tokens guessed ahead"`
 	engineFlags     `group:"Memory and computing"`
 
 	blobs *store.Blobs // of --state; nil without
@@ -284,6 +285,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	observer := new(server.Observer)
 	o := c.options(found.name)
 	c.schedFlags.apply(&o)
+	c.draftFlags.apply(&o)
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}

@@ -75,6 +75,9 @@ type Options struct {
 	DiskKVBytes int64            // its size
 	Preempt     sched.Preempt    // how preempted requests come back from there; "" is auto
 	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
+	Drafts      string           // what guesses tokens ahead, one of Drafts(); "" is none
+	DraftTokens int              // guessed ahead at once; 0 is engine.MostDraft
+	DraftAlways bool             // verify all guesses, also those that cost more time than they bring
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
 	Adapter  string        // a file or folder of the one that requests use which name none; "" is none
@@ -138,7 +141,7 @@ func (o *Options) check() error {
 	if o.Evict != "" && !slices.Contains(kv.Policies(), o.Evict) {
 		return fmt.Errorf("text: eviction is %q; want one of %v", o.Evict, kv.Policies())
 	}
-	if err := o.checkTiers(); err != nil {
+	if err := errors.Join(o.checkTiers(), o.checkDrafts()); err != nil {
 		return err
 	}
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
@@ -240,6 +243,9 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
 	m.KVGroups = groups(m.Spec)
+	if err := o.drafted(m.Spec); err != nil {
+		return nil, err
+	}
 	if err := m.checkTokens(); err != nil {
 		return nil, err
 	}
@@ -276,6 +282,7 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 	m.Engine, err = engine.New(engine.Config{
 		Model: kvModel, Tiers: tiers, Runner: b.runner, Base: b, Slots: o.MaxLoRAs, Place: b.place, Adapters: adapters,
 		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
+		Drafts: engine.Drafts{Lookup: o.Drafts == draftLookup, Most: o.DraftTokens, Always: o.DraftAlways},
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: m.KVGroups, States: cache.Spec().States,
 			MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(),

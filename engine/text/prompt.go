@@ -27,6 +27,8 @@ type Request struct {
 
 	Answer Answer // what the answer of a Chat is made of
 
+	Prediction string // what the answer is expected to be like; it changes no token (engine.Params.Prediction)
+
 	Stop        []string // strings that end the answer
 	IncludeStop bool     // a stop string is part of the answer
 	KeepSpecial bool     // special tokens appear in the text
@@ -130,6 +132,9 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 		return nil, err
 	}
 	m.words(&r)
+	if err := m.predict(ctx, &r); err != nil {
+		return nil, err
+	}
 	whole := engine.Request{Prompt: ids, EOS: m.stops, Params: r.Params}
 	prepared, err := m.Engine.Prepare(whole)
 	if err != nil {

@@ -122,4 +122,6 @@ type Usage struct {
 	Cached    int // of those, found in the prefix cache
 	Generated int // tokens of the answer
 	Reasoning int // of those, of reasoning and its marks
+	Accepted  int // of those, guessed ahead
+	Rejected  int // tokens that were guessed ahead and were wrong
 }

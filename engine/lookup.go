@@ -54,7 +54,8 @@ func (r *rate) learn(right bool) {
 	}
 }
 
-func (r *rate) chance() float64 { return float64(r.right / r.all) }
+// chance returns how likely a guess is to be right. None is certain.
+func (r *rate) chance() float64 { return min(float64(r.right/r.all), 0.99) }
 
 // newLookup makes a lookup for a sequence with a prompt, which may find what follows in a text that was given, too. If
 // there is such a text, the output is guessed to begin as it does.

@@ -72,6 +72,7 @@ type drafting struct {
 	alone       bool    // it is not planned ahead
 	linger      int     // tokens until it is again, if nothing is guessed
 	model       rate    // of the Drafter's guesses
+	byModel     bool    // the last Draft is one
 }
 
 // lingers is for how many tokens without a guess a sequence is not planned ahead: where something was found, more is
@@ -118,15 +119,50 @@ func (e *Engine) draft(q *sequence) {
 			ids = append(ids, id)
 		}
 		if len(ids) > 0 && (e.cfg.Drafts.Always || e.pays(gain, &price)) {
+			d.byModel = false
 			e.propose(q, sched.Draft{Tokens: ids})
 			return
 		}
 	}
-	if e.cfg.Drafts.Drafter != nil {
-		e.asks = append(e.asks, Ask{Sequence: uint64(q.id), Tokens: q.known(), Most: e.mostDraft(q)})
+	if most := e.modelled(q, &price, at); most > 0 {
+		if d.linger = lingers; !d.alone {
+			d.alone = true
+			e.sched.PlanAhead(q.id, false)
+		}
+		e.asks = append(e.asks, Ask{Sequence: uint64(q.id), Tokens: q.known(), Most: most})
 		return
 	}
 	e.pause(q)
+}
+
+// modelled returns how many tokens a Drafter is to guess for a sequence: as many as are worth their rows and the time
+// to guess them, of which each sequence that it guesses for takes a part.
+func (e *Engine) modelled(q *sequence, p *sched.Prices, at int) int {
+	most := e.mostDraft(q)
+	if e.cfg.Drafts.Drafter == nil {
+		return 0
+	}
+	if e.cfg.Drafts.Always {
+		return most
+	}
+	own := 0.0 // to guess a token, in tokens that the time is worth
+	if p.Step > 0 {
+		own = float64(e.guessing.Microseconds()) * float64(p.Rows) / p.Step
+	}
+	gain, chance := 0.0, 1.0
+	for i := range most {
+		chance *= q.drafting.model.chance()
+		cost := p.Chance(at+i) + own
+		if chance <= cost {
+			most = i
+			break
+		}
+		gain += chance - cost
+	}
+	if most < 1 || !e.pays(gain, p) {
+		return 0
+	}
+	return most
 }
 
 // pays reports whether a draft gains more tokens, beside those that the time for its rows is worth, than are lost since
@@ -176,7 +212,14 @@ func (e *Engine) ask() {
 	if len(asks) == 0 || e.steps.n > 1 { // the Drafter's device may be the one that computes the step under way
 		return
 	}
+	begin, tokens := e.cfg.Now(), 0
 	e.cfg.Drafts.Drafter.Draft(asks)
+	for i := range asks {
+		tokens += len(asks[i].Draft.Tokens)
+	}
+	if tokens > 0 {
+		e.guessing += (e.cfg.Now().Sub(begin)/time.Duration(tokens) - e.guessing) / 8
+	}
 	for i := range asks {
 		a := &asks[i]
 		q := e.seqs[sched.SeqID(a.Sequence)]
@@ -188,6 +231,7 @@ func (e *Engine) ask() {
 			e.pause(q)
 			continue
 		}
+		q.drafting.byModel = true
 		e.propose(q, d)
 	}
 }
@@ -216,6 +260,11 @@ func (e *Engine) verified(q *sequence, x *entry, tokens []brief) {
 	for i := range tokens {
 		if tokens[i].origin == originGuessed {
 			accepted++
+		}
+	}
+	if d := q.drafting; d.byModel {
+		for i := range min(int(x.draft), accepted+1) {
+			d.model.learn(i < accepted)
 		}
 	}
 	e.counts.Drafts.add(int(x.draft), accepted)

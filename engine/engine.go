@@ -89,27 +89,28 @@ type Engine struct {
 	sleeps  bool
 
 	// The loop's own.
-	sched   *sched.Scheduler
-	seqs    map[sched.SeqID]*sequence
-	todo    []message // taken from the inbox, of which handled are done
-	handled int
-	tiers   *tiers // nil: there are none
-	steps   *stepper
-	rebuilt []time.Time   // when the device was made again, lately
-	slept   asleep        // what sleeps
-	change  *change       // nil: none was asked for
-	held    []*sequence   // requests that wait until the model sleeps
-	pending *sched.Plan   // one that waits for the step under way
-	idle    bool          // nothing can run before the next message
-	busy    time.Time     // when the loop last began to work, after waiting
-	spent   time.Duration // that it worked since the step before, up to then
-	host    time.Duration // that it works for a step, a moving average
-	asks    []Ask         // what Drafts.Drafter is to be asked
-	results []sched.Result
-	out     []delivery // what goes to the outbox next
-	outbox  *outbox
-	counts  Stats
-	touched int // means nothing, but that what sequence.touch reads is used
+	sched    *sched.Scheduler
+	seqs     map[sched.SeqID]*sequence
+	todo     []message // taken from the inbox, of which handled are done
+	handled  int
+	tiers    *tiers // nil: there are none
+	steps    *stepper
+	rebuilt  []time.Time   // when the device was made again, lately
+	slept    asleep        // what sleeps
+	change   *change       // nil: none was asked for
+	held     []*sequence   // requests that wait until the model sleeps
+	pending  *sched.Plan   // one that waits for the step under way
+	idle     bool          // nothing can run before the next message
+	busy     time.Time     // when the loop last began to work, after waiting
+	spent    time.Duration // that it worked since the step before, up to then
+	host     time.Duration // that it works for a step, a moving average
+	guessing time.Duration // that a Drafter takes for a token, likewise
+	asks     []Ask         // what Drafts.Drafter is to be asked
+	results  []sched.Result
+	out      []delivery // what goes to the outbox next
+	outbox   *outbox
+	counts   Stats
+	touched  int // means nothing, but that what sequence.touch reads is used
 }
 
 // New starts an engine. Close ends it.

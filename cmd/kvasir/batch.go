@@ -78,7 +78,9 @@ func (c *batchCmd) Run(ctx context.Context) error {
 		}
 	}
 	o := c.options(found.name)
-	c.draftFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return err
+	}
 	o.Profile, o.MaxSeqs, o.MaxWaiting = "throughput", int(c.MaxSeqs), 4*atOnce
 	m, err := load(ctx, found, o)
 	if err != nil {

@@ -40,7 +40,9 @@ func (c *benchDraftsCmd) Run(ctx context.Context) error {
 		return err
 	}
 	o := c.options(name)
-	c.draftFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return err
+	}
 	o.DraftAlways = c.Always
 	m, err := text.Open(ckpt, o)
 	if err != nil {

@@ -286,7 +286,9 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, 
 	steps := new(bench.Steps)
 	o := c.options(name)
 	c.schedFlags.apply(&o)
-	c.draftFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return nil, nil, nil, err
+	}
 	o.MaxWaiting, o.Observer = 1<<20, steps
 	m, err := text.Open(ckpt, o)
 	if err != nil {

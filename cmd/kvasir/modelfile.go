@@ -21,6 +21,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/server"
 	"github.com/kvasir-llm/kvasir/shelf"
+	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // entry is a model in a file of models. What is left out is as the flags of serve say.
@@ -34,6 +35,7 @@ type entry struct {
 	KVType     string            `yaml:"kv-type,omitempty"`
 	MaxSeqs    int               `yaml:"max-seqs,omitempty"`
 	Drafts     string            `yaml:"drafts,omitempty"`
+	DraftModel string            `yaml:"draft-model,omitempty"` // likewise
 	DraftMost  int               `yaml:"draft-tokens,omitempty"`
 	Template   string            `yaml:"chat-template,omitempty"` // a file
 	Source     string            `yaml:"template,omitempty"`      // the template itself
@@ -165,6 +167,18 @@ func (e entry) open(name string) (named, error) {
 	}
 	ckpt, err := p.open()
 	return named{name, ckpt}, err
+}
+
+// openDraft opens the model that guesses tokens ahead, nil if there is none.
+func (e entry) openDraft() (*weights.Checkpoint, error) {
+	if e.DraftModel == "" {
+		return nil, nil
+	}
+	p, err := e.find(e.DraftModel)
+	if err != nil {
+		return nil, fmt.Errorf("draft-model: %w", err)
+	}
+	return p.open()
 }
 
 func (e entry) offer(name string) shelf.Offer {

@@ -121,7 +121,9 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	o := c.options(found.name)
 	o.MaxSeqs = 1
-	c.draftFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return err
+	}
 	if arg, _ := c.answerer(); arg != "" {
 		one := adapterFlags{Adapter: []string{arg}, MaxLoRAs: 1}
 		if err := one.apply(ctx, &o); err != nil {

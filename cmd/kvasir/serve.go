@@ -101,6 +101,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if len(c.Adapter) > 0 && len(c.Models) > 1 {
 		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
 	}
+	if c.DraftModel != "" && len(c.Models) != 1 {
+		return usageError{"--draft-model is for one model that is named; those of --models have a draft-model of their own"}
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
@@ -285,7 +288,9 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	observer := new(server.Observer)
 	o := c.options(found.name)
 	c.schedFlags.apply(&o)
-	c.draftFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return server.Served{}, nil, err
+	}
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}

@@ -38,7 +38,11 @@ func (o *Options) checkDrafts() error {
 
 // drafted refuses drafts for a model that has no use for them.
 func (o *Options) drafted(s *model.Spec) error {
-	if why := draftless(s); why != "" && o.Drafts == draftLookup {
+	switch why := draftless(s); {
+	case why == "":
+	case o.Draft != nil:
+		return fmt.Errorf("text: there is a draft-model, but %s %s", o.Name, why)
+	case o.Drafts == draftLookup:
 		return fmt.Errorf("text: drafts is %q, but %s %s", o.Drafts, o.Name, why)
 	}
 	return nil
@@ -53,6 +57,15 @@ func draftless(s *model.Spec) string {
 		return "has recurrent layers, whose state cannot go back to before a wrong guess"
 	}
 	return ""
+}
+
+// drafts says who guesses.
+func (m *Model) drafts(o *Options) engine.Drafts {
+	d := engine.Drafts{Lookup: o.Drafts == draftLookup, Most: o.DraftTokens, Always: o.DraftAlways}
+	if m.draft != nil {
+		d.Drafter = m.draft.guess
+	}
+	return d
 }
 
 // predict puts the tokens of a request's prediction into it.

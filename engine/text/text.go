@@ -64,6 +64,7 @@ type Model struct {
 	loaded   atomic.Pointer[model.Model] // nil while the weights sleep on disk
 	maxRank  int                         // of adapters; 0 is any
 	base     *base
+	draft    *draftModel // nil is none
 	closer   func() error
 }
 

@@ -95,14 +95,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if len(c.Name) > len(c.Models) {
 		return usageError{fmt.Sprintf("%d --served-model-name for %d model(s)", len(c.Name), len(c.Models))}
 	}
-	if c.Template != "" && len(c.Models) > 1 {
-		return usageError{"--chat-template is for one model, and several are served"}
-	}
-	if len(c.Adapter) > 0 && len(c.Models) > 1 {
-		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
-	}
-	if c.DraftModel != "" && len(c.Models) != 1 {
-		return usageError{"--draft-model is for one model that is named; those of --models have a draft-model of their own"}
+	if err := c.checkSingle(); err != nil {
+		return err
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -273,6 +267,20 @@ func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func
 func tell(log *slog.Logger, m *text.Model, begin time.Time) {
 	log.Info("loaded", "model", m.Name, "family", m.Spec.Family, "device", m.Device, "context", m.Context,
 		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
+}
+
+// checkSingle refuses flags that are for one model, if there are others.
+func (c *serveCmd) checkSingle() error {
+	if c.Template != "" && len(c.Models) > 1 {
+		return usageError{"--chat-template is for one model, and several are served"}
+	}
+	if len(c.Adapter) > 0 && len(c.Models) > 1 {
+		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
+	}
+	if c.DraftModel != "" && len(c.Models) != 1 {
+		return usageError{"--draft-model is for one model that is named; those of --models have a draft-model of their own"}
+	}
+	return nil
 }
 
 // load opens the i-th model.

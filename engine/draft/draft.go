@@ -26,12 +26,12 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// CatchUp is how many tokens that it does not know yet a Model computes before it guesses: others wait meanwhile. A
+// catchUp is how many tokens that it does not know yet a Model computes before it guesses: others wait meanwhile. A
 // longer prompt takes several calls.
-const CatchUp = 128
+const catchUp = 128
 
 // Rows is how many rows the Runner must take, for so many sequences at once.
-func Rows(slots int) int { return max(CatchUp, slots) }
+func Rows(slots int) int { return max(catchUp, slots) }
 
 // Model proposes the tokens that a model finds likeliest. It is used by one goroutine at a time.
 type Model struct {
@@ -98,13 +98,13 @@ func (m *Model) Draft(asks []engine.Ask) {
 			all = append(all, guess{s, &asks[i], -1})
 		}
 	}
-	left := CatchUp
+	left := catchUp
 	for step := 0; ; step++ {
 		m.batch.Choosers = append(m.batch.Choosers[:0], m.fresh...)
 		m.fresh = m.fresh[:0]
 		for i := range all {
 			if g := &all[i]; step == 0 {
-				left -= m.catchUp(g, left)
+				left -= m.begin(g, left)
 			} else if g.choice >= 0 {
 				m.goOn(g)
 			}
@@ -175,8 +175,8 @@ func (m *Model) evict() bool {
 	return found
 }
 
-// catchUp puts the tokens of a sequence that are not computed into the batch, at most so many, and returns how many.
-func (m *Model) catchUp(g *guess, most int) int {
+// begin puts the tokens of a sequence that are not computed into the batch, at most so many, and returns how many.
+func (m *Model) begin(g *guess, most int) int {
 	ids := g.ask.Tokens[len(g.ids):]
 	n := min(len(ids), most)
 	if n == 0 {

@@ -34,6 +34,9 @@ type DraftReport struct {
 	Fastest  float64 `json:"fastest"`  // likewise
 	Proposed uint64  `json:"proposed"` // tokens of a round
 	Accepted uint64  `json:"accepted"`
+
+	WithoutCPU float64 `json:"cpu_us_per_token_without"` // of all processors, with workers that spin
+	WithCPU    float64 `json:"cpu_us_per_token_with"`
 }
 
 // MeasureDrafts measures what predictions are worth: those of an editor, for example, which sends a file that is to be
@@ -46,7 +49,7 @@ func MeasureDrafts(ctx context.Context, e *engine.Engine, vocab int, o DraftOpti
 	}
 	d := &draftBench{e: e, vocab: vocab, o: o, answers: make([][]int32, o.Batch)}
 	rep := &DraftReport{Batch: o.Batch, Changed: o.Changed}
-	var speeds [2][]float64
+	var speeds, cpus [2][]float64
 	var times []float64
 	for round := range o.Rounds + 1 { // the first makes the answers, and warms up
 		var speed [2]float64
@@ -57,8 +60,12 @@ func MeasureDrafts(ctx context.Context, e *engine.Engine, vocab int, o DraftOpti
 			}
 			before := e.Report().Drafts
 			var err error
-			if speed[kind], err = d.round(ctx, round, kind == 1); err != nil {
+			var cpu float64
+			if speed[kind], cpu, err = d.round(ctx, round, kind == 1); err != nil {
 				return nil, err
+			}
+			if round > 0 {
+				cpus[kind] = append(cpus[kind], cpu)
 			}
 			if after := e.Report().Drafts; kind == 1 {
 				rep.Proposed, rep.Accepted = after.Proposed-before.Proposed, after.Accepted-before.Accepted
@@ -70,6 +77,7 @@ func MeasureDrafts(ctx context.Context, e *engine.Engine, vocab int, o DraftOpti
 		}
 	}
 	rep.Without, rep.With, rep.Times = summarize(speeds[0]).P50, summarize(speeds[1]).P50, summarize(times).P50
+	rep.WithoutCPU, rep.WithCPU = summarize(cpus[0]).P50, summarize(cpus[1]).P50
 	rep.Slowest, rep.Fastest = slices.Min(times), slices.Max(times)
 	return rep, nil
 }
@@ -82,15 +90,16 @@ type draftBench struct {
 	answers [][]int32
 }
 
-// round makes all answers at once and returns their tokens a second.
-func (d *draftBench) round(ctx context.Context, round int, predicted bool) (float64, error) {
+// round makes all answers at once and returns their tokens a second, and the processors' microseconds for each.
+func (d *draftBench) round(ctx context.Context, round int, predicted bool) (speed, cpu float64, err error) {
 	var all guard.Group
-	start := time.Now()
+	start, worked := time.Now(), cpuTime()
 	for n := range d.o.Batch {
 		all.Start(func() error { return d.answer(ctx, n, round, predicted) })
 	}
-	err := all.Wait()
-	return float64(d.o.Batch*d.o.Tokens) / time.Since(start).Seconds(), err
+	err = all.Wait()
+	tokens := float64(d.o.Batch * d.o.Tokens)
+	return tokens / time.Since(start).Seconds(), float64((cpuTime() - worked).Microseconds()) / tokens, err
 }
 
 // answer makes the n-th answer, and holds it against the one that was made before.

@@ -77,7 +77,7 @@ type drafting struct {
 
 // lingers is for how many tokens without a guess a sequence is not planned ahead: where something was found, more is
 // likely to be soon.
-const lingers = 4
+const lingers = 3
 
 // drafts reports whether tokens may be proposed to a sequence.
 func (e *Engine) drafts(q *sequence) bool {
@@ -166,9 +166,9 @@ func (e *Engine) modelled(q *sequence, p *sched.Prices, at int) int {
 }
 
 // pays reports whether a draft gains more tokens, beside those that the time for its rows is worth, than are lost since
-// the device waits for the host before a step that is not planned ahead.
+// the device waits for the host before steps that are not planned ahead: its own, and those for which it lingers.
 func (e *Engine) pays(gain float64, p *sched.Prices) bool {
-	return gain*p.Step > float64(e.host.Microseconds())*float64(p.Rows)
+	return gain*p.Step > (1+lingers)*float64(e.host.Microseconds())*float64(p.Rows)
 }
 
 // mostDraft is how many tokens may be proposed to a sequence.

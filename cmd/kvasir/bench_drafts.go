@@ -51,7 +51,7 @@ func (c *benchDraftsCmd) Run(ctx context.Context) error {
 	defer m.Close()
 	var rows []*bench.DraftReport
 	if !c.JSON {
-		fmt.Printf("%s on %s\n\n| answers at once | changed | tokens/s without | with | times | slowest..fastest | accepted of proposed |\n|-:|-:|-:|-:|-:|-:|-:|\n", m.Name, m.Device)
+		fmt.Printf("%s on %s\n\n| answers at once | changed | tokens/s without | with | times | slowest..fastest | processors, µs/token without | with | accepted of proposed |\n|-:|-:|-:|-:|-:|-:|-:|-:|-:|\n", m.Name, m.Device)
 	}
 	for _, n := range c.Batch {
 		for _, changed := range c.Changed {
@@ -62,7 +62,7 @@ func (c *benchDraftsCmd) Run(ctx context.Context) error {
 				return err
 			}
 			if rows = append(rows, r); !c.JSON {
-				fmt.Printf("| %d | %s | %.1f | %.1f | %.2f | %.2f..%.2f | %d of %d |\n", r.Batch, percent(r.Changed), r.Without, r.With, r.Times, r.Slowest, r.Fastest, r.Accepted, r.Proposed)
+				fmt.Printf("| %d | %s | %.1f | %.1f | %.2f | %.2f..%.2f | %.0f | %.0f | %d of %d |\n", r.Batch, percent(r.Changed), r.Without, r.With, r.Times, r.Slowest, r.Fastest, r.WithoutCPU, r.WithCPU, r.Accepted, r.Proposed)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (e *Engine) drafts(q *sequence) bool {
 
 // newDrafting returns what the loop is to know of such a sequence.
 func (e *Engine) newDrafting(r *Request) *drafting {
-	return &drafting{alone: e.cfg.Drafts.Always || len(r.Prediction) > 0, linger: lingers, model: rate{rateFirst / 2, rateFirst}}
+	return &drafting{alone: e.cfg.Drafts.Always || len(r.Prediction) > 0, linger: lingers, model: newRate(0.5)}
 }
 
 // draft proposes what is guessed to follow the tokens of a sequence, if that is worth its time. What a Drafter is to be
@@ -103,7 +103,7 @@ func (e *Engine) draft(q *sequence) {
 	}
 	if e.cfg.Drafts.Lookup || len(q.req.Prediction) > 0 {
 		if d.lookup == nil {
-			d.lookup = newLookup(q.req.Prediction, q.req.Prompt)
+			d.lookup = newLookup(q.req.Prediction, q.req.Prompt, e.usual)
 		}
 		d.lookup.learn(q.known())
 		var ids []int32

@@ -95,17 +95,18 @@ type Engine struct {
 	handled  int
 	tiers    *tiers // nil: there are none
 	steps    *stepper
-	rebuilt  []time.Time   // when the device was made again, lately
-	slept    asleep        // what sleeps
-	change   *change       // nil: none was asked for
-	held     []*sequence   // requests that wait until the model sleeps
-	pending  *sched.Plan   // one that waits for the step under way
-	idle     bool          // nothing can run before the next message
-	busy     time.Time     // when the loop last began to work, after waiting
-	spent    time.Duration // that it worked since the step before, up to then
-	host     time.Duration // that it works for a step, a moving average
-	guessing time.Duration // that a Drafter takes for a token, likewise
-	asks     []Ask         // what Drafts.Drafter is to be asked
+	rebuilt  []time.Time        // when the device was made again, lately
+	slept    asleep             // what sleeps
+	change   *change            // nil: none was asked for
+	held     []*sequence        // requests that wait until the model sleeps
+	pending  *sched.Plan        // one that waits for the step under way
+	idle     bool               // nothing can run before the next message
+	busy     time.Time          // when the loop last began to work, after waiting
+	spent    time.Duration      // that it worked since the step before, up to then
+	host     time.Duration      // that it works for a step, a moving average
+	guessing time.Duration      // that a Drafter takes for a token, likewise
+	usual    *[lookupKinds]rate // of lookups
+	asks     []Ask              // what Drafts.Drafter is to be asked
 	results  []sched.Result
 	out      []delivery // what goes to the outbox next
 	outbox   *outbox
@@ -148,6 +149,7 @@ func New(cfg Config) (*Engine, error) {
 		sched:    s,
 		tiers:    t,
 		seqs:     map[sched.SeqID]*sequence{},
+		usual:    usualRates(),
 	}
 	e.steps = &stepper{
 		tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,

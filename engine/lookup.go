@@ -17,6 +17,7 @@ type lookup struct {
 	match int // tokens before it that are like the newest ones
 	wrong int // guesses since it was found that were wrong
 	rates [lookupKinds]rate
+	usual *[lookupKinds]rate // of all sequences
 }
 
 const (
@@ -45,6 +46,8 @@ const (
 	rateMost  = 64 // guesses after which the older half counts half
 )
 
+func newRate(chance float64) rate { return rate{float32(chance) * rateFirst, rateFirst} }
+
 func (r *rate) learn(right bool) {
 	if r.all++; right {
 		r.right++
@@ -57,12 +60,21 @@ func (r *rate) learn(right bool) {
 // chance returns how likely a guess is to be right. None is certain.
 func (r *rate) chance() float64 { return min(float64(r.right/r.all), 0.99) }
 
+// usualRates are those of lookups as long as nothing was learned.
+func usualRates() *[lookupKinds]rate {
+	var all [lookupKinds]rate
+	for kind, chance := range [lookupKinds]float64{.3, .3, .3, .5, .7, .9} {
+		all[kind] = newRate(chance)
+	}
+	return &all
+}
+
 // newLookup makes a lookup for a sequence with a prompt, which may find what follows in a text that was given, too. If
-// there is such a text, the output is guessed to begin as it does.
-func newLookup(given, prompt []int32) *lookup {
-	l := &lookup{given: len(given), at: -1}
-	for kind, right := range [lookupKinds]float32{.4, .4, .4, .55, .75, .9} {
-		l.rates[kind] = rate{right * rateFirst, rateFirst}
+// there is such a text, the output is guessed to begin as it does. How often guesses are right is at first as usual.
+func newLookup(given, prompt []int32, usual *[lookupKinds]rate) *lookup {
+	l := &lookup{given: len(given), at: -1, usual: usual}
+	for kind := range l.rates {
+		l.rates[kind] = newRate(usual[kind].chance())
 	}
 	l.text = append(make([]int32, 0, len(given)+2*len(prompt)), given...)
 	for i := 1; i < len(given); i++ {
@@ -84,7 +96,9 @@ func (l *lookup) learn(tokens []int32) {
 	for _, id := range tokens[len(l.text)-l.given:] {
 		if l.at >= 0 {
 			right := l.text[l.at] == id
-			l.rates[kindOf(l.match)].learn(right)
+			kind := kindOf(l.match)
+			l.rates[kind].learn(right)
+			l.usual[kind].learn(right)
 			if l.at++; right {
 				l.match++
 			} else if l.match, l.wrong = 0, l.wrong+1; l.wrong == lookupWrong {

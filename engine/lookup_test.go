@@ -41,7 +41,7 @@ func TestLookup(t *testing.T) {
 		{"with tokens added", []int32{1, 2, 3, 4, 5, 6}, []int32{9}, []int32{1, 7, 8, 2, 3}, []int32{4, 5, 6}},
 		{"and left behind", []int32{1, 2, 3, 4, 5, 6}, []int32{9}, []int32{1, 7, 8, 7}, nil},
 	} {
-		l := newLookup(c.given, c.prompt)
+		l := newLookup(c.given, c.prompt, usualRates())
 		for n := range c.output {
 			l.learn(slices.Concat(c.prompt, c.output[:n+1]))
 		}
@@ -60,7 +60,7 @@ func TestLookupLearns(t *testing.T) {
 	for range 5000 {
 		text = append(text, r.Int32N(1000))
 	}
-	again, never := newLookup(nil, text[:3000]), newLookup(text[:3000], text[3000:3001])
+	again, never := newLookup(nil, text[:3000], usualRates()), newLookup(text[:3000], text[3000:3001], usualRates())
 	known := slices.Clone(text[:3000])
 	for _, id := range text[1000:2500] {
 		known = append(known, id)
@@ -83,7 +83,10 @@ func TestLookupLearns(t *testing.T) {
 			t.Errorf("guesses of kind %d, of which %v came true, have the chance %v", kind, rate, rate.chance())
 		}
 	}
-	whole := newLookup(nil, known)
+	if next := newLookup(nil, known, never.usual); next.rates[0].chance() > 0.2 {
+		t.Errorf("the next sequence begins with the chance %v", next.rates[0].chance())
+	}
+	whole := newLookup(nil, known, never.usual)
 	if got, want := never.text[never.given:], whole.text; !slices.Equal(got, want) || len(never.prev) != len(never.text) || len(whole.prev) != len(whole.text) {
 		t.Errorf("%d and %d tokens are indexed, of %d and %d", len(never.prev), len(whole.prev), len(never.text), len(whole.text))
 	}
@@ -96,7 +99,7 @@ func BenchmarkLookup(b *testing.B) {
 	for range 8000 {
 		text = append(text, r.Int32N(300))
 	}
-	l := newLookup(nil, text)
+	l := newLookup(nil, text, usualRates())
 	for b.Loop() {
 		text = append(text, r.Int32N(300))
 		l.learn(text)

@@ -164,7 +164,7 @@ func draftGauges(add addGauge) {
 	add("vllm:spec_decode_num_accepted_tokens_total", "Of these, tokens that were right.", count, nil,
 		func(r *engine.Report) float64 { return float64(r.Drafts.Accepted) })
 	for i := range engine.MostDraft {
-		add("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Of these, by how many of their draft come before them; those after are not told.",
+		add("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Of these, by their position in the guess; the first 16 are told.",
 			count, prometheus.Labels{"position": strconv.Itoa(i)},
 			func(r *engine.Report) float64 { return float64(r.Drafts.ByPlace[i]) })
 	}

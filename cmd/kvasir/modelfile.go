@@ -118,6 +118,11 @@ func (e entry) check() error {
 	if _, err := server.Preset(e.Parameters); err != nil {
 		return fmt.Errorf("parameters: %w", err)
 	}
+	if e.DraftModel != "" {
+		if _, err := e.find(e.DraftModel); err != nil && !errors.As(err, new(notCached)) {
+			return fmt.Errorf("draft-model: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -23,6 +23,20 @@ type guesser struct {
 	answers [][]int32 // prompts with what follows them
 }
 
+// drafter makes a Drafter of a function.
+type drafter func(tokens []int32, most int) sched.Draft
+
+func (d drafter) Draft(asks []Ask) {
+	for i := range asks {
+		asks[i].Draft = d(asks[i].Tokens, asks[i].Most)
+	}
+}
+
+func (drafter) Forget(uint64) {}
+
+// always are the Drafts that verify all that a function proposes.
+func always(d drafter) Drafts { return Drafts{Drafter: d, Always: true} }
+
 func (g *guesser) draft(tokens []int32, most int) sched.Draft {
 	for _, a := range g.answers {
 		if n := len(tokens); n < len(a) && slices.Equal(a[:n], tokens) {
@@ -91,12 +105,12 @@ func TestDrafts(t *testing.T) {
 		c := Config{Runner: f, Sched: cfg}
 		switch drafts {
 		case "lists":
-			c.Draft = g.draft
+			c.Drafts = always(g.draft)
 		case "trees for a Runner of lists":
 			f.lists = true
 			fallthrough
 		case "trees":
-			c.Draft = g.tree
+			c.Drafts = always(g.tree)
 		}
 		e := start(t, c)
 		var streams []*Stream
@@ -237,7 +251,7 @@ func TestOrigins(t *testing.T) {
 		return d
 	}
 	for _, logprobs := range []int{-1, 2} {
-		e := start(t, Config{Runner: newFake(cfg), Sched: cfg, Draft: draft})
+		e := start(t, Config{Runner: newFake(cfg), Sched: cfg, Drafts: always(draft)})
 		plain.Logprobs, ruled.Logprobs = logprobs, logprobs
 		count := map[Origin]int{}
 		for n, tok := range tokensOf(t, submit(t, e, t.Context(), plain)) {

@@ -42,11 +42,8 @@ type Config struct {
 	Place func(slot int, a *model.Adapter) (compute.Placement, error)
 	// Base, if not nil, makes the Runner again when its device was lost, and lets it sleep. Place is of the Runner that
 	// it made last.
-	Base Base
-	// Draft, if not nil, proposes up to most tokens that may follow the tokens of a sequence, for one step to verify: a
-	// list, or a tree, of which a Runner without Trees takes the Chain. Good proposals make decoding faster; none
-	// changes a token.
-	Draft    func(tokens []int32, most int) sched.Draft
+	Base     Base
+	Drafts   Drafts
 	Adapters []Adapter        // known from the start, the pinned ones on the device
 	Tiers    Tiers            // memory and files that blocks go to when the Runner's cache is full; 0 is none
 	Observer Observer         // nil is none
@@ -92,25 +89,29 @@ type Engine struct {
 	sleeps  bool
 
 	// The loop's own.
-	sched   *sched.Scheduler
-	seqs    map[sched.SeqID]*sequence
-	todo    []message // taken from the inbox, of which handled are done
-	handled int
-	tiers   *tiers // nil: there are none
-	steps   *stepper
-	rebuilt []time.Time   // when the device was made again, lately
-	slept   asleep        // what sleeps
-	change  *change       // nil: none was asked for
-	held    []*sequence   // requests that wait until the model sleeps
-	pending *sched.Plan   // one that waits for the step under way
-	idle    bool          // nothing can run before the next message
-	busy    time.Time     // when the loop last began to work, after waiting
-	spent   time.Duration // that it worked since the step before, up to then
-	results []sched.Result
-	out     []delivery // what goes to the outbox next
-	outbox  *outbox
-	counts  Stats
-	touched int // means nothing, but that what sequence.touch reads is used
+	sched    *sched.Scheduler
+	seqs     map[sched.SeqID]*sequence
+	todo     []message // taken from the inbox, of which handled are done
+	handled  int
+	tiers    *tiers // nil: there are none
+	steps    *stepper
+	rebuilt  []time.Time        // when the device was made again, lately
+	slept    asleep             // what sleeps
+	change   *change            // nil: none was asked for
+	held     []*sequence        // requests that wait until the model sleeps
+	pending  *sched.Plan        // one that waits for the step under way
+	idle     bool               // nothing can run before the next message
+	busy     time.Time          // when the loop last began to work, after waiting
+	spent    time.Duration      // that it worked since the step before, up to then
+	host     time.Duration      // that it works for a step, a moving average
+	guessing time.Duration      // that a Drafter takes for a token, likewise
+	usual    *[lookupKinds]rate // of lookups
+	asks     []Ask              // what Drafts.Drafter is to be asked
+	results  []sched.Result
+	out      []delivery // what goes to the outbox next
+	outbox   *outbox
+	counts   Stats
+	touched  int // means nothing, but that what sequence.touch reads is used
 }
 
 // New starts an engine. Close ends it.
@@ -148,6 +149,7 @@ func New(cfg Config) (*Engine, error) {
 		sched:    s,
 		tiers:    t,
 		seqs:     map[sched.SeqID]*sequence{},
+		usual:    usualRates(),
 	}
 	e.steps = &stepper{
 		tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
@@ -204,6 +206,9 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 	q := newSequence(r, e.maxLen)
 	q.long = e.cfg.Long != nil && e.cfg.Long(q.prompt+q.req.MaxTokens)
 	q.adapter = a
+	if e.drafts(q) {
+		q.drafting = e.newDrafting(&r)
+	}
 	q.settle()
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()

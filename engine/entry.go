@@ -112,7 +112,7 @@ func (x *entry) take(s *step) {
 // takeTokens reads the token after the last known one and, after each proposed token that was chosen, the next.
 func (x *entry) takeTokens(s *step) {
 	q, first, draft := x.seq, int(x.choice+x.scored), int(x.draft)
-	tree := draft > 0 && q.draft.Parents != nil
+	tree := draft > 0 && q.drafting.Parents != nil
 	if tree {
 		s.rareOf(x).pathAt = int32(len(s.path))
 	}
@@ -195,7 +195,7 @@ func (x *entry) result(s *step, r *sched.Result) {
 func (x *entry) follow(s *step, first, at int) int {
 	draft := int(x.draft)
 	for i := at + 1; i < draft; i++ {
-		if x.seq.draft.Parent(i) == at {
+		if x.seq.drafting.Parent(i) == at {
 			if c := s.handle.Chosen(first + 1 + i); c.Token >= 0 || c.Err != nil {
 				return i
 			}

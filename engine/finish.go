@@ -49,6 +49,7 @@ func (e *Engine) finish() {
 	e.commit(s)
 	now := e.cfg.Now()
 	s.report.Host = e.spent + now.Sub(e.busy)
+	e.worked(s.report.Host)
 	e.busy, e.spent = now, 0
 	if s.report.Rows > 0 {
 		e.observeStep(s)
@@ -121,8 +122,10 @@ func (e *Engine) commit(s *step) {
 			e.branchOut(s, x.seq, x.tokens(s)[0].token().Top, now)
 			continue
 		}
+		e.verified(x.seq, x, x.tokens(s)[:len(r.Tokens)])
 		e.accept(s, x, r, now)
 	}
+	e.ask()
 }
 
 // accept hands out the tokens of one sequence, and sees to what follows them.
@@ -148,10 +151,12 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 			q.forced = q.forced[min(1, len(q.forced)):]
 		}
 	}
-	if !q.plain && q.constraint != nil {
+	switch {
+	case q.plain:
+	case q.constraint != nil:
 		e.force(s, q, now)
-	} else if e.drafts(q) {
-		e.propose(q)
+	case q.drafting != nil:
+		e.draft(q)
 	}
 }
 
@@ -204,32 +209,6 @@ func (e *Engine) jump(s *step, q *sequence, ids []int32, now time.Duration) bool
 		}
 	}
 	return true
-}
-
-// mostDraft is how many tokens are proposed to a sequence at once.
-const mostDraft = 8
-
-// drafts reports whether tokens are proposed to a sequence.
-func (e *Engine) drafts(q *sequence) bool {
-	return e.cfg.Draft != nil && e.cfg.Sched.States == 0 && q.search == nil && !q.pools && q.constraint == nil && !q.wide
-}
-
-// propose proposes tokens to a sequence that has caught up.
-func (e *Engine) propose(q *sequence) {
-	d := e.cfg.Draft(q.known(), mostDraft)
-	if d.Check() != nil {
-		return
-	}
-	if !e.cfg.Runner.Trees() {
-		d = d.Chain()
-	}
-	d = d.Cut(min(len(d.Tokens), mostDraft))
-	if i := slices.IndexFunc(d.Tokens, func(id int32) bool { return id < 0 || int(id) >= e.cfg.Vocab }); i >= 0 {
-		d = d.Cut(i)
-	}
-	if len(d.Tokens) > 0 && e.sched.Propose(q.id, d) == nil {
-		q.draft.Tokens, q.draft.Parents = append(q.draft.Tokens[:0], d.Tokens...), slices.Clone(d.Parents)
-	}
 }
 
 // flush hands over the tokens that wait. The counters come first: a reader that has a request's last token finds that

@@ -202,8 +202,8 @@ func (e *Engine) add(q *sequence) error {
 		return err
 	}
 	q.tokens = e.sched.Tokens(q.id)
-	if e.drafts(q) {
-		e.sched.PlanAhead(q.id, false)
+	if q.drafting != nil {
+		e.sched.PlanAhead(q.id, !q.drafting.alone)
 	}
 	return nil
 }
@@ -261,6 +261,9 @@ func (e *Engine) end(q *sequence, t Token) {
 	delete(e.seqs, q.id)
 	e.steps.disown(q)
 	e.sched.Cancel(q.id)
+	if e.cfg.Drafts.Drafter != nil && q.drafting != nil {
+		e.cfg.Drafts.Drafter.Forget(uint64(q.id))
+	}
 	q.unhook()
 	q.release()
 	q.reply(nil) // if it is still being taken, its Stream tells

@@ -209,6 +209,7 @@ type scenario struct {
 	spoil               bool // some of what is stored gets damaged
 	begun               bool // requests go on with the beginnings of their answers
 	drafts, trees       bool // tokens are proposed, of which some are right
+	lookup, thrifty     bool // they are looked up in the prompt, the output and predictions; and only if that pays
 	fast                bool // the device may recompute faster than tiers load, and then nothing is loaded
 	anyKernels          bool // run with other kernels than the best, and other keys and values than F32
 }
@@ -243,6 +244,11 @@ var scenarios = []scenario{
 	{name: "drafts, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, drafts: true},
 	{name: "drafts, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, drafts: true},
 	{name: "drafts, host tier", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, drafts: true},
+	{name: "lookup", chunk: 7, block: 16, blocks: 300, seqs: 32, lookup: true, anyKernels: true},
+	{name: "lookup, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, lookup: true},
+	{name: "lookup, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, lookup: true},
+	{name: "lookup, forked, as it pays", chunk: 7, block: 32, blocks: 150, seqs: 32, cache: true, forks: true, lookup: true, thrifty: true},
+	{name: "lookup, alone, as it pays", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, lookup: true, thrifty: true},
 	{name: "trees", chunk: 7, block: 16, blocks: 300, seqs: 32, trees: true, anyKernels: true},
 	{name: "trees, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, trees: true},
 	{name: "trees, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, trees: true},
@@ -397,13 +403,21 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		adapters = append(adapters, Adapter{Name: name, Data: randomAdapter(t, m, uint64(i))})
 		ids[name] = string(adapters[i].Data.ID[:])
 	}
-	var draft func([]int32, int) sched.Draft
+	var drafts Drafts
 	if g := (&guesser{rng: rand.New(rand.NewPCG(3, 4)), vocab: m.Spec.Vocab, answers: tp.answers}); sc.trees {
-		draft = g.tree
+		drafts = always(g.tree)
 	} else if sc.drafts {
-		draft = g.draft
+		drafts = always(g.draft)
+	} else if sc.lookup {
+		drafts = Drafts{Lookup: true, Always: !sc.thrifty}
+		for n := range requests {
+			if r := &requests[n]; n%3 > 0 { // to others, what they say themselves is all there is
+				r.Prediction = slices.Clone(tp.answers[n][len(r.Prompt):])
+				r.Prediction[len(r.Prediction)/2] = int32(n)
+			}
+		}
 	}
-	e, err := New(Config{Draft: draft, Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
+	e, err := New(Config{Drafts: drafts, Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
 		Tiers: Tiers{List: sc.tiers(runner.BlockBytes(), dir), Model: "metamorphic", Always: true}, Sched: sched.Config{
 			BlockTokens: sc.block, Blocks: blocks, Groups: groups, States: runner.Cache().Spec().States, MaxLen: 256, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
 			StepTarget: []int64{0, 1, 20_000}[sc.seqs%3], Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
@@ -455,6 +469,9 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	e.Close()
 	if (len(l.pinned) > 0) != (sc.host > 0 && !sc.spoil && !sc.unpinned) {
 		t.Errorf("%d pieces of the host tier's memory are pinned", len(l.pinned))
+	}
+	if n := e.Stats().Drafts; (sc.drafts || sc.trees || sc.lookup && !sc.thrifty) && !m.Spec.Recurrent() && (n.Accepted == 0 || n.Accepted == n.Proposed) {
+		t.Errorf("of %d tokens proposed, %d were accepted; the test wants both kinds", n.Proposed, n.Accepted)
 	}
 	if sc.trees && runner.Trees() && l.shifted == 0 {
 		t.Error("no token was shifted, so no branch of a tree but the first was accepted")

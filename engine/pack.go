@@ -120,7 +120,7 @@ func (q *sequence) from(position, n int) []int32 {
 // step before chooses.
 func (x *entry) packTokens(b *compute.Batch, w *sched.Work, ahead bool) {
 	if w.Draft > 0 {
-		d := x.seq.draft.Cut(w.Draft)
+		d := x.seq.drafting.Cut(w.Draft)
 		if copy(b.IDs[len(b.IDs)-w.Draft:], d.Tokens); d.Parents != nil {
 			b.Tree(d.Parents)
 		}
@@ -152,7 +152,7 @@ func (t *stepper) packChoices(b *compute.Batch, x *entry, w *sched.Work) {
 	for k := range w.Draft + 1 {
 		row, after := b.Rows()-1-w.Draft+k, int32(-1)
 		if k > 0 {
-			after = first + int32(1+q.draft.Parent(k-1))
+			after = first + int32(1+q.drafting.Parent(k-1))
 		}
 		n := int(b.Pos[row]) + 1 - q.prompt // tokens of the output before this one
 		c := b.Choice(row)

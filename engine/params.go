@@ -36,6 +36,9 @@ type Params struct {
 	Search *sampling.BeamParams
 	// Constraint, if not nil, makes the limits on the tokens that may be chosen, for each answer anew.
 	Constraint func() Constraint
+	// Prediction is what the output is expected to be like: where it is, several tokens come in one step. It changes no
+	// token.
+	Prediction []int32
 	// Priority orders requests under the scheduler's policy priority, the lowest first. When the queue is full, the
 	// highest is dropped first.
 	Priority int
@@ -90,6 +93,7 @@ const (
 	FieldTimeout        fault.Field = "timeout"
 	FieldAdapter        fault.Field = "adapter"
 	FieldConstraint     fault.Field = "constraint"
+	FieldPrediction     fault.Field = "prediction"
 	FieldSalt           fault.Field = "salt"
 	FieldKeepPriority   fault.Field = "keep_priority"
 	FieldKeepTime       fault.Field = "keep_time"
@@ -123,6 +127,11 @@ func (p *Params) check(vocab, room int) error {
 	for _, id := range p.StopTokens {
 		if id < 0 || int(id) >= vocab {
 			return fault.New(FieldStopTokens, "names token %d; the vocabulary has %d", id, vocab)
+		}
+	}
+	for i, id := range p.Prediction {
+		if id < 0 || int(id) >= vocab {
+			return fault.New(FieldPrediction, "has token %d at position %d; the vocabulary has %d", id, i, vocab)
 		}
 	}
 	return p.Sampling.Check(vocab)

@@ -18,6 +18,7 @@ type Report struct {
 	PromptTokens     uint64 // of requests that have a first token
 	GeneratedTokens  uint64
 	Held, Unfilled   uint64 // as in Stats
+	Drafts           DraftStats
 	Cache            CacheReport
 	Tiers            []TierReport  // below the device
 	TokenTime        time.Duration // to compute a token of a prompt, a moving average; 0 if there are no tiers
@@ -64,7 +65,7 @@ func (e *Engine) Report() Report {
 	c := &s.Sched.KV
 	r := Report{
 		Running: s.Sched.Running, Waiting: s.Sched.Waiting, Preemptions: s.Sched.Preemptions,
-		PromptTokens: s.PromptTokens, GeneratedTokens: s.GeneratedTokens, Held: s.Held, Unfilled: s.Unfilled,
+		PromptTokens: s.PromptTokens, GeneratedTokens: s.GeneratedTokens, Held: s.Held, Unfilled: s.Unfilled, Drafts: s.Drafts,
 		Cache: CacheReport{
 			Blocks: c.Blocks, Used: c.Used, Cached: c.Cached, Free: c.Free, Pinned: c.Pinned, Queries: c.Queries, Hits: c.Hits,
 			Partial: c.Partial, Evictions: c.Evictions, Copies: c.Copies,

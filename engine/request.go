@@ -154,6 +154,7 @@ type rest struct {
 	scores       []Token    // of the prompt's tokens so far, if wanted
 	pools, typed bool       // req has Pool, and Types
 	wide         bool       // Params.wide
+	drafting     *drafting  // nil: no tokens are proposed to it
 
 	forced   []int32 // tokens that must come next, as the constraint last said
 	req      Request
@@ -164,7 +165,6 @@ type rest struct {
 	heir     bool        // of a beam: the last that does
 	cause    error       // of a cancellation that came before the arrival
 	choosing *compute.Choosing
-	draft    sched.Draft // tokens that were proposed last
 	pooled   pooled
 	vector   []float32 // of Request.Pool, once all rows are there
 
@@ -216,7 +216,7 @@ func newSequence(r Request, most int) *sequence {
 
 // settle notes whether it is plain, now that all of it is known.
 func (q *sequence) settle() {
-	q.plain = q.search == nil && q.constraint == nil && q.adapter == nil && q.scores == nil && !q.pools && !q.typed && !q.wide
+	q.plain = q.search == nil && q.constraint == nil && q.adapter == nil && q.scores == nil && !q.pools && !q.typed && !q.wide && q.drafting == nil
 }
 
 // stopsAt reports whether a token ends the output.

@@ -44,6 +44,7 @@ type Stats struct {
 	Rebuilds        uint64 // times that the device was made again after a fault
 	PromptTokens    uint64 // of requests that have a first token
 	GeneratedTokens uint64
+	Drafts          DraftStats
 	LastStep        time.Duration
 	Rates           kv.Rates // measured, if there are tiers
 	// Held and Unfilled are the sums over all steps of sched.Stats.Held and Unfilled: their quotient is the share of

@@ -25,7 +25,7 @@ type Origin uint8
 
 const (
 	originChosen  Origin = iota // by its probability
-	originGuessed               // proposed (Config.Draft), and then chosen
+	originGuessed               // proposed (Config.Drafts), and then chosen
 	originForced                // the constraint allowed nothing else
 )
 
@@ -89,6 +89,8 @@ type Stream struct {
 	prompt []Token
 	vector []float32
 	times  Times
+
+	proposed, accepted int // tokens that were guessed
 }
 
 // Times says when a request came, was first in a step, and had its first token. What has not come yet is the zero time.
@@ -162,6 +164,21 @@ func (s *Stream) Times() Times {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.times
+}
+
+// verified notes what became of tokens that were proposed.
+func (s *Stream) verified(proposed, accepted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proposed, s.accepted = s.proposed+proposed, s.accepted+accepted
+}
+
+// Guessed returns how many guesses at what follows were verified until now (Config.Drafts), and how many of them were
+// right.
+func (s *Stream) Guessed() (proposed, right int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proposed, s.accepted
 }
 
 // Best returns the answers of a beam search, the best first. They are there with the last token.

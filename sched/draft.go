@@ -3,8 +3,8 @@ package sched
 import "fmt"
 
 // PlanAhead says whether a sequence may be planned again while a plan that samples for it is outstanding, as is usual.
-// One for which it may not finds its last token known after each Commit, as Propose wants, at the cost of waiting for
-// it.
+// One for which it may not finds its last token known after each Commit, as Propose wants, at the cost of all waiting
+// for it: no plan is made beside one that samples for it.
 func (s *Scheduler) PlanAhead(id SeqID, ahead bool) {
 	if q := s.byID[id]; q != nil {
 		q.alone = !ahead

@@ -8,7 +8,8 @@ import (
 
 // Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is begun
 // and one after it, in which the tokens that the first will yield are planned for by position though their values are
-// not known yet. It may be begun, too, before the first is committed. With two outstanding, Next returns nil.
+// not known yet. It may be begun, too, before the first is committed. With two outstanding, Next returns nil, and
+// with one that samples for a sequence that is not planned ahead (PlanAhead): the next plan serves all.
 //
 // Every running sequence with something to compute gets rows, those admitted first before the others. If there is no
 // block for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and
@@ -29,7 +30,7 @@ func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 1 && !s.newest().begun {
 		panic("sched: Next while the plan before is not begun")
 	}
-	if s.outstanding == 1 && s.expectant() {
+	if s.outstanding == 1 && (s.newest().waits || s.expectant()) {
 		return nil
 	}
 	p := s.outstandingAt(s.outstanding)
@@ -346,6 +347,7 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, draft, cached int) {
 	sample := start+n == q.length
 	if q.computed += n + draft; sample {
 		q.length += 1 + draft
+		p.waits = p.waits || q.alone
 	}
 	q.drafted = draft > 0
 	q.place = int32(len(p.Seqs))

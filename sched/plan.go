@@ -26,8 +26,9 @@ type Plan struct {
 
 	parts []part // of Seqs
 	begun bool
-	spare int // rows for proposed and forced tokens
-	kept  int // rows for those that wait for the plan before to be committed: they will need them in the next
+	waits bool // none is planned ahead of its Commit, since what it yields decides what is proposed
+	spare int  // rows for proposed and forced tokens
+	kept  int  // rows for those that wait for the plan before to be committed: they will need them in the next
 
 	left  float64 // microseconds for prompts; infinite if there is no target for the step
 	least int     // rows for prompts that may take slack more than left
@@ -181,6 +182,6 @@ func (p *Plan) withdraw(q *sequence) {
 // reset empties the plan.
 func (p *Plan) reset() {
 	clear(p.parts)
-	p.Seqs, p.parts, p.Rows, p.begun = p.Seqs[:0], p.parts[:0], 0, false
+	p.Seqs, p.parts, p.Rows, p.begun, p.waits = p.Seqs[:0], p.parts[:0], 0, false, false
 	p.Edits, p.Shifts, p.Copies, p.Moves, p.Preempted = p.Edits[:0], p.Shifts[:0], p.Copies[:0], p.Moves[:0], p.Preempted[:0]
 }

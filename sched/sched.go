@@ -165,6 +165,7 @@ type Scheduler struct {
 	slotted int32
 
 	cost  cost     // of steps
+	usual usual    // what they compute
 	pace  pace     // of prompts while others wait
 	error lateness // of predictions
 	patience

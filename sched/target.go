@@ -15,16 +15,22 @@ const (
 // Took tells how long a step took, in microseconds, before its Commit. It never changes a token, only how many tokens
 // of prompts later steps compute (Config.StepTarget) and who is refused (Config.MaxQueueTime).
 func (s *Scheduler) Took(p *Plan, micros int64) {
-	var all int64
-	rows := 0
+	var all, proposed int64
+	rows, drafts := 0, 0
 	for i := range p.Seqs {
 		w := &p.Seqs[i]
 		all += pairs(w.Start, w.N)
+		if w.Draft > 0 {
+			drafts, proposed = drafts+w.Draft, proposed+pairs(w.Start+w.N-w.Draft, w.Draft)
+		}
 		if w.N-w.Draft > 1 || !w.Sample {
 			rows += w.N + w.Cached
 		}
 	}
 	s.cost.observe(int64(p.Rows), all, float64(micros))
+	if p.Rows > 0 {
+		s.usual = usual{float64(p.Rows - drafts), float64(all - proposed)}
+	}
 	if s.waiting.n > 0 {
 		s.pace.observe(rows, float64(micros))
 	}

@@ -241,6 +241,8 @@ func (j *job) usage() (u text.Usage) {
 		}
 		u.Generated += c.usage.Generated
 		u.Reasoning += c.usage.Reasoning
+		u.Accepted += c.usage.Accepted
+		u.Rejected += c.usage.Rejected
 	}
 	return u
 }

@@ -130,6 +130,7 @@ func newGauges(name string, m *Served) *gauges {
 	add("kvasir:kv_unfilled_tokens_total", "Of these, tokens not computed yet: memory that is allocated but not used.",
 		count, nil,
 		func(s *engine.Report) float64 { return float64(s.Unfilled) })
+	draftGauges(add)
 	cacheGauges(add)
 	tierGauges(add, m.Engine.Report().Tiers)
 	blocks := strconv.Itoa(m.Engine.Report().Cache.Blocks)
@@ -150,5 +151,21 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	report := g.engine.Report()
 	for _, one := range g.list {
 		ch <- prometheus.MustNewConstMetric(one.desc, one.kind, one.read(&report))
+	}
+}
+
+// draftGauges adds what became of tokens that were guessed ahead.
+func draftGauges(add addGauge) {
+	const count = prometheus.CounterValue
+	add("vllm:spec_decode_num_drafts_total", "Times that tokens guessed ahead were verified.", count, nil,
+		func(r *engine.Report) float64 { return float64(r.Drafts.Drafts) })
+	add("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed ahead, and verified.", count, nil,
+		func(r *engine.Report) float64 { return float64(r.Drafts.Proposed) })
+	add("vllm:spec_decode_num_accepted_tokens_total", "Of these, tokens that were right.", count, nil,
+		func(r *engine.Report) float64 { return float64(r.Drafts.Accepted) })
+	for i := range engine.MostDraft {
+		add("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Of these, by their position in the guess; the first 16 are told.",
+			count, prometheus.Labels{"position": strconv.Itoa(i)},
+			func(r *engine.Report) float64 { return float64(r.Drafts.ByPlace[i]) })
 	}
 }

@@ -345,8 +345,10 @@ func (o *openaiAnswer) end(dst []byte) []byte {
 func (o *openaiAnswer) openaiUsage(u text.Usage) *openai.Usage {
 	out := &openai.Usage{PromptTokens: u.Prompt, CompletionTokens: u.Generated, TotalTokens: u.Prompt + u.Generated,
 		PromptTokensDetails: openai.PromptDetails{CachedTokens: u.Cached}}
-	if o.job.choices[0].prompt.Request.Answer.Parse && o.job.served.Model.Info().Reasons {
-		out.CompletionTokensDetails = &openai.CompletionDetails{ReasoningTokens: u.Reasoning}
+	reasons := o.job.choices[0].prompt.Request.Answer.Parse && o.job.served.Model.Info().Reasons
+	if d := (openai.CompletionDetails{AcceptedPredictionTokens: u.Accepted, RejectedPredictionTokens: u.Rejected}); reasons || d != (openai.CompletionDetails{}) {
+		d.ReasoningTokens = u.Reasoning
+		out.CompletionTokensDetails = &d
 	}
 	return out
 }

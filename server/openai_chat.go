@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strings"
+
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/chat"
@@ -59,6 +61,7 @@ func (a *chatAnswer) prompts(info text.Info) ([]text.Request, error) {
 	if conversations == nil {
 		conversations = [][]openai.Message{a.request.Messages}
 	}
+	r.Prediction = predicted(a.request.Prediction)
 	generate := value(a.request.AddGenerationPrompt, !a.request.ContinueFinalMessage)
 	var all []text.Request
 	for _, messages := range conversations {
@@ -137,6 +140,14 @@ func (o *openaiAnswer) chatLogprobs(tokens []text.TokenInfo) []openai.TokenLogpr
 
 func (o *openaiAnswer) topLogprob(t text.TokenInfo) openai.TopLogprob {
 	return openai.TopLogprob{Token: o.spell(t), Logprob: openai.Logprob(t.Logprob), Bytes: t.Bytes}
+}
+
+// predicted returns the text of a prediction, "" if there is none.
+func predicted(p *openai.Content) string {
+	if p == nil {
+		return ""
+	}
+	return p.Text + strings.Join(p.Parts, "")
 }
 
 // ownTemplate returns the chat template that a request brings, nil if it brings none.

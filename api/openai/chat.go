@@ -18,14 +18,15 @@ type ChatRequest struct {
 	AddGenerationPrompt *bool           `json:"add_generation_prompt,omitempty"` // default true
 	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs,omitempty"`  // an object of variables for the template
 	ToolFields
-	ReasoningEffort      string `json:"reasoning_effort,omitempty"`
-	EnableThinking       *bool  `json:"enable_thinking,omitempty"`
-	ThinkingTokenBudget  *int   `json:"thinking_token_budget,omitempty"`  // most tokens of reasoning
-	IncludeReasoning     *bool  `json:"include_reasoning,omitempty"`      // default true
-	ContinueFinalMessage bool   `json:"continue_final_message,omitempty"` // the last message is the beginning of the answer
-	Echo                 bool   `json:"echo,omitempty"`                   // the answer begins with the last message, an assistant's
-	ChatTemplate         string `json:"chat_template,omitempty"`          // "" is the model's
-	AddSpecialTokens     bool   `json:"add_special_tokens,omitempty"`     // beside those that the template writes
+	Prediction           *Content `json:"prediction,omitempty"` // what the answer is expected to be like
+	ReasoningEffort      string   `json:"reasoning_effort,omitempty"`
+	EnableThinking       *bool    `json:"enable_thinking,omitempty"`
+	ThinkingTokenBudget  *int     `json:"thinking_token_budget,omitempty"`  // most tokens of reasoning
+	IncludeReasoning     *bool    `json:"include_reasoning,omitempty"`      // default true
+	ContinueFinalMessage bool     `json:"continue_final_message,omitempty"` // the last message is the beginning of the answer
+	Echo                 bool     `json:"echo,omitempty"`                   // the answer begins with the last message, an assistant's
+	ChatTemplate         string   `json:"chat_template,omitempty"`          // "" is the model's
+	AddSpecialTokens     bool     `json:"add_special_tokens,omitempty"`     // beside those that the template writes
 
 	Ignored []string `json:"-"` // paths of members of messages that say nothing here
 }
@@ -217,6 +218,8 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 		r.Echo, err = c.Bool()
 	case "continue_final_message":
 		r.ContinueFinalMessage, err = c.Bool()
+	case "prediction":
+		r.Prediction, err = prediction(c)
 	case "reasoning_effort":
 		r.ReasoningEffort, err = effort(c)
 	case "enable_thinking":
@@ -232,6 +235,34 @@ func (r *ChatRequest) field(c *wire.Cursor, key string, extra Extra) (err error)
 		err = r.Common.field(c, key, extra)
 	}
 	return err
+}
+
+// prediction reads what an answer is expected to be like.
+func prediction(c *wire.Cursor) (*Content, error) {
+	var kind string
+	var body *Content
+	err := c.Object(func(key string) (err error) {
+		switch key {
+		case "type":
+			if kind, err = c.Text(); err == nil && kind != "content" {
+				err = c.Wrong("expected \"content\", found %q", wire.Clip([]byte(kind)))
+			}
+		case "content":
+			body, err = content(c)
+		default:
+			err = c.Unsupported()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "":
+		return nil, wire.Missing("prediction.type", `"content"`)
+	case body == nil:
+		return nil, wire.Missing("prediction.content", "a string or an array of parts")
+	}
+	return body, nil
 }
 
 // effort reads how much a model is to think.

@@ -12,9 +12,11 @@ import (
 
 func TestChatFields(t *testing.T) {
 	cases := map[string]ChatRequest{
-		`"max_completion_tokens":5`:                    {MaxCompletionTokens: ptr(5)},
-		`"logprobs":true,"top_logprobs":20`:            {Logprobs: true, TopLogprobs: ptr(20)},
-		`"logprobs":true,"return_token_origins":true`:  {Logprobs: true, ReturnTokenOrigins: true},
+		`"max_completion_tokens":5`:                     {MaxCompletionTokens: ptr(5)},
+		`"logprobs":true,"top_logprobs":20`:             {Logprobs: true, TopLogprobs: ptr(20)},
+		`"logprobs":true,"return_token_origins":true`:   {Logprobs: true, ReturnTokenOrigins: true},
+		`"prediction":{"type":"content","content":"a"}`: {Prediction: &Content{Text: "a"}},
+		`"prediction":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"type":"content"}`: {Prediction: &Content{Parts: []string{"a", "b"}}},
 		`"top_logprobs":0`:                             {TopLogprobs: ptr(0)},
 		`"add_generation_prompt":false`:                {AddGenerationPrompt: ptr(false)},
 		`"chat_template_kwargs":{"enable_thinking":1}`: {ChatTemplateKwargs: json.RawMessage(`{"enable_thinking":1}`)},
@@ -117,6 +119,11 @@ func TestChatRefusals(t *testing.T) {
 		{`[{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}]`,
 			"messages[0].tool_calls[0].function.arguments", wire.CodeInvalidType, "a string, found an object"},
 		{`[{"role":"user","content":"x"}],"top_logprobs":2`, "top_logprobs", wire.CodeInvalidValue, "logprobs is true"},
+		{`[{"role":"user","content":"x"}],"prediction":{}`, "prediction.type", wire.CodeMissing, ""},
+		{`[{"role":"user","content":"x"}],"prediction":{"type":"content"}`, "prediction.content", wire.CodeMissing, ""},
+		{`[{"role":"user","content":"x"}],"prediction":{"type":"diff","content":"x"}`, "prediction.type", wire.CodeInvalidValue, "expected \"content\""},
+		{`[{"role":"user","content":"x"}],"prediction":{"type":"content","content":"x","from":1}`, "prediction.from", wire.CodeUnsupported, ""},
+		{`[{"role":"user","content":"x"}],"prediction":"x"`, "prediction", wire.CodeInvalidType, ""},
 		{`[{"role":"user","content":"x"}],"return_token_origins":true`, "return_token_origins", wire.CodeInvalidValue, "logprobs is true"},
 		{`[{"role":"user","content":"x"}],"logprobs":2`, "logprobs", wire.CodeInvalidType, "true or false, found 2"},
 		{`[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":21`, "top_logprobs", wire.CodeInvalidValue, ""},

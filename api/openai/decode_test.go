@@ -104,7 +104,6 @@ func TestSharedRefusals(t *testing.T) {
 		{`"service_tier":"flex"`, "service_tier", wire.CodeUnsupported, ""},
 		{`"modalities":["text","audio"]`, "modalities", wire.CodeUnsupported, ""},
 		{`"audio":{"voice":"x"}`, "audio", wire.CodeUnsupported, ""},
-		{`"prediction":{}`, "prediction", wire.CodeUnsupported, ""},
 		{`"web_search_options":{}`, "web_search_options", wire.CodeUnsupported, ""},
 		{`"guided_json":[]`, "guided_json", wire.CodeInvalidType, ""},
 		{`"guided_choice":[]`, "guided_choice", wire.CodeInvalidValue, ""},

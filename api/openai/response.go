@@ -9,12 +9,15 @@ type Usage struct {
 	TotalTokens         int           `json:"total_tokens"`
 	PromptTokensDetails PromptDetails `json:"prompt_tokens_details"`
 
-	CompletionTokensDetails *CompletionDetails `json:"completion_tokens_details,omitempty"` // of models that reason
+	CompletionTokensDetails *CompletionDetails `json:"completion_tokens_details,omitempty"` // of models that reason, and if tokens were guessed ahead
 }
 
-// CompletionDetails says how many of the answer's tokens are reasoning.
+// CompletionDetails says how many of the answer's tokens are reasoning, how many were guessed ahead, such as from the
+// prediction, and how many tokens were guessed in vain.
 type CompletionDetails struct {
-	ReasoningTokens int `json:"reasoning_tokens"`
+	ReasoningTokens          int `json:"reasoning_tokens"`
+	AcceptedPredictionTokens int `json:"accepted_prediction_tokens,omitempty"`
+	RejectedPredictionTokens int `json:"rejected_prediction_tokens,omitempty"`
 }
 
 // PromptDetails says how many of the prompt's tokens were found in the prefix cache.

@@ -188,9 +188,17 @@ func (u *Usage) appendTo(dst []byte) []byte {
 	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.PromptTokensDetails.CachedTokens), 10)
 	dst = append(dst, '}')
-	if u.CompletionTokensDetails != nil {
+	if d := u.CompletionTokensDetails; d != nil {
 		dst = append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...)
-		dst = strconv.AppendInt(dst, int64(u.CompletionTokensDetails.ReasoningTokens), 10)
+		dst = strconv.AppendInt(dst, int64(d.ReasoningTokens), 10)
+		if d.AcceptedPredictionTokens > 0 {
+			dst = append(dst, `,"accepted_prediction_tokens":`...)
+			dst = strconv.AppendInt(dst, int64(d.AcceptedPredictionTokens), 10)
+		}
+		if d.RejectedPredictionTokens > 0 {
+			dst = append(dst, `,"rejected_prediction_tokens":`...)
+			dst = strconv.AppendInt(dst, int64(d.RejectedPredictionTokens), 10)
+		}
 		dst = append(dst, '}')
 	}
 	return append(dst, "}}\n\n"...)

@@ -27,6 +27,7 @@ type batchCmd struct {
 	Name    string  `name:"served-model-name" help:"What the requests call the model, if not by its own name." placeholder:"NAME"`
 	MaxSeqs natural `help:"Sequences computed at once. By default 256." placeholder:"N"`
 	Quiet   bool    `short:"q" help:"Show no progress."`
+	draftFlags
 	engineFlags
 }
 
@@ -77,6 +78,9 @@ func (c *batchCmd) Run(ctx context.Context) error {
 		}
 	}
 	o := c.options(found.name)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return err
+	}
 	o.Profile, o.MaxSeqs, o.MaxWaiting = "throughput", int(c.MaxSeqs), 4*atOnce
 	m, err := load(ctx, found, o)
 	if err != nil {

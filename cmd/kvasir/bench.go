@@ -28,6 +28,7 @@ type benchCmd struct {
 	Gateway benchGatewayCmd `cmd:"" help:"Measure what a gateway costs: latency it adds, requests and chunks a second."`
 	Grammar benchGrammarCmd `cmd:"" help:"Compile JSON Schemas and follow outputs, and say how fast and how right that is."`
 	Guided  benchGuidedCmd  `cmd:"" help:"Compare a batch of guided answers with one of free answers."`
+	Drafts  benchDraftsCmd  `cmd:"" help:"Compare answers that are predicted, but for some changes, with the same ones without predictions."`
 	Write   benchWriteCmd   `cmd:"" help:"Write a model of random weights to a GGUF file, for other engines to be measured on."`
 }
 

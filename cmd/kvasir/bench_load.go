@@ -62,6 +62,7 @@ type benchLoadCmd struct {
 	HTML   string  `name:"html" help:"Also write a page with plots to this file." placeholder:"PATH"`
 	shapeFlags
 	schedFlags
+	draftFlags
 	engineFlags
 }
 
@@ -136,7 +137,7 @@ func (c *benchLoadCmd) useless() error {
 		{!c.Sweep && c.Attain != 0.9, "--attain", "it needs --sweep"},
 		{c.URL != "" && c.HTTP, "--http", "it is for a model in this process"},
 		{c.URL == "" && !c.HTTP && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url or --http"},
-		{c.URL != "" && (c.schedFlags != own.schedFlags || c.engineFlags != own.engineFlags), "settings of an engine", "the server at --url has its own"},
+		{c.URL != "" && (c.schedFlags != own.schedFlags || c.draftFlags != own.draftFlags || c.engineFlags != own.engineFlags), "settings of an engine", "the server at --url has its own"},
 	} {
 		if f.set {
 			return usageError{fmt.Sprintf("%s would change nothing: %s", f.flags, f.why)}
@@ -284,7 +285,10 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, 
 	}
 	steps := new(bench.Steps)
 	o := c.options(name)
-	c.apply(&o)
+	c.schedFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return nil, nil, nil, err
+	}
 	o.MaxWaiting, o.Observer = 1<<20, steps
 	m, err := text.Open(ckpt, o)
 	if err != nil {

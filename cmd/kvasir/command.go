@@ -109,6 +109,7 @@ func (s *session) use(ctx context.Context, name string) error {
 	}
 	o := s.cmd.options(found.name)
 	o.MaxSeqs = 1
+	s.cmd.draftFlags.apply(&o) // a --draft-model goes with the first model only
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return err

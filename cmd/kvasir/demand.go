@@ -181,7 +181,18 @@ func (c *catalog) Need(o shelf.Offer) (int64, error) {
 		return 0, fmt.Errorf("%s: %w", o.Name, err)
 	}
 	options, err := c.options(e, o.Name)
-	return text.Need(spec, found.ckpt.Size(), options), err
+	if err != nil {
+		return 0, err
+	}
+	size := found.ckpt.Size()
+	if options.Draft, err = e.openDraft(); err != nil {
+		return 0, err
+	}
+	if options.Draft != nil {
+		size += options.Draft.Size()
+		err = options.Draft.Close()
+	}
+	return text.Need(spec, size, options), err
 }
 
 // About implements server.Catalog.
@@ -203,6 +214,7 @@ func (c *catalog) About(o shelf.Offer) (server.About, error) {
 func (c *catalog) options(e entry, name string) (text.Options, error) {
 	o := c.serve.options(name)
 	c.serve.schedFlags.apply(&o)
+	c.serve.draftFlags.apply(&o)
 	o.Pooling, o.AllLogprobs = engine.Pooling(c.serve.Pooling), c.serve.MaxLogprobs < 0
 	if err := c.serve.guideFlags.apply(&o); err != nil {
 		return o, err
@@ -219,6 +231,12 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	options, err := c.options(e, o.Name)
 	if err != nil {
 		return nil, err
+	}
+	if options.Draft, err = e.openDraft(); err != nil {
+		return nil, err
+	}
+	if options.Draft != nil {
+		defer options.Draft.Close()
 	}
 	observer := new(server.Observer)
 	options.Memory, options.Progress, options.Observer = room, progress, observer

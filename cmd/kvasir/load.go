@@ -95,6 +95,32 @@ func (f schedFlags) apply(o *text.Options) {
 	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), text.Preempt(f.Preempt)
 }
 
+// draftFlags say what guesses tokens ahead; docs/drafts.md.
+type draftFlags struct {
+	Drafts      string  `help:"What guesses tokens ahead, so that one step yields several where the guesses are right: ${drafts_help}. Answers are the same, and tokens that are not worth their time are not tried." enum:",${drafts}" default:"" placeholder:"NAME"`
+	DraftModel  string  `name:"draft-model" help:"A smaller model with the same tokenizer that guesses tokens ahead where nothing is looked up: a built-in name, hub name, file or folder." placeholder:"MODEL"`
+	DraftTokens natural `help:"Most tokens guessed ahead at once, up to 64. By default 16." placeholder:"N"`
+}
+
+// apply sets the options that the flags name.
+func (f draftFlags) apply(o *text.Options) {
+	o.Drafts, o.DraftTokens = f.Drafts, int(f.DraftTokens)
+}
+
+// openDraft is apply, and opens the model that guesses, for load to close.
+func (f draftFlags) openDraft(ctx context.Context, o *text.Options) error {
+	f.apply(o)
+	if f.DraftModel == "" {
+		return nil
+	}
+	found, err := openModel(ctx, f.DraftModel)
+	o.Draft = found.ckpt
+	if err != nil {
+		return fmt.Errorf("--draft-model: %w", err)
+	}
+	return nil
+}
+
 // natural is a number of things, at least one; a flag that is not given is 0.
 type natural int
 
@@ -185,6 +211,9 @@ func load(ctx context.Context, found named, o text.Options) (*text.Model, error)
 	m, err := await(ctx, func() (*text.Model, error) {
 		m, err := text.Open(found.ckpt, o)
 		found.ckpt.Close()
+		if o.Draft != nil {
+			o.Draft.Close()
+		}
 		boundGarbage()
 		return m, err
 	})

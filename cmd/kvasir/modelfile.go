@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/server"
 	"github.com/kvasir-llm/kvasir/shelf"
+	"github.com/kvasir-llm/kvasir/weights"
 )
 
 // entry is a model in a file of models. What is left out is as the flags of serve say.
@@ -32,6 +34,9 @@ type entry struct {
 	KVBytes    size              `yaml:"kv-bytes,omitempty"`
 	KVType     string            `yaml:"kv-type,omitempty"`
 	MaxSeqs    int               `yaml:"max-seqs,omitempty"`
+	Drafts     string            `yaml:"drafts,omitempty"`
+	DraftModel string            `yaml:"draft-model,omitempty"` // likewise
+	DraftMost  int               `yaml:"draft-tokens,omitempty"`
 	Template   string            `yaml:"chat-template,omitempty"` // a file
 	Source     string            `yaml:"template,omitempty"`      // the template itself
 	System     string            `yaml:"system,omitempty"`
@@ -98,6 +103,10 @@ func (e entry) check() error {
 		return fmt.Errorf("kv-type is %q; want such as bf16 or q8_0", e.KVType)
 	case e.Context < 0 || e.MaxSeqs < 0:
 		return fmt.Errorf("context is %d and max-seqs %d; want at least 0", e.Context, e.MaxSeqs)
+	case e.Drafts != "" && !slices.Contains(text.Drafts(), e.Drafts):
+		return fmt.Errorf("drafts is %q; want one of %v", e.Drafts, text.Drafts())
+	case e.DraftMost < 0 || e.DraftMost > engine.MaxDraft:
+		return fmt.Errorf("draft-tokens is %d; want 1 to %d, or 0 for what --draft-tokens says", e.DraftMost, engine.MaxDraft)
 	case e.Template != "" && e.Source != "":
 		return errors.New("it has both a chat-template, which is a file, and a template, which is the text")
 	}
@@ -108,6 +117,11 @@ func (e entry) check() error {
 	}
 	if _, err := server.Preset(e.Parameters); err != nil {
 		return fmt.Errorf("parameters: %w", err)
+	}
+	if e.DraftModel != "" {
+		if _, err := e.find(e.DraftModel); err != nil && !errors.As(err, new(notCached)) {
+			return fmt.Errorf("draft-model: %w", err)
+		}
 	}
 	return nil
 }
@@ -160,6 +174,18 @@ func (e entry) open(name string) (named, error) {
 	return named{name, ckpt}, err
 }
 
+// openDraft opens the model that guesses tokens ahead, nil if there is none.
+func (e entry) openDraft() (*weights.Checkpoint, error) {
+	if e.DraftModel == "" {
+		return nil, nil
+	}
+	p, err := e.find(e.DraftModel)
+	if err != nil {
+		return nil, fmt.Errorf("draft-model: %w", err)
+	}
+	return p.open()
+}
+
 func (e entry) offer(name string) shelf.Offer {
 	return shelf.Offer{Name: name, Pinned: e.Pinned, Keep: (*time.Duration)(e.KeepAlive)}
 }
@@ -170,6 +196,8 @@ func (e entry) apply(o *text.Options) error {
 	set(&o.Context, e.Context)
 	set(&o.KVBytes, int64(e.KVBytes))
 	set(&o.MaxSeqs, e.MaxSeqs)
+	set(&o.Drafts, e.Drafts)
+	set(&o.DraftTokens, e.DraftMost)
 	set(&o.ToolFormat, e.Tools)
 	set(&o.ReasoningFormat, e.Reasoning)
 	set(&o.Pooling, engine.Pooling(e.Pooling))

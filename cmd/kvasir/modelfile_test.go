@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/engine/text"
 )
 
 func TestModelFile(t *testing.T) {
@@ -22,17 +24,31 @@ func TestModelFile(t *testing.T) {
 	if p, err := e.find(e.Model); err != nil || p.path != filepath.Join(dir, "a.gguf") {
 		t.Errorf("%+v, %v", p, err)
 	}
+	all, err = parseModels([]byte("a:\n  model: kvasir-mini\n  drafts: lookup\n  draft-tokens: 8\n  draft-model: kvasir-mini\n"), dir)
+	var o text.Options
+	if err == nil {
+		err = all["a"].apply(&o)
+	}
+	if err != nil || o.Drafts != "lookup" || o.DraftTokens != 8 {
+		t.Errorf("drafts %q of %d tokens, %v", o.Drafts, o.DraftTokens, err)
+	}
+	if draft, err := all["a"].openDraft(); err != nil || draft == nil {
+		t.Errorf("a draft model: %v, %v", draft, err)
+	}
 	for file, want := range map[string]string{
-		"":                                       "it holds no model",
-		"[1]":                                    "cannot unmarshal",
-		"a: {model: kvasir-mini}\n---\nb: 1":     "more than one document",
-		"a: {}":                                  "a: it has no model",
-		"'a b': {model: kvasir-mini}":            "is not a name of a model",
-		"a: {model: ../no-such}":                 "no such file",
-		"a: {model: '?'}":                        "a path begins with ./",
-		"a: {model: kvasir-mini, kv-type: q9}":   "kv-type",
-		"a: {model: kvasir-mini, keep-alive: 5}": "is not a time to stay",
-		"a: {model: kvasir-mini, context: -1}":   "want at least 0",
+		"":                                      "it holds no model",
+		"[1]":                                   "cannot unmarshal",
+		"a: {model: kvasir-mini}\n---\nb: 1":    "more than one document",
+		"a: {}":                                 "a: it has no model",
+		"'a b': {model: kvasir-mini}":           "is not a name of a model",
+		"a: {model: ../no-such}":                "no such file",
+		"a: {model: '?'}":                       "a path begins with ./",
+		"a: {model: kvasir-mini, kv-type: q9}":  "kv-type",
+		"a: {model: kvasir-mini, drafts: many}": `drafts is "many"; want one of [none lookup]`,
+		"a: {model: kvasir-mini, draft-tokens: 65}":                "draft-tokens is 65; want 1 to 64",
+		"a: {model: kvasir-mini, draft-model: ./small}":            "draft-model: stat",
+		"a: {model: kvasir-mini, keep-alive: 5}":                   "is not a time to stay",
+		"a: {model: kvasir-mini, context: -1}":                     "want at least 0",
 		"a: {model: kvasir-mini, parameters: {heat: 1}}":           "parameters: heat: this parameter is not supported",
 		"a: {model: kvasir-mini, parameters: {top_p: 3}}":          "expected a number from 0 to 1",
 		"a: {model: kvasir-mini, template: '{{ .Prompt }}'}":       "not one in Jinja",

@@ -64,6 +64,7 @@ type runCmd struct {
 	JSON    bool   `name:"json" help:"Print one JSON object instead of text."`
 	sampleFlags
 	Adapter string `help:"A LoRA adapter that answers: a PEFT folder, a GGUF file or a hub name." placeholder:"[NAME=]PATH"`
+	draftFlags
 	engineFlags
 }
 
@@ -120,6 +121,9 @@ func (c *runCmd) Run(ctx context.Context) error {
 	}
 	o := c.options(found.name)
 	o.MaxSeqs = 1
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return err
+	}
 	if arg, _ := c.answerer(); arg != "" {
 		one := adapterFlags{Adapter: []string{arg}, MaxLoRAs: 1}
 		if err := one.apply(ctx, &o); err != nil {

@@ -52,6 +52,7 @@ type serveCmd struct {
 	adapterFlags    `group:"Adapters"`
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
+	draftFlags      `group:"Tokens guessed ahead"`
 	engineFlags     `group:"Memory and computing"`
 
 	blobs *store.Blobs // of --state; nil without
@@ -94,11 +95,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if len(c.Name) > len(c.Models) {
 		return usageError{fmt.Sprintf("%d --served-model-name for %d model(s)", len(c.Name), len(c.Models))}
 	}
-	if c.Template != "" && len(c.Models) > 1 {
-		return usageError{"--chat-template is for one model, and several are served"}
-	}
-	if len(c.Adapter) > 0 && len(c.Models) > 1 {
-		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
+	if err := c.checkSingle(); err != nil {
+		return err
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -271,6 +269,20 @@ func tell(log *slog.Logger, m *text.Model, begin time.Time) {
 		"weights", bytes(m.Bytes), "kv", "at most "+bytes(m.KVBytes), "seconds", time.Since(begin).Round(time.Millisecond).Seconds())
 }
 
+// checkSingle refuses flags that are for one model, if there are others.
+func (c *serveCmd) checkSingle() error {
+	if c.Template != "" && len(c.Models) > 1 {
+		return usageError{"--chat-template is for one model, and several are served"}
+	}
+	if len(c.Adapter) > 0 && len(c.Models) > 1 {
+		return usageError{"--adapter is for one model, and several are served; load theirs at run time (--adapter-root)"}
+	}
+	if c.DraftModel != "" && len(c.Models) != 1 {
+		return usageError{"--draft-model is for one model that is named; those of --models have a draft-model of their own"}
+	}
+	return nil
+}
+
 // load opens the i-th model.
 func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name string) (server.Served, func() error, error) {
 	begin := time.Now()
@@ -284,6 +296,9 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	observer := new(server.Observer)
 	o := c.options(found.name)
 	c.schedFlags.apply(&o)
+	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
+		return server.Served{}, nil, err
+	}
 	if err := c.adapterFlags.apply(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}

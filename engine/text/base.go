@@ -36,6 +36,11 @@ func (b *base) newRunner() (engine.Runner, error) {
 		return nil, err
 	}
 	b.runner = r
+	if b.m.draft != nil && b.m.draft.runner == nil {
+		if err := b.m.draft.open(&b.o); err != nil {
+			return nil, errors.Join(err, b.closeRunner())
+		}
+	}
 	if what := r.Prepared(); what != "" {
 		b.log.Info("the device is ready for steps", "with", what)
 	}
@@ -72,6 +77,9 @@ func (b *base) load() error {
 	}
 	loaded.MakeSlots(b.o.MaxLoRAs)
 	loaded.KVType = b.o.KVType
+	if err := b.m.draft.reload(dev, &b.o); err != nil {
+		return errors.Join(err, dev.Close())
+	}
 	b.dev, b.asleep = dev, false
 	b.m.loaded.Store(loaded)
 	b.log.Info("loaded the weights again", "bytes", loaded.Bytes, "took", time.Since(begin))
@@ -82,6 +90,7 @@ func (b *base) load() error {
 func (b *base) unload() error {
 	err := b.closeRunner()
 	b.m.loaded.Store(nil)
+	b.m.draft.drop()
 	if b.dev != nil {
 		err = errors.Join(err, b.dev.Close())
 		b.dev = nil
@@ -91,11 +100,11 @@ func (b *base) unload() error {
 }
 
 func (b *base) closeRunner() error {
-	if b.runner == nil {
-		return nil
+	err := b.m.draft.close()
+	if b.runner != nil {
+		err = errors.Join(b.runner.Close(), err)
+		b.runner = nil
 	}
-	err := b.runner.Close()
-	b.runner = nil
 	return err
 }
 

@@ -20,6 +20,7 @@ func Choices() map[string]string {
 	list := func(names []string) string { return strings.Join(names, ",") }
 	return map[string]string{
 		"policies": list(sched.Policies()), "policy_help": sched.PolicyHelp(),
+		"drafts": list(Drafts()), "drafts_help": drafts.Help(),
 		"evictions": list(kv.Policies()), "eviction_help": kv.PolicyHelp(),
 		"batches": list(sched.Batches()), "batch_help": sched.BatchHelp(),
 		"allocations": list(sched.Allocations()), "allocation_help": sched.AllocationHelp(),

@@ -109,6 +109,9 @@ func (g *Generation) Next(ctx context.Context) (Delta, error) {
 func (g *Generation) take(d *Delta, t engine.Token) {
 	g.usage.Cached = min(g.stream.Cached(), g.usage.Prompt)
 	g.usage.Generated++
+	if proposed, right := g.stream.Guessed(); proposed > 0 {
+		g.usage.Accepted, g.usage.Rejected = right, proposed-right
+	}
 	d.IDs = append(d.IDs, t.ID)
 	if g.logs {
 		d.Tokens = append(d.Tokens, g.info(t))

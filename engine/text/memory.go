@@ -36,13 +36,16 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
 		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
 	}
-	if !o.onHost() {
+	guesses := m.draft.bytes()
+	if o.onHost() { // whose memory is taken as it is used
+		n.steps, guesses = n.steps+guesses, 0
+	} else {
 		if err := m.measure(&n, o, dev); err != nil {
 			return n, err
 		}
 	}
 	n.bound(o, m.Bytes)
-	m.working = n.steps + n.logits
+	m.working = n.steps + n.logits + guesses
 	return n, n.check(o)
 }
 

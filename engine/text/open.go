@@ -51,30 +51,34 @@ type Options struct {
 
 	Profile string // one of Profiles: what the settings below are if they are 0; "" is chat
 
-	Context     int              // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
-	BlockTokens int              // tokens of a KV block; 0 is 16
-	KVType      quant.Type       // of keys and values, one of the device's; 0 is bfloat16 if it is among them, but for encoders
-	KVBytes     int64            // memory for the KV cache; 0 is half of what nothing else needs, at most MaxSeqs full contexts
-	DeviceShare float64          // of a device's memory that may be used, if it is not the host's; 0 is 0.9
-	Memory      int64            // most bytes of the device that the model may take in all; 0 is what is free
-	MaxSeqs     int              // sequences computed at once
-	TokenBudget int              // tokens computed in one step
-	MaxChunk    int              // most prompt tokens of one sequence in a step
-	MaxWaiting  int              // requests that may wait; 0 is 1024
-	MaxPassed   int              // requests that one without enough KV blocks lets pass; -1 is none
-	Policy      string           // who comes first, one of sched.Policies
-	Batch       sched.Batch      // how prompts and decoding share steps
-	Interval    int              // while anyone decodes, prompts are computed in every so many-th step; 0 is each
-	Window      time.Duration    // how long a static batch waits to become full, in milliseconds
-	StepTarget  time.Duration    // how long a mixed step may take while anyone decodes; 0 is 50 ms, -1 any time
-	MaxQueue    time.Duration    // how long a request may be predicted to wait before it is refused; 0 is any time
-	Allocation  sched.Allocation // what a request must find to be admitted; "" is on demand
-	Evict       string           // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
-	HostKVBytes int64            // memory for KV blocks that the cache has no place for; 0 is none
-	DiskKV      string           // directory of a file for them, which outlives the engine; "" is none
-	DiskKVBytes int64            // its size
-	Preempt     sched.Preempt    // how preempted requests come back from there; "" is auto
-	NoPrefix    bool             // do not reuse the KV blocks of earlier requests with the same beginning
+	Context     int                 // most tokens of a request, prompt and answer; 0 is what the model was made for, or what fits
+	BlockTokens int                 // tokens of a KV block; 0 is 16
+	KVType      quant.Type          // of keys and values, one of the device's; 0 is bfloat16 if it is among them, but for encoders
+	KVBytes     int64               // memory for the KV cache; 0 is half of what nothing else needs, at most MaxSeqs full contexts
+	DeviceShare float64             // of a device's memory that may be used, if it is not the host's; 0 is 0.9
+	Memory      int64               // most bytes of the device that the model may take in all; 0 is what is free
+	MaxSeqs     int                 // sequences computed at once
+	TokenBudget int                 // tokens computed in one step
+	MaxChunk    int                 // most prompt tokens of one sequence in a step
+	MaxWaiting  int                 // requests that may wait; 0 is 1024
+	MaxPassed   int                 // requests that one without enough KV blocks lets pass; -1 is none
+	Policy      string              // who comes first, one of sched.Policies
+	Batch       sched.Batch         // how prompts and decoding share steps
+	Interval    int                 // while anyone decodes, prompts are computed in every so many-th step; 0 is each
+	Window      time.Duration       // how long a static batch waits to become full, in milliseconds
+	StepTarget  time.Duration       // how long a mixed step may take while anyone decodes; 0 is 50 ms, -1 any time
+	MaxQueue    time.Duration       // how long a request may be predicted to wait before it is refused; 0 is any time
+	Allocation  sched.Allocation    // what a request must find to be admitted; "" is on demand
+	Evict       string              // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
+	HostKVBytes int64               // memory for KV blocks that the cache has no place for; 0 is none
+	DiskKV      string              // directory of a file for them, which outlives the engine; "" is none
+	DiskKVBytes int64               // its size
+	Preempt     sched.Preempt       // how preempted requests come back from there; "" is auto
+	NoPrefix    bool                // do not reuse the KV blocks of earlier requests with the same beginning
+	Drafts      string              // what guesses tokens ahead, one of Drafts(); "" is none
+	Draft       *weights.Checkpoint // a smaller model with the same tokenizer that guesses tokens ahead; nil is none. It is read like Open's
+	DraftTokens int                 // guessed ahead at once; 0 is engine.MostDraft
+	DraftAlways bool                // verify all guesses, also those that cost more time than they bring
 
 	Adapters []AdapterFile // that requests may name, beside those loaded later
 	Adapter  string        // a file or folder of the one that requests use which name none; "" is none
@@ -138,7 +142,7 @@ func (o *Options) check() error {
 	if o.Evict != "" && !slices.Contains(kv.Policies(), o.Evict) {
 		return fmt.Errorf("text: eviction is %q; want one of %v", o.Evict, kv.Policies())
 	}
-	if err := o.checkTiers(); err != nil {
+	if err := errors.Join(o.checkTiers(), o.checkDrafts()); err != nil {
 		return err
 	}
 	if o.Window < 0 || o.Window > time.Minute || o.Window > 0 && o.Batch != sched.Static {
@@ -240,7 +244,13 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 	}
 	m.Spec, m.Bytes, m.Device, m.BlockTokens = loaded.Spec, loaded.Bytes, dev.Name(), o.BlockTokens
 	m.KVGroups = groups(m.Spec)
+	if err := o.drafted(m.Spec); err != nil {
+		return nil, err
+	}
 	if err := m.checkTokens(); err != nil {
+		return nil, err
+	}
+	if err := m.loadDraft(dev, o); err != nil {
 		return nil, err
 	}
 	return adapters, m.openPooling(ckpt, *o)
@@ -249,23 +259,25 @@ func (m *Model) load(ckpt *weights.Checkpoint, dev compute.Device, o *Options) (
 // start makes the KV cache and starts the engine. Closing the model closes the device, too.
 func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, adapters []engine.Adapter) error {
 	m.loaded.Load().KVType = o.KVType
+	if err := m.draft.open(&o); err != nil {
+		return err
+	}
+	b := &base{m: m, o: o, again: ckpt.Reopen, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), dev: dev}
 	needs, err := m.needs(o, dev)
+	if err == nil {
+		b.blocks, err = m.plan(o, dev, needs)
+	}
+	if err == nil {
+		b.o.Device, err = single(o.Device)
+	}
+	if err == nil {
+		b.sum, err = fingerprint(ckpt, m.Spec, o.Compute.Wide)
+	}
+	if err == nil {
+		_, err = b.newRunner()
+	}
 	if err != nil {
-		return err
-	}
-	blocks, err := m.plan(o, dev, needs)
-	if err != nil {
-		return err
-	}
-	b := &base{m: m, o: o, again: ckpt.Reopen, blocks: blocks, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), dev: dev}
-	if b.o.Device, err = single(o.Device); err != nil {
-		return err
-	}
-	if b.sum, err = fingerprint(ckpt, m.Spec, o.Compute.Wide); err != nil {
-		return err
-	}
-	if _, err = b.newRunner(); err != nil {
-		return err
+		return errors.Join(err, b.closeRunner())
 	}
 	cache := b.runner.Cache()
 	m.KVBytes = cache.Bytes()
@@ -276,8 +288,9 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 	m.Engine, err = engine.New(engine.Config{
 		Model: kvModel, Tiers: tiers, Runner: b.runner, Base: b, Slots: o.MaxLoRAs, Place: b.place, Adapters: adapters,
 		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
+		Drafts: m.drafts(&o),
 		Sched: sched.Config{
-			BlockTokens: o.BlockTokens, Blocks: blocks, Groups: m.KVGroups, States: cache.Spec().States,
+			BlockTokens: o.BlockTokens, Blocks: b.blocks, Groups: m.KVGroups, States: cache.Spec().States,
 			MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk, MaxLen: m.longestSequence(),
 			Whole: m.Spec.Encoder, MaxWaiting: o.MaxWaiting, PrefixCache: !o.NoPrefix, Evict: o.Evict, Preempt: o.Preempt,
 			MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch, Interval: o.Interval,

@@ -27,7 +27,8 @@ type Request struct {
 
 	Answer Answer // what the answer of a Chat is made of
 
-	Begun []int32 // the answer's beginning, in tokens: it goes on after them as if it had been generated here
+	Begun      []int32 // the answer's beginning, in tokens: it goes on after them as if it had been generated here
+	Prediction string  // what the answer is expected to be like; it changes no token (engine.Params.Prediction)
 
 	Stop        []string // strings that end the answer
 	IncludeStop bool     // a stop string is part of the answer
@@ -132,6 +133,9 @@ func (m *Model) Prepare(ctx context.Context, r Request) (*Prompt, error) {
 		return nil, err
 	}
 	m.words(&r)
+	if err := m.predict(ctx, &r); err != nil {
+		return nil, err
+	}
 	whole := engine.Request{Prompt: slices.Concat(ids, r.Begun), Begun: len(r.Begun), EOS: m.stops, Params: r.Params}
 	prepared, err := m.Engine.Prepare(whole)
 	if err != nil {

@@ -64,6 +64,7 @@ type Model struct {
 	loaded   atomic.Pointer[model.Model] // nil while the weights sleep on disk
 	maxRank  int                         // of adapters; 0 is any
 	base     *base
+	draft    *draftModel // nil is none
 	closer   func() error
 }
 
@@ -122,4 +123,6 @@ type Usage struct {
 	Cached    int // of those, found in the prefix cache
 	Generated int // tokens of the answer
 	Reasoning int // of those, of reasoning and its marks
+	Accepted  int // of those, guessed ahead
+	Rejected  int // tokens that were guessed ahead and were wrong
 }

@@ -21,10 +21,11 @@ func (s *Server) traced(r *http.Request, found route, id string, began time.Time
 		return nil
 	}
 	handler := s.handlerOf(r)
-	return s.cfg.Traces.Start(r.Header, r.Method+" "+handler, began,
-		trace.Attr{Key: "gen_ai.operation.name", Value: operationOf(handler)}, trace.Attr{Key: "http.request.method", Value: r.Method},
+	span := s.cfg.Traces.Start(r.Header, r.Method+" "+handler, began, trace.Attr{Key: "http.request.method", Value: r.Method},
 		trace.Attr{Key: "http.route", Value: handler}, trace.Attr{Key: "url.path", Value: r.URL.Path},
 		trace.Attr{Key: "gen_ai.provider.name", Value: "kvasir"}, trace.Attr{Key: "gen_ai.request.id", Value: id})
+	span.Set(trace.Attr{Key: "gen_ai.operation.name", Value: operationOf(handler)})
+	return span
 }
 
 // tracedLine begins the span of a line of a batch, in a trace of its own.
@@ -71,18 +72,19 @@ func failTrace(ctx context.Context, f *failure) {
 	}
 }
 
-// operations are what OpenTelemetry calls what APIs do, by a part of the path. Others complete a text.
-var operations = []struct{ part, name string }{{"chat", "chat"}, {"messages", "chat"}, {"responses", "chat"},
-	{"embed", "embeddings"}, {"pooling", "embeddings"}}
+// operations are what OpenTelemetry calls what APIs do, by a part of the path. It has no word for what others do.
+var operations = []struct{ part, name string }{{"render", ""}, {"count_tokens", ""}, {"chat", "chat"}, {"messages", "chat"},
+	{"responses", "chat"}, {"embed", "embeddings"}, {"pooling", "embeddings"}, {"completion", "text_completion"},
+	{"generate", "text_completion"}, {"infill", "text_completion"}, {"invocations", "chat"}}
 
-// operationOf returns what OpenTelemetry calls what a path does.
+// operationOf returns what OpenTelemetry calls what a path does, "" if it has no word for it.
 func operationOf(path string) string {
 	for _, o := range operations {
 		if strings.Contains(path, o.part) {
 			return o.name
 		}
 	}
-	return "text_completion"
+	return ""
 }
 
 // describe notes in the request's span what is asked of which model.

@@ -84,6 +84,7 @@ func TestTraces(t *testing.T) {
 	ask("/v1/chat/completions", "0000000000000002-00", `{"messages":[{"role":"user","content":"x"}]}`) // not sampled
 	ask("/v1/embeddings", "0000000000000003-01", `{"input":["four","five"]}`)
 	ask("/v1/completions", "0000000000000004-01", `{"prompt":"x","temperature":3}`)
+	ask("/v1/rerank", "0000000000000006-01", `{"query":"five","documents":["four"]}`)
 	fake.fail = errors.New("broken")
 	ask("/v1/completions", "0000000000000005-01", `{"prompt":"x","stream":true}`)
 	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/models", nil))
@@ -105,6 +106,7 @@ func TestTraces(t *testing.T) {
 		"0000000000000001": "POST /v1/chat/completions  name=chat model=fake max_tokens=5 temperature=0.25 input_tokens=3 output_tokens=4 status_code=200 id=own\n" + answer + answer,
 		"0000000000000002": "",
 		"0000000000000003": "POST /v1/embeddings  name=embeddings model=fake input_tokens=8 status_code=200 id=own\n" + text + text,
+		"0000000000000006": "POST /v1/rerank  model=fake input_tokens=8 status_code=200 id=own\n" + text + text,
 		"0000000000000004": "POST /v1/completions  name=text_completion status_code=400 type=invalid_value id=own\n",
 		"0000000000000005": "POST /v1/completions internal error; the server's log has the details name=text_completion model=fake max_tokens=16 temperature=0.5 " +
 			"input_tokens=2 output_tokens=1 status_code=200 type=internal_error id=own\n" +

@@ -102,8 +102,6 @@ func (r *ResponseRequest) rest(c *wire.Cursor, key string, extra Extra) (err err
 		r.PromptCacheKey, err = c.Label(MaxLabel)
 	case "truncation":
 		err = c.Inert(`"disabled"`)
-	case "prompt_cache_retention":
-		err = c.Inert(`"in_memory"`, `"in-memory"`)
 	case "stream_options":
 		err = c.Object(func(key string) error {
 			if key == "include_obfuscation" {
@@ -111,7 +109,7 @@ func (r *ResponseRequest) rest(c *wire.Cursor, key string, extra Extra) (err err
 			}
 			return c.Unsupported()
 		})
-	case "service_tier":
+	case "service_tier", "prompt_cache_retention":
 		err = c.Inert(asksNothing[key]...)
 	default:
 		if extra != nil {

@@ -2,11 +2,11 @@
 
     pip install jsonschema pyyaml
     kvasir serve --state /tmp/state &
-    python tools/clients/openapi_check.py openapi.yaml --base-url http://127.0.0.1:8000
+    python tools/clients/openapi_check.py openapi.yaml --base-url http://127.0.0.1:8000 --docs docs/server.md
 
 The description comes from github.com/openai/openai-openapi (openapi.yaml), github.com/ollama/ollama
 (docs/openapi.yaml) or github.com/laszukdawid/anthropic-openapi-spec (hosted_spec.json). Every answer, and every event of
-a stream, is validated.
+a stream, is validated. With --docs, every member of OpenAI's requests must be named in that page.
 """
 
 import argparse
@@ -169,13 +169,33 @@ def discriminate(node):
             discriminate(v)
 
 
+def members(spec, schema):
+    """Returns the names of an object's members."""
+    if "$ref" in schema:
+        return members(spec, spec["components"]["schemas"][schema["$ref"].split("/")[-1]])
+    names = set(schema.get("properties", {}))
+    for part in schema.get("allOf", []) + schema.get("anyOf", []):
+        names |= members(spec, part)
+    return names
+
+
+def untold(spec, page):
+    """Returns the members of requests that a page does not name."""
+    text = open(page).read()
+    return [f"{name} of {path}" for path in ("/chat/completions", "/completions", "/responses", "/embeddings")
+            for name in sorted(members(spec, spec["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]))
+            if f"`{name}" not in text]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("spec")
     p.add_argument("--base-url", default="http://127.0.0.1:8000")
+    p.add_argument("--docs", help="the page that tells of all members of OpenAI's requests")
     args = p.parse_args()
     with open(args.spec) as f:
         spec = json.load(f) if args.spec.endswith(".json") else yaml.safe_load(f)
+    missing = untold(spec, args.docs) if args.docs else []
     discriminate(spec)
     requests, base = OPENAI, args.base_url + "/v1"
     for path, others in ("/api/chat", OLLAMA), ("/v1/messages", ANTHROPIC):
@@ -207,7 +227,9 @@ def main():
             print("   ", line)
         wrong += bool(bad)
     print(f"{checked} values, {wrong} requests with wrong answers")
-    sys.exit(wrong > 0)
+    if missing:
+        print("not in the page:", ", ".join(missing))
+    sys.exit(wrong > 0 or bool(missing))
 
 
 main()

@@ -61,6 +61,12 @@ func (r *Common) field(c *wire.Cursor, key string, param Param) (err error) {
 		r.TopLogprobs, err = c.IntIn(0, maxLogs)
 	case "options":
 		err = options(c, param)
+	case "temperature", "top_p": // where some clients put these options
+		_, err = param(c, key)
+	case "max_output_tokens":
+		_, err = param(c, "num_predict")
+	case "tool_choice":
+		err = c.Inert(`"auto"`)
 	default:
 		err = c.Unsupported()
 	}

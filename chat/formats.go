@@ -287,13 +287,27 @@ func kimiName(text string) (id, name string) {
 // Guide returns how calls are spelled where a grammar guides them.
 func (f *ToolFormat) Guide() Guide { return f.guide }
 
-// End returns what ends reasoning where the model has not ended it.
-func (r *ReasoningFormat) End() string {
-	if r.channels() {
-		return harmonyThoughtEnd + "<|channel|>final<|message|>"
+// End returns what ends reasoning where the model has not ended it: before text, or before what a grammar says.
+func (r *ReasoningFormat) End(guided bool) string {
+	switch {
+	case r.channels() && guided:
+		return harmonyThoughtEnd
+	case r.channels():
+		return harmonyThoughtEnd + harmonyFinal
 	}
 	return "\n" + r.close + r.after
 }
+
+// Final returns what begins an answer's text after a prompt, "" if nothing does.
+func (r *ReasoningFormat) Final(prompt string) string {
+	if !r.channels() || strings.Contains(prompt[max(0, strings.LastIndex(prompt, harmonyStart)):], harmonyMessage) {
+		return ""
+	}
+	return harmonyFinal
+}
+
+// Preamble returns what is around a text before calls, where a message of its own holds it.
+func (r *ReasoningFormat) Preamble() (open, close string) { return harmonyPreamble, harmonyThoughtEnd }
 
 // Stops returns the texts of tokens that end an answer, beside the model's own.
 func (f *ToolFormat) Stops() []string {

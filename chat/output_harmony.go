@@ -34,7 +34,7 @@ func (p *Parser) header() bool {
 	p.mark = harmonyMessage
 	switch {
 	case function && p.tools != nil && p.begin("", name):
-		p.state = p.channelCall
+		p.value, p.state = jsonScan{}, p.channelCall
 	case channel == "analysis" || to != "":
 		p.reasoned, p.inside, p.state = true, true, p.channelThought
 	default:
@@ -83,16 +83,29 @@ func (p *Parser) channelThought() bool {
 	return p.channelEnds(mark)
 }
 
-// channelCall is the state in a call's arguments.
+// channelCall is the state in a call's arguments, where a string may spell marks.
 func (p *Parser) channelCall() bool {
-	text, mark := p.until(harmonyMarks...)
-	if p.object.given = p.object.given || text != ""; text != "" {
-		p.argue(text)
+	n, over := p.value.end(p.in)
+	p.channelArgue(p.take(n))
+	if over {
+		p.state = p.channelCalled
 	}
+	return over
+}
+
+// channelCalled is the state between a call's arguments and the mark that ends its message.
+func (p *Parser) channelCalled() bool {
+	text, mark := p.until(harmonyMarks...)
+	p.channelArgue(text)
 	if mark != "" {
 		p.channelCallEnds()
 	}
 	return p.channelEnds(mark)
+}
+
+func (p *Parser) channelArgue(text string) {
+	p.object.given = p.object.given || text != ""
+	p.argue(text)
 }
 
 // channelCallEnds ends a call; the mark that does is a stop token, which is not shown.
@@ -103,8 +116,11 @@ func (p *Parser) channelCallEnds() {
 	p.finish()
 }
 
-// harmonyThought begins a message of the model to itself, and harmonyThoughtEnd ends it.
+// What begins a message of the model to itself, what it tells the user before calls, and its answer. harmonyThoughtEnd
+// ends the first two.
 const (
 	harmonyThought    = "<|channel|>analysis<|message|>"
+	harmonyPreamble   = "<|channel|>commentary<|message|>"
+	harmonyFinal      = "<|channel|>final<|message|>"
 	harmonyThoughtEnd = "<|end|><|start|>assistant"
 )

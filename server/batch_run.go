@@ -180,7 +180,7 @@ func (s *Server) answerLines(ctx context.Context, kept *store.Store, run *batchR
 		return err
 	}
 	t := s.ring().owner(run.owner)
-	work := context.WithValue(ctx, backgroundKey{}, true)
+	work := context.WithValue(ctx, backgroundKey{}, b.ID)
 	results := make(chan store.Result, batchAtOnce)
 	var under sync.WaitGroup
 	written := make(chan error, 1)
@@ -298,7 +298,7 @@ func unanswered(n int, one *openai.BatchLine, code, message string) store.Result
 	return result(n, one, nil, &openai.BatchRequestError{Code: code, Message: message})
 }
 
-// backgroundKey marks the context of requests in the background.
+// backgroundKey marks the context of requests in the background; the value is the id of their batch.
 type backgroundKey struct{}
 
 // busyPause is how long a request of a batch waits before it is asked again, if the server has no place for it now.
@@ -327,9 +327,12 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 		w := &answered{header: http.Header{}, status: http.StatusOK}
 		id := rand.Text()
 		w.header.Set(requestID, id)
+		found, ok := s.find(r)
+		span := s.tracedLine(r, found, id, one)
+		r = r.WithContext(withTrace(ctx, span, id))
 		func() {
 			defer in.release()
-			if found, ok := s.find(r); !ok {
+			if !ok {
 				s.fail(w, r, refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s.", one.URL))
 			} else if how.Stream || how.Background {
 				s.fail(w, r, wire.Invalid("stream", wire.CodeInvalidValue, "stream and background must be false in a batch"))
@@ -341,6 +344,7 @@ func (s *Server) Answer(ctx context.Context, one *openai.BatchLine) *openai.Batc
 			return nil
 		}
 		if w.status != http.StatusTooManyRequests && w.status != http.StatusServiceUnavailable {
+			endTrace(span, w.status)
 			return &openai.BatchResponse{StatusCode: w.status, RequestID: id, Body: bytes.TrimSpace(w.body.Bytes())}
 		}
 		select {

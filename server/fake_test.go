@@ -180,6 +180,9 @@ func (m *fakeModel) Prepare(ctx context.Context, r text.Request) (*text.Prompt, 
 
 // Embed counts the bytes of a text.
 func (m *fakeModel) Embed(_ context.Context, r text.EmbedRequest) ([]float32, int, error) {
+	if r.Times != nil {
+		*r.Times = fakeTimes
+	}
 	if r.Truncate == 0 && len(r.Text) > m.info.Context {
 		return nil, 0, fault.New(text.FieldText, "it is too long")
 	}
@@ -323,9 +326,9 @@ func (g *fakeGeneration) Prompt() []text.TokenInfo {
 }
 
 // Times makes the request come at second 1, wait for one, and have a token after two more.
-func (g *fakeGeneration) Times() engine.Times {
-	return engine.Times{Arrived: time.Unix(1, 0), Scheduled: time.Unix(2, 0), First: time.Unix(4, 0)}
-}
+func (g *fakeGeneration) Times() engine.Times { return fakeTimes }
+
+var fakeTimes = engine.Times{Arrived: time.Unix(1, 0), Scheduled: time.Unix(2, 0), First: time.Unix(4, 0)}
 
 func (g *fakeGeneration) Close() {
 	if !g.closed {

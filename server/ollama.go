@@ -30,7 +30,6 @@ func ollamaAPI() *dialect {
 		streamType: "application/x-ndjson",
 		title:      "Ollama", replies: ollamaReplies,
 		routes: func(s *Server) map[string]route {
-			show := func(body []byte) (*string, error) { return ollama.DecodeModel(body, "verbose") }
 			return map[string]route{
 				"/api/chat":        {"POST", s.ollamaAsks(decodeOllamaChat), clients, "Ollama: the next message of a conversation"},
 				"/api/generate":    {"POST", s.ollamaAsks(decodeOllamaGenerate), clients, "Ollama: the continuation of a text"},
@@ -38,7 +37,7 @@ func ollamaAPI() *dialect {
 				"/api/embeddings":  {"POST", pooled(s, ollama.DecodeEmbeddings, s.ollamaEmbedOne), clients, "Ollama: the vector of one text"},
 				"/api/tags":        {"GET", s.ollamaTags, clients, "Ollama: the models"},
 				"/api/ps":          {"GET", s.ollamaPs, clients, "Ollama: the models in memory"},
-				"/api/show":        {"POST", pooled(s, show, s.ollamaShow), clients, "Ollama: what a model is"},
+				"/api/show":        {"POST", pooled(s, ollama.DecodeShow, s.ollamaShow), clients, "Ollama: what a model is"},
 				"/api/pull":        {"POST", s.ollamaPull, admins, "Ollama: fetch a model from the hub"},
 				"/api/create":      {"POST", s.ollamaCreate, admins, "Ollama: make a model of another one"},
 				"/api/copy":        {"POST", s.ollamaCopy, admins, "Ollama: give a model another name"},

@@ -143,7 +143,7 @@ func (s *Server) create(ctx context.Context, name string, recipe Recipe) error {
 }
 
 func (s *Server) ollamaDelete(w http.ResponseWriter, r *http.Request) {
-	name, err := read(w, r, func(body []byte) (*string, error) { return ollama.DecodeModel(body) })
+	name, err := read(w, r, ollama.DecodeModel)
 	if err == nil {
 		err = s.remove(r.Context(), ollamaName(*name))
 	}

@@ -168,11 +168,12 @@ func (s *Server) classify(ctx context.Context, req *openai.Inputs) (out openai.C
 }
 
 // classify returns a text's classes and counts its tokens.
-func (p *pooling) classify(ctx context.Context, r text.EmbedRequest) ([]float32, error) {
+func (p *pooling) classify(ctx context.Context, r text.EmbedRequest) (v []float32, err error) {
 	r.Params = p.params
-	v, n, err := p.served.Model.Classify(ctx, r)
-	p.tokens.Add(int64(n))
-	return v, err
+	return v, p.one(ctx, &r.Times, func() (n int, err error) {
+		v, n, err = p.served.Model.Classify(ctx, r)
+		return n, err
+	})
 }
 
 func (s *Server) rerank(ctx context.Context, req *openai.RerankRequest) (out openai.RerankResponse, err error) {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"fmt"
-
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
@@ -33,18 +31,18 @@ func (a *chatAnswer) tell(r *text.Request) {
 	q := a.request
 	r.Answer.Parse, r.Answer.Thought = true, q.ThinkingTokenBudget
 	openai.Think(r.Chat, q.ReasoningEffort, q.EnableThinking)
-	offer(r, &q.ToolFields, "tools[%d].function.parameters")
+	offer(r, &q.ToolFields)
 }
 
-// offer puts into a request which tools may be called. path is where the schema of the i-th one is.
-func offer(r *text.Request, q *openai.ToolFields, path string) {
+// offer puts into a request which tools may be called.
+func offer(r *text.Request, q *openai.ToolFields) {
 	r.Answer.Single = !value(q.ParallelToolCalls, true)
 	if q.ToolChoice != nil && q.ToolChoice.Mode != "none" {
 		r.Answer.Choice = text.ToolChoice{Required: q.ToolChoice.Mode == "required", Name: q.ToolChoice.Name}
 	}
-	for i, t := range q.Offered() {
+	for _, t := range q.Offered() {
 		r.Chat.Tools = append(r.Chat.Tools, t.JSON)
-		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(fmt.Sprintf(path, i)),
+		r.Answer.Tools = append(r.Answer.Tools, text.Tool{Field: fault.Field(t.Field),
 			Tool: chat.Tool{Name: t.Name, Parameters: t.Parameters, Strict: t.Strict}})
 	}
 }

@@ -29,6 +29,7 @@ type pooling struct {
 	texts    int          // how many that field holds
 	other    string       // the field of the text after these, if there is one
 	tokens   atomic.Int64 // of all its texts
+	traced   atomic.Int64 // texts with a span, and those that would have one if there were fewer
 }
 
 // pool finds the model that a pooling is of. truncate is that of text.EmbedRequest; nil is all.
@@ -90,11 +91,12 @@ func (p *pooling) each(ctx context.Context, n int, f func(ctx context.Context, i
 }
 
 // embed returns a text's vector and counts its tokens.
-func (p *pooling) embed(ctx context.Context, r text.EmbedRequest) ([]float32, error) {
+func (p *pooling) embed(ctx context.Context, r text.EmbedRequest) (v []float32, err error) {
 	r.Params = p.params
-	v, n, err := p.served.Model.Embed(ctx, r)
-	p.tokens.Add(int64(n))
-	return v, err
+	return v, p.one(ctx, &r.Times, func() (n int, err error) {
+		v, n, err = p.served.Model.Embed(ctx, r)
+		return n, err
+	})
 }
 
 // scores returns how well each pair fits: by a cross-encoder, or as the cosine of their embeddings. A single first text
@@ -103,11 +105,12 @@ func (p *pooling) scores(ctx context.Context, first, second []string) ([]float32
 	out := make([]float32, len(second))
 	if p.served.Model.Info().CrossEncoder {
 		return out, p.each(ctx, len(second), func(ctx context.Context, i int) error {
-			score, n, err := p.served.Model.Score(ctx, text.ScoreRequest{Query: first[i%len(first)], Document: second[i],
-				Truncate: p.truncate, DocumentTokens: p.perDoc, Raw: p.raw, Params: p.params})
-			out[i] = score
-			p.tokens.Add(int64(n))
-			return err
+			r := text.ScoreRequest{Query: first[i%len(first)], Document: second[i],
+				Truncate: p.truncate, DocumentTokens: p.perDoc, Raw: p.raw, Params: p.params}
+			return p.one(ctx, &r.Times, func() (n int, err error) {
+				out[i], n, err = p.served.Model.Score(ctx, r)
+				return n, err
+			})
 		})
 	}
 	if p.raw {

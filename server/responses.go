@@ -64,6 +64,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	a, err := read(w, r, decodeResponse)
 	var j *job
 	if err == nil {
+		warn(w, a.request.Ignored)
 		a.server, a.body, a.owner, a.id = s, bodyOf(r), tenantOf(r.Context()).owner, "resp_"+rand.Text()
 		if err = a.recall(r.Context()); err == nil {
 			j, err = s.await(w, r, &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,

@@ -52,7 +52,7 @@ func (a *responseAnswer) prompts(info text.Info) ([]text.Request, error) {
 	}
 	r.Chat = a.conversation()
 	openai.Think(r.Chat, q.Effort, nil)
-	offer(&r, &q.Tools, "tools[%d].parameters")
+	offer(&r, &q.Tools)
 	a.used = r
 	return []text.Request{r}, nil
 }
@@ -109,13 +109,24 @@ func (a *responseAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 	}
 	for _, e := range d.Calls {
 		if e.Kind == chat.Called {
-			dst = a.add(a.close(dst), openai.Item{Type: openai.ItemCall, CallID: e.ID, Name: e.Text})
+			dst = a.add(a.close(dst), a.call(e))
 			continue
 		}
 		a.text.WriteString(e.Text)
 		dst = a.encoder.AppendDelta(dst, a.last(), a.item(), e.Text, nil)
 	}
 	return dst
+}
+
+// call returns the item of a call that begins.
+func (a *responseAnswer) call(e chat.Event) openai.Item {
+	one := openai.Item{Type: openai.ItemCall, CallID: e.ID, Name: e.Text}
+	for _, t := range a.request.Tools.Tools {
+		if t.Name == e.Text && t.Namespace != "" {
+			one.Namespace, one.Name = t.Namespace, e.Text[len(t.Namespace)+1:]
+		}
+	}
+	return one
 }
 
 // start writes what every stream begins with.

@@ -156,7 +156,7 @@ func (a *responseAnswer) conversation() *chat.Input {
 			m.Reasoning = one.Text
 		case one.Type == openai.ItemCall:
 			m := turn(func(*chat.Message) bool { return false })
-			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: one.CallID, Name: one.Name, Arguments: one.Arguments})
+			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: one.CallID, Name: openai.Qualified(one.Namespace, one.Name), Arguments: one.Arguments})
 		case one.Type == openai.ItemOutput:
 			in.Messages = append(in.Messages, chat.Message{Role: "tool", ToolCallID: one.CallID, Content: one.Output})
 		case one.Role == "assistant":

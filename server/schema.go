@@ -30,7 +30,7 @@ var ownSchemas = map[reflect.Type]object{
 			openai.ItemReasoning}}, "id": object{"type": "string"}, "status": object{"type": "string"},
 			"role": object{"type": "string"}, "content": object{"type": "array", "items": object{"type": "object"}},
 			"summary": object{"type": "array"}, "encrypted_content": object{"type": "string"},
-			"call_id": object{"type": "string"}, "name": object{"type": "string"}, "arguments": object{"type": "string"},
+			"call_id": object{"type": "string"}, "name": object{"type": "string"}, "namespace": object{"type": "string"}, "arguments": object{"type": "string"},
 			"output": object{"type": "string"}}},
 }
 

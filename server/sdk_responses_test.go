@@ -193,6 +193,46 @@ func TestSDKResponseTools(t *testing.T) {
 }
 
 // TestSDKResponseFormat holds that text.format gives an answer its form.
+// TestResponseNamespace holds that a function of a namespace is called with both names, and that its output belongs to
+// the conversation.
+func TestResponseNamespace(t *testing.T) {
+	_, client := serveResponses(t)
+	var first struct {
+		ID     string
+		Tools  []json.RawMessage
+		Output []struct{ Type, Namespace, Name, Arguments, CallID string }
+	}
+	const tools = `[{"type":"namespace","name":"sky","description":"The sky.","tools":[{"type":"function","name":"get_weather",` +
+		`"description":"Get the weather of a city","parameters":{"type":"object","properties":{"city":` +
+		`{"type":"string"}},"required":["city"]},"strict":false}]}]`
+	ask := func(body string, out any) {
+		t.Helper()
+		raw := option.WithRequestBody("application/json", []byte(body))
+		if err := client.Post(t.Context(), "responses", nil, out, raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(`{"input":"What is the weather in Paris?","temperature":0,"tool_choice":"required","parallel_tool_calls":false,"tools":`+
+		tools+`}`, &first)
+	if len(first.Output) != 1 || first.Output[0].Type != "function_call" || first.Output[0].Namespace != "sky" ||
+		first.Output[0].Name != "get_weather" || string(first.Tools[0]) != tools[1:len(tools)-1] {
+		t.Fatalf("%+v, %s", first, first.Tools)
+	}
+	input := `{"type":"function_call","namespace":"sky","name":"get_weather","call_id":"1","arguments":"{}"},` +
+		`{"type":"function_call_output","call_id":"1","output":"21 degrees"}`
+	var prompts [2]struct {
+		Usage struct {
+			InputTokens int `json:"input_tokens"`
+		}
+	}
+	ask(`{"input":[`+input+`],"max_output_tokens":16}`, &prompts[0])
+	ask(`{"input":[`+strings.Replace(strings.Replace(input, `"namespace":"sky",`, "", 1), "get_weather", "sky.get_weather", 1)+
+		`],"max_output_tokens":16}`, &prompts[1])
+	if prompts[0] != prompts[1] || prompts[0].Usage.InputTokens == 0 {
+		t.Errorf("%+v", prompts)
+	}
+}
+
 func TestSDKResponseFormat(t *testing.T) {
 	_, client := serveResponses(t)
 	ask := said("What is the capital of France?")

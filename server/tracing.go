@@ -8,20 +8,32 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/engine"
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/trace"
 )
 
-// traced begins the span of a request to a route, nil if its trace is not recorded. Those that only look are not.
+// traced begins the span of a request to a route, or of a line of a batch, nil if its trace is not recorded. Requests
+// that only look are not.
 func (s *Server) traced(r *http.Request, found route, id string, began time.Time) *trace.Span {
 	if found.access != clients || found.method != http.MethodPost {
 		return nil
 	}
 	handler := s.handlerOf(r)
-	return s.cfg.Traces.Start(r.Header, r.Method+" "+handler, began,
-		trace.Attr{Key: "gen_ai.operation.name", Value: operationOf(handler)}, trace.Attr{Key: "http.request.method", Value: r.Method},
+	span := s.cfg.Traces.Start(r.Header, r.Method+" "+handler, began, trace.Attr{Key: "http.request.method", Value: r.Method},
 		trace.Attr{Key: "http.route", Value: handler}, trace.Attr{Key: "url.path", Value: r.URL.Path},
 		trace.Attr{Key: "gen_ai.provider.name", Value: "kvasir"}, trace.Attr{Key: "gen_ai.request.id", Value: id})
+	span.Set(trace.Attr{Key: "gen_ai.operation.name", Value: operationOf(handler)})
+	return span
+}
+
+// tracedLine begins the span of a line of a batch, in a trace of its own.
+func (s *Server) tracedLine(r *http.Request, found route, id string, one *openai.BatchLine) *trace.Span {
+	span := s.traced(r, found, id, time.Now())
+	batch, _ := r.Context().Value(backgroundKey{}).(string)
+	span.Set(trace.Attr{Key: "kvasir.batch.id", Value: batch}, trace.Attr{Key: "kvasir.batch.custom_id", Value: one.CustomID})
+	return span
 }
 
 type traceIDKey struct{}
@@ -60,18 +72,19 @@ func failTrace(ctx context.Context, f *failure) {
 	}
 }
 
-// operations are what OpenTelemetry calls what APIs do, by a part of the path. Others complete a text.
-var operations = []struct{ part, name string }{{"chat", "chat"}, {"messages", "chat"}, {"responses", "chat"},
-	{"embed", "embeddings"}, {"pooling", "embeddings"}}
+// operations are what OpenTelemetry calls what APIs do, by a part of the path. It has no word for what others do.
+var operations = []struct{ part, name string }{{"render", ""}, {"count_tokens", ""}, {"chat", "chat"}, {"messages", "chat"},
+	{"responses", "chat"}, {"embed", "embeddings"}, {"pooling", "embeddings"}, {"completion", "text_completion"},
+	{"generate", "text_completion"}, {"infill", "text_completion"}, {"invocations", "chat"}}
 
-// operationOf returns what OpenTelemetry calls what a path does.
+// operationOf returns what OpenTelemetry calls what a path does, "" if it has no word for it.
 func operationOf(path string) string {
 	for _, o := range operations {
 		if strings.Contains(path, o.part) {
 			return o.name
 		}
 	}
-	return "text_completion"
+	return ""
 }
 
 // describe notes in the request's span what is asked of which model.
@@ -137,12 +150,44 @@ func (c *choice) record(above *trace.Span, request []trace.Attr) {
 	} else {
 		one.Set(trace.Attr{Key: "gen_ai.response.finish_reasons", Value: []string{c.finish}})
 	}
-	c.phases(one, at, end)
+	phases(one, at, end, c.usage)
 	one.End(end)
 }
 
+// maxTextSpans bounds the texts of a request for vectors or scores that have a span.
+const maxTextSpans = 64
+
+// one computes a text and counts its tokens. times is where f leaves when it began, for the span of the text.
+func (p *pooling) one(ctx context.Context, times **engine.Times, f func() (tokens int, err error)) error {
+	above := trace.From(ctx)
+	if above != nil && p.traced.Add(1) > maxTextSpans {
+		above = nil
+	}
+	var at engine.Times
+	began := time.Now()
+	if above != nil {
+		*times = &at
+	}
+	n, err := f()
+	p.tokens.Add(int64(n))
+	if above == nil || at.Arrived.IsZero() { // it was refused before it came to the engine
+		return err
+	}
+	id, _ := ctx.Value(traceIDKey{}).(string)
+	end := time.Now()
+	span := above.Child("llm_request", trace.Internal, began, trace.Attr{Key: "gen_ai.request.model", Value: p.name()},
+		trace.Attr{Key: "gen_ai.request.id", Value: id}, trace.Attr{Key: "gen_ai.usage.prompt_tokens", Value: n},
+		trace.Attr{Key: "gen_ai.latency.e2e", Value: end.Sub(began).Seconds()})
+	if err != nil {
+		span.Fail("it did not come to its end")
+	}
+	phases(span, at, end, text.Usage{Prompt: n})
+	span.End(end)
+	return err
+}
+
 // phases adds what an answer has spent its time on.
-func (c *choice) phases(one *trace.Span, at engine.Times, end time.Time) {
+func phases(one *trace.Span, at engine.Times, end time.Time, u text.Usage) {
 	phase := func(name, latency string, from, to time.Time, attrs ...trace.Attr) {
 		if from.IsZero() {
 			return
@@ -158,10 +203,13 @@ func (c *choice) phases(one *trace.Span, at engine.Times, end time.Time) {
 	}
 	phase("queue", "time_in_queue", at.Arrived, at.Scheduled)
 	phase("prefill", "time_in_model_prefill", at.Scheduled, at.First,
-		trace.Attr{Key: "gen_ai.usage.prompt_tokens", Value: c.usage.Prompt},
-		trace.Attr{Key: "gen_ai.usage.cache_read.input_tokens", Value: c.usage.Cached})
+		trace.Attr{Key: "gen_ai.usage.prompt_tokens", Value: u.Prompt},
+		trace.Attr{Key: "gen_ai.usage.cache_read.input_tokens", Value: u.Cached})
+	if u.Generated == 0 {
+		return
+	}
 	phase("decode", "time_in_model_decode", at.First, end,
-		trace.Attr{Key: "gen_ai.usage.completion_tokens", Value: c.usage.Generated})
+		trace.Attr{Key: "gen_ai.usage.completion_tokens", Value: u.Generated})
 	if !at.First.IsZero() {
 		one.Set(trace.Attr{Key: "gen_ai.latency.time_to_first_token", Value: at.First.Sub(at.Arrived).Seconds()},
 			trace.Attr{Key: "gen_ai.latency.time_in_model_inference", Value: max(0, end.Sub(at.Scheduled).Seconds())})

@@ -82,8 +82,9 @@ func TestTraces(t *testing.T) {
 	}
 	ask("/v1/chat/completions", "0000000000000001-01", `{"messages":[{"role":"user","content":"x"}],"n":2,"max_tokens":5,"temperature":0.25}`)
 	ask("/v1/chat/completions", "0000000000000002-00", `{"messages":[{"role":"user","content":"x"}]}`) // not sampled
-	ask("/v1/embeddings", "0000000000000003-01", `{"input":"four"}`)
+	ask("/v1/embeddings", "0000000000000003-01", `{"input":["four","five"]}`)
 	ask("/v1/completions", "0000000000000004-01", `{"prompt":"x","temperature":3}`)
+	ask("/v1/rerank", "0000000000000006-01", `{"query":"five","documents":["four"]}`)
 	fake.fail = errors.New("broken")
 	ask("/v1/completions", "0000000000000005-01", `{"prompt":"x","stream":true}`)
 	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/models", nil))
@@ -97,10 +98,15 @@ func TestTraces(t *testing.T) {
     prefill  prompt_tokens=3
     decode  completion_tokens=2
 `
+	text := `  llm_request  model=fake prompt_tokens=4 time_in_queue=1 time_in_model_prefill=2 id=own
+    queue 
+    prefill  prompt_tokens=4
+`
 	for above, want := range map[string]string{
 		"0000000000000001": "POST /v1/chat/completions  name=chat model=fake max_tokens=5 temperature=0.25 input_tokens=3 output_tokens=4 status_code=200 id=own\n" + answer + answer,
 		"0000000000000002": "",
-		"0000000000000003": "POST /v1/embeddings  name=embeddings model=fake input_tokens=4 status_code=200 id=own\n",
+		"0000000000000003": "POST /v1/embeddings  name=embeddings model=fake input_tokens=8 status_code=200 id=own\n" + text + text,
+		"0000000000000006": "POST /v1/rerank  model=fake input_tokens=8 status_code=200 id=own\n" + text + text,
 		"0000000000000004": "POST /v1/completions  name=text_completion status_code=400 type=invalid_value id=own\n",
 		"0000000000000005": "POST /v1/completions internal error; the server's log has the details name=text_completion model=fake max_tokens=16 temperature=0.5 " +
 			"input_tokens=2 output_tokens=1 status_code=200 type=internal_error id=own\n" +

@@ -27,7 +27,7 @@ func FuzzDecode(f *testing.F) {
 		c, err2 := DecodeChat(data, param)
 		_, err3 := DecodeEmbed(data)
 		_, err4 := DecodeEmbeddings(data)
-		_, err5 := DecodeModel(data, "verbose")
+		_, err5 := DecodeShow(data)
 		for _, err := range []error{err1, err2, err3, err4, err5} {
 			if err != nil && !errors.As(err, new(*wire.Error)) {
 				t.Errorf("%q: %v", body, err)

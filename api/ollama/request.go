@@ -61,6 +61,12 @@ func (r *Common) field(c *wire.Cursor, key string, param Param) (err error) {
 		r.TopLogprobs, err = c.IntIn(0, maxLogs)
 	case "options":
 		err = options(c, param)
+	case "temperature", "top_p": // where some clients put these options
+		_, err = param(c, key)
+	case "max_output_tokens":
+		_, err = param(c, "num_predict")
+	case "tool_choice":
+		err = c.Inert(`"auto"`)
 	default:
 		err = c.Unsupported()
 	}
@@ -417,23 +423,40 @@ func input(c *wire.Cursor) ([]string, error) {
 	return list, err
 }
 
-// DecodeModel reads a request that names a model, in the member that it has now or in the one that it had, and nothing
-// else but the members that are passed over.
-func DecodeModel(body []byte, passed ...string) (*string, error) {
-	name := new(string)
-	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
+// named reads a model's name, in the member that it has now or in the one that it had, which some clients leave empty.
+func named(c *wire.Cursor, name *string) error {
+	given, err := c.Label(maxName)
+	if given != "" {
+		*name = given
+	}
+	return err
+}
+
+// DecodeModel reads a request that names a model and says nothing else.
+func DecodeModel(body []byte) (*string, error) {
+	return decodeModel(body, func(c *wire.Cursor, _ string) error { return c.Unsupported() })
+}
+
+// DecodeShow reads a request for what a model is.
+func DecodeShow(body []byte) (*string, error) {
+	return decodeModel(body, func(c *wire.Cursor, key string) error {
 		switch key {
-		case "model", "name":
-			*name, err = c.Label(maxName)
-		default:
-			for _, p := range passed {
-				if p == key {
-					return c.Skip()
-				}
-			}
-			err = c.Unsupported()
+		case "verbose":
+			return c.Skip()
+		case "system", "template", "options": // in place of the model's own
+			return nothing(c)
 		}
-		return err
+		return c.Unsupported()
+	})
+}
+
+func decodeModel(body []byte, other func(c *wire.Cursor, key string) error) (*string, error) {
+	name := new(string)
+	err := wire.Decode(body, func(c *wire.Cursor, key string) error {
+		if key == "model" || key == "name" {
+			return named(c, name)
+		}
+		return other(c, key)
 	})
 	if err == nil && *name == "" {
 		err = wire.Missing("model", "the name of a model")
@@ -453,11 +476,13 @@ func DecodePull(body []byte) (*PullRequest, error) {
 	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "model", "name":
-			r.Model, err = c.Label(maxName)
+			err = named(c, &r.Model)
 		case "stream":
 			r.Stream, err = c.Bool()
 		case "insecure":
 			err = c.Inert("false")
+		case "username", "password":
+			err = nothing(c)
 		default:
 			err = c.Unsupported()
 		}
@@ -502,7 +527,7 @@ func DecodeCreate(body []byte) (*CreateRequest, error) {
 	err := wire.Decode(body, func(c *wire.Cursor, key string) (err error) {
 		switch key {
 		case "model", "name":
-			r.Model, err = c.Label(maxName)
+			err = named(c, &r.Model)
 		case "from":
 			r.From, err = c.Label(maxName)
 		case "system":
@@ -525,7 +550,7 @@ func DecodeCreate(body []byte) (*CreateRequest, error) {
 			r.Files, err = files(c)
 		case "adapters":
 			r.Adapters, err = files(c)
-		case "messages", "quantize":
+		case "messages", "quantize", "quantization":
 			err = nothing(c)
 		default:
 			err = c.Unsupported()

@@ -155,6 +155,7 @@ var asksNothing = map[string][]string{
 	"functions":                     {"[]"},
 	"modalities":                    {`["text"]`},
 	"parallel_tool_calls":           {"true", "false"},
+	"prompt_cache_retention":        {`"in_memory"`, `"in-memory"`},
 	"service_tier":                  {`"auto"`, `"default"`},
 	"spaces_between_special_tokens": {"true"},
 	"store":                         {"false"},

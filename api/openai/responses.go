@@ -3,6 +3,8 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/api/wire"
 )
@@ -31,6 +33,7 @@ type ResponseRequest struct {
 	User               string
 	SafetyIdentifier   string
 	PromptCacheKey     string
+	Ignored            []string // paths of members that say nothing here
 }
 
 // DecodeResponse reads the body of a request for a response. Whatever neither it nor extra understands is refused with
@@ -42,7 +45,6 @@ func DecodeResponse(body []byte, extra Extra) (*ResponseRequest, error) {
 		case "input":
 			input = true
 			r.Input, err = items(c)
-			return err
 		case "model":
 			r.Model, err = c.Label(MaxLabel)
 		case "instructions":
@@ -62,8 +64,9 @@ func DecodeResponse(body []byte, extra Extra) (*ResponseRequest, error) {
 		case "top_logprobs":
 			r.TopLogprobs, err = wire.Optional(c.IntIn(0, MaxLogprobs))
 		default:
-			return r.rest(c, key, extra)
+			err = r.rest(c, key, extra)
 		}
+		r.Ignored = c.Ignored()
 		return err
 	})
 	switch {
@@ -100,10 +103,10 @@ func (r *ResponseRequest) rest(c *wire.Cursor, key string, extra Extra) (err err
 		r.SafetyIdentifier, err = c.Label(MaxLabel)
 	case "prompt_cache_key":
 		r.PromptCacheKey, err = c.Label(MaxLabel)
+	case "client_metadata":
+		err = c.Ignore()
 	case "truncation":
 		err = c.Inert(`"disabled"`)
-	case "prompt_cache_retention":
-		err = c.Inert(`"in_memory"`, `"in-memory"`)
 	case "stream_options":
 		err = c.Object(func(key string) error {
 			if key == "include_obfuscation" {
@@ -111,7 +114,7 @@ func (r *ResponseRequest) rest(c *wire.Cursor, key string, extra Extra) (err err
 			}
 			return c.Unsupported()
 		})
-	case "service_tier":
+	case "service_tier", "prompt_cache_retention":
 		err = c.Inert(asksNothing[key]...)
 	default:
 		if extra != nil {
@@ -143,56 +146,132 @@ func (r *ResponseRequest) include(c *wire.Cursor) error {
 	})
 }
 
-// tools reads functions, whose members are not in an object of their own as they are in a chat.
+// tools reads functions, whose members are not in an object of their own as they are in a chat, and namespaces of them.
 func (r *ResponseRequest) tools(c *wire.Cursor) error {
-	seen := map[string]bool{}
 	return c.Array("an array of tools", func(i int) error {
 		if i == MaxTools {
 			return c.Wrong("at most %d tools are allowed", MaxTools)
 		}
-		var t Tool
-		var kind string
-		var members []byte
-		whole := []byte(`{"type":"function"`)
-		err := c.Object(func(key string) (err error) {
-			if key == "type" {
-				if kind, err = c.Text(); err == nil && kind != "function" {
-					err = wire.Invalid(c.Path(), wire.CodeUnsupported, "tools of type %q are not supported, only \"function\"",
-						wire.Clip([]byte(kind)))
-				}
-				return err
-			}
-			raw, err := t.field(c, key)
-			if raw != nil {
-				members = appendMember(members, key, raw)
-			}
-			return err
-		})
-		path := c.Path()
-		switch {
-		case err != nil:
-			return err
-		case kind == "":
-			return wire.Missing(path+".type", `"function"`)
-		case t.Name == "":
-			return wire.Missing(path+".name", "the name of a function")
-		case seen[t.Name]:
-			return wire.Invalid(path+".name", wire.CodeInvalidValue, "%q is given twice", wire.Clip([]byte(t.Name)))
+		switch c.Kind("type") {
+		case "namespace":
+			return r.namespace(c)
+		case "web_search", "web_search_preview":
+			return webSearch(c)
 		}
-		seen[t.Name] = true
-		t.JSON = bytes.Join([][]byte{[]byte(`{"type":"function","function":{`), members, []byte("}}")}, nil)
-		whole = append(append(whole, ','), members...)
-		if t.Parameters == nil {
-			whole = append(whole, `,"parameters":null`...)
-		}
-		if t.Strict {
-			whole = append(whole, `,"strict":true}`...)
-		} else {
-			whole = append(whole, `,"strict":false}`...)
-		}
-		r.Tools.Tools, r.ToolsJSON = append(r.Tools.Tools, t), append(r.ToolsJSON, whole)
-		return nil
+		whole, err := r.function(c, "")
+		r.ToolsJSON = append(r.ToolsJSON, whole)
+		return err
 	})
+}
+
+// webSearch reads a tool that clients offer unasked, and that models need not use: here they cannot.
+func webSearch(c *wire.Cursor) error {
+	c.Unused()
+	return c.Object(func(key string) error {
+		switch key {
+		case "type", "external_web_access", "filters", "return_token_budget", "search_content_types", "search_context_size",
+			"user_location":
+			return c.Skip()
+		}
+		return c.Unsupported()
+	})
+}
+
+// namespace reads functions with a name for all of them.
+func (r *ResponseRequest) namespace(c *wire.Cursor) error {
+	name, some := c.Kind("name"), 0
+	whole := wire.AppendString([]byte(`{"type":"namespace","name":`), name)
+	err := c.Object(func(key string) error {
+		switch key {
+		case "type":
+			return c.Skip()
+		case "name":
+			return toolLabel(c, &name)
+		case "description":
+			text, err := c.Text()
+			whole = appendMember(whole, key, wire.AppendString(nil, text))
+			return err
+		case "tools":
+			whole = append(whole, `,"tools":[`...)
+			err := c.Array("an array of functions", func(i int) error {
+				if some = i + 1; i > 0 {
+					whole = append(whole, ',')
+				}
+				one, err := r.function(c, name)
+				whole = append(whole, one...)
+				return err
+			})
+			whole = append(whole, ']')
+			return err
+		}
+		return c.Unsupported()
+	})
+	switch {
+	case err != nil:
+		return err
+	case name == "":
+		return wire.Missing(c.Path()+".name", "the name of a namespace")
+	case some == 0:
+		return wire.Missing(c.Path()+".tools", "an array with at least one function")
+	}
+	r.ToolsJSON = append(r.ToolsJSON, append(whole, '}'))
+	return nil
+}
+
+// function reads a function and returns it as answers repeat it. The model knows one of a namespace by both names.
+func (r *ResponseRequest) function(c *wire.Cursor, namespace string) (whole []byte, err error) {
+	if len(r.Tools.Tools) == MaxTools {
+		return nil, c.Wrong("at most %d functions are allowed", MaxTools)
+	}
+	t := Tool{Namespace: namespace, Field: c.Path() + ".parameters"}
+	var kind string
+	var members, offered []byte
+	err = c.Object(func(key string) (err error) {
+		if key == "type" {
+			if kind, err = c.Text(); err == nil && kind != "function" {
+				err = wire.Invalid(c.Path(), wire.CodeUnsupported, "tools of type %q are not supported, only \"function\"",
+					wire.Clip([]byte(kind)))
+			}
+			return err
+		}
+		raw, err := t.field(c, key)
+		if raw == nil {
+			return err
+		}
+		members = appendMember(members, key, raw)
+		if key == "name" {
+			t.Name = Qualified(namespace, t.Name)
+			raw = wire.AppendString(nil, t.Name)
+		}
+		offered = appendMember(offered, key, raw)
+		return err
+	})
+	path := c.Path()
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "":
+		return nil, wire.Missing(path+".type", `"function"`)
+	case t.Name == "":
+		return nil, wire.Missing(path+".name", "the name of a function")
+	case slices.ContainsFunc(r.Tools.Tools, func(other Tool) bool { return other.Name == t.Name }):
+		return nil, wire.Invalid(path+".name", wire.CodeInvalidValue, "%q is given twice", wire.Clip([]byte(t.Name)))
+	}
+	t.JSON = bytes.Join([][]byte{[]byte(`{"type":"function","function":{`), offered, []byte("}}")}, nil)
+	whole = append([]byte(`{"type":"function",`), members...)
+	if t.Parameters == nil {
+		whole = append(whole, `,"parameters":null`...)
+	}
+	r.Tools.Tools = append(r.Tools.Tools, t)
+	return fmt.Appendf(whole, `,"strict":%t}`, t.Strict), nil
+}
+
+// Qualified returns the name by which a model knows a function of a namespace, "" being none.
+func Qualified(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "." + name
 }
 
 // appendMember appends a member to those of an object.

@@ -20,6 +20,7 @@ type Item struct {
 
 	CallID    string // of a call, and of its output
 	Name      string // of the function that is called
+	Namespace string // of that function; "" is none
 	Arguments string // JSON text
 	Output    string // of a call
 
@@ -112,12 +113,14 @@ func (r *reading) field(c *wire.Cursor, key string) (err error) {
 		r.CallID, err = c.Label(MaxLabel)
 	case "name":
 		r.Name, err = c.Label(MaxToolName)
+	case "namespace":
+		r.Namespace, err = c.Label(MaxToolName)
 	case "arguments":
 		r.Arguments, err = c.Text()
 	case "phase", "parsed_arguments": // of answers, and of clients' helpers; they change nothing
 		err = c.Skip()
 	default:
-		err = c.Unsupported()
+		err = c.Ignore()
 	}
 	return err
 }
@@ -198,7 +201,7 @@ func itemText(c *wire.Cursor) (string, error) {
 			case "annotations", "logprobs", "parsed": // of answers; they change nothing
 				err = c.Skip()
 			default:
-				err = c.Unsupported()
+				err = c.Ignore()
 			}
 			return err
 		})
@@ -260,6 +263,9 @@ func (i *Item) append(dst []byte) []byte {
 		}
 	case ItemCall:
 		member("call_id", i.CallID)
+		if i.Namespace != "" {
+			member("namespace", i.Namespace)
+		}
 		member("name", i.Name)
 		member("arguments", i.Arguments)
 	case ItemOutput:

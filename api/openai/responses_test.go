@@ -19,6 +19,8 @@ func FuzzResponse(f *testing.F) {
 		`{"input":"a","tools":[{"type":"function","name":"f","parameters":{},"strict":true}],"tool_choice":{"type":"function",` +
 			`"name":"f"},"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"reasoning":{"effort":"low"}}`,
 		`{"input":"a","include":["reasoning.encrypted_content"],"metadata":{"a":"b"},"previous_response_id":"resp_1"}`,
+		`{"input":[{"type":"function_call","namespace":"n","name":"f","call_id":"1"}],"tools":[{"type":"namespace","name":"n",` +
+			`"tools":[{"type":"function","name":"f"}]},{"type":"web_search"}],"client_metadata":{}}`,
 		`{"input":[{"type":"image"}]}`, `{"input":5}`, `{}`,
 	} {
 		f.Add([]byte(s))

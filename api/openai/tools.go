@@ -15,6 +15,8 @@ type Tool struct {
 	Parameters json.RawMessage // the JSON Schema of its arguments; nil if it takes any
 	Strict     bool            // calls must match the schema
 	JSON       json.RawMessage // {"type": "function", "function": {…}}, as it came but for strict
+	Namespace  string          // of the Responses API: what Name begins with, before a dot
+	Field      string          // where the schema is in the request
 }
 
 // MarshalJSON writes the tool as it came.
@@ -142,6 +144,7 @@ func tool(c *wire.Cursor) (t Tool, err error) {
 	case t.Name == "":
 		return t, wire.Missing(c.Path()+".function.name", "the name of a function")
 	}
+	t.Field = c.Path() + ".function.parameters"
 	t.JSON = []byte(`{"type":"function","function":{`)
 	for i, key := range order {
 		if i > 0 {
@@ -158,11 +161,8 @@ func tool(c *wire.Cursor) (t Tool, err error) {
 func (t *Tool) field(c *wire.Cursor, key string) (json.RawMessage, error) {
 	switch key {
 	case "name":
-		name, err := c.Label(MaxToolName)
-		if t.Name = name; err == nil && !toolName(name) {
-			err = c.Wrong("expected letters, digits, '_', '-', '.', ':' and '/', found %q", wire.Clip([]byte(name)))
-		}
-		return wire.AppendString(nil, name), err
+		err := toolLabel(c, &t.Name)
+		return wire.AppendString(nil, t.Name), err
 	case "description":
 		text, err := c.Text()
 		return wire.AppendString(nil, text), err
@@ -176,6 +176,14 @@ func (t *Tool) field(c *wire.Cursor, key string) (json.RawMessage, error) {
 		return nil, err
 	}
 	return nil, c.Unsupported()
+}
+
+// toolLabel reads a name.
+func toolLabel(c *wire.Cursor, name *string) (err error) {
+	if *name, err = c.Label(MaxToolName); err == nil && !toolName(*name) {
+		err = c.Wrong("expected letters, digits, '_', '-', '.', ':' and '/', found %q", wire.Clip([]byte(*name)))
+	}
+	return err
 }
 
 func toolName(name string) bool {

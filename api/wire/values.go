@@ -85,10 +85,15 @@ var errFound = errors.New("found")
 
 // Ignore reads a member that is of no use here, and notes its path.
 func (c *Cursor) Ignore() error {
+	c.Unused()
+	return c.Skip()
+}
+
+// Unused notes the path of a member that is of no use here.
+func (c *Cursor) Unused() {
 	if len(c.ignored) < mostIgnored {
 		c.ignored = append(c.ignored, c.Path())
 	}
-	return c.Skip()
 }
 
 // Ignored returns the paths of the first members that were ignored.

@@ -42,6 +42,11 @@ type ToolChoice struct {
 // guided reports whether a choice leaves the model no other answer than calls.
 func (c ToolChoice) guided() bool { return c.Required || c.Name != "" }
 
+// strict reports whether calls of a tool must match its schema wherever the model makes them.
+func (a *Answer) strict() bool {
+	return slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Strict })
+}
+
 // GuideLimits bounds what requests may ask of their answers. A field that is 0 has its default.
 type GuideLimits struct {
 	Tools   int            // of a request
@@ -81,7 +86,8 @@ func (m *Model) openFormats(o *Options) (err error) {
 		return fmt.Errorf("text: %w", err)
 	}
 	if m.reasoning != nil {
-		m.end = m.Tokenizer.Encode(m.reasoning.End(), tokenizer.EncodeOptions{ParseSpecial: true})
+		m.end = m.Tokenizer.Encode(m.reasoning.End(false), tokenizer.EncodeOptions{ParseSpecial: true})
+		m.guidedEnd = m.Tokenizer.Encode(m.reasoning.End(true), tokenizer.EncodeOptions{ParseSpecial: true})
 	}
 	marks, stops := chat.Marks(m.tools, m.reasoning), m.tools.Stops()
 	m.shown = map[int32]bool{}

@@ -17,22 +17,24 @@ import (
 // EmbedRequest asks for the vector of a text, or of tokens.
 type EmbedRequest struct {
 	Text          string
-	IDs           []int32 // instead of Text, if not nil
-	NoSpecial     bool    // the tokenizer puts nothing around Text
-	Truncate      int     // most tokens, special ones included; 0 is all, -1 what the model takes
-	Dimensions    int     // of the vector, of which the first are kept; 0 is all
-	Normalise     *bool   // whether it gets length 1; nil is as the model's makers say
-	Raw           bool    // of Classify: the logits of the classes, through nothing
-	engine.Params         // only those count that say when the request is served, and by which adapter
+	IDs           []int32       // instead of Text, if not nil
+	NoSpecial     bool          // the tokenizer puts nothing around Text
+	Truncate      int           // most tokens, special ones included; 0 is all, -1 what the model takes
+	Dimensions    int           // of the vector, of which the first are kept; 0 is all
+	Normalise     *bool         // whether it gets length 1; nil is as the model's makers say
+	Raw           bool          // of Classify: the logits of the classes, through nothing
+	Times         *engine.Times // is set to when it came to the engine and began, if not nil
+	engine.Params               // only those count that say when the request is served, and by which adapter
 }
 
 // ScoreRequest asks how well a document fits a query.
 type ScoreRequest struct {
 	Query, Document string
-	Truncate        int  // as in EmbedRequest, of both together: the document loses its end
-	DocumentTokens  int  // most tokens of the document; 0 is all
-	Raw             bool // the logit of the class, through nothing
-	engine.Params        // as in EmbedRequest
+	Truncate        int           // as in EmbedRequest, of both together: the document loses its end
+	DocumentTokens  int           // most tokens of the document; 0 is all
+	Raw             bool          // the logit of the class, through nothing
+	Times           *engine.Times // as in EmbedRequest
+	engine.Params                 // as in EmbedRequest
 }
 
 // Embed returns the vector of a text and the number of its tokens. A request that cannot be served is a *fault.Error.
@@ -50,7 +52,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vector []float32, to
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling, Params: r.Params})
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: m.Pooling, Params: r.Params}, r.Times)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -158,7 +160,7 @@ func (m *Model) Score(ctx context.Context, r ScoreRequest) (score float32, token
 	if m.Spec.TokenTypes < 2 {
 		types = nil
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses, Params: r.Params})
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Types: types, Pool: engine.PoolClasses, Params: r.Params}, r.Times)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -180,7 +182,7 @@ func (m *Model) Classify(ctx context.Context, r EmbedRequest) (classes []float32
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: engine.PoolClasses, Params: r.Params})
+	v, err := m.pool(ctx, engine.Request{Prompt: ids, Pool: engine.PoolClasses, Params: r.Params}, r.Times)
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -239,8 +241,8 @@ func (m *Model) pairIDs(ctx context.Context, r ScoreRequest, most int) (ids, typ
 	return ids, types, nil
 }
 
-// pool runs a pooled request to its end.
-func (m *Model) pool(ctx context.Context, r engine.Request) ([]float32, error) {
+// pool runs a pooled request to its end, and sets times unless that is nil.
+func (m *Model) pool(ctx context.Context, r engine.Request, times *engine.Times) ([]float32, error) {
 	r.Adapter = cmp.Or(r.Adapter, m.ownAdapter)
 	if most := m.longestSequence() - 1; len(r.Prompt) > most {
 		return nil, fault.New(FieldText, "has %d tokens; the model takes at most %d, and a longer text has to be truncated",
@@ -252,6 +254,9 @@ func (m *Model) pool(ctx context.Context, r engine.Request) ([]float32, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if times != nil {
+		defer func() { *times = stream.Times() }()
 	}
 	for {
 		switch t, err := stream.Next(ctx); {

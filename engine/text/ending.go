@@ -21,11 +21,15 @@ func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func()
 		guide := m.tools.Guide()
 		near += len(m.Tokenizer.Encode(guide.After+guide.Close, tokenizer.EncodeOptions{ParseSpecial: true}))
 	}
+	o := chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt}
+	if len(a.Tools) > 0 {
+		o.Tools = m.tools // calls are no reasoning
+	}
 	return func() engine.Constraint {
-		b := &bounds{m: m, form: g, left: room, thought: -1, look: -1, most: -1}
-		b.parser = chat.NewParser(chat.ParserOptions{Reasoning: m.reasoning, Prompt: prompt})
+		b := &bounds{m: m, form: g, end: m.end, left: room, thought: -1, look: -1, most: -1}
+		b.parser = chat.NewParser(o)
 		if g != nil {
-			b.free, b.near = free, near
+			b.end, b.free, b.near = m.guidedEnd, free, near
 			b.most = min(room-1, mostLook)
 			b.look = b.most
 		}
@@ -47,6 +51,7 @@ type bounds struct {
 	free    bool             // there is text around calls, which may end anywhere
 	near    int              // tokens of an end that one token may pass, to begin another part
 	parser  *chat.Parser     // knows where reasoning begins and ends
+	end     []int32          // tokens that end reasoning
 	left    int              // tokens of the answer
 	thought int              // tokens of reasoning; -1 is any number
 	look    int              // when so many are left, it is time to see how many the end takes; -1 is never
@@ -85,14 +90,14 @@ func (b *bounds) leave() {
 // endThought makes the end of reasoning due, if its tokens are used up.
 func (b *bounds) endThought() {
 	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 && (b.matcher == nil || b.afterThought() != nil) {
-		b.due = b.m.end
+		b.due = b.end
 	}
 }
 
 // afterThought returns a matcher of what follows the reasoning; nil if that cannot end here, within a character.
 func (b *bounds) afterThought() *grammar.Matcher {
 	after := b.matcher.Clone()
-	for _, id := range b.m.end {
+	for _, id := range b.end {
 		if after.Accept(id) != nil {
 			return nil
 		}
@@ -176,7 +181,7 @@ func (b *bounds) close() {
 	}
 	from, path := b.matcher, []int32(nil)
 	if b.parser.Thinking() {
-		if from, path = b.afterThought(), b.m.end; from == nil {
+		if from, path = b.afterThought(), b.end; from == nil {
 			b.look = b.left - 1
 			return
 		}

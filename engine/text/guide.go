@@ -75,7 +75,7 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 // it for reasoning changes nothing in a prompt. It tries a short one, since what templates change is its end.
 func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	a := &r.Answer
-	if !a.Parse || r.Chat == nil || m.reasoning == nil || a.Form == nil && !a.Choice.guided() {
+	if !a.Parse || r.Chat == nil || m.reasoning == nil || a.Form == nil && !a.Choice.guided() && !a.strict() {
 		return false
 	}
 	in := chat.Input{AddGenerationPrompt: true, Messages: []chat.Message{{Role: "user", Content: "?"}}, Extra: r.Chat.Extra}
@@ -185,25 +185,46 @@ func (t *Tool) schema() []byte {
 
 // spec returns what the whole output must be, reasoning included, nil if it may be anything.
 func (m *Model) spec(a *Answer, prompt string, thinks bool) *grammar.Spec {
-	calls := m.calls(a)
+	calls, final := m.calls(a), ""
+	if a.Parse {
+		final = m.reasoning.Final(prompt)
+	}
+	var inner grammar.Spec
 	switch {
 	case a.Choice.guided():
-		return m.afterReasoning(grammar.Spec{Tags: calls}, prompt, thinks)
+		inner = grammar.Spec{Tags: calls}
 	case a.Form != nil && len(a.Tools) > 0:
 		calls.NoText, calls.AtLeast = true, 1
-		return m.afterReasoning(one(grammar.Tag{Content: a.Form.Spec}, grammar.Tag{Content: grammar.Spec{Tags: calls}}), prompt, thinks)
+		inner = one(grammar.Tag{Begin: final, Content: a.Form.Spec}, grammar.Tag{Content: grammar.Spec{Tags: calls}})
+	case a.Form != nil && final != "":
+		inner = one(grammar.Tag{Begin: final, Content: a.Form.Spec})
 	case a.Form != nil:
-		return m.afterReasoning(a.Form.Spec, prompt, thinks)
-	case slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.Strict }):
+		inner = a.Form.Spec
+	case !a.strict():
+		return nil
+	case final != "":
+		calls.NoText, calls.AtLeast = true, 1
+		before, end := m.reasoning.Preamble()
+		inner = one(grammar.Tag{Begin: final, Content: grammar.Spec{Regex: anyText}},
+			grammar.Tag{Begin: before, Content: upTo(end, grammar.Spec{Tags: calls})}, grammar.Tag{Content: grammar.Spec{Tags: calls}})
+	default:
 		calls.Triggers = m.tools.Triggers()
-		return &grammar.Spec{Tags: calls}
+		inner = grammar.Spec{Tags: calls}
 	}
-	return nil
+	return m.afterReasoning(inner, prompt, thinks)
 }
+
+const anyText = `[\s\S]*`
 
 // one returns a spec of exactly one of some tags.
 func one(tags ...grammar.Tag) grammar.Spec {
 	return grammar.Spec{Tags: &grammar.Tags{Tags: tags, AtLeast: 1, AtMost: 1, NoText: true}}
+}
+
+// upTo returns a spec of free text up to a mark, and of what follows it.
+func upTo(mark string, then grammar.Spec) grammar.Spec {
+	return grammar.Spec{Tags: &grammar.Tags{Triggers: []string{strings.TrimSpace(mark)}, AtLeast: 1, AtMost: 1, NoTail: true,
+		Tags: []grammar.Tag{{Begin: mark, Content: then}}}}
 }
 
 // calls describes the calls of an answer, nil if there are no tools.
@@ -249,8 +270,7 @@ func (m *Model) afterReasoning(inner grammar.Spec, prompt string, thinks bool) *
 	if !thinks && open != "" || close == "" {
 		return &inner
 	}
-	rest := grammar.Spec{Tags: &grammar.Tags{Triggers: []string{strings.TrimSpace(close)}, AtLeast: 1, AtMost: 1, NoTail: true,
-		Tags: []grammar.Tag{{Begin: close, Content: inner}}}}
+	rest := upTo(close, inner)
 	if open == "" {
 		return &rest
 	}

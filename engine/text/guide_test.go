@@ -28,6 +28,12 @@ func answerTo(t *testing.T, m *Model, r Request) whole {
 	t.Helper()
 	r.Sampling = sampling.Defaults()
 	r.Sampling.Temperature = 0
+	return answered(t, m, r)
+}
+
+// answered returns the answer to a request with its own sampling.
+func answered(t *testing.T, m *Model, r Request) whole {
+	t.Helper()
 	g, err := generate(t.Context(), m, r)
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,8 @@ type Model struct {
 	tools     *chat.ToolFormat      // how calls are written; nil: there are none
 	reasoning *chat.ReasoningFormat // how reasoning is marked; nil: there is none
 	shown     map[int32]bool        // special tokens that a parser of answers is to see
-	end       []int32               // tokens that end reasoning
+	end       []int32               // tokens that end reasoning before free text
+	guidedEnd []int32               // likewise before what a grammar says
 	guides    guides
 
 	system string   // what begins conversations without a system message

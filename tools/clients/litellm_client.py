@@ -1,6 +1,6 @@
 """Runs LiteLLM against a server, as an OpenAI-compatible one, as vLLM, as Anthropic's, as Ollama's and as Cohere's.
 
-    pip install litellm
+    pip install litellm mcp
     kvasir serve &
     python tools/clients/litellm_client.py --base-url http://127.0.0.1:8000
 """

@@ -1,13 +1,16 @@
-// Runs Node's clients against a server: OpenAI's SDK, the AI SDK, Ollama's.
+// Runs Node's clients against a server: OpenAI's SDK, the AI SDK with four of its providers, Ollama's.
 //
-//   npm install openai ai @ai-sdk/openai-compatible ollama zod
+//   npm install openai ai @ai-sdk/openai-compatible @ai-sdk/openai @ai-sdk/anthropic ollama-ai-provider-v2 ollama zod
 //   kvasir serve --state /tmp/state &
 //   node tools/clients/node_clients.mjs http://127.0.0.1:8000     (in the folder with node_modules)
 
 import assert from "node:assert/strict";
 import OpenAI, { toFile } from "openai";
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { embed, generateText, jsonSchema, Output, streamText, tool } from "ai";
+import { embed, generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
+import { createOllama } from "ollama-ai-provider-v2";
 import { Ollama } from "ollama";
 
 const base = process.argv[2] ?? "http://127.0.0.1:8000";
@@ -106,6 +109,25 @@ const tests = {
     assert.ok((await ollama.show({ model })).capabilities.includes("completion"));
   },
 };
+
+// What the AI SDK's providers do alike: a tool that is run, a stream, an object.
+const own = { baseURL: `${base}/v1`, apiKey: "none" };
+const providers = { responses: createOpenAI(own).responses(model), chat: createOpenAI(own).chat(model), anthropic: createAnthropic(own)(model),
+  ollama: createOllama({ baseURL: `${base}/api` })(model) };
+for (const [name, to] of Object.entries(providers)) {
+  tests[`ai, ${name}: a tool, a stream, an object`] = async () => {
+    let asked;
+    const run = { description: "Get the weather of a city", inputSchema: jsonSchema(city), execute: (input) => { asked = input.city; return "21 degrees"; } };
+    const done = await generateText({ model: to, messages: ask, temperature: 0, maxOutputTokens: 80, stopWhen: stepCountIs(3), tools: { get_weather: tool(run) } });
+    assert.ok(done.text.length > 0 && asked === "Paris");
+    const stream = streamText({ model: to, prompt: "Say hi.", maxOutputTokens: 8 });
+    let text = "";
+    for await (const piece of stream.textStream) text += piece;
+    assert.ok(text.length > 0 && (await stream.usage).outputTokens > 0);
+    const object = await generateText({ model: to, prompt: "Name a city.", maxOutputTokens: 80, output: Output.object({ schema: jsonSchema(city) }) });
+    assert.ok("city" in object.output);
+  };
+}
 
 let failed = 0;
 for (const [name, run] of Object.entries(tests)) {

@@ -1,11 +1,12 @@
-"""Holds a server's answers to an API's own OpenAPI description: OpenAI's or Ollama's.
+"""Holds a server's answers to an API's own OpenAPI description: OpenAI's, Anthropic's or Ollama's.
 
     pip install jsonschema pyyaml
     kvasir serve --state /tmp/state &
-    python tools/clients/openapi_check.py openapi.yaml --base-url http://127.0.0.1:8000
+    python tools/clients/openapi_check.py openapi.yaml --base-url http://127.0.0.1:8000 --docs docs/server.md
 
-The description comes from github.com/openai/openai-openapi (openapi.yaml) or github.com/ollama/ollama
-(docs/openapi.yaml). Every answer, and every event of a stream, is validated.
+The description comes from github.com/openai/openai-openapi (openapi.yaml), github.com/ollama/ollama
+(docs/openapi.yaml) or github.com/laszukdawid/anthropic-openapi-spec (hosted_spec.json). Every answer, and every event of
+a stream, is validated. With --docs, every member of OpenAI's requests must be named in that page.
 """
 
 import argparse
@@ -52,6 +53,26 @@ OPENAI = [
     ("GET", "/batches/{batch_id}", {"batch_id": "batch"}, None),
     ("GET", "/batches", {}, None),
     ("DELETE", "/files/{file_id}", {"file_id": "file"}, None),
+    ("POST", "/embeddings", {}, {"input": [1, 2], "encoding_format": "base64", "dimensions": 1}),
+    ("POST", "/responses", {}, {"input": "Say hi.", "background": True, "max_output_tokens": 200, "previous_response_id": "resp"}),
+    ("POST", "/responses/{response_id}/cancel", {"response_id": "resp"}, None),
+    ("DELETE", "/responses/{response_id}", {"response_id": "resp"}, None),
+    ("GET", "/responses/{response_id}", {"response_id": "resp"}, None),
+    ("POST", "/batches", {}, {"input_file_id": "file", "endpoint": "/v1/completions", "completion_window": "24h"}),
+    ("POST", "/files", {}, LINE.encode()),
+    ("POST", "/batches", {}, {"input_file_id": "file", "endpoint": "/v1/completions", "completion_window": "24h"}),
+    ("POST", "/batches/{batch_id}/cancel", {"batch_id": "batch"}, None),
+]
+ANTHROPIC = [
+    ("POST", "/v1/messages", {}, {"model": "MODEL", "max_tokens": 8, "messages": SAY}),
+    ("POST", "/v1/messages", {}, {"model": "MODEL", "max_tokens": 8, "messages": SAY, "stream": True}),
+    ("POST", "/v1/messages", {}, {"model": "MODEL", "max_tokens": 60, "messages": ASK, "tool_choice": {"type": "any"}, "tools": [
+        {"name": "get_weather", "input_schema": WEATHER["parameters"]}]}),
+    ("POST", "/v1/messages", {}, {"model": "MODEL", "max_tokens": 60, "messages": ASK, "tool_choice": {"type": "any"}, "tools": [
+        {"name": "get_weather", "input_schema": WEATHER["parameters"]}], "stream": True}),
+    ("POST", "/v1/messages", {}, {"model": "MODEL", "max_tokens": 8, "messages": []}),
+    ("POST", "/v1/messages", {}, {"model": "none", "max_tokens": 8, "messages": SAY}),
+    ("POST", "/v1/messages/count_tokens", {}, {"model": "MODEL", "messages": SAY}),
 ]
 OLLAMA = [
     ("POST", "/api/generate", {}, {"model": "MODEL", "prompt": "Say hi.", "options": {"num_predict": 8}, "logprobs": True, "top_logprobs": 2}),
@@ -114,14 +135,18 @@ def shape(spec, path, method, status, kind):
         answer = answers[known]
     else:
         answer = answers[str(status)]
+    if "content" not in answer:
+        return {}
     content = answer["content"]
     return content.get(kind, content.get("application/json"))["schema"]
 
 
 def event(spec, v):
-    """Returns the schema of an event of a response's stream: the one of its type."""
+    """Returns the schema of an event of a stream with several kinds of them: the one of its type."""
+    if v["type"] == "ping":
+        return {}
     for name, s in spec["components"]["schemas"].items():
-        if name.endswith("Event") and s.get("properties", {}).get("type", {}).get("enum") == [v["type"]]:
+        if name.endswith("Event") and "Beta" not in name and s.get("properties", {}).get("type", {}).get("enum") == [v["type"]]:
             return s
     return {"not": {}, "description": "no event of this type"}
 
@@ -131,6 +156,8 @@ def discriminate(node):
     if isinstance(node, dict):
         for v in list(node.values()):
             discriminate(v)
+        if node.get("type", "") is None:  # as one schema of Anthropic's has it
+            del node["type"]
         if node.pop("nullable", False):
             inner = dict(node)
             node.clear()
@@ -142,19 +169,41 @@ def discriminate(node):
             discriminate(v)
 
 
+def members(spec, schema):
+    """Returns the names of an object's members."""
+    if "$ref" in schema:
+        return members(spec, spec["components"]["schemas"][schema["$ref"].split("/")[-1]])
+    names = set(schema.get("properties", {}))
+    for part in schema.get("allOf", []) + schema.get("anyOf", []):
+        names |= members(spec, part)
+    return names
+
+
+def untold(spec, page):
+    """Returns the members of requests that a page does not name."""
+    text = open(page).read()
+    return [f"{name} of {path}" for path in ("/chat/completions", "/completions", "/responses", "/embeddings")
+            for name in sorted(members(spec, spec["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]))
+            if f"`{name}" not in text]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("spec")
     p.add_argument("--base-url", default="http://127.0.0.1:8000")
+    p.add_argument("--docs", help="the page that tells of all members of OpenAI's requests")
     args = p.parse_args()
     with open(args.spec) as f:
         spec = json.load(f) if args.spec.endswith(".json") else yaml.safe_load(f)
+    missing = untold(spec, args.docs) if args.docs else []
     discriminate(spec)
-    ollama = "/api/chat" in spec["paths"]
-    base = args.base_url if ollama else args.base_url + "/v1"
+    requests, base = OPENAI, args.base_url + "/v1"
+    for path, others in ("/api/chat", OLLAMA), ("/v1/messages", ANTHROPIC):
+        if path in spec["paths"]:
+            requests, base = others, args.base_url
     model = json.loads(send(args.base_url + "/v1/models", "GET", None)[2])["data"][0]["id"]
     known, wrong, checked = {"MODEL": model}, 0, 0
-    for method, path, names, body in OLLAMA if ollama else OPENAI:
+    for method, path, names, body in requests:
         url = path
         for name, value in names.items():
             url = url.replace("{" + name + "}", known.get(value, value))
@@ -164,7 +213,7 @@ def main():
         bad = []
         for v in values(kind, text):
             checked += 1
-            wanted = event(spec, v) if path == "/responses" and kind == "text/event-stream" else shape(spec, path, method, status, kind)
+            wanted = event(spec, v) if path in ("/responses", "/v1/messages") and kind == "text/event-stream" else shape(spec, path, method, status, kind)
             schema = {"$ref": "#/wanted", "wanted": wanted, "components": spec["components"]}
             error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(filled(v)))
             if error:
@@ -178,7 +227,9 @@ def main():
             print("   ", line)
         wrong += bool(bad)
     print(f"{checked} values, {wrong} requests with wrong answers")
-    sys.exit(wrong > 0)
+    if missing:
+        print("not in the page:", ", ".join(missing))
+    sys.exit(wrong > 0 or bool(missing))
 
 
 main()

@@ -1,7 +1,8 @@
 """Runs Python clients against a server: the OpenAI SDK with its helpers and, where they are installed, instructor,
-pydantic-ai, langchain-openai and LlamaIndex.
+pydantic-ai, langchain-openai, LlamaIndex, openai-agents, Haystack and DSPy.
 
-    pip install openai instructor "pydantic-ai-slim[openai]" "opentelemetry-api<1.38" langchain-openai llama-index-llms-openai-like
+    pip install openai instructor "pydantic-ai-slim[openai]" langchain-openai llama-index-llms-openai-like
+    pip install openai-agents haystack-ai dspy
     kvasir serve --state /tmp/state &
     python tools/clients/sdks.py --base-url http://127.0.0.1:8000/v1
 """
@@ -183,6 +184,54 @@ def llama_index_client(client, model):
     assert llm.get_tool_calls_from_response(got)[0].tool_name == "get_weather"
 
 
+def agents_client(client, model):
+    import agents
+
+    agents.set_tracing_disabled(True)
+    called = []
+
+    @agents.function_tool
+    def get_weather(city: str) -> str:
+        """Get the weather of a city."""
+        called.append(city)
+        return "It is 21 degrees and clear."
+
+    own = openai.AsyncOpenAI(base_url=client.base_url, api_key="none", max_retries=0)
+    settings = agents.ModelSettings(temperature=0, max_tokens=80)
+    for kind in [agents.OpenAIChatCompletionsModel, agents.OpenAIResponsesModel]:
+        agent = agents.Agent(name="a", instructions="Be brief.", model=kind(model, own), tools=[get_weather], model_settings=settings)
+        done = agents.Runner.run_sync(agent, "What is the weather in Paris?", max_turns=4)
+        assert done.final_output and called.pop() == "Paris", done
+
+
+def haystack_client(client, model):
+    from haystack.components.generators.chat import OpenAIChatGenerator, OpenAIResponsesChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack.tools import create_tool_from_function
+    from haystack.utils import Secret
+
+    def get_weather(city: str) -> str:
+        """Get the weather of a city."""
+        return "21 degrees"
+
+    for kind in [OpenAIChatGenerator, OpenAIResponsesChatGenerator]:
+        llm = kind(api_key=Secret.from_token("none"), model=model, api_base_url=str(client.base_url),
+                   tools=[create_tool_from_function(get_weather)])
+        said = [ChatMessage.from_user("What is the weather in Paris?")]
+        said += llm.run(said)["replies"]
+        call = said[-1].tool_calls[0]
+        assert call.tool_name == "get_weather" and call.arguments == {"city": "Paris"}, call
+        assert llm.run(said + [ChatMessage.from_tool("21 degrees", origin=call)])["replies"][0].text
+
+
+def dspy_client(client, model):
+    import dspy
+
+    for api, options in [("openai/", {}), ("openai/", {"model_type": "responses"}), ("anthropic/", {})]:
+        lm = dspy.LM(api + model, api_base=str(client.base_url), api_key="none", max_tokens=80, cache=False, **options)
+        assert lm("Say hi."), api
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--base-url", default="http://127.0.0.1:8000/v1")
@@ -191,7 +240,7 @@ def main():
     failed = False
     for run in [parse, parse_tool, stream_helper, round_trip, reasoning, error_path, response, response_stream,
                 response_parse, response_background, batch, instructor_client, pydantic_ai_client,
-                langchain_client, llama_index_client]:
+                langchain_client, llama_index_client, agents_client, haystack_client, dspy_client]:
         try:
             run(client, model)
             print(f"{run.__name__}: ok")

@@ -91,8 +91,13 @@ func (d *Device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	p.queue, p.ended = make(chan *step, len(p.ring)), make(chan struct{})
 	d.programs = append(d.programs, p)
 	guard.Go(p.work, p.over)
-	if s := d.arena.small; s != nil { // the weights are there; those of adapters to come are in huge pages at once
-		d.arena.small = nil
+	d.busy.Lock()
+	s := d.arena.small
+	if s != nil { // the weights are there; those of adapters to come are in huge pages at once
+		d.arena = arena{nodes: d.arena.nodes}
+	}
+	d.busy.Unlock()
+	if s != nil {
 		guard.Go(func() error { s.collapse(d.done, d.rest); return nil }, d.pool.fail)
 	}
 	return p, nil

@@ -82,8 +82,14 @@ func newWriter(ckpt *weights.Checkpoint, out string, o ConvertOptions) (*writer,
 	if strings.HasSuffix(out, ".gguf") {
 		w.format = weights.GGUF
 	}
-	if info, err := os.Stat(w.out); !errors.Is(err, fs.ErrNotExist) && (err != nil || !o.Replace || !info.Mode().IsRegular()) {
-		return nil, errors.Join(err, fmt.Errorf("forge: %s exists already", w.out))
+	switch info, err := os.Stat(w.out); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("forge: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("forge: %s is no file, and cannot be replaced", w.out)
+	case !o.Replace:
+		return nil, fmt.Errorf("forge: %s exists already", w.out)
 	}
 	t, err := Translate(ckpt, w.format)
 	if err != nil {

@@ -240,6 +240,7 @@ func TestWhatCanBeSeen(t *testing.T) {
 			}
 		}
 		w.want(w.ask(w.t.Context(), "GET", "/gateway/", ""), 200, "<title>kvasir gateway</title>")
+		w.want(w.ask(w.t.Context(), "GET", "/", ""), 200, "<title>kvasir gateway</title>") // by a redirect
 		fleet := w.ask(w.t.Context(), "GET", "/gateway/fleet", "").body
 		for _, part := range []string{
 			`"url":"http://a","up":true,"in_flight":0,"limit":256,"tokens_in_flight":0,"engine_waiting":3,"engine_running":4,"kv_use":0.25,"adapters":["x","y"]`,

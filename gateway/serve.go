@@ -57,6 +57,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.showFleet(w, r)
 	case path == "/gateway/usage":
 		g.showUsage(w, r)
+	case path == "/": // a person, who was told an address
+		http.Redirect(w, r, panel.Prefix, http.StatusSeeOther)
 	case strings.HasPrefix(path, panel.Prefix):
 		page.ServeHTTP(w, r)
 	default:

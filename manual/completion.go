@@ -30,7 +30,11 @@ type completion struct {
 	flags []candidate // with their dashes
 }
 
-type candidate struct{ text, help string }
+type candidate struct {
+	text, help string
+	values     []string // of a flag with a fixed set
+	bare       bool     // of a flag without a value
+}
 
 func collect(n *kong.Node, path string, out *[]completion) {
 	row := completion{path: path}
@@ -38,20 +42,25 @@ func collect(n *kong.Node, path string, out *[]completion) {
 		if child.Hidden {
 			continue
 		}
-		row.words = append(row.words, candidate{child.Name, child.Help})
+		row.words = append(row.words, candidate{text: child.Name, help: child.Help})
 	}
 	for _, arg := range n.Positional {
 		if arg.Enum == "" {
 			continue
 		}
 		for _, value := range arg.EnumSlice() {
-			row.words = append(row.words, candidate{value, arg.Help})
+			row.words = append(row.words, candidate{text: value, help: arg.Help})
 		}
 	}
 	for _, f := range n.Flags {
-		if !f.Hidden {
-			row.flags = append(row.flags, candidate{"--" + f.Name, f.Help})
+		if f.Hidden {
+			continue
 		}
+		c := candidate{text: "--" + f.Name, help: f.Help, bare: f.IsBool()}
+		if f.Enum != "" {
+			c.values = f.EnumSlice()
+		}
+		row.flags = append(row.flags, c)
 	}
 	*out = append(*out, row)
 	for _, child := range n.Children {
@@ -62,10 +71,13 @@ func collect(n *kong.Node, path string, out *[]completion) {
 	}
 }
 
-// bashCompletion offers flags after a dash, and else words; where there are none, bash offers files.
+// bashCompletion offers flags after a dash, values after a flag with a fixed set of them, and else words; where there
+// are none, bash offers files.
 func bashCompletion(w io.Writer, rows []completion) {
 	fmt.Fprint(w, `_kvasir() {
-  local current=${COMP_WORDS[COMP_CWORD]} path="" words="" flags="" i
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path="" words="" flags="" i
+  [[ $current == = ]] && current=""
+  [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}
   for ((i = 1; i < COMP_CWORD && i < 3; i++)); do
     [[ ${COMP_WORDS[i]} == -* ]] && break
     path="${path:+$path }${COMP_WORDS[i]}"
@@ -77,6 +89,16 @@ func bashCompletion(w io.Writer, rows []completion) {
 	}
 	fmt.Fprint(w, `  esac
   [[ $current == -* ]] && words=$flags
+  case "$path $before" in
+`)
+	for _, r := range slices.Backward(rows) {
+		for _, c := range r.flags {
+			if len(c.values) > 0 {
+				fmt.Fprintf(w, "    %s) words=%q ;;\n", r.after(c), strings.Join(c.values, " "))
+			}
+		}
+	}
+	fmt.Fprint(w, `  esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _kvasir kvasir
@@ -89,6 +111,11 @@ func (r *completion) pattern() string {
 		return `""`
 	}
 	return fmt.Sprintf("%q|%q*", r.path, r.path+" ")
+}
+
+// after is what a case matches the words before the cursor with where a flag is the last of them.
+func (r *completion) after(flag candidate) string {
+	return fmt.Sprintf("%q|%q*%q", r.path+" "+flag.text, r.path+" ", " "+flag.text)
 }
 
 // zshCompletion offers the same with what help says of it. The script can be sourced, or be the file _kvasir in a
@@ -113,6 +140,16 @@ _kvasir() {
 	}
 	for _, r := range slices.Backward(rows) {
 		fmt.Fprintf(w, "    %s) choices=(%s) flags=(%s) ;;\n", r.pattern(), described(r.words), described(r.flags))
+	}
+	fmt.Fprint(w, `  esac
+  case "$command ${words[CURRENT-1]}" in
+`)
+	for _, r := range slices.Backward(rows) {
+		for _, c := range r.flags {
+			if len(c.values) > 0 {
+				fmt.Fprintf(w, "    %s) choices=(%s) ;;\n", r.after(c), strings.Join(c.values, " "))
+			}
+		}
 	}
 	fmt.Fprint(w, `  esac
   if [[ $PREFIX == -* ]]; then
@@ -151,7 +188,14 @@ func fishCompletion(w io.Writer, rows []completion) {
 			fmt.Fprintf(w, "complete -c kvasir -f -n %s -a %s -d %s\n", quote(when), c.text, quote(c.help))
 		}
 		for _, c := range r.flags {
-			fmt.Fprintf(w, "complete -c kvasir -n %s -l %s -d %s\n", quote(when), strings.TrimPrefix(c.text, "--"), quote(c.help))
+			value := " -r"
+			switch {
+			case len(c.values) > 0:
+				value = " -x -a " + quote(strings.Join(c.values, " "))
+			case c.bare:
+				value = ""
+			}
+			fmt.Fprintf(w, "complete -c kvasir -n %s -l %s%s -d %s\n", quote(when), strings.TrimPrefix(c.text, "--"), value, quote(c.help))
 		}
 	}
 }

@@ -122,17 +122,19 @@ func (t *terminal) prompt(mark string) (string, error) {
 	term.Restore(fd, t.raw)
 	defer term.Restore(fd, t.cooked)
 	line, err := t.line.Prompt(mark)
-	return t.pastes.expand(line), err
+	return t.pastes.expand(strings.ReplaceAll(line, newline, "\n")), err
 }
 
-// edit lets the user change a text of one line.
+// newline stands for the end of a line in the line editor and the history, which have texts of one line.
+const newline = "⏎"
+
+// edit lets the user change a text.
 func (t *terminal) edit(text string) (string, error) {
 	fd := int(os.Stdin.Fd())
 	term.Restore(fd, t.raw)
 	defer term.Restore(fd, t.cooked)
-	text = strings.ReplaceAll(text, "\n", " ")
-	text, err := t.line.PromptWithSuggestion(">>> ", text, -1)
-	return t.pastes.expand(text), err
+	text, err := t.line.PromptWithSuggestion(">>> ", strings.ReplaceAll(text, "\n", newline), -1)
+	return t.pastes.expand(strings.ReplaceAll(text, newline, "\n")), err
 }
 
 // read reads a line, or the lines between a pair of """.
@@ -152,7 +154,7 @@ func (t *terminal) read() (string, error) {
 		text = strings.TrimSuffix(rest, `"""`)
 	}
 	if text = strings.TrimSpace(text); text != "" {
-		t.line.AppendHistory(strings.ReplaceAll(text, "\n", " "))
+		t.line.AppendHistory(strings.ReplaceAll(text, "\n", newline))
 		t.save()
 	}
 	return text, nil

@@ -77,6 +77,11 @@ func TestChatPaste(t *testing.T) {
 	c.typed("\r")
 	c.expect("tokens/s")
 	c.expect(prompted)
+	c.typed("/edit\r")
+	c.expect("A first line,⏎a second one.")
+	c.typed(" Really?\r")
+	c.expect("tokens/s")
+	c.expect(prompted)
 	file := t.TempDir() + "/chat.json"
 	c.typed("/save " + file + "\r")
 	c.expect("saved 2 messages")
@@ -84,7 +89,7 @@ func TestChatPaste(t *testing.T) {
 	c.expect("\x1b[?2004l")
 	c.exits(0)
 	data, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(data), `"What is this? A first line,\na second one."`) {
+	if err != nil || !strings.Contains(string(data), `"What is this? A first line,\na second one. Really?"`) {
 		t.Errorf("the saved conversation: %v\n%s", err, data)
 	}
 }

@@ -101,7 +101,7 @@ func (s *session) edit(ctx context.Context, t *terminal, prompt string) error {
 // use goes on with another model. The conversation stays.
 func (s *session) use(ctx context.Context, name string) error {
 	if name == "" {
-		return errors.New("/model wants the name of a model")
+		return errors.New("/model wants the name of a model; `kvasir list` shows those that need no download")
 	}
 	found, err := openModel(ctx, name)
 	if err != nil {

@@ -29,6 +29,7 @@ var rewordings = []struct {
 	{regexp.MustCompile(`\b(stat|lstat|open|mkdir|remove) (\S+): permission denied`), "no permission for $2"},
 	{regexp.MustCompile(`dial tcp: lookup (\S+)( on \S+)?: no such host`), "there is no host $1, or no way to it"},
 	{regexp.MustCompile(`dial tcp (\S+): connect: `), "connecting to $1: "},
+	{regexp.MustCompile(` exists already$`), " exists already; --force replaces it"},
 }
 
 var manyBytes = regexp.MustCompile(`\b(\d{5,}) bytes\b`)

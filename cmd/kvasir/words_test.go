@@ -20,6 +20,7 @@ func TestPlainWords(t *testing.T) {
 		`--config: stat /a/nope.yaml: no such file or directory`:                               "--config: /a/nope.yaml: no such file or folder",
 		`hub: no/such: dial tcp: lookup huggingface.co on 10.2.3.4:53: no such host`:           "no/such: there is no host huggingface.co, or no way to it",
 		`text: a context of 64 tokens needs 16777216 bytes of KV cache; there are 1024`:        "a context of 64 tokens needs 16.0 MiB of KV cache; there are 1024",
+		`forge: m.gguf exists already`:                                                         "m.gguf exists already; --force replaces it",
 		`an array of 12 bytes`:                                                                 "an array of 12 bytes",
 	} {
 		if got := misread(errors.New(in)); got != want {

@@ -62,6 +62,11 @@ func (p *Packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 	var sizes [SpanValues / 32]int // sums of |level - offset|
 	its := (*[32]uint8)(p.block.Codes[:])
 	for b := 0; len(blocks) > 0; b++ {
+		if a.Bits == 8 && size == 34 && blocks[1] < 128 { // Q8_0, and a scale without a sign
+			s[b], sizes[b] = packQ8_0((*[7*64 + 4]byte)(codes[b*a.codeBytes()+j*4:]), (*[34]byte)(blocks))
+			blocks = blocks[size:]
+			continue
+		}
 		a.Split(&p.block, blocks)
 		blocks = blocks[size:]
 		s[b], m[b] = p.block.Scale, p.block.Min
@@ -80,6 +85,20 @@ func (p *Packer) span(a *affinePanel, codes, blocks []byte, size, values, j int)
 		}
 		p.least = wholes(&p.m, &m, greatest(m[:]), mostMin)
 	}
+}
+
+// packQ8_0 is Split, size and putCodes for a block of Q8_0, in one piece: large models have most bytes in it.
+func packQ8_0(lane *[7*64 + 4]byte, block *[34]byte) (scale float32, size int) {
+	var sum uint64
+	for i := range 4 {
+		x := binary.LittleEndian.Uint64(block[2+8*i:]) ^ 128*ones
+		binary.LittleEndian.PutUint32(lane[128*i:], uint32(x))
+		binary.LittleEndian.PutUint32(lane[128*i+64:], uint32(x>>32))
+		below := ^x >> 7 & ones
+		m := (x^below*255)&(127*ones) + below
+		sum += m&evens + m>>8&evens
+	}
+	return quant.F16ToF32(binary.LittleEndian.Uint16(block[:])), int(sum * 0x0001000100010001 >> 48)
 }
 
 // boundScales sets mostS and sizes.

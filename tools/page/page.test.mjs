@@ -188,6 +188,24 @@ test("an answer under way when the page closes is kept as far as it came", async
   assert.match(await text(".msg.assistant .facts"), /stopped$|stopped ·/);
 });
 
+test("what happened is shown, not only said: a copy, a wait, an answer under way", async () => {
+  await open();
+  await ask("What is a KV cache?");
+  const button = (label) => page.evaluateHandle((label) => [...document.querySelectorAll(".msg.assistant .foot button")].find((b) => b.textContent === label), label);
+  await (await button("Copy")).click();
+  await page.waitForFunction(() => !document.querySelector("#status").classList.contains("away"));
+  assert.equal(await text("#status"), "Copied.");
+  await accessible("a note");
+  await page.setRequestInterception(true);
+  page.on("request", (r) => { if (!r.url().endsWith("/v1/chat/completions")) r.continue(); }); // never answered
+  await page.type("#prompt", "Go on");
+  await press("Enter");
+  await page.waitForFunction(() => /^waiting for \d+ s$/.test(document.querySelector(".msg:last-child .facts")?.innerText));
+  await (await button("Regenerate")).click();
+  assert.equal(await text("#status"), "An answer is under way: stop it first.");
+  await press("Escape");
+});
+
 test("an answer is regenerated, branched off, and stopped", async () => {
   await open();
   await ask("What is a KV cache?");
@@ -264,7 +282,7 @@ test("the policy stops what is not the page's own", async () => {
 
 const sample = "# Sorting\n\nThree *well-known* algorithms, with **n** items:\n\n| name | time | stable |\n|:--|--:|:-:|\n| merge sort | $O(n \\log n)$ | yes |\n" +
   "| quicksort | $O(n^2)$ | no |\n\n```go\n// reverse returns s backwards.\nfunc reverse(s string) string {\n\tr := []rune(s)\n\tslices.Reverse(r) // in place\n\treturn string(r)\n}\n```\n\n" +
-  "1. split\n2. sort\n   - left\n   - right\n3. merge, see [Wikipedia](https://en.wikipedia.org/wiki/Merge_sort)\n\n> Divide and conquer.\n\n" +
+  "1. split\n2. sort\n   - [ ] left\n   - [x] right\n3. merge, see [Wikipedia](https://en.wikipedia.org/wiki/Merge_sort)\n\n> Divide and conquer.\n\n" +
   "> \\[\n> x\n> \\]\n\n$$T(n) = 2\\,T\\!\\left(\\frac{n}{2}\\right) + \\Theta(n), \\qquad \\sum_{i=0}^{\\log_2 n} 2^i \\frac{n}{2^i} = n \\log_2 n$$\n\nDone.";
 
 test("Markdown, code and formulas, while they stream and after", async () => {
@@ -275,6 +293,7 @@ test("Markdown, code and formulas, while they stream and after", async () => {
   assert.deepEqual(parts, ["H3", "P", "wide", "code", "OL", "BLOCKQUOTE", "BLOCKQUOTE", "math", "P"]);
   assert.equal(await count(".prose math"), 4);
   assert.equal(await count(".prose li"), 5);
+  assert.deepEqual(await page.$$eval(".prose .task", (all) => all.map((e) => e.innerText)), ["☐left", "☑right"]);
   assert.ok(await count(".c-keyword") >= 2 && await count(".c-comment") === 2);
   // Block by block, each prefix ends in what the whole text gives.
   const same = await page.evaluate(async (sample) => {
@@ -294,6 +313,8 @@ test("Markdown, code and formulas, while they stream and after", async () => {
   await page.setViewport(narrow);
   assert.equal(await count(".prose math"), 4);
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page scrolls sideways on a phone");
+  const lines = await page.$$eval(".prose th", (all) => all.map((e) => { const r = document.createRange(); r.selectNodeContents(e); return r.getClientRects().length; }));
+  assert.deepEqual(lines, [1, 1, 1], "a word of the table is broken");
   await shot("answer-phone");
   await accessible("an answer on a phone");
 });
@@ -479,6 +500,21 @@ test("a phone shows one thing at a time", async () => {
   await accessible("an empty chat on a phone");
   await shot("welcome-phone");
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+});
+
+test("the API's page opens, and finds a path", async () => {
+  for (const theme of ["light", "dark"]) {
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
+    await page.setViewport(theme === "light" ? wide : narrow);
+    await page.goto(server.url + "docs");
+    await page.waitForSelector("summary");
+    await page.type("input[type=search]", "chat/comp");
+    await page.click("summary");
+    await page.waitForFunction(() => /messages/.test(document.querySelector("details[open]")?.innerText));
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page scrolls sideways");
+    await shot("docs-" + theme);
+    await accessible("the API's page, " + theme);
+  }
 });
 
 test("without a server the page says so", async () => {

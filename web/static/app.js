@@ -26,10 +26,22 @@ const settings = new Settings({
 });
 const engine = new EngineView(() => settings.keys.admin);
 
-const say = (text) => { $("status").textContent = text; };
+// say tells screen readers. note tells everybody: its text is shown for some seconds.
+let noted = 0;
+function say(text) {
+  clearTimeout(noted);
+  $("status").classList.add("away");
+  $("status").textContent = text;
+}
+
+function note(text) {
+  say(text);
+  $("status").classList.remove("away");
+  noted = setTimeout(() => $("status").classList.add("away"), 4000);
+}
 
 function save(chat) {
-  if (!store.saveChat(chat)) say("The browser's storage is full: this conversation is lost when the page closes.");
+  if (!store.saveChat(chat)) note("The browser's storage is full: this conversation is lost when the page closes.");
 }
 
 // The model: its name, its context, and, for an adapter, the model below.
@@ -104,7 +116,7 @@ function touch(chat) {
 const does = {
   edit(node, text) {
     const chat = state.chat;
-    if (state.running.has(chat)) return say("An answer is under way: stop it first.");
+    if (state.running.has(chat)) return note("An answer is under way: stop it first.");
     const asked = node.role === "user" ? request() : {};
     if (!asked) return;
     const next = tree.add(chat, node.parent, node.role, text);
@@ -113,7 +125,7 @@ const does = {
     $("prompt").focus();
   },
   regenerate(node) {
-    if (state.running.has(state.chat)) return say("An answer is under way: stop it first.");
+    if (state.running.has(state.chat)) return note("An answer is under way: stop it first.");
     const asked = request();
     if (asked) answer(state.chat, state.chat.nodes[node.parent], asked);
   },
@@ -121,11 +133,11 @@ const does = {
     const copy = tree.branch(state.chat, node, crypto.getRandomValues(new Uint32Array(2)).join("-"), Date.now());
     touch(copy);
     open(copy);
-    say("A new chat continues from here.");
+    note("A new chat continues from here.");
     $("prompt").focus();
   },
   results(node, results) {
-    if (state.running.has(state.chat)) return say("An answer is under way: stop it first.");
+    if (state.running.has(state.chat)) return note("An answer is under way: stop it first.");
     const asked = request();
     if (!asked) return;
     const next = Object.assign(tree.add(state.chat, node.id, "tool", ""), { results });
@@ -133,7 +145,7 @@ const does = {
     answer(state.chat, next, asked);
   },
   show(node) {
-    if (state.running.has(state.chat)) return say("An answer is under way: stop it first.");
+    if (state.running.has(state.chat)) return note("An answer is under way: stop it first.");
     tree.show(state.chat, node);
     save(state.chat);
     draw();
@@ -157,7 +169,7 @@ const does = {
       box.remove();
       focused?.focus();
     }
-    say("Copied.");
+    note("Copied.");
   },
 };
 
@@ -214,6 +226,7 @@ async function answer(chat, question, asked) {
   touch(chat);
   if (chat === state.chat) { draw(); toEnd(); }
   say("Answering.");
+  const began = performance.now(), timer = setInterval(() => shown(node)?.wait(Math.round((performance.now() - began) / 1000)), 1000);
   try {
     await receive(node, api.stream(body, settings.keys.api, abort.signal), () => shown(node)?.grow());
   } catch (err) {
@@ -223,6 +236,7 @@ async function answer(chat, question, asked) {
       settings.complain(err.status === 401 ? "api-key" : err.param ?? "", err.message);
     }
   }
+  clearInterval(timer);
   delete node.live;
   state.running.delete(chat);
   if (state.chats.includes(chat)) touch(chat); // it may be deleted by now

@@ -115,7 +115,15 @@ function build(tokens, into) {
   const stack = [into];
   for (const token of tokens) {
     const top = stack.at(-1);
-    if (token.type === "inline") build(token.children, top);
+    if (token.type === "inline") {
+      const task = top.tagName === "LI" && /^\[([ xX])\] /.exec(token.children[0]?.content ?? "");
+      if (task) {
+        top.classList.add("task");
+        top.append(make("span", { role: "img", "aria-label": task[1] === " " ? "to do" : "done" }, task[1] === " " ? "☐" : "☑"));
+        token.children[0].content = token.children[0].content.slice(task[0].length);
+      }
+      build(token.children, top);
+    }
     else if (token.nesting < 0) stack.pop();
     else if (token.nesting === 0) top.append(leaf(token));
     else {

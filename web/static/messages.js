@@ -38,7 +38,7 @@ export class MessageView {
     this.#body = make("div", { class: "body" });
     this.#foot = make("div", { class: "foot" });
     const who = { user: "You", assistant: "Answer", tool: "Results of tools" }[node.role];
-    this.el = make("article", { class: "msg " + node.role, "aria-label": who }, this.#body, this.#foot);
+    this.el = make("article", { class: "msg " + node.role, "aria-label": who }, make("h2", { class: "away" }, who), this.#body, this.#foot);
     this.update(true);
   }
 
@@ -55,6 +55,12 @@ export class MessageView {
       this.#drawn = performance.now() - began;
       this.el.dispatchEvent(new CustomEvent("grown", { bubbles: true }));
     }), Math.min(5000, 4 * this.#drawn));
+  }
+
+  // wait says for how many seconds nothing of an answer has come.
+  wait(seconds) {
+    const { live, text, thinking, calls } = this.#node;
+    if (live && !text && !thinking && !calls && seconds > 1) this.#foot.replaceChildren(make("span", { class: "facts" }, `waiting for ${seconds} s`));
   }
 
   // update shows the node as it is now.
@@ -90,6 +96,7 @@ export class MessageView {
       this.#body.replaceChildren(this.thinking, this.prose, this.calls);
       if (error) this.#body.append(make("p", { class: "problem", role: "alert" }, error));
     }
+    if (live) this.#foot.replaceChildren();
     this.thinking.hidden = !thinking;
     this.thinking.lastChild.textContent = thinking ?? "";
     this.#rendered.update(text, whole);

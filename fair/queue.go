@@ -38,9 +38,11 @@ type Queue struct {
 	classes  []*class // by priority
 	arrivals int64
 	speed    meter
+	went     float64 // requests that the averages below are of
 	mean     float64 // cost of a request that went, as a moving average
 	all      int     // places, as Next was told last
 	modest   int     // requests that went and are not settled, of tenants that are not greedy
+	usual    float64 // their number, as a moving average
 }
 
 // tenant is the account of a tenant. There is one as long as the tenant has requests waiting or unsettled, or is owed
@@ -74,7 +76,7 @@ type class struct {
 // credit is how many requests of average cost a tenant that comes back may be ahead of those that waited.
 const credit = 32
 
-// averaged is how many requests the average cost is of, about.
+// averaged is how many requests the averages are of, about.
 const averaged = 256
 
 // NewQueue makes a queue in which at most so many requests wait.
@@ -161,11 +163,16 @@ const lucky = 4
 const unlucky = 0.01
 
 // reserve is how many places greedy tenants leave free. Others take such places at random times, with the part p of all
-// requests that is theirs, and the ends of answers free them: n are taken before any gets free with probability pⁿ. So
-// that no more than an eighth of all places is unused on average, there are at most an eighth and p/(1-p) of them.
+// requests that is usually theirs, and the ends of answers free them: n are taken before any gets free with probability
+// pⁿ. Of the reserved places p/(1-p) are taken on average, and the others are unused: a sixth of all places at most, and
+// no more than 0.9 times the root of their number, as the number of those taken varies.
+//
+// What is usual is better to go by than what is: where others have little under way for a moment, greedy tenants would
+// get places that the others need in the next.
 func (q *Queue) reserve() int {
-	p := min(float64(q.modest+1)/float64(q.all), 0.99)
-	return int(min(math.Log(unlucky)/math.Log(p), float64(q.all)/8+p/(1-p)))
+	all := float64(q.all)
+	p := min((q.usual+1)/all, 0.99)
+	return int(min(math.Log(unlucky)/math.Log(p), min(all/6, 0.9*math.Sqrt(all))+p/(1-p)))
 }
 
 // Places are the requests that a pool can serve at once; 0 means any number.
@@ -208,12 +215,11 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 	return nil
 }
 
-// average takes a cost into the average.
+// average takes a request that goes into the averages.
 func (q *Queue) average(cost float64) {
-	if q.mean == 0 {
-		q.mean = cost
-	}
-	q.mean += (cost - q.mean) / averaged
+	q.went = min(q.went+1, averaged)
+	q.mean += (cost - q.mean) / q.went
+	q.usual += (float64(q.modest) - q.usual) / q.went
 }
 
 // over reports whether a tenant has its share of all places, or more.

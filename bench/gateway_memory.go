@@ -20,8 +20,8 @@ type MemoryRow struct {
 	Heap     int     `json:"heap_bytes"`               // of live objects, at the last garbage collection
 }
 
-// GatewayMemory sends so many requests through a gateway in this process, as Gateway does, but each with a prompt, a user
-// and a session of its own. told gets a row after each twentieth of them.
+// GatewayMemory sends so many requests through a gateway in this process, as Gateway does, but each with a prompt, a
+// user and a session of its own. told gets a row after each twentieth of them.
 func GatewayMemory(ctx context.Context, o GatewayOptions, requests int, told func(MemoryRow)) error {
 	if o.Engines < 1 || o.Clients < 1 || requests < 1 || len(o.Sizes) != 1 || o.Sizes[0] < 512 || len(o.Doors) > 0 {
 		return fmt.Errorf("bench: %d engines, %d clients, %d requests, bodies of %v bytes and %d doors; want at least one of each, one size of at least 512 bytes, and no doors",

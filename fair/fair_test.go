@@ -85,6 +85,28 @@ func TestNothingIsLost(t *testing.T) {
 	})
 }
 
+// TestStrangersAreForgotten lets many tenants send one request each, beside one that is charged for much. The queue
+// remembers a few of them, and what that one owes as long as it is one of the latest.
+func TestStrangersAreForgotten(t *testing.T) {
+	q := NewQueue(10)
+	always := func(*Request) bool { return true }
+	serve := func(name string, cost float64) {
+		q.Add(0, &Request{Tenant: name, Cost: 1})
+		q.Settle(q.Next(0, Places{}, always), cost)
+	}
+	for i := range 100_000 {
+		if serve(fmt.Sprint("stranger", i), 1); i%1000 == 0 {
+			serve("greedy", 100)
+		}
+	}
+	if n := len(q.tenants); n > remembered || q.idle.Len() != n {
+		t.Errorf("%d tenants are remembered, of which %d are idle", n, q.idle.Len())
+	}
+	if g := q.tenants["greedy"]; g == nil || g.counter < 100*99 {
+		t.Errorf("the greedy tenant's account is %+v", g)
+	}
+}
+
 // pool is what a simulation serves: slots that each serve a request at a time.
 type pool struct {
 	slots    int

@@ -244,7 +244,7 @@ func TestLiesInMidStream(t *testing.T) {
 	}
 }
 
-// TestBehindDone sends more behind the end of a stream, or does not hang up. The client gets the answer alone, and soon.
+// TestBehindDone sends more behind the end of a stream, or does not hang up. The client gets the answer alone, soon.
 func TestBehindDone(t *testing.T) {
 	for name, more := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"an event": func(w http.ResponseWriter, _ *http.Request) {

@@ -10,8 +10,8 @@ import (
 // line is a connection to an endpoint that knows whether what came over it was read.
 //
 // An endpoint may send more than the answer to a request, such as a second answer. http.Transport drops a connection on
-// which something comes that nobody waits for, but not if the next request takes the connection before the transport has
-// looked: then that request's client would get the rest of another one's answer. So a request that takes a used
+// which something comes that nobody waits for, but not if the next request takes the connection before the transport
+// has looked: then that request's client would get the rest of another one's answer. So a request that takes a used
 // connection waits until the transport reads from it again, as it only does when it has nothing left, or closes it.
 type line struct {
 	net.Conn

@@ -66,8 +66,8 @@ func unit(v []float32) (d direction) {
 	return d
 }
 
-// cosine returns the cosine of two vectors, or less than least as soon as it cannot be that much: the product of what is
-// left of both is at most that of its lengths.
+// cosine returns the cosine of two vectors, or less than least as soon as it cannot be that much: the product of what
+// is left of both is at most that of its lengths.
 func (d direction) cosine(o direction, least float32) float32 {
 	sum := float32(0)
 	for i, rest := range d.rest {

@@ -85,11 +85,37 @@ func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error
 	if o.Engines < 1 || o.Clients < 1 || o.Time <= 0 || len(o.Sizes) == 0 || slices.Min(o.Sizes) < 512 {
 		return fmt.Errorf("bench: %d engines, %d clients, %v and bodies of %v bytes; want at least one of each, and 512 bytes", o.Engines, o.Clients, o.Time, o.Sizes)
 	}
-	var engines []string
+	l, done, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	for _, size := range o.Sizes {
+		l.size = size
+		row, err := o.row(ctx, l)
+		if err != nil {
+			return err
+		}
+		told(row)
+	}
+	return nil
+}
+
+// open opens a gateway in this process with its idle engines. The caller must call done.
+func (o GatewayOptions) open() (l gatewayLoad, done func(), err error) {
 	var servers []*http.Server
-	defer func() {
+	var g *gateway.Gateway
+	done = func() {
 		for _, s := range servers {
 			s.Close()
+		}
+		if g != nil {
+			g.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			done()
 		}
 	}()
 	serve := func(h http.Handler) (string, error) {
@@ -102,37 +128,26 @@ func Gateway(ctx context.Context, o GatewayOptions, told func(GatewayRow)) error
 		guard.Go(func() error { return s.Serve(ln) }, func(error) {})
 		return ln.Addr().String(), nil
 	}
+	var engines []string
 	for range o.Engines {
 		at, err := serve(http.HandlerFunc(idleEngine))
 		if err != nil {
-			return err
+			return l, nil, err
 		}
 		engines = append(engines, at)
 	}
 	key, hash := gateway.NewKey()
-	config := fmt.Sprintf("models: [{name: idle, endpoints: [http://%s]}]\nkeys: [{name: load, hash: %q, limits: [{what: requests, per: 1m, most: 2000000000}]}]",
+	config := fmt.Sprintf("models: [{name: idle, endpoints: [http://%s]}]\nkeys: [{name: load, hash: %q, users: true, limits: [{what: requests, per: 1m, most: 2000000000}]}]",
 		strings.Join(engines, ", http://"), hash)
 	c, err := gateway.Parse("bench", []byte(config))
 	if err != nil {
-		return err
+		return l, nil, err
 	}
-	g, err := gateway.New(c, gateway.Options{Logger: slog.New(slog.DiscardHandler), Seed: 1})
-	if err != nil {
-		return err
+	if g, err = gateway.New(c, gateway.Options{Logger: slog.New(slog.DiscardHandler), Seed: 1}); err != nil {
+		return l, nil, err
 	}
-	defer g.Close()
 	door, err := serve(g)
-	if err != nil {
-		return err
-	}
-	for _, size := range o.Sizes {
-		row, err := o.row(ctx, gatewayLoad{size: size, model: "idle", key: key, direct: engines[0], door: door})
-		if err != nil {
-			return err
-		}
-		told(row)
-	}
-	return nil
+	return gatewayLoad{model: "idle", key: key, direct: engines[0], door: door}, done, err
 }
 
 // doors measures doors in turn. One that fails does not keep others from being measured.
@@ -162,6 +177,7 @@ type gatewayLoad struct {
 	model        string
 	key          string
 	direct, door string // addresses
+	strangers    bool   // each request has a prompt, a user and a session of its own
 }
 
 func (o GatewayOptions) row(ctx context.Context, l gatewayLoad) (GatewayRow, error) {
@@ -260,7 +276,7 @@ type rawClient struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	request []byte
-	number  []byte // the part of the request that is another in each
+	numbers [][]byte // the parts of the request that are others in each
 }
 
 func (l gatewayLoad) dial(at string, chunks int) (*rawClient, error) {
@@ -269,19 +285,35 @@ func (l gatewayLoad) dial(at string, chunks int) (*rawClient, error) {
 		return nil, err
 	}
 	const digits = "000000000000000000000000"
-	before := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":%d,"messages":[{"role":"user","content":"`, l.model, chunks+1)
+	before := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":%d,`, l.model, chunks+1)
 	after := digits + `"}]}`
+	if l.strangers {
+		before += `"user":"` + digits + `","prompt_cache_key":"` + digits + `",`
+	}
+	before += `"messages":[{"role":"user","content":"`
+	if l.strangers {
+		before += digits
+	}
 	body := before + strings.Repeat("What is in a KV block? ", l.size/20)[:l.size-len(before)-len(after)] + after
 	head := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n"+
 		"%s: %d\r\nContent-Length: %d\r\n\r\n", at, l.key, chunksHeader, chunks, len(body))
 	c := &rawClient{conn: conn, in: bufio.NewReaderSize(conn, 64<<10), request: []byte(head + body)}
-	c.number = c.request[len(c.request)-len(after):][:len(digits)]
-	return c, nil
+	for at := len(head); ; at += len(digits) {
+		next := bytes.Index(c.request[at:], []byte(digits))
+		if next < 0 {
+			return c, nil
+		}
+		at += next
+		c.numbers = append(c.numbers, c.request[at:][:len(digits)])
+	}
 }
 
 // ask sends the request under a number and reads the answer.
 func (c *rawClient) ask(n int) error {
-	copy(c.number, fmt.Sprintf("%024d", n))
+	number := fmt.Sprintf("%024d", n)
+	for _, part := range c.numbers {
+		copy(part, number)
+	}
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -17,5 +18,23 @@ func TestGateway(t *testing.T) {
 	}
 	if err := Gateway(t.Context(), GatewayOptions{Engines: 1, Sizes: []int{1}, Clients: 1, Time: time.Second}, nil); err == nil {
 		t.Error("bodies of one byte were measured")
+	}
+}
+
+// TestGatewayMemory sends some requests, and looks whether memory was measured all the while.
+func TestGatewayMemory(t *testing.T) {
+	var rows []MemoryRow
+	o := GatewayOptions{Engines: 2, Sizes: []int{1 << 10}, Clients: 4}
+	if err := GatewayMemory(t.Context(), o, 2000, func(r MemoryRow) { rows = append(rows, r) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 20 || rows[19].Requests != 2000 || rows[0].Heap <= 0 || rows[19].Seconds <= rows[0].Seconds {
+		t.Errorf("%+v", rows)
+	}
+	if runtime.GOOS == "linux" && rows[0].Resident < rows[0].Heap {
+		t.Errorf("%d bytes are resident, of which %d are live objects", rows[0].Resident, rows[0].Heap)
+	}
+	if err := GatewayMemory(t.Context(), o, 0, nil); err == nil {
+		t.Error("no requests were sent")
 	}
 }

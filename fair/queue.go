@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"container/list"
 	"math"
 	"slices"
 
@@ -35,16 +36,19 @@ type Queue struct {
 	waiting  int
 	weights  float64 // of the tenants that have requests waiting or unsettled
 	tenants  map[string]*tenant
-	classes  []*class // by priority
+	idle     list.List // those of them that have nothing waiting or unsettled, the longest idle first
+	classes  []*class  // by priority
 	arrivals int64
 	speed    meter
+	went     float64 // requests that the averages below are of
 	mean     float64 // cost of a request that went, as a moving average
 	all      int     // places, as Next was told last
 	modest   int     // requests that went and are not settled, of tenants that are not greedy
+	usual    float64 // their number, as a moving average
 }
 
 // tenant is the account of a tenant. There is one as long as the tenant has requests waiting or unsettled, or is owed
-// less than others.
+// less than others and is one of the latest.
 type tenant struct {
 	name    string
 	weight  float64
@@ -54,6 +58,7 @@ type tenant struct {
 	going   int     // requests that went and are not settled
 	greedy  bool    // it wants much more than its share of all places
 	lanes   []*lane
+	idle    *list.Element // nil if it has something waiting or unsettled
 }
 
 // lane is a tenant's requests of one class that wait.
@@ -74,7 +79,10 @@ type class struct {
 // credit is how many requests of average cost a tenant that comes back may be ahead of those that waited.
 const credit = 32
 
-// averaged is how many requests the average cost is of, about.
+// remembered is how many tenants that have nothing waiting or unsettled have accounts.
+const remembered = 4096
+
+// averaged is how many requests the averages are of, about.
 const averaged = 256
 
 // NewQueue makes a queue in which at most so many requests wait.
@@ -137,6 +145,7 @@ func (q *Queue) count(t *tenant, waiting, going int) {
 	switch after := t.waiting + t.going; {
 	case before == 0 && after > 0:
 		q.weights += t.weight
+		q.wake(t)
 	case before > 0 && after == 0:
 		q.weights -= t.weight
 	}
@@ -161,11 +170,16 @@ const lucky = 4
 const unlucky = 0.01
 
 // reserve is how many places greedy tenants leave free. Others take such places at random times, with the part p of all
-// requests that is theirs, and the ends of answers free them: n are taken before any gets free with probability pⁿ. So
-// that no more than an eighth of all places is unused on average, there are at most an eighth and p/(1-p) of them.
+// requests that is usually theirs, and the ends of answers free them: n are taken before any gets free with probability
+// pⁿ. Of the reserved places p/(1-p) are taken on average, and the others are unused: a sixth of all places at most,
+// and no more than 0.9 times the root of their number, as the number of those taken varies.
+//
+// What is usual is better to go by than what is: where others have little under way for a moment, greedy tenants would
+// get places that the others need in the next.
 func (q *Queue) reserve() int {
-	p := min(float64(q.modest+1)/float64(q.all), 0.99)
-	return int(min(math.Log(unlucky)/math.Log(p), float64(q.all)/8+p/(1-p)))
+	all := float64(q.all)
+	p := min((q.usual+1)/all, 0.99)
+	return int(min(math.Log(unlucky)/math.Log(p), min(all/6, 0.9*math.Sqrt(all))+p/(1-p)))
 }
 
 // Places are the requests that a pool can serve at once; 0 means any number.
@@ -208,12 +222,11 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 	return nil
 }
 
-// average takes a cost into the average.
+// average takes a request that goes into the averages.
 func (q *Queue) average(cost float64) {
-	if q.mean == 0 {
-		q.mean = cost
-	}
-	q.mean += (cost - q.mean) / averaged
+	q.went = min(q.went+1, averaged)
+	q.mean += (cost - q.mean) / q.went
+	q.usual += (float64(q.modest) - q.usual) / q.went
 }
 
 // over reports whether a tenant has its share of all places, or more.
@@ -295,17 +308,32 @@ func (q *Queue) tenant(r *Request) *tenant {
 	return t
 }
 
-// leave forgets a tenant that has nothing to lose or to gain by it: when it comes back it begins at the floor.
+// leave forgets a tenant that has nothing to lose or to gain by it: when it comes back it begins at the floor. Of the
+// others it forgets those that were idle longest, if there are too many.
 func (q *Queue) leave(t *tenant) {
 	if t.waiting > 0 || t.going > 0 {
 		return
 	}
+	q.wake(t)
 	for _, l := range t.lanes {
 		if t.counter > l.class.floor-credit*q.mean/t.weight {
+			if t.idle = q.idle.PushBack(t); q.idle.Len() > remembered {
+				first := q.idle.Front().Value.(*tenant)
+				q.wake(first)
+				delete(q.tenants, first.name)
+			}
 			return
 		}
 	}
 	delete(q.tenants, t.name)
+}
+
+// wake takes a tenant from those that are idle.
+func (q *Queue) wake(t *tenant) {
+	if t.idle != nil {
+		q.idle.Remove(t.idle)
+		t.idle = nil
+	}
 }
 
 // lane returns a tenant's lane of a class.

@@ -3,12 +3,13 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,6 +104,8 @@ func (a *attempt) take(o opened) (f *failure) {
 	}
 	res := o.res
 	switch isStream := strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"); {
+	case isStream && !x.body.stream && res.StatusCode == http.StatusOK:
+		return &failure{err: errors.New("the answer is a stream, which nobody asked for")}
 	case isStream && (x.status == 0 || res.StatusCode == x.status):
 		f = a.stream(a.ctx, res)
 	case x.status != 0:
@@ -191,6 +194,9 @@ func (a *attempt) refused(o opened) *failure {
 	case status < 200 || status >= 300 && status < 400:
 		return &failure{err: fmt.Errorf("status %d, which is no answer", status)}
 	}
+	if code := o.res.Header.Get("Content-Encoding"); code != "" && code != "identity" {
+		return &failure{err: fmt.Errorf("the answer is in %.40q, which nobody asked for", code)}
+	}
 	return nil
 }
 
@@ -244,14 +250,16 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 	for _, p := range parts {
 		length += len(p)
 	}
-	content := func() (io.ReadCloser, error) {
-		var all []io.Reader
-		for _, p := range parts {
-			all = append(all, bytes.NewReader(p))
-		}
-		return io.NopCloser(io.MultiReader(all...)), nil
+	if length <= firstPiece {
+		parts = [][]byte{bytes.Join(parts, nil)}
 	}
-	r := x.r.Clone(ctx)
+	content := func() (io.ReadCloser, error) {
+		if len(parts) == 1 && length <= firstPiece {
+			return io.NopCloser(bytes.NewReader(parts[0])), nil // which net/http sends with the header
+		}
+		return &pieces{rest: slices.Clone(parts)}, nil
+	}
+	r := x.r.Clone(httptrace.WithClientTrace(ctx, settled))
 	u := *x.r.URL
 	r.RequestURI, r.Host = "", ""
 	r.URL = &u
@@ -368,7 +376,6 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 	buf := *pooled
 	for {
 		n, err := res.Body.Read(buf)
-		a.timer.Reset(a.cfg.Timeouts.Idle)
 		piece := buf[:n]
 		if a.status == 0 {
 			kept = append(kept, piece...)
@@ -377,8 +384,11 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 			}
 			if piece = nil; len(kept) > keptWhole && err == nil && !a.hooked {
 				a.begin(res, int(res.ContentLength))
-				piece, kept = kept, nil
+				a.spoke, piece, kept = true, kept, nil
 			}
+		}
+		if a.spoke { // until then, it is the whole answer that must come in time
+			a.timer.Reset(a.cfg.Timeouts.Idle)
 		}
 		if len(piece) > 0 {
 			if gone := a.write(piece); gone != nil {
@@ -399,8 +409,8 @@ func (a *attempt) whole(ctx context.Context, res *http.Response) *failure {
 
 // finish sends an answer that is there as a whole.
 func (a *attempt) finish(res *http.Response, kept []byte) *failure {
-	if res.StatusCode == http.StatusOK && strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-		if !json.Valid(kept) {
+	if res.StatusCode == http.StatusOK {
+		if !isJSON(kept) {
 			return &failure{err: fmt.Errorf("it said %.40q, which is no JSON", kept)}
 		}
 		a.used.read(kept)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	firstPiece  = 64 << 10    // of a body, which is read in pieces that double
+	firstPiece  = 64 << 10    // of a body; there is room for at most four times what has come of a longer one
 	lingerTime  = time.Second // for the rest of a body that nobody reads
 	leastMemory = 256 << 20   // for bodies, if the configuration does not say
 )
@@ -85,7 +85,7 @@ func (x *exchange) read() ([]byte, *refusal) {
 	var raw []byte
 	for {
 		if len(raw) == cap(raw) {
-			more := min(max(cap(raw), firstPiece), length-cap(raw))
+			more := min(max(3*cap(raw), firstPiece), length-cap(raw))
 			if more == 0 && length > most {
 				return nil, tooLarge
 			}

@@ -50,6 +50,7 @@ type exchange struct {
 	api       string     // of that endpoint
 	at        *placement // of the last attempt
 	status    int        // that the client got; 0 if it got none
+	spoke     bool       // it got something of the answer, too
 	stream    bool       // the answer is one
 	ttft      time.Duration
 	used      tokenUsage  // by the last attempt
@@ -327,7 +328,7 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
 			x.g.failedAt(x.at.endpoint, last)
 		}
-		if x.status != 0 && (ctx.Err() != nil || left == 0 || !x.said.resumable(&x.body)) {
+		if x.status != 0 && (ctx.Err() != nil || left == 0 || x.spoke && !x.said.resumable(&x.body)) {
 			x.breakOff(last)
 			return nil
 		}

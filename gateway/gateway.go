@@ -102,10 +102,14 @@ func New(c *Config, o Options) (*Gateway, error) {
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, g.setup.Load().cfg.Timeouts.Connect)
 			defer cancel()
-			return dialer.DialContext(ctx, network, address)
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return newLine(c), nil
 		},
 		MaxIdleConnsPerHost: 4096, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-		ForceAttemptHTTP2: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10,
+		ForceAttemptHTTP2: true, WriteBufferSize: 16 << 10, ReadBufferSize: 16 << 10, MaxResponseHeaderBytes: 256 << 10,
 	}
 	state := o.State
 	if state == nil {

@@ -1,9 +1,13 @@
 package gateway
 
 import (
+	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,9 +54,101 @@ var lies = map[string]func(w http.ResponseWriter, r *http.Request){
 	"too short": func(w http.ResponseWriter, _ *http.Request) {
 		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"choices\":[]}")
 	},
+	"page": func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "<html><body>Please log in</body></html>")
+	},
+	"nothing": func(http.ResponseWriter, *http.Request) {},
+	"trailing garbage": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"choices": []} and so on`)
+	},
+	"invalid UTF-8": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, "{\"choices\": [{\"text\": \"\xff\"}]}")
+	},
+	"event in invalid UTF-8": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"choices\": [{\"text\": \"\xff\"}]}\n\ndata: [DONE]\n\n")
+	},
+	"gzip": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		io.WriteString(z, `{"choices": []}`)
+		z.Close()
+	},
+	"gzip in a stream": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		io.WriteString(z, "data: [DONE]\n\n")
+		z.Close()
+	},
+	"gzip without a word": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		z := gzip.NewWriter(w)
+		io.WriteString(z, `{"choices": []}`)
+		z.Close()
+	},
+	"only comments": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, ": any moment now\n\n")
+	},
+	"endless comments": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		drip(w, r, ": any moment now\n\n")
+	},
+	"drips": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		drip(w, r, " ")
+	},
+	"drips its header": func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		for n := 0; err == nil; n++ {
+			time.Sleep(10 * time.Second)
+			_, err = fmt.Fprintf(c, "%c", "HTTP/1.1 200 OK\r\nX: xxxxxxxxxx"[min(n, 20)])
+		}
+		c.Close()
+	},
+	"endless header": func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+		for err == nil {
+			_, err = io.WriteString(c, "X: "+strings.Repeat("x", 1000)+"\r\n")
+		}
+		c.Close()
+	},
+	"endless 103s": func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		for err == nil {
+			_, err = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		}
+		c.Close()
+	},
+	"two lengths": func(w http.ResponseWriter, _ *http.Request) {
+		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\nContent-Length: 9\r\n\r\n{\"choices\":[]}")
+	},
+	"a length that is none": func(w http.ResponseWriter, _ *http.Request) {
+		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: many\r\n\r\n{\"choices\":[]}")
+	},
+	"longer than it says": func(w http.ResponseWriter, _ *http.Request) {
+		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{\"choices\":[]}")
+	},
+	"HTTP/1.0, cut off": func(w http.ResponseWriter, _ *http.Request) {
+		hijack(w, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"choices\":[")
+	},
 	"broken chunks": func(w http.ResponseWriter, _ *http.Request) {
 		hijack(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
 	},
+}
+
+// drip writes a piece every ten seconds, until the gateway has gone.
+func drip(w http.ResponseWriter, r *http.Request, piece string) {
+	for r.Context().Err() == nil {
+		io.WriteString(w, piece)
+		http.NewResponseController(w).Flush()
+		time.Sleep(10 * time.Second)
+	}
 }
 
 // TestLiesBeforeTheAnswer lets one of two endpoints lie: no client notices, whatever it asked for.
@@ -82,7 +178,11 @@ func TestLiesOfAll(t *testing.T) {
 		text   string
 	}{
 		"500": {500, "oh no"}, "429": {429, "busy"}, "hangs up": {502, "the endpoint failed"}, "garbage": {502, "no JSON"},
-		"says nothing": {504, "took too long"}, "page in a stream": {502, "is no event"}, "too short": {502, "unexpected EOF"},
+		"gzip": {502, "which nobody asked for"}, "trailing garbage": {502, "no JSON"}, "invalid UTF-8": {502, "no JSON"},
+		"drips": {504, "took too long"}, "drips its header": {504, "took too long"}, "endless header": {502, "headers exceeded"},
+		"endless 103s": {502, "headers exceeded"}, "two lengths": {502, "Content-Length"}, "HTTP/1.0, cut off": {502, "no JSON"},
+		"page": {502, "Please log in"}, "nothing": {502, "no JSON"},
+		"says nothing": {504, "took too long"}, "page in a stream": {502, "which nobody asked for"}, "too short": {502, "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engines := map[string]http.Handler{"a": &engine{hook: posts(lies[name])}, "b": &engine{hook: posts(lies[name])}}
@@ -100,14 +200,18 @@ func TestLiesInMidStream(t *testing.T) {
 		"garbage":    func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "segmentation fault\n\n") },
 		"no object":  func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data: 7\n\n") },
 		"half event": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data: {\"choi") },
-		"stops":      func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"drips": func(w http.ResponseWriter, r *http.Request) {
-			for r.Context().Err() == nil {
-				fmt.Fprint(w, ": still here\n\n")
-				http.NewResponseController(w).Flush()
-				time.Sleep(10 * time.Second)
-			}
+		"bad event":  func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data: {\"choices\": [}\n\n") },
+		"trailing garbage": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "data: {\"choices\": []} {}\n\ndata: [DONE]\n\n")
 		},
+		"invalid UTF-8": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "data: {\"choices\": [{\"text\": \"\xff\"}]}\n\ndata: [DONE]\n\n")
+		},
+		"two events in one": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "data: {\"choices\":\ndata: []}\n\ndata: [DONE]\n\n")
+		},
+		"stops": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"drips": func(w http.ResponseWriter, r *http.Request) { drip(w, r, ": still here\n\n") },
 		"endless event": func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "data: {")
 			for r.Context().Err() == nil {
@@ -138,6 +242,168 @@ func TestLiesInMidStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBehindDone sends more behind the end of a stream, or does not hang up. The client gets the answer alone, soon.
+func TestBehindDone(t *testing.T) {
+	for name, more := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"an event": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"more\"}}]}\n\n")
+		},
+		"another end":   func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data: [DONE]\n\n") },
+		"garbage":       func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "\x00more") },
+		"much of it":    func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) },
+		"a hang-up":     func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"nothing":       func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a slow stream": func(w http.ResponseWriter, r *http.Request) { drip(w, r, ": more\n\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, apart := range []bool{false, true} {
+				a := &engine{name: "word"}
+				a.hook = posts(func(w http.ResponseWriter, r *http.Request) {
+					a.begin(w)
+					a.word(w)
+					a.end(w)
+					if apart || name == "a hang-up" || name == "nothing" {
+						http.NewResponseController(w).Flush()
+						time.Sleep(time.Millisecond)
+					}
+					more(w, r)
+				})
+				inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": a}, func(w *world) {
+					for range 3 {
+						began := time.Now()
+						r := w.chat(streamed)
+						if took := time.Since(began); took > 2*time.Second {
+							t.Errorf("that took %v", took)
+						}
+						if w.want(r, 200, `"content":"word"`); !strings.HasSuffix(r.body, "data: [DONE]\n\n") || strings.Count(r.body, "[DONE]") != 1 {
+							t.Errorf("the client got %q", r.body)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestAnswersOfHTTP10 end with the connection.
+func TestAnswersOfHTTP10(t *testing.T) {
+	a := &engine{}
+	a.hook = posts(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(posted(r).body, `"stream":true`) {
+			hijack(w, "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"choices\":[]}\n\ndata: [DONE]\n\n")
+			return
+		}
+		hijack(w, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"choices\":[]}")
+	})
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": a}, func(w *world) {
+		for range 3 {
+			w.want(w.chat(streamed), 200, "data: [DONE]")
+			w.want(w.chat(plain), 200, `{"choices":[]}`)
+		}
+	})
+}
+
+// TestNamesThatAreWrong passes on answers as they came whose ids are those of others, and whose model is another.
+func TestNamesThatAreWrong(t *testing.T) {
+	const answer = `{"id":"1","model":"another","choices":[{"delta":{"content":"%s"},"message":{"content":"%s"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`
+	a := &engine{}
+	a.hook = posts(func(w http.ResponseWriter, r *http.Request) {
+		q := posted(r).body
+		text := "second"
+		if strings.Contains(q, "one") {
+			text = "first"
+			time.Sleep(time.Second)
+		}
+		if !strings.Contains(q, `"stream":true`) {
+			fmt.Fprintf(w, answer, text, text)
+			return
+		}
+		a.begin(w)
+		for range 2 {
+			fmt.Fprintf(w, "id: 1\ndata: "+answer+"\n\n", text, text)
+			http.NewResponseController(w).Flush()
+			time.Sleep(time.Second)
+		}
+		a.end(w)
+	})
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": a}, func(w *world) {
+		var all sync.WaitGroup
+		for _, stream := range []string{"true", "false"} {
+			for question, text := range map[string]string{"one": "first", "two": "second"} {
+				all.Go(func() {
+					r := w.chat(`{"model":"m","stream":` + stream + `,"messages":[{"role":"user","content":"` + question + `"}]}`)
+					if w.want(r, 200, text); strings.Contains(r.body, "first") == strings.Contains(r.body, "second") || !strings.Contains(r.body, `"model":"another"`) {
+						t.Errorf("%s got %q", question, r.body)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if page := w.ask(context.Background(), "GET", "/metrics", "").body; strings.Contains(page, "another") || !strings.Contains(page, `model="m"`) {
+			t.Error("the metrics believe an endpoint's name of the model")
+		}
+	})
+}
+
+// TestUsageThatCannotBe charges nobody less than nothing for what an endpoint says to have used.
+func TestUsageThatCannotBe(t *testing.T) {
+	for _, n := range []string{"-5", "9223372036854775807", "1e300", `"many"`, "{}", "null", "1.5"} {
+		var u tokenUsage
+		u.read([]byte(`{"usage":{"prompt_tokens":` + n + `,"completion_tokens":` + n + `,"cache_read_input_tokens":` + n +
+			`,"prompt_tokens_details":{"cached_tokens":` + n + `}}}`))
+		if in, out, cached := u.in(), u.out(), u.cached(); in < 0 || out < 0 || cached < 0 || cached > in || in+outputWeight*out < 0 {
+			t.Errorf("%s: %d tokens in, %d of them cached, and %d out", n, in, cached, out)
+		}
+	}
+}
+
+// TestAnswerBehindAnAnswer sends two answers to each request, over TCP. No client gets the second one of another.
+func TestAnswerBehindAnAnswer(t *testing.T) {
+	answer := func(text string) string {
+		body := `{"choices":[{"message":{"content":"` + text + `"}}]}`
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	liar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, in, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for err == nil { // the connection's other requests are answered alike
+			io.Copy(io.Discard, r.Body)
+			if _, err = io.WriteString(c, answer("honest")+answer("somebody else's")); err == nil {
+				r, err = http.ReadRequest(in.Reader)
+			}
+		}
+	}))
+	defer liar.Close()
+	c, err := Parse("fleet.yaml", []byte("models: [{name: m, endpoints: ["+liar.URL+"]}]\nhealth: {path: \"\"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(c, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for range 100 {
+				if t.Failed() {
+					return
+				}
+				w := httptest.NewRecorder()
+				g.ServeHTTP(w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(plain)))
+				if strings.Contains(w.Body.String(), "else") {
+					t.Errorf("a client got %q", w.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestLongAnswers copies an answer that is too long to be kept, and tears the client's connection if it breaks off.

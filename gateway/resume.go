@@ -142,6 +142,7 @@ type choice map[string]json.RawMessage
 func (t *transcript) add(event []byte) []byte {
 	data, ok := bytes.CutPrefix(bytes.TrimSpace(event), fields[0])
 	if data = bytes.TrimSpace(data); !ok || data[0] != '{' { // a comment, or [DONE]
+		t.lost = t.lost || bytes.Contains(event, []byte("\ndata:"))
 		return event
 	}
 	var c chunk

@@ -131,8 +131,8 @@ func (x *exchange) recallSimilar(m *model, s Semantic, who []string) bool {
 		return false
 	}
 	x.kept.group, x.kept.vector = group, vector
-	name, cosine := x.g.vectors.Find(group, vector)
-	if name == "" || cosine < s.Threshold {
+	name, cosine := x.g.vectors.Find(group, vector, s.Threshold)
+	if name == "" {
 		return false
 	}
 	a, ok := x.g.answers.Get(x.r.Context(), name)

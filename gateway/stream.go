@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kvasir-llm/kvasir/gateway/provider"
 )
@@ -25,7 +26,7 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	var e events
 	if a.said != nil {
 		t := a.said
-		t.told, t.resumed, t.before, e.each = a.tells, a.status != 0, t.tokens, t.add
+		t.told, t.resumed, t.before, e.each = a.tells, a.spoke, t.tokens, t.add
 		if a.exactly {
 			t.before = 0
 		}
@@ -35,8 +36,10 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	var last time.Time // when a piece with events came
 	for seen := 0; ; {
 		n, err := res.Body.Read(*pooled)
-		a.timer.Reset(a.cfg.Timeouts.Idle)
 		whole, bad := e.add((*pooled)[:n])
+		if a.spoke = a.spoke || e.count > 0; e.count > 0 { // until then there were comments at most
+			a.timer.Reset(a.cfg.Timeouts.Idle)
+		}
 		if e.count > seen {
 			now := time.Now()
 			if seen > 0 {
@@ -57,6 +60,11 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 				return &failure{err: errGone}
 			}
 		}
+		if e.done && err == nil { // the answer is whole, whatever comes behind it
+			a.timer.Reset(afterDone)
+			io.Copy(io.Discard, io.LimitReader(res.Body, int64(len(*pooled))))
+			err = io.EOF
+		}
 		switch {
 		case bad != nil:
 			return a.broken(&e, &failure{err: bad})
@@ -76,6 +84,9 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 		}
 	}
 }
+
+// afterDone is how long a stream may take to end after its [DONE].
+const afterDone = time.Second
 
 // errGone is the end of a request whose client has hung up.
 var errGone = errors.New("the client has gone")
@@ -129,7 +140,7 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 	}
 	end := 0
 	var edited []byte
-	for {
+	for !e.done {
 		n := eventEnd(all[end:])
 		if n == 0 {
 			break
@@ -144,6 +155,10 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 	}
 	if whole = all[:end]; e.each != nil {
 		whole = edited
+	}
+	if e.done { // which ends a stream, whatever follows
+		e.rest = nil
+		return whole, err
 	}
 	if err == nil && len(all)-end > longestEvent {
 		err = fmt.Errorf("an event has more than %d bytes", longestEvent)
@@ -200,7 +215,7 @@ func (e *events) see(event []byte) error {
 			e.done = true
 			continue
 		}
-		if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' || e.count == 0 && !json.Valid(data) {
+		if !isJSON(data) || data[0] != '{' {
 			return fmt.Errorf("%.40q is no JSON object", data)
 		}
 		e.count++
@@ -210,6 +225,9 @@ func (e *events) see(event []byte) error {
 	}
 	return nil
 }
+
+// isJSON reports whether data is one JSON value in UTF-8.
+func isJSON(data []byte) bool { return utf8.Valid(data) && json.Valid(data) }
 
 // tokenUsage is how many tokens an answer took, as an endpoint tells it in one API or another.
 type tokenUsage struct {
@@ -228,14 +246,18 @@ type cachedTokens struct {
 	Cached int `json:"cached_tokens"`
 }
 
+// mostUsed bounds the tokens that an endpoint can say to have used.
+const mostUsed = 1 << 30
+
 func (u *tokenUsage) in() int {
-	return max(0, u.Prompt, u.Input) + max(0, u.CacheRead) + max(0, u.CacheWritten)
+	return min(max(0, u.Prompt, u.Input), mostUsed) + min(max(0, u.CacheRead), mostUsed) + min(max(0, u.CacheWritten), mostUsed)
 }
-func (u *tokenUsage) out() int { return max(0, u.Completion, u.Output) }
+
+func (u *tokenUsage) out() int { return min(max(0, u.Completion, u.Output), mostUsed) }
 
 // cached are the tokens of in that were in the endpoint's cache.
 func (u *tokenUsage) cached() int {
-	return max(0, u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheRead)
+	return min(max(0, u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheRead), u.in())
 }
 
 // read reads the usage of an answer, or of an event. What is no usage counts nothing.

@@ -94,7 +94,11 @@ func inWorld(t *testing.T, config string, engines map[string]http.Handler, f fun
 			if p == nil {
 				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 			}
-			return p.dial()
+			c, err := p.dial()
+			if err != nil {
+				return nil, err
+			}
+			return newLine(c), nil
 		}
 		if err := w.g.Apply(c); err != nil {
 			t.Fatal(err)

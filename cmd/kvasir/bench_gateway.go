@@ -12,14 +12,15 @@ import (
 )
 
 type benchGatewayCmd struct {
-	Engines int           `help:"Engines that answer at once." default:"4"`
-	Sizes   []size        `name:"sizes" help:"Sizes of the requests' bodies." default:"1K,16K,220K,400K" placeholder:"SIZE"`
-	Clients int           `help:"Clients that ask at once, for the most requests and chunks a second." default:"32"`
-	Time    time.Duration `help:"Spent on each of the three measurements of a size." default:"3s"`
-	Doors   []string      `name:"door" help:"Measure a gateway that runs by itself, by the name that it has in the table, its address and the key that it wants." placeholder:"NAME=HOST:PORT[=KEY]"`
-	Engine  string        `help:"Of --door: the address of an engine behind the gateways, which answers to the same." placeholder:"HOST:PORT"`
-	Model   string        `help:"Of --door: what gateways and engine call the model." default:"null"`
-	JSON    bool          `name:"json" help:"Print a JSON object to a line."`
+	Engines  int           `help:"Engines that answer at once." default:"4"`
+	Sizes    []size        `name:"sizes" help:"Sizes of the requests' bodies." default:"1K,16K,220K,400K" placeholder:"SIZE"`
+	Clients  int           `help:"Clients that ask at once, for the most requests and chunks a second." default:"32"`
+	Time     time.Duration `help:"Spent on each of the three measurements of a size." default:"3s"`
+	Doors    []string      `name:"door" help:"Measure a gateway that runs by itself, by the name that it has in the table, its address and the key that it wants." placeholder:"NAME=HOST:PORT[=KEY]"`
+	Engine   string        `help:"Of --door: the address of an engine behind the gateways, which answers to the same." placeholder:"HOST:PORT"`
+	Model    string        `help:"Of --door: what gateways and engine call the model." default:"null"`
+	Requests int           `help:"Instead, send so many requests of one size, each of another user with another prompt, and print what memory the process takes meanwhile." placeholder:"N"`
+	JSON     bool          `name:"json" help:"Print a JSON object to a line."`
 }
 
 func (benchGatewayCmd) Help() string {
@@ -28,6 +29,7 @@ func (benchGatewayCmd) Help() string {
 Examples:
   kvasir bench gateway
   kvasir bench gateway --sizes 1K,220K --json
+  kvasir bench gateway --requests 1000000 --sizes 1K --json
   kvasir bench gateway --engine 127.0.0.1:9001 --door mine=127.0.0.1:9000 --door other=127.0.0.1:9100`
 }
 
@@ -42,6 +44,9 @@ func (c *benchGatewayCmd) Run(ctx context.Context) error {
 			return usageError{fmt.Sprintf("--door %s; want NAME=HOST:PORT or NAME=HOST:PORT=KEY", d)}
 		}
 		o.Doors = append(o.Doors, bench.Door{Name: part[0], Address: part[1], Key: strings.Join(part[2:], "")})
+	}
+	if c.Requests != 0 {
+		return c.memory(ctx, o)
 	}
 	if !c.JSON {
 		fmt.Fprintln(os.Stdout, "| gateway      |   body bytes | added p50 µs | added p99 µs | requests/s | CPU µs/request |   chunks/s |\n"+
@@ -63,4 +68,21 @@ func (c *benchGatewayCmd) Run(ctx context.Context) error {
 		err = failed
 	}
 	return err
+}
+
+// memory prints what memory a gateway takes over many requests.
+func (c *benchGatewayCmd) memory(ctx context.Context, o bench.GatewayOptions) error {
+	if !c.JSON {
+		fmt.Fprintln(os.Stdout, "|   requests |  seconds | resident MiB | live heap MiB |\n|-----------:|---------:|-------------:|--------------:|")
+	}
+	var failed error
+	err := bench.GatewayMemory(ctx, o, c.Requests, func(r bench.MemoryRow) {
+		if c.JSON {
+			failed = printJSON(r)
+			return
+		}
+		const mib = 1 << 20
+		fmt.Printf("| %10d | %8.0f | %12.1f | %13.1f |\n", r.Requests, r.Seconds, float64(r.Resident)/mib, float64(r.Heap)/mib)
+	})
+	return cmp.Or(err, failed)
 }

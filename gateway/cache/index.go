@@ -20,40 +20,70 @@ type Index struct {
 // mostInGroup bounds the vectors that a question is compared with.
 const mostInGroup = 1024
 
-// vector is a question. Only what is in its first three lines never changes.
+// vector is a question. It never changes.
 type vector struct {
-	at    []float32 // of length 1
+	direction
 	name  string    // of the answer
 	ends  time.Time // the answer
 	group string
 }
+
+// direction is a vector of length 1.
+type direction struct {
+	at   []float32
+	rest []float32 // the lengths of what follows each part of at, a little more rather than less
+}
+
+// part is how many numbers of two vectors are multiplied before the rest may be left out.
+const part = 64
 
 // NewIndex makes one of so many vectors at most.
 func NewIndex(most int) *Index {
 	return &Index{most: most, order: list.New(), groups: map[string][]*list.Element{}}
 }
 
-// unit returns a vector of length 1 in the same direction, nil if there is none.
-func unit(v []float32) []float32 {
+// unit returns the direction of a vector, an empty one if there is none.
+func unit(v []float32) (d direction) {
 	sum := 0.0
 	for _, x := range v {
 		sum += float64(x) * float64(x)
 	}
 	length := math.Sqrt(sum)
 	if !(length > 0) || math.IsInf(length, 0) {
-		return nil
+		return d
 	}
-	out := make([]float32, len(v))
+	d.at = make([]float32, len(v))
 	for i, x := range v {
-		out[i] = float32(float64(x) / length)
+		d.at[i] = float32(float64(x) / length)
 	}
-	return out
+	d.rest = make([]float32, (len(v)+part-1)/part)
+	sum = 0
+	for i := len(v) - 1; i >= part; i-- {
+		if sum += float64(d.at[i]) * float64(d.at[i]); i%part == 0 {
+			d.rest[i/part-1] = float32(math.Sqrt(sum) * (1 + 1e-5))
+		}
+	}
+	return d
+}
+
+// cosine returns the cosine of two vectors, or less than least as soon as it cannot be that much: the product of what
+// is left of both is at most that of its lengths.
+func (d direction) cosine(o direction, least float32) float32 {
+	sum := float32(0)
+	for i, rest := range d.rest {
+		end := min((i+1)*part, len(d.at))
+		sum += product(d.at[i*part:end], o.at[i*part:end])
+		if most := sum + rest*o.rest[i] + 1e-5; most < least {
+			return most
+		}
+	}
+	return sum
 }
 
 // Add says that the answer of a name is one to a question, for a time.
 func (x *Index) Add(group string, question []float32, name string, keep time.Duration) {
-	at := unit(question)
-	if at == nil {
+	d := unit(question)
+	if d.at == nil {
 		return
 	}
 	x.mu.Lock()
@@ -66,7 +96,7 @@ func (x *Index) Add(group string, question []float32, name string, keep time.Dur
 		x.remove(x.order.Back())
 	}
 	if x.most > 0 {
-		x.groups[group] = append(x.groups[group], x.order.PushFront(&vector{at, name, time.Now().Add(keep), group}))
+		x.groups[group] = append(x.groups[group], x.order.PushFront(&vector{d, name, time.Now().Add(keep), group}))
 	}
 }
 
@@ -96,9 +126,9 @@ func (x *Index) remove(e *list.Element) {
 }
 
 // Find returns the name of the answer whose question is most like another one of its group, and the cosine of the two.
-// The name is "" if there is none.
-func (x *Index) Find(group string, question []float32) (name string, cosine float64) {
-	at := unit(question)
+// The name is "" if there is none with a cosine of at least so much.
+func (x *Index) Find(group string, question []float32, least float64) (name string, cosine float64) {
+	d := unit(question)
 	x.mu.Lock()
 	list := x.groups[group]
 	list = list[:len(list):len(list)]
@@ -108,11 +138,11 @@ func (x *Index) Find(group string, question []float32) (name string, cosine floa
 	now := time.Now()
 	for i, e := range list {
 		v := e.Value.(*vector)
-		if len(v.at) != len(at) || !now.Before(v.ends) {
+		if len(v.at) != len(d.at) || !now.Before(v.ends) {
 			continue
 		}
-		if dot := float64(product(v.at, at)); best == nil || dot > cosine {
-			best, place, cosine = v, i, dot
+		if c := float64(v.cosine(d, float32(least))); c >= least && (best == nil || c > cosine) {
+			best, place, cosine, least = v, i, c, c
 		}
 	}
 	if best == nil {

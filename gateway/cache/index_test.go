@@ -16,7 +16,7 @@ func TestIndex(t *testing.T) {
 		x := NewIndex(3)
 		want := func(group string, at []float32, name string, cosine float64) {
 			t.Helper()
-			if got, c := x.Find(group, at); got != name || math.Abs(c-cosine) > 1e-6 {
+			if got, c := x.Find(group, at, -1); got != name || math.Abs(c-cosine) > 1e-6 {
 				t.Errorf("%s %v: %q at %v; want %q at %v", group, at, got, c, name, cosine)
 			}
 		}
@@ -55,7 +55,7 @@ func TestIndexIsBounded(t *testing.T) {
 				at := []float32{random.Float32(), random.Float32() - 0.5}
 				x.Add("all", at, fmt.Sprint(g, " ", i), time.Minute)
 				x.Add(fmt.Sprint(random.IntN(700)), at, fmt.Sprint(g, " ", i), time.Minute)
-				x.Find("all", at)
+				x.Find("all", at, 0.9)
 				x.Drop("all", fmt.Sprint(g, " ", i-3*(i%2)))
 			}
 		})
@@ -72,17 +72,70 @@ func TestIndexIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkFind compares a question with all of a full group.
-func BenchmarkFind(b *testing.B) {
-	x := NewIndex(mostInGroup)
-	at := make([]float32, 1024)
-	for i := range mostInGroup {
-		for j := range at {
-			at[j] = rand.Float32() - 0.5
+// questions are vectors of so many numbers, any two of which have a cosine of about 0.7, as those of texts about one
+// subject have.
+func questions(count, numbers int) [][]float32 {
+	random := rand.New(rand.NewPCG(1, 2))
+	subject := make([]float64, numbers)
+	for j := range subject {
+		subject[j] = random.NormFloat64()
+	}
+	all := make([][]float32, count)
+	for i := range all {
+		all[i] = make([]float32, numbers)
+		for j := range all[i] {
+			all[i][j] = float32(subject[j] + random.NormFloat64()*math.Sqrt(0.3/0.7))
 		}
+	}
+	return all
+}
+
+// TestFindIsExact compares what is found with products of whole vectors, for thresholds that leave much out, little and
+// nothing.
+func TestFindIsExact(t *testing.T) {
+	for _, numbers := range []int{1, 63, 64, 65, 200, 384, 1000} {
+		x := NewIndex(mostInGroup)
+		all := questions(200, numbers)
+		for i, at := range all[:150] {
+			x.Add("g", at, fmt.Sprint(i), time.Hour)
+		}
+		for i, q := range all {
+			best, most := "", -2.0
+			for j, at := range all[:150] {
+				dot, a, b := 0.0, 0.0, 0.0
+				for k := range q {
+					dot, a, b = dot+float64(q[k])*float64(at[k]), a+float64(q[k])*float64(q[k]), b+float64(at[k])*float64(at[k])
+				}
+				if c := dot / math.Sqrt(a*b); c > most+1e-6 {
+					best, most = fmt.Sprint(j), c
+				}
+			}
+			for _, least := range []float64{-1, 0.5, most - 1e-5, 0.95} {
+				want := best
+				if most < least {
+					want = ""
+				}
+				name, c := x.Find("g", q, least)
+				if numbers > 1 && name != want || numbers == 1 && (name == "") != (want == "") || name != "" && math.Abs(c-most) > 2e-6 {
+					t.Fatalf("%d numbers, question %d, at least %v: %q at %v; want %q at %v", numbers, i, least, name, c, want, most)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkFind compares a question with all of a full group, none of which is near enough.
+func BenchmarkFind(b *testing.B) {
+	all := questions(mostInGroup+1, 1024)
+	x := NewIndex(mostInGroup)
+	for i, at := range all[1:] {
 		x.Add("g", at, fmt.Sprint(i), time.Hour)
 	}
-	for b.Loop() {
-		x.Find("g", at)
+	for _, least := range []float64{-1, 0.9, 0.95} {
+		b.Run(fmt.Sprint(least), func(b *testing.B) {
+			for b.Loop() {
+				x.Find("g", all[0], least)
+			}
+		})
 	}
 }

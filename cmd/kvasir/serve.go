@@ -251,7 +251,7 @@ func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func
 	guard.Go(func() error {
 		for range hangUps {
 			c.keyFlags.reload(s, log)
-			c.connectionFlags.reload(log)
+			c.connectionFlags.files.reload(log)
 		}
 		return nil
 	}, func(err error) {

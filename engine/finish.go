@@ -141,7 +141,10 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 			continue
 		}
 		if c := q.constraint; c != nil {
-			if err := c.Accept(t.id); err != nil {
+			began := e.cfg.Now()
+			err := c.Accept(t.id)
+			q.asking += e.cfg.Now().Sub(began)
+			if err != nil {
 				e.fail(q, fmt.Errorf("engine: output token %d: %w", q.generated()-1, err))
 				return
 			}
@@ -149,7 +152,10 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 		}
 	}
 	if !q.plain && q.constraint != nil {
+		began := e.cfg.Now()
 		e.force(s, q, now)
+		q.asking += e.cfg.Now().Sub(began)
+		e.slow(q)
 	} else if e.drafts(q) {
 		e.propose(q)
 	}

@@ -305,7 +305,7 @@ func (a *arena) alt(parts ...id) id {
 	if s := a.set(bytes); s != none {
 		list = append(list, s)
 	}
-	if !a.afford(2 * len(list)) {
+	if !a.afford(len(list)) {
 		return none
 	}
 	if len(list) > 1 {
@@ -383,7 +383,7 @@ func (a *arena) and(parts ...id) id {
 			list = append(list, x)
 		}
 	}
-	if !a.afford(2 * len(list)) {
+	if !a.afford(len(list)) {
 		return none
 	}
 	slices.Sort(list)

@@ -81,6 +81,9 @@ func (m *Matcher) Clone() *Matcher {
 	return &c
 }
 
+// Err returns what ended the output before its time: a limit that was passed. nil is nothing.
+func (m *Matcher) Err() error { return m.err }
+
 // Complete reports whether the output may end here.
 func (m *Matcher) Complete() bool { return m.err == nil && m.m.states[m.state].accepts }
 

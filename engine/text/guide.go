@@ -69,8 +69,8 @@ func (c *compiled) warm(vocab int) (*grammar.Matcher, error) {
 // Bounds of compiled grammars.
 const (
 	mostGuides = 64
-	guideBytes = 128 << 20 // of all that are kept or held
-	guideWork  = 1 << 20   // bytes of Model.work that compiling one counts as: few do at once, in turns
+	guideBytes = 64 << 20 // of all that are kept or held
+	guideWork  = 1 << 20  // bytes of Model.work that compiling one counts as: few do at once, in turns
 )
 
 // ErrGuides refuses a request since the grammars of others take all the memory there is for them.
@@ -240,7 +240,7 @@ func (g *guides) hold(ctx context.Context, c *compiled) error {
 	if c.users == 0 && !c.kept {
 		g.bytes += c.bytes // it was kept when it was found
 	}
-	if c.users++; g.bytes > guideBytes {
+	if c.users++; g.bytes > guideBytes && g.bytes > c.bytes {
 		g.leave(c)
 		return ErrGuides
 	}

@@ -47,7 +47,7 @@ func TestGuideMemory(t *testing.T) {
 			t.Fatal(seed, err)
 		}
 		m.guides.mu.Lock()
-		if n := m.guides.bytes; n > guideBytes+guideBytes/4 {
+		if n := m.guides.bytes; n > guideBytes+guideBytes/2 {
 			t.Errorf("%d MiB of grammars are kept or held", n>>20)
 		}
 		m.guides.mu.Unlock()

@@ -61,8 +61,8 @@ type Config struct {
 	// RequestMemory bounds the bytes that the bodies of all requests take, and what is decoded of them; at least 8
 	// times MaxBodyBytes. 0 is that, or 256 MiB if it is less.
 	RequestMemory int64
-	// DrainTimeout is how long Serve lets answers finish after its context ends, before it cuts them off. 0 is 30
-	// seconds, less than Kubernetes gives a pod.
+	// DrainTimeout is how long Serve lets answers finish after its context ends, before it cuts them off. 0 is 20
+	// seconds: Kubernetes gives a pod 30, in which tiers are written too.
 	DrainTimeout time.Duration
 	// StepTimeout is how long an engine's step may take before /health reports it as hanging. 0 is a minute.
 	StepTimeout time.Duration
@@ -156,7 +156,7 @@ func New(cfg Config) (*Server, error) {
 	if p := cfg.RootPath; p != "" && (p[0] != '/' || p != path.Clean(p) || p == "/") {
 		return nil, fmt.Errorf("server: the root path %q is not like /llm", p)
 	}
-	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 30*time.Second)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 20*time.Second)
 	cfg.StepTimeout = cmp.Or(cfg.StepTimeout, time.Minute)
 	cfg.Ping = cmp.Or(cfg.Ping, 15*time.Second)
 	cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, time.Minute)

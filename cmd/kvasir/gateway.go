@@ -32,7 +32,7 @@ type gatewayServeCmd struct {
 	File  string `name:"config" required:"" help:"The configuration in YAML, as in docs/gateway.md; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 	Check bool   `help:"Only say what is wrong with the configuration."`
 	traceFlags
-	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
+	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"20s"`
 }
 
 func (gatewayServeCmd) Help() string {

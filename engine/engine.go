@@ -95,12 +95,13 @@ type Engine struct {
 	handled  int
 	tiers    *tiers // nil: there are none
 	steps    *stepper
-	rebuilt  []time.Time        // when the device was made again, lately
-	slept    asleep             // what sleeps
-	change   *change            // nil: none was asked for
-	held     []*sequence        // requests that wait until the model sleeps
-	pending  *sched.Plan        // one that waits for the step under way
-	idle     bool               // nothing can run before the next message
+	rebuilt  []time.Time // when the device was made again, lately
+	slept    asleep      // what sleeps
+	change   *change     // nil: none was asked for
+	held     []*sequence // requests that wait until the model sleeps
+	pending  *sched.Plan // one that waits for the step under way
+	idle     bool        // nothing can run before the next message
+	pauses   pauses
 	busy     time.Time          // when the loop last began to work, after waiting
 	spent    time.Duration      // that it worked since the step before, up to then
 	host     time.Duration      // that it works for a step, a moving average

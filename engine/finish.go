@@ -144,7 +144,10 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 			continue
 		}
 		if c := q.constraint; c != nil {
-			if err := c.Accept(t.id); err != nil {
+			began := e.cfg.Now()
+			err := c.Accept(t.id)
+			q.asking += e.cfg.Now().Sub(began)
+			if err != nil {
 				e.fail(q, fmt.Errorf("engine: output token %d: %w", q.generated()-1, err))
 				return
 			}
@@ -154,7 +157,10 @@ func (e *Engine) accept(s *step, x *entry, r *sched.Result, now time.Duration) {
 	switch {
 	case q.plain:
 	case q.constraint != nil:
+		began := e.cfg.Now()
 		e.force(s, q, now)
+		q.asking += e.cfg.Now().Sub(began)
+		e.slow(q)
 	case q.drafting != nil:
 		e.draft(q)
 	}

@@ -58,7 +58,11 @@ func (e *Engine) turn() (more bool) {
 	}
 	e.turnOver()
 	e.adapters.vacate()
+	e.resume()
 	e.fill()
+	for e.steps.n == 0 && e.resumeNext() {
+		e.fill()
+	}
 	e.flush()
 	if e.idle = e.steps.n == 0; !e.idle {
 		e.finish()

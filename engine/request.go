@@ -156,7 +156,9 @@ type rest struct {
 	wide         bool       // Params.wide
 	drafting     *drafting  // nil: no tokens are proposed to it
 
-	forced   []int32 // tokens that must come next, as the constraint last said
+	forced   []int32       // tokens that must come next, as the constraint last said
+	asking   time.Duration // that the constraint took of the loop since the last token
+	paused   time.Time     // until when it sits steps out
 	req      Request
 	ids      []int32    // what it begins with: the prompt, or the tokens of a beam
 	answer   chan error // [1] whether the request was taken

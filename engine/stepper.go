@@ -168,7 +168,9 @@ func (t *stepper) release(s *step) {
 	}
 	for i := range s.entries {
 		if x := &s.entries[i]; x.mask >= 0 && !x.seq.ended && !x.recalled {
+			began := t.now()
 			x.fill(s, s.batch.Masks[int(x.mask)*t.words:][:t.words])
+			x.seq.asking += t.now().Sub(began)
 		}
 	}
 	s.held = false

@@ -353,9 +353,8 @@ func (a *attempt) first() {
 	a.g.first(a.placement, seconds)
 }
 
-// write sends a piece of the answer to a client that takes it in time.
+// write sends a piece of the answer.
 func (x *exchange) write(piece []byte) error {
-	http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.cfg.Timeouts.Idle))
 	x.kept.note(piece)
 	_, err := x.w.Write(piece)
 	return err

@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	firstPiece  = 64 << 10    // of a body; there is room for at most four times what has come of a longer one
-	lingerTime  = time.Second // for the rest of a body that nobody reads
-	leastMemory = 256 << 20   // for bodies, if the configuration does not say
+	firstPiece  = 64 << 10  // of a body; there is room for at most four times what has come of a longer one
+	leastMemory = 256 << 20 // for bodies, if the configuration does not say
 )
 
 // bodies counts the bytes of bodies from before they are read until their requests have ended.
@@ -50,14 +49,6 @@ func (b *bodies) give(who string, n int) {
 	b.all -= n
 	if b.of[who] -= n; b.of[who] == 0 {
 		delete(b.of, who)
-	}
-}
-
-// dismiss makes the answer to a request not wait for a body that nobody reads. The connection is closed after it.
-func dismiss(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		w.Header().Set("Connection", "close")
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTime))
 	}
 }
 

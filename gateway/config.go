@@ -15,6 +15,7 @@ import (
 // has the name in its tag.
 type Config struct {
 	Listen     string   `yaml:"listen"`
+	TLS        TLS      `yaml:"tls"`
 	Models     []Model  `yaml:"models"`
 	Keys       []Key    `yaml:"keys"`
 	Queue      Queue    `yaml:"queue"`
@@ -25,16 +26,27 @@ type Config struct {
 	Zone       string   `yaml:"zone"`
 	MaxBody    int      `yaml:"max_body"`
 	BodyMemory int      `yaml:"body_memory"` // of all bodies under way
-	AccessLog  string   `yaml:"access_log"`
-	Teams      []Team   `yaml:"teams"`
-	State      State    `yaml:"state"`
-	Issuers    []Issuer `yaml:"issuers"`
-	Cache      Cache    `yaml:"cache"`
-	Hooks      []Hook   `yaml:"hooks"`
-	ExtProc    ExtProc  `yaml:"ext_proc"`
+
+	MaxConnections     int `yaml:"max_connections"` // open at once; 0 is any number
+	MaxConnectionsEach int `yaml:"max_connections_per_address"`
+
+	AccessLog string   `yaml:"access_log"`
+	Teams     []Team   `yaml:"teams"`
+	State     State    `yaml:"state"`
+	Issuers   []Issuer `yaml:"issuers"`
+	Cache     Cache    `yaml:"cache"`
+	Hooks     []Hook   `yaml:"hooks"`
+	ExtProc   ExtProc  `yaml:"ext_proc"`
 
 	SharePrefixes bool   `yaml:"share_prefixes"` // among keys
 	SecretEnv     string `yaml:"secret_env"`     // the environment variable with what keys' prefixes are kept apart by
+}
+
+// TLS has the files, in PEM, of what clients' connections speak. Without a certificate they are not encrypted.
+type TLS struct {
+	Cert     string `yaml:"cert"`
+	Key      string `yaml:"key"`
+	ClientCA string `yaml:"client_ca"` // who may connect has a certificate that one of these has signed
 }
 
 // Model is a name that requests may ask for. It has endpoints, or is divided among other models.
@@ -193,8 +205,11 @@ func defaults() Config {
 		},
 		Prefix:  Prefix{BlockBytes: 256, Blocks: 200_000, RenderTimeout: time.Second},
 		MaxBody: 32 << 20,
-		Cache:   Cache{URL: "memory:", Bytes: 256 << 20, Vectors: 10_000},
-		State:   State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
+
+		MaxConnections: 4096, MaxConnectionsEach: 512,
+
+		Cache: Cache{URL: "memory:", Bytes: 256 << 20, Vectors: 10_000},
+		State: State{URL: "sqlite:", OnFailure: "closed", Timeout: time.Second},
 	}
 }
 
@@ -253,7 +268,16 @@ func (c *Config) check() error {
 	if err := c.checkExtProc(); err != nil {
 		return err
 	}
+	if t := c.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
+		return wrong("tls", "cert and key need each other, and client_ca needs both")
+	}
 	return c.checkNumbers()
+}
+
+// SameDoor reports whether two configurations take connections alike.
+func (c *Config) SameDoor(other *Config) bool {
+	return c.Listen == other.Listen && c.TLS == other.TLS && c.MaxConnections == other.MaxConnections &&
+		c.MaxConnectionsEach == other.MaxConnectionsEach
 }
 
 // names returns what requests may ask for.
@@ -445,7 +469,8 @@ func (c *Config) checkNumbers() error {
 		{"health.eject_after", int64(c.Health.EjectAfter), 1}, {"health.eject_for", int64(c.Health.EjectFor), 1},
 		{"prefix.block_bytes", int64(c.Prefix.BlockBytes), 16}, {"prefix.blocks", int64(c.Prefix.Blocks), 1},
 		{"prefix.render_timeout", int64(c.Prefix.RenderTimeout), 1},
-		{"max_body", int64(c.MaxBody), 1}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"cache.vectors", int64(c.Cache.Vectors), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
+		{"max_body", int64(c.MaxBody), 1}, {"max_connections", int64(c.MaxConnections), 0},
+		{"max_connections_per_address", int64(c.MaxConnectionsEach), 0}, {"cache.bytes", int64(c.Cache.Bytes), 0}, {"cache.vectors", int64(c.Cache.Vectors), 0}, {"state.timeout", int64(c.State.Timeout), int64(time.Millisecond)},
 	} {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)

@@ -119,7 +119,7 @@ func TestMistakes(t *testing.T) {
 		"listen: :80\nmodells: []\n": "fleet.yaml:2: modells: unknown key; did you mean models?",
 		"models:\n- name: m\n  endpoint: [http://a]\n": "fleet.yaml:3: models[0].endpoint: unknown key; did you mean endpoints?",
 		m + "health:\n  intervall: 1s\n":               "fleet.yaml:3: health.intervall: unknown key; did you mean interval?",
-		m + "x: 1\n":                                   "fleet.yaml:2: x: unknown key; the keys here are listen, models, keys, queue,",
+		m + "x: 1\n":                                   "fleet.yaml:2: x: unknown key; the keys here are listen, tls, models, keys, queue,",
 		m + "retries: two\n":                           `fleet.yaml:2: retries: "two"; want a whole number`,
 		m + "retries: -1\n":                            "fleet.yaml:2: retries: -1 is too low",
 		m + "retries: 1\nretries: 2\n":                 "fleet.yaml:3: retries: it is there twice",

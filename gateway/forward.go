@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/fair"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/route"
 	"github.com/kvasir-llm/kvasir/trace"
 )
@@ -84,7 +85,6 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 			refused.to(r.URL.Path).write(w)
 		}
 	}
-	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request on the connection has its own
 	x.report()
 	if x.torn {
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
@@ -102,12 +102,12 @@ func unique() string {
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
 func (x *exchange) serve() (refused *refusal) {
 	if x.account, refused = x.g.authorize(x.r); refused != nil {
-		dismiss(x.w, x.r)
+		guard.Dismiss(x.w, x.r)
 		return refused
 	}
 	raw, refused := x.read()
 	if refused != nil {
-		dismiss(x.w, x.r)
+		guard.Dismiss(x.w, x.r)
 		return refused
 	}
 	var err error

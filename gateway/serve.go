@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/gateway/panel"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/route"
 )
 
@@ -25,10 +26,11 @@ const explainPath = "/gateway/explain"
 var page = panel.Handler()
 
 // ServeHTTP answers a request, or forwards it.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.Path
+func (g *Gateway) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
+	path, w := r.URL.Path, guard.NewAnswer(writer, r, g.setup.Load().cfg.Timeouts.Idle)
+	defer w.End()
 	if r.Method != http.MethodPost || !slices.Contains(forwarded, path) {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 	}
 	switch {
 	case slices.Contains(forwarded, path):

@@ -195,6 +195,12 @@ func (a *arena) bytes(lo, hi byte) id {
 	return a.set(s)
 }
 
+// afford does so much work, unless there was not as much to be done any more.
+func (a *arena) afford(work int) bool {
+	a.budget -= work
+	return a.budget >= 0
+}
+
 // literal matches s.
 func (a *arena) literal(s string) id { return a.before(s, empty) }
 
@@ -227,6 +233,9 @@ func (a *arena) cat2(x, y id) id {
 		return y
 	}
 	if e := a.exprs[x]; e.kind == kCat {
+		if !a.afford(1) {
+			return none
+		}
 		return a.cat2(e.a, a.cat2(e.b, y))
 	}
 	ex, ey := &a.exprs[x], &a.exprs[y]
@@ -295,6 +304,9 @@ func (a *arena) alt(parts ...id) id {
 	}
 	if s := a.set(bytes); s != none {
 		list = append(list, s)
+	}
+	if !a.afford(len(list)) {
+		return none
 	}
 	if len(list) > 1 {
 		list = a.factor(list)
@@ -370,6 +382,9 @@ func (a *arena) and(parts ...id) id {
 		default:
 			list = append(list, x)
 		}
+	}
+	if !a.afford(len(list)) {
+		return none
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)

@@ -1,6 +1,9 @@
 package grammar
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Spec is what to compile. Exactly one of the fields up to Tags is set.
 type Spec struct {
@@ -69,6 +72,16 @@ type Grammar struct {
 	limits Limits
 	arena  *arena
 	root   id
+}
+
+// Bytes returns about how much memory the grammar takes.
+func (g *Grammar) Bytes() int64 { return g.arena.memory() }
+
+// memory returns about how much memory an arena takes, what others share with it included.
+func (a *arena) memory() int64 {
+	const each = int64(unsafe.Sizeof(expr{})) + 8 // with its row and its life
+	return each*int64(cap(a.exprs)) + 4*int64(cap(a.lists)+cap(a.table)) + int64(unsafe.Sizeof(row{}))*int64(len(a.next)) +
+		int64(unsafe.Sizeof(factor{}))*int64(cap(a.factors)) + 2*int64(unsafe.Sizeof(byteSet{}))*int64(len(a.sets))
 }
 
 // Compile makes a grammar of a spec. An error is an *Error.

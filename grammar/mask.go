@@ -81,6 +81,9 @@ func (m *Matcher) Clone() *Matcher {
 	return &c
 }
 
+// Err returns what ended the output before its time: a limit that was passed. nil is nothing.
+func (m *Matcher) Err() error { return m.err }
+
 // Complete reports whether the output may end here.
 func (m *Matcher) Complete() bool { return m.err == nil && m.m.states[m.state].accepts }
 
@@ -155,13 +158,20 @@ func (m *Matcher) ends(dst []uint32) {
 	}
 }
 
+// nodesPerWork is how many nodes of the trie, or words of a mask, take as long as a derivative.
+const nodesPerWork = 8
+
 // fill makes the mask of the state.
 func (m *Matcher) fill(dst []uint32) {
 	if m.m.states[m.state].accepts {
 		m.ends(dst)
 	}
 	for _, t := range m.m.itemsOf(m.state) {
+		if m.m.budget < 0 {
+			return
+		}
 		h := m.headOf(t.x)
+		m.m.budget -= (len(h.mask) + len(h.ids)) / nodesPerWork
 		for i, w := range h.mask {
 			dst[i] |= w
 		}
@@ -172,8 +182,8 @@ func (m *Matcher) fill(dst []uint32) {
 			continue
 		}
 		rest := m.m.close(t.rest)
-		for _, p := range h.exits {
-			m.walk(dst, p, rest, h.skip)
+		for i := 0; i < len(h.exits) && m.m.budget >= 0; i++ {
+			m.walk(dst, h.exits[i], rest, h.skip)
 		}
 	}
 }
@@ -183,7 +193,8 @@ func (m *Matcher) walk(dst []uint32, p, s int32, skip uint32) {
 	v, a := m.g.vocab, m.m
 	base, end := int(v.nodes[p].depth), v.nodes[p].end
 	m.path = append(m.path[:0], s)
-	for p++; p < end; {
+	visited := 0
+	for p++; p < end; visited++ {
 		n := &v.nodes[p]
 		m.path = m.path[:int(n.depth)-base]
 		t := failed
@@ -200,6 +211,7 @@ func (m *Matcher) walk(dst []uint32, p, s int32, skip uint32) {
 		m.path = append(m.path, t)
 		p++
 	}
+	a.budget -= visited / nodesPerWork
 }
 
 // headOf returns what the trie says of a term by itself.
@@ -224,8 +236,8 @@ func (v *Vocab) head(a *automaton, x id) *head {
 	h.skip = a.slicesOf(x, v, &h.mask)
 	var room [64]*row
 	stack := append(room[:0], a.row(x))
-	nodes := v.nodes
-	for p, end := int32(1), nodes[0].end; p < end; {
+	nodes, visited := v.nodes, 0
+	for p, end := int32(1), nodes[0].end; p < end; visited++ {
 		n := &nodes[p]
 		y := stack[n.depth-1].next[n.byte]
 		if y == none || n.skip&h.skip != 0 {
@@ -248,6 +260,7 @@ func (v *Vocab) head(a *automaton, x id) *head {
 		stack = append(stack[:n.depth], a.row(y))
 		p++
 	}
+	a.budget -= visited / nodesPerWork
 	if len(h.ids) > v.size/32 { // a mask is smaller
 		if h.mask == nil {
 			h.mask = make([]uint32, (v.size+31)/32)

@@ -178,6 +178,9 @@ func (m *automaton) close(s int32) int32 {
 
 // join returns the state of items in any order: those of one expression become one, followed by what follows any.
 func (m *automaton) join(list []item, accepts bool) int32 {
+	if !m.afford(len(list)) {
+		return failed
+	}
 	slices.SortFunc(list, func(s, t item) int { return cmp.Or(cmp.Compare(s.x, t.x), cmp.Compare(s.rest, t.rest)) })
 	out := list[:0]
 	for _, t := range list {

@@ -7,7 +7,15 @@ import "fmt"
 // for it: no plan is made beside one that samples for it.
 func (s *Scheduler) PlanAhead(id SeqID, ahead bool) {
 	if q := s.byID[id]; q != nil {
-		q.alone = !ahead
+		q.when.set(solo, !ahead)
+	}
+}
+
+// Pause says whether a sequence that has caught up sits steps out, for a reason of the caller's. It keeps its blocks,
+// and a row is left for it. Prompts are computed nevertheless, also that of a sequence that was preempted.
+func (s *Scheduler) Pause(id SeqID, on bool) {
+	if q := s.byID[id]; q != nil {
+		q.when.set(paused, on)
 	}
 }
 

@@ -66,6 +66,7 @@ type client struct {
 	passed                      int
 
 	alone   bool  // it is not planned ahead
+	paused  bool  // it sits steps out
 	draft   Draft // proposed and not planned yet
 	drafted bool  // planned and not committed
 	forced  []int // positions of forced tokens
@@ -137,6 +138,12 @@ func sample(d uint64) int32 {
 	return 1 + int32(d>>16%2)
 }
 
+// rests reports whether q sits steps out.
+func (q *client) rests() bool {
+	length := len(q.tokens) + q.pending
+	return q.running && q.paused && length-q.computed == 1 && length < q.limit
+}
+
 // alone returns the tokens that q ends with when nothing disturbs it.
 func alone(q *client) []int32 {
 	tokens := slices.Clone(q.tokens[:q.prompt])
@@ -187,7 +194,8 @@ func (m *machine) next() {
 	}
 	m.fetch()
 	if m.sweep(p); p == nil {
-		busy := slices.IndexFunc(m.live, func(q *client) bool { return q.pending == 0 })
+		pausing := slices.ContainsFunc(m.live, func(q *client) bool { return q.paused })
+		busy := slices.IndexFunc(m.live, func(q *client) bool { return q.pending == 0 && !pausing })
 		if busy >= 0 && outstanding == 0 && len(m.reading) == 0 {
 			m.t.Fatalf("nothing to do, but sequence %d is alive", m.live[busy].id)
 		}
@@ -209,6 +217,9 @@ func (m *machine) next() {
 			m.t.Fatalf("sequence %d is twice in the plan\n%v", w.ID, p)
 		}
 		st.clients[w.ID] = q
+		if q.running && q.rests() {
+			m.t.Fatalf("sequence %d is paused and in the plan:\n%v", w.ID, p)
+		}
 		if !q.running {
 			m.verifyAdmission(p, w, q)
 		} else if len(q.tokens)+q.pending-q.computed == 1 {

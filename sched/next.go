@@ -89,10 +89,10 @@ func (s *Scheduler) planClass(p *Plan, prompts, background bool) {
 	}
 }
 
-// busy reports whether a sequence cannot be planned until a plan that samples for it is committed: it is its last
-// token, or it may take any number of them, or PlanAhead says so.
+// busy reports whether a sequence cannot be planned: it is paused, or it waits until a plan that samples for it is
+// committed, since that is its last token, or may be any number of them, or since PlanAhead says so.
 func (s *Scheduler) busy(q *sequence) bool {
-	return q.length == q.limit || q.length > q.known && (q.drafted || q.alone)
+	return q.when&paused != 0 && q.length-q.computed == 1 || q.length == q.limit || q.length > q.known && (q.drafted || q.when&solo != 0)
 }
 
 // planPrompts lets those catch up that have more than their last token to compute. They have the blocks since they were
@@ -347,7 +347,7 @@ func (s *Scheduler) plan(p *Plan, q *sequence, n, draft, cached int) {
 	sample := start+n == q.length
 	if q.computed += n + draft; sample {
 		q.length += 1 + draft
-		p.waits = p.waits || q.alone
+		p.waits = p.waits || q.when&solo != 0
 	}
 	q.drafted = draft > 0
 	q.place = int32(len(p.Seqs))

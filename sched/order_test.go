@@ -161,7 +161,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		}
 		length := len(q.tokens) + q.pending
 		switch {
-		case !q.running || st.clients[q.id] != nil || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
+		case !q.running || st.clients[q.id] != nil || q.rests() || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
 		case q.background && p.Rows == m.cfg.TokenBudget:
 		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
@@ -194,7 +194,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	for _, q := range m.live {
 		if q.running {
 			running++
-			if st.clients[q.id] == nil && q.pending > 0 && (q.alone && len(q.tokens)+q.pending < q.limit || q.drafted) {
+			if st.clients[q.id] == nil && (q.pending > 0 && (q.alone && len(q.tokens)+q.pending < q.limit || q.drafted) || q.rests()) {
 				busy++
 			}
 		} else if head == nil || m.before(q, head) {

@@ -54,7 +54,7 @@ func TestRandomHistories(t *testing.T) {
 		m.spoil = rapid.SampledFrom([]uint64{0, 0, 2, 10}).Draw(t, "one of so many loads fails")
 		var pinned [][]int32
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin",
-			"begin", "propose", "propose", "propose", "force", "alone", "arrive", "arrive"})
+			"begin", "propose", "propose", "propose", "force", "alone", "pause", "arrive", "arrive"})
 		for _, op := range rapid.SliceOfN(ops, 100, 200).Draw(t, "history") {
 			switch op {
 			case "add":
@@ -90,12 +90,22 @@ func TestRandomHistories(t *testing.T) {
 					q.alone = !q.alone
 					m.s.PlanAhead(q.id, !q.alone)
 				}
+			case "pause":
+				if len(m.live) > 0 {
+					q := rapid.SampledFrom(m.live).Draw(t, "whom")
+					q.paused = rapid.Bool().Draw(t, "paused")
+					m.s.Pause(q.id, q.paused)
+				}
 			case "cancel":
 				if len(m.live) > 0 {
 					m.cancel(rapid.SampledFrom(m.live).Draw(t, "whom").id)
 				}
 			}
 			m.check()
+		}
+		for _, q := range m.live {
+			q.paused = false
+			m.s.Pause(q.id, false)
 		}
 		for _, prompt := range pinned {
 			for m.s.Unpin(prompt, kv.Keys{}) > 0 {

@@ -28,7 +28,7 @@ type sequence struct {
 	done             int  // of those, computed by steps that are committed
 	limit            int  // the length at which it ends
 	drafted          bool // an outstanding plan computes proposed tokens
-	alone            bool // PlanAhead(false)
+	when             timing
 	hold             bool // is held once it has its tokens
 	held             bool // is
 	ended            bool
@@ -36,6 +36,21 @@ type sequence struct {
 	predicted        bool     // due is the time of its first token, which has not come
 	turns            bool     // user is set
 	table            kv.Table // the blocks of tokens [0, computed) and more, with room for all there can be; empty while waiting
+}
+
+// timing is when a sequence may be planned, beside what always holds.
+type timing uint8
+
+const (
+	solo   timing = 1 << iota // PlanAhead(false)
+	paused                    // Pause(true)
+)
+
+// set sets one of them, or not.
+func (t *timing) set(which timing, on bool) {
+	if *t &^= which; on {
+		*t |= which
+	}
 }
 
 // rest is what a step reads of a sequence only if more happens to it than a token.

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -46,6 +47,18 @@ func rawPost(path, key, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", path, key, len(body), body)
 }
 
+// frame is a frame of HTTP/2, and headerField a field of a header.
+func frame(kind, flags byte, stream uint32, payload string) string {
+	n := len(payload)
+	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(head[5:], stream)
+	return string(head) + payload
+}
+
+func headerField(name, value string) string {
+	return "\x00" + string([]byte{byte(len(name))}) + name + string([]byte{byte(len(value))}) + value
+}
+
 // attacks are of the kinds that have ended or starved servers, by the holder of a key.
 func attacks(key string) map[string]attack {
 	large := hostile(1 << 20)
@@ -83,6 +96,16 @@ func attacks(key string) map[string]attack {
 		"tokens and texts": func(r *rand.Rand, at string) {
 			send(at, rawPost("/detokenize", key, `{"tokens":`+many("5", 200_000)+`}`), 1<<16, 2*time.Second)
 			send(at, rawPost("/v1/embeddings", key, `{"input":"`+strings.Repeat("a", 900_000)+`","truncate_prompt_tokens":-1}`), 1<<16, 5*time.Second)
+		},
+		"streams of HTTP/2 that end as they begin": func(r *rand.Rand, at string) {
+			var all strings.Builder
+			all.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, ""))
+			for id := uint32(1); id < 400; id += 2 {
+				all.WriteString(frame(1, 4, id, headerField(":method", "POST")+headerField(":scheme", "http")+headerField(":path", "/v1/completions")+
+					headerField(":authority", "localhost")+headerField("authorization", "Bearer "+key)))
+				all.WriteString(frame(0, 1, id, `{"prompt":"a","max_tokens":50}`) + frame(3, 0, id, "\x00\x00\x00\x08"))
+			}
+			send(at, all.String(), 1<<16, 500*time.Millisecond)
 		},
 		"what is everybody's": func(r *rand.Rand, at string) {
 			for _, path := range []string{"/kv/blocks?tokens=true", "/kv/events/snapshot"} {

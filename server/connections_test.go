@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -120,30 +119,6 @@ func TestManyConnections(t *testing.T) {
 	}
 	a.Close()
 	eventually(t, "a closed connection makes room", func() bool { return ask(dial(t, r)) })
-}
-
-func TestConnectionsOfAnAddress(t *testing.T) {
-	l := &listener{most: 5, mostEach: 2, log: slog.New(slog.DiscardHandler)}
-	l.each = map[netip.Prefix]int{}
-	at := func(ip string) netip.Prefix { return origin(&net.TCPAddr{IP: net.ParseIP(ip), Port: 1}) }
-	for i, c := range []struct {
-		ip string
-		ok bool
-	}{
-		{"10.0.0.1", true}, {"10.0.0.1", true}, {"10.0.0.1", false}, {"::ffff:10.0.0.1", false}, {"10.0.0.2", true},
-		{"2001:db8::1", true}, {"2001:db8::2:1", true}, {"2001:db8:0:1::1", false}, // the fifth was the last of all
-	} {
-		if got := l.enter(at(c.ip)); got != c.ok {
-			t.Errorf("%d: %s: %v", i, c.ip, got)
-		}
-	}
-	l.leave(at("10.0.0.1"))
-	if l.enter(at("2001:db8::3")) || !l.enter(at("10.0.0.1")) {
-		t.Error("the place of 10.0.0.1 is not its own")
-	}
-	if len(l.each) != 3 || l.open != 5 {
-		t.Errorf("%d open, of %v", l.open, l.each)
-	}
 }
 
 // TestOpenToAll holds that the log tells of a server that anyone may use.

@@ -93,6 +93,9 @@ func describe(api *dialect, err error) *failure {
 	case errors.Is(err, engine.ErrTimeout):
 		name := api.name(engine.FieldTimeout)
 		return refuse(http.StatusGatewayTimeout, name, "timeout", "The answer took longer than %s.", name)
+	case errors.Is(err, text.ErrGuides):
+		return refuse(http.StatusServiceUnavailable, "", "too_many_grammars",
+			"The grammars of other requests take all the memory there is for them. Please try again shortly.")
 	case errors.Is(err, engine.ErrAsleep):
 		return refuse(http.StatusServiceUnavailable, "", "asleep", "The model was put to sleep.")
 	case errors.Is(err, engine.ErrDevice):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/store"
 )
 
@@ -78,7 +79,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		err = refuse(http.StatusUnsupportedMediaType, "", "unsupported_encoding", "Files are uploaded without a Content-Encoding.")
 	}
 	if err != nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}
@@ -90,7 +91,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		err = errNoSpace
 	}
 	if err != nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}

@@ -21,8 +21,8 @@ const requestID = "X-Request-Id"
 
 // ServeHTTP answers a request: it checks the client, finds the route, and logs. Panics are answered too.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
-	w, began := &recorder{ResponseWriter: writer, timeout: s.cfg.WriteTimeout}, time.Now()
-	w.extend()
+	w, began := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}, time.Now()
+	defer w.End()
 	if r.ContentLength != 0 {
 		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
 	}
@@ -58,7 +58,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		w.Header().Set(own, id)
 	}
 	if err := s.admit(w, r); err != nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}
@@ -68,7 +68,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	t := cmp.Or(s.ring().client(r, s.dialectOf(r).keyHeader), s.ring().nobody)
 	if found.access == clients {
 		if err := t.enter(); err != nil {
-			dismiss(w, r)
+			guard.Dismiss(w, r)
 			s.fail(w, r, err)
 			return
 		}
@@ -81,7 +81,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	defer letGo()
 	r = r.WithContext(ctx)
 	if found.method == http.MethodGet {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 	}
 	if found.method == http.MethodPost && r.URL.Path == filesPath {
 		r.Body = http.MaxBytesReader(writer, r.Body, maxUpload) // which goes to the store as it comes
@@ -91,7 +91,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		in := &body{of: s.bodies, tenant: t}
 		defer in.release()
 		if err := in.open(writer, r, s.cfg.MaxBodyBytes); err != nil {
-			dismiss(w, r)
+			guard.Dismiss(w, r)
 			s.fail(w, r, err)
 			return
 		}
@@ -234,7 +234,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions {
 		return false
 	}
-	dismiss(w, r)
+	guard.Dismiss(w, r)
 	if allowed {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		h.Set("Access-Control-Max-Age", "600")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/api/wire"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/store"
 )
 
@@ -43,12 +44,12 @@ func (s *Server) hasBlob(w http.ResponseWriter, r *http.Request) {
 func (s *Server) putBlob(w http.ResponseWriter, r *http.Request) {
 	digest := strings.TrimPrefix(r.URL.Path, blobsPath)
 	if s.cfg.Blobs == nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		s.fail(w, r, errNoBlobs)
 		return
 	}
 	if _, err := s.cfg.Blobs.Path(digest); err == nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -60,7 +61,7 @@ func (s *Server) putBlob(w http.ResponseWriter, r *http.Request) {
 		err = refuse(http.StatusInsufficientStorage, "", "no_space", "The files take all the place there is for them.")
 	}
 	if err != nil {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 		s.fail(w, r, err)
 		return
 	}

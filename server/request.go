@@ -3,6 +3,8 @@ package server
 import (
 	"net/http"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // read decodes the body of a request. The deadline of the body is lifted afterwards: net/http goes on reading, to
@@ -14,7 +16,7 @@ func read[T any](w http.ResponseWriter, r *http.Request, decode func([]byte) (*T
 		http.NewResponseController(w).SetReadDeadline(time.Time{}) // not of a writer in a test, which has none
 	})
 	if !whole {
-		dismiss(w, r)
+		guard.Dismiss(w, r)
 	}
 	return v, err
 }

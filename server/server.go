@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -62,8 +61,8 @@ type Config struct {
 	// RequestMemory bounds the bytes that the bodies of all requests take, and what is decoded of them; at least 8
 	// times MaxBodyBytes. 0 is that, or 256 MiB if it is less.
 	RequestMemory int64
-	// DrainTimeout is how long Serve lets answers finish after its context ends, before it cuts them off. 0 is 30
-	// seconds, less than Kubernetes gives a pod.
+	// DrainTimeout is how long Serve lets answers finish after its context ends, before it cuts them off. 0 is 20
+	// seconds: Kubernetes gives a pod 30, in which tiers are written too.
 	DrainTimeout time.Duration
 	// StepTimeout is how long an engine's step may take before /health reports it as hanging. 0 is a minute.
 	StepTimeout time.Duration
@@ -157,7 +156,7 @@ func New(cfg Config) (*Server, error) {
 	if p := cfg.RootPath; p != "" && (p[0] != '/' || p != path.Clean(p) || p == "/") {
 		return nil, fmt.Errorf("server: the root path %q is not like /llm", p)
 	}
-	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 30*time.Second)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 20*time.Second)
 	cfg.StepTimeout = cmp.Or(cfg.StepTimeout, time.Minute)
 	cfg.Ping = cmp.Or(cfg.Ping, 15*time.Second)
 	cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, time.Minute)
@@ -247,32 +246,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)
 	known := len(s.ring().tenants) > 0 || s.cfg.TLS != nil && s.cfg.TLS.ClientAuth == tls.RequireAndVerifyClientCert
-	if at := ln.Addr(); at.Network() == "tcp" && !loopback(at.String()) && !known {
-		s.cfg.Logger.Warn("anyone who reaches this address may use the server: it has no API keys", "address", at)
-	}
-	ln = &listener{Listener: ln, most: s.cfg.MaxConns, mostEach: s.cfg.MaxConnsEach, log: s.cfg.Logger,
-		each: map[netip.Prefix]int{}}
-	if s.cfg.TLS != nil {
-		over := s.cfg.TLS.Clone()
-		over.NextProtos = []string{"h2", "http/1.1"}
-		ln = tls.NewListener(ln, over)
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(s.cfg.TLS != nil)
-	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
-	web := &http.Server{
-		Handler:           s,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		Protocols:         protocols,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBytes,
-			MaxReceiveBufferPerConnection: maxStreams * streamBytes / 4, SendPingTimeout: idleTimeout,
-			WriteByteTimeout: s.cfg.WriteTimeout},
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn),
-	}
+	door := guard.Door{Most: s.cfg.MaxConns, MostEach: s.cfg.MaxConnsEach, TLS: s.cfg.TLS, Known: known,
+		Accept: s.cfg.WriteTimeout, Log: s.cfg.Logger}
+	ln = door.Listen(ln)
+	web := door.Server(s)
+	web.BaseContext = func(net.Listener) context.Context { return base }
 	s.preload(base)
 	failed := make(chan error, 1)
 	guard.Go(func() error { return web.Serve(ln) }, func(err error) { failed <- err })

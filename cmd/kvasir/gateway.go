@@ -32,7 +32,7 @@ type gatewayServeCmd struct {
 	File  string `name:"config" required:"" help:"The configuration in YAML, as in docs/gateway.md; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 	Check bool   `help:"Only say what is wrong with the configuration."`
 	traceFlags
-	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
+	DrainTimeout time.Duration `help:"How long answers under way may go on after SIGTERM." default:"20s"`
 }
 
 func (gatewayServeCmd) Help() string {
@@ -62,6 +62,12 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopTraces()
+	files := certificates{cert: cfg.TLS.Cert, key: cfg.TLS.Key, clientCA: cfg.TLS.ClientCA,
+		names: [3]string{"tls.cert", "tls.key", "tls.client_ca"}}
+	over, err := files.open()
+	if err != nil {
+		return err
+	}
 	ln, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", cfg.Listen, rootOf(err))
@@ -80,10 +86,13 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer g.Close()
-	stop := c.reloadOnHangUp(g, log, cfg)
+	stop := c.reloadOnHangUp(g, log, cfg, &files)
 	defer stop()
-	servers := []door{{&http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}, ln}}
-	log.Info("serving", "address", "http://"+ln.Addr().String())
+	d := guard.Door{Most: cfg.MaxConnections, MostEach: cfg.MaxConnectionsEach, TLS: over, Accept: cfg.Timeouts.Idle, Log: log,
+		Known: len(cfg.Keys)+len(cfg.Issuers) > 0 || cfg.TLS.ClientCA != ""}
+	servers := []door{{d.Server(g), d.Listen(ln)}}
+	scheme := map[bool]string{false: "http://", true: "https://"}[over != nil]
+	log.Info("serving", "address", scheme+ln.Addr().String())
 	if at := cfg.ExtProc.Listen; at != "" {
 		s, err := g.Picker()
 		if err != nil {
@@ -94,7 +103,9 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 			return fmt.Errorf("ext_proc: cannot listen on %s: %w", at, rootOf(err))
 		}
 		defer ln.Close()
-		servers = append(servers, door{s, ln})
+		d.TLS, d.Known = nil, true // a proxy, which knows its clients
+		d.Bound(s)
+		servers = append(servers, door{s, d.Listen(ln)})
 		log.Info("picking endpoints", "address", ln.Addr().String(), "tls", s.TLSConfig != nil)
 	}
 	return c.serve(ctx, g, servers)
@@ -140,15 +151,17 @@ func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers
 	return failed
 }
 
-// reloadOnHangUp reads the configuration again on SIGHUP, until stop is called. One that is not good changes nothing.
-func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, before *gateway.Config) (stop func()) {
+// reloadOnHangUp reads the configuration and the certificates again on SIGHUP, until stop is called. What is not good
+// changes nothing.
+func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, before *gateway.Config, files *certificates) (stop func()) {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	guard.Go(func() error {
 		for range hangUps {
+			files.reload(log)
 			cfg, err := readGatewayConfig(c.File)
-			if err == nil && (cfg.Listen != before.Listen || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache || !cfg.ExtProc.Same(before.ExtProc)) {
-				err = errors.New("listen, state, cache or ext_proc is another: that needs a new start")
+			if err == nil && (!cfg.SameDoor(before) || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache || !cfg.ExtProc.Same(before.ExtProc)) {
+				err = errors.New("listen, tls, a bound of connections, state, cache or ext_proc is another: that needs a new start")
 			}
 			if err == nil {
 				err = g.Apply(cfg)

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -26,7 +22,7 @@ type connectionFlags struct {
 	TLSKey       string `name:"tls-key" help:"A PEM file of the certificate's key." placeholder:"FILE" type:"existingfile"`
 	TLSClientCA  string `name:"tls-client-ca" help:"A PEM file of certificates: only clients with a certificate that one of them has signed may connect; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 
-	tls *atomic.Pointer[tls.Config] // of new connections; nil without TLS
+	files certificates
 }
 
 // apply sets what a server does with connections.
@@ -36,18 +32,14 @@ func (f *connectionFlags) apply(cfg *server.Config) error {
 			f.MaxConns, f.MaxConnsEach)}
 	}
 	cfg.MaxConns, cfg.MaxConnsEach, cfg.RootPath = f.MaxConns, f.MaxConnsEach, f.RootPath
-	if f.TLSCert == "" && f.TLSKey == "" && f.TLSClientCA == "" {
-		return nil
+	if (f.TLSCert == "") != (f.TLSKey == "") || f.TLSClientCA != "" && f.TLSCert == "" {
+		return usageError{"--tls-cert and --tls-key need each other, and --tls-client-ca needs both"}
 	}
-	f.tls = new(atomic.Pointer[tls.Config])
-	if err := f.read(); err != nil {
-		return err
-	}
-	cfg.TLS = &tls.Config{
-		ClientAuth:         f.tls.Load().ClientAuth,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.tls.Load(), nil },
-	}
-	return nil
+	f.files = certificates{cert: f.TLSCert, key: f.TLSKey, clientCA: f.TLSClientCA,
+		names: [3]string{"--tls-cert", "--tls-key", "--tls-client-ca"}}
+	var err error
+	cfg.TLS, err = f.files.open()
+	return err
 }
 
 // listen opens the socket that the server answers on, or takes the one that systemd opened for it. A Unix socket that a
@@ -97,40 +89,4 @@ func (f *connectionFlags) scheme() string {
 		return "https://"
 	}
 	return "http://"
-}
-
-func (f *connectionFlags) read() error {
-	if f.TLSCert == "" || f.TLSKey == "" {
-		return usageError{"--tls-cert and --tls-key need each other, and --tls-client-ca needs both"}
-	}
-	pair, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
-	if err != nil {
-		return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.TLSCert, f.TLSKey, err)
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
-	if f.TLSClientCA != "" {
-		data, err := os.ReadFile(f.TLSClientCA)
-		if err != nil {
-			return fmt.Errorf("--tls-client-ca: %w", err)
-		}
-		if c.ClientCAs = x509.NewCertPool(); !c.ClientCAs.AppendCertsFromPEM(data) {
-			return fmt.Errorf("--tls-client-ca %s: there is no certificate in it", f.TLSClientCA)
-		}
-		c.ClientAuth = tls.RequireAndVerifyClientCert
-		c.SessionTicketsDisabled = true // a session would outlive the CA that its client was let in by
-	}
-	f.tls.Store(c)
-	return nil
-}
-
-// reload reads the certificates again. If one is not good, those that there are stay.
-func (f *connectionFlags) reload(log *slog.Logger) {
-	if f.tls == nil {
-		return
-	}
-	if err := f.read(); err != nil {
-		log.Error("the certificates stay as they were", "error", err)
-		return
-	}
-	log.Info("read the certificates again")
 }

@@ -81,8 +81,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		says   string
 	}{
 		{func() {}, 1, ""},
-		{func() { writeCertificate(t, f, 2); f.reload(log) }, 2, "read the certificates again"},
-		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.reload(log) }, 2, "the certificates stay as they were"},
+		{func() { writeCertificate(t, f, 2); f.files.reload(log) }, 2, "read the certificates again"},
+		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.files.reload(log) }, 2, "the certificates stay as they were"},
 	} {
 		step.change()
 		if got := number(); got != step.want || !strings.Contains(out.String(), step.says) {
@@ -149,12 +149,12 @@ func TestClientCertificates(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	trust(authorities[1])
-	f.reload(log)
+	f.files.reload(log)
 	if enters(clients[0]) || !enters(clients[1]) {
 		t.Error("after another certificate is trusted, not its client alone connects")
 	}
 	trust([]byte("none"))
-	f.reload(log)
+	f.files.reload(log)
 	if enters(clients[0]) || !enters(clients[1]) {
 		t.Error("a file without certificates changes who connects")
 	}

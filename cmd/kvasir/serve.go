@@ -38,7 +38,7 @@ type serveCmd struct {
 	MaxLogprobs     int           `help:"Most alternatives of a token whose log probabilities a request may ask for; -1 is all of the vocabulary, which takes much memory." default:"20" enum:"20,-1"`
 	MaxWaiting      int           `help:"Requests that may wait for their turn; more are told to come back later." default:"1024"`
 	MaxQueueTime    time.Duration `help:"How long a request may be predicted to wait for its first token before it is refused, once four wait; 0 is any time." default:"2s"`
-	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"30s"`
+	DrainTimeout    time.Duration `help:"How long answers under way may go on after SIGTERM." default:"20s"`
 	LogLevel        string        `help:"debug, info, warn or error; info logs every request but GETs, debug these too." default:"info" enum:"debug,info,warn,error"`
 	LogFormat       string        `help:"text, or json for a JSON object a line." default:"text" enum:"text,json"`
 	State           string        `help:"Keep responses, files and batches in this folder, which is made if need be. Without it responses are kept in memory." placeholder:"DIR"`
@@ -249,7 +249,7 @@ func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func
 	guard.Go(func() error {
 		for range hangUps {
 			c.keyFlags.reload(s, log)
-			c.connectionFlags.reload(log)
+			c.connectionFlags.files.reload(log)
 		}
 		return nil
 	}, func(err error) {

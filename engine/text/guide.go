@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/fault"
 	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/tokenizer"
 )
 
@@ -23,28 +25,56 @@ type guides struct {
 
 	mu     sync.Mutex
 	recent []*compiled // [mostGuides] the newest last
+	bytes  int64       // of these, and of others whose answers are under way
 }
 
 type compiled struct {
 	*grammar.Grammar
 	key   string
+	bytes int64      // with what its outputs find, about
+	users int        // requests that hold it; guides.mu
+	kept  bool       // in guides.recent
 	least func() int // tokens of the shortest output that is found, and the one that ends it
 
 	// Of the loop alone: a matcher that has accepted nothing, whose clones follow the answers, and whether one of them
 	// is being asked. A panic would leave that so.
 	origin *grammar.Matcher
 	asked  bool
+
+	large atomic.Bool                     // the origin has found so much that the next request makes another
+	fresh atomic.Pointer[grammar.Matcher] // that one
 }
 
 // start returns a matcher that finds ready what other answers of the same form needed.
 func (c *compiled) start() *grammar.Matcher {
-	if c.origin == nil || c.asked || c.origin.Large() {
+	if o := c.fresh.Swap(nil); o != nil {
+		c.origin = o
+	} else if c.asked {
 		c.origin = c.Start()
 	}
+	c.large.Store(c.origin.Large())
 	return c.origin.Clone()
 }
 
-const mostGuides = 64
+// warm returns a matcher that has accepted nothing, and finds ready what may come first. It may take as long as a mask
+// may, so the loop does not call it.
+func (c *compiled) warm(vocab int) (*grammar.Matcher, error) {
+	o := c.Start()
+	first := o.Clone()
+	first.Mask(make([]uint32, (vocab+31)/32))
+	first.Forced()
+	return o, first.Err()
+}
+
+// Bounds of compiled grammars.
+const (
+	mostGuides = 64
+	guideBytes = 64 << 20 // of all that are kept or held
+	guideWork  = 1 << 20  // bytes of Model.work that compiling one counts as: few do at once, in turns
+)
+
+// ErrGuides refuses a request since the grammars of others take all the memory there is for them.
+var ErrGuides = errors.New("text: the grammars of other requests take all the memory there is for them")
 
 // constraint returns what makes the limits on an answer's tokens, nil if there are none.
 func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room int) (func() engine.Constraint, error) {
@@ -61,8 +91,14 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 			return nil, fault.New(engine.FieldMinTokens, "is %d; an answer of a form ends where that does", r.MinTokens)
 		}
 		var err error
-		if g, err = m.compile(&r.Answer, *spec); err != nil {
+		if g, err = m.compile(ctx, &r.Answer, *spec); err != nil {
 			return nil, err
+		}
+		if err = m.guides.hold(ctx, g); err != nil {
+			return nil, err
+		}
+		if r.Answer.Form != nil || r.Answer.Choice.guided() {
+			g.least() // which the loop may ask for
 		}
 	}
 	if r.MaxTokens > 0 {
@@ -97,23 +133,37 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 }
 
 // compile returns the grammar of a spec. If there is none, the error names the schema that is at fault.
-func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
+func (m *Model) compile(ctx context.Context, a *Answer, spec grammar.Spec) (*compiled, error) {
 	m.guides.once.Do(m.openGuides)
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
-	if c := m.guides.find(string(key)); c != nil {
+	c := m.guides.find(string(key))
+	if c != nil && !c.large.Load() {
 		return c, nil
+	}
+	release, err := m.work.Acquire(ctx, guideWork+costPerByte*int64(len(key)))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if c != nil {
+		o, err := c.warm(m.Spec.Vocab)
+		c.fresh.Store(o)
+		return c, err
 	}
 	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
-		c := &compiled{Grammar: g, key: string(key), least: sync.OnceValue(func() int {
+		c := &compiled{Grammar: g, key: string(key), bytes: 2*g.Bytes() + int64(len(key)), least: sync.OnceValue(func() int {
 			if first, ok := g.Start().Ending(mostEnd); ok {
 				return len(first) + 1
 			}
 			return mostEnd
 		})}
+		if c.origin, err = c.warm(m.Spec.Vocab); err != nil {
+			return nil, &fault.Error{Field: a.formField(), Problem: "needs more work for its first token than the limits allow"}
+		}
 		m.guides.keep(c)
 		return c, nil
 	}
@@ -129,6 +179,14 @@ func (m *Model) compile(a *Answer, spec grammar.Spec) (*compiled, error) {
 		}
 	}
 	return nil, located(FieldTools, err)
+}
+
+// formField is the field of a request that says what its answer must be.
+func (a *Answer) formField() fault.Field {
+	if a.Form != nil {
+		return a.Form.Field
+	}
+	return FieldTools
 }
 
 // located returns the fault of a grammar's part that a field of a request gave.
@@ -155,13 +213,49 @@ func (g *guides) find(key string) *compiled {
 	return c
 }
 
+// keep keeps a grammar for requests to come, in place of those that were not asked for longest.
 func (g *guides) keep(c *compiled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.recent) == mostGuides {
+	g.recent, c.kept = append(g.recent, c), true
+	g.bytes += c.bytes
+	for len(g.recent) > mostGuides || g.bytes > guideBytes && len(g.recent) > 1 {
+		g.recent[0].kept = false
+		g.free(g.recent[0])
 		g.recent = slices.Delete(g.recent, 0, 1)
 	}
-	g.recent = append(g.recent, c)
+}
+
+// free counts a grammar no more that nobody has.
+func (g *guides) free(c *compiled) {
+	if c.users == 0 && !c.kept {
+		g.bytes -= c.bytes
+	}
+}
+
+// hold counts a grammar as long as ctx lasts, which is that of a request, unless those that are held take too much.
+func (g *guides) hold(ctx context.Context, c *compiled) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.users == 0 && !c.kept {
+		g.bytes += c.bytes // it was kept when it was found
+	}
+	if c.users++; g.bytes > guideBytes && g.bytes > c.bytes {
+		g.leave(c)
+		return ErrGuides
+	}
+	guard.OnDone(ctx, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.leave(c)
+		return nil
+	}, func(error) {})
+	return nil
+}
+
+func (g *guides) leave(c *compiled) {
+	c.users--
+	g.free(c)
 }
 
 // openGuides makes the vocabulary that grammars take.

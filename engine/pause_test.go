@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowRule is a rule whose masks take long, by the clock of a test.
+type slowRule struct {
+	rule
+	masks, clock *atomic.Int64
+}
+
+func (r *slowRule) Mask(dst []uint32) {
+	r.masks.Add(1)
+	r.clock.Add(int64(60 * time.Millisecond))
+	r.rule.Mask(dst)
+}
+
+func (r *slowRule) Forced() []int32 { return nil }
+
+// TestSlowConstraint holds that requests with slow constraints sit out while others run, that they go on when these
+// have ended, and that their tokens are those that they would have alone.
+func TestSlowConstraint(t *testing.T) {
+	var clock, masks atomic.Int64
+	epoch := time.Now()
+	cfg := smallConfig()
+	e := start(t, Config{Runner: newFake(cfg), Sched: cfg, Now: func() time.Time { return epoch.Add(time.Duration(clock.Load())) }})
+	plain := request(1, 8, 40)
+	var slow []*Stream
+	for n := range 3 {
+		r := request(2+n, 8, 30)
+		r.Constraint = func() Constraint { return &slowRule{masks: &masks, clock: &clock} }
+		slow = append(slow, submit(t, e, t.Context(), r))
+	}
+	before := masks.Load()
+	if ids, last := read(t, submit(t, e, t.Context(), plain)); !slices.Equal(ids, expected(plain)) || last.Err != nil {
+		t.Errorf("the plain request: %v, %+v", ids, last)
+	}
+	// The clock moves by a quarter of the pause for each token of a slow one. So a few of them have a turn.
+	if n := masks.Load() - before; n > 20 {
+		t.Errorf("%d slow masks beside 40 tokens of another", n)
+	}
+	for n, s := range slow {
+		if ids, last := read(t, s); !slices.Equal(ids, constrained(request(2+n, 8, 30))) || last.Err != nil {
+			t.Errorf("slow request %d: %v, %+v", n, ids, last)
+		}
+	}
+	if err := e.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantIdle(t, e)
+}

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDoorOfConfig holds that the bounds of connections and the files of TLS are read, and that half of them is
+// refused.
+func TestDoorOfConfig(t *testing.T) {
+	const models = "models: [{name: m, endpoints: [http://a]}]\n"
+	c, err := Parse("fleet.yaml", []byte(models))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxConnections != 4096 || c.MaxConnectionsEach != 512 || c.TLS != (TLS{}) {
+		t.Errorf("by default %d connections, %d of an address, %+v", c.MaxConnections, c.MaxConnectionsEach, c.TLS)
+	}
+	for text, want := range map[string]string{
+		"tls: {cert: a}":                       "tls: cert and key need each other",
+		"tls: {client_ca: a}":                  "client_ca needs both",
+		"max_connections: -1":                  "max_connections",
+		"max_connections_per_address: -1":      "max_connections_per_address",
+		"tls: {cert: a, key: b, x: c}":         "unknown key",
+		"tls: {cert: a, key: b}":               "",
+		"max_connections: 0":                   "",
+		"max_connections_per_address: 10":      "",
+		"tls: {cert: a, key: b, client_ca: c}": "",
+	} {
+		d, err := Parse("fleet.yaml", []byte(models+text))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+		if err == nil && d.SameDoor(c) {
+			t.Errorf("%s takes connections as without it", text)
+		}
+	}
+}
+
+// TestPagesNobodyReads holds that also the gateway's own answers are given up if nobody takes them.
+func TestPagesNobodyReads(t *testing.T) {
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]\ntimeouts: {idle: 20s}", map[string]http.Handler{"a": &engine{name: "a"}}, func(w *world) {
+		in, done := w.raw("GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n")
+		defer done()
+		time.Sleep(time.Minute)
+		if _, err := in.ReadByte(); err != io.EOF {
+			t.Errorf("after a minute: %v; want the end", err)
+		}
+	})
+}

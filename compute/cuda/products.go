@@ -22,6 +22,9 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 			return nil, fmt.Errorf("cuda: %d products of a gate", n)
 		}
 		op, err := p.product(x, products[:n], args)
+		if p.inFloat8(products[0]) {
+			op, err = c.productFloat8(x, products[:n], args)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -46,8 +49,8 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 
 // sameFormat returns how many products, from the first on, have weights of one format: a launch reads one.
 func sameFormat(products []compute.Product) int {
-	n := 1
-	for n < len(products) && products[n].W.(*matrix).format == products[0].W.(*matrix).format {
+	n, first := 1, products[0].W.(*matrix)
+	for n < len(products) && products[n].W.(*matrix).format == first.format && products[n].W.(*matrix).float8 == first.float8 {
 		n++
 	}
 	return n
@@ -55,8 +58,13 @@ func sameFormat(products []compute.Product) int {
 
 // product compiles one launch.
 func (p *program) product(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
-	args.products = int32(len(products))
 	f := products[0].W.(*matrix).format
+	return p.launchOf(x, products, args, func(a *gemmArgs, rows int) error { return p.multiply(f, a, rows) })
+}
+
+// launchOf compiles a launch, which run queues.
+func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(a *gemmArgs, rows int) error) (operation, error) {
+	args.products = int32(len(products))
 	for i, q := range products {
 		m := q.W.(*matrix)
 		if m.in != x.Cols || m.out != q.Dst.Cols {
@@ -82,7 +90,7 @@ func (p *program) product(x compute.Tensor, products []compute.Product, args gem
 		for i, t := range dsts {
 			a.p[i].dst = p.view(t)
 		}
-		return p.multiply(f, &a, int(p.count(x, s)))
+		return run(&a, int(p.count(x, s)))
 	}, nil
 }
 
@@ -169,6 +177,11 @@ func (f format) sharedSizes(most int) map[string]int {
 	}
 	for _, g := range groupings {
 		sizes[f.kernel(g.name())] = g.shared(f)
+	}
+	if f == formatFP8 {
+		for _, k := range float8Kernels {
+			sizes[f.kernel(k.name)] = k.shared()
+		}
 	}
 	return sizes
 }

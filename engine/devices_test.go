@@ -22,6 +22,7 @@ func TestSameTokensOnDevices(t *testing.T) {
 		processor := strings.HasPrefix(dev.Name(), "cpu")
 		for _, name := range []string{
 			"llama", "mistral_swa", "qwen3", "gemma3", "gpt_oss_mxfp4", "deepseek_v2_groups", "qwen3_next_heads",
+			"../quantized/ct_fp8",
 		} {
 			if processor && name != "mistral_swa" {
 				continue

@@ -30,6 +30,7 @@ type compiler struct {
 	at   int          // the operation that is compiled
 
 	routes map[int]routeShape // of buffers of routes, by number
+	normed *compute.Normalize // what the rows of a product are, which are not computed for anything else
 }
 
 // compile fills p.buffers and p.ops.
@@ -95,6 +96,9 @@ func (c *compiler) next() (op operation, n int, err error) {
 	case compute.AddTypes:
 		return p.embed(embedding{dst: o.Dst, table: o.Table, scale: 1, by: byType}), 1, nil
 	case compute.Normalize:
+		if c.normedInFloat8(o) {
+			return c.normFloat8(o)
+		}
 		return p.normalize(o), 1, nil
 	case compute.MatMul:
 		return c.matMul(o)

@@ -71,8 +71,8 @@ func TestPackedProducts(t *testing.T) {
 	const vocab = 300
 	for _, typ := range packedTypes {
 		r := rand.New(rand.NewPCG(1, uint64(typ)))
-		wide := max(typ.BlockValues(), 32)
-		for _, shape := range [][2]int{{100, wide}, {37, 5 * wide}, {300, 8448}, {6500, 1024}, {6500, 8448}} {
+		least := max(typ.BlockValues(), 32)
+		for _, shape := range [][2]int{{100, least}, {37, 5 * least}, {300, 8448}, {6500, 1024}, {6500, 8448}} {
 			out, in := shape[0], shape[1]
 			if in%typ.BlockValues() != 0 || out > 6000 && in > 8192 && typ != quant.Q4_0 && typ != quant.Q6_K && typ != quant.F8_E4M3 {
 				continue
@@ -87,15 +87,20 @@ func TestPackedProducts(t *testing.T) {
 			all := runHidden(t, p, ids(0, vocab))
 			n := min(out, 61)
 			numbers := onDevice(t, &src, n)
+			by := d.scalingBeside(&src)
+			if by != scaledOtherwise {
+				numbers = unrounded(t, &src, n)
+			}
 			for row := 0; row < vocab; row += 37 {
 				want := make([]float64, out)
+				row8 := rounded(t, wide(x[row*in:][:in]), by)
 				for o := range out {
 					if o >= n {
 						want[o] = want[o%n]
 						continue
 					}
 					for i := range in {
-						want[o] += float64(x[row*in+i]) * numbers[o*in+i]
+						want[o] += row8[i] * numbers[o*in+i]
 					}
 				}
 				if e := distance(all[row], want); !(e < 3e-3) {
@@ -129,13 +134,21 @@ func TestPackedCompany(t *testing.T) {
 			all := runHidden(t, p, ids(0, vocab))
 			n := 61
 			x, w, v := onDevice(t, &table, n), onDevice(t, &gate, n), onDevice(t, &second, n)
+			by := [2]scaling{d.scalingBeside(&gate), d.scalingBeside(&second)}
+			if by[0] != scaledOtherwise {
+				w = unrounded(t, &gate, n)
+			}
+			if by[1] != scaledOtherwise {
+				v = unrounded(t, &second, n)
+			}
 			for row := 0; row < n; row += 7 {
 				want := make([]float64, out)
+				rows := [2][]float64{rounded(t, x[row*in:][:in], by[0]), rounded(t, x[row*in:][:in], by[1])}
 				for o := range out {
 					one, two := 0.0, 0.0
 					for i := range in {
-						one += x[row*in+i] * w[o%n*in+i]
-						two += x[row*in+i] * v[o%n*in+i]
+						one += rows[0][i] * w[o%n*in+i]
+						two += rows[1][i] * v[o%n*in+i]
 					}
 					want[o] = max(one, 0) * two
 				}

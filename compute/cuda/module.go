@@ -73,7 +73,11 @@ func attendBuild(kv int, wide bool) Build {
 
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	return []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false}}
+	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false}}
+	if f == formatFP8 {
+		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false})
+	}
+	return all
 }
 
 // File returns the name of the compressed PTX.

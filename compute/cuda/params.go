@@ -129,6 +129,25 @@ type wgmmaArgs struct {
 	_    [5]uint64
 }
 
+// float8Args is a gemmArgs with rows of F8_E4M3.
+type float8Args struct {
+	a              gemmArgs
+	x, scales      pointer
+	padded, groups int32
+}
+
+type float8RowsArgs struct {
+	x, to, scales           pointer
+	ldx, in, padded, groups int32
+}
+
+type float8NormArgs struct {
+	x, gain, to, scales     pointer
+	ldx, in, padded, groups int32
+	eps                     float32
+	_                       int32
+}
+
 // group is the weight of one group of rows of grouped.cu.
 type group struct {
 	w, bias  pointer
@@ -290,6 +309,8 @@ var paramSizes = map[string]uintptr{
 	"route":               unsafe.Sizeof(routeArgs{}),
 	"route_order":         unsafe.Sizeof(orderArgs{}),
 	"combine":             unsafe.Sizeof(combineArgs{}),
+	"float8_rows":         unsafe.Sizeof(float8RowsArgs{}),
+	"float8_norm":         unsafe.Sizeof(float8NormArgs{}),
 	"convolve":            unsafe.Sizeof(convolveArgs{}),
 }
 
@@ -302,6 +323,9 @@ func init() {
 	}
 	for _, w := range warpgroupKernels {
 		paramSizes[w.name()] = unsafe.Sizeof(wgmmaArgs{})
+	}
+	for _, k := range float8Kernels {
+		paramSizes[k.name] = unsafe.Sizeof(float8Args{})
 	}
 	for _, f := range fews {
 		paramSizes[f.name()] = unsafe.Sizeof(gemmArgs{})

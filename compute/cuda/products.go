@@ -22,6 +22,9 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 			return nil, fmt.Errorf("cuda: %d products of a gate", n)
 		}
 		op, err := p.product(x, products[:n], args)
+		if p.inFloat8(products[0]) {
+			op, err = c.productFloat8(x, products[:n], args)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -44,12 +47,14 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 	}, nil
 }
 
-// launchable returns how many products, from the first on, have weights of one format and as many ranges: those of a
-// launch.
+// launchable returns how many products, from the first on, have weights of one format and scaling, and as many ranges:
+// those of a launch.
 func launchable(products []compute.Product) int {
-	first := products[0].W.(*matrix)
-	n := 1
-	for n < len(products) && products[n].W.(*matrix).format == first.format && products[n].W.(*matrix).ranges() == first.ranges() {
+	n, first := 1, products[0].W.(*matrix)
+	same := func(m *matrix) bool {
+		return m.format == first.format && m.float8 == first.float8 && m.ranges() == first.ranges()
+	}
+	for n < len(products) && same(products[n].W.(*matrix)) {
 		n++
 	}
 	return n
@@ -68,8 +73,13 @@ func (m *matrix) ranges() int32 {
 
 // product compiles one launch.
 func (p *program) product(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
-	args.products = int32(len(products))
 	f := products[0].W.(*matrix).format
+	return p.launchOf(x, products, args, func(a *gemmArgs, rows int) error { return p.multiply(f, a, rows) })
+}
+
+// launchOf compiles a launch, which run queues.
+func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(a *gemmArgs, rows int) error) (operation, error) {
+	args.products = int32(len(products))
 	for i, q := range products {
 		m := q.W.(*matrix)
 		if m.in != x.Cols || m.out != q.Dst.Cols {
@@ -96,7 +106,7 @@ func (p *program) product(x compute.Tensor, products []compute.Product, args gem
 		for i, t := range dsts {
 			a.p[i].dst = p.view(t)
 		}
-		return p.multiply(f, &a, int(p.count(x, s)))
+		return run(&a, int(p.count(x, s)))
 	}, nil
 }
 
@@ -184,6 +194,11 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, g := range groupings {
 		sizes[f.kernel(g.name())] = g.shared(f)
 	}
+	if f == formatFP8 {
+		for _, k := range float8Kernels {
+			sizes[f.kernel(k.name)] = k.shared()
+		}
+	}
 	return sizes
 }
 
@@ -265,8 +280,8 @@ func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
 // if another kernel is.
 func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
 	rows, sms := int(a.rows), p.d.g.info.sms
-	// The kernels of gemm.cu read codes of few rows faster.
-	few := f != formatBF16 && (rows <= 32 || rows <= 64 && tiles*tileOuts >= 128*sms)
+	// The kernels of gemm.cu read codes of few rows faster, where there are outputs for all multiprocessors.
+	few := f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms
 	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, false
 	}

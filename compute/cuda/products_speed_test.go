@@ -90,6 +90,7 @@ func TestSpeedOfProducts(t *testing.T) {
 				q.weights = append(q.weights, set)
 			}
 		}
+		p.copyKernels() // those of the type are there now
 		fmt.Println(typ)
 	}
 }
@@ -170,6 +171,9 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		try(w.name(), func(a *gemmArgs) error { return w.run(p, f, a, tiles) })
 	}
 	fmt.Println()
+	if f == formatFP8 {
+		speedOfFloat8(t, p, q, args, n, dst, host)
+	}
 	must(from.close())
 	must(to.close())
 }

@@ -43,6 +43,7 @@ type program struct {
 	index      pointer // the step's indices
 	indexBytes int
 	sums       pointer // of products' ranges
+	float8     float8Rows
 	edits      pointer
 	editCount  int     // room in edits
 	chosen     pointer // [rows] what the last step chose
@@ -149,6 +150,7 @@ func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 		const rank = 256 // more, if an adapter has it, is taken when it is placed
 		n += maxProducts * 2 * rank * int64(roundUp(l.Rows, rowMultiple))
 	}
+	n += float8Bytes(g, l.Rows)
 	for i, b := range g.Buffers {
 		size := int64(2)
 		if wide[i+1] {
@@ -214,6 +216,7 @@ func (p *program) make() (err error) {
 	if p.g.info.major == 9 && p.long {
 		p.sums = take(int64(p.g.info.sms)*sumsOfRanges, "sums of products")
 	}
+	p.float8.make(p, take)
 	p.editCount = 4096
 	p.edits = take(int64(16*p.editCount), "edits of block tables")
 	p.chosen = take(int64(4*rows), "tokens")
@@ -293,7 +296,7 @@ func (p *program) free() error {
 	for i := range p.buffers {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
-	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table}, p.lora.inner[:]...)
+	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table, p.float8.x, p.float8.scales}, p.lora.inner[:]...)
 	all = append(append(all, p.routes...), p.choosers.memory()...)
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))

@@ -183,6 +183,9 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 	to, err := p.g.newEvent(true)
 	must(err)
 	labels := []string{"norm", "qkv", "rope+store", "attend", "out+add", "norm", "gate,up+act", "down+add"}
+	if p.float8.inputs > 0 {
+		labels = []string{"norm+qkv", "rope+store", "attend", "out+add", "norm+gate,up+act", "down+add"}
+	}
 	timeOps := func(label string, ops []operation) {
 		must(p.s.wait())
 		must(from.record(p.s))
@@ -193,7 +196,7 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 		must(p.s.wait())
 		ms, err := to.since(from)
 		must(err)
-		fmt.Printf("    %-12s %9.1f us each\n", label, ms*1e3/float32(len(ops)))
+		fmt.Printf("    %-16s %9.1f us each\n", label, ms*1e3/float32(len(ops)))
 	}
 	for k, label := range labels {
 		var ops []operation

@@ -19,6 +19,7 @@ type matrix struct {
 	out, in int
 	kind    quant.Type
 	format  format
+	float8  scaling // of formatFP8
 }
 
 const tileOuts, tileIns, inputsMultiple = 16, 16, 64
@@ -88,7 +89,7 @@ func (d *device) Matrix(src compute.Source) (compute.Matrix, error) {
 		return nil, err
 	}
 	defer d.g.leave()
-	m := &matrix{out: src.Out, in: src.In, kind: src.Type, format: formatOf(&src)}
+	m := &matrix{out: src.Out, in: src.In, kind: src.Type, format: formatOf(&src), float8: scalingOf(&src)}
 	if err := d.g.loadProducts(d.kernels, m.format); err != nil {
 		return nil, err
 	}

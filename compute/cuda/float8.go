@@ -1,0 +1,279 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// scaling says how a weight of F8_E4M3 is scaled, which decides how the rows that it is multiplied with are.
+type scaling int
+
+const (
+	scaledOtherwise scaling = iota // it is multiplied as bfloat16
+	scaledByOutput                 // rows have one scale
+	scaledByGroup                  // rows have a scale for each float8Inputs
+)
+
+// float8Inputs are the inputs that share a scale where weights have scales of groups.
+const float8Inputs = 128
+
+func scalingOf(src *compute.Source) scaling {
+	switch {
+	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8:
+		return scaledOtherwise
+	case src.Scales == nil || src.Group >= src.In:
+		return scaledByOutput
+	case src.Group%float8Inputs == 0:
+		return scaledByGroup
+	}
+	return scaledOtherwise
+}
+
+// float8Kernel is a kernel of gemm_float8.cu: the outputs and rows that its blocks take, how many steps it has in
+// shared memory, and the ranges of inputs that it is for, 0 if for all. step and part are the nanoseconds of 128 inputs
+// of a part and of beginning and ending one, as measured on an H200; for few rows, where blocks share a multiprocessor,
+// they are those of all that do.
+type float8Kernel struct {
+	name                       string
+	outs, rows, stages, ranges int
+	step, part                 int
+}
+
+// float8Kernels are those of few rows, by rows, and the one of many.
+var float8Kernels = func() (all []float8Kernel) {
+	for _, k := range []float8Kernel{
+		{rows: 8, stages: 7, step: 367, part: 3300}, {rows: 16, stages: 6, step: 370, part: 4000}, {rows: 32, stages: 5, step: 400, part: 5300},
+		{rows: 64, stages: 6, step: 510, part: 16000}, {rows: 128, stages: 4, step: 720, part: 26000},
+	} {
+		for _, k.ranges = range []int{1, 2, 4, 8} {
+			k.name, k.outs = fmt.Sprintf("gemm_float8_%d_%d", k.rows, k.ranges), 64
+			all = append(all, k)
+		}
+	}
+	return append(all, float8Kernel{name: "gemm_float8_many", outs: 128, rows: 128, stages: 4, step: 600, part: 6700})
+}()
+
+// shared is the shared memory that a block needs: Ring of gemm_float8.cu.
+func (k float8Kernel) shared() int {
+	step := k.rows*(float8Inputs+4) + k.outs/recordOuts*2*formatFP8.recordBytes() + 16
+	n := 1024 + k.stages*step
+	if k.ranges == 0 {
+		n += k.rows * (k.outs + 4) * 4
+	}
+	return n
+}
+
+// blocksOf8 is how many blocks of float8Inputs there are.
+func blocksOf8(in int) int { return (in + float8Inputs - 1) / float8Inputs }
+
+// float8Ranges is rangesOf8 of gemm_float8.cu.
+func float8Ranges(blocks int) int {
+	switch {
+	case blocks < 16:
+		return 1
+	case blocks < 32:
+		return 2
+	case blocks < 64:
+		return 4
+	}
+	return 8
+}
+
+// float8Rows is where a program keeps the rows of a product in F8_E4M3.
+type float8Rows struct {
+	inputs    int // the most of a product; 0: there is none
+	rows      int // a multiple of rowMultiple
+	x, scales pointer
+}
+
+func (f *float8Rows) make(p *program, take func(n int64, what string) pointer) {
+	if f.inputs == 0 {
+		return
+	}
+	f.rows = roundUp(p.limits.Rows, rowMultiple)
+	x, scales := f.bytes()
+	f.x, f.scales = take(x, "activations in F8_E4M3"), take(scales, "scales of activations")
+}
+
+func (f *float8Rows) bytes() (x, scales int64) {
+	groups := int64(blocksOf8(f.inputs))
+	return groups * float8Inputs * int64(f.rows), 4 * groups * int64(f.rows)
+}
+
+// float8Bytes is the memory that a graph takes for rows in F8_E4M3, if its weights are multiplied so.
+func float8Bytes(g *compute.Graph, rows int) int64 {
+	f := float8Rows{rows: roundUp(rows, rowMultiple)}
+	add := func(q compute.Product) {
+		if m, ok := q.W.(*matrix); ok && m.float8 != scaledOtherwise {
+			f.inputs = max(f.inputs, m.in)
+		}
+	}
+	for _, op := range g.Ops {
+		switch o := op.(type) {
+		case compute.MatMul:
+			for _, q := range o.Products {
+				add(q)
+			}
+		case compute.Head:
+			add(o.Product)
+		}
+	}
+	x, scales := f.bytes()
+	return x + scales
+}
+
+// inFloat8 reports whether a product is computed in the tensor cores of F8_E4M3: those of Hopper.
+func (p *program) inFloat8(q compute.Product) bool {
+	if q.W.(*matrix).float8 == scaledOtherwise {
+		return false
+	}
+	for _, k := range float8Kernels { // for some rows one could be there that for others is not
+		if p.kernel[formatFP8.kernel(k.name)] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// productFloat8 compiles the rounding of rows, and a launch.
+func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
+	p, by := c.p, products[0].W.(*matrix).float8
+	p.float8.inputs = max(p.float8.inputs, x.Cols)
+	round := p.roundRows
+	if c.normed != nil {
+		round = p.normRows(*c.normed)
+	}
+	return p.launchOf(x, products, args, func(a *gemmArgs, rows int) error {
+		to, err := p.float8Args(a, rows, by)
+		if err == nil {
+			err = round(&to, x.Cols)
+		}
+		if err != nil {
+			return err
+		}
+		return p.multiplyFloat8(&to)
+	})
+}
+
+// float8Args makes the parameter of a product whose rows are where the program keeps them.
+func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, error) {
+	to := float8Args{a: *a, x: p.float8.x, scales: p.float8.scales, padded: int32(roundUp(rows, rowMultiple))}
+	to.a.rows = int32(rows)
+	if by == scaledByGroup {
+		to.groups = 1
+	}
+	if int(to.padded) > p.float8.rows {
+		return to, fmt.Errorf("cuda: a product of %d rows; want at most %d", rows, p.float8.rows)
+	}
+	return to, nil
+}
+
+// roundRows queues the rounding of a product's rows of in numbers.
+func (p *program) roundRows(a *float8Args, in int) error {
+	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
+	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, 256, &r)
+}
+
+// normRows returns what queues a norm whose results are rounded.
+func (p *program) normRows(o compute.Normalize) func(a *float8Args, in int) error {
+	args := float8NormArgs{gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps}
+	return func(a *float8Args, in int) error {
+		r, x := args, p.view(o.Src)
+		r.x, r.ldx, r.to, r.scales, r.in, r.padded, r.groups = x.at, x.ld, a.x, a.scales, int32(in), a.padded, a.groups
+		threads := roundUp(roundUp(in, float8Inputs)/float8Unit, 32)
+		return run(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
+	}
+}
+
+// float8Unit is the inputs that a thread of float8_norm has.
+const float8Unit = 16
+
+// normedInFloat8 reports whether the results of a norm are only the rows of the product after it, in F8_E4M3, and
+// one kernel computes them so.
+func (c *compiler) normedInFloat8(o compute.Normalize) bool {
+	if c.at+1 == len(c.ops) {
+		return false
+	}
+	m, ok := c.ops[c.at+1].(compute.MatMul)
+	if !ok || m.X != o.Dst || len(m.Products) > maxProducts || launchable(m.Products) < len(m.Products) || !c.p.inFloat8(m.Products[0]) ||
+		!c.wide[o.Src.Buffer] || c.wide[o.Dst.Buffer] || !c.deadAfter(c.at+1, o.Dst.Buffer) {
+		return false
+	}
+	for _, q := range m.Products {
+		if q.Target > 0 && c.p.graph.Adapters > 0 || q.Dst.Buffer == o.Src.Buffer { // adapters take the rows, too
+			return false
+		}
+	}
+	n, in := o.Norm, o.Dst.Cols
+	bias, ok := n.Bias.(*vector)
+	return !n.Center && !(ok && bias != nil) && (n.Group == 0 || n.Group == in) && (n.Width == 0 || n.Width == in) && n.Gain.Len() == in &&
+		in%float8Unit == 0 && in <= 1024*float8Unit
+}
+
+// normFloat8 compiles a norm and the product after it.
+func (c *compiler) normFloat8(o compute.Normalize) (operation, int, error) {
+	c.normed = &o
+	c.at++
+	op, n, err := c.matMul(c.ops[c.at].(compute.MatMul))
+	c.at--
+	c.normed = nil
+	return op, n + 1, err
+}
+
+// multiplyFloat8 queues a product.
+func (p *program) multiplyFloat8(a *float8Args) error {
+	if a.a.rows == 0 {
+		return nil
+	}
+	return float8KernelFor(a, p.d.g.info.sms).run(p, a)
+}
+
+// tiles is how many tiles of outputs a product has.
+func (a *float8Args) tiles() (n int) {
+	for _, q := range a.a.p[:a.a.products] {
+		n += int(q.tiles)
+	}
+	return n
+}
+
+// float8KernelFor chooses the kernel that is the fastest. They all give the same bits.
+func float8KernelFor(a *float8Args, sms int) (best float8Kernel) {
+	blocks := blocksOf8(int(a.a.tilesIn) * tileIns)
+	least := math.MaxInt
+	for _, k := range float8Kernels {
+		if k.ranges > 0 && k.ranges != float8Ranges(blocks) {
+			continue
+		}
+		parts, cost := k.parts(a), 0
+		if k.ranges > 0 {
+			cost = max(parts*blocks/sms, blocks/k.ranges)*k.step + k.part
+		} else {
+			cost = int(blocksOf(parts, sms/clusterSize)) * (blocks*k.step + k.part)
+		}
+		if cost < least {
+			best, least = k, cost
+		}
+	}
+	return best
+}
+
+// parts is how many parts there are, of all inputs, for blocks or for clusters.
+func (k float8Kernel) parts(a *float8Args) int {
+	outs := k.outs
+	if k.ranges == 0 {
+		outs *= clusterSize
+	}
+	return int(blocksOf(int(a.a.rows), k.rows) * blocksOf(a.tiles()*tileOuts, outs))
+}
+
+// run queues a kernel.
+func (k float8Kernel) run(p *program, a *float8Args) error {
+	name := formatFP8.kernel(k.name)
+	if k.ranges > 0 {
+		return run(p, name, grid{uint32(k.ranges * k.parts(a)), 1, 1}, 160, a)
+	}
+	return run(p, name, grid{uint32(clusterSize * min(k.parts(a), p.d.g.info.sms/clusterSize)), 1, 1}, 384, a)
+}

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// gpu is a device of the driver with a context of its own, so that a fault spoils nothing of others. Its methods are
+// gpu is a device of the driver with a context of its own, with which all that it holds is freed. Its methods are
 // called from one goroutine at a time, between enter and leave, which bind the context to the goroutine's thread.
 type gpu struct {
 	lib     library

@@ -11,9 +11,6 @@ type Options struct {
 	Threads int    // of the host; 0 is the device's choice
 	Kernels string // an implementation of the kernels by name; "" is the best of this machine
 	Pin     bool   // bind worker threads to processors
-	// Soon has the device ready soon: a kind that makes steps faster by taking more time before the first one does so
-	// beside the first steps instead, others ignore it.
-	Soon bool
 	// Wide takes activations in float32 where the device would round them to a narrower type: slower, and nearer to
 	// float32.
 	Wide bool

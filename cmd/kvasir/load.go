@@ -49,10 +49,8 @@ func (f computeFlags) openDevice() (compute.Device, error) {
 }
 
 func (f engineFlags) options(name string) text.Options {
-	how := f.computeFlags.options()
-	how.Soon = true
 	return text.Options{
-		Name: name, Device: f.Device, Compute: how,
+		Name: name, Device: f.Device, Compute: f.computeFlags.options(),
 		Context: f.Context, KVBytes: int64(f.KVBytes), DeviceShare: f.GPUMemory, KVType: f.kvType(), BlockTokens: int(f.BlockTokens),
 		TokenBudget: f.TokenBudget, MaxChunk: f.MaxChunk, NoPrefix: f.NoPrefix,
 	}

@@ -56,7 +56,6 @@ type Options struct {
 	Threads int    // 0 is defaultThreads
 	Kernels string // the implementation's name, such as "avx2"; "" is the best of this machine
 	Pin     bool   // bind each worker thread to a processor of its own
-	Soon    bool   // be ready soon: weights get their huge pages beside the first steps
 	Wide    bool   // take activations in float32 for weights of F16 and BF16 too, and those as they are: slower, and nearer to float32
 }
 
@@ -83,9 +82,6 @@ func New(o Options) (*Device, error) {
 		cpus = [][]int{place.cpus}
 	}
 	d := &Device{k: k, wide: o.Wide, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch), waiting: make([]rowOp, 0, mostWaiting)}
-	if o.Soon && len(place.nodes) == 0 && canCollapse() {
-		d.arena.small = new(small)
-	}
 	d.jobs = jobs{
 		squash: d.squashRow, shrink: d.shrinkItem, expand: d.expandItem, attend: d.attendItem, join: d.joinItem, heads: d.headsItem,
 		convolve: d.convolveItem, delta: d.deltaItem, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute,

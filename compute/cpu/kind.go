@@ -32,7 +32,7 @@ func open(which string, o compute.Options) (compute.Device, error) {
 	if err := only(which); err != nil {
 		return nil, err
 	}
-	d, err := New(Options{Threads: o.Threads, Kernels: o.Kernels, Pin: o.Pin, Soon: o.Soon, Wide: o.Wide})
+	d, err := New(Options{Threads: o.Threads, Kernels: o.Kernels, Pin: o.Pin, Wide: o.Wide})
 	if err != nil {
 		return nil, err
 	}

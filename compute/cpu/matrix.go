@@ -55,21 +55,18 @@ func aligned(n int) []byte {
 	if n < 2*hugePage {
 		return kernel.AlignedTo(n, 64)
 	}
-	b := newHuge(n)
+	b := kernel.AlignedTo(n, hugePage)
 	adviseHuge(b[:n&^(hugePage-1)])
 	return b
 }
 
 const hugePage = 2 << 20
 
-func newHuge(n int) []byte { return kernel.AlignedTo(n, hugePage) }
-
 // arena is memory of which weights of middle size take parts, one after the other, so that they are in huge pages
 // too. It is given back when none of them is left.
 type arena struct {
 	left  []byte
-	nodes []int  // that the memory is spread over, page by page; none is as the system likes
-	small *small // what weights are in until it is collapsed; nil is none
+	nodes []int // that the memory is spread over, page by page; none is as the system likes
 }
 
 const (
@@ -80,15 +77,11 @@ const (
 // take is aligned, of the arena.
 func (a *arena) take(n int) []byte {
 	size := (n + 63) &^ 63
-	fresh := a.apart
-	if a.small != nil {
-		fresh = a.small.take
-	}
 	if size < arenaPart || size > arenaBytes/4 {
-		return fresh(n)
+		return a.apart(n)
 	}
 	if size > len(a.left) {
-		a.left = fresh(arenaBytes)
+		a.left = a.apart(arenaBytes)
 	}
 	part := a.left[:n:n]
 	a.left = a.left[size:]

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/choose"
@@ -91,24 +90,7 @@ func (d *Device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	p.queue, p.ended = make(chan *step, len(p.ring)), make(chan struct{})
 	d.programs = append(d.programs, p)
 	guard.Go(p.work, p.over)
-	d.busy.Lock()
-	s := d.arena.small
-	if s != nil { // the weights are there; those of adapters to come are in huge pages at once
-		d.arena = arena{nodes: d.arena.nodes}
-	}
-	d.busy.Unlock()
-	if s != nil {
-		guard.Go(func() error { s.collapse(d.done, d.rest); return nil }, d.pool.fail)
-	}
 	return p, nil
-}
-
-// rest waits for some time, or until the device is closed.
-func (d *Device) rest(t time.Duration) {
-	select {
-	case <-time.After(t):
-	case <-d.done:
-	}
 }
 
 // Workspace implements compute.Device.

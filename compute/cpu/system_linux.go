@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"bytes"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,16 +10,6 @@ import (
 
 // adviseHuge asks for huge pages for memory that has not been written yet.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
-
-// canCollapse reports whether collapse works, from Linux 6.1 on, and the system gives huge pages at all.
-func canCollapse() bool {
-	given, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
-	_, _, unknown := unix.Syscall(unix.SYS_MADVISE, 0, 0, unix.MADV_COLLAPSE) // of nothing
-	return err == nil && !bytes.Contains(given, []byte("[never]")) && unknown == 0
-}
-
-// collapse moves a huge page's worth of memory, which begins where one may, into one. What is in it stays.
-func collapse(b []byte) error { return unix.Madvise(b, unix.MADV_COLLAPSE) }
 
 // canPopulate reports whether populate works: from Linux 5.14 on.
 func canPopulate() bool { return populate(kernel.AlignedTo(4096, 4096)) == nil }

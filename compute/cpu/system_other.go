@@ -5,11 +5,6 @@ package cpu
 // adviseHuge does nothing: this system is not known to give huge pages on advice.
 func adviseHuge([]byte) {}
 
-// canCollapse says no: this system is not known to move memory into huge pages on advice.
-func canCollapse() bool { return false }
-
-func collapse([]byte) error { return nil }
-
 // canPopulate says no: this system is not known to give memory on advice.
 func canPopulate() bool { return false }
 

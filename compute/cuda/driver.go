@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 )
 
@@ -182,6 +183,9 @@ func address[T any](p *T) uintptr {
 	}
 	return uintptr(unsafe.Pointer(p))
 }
+
+// keepAlive keeps what only addresses name from being collected before a call has returned.
+func keepAlive(values ...any) { runtime.KeepAlive(values) }
 
 var (
 	never   bool

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/kvasir-llm/kvasir/guard"
 )
 
 //go:generate go run ./_gen
@@ -162,38 +160,22 @@ type kernels struct {
 	attends map[Build]bool
 }
 
-// module is a build that the driver is given: its PTX, and what the driver made of it.
-type module struct {
-	build  Build
-	ptx    []byte
-	handle uintptr
-}
-
-// loadKernels gives the driver the PTX for the device: all files at once, since it takes seconds to compile one that it
-// does not have in its cache.
+// loadKernels gives the driver the PTX for the device.
 func (g *gpu) loadKernels(k *kernels, builds []Build) error {
-	var all guard.Group
-	modules := make([]module, len(builds))
-	for i, b := range builds {
+	for _, b := range builds {
 		if b.Arch == "sm_90a" && g.info.major != 9 {
 			continue
 		}
-		modules[i].build = b.forGPU(g.info.major)
-		all.Start(func() error { return g.load(&modules[i]) })
-	}
-	err := all.Wait()
-	for i := range modules {
-		m := &modules[i]
-		if m.handle == 0 {
-			continue
+		b = b.forGPU(g.info.major)
+		ptx, err := b.ptx()
+		if err != nil {
+			return fmt.Errorf("cuda: %w", err)
 		}
-		k.modules = append(k.modules, m.handle)
-		g.live++
-		if err == nil {
-			err = g.find(k, m)
+		if err := g.load(k, b, ptx); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // loadProducts gives the driver the products of a format, once.
@@ -242,41 +224,32 @@ func attendShared(dim int, name string) map[string]int {
 	return map[string]int{"attend_tile_" + name: 4 * half, "attend_chunk_" + name: half}
 }
 
-// load gives the driver a module. Unlike other methods it may be called from several goroutines, none of which has
-// entered.
-func (g *gpu) load(m *module) (err error) {
-	if m.ptx, err = m.build.ptx(); err != nil {
-		return fmt.Errorf("cuda: %w", err)
-	}
-	if err := g.enter(); err != nil {
-		return err
-	}
-	defer g.leave()
+// load makes a module of PTX and finds its kernels.
+func (g *gpu) load(k *kernels, b Build, ptx []byte) error {
 	const errorLog, errorLogBytes = 5, 6
-	said, made := make([]byte, 8192), new(uint64)
-	image := append(bytes.Clone(m.ptx), 0)
+	said := make([]byte, 8192)
+	image := append(bytes.Clone(ptx), 0)
 	names := []int32{errorLog, errorLogBytes}
 	values := []uintptr{address(&said[0]), uintptr(len(said))}
-	c := g.lib.call(cuModuleLoadDataEx, address(made), address(&image[0]), uintptr(len(names)), address(&names[0]), address(&values[0]))
+	c := g.lib.call(cuModuleLoadDataEx, address(&g.out[0]), address(&image[0]), uintptr(len(names)), address(&names[0]), address(&values[0]))
+	keepAlive(image, said, names, values)
 	if c != success {
-		err := fail(g.lib, c, "compiling %s for %s", m.build.File(), g.info.name)
+		err := fail(g.lib, c, "compiling %s for %s", b.File(), g.info.name)
 		err.Details = cString(&said[0])
 		return err
 	}
-	m.handle = uintptr(*made)
-	return nil
-}
-
-// find finds the kernels of a module.
-func (g *gpu) find(k *kernels, m *module) error {
-	early := bytes.Contains(m.ptx, []byte("griddepcontrol.wait"))
-	for _, entry := range kernelEntry.FindAllSubmatch(m.ptx, -1) {
-		name := append(bytes.Clone(entry[1]), 0)
-		if err := g.try(cuModuleGetFunction, []uintptr{address(&g.out[0]), m.handle, address(&name[0])}, "finding the kernel %s", entry[1]); err != nil {
+	module := uintptr(g.out[0])
+	k.modules = append(k.modules, module)
+	g.live++
+	early := bytes.Contains(ptx, []byte("griddepcontrol.wait"))
+	for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
+		name := append(bytes.Clone(m[1]), 0)
+		err := g.try(cuModuleGetFunction, []uintptr{address(&g.out[0]), module, address(&name[0])}, "finding the kernel %s", m[1])
+		if keepAlive(name); err != nil {
 			return err
 		}
-		size, _ := strconv.Atoi(string(entry[2]))
-		k.byName[m.build.kernel(string(entry[1]))] = &function{name: string(entry[1]), handle: uintptr(g.out[0]), param: size, early: early}
+		size, _ := strconv.Atoi(string(m[2]))
+		k.byName[b.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size, early: early}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -366,16 +367,21 @@ func TestAnswerBehindAnAnswer(t *testing.T) {
 		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
 	liar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, in, err := w.(http.Hijacker).Hijack()
+		io.Copy(io.Discard, r.Body)
+		c, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			return
 		}
 		defer c.Close()
-		for err == nil { // the connection's other requests are answered alike
-			io.Copy(io.Discard, r.Body)
-			if _, err = io.WriteString(c, answer("honest")+answer("somebody else's")); err == nil {
-				r, err = http.ReadRequest(in.Reader)
+		in := bufio.NewReader(c)
+		for { // the connection's other requests are answered alike
+			if _, err := io.WriteString(c, answer("honest")+answer("somebody else's")); err != nil {
+				return
 			}
+			if r, err = http.ReadRequest(in); err != nil {
+				return
+			}
+			io.Copy(io.Discard, r.Body)
 		}
 	}))
 	defer liar.Close()

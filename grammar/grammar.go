@@ -51,7 +51,7 @@ type Limits struct {
 }
 
 // DefaultLimits are the limits of a server open to strangers.
-var DefaultLimits = Limits{Bytes: 1 << 20, Compile: 1 << 21, Depth: 256, States: 1 << 20, Work: 1 << 21}
+var DefaultLimits = Limits{Bytes: 1 << 20, Compile: 1 << 21, Depth: 256, States: 1 << 18, Work: 1 << 21}
 
 // Error says what of a spec cannot be used.
 type Error struct {

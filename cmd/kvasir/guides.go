@@ -14,7 +14,7 @@ type guideFlags struct {
 	MaxTools        int    `name:"max-tools" help:"Most tools of a request, up to 1024." default:"128" placeholder:"N"`
 	MaxSchema       size   `name:"max-schema" help:"Largest schema, regular expression or grammar, up to 1M." default:"256K"`
 	MaxDepth        int    `name:"max-schema-depth" help:"How deep it may be nested." default:"256" placeholder:"N"`
-	MaxStates       int    `name:"max-grammar-states" help:"Expressions and states of one guided answer." default:"1048576" placeholder:"N"`
+	MaxStates       int    `name:"max-grammar-states" help:"Expressions and states of one guided answer." default:"262144" placeholder:"N"`
 	MaxWork         int    `name:"max-grammar-work" help:"Work of one token's mask, in steps of about 30 ns, and of compiling." default:"2097152" placeholder:"N"`
 }
 

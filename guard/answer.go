@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -14,15 +15,16 @@ const (
 type Answer struct {
 	http.ResponseWriter
 	timeout time.Duration
-	stream  bool // of HTTP/2, which a deadline ends also while nothing is written
+	stream  context.Context // of HTTP/2, which a deadline ends also while nothing is written; nil without
 }
 
 // NewAnswer returns the Answer to a request, written to w. Whoever calls it calls End when the answer is complete.
 func NewAnswer(w http.ResponseWriter, r *http.Request, timeout time.Duration) *Answer {
-	a := &Answer{w, timeout, r.ProtoMajor == 2}
-	if !a.stream {
-		a.extend() // the deadline of the request before on this connection may be over
+	if r.ProtoMajor == 2 {
+		return &Answer{w, timeout, r.Context()}
 	}
+	a := &Answer{w, timeout, nil}
+	a.extend() // the deadline of the request before on this connection may be over
 	return a
 }
 
@@ -55,14 +57,18 @@ func (a *Answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// extend gives the client its time anew. A writer in a test has no deadlines.
+// extend gives the client its time anew. A writer in a test has no deadlines. A stream that has ended gets none:
+// nothing would take it off, and it would keep the stream in memory.
 func (a *Answer) extend() {
+	if a.stream != nil && a.stream.Err() != nil {
+		return
+	}
 	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(a.timeout))
 }
 
 // lift takes the deadline off an answer on HTTP/2, whose next piece may take any time to make.
 func (a *Answer) lift() {
-	if a.stream {
+	if a.stream != nil && a.stream.Err() == nil {
 		http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
@@ -72,7 +78,7 @@ func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Dismiss makes the answer to a request not wait for a body that nobody will read. The connection is closed after it.
 func Dismiss(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
+	if r.ContentLength == 0 || r.Context().Err() != nil {
 		return
 	}
 	w.Header().Set("Connection", "close")

@@ -23,7 +23,7 @@ const requestID = "X-Request-Id"
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	w, began := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}, time.Now()
 	defer w.End()
-	if r.ContentLength != 0 {
+	if r.ContentLength != 0 && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
 		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
 	}
 	id := r.Header.Get(requestID)

@@ -177,8 +177,9 @@ func (s *size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// maxGarbage is about how much garbage piles up beside a model before it is collected.
-const maxGarbage = 256 << 20
+// maxGarbage is about how much garbage piles up, beside a model and mostRequests bytes of requests, before it is
+// collected.
+const maxGarbage, mostRequests = 192 << 20, 256 << 20
 
 // boundGarbage makes the collector count garbage, not the weights and the KV cache: by default it lets as much pile up
 // as there is of these. Collecting sooner costs little, since they hold no pointers. What GOGC or GOMEMLIMIT say
@@ -199,8 +200,9 @@ func returnMemory() {
 	boundGarbage()
 }
 
-// gcPercent returns the percentage of what is live that comes to maxGarbage, 1 to 100.
-func gcPercent(live uint64) int { return int(min(100, max(1, 100*maxGarbage/max(live, 1)))) }
+// gcPercent returns the percentage of what is live, with the most that requests may take, that comes to maxGarbage: at
+// least 1.
+func gcPercent(live uint64) int { return int(max(1, 100*maxGarbage/(live+mostRequests))) }
 
 // load starts an engine for a model and shows on a terminal how far it is. It closes the checkpoint.
 func load(ctx context.Context, found named, o text.Options) (*text.Model, error) {

@@ -31,7 +31,7 @@ func TestTrees(t *testing.T) {
 					return
 				}
 				types := []int{i % len(cpu.KVTypes)}
-				if name == "llama" || strings.HasPrefix(name, "deepseek") {
+				if name == "llama" || strings.HasPrefix(name, "deepseek") && !testing.Short() {
 					types = []int{0, 1, 2, 3, 4}
 				}
 				for _, typ := range types {

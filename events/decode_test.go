@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,9 @@ func TestDecode(t *testing.T) {
 			Keys: [][]string{{"pirate", "image-hash", "3", "salt"}, {"pirate"}},
 		}},
 		"vllm maps": {maps, {Kind: kv.Cleared}},
+		"vllm 0.32": {{
+			Names: []uint64{4210220289788938897}, Tokens: slices.Repeat([]int32{5}, 128), BlockTokens: 128, Keys: [][]string{{"salt"}},
+		}},
 	}
 	ranks := map[string]int{"sglang": 3}
 	for title, payload := range recorded(t, "others.json") {

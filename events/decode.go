@@ -21,6 +21,8 @@ type Told struct {
 	Group       int        // of layers
 	Windowed    bool       // of Stored: the layers attend to a window of tokens only
 	Elsewhere   bool       // the blocks are not in the memory of the device that computes
+
+	salt string // while an event is read
 }
 
 // errShort is the end of a payload within a value.
@@ -96,6 +98,7 @@ func (r *reader) event() (t Told, known bool) {
 		for r.at = at; n > 0; n-- {
 			r.field(&t, r.text())
 		}
+		t.salted()
 		return t, true
 	}
 	n := r.array()
@@ -115,6 +118,15 @@ func (r *reader) event() (t Told, known bool) {
 		}
 	}
 	return t, known
+}
+
+// salted takes SGLang's salt for what vLLM tells: a key of the first block of a sequence.
+func (t *Told) salted() {
+	if t.salt != "" && t.Kind == kv.Stored && t.Parent == 0 && len(t.Keys) == 0 && len(t.Names) > 0 {
+		t.Keys = make([][]string, len(t.Names))
+		t.Keys[0] = []string{t.salt}
+	}
+	t.salt = ""
 }
 
 // is sets the kind of an event by the name of its type.
@@ -159,6 +171,8 @@ func (r *reader) field(t *Told, name string) {
 		t.Elsewhere = len(m) > 0 && string(m) != medium
 	case "lora_name":
 		t.Adapter = r.text()
+	case "cache_salt":
+		t.salt = r.text()
 	case "extra_keys":
 		for n := r.array(); n > 0 && r.err == nil; n-- {
 			t.Keys = append(t.Keys, r.keys(0))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,13 @@ func TestDecode(t *testing.T) {
 			Keys: [][]string{{"pirate", "image-hash", "3", "salt"}, {"pirate"}},
 		}},
 		"vllm maps": {maps, {Kind: kv.Cleared}},
+		"sglang 0.5.23": { // which tells the salt of each block
+			{Names: []uint64{7, 8}, Tokens: two, BlockTokens: 8, Keys: [][]string{{"salt"}, nil}},
+			{Names: []uint64{9}, Parent: 8, Tokens: two[:8], BlockTokens: 8},
+		},
+		"vllm 0.32": {{
+			Names: []uint64{4210220289788938897}, Tokens: slices.Repeat([]int32{5}, 128), BlockTokens: 128, Keys: [][]string{{"salt"}},
+		}},
 	}
 	ranks := map[string]int{"sglang": 3}
 	for title, payload := range recorded(t, "others.json") {

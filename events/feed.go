@@ -209,11 +209,15 @@ func (l *listener) tell(payload []byte) error {
 	return l.Tell(told)
 }
 
-// next waits for a message of the publisher: its topic, number and payload.
+// next waits for a message of the publisher: its topic, number and payload. In a replay an empty frame comes before the
+// topic, as vLLM sends it, or in its place.
 func (p *peer) next() (seq uint64, payload []byte, err error) {
 	m, err := p.message(func(string, []byte) {}, func(pong frame) { p.write(time.Now().Add(handshakeTime), pong) })
 	if err != nil {
 		return 0, nil, err
+	}
+	if len(m) == 4 && len(m[0]) == 0 {
+		m = m[1:]
 	}
 	if len(m) != 3 || len(m[1]) != 8 {
 		return 0, nil, fmt.Errorf("events: a message of %d frames; want a topic, 8 bytes of a number, and a payload", len(m))

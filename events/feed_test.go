@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -95,6 +97,43 @@ func TestFeedReplays(t *testing.T) {
 	p = open(t, Config{Endpoint: "@" + pub, Replay: replay})
 	p.Publish(one(7))
 	f.told(t, []bool{true, true}, 7)
+}
+
+// TestFeedReplaysWithTopics follows an engine whose replay has topics, as that of vLLM 0.32. The batch is one that it
+// sent.
+func TestFeedReplaysWithTopics(t *testing.T) {
+	pub, _ := addresses(open(t, Config{Endpoint: "tcp://127.0.0.1:*"}))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := recorded(t, "others.json")["vllm 0.32"]
+	served := make(chan error, 1)
+	go func() {
+		served <- func() error {
+			conn, err := ln.Accept()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			p, err := shake(conn, "ROUTER", "DEALER")
+			if err != nil {
+				return err
+			}
+			if m, err := p.message(nil, nil); err != nil || len(m) != 2 {
+				return fmt.Errorf("a question of %d frames: %v", len(m), err)
+			}
+			return p.write(time.Now().Add(time.Minute), slices.Concat(
+				message(nil, []byte("kv"), number(0), batch), message(nil, nil, number(^uint64(0)), nil))...)
+		}()
+	}()
+	var f follower
+	f.follow(t, Feed{Endpoint: pub, Replay: "tcp://" + ln.Addr().String()})
+	f.told(t, []bool{true}, 5)
+	ln.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestFeedForgets holds that what was missed for good makes a feed begin anew.

@@ -137,6 +137,7 @@ type attempt struct {
 	loan      *loan // of the adapter that it needs
 	tells     bool  // the endpoint is asked for the tokens of a stream
 	exactly   bool  // and goes on by them: its usage is of the whole answer
+	unasked   bool  // it is asked for the usage of a stream, which the client did not ask for
 }
 
 // begun makes an attempt, whose time runs from now on. It ends with leave.
@@ -229,7 +230,7 @@ func (a *attempt) request() (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	edits = append(edits, more...)
+	edits = append(append(edits, more...), a.asking()...)
 	if a.salts() {
 		edits = append(edits, x.body.salting(x.salt))
 	}
@@ -242,6 +243,19 @@ func (a *attempt) request() (*http.Request, error) {
 		parts, a.sent = [][]byte{body}, time.Now()
 	}
 	return x.to(a.ctx, a.placement, parts...), nil
+}
+
+// asking is the edit that lets an engine tell how many tokens a stream took. Its events need not have one each.
+func (a *attempt) asking() []edit {
+	b, e := &a.body, a.placement.endpoint
+	a.g.mu.Lock()
+	a.unasked = b.stream && !b.options && slices.Contains(rendered, a.r.URL.Path) && e.cfg.API == "" && e.maker.counts()
+	a.g.mu.Unlock()
+	if !a.unasked {
+		return nil
+	}
+	end := bytes.LastIndexByte(b.raw, '}')
+	return []edit{{[2]int{end, end}, []byte(`,"stream_options":{"include_usage":true}`)}}
 }
 
 // to makes the request with a body for an endpoint.

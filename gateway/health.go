@@ -1,18 +1,13 @@
 package gateway
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/guard"
-	"github.com/kvasir-llm/kvasir/route"
 )
 
 // endpoint is an endpoint of the fleet. Gateway.mu guards what is below the line.
@@ -35,8 +30,7 @@ type endpoint struct {
 	loans    []*loan       // adapters that it was told to load, since it was down last
 	mute     time.Duration // until when it is not asked to render prompts
 	broke    bool          // it was down as connections broke, and has not answered well since
-	salting  salting       // since it was down last
-	kvasir   bool          // it is one, as its metrics say
+	maker    maker         // as it said, since it was down last
 	chats    bool          // it has no Messages API, but one for chats
 }
 
@@ -72,7 +66,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	if h.Path != "" {
-		err := g.ask(ctx, e, h.Path, nil)
+		err := g.ask(ctx, e, h.Path)
 		if ctx.Err() == context.Canceled {
 			return
 		}
@@ -86,22 +80,21 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 	}
 }
 
-// ask gets a page of an endpoint, which must come with status 200. A provider that has no such page is as good as one
-// that says it is well.
-func (g *Gateway) ask(ctx context.Context, e *endpoint, path string, read func(io.Reader) error) error {
+// mostPage is the most bytes that are read of an endpoint's page.
+const mostPage = 4 << 20
+
+// ask gets a page of an endpoint, which must not come with a status of 500 or above. A provider that has no such page
+// is as good as one that says it is well.
+func (g *Gateway) ask(ctx context.Context, e *endpoint, path string) error {
 	res, err := g.fetch(ctx, e, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	page := io.LimitReader(res.Body, 4<<20)
-	switch {
-	case read != nil && res.StatusCode == http.StatusOK:
-		return read(page)
-	case read != nil, res.StatusCode >= 500:
-		return statusError(res.StatusCode)
+	if res.StatusCode >= 500 {
+		return fmt.Errorf("status %d", res.StatusCode)
 	}
-	_, err = io.Copy(io.Discard, page)
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, mostPage))
 	return err
 }
 
@@ -129,7 +122,7 @@ func (g *Gateway) setDown(e *endpoint, why string) {
 		g.log.Info("endpoint", "url", e.url, "up", why == "", "why", why)
 	}
 	if e.down = why; why != "" {
-		e.loans, e.salting, e.kvasir, e.chats = nil, saltUnknown, false, false
+		e.loans, e.maker, e.chats = nil, unmet, false
 	}
 	g.fleet.SetDown(e.id, why)
 	g.metrics.up.WithLabelValues(e.url).Set(one(why == ""))
@@ -196,66 +189,4 @@ func (g *Gateway) failedAt(e *endpoint, f *failure) {
 			}
 		})
 	}
-}
-
-// loadNames are the metrics of engines' load: vLLM's (and kvasir's), SGLang's, llama.cpp's, TensorRT-LLM's.
-var loadNames = map[string]func(l *route.Load, x float64){
-	"vllm:num_requests_waiting":    func(l *route.Load, x float64) { l.Waiting += int(x) },
-	"vllm:num_requests_running":    func(l *route.Load, x float64) { l.Running += int(x) },
-	"vllm:kv_cache_usage_perc":     func(l *route.Load, x float64) { l.KVUse = max(l.KVUse, x) },
-	"vllm:gpu_cache_usage_perc":    func(l *route.Load, x float64) { l.KVUse = max(l.KVUse, x) },
-	"sglang:num_queue_reqs":        func(l *route.Load, x float64) { l.Waiting += int(x) },
-	"sglang:num_running_reqs":      func(l *route.Load, x float64) { l.Running += int(x) },
-	"sglang:token_usage":           func(l *route.Load, x float64) { l.KVUse = max(l.KVUse, x) },
-	"llamacpp:requests_deferred":   func(l *route.Load, x float64) { l.Waiting += int(x) },
-	"llamacpp:requests_processing": func(l *route.Load, x float64) { l.Running += int(x) },
-	"trtllm_num_requests_waiting":  func(l *route.Load, x float64) { l.Waiting += int(x) },
-	"trtllm_num_requests_running":  func(l *route.Load, x float64) { l.Running += int(x) },
-	"trtllm_kv_cache_utilization":  func(l *route.Load, x float64) { l.KVUse = max(l.KVUse, x) },
-	"vllm:lora_requests_info":      nil, // its labels count: see readLoad
-}
-
-// readLoad reads an engine's load from its metrics, in Prometheus' text form, whether it knows salts, and whether it is
-// a kvasir.
-func readLoad(r io.Reader, l *route.Load) (salts, kvasir bool, err error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Bytes()
-		end := bytes.IndexAny(line, "{ ")
-		if end < 1 || line[0] == '#' {
-			continue
-		}
-		salts = salts || slices.ContainsFunc(saltingEngines, func(s string) bool { return bytes.HasPrefix(line, []byte(s)) })
-		kvasir = kvasir || bytes.HasPrefix(line, []byte(ownMetrics))
-		add, ok := loadNames[string(line[:end])]
-		if !ok {
-			continue
-		}
-		if add == nil {
-			readAdapters(string(line), l)
-			continue
-		}
-		value := line[bytes.LastIndexByte(line, ' ')+1:]
-		if x, err := strconv.ParseFloat(string(value), 64); err == nil && x >= 0 && x < 1e9 {
-			add(l, x)
-		}
-	}
-	return salts, kvasir, lines.Err()
-}
-
-// readAdapters reads which adapters run, from the labels of vLLM's metric of them.
-func readAdapters(line string, l *route.Load) {
-	label := func(name string) string {
-		_, rest, _ := strings.Cut(line, name+`="`)
-		value, _, _ := strings.Cut(rest, `"`)
-		return value
-	}
-	for name := range strings.SplitSeq(label("running_lora_adapters"), ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			l.Adapters = append(l.Adapters, name)
-		}
-	}
-	most, err := strconv.Atoi(label("max_lora"))
-	l.AdapterRoom = err == nil && len(l.Adapters) < most
 }

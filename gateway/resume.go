@@ -45,14 +45,14 @@ func (a *attempt) resumption() ([]edit, error) {
 	}
 	e := a.placement.endpoint
 	a.g.mu.Lock()
-	unknown := e.cfg.API == "" && e.salting == saltUnknown
+	unknown := e.cfg.API == "" && e.maker == unmet
 	a.g.mu.Unlock()
 	if unknown {
 		a.g.meet(a.ctx, e)
 	}
 	a.g.mu.Lock()
-	a.tells = e.kvasir
-	continues := a.r.URL.Path != "/v1/chat/completions" || e.cfg.API == "" && e.salting != saltForeign
+	a.tells = e.maker == kvasir
+	continues := e.cfg.API == "" && (e.maker == unmet || e.maker.goesOn(a.r.URL.Path))
 	a.g.mu.Unlock()
 	var edits []edit
 	end := bytes.LastIndexByte(b.raw, '}')
@@ -65,7 +65,7 @@ func (a *attempt) resumption() ([]edit, error) {
 		ids, err := json.Marshal(t.ids)
 		a.exactly = true
 		return append(edits, edit{[2]int{end, end}, slices.Concat([]byte(`,"continue_token_ids":`), ids)}), err
-	case t.byTokens || !continues: // engines that know no salts know no continue_final_message either
+	case t.byTokens || !continues:
 		return nil, errCannotGoOn
 	default:
 		return append(edits, b.resumption(a.r.URL.Path, t)...), nil

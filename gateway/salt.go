@@ -2,20 +2,14 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/kvasir-llm/kvasir/route"
 )
 
 // saltKey is the member of a request that keeps its KV blocks apart from those of requests with another value.
@@ -41,12 +35,6 @@ const (
 	saltKnown
 	saltForeign
 )
-
-// saltingEngines begin the names of metrics of engines that know cache_salt: kvasir and vLLM, SGLang.
-var saltingEngines = []string{"vllm:", "sglang:"}
-
-// ownMetrics begin the names of metrics that kvasir alone has.
-const ownMetrics = "kvasir:"
 
 // mac is an HMAC-SHA-256.
 func mac(key []byte, of string) []byte {
@@ -124,8 +112,12 @@ func (e *endpoint) salts() salting {
 		return saltForeign
 	case e.cfg.CacheSalt == alwaysSalted || e.cfg.Events != "":
 		return saltKnown
+	case e.maker == unmet:
+		return saltUnknown
+	case e.maker.salts():
+		return saltKnown
 	}
-	return e.salting
+	return saltForeign
 }
 
 // saltOf returns what tells the prompts of a request in the index of a model's prefixes from those of others: its salt,
@@ -155,40 +147,3 @@ func (a *attempt) salts() bool {
 	defer g.mu.Unlock()
 	return e.salts() != saltForeign
 }
-
-// meet asks an endpoint what engine it is.
-func (g *Gateway) meet(ctx context.Context, e *endpoint) {
-	h := g.setup.Load().cfg.Health
-	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
-	defer cancel()
-	g.measure(ctx, e, cmp.Or(h.Metrics, defaults().Health.Metrics))
-}
-
-// measure reads an endpoint's metrics: its load, and what engine it is.
-func (g *Gateway) measure(ctx context.Context, e *endpoint, path string) {
-	var l route.Load
-	is, own := saltForeign, false
-	err := g.ask(ctx, e, path, func(r io.Reader) error {
-		salts, kvasir, err := readLoad(r, &l)
-		if own = kvasir; salts {
-			is = saltKnown
-		}
-		return err
-	})
-	var status statusError
-	if err != nil && (!errors.As(err, &status) || status >= http.StatusInternalServerError && status != http.StatusNotImplemented ||
-		status == http.StatusTooManyRequests) {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e.salting, e.kvasir = is, own; err == nil && !e.gone {
-		e.hold(&l)
-		g.fleet.SetLoad(e.id, l)
-	}
-}
-
-// statusError is a status that is not the one wanted.
-type statusError int
-
-func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }

@@ -19,6 +19,7 @@ type body struct {
 	modelAt  [2]int // where the model's name is in raw, with its quotes; zeros if there is none
 	model    string
 	stream   bool
+	options  bool // it has stream_options
 	user     string
 	session  string // prompt_cache_key
 	salt     string // cache_salt
@@ -50,6 +51,7 @@ func scan(raw []byte) (body, error) {
 	var seen [len(known)]bool
 	err := members(raw, func(key string, value []byte, at int) error {
 		byText, may := resumable[key]
+		b.options = b.options || key == "stream_options"
 		b.special, b.byTokens = b.special || !may, b.byTokens || may && !byText
 		for i, k := range known {
 			if k.name != key {

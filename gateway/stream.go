@@ -23,7 +23,7 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 	a.exchange.stream = true
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
-	var e events
+	e := events{unasked: a.unasked}
 	if a.said != nil {
 		t := a.said
 		t.told, t.resumed, t.before, e.each = a.tells, a.spoke, t.tokens, t.add
@@ -128,6 +128,9 @@ type events struct {
 	done  bool   // [DONE] was among them
 	usage []byte // the data of the last event with usage
 
+	unasked bool // the event with nothing but usage is not for the client
+	hidden  bool // the last event was that
+
 	each func(event []byte) []byte // returns what is sent in place of an event; nil sends events as they are
 }
 
@@ -147,6 +150,10 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 		}
 		if err = e.see(all[end : end+n]); err != nil {
 			break
+		}
+		if e.hidden {
+			all = append(all[:end], all[end+n:]...)
+			continue
 		}
 		if e.each != nil {
 			edited = append(edited, e.each(all[end:end+n])...)
@@ -199,6 +206,7 @@ func mayBegin(data []byte) bool {
 
 // see checks an event and takes note of what is in it.
 func (e *events) see(event []byte) error {
+	e.hidden = false
 	for len(event) > 0 {
 		n := bytes.IndexByte(event, '\n') + 1
 		line := event[:n]
@@ -221,9 +229,19 @@ func (e *events) see(event []byte) error {
 		e.count++
 		if bytes.Contains(data, []byte(`"usage":{`)) || bytes.Contains(data, []byte(`"usage": {`)) {
 			e.usage = append(e.usage[:0], data...)
+			e.hidden = e.unasked && !hasChoices(data)
 		}
 	}
 	return nil
+}
+
+// hasChoices reports whether an event has something of an answer.
+func hasChoices(data []byte) (has bool) {
+	members(data, func(key string, value []byte, _ int) error {
+		has = has || key == "choices" && len(bytes.Trim(value, "[] \t")) > 0
+		return nil
+	})
+	return has
 }
 
 // isJSON reports whether data is one JSON value in UTF-8.

@@ -250,7 +250,7 @@ func (e *engine) got() []seen {
 
 const (
 	plain    = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
-	streamed = `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	streamed = `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}`
 	two      = "models:\n- name: m\n  endpoints: [http://a, http://b]\n"
 )
 

@@ -86,6 +86,8 @@ type Config struct {
 	Blobs *store.Blobs
 	// Traces records what happens to requests. nil records nothing. The server does not close it.
 	Traces *trace.Exporter
+	// Restarts is how often the program was started anew since a device was lost.
+	Restarts int
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
@@ -200,6 +202,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
 	countTraces(s.registry, cfg.Traces)
+	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "kvasir:device_restarts_total",
+		Help: "Times that the program was started anew since a device was lost."}, func() float64 { return float64(cfg.Restarts) }))
 	if s.later, err = newLater(cfg.State); err != nil {
 		return nil, err
 	}

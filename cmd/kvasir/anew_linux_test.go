@@ -119,25 +119,35 @@ func (s *anewServer) says(text string) int {
 	return strings.Count(s.log.String(), text)
 }
 
-// startAnewServer starts a server that loses its device in the steps that are given, one for each process. change may
-// be nil.
-func startAnewServer(t *testing.T, steps string, change func(*exec.Cmd), args ...string) *anewServer {
+// brittleKvasir returns the program, with what its environment needs for a device that is lost in the steps that are
+// given, one for each process.
+func brittleKvasir(t *testing.T, steps string) (program, variable string) {
 	t.Helper()
 	dir := t.TempDir()
+	program = filepath.Join(dir, "kvasir") // by this name the test is the program
 	self, err := os.Executable()
 	if err == nil {
-		err = os.Symlink(self, filepath.Join(dir, "kvasir")) // by this name it is the program
+		err = os.Symlink(self, program)
 	}
+	plan := filepath.Join(dir, "steps")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "steps"), []byte(strings.ReplaceAll(steps, " ", "\n")), 0o600)
+		err = os.WriteFile(plan, []byte(strings.ReplaceAll(steps, " ", "\n")), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return program, brittleVariable + "=" + plan
+}
+
+// startAnewServer starts a server that loses its device in the steps that are given, one for each process. change may
+// be nil.
+func startAnewServer(t *testing.T, steps string, change func(*exec.Cmd), args ...string) *anewServer {
+	t.Helper()
+	program, plan := brittleKvasir(t, steps)
 	// Without kept connections, none is closed while a request comes.
 	s := &anewServer{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-	s.cmd = exec.Command(filepath.Join(dir, "kvasir"), append([]string{"serve", "kvasir-mini", "--device", "brittle", "--kv-bytes", "16M", "--context", "512", "--port", "0"}, args...)...)
-	s.cmd.Env = append(os.Environ(), brittleVariable+"="+filepath.Join(dir, "steps"))
+	s.cmd = exec.Command(program, append([]string{"serve", "kvasir-mini", "--device", "brittle", "--kv-bytes", "16M", "--context", "512", "--port", "0"}, args...)...)
+	s.cmd.Env = append(os.Environ(), plan)
 	s.cmd.Stderr = s
 	if change != nil {
 		change(s.cmd)
@@ -524,5 +534,40 @@ func TestBatchOutlivesDevices(t *testing.T) {
 		if got[id] != text {
 			t.Errorf("%s: %q, and %q with a device that lasts", id, got[id], text)
 		}
+	}
+}
+
+// TestCommandsWhoseDeviceIsLost holds that commands that serve nobody end and say why, and that a batch goes on when it
+// is started again.
+func TestCommandsWhoseDeviceIsLost(t *testing.T) {
+	program, plan := brittleKvasir(t, "10 10")
+	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
+	if err := os.WriteFile(in, []byte(batchInput(20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	device := []string{"--device", "brittle", "--kv-bytes", "16M", "--context", "512"}
+	batch := append([]string{"batch", in, out, "--max-seqs", "2"}, device...)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{append([]string{"run", "--max-tokens", "100", "Tell me a story of a fox and a KV cache"}, device...), exitFailure, "the device is lost: it could not be set up again"},
+		{batch, exitFailure, "the device is lost; the same command goes on where the answers end"},
+		{batch, exitOK, ""},
+	} {
+		cmd := exec.CommandContext(t.Context(), program, c.args...)
+		cmd.Env = append(os.Environ(), plan)
+		said, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(said), c.says) {
+			t.Errorf("%v ended with %v and said %s; want %d and %q", c.args, err, said, c.code, c.says)
+		}
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(said(t, data)); n != 20 {
+		t.Errorf("%d answers; want 20", n)
 	}
 }

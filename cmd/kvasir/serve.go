@@ -145,6 +145,8 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 		return err
 	}
 	defer closeState()
+	opened := server.Open(ln, cfg)
+	defer opened.Close()
 	closeAll, err := c.loadAll(ctx, log, &cfg)
 	defer closeAll()
 	if err != nil {
@@ -158,12 +160,12 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
-	return c.serveUntil(ctx, log, s, ln)
+	return c.serveUntil(ctx, log, s, opened)
 }
 
 // serveUntil serves until ctx ends, and tells the service manager when that begins and ends: not if the program is
 // started anew, since the process goes on.
-func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, ln net.Listener) error {
+func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, o *server.Opening) error {
 	stopping := make(chan struct{})
 	told := func(err error) {
 		if err != nil {
@@ -180,7 +182,7 @@ func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.S
 		close(stopping)
 	})
 	told(tellSystemd(daemon.SdNotifyReady))
-	err := s.Serve(ctx, ln)
+	err := s.ServeOpened(ctx, o)
 	if !undo() {
 		<-stopping
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -186,7 +187,7 @@ func (s *anewServer) health(t *testing.T) int {
 // chat asks for an answer of 20 tokens.
 func (s *anewServer) chat() (status int, text, retry string, err error) {
 	res, err := s.client.Post(s.url+"/v1/chat/completions", "application/json",
-		strings.NewReader(`{"messages":[{"role":"user","content":"Tell me a story"}],"max_tokens":20,"temperature":0,"ignore_eos":true}`))
+		strings.NewReader(`{"model":"kvasir-mini","messages":[{"role":"user","content":"Tell me a story"}],"max_tokens":20,"temperature":0,"ignore_eos":true}`))
 	if err != nil {
 		return 0, "", "", err
 	}
@@ -331,6 +332,13 @@ func TestSocketsLiveOn(t *testing.T) {
 		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the socket is left behind: %v", err)
 		}
+	})
+	t.Run("a model on demand", func(t *testing.T) {
+		s := startAnewServer(t, "60", func(cmd *exec.Cmd) {
+			cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "kvasir-mini" })
+		})
+		lives(t, s)
+		s.ends(t)
 	})
 	t.Run("systemd", func(t *testing.T) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -133,7 +133,8 @@ func TestRebuildBound(t *testing.T) {
 			g.fail = errors.New("no memory")
 		}
 		g.prepare = func(n int, f *fake) { f.forward = func(*compute.Batch) error { return lostDevice(n) } }
-		e := g.engine(t)
+		var told []error
+		e := start(t, Config{Runner: g.runner(), Base: g, Sched: g.cfg, Lost: func(err error) { told = append(told, err) }})
 		var last Token
 		for n := range 3 {
 			s, err := e.Submit(t.Context(), request(n, 6, 20))
@@ -148,6 +149,9 @@ func TestRebuildBound(t *testing.T) {
 		}
 		if want := map[bool]int{false: mostRebuilds + 1, true: 2}[broken]; g.made != want {
 			t.Errorf("%d Runners were made; want %d", g.made, want)
+		}
+		if e.Close(); len(told) != 1 || !strings.Contains(told[0].Error(), "fault") {
+			t.Errorf("it told %v", told)
 		}
 		if broken && !strings.Contains(last.Err.Error(), "it could not be set up again: no memory") {
 			t.Error(last.Err)

@@ -68,6 +68,9 @@ func (e *Engine) lose(err error) {
 	for _, q := range e.ordered() {
 		e.fail(q, e.dead)
 	}
+	if e.cfg.Lost != nil {
+		e.cfg.Lost(err)
+	}
 }
 
 // isolate computes a step again, after it failed for all together, for one sequence after the other: those for which it

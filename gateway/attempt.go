@@ -23,10 +23,10 @@ import (
 type failure struct {
 	err         error
 	unreachable bool    // there was no connection
-	broken      bool    // the connection broke
+	broken      bool    // the connection broke, or the endpoint said that it leaves
 	long        bool    // the prompt is too long for the model
 	blameless   bool    // the endpoint lacks the adapter, or cannot go on with a stream, which is no fault of its own
-	again       bool    // it may have the adapter at the next attempt
+	again       bool    // it may do better at the next attempt, with the adapter or in a new process
 	answer      *answer // if it answered with an error
 }
 
@@ -191,7 +191,8 @@ func (a *attempt) refused(o opened) *failure {
 		if err != nil {
 			return a.failed(a.ctx, err, false)
 		}
-		return &failure{err: fmt.Errorf("status %d: %.200s", status, said), answer: &answer{status, o.res.Header, said}}
+		gone := status == http.StatusServiceUnavailable && leaves(said)
+		return &failure{err: fmt.Errorf("status %d: %.200s", status, said), answer: &answer{status, o.res.Header, said}, broken: gone, again: gone}
 	case status < 200 || status >= 300 && status < 400:
 		return &failure{err: fmt.Errorf("status %d, which is no answer", status)}
 	}

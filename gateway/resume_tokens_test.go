@@ -158,3 +158,51 @@ func TestOthersDoNotGoOnByTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestKvasirThatLeaves lets an endpoint end streams with an error, in the middle or at once: another one answers where
+// the error says that the kvasir leaves, and the client gets the error where it does not.
+func TestKvasirThatLeaves(t *testing.T) {
+	words := []string{"one", "two", "three", "four"}
+	body := `{"model":"m","stream":true,"max_tokens":4,"messages":[{"role":"user","content":"count"}]}`
+	for _, c := range []struct {
+		code  string
+		after int // words; 0 is a status
+		whole bool
+	}{{"device_lost", 2, true}, {"shutting_down", 1, true}, {"device_lost", 0, true}, {"internal_error", 2, false}} {
+		failing := kvasirCounter("a", words, 0)
+		well := failing.hook
+		failing.hook = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == "GET" {
+				return well(w, r)
+			}
+			problem := fmt.Sprintf(`{"error":{"message":"it is gone","type":"server_error","param":null,"code":%q}}`, c.code)
+			if c.after == 0 {
+				http.Error(w, problem, http.StatusServiceUnavailable)
+				return true
+			}
+			failing.begin(w)
+			for at, word := range words[:c.after] {
+				fmt.Fprintf(w, "data: {\"id\":\"a\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"token_ids\":[%d]}]}\n\n", word+" ", at)
+			}
+			fmt.Fprintf(w, "data: %s\n\n", problem)
+			return true
+		}
+		engines := map[string]http.Handler{"a": failing, "b": kvasirCounter("b", words, 0)}
+		inWorld(t, "models: [{name: m, endpoints: [http://a, http://b], resume: true}]\n", engines, func(w *world) {
+			broken := 0
+			for range 4 {
+				r := w.chat(body)
+				said := ""
+				for _, word := range words {
+					said += strings.Repeat(word, strings.Count(r.body, word))
+				}
+				if !strings.HasSuffix(r.body, "[DONE]\n\n") || strings.Contains(r.body, "error") || said != strings.Join(words, "") {
+					broken++
+				}
+			}
+			if asked := len(failing.got()) > 0; !asked || c.whole != (broken == 0) {
+				t.Errorf("%s after %d words: %d of 4 streams are broken; whether the endpoint was asked is %v", c.code, c.after, broken, asked)
+			}
+		})
+	}
+}

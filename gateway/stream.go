@@ -67,7 +67,7 @@ func (a *attempt) stream(ctx context.Context, res *http.Response) *failure {
 		}
 		switch {
 		case bad != nil:
-			return a.broken(&e, &failure{err: bad})
+			return a.broken(&e, &failure{err: bad, broken: errors.Is(bad, errLeaves)})
 		case err == nil:
 		case !errors.Is(err, io.EOF):
 			return a.broken(&e, a.failed(ctx, err, false))
@@ -226,6 +226,9 @@ func (e *events) see(event []byte) error {
 		if !isJSON(data) || data[0] != '{' {
 			return fmt.Errorf("%.40q is no JSON object", data)
 		}
+		if bytes.HasPrefix(data, []byte(`{"error":`)) && leaves(data) {
+			return errLeaves
+		}
 		e.count++
 		if bytes.Contains(data, []byte(`"usage":{`)) || bytes.Contains(data, []byte(`"usage": {`)) {
 			e.usage = append(e.usage[:0], data...)
@@ -242,6 +245,18 @@ func hasChoices(data []byte) (has bool) {
 		return nil
 	})
 	return has
+}
+
+// errLeaves is why an endpoint that leaves does not go on with a stream.
+var errLeaves = errors.New("the endpoint ends, or begins anew")
+
+// leaves reports whether an error is that of a kvasir that ends, or begins anew as its device is lost: what it leaves
+// undone, another endpoint can do, or the same one later.
+func leaves(answer []byte) bool {
+	var said struct {
+		Error struct{ Code any }
+	}
+	return json.Unmarshal(answer, &said) == nil && (said.Error.Code == "device_lost" || said.Error.Code == "shutting_down")
 }
 
 // isJSON reports whether data is one JSON value in UTF-8.

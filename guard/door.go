@@ -34,6 +34,15 @@ type Door struct {
 	Accept time.Duration
 	// Log tells of connections that are closed, and of what goes wrong on others.
 	Log *slog.Logger
+
+	listener *listener // of Listen
+}
+
+// Open returns how many connections are open that were accepted, also those that a server has not seen yet.
+func (d *Door) Open() int {
+	d.listener.mu.Lock()
+	defer d.listener.mu.Unlock()
+	return d.listener.open
 }
 
 // Server returns a server of HTTP/2 and HTTP/1.1, whose connections are those of d.Listen.
@@ -61,13 +70,13 @@ func (d *Door) Listen(ln net.Listener) net.Listener {
 	if at, ok := ln.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() && !d.Known {
 		d.Log.Warn("anyone who reaches this address may use it: there are no API keys", "address", at)
 	}
-	ln = &listener{Listener: ln, most: d.Most, mostEach: d.MostEach, log: d.Log, each: map[netip.Prefix]int{}}
+	d.listener = &listener{Listener: ln, most: d.Most, mostEach: d.MostEach, log: d.Log, each: map[netip.Prefix]int{}}
 	if d.TLS == nil {
-		return ln
+		return d.listener
 	}
 	over := d.TLS.Clone()
 	over.NextProtos = []string{"h2", "http/1.1"}
-	return tls.NewListener(ln, over)
+	return tls.NewListener(d.listener, over)
 }
 
 // listener bounds the connections that are open at once.

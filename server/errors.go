@@ -99,7 +99,7 @@ func describe(api *dialect, err error) *failure {
 	case errors.Is(err, engine.ErrAsleep):
 		return refuse(http.StatusServiceUnavailable, "", "asleep", "The model was put to sleep.")
 	case errors.Is(err, engine.ErrDevice):
-		return refuse(http.StatusServiceUnavailable, "", "device_lost", "The device that the model runs on is lost.")
+		return refuse(http.StatusServiceUnavailable, "", "device_lost", "The device that the model runs on is lost. Please try again later.")
 	case errors.Is(err, engine.ErrSleepless), errors.Is(err, engine.ErrTurning):
 		return refuse(http.StatusConflict, "", "cannot_sleep", "%v", err)
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed), errors.Is(err, errShutdown),
@@ -128,6 +128,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusInternalServerError:
 		s.cfg.Logger.Error("a request failed", "path", r.URL.Path, "id", w.Header().Get(requestID), "error", err)
+	}
+	if errors.Is(err, engine.ErrDevice) {
+		w.Header().Set("Connection", "close") // another process may answer the next request
 	}
 	if rec, ok := w.(*recorder); ok && rec.status != 0 { // a stream that was kept alive
 		rec.Write(api.failEvent(nil, f))

@@ -22,7 +22,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
 	"github.com/kvasir-llm/kvasir/trace"
@@ -86,6 +85,8 @@ type Config struct {
 	Blobs *store.Blobs
 	// Traces records what happens to requests. nil records nothing. The server does not close it.
 	Traces *trace.Exporter
+	// Restarts is how often the program was started anew since a device was lost.
+	Restarts int
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
 	Logger *slog.Logger
 }
@@ -200,6 +201,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.metrics = newMetrics(s.registry, s.models, s.context)
 	countTraces(s.registry, cfg.Traces)
+	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "kvasir:device_restarts_total",
+		Help: "Times that the program was started anew since a device was lost."}, func() float64 { return float64(cfg.Restarts) }))
 	if s.later, err = newLater(cfg.State); err != nil {
 		return nil, err
 	}
@@ -238,39 +241,37 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.ServeHTTP) }
 // errShutdown ends answers that are not complete when DrainTimeout is over.
 var errShutdown = errors.New("the server is shutting down")
 
-// Serve answers requests on ln until ctx is done. Then it refuses connections and new requests, reports itself
+// Serve is ServeOpened on a listener that nobody answers on yet.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	return s.ServeOpened(ctx, Open(ln, s.cfg))
+}
+
+// ServeOpened answers requests until ctx is done. Then it refuses connections and new requests, reports itself
 // unhealthy, and lets answers finish for at most DrainTimeout before it cuts them off. It returns nil if all of them
 // finished.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+func (s *Server) ServeOpened(ctx context.Context, o *Opening) error {
 	defer s.Close()
-	base, cut := context.WithCancelCause(context.Background())
-	defer cut(nil)
-	known := len(s.ring().tenants) > 0 || s.cfg.TLS != nil && s.cfg.TLS.ClientAuth == tls.RequireAndVerifyClientCert
-	door := guard.Door{Most: s.cfg.MaxConns, MostEach: s.cfg.MaxConnsEach, TLS: s.cfg.TLS, Known: known,
-		Accept: s.cfg.WriteTimeout, Log: s.cfg.Logger}
-	ln = door.Listen(ln)
-	web := door.Server(s)
-	web.BaseContext = func(net.Listener) context.Context { return base }
-	s.preload(base)
-	failed := make(chan error, 1)
-	guard.Go(func() error { return web.Serve(ln) }, func(err error) { failed <- err })
+	defer o.cut(nil)
+	o.server = s
+	close(o.ready)
+	s.preload(o.base)
 	select {
-	case err := <-failed:
+	case err := <-o.failed:
 		return fmt.Errorf("server: %w", err)
 	case <-ctx.Done():
 	}
 	s.Drain()
 	wait, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
-	err := web.Shutdown(wait)
+	err := o.shutdown(wait)
 	if err == nil {
 		return nil
 	}
-	cut(errShutdown)
+	o.cut(errShutdown)
 	last, cancelLast := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancelLast()
-	if web.Shutdown(last) != nil {
-		web.Close()
+	if o.shutdown(last) != nil {
+		o.web.Close()
 	}
 	return fmt.Errorf("server: answers were still under way after %v and were cut off", s.cfg.DrainTimeout)
 }

@@ -82,6 +82,11 @@ func (c *batchCmd) Run(ctx context.Context) error {
 		return err
 	}
 	o.Profile, o.MaxSeqs, o.MaxWaiting = "throughput", int(c.MaxSeqs), 4*atOnce
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	o.Lost = func(err error) {
+		end(fmt.Errorf("the device is lost; the same command goes on where the answers end: %w", err))
+	}
 	m, err := load(ctx, found, o)
 	if err != nil {
 		return err

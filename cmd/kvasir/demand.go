@@ -220,7 +220,7 @@ func (c *catalog) options(e entry, name string) (text.Options, error) {
 		return o, err
 	}
 	o.MaxLoRAs, o.MaxRank = c.serve.MaxLoRAs, c.serve.MaxRank
-	o.MaxWaiting, o.MaxQueue, o.Logger = c.serve.MaxWaiting, c.serve.MaxQueueTime, c.log
+	o.MaxWaiting, o.MaxQueue, o.Logger, o.Lost = c.serve.MaxWaiting, c.serve.MaxQueueTime, c.log, c.serve.losses.lost
 	return o, e.apply(&o)
 }
 

@@ -23,6 +23,7 @@ type connectionFlags struct {
 	TLSClientCA  string `name:"tls-client-ca" help:"A PEM file of certificates: only clients with a certificate that one of them has signed may connect; read again on SIGHUP." placeholder:"FILE" type:"existingfile"`
 
 	files certificates
+	file  string // the Unix socket that was made, and is to be removed; "" is none
 }
 
 // apply sets what a server does with connections.
@@ -40,6 +41,24 @@ func (f *connectionFlags) apply(cfg *server.Config) error {
 	var err error
 	cfg.TLS, err = f.files.open()
 	return err
+}
+
+// openSocket is listen, or takes the socket that the program had before it was started anew.
+func (f *connectionFlags) openSocket(address string, before *lives) (net.Listener, error) {
+	if before.Restarts == 0 {
+		return f.listen(address)
+	}
+	socket := os.NewFile(uintptr(before.Socket), "socket")
+	defer socket.Close()
+	ln, err := net.FileListener(socket)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the socket from before the program was started anew: %w", err)
+	}
+	f.file = before.File
+	if u, ok := ln.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(f.file != "")
+	}
+	return ln, nil
 }
 
 // listen opens the socket that the server answers on, or takes the one that systemd opened for it. A Unix socket that a
@@ -69,6 +88,7 @@ func (f *connectionFlags) listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, rootOf(err))
 	}
+	f.file = f.UDS
 	return ln, nil
 }
 

@@ -115,18 +115,37 @@ func run(args []string) int {
 	return exitFailure
 }
 
+// endings receives the signals that tell the program to end. nil is a question, which quiet answers once the signals
+// that came before it are seen to.
+var (
+	endings = make(chan os.Signal, 2)
+	quiet   = make(chan struct{})
+)
+
 // untilSignal returns a context that ends with the first signal to end. The second one ends the program at once.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(endings, os.Interrupt, syscall.SIGTERM)
 	guard.Go(func() error {
-		<-signals
-		cancel()
-		<-signals
+		for told := 0; told < 2; {
+			if s := <-endings; s == nil {
+				quiet <- struct{}{}
+			} else {
+				told++
+				cancel()
+			}
+		}
 		return nil
 	}, func(error) { os.Exit(exitInterrupted) })
 	return ctx
+}
+
+// heedNoSignal lets further signals to end do what they do to other programs. Those that came before have ended
+// untilSignal's context when it returns.
+func heedNoSignal() {
+	signal.Stop(endings)
+	endings <- nil
+	<-quiet
 }
 
 func newParser(c *cli) *kong.Kong {

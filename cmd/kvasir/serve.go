@@ -53,9 +53,11 @@ type serveCmd struct {
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
 	draftFlags      `group:"Tokens guessed ahead"`
+	lossFlags       `group:"Memory and computing"`
 	engineFlags     `group:"Memory and computing"`
 
-	blobs *store.Blobs // of --state; nil without
+	blobs  *store.Blobs // of --state; nil without
+	losses *losses
 }
 
 func (serveCmd) Help() string {
@@ -107,20 +109,33 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		form = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
 	}
 	log := slog.New(form)
-	// Before loading: a taken port is told at once.
-	ln, err := c.connectionFlags.listen(net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
+	before, err := formerLives()
 	if err != nil {
 		return err
 	}
+	// Before loading: a taken port is told at once.
+	ln, err := c.connectionFlags.openSocket(net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), &before)
+	if err != nil {
+		return err
+	}
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c.losses = &losses{how: c.OnLoss, lives: before, ln: ln, file: c.connectionFlags.file, drain: c.DrainTimeout, log: log, ctx: ctx, end: end}
+	return c.losses.settle(c.serve(within, log, ln))
+}
+
+// serve loads the models and serves them until ctx ends.
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener) error {
 	defer ln.Close()
 	cfg := server.Config{
 		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
-		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot,
+		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot, Restarts: c.losses.lives.Restarts,
 	}
 	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
 		return err
 	}
 	var flushTraces func()
+	var err error
 	if cfg.Traces, flushTraces, err = c.traceFlags.open(log); err != nil {
 		return err
 	}
@@ -130,6 +145,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer closeState()
+	opened := server.Open(ln, cfg)
+	defer opened.Close()
 	closeAll, err := c.loadAll(ctx, log, &cfg)
 	defer closeAll()
 	if err != nil {
@@ -143,23 +160,29 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
 	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
-	return serveUntil(ctx, log, s, ln)
+	return c.serveUntil(ctx, log, s, opened)
 }
 
-// serveUntil serves until ctx ends, and tells the service manager when that begins and ends.
-func serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, ln net.Listener) error {
+// serveUntil serves until ctx ends, and tells the service manager when that begins and ends: not if the program is
+// started anew, since the process goes on.
+func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, o *server.Opening) error {
 	stopping := make(chan struct{})
 	told := func(err error) {
 		if err != nil {
 			log.Warn("systemd was not told", "error", err)
 		}
 	}
-	undo := guard.OnDone(ctx, func() error { return tellSystemd(daemon.SdNotifyStopping) }, func(err error) {
+	undo := guard.OnDone(ctx, func() error {
+		if c.losses.restarting() {
+			return nil
+		}
+		return tellSystemd(daemon.SdNotifyStopping)
+	}, func(err error) {
 		told(err)
 		close(stopping)
 	})
 	told(tellSystemd(daemon.SdNotifyReady))
-	err := s.Serve(ctx, ln)
+	err := s.ServeOpened(ctx, o)
 	if !undo() {
 		<-stopping
 	}
@@ -318,6 +341,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 		o.Events = published.tell
 	}
 	o.MaxWaiting, o.MaxQueue, o.Logger, o.Observer = c.MaxWaiting, c.MaxQueueTime, log, observer
+	o.Lost = c.losses.lost
 	what, err := about(found.name, found.ckpt, &o)
 	if err != nil {
 		return server.Served{}, nil, fmt.Errorf("%s: %w", found.name, err)

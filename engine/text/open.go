@@ -87,6 +87,7 @@ type Options struct {
 
 	Observer engine.Observer
 	Events   func([]kv.Event) // hears of what happens to KV blocks; see engine.Config
+	Lost     func(error)      // hears that the device is lost for good; see engine.Config
 	Logger   *slog.Logger
 	Progress func(done, total int64) // hears of bytes of weights loaded
 }
@@ -287,7 +288,7 @@ func (m *Model) start(ckpt *weights.Checkpoint, dev compute.Device, o Options, a
 	}
 	m.Engine, err = engine.New(engine.Config{
 		Model: kvModel, Tiers: tiers, Runner: b.runner, Base: b, Slots: o.MaxLoRAs, Place: b.place, Adapters: adapters,
-		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Logger: o.Logger,
+		Vocab: m.Spec.Vocab, Long: m.Spec.Long, Observer: o.Observer, Events: o.Events, Lost: o.Lost, Logger: o.Logger,
 		Drafts: m.drafts(&o),
 		Sched: sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: b.blocks, Groups: m.KVGroups, States: cache.Spec().States,

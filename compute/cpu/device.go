@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/kernel"
@@ -39,6 +40,8 @@ type Device struct {
 	parts    partial       // what is computed apart
 	scratch  []scratch     // by worker
 	arena    arena         // of weights
+	raw      []*matrix     // weights that may not be packed yet
+	idle     *time.Timer   // begins to pack them; nil before there are any
 	before   *matrix       // the first weight of the product before
 	chains   []chain       // of the running step's choices
 	choosing *step
@@ -156,6 +159,7 @@ func (d *Device) Close() error {
 	default:
 		close(d.done)
 	}
+	d.letGo()
 	d.pool.close()
 	return nil
 }

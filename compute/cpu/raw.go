@@ -8,8 +8,8 @@ import (
 	"github.com/kvasir-llm/kvasir/guard"
 )
 
-// raw is a weight that is not packed yet: its blocks stay where its checkpoint is mapped. A server starts sooner for it,
-// since most of the time of packing goes to the memory that packed weights take. The first product packs the panels
+// raw is a weight that is not packed yet: its blocks stay where its checkpoint is mapped. A server starts sooner for
+// it, since most of the time of packing goes to the memory that packed weights take. The first product packs the panels
 // that it reads to scratch memory, so that its bits are those of any other; the second has the weight packed first,
 // since packing costs about as much as that. Whatever is not read twice soon is packed while no step runs.
 type raw struct {
@@ -21,7 +21,7 @@ type raw struct {
 }
 
 const (
-	idleTime  = 250 * time.Millisecond // after the last weight is loaded until weights are packed beside steps
+	idleTime  = 250 * time.Millisecond // after the last weight is loaded until weights are packed between steps
 	idleBytes = 16 << 20               // of weights packed while a step may wait
 	touchPart = 1 << 20                // bytes that a thread reads from a disk at once
 	leastPage = 4096                   // bytes of a page of memory
@@ -36,9 +36,9 @@ func (d *Device) keep(m *matrix, src compute.Source, release func()) error {
 	unpacked.Add(m.Bytes())
 	d.raw = append(d.raw, m)
 	if d.idle == nil {
-		d.idle = guard.After(idleTime, d.packRest, d.pool.fail)
+		d.idle = guard.After(d.idleTime, d.packRest, d.pool.fail)
 	} else {
-		d.idle.Reset(idleTime)
+		d.idle.Reset(d.idleTime)
 	}
 	return d.pool.run((len(src.Data)+touchPart-1)/touchPart, func(worker, i int) {
 		part, sum := src.Data[i*touchPart:min((i+1)*touchPart, len(src.Data))], byte(0)

@@ -21,7 +21,7 @@ type Device interface {
 	KVTypes() []quant.Type
 
 	// Matrix loads a weight, in the layout that the device reads best. src.Data and src.Row are not used after the
-	// call.
+	// call, unless src.Keep allows it.
 	Matrix(src Source) (Matrix, error)
 	// Vector loads a float32 vector: a gain, a bias, a table of frequencies.
 	Vector(v []float32) (Vector, error)

@@ -14,6 +14,9 @@ type Source struct {
 	Type    quant.Type
 	Out, In int
 	Data    []byte
+	// Keep, if not nil, lets a device read Data after Matrix has returned, until it calls release, which it does once.
+	// A nil release: it may not.
+	Keep func() (release func())
 	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
 	Row func(dst []byte, n int)
 	// Run, if not nil, writes n rows from row from on, in less time than as many calls of Row.

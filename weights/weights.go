@@ -57,7 +57,7 @@ func (i Info) Values() int {
 type Tensor struct {
 	Info
 	// Data is a view into the mapped file, or a copy if a PyTorch file does not store the tensor row by row. It is
-	// valid until the checkpoint is closed and must not be written to.
+	// valid until the checkpoint is closed (but see Keep) and must not be written to.
 	Data []byte
 }
 
@@ -94,6 +94,7 @@ type Checkpoint struct {
 	keys   []string
 	again  func() (*Checkpoint, error)
 	ahead  readAhead
+	kept   kept
 }
 
 // Reopen opens what c was opened from, which may be closed.
@@ -187,15 +188,19 @@ func (c *Checkpoint) Config(name string) ([]byte, error) {
 	return data, nil
 }
 
-// Close unmaps the files. Every Tensor.Data becomes invalid: reading it after Close faults.
+// Close unmaps the files. Every Tensor.Data becomes invalid: reading it after Close faults. Where some is kept, the
+// files stay mapped until it is released.
 func (c *Checkpoint) Close() error {
 	c.ahead.end()
-	var errs []error
-	for i := range c.parts {
-		errs = append(errs, c.parts[i].close())
-	}
+	parts := c.parts
 	c.parts, c.byName = nil, nil
-	return errors.Join(errs...)
+	return c.kept.close(func() error {
+		var errs []error
+		for i := range parts {
+			errs = append(errs, parts[i].close())
+		}
+		return errors.Join(errs...)
+	})
 }
 
 // assemble makes one checkpoint of its parts, and closes them on failure.

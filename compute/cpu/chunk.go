@@ -46,6 +46,9 @@ type scratch struct {
 	work    []byte    // of products with tiles
 	sums    []float32 // likewise, of those of pairs
 	row     []float32 // inputs in the order of a weight
+	packer  kernel.Packer
+	panels  []byte // of a raw weight
+	touched byte   // of what was read from a disk
 	sampler choose.Sampler
 	router  [2]float32 // the greatest score of a row, and the sum of its weights
 }

@@ -41,11 +41,7 @@ func TestMatMulHeads(t *testing.T) {
 	}{{quant.F32, 24, 7}, {quant.BF16, 5, 0}, {quant.F16, 1, 33}, {quant.Q8_0, 64, 8}, {quant.Q4_0, 32, 0}} {
 		for _, name := range Kernels() {
 			t.Run(fmt.Sprintf("%v/%s", c.typ, name), func(t *testing.T) {
-				d, err := New(Options{Threads: 2, Kernels: name})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer d.Close()
+				d := newRaw(t, name, 2)
 				b := new(compute.Batch)
 				b.Append(make([]int32, rows), 0, false)
 				d.Begin(b)
@@ -62,7 +58,12 @@ func TestMatMulHeads(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w = append(w, m)
+					src.Keep = func() func() { return func() {} }
+					raw, err := d.Matrix(src)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w = append(w, raw)
 					var part []float32
 					for row := range rows {
 						part = append(part, x[(row*heads+h)*(c.in+c.rest):][:c.in]...)

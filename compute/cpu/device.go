@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/kernel"
@@ -39,6 +40,9 @@ type Device struct {
 	parts    partial       // what is computed apart
 	scratch  []scratch     // by worker
 	arena    arena         // of weights
+	raw      []*matrix     // weights that may not be packed yet
+	idle     *time.Timer   // begins to pack them; nil before there are any
+	idleTime time.Duration // that it waits
 	before   *matrix       // the first weight of the product before
 	chains   []chain       // of the running step's choices
 	choosing *step
@@ -81,7 +85,7 @@ func New(o Options) (*Device, error) {
 	} else if len(place.cpus) > 0 {
 		cpus = [][]int{place.cpus}
 	}
-	d := &Device{k: k, wide: o.Wide, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch), waiting: make([]rowOp, 0, mostWaiting)}
+	d := &Device{k: k, wide: o.Wide, idleTime: idleTime, done: make(chan struct{}), pool: newPool(o.Threads, cpus), arena: arena{nodes: place.nodes}, scratch: make([]scratch, o.Threads), batch: new(compute.Batch), waiting: make([]rowOp, 0, mostWaiting)}
 	d.jobs = jobs{
 		squash: d.squashRow, shrink: d.shrinkItem, expand: d.expandItem, attend: d.attendItem, join: d.joinItem, heads: d.headsItem,
 		convolve: d.convolveItem, delta: d.deltaItem, gather: d.gatherRoute, quantiseRoute: d.quantiseRoute, roundRoute: d.roundRoute,
@@ -156,6 +160,7 @@ func (d *Device) Close() error {
 	default:
 		close(d.done)
 	}
+	d.letGo()
 	d.pool.close()
 	return nil
 }

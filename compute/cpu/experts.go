@@ -16,6 +16,11 @@ type routedRows struct {
 // matMulExperts does compute.MatMulExperts. An item is a chunk of one expert's rows and a group of panels of one
 // product.
 func (d *Device) matMulExperts(x Tensor, routed bool, t *routes, products []expertProduct) {
+	for _, c := range t.chunks { // one with several chunks is packed first
+		for _, p := range products {
+			d.read(p.W[c.expert].(*matrix))
+		}
+	}
 	for len(products) > 0 {
 		n := 0
 		for n < min(len(products), maxProducts) && !anyOrder(products[n].W) {

@@ -21,11 +21,7 @@ type mixture struct {
 
 func newMixture(t *testing.T, kernels string, rows int, logits []float32, experts, chosen int, router compute.Router) mixture {
 	t.Helper()
-	d, err := New(Options{Threads: 2, Kernels: kernels})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
+	d := newRaw(t, kernels, 2)
 	d.Begin(&compute.Batch{IDs: make([]int32, rows)})
 	routes, err := newRoutes(rows, experts, chosen)
 	if err != nil {
@@ -149,7 +145,7 @@ func (m mixture) check(t *testing.T, r *rand.Rand, what string, types []quant.Ty
 	}
 }
 
-// random returns a random weight on the device, its inputs in a random order if so.
+// random returns a random weight on the device, packed or not yet, its inputs in a random order if so.
 func (m mixture) random(t *testing.T, r *rand.Rand, typ quant.Type, order bool, out, in int) compute.Matrix {
 	t.Helper()
 	src := compute.Source{Name: "w", Type: typ, Out: out, In: in}
@@ -170,6 +166,9 @@ func (m mixture) random(t *testing.T, r *rand.Rand, typ quant.Type, order bool, 
 		for _, i := range r.Perm(in) {
 			src.Order = append(src.Order, int32(i))
 		}
+	}
+	if r.IntN(2) == 0 {
+		src.Keep = func() func() { return func() {} }
 	}
 	w, err := m.Matrix(src)
 	if err != nil {

@@ -77,7 +77,7 @@ func products(t *testing.T, d *Device, src compute.Source) [][]float32 {
 	}
 	r, rows := rand.New(rand.NewPCG(33, 33)), make([]float32, src.Out*src.In)
 	for n := range src.Out {
-		w.(*matrix).row(rows[n*src.In:][:src.In], n)
+		d.row(0, rows[n*src.In:][:src.In], w.(*matrix), n)
 	}
 	all := [][]float32{rows}
 	for _, m := range []int{1, 2, 5, 40} {
@@ -131,8 +131,8 @@ func TestOrder(t *testing.T) {
 	d.matMul(x, []Product{{Dst: want, W: plain}})
 	sameBits(t, "the other", b.Host, want.Host)
 	got, values := make([]float32, in), make([]float32, in)
-	ordered.(*matrix).row(got, 3)
-	plain.(*matrix).row(values, 3)
+	d.row(0, got, ordered.(*matrix), 3)
+	d.row(0, values, plain.(*matrix), 3)
 	for k, i := range src.Order {
 		if got[i] != values[k] {
 			t.Fatalf("input %d of row 3 is %g; want %g", i, got[i], values[k])

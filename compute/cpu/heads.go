@@ -8,6 +8,9 @@ import (
 // matMulHeads does compute.MatMulHeads. An item is a chunk of rows and a head; the heads of a row are rows of src.
 func (d *Device) matMulHeads(dst, x Tensor, w []compute.Matrix) {
 	rows, heads, m := d.rows, len(w), w[0].(*matrix)
+	for _, w := range w {
+		d.read(w.(*matrix))
+	}
 	src := Tensor{Rows: rows * heads, Cols: x.Cols / heads, Host: x.Host}
 	d.op = operation{rows: rows, dst: dst, src: src, heads: w}
 	d.prepare(src.Rows, src, m.rows, m, false)
@@ -21,11 +24,11 @@ func (d *Device) headsItem(worker, item int) {
 	size, ldd, whole := o.dst.Cols/heads, o.dst.Cols, w.out/kernel.Lanes
 	dst := o.dst.Host[row*ldd+head*size:]
 	if whole > 0 {
-		d.headPanels(dst, ldd, w, 0, whole, first, m)
+		d.headPanels(worker, dst, ldd, w, 0, whole, first, m)
 	}
 	if whole < w.panels {
 		edge := d.scratch[worker].edge[:]
-		d.headPanels(edge, kernel.Lanes, w, whole, 1, first, m)
+		d.headPanels(worker, edge, kernel.Lanes, w, whole, 1, first, m)
 		for r := range m {
 			copy(dst[r*ldd+whole*kernel.Lanes:r*ldd+w.out], edge[r*kernel.Lanes:])
 		}
@@ -36,8 +39,8 @@ func (d *Device) headsItem(worker, item int) {
 }
 
 // headPanels multiplies m rows of one head, from row first of src on, with n panels of w.
-func (d *Device) headPanels(dst []float32, ldd int, w *matrix, from, n, first, m int) {
-	src, heads, data := d.op.src, len(d.op.heads), w.data[from*w.stride:(from+n)*w.stride]
+func (d *Device) headPanels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
+	src, heads, data := d.op.src, len(d.op.heads), d.packed(worker, w, from, n)
 	switch w.rows {
 	case blockRows:
 		q := d.xq.From(first)

@@ -57,8 +57,11 @@ func measure(which string, o compute.Options) (compute.Meter, error) {
 // Threads returns the number of threads that compute.
 func (d *Device) Threads() int { return len(d.scratch) }
 
-// Memory implements compute.Device.
-func (d *Device) Memory() (free, total int64, err error) { return memory() }
+// Memory implements compute.Device. What weights of this process still to be packed will take is not free.
+func (d *Device) Memory() (free, total int64, err error) {
+	free, total, err = memory()
+	return max(0, free-unpacked.Load()), total, err
+}
 
 // StepRows implements compute.Device.
 func (d *Device) StepRows() int { return 512 }

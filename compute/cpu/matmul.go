@@ -66,6 +66,10 @@ func (d *Device) matmul(rows int, x Tensor, products []Product) {
 	if rows == 0 {
 		return
 	}
+	raw := false
+	for _, p := range products {
+		raw = d.read(p.W.(*matrix)) || raw
+	}
 	o := &d.op
 	*o = operation{rows: rows, src: x, products: products}
 	var kinds rowKind
@@ -79,11 +83,18 @@ func (d *Device) matmul(rows int, x Tensor, products []Product) {
 			most = kernel.PairPanels
 		}
 	}
+	if raw { // each chunk packs its panels again
+		o.chunk = kernel.MaxRowChunk
+	}
 	chunks := (rows + o.chunk - 1) / o.chunk
 	d.split(chunks, most)
 	d.prepare(rows, x, kinds, products[0].W.(*matrix), true)
 	o.quantised = d.xq
-	d.foresee()
+	if raw {
+		d.before = nil
+	} else {
+		d.foresee()
+	}
 	d.spread(chunks*o.perChunk, max(1, mergedRows/rows), d.jobs.product)
 }
 
@@ -213,7 +224,17 @@ func (d *Device) outputs(worker int, p Product, from, to, first, m int) {
 
 // panels multiplies m rows, from row first of the running product on, with n panels of w.
 func (d *Device) panels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
-	src, data := d.op.src, w.data[from*w.stride:(from+n)*w.stride]
+	for end := from + n; from < end; from += n { // at once, if it is packed
+		if n = end - from; w.raw != nil {
+			n = min(n, fewPanels)
+		}
+		d.packedPanels(worker, dst, ldd, w, from, n, first, m)
+		dst = dst[min(n*kernel.Lanes, len(dst)):]
+	}
+}
+
+func (d *Device) packedPanels(worker int, dst []float32, ldd int, w *matrix, from, n, first, m int) {
+	src, data := d.op.src, d.packed(worker, w, from, n)
 	switch w.rows {
 	case blockRows:
 		d.k.MatAffine(kernel.AffineProduct{

@@ -18,6 +18,7 @@ type matrix struct {
 	panels  int
 	stride  int // bytes of a panel, a multiple of 64
 	data    []byte
+	raw     *raw    // nil: it is packed
 	group   int     // inputs that share a scale, of F8_E4M3
 	ahead   *ahead  // what was read after it the last time
 	order   []int32 // the input that each value of a row belongs to; nil if they are in order
@@ -47,7 +48,7 @@ func (d *Device) rowsFor(src *compute.Source) rowKind {
 
 func (m *matrix) Dims() (out, in int) { return m.out, m.in }
 func (m *matrix) Type() quant.Type    { return m.typ }
-func (m *matrix) Bytes() int64        { return int64(len(m.data)) }
+func (m *matrix) Bytes() int64        { return int64(m.panels * m.stride) }
 
 // aligned returns n zero bytes that begin at a multiple of 64.
 // Large ones are in huge pages where the system has them, so that reading them misses fewer address translations.
@@ -97,7 +98,7 @@ func (a *arena) apart(n int) []byte {
 	return b
 }
 
-// Matrix implements compute.Device. It repacks the weight on all threads.
+// Matrix implements compute.Device. It repacks the weight on all threads, now or later (raw).
 func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	d.busy.Lock() // the threads and the arena serve one caller at a time
 	defer d.busy.Unlock()
@@ -122,43 +123,50 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 		return nil, fmt.Errorf("cpu: weight %q is of type %v, which cannot be computed with; use a checkpoint in one of %s, or GPTQ or AWQ",
 			src.Name, src.Type, knownTypes())
 	}
+	if src.Keep != nil && src.Row == nil && kernel.IsAffine(m.typ) {
+		if release := src.Keep(); release != nil {
+			return m, d.keep(m, src, release)
+		}
+	}
 	m.data = d.arena.take(m.panels * m.stride)
-	packers := make([]kernel.Packer, len(d.scratch))
-	err = d.pool.run(m.panels, func(worker, p int) {
-		panel := m.data[p*m.stride:][:m.stride]
-		rows := make([][]byte, min(kernel.Lanes, m.out-p*kernel.Lanes))
-		for j := range rows {
-			if n := p*kernel.Lanes + j; src.Row != nil {
-				rows[j] = make([]byte, rowBytes)
-				src.Row(rows[j], n)
-			} else {
-				rows[j] = src.Data[n*rowBytes:][:rowBytes]
+	return m, d.pool.run(m.panels, func(worker, p int) { d.pack(worker, m.data[p*m.stride:][:m.stride], m, &src, p) })
+}
+
+// pack packs panel p of a weight, which is 0 before.
+func (d *Device) pack(worker int, panel []byte, m *matrix, src *compute.Source, p int) {
+	rowBytes, _ := src.Type.RowBytes(src.In)
+	var of [kernel.Lanes][]byte
+	rows := of[:min(kernel.Lanes, m.out-p*kernel.Lanes)]
+	for j := range rows {
+		if n := p*kernel.Lanes + j; src.Row != nil {
+			rows[j] = make([]byte, rowBytes)
+			src.Row(rows[j], n)
+		} else {
+			rows[j] = src.Data[n*rowBytes:][:rowBytes]
+		}
+	}
+	switch {
+	case kernel.IsAffine(m.typ):
+		d.scratch[worker].packer.Pack(panel, rows, m.typ)
+		return
+	case m.rows == pairRows:
+		kernel.PackPairs(kernel.View[uint32](panel), rows, m.typ, m.pairs)
+		return
+	}
+	for j, row := range rows {
+		switch m.typ {
+		case quant.F32:
+			for k := range m.in {
+				copy(panel[(k*kernel.Lanes+j)*4:][:4], row[k*4:])
+			}
+		case quant.F8_E4M3:
+			m.pack8(panel, src, p*kernel.Lanes+j, j)
+		default: // F16 and BF16
+			for k := range m.in {
+				copy(panel[(k*kernel.Lanes+j)*2:][:2], row[k*2:])
 			}
 		}
-		switch {
-		case kernel.IsAffine(m.typ):
-			packers[worker].Pack(panel, rows, m.typ)
-			return
-		case m.rows == pairRows:
-			kernel.PackPairs(kernel.View[uint32](panel), rows, m.typ, m.pairs)
-			return
-		}
-		for j, row := range rows {
-			switch m.typ {
-			case quant.F32:
-				for k := range m.in {
-					copy(panel[(k*kernel.Lanes+j)*4:][:4], row[k*4:])
-				}
-			case quant.F8_E4M3:
-				m.pack8(panel, &src, p*kernel.Lanes+j, j)
-			default: // F16 and BF16
-				for k := range m.in {
-					copy(panel[(k*kernel.Lanes+j)*2:][:2], row[k*2:])
-				}
-			}
-		}
-	})
-	return m, err
+	}
 }
 
 // knownTypes lists the types of weights.
@@ -196,9 +204,9 @@ func orderOf(src *compute.Source) ([]int32, error) {
 	return slices.Clone(src.Order), nil
 }
 
-// row decodes one output of the matrix into dst.
-func (m *matrix) row(dst []float32, n int) {
-	panel, j := m.data[n/kernel.Lanes*m.stride:][:m.stride], n%kernel.Lanes
+// row decodes output n of a weight into dst.
+func (d *Device) row(worker int, dst []float32, m *matrix, n int) {
+	panel, j := d.packed(worker, m, n/kernel.Lanes, 1), n%kernel.Lanes
 	switch {
 	case m.rows == pairRows:
 		kernel.RowPairs(dst, kernel.View[uint32](panel), j, m.pairs)

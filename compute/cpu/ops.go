@@ -38,9 +38,9 @@ func (d *Device) embed(dst Tensor, table compute.Matrix, scale float32) {
 	d.wait(rowOp{row: embedRow, dst: dst, table: table.(*matrix), scale: scale})
 }
 
-func embedRow(d *Device, o *rowOp, _, r int) {
+func embedRow(d *Device, o *rowOp, worker, r int) {
 	row := rowOf(o.dst, r)
-	o.table.row(row, int(d.batch.IDs[r]))
+	d.row(worker, row, o.table, int(d.batch.IDs[r]))
 	if s := o.scale; s != 1 {
 		for i := range row {
 			row[i] *= s
@@ -58,7 +58,7 @@ func (d *Device) addPositions(dst Tensor, table compute.Matrix) {
 
 func positionsRow(d *Device, o *rowOp, worker, r int) {
 	position := d.scratch[worker].out[:o.dst.Cols]
-	o.table.row(position, int(d.batch.Pos[r]))
+	d.row(worker, position, o.table, int(d.batch.Pos[r]))
 	addBias(rowOf(o.dst, r), position)
 }
 
@@ -73,9 +73,9 @@ func (d *Device) addTypes(dst Tensor, table compute.Matrix) {
 func typesRow(d *Device, o *rowOp, worker, r int) {
 	kind := d.scratch[worker].out[:o.dst.Cols]
 	if t := d.batch.Types; len(t) > 0 {
-		o.table.row(kind, int(t[r]))
+		d.row(worker, kind, o.table, int(t[r]))
 	} else {
-		o.table.row(kind, 0)
+		d.row(worker, kind, o.table, 0)
 	}
 	addBias(rowOf(o.dst, r), kind)
 }

@@ -27,7 +27,7 @@ func TestAffineProduct(t *testing.T) {
 			}
 			values := make([]float32, out*in)
 			for n := range out {
-				w.(*matrix).row(values[n*in:][:in], n)
+				d.row(0, values[n*in:][:in], w.(*matrix), n)
 			}
 			x, dst := Tensor{Rows: m, Cols: in, Host: make([]float32, m*in)}, Tensor{Rows: m, Cols: out, Host: make([]float32, m*out)}
 			for i := range x.Host {
@@ -80,7 +80,7 @@ func BenchmarkPack(b *testing.B) {
 			}
 			b.SetBytes(int64(len(data) / out))
 			for b.Loop() {
-				w.(*matrix).row(row, 5)
+				d.row(0, row, w.(*matrix), 5)
 			}
 		})
 	}

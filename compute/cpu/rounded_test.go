@@ -63,7 +63,7 @@ func TestPairProduct(t *testing.T) {
 			sameBits(t, fmt.Sprint(k.Name, c), dst.Host, want)
 			row := make([]float32, c.in)
 			for n := range c.out {
-				w.(*matrix).row(row, n)
+				d.row(0, row, w.(*matrix), n)
 				sameBits(t, fmt.Sprint(k.Name, c, " row ", n), row, weights[n*c.in:][:c.in])
 			}
 		}

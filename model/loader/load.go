@@ -270,10 +270,16 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 	if l.err != nil {
 		return nil
 	}
-	stored := src.Data
+	stored, kept := src.Data, false
 	if src.Type == quant.F64 {
 		if l.keep(narrow(&src)); l.err != nil {
 			return nil
+		}
+	} else {
+		src.Keep = func() func() {
+			release := l.ckpt.Keep(stored)
+			kept = release != nil
+			return release
 		}
 	}
 	m, err := l.dev.Matrix(src)
@@ -281,7 +287,9 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 		l.keep(err)
 		return nil
 	}
-	l.ckpt.Release(stored)
+	if !kept {
+		l.ckpt.Release(stored)
+	}
 	l.out.Bytes += m.Bytes()
 	return m
 }

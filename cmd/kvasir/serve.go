@@ -117,7 +117,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
 		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot,
 	}
-	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
+	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV, log)); err != nil {
 		return err
 	}
 	var flushTraces func()

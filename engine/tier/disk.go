@@ -83,9 +83,9 @@ type job struct {
 
 // openDisk opens or makes the file of a directory, for as many blocks of a form as fit into so many bytes. model says
 // what the contents of blocks depend on beside their names: a file made for another, or whose header is damaged, is
-// renamed, and log is told. A file that another process has open is refused. If there can be no file, as on a full disk,
-// in a directory that cannot be written, or where a symbolic link is in its place, log is told, and it is tried again as
-// after a write that failed. Only the process's user can read the file and a directory that is made.
+// renamed, and log is told. A file that another process has open is refused. If there can be no file, as on a full
+// disk, in a directory that cannot be written, or where a symbolic link is in its place, log is told, and it is tried
+// again as after a write that failed. Only the process's user can read the file and a directory that is made.
 func openDisk(dir string, bytes int64, form form, model string, log *slog.Logger) (*disk, error) {
 	stride := (int64(slotHeader+form.most) + align - 1) / align * align
 	n := (bytes - headerSize) / stride

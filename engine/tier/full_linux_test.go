@@ -23,8 +23,8 @@ func small(t *testing.T, bytes string) string {
 	return dir
 }
 
-// TestFullFileSystem is TestFullDisk on a real file system without space: for the file's blocks, which are taken as they
-// are written, and at the start for all of the file.
+// TestFullFileSystem is TestFullDisk on a real file system without space: for the file's blocks, which are taken as
+// they are written, and at the start for all of the file.
 func TestFullFileSystem(t *testing.T) {
 	dir := small(t, "256k")
 	d := open(t, dir, 100)

@@ -180,8 +180,11 @@ func (q *sequence) turn() uint64 {
 	return q.adapter.id
 }
 
-// release lets go of a sequence's adapter.
+// release lets go of what a sequence that has ended holds: its constraint and its adapter.
 func (q *sequence) release() {
+	if q.constraint != nil {
+		q.constraint.Close()
+	}
 	if q.adapter == nil {
 		return
 	}

@@ -150,6 +150,8 @@ func (r *rule) allowed() (ids []int32) {
 	return ids
 }
 
+func (r *rule) Close() {}
+
 func (r *rule) Mask(dst []uint32) {
 	for _, id := range r.allowed() {
 		dst[id/32] |= 1 << (id % 32)
@@ -300,6 +302,8 @@ func (s *speller) Accept(int32) error {
 	s.n++
 	return nil
 }
+
+func (s *speller) Close() {}
 
 func (s *speller) Forced() []int32 {
 	first := int32(s.n) % fakeVocab

@@ -75,6 +75,8 @@ type Constraint interface {
 	// Forced returns the tokens that must come next, as far as there is no choice. Accept is called for each of them
 	// before Mask or Forced is called again.
 	Forced() []int32
+	// Close says that the output has ended. Nothing is called after it.
+	Close()
 }
 
 // Names of parts of a Request in errors, beside sampling's.

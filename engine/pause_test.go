@@ -20,6 +20,7 @@ func (r *slowRule) Mask(dst []uint32) {
 }
 
 func (r *slowRule) Forced() []int32 { return nil }
+func (r *slowRule) Close()          {}
 
 // TestSlowConstraint holds that requests with slow constraints sit out while others run, that they go on when these
 // have ended, and that their tokens are those that they would have alone.

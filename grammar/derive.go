@@ -31,6 +31,9 @@ const (
 	dead
 )
 
+// rowWork is the work of making a row: it takes as much memory as many expressions.
+const rowWork = 16
+
 var anyByte = byteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
 // row returns the transitions of a term.
@@ -38,6 +41,7 @@ func (a *arena) row(x id) *row {
 	if r := a.rows[x]; r >= 0 {
 		return a.next[r]
 	}
+	a.budget -= rowWork
 	r := new(row)
 	a.classes(x, func(y id, class *byteSet) {
 		if !a.matches(y) {

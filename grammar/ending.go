@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // mostText bounds the bytes of an ending.
@@ -19,16 +18,13 @@ func (m *Matcher) Ending(most int) ([]int32, bool) {
 	}
 	m.m.budget = m.g.limits.Work
 	if m.m.short == nil {
-		m.m.short = &shortest{automaton: m.m, least: m.g.limits.Work / 4 * 3, rules: map[int32]string{}}
+		m.m.short = &shortest{automaton: m.m, least: m.g.limits.Work / 4 * 3, rules: map[int32]found{}}
 	}
-	text, ok := m.m.short.after(m.state)
-	if m.m.budget < 0 {
-		m.err = errLimit
-	}
-	if !ok || m.err != nil {
+	best := m.m.short.after(m.state)
+	if !m.check() || !best.ok {
 		return nil, false
 	}
-	ids := m.g.vocab.spelled([]byte(text))
+	ids := m.g.vocab.spelled(best.text.append(nil))
 	return ids, len(ids) <= most
 }
 
@@ -86,8 +82,10 @@ func (v *Vocab) appendSpelled(ids []int32, part []byte) []int32 {
 type shortest struct {
 	*automaton
 	least int // the search is given up when so little work is left
-	rules map[int32]string
-	now   *pass // the last one
+	rules map[int32]found
+	now   *pass  // the last one
+	ropes int64  // that passes have made
+	room  []byte // of two texts that are compared
 }
 
 // pass is what one of these computations has found.
@@ -98,14 +96,49 @@ type pass struct {
 	shorter bool           // a rule's text has become shorter
 }
 
+// bytes returns about how much memory it takes.
+func (f *shortest) bytes() int64 {
+	n := 64*int64(len(f.rules)) + 64*f.ropes
+	if f.now != nil {
+		n += 64 * int64(len(f.now.exprs)+len(f.now.states)+len(f.now.open))
+	}
+	return n
+}
+
 // found is a text, if there is one.
 type found struct {
-	text string
+	text *rope
 	ok   bool
 }
 
+// rope is a text as a tree: left times times, then right, or own. Texts share their parts, so that those of all
+// expressions take no more memory than the expressions. nil is the empty text.
+type rope struct {
+	left, right *rope
+	own         string
+	n, times    int32 // bytes
+}
+
+func (t *rope) len() int {
+	if t == nil {
+		return 0
+	}
+	return int(t.n)
+}
+
+// append appends the text to b.
+func (t *rope) append(b []byte) []byte {
+	for ; t != nil; t = t.right {
+		b = append(b, t.own...)
+		for range t.times {
+			b = t.left.append(b)
+		}
+	}
+	return b
+}
+
 // after returns a text that completes an output in a state.
-func (f *shortest) after(s int32) (string, bool) {
+func (f *shortest) after(s int32) found {
 	for {
 		if f.now == nil || f.now.shorter {
 			f.now = &pass{exprs: map[id]found{}, states: map[int32]found{}, open: map[int32]bool{}}
@@ -113,26 +146,38 @@ func (f *shortest) after(s int32) (string, bool) {
 		best := f.state(s)
 		if f.budget < f.least {
 			f.now = nil // which says of some texts that there are none
-			return "", false
+			return found{}
 		}
 		if !f.now.shorter {
-			return best.text, best.ok
+			return best
 		}
 	}
 }
 
-// shorter returns the shorter of two texts, of equally long ones the plainer. So what is found does not depend on the
-// order in which the expressions of an automaton were made.
-func shorter(x, y found) found {
-	if !x.ok || y.ok && (len(y.text) < len(x.text) || len(y.text) == len(x.text) && plainer(y.text, x.text)) {
+// shorter returns the shorter of two texts, of equally long ones the plainer, of equal ones x. So what is found does
+// not depend on the order in which the expressions of an automaton were made.
+func (f *shortest) shorter(x, y found) found {
+	switch {
+	case !x.ok || y.ok && y.text.len() < x.text.len():
+		return y
+	case !y.ok || y.text.len() > x.text.len() || x.text == y.text:
+		return x
+	}
+	n := x.text.len()
+	f.budget -= n / textPerWork
+	f.room = y.text.append(x.text.append(f.room[:0]))
+	if plainer(f.room[n:], f.room[:n]) {
 		return y
 	}
 	return x
 }
 
+// textPerWork is how many bytes of two texts are compared in the time of a derivative.
+const textPerWork = 8
+
 // plainer reports whether x comes before y, a text of its length, in an order in which control characters come last.
-func plainer(x, y string) bool {
-	for i := range len(x) {
+func plainer(x, y []byte) bool {
+	for i := range x {
 		if a, b := x[i]-' ', y[i]-' '; a != b {
 			return a < b
 		}
@@ -141,22 +186,40 @@ func plainer(x, y string) bool {
 }
 
 // plus returns one text after another.
-func (x found) plus(y found) found {
-	if !x.ok || !y.ok || len(x.text)+len(y.text) > mostText {
+func (f *shortest) plus(x, y found) found {
+	n := x.text.len() + y.text.len()
+	switch {
+	case !x.ok || !y.ok || n > mostText:
 		return found{}
+	case x.text == nil:
+		return y
+	case y.text == nil:
+		return x
 	}
-	return found{x.text + y.text, true}
+	f.ropes++
+	return found{&rope{left: x.text, right: y.text, n: int32(n), times: 1}, true}
 }
 
 // times returns a text n times.
-func (x found) times(n int32) found {
+func (f *shortest) times(x found, n int32) found {
 	switch {
 	case n == 0:
 		return found{ok: true}
-	case !x.ok || len(x.text) > mostText/int(n):
+	case !x.ok || x.text.len() > mostText/int(n):
 		return found{}
+	case x.text == nil:
+		return x
 	}
-	return found{strings.Repeat(x.text, int(n)), true}
+	f.ropes++
+	return found{&rope{left: x.text, n: n * x.text.n, times: n}, true}
+}
+
+// own returns a text by itself.
+func own[T string | []byte](text T) found {
+	if len(text) == 0 {
+		return found{ok: true}
+	}
+	return found{&rope{own: string(text), n: int32(len(text))}, true}
 }
 
 func (f *shortest) state(s int32) (best found) {
@@ -167,7 +230,7 @@ func (f *shortest) state(s int32) (best found) {
 		return known
 	}
 	for _, t := range f.itemsOf(s) {
-		best = shorter(best, f.expr(t.x).plus(f.state(t.rest)))
+		best = f.shorter(best, f.plus(f.expr(t.x), f.state(t.rest)))
 	}
 	f.now.states[s] = best
 	return best
@@ -186,16 +249,16 @@ func (f *shortest) expr(x id) (best found) {
 	case kEmpty:
 		best.ok = true
 	case kSet:
-		best = found{string([]byte{plainest(f.setOf(x))}), true}
+		best = own([]byte{plainest(f.setOf(x))})
 	case kCat, kSeq:
-		best = f.expr(e.a).plus(f.expr(e.b))
+		return f.chain(x)
 	case kAlt, kChoice:
 		for _, y := range f.list(x) {
-			best = shorter(best, f.expr(y))
+			best = f.shorter(best, f.expr(y))
 		}
 	case kRep, kMany:
 		if best.ok = true; e.b > 0 {
-			best = f.expr(e.a).times(e.b)
+			best = f.times(f.expr(e.a), e.b)
 		}
 	case kRule:
 		return f.rule(e.a)
@@ -208,17 +271,34 @@ func (f *shortest) expr(x id) (best found) {
 	return best
 }
 
+// chain returns a short text of a kCat or a kSeq, of which there may be as many within one another as a literal has
+// bytes: a recursion would be as deep.
+func (f *shortest) chain(x id) found {
+	var all []id
+	for ; f.budget >= f.least && (f.exprs[x].kind == kCat || f.exprs[x].kind == kSeq); x = f.exprs[x].b {
+		if _, known := f.now.exprs[x]; known {
+			break
+		}
+		f.budget--
+		all = append(all, x)
+	}
+	best := f.expr(x)
+	for _, x := range slices.Backward(all) {
+		best = f.plus(f.expr(f.exprs[x].a), best)
+		f.now.exprs[x] = best
+	}
+	return best
+}
+
 func (f *shortest) rule(r int32) found {
 	if !f.now.open[r] {
 		f.now.open[r] = true
 		body := f.expr(f.arena.rules[r])
-		text, ok := f.rules[r]
-		if known := (found{text, ok}); body.ok && shorter(known, body) != known {
-			f.rules[r], f.now.shorter = body.text, true
+		if known := f.rules[r]; body.ok && f.shorter(known, body) != known {
+			f.rules[r], f.now.shorter = body, true
 		}
 	}
-	text, ok := f.rules[r]
-	return found{text, ok}
+	return f.rules[r]
 }
 
 // object returns the rest of an object: with the pairs that it needs, in the order in which they may come.
@@ -229,9 +309,9 @@ func (f *shortest) object(x id) found {
 		o := &f.objects[e.a]
 		if e.kind == kTail {
 			if f.mayEnd(e) {
-				return all.plus(f.expr(o.end))
+				return f.plus(all, f.expr(o.end))
 			}
-			all = all.plus(f.expr(o.comma))
+			all = f.plus(all, f.expr(o.comma))
 			e = f.exprs[f.pairs(e.a, e.b, e.c)]
 		}
 		_, need := f.count(&e)
@@ -241,11 +321,11 @@ func (f *shortest) object(x id) found {
 			rest := f.exprs[tail]
 			_, left := f.count(&rest)
 			less := left < need
-			if one := f.expr(pair); one.ok && (less && !needed || less == needed && (!best.ok || len(one.text) < len(best.text))) {
+			if one := f.expr(pair); one.ok && (less && !needed || less == needed && (!best.ok || one.text.len() < best.text.len())) {
 				best, x, needed = one, tail, less
 			}
 		})
-		all = all.plus(best)
+		all = f.plus(all, best)
 	}
 	return found{}
 }
@@ -268,7 +348,10 @@ func (f *shortest) search(x id) found {
 			for i, j := 0, len(text)-1; i < j; i, j = i+1, j-1 {
 				text[i], text[j] = text[j], text[i]
 			}
-			return found{string(text), len(text) <= mostText}
+			if len(text) > mostText {
+				return found{}
+			}
+			return own(text)
 		}
 		next = next[:0]
 		f.classes(y, func(z id, class *byteSet) { next = append(next, step{z, plainest(class)}) })

@@ -84,7 +84,10 @@ type arena struct {
 	objects []object
 	seen    []seenSet // of the properties of objects
 	seenIDs map[string]int32
-	barren  []bool // expressions that match nothing, once check has found them
+
+	seenWords int // of seen, with what each takes beside
+
+	barren []bool // expressions that match nothing, once check has found them
 
 	dfa
 	budget int // work that may still be done, in derivatives; below 0 all is none, and results do not count

@@ -20,7 +20,7 @@ func (m *Matcher) Forced() []int32 {
 	}
 	m.m.budget = m.g.limits.Work
 	text, end := m.forcedText()
-	if len(text) == 0 {
+	if !m.check() || len(text) == 0 {
 		return nil
 	}
 	if i := bytes.IndexByte(text, mark); i == 0 {
@@ -46,6 +46,9 @@ func (m *Matcher) Forced() []int32 {
 		ids = ids[1:]
 	}
 	sure := v.sure(m.m, text, end)
+	if !m.check() {
+		return nil
+	}
 	at := 0
 	for i, t := range ids {
 		if t < 0 || int(t) >= v.size || v.tokens[t].Special || !bytes.HasPrefix(text[at:], v.tokens[t].Bytes) || len(v.tokens[t].Bytes) == 0 {

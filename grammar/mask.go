@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -23,6 +22,9 @@ type memo struct {
 	heads map[id]*head
 	masks map[int32][]uint32 // by state
 	path  []int32            // of a walk: the state at each depth
+	words int                // 32-bit words of heads and masks
+	users []*Matcher         // the clones that are not released
+	needs int                // the size after Forget
 }
 
 func newMemo(m *automaton) *memo {
@@ -37,34 +39,18 @@ type head struct {
 	skip  uint32   // of nodes that need no walk
 }
 
+func (h *head) words() int { return len(h.mask) + cap(h.ids) + cap(h.exits) }
+
 // What a memo keeps: 32-bit words of masks, and terms.
 const mostWords, mostHeads = 1 << 19, 512
-
-// errLimit is what passed a limit.
-var errLimit = errors.New("grammar: the output needs more states than the limits allow")
 
 // Start returns a matcher at the beginning of an output.
 func (g *Grammar) Start() *Matcher {
 	m := &Matcher{g: g, last: -1, memo: newMemo(newAutomaton(g.arena.clone(g.limits.Work)))}
+	m.users = []*Matcher{m}
 	m.state = m.m.close(m.m.then(g.root, ended))
-	if m.m.budget < 0 {
-		m.err = errLimit
-	}
+	m.check()
 	return m
-}
-
-// renew forgets what the automaton no longer needs. Clones keep theirs.
-func (m *Matcher) renew() {
-	a, s := m.g.renew(m.m, m.state)
-	m.memo, m.state = newMemo(a), s
-	if m.m.budget < 0 || m.size() > m.g.limits.States/4 {
-		m.err = errLimit
-	}
-}
-
-// size is how many expressions, states and rows the automaton has.
-func (m *Matcher) size() int {
-	return len(m.m.exprs) - len(m.g.arena.exprs) + len(m.m.items) + 16*(len(m.m.moves)+len(m.m.next))
 }
 
 // mostLasting is the size of an automaton that is large.
@@ -75,9 +61,10 @@ const mostLasting = 1 << 16
 func (m *Matcher) Large() bool { return m.size() > mostLasting }
 
 // Clone returns a matcher that goes on from here by itself, and shares what it finds with this one: all clones are for
-// one goroutine at a time.
+// one goroutine at a time. Release it after its last use, since Forget keeps what it needs.
 func (m *Matcher) Clone() *Matcher {
 	c := *m
+	m.users = append(m.users, &c)
 	return &c
 }
 
@@ -112,16 +99,15 @@ func (m *Matcher) Accept(t int32) error {
 	for _, b := range text {
 		s = m.m.move(s, b)
 	}
-	if m.m.budget < 0 {
-		m.err = errLimit
+	if !m.check() {
 		return m.err
 	}
 	if s == failed {
 		return fmt.Errorf("grammar: token %d (%q) may not come next", t, v.tokens[t].Bytes)
 	}
 	m.state, m.last = s, t
-	if m.size() > m.g.limits.States/2 {
-		m.renew()
+	if m.size() > m.needs+m.g.limits.States/2 {
+		m.Forget()
 	}
 	return m.err
 }
@@ -139,17 +125,18 @@ func (m *Matcher) Mask(dst []uint32) {
 	}
 	m.m.budget = m.g.limits.Work
 	m.fill(dst)
-	if m.m.budget < 0 {
-		m.err = errLimit
+	if !m.check() {
 		clear(dst)
 		m.ends(dst)
 		return
 	}
 	words := (m.g.vocab.size + 31) / 32
 	if (len(m.masks)+1)*words > mostWords {
+		m.words -= len(m.masks) * words
 		clear(m.masks)
 	}
 	m.masks[m.state] = slices.Clone(dst[:words])
+	m.words += words
 }
 
 func (m *Matcher) ends(dst []uint32) {
@@ -223,9 +210,13 @@ func (m *Matcher) headOf(x id) *head {
 	if h == nil {
 		h = m.g.vocab.head(m.m, x)
 		if len(m.heads) >= mostHeads {
+			for _, o := range m.heads {
+				m.words -= o.words()
+			}
 			clear(m.heads)
 		}
 		m.heads[x] = h
+		m.words += h.words()
 	}
 	return h
 }

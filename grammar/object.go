@@ -58,6 +58,7 @@ func (a *arena) seenID(s seenSet) int32 {
 	if !ok {
 		n = int32(len(a.seen))
 		a.seen = append(a.seen, s)
+		a.seenWords += len(s) + 8
 		a.seenIDs[key] = n
 	}
 	return n

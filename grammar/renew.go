@@ -13,14 +13,6 @@ type renewal struct {
 	states   map[int32]int32
 }
 
-// renew returns an automaton of the grammar that has only what state s needs, and that state in it. An automaton grows
-// with its output: this keeps it within the limits.
-func (g *Grammar) renew(m *automaton, s int32) (*automaton, int32) {
-	r := &renewal{from: m, to: newAutomaton(g.arena.clone(g.limits.Work)), base: len(g.arena.exprs),
-		exprs: map[id]id{}, states: map[int32]int32{failed: failed, ended: ended}}
-	return r.to, r.to.close(r.state(s))
-}
-
 func (r *renewal) state(s int32) int32 {
 	if t, ok := r.states[s]; ok {
 		return t

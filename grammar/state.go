@@ -225,6 +225,7 @@ func (m *automaton) movesOf(s int32) *moves {
 	if r := m.states[s].row; r >= 0 {
 		return m.moves[r]
 	}
+	m.budget -= rowWork
 	r := new(moves)
 	for b := range r.next {
 		r.next[b] = -1

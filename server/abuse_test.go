@@ -59,6 +59,36 @@ func headerField(name, value string) string {
 	return "\x00" + string([]byte{byte(len(name))}) + name + string([]byte{byte(len(value))}) + value
 }
 
+// greedy returns a request whose grammar makes its answer find as many states as it can. Few are alike.
+func greedy(r *rand.Rand) string {
+	n := r.IntN(1000)
+	var field, form string
+	switch r.IntN(5) {
+	case 0: // any of the last letters may be the one that counts
+		field, form = "guided_regex", fmt.Sprintf("[a-z %d,.]*[aeiou ][a-z ,.]{%d}[.!]", n, 10+r.IntN(4))
+	case 1: // members in any order
+		var members []string
+		for i := range 200 {
+			members = append(members, fmt.Sprintf(`"%c%d":{"type":"string","pattern":"^[a-m]*x?.{%d}[n-z ]"}`, 'a'+i%26, n+i, 3+i%9))
+		}
+		field, form = "guided_json", `{"type":"object","minProperties":20,"properties":{`+strings.Join(members, ",")+`}}`
+	case 2: // nesting that is ambiguous
+		field, form = "guided_grammar", fmt.Sprintf("root ::= s+ \"%d\"\ns ::= a | b\na ::= [a-z ] s? [a-y ,.]\nb ::= [a-y ] s? [b-z ,.]", n)
+	case 3: // long texts to end with
+		var list []string
+		for i := range 60 {
+			list = append(list, fmt.Sprintf("%q", fmt.Sprint(n+i)+strings.Repeat(string(rune('a'+i%26)), 4000)))
+		}
+		field, form = "guided_json", `{"enum":[`+strings.Join(list, ",")+`]}`
+	default: // one long literal
+		field, form = "guided_json", fmt.Sprintf(`{"const":%q}`, fmt.Sprint(n)+strings.Repeat("Once upon a time. ", 12_000))
+	}
+	if field != "guided_json" {
+		form = fmt.Sprintf("%q", form)
+	}
+	return fmt.Sprintf(`{"stream":true,"temperature":1.5,"max_tokens":400,"messages":[{"role":"user","content":"Tell a story"}],%q:%s}`, field, form)
+}
+
 // attacks are of the kinds that have ended or starved servers, by the holder of a key.
 func attacks(key string) map[string]attack {
 	large := hostile(1 << 20)
@@ -106,6 +136,9 @@ func attacks(key string) map[string]attack {
 				all.WriteString(frame(0, 1, id, `{"prompt":"a","max_tokens":50}`) + frame(3, 0, id, "\x00\x00\x00\x08"))
 			}
 			send(at, all.String(), 1<<16, 500*time.Millisecond)
+		},
+		"grammars that find much": func(r *rand.Rand, at string) {
+			send(at, rawPost(chat, key, greedy(r)), 1<<16, 5*time.Second)
 		},
 		"what is everybody's": func(r *rand.Rand, at string) {
 			for _, path := range []string{"/kv/blocks?tokens=true", "/kv/events/snapshot"} {

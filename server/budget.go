@@ -24,17 +24,19 @@ const (
 )
 
 // bodies bounds what the bodies of all requests take: as they come, until their answers have ended, and while they are
-// decoded. What they are rendered and encoded to is bounded by the model (text.Model).
+// decoded; and what is kept of answers. What bodies are rendered and encoded to is bounded by the model (text.Model).
 type bodies struct {
 	read, decode *guard.Budget
 	lines        *guard.Budget // of batches, until they are answered
-	tenantMost   int64         // of read, for one API key
+	answers      *guard.Budget
+	tenantMost   int64 // of read, and of answers, for one API key
+	answersMost  int64
 }
 
 // newBodies shares memory among bodies.
 func newBodies(memory int64) *bodies {
-	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/2+memory/8, max(1, runtime.GOMAXPROCS(0)/2)),
-		lines: guard.NewBudget(memory/8, 0)}
+	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/4+memory/8, max(1, runtime.GOMAXPROCS(0)/2)),
+		lines: guard.NewBudget(memory/8, 0), answers: guard.NewBudget(memory/4, 0), answersMost: memory / 4}
 	b.tenantMost = memory / 8
 	return b
 }

@@ -56,6 +56,10 @@ func TestDecodingCosts(t *testing.T) {
 			t.Errorf("%s: %.1f bytes for a byte; want at most %d", name, got, decodeFactor)
 		}
 	}
+	snippets := `{"input_prefix":"a","input_suffix":"b","input_extra":` + many(`{"filename":"a","text":"b"}`, size) + `}`
+	if got := cost(snippets, func(b []byte) error { _, err := decodeLlamaInfill(b); return err }); got > decodeFactor {
+		t.Errorf("snippets: %.1f bytes for a byte; want at most %d", got, decodeFactor)
+	}
 	if got := cost(`{"tokens":`+many("1", size)+`}`, func(b []byte) error { _, err := openai.DecodeDetokenize(b); return err }); got > decodeFactor {
 		t.Errorf("detokenize: %.1f bytes for a byte; want at most %d", got, decodeFactor)
 	}

@@ -24,6 +24,7 @@ type job struct {
 	adapter string // "" is the model itself
 	choices []*choice
 	block   int // tokens of a KV block
+	room    room
 	tracing tracing
 }
 
@@ -158,6 +159,9 @@ func (c *choice) collect(ctx context.Context, j *job) error {
 		if err == io.EOF {
 			return nil
 		}
+		if err == nil {
+			err = j.room.take(weight(&d))
+		}
 		if err != nil {
 			return err
 		}
@@ -199,6 +203,9 @@ func (c *choice) search(ctx context.Context, j *job) error {
 		return fmt.Errorf("the beam search found %d answers; want %d", len(found), j.made)
 	}
 	for i, one := range j.choices[c.index:][:j.made] {
+		if err := j.room.take(weight(&found[i])); err != nil {
+			return err
+		}
 		one.add(&found[i])
 		one.note(j, &found[i])
 	}
@@ -276,6 +283,12 @@ func (c *choice) likelihood() float64 {
 // answer runs a job and writes its answer, as a stream or whole.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 	s.metrics.request(j)
+	j.room.body = bodyOf(r)
+	defer j.room.leave()
+	if err := j.room.take(j.scored()); err != nil {
+		s.fail(w, r, err)
+		return
+	}
 	run := (*choice).collect
 	if j.searches() {
 		run = (*choice).search

@@ -46,6 +46,7 @@ type tenant struct {
 	owner   string        // whom what the tenant stores belongs to: as long as the key has its name, or else its secret
 	running *atomic.Int64 // requests
 	held    *atomic.Int64 // bytes of their bodies
+	answers *atomic.Int64 // bytes of their answers
 	// namespace separates the tenant's cached prefixes from those of others. nil shares them with everyone whose is
 	// nil.
 	namespace []byte
@@ -53,7 +54,7 @@ type tenant struct {
 
 // newKeyring checks keys. Tenants of the names of others in before, which may be nil, count requests on from there.
 func newKeyring(cfg *Config, keys []Key, before *keyring) (*keyring, error) {
-	k, names := &keyring{nobody: &tenant{running: new(atomic.Int64), held: new(atomic.Int64)}}, map[string]bool{}
+	k, names := &keyring{nobody: &tenant{running: new(atomic.Int64), held: new(atomic.Int64), answers: new(atomic.Int64)}}, map[string]bool{}
 	for i, key := range keys {
 		owner := "name " + key.Name
 		if key.Name == "" {
@@ -68,9 +69,9 @@ func newKeyring(cfg *Config, keys []Key, before *keyring) (*keyring, error) {
 			return nil, fmt.Errorf("server: the API key %q, or one of its name, is given twice", key.Name)
 		}
 		names[key.Name] = true
-		t := &tenant{Key: key, owner: owner, running: new(atomic.Int64), held: new(atomic.Int64)}
+		t := &tenant{Key: key, owner: owner, running: new(atomic.Int64), held: new(atomic.Int64), answers: new(atomic.Int64)}
 		if old := before.named(key.Name); old != nil {
-			t.running, t.held = old.running, old.held
+			t.running, t.held, t.answers = old.running, old.held, old.answers
 		}
 		switch {
 		case cfg.SharePrefixes:

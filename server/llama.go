@@ -128,7 +128,8 @@ type llamaAnswer struct {
 	most           int // n_predict
 	prompt         string
 	ids            []int32
-	before, suffix string // of infill: what precedes the prompt, and what follows the answer
+	prefix, suffix string          // of infill: what precedes the prompt, and what follows the answer
+	extra          strings.Builder // of infill: what precedes the prefix
 	infill         bool
 	form           *text.Form
 	fields         []string // of the answer that are told; nil is all
@@ -193,15 +194,14 @@ func (l *llamaAnswer) readInput(c *wire.Cursor, key string) (err error) {
 	case !l.infill:
 		return c.Unsupported()
 	case key == "input_prefix":
-		prefix, err := c.Text()
-		l.before += prefix
+		l.prefix, err = c.Text()
 		return err
 	case key == "input_suffix":
 		l.suffix, err = c.Text()
 		return err
 	}
-	extra := ""
-	err = c.Array("an array of objects", func(int) error {
+	l.extra.Reset()
+	return c.Array("an array of objects", func(int) error {
 		var name, snippet string
 		err := c.Object(func(key string) (err error) {
 			switch key {
@@ -216,11 +216,9 @@ func (l *llamaAnswer) readInput(c *wire.Cursor, key string) (err error) {
 			}
 			return err
 		})
-		extra += fmt.Sprintf("--- %s ---\n%s\n", cmp.Or(name, "snippet"), snippet)
+		fmt.Fprintf(&l.extra, "--- %s ---\n%s\n", cmp.Or(name, "snippet"), snippet)
 		return err
 	})
-	l.before = extra + l.before
-	return err
 }
 
 func (l *llamaAnswer) prompts(info text.Info) ([]text.Request, error) {
@@ -231,7 +229,7 @@ func (l *llamaAnswer) prompts(info text.Info) ([]text.Request, error) {
 	}
 	r.Context, r.Prompt, r.IDs, r.Answer.Form = math.MaxInt32, l.prompt, l.ids, l.form
 	if l.infill {
-		r.Prompt, r.Suffix = l.before+l.prompt, &l.suffix
+		r.Prompt, r.Suffix = l.extra.String()+l.prefix+l.prompt, &l.suffix
 	}
 	return []text.Request{r}, nil
 }

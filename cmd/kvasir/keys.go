@@ -41,7 +41,7 @@ func (f *keyFlags) check() error {
 }
 
 // apply sets the keys of a server. dir is where the KV blocks lie that outlive the process, "" is nowhere.
-func (f *keyFlags) apply(cfg *server.Config, dir string) error {
+func (f *keyFlags) apply(cfg *server.Config, dir string, log *slog.Logger) error {
 	var err error
 	if cfg.Keys, err = f.read(); err != nil {
 		return err
@@ -61,11 +61,10 @@ func (f *keyFlags) apply(cfg *server.Config, dir string) error {
 			return fmt.Errorf("--admin-key-file: %s holds no key", f.AdminKeyFile)
 		}
 	}
-	if dir == "" {
-		return nil
+	if dir != "" {
+		cfg.Secret = cacheSecret(dir, log)
 	}
-	cfg.Secret, err = cacheSecret(dir)
-	return err
+	return nil
 }
 
 // read returns the API keys, of which those in the file may have changed.
@@ -108,34 +107,69 @@ func (f *keyFlags) reload(s *server.Server, log *slog.Logger) {
 // are.
 const secretFile = "prefixes.secret"
 
-// cacheSecret returns the secret of a directory, which is made if it is not there.
-func cacheSecret(dir string) ([]byte, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
+// cacheSecret returns the secret of a directory, which is made if it is not there. Nothing that is wrong with the file
+// keeps a server from starting: blocks that were stored with another secret are only not found.
+func cacheSecret(dir string, log *slog.Logger) []byte {
 	path := filepath.Join(dir, secretFile)
-	if info, err := os.Lstat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is not a regular file", path)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
-		if err != nil || len(secret) != 32 {
-			return nil, fmt.Errorf("%s does not hold 64 hexadecimal digits; remove it, and with it what is cached for API keys", path)
-		}
-		return secret, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	secret, err := readSecret(path)
+	if err == nil {
+		return secret
 	}
-	secret := make([]byte, 32)
+	bad := errors.Is(err, errNoSecret)
+	if bad {
+		err = os.Rename(path, path+".aside")
+		log.Warn("the secret of cached prefixes is of no use, and was renamed: what was stored for API keys is not found any more",
+			"file", path, "to", path+".aside", "error", err)
+	}
+	secret = make([]byte, 32)
 	rand.Read(secret)
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // never through a link
+	if bad && err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = writeSecret(path, secret)
+	}
+	if err != nil {
+		log.Warn("the secret of cached prefixes cannot be kept: what is stored for API keys is not found after a restart", "file", path, "error", err)
+	}
+	return secret
+}
+
+// errNoSecret says that a file holds no secret.
+var errNoSecret = errors.New("it does not hold 64 hexadecimal digits")
+
+func readSecret(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
+	if !info.Mode().IsRegular() {
+		return nil, errNoSecret
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != 32 {
+		return nil, errNoSecret
+	}
+	return secret, nil
+}
+
+// writeSecret makes the file of a secret: under another name first, so that it never has a part of one.
+func writeSecret(path string, secret []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), secretFile+".new") // mode 0600, never through a link
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(file, "%x\n", secret)
-	return secret, errors.Join(err, file.Sync(), file.Close())
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
 }

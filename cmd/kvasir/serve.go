@@ -131,7 +131,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
 		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot, Restarts: c.losses.lives.Restarts,
 	}
-	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV)); err != nil {
+	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV, log)); err != nil {
 		return err
 	}
 	var flushTraces func()

@@ -50,17 +50,18 @@ func (a *Answer) strict() bool {
 // GuideLimits bounds what requests may ask of their answers. A field that is 0 has its default.
 type GuideLimits struct {
 	Tools   int            // of a request
+	Found   int64          // bytes of what all answers under way may find of their grammars
 	Grammar grammar.Limits // of what an answer must be; Bytes holds for schemas of tools that need not be obeyed, too
 }
 
 // guideDefaults are the limits of a server open to strangers.
-var guideDefaults = GuideLimits{Tools: 128, Grammar: grammar.Limits{Bytes: 256 << 10, Compile: grammar.DefaultLimits.Compile,
+var guideDefaults = GuideLimits{Tools: 128, Found: 128 << 20, Grammar: grammar.Limits{Bytes: 256 << 10, Compile: grammar.DefaultLimits.Compile,
 	Depth: grammar.DefaultLimits.Depth, States: grammar.DefaultLimits.States, Work: grammar.DefaultLimits.Work}}
 
 // or returns l with the values of others where it has none.
 func (l GuideLimits) or(d GuideLimits) GuideLimits {
 	g := l.Grammar
-	return GuideLimits{Tools: cmp.Or(l.Tools, d.Tools), Grammar: grammar.Limits{
+	return GuideLimits{Tools: cmp.Or(l.Tools, d.Tools), Found: cmp.Or(l.Found, d.Found), Grammar: grammar.Limits{
 		Bytes: cmp.Or(g.Bytes, d.Grammar.Bytes), Compile: cmp.Or(g.Compile, d.Grammar.Compile), Depth: cmp.Or(g.Depth, d.Grammar.Depth),
 		States: cmp.Or(g.States, d.Grammar.States), Work: cmp.Or(g.Work, d.Grammar.Work)}}
 }
@@ -81,6 +82,7 @@ func (m *Model) checkTools(a *Answer) error {
 // openFormats decides how answers are written.
 func (m *Model) openFormats(o *Options) (err error) {
 	m.guides.limits = o.Guide.or(guideDefaults)
+	m.guides.found.most = m.guides.limits.Found
 	tools, reasoning := o.ToolFormat, o.ReasoningFormat
 	if m.tools, m.reasoning, err = m.Template.Formats(tools, reasoning); err != nil {
 		return fmt.Errorf("text: %w", err)

@@ -46,8 +46,9 @@ func (m *Model) bounded(a *Answer, prompt string, g *compiled, room int) (func()
 type bounds struct {
 	m       *Model
 	form    *compiled        // nil: the text is free
-	matcher *grammar.Matcher // of form, once the loop asks
-	begun   bool             // it has asked
+	find    *find            // what it shares with other answers of form, once the loop asks
+	matcher *grammar.Matcher // of that
+	begun   bool             // the loop has asked
 	free    bool             // there is text around calls, which may end anywhere
 	near    int              // tokens of an end that one token may pass, to begin another part
 	parser  *chat.Parser     // knows where reasoning begins and ends
@@ -71,9 +72,10 @@ const (
 func (b *bounds) enter() {
 	if b.form != nil {
 		if b.matcher == nil {
-			b.matcher = b.form.start()
+			b.find = b.m.guides.start(b.form)
+			b.matcher = b.find.origin.Clone()
 		}
-		b.form.asked = true
+		b.find.asked = true
 	}
 	if !b.begun {
 		b.begun = true
@@ -83,15 +85,32 @@ func (b *bounds) enter() {
 
 func (b *bounds) leave() {
 	if b.form != nil {
-		b.form.asked = false
+		b.find.asked = false
+		b.m.guides.found.settle(b.find)
+	}
+}
+
+// Close lets go of what the answer has found.
+func (b *bounds) Close() {
+	if b.matcher != nil {
+		b.matcher.Release()
+		b.m.guides.found.end(b.find)
 	}
 }
 
 // endThought makes the end of reasoning due, if its tokens are used up.
 func (b *bounds) endThought() {
-	if b.thought == 0 && b.parser.Thinking() && len(b.due) == 0 && (b.matcher == nil || b.afterThought() != nil) {
-		b.due = b.end
+	if b.thought != 0 || !b.parser.Thinking() || len(b.due) > 0 {
+		return
 	}
+	if b.matcher != nil {
+		after := b.afterThought()
+		if after == nil {
+			return
+		}
+		after.Release()
+	}
+	b.due = b.end
 }
 
 // afterThought returns a matcher of what follows the reasoning; nil if that cannot end here, within a character.
@@ -99,6 +118,7 @@ func (b *bounds) afterThought() *grammar.Matcher {
 	after := b.matcher.Clone()
 	for _, id := range b.end {
 		if after.Accept(id) != nil {
+			after.Release()
 			return nil
 		}
 	}
@@ -173,7 +193,7 @@ func (b *bounds) close() {
 	}
 	least := 0
 	if !b.free {
-		least = b.form.least()
+		least = b.form.least
 	}
 	if b.matcher.Complete() && b.left <= least+spareTokens && !b.parser.Thinking() {
 		b.due, b.look = b.m.stops[:1], -1
@@ -185,6 +205,7 @@ func (b *bounds) close() {
 			b.look = b.left - 1
 			return
 		}
+		defer from.Release()
 	}
 	rest, ok := from.Ending(mostEnd)
 	path = slices.Concat(path, rest)

@@ -23,6 +23,8 @@ type guides struct {
 	vocab  *grammar.Vocab
 	limits GuideLimits
 
+	found finds // of the loop alone
+
 	mu     sync.Mutex
 	recent []*compiled // [mostGuides] the newest last
 	bytes  int64       // of these, and of others whose answers are under way
@@ -31,29 +33,14 @@ type guides struct {
 type compiled struct {
 	*grammar.Grammar
 	key   string
-	bytes int64      // with what its outputs find, about
-	users int        // requests that hold it; guides.mu
-	kept  bool       // in guides.recent
-	least func() int // tokens of the shortest output that is found, and the one that ends it
+	bytes int64 // with what the first mask needs
+	users int   // requests that hold it; guides.mu
+	kept  bool  // in guides.recent; guides.mu
+	least int   // tokens of the shortest output that is found, and the one that ends it
 
-	// Of the loop alone: a matcher that has accepted nothing, whose clones follow the answers, and whether one of them
-	// is being asked. A panic would leave that so.
-	origin *grammar.Matcher
-	asked  bool
-
-	large atomic.Bool                     // the origin has found so much that the next request makes another
-	fresh atomic.Pointer[grammar.Matcher] // that one
-}
-
-// start returns a matcher that finds ready what other answers of the same form needed.
-func (c *compiled) start() *grammar.Matcher {
-	if o := c.fresh.Swap(nil); o != nil {
-		c.origin = o
-	} else if c.asked {
-		c.origin = c.Start()
-	}
-	c.large.Store(c.origin.Large())
-	return c.origin.Clone()
+	find  *find                           // of the loop alone: what the next answer finds ready; nil is nothing
+	large atomic.Bool                     // that is nothing, or so much that the next request makes another
+	fresh atomic.Pointer[grammar.Matcher] // a matcher that has accepted nothing, for that
 }
 
 // warm returns a matcher that has accepted nothing, and finds ready what may come first. It may take as long as a mask
@@ -61,6 +48,7 @@ func (c *compiled) start() *grammar.Matcher {
 func (c *compiled) warm(vocab int) (*grammar.Matcher, error) {
 	o := c.Start()
 	first := o.Clone()
+	defer first.Release()
 	first.Mask(make([]uint32, (vocab+31)/32))
 	first.Forced()
 	return o, first.Err()
@@ -96,9 +84,6 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 		}
 		if err = m.guides.hold(ctx, g); err != nil {
 			return nil, err
-		}
-		if r.Answer.Form != nil || r.Answer.Choice.guided() {
-			g.least() // which the loop may ask for
 		}
 	}
 	if r.MaxTokens > 0 {
@@ -155,15 +140,16 @@ func (m *Model) compile(ctx context.Context, a *Answer, spec grammar.Spec) (*com
 	}
 	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
-		c := &compiled{Grammar: g, key: string(key), bytes: 2*g.Bytes() + int64(len(key)), least: sync.OnceValue(func() int {
-			if first, ok := g.Start().Ending(mostEnd); ok {
-				return len(first) + 1
-			}
-			return mostEnd
-		})}
-		if c.origin, err = c.warm(m.Spec.Vocab); err != nil {
+		c := &compiled{Grammar: g, key: string(key), least: mostEnd}
+		if first, ok := g.Start().Ending(mostEnd); ok {
+			c.least = len(first) + 1
+		}
+		o, err := c.warm(m.Spec.Vocab)
+		if err != nil {
 			return nil, &fault.Error{Field: a.formField(), Problem: "needs more work for its first token than the limits allow"}
 		}
+		c.bytes = g.Bytes() + o.Bytes() + int64(len(key))
+		c.fresh.Store(o)
 		m.guides.keep(c)
 		return c, nil
 	}

@@ -18,8 +18,8 @@ const maxReserve = 512 << 20
 
 // memory is what a model takes of a device, in bytes.
 type memory struct {
-	weights, steps, logits, kv, host, reserve int64 // those that are not yet taken
-	free, total                               int64
+	weights, steps, logits, kv, host, found, reserve int64 // those that are not yet taken
+	free, total                                      int64
 }
 
 // needs returns what is planned beside weights and KV cache.
@@ -35,17 +35,23 @@ func (m *Model) needs(o Options, dev compute.Device) (memory, error) {
 		reserve: reserveOf(total)}
 	if m.Spec.Generates() { // of all rows of two steps, for log probabilities of prompts
 		n.logits = 8 * int64(o.TokenBudget) * int64(m.Spec.Vocab)
+		if o.Guide.Found == 0 { // a small machine has less for it
+			m.guides.found.most = min(m.guides.limits.Found, total/16)
+		}
 	}
 	guesses := m.draft.bytes()
 	if o.onHost() { // whose memory is taken as it is used
 		n.steps, guesses = n.steps+guesses, 0
+		if m.Spec.Generates() {
+			n.found = m.guides.found.most
+		}
 	} else {
 		if err := m.measure(&n, o, dev); err != nil {
 			return n, err
 		}
 	}
 	n.bound(o, m.Bytes)
-	m.working = n.steps + n.logits + guesses
+	m.working = n.steps + n.logits + n.found + guesses
 	return n, n.check(o)
 }
 
@@ -95,6 +101,9 @@ func Need(spec *model.Spec, weights int64, o Options) int64 {
 	need := weights + 4*budget*int64(8*spec.Hidden+3*spec.Layers[0].FFN.Width)
 	if spec.Generates() {
 		need += 8 * budget * int64(spec.Vocab)
+		if o.onHost() {
+			need += cmp.Or(o.Guide.Found, guideDefaults.Found)
+		}
 	}
 	if o.KVBytes > 0 {
 		return need + o.KVBytes
@@ -108,15 +117,15 @@ func reserveOf(total int64) int64 { return min(maxReserve, total/8) }
 // ofHost returns how much of the host's memory an open model may come to take.
 func (n memory) ofHost(m *Model, o Options) int64 {
 	if !o.onHost() {
-		return o.HostKVBytes
+		return o.HostKVBytes + m.guides.found.most
 	}
-	return m.Bytes + m.KVBytes + n.steps + n.logits + n.host
+	return m.Bytes + m.KVBytes + n.steps + n.logits + n.host + n.found
 }
 
 // rest returns what is left for what is not counted.
 func (n memory) rest() int64 {
 	rest := n.free
-	for _, x := range []int64{n.weights, n.steps, n.logits, n.kv, n.host, n.reserve} {
+	for _, x := range []int64{n.weights, n.steps, n.logits, n.kv, n.host, n.found, n.reserve} {
 		rest -= min(x, rest) // so that no sum overflows
 	}
 	return rest
@@ -127,8 +136,8 @@ func (n memory) check(o Options) error {
 	if n.rest() > 0 {
 		return nil
 	}
-	return fullError(fmt.Sprintf("text: %s does not fit: of %s that are free, %s are for weights still to be loaded, %s for a token-budget of %d and %s for its logits, %s are what kv-bytes asks for, %s host-kv-bytes, and %s are kept for requests",
-		o.Name, size10(n.free), size10(n.weights), size10(n.steps), o.TokenBudget, size10(n.logits), size10(n.kv), size10(n.host), size10(n.reserve)))
+	return fullError(fmt.Sprintf("text: %s does not fit: of %s that are free, %s are for weights still to be loaded, %s for a token-budget of %d and %s for its logits, %s are what kv-bytes asks for, %s host-kv-bytes, %s are for grammars, and %s are kept for requests",
+		o.Name, size10(n.free), size10(n.weights), size10(n.steps), o.TokenBudget, size10(n.logits), size10(n.kv), size10(n.host), size10(n.found), size10(n.reserve)))
 }
 
 // fullError says that a device has too little memory.

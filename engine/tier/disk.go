@@ -42,8 +42,10 @@ func init() {
 type disk struct {
 	reader *reader
 
-	file   *os.File
-	unlock func()
+	path   string
+	header []byte
+	file   blockFile // nil while it cannot be opened, which a write tries again; then it stays
+	unlock func()    // once there is a file
 	form   form
 	stride int64
 	names  []kv.Name // of what is in the slots, or will be once it is written; written with mu held
@@ -62,6 +64,13 @@ type disk struct {
 	log     *slog.Logger
 }
 
+// blockFile is what is asked of the file.
+type blockFile interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}
+
 // retryAfter is how long nothing is written after a write has failed, as on a full disk.
 const retryAfter = 30 * time.Second
 
@@ -74,46 +83,62 @@ type job struct {
 
 // openDisk opens or makes the file of a directory, for as many blocks of a form as fit into so many bytes. model says
 // what the contents of blocks depend on beside their names: a file made for another, or whose header is damaged, is
-// renamed, and log is told. A file that another process has open is refused, and one that is a symbolic link. Only the
-// process's user can read the file and a directory that is made.
-func openDisk(dir string, bytes int64, form form, model string, log *slog.Logger) (_ *disk, err error) {
+// renamed, and log is told. A file that another process has open is refused. If there can be no file, as on a full
+// disk, in a directory that cannot be written, or where a symbolic link is in its place, log is told, and it is tried
+// again as after a write that failed. Only the process's user can read the file and a directory that is made.
+func openDisk(dir string, bytes int64, form form, model string, log *slog.Logger) (*disk, error) {
 	stride := (int64(slotHeader+form.most) + align - 1) / align * align
 	n := (bytes - headerSize) / stride
 	if n < 1 || n > 1<<30 || len(model) > headerSize-modelAt {
 		return nil, fmt.Errorf("tier: %s: a file of %d bytes; want enough for a block, which takes %d and the header %d", dir, bytes, stride, headerSize)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+	d := &disk{
+		path: filepath.Join(dir, fileName), header: header(form.most, stride, model), form: form, stride: stride, names: make([]kv.Name, n),
+		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)), log: log,
 	}
-	path := filepath.Join(dir, fileName)
-	unlock, err := lock(path + ".lock")
+	d.idle.L = &d.mu
+	switch err := d.open(); {
+	case errors.Is(err, errInUse):
+		return nil, err
+	case err != nil:
+		d.note(err)
+	default:
+		d.scan()
+	}
+	d.jobs = make(chan job, d.most)
+	guard.Go(d.write, d.ended)
+	d.reader = newReader(d.read, log)
+	return d, nil
+}
+
+// open opens the file, or makes it.
+func (d *disk) open() (err error) {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return err
+	}
+	unlock, err := lock(d.path + ".lock")
 	if err != nil {
-		return nil, fmt.Errorf("tier: %s: %w", path, err)
+		return fmt.Errorf("tier: %s: %w", d.path, err)
 	}
 	defer func() {
 		if err != nil {
 			unlock()
 		}
 	}()
-	f, err := openFile(path, header(form.most, stride, model), log)
+	f, err := openFile(d.path, d.header, d.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &disk{
-		file: f, unlock: unlock, form: form, stride: stride, names: make([]kv.Name, n),
-		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)), log: log,
-	}
-	if err := f.Truncate(headerSize + n*stride); err != nil {
+	if err := f.Truncate(headerSize + int64(len(d.names))*d.stride); err != nil {
 		f.Close()
-		return nil, err
+		return err
 	}
-	d.idle.L = &d.mu
-	d.scan()
-	d.jobs = make(chan job, d.most)
-	guard.Go(d.write, d.ended)
-	d.reader = newReader(d.read, log)
-	return d, nil
+	d.file, d.unlock = f, unlock
+	return nil
 }
+
+// errInUse refuses a file that another process has open.
+var errInUse = errors.New("it is in use by another model or process")
 
 // openFile opens a file that begins with a header, or makes it. A file with the header of another is renamed first.
 func openFile(path string, want []byte, log *slog.Logger) (*os.File, error) {
@@ -278,6 +303,11 @@ func (d *disk) write() error {
 	slot := make([]byte, slotHeader+d.form.most)
 	for j := range d.jobs {
 		d.written(j, guard.Try(func() error {
+			if d.file == nil {
+				if err := d.open(); err != nil {
+					return err
+				}
+			}
 			buf := slot[:slotHeader+d.form.bytes(j.name.Group)]
 			if err := d.form.store(buf[slotHeader:], j.buf, j.name.Group); err != nil {
 				return err
@@ -310,7 +340,7 @@ func (d *disk) written(j job, err error) {
 // ended goes on with the next job after one whose end could not be noted because of a panic.
 func (d *disk) ended(err error) {
 	if err != nil {
-		d.log.Error("storing KV blocks panicked", "file", d.file.Name(), "error", err)
+		d.log.Error("storing KV blocks panicked", "file", d.path, "error", err)
 		guard.Go(d.write, d.ended)
 		return
 	}
@@ -322,12 +352,12 @@ func (d *disk) note(err error) {
 	switch {
 	case err != nil:
 		if d.failed == nil {
-			d.log.Error("KV blocks cannot be stored", "file", d.file.Name(), "error", err, "tried again every", retryAfter)
+			d.log.Error("KV blocks cannot be stored", "file", d.path, "error", err, "tried again every", retryAfter)
 		}
 		d.errors++
 		d.again = time.Now().Add(retryAfter)
 	case d.failed != nil:
-		d.log.Info("KV blocks are stored again", "file", d.file.Name())
+		d.log.Info("KV blocks are stored again", "file", d.path)
 	}
 	d.failed = err
 }
@@ -344,7 +374,7 @@ func (d *disk) Get(slot int32, name kv.Name, dst []byte, done func(time.Duration
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if held := d.names[slot]; held != name {
-		return Miss, fmt.Errorf("tier: slot %d of %s holds %v; want %v", slot, d.file.Name(), held, name)
+		return Miss, fmt.Errorf("tier: slot %d of %s holds %v; want %v", slot, d.path, held, name)
 	}
 	if p := d.pending[slot]; p != nil {
 		copy(dst, p.buf)
@@ -361,14 +391,14 @@ func (d *disk) read(slot int32, name kv.Name, dst []byte) error {
 		return err
 	}
 	if n, ok := d.parse(h[:]); !ok || n != name {
-		return fmt.Errorf("tier: slot %d of %s was to hold %v, and does not", slot, d.file.Name(), name)
+		return fmt.Errorf("tier: slot %d of %s was to hold %v, and does not", slot, d.path, name)
 	}
 	sum, err := d.form.read(dst[:d.form.packed], name.Group, d.file, d.offset(slot)+slotHeader)
 	if err != nil {
 		return err
 	}
 	if want := binary.LittleEndian.Uint32(h[36:]); sum != want {
-		return fmt.Errorf("tier: block %v in slot %d of %s has the checksum %08x; it was stored with %08x", name, slot, d.file.Name(), sum, want)
+		return fmt.Errorf("tier: block %v in slot %d of %s has the checksum %08x; it was stored with %08x", name, slot, d.path, sum, want)
 	}
 	return nil
 }
@@ -388,7 +418,10 @@ func (d *disk) Close() error {
 	d.reader.close()
 	close(d.jobs)
 	<-d.done
-	err := errors.Join(d.failed, d.file.Close())
-	d.unlock()
+	err := d.failed
+	if d.file != nil {
+		err = errors.Join(err, d.file.Close())
+		d.unlock()
+	}
 	return err
 }

@@ -17,7 +17,7 @@ func lock(path string) (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, errors.New("it is in use by another model or process")
+		return nil, errInUse
 	}
 	return func() { f.Close() }, nil
 }

@@ -1,7 +1,6 @@
 package tier
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -16,7 +15,7 @@ func lock(path string) (unlock func(), err error) {
 	const now = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	if err := windows.LockFileEx(windows.Handle(f.Fd()), now, 0, 1, 0, new(windows.Overlapped)); err != nil {
 		f.Close()
-		return nil, errors.New("it is in use by another model or process")
+		return nil, errInUse
 	}
 	return func() { f.Close() }, nil
 }

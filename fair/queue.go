@@ -32,8 +32,7 @@ type Request struct {
 // it goes. A tenant that has nothing waiting gains little: when it comes back, its counter is raised to that of the
 // tenant that went last, less the cost of a few requests. Those few let a tenant that stays below its share send some
 // requests at once without waiting behind one that is always above it. Tenants that have most of this left are first,
-// in the order in which their requests came: an order by counters would let some of them wait longer than others for
-// what chance had them send lately.
+// in the order of arrival: by counters, some would wait longer than others for what chance had them send lately.
 type Queue struct {
 	most     int // requests that may wait
 	waiting  int
@@ -103,8 +102,7 @@ func NewQueue(most int) *Queue {
 // SetMost changes how many requests may wait. Those that do stay.
 func (q *Queue) SetMost(most int) { q.most = most }
 
-// SetUnused changes how many of all places, 0 to 1, may be unused on average as they are kept for tenants within their
-// share. With 0 none are kept.
+// SetUnused changes what share of all places may be unused on average, kept for tenants within their shares.
 func (q *Queue) SetUnused(most float64) {
 	q.unused = most
 	q.keep()
@@ -191,9 +189,7 @@ const lucky = 4
 type Places struct{ Free, All int }
 
 // Next takes out the request that goes next, of those that can, and charges its tenant. It returns nil if none can: of
-// every class it asks for at most 16 tenants.
-//
-// Some places are kept for tenants that are not greedy; see demand.
+// every class it asks for at most 16 tenants. Some places are kept for tenants that are not greedy; see demand.
 func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 	if p.All != q.all {
 		q.all = p.All
@@ -233,10 +229,8 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 }
 
 // keep learns how many places greedy tenants leave free. What is unused for others is a part of their share, which they
-// could use as well: greedy tenants have no less than their own.
-//
-// The averages tell more than what is under way now: where others have little for a moment, greedy tenants would get
-// places that the others need in the next.
+// could use as well: greedy tenants have no less than their own. Averages tell more than what is under way now: where
+// others have little for a moment, greedy tenants would get places that the others need in the next.
 func (q *Queue) keep() {
 	d := demand{places: float64(q.all), busy: q.busy.mean, first: q.first.mean, service: q.service.mean}
 	if q.first.of == 0 { // answers come as a whole

@@ -3,6 +3,7 @@ package fair
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -39,13 +40,17 @@ func TestNothingIsLost(t *testing.T) {
 					delete(waiting, refusal.Request)
 				}
 			case 3:
-				if r := q.Next(now, Places{}, func(*Request) bool { return true }); r != nil {
+				var p Places
+				if all := rapid.SampledFrom([]int{0, 0, 4, 16}).Draw(t, "places"); all > len(going) {
+					p = Places{Free: all - len(going), All: all}
+				}
+				if r := q.Next(now, p, func(*Request) bool { return true }); r != nil {
 					if !waiting[r] {
 						t.Fatal("a request went that does not wait")
 					}
 					delete(waiting, r)
 					going = append(going, r)
-				} else if len(waiting) > 0 {
+				} else if len(waiting) > 0 && p.Free == p.All {
 					t.Fatal("nobody goes although some wait")
 				}
 			case 4:
@@ -57,25 +62,29 @@ func TestNothingIsLost(t *testing.T) {
 				}
 			case 5:
 				if n := len(going); n > 0 {
-					q.Settle(going[n-1], float64(rapid.IntRange(0, 200).Draw(t, "real")))
+					q.Settle(now, going[n-1], float64(rapid.IntRange(0, 200).Draw(t, "real")))
 					going = going[:n-1]
 				}
 			}
-			weights := 0.0
+			weights, greed := 0.0, 0.0
 			for _, t := range q.tenants {
 				if t.waiting+t.going > 0 {
 					weights += t.weight
 				}
+				if t.greedy {
+					greed += t.weight
+				}
 			}
-			if q.Waiting() != len(waiting) || q.weights != weights {
-				t.Fatalf("%d wait with weights of %v; want %d and %v", q.Waiting(), q.weights, len(waiting), weights)
+			if q.Waiting() != len(waiting) || q.weights != weights || q.greed != greed || q.kept >= max(q.all, 1) {
+				t.Fatalf("%d wait with weights of %v, of which %v are greedy, and %d places of %d are kept; want %d, %v and %v", q.Waiting(),
+					q.weights, q.greed, q.kept, q.all, len(waiting), weights, greed)
 			}
 		}
 		for r := range waiting {
 			q.Remove(r)
 		}
 		for _, r := range going {
-			q.Settle(r, 0)
+			q.Settle(0, r, 0)
 		}
 		for name, x := range q.tenants {
 			if x.waiting != 0 || x.going != 0 || x.cost != 0 {
@@ -92,7 +101,7 @@ func TestStrangersAreForgotten(t *testing.T) {
 	always := func(*Request) bool { return true }
 	serve := func(name string, cost float64) {
 		q.Add(0, &Request{Tenant: name, Cost: 1})
-		q.Settle(q.Next(0, Places{}, always), cost)
+		q.Settle(0, q.Next(0, Places{}, always), cost)
 	}
 	for i := range 100_000 {
 		if serve(fmt.Sprint("stranger", i), 1); i%1000 == 0 {
@@ -110,16 +119,22 @@ func TestStrangersAreForgotten(t *testing.T) {
 // pool is what a simulation serves: slots that each serve a request at a time.
 type pool struct {
 	slots    int
+	unused   float64 // places, as a share of all, that are kept for others than greedy tenants and are not used
 	seconds  float64 // that it lasts
 	patience float64 // seconds that a request waits at most; 0 is any number
 }
+
+// Seconds of the requests that are simulated: until the first token, of a later token, and of all, on average.
+const (
+	prefill  = 0.2
+	perToken = 0.01
+	service  = prefill + perToken*100.5
+)
 
 // run simulates a pool and returns the 99th percentile of the seconds until the first token of all tenants but the
 // first, and the tokens a second that were served. Each tenant sends its requests at random times; rates are theirs per
 // second.
 func (p pool) run(seed uint64, rates []float64) (p99, tokens float64) {
-	const prefill, perToken = 0.2, 0.01 // seconds
-	random := rand.New(rand.NewPCG(seed, 1))
 	type event struct {
 		at      float64
 		tenant  int
@@ -129,19 +144,21 @@ func (p pool) run(seed uint64, rates []float64) (p99, tokens float64) {
 	byTime := func(a, b event) int { return cmp.Compare(a.at, b.at) }
 	var arrivals, ends []event
 	for tenant, rate := range rates {
+		random := rand.New(rand.NewPCG(seed, uint64(tenant)))
 		for at := random.ExpFloat64() / rate; at < p.seconds; at += random.ExpFloat64() / rate {
 			arrivals = append(arrivals, event{at: at, tenant: tenant, answer: 1 + float64(random.IntN(200))})
 		}
 	}
 	slices.SortFunc(arrivals, byTime)
 	q := NewQueue(1000)
+	q.SetUnused(p.unused)
 	var waits []float64
 	var late []*Request // in the order of their deadlines
 	for free := p.slots; len(arrivals)+len(ends) > 0; {
 		var e event
 		if len(ends) > 0 && (len(arrivals) == 0 || ends[0].at < arrivals[0].at) {
 			e, ends = ends[0], ends[1:]
-			q.Settle(e.request, 100+2*e.answer)
+			q.Settle(int64(e.at*1e9), e.request, 100+2*e.answer)
 			if free++; e.at < p.seconds {
 				tokens += e.answer
 			}
@@ -167,6 +184,7 @@ func (p pool) run(seed uint64, rates []float64) (p99, tokens float64) {
 				waits = append(waits, e.at-a.at+prefill)
 			}
 			free--
+			q.First(now+int64(prefill*1e9), r)
 			end := event{at: e.at + prefill + perToken*a.answer, request: r, answer: a.answer}
 			i, _ := slices.BinarySearchFunc(ends, end, byTime)
 			ends = slices.Insert(ends, i, end)
@@ -176,34 +194,96 @@ func (p pool) run(seed uint64, rates []float64) (p99, tokens float64) {
 	return waits[len(waits)*99/100], tokens / p.seconds
 }
 
-// capacity is how many tokens a second slots serve: an answer has 100.5 on average, and takes 1.205 seconds.
-func capacity(slots int) float64 { return float64(slots) / 1.205 * 100.5 }
+// capacity is how many tokens a second slots serve: an answer has 100.5 on average.
+func capacity(slots int) float64 { return float64(slots) / service * 100.5 }
 
-// TestGreedyTenantHarmsOnlyItself lets one of several tenants send ten times its share, while the others send half of
-// theirs, or nearly all. They hardly notice, and the pool serves most of what it can, or all that is asked of it.
+// chain returns, of a pool of which k places are kept from greedy tenants that want all, how likely a request of the
+// others finds no place, and how many places are unused. It follows the busy places from their least number upwards.
+func (d demand) chain(k int) (none, unused float64) {
+	total, likely := 0.0, 1.0
+	for n := d.places - float64(k); likely > 1e-12*total; n++ { // places, and requests that wait
+		total += likely
+		if n < d.places {
+			unused += likely * (d.places - n)
+		} else {
+			none += likely
+		}
+		likely *= d.busy / min(n+1, d.places)
+	}
+	return none / total, unused / total
+}
+
+// unluckiest returns how long the unluckiest hundredth of the others waits for first tokens.
+func (d demand) unluckiest(k int) float64 {
+	none, _ := d.chain(k)
+	return d.first + max(0, math.Log(none/unlucky))*d.service/(d.places-d.busy)
+}
+
+// floor returns the least of a pool that is unused where the others wait at most so many times as long as alone.
+func (d demand) floor(times float64) float64 {
+	for k := range int(d.places) {
+		if d.unluckiest(k) <= times*d.unluckiest(int(d.places)) {
+			_, unused := d.chain(k)
+			return unused / d.places
+		}
+	}
+	return 1 - d.busy/d.places
+}
+
+// TestKept compares the number of kept places to the least one that is enough, tried one by one, and to the most that
+// leaves no more unused than it may.
+func TestKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := demand{places: float64(rapid.IntRange(1, 100).Draw(t, "places")), service: rapid.Float64Range(0.1, 10).Draw(t, "service")}
+		d.busy = d.places * rapid.Float64Range(0.02, 0.98).Draw(t, "busy")
+		d.first = d.service * rapid.Float64Range(0, 1).Draw(t, "first")
+		unused := d.places * rapid.Float64Range(0, 1).Draw(t, "unused")
+		most := harm * d.unluckiest(int(d.places))
+		want := 0
+		for ; want < int(d.places)-1 && d.unluckiest(want) > most*(1+1e-9); want++ {
+			if _, next := d.chain(want + 1); next > unused {
+				break
+			}
+		}
+		if got := d.kept(unused); got != want {
+			t.Errorf("%+v, at most %v unused: %d are kept; want %d", d, unused, got, want)
+		}
+	})
+}
+
+// TestGreedyTenantHarmsOnlyItself lets one of several tenants send ten times its share, and compares the others' waits
+// to those without it, while they send a quarter of their shares or more. What the pool serves is compared to what it
+// could, and to the most that it can while the others' waits are 1.5 times as long; see demand.kept.
 func TestGreedyTenantHarmsOnlyItself(t *testing.T) {
-	const seeds = 4
+	const seeds = 8
 	for _, c := range []struct {
 		slots, tenants int
+		unused         float64
 		most           float64 // of the other tenants' 99th percentile, to that without the greedy one's requests
 		least          float64 // of what the pool can serve, or is asked to
 	}{
-		{16, 8, 2.8, 0.84}, {32, 8, 1.5, 0.84}, {32, 32, 1.7, 0.84}, {64, 8, 1.5, 0.88}, {64, 32, 1.5, 0.88}, {128, 32, 1.5, 0.91},
+		{8, 4, Unused, 2.9, 0.76}, {8, 8, Unused, 2.6, 0.76}, {16, 8, Unused, 1.7, 0.68}, {16, 16, Unused, 1.6, 0.65},
+		{32, 8, Unused, 1.55, 0.77}, {32, 32, Unused, 1.5, 0.79}, {64, 8, Unused, 1.75, 0.86}, {64, 32, Unused, 1.5, 0.88},
+		{128, 32, Unused, 1.5, 0.92},
+		{16, 8, 0.1, 2.6, 0.9}, {32, 32, 0.1, 2, 0.88}, {16, 8, 0, 3.5, 0.98},
 	} {
-		for _, load := range []float64{0.5, 0.6, 0.7, 0.8, 0.9} {
+		for _, load := range []float64{0.25, 0.5, 0.6, 0.7, 0.8, 0.9} {
 			alone, beside, served := 0.0, 0.0, 0.0
 			for seed := range uint64(seeds) {
-				share := float64(c.slots) / 1.205 / float64(c.tenants) // requests a second
+				share := float64(c.slots) / service / float64(c.tenants) // requests a second
 				rates := slices.Repeat([]float64{load * share}, c.tenants)
-				p := pool{slots: c.slots, seconds: 300}
+				p := pool{slots: c.slots, unused: c.unused, seconds: 300}
+				rates[0] = 0
 				usual, _ := p.run(seed, rates)
 				rates[0] = 10 * share
 				p99, most := p.run(seed, rates)
 				alone, beside, served = alone+usual/seeds, beside+p99/seeds, served+most/capacity(c.slots)/seeds
 			}
 			asked := (10 + load*float64(c.tenants-1)) / float64(c.tenants)
-			t.Logf("%d slots, %d tenants, load %v: p99 %.3f s, beside the greedy one %.3f s, %.2f times; %.1f%% of the pool", c.slots,
-				c.tenants, load, alone, beside, beside/alone, 100*served)
+			d := demand{places: float64(c.slots), first: prefill, service: service}
+			d.busy = load * d.places * (1 - 1/float64(c.tenants))
+			t.Logf("%d slots, %d tenants, load %v, %v unused: p99 %.3f s, beside the greedy one %.3f s, %.2f times; %.1f%% of the pool, of %.1f%%",
+				c.slots, c.tenants, load, c.unused, alone, beside, beside/alone, 100*served, 100*min(asked, 1-d.floor(1.5)))
 			if beside > c.most*alone {
 				t.Errorf("%d slots, %d tenants, load %v: the others' 99th percentile is %.3f s; want at most %v times %.3f s", c.slots,
 					c.tenants, load, beside, c.most, alone)
@@ -230,7 +310,7 @@ func TestOverloadKeepsGoodput(t *testing.T) {
 			for i, r := range rates {
 				scaled[i] = r / all * 10 * float64(slots) / 1.2
 			}
-			p := pool{slots: slots, seconds: 60, patience: 5}
+			p := pool{slots: slots, unused: Unused, seconds: 60, patience: 5}
 			p99, tokens := p.run(1, append(scaled, 0.1)) // of the last, something is in every sample
 			t.Logf("%d slots, %s: %.0f of %.0f tokens a second, p99 %.1f s", slots, name, tokens, capacity(slots), p99)
 			if tokens < 0.9*capacity(slots) || p99 > 5.3 {
@@ -254,6 +334,6 @@ func BenchmarkQueue(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		add()
-		q.Settle(q.Next(int64(n)*1e6, Places{}, func(*Request) bool { return true }), 50)
+		q.Settle(int64(n)*1e6, q.Next(int64(n)*1e6, Places{}, func(*Request) bool { return true }), 50)
 	}
 }

@@ -22,6 +22,7 @@ type Request struct {
 	lane    *lane
 	at      int // in the lane's requests; -1 if it does not wait
 	arrival int64
+	went    int64 // when it did
 }
 
 // Queue holds the requests that wait for one pool of endpoints.
@@ -30,7 +31,8 @@ type Request struct {
 // its request of the earliest deadline. A request's cost, divided by the tenant's weight, is added to the counter when
 // it goes. A tenant that has nothing waiting gains little: when it comes back, its counter is raised to that of the
 // tenant that went last, less the cost of a few requests. Those few let a tenant that stays below its share send some
-// requests at once without waiting behind one that is always above it.
+// requests at once without waiting behind one that is always above it. Tenants that have most of this left are first,
+// in the order of arrival: by counters, some would wait longer than others for what chance had them send lately.
 type Queue struct {
 	most     int // requests that may wait
 	waiting  int
@@ -40,11 +42,17 @@ type Queue struct {
 	classes  []*class  // by priority
 	arrivals int64
 	speed    meter
-	went     float64 // requests that the averages below are of
-	mean     float64 // cost of a request that went, as a moving average
-	all      int     // places, as Next was told last
-	modest   int     // requests that went and are not settled, of tenants that are not greedy
-	usual    float64 // their number, as a moving average
+	cost     average // of a request that went
+
+	all     int     // places, as Next was told last
+	unused  float64 // share of them that may be kept for others than greedy tenants and is not used
+	kept    int     // places that greedy tenants leave free
+	greed   float64 // weights of greedy tenants
+	modest  int     // requests that went and are not settled, of tenants that are not greedy
+	busy    average // their number
+	due     average // places that are those tenants' share
+	first   average // seconds from when a request of theirs went until its first token
+	service average // seconds from when a request went until it is settled
 }
 
 // tenant is the account of a tenant. There is one as long as the tenant has requests waiting or unsettled, or is owed
@@ -66,7 +74,8 @@ type lane struct {
 	tenant   *tenant
 	class    *class
 	requests heap.Heap[*Request]
-	at       int // in the class's lanes; -1 if it is empty
+	at       int     // in the class's lanes; -1 if it is empty
+	key      float64 // what its order goes by: the tenant's counter, or less than all
 }
 
 // class is all lanes of one priority.
@@ -82,14 +91,22 @@ const credit = 32
 // remembered is how many tenants that have nothing waiting or unsettled have accounts.
 const remembered = 4096
 
-// averaged is how many requests the averages are of, about.
-const averaged = 256
+// Unused is the share of places that a new queue may leave unused for tenants within their share.
+const Unused = 0.4
 
 // NewQueue makes a queue in which at most so many requests wait.
-func NewQueue(most int) *Queue { return &Queue{most: most, tenants: map[string]*tenant{}} }
+func NewQueue(most int) *Queue {
+	return &Queue{most: most, unused: Unused, tenants: map[string]*tenant{}}
+}
 
 // SetMost changes how many requests may wait. Those that do stay.
 func (q *Queue) SetMost(most int) { q.most = most }
+
+// SetUnused changes what share of all places may be unused on average, kept for tenants within their shares.
+func (q *Queue) SetUnused(most float64) {
+	q.unused = most
+	q.keep()
+}
 
 // Waiting returns how many requests wait.
 func (q *Queue) Waiting() int { return q.waiting }
@@ -117,6 +134,7 @@ func (q *Queue) Add(now int64, r *Request) *Refusal {
 	if t.waiting == 0 {
 		q.raise(t, l.class)
 	}
+	q.fix(t)
 	q.arrivals++
 	r.lane, r.arrival = l, q.arrivals
 	l.requests.Push(r)
@@ -134,12 +152,16 @@ func (q *Queue) Add(now int64, r *Request) *Refusal {
 // count adds to the numbers of a tenant's requests.
 func (q *Queue) count(t *tenant, waiting, going int) {
 	before := t.waiting + t.going
-	if !t.greedy {
+	if t.greedy {
+		q.greed -= t.weight
+	} else {
 		q.modest -= t.going
 	}
 	t.waiting, t.going, q.waiting = t.waiting+waiting, t.going+going, q.waiting+waiting
 	share := float64(q.all) * t.weight / max(q.weights, t.weight)
-	if t.greedy = float64(t.waiting+t.going) > share+lucky*math.Sqrt(share); !t.greedy {
+	if t.greedy = float64(t.waiting+t.going) > share+lucky*math.Sqrt(share); t.greedy {
+		q.greed += t.weight
+	} else {
 		q.modest += t.going
 	}
 	switch after := t.waiting + t.going; {
@@ -153,10 +175,7 @@ func (q *Queue) count(t *tenant, waiting, going int) {
 
 // raise gives a tenant that comes back a counter not much lower than that of those that kept waiting.
 func (q *Queue) raise(t *tenant, c *class) {
-	if least := c.floor - credit*q.mean/t.weight; t.counter < least {
-		t.counter = least
-		t.fix()
-	}
+	t.counter = max(t.counter, c.floor-credit*q.cost.mean/t.weight)
 }
 
 // triedLanes bounds how many tenants Next asks for, when the first ones' requests cannot go.
@@ -166,39 +185,22 @@ const triedLanes = 16
 // at random times, so that the variance of their number is their mean.
 const lucky = 4
 
-// unlucky is how often, of all times, a tenant that is not greedy may find no place.
-const unlucky = 0.01
-
-// reserve is how many places greedy tenants leave free. Others take such places at random times, with the part p of all
-// requests that is usually theirs, and the ends of answers free them: n are taken before any gets free with probability
-// pⁿ. Of the reserved places p/(1-p) are taken on average, and the others are unused: a sixth of all places at most,
-// and no more than 0.9 times the root of their number, as the number of those taken varies.
-//
-// What is usual is better to go by than what is: where others have little under way for a moment, greedy tenants would
-// get places that the others need in the next.
-func (q *Queue) reserve() int {
-	all := float64(q.all)
-	p := min((q.usual+1)/all, 0.99)
-	return int(min(math.Log(unlucky)/math.Log(p), min(all/6, 0.9*math.Sqrt(all))+p/(1-p)))
-}
-
 // Places are the requests that a pool can serve at once; 0 means any number.
 type Places struct{ Free, All int }
 
 // Next takes out the request that goes next, of those that can, and charges its tenant. It returns nil if none can: of
-// every class it asks for at most 16 tenants.
-//
-// Some places are for tenants that are not greedy; see reserve. Answers take long, and without these places a tenant
-// within its share would wait for one of another tenant's to end, whenever that tenant wants more than there is.
+// every class it asks for at most 16 tenants. Some places are kept for tenants that are not greedy; see demand.
 func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
-	q.all = p.All
-	last := p.All > 0 && p.Free <= q.reserve()
+	if p.All != q.all {
+		q.all = p.All
+		q.keep()
+	}
 	for _, c := range q.classes {
 		var passed []*lane
 		var r *Request
 		for len(passed) < triedLanes && c.lanes.Len() > 0 && r == nil {
 			l := c.lanes.First()
-			if first := l.requests.First(); !(last && l.tenant.greedy && q.over(l.tenant)) && can(first) {
+			if first := l.requests.First(); !(l.tenant.greedy && p.All > 0 && p.Free <= q.kept) && can(first) {
 				r = first
 				break
 			}
@@ -213,24 +215,29 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 			c.floor = max(c.floor, t.counter)
 			q.count(t, 0, 1)
 			q.take(r)
-			q.average(r.Cost)
+			q.cost.add(r.Cost)
+			q.busy.add(float64(q.modest))
+			q.due.add(float64(q.all) * (1 - q.greed/q.weights))
+			q.keep()
 			q.speed.add(now, r.Cost)
-			t.charge(r.Cost)
+			q.charge(t, r.Cost)
+			r.went = now
 			return r
 		}
 	}
 	return nil
 }
 
-// average takes a request that goes into the averages.
-func (q *Queue) average(cost float64) {
-	q.went = min(q.went+1, averaged)
-	q.mean += (cost - q.mean) / q.went
-	q.usual += (float64(q.modest) - q.usual) / q.went
+// keep learns how many places greedy tenants leave free. What is unused for others is a part of their share, which they
+// could use as well: greedy tenants have no less than their own. Averages tell more than what is under way now: where
+// others have little for a moment, greedy tenants would get places that the others need in the next.
+func (q *Queue) keep() {
+	d := demand{places: float64(q.all), busy: q.busy.mean, first: q.first.mean, service: q.service.mean}
+	if q.first.of == 0 { // answers come as a whole
+		d.first = d.service
+	}
+	q.kept = d.kept(min(q.unused*d.places, q.due.mean-d.busy))
 }
-
-// over reports whether a tenant has its share of all places, or more.
-func (q *Queue) over(t *tenant) bool { return float64(t.going)*q.weights >= float64(q.all)*t.weight }
 
 // Remove takes out a request that waits, as its client has gone or its time is over. It returns false if the request
 // does not wait.
@@ -244,11 +251,20 @@ func (q *Queue) Remove(r *Request) bool {
 	return true
 }
 
-// Settle says what a request that went did cost. It must be called once for each that Next returned.
-func (q *Queue) Settle(r *Request, cost float64) {
+// First says that the first token of a request that went has come, if its answer is a stream.
+func (q *Queue) First(now int64, r *Request) {
+	if !r.lane.tenant.greedy {
+		q.first.add(float64(now-r.went) / 1e9)
+	}
+}
+
+// Settle says that a request that went has ended, and what it did cost. It must be called once for each that Next
+// returned.
+func (q *Queue) Settle(now int64, r *Request, cost float64) {
 	t := r.lane.tenant
+	q.service.add(float64(now-r.went) / 1e9)
 	q.count(t, 0, -1)
-	t.charge(cost - r.Cost)
+	q.charge(t, cost-r.Cost)
 	q.leave(t)
 }
 
@@ -258,7 +274,7 @@ func (q *Queue) Charge(tenant string, weight float64, priority int, cost float64
 	if l := q.lane(t, priority); t.waiting == 0 {
 		q.raise(t, l.class)
 	}
-	t.charge(cost)
+	q.charge(t, cost)
 	q.leave(t)
 }
 
@@ -276,14 +292,17 @@ func (q *Queue) take(r *Request) {
 }
 
 // charge adds a cost, which may be negative, to a tenant's counter.
-func (t *tenant) charge(cost float64) {
+func (q *Queue) charge(t *tenant, cost float64) {
 	t.counter += cost / t.weight
-	t.fix()
+	q.fix(t)
 }
 
 // fix restores the order of lanes after a counter has changed.
-func (t *tenant) fix() {
+func (q *Queue) fix(t *tenant) {
 	for _, l := range t.lanes {
+		if l.key = t.counter; t.counter < l.class.floor-credit/2*q.cost.mean/t.weight {
+			l.key = math.Inf(-1)
+		}
 		if l.at >= 0 {
 			l.class.lanes.Fix(l.at)
 		}
@@ -304,6 +323,9 @@ func (q *Queue) tenant(r *Request) *tenant {
 	if t.waiting+t.going > 0 {
 		q.weights += weight - t.weight
 	}
+	if t.greedy {
+		q.greed += weight - t.weight
+	}
 	t.weight = weight
 	return t
 }
@@ -316,7 +338,7 @@ func (q *Queue) leave(t *tenant) {
 	}
 	q.wake(t)
 	for _, l := range t.lanes {
-		if t.counter > l.class.floor-credit*q.mean/t.weight {
+		if t.counter > l.class.floor-credit*q.cost.mean/t.weight {
 			if t.idle = q.idle.PushBack(t); q.idle.Len() > remembered {
 				first := q.idle.Front().Value.(*tenant)
 				q.wake(first)
@@ -367,10 +389,10 @@ func (r *Request) before(o *Request) bool {
 	return r.arrival < o.arrival
 }
 
-// before orders the lanes of a class; those of equal counters by the arrival of their first requests.
+// before orders the lanes of a class; those of equal keys by the arrival of their first requests.
 func (l *lane) before(o *lane) bool {
-	if a, b := l.tenant.counter, o.tenant.counter; a != b {
-		return a < b
+	if l.key != o.key {
+		return l.key < o.key
 	}
 	return l.requests.First().arrival < o.requests.First().arrival
 }

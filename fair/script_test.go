@@ -15,7 +15,8 @@ type story struct {
 }
 
 // TestScripts runs the stories in testdata. Their commands are the methods of Queue: "add" (requests with their
-// tenants), "next", "settle", "charge", "remove" and "most". Times are in seconds.
+// tenants), "next", "settle", "charge", "first", "remove", "most" and "unused"; "kept" says how many places greedy
+// tenants leave free. Times are in seconds.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &story{queue: NewQueue(8), requests: map[string]*Request{}}
@@ -66,6 +67,14 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 	now := int64(seconds * 1e9)
 	var out strings.Builder
 	switch d.Cmd {
+	case "unused":
+		s.queue.SetUnused(cost)
+	case "kept":
+		fmt.Fprintf(&out, "%d\n", s.queue.kept)
+	case "first":
+		for _, name := range names {
+			s.queue.First(now, s.requests[name])
+		}
 	case "most":
 		s.queue.SetMost(n)
 	case "add": // names such as alice1, of the tenant alice
@@ -94,11 +103,12 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 				out.WriteString("nobody\n")
 				break
 			}
+			places.Free--
 			fmt.Fprintf(&out, "%v at %.0f\n", r.Value, s.queue.tenants[r.Tenant].counter)
 		}
 	case "settle":
 		for _, name := range names {
-			s.queue.Settle(s.requests[name], cost)
+			s.queue.Settle(now, s.requests[name], cost)
 		}
 	case "charge": // tenants
 		for _, name := range names {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/fair"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/gateway/provider"
 	"github.com/kvasir-llm/kvasir/route"
@@ -121,7 +122,8 @@ type Policy struct {
 type Queue struct {
 	MaxWaiting int           `yaml:"max_waiting"`
 	MaxWait    time.Duration `yaml:"max_wait"`
-	DownWait   time.Duration `yaml:"down_wait"` // while no endpoint is up
+	DownWait   time.Duration `yaml:"down_wait"`  // while no endpoint is up
+	MaxUnused  float64       `yaml:"max_unused"` // share of all places, kept for tenants within their share
 }
 
 // Timeouts bound the phases of an answer.
@@ -196,7 +198,7 @@ type Cache struct {
 func defaults() Config {
 	return Config{
 		Listen:   "127.0.0.1:9000",
-		Queue:    Queue{MaxWaiting: 1024, MaxWait: 30 * time.Second, DownWait: 5 * time.Second},
+		Queue:    Queue{MaxWaiting: 1024, MaxWait: 30 * time.Second, DownWait: 5 * time.Second, MaxUnused: fair.Unused},
 		Timeouts: Timeouts{Body: time.Minute, Connect: 2 * time.Second, FirstByte: 5 * time.Minute, Idle: time.Minute, Total: time.Hour},
 		Retries:  2,
 		Health: Health{
@@ -475,6 +477,9 @@ func (c *Config) checkNumbers() error {
 		if x.value < x.least {
 			return wrong(x.path, "%d is too low; the least is %d", x.value, x.least)
 		}
+	}
+	if u := c.Queue.MaxUnused; !(u >= 0 && u <= 1) {
+		return wrong("queue.max_unused", "%v; want a share from 0 to 1", u)
 	}
 	for _, p := range []struct{ path, value string }{{"health.path", c.Health.Path}, {"health.metrics", c.Health.Metrics}} {
 		if p.value != "" && !strings.HasPrefix(p.value, "/") {

@@ -127,6 +127,8 @@ func TestMistakes(t *testing.T) {
 		m + "queue: 7\n":                               `fleet.yaml:2: queue: expected keys with values, found "7"`,
 		m + "queue: {max_wait: 7}\n":                   `queue.max_wait: "7"; want a time such as 500ms`,
 		m + "---\n" + m:                                "more than one document",
+		m + "queue: {max_unused: 1.1}\n":               "queue.max_unused: 1.1; want a share from 0 to 1",
+		m + "queue: {max_unused: .nan}\n":              "queue.max_unused: NaN; want a share from 0 to 1",
 		"models: m\n":                                  `fleet.yaml:1: models: expected a list, found "m"`,
 		"models: []\n":                                 "fleet.yaml:1: models: there is none",
 		"listen: :80\n":                                "models: there is none",

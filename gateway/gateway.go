@@ -267,6 +267,7 @@ func (g *Gateway) applyModel(s *setup, m *model, c Model, keys map[string]string
 		return err
 	}
 	m.queue.SetMost(s.cfg.Queue.MaxWaiting)
+	m.queue.SetUnused(s.cfg.Queue.MaxUnused)
 	for _, cfg := range c.Endpoints {
 		e, err := g.join(cfg, keys[cfg.URL])
 		if err != nil {

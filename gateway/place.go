@@ -44,6 +44,7 @@ type job struct {
 
 // placement is a job's place at an endpoint.
 type placement struct {
+	job      *job // that waited for it in the queue; nil if none did
 	endpoint *endpoint
 	flight   *route.Flight
 	api      string      // the endpoint's, as when the placement was made
@@ -194,7 +195,7 @@ func (g *Gateway) pump(m *model) {
 		delete(m.jobs, j)
 		to.requests++
 		g.metrics.chosen.WithLabelValues(to.url, how).Inc()
-		j.placed = &placement{endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why, next: next}
+		j.placed = &placement{job: j, endpoint: to, flight: g.fleet.Send(to.id, &j.route), api: to.cfg.API, why: why, next: next}
 		close(j.ready)
 	}
 }
@@ -212,11 +213,14 @@ func (g *Gateway) places(m *model) fair.Places {
 	return p
 }
 
-// first says that a job's answer has begun.
+// first says that an answer has begun, a stream after so many seconds; 0 if nothing can be learned from its time.
 func (g *Gateway) first(p *placement, seconds float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.flight.First(seconds)
+	if p.job != nil && seconds > 0 {
+		p.job.model.queue.First(int64(g.now()), &p.job.fair)
+	}
 }
 
 // leave says that a job has left an endpoint: what it cost, the later tokens of its answer and the seconds since the
@@ -227,7 +231,7 @@ func (g *Gateway) leave(j *job, p *placement, cost float64, tokens int, seconds 
 	p.flight.End(tokens, seconds)
 	p.endpoint.requests--
 	if j != nil {
-		j.model.queue.Settle(&j.fair, cost)
+		j.model.queue.Settle(int64(g.now()), &j.fair, cost)
 	}
 	g.pumpAll()
 }

@@ -19,14 +19,17 @@ const (
 	patience    = 5   // a time to the first token may be so many times the best one of such prompts,
 	slack       = .05 // and so many seconds more
 	longest     = 20  // times too long at most, so that one answer has only so much weight
-	rise        = 1.001
+	rise        = 1.01
 	leastFlying = 4
 )
 
 // learn takes note of a time to the first token, in seconds, of a request that was sent as one of so many in flight.
 func (l *limit) learn(uncached float64, requests int, seconds float64) {
 	bin := min(bits.Len(uint(max(uncached, 0))), bins-1)
-	if l.best[bin] *= rise; l.best[bin] == 0 || seconds < l.best[bin] {
+	if requests <= leastFlying { // while more are in flight, an answer is late for them, and not as the engine got slower
+		l.best[bin] *= rise
+	}
+	if l.best[bin] == 0 || seconds < l.best[bin] {
 		l.best[bin] = seconds
 	}
 	l.answers++

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// serves simulates an engine that has room for so many requests, which take 0.1 s to the first token and 5 s in all.
-// There is always one more request when the limit allows it. It returns the limit in the end, the requests served a
+// serves simulates an engine that has room for so many requests, which take first seconds to the first token, give or
+// take a fifth, and whole in all, give or take as much. There is always one more request when the limit allows it. It returns the limit in the end, the requests served a
 // second and the mean time to the first token in the last half.
-func serves(l *limit, room, configured int, seconds float64, seed uint64) (most int, speed, ttft float64) {
+func serves(l *limit, room, configured int, first, whole, seconds float64, seed uint64) (most int, speed, ttft float64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	type flight struct {
 		sent, first, end float64
@@ -40,8 +40,8 @@ func serves(l *limit, room, configured int, seconds float64, seed uint64) (most 
 		for m := l.of(configured); len(flying) < m; {
 			i := slices.Index(free, slices.Min(free))
 			begin := max(now, free[i])
-			free[i] = begin + 4 + 2*random.Float64()
-			flying = append(flying, flight{now, begin + 0.08 + 0.05*random.Float64(), free[i], len(flying) + 1})
+			free[i] = begin + whole*(0.8+0.4*random.Float64())
+			flying = append(flying, flight{now, begin + first*(0.8+0.4*random.Float64()), free[i], len(flying) + 1})
 		}
 	}
 	return l.of(configured), ended / (seconds / 2), sum / firsts
@@ -50,21 +50,29 @@ func serves(l *limit, room, configured int, seconds float64, seed uint64) (most 
 // TestLimit holds that the limit comes to what an engine has room for and a few more, whatever that is, that the
 // engine is about as fast as without one, and that the first tokens come soon.
 func TestLimit(t *testing.T) {
-	for _, room := range []int{6, 32, 100} {
+	for _, c := range []struct {
+		room         int
+		first, whole float64
+		most         float64 // of the room
+	}{{6, 0.1, 5, 2}, {32, 0.1, 5, 2}, {100, 0.1, 5, 2}, {16, 0.3, 1.3, 3}} {
 		var l limit
 		for seed := range uint64(3) {
-			most, speed, ttft := serves(&l, room, 256, 600, seed)
-			free := float64(room) / 5
-			t.Logf("room for %d: limit %d, %.2f of %.2f requests a second, %.2f s to the first token", room, most, speed, free, ttft)
-			if most < room*3/4 || most > 2*room || speed < 0.85*free || ttft > 2 {
-				t.Errorf("room for %d: limit %d, %.1f of %.1f requests a second, %.2f s to the first token", room, most, speed, free, ttft)
+			most, speed, ttft := serves(&l, c.room, 256, c.first, c.whole, 600, seed)
+			free := float64(c.room) / c.whole
+			t.Logf("room for %d: limit %d, %.2f of %.2f requests a second, %.2f s to the first token", c.room, most, speed, free, ttft)
+			if most < c.room*3/4 || float64(most) > c.most*float64(c.room) || speed < 0.85*free || ttft > 2 {
+				t.Errorf("room for %d: limit %d, %.1f of %.1f requests a second, %.2f s to the first token", c.room, most, speed, free, ttft)
 			}
 		}
 	}
 	var l limit
-	serves(&l, 16, 256, 600, 1)
-	if most, speed, _ := serves(&l, 64, 256, 1200, 2); most < 50 || speed < 0.85*64/5 {
+	serves(&l, 16, 256, 0.1, 5, 600, 1)
+	if most, speed, _ := serves(&l, 64, 256, 0.1, 5, 1200, 2); most < 50 || speed < 0.85*64/5 {
 		t.Errorf("an engine that got room for 64 has limit %d and serves %.1f", most, speed)
+	}
+	serves(&l, 64, 256, 0.5, 5, 1200, 3)
+	if most, speed, _ := serves(&l, 64, 256, 0.5, 5, 1200, 4); most < 50 || speed < 0.85*64/5 {
+		t.Errorf("an engine whose first tokens take five times as long has limit %d and serves %.1f", most, speed)
 	}
 }
 

@@ -85,6 +85,9 @@ func (f *Fleet) Leave(id int) {
 func (f *Fleet) SetLoad(id int, l Load) {
 	if m := f.members[id]; m != nil {
 		m.load = l
+		if l.Running+l.Waiting > 0 {
+			m.limit.told(m.requests, l.Running, l.Waiting)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ var (
 const (
 	goodKey, badKey = "an honest client's key", "a hostile client's key"
 	soakKV          = 64 << 20
+	soakGrammars    = 128 << 20
 	soakSlack       = 512 << 20 // beyond the plan
 )
 
@@ -66,7 +67,7 @@ func startProgram(t *testing.T, args ...string) *program {
 	if err := os.WriteFile(keys, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"serve", "--port", "0", "--api-key-file", keys, "--kv-bytes", strconv.Itoa(soakKV)}, args...)
+	args = append([]string{"serve", "--port", "0", "--api-key-file", keys, "--kv-bytes", strconv.Itoa(soakKV), "--grammar-bytes", strconv.Itoa(soakGrammars)}, args...)
 	p := &program{t: t, cmd: exec.Command(path, args...), log: new(bytes.Buffer), done: make(chan struct{})}
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -252,9 +253,9 @@ func (p *program) cpu() time.Duration {
 }
 
 // TestSoak lets 200 hostile clients at the built program beside an honest one. What it takes stays within its weights,
-// its KV cache and 512 MiB; afterwards no goroutine, descriptor or block is left. How long the honest client waits
-// depends on the machine, and is only printed. The hostile clients yield the processors (nice 19), as if they were on
-// other machines.
+// its KV cache, what grammars may find, and 512 MiB; afterwards no goroutine, descriptor or block is left. How long the
+// honest client waits depends on the machine, and is only printed. The hostile clients yield the processors (nice 19),
+// as if they were on other machines.
 //
 //	go test -tags abuse -run Soak -timeout 30m ./server -soak 10m -v
 func TestSoak(t *testing.T) {
@@ -291,7 +292,7 @@ func TestSoak(t *testing.T) {
 	if len(beside) == 0 {
 		t.Error("the honest client has no answer")
 	}
-	if plan := p.idle.rss + soakKV; most.rss > plan+soakSlack {
+	if plan := p.idle.rss + soakKV + soakGrammars; most.rss > plan+soakSlack {
 		t.Errorf("%d MiB are resident; the plan is %d", most.rss>>20, plan>>20)
 	}
 	p.restored()

@@ -56,6 +56,16 @@ func TestBodiesNobodyReads(t *testing.T) {
 	all.Wait()
 }
 
+// TestBodyTooLargeToSend holds that a client that asks first is not told to send a body that is too large.
+func TestBodyTooLargeToSend(t *testing.T) {
+	r := run(t, Config{Models: []Served{served(newFake("fake"))}})
+	c := dial(t, r)
+	fmt.Fprint(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100000000000\r\n\r\n")
+	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 413") {
+		t.Errorf("%.60s, %v", answer, err)
+	}
+}
+
 // TestBodyThatNeverComes holds that a body has a deadline.
 func TestBodyThatNeverComes(t *testing.T) {
 	r := run(t, Config{Models: []Served{served(newFake("fake"))}, BodyTimeout: time.Millisecond})

@@ -23,6 +23,9 @@ const packings = "gzip, zstd"
 
 // open makes in the body of r, unpacked and of at most most bytes, packed or not.
 func (in *body) open(w http.ResponseWriter, r *http.Request, most int64) error {
+	if r.ContentLength > most { // before the client is told to send it (Expect: 100-continue)
+		return &http.MaxBytesError{Limit: most}
+	}
 	in.ReadCloser = http.MaxBytesReader(w, r.Body, most)
 	p := &unpacker{packed: bufio.NewReaderSize(in.ReadCloser, 1<<10), Closer: in.ReadCloser}
 	switch kind := strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ","))); kind {

@@ -67,7 +67,7 @@ func TestOpening(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- build(t, cfg).ServeOpened(ctx, o) }()
+	go func() { done <- build(t, cfg).ServeOpened(ctx, o, func() {}) }()
 	if got := <-waiting; !strings.HasPrefix(got, "200 OK") || !strings.Contains(got, "Hello") {
 		t.Errorf("a request that waited got %s", got)
 	}

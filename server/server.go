@@ -243,17 +243,18 @@ var errShutdown = errors.New("the server is shutting down")
 
 // Serve is ServeOpened on a listener that nobody answers on yet.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	return s.ServeOpened(ctx, Open(ln, s.cfg))
+	return s.ServeOpened(ctx, Open(ln, s.cfg), func() {})
 }
 
-// ServeOpened answers requests until ctx is done. Then it refuses connections and new requests, reports itself
-// unhealthy, and lets answers finish for at most DrainTimeout before it cuts them off. It returns nil if all of them
-// finished.
-func (s *Server) ServeOpened(ctx context.Context, o *Opening) error {
+// ServeOpened answers requests until ctx is done, and calls ready once it does. Then it refuses connections and new
+// requests, reports itself unhealthy, and lets answers finish for at most DrainTimeout before it cuts them off. It
+// returns nil if all of them finished.
+func (s *Server) ServeOpened(ctx context.Context, o *Opening, ready func()) error {
 	defer s.Close()
 	defer o.cut(nil)
 	o.server = s
 	close(o.ready)
+	ready()
 	s.preload(o.base)
 	select {
 	case err := <-o.failed:

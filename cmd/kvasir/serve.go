@@ -159,13 +159,12 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 	defer s.Close()
 	stop := c.reloadOnHangUp(s, log)
 	defer stop()
-	log.Info("serving", "address", c.connectionFlags.scheme()+ln.Addr().String())
-	return c.serveUntil(ctx, log, s, opened)
+	return c.serveUntil(ctx, log, s, opened, c.connectionFlags.scheme()+ln.Addr().String())
 }
 
-// serveUntil serves until ctx ends, and tells the service manager when that begins and ends: not if the program is
-// started anew, since the process goes on.
-func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, o *server.Opening) error {
+// serveUntil serves until ctx ends, and tells the log and the service manager when that begins, and the latter when it
+// ends: not if the program is started anew, since the process goes on.
+func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.Server, o *server.Opening, address string) error {
 	stopping := make(chan struct{})
 	told := func(err error) {
 		if err != nil {
@@ -181,8 +180,10 @@ func (c *serveCmd) serveUntil(ctx context.Context, log *slog.Logger, s *server.S
 		told(err)
 		close(stopping)
 	})
-	told(tellSystemd(daemon.SdNotifyReady))
-	err := s.ServeOpened(ctx, o)
+	err := s.ServeOpened(ctx, o, func() {
+		log.Info("serving", "address", address)
+		told(tellSystemd(daemon.SdNotifyReady))
+	})
 	if !undo() {
 		<-stopping
 	}

@@ -84,6 +84,28 @@ func failingStep(t *testing.T, victim int, fail func() error, want string) {
 	}
 }
 
+// TestFailingAdmission lets the first step of a request fail, which has its tables to itself. The next request gets the
+// same slot and the same blocks, so that nothing of its tables changes.
+func TestFailingAdmission(t *testing.T) {
+	cfg := smallConfig()
+	cfg.MaxSeqs, cfg.Blocks, cfg.PrefixCache = 1, 8, false
+	f, poison := newFake(cfg), request(0, 4, 4)
+	f.forward = func(b *compute.Batch) error {
+		if len(b.Seqs) > 0 && b.Pos[0] == 0 && b.IDs[0] == poison.Prompt[0] {
+			return errors.New("the device is on fire")
+		}
+		return nil
+	}
+	e := start(t, Config{Runner: f, Sched: cfg})
+	if _, last := read(t, submit(t, e, t.Context(), poison)); last.Finish != FinishError {
+		t.Errorf("the request whose step fails ends with %+v", last)
+	}
+	r := request(1, 4, 4)
+	if ids, last := read(t, submit(t, e, t.Context(), r)); !slices.Equal(ids, expected(r)) {
+		t.Errorf("the request after it gets %v and %+v; want %v", ids, last, expected(r))
+	}
+}
+
 // TestNaN spoils the logits of one sequence: of its prompt if that is to be scored, else of an output token.
 func TestNaN(t *testing.T) {
 	for _, position := range []int{3, 9} {

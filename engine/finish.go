@@ -81,6 +81,9 @@ func (e *Engine) lose(err error) {
 func (e *Engine) isolate(s *step, err error) error {
 	e.cfg.Logger.Error("a step failed, and is computed again for each request alone", "error", err, "requests", s.report.Seqs, "rows", s.report.Rows)
 	e.steps.settle()
+	if err := e.steps.move(s); lost(err) {
+		return err
+	}
 	for i, w := range s.plan.Seqs {
 		x := &s.entries[i]
 		if x.seq == nil || x.seq.ended {

@@ -206,12 +206,23 @@ func (t *stepper) packAgain(s *step, i int) {
 	t.packWork(s, x, w, false)
 }
 
+// move moves blocks and changes tables as a failed step was to, whatever becomes of its entries: the plans after it
+// build on that.
+func (t *stepper) move(s *step) error {
+	t.repack(s)
+	return t.again(s)
+}
+
 // alone computes one entry of a step that failed for all together.
 func (t *stepper) alone(s *step, i int) error {
 	t.repack(s)
 	t.packAgain(s, i)
-	t.start(s, false)
-	if s.handle == nil {
+	return t.again(s)
+}
+
+// again starts a packed step that failed, and waits for it.
+func (t *stepper) again(s *step) error {
+	if t.start(s, false); s.handle == nil {
 		return s.fault
 	}
 	return s.handle.Wait()

@@ -1,5 +1,7 @@
 package sched
 
+import "math"
+
 // Under a fair policy it is not enough that a tenant's sequence is the next to be admitted: beside a crowd, which is
 // one tenant's many sequences, it would wait for a place, for the crowd's prompts, and for steps that are as long as
 // the crowd's sequences make them. So a few places are kept (crowded), prompts of others lead (Plan.leads), and steps
@@ -170,11 +172,11 @@ func (s *Scheduler) alone(p *Plan) {
 			rows, micros = rows+n, micros+s.cost.work(q.computed, n)
 		}
 	}
-	if rows > min(s.cfg.TokenBudget, s.cfg.MaxChunk) || micros > float64(s.cfg.StepTarget) {
+	if rows > min(s.cfg.TokenBudget-p.kept, s.cfg.MaxChunk) || micros > float64(s.cfg.StepTarget) {
 		return
 	}
-	p.lone = true
-	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed, p.saved = micros-s.cost.base(), 0, 0, 0, 0, 0, 0
+	p.lone = true // they fit: nothing bounds them any more
+	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed, p.saved = math.Inf(1), 0, 0, 0, 0, 0, 0
 }
 
 // planLone plans the prompts that lead, and reports whether there is something to compute. There is not if the one that

@@ -30,11 +30,16 @@ type machine struct {
 	reading  []reading // what slow tiers are asked for
 	arrived  map[kv.Name][]uint64
 	spoil    uint64 // one of so many loads fails; 0: none
+	pace     pacing // of steps, if there is a target for them
 	arrivals int64
 
 	preemptions, hits, copies, loads, lost, came uint64
 	fickle, accepted, rejected, forced, shifted  int
+	micros                                       int64 // that steps took
 }
+
+// pacing is how many microseconds a step takes, and each of its rows.
+type pacing struct{ base, row int64 }
 
 // content is what a lower tier holds.
 type content struct {
@@ -479,6 +484,12 @@ func (m *machine) commit() {
 		}
 		path := st.paths[i]
 		results[i] = Result{Tokens: out, Path: path[:min(len(path), len(out)-1)], Finished: w.Sample && out[len(out)-1] == stop}
+	}
+	if m.cfg.StepTarget > 0 {
+		took := m.pace.base + m.pace.row*int64(st.plan.Rows)
+		m.s.Took(st.plan, took)
+		m.micros += took
+		m.s.Tick(m.micros / 1000)
 	}
 	m.s.Commit(st.plan, results)
 	for i, w := range st.packed {

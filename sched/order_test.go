@@ -141,7 +141,7 @@ func (m *machine) verifyAdmission(p *Plan, w Work, q *client) {
 		if o.running || o == q || !m.before(o, q) {
 			continue
 		}
-		if o.passed++; o.passed > m.cfg.MaxPassed {
+		if o.passed++; o.passed > m.cfg.MaxPassed && m.cfg.StepTarget == 0 {
 			m.t.Fatalf("sequence %d is admitted before %d, which let %d pass before:\n%v", q.id, o.id, o.passed-1, p)
 		}
 	}
@@ -163,6 +163,7 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		switch {
 		case !q.running || st.clients[q.id] != nil || q.rests() || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
 		case q.background && p.Rows == m.cfg.TokenBudget:
+		case m.cfg.StepTarget > 0: // it is not its turn, or there is no time
 		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
 		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
@@ -203,6 +204,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	}
 	switch {
 	case head == nil || head.pending > 0 || running == min(m.cfg.MaxSeqs, m.cfg.TokenBudget):
+	case m.cfg.StepTarget > 0: // there may be no time for it
 	case head.background && running >= min(m.cfg.MaxSeqs, m.cfg.TokenBudget)*7/8:
 	case p.Rows+busy >= m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:

@@ -156,3 +156,23 @@ func TestPoliteTenant(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeRows holds that the polite tenant's prompts are computed where rows seem to cost nothing: the time that is
+// planned for them then is none.
+func TestFreeRows(t *testing.T) {
+	m := newTwoTenants(t, Config{MaxSeqs: 16, StepTarget: 50_000, Policy: "vtc"}, 1000, 0, 6)
+	m.greedy, m.think = 30, 3000
+	for range 100 {
+		m.step()
+	}
+	m.due = m.micros
+	for range 1000 {
+		m.step()
+		if p := m.under; p != nil && slices.ContainsFunc(p.Seqs, func(w Work) bool { return w.N < 1 }) {
+			t.Fatalf("a plan computes nothing of a sequence:\n%v", p)
+		}
+	}
+	if len(m.firsts) < 10 {
+		t.Fatalf("%d first tokens in 1,000 steps", len(m.firsts))
+	}
+}

@@ -34,6 +34,7 @@ func TestRandomHistories(t *testing.T) {
 			Interval:    rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "interval"),
 			Allocation:  Allocation(rapid.SampledFrom(Allocations()).Draw(t, "allocation")),
 			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
+			StepTarget:  rapid.SampledFrom([]int64{0, 0, 50, 300}).Draw(t, "target"),
 		}
 		if cfg.PrefixCache && cfg.States == 0 {
 			cfg.Tiers = tiers(rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "host slots"), rapid.SampledFrom([]int{0, 3, 60}).Draw(t, "disk slots"))
@@ -51,6 +52,7 @@ func TestRandomHistories(t *testing.T) {
 			Token: rapid.Int64Range(0, 3).Draw(t, "ns for a token"),
 			Block: [kv.MaxTiers]int64{0, rapid.Int64Range(0, 9).Draw(t, "ns for a block of the host"), rapid.Int64Range(0, 9).Draw(t, "of the disk"), 4},
 		})
+		m.pace = pacing{rapid.Int64Range(0, 100).Draw(t, "us of a step"), rapid.Int64Range(0, 20).Draw(t, "us of a row")}
 		m.spoil = rapid.SampledFrom([]uint64{0, 0, 2, 10}).Draw(t, "one of so many loads fails")
 		var pinned [][]int32
 		ops := rapid.SampledFrom([]string{"commit", "commit", "commit", "next", "next", "next", "add", "add", "cancel", "pin",

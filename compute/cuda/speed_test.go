@@ -15,8 +15,8 @@ import (
 )
 
 // TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
-// KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, "prompt=512,8192" tokens; and before them
-// "type=Q4_K", if the weights are to have another type than BF16.
+// KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, or of as many as "cached=256" says before it;
+// "prompt=512,8192" tokens; and before them "type=Q4_K", if the weights are to have another type than BF16.
 func TestSpeed(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_SPEED")
 	if what == "" {
@@ -25,7 +25,8 @@ func TestSpeed(t *testing.T) {
 	opening := time.Now()
 	d := gpuDevice(t)
 	fmt.Printf("opening: %.2f s\n", time.Since(opening).Seconds())
-	const layers, context, most = 32, 512, 256
+	const layers, most = 32, 256
+	context := 512
 	typ := quant.BF16
 	if rest, named := strings.CutPrefix(what, "type="); named {
 		name, list, _ := strings.Cut(rest, " ")
@@ -69,6 +70,10 @@ func TestSpeed(t *testing.T) {
 			rows, err := strconv.Atoi(n)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if name == "cached" {
+				context = min(rows, 512)
+				continue
 			}
 			if name == "prompt" {
 				measure(t, p, name, rows, func(b *compute.Batch, _ int) {

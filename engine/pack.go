@@ -45,7 +45,7 @@ func (t *stepper) pack(s, before *step) {
 
 // first notes that a sequence is in a step for the first time.
 func (t *stepper) first(q *sequence, w *sched.Work) {
-	q.ran, q.scheduled, q.cached = true, t.now().Sub(t.epoch), w.Cached
+	q.ran, q.scheduled, q.cached = true, t.now().Sub(t.epoch), min(w.Cached, q.prompt) // an answer that was begun may be cached, too
 	if q.adapter != nil {
 		q.adapter.running.Add(1)
 	}

@@ -1,12 +1,14 @@
 package guard
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,7 +37,9 @@ type Door struct {
 	// Log tells of connections that are closed, and of what goes wrong on others.
 	Log *slog.Logger
 
-	listener *listener // of Listen
+	listener *listener    // of Listen
+	server   *http.Server // of Server or Bound
+	arriving arriving     // connections of that
 }
 
 // Open returns how many connections are open that were accepted, also those that a server has not seen yet.
@@ -57,8 +61,10 @@ func (d *Door) Server(h http.Handler) *http.Server {
 	return s
 }
 
-// Bound gives a server of another making, which has an HTTP2Config, the bounds of a connection.
+// Bound gives a server of another making, which has an HTTP2Config, the bounds of a connection. A Door has one server.
 func (d *Door) Bound(s *http.Server) {
+	d.server = s
+	d.arriving.watch(s)
 	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = headerTimeout, idleTimeout, maxHeaderBytes
 	s.HTTP2.SendPingTimeout, s.HTTP2.WriteByteTimeout = idleTimeout, d.Accept
 	s.ErrorLog = slog.NewLogLogger(d.Log.Handler(), slog.LevelWarn)
@@ -70,7 +76,7 @@ func (d *Door) Listen(ln net.Listener) net.Listener {
 	if at, ok := ln.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() && !d.Known {
 		d.Log.Warn("anyone who reaches this address may use it: there are no API keys", "address", at)
 	}
-	d.listener = &listener{Listener: ln, most: d.Most, mostEach: d.MostEach, log: d.Log, each: map[netip.Prefix]int{}}
+	d.listener = newListener(ln, d.Most, d.MostEach, d.Log)
 	if d.TLS == nil {
 		return d.listener
 	}
@@ -79,11 +85,93 @@ func (d *Door) Listen(ln net.Listener) net.Listener {
 	return tls.NewListener(d.listener, over)
 }
 
+// arrivalTime is how long Shutdown waits for the requests of connections that have sent none.
+const arrivalTime = time.Second
+
+// Shutdown accepts no more connections, and waits until those that were accepted have their answers and are closed. The
+// server must serve, or be about to.
+//
+// http.Server.Shutdown answers no request that is read after its call, so it comes last: until then, connections that
+// were accepted are read.
+func (d *Door) Shutdown(ctx context.Context) error {
+	d.server.SetKeepAlivesEnabled(false)
+	d.listener.stop(ctx)
+	soon, cancel := context.WithTimeout(ctx, arrivalTime)
+	defer cancel()
+	for d.arriving.any() && pause(soon) {
+	}
+	for {
+		if err := d.server.Shutdown(ctx); err != nil || d.Open() == 0 {
+			return err
+		}
+		if !pause(ctx) {
+			return ctx.Err()
+		}
+	}
+}
+
+// pause waits for a moment, and reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// arriving are the connections of a server from which a request is read, or the first one is awaited, and that has not
+// reached the handler.
+type arriving struct {
+	mu  sync.Mutex
+	all map[net.Conn]bool
+}
+
+// arrived is the key of a request's connection in its context.
+type arrived struct{}
+
+// watch notes the connections of a server.
+func (a *arriving) watch(s *http.Server) {
+	a.all = map[net.Conn]bool{}
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		a.set(c, state == http.StateNew || state == http.StateActive)
+	}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, arrived{}, c) }
+	h := s.Handler
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(arrived{}).(net.Conn); ok {
+			a.set(c, false)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (a *arriving) set(c net.Conn, is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if is {
+		a.all[c] = true
+	} else {
+		delete(a.all, c)
+	}
+}
+
+func (a *arriving) any() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.all) > 0
+}
+
 // listener bounds the connections that are open at once.
 type listener struct {
 	net.Listener
 	most, mostEach int // in all, and of one address; 0 is any number
 	log            *slog.Logger
+	stopped        atomic.Bool
+	handedOut      chan struct{} // closed once all that was accepted before the stop is handed out
+	closed         chan struct{}
+	hand, end      func() // close them
+	shut           func() error
 
 	mu   sync.Mutex // guards the rest
 	open int
@@ -91,10 +179,38 @@ type listener struct {
 	told bool // that connections are refused, since it last was otherwise
 }
 
+func newListener(ln net.Listener, most, mostEach int, log *slog.Logger) *listener {
+	l := &listener{Listener: ln, most: most, mostEach: mostEach, log: log, each: map[netip.Prefix]int{},
+		handedOut: make(chan struct{}), closed: make(chan struct{})}
+	l.hand, l.end = sync.OnceFunc(func() { close(l.handedOut) }), sync.OnceFunc(func() { close(l.closed) })
+	l.shut = sync.OnceValue(func() error { return l.Listener.Close() })
+	return l
+}
+
+// stop accepts no more, and waits until what was accepted is handed out. Accept does not return until Close.
+func (l *listener) stop(ctx context.Context) {
+	l.stopped.Store(true)
+	l.shut()
+	select {
+	case <-l.handedOut:
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+}
+
+func (l *listener) Close() error {
+	l.end()
+	return l.shut()
+}
+
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
+			if l.stopped.Load() {
+				l.hand()
+				<-l.closed
+			}
 			return nil, err
 		}
 		if from := origin(c.RemoteAddr()); l.enter(from) {

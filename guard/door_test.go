@@ -14,8 +14,7 @@ import (
 )
 
 func TestConnectionsOfAnAddress(t *testing.T) {
-	l := &listener{most: 5, mostEach: 2, log: slog.New(slog.DiscardHandler)}
-	l.each = map[netip.Prefix]int{}
+	l := newListener(nil, 5, 2, slog.New(slog.DiscardHandler))
 	at := func(ip string) netip.Prefix { return origin(&net.TCPAddr{IP: net.ParseIP(ip), Port: 1}) }
 	for i, c := range []struct {
 		ip string

@@ -70,17 +70,3 @@ func (o *Opening) Close() {
 	o.cut(errShutdown)
 	o.web.Close()
 }
-
-// shutdown takes no more connections, and waits until those that were accepted are closed.
-func (o *Opening) shutdown(ctx context.Context) error {
-	for {
-		if err := o.web.Shutdown(ctx); err != nil || o.door.Open() == 0 {
-			return err
-		}
-		select { // for what was accepted and has not reached the server
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}

@@ -80,6 +80,65 @@ func TestOpening(t *testing.T) {
 	}
 }
 
+// slowListener hands out a connection some time after it was accepted, when the listener is closed already, as happens
+// on a busy machine.
+type slowListener struct {
+	net.Listener
+	accepted, closed chan struct{}
+}
+
+func (l *slowListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		close(l.accepted)
+		<-l.closed
+		time.Sleep(20 * time.Millisecond)
+	}
+	return c, err
+}
+
+func (l *slowListener) Close() error {
+	err := l.Listener.Close()
+	close(l.closed)
+	return err
+}
+
+// TestAcceptedIsAnswered ends a server while a connection is on its way to it. It is answered.
+func TestAcceptedIsAnswered(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowListener{ln, make(chan struct{}), make(chan struct{})}
+	s := build(t, Config{Models: []Served{served(newFake("fake", "Hello"))}})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended, answered := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, slow) }()
+	go func() {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get("http://" + ln.Addr().String() + "/version")
+		if err == nil {
+			err = res.Body.Close()
+		}
+		answered <- err
+	}()
+	<-slow.accepted
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Errorf("the request that was accepted got no answer: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the server ended before it had the connection")
+	}
+}
+
 // TestOpeningClosed closes an opening whose models never came: requests that wait end.
 func TestOpeningClosed(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

@@ -264,14 +264,14 @@ func (s *Server) ServeOpened(ctx context.Context, o *Opening, ready func()) erro
 	s.Drain()
 	wait, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
-	err := o.shutdown(wait)
+	err := o.door.Shutdown(wait)
 	if err == nil {
 		return nil
 	}
 	o.cut(errShutdown)
 	last, cancelLast := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancelLast()
-	if o.shutdown(last) != nil {
+	if o.door.Shutdown(last) != nil {
 		o.web.Close()
 	}
 	return fmt.Errorf("server: answers were still under way after %v and were cut off", s.cfg.DrainTimeout)

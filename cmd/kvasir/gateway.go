@@ -90,7 +90,7 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	defer stop()
 	d := guard.Door{Most: cfg.MaxConnections, MostEach: cfg.MaxConnectionsEach, TLS: over, Accept: cfg.Timeouts.Idle, Log: log,
 		Known: len(cfg.Keys)+len(cfg.Issuers) > 0 || cfg.TLS.ClientCA != ""}
-	servers := []door{{d.Server(g), d.Listen(ln)}}
+	servers := []door{{d.Server(g), &d, d.Listen(ln)}}
 	scheme := map[bool]string{false: "http://", true: "https://"}[over != nil]
 	log.Info("serving", "address", scheme+ln.Addr().String())
 	if at := cfg.ExtProc.Listen; at != "" {
@@ -103,18 +103,19 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 			return fmt.Errorf("ext_proc: cannot listen on %s: %w", at, rootOf(err))
 		}
 		defer ln.Close()
-		d.TLS, d.Known = nil, true // a proxy, which knows its clients
-		d.Bound(s)
-		servers = append(servers, door{s, d.Listen(ln)})
+		p := guard.Door{Most: d.Most, MostEach: d.MostEach, Accept: d.Accept, Log: log, Known: true} // by a proxy
+		p.Bound(s)
+		servers = append(servers, door{s, &p, p.Listen(ln)})
 		log.Info("picking endpoints", "address", ln.Addr().String(), "tls", s.TLSConfig != nil)
 	}
 	return c.serve(ctx, g, servers)
 }
 
-// door is a server with its listener.
+// door is a server with its door and listener.
 type door struct {
 	*http.Server
-	ln net.Listener
+	guard *guard.Door
+	ln    net.Listener
 }
 
 // Serve serves with TLS if the server has a certificate.
@@ -144,7 +145,7 @@ func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers
 	defer cancel()
 	var failed error
 	for _, s := range servers {
-		if err := s.Shutdown(drain); err != nil {
+		if err := s.guard.Shutdown(drain); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("answers under way were cut off: %w", err), s.Close())
 		}
 	}

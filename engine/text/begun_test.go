@@ -32,7 +32,8 @@ func TestAnswersGoOn(t *testing.T) {
 			before, known := shown[n]
 			got := before + text
 			if known && got != want || !known && !strings.HasSuffix(want, text) || !slices.Equal(slices.Concat(r.Begun, more), ids) || end.Finish != last.Finish ||
-				end.Stop != last.Stop || end.Usage.Generated != last.Usage.Generated || end.Usage.Prompt != last.Usage.Prompt {
+				end.Stop != last.Stop || end.Usage.Generated != last.Usage.Generated || end.Usage.Prompt != last.Usage.Prompt ||
+				end.Usage.Cached > end.Usage.Prompt {
 				t.Fatalf("seed %d, after %d of %d tokens: %q (%+v); want the end of %q (%+v)", seed, n, len(ids), text, end, want, last)
 			}
 		}

@@ -181,7 +181,8 @@ func (e *Engine) hold(q *sequence) {
 	e.held = append(e.held, q)
 }
 
-// arrive queues a request, at the cost of others that are less urgent or of who has more if the queue is full.
+// arrive queues a request, at the cost of others if the queue is full: less urgent ones, or those of a payer that has
+// more.
 func (e *Engine) arrive(q *sequence) {
 	e.seqs[q.id] = q
 	err := e.dead

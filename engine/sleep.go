@@ -168,7 +168,7 @@ func (e *Engine) setAsleep(s asleep) {
 	e.sleeps = s != asleep{}
 }
 
-// refuseHeld answers requests that wait for a sleep, and whoever waits for a change.
+// refuseHeld answers requests and changes that wait for a sleep.
 func (e *Engine) refuseHeld(err error) {
 	for _, q := range e.held {
 		e.refuse(q, err)

@@ -48,7 +48,7 @@ type Config struct {
 	Tiers    Tiers            // memory and files that blocks go to when the Runner's cache is full; 0 is none
 	Observer Observer         // nil is none
 	Events   func([]kv.Event) // hears of what happens to the contents of the prefix cache, from the loop, as an Observer; nil is none
-	Lost     func(error)      // the loop calls it, once at most, when the device is lost for good; nil is none
+	Lost     func(error)      // hears, from the loop and once at most, that the device is lost for good; nil is none
 	Logger   *slog.Logger     // hears of failed steps; nil is none
 	Now      func() time.Time
 }

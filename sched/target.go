@@ -138,12 +138,12 @@ func (p *pace) observe(rows int, micros float64) {
 	}
 }
 
-// Wait predicts, in milliseconds, when all prompts of the running and waiting sequences are computed: from the pace at
-// which prompts were computed while others waited, or if that is not known, from what steps cost; and from how far
-// earlier predictions were off. 0 if nothing is known.
+// Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
+// prompts were computed while others waited, or if that is not known, from what steps cost; and from how far earlier
+// predictions were off. 0 if nothing is known.
 func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens - s.waiting.behindTokens) }
 
-// waitFor is Wait where the waiting sequences have so many tokens.
+// waitFor is Wait with so many tokens of those that wait.
 func (s *Scheduler) waitFor(tokens int) int64 {
 	for q := s.running.front; q != nil; q = q.next {
 		if n := q.length - q.computed; n > 1 && !q.background {

@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// Drafts say who guesses which tokens follow those of a sequence, for one step to verify several of them. Good guesses
+// Drafts say what guesses which tokens follow those of a sequence, for one step to verify several of them. Good guesses
 // make decoding faster. None changes a token.
 type Drafts struct {
 	// Lookup guesses that what came before comes again: in the prompt, the output and Params.Prediction. A sequence
@@ -18,8 +18,8 @@ type Drafts struct {
 	Drafter Drafter
 	// Most is how many tokens are proposed to a sequence at once; 0 is MostDraft.
 	Most int
-	// Always verifies all that is guessed. Otherwise a token is verified if it is likely enough to be worth the time
-	// that steps on this device take longer for it, and sequences whose tokens are not are planned ahead.
+	// Always verifies all that is guessed. Otherwise a token is verified if it is likely enough to be worth the time by
+	// which it makes steps on this device longer; sequences without such a token are planned ahead.
 	Always bool
 }
 

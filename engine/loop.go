@@ -56,7 +56,7 @@ func (e *Engine) turn() (more bool) {
 		}
 		return false
 	}
-	e.turnOver()
+	e.makeChange()
 	e.adapters.vacate()
 	e.resume()
 	e.fill()
@@ -73,7 +73,7 @@ func (e *Engine) turn() (more bool) {
 // fill plans and starts steps until two are under way or nothing more can run. A plan that needs what a step under way
 // stores in a lower tier waits for that step, as does one whose loads are to be measured.
 func (e *Engine) fill() {
-	for e.steps.n < len(e.steps.ring) && !e.paused() {
+	for e.steps.n < len(e.steps.ring) && !e.halted() {
 		if s := e.steps.newest(); s != nil && s.fault != nil {
 			return // it is computed again first
 		}
@@ -105,7 +105,7 @@ func (e *Engine) rest() {
 	e.enter(phaseIdle)
 	defer func() { e.busy, e.spent = e.cfg.Now(), 0 }()
 	var due <-chan time.Time
-	if at, ok := e.sched.Wake(); ok && !e.paused() {
+	if at, ok := e.sched.Wake(); ok && !e.halted() {
 		due = time.After(time.Duration(at)*time.Millisecond - e.cfg.Now().Sub(e.epoch))
 	}
 	select {
@@ -181,7 +181,8 @@ func (e *Engine) hold(q *sequence) {
 	e.held = append(e.held, q)
 }
 
-// arrive queues a request, at the cost of others that are less urgent or of who has more if the queue is full.
+// arrive queues a request, at the cost of others if the queue is full: less urgent ones, or those of a payer that has
+// more.
 func (e *Engine) arrive(q *sequence) {
 	e.seqs[q.id] = q
 	err := e.dead

@@ -46,8 +46,8 @@ type Params struct {
 	Background bool
 	// Tenant is the account that the scheduler's policy vtc charges the request to.
 	Tenant string
-	// Payer is the account of whoever cannot have another one at will; "" is unknown. If the queue is full, requests of
-	// the payer with most of it make room for those of others.
+	// Payer is an account that a client cannot have several of at will; "" is unknown. If the queue is full, requests
+	// of the payer with most of it make room for those of others.
 	Payer string
 	// FirstToken and PerToken are the targets of the scheduler's policy edf: the time from arrival to the first token,
 	// and from each token to the next. 0 is 1 s and 100 ms. Under every policy, a request is refused (BusyError) if

@@ -81,7 +81,7 @@ func (e *Engine) branch(s *search, steps []sampling.Step) {
 		s.live[i], e.seqs[q.id] = q, q
 	}
 	for i, q := range old {
-		if q != s.root { // which stays for those who want to end it
+		if q != s.root { // by which the whole search can be ended
 			delete(e.seqs, q.id)
 		}
 		if !slices.ContainsFunc(steps, func(o sampling.Step) bool { return o.From == i }) {

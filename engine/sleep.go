@@ -97,13 +97,13 @@ func (e *Engine) begin(c *change) {
 	}
 }
 
-// paused reports whether no step may begin.
-func (e *Engine) paused() bool {
+// halted reports whether no step may begin, since the model sleeps or is about to.
+func (e *Engine) halted() bool {
 	return e.slept != asleep{} || e.change != nil && !(e.change.sleep && e.change.mode == SleepWait)
 }
 
-// turnOver makes the change that was asked for, once it can be made.
-func (e *Engine) turnOver() {
+// makeChange makes the change that was asked for, once it can be made.
+func (e *Engine) makeChange() {
 	c := e.change
 	if c == nil || e.steps.n > 0 || c.sleep && c.mode == SleepWait && len(e.seqs) > 0 {
 		return
@@ -168,7 +168,7 @@ func (e *Engine) setAsleep(s asleep) {
 	e.sleeps = s != asleep{}
 }
 
-// refuseHeld answers requests that wait for a sleep, and whoever waits for a change.
+// refuseHeld answers requests and changes that wait for a sleep.
 func (e *Engine) refuseHeld(err error) {
 	for _, q := range e.held {
 		e.refuse(q, err)

@@ -75,7 +75,7 @@ func (b brief) token() Token {
 func (b brief) last() bool { return b.all != nil && b.all.Finish != "" }
 
 // Stream hands out the tokens of a request in order. What its reader has not taken yet waits in it, so that a slow
-// reader holds up no one. One goroutine may read it.
+// reader holds up no other stream. One goroutine may read it.
 type Stream struct {
 	engine *Engine
 	seq    *sequence

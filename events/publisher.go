@@ -118,17 +118,6 @@ func (p *Publisher) openReplay() error {
 	return nil
 }
 
-// addrs returns where the publisher listens for subscribers and for those who ask for a replay; nil is nowhere.
-func (p *Publisher) addrs() (pub, replay net.Addr) {
-	if p.pub != nil {
-		pub = p.pub.Addr()
-	}
-	if p.replay != nil {
-		replay = p.replay.Addr()
-	}
-	return pub, replay
-}
-
 // Event is what happened to a block.
 type Event = kv.Event
 

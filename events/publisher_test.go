@@ -325,3 +325,14 @@ func TestWithPyzmq(t *testing.T) {
 		t.Errorf("it missed %d batches and knows %v; want %d and %v", got.Missed, got.Blocks, missed, want)
 	}
 }
+
+// addrs returns where the publisher listens for subscribers and for those who ask for a replay; nil is nowhere.
+func (p *Publisher) addrs() (pub, replay net.Addr) {
+	if p.pub != nil {
+		pub = p.pub.Addr()
+	}
+	if p.replay != nil {
+		replay = p.replay.Addr()
+	}
+	return pub, replay
+}

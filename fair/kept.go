@@ -6,8 +6,8 @@ import "math"
 // percentiles.
 const unlucky = 0.01
 
-// harm is how many times as long as without greedy tenants the others may wait for their first tokens. The aim is 1.5;
-// the tenth is for what averages miss.
+// harm is the factor by which greedy tenants may lengthen the others' waits for first tokens. It is a tenth less than
+// the aim, 1.5, for what averages miss.
 const harm = 1.4
 
 // demand is what tenants that are not greedy ask of a pool, on average.
@@ -20,7 +20,7 @@ type demand struct {
 
 // kept returns how many places greedy tenants leave free, so that the others' requests wait little longer than without
 // greedy tenants. Answers cannot be interrupted: if no places were kept, each request would wait for one to end. On
-// average at most so many places are unused for it.
+// average, at most unused places are free for that reason.
 //
 // Let P be the places, a those that the others' requests have, S the seconds of an answer and T those until its first
 // token. The others' requests come at random times, and greedy tenants' take all but k places at once. Between P-k and

@@ -198,7 +198,7 @@ func (q *Queue) Next(now int64, p Places, can func(*Request) bool) *Request {
 	for _, c := range q.classes {
 		var passed []*lane
 		var r *Request
-		for len(passed) < triedLanes && c.lanes.Len() > 0 && r == nil {
+		for len(passed) < triedLanes && c.lanes.Len() > 0 {
 			l := c.lanes.First()
 			if first := l.requests.First(); !(l.tenant.greedy && p.All > 0 && p.Free <= q.kept) && can(first) {
 				r = first

@@ -32,7 +32,7 @@ func (q *Queue) late(now int64, t *tenant, r *Request) *Refusal {
 	return nil
 }
 
-// shed decides who is turned away when one request is too many: of the class that matters least, the tenant that has
+// shed decides which request is turned away when one is too many: of the class that matters least, the tenant that has
 // most requests waiting for its weight, and its request that is last in order. A new request that is in that position
 // is turned away itself.
 func (q *Queue) shed(now int64, t *tenant, r *Request) *Refusal {

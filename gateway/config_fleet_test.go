@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestConfigOfFleetsIsRefused is TestConfigIsRefused for events, sources, roles and times.
+// TestConfigOfFleetsIsRefused is TestMistakes for events, sources, roles and times.
 func TestConfigOfFleetsIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"endpoints: [{url: http://a, events: 5557}]":                                                 "expected a text",

@@ -428,7 +428,7 @@ func TestPickerIsHealthy(t *testing.T) {
 	}
 }
 
-// TestConfigOfThePickerIsRefused is TestConfigIsRefused for what a proxy cannot be told.
+// TestConfigOfThePickerIsRefused is TestMistakes for what a proxy cannot be told.
 func TestConfigOfThePickerIsRefused(t *testing.T) {
 	const plain = "endpoints: [http://10.0.0.1:8000]"
 	for _, c := range []struct{ proc, model, want string }{

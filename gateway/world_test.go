@@ -254,7 +254,7 @@ const (
 	two      = "models:\n- name: m\n  endpoints: [http://a, http://b]\n"
 )
 
-// onlyOn makes a hook that applies to one host's completions.
+// posts makes a hook of a host that applies to POST requests.
 func posts(f func(w http.ResponseWriter, r *http.Request)) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != "POST" {

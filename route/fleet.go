@@ -39,7 +39,7 @@ type Coverage int
 
 const (
 	Untold     Coverage = iota // nothing: what it holds is guessed
-	ToldPartly                 // what it told; it may hold more, from before anybody listened
+	ToldPartly                 // what it told; it may hold more, from before it was followed
 	ToldFully                  // all
 )
 
@@ -91,7 +91,7 @@ func (f *Fleet) SetLoad(id int, l Load) {
 	}
 }
 
-// Tells says whether an endpoint tells what it holds from now on. All that it told before is void.
+// SetCoverage says how much an endpoint tells from now on of what it holds. All that it told before is void.
 func (f *Fleet) SetCoverage(id int, c Coverage) {
 	m := f.members[id]
 	if m == nil {

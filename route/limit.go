@@ -2,10 +2,10 @@ package route
 
 import "math/bits"
 
-// limit learns how many requests an endpoint can have in flight. An engine starts the requests that it has room for
-// soon, and lets others wait. If it says how many wait, the limit falls to those that run. If it does not, times to
-// first tokens say so, which grow to many times what they are at best, and the limit falls until they do not. It rises
-// again slowly while it is reached. So most of what waits, waits where its turn is decided.
+// limit learns how many requests an endpoint can have in flight. An engine soon starts the requests that it has room
+// for, and lets others wait. If it says how many wait, the limit falls to those that run. If it does not, the limit
+// falls while times to first tokens are many times the best ones. It rises again slowly while it is reached. So most
+// requests that have to wait do so before they are sent, where their turn is decided.
 type limit struct {
 	most    float64 // requests; 0 until something was learned, which is no limit
 	best    [bins]float64
@@ -13,21 +13,21 @@ type limit struct {
 	sum     float64
 	peak    int
 
-	tells  bool    // the endpoint says what waits,
-	room   float64 // for so many there was room when it said last that some wait,
-	waits  bool    // which it said last,
-	silent int     // answers since; no more than trusted
+	tells  bool    // the endpoint says how many requests wait
+	waits  bool    // it said last that some do
+	room   float64 // for how many there was room then; 0: none waited
+	silent int     // answers since it said anything; at most trusted
 	step   float64 // by which the limit rises next
 }
 
 const (
 	bins        = 24   // of prompts by their tokens to compute, each twice as long as the one before
-	patience    = 5    // a time to the first token may be so many times the best one of such prompts,
-	slack       = .05  // and so many seconds more
-	trusted     = 1000 // answers for which what an endpoint said last counts
-	longest     = 20   // times too long at most, so that one answer has only so much weight
-	rise        = 1.01
-	leastFlying = 4
+	patience    = 5    // how many times the best one of such prompts a time to the first token may be,
+	slack       = .05  // plus these seconds
+	trusted     = 1000 // for how many answers what an endpoint said counts
+	longest     = 20   // how many times too long an answer counts at most, which bounds its weight
+	rise        = 1.01 // of a best time with each answer, so that it is not the best forever
+	leastFlying = 4    // requests in flight that no limit is below
 )
 
 // learn takes note of a time to the first token, in seconds, of a request that was sent as one of so many in flight.
@@ -67,8 +67,8 @@ func (l *limit) learn(uncached float64, requests int, seconds float64) {
 	}
 }
 
-// told takes note of what an endpoint with so many requests in flight from here says of all that it has: how many run,
-// and how many wait. It counts when it says so twice, as a burst waits for a moment.
+// told takes note of how many requests an endpoint says that it runs and lets wait, of all its clients; so many of them
+// were sent from here. That some wait counts if it is said twice in a row, since a burst waits for a moment.
 func (l *limit) told(requests, running, waiting int) {
 	before, again := l.room, l.tells && l.waits
 	l.tells, l.silent, l.waits = true, 0, waiting > 0 && running > 0 && requests > leastFlying
@@ -82,7 +82,7 @@ func (l *limit) told(requests, running, waiting int) {
 	}
 }
 
-// refused takes note of an endpoint that turned a request away, one of so many in flight, as it has too many.
+// refused takes note that an endpoint turned a request away since it has too many, of which so many are from here.
 func (l *limit) refused(requests int) {
 	if l.most == 0 || l.most > float64(requests) {
 		l.most = float64(requests)

@@ -6,18 +6,18 @@ import "github.com/kvasir-llm/kvasir/named"
 type Batch string
 
 const (
-	// Mixed steps serve both. Each running sequence gets at least one row in every step, so that no prompt makes those
-	// who decode wait. It is the default.
+	// Mixed steps serve both. Each running sequence gets at least one row in every step, so that no prompt makes
+	// decoding sequences wait. It is the default.
 	Mixed Batch = "mixed"
 	// PrefillFirst computes only prompts in a step, as long as any can be computed or admitted: first tokens come
-	// sooner and steps are larger, while those who decode stand still.
+	// sooner and steps are larger, but no sequence decodes meanwhile.
 	PrefillFirst Batch = "prefill-first"
-	// DecodeFirst admits no one into a step that yields tokens: those who decode are never slowed by a new prompt,
-	// which waits until all of them have ended.
+	// DecodeFirst admits no sequence into a step that yields tokens: no new prompt slows decoding sequences, since it
+	// waits until all of them have ended.
 	DecodeFirst Batch = "decode-first"
-	// Static takes a batch from the queue when nobody runs, as many as may run and fit, and no one more until all of
-	// these have ended. With Config.Window it waits that long for the batch to become full (windowed dynamic batching).
-	// It is how engines worked before batches were made anew for each step, and here to compare with.
+	// Static takes a batch from the queue when no sequence runs, as many as may run and fit, and admits no other until
+	// all of these have ended. With Config.Window it waits that long for the batch to become full (windowed dynamic
+	// batching). It is a baseline to compare continuous batching with.
 	Static Batch = "static"
 )
 
@@ -37,7 +37,7 @@ func BatchHelp() string { return batches.Help() }
 func (s *Scheduler) fill(p *Plan) {
 	prompts := s.promptsTurn()
 	if s.fillTurn(p, prompts); !prompts && len(p.Seqs) == 0 && len(p.Preempted) == 0 {
-		s.fillTurn(p, true) // none of those who decode has a block for its next token
+		s.fillTurn(p, true) // no decoding sequence has a block for its next token
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *Scheduler) mix(p *Plan, prompts bool) {
 		if s.planLone(p) {
 			return
 		}
-		s.allow(p) // for all, as none of those who lead can run
+		s.allow(p) // for all prompts, as none that leads can run
 	}
 	s.prepare(p, prompts)
 	before := s.running.n
@@ -82,7 +82,7 @@ func (s *Scheduler) mix(p *Plan, prompts bool) {
 		if !p.turns || len(p.Seqs) > 0 {
 			break
 		}
-		s.takeTurn(p) // nobody has this one
+		s.takeTurn(p) // no sequence has this one
 	}
 	if s.background == 0 {
 		return

@@ -21,7 +21,7 @@ func (s *Scheduler) Unpin(tokens []int32, keys kv.Keys) int {
 	return s.pool.Unpin(s.namesOf(tokens, keys))
 }
 
-// ResetCache evicts all cached blocks that nobody uses, and returns how many there were.
+// ResetCache evicts all cached blocks that no sequence uses, and returns how many there were.
 func (s *Scheduler) ResetCache() int { return s.pool.Reset() }
 
 // Inspect returns what the cache can be searched for, in no order.

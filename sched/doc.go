@@ -9,8 +9,8 @@
 // The second is made before the tokens are known that the first chooses. It names them by position, and Work.From says
 // which Work of the first plan chooses the token that a Work of the second computes.
 //
-// Block tables live with whoever computes, one for each slot and group of layers. A plan carries only what has changed
-// in them. A change that Commit makes (a block that is replaced by an equal one, or given back since it lies before a
+// The caller keeps the block tables, one for each slot and group of layers. A plan carries only what has changed in
+// them. A change that Commit makes (a block that is replaced by an equal one, or given back since it lies before a
 // window) is told by the next plan that is made; one that was made before goes on with the block it had. That is safe,
 // because
 //
@@ -19,8 +19,8 @@
 //   - a block that is given back can only be handed out by a plan made later, so whatever is written to it, by a
 //     step, a copy or a move, is written after all earlier plans have read it;
 //   - what an earlier plan still writes to such a block, for a sequence that has ended or was preempted, comes before
-//     what its new owner writes, and who owns a block reads only what it wrote, or what was there when it got it by
-//     name;
+//     what its new owner writes, and an owner reads only what it wrote itself, or what the block held when the owner
+//     got it by name;
 //   - a block gets its name at the Commit of the step that computed its last token, or from the plan that loads it,
 //     and no plan outstanding then writes to it: a sequence writes only from its first token on that is not computed.
 //
@@ -31,11 +31,11 @@
 // Propose adds tokens that may follow to a sequence's last one, and Commit takes as many of what they yield as are
 // accepted. What was computed of the others is rolled back: the table gets shorter, and a token that was not accepted
 // is never part of a name, so that nothing computed from it can be found. Its keys and values are overwritten before
-// anyone attends to that position. Force makes tokens known that must follow; they are computed like a prompt's.
+// any token attends to that position. Force makes tokens known that must follow; they are computed like a prompt's.
 //
 // A proposal is a list, or a tree whose branches are alternatives (as in SpecInfer, arXiv:2305.09781). Each proposed
 // token takes a row and a place in the table, in the order of the Draft. In a tree the tokens of different branches
-// share positions, so position and place part: whoever computes lets a row attend to the tokens before the tree and to
+// share positions, so a place is not a position: the caller lets a row attend to the tokens before the tree and to
 // those of its own branch. Result.Path says which branch was accepted, and the next plan's Shifts bring its tokens
 // together, to the places that their positions say, before anything else of the plan. So what a block holds is right
 // whenever a later plan reads, copies or stores it, though it may have got its name before.

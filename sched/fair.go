@@ -13,8 +13,8 @@ const crowdSize = 4
 // aboutTime is how many milliseconds after its last request a tenant is expected to come again.
 const aboutTime = 60_000
 
-// crowded reports whether a tenant has more than half of the places for running sequences, and the others are needed
-// for tenants who come: under a fair policy an eighth of the places, and at least one, is kept for them.
+// crowded reports whether a tenant has more than half of the places for running sequences, and no more are free than a
+// fair policy keeps for other tenants: an eighth of all, and at least one.
 func (s *Scheduler) crowded(t *tenant) bool {
 	if !s.policy.fair || s.cfg.MaxSeqs < 4 || s.running.n < s.cfg.MaxSeqs-max(1, s.cfg.MaxSeqs/8) {
 		return false
@@ -55,7 +55,7 @@ func (s *Scheduler) crowd() *tenant {
 }
 
 // leads reports whether a sequence's prompt is computed before those of the crowd: it is another tenant's, which had no
-// more service when it was admitted than the crowd has now. So nobody stays ahead for longer than one prompt.
+// more service when it was admitted than the crowd has now. So no tenant stays ahead for longer than one prompt.
 func (p *Plan) leads(q *sequence) bool {
 	return p.crowd != nil && q.tenant != p.crowd && q.paid <= p.crowd.served
 }
@@ -114,9 +114,9 @@ func (s *Scheduler) visitBeside(t *tenant, within int64) *visit {
 	return nil
 }
 
-// short keeps a crowd's steps as short as those that others need who come often and with little, since they wait for
-// the step under way: prompts of the crowd end a step that is as long as the last one's prompt takes alone. If those
-// who decode take longer, two halves of them take turns, and prompts have a turn of their own.
+// short keeps a crowd's steps short for tenants that come often and with little, since these wait for the step under
+// way: a step takes no more of the crowd's prompts once it is as long as the last such tenant's prompt takes alone. If
+// the decoding sequences take longer, two halves of them take turns, and prompts have a turn of their own.
 func (s *Scheduler) short(p *Plan, taken float64) {
 	v := s.visitBeside(p.crowd, oftenTime)
 	if v == nil {
@@ -157,7 +157,7 @@ func (s *Scheduler) rests(p *Plan, q *sequence) bool {
 const oftenTime = 1000
 
 // alone decides whether a plan computes the prompts that lead, and nothing else: if they end in one step that is no
-// longer than the target, and those who decode were in the plan before.
+// longer than the target, and the decoding sequences were in the plan before.
 func (s *Scheduler) alone(p *Plan) {
 	micros := s.cost.base()
 	rows := 0
@@ -193,7 +193,8 @@ func (s *Scheduler) planLone(p *Plan) bool {
 	return len(p.Seqs) > 0
 }
 
-// expectant reports whether no step is to be planned ahead: a crowd runs, and others who are about would wait for it.
+// expectant reports whether no step is to be planned ahead: a crowd runs, and tenants that came of late would wait for
+// it.
 func (s *Scheduler) expectant() bool {
 	t := s.crowd()
 	return t != nil && s.othersAbout(t)

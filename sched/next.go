@@ -15,9 +15,9 @@ import (
 // block for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and
 // is computed anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget
 // remains goes to the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what
-// comes of those behind one that does not. No one is admitted in a step that preempts. A plan that preempts may have no
-// rows, if what was given up did not suffice, and so may one that only moves blocks; it is to be committed like any
-// other.
+// comes of those behind one that does not. No sequence is admitted in a step that preempts. A plan that preempts may
+// have no rows, if what was given up did not suffice, and so may one that only moves blocks; it is to be committed like
+// any other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
 // before it leave it at least what they left when it was admitted. Only a crowd's sequences sit steps out beside others
@@ -41,7 +41,7 @@ func (s *Scheduler) Next() *Plan {
 	s.fill(p)
 	for s.outstanding == 0 && len(p.Seqs)+len(p.Preempted) == 0 && s.waiting.n > 0 && s.pool.Underway() == 0 &&
 		s.dropOldest() {
-		s.fill(p) // those who wait may lack the blocks of those who are held for them
+		s.fill(p) // waiting sequences may lack the blocks that are held for them
 	}
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (s *Scheduler) lastRunning() *sequence {
 
 // preempt takes a running sequence's blocks and its work in p, and lets it wait again. It keeps its tokens, and one
 // that the step under way computes will still reach it: before it can be admitted again, since the plan that preempts
-// admits no one and the plan after it is made when that step is committed.
+// admits none and the plan after it is made when that step is committed.
 func (s *Scheduler) preempt(p *Plan, q *sequence) {
 	p.withdraw(q)
 	s.running.remove(q)
@@ -180,7 +180,7 @@ func (s *Scheduler) preempt(p *Plan, q *sequence) {
 	p.Preempted = append(p.Preempted, q.id)
 }
 
-// room returns how many rows of a plan are left for those who wait.
+// room returns how many rows of a plan are left for waiting sequences.
 func (s *Scheduler) room(p *Plan) int {
 	if p.least == 0 && (p.turns || p.left+p.extra <= 0) {
 		return 0

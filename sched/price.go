@@ -1,7 +1,7 @@
 package sched
 
-// usual is what steps compute beside proposed tokens: that of the last one, so that it follows at once who comes and
-// goes.
+// usual is what steps compute beside proposed tokens: that of the last one, so that it follows at once when sequences
+// come and go.
 type usual struct{ rows, pairs float64 }
 
 // firstRow is what a row more is taken to add to a step, of what each row of it takes, as long as all steps had about

@@ -19,7 +19,7 @@ type queue struct {
 	left *tenant
 }
 
-// tenant is someone whose sequences count together. The service that it got is what tokens cost: weightIn for each
+// tenant is an account whose sequences count together. The service that it got is what tokens cost: weightIn for each
 // token of a prompt that had to be computed, weightOut for each generated one. Of two tenants that always have
 // sequences waiting, neither gets more service than the other by over twice the larger of what one prompt costs and
 // what the tokens of all running sequences cost.
@@ -30,7 +30,7 @@ type tenant struct {
 	users  turns
 
 	waiting heap.Heap[*sequence]
-	at      int // its place in queue.tenants; -1: nobody of it waits
+	at      int // its place in queue.tenants; -1: none of its sequences waits
 }
 
 // The relative cost of tokens, as in the paper: a generated one takes a place in a step of its own.
@@ -93,7 +93,7 @@ func (w *queue) charge(t *tenant, cost int) {
 }
 
 // least returns the service below which no tenant may come back: what was not asked for in time is not owed. It is that
-// of the tenant in front or, when nobody waits, of the one that did last.
+// of the tenant in front or, when none waits, of the one that did last.
 func (w *queue) least() int64 {
 	switch {
 	case w.n > 0:
@@ -104,8 +104,8 @@ func (w *queue) least() int64 {
 	return 0
 }
 
-// tenantOf returns the tenant that a request counts for: its payer or, if that is unknown, whom it names itself. One
-// that has nobody waiting is lifted to the least.
+// tenantOf returns the tenant that a request counts for: its payer or, if that is unknown, the tenant it names. One
+// that has no sequence waiting is lifted to the least.
 func (s *Scheduler) tenantOf(r *Request) *tenant {
 	name := s.nameOf(r)
 	t := s.tenants[name]
@@ -134,7 +134,7 @@ func (s *Scheduler) nameOf(r *Request) string {
 // or now. Names cost a payer nothing, so they count among each other only.
 type turns struct {
 	now  int64            // the turn of the sequence that was admitted last
-	ends map[string]int64 // by user, of those who are not due now
+	ends map[string]int64 // by user, of those that are not due now
 }
 
 // mostUsers is of how many users a payer's turns are remembered.
@@ -166,7 +166,7 @@ func (t *turns) spent(user string, cost int64) {
 	}
 }
 
-// sweepTenants forgets those who have nothing here and would be lifted if they came back.
+// sweepTenants forgets tenants that have nothing here and would be lifted if they came back.
 func (s *Scheduler) sweepTenants() {
 	least := s.waiting.least()
 	for name, t := range s.tenants {

@@ -33,7 +33,7 @@ type Config struct {
 	// MaxSeqs is how many sequences run at once, which is the most that a step can decode; never more than TokenBudget.
 	MaxSeqs int
 	// TokenBudget is the most tokens (rows) of one step, over all sequences. A large budget computes prompts sooner; a
-	// small one lets those who already decode wait less for each token.
+	// small one makes decoding sequences wait less for each token.
 	TokenBudget int
 	// MaxChunk is the most tokens of one sequence in one step, so that a long prompt leaves budget to those behind it.
 	// 0 means the whole budget.
@@ -46,18 +46,18 @@ type Config struct {
 	MaxLen int
 	// MaxWaiting is how many sequences may wait before Add refuses more. 0 means any number.
 	MaxWaiting int
-	// Policy orders those who wait and those who run, by one of the names that Policies returns; "" is fcfs.
+	// Policy orders the waiting and the running sequences. It is one of the names that Policies returns; "" is fcfs.
 	Policy string
 	// Batch says how prompts and decoding sequences share steps; "" is Mixed.
 	Batch Batch
-	// Interval is how many steps pass from one that computes prompts to the next, as long as anyone decodes: those
+	// Interval is how many steps pass from one that computes prompts to the next, as long as a sequence decodes: those
 	// between only decode. 0 and 1 are every step.
 	Interval int
-	// StepTarget is how long a Mixed step may take, in microseconds, while anyone decodes: prompts get the time that it
-	// leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
+	// StepTarget is how long a Mixed step may take, in microseconds, while a sequence decodes: prompts get the time
+	// that it leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
 	StepTarget int64
 	// MaxQueueTime is how long, in milliseconds, it may be predicted to take until a sequence's first token before Add
-	// refuses it, unless nobody is before it or it is one of a burst; Request.Within counts instead if it is given. 0 is
+	// refuses it, unless none is before it or it is one of a burst; Request.Within counts instead if it is given. 0 is
 	// any time.
 	MaxQueueTime int64
 	// Window is how long, in milliseconds, the sequence in front of the queue waits for a Static batch to become full.
@@ -110,9 +110,9 @@ type Request struct {
 	Hold, Heir bool
 	// Priority is for the policy priority, and for Expendable: the lowest comes first.
 	Priority int
-	// Tenant is whom the policy vtc counts the sequence for, and Payer who cannot be more than one at will, such as an
-	// API key; "" is unknown. Payers that are known share as tenants do, and tenants share what their payer gets. See
-	// Expendable, too.
+	// Tenant is the account that the policy vtc counts the sequence for. Payer is one that a client cannot have several
+	// of at will, such as an API key; "" is unknown. Payers that are known share as tenants do, and tenants share what
+	// their payer gets. See Expendable, too.
 	Tenant, Payer string
 	// Deadline is for the policy edf: when the first token is due, in milliseconds since a moment of the caller's
 	// choice, and Interval how many milliseconds later each token after it is. With Deadline 0, the sequence comes
@@ -125,7 +125,7 @@ type Request struct {
 	// Background puts the sequence behind all others, under every policy: it runs on what they leave, waits while one
 	// of them waits, and is preempted for one that waits for its place or its blocks. It is Patient.
 	Background bool
-	// NoCache computes every token of the prompt even if the cache has it, for those who want the prompt's logits.
+	// NoCache computes every token of the prompt even if the cache has it, for requests that want the prompt's logits.
 	NoCache bool
 }
 
@@ -133,8 +133,8 @@ type Request struct {
 // computed, and each step lets it catch up by as many as budget and blocks allow. One that has caught up yields a new
 // token, and is one behind again.
 //
-// The running sequences hold blocks, the waiting ones none. Who is admitted next, and who has to give up its blocks
-// when there are too few, is up to a policy.
+// The running sequences hold blocks, the waiting ones none. Which one is admitted next, and which one has to give up
+// its blocks when there are too few, is up to a policy.
 //
 // A Scheduler is used by one goroutine at a time. Next and Commit allocate the lists of a sequence's blocks and of
 // their names when they admit it, or first try to, and otherwise nothing.
@@ -175,8 +175,8 @@ type Scheduler struct {
 	closed       bool  // a Static batch takes no more
 
 	lengths     lengths     // of outputs, for Learned
-	promised    int         // scratch: blocks to be left for those who run
-	forecast    forecast    // scratch: of those who run, for Learned
+	promised    int         // scratch: blocks to be left for the running sequences
+	forecast    forecast    // scratch: of the running sequences, for Learned
 	unfit       []*sequence // scratch: those for which a plan finds too few blocks
 	over        []*sequence // scratch: those whose tenants have places enough
 	adapters    []uint64    // scratch: those of the running sequences

@@ -53,7 +53,7 @@ func (s *Scheduler) excess(r *Request) (last *sequence) {
 	}
 	tokens := map[string]int{}
 	s.fresh(func(q *sequence) {
-		if !q.background { // which keeps nobody waiting
+		if !q.background { // which keeps no other waiting
 			tokens[q.payer] += q.counted
 		}
 	})

@@ -6,14 +6,14 @@ import (
 )
 
 // leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts
-// go on: as many of them as keep it within mostTargets, and all where those who decode take longer than the target.
+// go on: as many of them as keep it within mostTargets, and all where decoding alone takes longer than the target.
 const (
 	leastChunk  = 16
 	mostTargets = 1.75
 )
 
 // Took tells how long a step took, in microseconds, before its Commit. It never changes a token, only how many tokens
-// of prompts later steps compute (Config.StepTarget) and who is refused (Config.MaxQueueTime).
+// of prompts later steps compute (Config.StepTarget) and which requests are refused (Config.MaxQueueTime).
 func (s *Scheduler) Took(p *Plan, micros int64) {
 	var all, proposed int64
 	rows, drafts := 0, 0
@@ -36,14 +36,15 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 	}
 }
 
-// allow decides how long the prompts in a plan may take: what the target leaves beside those who decode. Without a
-// target, and where nobody decodes, it is any time.
+// allow decides how long the prompts in a plan may take: what the target leaves beside decoding sequences. Without a
+// target, and where none decodes, it is any time.
 //
 // Prompts that lead are computed alone where they end in one step within the target. Another step with prompts that
 // lead may take two targets, or three if that ends a prompt, and these prompts may take one and a half times as long as
-// all who decode. So they take at most 1.7 times as long as alone. Where others are about, who wait for the step under
-// way when they come, a crowd's prompts end a step at a quarter of the target, or when they have taken three times as
-// long as all who decode; short says how long its steps are beside others who come often.
+// all decoding sequences. So they take at most 1.7 times as long as alone. Where other tenants came of late, which wait
+// for the step under way when they come again, a step with a crowd's prompts takes a quarter of the target or, if that
+// is longer, four times as long as all decoding sequences alone; short says how long its steps are beside tenants that
+// come often.
 func (s *Scheduler) allow(p *Plan) {
 	s.follow(p)
 	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
@@ -112,7 +113,7 @@ func (s *Scheduler) spend(p *Plan, start, n int) {
 
 // BusyError refuses a sequence since too many wait before it. It is ErrQueueFull.
 type BusyError struct {
-	Wait int64 // predicted milliseconds until those are admitted that wait now
+	Wait int64 // predicted milliseconds until the sequences that wait now are admitted
 }
 
 func (e *BusyError) Error() string {
@@ -189,12 +190,12 @@ func (l *lateness) observe(now, predicted, took int64) {
 	}
 }
 
-// patient is how many may wait though that takes too long, as long as there is patience, unless they say by when they
-// want their first token.
+// patient is how many sequences may wait though that takes too long, as long as there is patience, unless they say by
+// when they want their first token.
 const patient = 4
 
-// patience is for how many milliseconds of prompts those may be taken who will be late: a burst is served late rather
-// than refused, but under lasting overload they take a small share of the time, so that the others are in time.
+// patience is how many milliseconds of prompts that will be late may be taken: a burst is served late rather than
+// refused, but under lasting overload late prompts take a small share of the time, so that the others are in time.
 type patience struct {
 	spent   float64 // of mostPatience
 	last    int64   // when that was
@@ -246,9 +247,8 @@ func (s *Scheduler) late(r *Request) (predicted int64, err error) {
 	return predicted, nil
 }
 
-// before returns how many sequences wait whose turn is before that of a new one, and how many tokens they have. Under a
-// fair policy those of the tenant itself are, of users whose turn is no later, and of each other tenant that waits as
-// many tokens.
+// before returns how many waiting sequences are before a new one, and how many tokens they have. Under a fair policy
+// these are the tenant's own, of users whose turn is no later, and as many tokens of each other tenant that waits.
 func (s *Scheduler) before(r *Request) (count, tokens int) {
 	all := s.waiting.tokens - s.waiting.behindTokens
 	if !s.policy.fair {

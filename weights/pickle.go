@@ -8,7 +8,7 @@ import (
 )
 
 // A pickle is a program for a stack machine that makes Python objects. This machine makes only the contents of a
-// checkpoint: numbers, strings, tuples, lists, dictionaries, and the calls of torchGlobals. It refuses a pickle that
+// checkpoint: numbers, strings, tuples, lists, dictionaries, and the calls of torchCalls. It refuses a pickle that
 // asks for anything else, such as a function to call, by that name; it never imports or calls anything.
 //
 // Every operation takes a byte of the file and makes one value at most, so a pickle cannot make more than its length
@@ -325,7 +325,7 @@ func (u *unpickler) remember(op byte) error {
 	return err
 }
 
-// global takes a name that must be one of torchGlobals.
+// global takes a name, which must be known.
 func (u *unpickler) global(op byte) error {
 	var module, name string
 	var err error

@@ -22,8 +22,8 @@ type lossFlags struct {
 	OnLoss string `name:"on-device-loss" help:"What to do when a device is lost for good: restart starts the program anew in the same process, which keeps its socket, at most 3 times in 10 minutes; exit ends it with status 1; stay keeps /health at 503." enum:"restart,exit,stay" default:"restart"`
 }
 
-// A program starts itself anew mostAnew times within anewSpan. Longer than anewPatience, beside --drain-timeout, it
-// does not wait for what it closes before.
+// A program starts itself anew at most mostAnew times within anewSpan. For what it closes before, it waits for
+// --drain-timeout and anewPatience at most.
 const (
 	mostAnew     = 3
 	anewSpan     = 10 * time.Minute
@@ -67,7 +67,7 @@ func (l *lives) next(now time.Time) (lives, bool) {
 	return n, true
 }
 
-// losses sees to devices that are lost for good.
+// losses decides what becomes of the server when a device is lost for good, and starts the program anew.
 type losses struct {
 	how   string // lossFlags.OnLoss
 	lives lives  // of this program
@@ -104,11 +104,12 @@ func (l *losses) lost(err error) {
 	l.end(l.why)
 }
 
-// prepare keeps the socket open, whoever closes the listener: clients that connect meanwhile wait.
+// prepare makes ready what is handed on. The socket stays open when the listener is closed: clients that connect
+// meanwhile wait.
 func (l *losses) prepare() error {
 	next, ok := l.lives.next(time.Now())
 	if !ok {
-		return fmt.Errorf("it was %d times within %v", mostAnew, anewSpan)
+		return fmt.Errorf("it was started anew %d times within %v", mostAnew, anewSpan)
 	}
 	var err error
 	if next.Socket, err = keepSocket(l.ln); err != nil {
@@ -130,8 +131,8 @@ func (l *losses) restarting() bool {
 	return l.next != nil
 }
 
-// settle does what is left to do once the server has ended with err: it starts the program anew, if that is due and
-// nobody has told it to end.
+// settle does what is left to do once the server has ended with err: it starts the program anew, if that is due and it
+// was not told to end.
 func (l *losses) settle(err error) error {
 	l.mu.Lock()
 	why := l.why

@@ -16,128 +16,62 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/cpu"
+	"github.com/kvasir-llm/kvasir/internal/brittle"
 )
 
-// brittle is the processor as a device that is lost as a GPU is: at a step, and for the whole process. The environment
-// variable brittleVariable names a file with a line for each process to come: the step that loses the device. What the
-// device opens, a program that this one becomes inherits.
-type brittle struct{ compute.Device }
-
+// brittleVariable names a file with a line for each process to come, where the device is the processor as one that is
+// lost as a GPU is, for the whole process: the step that loses it. What the device opens, a program that this one
+// becomes inherits.
 const brittleVariable = "KVASIR_TEST_BRITTLE"
-
-var (
-	brittleSteps atomic.Int64 // until the device is lost
-	brittleLost  atomic.Bool
-)
-
-type brittleProgram struct{ compute.Program }
-
-type brittleStep struct {
-	compute.Step
-	lost bool
-}
-
-func (b brittle) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (compute.Program, error) {
-	p, err := b.Device.Compile(g, c, l)
-	return brittleProgram{p}, err
-}
-
-func (p brittleProgram) Start(b *compute.Batch) (compute.Step, error) {
-	s, err := p.Program.Start(b)
-	return brittleStep{s, brittleSteps.Add(-1) == 0}, err
-}
-
-func (s brittleStep) Wait() error {
-	err := s.Step.Wait()
-	if s.lost {
-		brittleLost.Store(true)
-	}
-	if err == nil && brittleLost.Load() {
-		err = &compute.Fault{Err: errors.New("the device fell off the bus"), Lost: true}
-	}
-	return err
-}
 
 func init() {
 	plan := os.Getenv(brittleVariable)
 	if plan == "" {
 		return
 	}
-	compute.Register(compute.Kind{
-		Name: "brittle", Rank: 2, Host: true,
-		Find: func() []compute.Found { return nil },
-		Open: func(string, compute.Options) (compute.Device, error) {
-			if brittleLost.Load() {
-				return nil, errors.New("the driver refuses the process")
-			}
-			lines, err := os.ReadFile(plan)
-			if err != nil {
-				return nil, err
-			}
-			first, rest, _ := strings.Cut(string(lines), "\n")
-			if n, err := strconv.Atoi(first); err == nil {
-				brittleSteps.Store(int64(n))
-			}
-			if _, err := syscall.Open(plan+".device", syscall.O_RDWR|syscall.O_CREAT, 0o600); err != nil {
-				return nil, err
-			}
-			d, err := cpu.New(cpu.Options{Threads: 1})
-			return brittle{d}, errors.Join(err, os.WriteFile(plan, []byte(rest), 0o600))
-		},
+	brittle.Register(true, func() (compute.Device, error) {
+		if brittle.Lost() {
+			return nil, errors.New("the driver refuses the process")
+		}
+		lines, err := os.ReadFile(plan)
+		if err != nil {
+			return nil, err
+		}
+		first, rest, _ := strings.Cut(string(lines), "\n")
+		if n, err := strconv.ParseInt(first, 10, 64); err == nil {
+			brittle.Left.Store(n)
+		}
+		if _, err := syscall.Open(plan+".device", syscall.O_RDWR|syscall.O_CREAT, 0o600); err != nil {
+			return nil, err
+		}
+		d, err := cpu.New(cpu.Options{Threads: 1})
+		return d, errors.Join(err, os.WriteFile(plan, []byte(rest), 0o600))
 	})
-}
-
-// anewServer is a server whose device is brittle.
-type anewServer struct {
-	cmd    *exec.Cmd
-	client *http.Client
-	url    string
-
-	mu  sync.Mutex
-	log strings.Builder
-}
-
-func (s *anewServer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.Write(p)
-}
-
-// says reports how often the log has a text.
-func (s *anewServer) says(text string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.log.String(), text)
 }
 
 // brittleKvasir returns the program, with what its environment needs for a device that is lost in the steps that are
 // given, one for each process.
 func brittleKvasir(t *testing.T, steps string) (program, variable string) {
 	t.Helper()
-	dir := t.TempDir()
-	program = filepath.Join(dir, "kvasir") // by this name the test is the program
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, program)
-	}
-	plan := filepath.Join(dir, "steps")
-	if err == nil {
-		err = os.WriteFile(plan, []byte(strings.ReplaceAll(steps, " ", "\n")), 0o600)
-	}
-	if err != nil {
+	plan := filepath.Join(t.TempDir(), "steps")
+	if err := os.WriteFile(plan, []byte(strings.ReplaceAll(steps, " ", "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return program, brittleVariable + "=" + plan
+	return linkKvasir(t), brittleVariable + "=" + plan
+}
+
+// anewServer is a server whose device is brittle, and a client of it.
+type anewServer struct {
+	*process
+	client *http.Client
+	url    string
 }
 
 // startAnewServer starts a server that loses its device in the steps that are given, one for each process. change may
@@ -145,32 +79,34 @@ func brittleKvasir(t *testing.T, steps string) (program, variable string) {
 func startAnewServer(t *testing.T, steps string, change func(*exec.Cmd), args ...string) *anewServer {
 	t.Helper()
 	program, plan := brittleKvasir(t, steps)
-	// Without kept connections, none is closed while a request comes.
-	s := &anewServer{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-	s.cmd = exec.Command(program, append([]string{"serve", "kvasir-mini", "--device", "brittle", "--kv-bytes", "16M", "--context", "512", "--port", "0"}, args...)...)
-	s.cmd.Env = append(os.Environ(), plan)
-	s.cmd.Stderr = s
+	cmd := exec.Command(program, append([]string{"serve", "kvasir-mini", "--device", "brittle", "--kv-bytes", "16M", "--context", "512", "--port", "0"}, args...)...)
+	cmd.Env = append(os.Environ(), plan)
 	if change != nil {
-		change(s.cmd)
+		change(cmd)
 	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.client.CloseIdleConnections()
-		s.cmd.Process.Kill()
-		s.cmd.Wait()
-		if t.Failed() {
-			t.Logf("the server said:\n%s", s.log.String())
-		}
-	})
-	soon(t, "a server", func() bool { return s.says("msg=serving") == 1 })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m := listening.FindStringSubmatch(s.log.String()); m != nil {
-		s.url = m[1]
+	p := startProcess(t, cmd)
+	// Without kept connections, none is closed while a request comes.
+	return &anewServer{process: p, url: p.address, client: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
+}
+
+// startAnewOnUnix is startAnewServer on a Unix socket.
+func startAnewOnUnix(t *testing.T, steps, socket string) *anewServer {
+	t.Helper()
+	s := startAnewServer(t, steps, nil, "--uds", socket)
+	s.url = "http://localhost"
+	s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", socket)
 	}
 	return s
+}
+
+// gone wants that nothing is left of a Unix socket.
+func gone(t *testing.T, socket string) {
+	t.Helper()
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
 }
 
 // health returns the status of /health.
@@ -199,17 +135,6 @@ func (s *anewServer) chat() (status int, text, retry string, err error) {
 		text = answer.Choices[0].Message.Content
 	}
 	return res.StatusCode, text, res.Header.Get("Retry-After"), err
-}
-
-// ends tells the server to end, and wants status 0.
-func (s *anewServer) ends(t *testing.T) {
-	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
 }
 
 // descriptors returns how many files a process has open, and how often its device.
@@ -316,22 +241,14 @@ func TestSocketsLiveOn(t *testing.T) {
 	}
 	t.Run("TLS", func(t *testing.T) {
 		s := startAnewServer(t, "60", nil, "--tls-cert", cert.TLSCert, "--tls-key", cert.TLSKey)
-		s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-		s.url = s.address(t)
 		lives(t, s)
 		s.ends(t)
 	})
 	t.Run("unix", func(t *testing.T) {
-		s := startAnewServer(t, "60", nil, "--uds", socket)
-		s.url = "http://localhost"
-		s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
-			return net.Dial("unix", socket)
-		}
+		s := startAnewOnUnix(t, "60", socket)
 		lives(t, s)
 		s.ends(t)
-		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the socket is left behind: %v", err)
-		}
+		gone(t, socket)
 	})
 	t.Run("a model on demand", func(t *testing.T) {
 		s := startAnewServer(t, "60", func(cmd *exec.Cmd) {
@@ -341,64 +258,21 @@ func TestSocketsLiveOn(t *testing.T) {
 		s.ends(t)
 	})
 	t.Run("systemd", func(t *testing.T) {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		file, err := ln.(*net.TCPListener).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer told.Close()
-		if err := told.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		s := startAnewServer(t, "60", func(cmd *exec.Cmd) {
-			cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
-			cmd.Path = "/bin/sh"
-			cmd.ExtraFiles = []*os.File{file}
-			cmd.Env = append(cmd.Env, "LISTEN_FDS=1", "NOTIFY_SOCKET="+filepath.Join(dir, "notify"))
-		})
+		manager := startSystemd(t)
+		s := startAnewServer(t, "60", manager.starts)
 		lives(t, s)
-		if s.url != "http://"+ln.Addr().String() {
+		if s.url != manager.url {
 			t.Errorf("it serves %s", s.url)
 		}
 		s.ends(t)
-		for _, want := range []string{"READY=1", "READY=1", "STOPPING=1"} {
-			message := make([]byte, 100)
-			if n, err := told.Read(message); err != nil || string(message[:n]) != want {
-				t.Errorf("the server said %q, %v; want %q", message[:n], err, want)
-			}
-		}
+		manager.hears(t, "READY=1", "READY=1", "STOPPING=1")
 	})
-}
-
-// address returns where a server listens.
-func (s *anewServer) address(t *testing.T) string {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, rest, ok := strings.Cut(s.log.String(), "address=")
-	if !ok {
-		t.Fatal("the server says no address")
-	}
-	return strings.Fields(rest)[0]
 }
 
 // TestToldToEndMeanwhile tells a server to end while it lets a request end before it starts anew.
 func TestToldToEndMeanwhile(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kvasir.sock")
-	s := startAnewServer(t, "60", nil, "--uds", socket)
-	s.url = "http://localhost"
-	s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", socket)
-	}
+	s := startAnewOnUnix(t, "60", socket)
 	slow, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -423,15 +297,13 @@ func TestToldToEndMeanwhile(t *testing.T) {
 	if _, err := io.ReadAll(slow); err != nil {
 		t.Error(err)
 	}
-	if err := s.cmd.Wait(); err != nil {
+	if err := s.wait(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
 	if n := s.says("msg=serving"); n != 1 {
 		t.Errorf("%d programs served", n)
 	}
-	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is left behind: %v", err)
-	}
+	gone(t, socket)
 }
 
 // TestOnDeviceLoss lets a server end, or stay, when its device is lost.
@@ -442,7 +314,7 @@ func TestOnDeviceLoss(t *testing.T) {
 			break
 		}
 	}
-	if s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != exitFailure || s.says("a device is lost") == 0 {
+	if s.wait(); s.cmd.ProcessState.ExitCode() != exitFailure || s.says("a device is lost") == 0 {
 		t.Errorf("it ended with %v", s.cmd.ProcessState)
 	}
 	s = startAnewServer(t, "60", nil, "--on-device-loss", "stay")
@@ -509,42 +381,16 @@ func TestBatchOutlivesDevices(t *testing.T) {
 	const requests = 60
 	answers := func(steps string, programs int) map[string]string {
 		s := startAnewServer(t, steps, nil, "--state", t.TempDir(), "--max-seqs", "4")
-		client := openai.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("none"), option.WithHTTPClient(s.client))
-		f, err := client.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeBatch,
-			File: openai.File(strings.NewReader(batchInput(requests)), "in.jsonl", "application/jsonl")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := client.Batches.New(t.Context(), openai.BatchNewParams{InputFileID: f.ID,
-			Endpoint: openai.BatchNewParamsEndpointV1ChatCompletions, CompletionWindow: openai.BatchNewParamsCompletionWindow24h})
-		for err == nil && b.Status != "completed" && b.Status != "failed" && b.RequestCounts.Failed == 0 {
-			time.Sleep(10 * time.Millisecond)
-			b, err = client.Batches.Get(t.Context(), b.ID)
-		}
-		if err != nil || b.RequestCounts.Completed != requests || s.says("msg=serving") != programs {
-			t.Fatalf("%v, after %d programs: %s", err, s.says("msg=serving"), b.RawJSON())
-		}
-		r, err := client.Files.Content(t.Context(), b.OutputFileID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		data, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
+		client := newBatchClient(s.url, option.WithHTTPClient(s.client))
+		all := client.said(t, client.until(t, client.begin(t, requests), requests))
+		if n := s.says("msg=serving"); n != programs {
+			t.Errorf("%d programs served; want %d", n, programs)
 		}
 		s.ends(t)
-		return said(t, data)
+		return all
 	}
-	want, got := answers("", 1), answers("40 40 40", 4)
-	if len(got) != requests || len(want) != requests {
-		t.Errorf("%d answers, and %d with a device that lasts; want %d", len(got), len(want), requests)
-	}
-	for id, text := range want {
-		if got[id] != text {
-			t.Errorf("%s: %q, and %q with a device that lasts", id, got[id], text)
-		}
-	}
+	whole := answers("", 1)
+	compareBatches(t, answers("40 40 40", 4), whole, requests)
 }
 
 // TestCommandsWhoseDeviceIsLost holds that commands that serve nobody end and say why, and that a batch goes on when it

@@ -1,44 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 )
-
-// killable runs "kvasir serve" on a free port, and returns its address and the process.
-func killable(t *testing.T, program, state string) (string, *exec.Cmd) {
-	t.Helper()
-	cmd := exec.Command(program, "serve", "--port", "0", "--state", state, "--max-seqs", "4", "--context", "256")
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			go io.Copy(io.Discard, log)
-			return m[1], cmd
-		}
-	}
-	t.Fatal("serve ended without an address")
-	return "", nil
-}
 
 // batchInput returns n requests to the built-in model, and their names.
 func batchInput(n int) string {
@@ -77,83 +50,99 @@ func said(t *testing.T, data []byte) map[string]string {
 	return out
 }
 
+// batchClient is a client of a server's batches.
+type batchClient struct{ openai.Client }
+
+func newBatchClient(address string, o ...option.RequestOption) batchClient {
+	return batchClient{openai.NewClient(append(o, option.WithBaseURL(address+"/v1"), option.WithAPIKey("none"))...)}
+}
+
+// begin begins a batch of n requests.
+func (c batchClient) begin(t *testing.T, n int) *openai.Batch {
+	t.Helper()
+	f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeBatch,
+		File: openai.File(strings.NewReader(batchInput(n)), "in.jsonl", "application/jsonl")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Batches.New(t.Context(), openai.BatchNewParams{InputFileID: f.ID,
+		Endpoint: openai.BatchNewParamsEndpointV1ChatCompletions, CompletionWindow: openai.BatchNewParamsCompletionWindow24h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// until waits until so many requests of a batch are done, and with the last one the batch.
+func (c batchClient) until(t *testing.T, b *openai.Batch, done int64) *openai.Batch {
+	t.Helper()
+	for b.RequestCounts.Completed < done || done == b.RequestCounts.Total && b.Status != "completed" {
+		time.Sleep(time.Millisecond)
+		var err error
+		if b, err = c.Batches.Get(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		if b.Status == "failed" || b.RequestCounts.Failed > 0 {
+			t.Fatalf("the batch is %s", b.RawJSON())
+		}
+	}
+	return b
+}
+
+// said returns what the answers of a batch say.
+func (c batchClient) said(t *testing.T, b *openai.Batch) map[string]string {
+	t.Helper()
+	r, err := c.Files.Content(t.Context(), b.OutputFileID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said(t, data)
+}
+
+// compareBatches wants that a batch to which something happened says what an undisturbed one says: n answers.
+func compareBatches(t *testing.T, got, undisturbed map[string]string, n int) {
+	t.Helper()
+	if len(got) != n || len(undisturbed) != n {
+		t.Errorf("%d answers, and %d of the undisturbed batch; want %d", len(got), len(undisturbed), n)
+	}
+	for id, text := range undisturbed {
+		if got[id] != text {
+			t.Errorf("%s: %q, and %q of the undisturbed batch", id, got[id], text)
+		}
+	}
+}
+
 // TestBatchSurvivesKill kills the server in the middle of a batch, three times. The batch goes on where it was, and its
 // output is that of a batch that nothing happened to: nothing is lost, nothing twice.
 func TestBatchSurvivesKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
 	const requests = 60
 	program, state := buildKvasir(t), t.TempDir()
-	var client openai.Client
-	var server *exec.Cmd
+	var client batchClient
+	var server *process
 	start := func() {
-		address, cmd := killable(t, program, state)
-		server = cmd
-		client = openai.NewClient(option.WithBaseURL(address+"/v1"), option.WithAPIKey("none"))
-	}
-	begin := func() *openai.Batch {
-		f, err := client.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeBatch,
-			File: openai.File(strings.NewReader(batchInput(requests)), "in.jsonl", "application/jsonl")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := client.Batches.New(t.Context(), openai.BatchNewParams{InputFileID: f.ID,
-			Endpoint: openai.BatchNewParamsEndpointV1ChatCompletions, CompletionWindow: openai.BatchNewParamsCompletionWindow24h})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	until := func(b *openai.Batch, done int64) *openai.Batch {
-		for b.RequestCounts.Completed < done || done == requests && b.Status != "completed" {
-			time.Sleep(time.Millisecond)
-			var err error
-			if b, err = client.Batches.Get(t.Context(), b.ID); err != nil {
-				t.Fatal(err)
-			}
-			if b.Status == "failed" || b.RequestCounts.Failed > 0 {
-				t.Fatalf("the batch is %s", b.RawJSON())
-			}
-		}
-		return b
-	}
-	content := func(b *openai.Batch) map[string]string {
-		r, err := client.Files.Content(t.Context(), b.OutputFileID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		data, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return said(t, data)
+		server = startProcess(t, exec.Command(program, "serve", "--port", "0", "--state", state, "--max-seqs", "4", "--context", "256"))
+		client = newBatchClient(server.address)
 	}
 	start()
-	whole := content(until(begin(), requests))
-	b := begin()
+	whole := client.said(t, client.until(t, client.begin(t, requests), requests))
+	b := client.begin(t, requests)
 	kills := 0
 	for _, done := range []int64{3, 15, 30} {
-		if b = until(b, done); b.Status != "completed" {
+		if b = client.until(t, b, done); b.Status != "completed" {
 			kills++
 		}
-		server.Process.Signal(syscall.SIGKILL)
-		server.Wait()
+		server.kill()
 		start()
 		after, err := client.Batches.Get(t.Context(), b.ID)
 		if err != nil || after.RequestCounts.Completed < b.RequestCounts.Completed {
 			t.Errorf("%v: %s, and %s before the server was killed", err, after.RawJSON(), b.RawJSON())
 		}
 	}
-	got := content(until(b, requests))
-	if len(got) != requests || len(whole) != requests {
-		t.Errorf("%d answers, and %d without a kill; want %d", len(got), len(whole), requests)
-	}
-	for id, text := range whole {
-		if got[id] != text {
-			t.Errorf("%s: %q, and %q without a kill", id, got[id], text)
-		}
-	}
+	compareBatches(t, client.said(t, client.until(t, b, requests)), whole, requests)
 	t.Logf("the server was killed %d times before the batch was complete", kills)
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kvasir-llm/kvasir/internal/freeport"
 )
@@ -16,56 +15,25 @@ import (
 // engineProcess is a server that tells on fixed ports what it holds.
 type engineProcess struct {
 	program, port, events string
-	cmd                   *exec.Cmd
+	*process
 }
 
 func (e *engineProcess) start(t *testing.T) {
 	t.Helper()
-	e.cmd = exec.Command(e.program, "serve", "--port", e.port, "--kv-events", "@tcp://127.0.0.1:"+e.events)
-	if err := e.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	soon(t, "a server", func() bool {
-		res, err := http.Get(e.url("/health"))
-		if err == nil {
-			res.Body.Close()
-		}
-		return err == nil && res.StatusCode == http.StatusOK
-	})
-}
-
-func (e *engineProcess) kill() {
-	e.cmd.Process.Kill()
-	e.cmd.Wait()
-}
-
-func (e *engineProcess) url(path string) string { return "http://127.0.0.1:" + e.port + path }
-
-// soon waits until something is true.
-func soon(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain for " + what)
-		}
-	}
+	e.process = startProcess(t, exec.Command(e.program, "serve", "--port", e.port, "--kv-events", "@tcp://127.0.0.1:"+e.events))
 }
 
 // TestGatewayFollowsEvents asks servers behind a gateway's back, so that it knows only by their KV events what they
 // hold, also of one that is killed and started again.
 func TestGatewayFollowsEvents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
 	program := buildKvasir(t)
 	config := "listen: 127.0.0.1:0\nhealth: {interval: 50ms}\nmodels:\n- name: kvasir-mini\n  policy: prefix\n  endpoints:\n"
 	var engines []*engineProcess
 	for range 2 {
 		e := &engineProcess{program: program, port: freeport.Port(t), events: freeport.Port(t)}
 		e.start(t)
-		defer func() { e.kill() }()
 		engines = append(engines, e)
-		config += fmt.Sprintf("  - {url: %q, events: %q}\n", e.url(""), "tcp://127.0.0.1:"+e.events)
+		config += fmt.Sprintf("  - {url: %q, events: %q}\n", e.address, "tcp://127.0.0.1:"+e.events)
 	}
 	ask := func(url, topic string) (why string) {
 		text := strings.Repeat("Tell me more of "+topic+", and of nothing else. ", 60)
@@ -84,7 +52,7 @@ func TestGatewayFollowsEvents(t *testing.T) {
 		}
 		return res.Header.Get("X-Kvasir-Explain")
 	}
-	ask(engines[0].url(""), "salt") // which only a snapshot tells of
+	ask(engines[0].address, "salt") // which only a snapshot tells of
 	door, _, _ := startGateway(t, program, config)
 	known := regexp.MustCompile(`"kv_blocks":(\d+)`)
 	// wait waits until the gateway knows of more blocks of an engine.
@@ -105,19 +73,19 @@ func TestGatewayFollowsEvents(t *testing.T) {
 		t.Helper()
 		why := ask(door, topic)
 		all := depth.FindAllStringSubmatch(why, -1)
-		if len(all) != 2 || all[who][1] == "0" || all[1-who][1] != "0" || !strings.Contains(why, engines[who].url("")+"*") {
+		if len(all) != 2 || all[who][1] == "0" || all[1-who][1] != "0" || !strings.Contains(why, engines[who].address+"*") {
 			t.Errorf("%s is held by engine %d alone: %s", topic, who, why)
 		}
 	}
 	wait(0, "0")
 	held("salt", 0)
-	ask(engines[1].url(""), "honey")
+	ask(engines[1].address, "honey")
 	wait(1, "0")
 	held("honey", 1)
 	engines[0].kill()
 	ask(door, "trade") // finds that it is gone
 	engines[0].start(t)
-	ask(engines[0].url(""), "ships")
+	ask(engines[0].address, "ships")
 	wait(0, "0")
 	held("ships", 0)
 	if all := depth.FindAllStringSubmatch(ask(door, "salt"), -1); len(all) != 2 || all[0][1] != "0" {

@@ -14,18 +14,14 @@ import (
 // TestGatewayResumesBySeed kills the server of a stream that draws at random, with SIGKILL, in the middle of the
 // answer. The client gets the answer that it gets without that, in one stream.
 func TestGatewayResumesBySeed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
 	program := buildKvasir(t)
 	config := "listen: 127.0.0.1:0\nhealth: {interval: 50ms}\nmodels:\n- name: kvasir-mini\n  resume: true\n  endpoints:\n"
 	var engines []*engineProcess
 	for range 2 {
 		e := &engineProcess{program: program, port: freeport.Port(t), events: freeport.Port(t)}
 		e.start(t)
-		defer func() { e.kill() }()
 		engines = append(engines, e)
-		config += fmt.Sprintf("  - %q\n", e.url(""))
+		config += fmt.Sprintf("  - %q\n", e.address)
 	}
 	door, _, _ := startGateway(t, program, config)
 	ask := func(body string, after int, then func()) (text string) {
@@ -68,7 +64,7 @@ func TestGatewayResumesBySeed(t *testing.T) {
 		got := ask(body, 10, func() {
 			busy := busyAt(t, door)
 			for _, e := range engines {
-				if e.url("") == busy {
+				if e.address == busy {
 					killed = e
 					e.kill()
 				}

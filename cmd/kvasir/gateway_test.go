@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,86 +14,31 @@ import (
 )
 
 // startGateway runs "kvasir gateway" with a configuration in front of some servers, and returns its address, the file
-// and a function that tells it to read the file again and waits until it has.
+// and a function that tells it to read the file again and waits until it has. When the test ends the gateway is told
+// to stop, and must leave with status 0.
 func startGateway(t *testing.T, program, config string) (address, file string, reload func()) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "fleet.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "gateway", "--config", file)
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("gateway ended with %v", err)
-		}
-	})
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			address = m[1]
-			break
-		}
-	}
-	if address == "" {
-		t.Fatal("gateway ended without an address")
-	}
-	reloads := make(chan string, 16)
-	go func() {
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), "configuration") {
-				reloads <- lines.Text()
-			}
-		}
-		io.Copy(io.Discard, log)
-	}()
-	return address, file, func() {
-		cmd.Process.Signal(syscall.SIGHUP)
-		if line := <-reloads; !strings.Contains(line, "read the configuration again") {
-			t.Error(line)
-		}
+	p := startProcess(t, exec.Command(program, "gateway", "--config", file))
+	t.Cleanup(func() { p.ends(t) })
+	return p.address, file, func() {
+		const again = "read the configuration again"
+		before := p.says(again)
+		p.cmd.Process.Signal(syscall.SIGHUP)
+		soon(t, "the configuration", func() bool { return p.says(again) > before })
 	}
 }
 
 // TestGatewayBeforeTwoServers asks the built program's gateway, with OpenAI's own client, for what two of its servers
 // answer: in whole and as a stream, while one of them is killed, and under another name after a reload.
 func TestGatewayBeforeTwoServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
 	program := buildKvasir(t)
 	stays := startServer(t, program)
-	dies := exec.Command(program, "serve", "--port", "0")
-	log, err := dies.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dies.Start(); err != nil {
-		t.Fatal(err)
-	}
-	killed := false
-	kill := func() {
-		if !killed {
-			killed = true
-			dies.Process.Kill()
-			dies.Wait()
-		}
-	}
-	defer kill()
-	gone := ""
-	for lines := bufio.NewScanner(log); gone == "" && lines.Scan(); {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			gone = m[1]
-		}
-	}
-	config := fmt.Sprintf("listen: 127.0.0.1:0\nmodels:\n- name: kvasir-mini\n  endpoints: [%s, %s]\n", stays, gone)
+	dies := startProcess(t, exec.Command(program, "serve", "--port", "0"))
+	config := fmt.Sprintf("listen: 127.0.0.1:0\nmodels:\n- name: kvasir-mini\n  endpoints: [%s, %s]\n", stays.address, dies.address)
 	address, file, reload := startGateway(t, program, config)
 	client := openai.NewClient(option.WithBaseURL(address+"/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0))
 	ask := openai.ChatCompletionNewParams{
@@ -132,7 +75,7 @@ func TestGatewayBeforeTwoServers(t *testing.T) {
 	}
 	for i := range askers * each {
 		if i == askers {
-			kill()
+			dies.kill()
 		}
 		if err := <-errs; err != nil {
 			t.Error(err)

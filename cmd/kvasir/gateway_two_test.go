@@ -22,28 +22,13 @@ import (
 // gatewayProcess is one of several gateways that a client may ask.
 type gatewayProcess struct {
 	program, file, port string
-	cmd                 *exec.Cmd
-	begun, broken       atomic.Int64 // streams through it: that have begun and not ended, and that broke off
+	*process
+	begun, broken atomic.Int64 // streams through it: that have begun and not ended, and that broke off
 }
 
 func (g *gatewayProcess) start(t *testing.T) {
 	t.Helper()
-	g.cmd = exec.Command(g.program, "gateway", "--config", g.file)
-	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	soon(t, "a gateway", func() bool {
-		res, err := http.Get("http://127.0.0.1:" + g.port + "/health")
-		if err == nil {
-			res.Body.Close()
-		}
-		return err == nil && res.StatusCode == http.StatusOK
-	})
-}
-
-func (g *gatewayProcess) kill() {
-	g.cmd.Process.Kill()
-	g.cmd.Wait()
+	g.process = startProcess(t, exec.Command(g.program, "gateway", "--config", g.file))
 }
 
 // errTorn is the end of a stream without its last event.
@@ -95,11 +80,8 @@ func (g *gatewayProcess) ask(stream bool) (string, error) {
 // TestSecondGatewayTakesOver kills each of two gateways in turn, in the middle of streams, while clients ask either of
 // them, and the other one where that fails. No request is lost, and no other answer than the whole one is taken for it.
 func TestSecondGatewayTakesOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
 	program := buildKvasir(t)
-	engine := startServer(t, program)
+	engine := startServer(t, program).address
 	var both [2]*gatewayProcess
 	for i := range both {
 		g := &gatewayProcess{program: program, port: freeport.Port(t), file: filepath.Join(t.TempDir(), "fleet.yaml")}
@@ -108,7 +90,6 @@ func TestSecondGatewayTakesOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.start(t)
-		defer g.kill()
 		both[i] = g
 	}
 	whole, err := both[0].ask(false)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -42,7 +41,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TINY", tiny)
 			e.Setenv("ADAPTERS", adapters)
-			e.Values[programKey{}] = new(program)
+			e.Values[programKey{}] = new(*process)
 			return nil
 		},
 	})
@@ -129,13 +128,7 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// program is the kvasir serve that a script has started. Each script has one.
-type program struct {
-	cmd  *exec.Cmd
-	log  strings.Builder
-	done chan struct{} // closed when its standard error ends
-}
-
+// programKey has the kvasir serve that a script has started. Each script has one.
 type programKey struct{}
 
 // serve ARGS… starts kvasir serve on a free port, waits until it listens and sets $URL to its address.
@@ -150,31 +143,14 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	stderr, err := cmd.StderrPipe()
+	p, err := launch(cmd)
 	ts.Check(err)
-	ts.Check(cmd.Start())
-	ts.Defer(func() { cmd.Process.Kill() })
-	s := programOf(ts)
-	*s = program{cmd: cmd, done: make(chan struct{})}
-	address := make(chan string, 1)
-	go func() {
-		defer close(s.done)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			fmt.Fprintln(&s.log, lines.Text())
-			if _, at, ok := strings.Cut(lines.Text(), "msg=serving address="); ok {
-				address <- at
-			}
-		}
-	}()
-	select {
-	case at := <-address:
-		ts.Setenv("URL", at)
-	case <-s.done:
-		ts.Fatalf("kvasir serve ends before it serves:\n%s", s.log.String())
-	}
+	ts.Defer(p.kill)
+	*ts.Value(programKey{}).(**process) = p
+	ts.Setenv("URL", p.address)
 }
 
-func programOf(ts *testscript.TestScript) *program { return ts.Value(programKey{}).(*program) }
+func programOf(ts *testscript.TestScript) *process { return *ts.Value(programKey{}).(**process) }
 
 // port URL sets $PORT to the port of a URL.
 func port(ts *testscript.TestScript, neg bool, args []string) {
@@ -249,11 +225,10 @@ func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 
 // ended CODE waits for the end of the server, checks its exit code and takes its log for stdout.
 func ended(ts *testscript.TestScript, neg bool, args []string) {
-	s := programOf(ts)
-	<-s.done
-	s.cmd.Wait()
-	fmt.Fprint(ts.Stdout(), s.log.String())
-	if got := strconv.Itoa(s.cmd.ProcessState.ExitCode()); neg || got != args[0] {
-		ts.Fatalf("the server ends with %v, want exit code %s", s.cmd.ProcessState, args[0])
+	p := programOf(ts)
+	p.wait()
+	fmt.Fprint(ts.Stdout(), p.said())
+	if got := strconv.Itoa(p.cmd.ProcessState.ExitCode()); neg || got != args[0] {
+		ts.Fatalf("the server ends with %v, want exit code %s", p.cmd.ProcessState, args[0])
 	}
 }

@@ -1,68 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"errors"
-	"io"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 )
 
-// buildKvasir builds the program as a user would.
-func buildKvasir(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kvasir")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return path
-}
-
-var listening = regexp.MustCompile(`address=(http://\S+)`)
-
-// startServer runs "kvasir serve" on a free port and returns its address. When the test ends it is told to stop and
-// must leave with status 0.
-func startServer(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(program, append([]string{"serve", "--port", "0"}, args...)...)
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("serve ended with %v", err)
-		}
-	})
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			go io.Copy(io.Discard, log)
-			return m[1]
-		}
-	}
-	t.Fatal("serve ended without an address")
-	return ""
-}
-
 // TestBuiltBinaryWithTheOfficialClient builds the program, serves the built-in model with it and asks it with
 // OpenAI's own client.
 func TestBuiltBinaryWithTheOfficialClient(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building the program takes a while; left out by -short")
-	}
-	address := startServer(t, buildKvasir(t), "--api-key", "secret")
+	address := startServer(t, buildKvasir(t), "--api-key", "secret").address
 	client := openai.NewClient(option.WithBaseURL(address+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))
 	ask := openai.ChatCompletionNewParams{
 		Model:    "kvasir-mini",

@@ -5,66 +5,69 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 )
 
-// TestSystemd starts the server as systemd does: with a socket at descriptor 3, and one to tell when it is ready.
-func TestSystemd(t *testing.T) {
+// systemd is what a server gets of it: a socket at descriptor 3, and one to tell when it is ready.
+type systemd struct {
+	url    string
+	socket *os.File
+	told   *net.UnixConn
+	notify string // the path of told
+}
+
+func startSystemd(t *testing.T) *systemd {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	file, err := ln.(*net.TCPListener).File()
-	if err != nil {
+	t.Cleanup(func() { ln.Close() })
+	s := &systemd{url: "http://" + ln.Addr().String(), notify: filepath.Join(t.TempDir(), "notify")}
+	if s.socket, err = ln.(*net.TCPListener).File(); err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
+	t.Cleanup(func() { s.socket.Close() })
+	if s.told, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.notify, Net: "unixgram"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(dir, "kvasir")); err != nil { // by this name it is the program
+	t.Cleanup(func() { s.told.Close() })
+	if err := s.told.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer told.Close()
-	if err := told.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec ./kvasir serve`)
-	cmd.Dir, cmd.ExtraFiles, cmd.Stderr = dir, []*os.File{file}, os.Stderr
-	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "NOTIFY_SOCKET="+filepath.Join(dir, "notify"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	next := func() string {
-		message := make([]byte, 100)
-		n, err := told.Read(message)
-		if err != nil {
-			t.Fatal(err)
+	return s
+}
+
+// starts makes a command one that systemd starts.
+func (s *systemd) starts(cmd *exec.Cmd) {
+	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	cmd.ExtraFiles = []*os.File{s.socket}
+	cmd.Env = append(cmd.Environ(), "LISTEN_FDS=1", "NOTIFY_SOCKET="+s.notify)
+}
+
+// hears waits for the next messages.
+func (s *systemd) hears(t *testing.T, messages ...string) {
+	t.Helper()
+	for _, want := range messages {
+		got := make([]byte, 100)
+		if n, err := s.told.Read(got); err != nil || string(got[:n]) != want {
+			t.Errorf("the server said %q, %v; want %q", got[:n], err, want)
 		}
-		return string(message[:n])
 	}
-	if got := next(); got != "READY=1" {
-		t.Errorf("the server said %q; want that it is ready", got)
-	}
-	if code := run([]string{"health", "--url", "http://" + ln.Addr().String()}); code != exitOK {
+}
+
+// TestSystemd starts the server as systemd does.
+func TestSystemd(t *testing.T) {
+	manager := startSystemd(t)
+	cmd := exec.Command(linkKvasir(t), "serve")
+	manager.starts(cmd)
+	p := startProcess(t, cmd)
+	manager.hears(t, "READY=1")
+	if code := run([]string{"health", "--url", manager.url}); code != exitOK {
 		t.Errorf("health ends with %d", code)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if got := next(); got != "STOPPING=1" {
-		t.Errorf("the server said %q; want that it stops", got)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
+	p.ends(t)
+	manager.hears(t, "STOPPING=1")
 }

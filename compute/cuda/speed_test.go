@@ -214,3 +214,10 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 	must(from.close())
 	must(to.close())
 }
+
+// since returns the milliseconds from an earlier event to this one; both have passed.
+func (e *event) since(from *event) (float32, error) {
+	ms := new(float32)
+	err := e.g.try(cuEventElapsedTime, []uintptr{address(ms), from.handle, e.handle}, "taking a time")
+	return *ms, err
+}

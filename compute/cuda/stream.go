@@ -151,13 +151,6 @@ func (e *event) wait() error {
 	return e.g.try(cuEventSynchronize, []uintptr{e.handle}, "waiting for the device")
 }
 
-// since returns the milliseconds from an earlier event to this one; both have passed.
-func (e *event) since(from *event) (float32, error) {
-	ms := new(float32)
-	err := e.g.try(cuEventElapsedTime, []uintptr{address(ms), from.handle, e.handle}, "taking a time")
-	return *ms, err
-}
-
 // graph is captured work that is replayed with one call.
 type graph struct {
 	g            *gpu

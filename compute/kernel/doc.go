@@ -21,8 +21,8 @@
 //
 //   - A product with a weight of F32 is one chain over the input: acc = fma(x[k], w[k], acc), from 0, k ascending.
 //   - A product with a weight of F16 or BF16 rounds both sides to bfloat16, half to even; numbers below 2⁻⁵⁰ become 0
-//     (toBF16). It takes 32 inputs at a time, the last of them filled up with zeros: even and odd are chains from 0
-//     over the inputs at even and at odd places, and acc = acc + (even + odd), each sum rounded: that is TDPBF16PS,
+//     (Table.Round). It takes 32 inputs at a time, the last of them filled up with zeros: even and odd are chains from
+//     0 over the inputs at even and at odd places, and acc = acc + (even + odd), each sum rounded: that is TDPBF16PS,
 //     and VDPBF16PS is two steps of a chain. Embeddings are those rounded numbers, too. A Wide device has one chain
 //     instead, as with F32, over the weights as they are.
 //   - A product with a weight of a block type quantises the row first, in spans of 256 values of which each group of

@@ -1,7 +1,6 @@
 package text
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -12,68 +11,20 @@ import (
 	"github.com/kvasir-llm/kvasir/compute/cpu"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/hub/builtin"
+	"github.com/kvasir-llm/kvasir/internal/brittle"
 )
 
-// brittle is a device whose step number brittleAt is lost with the device. It is the processor, or what KVASIR_GPU says
-// is there.
-type brittle struct{ compute.Device }
-
-var brittleAt, brittleSteps, brittleOpened atomic.Int64
-
-type brittleProgram struct{ compute.Program }
-
-type brittleStep struct {
-	compute.Step
-	lost bool
-}
-
-func (b brittle) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (compute.Program, error) {
-	p, err := b.Device.Compile(g, c, l)
-	return brittleProgram{p}, err
-}
-
-func (b brittle) Sleep() error {
-	if d, ok := b.Device.(compute.Sleeper); ok {
-		return d.Sleep()
-	}
-	return nil
-}
-
-func (b brittle) Wake() error {
-	if d, ok := b.Device.(compute.Sleeper); ok {
-		return d.Wake()
-	}
-	return nil
-}
-
-func (p brittleProgram) Start(b *compute.Batch) (compute.Step, error) {
-	s, err := p.Program.Start(b)
-	return brittleStep{s, b.Rows() > 0 && brittleSteps.Add(1) == brittleAt.Load()}, err
-}
-
-func (s brittleStep) Wait() error {
-	if err := s.Step.Wait(); err != nil || !s.lost {
-		return err
-	}
-	return &compute.Fault{Err: errors.New("the device fell off the bus"), Lost: true}
-}
+// brittleOpened counts how often the brittle device was opened: the processor, or what KVASIR_GPU says is there.
+var brittleOpened atomic.Int64
 
 func init() {
-	compute.Register(compute.Kind{
-		Name: "brittle", Rank: 2, Host: os.Getenv("KVASIR_GPU") == "",
-		Find: func() []compute.Found { return nil },
-		Open: func(string, compute.Options) (d compute.Device, err error) {
-			brittleOpened.Add(1)
-			if os.Getenv("KVASIR_GPU") != "" {
-				d, err = compute.Open("cuda", compute.Options{})
-			} else {
-				d, err = cpu.New(cpu.Options{Threads: 1})
-			}
-			if err != nil {
-				return nil, err
-			}
-			return brittle{d}, nil
-		},
+	gpu := os.Getenv("KVASIR_GPU") != ""
+	brittle.Register(!gpu, func() (compute.Device, error) {
+		brittleOpened.Add(1)
+		if gpu {
+			return compute.Open("cuda", compute.Options{})
+		}
+		return cpu.New(cpu.Options{Threads: 1})
 	})
 }
 
@@ -108,13 +59,11 @@ func plainRequest(prompt string) Request {
 // TestDeviceSetUpAgain loses the device in the middle of an answer, whose tokens are those that it has without that. On
 // a GPU, KVASIR_GPU=1 lets it be closed with all it holds and opened again.
 func TestDeviceSetUpAgain(t *testing.T) {
-	brittleAt.Store(-1)
 	m := openBrittle(t, Options{})
 	_, want, _ := answer(t, m, plainRequest("Once upon a time"))
 	before := brittleOpened.Load()
-	brittleSteps.Store(0)
-	brittleAt.Store(9)
-	defer brittleAt.Store(-1)
+	brittle.Left.Store(9)
+	defer brittle.Left.Store(0)
 	if _, got, last := answer(t, m, plainRequest("Once upon a time")); !slices.Equal(got, want) || len(got) != 20 {
 		t.Errorf("got %v, %+v; want %v", got, last, want)
 	}
@@ -126,7 +75,6 @@ func TestDeviceSetUpAgain(t *testing.T) {
 // TestModelSleeps puts a model to sleep at each level, and compares what it answers before and afterwards, in adapters
 // and tiers as without.
 func TestModelSleeps(t *testing.T) {
-	brittleAt.Store(-1)
 	m := openBrittle(t, Options{HostKVBytes: 4 << 20})
 	_, want, _ := answer(t, m, plainRequest("Once upon a time"))
 	for _, level := range []engine.SleepLevel{engine.SleepOnHost, engine.SleepOnDisk, engine.SleepOnHost} {

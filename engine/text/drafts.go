@@ -59,7 +59,7 @@ func draftless(s *model.Spec) string {
 	return ""
 }
 
-// drafts says who guesses.
+// drafts says what guesses.
 func (m *Model) drafts(o *Options) engine.Drafts {
 	d := engine.Drafts{Lookup: o.Drafts == draftLookup, Most: o.DraftTokens, Always: o.DraftAlways}
 	if m.draft != nil {

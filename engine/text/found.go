@@ -7,9 +7,9 @@ import (
 	"github.com/kvasir-llm/kvasir/grammar"
 )
 
-// finds bounds what answers find of their grammars, all together. Above the bound what nobody uses goes first, then
-// what can be found again. If what the answers under way need to go on is still too much, those that need most end. It
-// is of the loop alone.
+// finds bounds what answers find of their grammars, all together. Above the bound, what no answer uses is dropped
+// first, then what can be found again. If what the answers under way need to go on is still too much, those that need
+// most end. Only the engine's loop uses it.
 type finds struct {
 	most  int64 // bytes
 	bytes int64

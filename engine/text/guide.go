@@ -212,7 +212,7 @@ func (g *guides) keep(c *compiled) {
 	}
 }
 
-// free counts a grammar no more that nobody has.
+// free no longer counts a grammar that no request uses and that is not kept.
 func (g *guides) free(c *compiled) {
 	if c.users == 0 && !c.kept {
 		g.bytes -= c.bytes

@@ -62,7 +62,7 @@ type Options struct {
 	MaxChunk    int                 // most prompt tokens of one sequence in a step
 	MaxWaiting  int                 // requests that may wait; 0 is 1024
 	MaxPassed   int                 // requests that one without enough KV blocks lets pass; -1 is none
-	Policy      string              // who comes first, one of sched.Policies
+	Policy      string              // which request comes first, one of sched.Policies
 	Batch       sched.Batch         // how prompts and decoding share steps
 	Interval    int                 // while anyone decodes, prompts are computed in every so many-th step; 0 is each
 	Window      time.Duration       // how long a static batch waits to become full, in milliseconds

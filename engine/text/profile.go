@@ -26,7 +26,7 @@ var Profiles = []Profile{
 // processorRows is the StepRows of a processor, for which the profiles' numbers are.
 const processorRows = 512
 
-// widen sets what nobody said, of a profile's numbers, to what a device with larger steps wants. said is what there was
+// widen sets the numbers that come from a profile to what a device with larger steps wants. said is what there was
 // before the profile.
 func (o *Options) widen(said Options, rows int) {
 	if rows <= processorRows {

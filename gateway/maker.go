@@ -13,7 +13,7 @@ import (
 	"github.com/kvasir-llm/kvasir/route"
 )
 
-// maker is what engine an endpoint is, as far as it says so.
+// maker says which engine an endpoint runs, as far as the endpoint tells.
 type maker int
 
 const (

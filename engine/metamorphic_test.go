@@ -367,7 +367,7 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		}
 		blocks = min(blocks, spare+kv.Config{BlockTokens: sc.block, Groups: groups}.Most(longest, sc.chunk))
 	}
-	runner, err := m.NewRunner(512, blocks, sc.block, 16)
+	runner, err := m.NewRunner(512, blocks, sc.block, sc.seqs)
 	if err != nil {
 		t.Fatal(err)
 	}

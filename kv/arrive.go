@@ -118,10 +118,10 @@ func (p *Pool) Awaits(m Move) bool {
 // Underway returns how many blocks slow tiers are asked for and have not answered.
 func (p *Pool) Underway() int { return p.underway }
 
-// missed lets those who wait for a block do without it, and reports whether there were any.
-func (p *Pool) missed(m Move) bool {
+// missed lets those who wait for a block do without it.
+func (p *Pool) missed(m Move) {
 	if !p.Awaits(m) {
-		return false
+		return
 	}
 	x := p.arrivals[m.Name]
 	for _, a := range x.waiting {
@@ -130,7 +130,6 @@ func (p *Pool) missed(m Move) bool {
 	}
 	p.underway--
 	delete(p.arrivals, m.Name)
-	return true
 }
 
 // Forget tells that a sequence waits for nothing any more.

@@ -105,8 +105,8 @@ func (p *Pool) evict(b BlockID) {
 	p.unname(b)
 }
 
-// Reset evicts all cached blocks and what lower tiers hold: what nobody uses now is computed anew. It returns how many
-// cached ones there were.
+// Reset evicts all cached blocks and what lower tiers hold, but for what a sequence waits for: what nobody uses now is
+// computed anew. It returns how many cached ones there were.
 func (p *Pool) Reset() int {
 	n, first := p.stats.Cached, len(p.events.list)
 	for p.leaves.heap.Len() > 0 {
@@ -118,7 +118,7 @@ func (p *Pool) Reset() int {
 	for t := Device + 1; int(t) < len(p.tiers); t++ {
 		s := &p.tiers[t]
 		for at, name := range s.names {
-			if name != (Name{}) {
+			if name != (Name{}) && !p.awaited(Place{t, int32(at)}) {
 				s.drop(int32(at))
 			}
 		}

@@ -159,15 +159,18 @@ func (p *Pool) Adopt(name Name, at Place) {
 // that waits for it goes on without.
 func (p *Pool) Lost(m Move) {
 	at := m.To
-	if at == (Place{Device, none}) && !p.missed(m) {
-		return // no one expects it
+	if at == (Place{Device, none}) {
+		p.missed(m)
 	}
 	if at.Tier == Device {
 		at = m.From
-		p.tiers[at.Tier].stats.Lost++
 	}
-	if s := &p.tiers[at.Tier]; s.names[at.At] == m.Name {
-		s.drop(at.At)
+	s := &p.tiers[at.Tier]
+	if s.names[at.At] != m.Name {
+		return // the slot was given away meanwhile
+	}
+	if s.drop(at.At); m.To.Tier == Device {
+		s.stats.Lost++
 	}
 }
 
@@ -202,7 +205,7 @@ func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
 			oldFrom = p.cancel(oldFrom)
 		}
 		if old != (Name{}) {
-			if oldFrom.Tier == Device || p.atOnce(oldFrom.Tier) { // else the plan would wait for it
+			if p.readable(oldFrom) {
 				p.store(old, oldFrom, t, p.Groups(), p.cfg.BlockTokens)
 			}
 			s.stats.Evicted++
@@ -214,6 +217,12 @@ func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
 		*p.moves = append(*p.moves, Move{name, from, Place{t, at}})
 		return
 	}
+}
+
+// readable reports whether the plan's next move finds in a place what that held before the plan: no move of the plan
+// writes there first, and no slow tier keeps it waiting. The device is written only after all moves from it.
+func (p *Pool) readable(at Place) bool {
+	return at.Tier == Device || p.atOnce(at.Tier) && p.tiers[at.Tier].written[at.At] != p.round
 }
 
 // cancel takes the move to a place out of the plan, and returns where it came from.

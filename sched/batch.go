@@ -110,7 +110,7 @@ func (s *Scheduler) yield(p *Plan) {
 	if s.running.n == 0 || s.waiting.n == s.waiting.behind || s.room(p) <= 0 {
 		return
 	}
-	q, last := s.waiting.front(), s.lastRunning()
+	q, last := s.waiting.front(), s.lastRunning(p)
 	if !last.background || q.awaits.Pending() {
 		return
 	}

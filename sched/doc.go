@@ -55,7 +55,8 @@
 //  3. Before Begin, tell with Lost which of a plan's moves to the device cannot be made, and look at the plan
 //     afterwards: it has lost work, and gained Preempted. A move to a lower tier that was not made may be told at any
 //     time.
-//  4. Begin each plan, in order. From then on neither Cancel nor Commit changes it; before, both may take work out.
+//  4. Begin each plan, in order. From then on neither Cancel nor Commit changes it; before, both may take work out. A
+//     plan that moves what one under way is yet to store in a lower tier must not begin before that is carried out.
 //  5. Carry plans out one after the other, each in this order: Shifts, Moves from the device and between lower tiers,
 //     Copies, Moves to the device, Edits, then the step. Nothing of a plan may overtake what an earlier one reads or
 //     writes.

@@ -319,9 +319,9 @@ func (m *machine) table(w Work, group int) []int32 {
 	return table[:n]
 }
 
-// begin begins the newest plan, if it is not.
+// begin begins the newest plan, if it is not, and if nothing that it moves is yet to be stored.
 func (m *machine) begin() {
-	if len(m.plans) == 0 || m.plans[len(m.plans)-1].begun {
+	if len(m.plans) == 0 || m.plans[len(m.plans)-1].begun || m.storing() {
 		return
 	}
 	st := m.plans[len(m.plans)-1]

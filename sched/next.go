@@ -13,11 +13,11 @@ import (
 //
 // Every running sequence with something to compute gets rows, those admitted first before the others. If there is no
 // block for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and
-// is computed anew later. If that is the one in need itself, it keeps what it has and sits the step out. What budget
-// remains goes to the queue, in order, as long as each finds the blocks for all its tokens; Config.MaxPassed says what
-// comes of those behind one that does not. No sequence is admitted in a step that preempts. A plan that preempts may
-// have no rows, if what was given up did not suffice, and so may one that only moves blocks; it is to be committed like
-// any other.
+// is computed anew later. If that is the one in need itself, it computes as many tokens as it has blocks for; if those
+// are none, it keeps what it has and sits the step out. What budget remains goes to the queue, in order, as long as
+// each finds the blocks for all its tokens; Config.MaxPassed says what comes of those behind one that does not. No
+// sequence is admitted in a step that preempts. A plan that preempts may have no rows, if what was given up did not
+// suffice, and so may one that only moves blocks; it is to be committed like any other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
 // before it leave it at least what they left when it was admitted. Only a crowd's sequences sit steps out beside others
@@ -83,8 +83,8 @@ func (s *Scheduler) planClass(p *Plan, prompts, background bool) {
 		}
 		if k := s.draft(p, q); k > 0 {
 			s.plan(p, q, 1, k, 0)
-		} else if n := s.rows(p, q); s.pool.Ready(&q.table, q.computed+n) || s.grow(p, q, n) {
-			s.plan(p, q, n, 0, 0)
+		} else {
+			s.planNext(p, q)
 		}
 	}
 }
@@ -102,9 +102,7 @@ func (s *Scheduler) planPrompts(p *Plan) {
 		if q.length-q.computed <= 1 {
 			continue
 		}
-		if n := s.rows(p, q); s.grow(p, q, n) {
-			s.plan(p, q, n, 0, 0)
-		}
+		s.planNext(p, q)
 	}
 }
 
@@ -115,9 +113,7 @@ func (s *Scheduler) planLeading(p *Plan) {
 			continue
 		}
 		p.owed = max(0, p.owed-1)
-		if n := s.rows(p, q); s.grow(p, q, n) {
-			s.plan(p, q, n, 0, 0)
-		}
+		s.planNext(p, q)
 	}
 }
 
@@ -136,31 +132,52 @@ func (s *Scheduler) rows(p *Plan, q *sequence) int {
 	return n
 }
 
-// grow gives q blocks for its next n tokens, if need be by preempting those that come after it in the order of the
-// policy. The first of that order always succeeds, since Add admits none that does not fit alone.
-func (s *Scheduler) grow(p *Plan, q *sequence, n int) bool {
-	for {
-		if s.pool.Grow(&q.table, q.computed, q.computed+n, 0, &p.Copies) {
-			return true
-		}
-		if s.dropOldest() {
-			continue
-		}
-		last := s.lastRunning()
-		if last == q {
-			return false
-		}
-		s.swapOut(p, last)
-		s.preempt(p, last)
+// planNext puts the next tokens of a running sequence into p, if there are blocks for any.
+func (s *Scheduler) planNext(p *Plan, q *sequence) {
+	n := s.rows(p, q)
+	got := s.grow(p, q, n)
+	if q.computed < int(q.forced) {
+		p.spare += n - max(got, 1)
+	}
+	if got > 0 {
+		s.plan(p, q, got, 0, 0)
 	}
 }
 
-// lastRunning returns the running sequence that the policy puts last.
-func (s *Scheduler) lastRunning() *sequence {
-	last := s.running.back
-	last.rank = s.policy.rank(last)
-	for q := last.prev; q != nil; q = q.prev {
-		if q.rank = s.policy.rank(q); last.before(q) {
+// grow gives q blocks for its next n tokens, if need be by preempting those that come after it in the order of the
+// policy. If there are none, it goes on with fewer tokens, and one that was forced does before it preempts. It returns
+// for how many there are blocks. The first of that order always succeeds, since Add admits none that does not fit
+// alone.
+func (s *Scheduler) grow(p *Plan, q *sequence, n int) int {
+	for !s.pool.Ready(&q.table, q.computed+n) && !s.pool.Grow(&q.table, q.computed, q.computed+n, 0, &p.Copies) {
+		if s.dropOldest() {
+			continue
+		}
+		last := s.lastRunning(p)
+		fewer := (q.computed+n-1)/s.cfg.BlockTokens*s.cfg.BlockTokens - q.computed // a block less
+		switch {
+		case fewer > 0 && (last == q || q.computed < int(q.forced)):
+			n = fewer
+		case last == q:
+			return 0
+		default:
+			s.swapOut(p, last)
+			s.preempt(p, last)
+		}
+	}
+	return n
+}
+
+// lastRunning returns the running sequence that the policy puts last, as they were before p: else one that p lets yield
+// a token could be preempted for that, and those that wait for each other's blocks might never yield one.
+func (s *Scheduler) lastRunning(p *Plan) *sequence {
+	var last *sequence
+	for q := s.running.back; q != nil; q = q.prev {
+		yields := p.yields(q)
+		q.length -= yields
+		q.rank = s.policy.rank(q)
+		q.length += yields
+		if last == nil || last.before(q) {
 			last = q
 		}
 	}

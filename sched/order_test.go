@@ -73,9 +73,6 @@ func (m *machine) before(a, b *client) bool {
 
 // last reports whether no one who runs comes after q.
 func (m *machine) last(q *client) bool {
-	if m.cfg.Policy == "edf" { // the deadlines of those planned already are those of the token after
-		return true
-	}
 	return !slices.ContainsFunc(m.live, func(o *client) bool { return o.running && m.before(q, o) })
 }
 
@@ -135,10 +132,10 @@ func (m *machine) verifyVictim(p *Plan, q *client) {
 	}
 }
 
-// verifyAdmission checks that no one who comes before q is passed more often than may be.
+// verifyAdmission checks that no one who comes before q is passed more often than may be, but for a crowd's.
 func (m *machine) verifyAdmission(p *Plan, w Work, q *client) {
 	for _, o := range m.live {
-		if o.running || o == q || !m.before(o, q) {
+		if o.running || o == q || !m.before(o, q) || m.crowded(o) {
 			continue
 		}
 		if o.passed++; o.passed > m.cfg.MaxPassed && m.cfg.StepTarget == 0 {
@@ -164,8 +161,9 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 		case !q.running || st.clients[q.id] != nil || q.rests() || length == q.limit || q.pending > 0 && (q.alone || q.drafted):
 		case q.background && p.Rows == m.cfg.TokenBudget:
 		case m.cfg.StepTarget > 0: // it is not its turn, or there is no time
-		case (m.s.pool.Available() <= m.spare() || m.windows()) && m.last(q): // a prompt grows by several blocks in windows
-		case m.cfg.Interval > 1 && st.decodes && length-q.computed > 1 && q.idle < m.cfg.Interval:
+		case m.s.pool.Available() < m.s.pool.Groups() && (m.cfg.Policy == "edf" || m.last(q)):
+			// A row may need a block of each group. Deadlines are later now for those that the plan lets yield a token.
+		case m.cfg.Interval > 1 && (st.decodes || p.Rows == 0) && length-q.computed > 1 && q.idle < m.cfg.Interval:
 			q.idle++
 			continue
 		case (m.cfg.Batch == PrefillFirst || m.cfg.Batch == Static) && p.Rows > 0 && !st.decodes &&
@@ -178,14 +176,6 @@ func (m *machine) verifyShares(p *Plan, st *step) {
 	if running > m.cfg.MaxSeqs {
 		m.t.Fatalf("%d run, at most %d may:\n%v", running, m.cfg.MaxSeqs, p)
 	}
-}
-
-// spare is how many blocks may be available though a sequence could not grow: a chunk needs as many for each window.
-func (m *machine) spare() int {
-	if len(m.cfg.Groups) == 0 {
-		return 0
-	}
-	return m.s.pool.Groups() * (m.s.pool.BlocksFor(m.s.cfg.MaxChunk) + 1)
 }
 
 // verifyHead checks that the first who waits could not have run.
@@ -209,6 +199,7 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	case p.Rows+busy >= m.cfg.TokenBudget || len(p.Preempted) > 0:
 	case m.cfg.Batch == DecodeFirst && p.samples(), m.cfg.Batch == Static, m.cfg.Interval > 1 && st.decodes:
 	case m.awaits(head.id):
+	case m.crowded(head): // the last places are kept for other tenants
 	case m.cfg.MaxAdapters > 0 && head.adapter != 0: // others may hold the places
 	case m.cfg.Allocation != OnDemand: // which looks at what others will need
 	case m.cfg.Policy == "vtc" && m.cfg.MaxPassed > 0: // it may be in front only since another was admitted
@@ -217,6 +208,22 @@ func (m *machine) verifyHead(p *Plan, st *step) {
 	case m.s.pool.Available() >= (m.s.pool.BlocksFor(len(head.tokens))+running)*m.s.pool.Groups():
 		m.t.Fatalf("sequence %d could run, %d blocks are available, but it waits:\n%v", head.id, m.s.pool.Available(), p)
 	}
+}
+
+// crowded reports whether q's tenant must leave the places that remain to others: an eighth of four or more, at least
+// one, if it has more than half of all.
+func (m *machine) crowded(q *client) bool {
+	places := min(m.cfg.MaxSeqs, m.cfg.TokenBudget)
+	running, own := 0, 0
+	for _, o := range m.live {
+		if o.running {
+			running++
+			if o.tenant == q.tenant {
+				own++
+			}
+		}
+	}
+	return m.cfg.Policy == "vtc" && places >= 4 && places-running <= max(1, places/8) && own > places/2
 }
 
 // awaits reports whether a sequence waits for blocks of slow tiers.

@@ -143,6 +143,14 @@ func (p *Plan) drop(of func(part) bool) {
 // has reports whether a sequence is in the plan.
 func (p *Plan) has(q *sequence) bool { return int(q.place) < len(p.parts) && p.parts[q.place].seq == q }
 
+// yields returns how many tokens the plan is to add to a sequence at most.
+func (p *Plan) yields(q *sequence) int {
+	if !p.has(q) || !p.Seqs[q.place].Sample {
+		return 0
+	}
+	return 1 + p.Seqs[q.place].Draft
+}
+
 // recall lets what a plan yields for a sequence not count. One that is not begun does not compute it.
 func (p *Plan) recall(q *sequence) {
 	for i := range p.parts {
@@ -172,8 +180,8 @@ func (p *Plan) withdraw(q *sequence) {
 	if i < 0 {
 		return
 	}
-	if p.Seqs[i].Sample {
-		q.length -= 1 + p.Seqs[i].Draft
+	if n := p.yields(q); n > 0 {
+		q.length -= n
 		q.drafted = false
 	}
 	p.drop(func(x part) bool { return x.seq == q })

@@ -101,6 +101,13 @@ func (m *machine) sweep(p *Plan) {
 	}
 }
 
+// storing reports whether the newest of two plans moves what the one before it is yet to store in a lower tier.
+func (m *machine) storing() bool {
+	return len(m.plans) == 2 && slices.ContainsFunc(m.plans[1].plan.Moves, func(mv kv.Move) bool {
+		return slices.ContainsFunc(m.plans[0].moves, func(o kv.Move) bool { return o.To == mv.From })
+	})
+}
+
 // verifyMoves checks that each move to the device finds its source, and lets some fail.
 func (m *machine) verifyMoves(st *step) {
 	st.moves = slices.Clone(st.plan.Moves)
@@ -145,7 +152,11 @@ func (m *machine) store(st *step) {
 		switch {
 		case mv.To.Tier == kv.Device:
 		case mv.From.Tier != kv.Device:
-			m.stored[mv.To] = m.stored[mv.From]
+			c := m.stored[mv.From]
+			if c.name != mv.Name && c.name != (kv.Name{}) { // nothing: it was lost
+				m.t.Fatalf("%v is to be moved from %v to %v, but there is %v", mv.Name, mv.From, mv.To, c.name)
+			}
+			m.stored[mv.To] = c
 		default:
 			c := content{name: mv.Name}
 			for i := range m.cfg.BlockTokens {

@@ -64,6 +64,7 @@ func TestCostOfOneKind(t *testing.T) {
 type simulated struct {
 	s      *Scheduler
 	take   func(p *Plan) float64 // microseconds
+	arrive func()                // what comes while a step is under way, if not nil
 	micros float64
 	steps  []float64 // of those in which anyone decoded
 	chunks int       // rows of prompts
@@ -93,6 +94,9 @@ func (m *simulated) step() bool {
 		m.steps = append(m.steps, took)
 	}
 	m.s.Tick(int64(m.micros / 1000))
+	if m.arrive != nil {
+		m.arrive()
+	}
 	m.s.Took(p, int64(took))
 	m.s.Commit(p, results)
 	return true

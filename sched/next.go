@@ -46,6 +46,7 @@ func (s *Scheduler) Next() *Plan {
 	if len(p.Seqs) == 0 && len(p.Preempted) == 0 && len(p.Moves) == 0 {
 		return nil
 	}
+	p.pressed = s.prompts(s.waiting.tokens-s.waiting.behindTokens) > 0
 	p.Edits = s.pool.Edits(p.Edits)
 	p.Shifts, s.shifts = append(p.Shifts, s.shifts...), s.shifts[:0]
 	s.outstanding++

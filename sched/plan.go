@@ -24,11 +24,12 @@ type Plan struct {
 	// Moves are to be made before the step too: first those from the device, then Copies, then those to it.
 	Moves []kv.Move
 
-	parts []part // of Seqs
-	begun bool
-	waits bool // none is planned ahead of its Commit, since what it yields decides what is proposed
-	spare int  // rows for proposed and forced tokens
-	kept  int  // rows for those that wait for the plan before to be committed: they will need them in the next
+	parts   []part // of Seqs
+	begun   bool
+	pressed bool // it leaves tokens of prompts to later steps, not counting the background
+	waits   bool // none is planned ahead of its Commit, since what it yields decides what is proposed
+	spare   int  // rows for proposed and forced tokens
+	kept    int  // rows for those that wait for the plan before to be committed: they will need them in the next
 
 	left  float64 // microseconds for prompts; infinite if there is no target for the step
 	least int     // rows for prompts that may take slack more than left

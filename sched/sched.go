@@ -166,7 +166,7 @@ type Scheduler struct {
 
 	cost  cost     // of steps
 	usual usual    // what they compute
-	pace  pace     // of prompts while others wait
+	pace  pace     // of prompts
 	error lateness // of predictions
 	patience
 

@@ -31,8 +31,8 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 	if p.Rows > 0 {
 		s.usual = usual{float64(p.Rows - drafts), float64(all - proposed)}
 	}
-	if s.waiting.n > 0 {
-		s.pace.observe(rows, float64(micros))
+	if p.pressed {
+		s.pace.observe(s.now, rows, float64(micros))
 	}
 }
 
@@ -126,33 +126,53 @@ func (e *BusyError) Error() string {
 // Is reports that e is ErrQueueFull.
 func (e *BusyError) Is(target error) bool { return target == ErrQueueFull }
 
-// pace is how fast prompts are computed, or found in the cache, while others wait: a moving average over paceMicros.
-type pace struct{ rows, micros float64 }
+// pace is how fast prompts are computed, or found in the cache, in steps that leave some of them to later ones: a
+// moving average over paceMicros, which ends where none are left for as long. Steps that compute all that there is, and
+// those during which more comes, say nothing of it.
+type pace struct {
+	rows, micros float64
+	last         int64 // when a step was observed
+}
 
 const paceMicros = 5e6
 
-func (p *pace) observe(rows int, micros float64) {
-	p.rows, p.micros = p.rows+float64(rows), p.micros+micros
+func (p *pace) observe(now int64, rows int, micros float64) {
+	if p.old(now) {
+		p.rows, p.micros = 0, 0
+	}
+	p.rows, p.micros, p.last = p.rows+float64(rows), p.micros+micros, now
 	if p.micros > paceMicros {
 		p.rows, p.micros = p.rows*paceMicros/p.micros, paceMicros
 	}
 }
 
-// Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace at which
-// prompts were computed while others waited, or if that is not known, from what steps cost; and from how far earlier
-// predictions were off. 0 if nothing is known.
+// old reports that none were left for so long that the pace of then says nothing of now.
+func (p *pace) old(now int64) bool { return float64(now-p.last)*1000 > paceMicros }
+
+// known reports whether enough steps were observed.
+func (p *pace) known(now int64) bool { return p.rows > 0 && p.micros >= paceMicros/5 && !p.old(now) }
+
+// Wait predicts, in milliseconds, when all prompts are computed of those who run and wait now: from the pace of prompts
+// lately, or if that is not known, from what steps cost; and from how far earlier predictions were off. 0 if nothing is
+// known.
 func (s *Scheduler) Wait() int64 { return s.waitFor(s.waiting.tokens - s.waiting.behindTokens) }
 
-// waitFor is Wait with so many tokens of those that wait.
-func (s *Scheduler) waitFor(tokens int) int64 {
+// prompts returns how many tokens of prompts are to be computed, with so many of those that wait.
+func (s *Scheduler) prompts(tokens int) int {
 	for q := s.running.front; q != nil; q = q.next {
 		if n := q.length - q.computed; n > 1 && !q.background {
 			tokens += n
 		}
 	}
+	return tokens
+}
+
+// waitFor is Wait with so many tokens of those that wait.
+func (s *Scheduler) waitFor(tokens int) int64 {
+	tokens = s.prompts(tokens)
 	perToken := 0.0
 	switch {
-	case s.pace.rows > 0 && s.pace.micros >= paceMicros/5:
+	case s.pace.known(s.now):
 		perToken = s.pace.micros / s.pace.rows
 	case s.cost.known:
 		s.cost.fit()

@@ -148,7 +148,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !ok {
-		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.", r.Method, r.URL.Path)
+		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.%s", r.Method, r.URL.Path, s.meant(r))
 	}
 	if r.Method != found.method && !(r.Method == http.MethodHead && found.method == http.MethodGet) {
 		allowed := strings.Join(s.methods(r.URL.Path), ", ")

@@ -169,6 +169,20 @@ func (s *Server) find(r *http.Request) (route, bool) {
 	return found, ok
 }
 
+// meant says which path there is instead of one that there is not, where a client's base URL has /v1 once too often, or
+// lacks it.
+func (s *Server) meant(r *http.Request) string {
+	path, why := "/v1"+r.URL.Path, "lacks /v1"
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/v1/"); ok {
+		path, why = "/"+rest, "has /v1 once too often"
+	}
+	_, all := s.routes[canonical(path)]
+	if _, one := s.routes[r.Method+" "+canonical(path)]; path == "/" || !all && !one {
+		return ""
+	}
+	return fmt.Sprintf(" There is %s: the client's base URL %s.", path, why)
+}
+
 // handlerOf names the route of a request for metrics: "none" is for all paths that there are not.
 func (s *Server) handlerOf(r *http.Request) string {
 	path := canonical(r.URL.Path)

@@ -63,6 +63,10 @@ func (e *Engine) turn() (more bool) {
 	for e.steps.n == 0 && e.resumeNext() {
 		e.fill()
 	}
+	if e.steps.n == 0 && e.pending == nil && len(e.quiet) > 0 {
+		e.calm()
+		e.fill()
+	}
 	e.flush()
 	if e.idle = e.steps.n == 0; !e.idle {
 		e.finish()
@@ -78,6 +82,9 @@ func (e *Engine) fill() {
 			return // it is computed again first
 		}
 		p := e.pending
+		if p == nil && len(e.quiet) > 0 {
+			return
+		}
 		if p == nil {
 			p = e.sched.Next()
 			if e.tiers.ask(e.sched, e.steps.newest()) && p == nil {
@@ -97,6 +104,15 @@ func (e *Engine) fill() {
 		e.tiers.sweep(e.sched)
 		e.sched.Begin(p)
 		e.steps.push(p)
+	}
+}
+
+// calm does what waited until no step is under way.
+func (e *Engine) calm() {
+	for len(e.quiet) > 0 {
+		f := e.quiet[0]
+		e.quiet = e.quiet[1:]
+		f()
 	}
 }
 

@@ -58,6 +58,8 @@ type Kind struct {
 	Slow bool
 	// Durable: what it stores outlives the process.
 	Durable bool
+	// Landing: it holds what comes from other engines until that is loaded.
+	Landing bool
 	// Open makes a tier of at least one slot.
 	Open func(Options) (Tier, error)
 }

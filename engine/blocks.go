@@ -39,8 +39,8 @@ const (
 	mostSends = 4
 )
 
-// ErrNoLanding is returned by Receive of an engine that has no tier for what comes from others.
-var ErrNoLanding = errors.New("engine: no tier takes blocks from other engines")
+// errNoLanding is returned by Receive of an engine that has no tier for what comes from others.
+var errNoLanding = errors.New("engine: no tier takes blocks from other engines")
 
 // Full returns how many blocks the prompt fills.
 func (b *Blocks) Full() int { return len(b.prompt) / b.engine.cfg.Sched.BlockTokens }
@@ -130,7 +130,7 @@ func (b *Blocks) Receive(ctx context.Context, open func(without int) (io.ReadClo
 	}
 	landing := e.tiers.landing()
 	if landing == 0 {
-		return 0, release, ErrNoLanding
+		return 0, release, errNoLanding
 	}
 	own, plain, keys, err := b.names()
 	if err != nil {

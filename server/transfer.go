@@ -160,10 +160,15 @@ func (t *transfers) offer(r *http.Request, j *job) {
 	}
 	o := handover{id: rand.Text(), blocks: blocks, tokens: p.Len(), until: time.Now().Add(offerTime)}
 	j.offered = &openai.KVTransfer{DoRemotePrefill: true, EngineID: t.id, RequestID: o.id, Blocks: blocks.Full(), Host: host, Port: port}
+	t.add(o)
+}
+
+// add adds an offer, and ends those before it that are too old or too many.
+func (t *transfers) add(o handover) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.offers, t.tokens = append(t.offers, o), t.tokens+o.tokens
-	for len(t.offers) > mostOffers || t.tokens > mostOffered || time.Now().After(t.offers[0].until) {
+	for len(t.offers) > 0 && (len(t.offers) > mostOffers || t.tokens > mostOffered || time.Now().After(t.offers[0].until)) {
 		t.drop(0)
 	}
 }

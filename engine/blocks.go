@@ -119,7 +119,7 @@ func (e *Engine) read(moves []kv.Move, dst []byte) ([]kv.Move, error) {
 
 // Receive takes blocks from another engine, which the request for the prompt then loads instead of computing them. open
 // asks that engine for what its Send writes without the first blocks, which are here. release is to be called once the
-// request has ended, whatever the error says: if it is not nil, some blocks did not come, and are computed.
+// request has ended, whatever err is: if it is not nil, some blocks did not come, and are computed.
 func (b *Blocks) Receive(ctx context.Context, open func(without int) (io.ReadCloser, error)) (received int, release func(), err error) {
 	e := b.engine
 	var landed []kv.Move
@@ -207,7 +207,8 @@ func (t *tiers) land(s *sched.Scheduler, name kv.Name, to kv.Tier, data []byte) 
 	return m, nil
 }
 
-// withdraw frees the slots of what has come from another engine. What a step under way loads is freed when that is done.
+// withdraw frees the slots of what has come from another engine. What a step under way loads is freed when that is
+// done.
 func (t *tiers) withdraw(s *sched.Scheduler, landed []kv.Move, steps *stepper) {
 	for _, m := range landed {
 		if !steps.moves(m.To) {

@@ -168,7 +168,8 @@ func TestTransferLoads(t *testing.T) {
 	}
 }
 
-// TestTransferFinds checks that only the blocks that are missing are asked for, and those of the same tokens alone come.
+// TestTransferFinds checks that only the blocks that are missing are asked for, and that only those of the same tokens
+// come.
 func TestTransferFinds(t *testing.T) {
 	p, d := taker(t, "m", 0), taker(t, "m", 9)
 	r := request(1, 20, 1) // the last block ends with the prompt

@@ -59,12 +59,11 @@ func (e *Engine) turn() (more bool) {
 	e.turnOver()
 	e.adapters.vacate()
 	e.resume()
+	if e.steps.n == 0 && e.pending == nil {
+		e.calm()
+	}
 	e.fill()
 	for e.steps.n == 0 && e.resumeNext() {
-		e.fill()
-	}
-	if e.steps.n == 0 && e.pending == nil && len(e.quiet) > 0 {
-		e.calm()
 		e.fill()
 	}
 	e.flush()
@@ -75,7 +74,8 @@ func (e *Engine) turn() (more bool) {
 }
 
 // fill plans and starts steps until two are under way or nothing more can run. A plan that needs what a step under way
-// stores in a lower tier waits for that step, as does one whose loads are to be measured.
+// stores in a lower tier waits for that step, as does one whose loads are to be measured. No plan is made while
+// anything waits until no step is under way.
 func (e *Engine) fill() {
 	for e.steps.n < len(e.steps.ring) && !e.paused() {
 		if s := e.steps.newest(); s != nil && s.fault != nil {
@@ -107,11 +107,11 @@ func (e *Engine) fill() {
 	}
 }
 
-// calm does what waited until no step is under way.
+// calm does what waited until no step is under way and no plan waits.
 func (e *Engine) calm() {
 	for len(e.quiet) > 0 {
 		f := e.quiet[0]
-		e.quiet = e.quiet[1:]
+		e.quiet = slices.Delete(e.quiet, 0, 1)
 		f()
 	}
 }

@@ -31,8 +31,8 @@ type TierConfig struct {
 	Slow bool
 	// Durable: what it stores outlives the Pool. See Pool.Flush.
 	Durable bool
-	// Landing: blocks come to it from elsewhere, and stay from Land to Withdraw. What is evicted is not stored in it, and
-	// what it holds is loaded whatever Measured says.
+	// Landing: blocks come to it from elsewhere, and stay from Land to Withdraw. What is evicted is not stored in it,
+	// and what it holds is loaded whatever Measured says.
 	Landing bool
 }
 

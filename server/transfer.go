@@ -103,7 +103,7 @@ func newTransfers(cfg *Config, registry *prometheus.Registry) (*transfers, error
 	}
 	t.given = count("kvasir:kv_transfers_given_total", "Prompts whose KV blocks another server has fetched.")
 	t.blocks = count("kvasir:kv_transfer_blocks_given_total", "KV blocks that were sent to other servers.")
-	t.taken = count("kvasir:kv_transfers_taken_total", "Prompts of which all KV blocks came from another server, as far as they were not here.")
+	t.taken = count("kvasir:kv_transfers_taken_total", "Prompts whose KV blocks, as far as they were not here, another server has sent.")
 	t.failed = count("kvasir:kv_transfers_failed_total", "Prompts whose KV blocks could not all be sent or fetched; the rest is computed.")
 	return t, nil
 }
@@ -243,7 +243,7 @@ func (s *Server) giveBlocks(w http.ResponseWriter, r *http.Request) {
 // release is to be called once the job has ended.
 func (t *transfers) take(w http.ResponseWriter, r *http.Request, j *job) (release func()) {
 	asked := j.transfer
-	if asked == nil || !asked.DoRemotePrefill || j.served.Blocks == nil || j.choices[0].prompt.Request.PromptLogprobs >= 0 {
+	if asked == nil || !asked.DoRemotePrefill || asked.EngineID == t.id || j.served.Blocks == nil || j.choices[0].prompt.Request.PromptLogprobs >= 0 {
 		return func() {}
 	}
 	if !t.allowed(asked.Host, asked.Port) {
@@ -258,7 +258,7 @@ func (t *transfers) take(w http.ResponseWriter, r *http.Request, j *job) (releas
 	n, release, err := j.served.Blocks(j.choices[0].prompt).Receive(ctx, func(without int) (io.ReadCloser, error) {
 		return t.open(ctx, asked, without)
 	})
-	about := []any{"from", net.JoinHostPort(asked.Host, strconv.Itoa(asked.Port)), "blocks", n, "duration", time.Since(began)}
+	about := []any{"from", net.JoinHostPort(asked.Host, strconv.Itoa(asked.Port)), "blocks", n, "of", asked.Blocks, "duration", time.Since(began)}
 	if err != nil {
 		t.failed.Inc()
 		t.log.Warn("KV blocks did not all come, and the rest is computed", append(about, "error", err)...)

@@ -263,6 +263,8 @@ func TestTransferIsRefused(t *testing.T) {
 		{both, `{"prompt":"a","kv_transfer_params":{"do_remote_prefill":true}}`, "kv_transfer_params.remote_request_id"},
 		{both, `{"prompt":"a","kv_transfer_params":{"do_remote_prefill":true,"remote_request_id":"x"}}`, "kv_transfer_params.remote_host"},
 		{both, `{"prompt":"a","kv_transfer_params":{"do_remote_prefill":true,"remote_request_id":"x","remote_host":"p"}}`, "kv_transfer_params.remote_port"},
+		{none, `{"prompt":"a","kv_transfer_params":{"do_remote_prefill":false,"remote_host":"p"}}`, "kv_transfer_params.remote_host"},
+		{both, `{"prompt":"a","kv_transfer_params":{"do_remote_decode":true,"remote_request_id":"x"}}`, "kv_transfer_params.remote_request_id"},
 		{both, `{"prompt":"a","kv_transfer_params":{"remote_port":70000}}`, "kv_transfer_params.remote_port"},
 		{both, `{"prompt":"a","kv_transfer_params":{"remote_block_ids":[1]}}`, "kv_transfer_params.remote_block_ids"},
 		{both, `{"prompt":"a","kv_transfer_params":{"tp_size":2}}`, "kv_transfer_params.tp_size"},

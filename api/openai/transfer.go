@@ -44,6 +44,11 @@ func DecodeTransfer(c *wire.Cursor) (*KVTransfer, error) {
 		}
 		return err
 	})
+	if err == nil && !t.DoRemotePrefill {
+		if name := t.names(); name != "" {
+			err = wire.Invalid(c.Path()+"."+name, wire.CodeInvalidValue, "must be null unless do_remote_prefill is true")
+		}
+	}
 	missing := func(name, what string) error { return wire.Missing(c.Path()+"."+name, what) }
 	switch {
 	case err != nil:
@@ -60,6 +65,23 @@ func DecodeTransfer(c *wire.Cursor) (*KVTransfer, error) {
 		return nil, nil
 	}
 	return t, nil
+}
+
+// names returns a member that says where blocks are, "" if there is none.
+func (t *KVTransfer) names() string {
+	switch {
+	case t.EngineID != "":
+		return "remote_engine_id"
+	case t.RequestID != "":
+		return "remote_request_id"
+	case t.Blocks != 0:
+		return "remote_blocks"
+	case t.Host != "":
+		return "remote_host"
+	case t.Port != 0:
+		return "remote_port"
+	}
+	return ""
 }
 
 // checkTransfer refuses what cannot be with a transfer.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -277,5 +278,69 @@ func TestTransferredLogits(t *testing.T) {
 	}
 	if x := st.KV.Tiers[1]; x.Stored == 0 || x.Loaded == 0 || x.Lost > 0 || x.Used > 0 {
 		t.Errorf("%+v", x)
+	}
+}
+
+// TestTransfersInCompany hands over prompts from several goroutines at once, while the engine that takes them runs short
+// of blocks and slots, and requests are cancelled.
+func TestTransfersInCompany(t *testing.T) {
+	p := taker(t, "m", 0)
+	cfg := smallConfig()
+	cfg.Blocks = 24
+	f := newFake(cfg)
+	d := start(t, Config{Runner: f, Sched: cfg, Model: "m", Tiers: Tiers{Model: "m", List: []tier.Spec{
+		{Kind: "host", Bytes: 40 * int64(f.BlockBytes())}, {Kind: "transfer", Bytes: 13 * int64(f.BlockBytes())}}}})
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for i := range 25 {
+				r := request((n*7+i)%31, 9+4*((n+i)%5), 20)
+				ctx, cancel := context.WithCancel(t.Context())
+				prepared, err := d.Prepare(r)
+				if err != nil {
+					t.Error(err)
+				}
+				first := r
+				first.MaxTokens = 1
+				from, err := p.Prepare(first)
+				if err != nil {
+					t.Error(err)
+				}
+				read(t, submit(t, p, ctx, first))
+				_, release, _ := prepared.Blocks().Receive(ctx, func(without int) (io.ReadCloser, error) {
+					in, out := io.Pipe()
+					go func() {
+						_, err := from.Blocks().Send(ctx, out, without)
+						if (n+i)%6 == 1 {
+							err = errors.New("broken")
+						}
+						out.CloseWithError(err)
+					}()
+					return in, nil
+				})
+				s, err := prepared.Submit(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				if (n+i)%4 == 3 {
+					cancel()
+					release()
+				}
+				got, last := read(t, s)
+				if want := expected(r); last.Err == nil && !slices.Equal(got, want) || !slices.Equal(got, want[:len(got)]) {
+					t.Errorf("got %v, %v; want %v", got, last.Err, want)
+				}
+				release()
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if _, err := d.ResetCache(t.Context()); err != nil { // which comes after all releases
+		t.Error(err)
+	}
+	wantIdle(t, d)
+	if st := d.Report().Tiers[1]; st.Loaded == 0 || st.Used != 0 {
+		t.Errorf("%+v", st)
 	}
 }

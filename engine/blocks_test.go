@@ -281,8 +281,8 @@ func TestTransferredLogits(t *testing.T) {
 	}
 }
 
-// TestTransfersInCompany hands over prompts from several goroutines at once, while the engine that takes them runs short
-// of blocks and slots, and requests are cancelled.
+// TestTransfersInCompany hands over prompts from several goroutines at once, while the engine that takes them runs
+// short of blocks and slots, and requests are cancelled.
 func TestTransfersInCompany(t *testing.T) {
 	p := taker(t, "m", 0)
 	cfg := smallConfig()

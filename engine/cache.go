@@ -14,23 +14,34 @@ var ErrNoCache = errors.New("engine: there is no prefix cache")
 
 // inLoop lets the loop call f, and returns what f does.
 func inLoop[T any](ctx context.Context, e *Engine, f func() (T, error)) (T, error) {
+	return inTurn(ctx, e, func(call func()) { call() }, f)
+}
+
+// inQuiet lets the loop call f when no step is under way and no plan is made, and returns what f does.
+func inQuiet[T any](ctx context.Context, e *Engine, f func() (T, error)) (T, error) {
+	return inTurn(ctx, e, func(call func()) { e.quiet = append(e.quiet, call) }, f)
+}
+
+func inTurn[T any](ctx context.Context, e *Engine, when func(call func()), f func() (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	answers := make(chan answer, 1)
-	err := e.inbox.post(message{ask: func() {
+	call := func() {
 		a := answer{err: errors.New("engine: the loop panicked")}
 		defer func() { answers <- a }()
 		a.value, a.err = f()
 		e.publish()
-	}})
-	if err != nil {
+	}
+	if err := e.inbox.post(message{ask: func() { when(call) }}); err != nil {
 		return *new(T), err
 	}
 	select {
 	case a := <-answers:
 		return a.value, a.err
+	case <-e.stopped:
+		return *new(T), ErrClosed
 	case <-ctx.Done():
 		return *new(T), context.Cause(ctx)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/engine/tier"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/kv"
 	"github.com/kvasir-llm/kvasir/model"
@@ -109,9 +110,12 @@ type Engine struct {
 	guessing time.Duration      // that a Drafter takes for a token, likewise
 	usual    *[lookupKinds]rate // of lookups
 	asks     []Ask              // what Drafts.Drafter is to be asked
+	quiet    []func()           // what waits until no step is under way
 	results  []sched.Result
 	out      []delivery // what goes to the outbox next
 	outbox   *outbox
+	sends    chan struct{} // [mostSends] Blocks.Send
+	blocks   tier.Options  // of streams of blocks
 	counts   Stats
 	touched  int // means nothing, but that what sequence.touch reads is used
 }
@@ -148,6 +152,8 @@ func New(cfg Config) (*Engine, error) {
 		adapters: &adapters{place: cfg.Place, log: cfg.Logger, known: map[string]*adapter{}, slots: make([]*adapter, cfg.Slots+1)},
 		epoch:    cfg.Now(),
 		stopped:  make(chan struct{}),
+		sends:    make(chan struct{}, mostSends),
+		blocks:   tier.Options{Block: cfg.Runner.BlockBytes(), Layouts: cfg.Tiers.Layouts, Model: cfg.Tiers.Model},
 		sched:    s,
 		tiers:    t,
 		seqs:     map[sched.SeqID]*sequence{},
@@ -206,7 +212,7 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
 	}
 	q := newSequence(r, e.maxLen)
-	q.long = e.cfg.Long != nil && e.cfg.Long(q.prompt+q.req.MaxTokens)
+	q.long = e.long(q.prompt + q.req.MaxTokens)
 	q.adapter = a
 	if e.drafts(q) {
 		q.drafting = e.newDrafting(&r)
@@ -233,6 +239,9 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 		return nil, context.Cause(ctx)
 	}
 }
+
+// long reports whether a sequence that may grow to so many tokens is a long one.
+func (e *Engine) long(tokens int) bool { return e.cfg.Long != nil && e.cfg.Long(tokens) }
 
 // Close ends all requests with ErrClosed, waits for the steps under way, and stops the engine. The Runner is not used
 // afterwards.

@@ -59,6 +59,9 @@ func (e *Engine) turn() (more bool) {
 	e.makeChange()
 	e.adapters.vacate()
 	e.resume()
+	if e.steps.n == 0 && e.pending == nil {
+		e.calm()
+	}
 	e.fill()
 	for e.steps.n == 0 && e.resumeNext() {
 		e.fill()
@@ -71,13 +74,17 @@ func (e *Engine) turn() (more bool) {
 }
 
 // fill plans and starts steps until two are under way or nothing more can run. A plan that needs what a step under way
-// stores in a lower tier waits for that step, as does one whose loads are to be measured.
+// stores in a lower tier waits for that step, as does one whose loads are to be measured. No plan is made while
+// anything waits until no step is under way.
 func (e *Engine) fill() {
 	for e.steps.n < len(e.steps.ring) && !e.halted() {
 		if s := e.steps.newest(); s != nil && s.fault != nil {
 			return // it is computed again first
 		}
 		p := e.pending
+		if p == nil && len(e.quiet) > 0 {
+			return
+		}
 		if p == nil {
 			p = e.sched.Next()
 			if e.tiers.ask(e.sched, e.steps.newest()) && p == nil {
@@ -97,6 +104,15 @@ func (e *Engine) fill() {
 		e.tiers.sweep(e.sched)
 		e.sched.Begin(p)
 		e.steps.push(p)
+	}
+}
+
+// calm does what waited until no step is under way and no plan waits.
+func (e *Engine) calm() {
+	for len(e.quiet) > 0 {
+		f := e.quiet[0]
+		e.quiet = slices.Delete(e.quiet, 0, 1)
+		f()
 	}
 }
 

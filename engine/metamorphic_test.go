@@ -198,6 +198,7 @@ type scenario struct {
 	allocation          sched.Allocation
 	host, remote, disk  int64  // blocks of lower tiers
 	eager               int64  // of a slow one that answers at once
+	transfer            int64  // blocks that may come from another engine at once: it has computed the prompts
 	dir                 string // of the disk; "": a new one
 	preempt             sched.Preempt
 	unpinned            bool // the device gets to know no memory of the host tier
@@ -235,6 +236,11 @@ var scenarios = []scenario{
 	{name: "interval", chunk: 7, block: 16, blocks: 20, seqs: 32, preempts: true, interval: 3},
 	{name: "preallocated", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Preallocate},
 	{name: "learned", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, allocation: sched.Learned},
+	{name: "transferred", chunk: 7, block: 16, blocks: 300, seqs: 32, cache: true, transfer: 900, anyKernels: true},
+	{name: "transferred, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, cache: true, transfer: 60},
+	{name: "transferred, preempted", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, transfer: 900},
+	{name: "transferred, little room, host tier", chunk: 512, block: 16, blocks: 20, seqs: 32, cache: true, again: true, preempts: true, host: 400, transfer: 30},
+	{name: "transferred, drafts", chunk: 7, block: 16, blocks: 300, seqs: 32, cache: true, drafts: true, transfer: 900},
 	{name: "drafts", chunk: 7, block: 16, blocks: 300, seqs: 32, drafts: true, anyKernels: true},
 	{name: "drafts, alone", chunk: 512, block: 16, blocks: 16, seqs: 1, alone: true, drafts: true},
 	{name: "drafts, preempted, cached", chunk: 7, block: 16, blocks: 20, seqs: 32, cache: true, preempts: true, drafts: true},
@@ -420,6 +426,11 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	if err != nil {
 		t.Fatal(err)
 	}
+	var other *giver
+	if sc.transfer > 0 {
+		other = sc.giver(t, m, tp, groups, adapters, slots)
+		defer other.close()
+	}
 	outputs := make([][]int32, len(requests))
 	if sc.alone {
 		close(begin)
@@ -431,9 +442,16 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	for round := range rounds {
 		var streams, twins []*Stream
 		for n, r := range requests {
+			release := func() {}
+			if other != nil {
+				release = other.hand(t, e, r, n)
+			}
 			s := submit(t, e, t.Context(), r)
 			if sc.alone {
 				outputs[n], _ = read(t, s)
+				release()
+			} else {
+				defer release()
 			}
 			streams = append(streams, s)
 			if r.Parent = s; sc.forks {
@@ -462,7 +480,7 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	stats := e.Stats().Sched
 	wantIdle(t, e)
 	e.Close()
-	if (len(l.pinned) > 0) != (sc.host > 0 && !sc.spoil && !sc.unpinned) {
+	if (len(l.pinned) > 0) != ((sc.host > 0 && !sc.spoil || sc.transfer > 0) && !sc.unpinned) {
 		t.Errorf("%d pieces of the host tier's memory are pinned", len(l.pinned))
 	}
 	if n := e.Stats().Drafts; (sc.drafts || sc.trees || sc.lookup && !sc.thrifty) && !m.Spec.Recurrent() && (n.Accepted == 0 || n.Accepted == n.Proposed) {

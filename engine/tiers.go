@@ -82,7 +82,7 @@ func newTiers(cfg *Config) (*tiers, error) {
 			memory = nil
 		}
 		t.list = append(t.list, level{l, kind, memory})
-		cfg.Sched.Tiers = append(cfg.Sched.Tiers, kv.TierConfig{Slots: l.Slots(), Slow: kind.Slow, Durable: kind.Durable})
+		cfg.Sched.Tiers = append(cfg.Sched.Tiers, kv.TierConfig{Slots: l.Slots(), Slow: kind.Slow, Durable: kind.Durable, Landing: kind.Landing})
 	}
 	return t, nil
 }
@@ -128,6 +128,9 @@ func (t *tiers) adopt(s *sched.Scheduler) {
 		return
 	}
 	for i := range t.list {
+		if t.list[i].kind.Landing {
+			continue // nobody waits for it any more
+		}
 		for at, name := range t.list[i].Names() {
 			if name != (kv.Name{}) {
 				s.Adopt(name, kv.Place{Tier: kv.Tier(i + 1), At: int32(at)})
@@ -375,6 +378,11 @@ func (t *tiers) stored(s *sched.Scheduler, st *step) kv.Rates {
 	for i, m := range st.moves.stores {
 		if len(st.batch.Out) > 0 || !t.store(m, st.moves.stored[i]) { // the step failed, or the tier
 			s.Lost(st.plan, m)
+		}
+	}
+	for _, m := range st.moves.loads {
+		if t.at(m.From.Tier).kind.Landing {
+			s.Withdraw(m.Name, m.From)
 		}
 	}
 	t.read(s, st.moves.reads)

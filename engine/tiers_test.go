@@ -135,6 +135,9 @@ func (sc scenario) tiers(block int, dir string) (list []tier.Spec) {
 	if sc.eager > 0 {
 		list = append(list, tier.Spec{Kind: "eager", Bytes: sc.eager * int64(block)})
 	}
+	if sc.transfer > 0 {
+		list = append(list, tier.Spec{Kind: "transfer", Bytes: sc.transfer * int64(block)})
+	}
 	if sc.disk > 0 {
 		list = append(list, tier.Spec{Kind: "disk", Where: dir, Bytes: sc.disk * int64(block+8192)})
 	}
@@ -144,7 +147,7 @@ func (sc scenario) tiers(block int, dir string) (list []tier.Spec) {
 // loaded reports whether blocks came back from the lower tiers of a scenario, if it has any, and whether what was
 // damaged was found out.
 func (sc scenario) loaded(st sched.Stats) bool {
-	if sc.host+sc.disk+sc.remote+sc.eager == 0 || sc.fast {
+	if sc.host+sc.disk+sc.remote+sc.eager+sc.transfer == 0 || sc.fast {
 		return true
 	}
 	loads, lost := uint64(0), uint64(0)

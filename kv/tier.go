@@ -31,6 +31,9 @@ type TierConfig struct {
 	Slow bool
 	// Durable: what it stores outlives the Pool. See Pool.Flush.
 	Durable bool
+	// Landing: blocks come to it from elsewhere, and stay from Land to Withdraw. What is evicted is not stored in it,
+	// and what it holds is loaded whatever Measured says.
+	Landing bool
 }
 
 // Name names what a lower tier stores: a block's contents for one group of layers. The zero Name names nothing.
@@ -179,7 +182,7 @@ func (p *Pool) Lost(m Move) {
 func (p *Pool) store(name Name, from Place, below Tier, loads, tokens int) {
 	for t := below + 1; int(t) < len(p.tiers); t++ {
 		s := &p.tiers[t]
-		if len(s.names) == 0 || !p.cfg.StoreAll && !p.rates.Load(t, loads, tokens) {
+		if len(s.names) == 0 || p.cfg.Tiers[t-1].Landing || !p.cfg.StoreAll && !p.rates.Load(t, loads, tokens) {
 			continue
 		}
 		if at, ok := s.index[name]; ok {
@@ -238,6 +241,7 @@ func (p *Pool) whence(name Name, always bool) (Place, bool) {
 	for t := Device + 1; int(t) < len(p.tiers); t++ {
 		s := &p.tiers[t]
 		at, ok := s.index[name]
+		always := always || p.cfg.Tiers[t-1].Landing
 		if ok && s.written[at] != p.round && (always || p.rates.Load(t, p.Groups(), p.cfg.BlockTokens)) {
 			return Place{t, at}, true
 		}

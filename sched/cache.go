@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/kv"
 )
@@ -39,7 +41,31 @@ func (s *Scheduler) Retains() bool { return s.pool.Retains() }
 
 // namesOf returns the names of the blocks that tokens fill.
 func (s *Scheduler) namesOf(tokens []int32, keys kv.Keys) []kv.Hash {
-	q := sequence{Tokens: tokensOf(tokens), rest: &rest{keys: keys}}
-	s.name(&q)
-	return q.names
+	return kv.Names(s.root, tokens, s.cfg.BlockTokens, keys)
+}
+
+// root returns what stands before every first block.
+func (c *Config) root() kv.Hash { return kv.Root(cmp.Or(c.HashSeed, "0")) }
+
+// Names returns the names of the full blocks of a sequence that begins with tokens.
+func (c *Config) Names(tokens []int32, keys kv.Keys) []kv.Hash {
+	return kv.Names(c.root(), tokens, c.BlockTokens, keys)
+}
+
+// Reach returns how many of the first blocks of a sequence need not be computed. names are those of tokens.
+func (s *Scheduler) Reach(names []kv.Hash, tokens []int32, keys kv.Keys) int {
+	return s.pool.Reach(names, keys, tokens)
+}
+
+// Read lists where the device has what another engine needs of the blocks of a sequence, from number from on and below
+// to, up to the first in which the next plan shifts something. names are those of tokens. No plan may be outstanding.
+func (s *Scheduler) Read(names []kv.Hash, tokens []int32, keys kv.Keys, from, to int) []kv.Move {
+	list := s.pool.Read(names, keys, tokens, from, to)
+	shifted := slices.IndexFunc(list, func(m kv.Move) bool {
+		return slices.ContainsFunc(s.shifts, func(sh kv.Shift) bool { return sh.From.Block == m.From.At || sh.To.Block == m.From.At })
+	})
+	if shifted >= 0 {
+		list = list[:shifted]
+	}
+	return list
 }

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -259,7 +258,7 @@ func New(cfg Config) (*Scheduler, error) {
 		policy:  policy,
 		pool:    pool,
 		fit:     fit,
-		root:    kv.Root(cmp.Or(cfg.HashSeed, "0")),
+		root:    cfg.root(),
 		byID:    make(map[SeqID]*sequence),
 		tenants: make(map[string]*tenant),
 	}, nil

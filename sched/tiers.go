@@ -52,6 +52,13 @@ func (s *Scheduler) Measured(r kv.Rates) {
 // Adopt tells that a lower tier holds a block from before.
 func (s *Scheduler) Adopt(name kv.Name, at kv.Place) { s.pool.Adopt(name, at) }
 
+// Land gives a block that comes from elsewhere a slot of a tier that is Landing, and Withdraw empties that: see
+// kv.Pool.Land. Sequences that look for the block load it from there.
+func (s *Scheduler) Land(name kv.Name, t kv.Tier) (kv.Place, bool) { return s.pool.Land(name, t) }
+
+// Withdraw undoes Land.
+func (s *Scheduler) Withdraw(name kv.Name, at kv.Place) { s.pool.Withdraw(name, at) }
+
 // Fetches appends to list what the tiers that do not answer at once are asked for since it was called last: see
 // kv.Pool.Fetches. A sequence that waits for these blocks lets others pass, like one that lacks blocks.
 func (s *Scheduler) Fetches(list []kv.Move) []kv.Move { return s.pool.Fetches(list) }

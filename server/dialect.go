@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/fault"
 )
@@ -49,11 +50,12 @@ func (d *dialect) name(f fault.Field) string {
 
 // ask is a decoded request for answers: what the server has to know of it.
 type ask struct {
-	model       string   // "" is the only one served
-	stream      bool     // not with a beam search
-	made, given int      // answers made for each prompt, and given of them, the likeliest
-	silent      bool     // nothing is to be generated: the one token that is made anyway is not shown
-	ignored     []string // paths of members that are of no use
+	model       string             // "" is the only one served
+	stream      bool               // not with a beam search
+	made, given int                // answers made for each prompt, and given of them, the likeliest
+	silent      bool               // nothing is to be generated: the one token that is made anyway is not shown
+	ignored     []string           // paths of members that are of no use
+	transfer    *openai.KVTransfer // nil: KV blocks stay where they are
 	// prompts returns a request for each prompt, of a model.
 	prompts func(text.Info) ([]text.Request, error)
 	answer  answer

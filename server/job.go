@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/chat"
 	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/guard"
@@ -23,7 +24,8 @@ type job struct {
 	served  *Served
 	adapter string // "" is the model itself
 	choices []*choice
-	block   int // tokens of a KV block
+	block   int                // tokens of a KV block
+	offered *openai.KVTransfer // where the blocks of the prompt can be fetched; nil: nowhere
 	room    room
 	tracing tracing
 }
@@ -60,6 +62,9 @@ func (s *Server) newJob(ctx context.Context, a *ask) (*job, error) {
 	info := m.Model.Info()
 	j := &job{ask: a, served: m, adapter: adapter, block: max(info.BlockTokens, 1)}
 	prompts, err := a.prompts(info)
+	if err == nil {
+		err = s.transfers.check(a.transfer, len(prompts))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +294,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 		s.fail(w, r, err)
 		return
 	}
+	defer s.transfers.take(w, r, j)()
 	run := (*choice).collect
 	if j.searches() {
 		run = (*choice).search
@@ -307,6 +313,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) {
 		s.fail(w, r, err)
 		return
 	}
+	s.transfers.offer(r, j)
 	report(w, r, j.served)
 	s.write(w, http.StatusOK, j.ask.answer.whole())
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/engine"
@@ -51,9 +52,17 @@ type Vocabulary interface {
 	IsSpecial(id int32) bool
 }
 
+// Blocks are the KV blocks that a prompt fills: an *engine.Blocks.
+type Blocks interface {
+	Full() int
+	Send(ctx context.Context, to io.Writer, without int) (sent int, err error)
+	Receive(ctx context.Context, open func(without int) (io.ReadCloser, error)) (received int, release func(), err error)
+}
+
 // FromText returns what New takes of a model.
 func FromText(m *text.Model) Served {
-	return Served{Model: textModel{m}, Engine: m.Engine, Vocabulary: m.Tokenizer, Size: m.Size(), Device: m.Device}
+	return Served{Model: textModel{m}, Engine: m.Engine, Vocabulary: m.Tokenizer, Size: m.Size(), Device: m.Device,
+		Blocks: func(p *text.Prompt) Blocks { return p.Blocks() }}
 }
 
 // textModel is a text.Model whose generations are Generations.

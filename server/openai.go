@@ -231,7 +231,7 @@ type openaiAnswer struct {
 
 // ask returns what the server has to know of a request.
 func (o *openaiAnswer) ask(a answer, prompts func(text.Info) ([]text.Request, error)) *ask {
-	out := &ask{model: o.common.Model, stream: o.common.Stream, prompts: prompts, answer: a}
+	out := &ask{model: o.common.Model, stream: o.common.Stream, prompts: prompts, answer: a, transfer: o.common.KVTransfer}
 	out.made, out.given = o.common.Choices()
 	return out
 }

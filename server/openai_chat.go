@@ -109,7 +109,7 @@ func (a *chatAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 
 func (a *chatAnswer) whole() any {
 	out := &openai.ChatCompletion{ID: a.id, Object: openai.ObjectChat, Created: a.created, Model: a.job.title(),
-		Usage: *a.openaiUsage(a.job.usage())}
+		Usage: *a.openaiUsage(a.job.usage()), KVTransfer: a.job.offered}
 	for _, c := range a.job.best() {
 		one := openai.ChatChoice{Index: c.index, FinishReason: c.finish, StopReason: c.stopReason(),
 			TokenIDs: a.ids(c.ids), Message: a.message(c)}

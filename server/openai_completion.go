@@ -71,7 +71,7 @@ func (a *completionAnswer) piece(dst []byte, c *choice, d *text.Delta) []byte {
 
 func (a *completionAnswer) whole() any {
 	out := &openai.Completion{ID: a.id, Object: openai.ObjectCompletion, Created: a.created, Model: a.job.title(),
-		Usage: *a.openaiUsage(a.job.usage())}
+		Usage: *a.openaiUsage(a.job.usage()), KVTransfer: a.job.offered}
 	for _, c := range a.job.best() {
 		one := openai.CompletionChoice{Index: c.index, Text: c.text.String(), FinishReason: c.finish, StopReason: c.stopReason(), TokenIDs: a.ids(c.ids),
 			PromptLogprobs: a.promptLogprobs(c), PromptTokenIDs: a.ids(c.prompt.IDs)}

@@ -66,7 +66,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	other := map[string]bool{"/": true, "/web/": true, "/docs": true, "/metrics": true, "/invocations": true, "/openapi.json": true, // not JSON of a type
-		"/kv/events/snapshot": true, "/v1/files/{id}/content": true, "/v1/load_lora_adapter": true, "/v1/unload_lora_adapter": true,
+		"/kv/events/snapshot": true, transfersPath: true, "/v1/files/{id}/content": true, "/v1/load_lora_adapter": true, "/v1/unload_lora_adapter": true,
 		blobPath: true, "HEAD " + blobPath: true}
 	n := 0
 	for key, r := range s.routes {

@@ -51,6 +51,7 @@ func (s *Server) ownRoutes() map[string]route {
 		"/kv/unpin":           {"POST", s.unpin, admins, "let pinned KV blocks go"},
 		"/kv/blocks":          {"GET", s.inspect, admins, "what the prefix cache holds"},
 		"/kv/events/snapshot": {"GET", s.snapshot, admins, "what the prefix cache holds, for those who hear of KV events late"},
+		transfersPath:         {"GET", s.giveBlocks, anyone, "the KV blocks of a prompt, for the server that goes on with it"},
 		"/sleep":              {"POST", s.sleep, admins, "free what models take of their devices: ?level=1 or 2, ?mode=abort, wait or keep"},
 		"/wake_up":            {"POST", s.wakeUp, admins, "bring back what sleeps: ?tags=weights, ?tags=kv_cache, or both"},
 		"/is_sleeping":        {"GET", s.isSleeping, admins, "whether a model sleeps"},

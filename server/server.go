@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kvasir-llm/kvasir/engine/text"
 	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
 	"github.com/kvasir-llm/kvasir/trace"
@@ -85,6 +86,12 @@ type Config struct {
 	Blobs *store.Blobs
 	// Traces records what happens to requests. nil records nothing. The server does not close it.
 	Traces *trace.Exporter
+	// GiveKV lets whoever knows the id of a transfer fetch the KV blocks of a prompt whose request asked for a remote
+	// decode. It is not for servers with TLS.
+	GiveKV bool
+	// TakeKVFrom are the servers from which KV blocks may be fetched: a host, host:port, or a network such as
+	// 10.0.0.0/16. Without any, requests that name such a server are refused.
+	TakeKVFrom []string
 	// Restarts is how often the program was started anew since a device was lost.
 	Restarts int
 	// Logger logs every request, at debug level, or at info level if the server failed. nil logs nothing.
@@ -106,6 +113,8 @@ type Served struct {
 	// Snapshot returns a batch of KV events that says all that the model's prefix cache holds, and the number of the
 	// first batch after it. nil if the server publishes none.
 	Snapshot func(context.Context) (payload []byte, next uint64, err error)
+	// Blocks returns the KV blocks that a prompt fills, for other servers or from them. nil has none.
+	Blocks func(*text.Prompt) Blocks
 
 	onDemand bool
 }
@@ -147,6 +156,8 @@ type Server struct {
 	draining atomic.Bool
 	closing  sync.Once
 	later    *later
+
+	transfers *transfers
 }
 
 // New returns a server for the models.
@@ -204,6 +215,9 @@ func New(cfg Config) (*Server, error) {
 	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "kvasir:device_restarts_total",
 		Help: "Times that the program was started anew since a device was lost."}, func() float64 { return float64(cfg.Restarts) }))
 	if s.later, err = newLater(cfg.State); err != nil {
+		return nil, err
+	}
+	if s.transfers, err = newTransfers(&s.cfg, s.registry); err != nil {
 		return nil, err
 	}
 	s.routes, s.apis, s.twins = s.ownRoutes(), map[string]*dialect{}, map[string]twin{}

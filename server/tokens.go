@@ -35,8 +35,8 @@ type tokensReply struct {
 	Model          string                 `json:"model"`
 	Choices        []tokensChoice         `json:"choices"`
 	PromptLogprobs []openai.PromptLogprob `json:"prompt_logprobs"`
-	KVTransfer     *struct{}              `json:"kv_transfer_params"` // always null
-	Usage          *openai.Usage          `json:"usage"`              // null but at the end
+	KVTransfer     *openai.KVTransfer     `json:"kv_transfer_params"`
+	Usage          *openai.Usage          `json:"usage"` // null but at the end
 }
 
 type tokensChoice struct {
@@ -62,7 +62,7 @@ func decodeTokens(body []byte) (*ask, error) {
 		case "sampling_params":
 			err = c.Object(func(key string) error { return a.sampling(c, key) })
 		case "kv_transfer_params":
-			err = openai.NoTransfer(c)
+			a.common.KVTransfer, err = openai.DecodeTransfer(c)
 		case "cache_salt", "priority", "kv_priority", "kv_ttl_ms", "ttft_ms", "tpot_ms", "timeout_ms", "user":
 			_, err = a.params.read(c, key)
 		default:
@@ -77,6 +77,8 @@ func decodeTokens(body []byte) (*ask, error) {
 		return nil, wire.Missing("token_ids", "an array of token ids")
 	case a.common.LogprobTokenIDs != nil && a.most == nil:
 		return nil, wire.Invalid("sampling_params.logprob_token_ids", wire.CodeInvalidValue, "only allowed with logprobs")
+	case a.common.KVTransfer != nil && a.common.KVTransfer.DoRemoteDecode && a.common.Stream:
+		return nil, wire.Invalid("kv_transfer_params.do_remote_decode", wire.CodeInvalidValue, "not available when stream is true")
 	case a.common.PromptLogprobs != nil && a.common.Stream:
 		return nil, wire.Invalid("sampling_params.prompt_logprobs", wire.CodeInvalidValue, "not available when stream is true")
 	}
@@ -150,6 +152,7 @@ func (a *tokensAnswer) whole() any {
 	for _, c := range a.job.choices {
 		out.Choices = append(out.Choices, a.choice(c, c.ids, c.tokens, c.finish))
 	}
+	out.KVTransfer = a.job.offered
 	out.PromptLogprobs, out.Usage = a.promptLogprobs(a.job.choices[0]), a.openaiUsage(a.job.usage())
 	return out
 }

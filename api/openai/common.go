@@ -35,6 +35,8 @@ type Common struct {
 	ReturnTokensAsTokenIDs bool   `json:"return_tokens_as_token_ids,omitempty"` // log probabilities name tokens by their ids
 	TruncatePromptTokens   *int   `json:"truncate_prompt_tokens,omitempty"`     // -1 is what leaves room for the answer
 	RequestID              string `json:"request_id,omitempty"`                 // of which the answer's id is made
+
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"` // nil is none
 }
 
 // Extra reads a member that the wire types have no field for. known is false if it has no use for it either: then the
@@ -102,7 +104,7 @@ func (r *Common) field(c *wire.Cursor, key string, extra Extra) (err error) {
 	case "truncation_side":
 		err = c.Inert(`"left"`)
 	case "kv_transfer_params":
-		err = NoTransfer(c)
+		r.KVTransfer, err = DecodeTransfer(c)
 	case "request_id":
 		r.RequestID, err = c.Label(MaxLabel)
 	default:
@@ -131,21 +133,6 @@ func (o *StreamOptions) field(c *wire.Cursor, key string) (err error) {
 		return c.Unsupported()
 	}
 	return err
-}
-
-// NoTransfer reads kv_transfer_params: what a router says of a prompt's KV blocks on other servers. It takes those that
-// ask for nothing.
-func NoTransfer(c *wire.Cursor) error {
-	return c.Object(func(key string) error {
-		switch key {
-		case "do_remote_decode", "do_remote_prefill":
-			return c.Inert("false")
-		case "transfer_id": // which a router gives either way
-			_, err := c.Label(MaxLabel)
-			return err
-		}
-		return c.Unsupported()
-	})
 }
 
 // asksNothing holds, for members that clients send by default, the JSON texts with which they ask for nothing.
@@ -193,6 +180,9 @@ func (r *Common) check() error {
 		return wire.Invalid(param, wire.CodeInvalidValue, format, args...)
 	}
 	_, n := r.Choices()
+	if err := r.checkTransfer(); err != nil {
+		return err
+	}
 	switch {
 	case r.StreamOptions != nil && !r.Stream:
 		return bad("stream_options", "only allowed when stream is true")

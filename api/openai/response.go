@@ -35,6 +35,7 @@ type ChatCompletion struct {
 	Usage          Usage           `json:"usage"`
 	PromptLogprobs []PromptLogprob `json:"prompt_logprobs"` // null if not asked for, and so the next
 	PromptTokenIDs []int32         `json:"prompt_token_ids"`
+	KVTransfer     *KVTransfer     `json:"kv_transfer_params,omitempty"`
 }
 
 // ChatChoice is one answer of a ChatCompletion.
@@ -85,6 +86,8 @@ type Completion struct {
 	Model   string             `json:"model"`
 	Choices []CompletionChoice `json:"choices"`
 	Usage   Usage              `json:"usage"`
+
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // CompletionChoice is one answer of a Completion.

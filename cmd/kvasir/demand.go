@@ -214,6 +214,7 @@ func (c *catalog) About(o shelf.Offer) (server.About, error) {
 func (c *catalog) options(e entry, name string) (text.Options, error) {
 	o := c.serve.options(name)
 	c.serve.schedFlags.apply(&o)
+	c.serve.transferFlags.room(&o)
 	c.serve.draftFlags.apply(&o)
 	o.Pooling, o.AllLogprobs = engine.Pooling(c.serve.Pooling), c.serve.MaxLogprobs < 0
 	if err := c.serve.guideFlags.apply(&o); err != nil {

@@ -52,6 +52,7 @@ type serveCmd struct {
 	adapterFlags    `group:"Adapters"`
 	eventFlags      `group:"Events of the prefix cache"`
 	schedFlags      `group:"Scheduling, and where KV blocks go"`
+	transferFlags   `group:"Scheduling, and where KV blocks go"`
 	draftFlags      `group:"Tokens guessed ahead"`
 	lossFlags       `group:"Memory and computing"`
 	engineFlags     `group:"Memory and computing"`
@@ -131,7 +132,8 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
 		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot, Restarts: c.losses.lives.Restarts,
 	}
-	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV, log)); err != nil {
+	if err := errors.Join(c.connectionFlags.apply(&cfg), c.keyFlags.apply(&cfg, c.DiskKV, log),
+		c.transferFlags.apply(&cfg, c.TLSCert, c.NoPrefix)); err != nil {
 		return err
 	}
 	var flushTraces func()
@@ -320,6 +322,7 @@ func (c *serveCmd) load(ctx context.Context, log *slog.Logger, i int, name strin
 	observer := new(server.Observer)
 	o := c.options(found.name)
 	c.schedFlags.apply(&o)
+	c.transferFlags.room(&o)
 	if err := c.draftFlags.openDraft(ctx, &o); err != nil {
 		return server.Served{}, nil, err
 	}

@@ -117,7 +117,7 @@ func reserveOf(total int64) int64 { return min(maxReserve, total/8) }
 // ofHost returns how much of the host's memory an open model may come to take.
 func (n memory) ofHost(m *Model, o Options) int64 {
 	if !o.onHost() {
-		return o.HostKVBytes + m.guides.found.most
+		return o.inHost() + m.guides.found.most
 	}
 	return m.Bytes + m.KVBytes + n.steps + n.logits + n.host + n.found
 }
@@ -136,7 +136,7 @@ func (n memory) check(o Options) error {
 	if n.rest() > 0 {
 		return nil
 	}
-	return fullError(fmt.Sprintf("text: %s does not fit: of %s that are free, %s are for weights still to be loaded, %s for a token-budget of %d and %s for its logits, %s are what kv-bytes asks for, %s host-kv-bytes, %s are for grammars, and %s are kept for requests",
+	return fullError(fmt.Sprintf("text: %s does not fit: of %s that are free, %s are for weights still to be loaded, %s for a token-budget of %d and %s for its logits, %s are what kv-bytes asks for, %s host-kv-bytes and kv-take-bytes, %s are for grammars, and %s are kept for requests",
 		o.Name, size10(n.free), size10(n.weights), size10(n.steps), o.TokenBudget, size10(n.logits), size10(n.kv), size10(n.host), size10(n.found), size10(n.reserve)))
 }
 
@@ -163,10 +163,13 @@ func (o *Options) onHost() bool {
 	return err == nil && k.Host
 }
 
-// host returns the memory of HostKVBytes that is the device's.
+// inHost returns the memory of the host for KV blocks that are not in the cache.
+func (o *Options) inHost() int64 { return o.HostKVBytes + o.TakeKVBytes }
+
+// host returns what of inHost is the device's.
 func (o *Options) host() int64 {
 	if o.onHost() {
-		return o.HostKVBytes
+		return o.inHost()
 	}
 	return 0
 }
@@ -201,7 +204,7 @@ func (o *Options) fits(ckpt *weights.Checkpoint, dev compute.Device) error {
 
 // hostFits refuses a tier in the host's memory that does not fit there, if the model is on another device.
 func (o *Options) hostFits() error {
-	if o.HostKVBytes == 0 || o.onHost() {
+	if o.inHost() == 0 || o.onHost() {
 		return nil
 	}
 	host, err := compute.Open("cpu", compute.Options{Threads: 1})
@@ -213,7 +216,7 @@ func (o *Options) hostFits() error {
 	if err != nil {
 		return err
 	}
-	n := memory{host: o.HostKVBytes, reserve: reserveOf(total), free: hostPlans.left(free, 0), total: total}
+	n := memory{host: o.inHost(), reserve: reserveOf(total), free: hostPlans.left(free, 0), total: total}
 	return n.check(*o)
 }
 

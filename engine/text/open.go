@@ -73,6 +73,7 @@ type Options struct {
 	HostKVBytes int64               // memory for KV blocks that the cache has no place for; 0 is none
 	DiskKV      string              // directory of a file for them, which outlives the engine; "" is none
 	DiskKVBytes int64               // its size
+	TakeKVBytes int64               // memory for KV blocks that come from other engines, of models whose blocks are all that is kept; 0 is none
 	Preempt     sched.Preempt       // how preempted requests come back from there; "" is auto
 	NoPrefix    bool                // do not reuse the KV blocks of earlier requests with the same beginning
 	Drafts      string              // what guesses tokens ahead, one of Drafts(); "" is none

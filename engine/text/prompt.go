@@ -79,6 +79,9 @@ type Prompt struct {
 	parser   *chat.ParserOptions // nil: the answer is text
 }
 
+// Blocks returns the KV blocks that the prompt fills, for other engines or from them.
+func (p *Prompt) Blocks() *engine.Blocks { return p.prepared.Blocks() }
+
 // Len returns the number of the prompt's tokens.
 func (p *Prompt) Len() int { return len(p.IDs) }
 

@@ -51,12 +51,16 @@ func TestDiskTier(t *testing.T) {
 
 func TestTiersAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"disk-kv-bytes":    {DiskKV: "x"},
-		"host-kv-bytes":    {HostKVBytes: -1},
-		"no-prefix-cache":  {HostKVBytes: 1 << 20, NoPrefix: true},
-		"preempt":          {Preempt: "never"},
-		"host-kv-bytes or": {Preempt: "swap"},
-		"file of 5000":     {DiskKV: t.TempDir(), DiskKVBytes: 5000},
+		"disk-kv-bytes":     {DiskKV: "x"},
+		"host-kv-bytes":     {HostKVBytes: -1},
+		"no-prefix-cache":   {HostKVBytes: 1 << 20, NoPrefix: true},
+		"kv-take-bytes 0":   {HostKVBytes: -1},
+		"kv-take-bytes -1":  {TakeKVBytes: -1},
+		"kv-take-bytes are": {TakeKVBytes: 1 << 20, NoPrefix: true},
+		"1 bytes of memory": {TakeKVBytes: 1},
+		"preempt":           {Preempt: "never"},
+		"host-kv-bytes or":  {Preempt: "swap"},
+		"file of 5000":      {DiskKV: t.TempDir(), DiskKVBytes: 5000},
 	} {
 		ckpt, err := builtin.Open()
 		if err != nil {

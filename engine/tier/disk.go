@@ -93,7 +93,7 @@ func openDisk(dir string, bytes int64, form form, model string, log *slog.Logger
 		return nil, fmt.Errorf("tier: %s: a file of %d bytes; want enough for a block, which takes %d and the header %d", dir, bytes, stride, headerSize)
 	}
 	d := &disk{
-		path: filepath.Join(dir, fileName), header: header(form.most, stride, model), form: form, stride: stride, names: make([]kv.Name, n),
+		path: filepath.Join(dir, fileName), header: header(magic, form.most, stride, model), form: form, stride: stride, names: make([]kv.Name, n),
 		done: make(chan struct{}), pending: map[int32]*job{}, most: max(8, pendingBytes/int(stride)), log: log,
 	}
 	d.idle.L = &d.mu
@@ -150,7 +150,7 @@ func openFile(path string, want []byte, log *slog.Logger) (*os.File, error) {
 		return nil, err
 	}
 	have, reason := make([]byte, headerSize), ""
-	if _, err := io.ReadFull(f, have); err != nil || !intact(have) {
+	if _, err := io.ReadFull(f, have); err != nil || !intact(magic, have) {
 		reason = "it is not a file of stored KV blocks, or its header is damaged"
 	} else if reason = difference(have, want); reason == "" {
 		return f, f.Chmod(0o600)
@@ -186,8 +186,8 @@ func makeFile(path string, header []byte) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|noFollow, 0)
 }
 
-// header makes the first bytes of a file.
-func header(size int, stride int64, model string) []byte {
+// header makes the first bytes of a file, or of a stream.
+func header(magic string, size int, stride int64, model string) []byte {
 	h := make([]byte, headerSize)
 	copy(h, magic)
 	binary.LittleEndian.PutUint32(h[8:], version)
@@ -200,7 +200,7 @@ func header(size int, stride int64, model string) []byte {
 }
 
 // intact reports whether a header is one.
-func intact(h []byte) bool {
+func intact(magic string, h []byte) bool {
 	return string(h[:8]) == magic && binary.LittleEndian.Uint32(h[12:]) == crc32.Checksum(h[16:], castagnoli)
 }
 
@@ -230,7 +230,7 @@ func (d *disk) scan() {
 		if _, err := d.file.ReadAt(h, d.offset(int32(at))); err != nil {
 			continue
 		}
-		if name, ok := d.parse(h); ok {
+		if name, ok := d.form.parse(h); ok {
 			d.names[at] = name
 		}
 	}
@@ -239,13 +239,13 @@ func (d *disk) scan() {
 func (d *disk) offset(at int32) int64 { return headerSize + int64(at)*d.stride }
 
 // parse reads a slot's header; false if it holds nothing.
-func (d *disk) parse(h []byte) (n kv.Name, ok bool) {
+func (f *form) parse(h []byte) (n kv.Name, ok bool) {
 	if binary.LittleEndian.Uint32(h[60:]) != crc32.Checksum(h[:60], castagnoli) || binary.LittleEndian.Uint16(h[32:]) > 127 {
 		return n, false
 	}
 	copy(n.Hash[:], h)
 	n.Group = int8(binary.LittleEndian.Uint16(h[32:]))
-	return n, binary.LittleEndian.Uint64(h[40:]) == uint64(d.form.bytes(n.Group))
+	return n, binary.LittleEndian.Uint64(h[40:]) == uint64(f.bytes(n.Group))
 }
 
 // fill writes the header of a slot before its block.
@@ -390,7 +390,7 @@ func (d *disk) read(slot int32, name kv.Name, dst []byte) error {
 	if _, err := d.file.ReadAt(h[:], d.offset(slot)); err != nil {
 		return err
 	}
-	if n, ok := d.parse(h[:]); !ok || n != name {
+	if n, ok := d.form.parse(h[:]); !ok || n != name {
 		return fmt.Errorf("tier: slot %d of %s was to hold %v, and does not", slot, d.path, name)
 	}
 	sum, err := d.form.read(dst[:d.form.packed], name.Group, d.file, d.offset(slot)+slotHeader)

@@ -13,7 +13,7 @@ import (
 // FuzzOpenDisk opens a file of any contents: it is refused, or every block that it yields has the checksum stored
 // with it.
 func FuzzOpenDisk(f *testing.F) {
-	h := header(100, align, "m")
+	h := header(magic, 100, align, "m")
 	slot := make([]byte, slotHeader+100)
 	fill(slot, kv.Name{Group: 1})
 	f.Add([]byte{}, []byte{})

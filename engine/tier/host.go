@@ -9,12 +9,14 @@ import (
 )
 
 func init() {
-	Register(Kind{Name: "host", Open: func(o Options) (Tier, error) {
+	open := func(o Options) (Tier, error) {
 		if o.Bytes < int64(o.Block) {
 			return nil, fmt.Errorf("tier: %d bytes of memory for KV blocks of %d", o.Bytes, o.Block)
 		}
 		return NewHost(o.Bytes, o.Block), nil
-	}})
+	}
+	Register(Kind{Name: "host", Open: open})
+	Register(Kind{Name: "transfer", Landing: true, Open: open})
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -1,6 +1,7 @@
 // Package tier stores blocks of the KV cache below the device: in a piece of memory (host), in a file (disk), or in
 // whatever else registers a Kind. A tier has slots of equal size. Which block is in which slot is the scheduler's
-// business; a tier makes sure that a slot yields what was stored in it under a name, or an error. Read Tier first.
+// business; a tier makes sure that a slot yields what was stored in it under a name, or an error. Read Tier first. A
+// Writer sends blocks to another engine.
 package tier
 
 import (
@@ -58,6 +59,8 @@ type Kind struct {
 	Slow bool
 	// Durable: what it stores outlives the process.
 	Durable bool
+	// Landing: it holds what comes from other engines until that is loaded.
+	Landing bool
 	// Open makes a tier of at least one slot.
 	Open func(Options) (Tier, error)
 }

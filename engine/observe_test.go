@@ -47,6 +47,9 @@ func observe(t *testing.T) {
 	e := start(t, Config{Runner: f, Sched: cfg, Observer: &rec})
 	read(t, submit(t, e, t.Context(), request(1, 12, 3)))
 	read(t, submit(t, e, t.Context(), request(1, 12, 1))) // its first two blocks are cached
+	begun := request(1, 4, 9)                             // the same tokens, of which 8 are an answer
+	begun.Prompt, begun.Begun = request(1, 12, 9).Prompt, 8
+	read(t, submit(t, e, t.Context(), begun))
 	if err := e.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +57,7 @@ func observe(t *testing.T) {
 	wantRequests := []RequestDone{
 		{Prompt: 12, Generated: 3, MaxTokens: 3, FirstToken: 2 * s, Decode: 2 * s, Total: 4 * s, Reason: FinishLength},
 		{Prompt: 12, Cached: 11, Generated: 1, MaxTokens: 1, FirstToken: s, Total: s, Reason: FinishLength},
+		{Prompt: 4, Cached: 4, Generated: 9, MaxTokens: 9, FirstToken: s, Total: s, Reason: FinishLength},
 	}
 	if d := cmp.Diff(wantRequests, rec.requests); d != "" {
 		t.Error(d)
@@ -64,6 +68,7 @@ func observe(t *testing.T) {
 		{Rows: 4, Seqs: 1, Duration: s, FirstTokens: []time.Duration{2 * s}},
 		{Rows: 1, Seqs: 1, Duration: s, Gaps: second},
 		{Rows: 1, Seqs: 1, Duration: s, Gaps: second},
+		{Rows: 1, Seqs: 1, Duration: s, FirstTokens: second},
 		{Rows: 1, Seqs: 1, Duration: s, FirstTokens: second},
 	}
 	if d := cmp.Diff(wantSteps, rec.steps, cmpopts.EquateEmpty()); d != "" {

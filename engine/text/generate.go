@@ -107,7 +107,7 @@ func (g *Generation) Next(ctx context.Context) (Delta, error) {
 
 // take adds one token of the engine to d.
 func (g *Generation) take(d *Delta, t engine.Token) {
-	g.usage.Cached = min(g.stream.Cached(), g.usage.Prompt)
+	g.usage.Cached = g.stream.Cached()
 	g.usage.Generated++
 	if proposed, right := g.stream.Guessed(); proposed > 0 {
 		g.usage.Accepted, g.usage.Rejected = right, proposed-right

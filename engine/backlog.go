@@ -94,5 +94,5 @@ func (s *Stream) drop() {
 	t := briefOf(Token{ID: -1, Finish: FinishError, Err: ErrUnread})
 	s.tokens, s.taken, s.waits, s.counted, s.ended, s.dropped = []brief{t}, 0, t.bytes(), false, true, true
 	s.mu.Unlock()
-	s.engine.inbox.post(message{seq: s.seq, reason: FinishError, err: ErrUnread}) // it fails where the engine ends, and all requests with it
+	s.engine.inbox.post(message{seq: s.seq, reason: FinishError, err: ErrUnread}) // an error: the engine ends, and all requests
 }

@@ -59,8 +59,8 @@ func (b *backlog) note(s *Stream, bytes int64) (end []*Stream) {
 	return end
 }
 
-// count notes that so many more bytes wait in the stream, whose mu the caller holds, and returns the streams that are to
-// end for it. When ctx is done nobody reads, and nothing is counted any more.
+// count notes that so many more bytes wait in the stream, whose mu the caller holds, and returns the streams that are
+// to end for it. When ctx is done nobody reads, and nothing is counted any more.
 func (s *Stream) count(bytes int64) (end []*Stream) {
 	s.waits += bytes
 	many := s.waits > fewUnread
@@ -94,5 +94,5 @@ func (s *Stream) drop() {
 	t := briefOf(Token{ID: -1, Finish: FinishError, Err: ErrUnread})
 	s.tokens, s.taken, s.waits, s.counted, s.ended, s.dropped = []brief{t}, 0, t.bytes(), false, true, true
 	s.mu.Unlock()
-	s.engine.inbox.post(message{seq: s.seq, reason: FinishError, err: ErrUnread}) // an error: the engine ends, and all requests
+	s.engine.inbox.post(message{seq: s.seq, reason: FinishError, err: ErrUnread}) // fails where the engine ends
 }

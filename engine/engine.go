@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type Config struct {
 	Observer Observer         // nil is none
 	Events   func([]kv.Event) // hears of what happens to the contents of the prefix cache, from the loop, as an Observer; nil is none
 	Lost     func(error)      // hears, from the loop and once at most, that the device is lost for good; nil is none
+	Backlog  int64            // bytes that may wait for the readers of streams; 0 is 64 MiB
 	Logger   *slog.Logger     // hears of failed steps; nil is none
 	Now      func() time.Time
 }
@@ -75,7 +77,8 @@ type Engine struct {
 	cfg      Config
 	inbox    *inbox
 	adapters *adapters
-	maxLen   int       // tokens of a sequence at most
+	maxLen   int // tokens of a sequence at most
+	backlog  *backlog
 	retains  bool      // requests may say what is to be Kept
 	epoch    time.Time // the scheduler's deadlines count from it
 	lastID   atomic.Uint64
@@ -158,6 +161,7 @@ func New(cfg Config) (*Engine, error) {
 		tiers:    t,
 		seqs:     map[sched.SeqID]*sequence{},
 		usual:    usualRates(),
+		backlog:  &backlog{most: cmp.Or(cfg.Backlog, usualBacklog), unread: map[*Stream]int64{}},
 	}
 	e.steps = &stepper{
 		tiers: t, adapt: e.adapters, now: cfg.Now, epoch: e.epoch, seqs: e.seqs,
@@ -207,7 +211,7 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended := func() {}
+	reader, ended := ctx, func() {}
 	if r.Timeout > 0 {
 		ctx, ended = context.WithTimeoutCause(ctx, r.Timeout, ErrTimeout)
 	}
@@ -220,7 +224,7 @@ func (e *Engine) submit(ctx context.Context, r Request) (*Stream, error) {
 	q.settle()
 	q.id = sched.SeqID(e.lastID.Add(1))
 	q.arrived = e.cfg.Now()
-	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1), tokens: make([]brief, 0, 8)}
+	q.stream = &Stream{engine: e, seq: q, wake: make(chan struct{}, 1), ctx: reader, tokens: make([]brief, 0, 8)}
 	cancelled := func() error { return e.inbox.post(message{seq: q, reason: FinishCancelled, err: context.Cause(ctx)}) }
 	forget := guard.OnDone(ctx, cancelled, func(error) {}) // post fails where the engine ends, and all requests with it
 	q.unhook = func() { forget(); ended() }

@@ -79,13 +79,20 @@ func (b brief) last() bool { return b.all != nil && b.all.Finish != "" }
 type Stream struct {
 	engine *Engine
 	seq    *sequence
-	wake   chan struct{} // [1] there is something new
+	wake   chan struct{}   // [1] there is something new
+	ctx    context.Context // of the request; the reader's
 
 	mu     sync.Mutex
 	tokens []brief
 	taken  int // tokens of them that the reader has
 	ended  bool
 	cached int
+
+	waits   int64       // bytes of what the reader has not taken
+	counted bool        // in Engine.backlog
+	uncount func() bool // if it is counted: stops what counts it out when ctx is done
+	dropped bool        // it has ended with ErrUnread, and takes no more tokens
+
 	prompt []Token
 	vector []float32
 	times  Times
@@ -120,6 +127,7 @@ func (s *Stream) take() (t Token, ok, ended bool) {
 	if s.taken == len(s.tokens) {
 		return t, false, s.ended
 	}
+	s.count(-s.tokens[s.taken].bytes())
 	t = s.tokens[s.taken].token()
 	s.tokens[s.taken] = brief{}
 	s.taken++
@@ -139,9 +147,17 @@ func (s *Stream) tell(cached int, prompt []Token, vector []float32, times Times)
 // push adds a token. The outbox alone calls it.
 func (s *Stream) push(t brief) {
 	s.mu.Lock()
+	if s.dropped {
+		s.mu.Unlock()
+		return
+	}
 	s.tokens = append(s.tokens, t)
 	s.ended = t.last()
+	end := s.count(t.bytes())
 	s.mu.Unlock()
+	for _, unread := range end {
+		unread.drop()
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -53,6 +53,7 @@ type ask struct {
 	model       string             // "" is the only one served
 	stream      bool               // not with a beam search
 	made, given int                // answers made for each prompt, and given of them, the likeliest
+	keeps       bool               // answer keeps all of a stream until it ends
 	silent      bool               // nothing is to be generated: the one token that is made anyway is not shown
 	ignored     []string           // paths of members that are of no use
 	transfer    *openai.KVTransfer // nil: KV blocks stay where they are

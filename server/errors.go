@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/api/openai"
 	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/engine"
 	"github.com/kvasir-llm/kvasir/engine/text"
@@ -47,7 +48,15 @@ func refuse(status int, param, code, format string, args ...any) *failure {
 
 func (s *Server) noModel(t *tenant, name string) error {
 	return refuse(http.StatusNotFound, "model", "model_not_found",
-		"The model `%s` does not exist or is not served here; there are %s.", name, strings.Join(s.names(t), ", "))
+		"The model `%s` does not exist or is not served here; there are %s.", quoted(name), strings.Join(s.names(t), ", "))
+}
+
+// quoted returns what a request calls something, shortened if no name is as long.
+func quoted(name string) string {
+	if len(name) > openai.MaxLabel {
+		return wire.Clip([]byte(name))
+	}
+	return name
 }
 
 // classify decides how an error of the request that w answers is told in an API. What an unforeseen one says is for the
@@ -96,6 +105,9 @@ func describe(api *dialect, err error) *failure {
 	case errors.Is(err, text.ErrGuides):
 		return refuse(http.StatusServiceUnavailable, "", "too_many_grammars",
 			"The grammars of other requests take all the memory there is for them. Please try again shortly.")
+	case errors.Is(err, engine.ErrUnread):
+		return refuse(http.StatusServiceUnavailable, "", "not_read",
+			"The answer was not read, and such answers take all the memory there is for them.")
 	case errors.Is(err, engine.ErrAsleep):
 		return refuse(http.StatusServiceUnavailable, "", "asleep", "The model was put to sleep.")
 	case errors.Is(err, engine.ErrDevice):

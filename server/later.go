@@ -100,7 +100,7 @@ func (l *later) begin(id, owner string, cancel context.CancelCauseFunc) (*laterO
 		return nil, refuse(http.StatusTooManyRequests, "background", "too_many_requests",
 			"%d responses are made in the background already, %d of this API key. Please try again later.", len(l.running), own)
 	}
-	r := &laterOne{owner: owner, cancel: cancel, events: &events{changed: make(chan struct{})}, done: make(chan struct{})}
+	r := &laterOne{owner: owner, cancel: cancel, events: &events{changed: make(chan struct{}), users: 1}, done: make(chan struct{})}
 	l.running[id] = r
 	return r, nil
 }
@@ -143,7 +143,26 @@ type events struct {
 	data    []byte
 	ends    []int // of each event in data
 	over    bool  // no more come
+	muted   bool  // they are not kept any more
 	changed chan struct{}
+	users   int   // whoever makes the stream, and who follow it
+	room    *room // of data, until the last of them leaves; nil if it is not counted
+}
+
+// enter counts one who follows the stream.
+func (e *events) enter() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users++
+}
+
+// leave counts out one who made or followed the stream.
+func (e *events) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.users--; e.users == 0 && e.room != nil {
+		e.room.leave()
+	}
 }
 
 // pastEvents returns those that were stored.
@@ -158,10 +177,19 @@ func (e *events) Header() http.Header { return http.Header{} }
 func (e *events) WriteHeader(int)     {}
 func (e *events) Flush()              {}
 
-// Write appends whole events, each of which ends with an empty line and has no other.
+// Write appends whole events, each of which ends with an empty line and has no other. When there is no room for them,
+// none are kept any more: the response goes on, and those who follow it get no more of it.
 func (e *events) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.muted && e.room != nil && e.room.take(int64(len(p))) != nil {
+		e.muted, e.over, e.data, e.ends = true, true, nil, nil
+		e.room.leave()
+		e.wake()
+	}
+	if e.muted {
+		return len(p), nil
+	}
 	for at := 0; ; {
 		n := bytes.Index(p[at:], []byte("\n\n"))
 		if n < 0 {
@@ -181,6 +209,13 @@ func (e *events) wake() {
 	e.changed = make(chan struct{})
 }
 
+// kept reports whether there are the events so far, and those to come will be.
+func (e *events) kept() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.muted
+}
+
 // finish says that no more come.
 func (e *events) finish() {
 	e.mu.Lock()
@@ -189,11 +224,11 @@ func (e *events) finish() {
 	e.wake()
 }
 
-// bytes returns all events so far.
+// bytes returns all events so far. What is returned here, and by from, stays as it is: data only grows.
 func (e *events) bytes() []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return bytes.Clone(e.data)
+	return e.data[:len(e.data):len(e.data)]
 }
 
 // from returns the events after the first n, and a channel that closes when there are more, nil if there will be none.
@@ -205,7 +240,8 @@ func (e *events) from(n int) (data []byte, next int, changed <-chan struct{}) {
 		if n > 0 {
 			begin = e.ends[n-1]
 		}
-		data = bytes.Clone(e.data[begin:e.ends[next-1]])
+		end := e.ends[next-1]
+		data = e.data[begin:end:end]
 	}
 	if !e.over {
 		changed = e.changed
@@ -215,6 +251,8 @@ func (e *events) from(n int) (data []byte, next int, changed <-chan struct{}) {
 
 // follow writes the events after the first n to a client, as they come.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, e *events, n int) {
+	e.enter()
+	defer e.leave()
 	api, flush := s.dialectOf(r), http.NewResponseController(w)
 	w.Header().Set("Content-Type", api.streamType)
 	w.Header().Set("Cache-Control", "no-cache")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/api/wire"
 	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/trace"
 )
@@ -148,13 +149,16 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !ok {
-		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.%s", r.Method, r.URL.Path, s.meant(r))
+		return refuse(http.StatusNotFound, "", "unknown_url", "Unknown URL: %s %s.%s", quoted(r.Method), quoted(r.URL.Path), s.meant(r))
+	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // what cannot be read would be left out
+		return refuse(http.StatusBadRequest, "", wire.CodeInvalidValue, "The parameters of the URL cannot be read: %s.", quoted(err.Error()))
 	}
 	if r.Method != found.method && !(r.Method == http.MethodHead && found.method == http.MethodGet) {
 		allowed := strings.Join(s.methods(r.URL.Path), ", ")
 		w.Header().Set("Allow", allowed)
 		return refuse(http.StatusMethodNotAllowed, "", "method_not_allowed",
-			"%s takes %s, not %s.", r.URL.Path, allowed, r.Method)
+			"%s takes %s, not %s.", r.URL.Path, allowed, quoted(r.Method))
 	}
 	if found.method != http.MethodGet && s.draining.Load() {
 		return errShutdown

@@ -8,6 +8,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -309,4 +312,38 @@ func (p *prober) missed(name string) (missed bool) {
 		}
 	}
 	return missed
+}
+
+// TestErrorsAreShort holds that an error quotes a request only in part, and that a number which Go cannot hold is the
+// client's fault.
+func TestErrorsAreShort(t *testing.T) {
+	s := build(t, Config{Models: []Served{served(newFake("fake", "a"))}})
+	long := strings.Repeat("a", 60_000)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/completion", `{"model":"` + long + `","prompt":"x"}`, 404},
+		{"POST", "/v1/completions", `{"model":"` + long + `","prompt":"x"}`, 400},
+		{"POST", "/api/generate", `{"model":"` + long + `","prompt":"x"}`, 400},
+		{"GET", "/v1/models/" + long, "", 404},
+		{"GET", "/" + long, "", 404},
+		{strings.ToUpper(long), "/v1/models", "", 405},
+		{"GET", "/props?model=" + long, "", 404},
+		{"GET", "/v1/models?%zz" + long, "", 400},
+		{"POST", "/api/create", `{"model":"x","from":"y","parameters":{"temperature":1e400}}`, 400},
+		{"POST", "/api/create", `{"model":"x","from":"y","parameters":{"num_ctx":` + strings.Repeat("1", 5000) + `}}`, 400},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(c.body))
+		u, err := url.ParseRequestURI(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Method, r.URL = c.method, u
+		s.ServeHTTP(w, r)
+		if w.Code != c.status || w.Body.Len() > 1000 {
+			t.Errorf("%.20s %.30s %.60s: %d with %d bytes, %.200s", c.method, c.path, c.body, w.Code, w.Body.Len(), w.Body)
+		}
+	}
 }

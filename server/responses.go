@@ -67,7 +67,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		warn(w, a.request.Ignored)
 		a.server, a.body, a.owner, a.id = s, bodyOf(r), tenantOf(r.Context()).owner, "resp_"+rand.Text()
 		if err = a.recall(r.Context()); err == nil {
-			j, err = s.await(w, r, &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1,
+			j, err = s.await(w, r, &ask{model: a.request.Model, stream: a.request.Stream, made: 1, given: 1, keeps: true,
 				prompts: a.prompts, answer: a})
 		}
 	}
@@ -100,7 +100,11 @@ func (s *Server) respondLater(w http.ResponseWriter, r *http.Request, j *job, a 
 	}
 	ctx, letGo := s.holding(ctx)
 	release := bodyOf(r).keep()
+	j.room.body = &body{of: s.bodies, tenant: t}
+	one.events.room = &room{body: j.room.body}
 	over := func() {
+		j.room.leave()
+		one.events.leave()
 		letGo()
 		s.later.over(a.id)
 		cancel(nil)
@@ -236,13 +240,13 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	case !stream:
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(out.Body)
-	case one != nil:
+	case one != nil && one.events.kept():
 		s.follow(w, r, one.events, after+1)
 	case len(out.Events) > 0:
 		s.follow(w, r, pastEvents(out.Events), after+1)
 	default:
 		s.fail(w, r, wire.Invalid("stream", wire.CodeInvalidValue,
-			"the events of this response were not kept, since it was not made in the background"))
+			"the events of this response were not kept, since it was not made in the background, or they take too much memory"))
 	}
 }
 

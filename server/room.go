@@ -32,8 +32,9 @@ func (j *job) scored() (n int64) {
 	return n
 }
 
-// room is what is kept of a request's answers until they are written: the answers that are not streamed, and log
-// probabilities of prompts. It is admitted as it comes.
+// room is what is kept of a request's answers until they are written: the answers that are not streamed, or whose
+// streams end with all of them, the events of responses in the background, and log probabilities of prompts. It is
+// admitted as it comes.
 type room struct {
 	body *body
 

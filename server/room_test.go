@@ -66,3 +66,48 @@ func TestRoomOfAnswers(t *testing.T) {
 		t.Errorf("a small answer: %d %.200s", w.Code, w.Body)
 	}
 }
+
+// TestRoomOfResponses holds that what streams of responses keep until they end is counted, that the events of those in
+// the background are not kept where there is no room, and that nothing stays counted.
+func TestRoomOfResponses(t *testing.T) {
+	fake := newFake("fake", slices.Repeat([]string{"word "}, 1000)...)
+	fake.info.Context = 2048
+	s := build(t, Config{Models: []Served{served(fake)}, MaxBodyBytes: 1 << 20, RequestMemory: 16 << 20})
+	defer s.Close()
+	ask := func(method, path, body string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+		return w
+	}
+	later := func() (id string) {
+		id = ask("POST", "/v1/responses", `{"input":"a","background":true}`).Body.String()
+		id = id[strings.Index(id, "resp_"):][:31]
+		eventually(t, "the response is made", func() bool { return s.later.of("", id) == nil })
+		return id
+	}
+	const logprobs = `"top_logprobs":20,"include":["message.output_text.logprobs"]`
+	w := ask("POST", "/v1/responses", `{"input":"a","stream":true,`+logprobs+`}`)
+	if n := strings.Count(w.Body.String(), "output_text.delta"); !strings.Contains(w.Body.String(), "response.failed") || n < 400 || n > 1800 {
+		t.Errorf("a stream whose answer takes more than one may has %d pieces, and ends with %.300s", n, w.Body.String()[w.Body.Len()-300:])
+	}
+	if w := ask("POST", "/v1/responses", `{"input":"a","stream":true}`); !strings.Contains(w.Body.String(), "response.completed") {
+		t.Errorf("a stream without log probabilities: %.300s", w.Body)
+	}
+	kept := "/v1/responses/" + later()
+	if w := ask("GET", kept+"?stream=true", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "response.completed") {
+		t.Errorf("the events: %d %.300s", w.Code, w.Body)
+	}
+	for s.bodies.answers.Try(false, 16<<10) { // others' answers
+	}
+	kept = "/v1/responses/" + later()
+	if w := ask("GET", kept, ""); !strings.Contains(w.Body.String(), `"status":"completed"`) {
+		t.Errorf("without room for events: %.300s", w.Body)
+	}
+	if w := ask("GET", kept+"?stream=true", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "too much memory") {
+		t.Errorf("events without room: %d %.300s", w.Code, w.Body)
+	}
+	s.bodies.answers.Give(false, s.bodies.answers.Used()) // fails if anything is counted twice or not at all
+	if !s.bodies.answers.Try(true, 1<<20) || s.bodies.answers.Try(true, 1) {
+		t.Error("something stays counted")
+	}
+}

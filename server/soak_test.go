@@ -259,7 +259,7 @@ func (p *program) cpu() time.Duration {
 //
 //	go test -tags abuse -run Soak -timeout 30m ./server -soak 10m -v
 func TestSoak(t *testing.T) {
-	p := startProgram(t, "--policy", "vtc", "--max-seqs", "16")
+	p := startProgram(t, "--max-seqs", "16")
 	alone, _ := p.honest(time.Now().Add(min(*soakTime/6, 20*time.Second)))
 	deadline := time.Now().Add(*soakTime)
 	cpu := p.cpu()

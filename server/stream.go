@@ -108,6 +108,11 @@ func (o *stream) piece(c *choice, d *text.Delta) error {
 	defer o.mu.Unlock()
 	o.buf = o.answer.piece(o.buf[:0], c, d)
 	c.first = false
+	if o.keeps {
+		if err := o.room.take(weight(d)); err != nil {
+			return err
+		}
+	}
 	return o.write()
 }
 

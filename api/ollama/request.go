@@ -544,7 +544,9 @@ func DecodeCreate(body []byte) (*CreateRequest, error) {
 			}
 			var raw []byte
 			if raw, err = c.Raw(); err == nil {
-				err = json.Unmarshal(raw, &r.Parameters)
+				if json.Unmarshal(raw, &r.Parameters) != nil {
+					err = c.Wrong("a number of it is out of range")
+				}
 			}
 		case "files":
 			r.Files, err = files(c)

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -20,29 +19,11 @@ func TestGatewaySplitsBetweenServers(t *testing.T) {
 		t.Skip("building the program takes a while; left out by -short")
 	}
 	program := buildKvasir(t)
-	prefill := exec.Command(program, "serve", "--port", "0", "--kv-give")
-	log, err := prefill.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := prefill.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		prefill.Process.Kill()
-		prefill.Wait()
-	}()
-	computes := ""
-	for lines := bufio.NewScanner(log); computes == "" && lines.Scan(); {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			computes = m[1]
-		}
-	}
-	go io.Copy(io.Discard, log)
-	goesOn := startServer(t, program, "--kv-take-from", "127.0.0.1", "--kv-take-bytes", "64M")
-	alone := startServer(t, program)
+	prefill := startProcess(t, exec.Command(program, "serve", "--port", "0", "--kv-give"))
+	goesOn := startServer(t, program, "--kv-take-from", "127.0.0.1", "--kv-take-bytes", "64M").address
+	alone := startServer(t, program).address
 	address, _, _ := startGateway(t, program, fmt.Sprintf("listen: 127.0.0.1:0\nmodels:\n- name: kvasir-mini\n  transfer: nixl\n"+
-		"  endpoints:\n  - {url: '%s', role: prefill}\n  - {url: '%s', role: decode}\n", computes, goesOn))
+		"  endpoints:\n  - {url: '%s', role: prefill}\n  - {url: '%s', role: decode}\n", prefill.address, goesOn))
 	ask := func(at string, n int) *openai.ChatCompletion {
 		t.Helper()
 		client := openai.NewClient(option.WithBaseURL(at+"/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0))
@@ -80,8 +61,7 @@ func TestGatewaySplitsBetweenServers(t *testing.T) {
 			t.Errorf("request %d: %d tokens of %d are cached, and %d blocks came", n, cached, got.Usage.PromptTokens, came)
 		}
 	}
-	prefill.Process.Kill()
-	prefill.Wait()
+	prefill.kill()
 	before := blocks()
 	if got, want := ask(address, 7), ask(alone, 7); got.Choices[0].Message.Content != want.Choices[0].Message.Content || blocks() != before {
 		t.Errorf("without the prefill server: %q, %d blocks", got.Choices[0].Message.Content, blocks()-before)

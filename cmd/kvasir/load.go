@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func (f kvFlags) kvType() quant.Type {
 type schedFlags struct {
 	Profile    string        `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
 	MaxSeqs    natural       `help:"Sequences computed at once. By default 64, on a GPU 256, or what --profile says." placeholder:"N"`
-	Policy     string        `help:"Who comes first: ${policy_help}." enum:",${policies}" default:"" placeholder:"NAME"`
+	Policy     string        `help:"Who comes first: ${policy_help}. By default fcfs, and vtc where requests need an API key, or what --profile says." enum:",${policies}" default:"" placeholder:"NAME"`
 	Batch      string        `help:"How prompts and answers share steps: ${batch_help}." enum:",${batches}" default:"" placeholder:"NAME"`
 	Allocation string        `help:"KV blocks that a request must find to be admitted: ${allocation_help}." enum:",${allocations}" default:"" placeholder:"NAME"`
 	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: ${eviction_help}." enum:",${evictions}" default:"" placeholder:"NAME"`
@@ -83,6 +84,15 @@ type schedFlags struct {
 	DiskKVSize size          `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`
 	Preempt    string        `help:"How requests that had to give up their KV blocks come back: ${preempt_help}." enum:",${preempts}" default:"" placeholder:"NAME"`
 	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
+}
+
+// fair gives each API key a fair share where neither --policy nor --profile say who comes first: else one that asks for
+// much would have others wait, and be refused.
+func (f *schedFlags) fair(keys bool) {
+	if i := slices.IndexFunc(text.Profiles, func(p text.Profile) bool { return p.Name == f.Profile }); keys && f.Policy == "" &&
+		i >= 0 && text.Profiles[i].Policy == "fcfs" {
+		f.Policy = "vtc"
+	}
 }
 
 // apply sets the options that the flags name.

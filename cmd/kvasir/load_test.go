@@ -39,3 +39,24 @@ func TestPrecision(t *testing.T) {
 		}
 	}
 }
+
+// TestFairWithKeys holds that requests with API keys get fair shares unless a flag says who comes first.
+func TestFairWithKeys(t *testing.T) {
+	for _, c := range []struct {
+		f    schedFlags
+		keys bool
+		want string // the flag, "" is what the profile says
+	}{
+		{schedFlags{Profile: "chat"}, true, "vtc"},
+		{schedFlags{Profile: "throughput"}, true, "vtc"},
+		{schedFlags{Profile: "chat"}, false, ""},
+		{schedFlags{Profile: "chat", Policy: "fcfs"}, true, "fcfs"},
+		{schedFlags{Profile: "chat", Policy: "priority"}, true, "priority"},
+		{schedFlags{Profile: "latency"}, true, ""},
+	} {
+		f := c.f
+		if f.fair(c.keys); f.Policy != c.want {
+			t.Errorf("%s %q, keys %v: the policy is %q; want %q", c.f.Profile, c.f.Policy, c.keys, f.Policy, c.want)
+		}
+	}
+}

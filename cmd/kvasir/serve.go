@@ -80,6 +80,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err := c.eventFlags.check(); err != nil {
 		return err
 	}
+	c.schedFlags.fair(len(c.APIKeys) > 0 || c.APIKeyFile != "")
 	if c.NoPrefix && c.Events != "" {
 		return usageError{"--kv-events tells of the prefix cache, and --no-prefix-cache leaves it out"}
 	}

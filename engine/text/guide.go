@@ -79,7 +79,7 @@ func (m *Model) constraint(ctx context.Context, r *Request, prompt string, room 
 			return nil, fault.New(engine.FieldMinTokens, "is %d; an answer of a form ends where that does", r.MinTokens)
 		}
 		var err error
-		if g, err = m.compile(ctx, &r.Answer, *spec); err != nil {
+		if g, err = m.compile(ctx, r, *spec); err != nil {
 			return nil, err
 		}
 		if err = m.guides.hold(ctx, g); err != nil {
@@ -117,10 +117,15 @@ func (m *Model) thinks(ctx context.Context, r *Request) bool {
 	return err == nil && with == without
 }
 
-// compile returns the grammar of a spec. If there is none, the error names the schema that is at fault.
-func (m *Model) compile(ctx context.Context, a *Answer, spec grammar.Spec) (*compiled, error) {
+// compile returns the grammar of a spec. If there is none, the error names the schema that is at fault. Requests share
+// grammars like cached prefixes: only those of one salt do, since a grammar that is there takes less time.
+func (m *Model) compile(ctx context.Context, r *Request, spec grammar.Spec) (*compiled, error) {
 	m.guides.once.Do(m.openGuides)
-	key, err := json.Marshal(spec)
+	a := &r.Answer
+	key, err := json.Marshal(struct {
+		Salt string
+		Spec grammar.Spec
+	}{r.Salt, spec})
 	if err != nil {
 		return nil, err
 	}

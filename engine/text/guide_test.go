@@ -308,3 +308,23 @@ func TestGuideLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestGuidesApart holds that requests of one salt share a compiled grammar and those of others do not: the time of an
+// answer would tell them what form others have asked for.
+func TestGuidesApart(t *testing.T) {
+	m := openMini(t, Options{})
+	for i, c := range []struct {
+		salt string
+		want int // compiled grammars
+	}{{"a", 1}, {"b", 2}, {"a", 2}, {"", 3}, {"b", 3}} {
+		r := asking("What?")
+		r.Sampling, r.Salt = sampling.Defaults(), c.salt
+		r.Answer.Form = &Form{Spec: grammar.Spec{Regex: "yes|no"}, Field: "guided_regex"}
+		if _, err := m.Prepare(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(m.guides.recent); got != c.want {
+			t.Errorf("after request %d there are %d compiled grammars; want %d", i, got, c.want)
+		}
+	}
+}

@@ -54,12 +54,10 @@ func (sc scenario) giver(t *testing.T, m *model.Model, tp *tape, groups []kv.Gro
 	return &giver{Engine: e, close: func() { e.Close(); runner.Close() }}
 }
 
-// hand computes a prompt and hands its blocks to another engine, in all the ways in which that can end.
-func (g *giver) hand(t *testing.T, to *Engine, r Request, n int) (release func()) {
+// completed runs a request to its end.
+func completed(t *testing.T, e *Engine, r Request) *Prepared {
 	t.Helper()
-	first := r
-	first.MaxTokens, first.MinTokens, first.Begun, first.Salt = 1, 0, 0, "of the giver"
-	p, err := g.Prepare(first)
+	p, err := e.Prepare(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +66,15 @@ func (g *giver) hand(t *testing.T, to *Engine, r Request, n int) (release func()
 		t.Fatal(err)
 	}
 	read(t, s)
+	return p
+}
+
+// hand computes a prompt and hands its blocks to another engine, in all the ways in which that can end.
+func (g *giver) hand(t *testing.T, to *Engine, r Request, n int) (release func()) {
+	t.Helper()
+	first := r
+	first.MaxTokens, first.MinTokens, first.Begun, first.Salt = 1, 0, 0, "of the giver"
+	p := completed(t, g.Engine, first)
 	other, err := to.Prepare(r)
 	if err != nil {
 		t.Fatal(err)
@@ -113,15 +120,7 @@ func (c cancelling) Read([]byte) (int, error) {
 // handed computes a prompt on one engine and hands its blocks to another. damage may change the stream.
 func handed(t *testing.T, from, to *Engine, r Request, damage func([]byte) []byte) (received int, err error) {
 	t.Helper()
-	p, err := from.Prepare(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Submit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	read(t, s)
+	p := completed(t, from, r)
 	other, err := to.Prepare(r)
 	if err != nil {
 		t.Fatal(err)

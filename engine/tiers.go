@@ -129,7 +129,7 @@ func (t *tiers) adopt(s *sched.Scheduler) {
 	}
 	for i := range t.list {
 		if t.list[i].kind.Landing {
-			continue // nobody waits for it any more
+			continue // no sequence waits for it any more
 		}
 		for at, name := range t.list[i].Names() {
 			if name != (kv.Name{}) {

@@ -118,7 +118,7 @@ func (p *Pool) Awaits(m Move) bool {
 // Underway returns how many blocks slow tiers are asked for and have not answered.
 func (p *Pool) Underway() int { return p.underway }
 
-// missed lets those who wait for a block do without it.
+// missed lets the sequences that wait for a block do without it.
 func (p *Pool) missed(m Move) {
 	if !p.Awaits(m) {
 		return
@@ -162,7 +162,7 @@ func (p *Pool) awaited(at Place) bool {
 	return x != nil && x.from == at
 }
 
-// checkArrivals verifies that those who wait and what they wait for agree.
+// checkArrivals verifies that the sequences that wait and what they wait for agree.
 func (p *Pool) checkArrivals() error {
 	underway, missing := 0, map[*Arrivals]int{}
 	for name, x := range p.arrivals {

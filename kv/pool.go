@@ -55,7 +55,7 @@ type block struct {
 // Pool keeps the books of a fixed number of blocks. Each block is in one of three states:
 //
 //   - used: at least one Table holds a reference;
-//   - cached: no one holds it, but it bears a name (see Hash) and its contents can be found again;
+//   - cached: no sequence holds it, but it bears a name (see Hash) and its contents can be found again;
 //   - free: neither.
 //
 // A block gets its name once its tokens are all computed, and keeps it until it is evicted: when no block is free, a

@@ -54,6 +54,7 @@ type Parser struct {
 	raw     strings.Builder // of a call that has no name yet
 	mark    string          // that began the calls at hand
 	pending bool            // raw is being kept
+	heading bool            // it is harmony's, of a header
 	named   bool            // the call at hand was told
 	muted   bool            // it is not to be told
 	nested  int             // open lists around calls
@@ -132,6 +133,9 @@ func (p *Parser) Close() []Event {
 	p.in, p.ending = p.in+p.half, true
 	p.run()
 	p.keep(len(p.in))
+	if p.heading && strings.Contains(p.raw.String(), harmonyChannel) { // the output was cut off there
+		p.raw.Reset()
+	}
 	p.abandon()
 	if !p.called && (p.said || !p.reasoned) && !p.inside {
 		p.emit(Content, p.gap)

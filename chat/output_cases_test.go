@@ -90,6 +90,8 @@ var outputs = []struct {
 	{"harmony", "harmony", "<|start|>assistant", "<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>commentary<|message|>First. <|end|><|start|>assistant<|channel|>final<|message|>Hi é.", "t", "First. Hi é.", nil},
 	{"harmony", "harmony", "<|start|>assistant", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": \"<|end|> \\\"<|channel|>\"} <|end|><|start|>assistant<|channel|>final<|message|>Hi", "", "Hi", []string{`f {"a": "<|end|> \"<|channel|>"} `}},
 	{"harmony", "harmony", "<|start|>assistant", "<|channel|>commentary to=functions.f<|message|><|call|>", "", "", []string{"f {}"}},
+	{"harmony", "harmony", "<|start|>assistant", "<|channel|>commentary to=functions.f<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.f <|constrain", "", "", []string{"f {}"}},
+	{"harmony", "harmony", "<|start|>assistant", "Hi", "", "Hi", nil},
 	{"harmony", "harmony", "<|start|>assistant", "<|channel|>analysis to=browser.search code<|message|>{}<|call|>", "{}", "", nil},
 	{"granite", "granite", "", "<think>t</think><response>Hi</response>", "t", "Hi", nil},
 	{"apriel", "apriel", "Here are my reasoning steps:\n", "t\n[BEGIN FINAL RESPONSE]\nHi\n[END FINAL RESPONSE]", "t", "Hi", nil},

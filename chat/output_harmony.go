@@ -20,11 +20,11 @@ func (p *Parser) header() bool {
 		p.object = jsonObject{}
 	}
 	mark, ok := p.word(&p.object.text, harmonyMessage)
+	if p.heading = ok && mark == ""; p.heading {
+		return false
+	}
 	if !ok {
 		return p.fail()
-	}
-	if mark == "" {
-		return false
 	}
 	head := p.object.text.String()
 	p.raw.Reset()

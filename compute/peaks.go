@@ -4,7 +4,7 @@ package compute
 // are measured against them. The zero Peaks are unknown.
 type Peaks struct {
 	Read   float64 // bytes read from memory
-	Floats float64 // float32 operations; a multiply-add is two
+	Floats float64 // float32 operations, or what the device does in their place; a multiply-add is two
 	Pairs  float64 // operations on 16-bit numbers; where no instruction does more of them, those of float32
 	Bytes  float64 // operations on bytes, of the dot products that quantised weights need; a multiply-add is two
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ type tape struct {
 	wrong  int
 
 	answers [][]int32 // prompts with what follows them, of the first run
+
+	mu sync.Mutex // of two engines: of what they play, and of the device, which makes one adapter's weights at a time
 }
 
 // listener is a Runner that plays its logits to a tape. It keeps for each cache slot the tokens up to the one in it, so
@@ -122,6 +125,8 @@ func (s *heardStep) Wait() error {
 	}
 	s.waited = true
 	l, b := s.l, s.b
+	l.tape.mu.Lock()
+	defer l.tape.mu.Unlock()
 	l.move(&s.moves)
 	for _, e := range b.Edits {
 		for len(l.tables[e.Slot]) <= int(e.At) {
@@ -389,6 +394,8 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 		packed: tp.packed, pinner: runner, unpinned: sc.unpinned, pinned: map[*byte][]byte{},
 	}
 	place := func(slot int, a *model.Adapter) (compute.Placement, error) {
+		tp.mu.Lock()
+		defer tp.mu.Unlock()
 		p, err := runner.Place(slot, a)
 		if a != nil && err == nil {
 			l.placed[&p.Low[0]] = string(a.ID[:])

@@ -1,7 +1,12 @@
 // Command gpu checks and measures a GPU, and prints one report: what the machine has, the tests that need a device, the
-// goldens of every family, and a table of speeds as shares of the floor.
+// goldens of every family, a table of speeds as shares of the floor, and one of a server under load.
 //
 //	go run ./bench/gpu --out report.md
+//
+// Other servers of the OpenAI API are put under the same load by the same client, one after the other, each started by
+// a command and ended after it:
+//
+//	go run ./bench/gpu --only served --peer 'vllm=vllm serve DIR --load-format dummy --port 8001'
 //
 // On a machine without Go, carry the test binaries (go test -c -o DIR ./compute/cuda ./model ./engine) and the program,
 // and run it in the repository's root with --tests DIR --kvasir PATH.
@@ -40,6 +45,8 @@ type reporter struct {
 	tests   string // folder of test binaries; "" runs go test
 	kvasir  string // the program; "" builds it
 	device  string
+	clients string
+	peerURL string
 	limit   time.Duration // of one command
 	failing []string      // parts that did
 }
@@ -64,7 +71,18 @@ func run(ctx context.Context, args []string) error {
 	shapes := f.String("shapes", "8b", "the models to measure, by shape, with random weights")
 	quants := f.String("quants", "bf16,q8_0,q4_k_m,q4_0", "their types")
 	measured := f.String("speeds", "tg128,tg64@8192,b8,b32,b64,b128,b256,pp512,pp2048,pp8192", "what is measured of each")
-	only := f.String("only", "tests,speeds", "the parts to run")
+	only := f.String("only", "tests,speeds,served", "the parts to run")
+	f.StringVar(&r.clients, "clients", "1,32,64,256", "how many clients are served at once, in turn")
+	f.StringVar(&r.peerURL, "peer-url", "http://127.0.0.1:8001/v1", "where a peer serves")
+	var peers []peer
+	f.Func("peer", "NAME=COMMAND: also measure a server that this command starts; may be repeated", func(v string) error {
+		name, command, ok := strings.Cut(v, "=")
+		if !ok || name == "" || command == "" {
+			return errors.New("want NAME=COMMAND")
+		}
+		peers = append(peers, peer{name, command})
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -100,6 +118,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if strings.Contains(*only, "speeds") {
 		r.speeds(ctx, strings.Split(*shapes, ","), strings.Split(*quants, ","), *measured)
+	}
+	if strings.Contains(*only, "served") {
+		r.served(ctx, strings.Split(*shapes, ",")[0], strings.Split(*quants, ",")[0], peers)
 	}
 	if len(r.failing) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(r.failing, ", "))

@@ -31,13 +31,51 @@ const latentKeys, latentValues = 576, 512
 // latentShared is the shared memory that a block of it needs.
 const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
 
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: chunks' keys and values,
+// barriers, and what aligning them takes.
+func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + 128 + 1024 }
+
+// fewWarps are the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where each
+// share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
+const fewWarps = 12
+
+// fewShared returns how many of some warps of a block of attend_few can have their shared memory, and how much the
+// block needs: of each warp 64 positions, what its chunk gives for up to 8 query heads, and what chunk that is; and the
+// sums of these heads.
+func fewShared(dim, group, warps, most int) (_, shared int) {
+	pitch, sums := 2*dim, 4*min(group, 8)*(dim+8)
+	if dim%64 != 0 {
+		pitch += 16
+	}
+	if dim > narrowHead {
+		warps /= 2
+	}
+	for ; warps > 0; warps /= 2 {
+		if shared = warps*(chunkTokens*pitch+sums+16) + sums + 16; shared <= most {
+			break
+		}
+	}
+	return warps, shared
+}
+
+// runFew queues attend_few for layers of so many shares of a row.
+func (p *program) runFew(kernel string, rows, shares, dim int, a *attendArgs) error {
+	info, parts := p.d.g.info, 2
+	if rows*shares <= info.sms {
+		parts = 1
+	}
+	warps, shared := fewShared(dim, int(a.group), fewWarps/parts, info.shared)
+	f := *p.kernel[kernel]
+	f.shared = uint32(shared)
+	blocks := max(1, min(parts, (info.shared+1<<10)/(shared+1<<10)))
+	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, a)
+}
+
 // attender says which kernels compute a layer's attention with tensor cores.
 type attender struct {
-	chunk, tile string
-	threads     int // of a block of chunk
-	blocks      int // of chunk, on a multiprocessor
-	tokens      int // of a tile
-	parts       int // blocks of a tile
+	few, tile string
+	tokens    int // of a tile
+	parts     int // blocks of a tile
 }
 
 // attender returns the kernels for a layer, if there are some.
@@ -45,13 +83,13 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	group := a.Heads / l.KVHeads
 	dim, compiled := attendDims[l.KDim]
 	dim += kvTypes[kindOfKV(p.cache.spec.Type)].suffix
-	k := attender{chunk: "attend_chunk_" + dim, tile: "attend_tile_" + dim, threads: 32, blocks: 12, tokens: tileRows / group, parts: l.KVHeads}
+	k := attender{few: "attend_few_" + dim, tile: "attend_tile_" + dim, tokens: tileRows / group, parts: l.KVHeads}
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
-		k = attender{chunk: "attend_latent_chunk", tile: "attend_latent_tile", threads: 256, blocks: 2, tokens: 1, parts: int(blocksOf(group, 16))}
+		k = attender{few: "attend_latent_chunk", tile: "attend_latent_tile", tokens: 1, parts: int(blocksOf(group, 16))}
 		ok = p.cache.spec.Type == quant.BF16
 	}
-	return k, ok && p.kernel[k.chunk] != nil && p.kernel[k.tile] != nil
+	return k, ok && p.kernel[k.few] != nil && p.kernel[k.tile] != nil
 }
 
 // attend compiles attention: with tensor cores where the heads' size is one that they are compiled for.
@@ -73,6 +111,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 	}
 	q, narrow := c.narrow(o.Q)
 	kind := p.kindOf(attention{a.Window, k.tokens})
+	p.heads = max(p.heads, a.Heads)
 	p.partialRow = max(p.partialRow, int64(a.Heads)*int64(l.VDim+2)*4)
 	args := attendArgs{group: int32(group), window: int32(a.Window), scale: a.Scale * log2e, softcap: a.Softcap * log2e}
 	if sinks, ok := a.Sinks.(*vector); ok && sinks != nil {
@@ -90,25 +129,29 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		b.at, b.table, b.block = layer.at, layer.table, layer.block
 		b.stride, b.tokens, b.heads = layer.stride, layer.tokens, layer.heads
 		work := &s.kinds[kind]
-		b.slot, b.until, b.fewRows, b.count, b.partial = s.slot, s.until, s.fewRows, work.count, p.chunks
+		b.slot, b.until, b.few, b.count, b.partial, b.arrived = s.slot, s.until, work.few, work.count, p.chunks, p.arrived
 		if s.few > 0 {
-			b.items = work.groups
-			if err := run(p, k.chunk, grid{uint32(k.blocks * p.d.g.info.sms), 1, 1}, k.threads, &b); err != nil {
-				return err
-			}
-			b.items = work.first
-			blocks := grid{uint32(s.few), uint32(a.Heads), 1}
-			if err := run(p, "attend_join", blocks, l.VDim, &joinArgs{a: b, dim: int32(l.VDim)}); err != nil {
+			b.items = work.items
+			if l.Latent {
+				err := run(p, k.few, grid{uint32(2 * p.d.g.info.sms), 1, 1}, 256, &b)
+				if err == nil {
+					err = run(p, "attend_join", grid{uint32(s.few), uint32(a.Heads), 1}, l.VDim, &joinArgs{a: b, dim: int32(l.VDim)})
+				}
+				if err != nil {
+					return err
+				}
+			} else if err := p.runFew(k.few, s.few, l.KVHeads*int(blocksOf(group, 8)), l.KDim, &b); err != nil {
 				return err
 			}
 		}
 		b.items = work.tiles
-		kernel := k.tile
+		kernel, threads := k.tile, 256
 		b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
-		if hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1); p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
-			kernel = hopper
+		hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1)
+		if hopper != kernel && p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
+			kernel, threads = hopper, 384
 		}
-		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
+		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, threads, &b)
 	}, nil
 }
 

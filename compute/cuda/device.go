@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 )
 
 func init() {
-	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Probe: probe, Open: open})
+	compute.Register(compute.Kind{Name: "cuda", Rank: 0, Find: find, Probe: probe, Open: open, Meter: openMeter})
 }
 
 // find lists the devices that the driver shows, or why there is none.
@@ -80,18 +79,24 @@ func open(which string, o compute.Options) (compute.Device, error) {
 	if o.Kernels != "" || o.Wide {
 		return nil, errors.New("cuda: the device has one implementation of its kernels, with activations of bfloat16")
 	}
-	n := 0
-	if which != "" {
-		var err error
-		if n, err = strconv.Atoi(which); err != nil {
-			return nil, fmt.Errorf("cuda: device %q; want a number", which)
-		}
-	}
-	lib, err := openLibrary()
+	lib, n, err := driverOf(which)
 	if err != nil {
-		return nil, fmt.Errorf("cuda: %w", err)
+		return nil, err
 	}
 	return newDevice(lib, n)
+}
+
+// driverOf opens the driver, and returns the number of the device that a name says, "" for the first.
+func driverOf(which string) (lib library, n int, err error) {
+	if which != "" {
+		if n, err = strconv.Atoi(which); err != nil {
+			return nil, 0, fmt.Errorf("cuda: device %q; want a number", which)
+		}
+	}
+	if lib, err = openLibrary(); err != nil {
+		return nil, 0, fmt.Errorf("cuda: %w", err)
+	}
+	return lib, n, nil
 }
 
 // device is a compute.Device on an NVIDIA GPU.
@@ -141,13 +146,10 @@ func newDevice(lib library, ordinal int) (*device, error) {
 
 func (d *device) start() (err error) {
 	g := d.g
-	common := slices.DeleteFunc(Builds(), func(b Build) bool {
-		return strings.HasPrefix(b.Source, "gemm") || b.format > 0 || b.kv > 0 || b.wide || b.Arch == "sm_90" // forGPU
-	})
-	if err = g.loadKernels(d.kernels, common); err != nil {
+	if err = g.loadKernels(d.kernels, common()); err != nil {
 		return err
 	}
-	for name, n := range sharedSizes() {
+	for name, n := range sharedSizes(g.info.shared) {
 		if err := g.sharedMemory(d.kernels, name, n); err != nil {
 			return err
 		}
@@ -173,16 +175,16 @@ func (d *device) start() (err error) {
 }
 
 // sharedSizes returns the dynamic shared memory that kernels are written for.
-func sharedSizes() map[string]int {
+func sharedSizes(most int) map[string]int {
 	sizes := map[string]int{}
 	for _, name := range []string{"attend_latent_tile", "attend_latent_chunk"} {
 		sizes[name] = latentShared
 	}
 	for dim, name := range attendDims {
 		if dim <= narrowHead {
-			maps.Copy(sizes, attendShared(dim, name))
+			maps.Copy(sizes, attendShared(dim, name, most))
 		}
-		sizes["attend_wgmma_"+name] = 4*dim*256 + 1024
+		sizes["attend_wgmma_"+name] = wgmmaShared(dim)
 	}
 	return sizes
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,27 +32,39 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
-// TestParams compares the parameters in Go with those of the PTX.
+// TestParams compares the parameters in Go with those of the kernels.
 func TestParams(t *testing.T) {
 	seen := map[string]bool{}
 	for _, b := range Builds() {
-		ptx, err := b.ptx()
+		c, err := b.read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
-			name := string(m[1])
+		for i, name := range c.names {
 			seen[name] = true
-			if got := fmt.Sprint(paramSizes[name]); got != string(m[2]) {
-				t.Errorf("%s takes %s bytes; Go has %s", name, m[2], got)
+			if got := paramSizes[name]; got != uintptr(c.bytes[i]) {
+				t.Errorf("%s takes %d bytes; Go has %d", name, c.bytes[i], got)
 			}
+		}
+		if early := b.Arch == "sm_90a" && slices.Contains(earlySources, b.Source); early != waits(t, b) {
+			t.Errorf("%s: kernels begin early: %t", b.File(), early)
 		}
 	}
 	for name := range paramSizes {
 		if !seen[name] {
-			t.Errorf("no PTX has a kernel %s", name)
+			t.Errorf("there is no kernel %s", name)
 		}
 	}
+}
+
+// waits reports whether a build's kernels wait for the rows, for Hopper.
+func waits(t *testing.T, b Build) bool {
+	t.Helper()
+	source, _, err := ReadSource(".", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Arch == "sm_90a" && strings.Contains(string(source), "waitForRows()")
 }
 
 // TestWhyNone checks what is said where there is no GPU to use.

@@ -303,6 +303,33 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 		batch(b, 1, 400, 300)
 		same("the rest", runHidden(t, p, b), 400)
 	}
+	// A row whose chunks many blocks have, and one of which one block has all.
+	b = &compute.Batch{}
+	batch(b, 3, 0, vocab-10)
+	runHidden(t, p, b)
+	for at := vocab - 10; at < vocab; at++ {
+		b = &compute.Batch{}
+		batch(b, 3, at, 1)
+		same("a long row", runHidden(t, p, b), at)
+		b = &compute.Batch{}
+		batch(b, 3, at, 1)
+		batch(b, 0, at/10, 2)
+		two := runHidden(t, p, b)
+		same("a long row beside a short one", two[:1], at)
+		same("a short row beside a long one", two[1:], at/10)
+	}
+	// Rows of several sequences, whose chunks do not end where those of a block do.
+	for n := 1; n <= fewRows; n++ {
+		b = &compute.Batch{}
+		parts := []struct{ slot, from int }{{1, 100}, {0, 630}, {3, 350 + 20*n}}
+		for _, q := range parts {
+			batch(b, q.slot, q.from, n)
+		}
+		all := runHidden(t, p, b)
+		for i, q := range parts {
+			same("rows of three sequences", all[i*n:(i+1)*n], q.from)
+		}
+	}
 }
 
 // attendReference computes attention of a row in float64.

@@ -11,45 +11,41 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 //go:generate go run ./_gen
 
-//go:embed ptx/*.gz
-var ptxFiles embed.FS
+//go:embed compiled/*.gz
+var compiledFiles embed.FS
 
-// Build is one compilation of a file of kernels/ to PTX.
+// Build is one compilation of a file of kernels/: to PTX for sm_80, which drivers compile for it and later GPUs, to
+// machine code for sm_90a, which Hopper alone runs.
 type Build struct {
 	Source string // such as "rows.cu"
-	Arch   string // such as "sm_80"
+	Arch   string // "sm_80" or "sm_90a"
 	format format // of the weights that products read
 	kv     int    // of the cache that attend.cu reads: a number in kvTypes
 	wide   bool   // attend.cu for heads of more than narrowHead numbers
 }
 
-// earlySources are the files whose kernels begin before those in front of them end, on Hopper and later (waitForRows of
-// common.cuh): those of a decode step.
-var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "gemm_few.cu"}
+// hopper is the compute capability that has machine code of its own.
+const hopper = 9
 
-// forGPU returns the compilation for compute capability major.0 and later.
-func (b Build) forGPU(major int) Build {
-	if major >= 9 && slices.Contains(earlySources, b.Source) {
-		b.Arch = "sm_90"
+// forGPU returns the compilation for a major compute capability; ok is false if it has none.
+func (b Build) forGPU(major int) (_ Build, ok bool) {
+	if major == hopper {
+		b.Arch = "sm_90a"
 	}
-	return b
+	return b, b.Arch == "sm_80" || major == hopper
 }
 
-// Builds lists all compilations: every file for sm_80, whose PTX later GPUs run too, earlySources for sm_90 besides,
-// and those that use Hopper's own instructions for sm_90a; products once for each format of weights, attention for
-// each type of cache.
+// Builds lists all compilations: every file for sm_80, but for those that use Hopper's own instructions, and for
+// sm_90a; products once for each format of weights, attention for each type of cache.
 func Builds() []Build {
-	var all []Build
-	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu"} {
-		all = append(all, Build{Source: source, Arch: "sm_80"})
-	}
-	all = append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a"})
+	all := append(common(), peakBuild)
 	for f := range numFormats {
 		all = append(all, productBuilds(f)...)
 	}
@@ -60,11 +56,20 @@ func Builds() []Build {
 		all = append(all, attendBuild(kv, true))
 	}
 	for _, b := range all {
-		if later := b.forGPU(9); later != b {
-			all = append(all, later)
+		if on, _ := b.forGPU(hopper); on != b {
+			all = append(all, on)
 		}
 	}
 	return all
+}
+
+// common are the compilations that every model needs.
+func common() []Build {
+	var all []Build
+	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu"} {
+		all = append(all, Build{Source: source, Arch: "sm_80"})
+	}
+	return append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a"})
 }
 
 func attendBuild(kv int, wide bool) Build {
@@ -80,13 +85,13 @@ func productBuilds(f format) []Build {
 	return all
 }
 
-// File returns the name of the compressed PTX.
+// File returns the name of the compressed file.
 func (b Build) File() string {
 	name := strings.TrimSuffix(b.Source, ".cu")
 	if b.wide {
 		name += "_wide"
 	}
-	return "ptx/" + b.kernel(name) + "." + b.Arch + ".ptx.gz"
+	return "compiled/" + b.kernel(name) + "." + b.Arch + ".gz"
 }
 
 // kernel returns the name of what a build makes of a kernel.
@@ -95,7 +100,11 @@ func (b Build) kernel(name string) string { return b.format.kernel(name) + kvTyp
 // Options returns the compiler's options. Products and sums are joined to one rounding only where the source says
 // so.
 func (b Build) Options() []string {
-	options := []string{"-arch=" + strings.Replace(b.Arch, "sm_", "compute_", 1), "-std=c++17", "-default-device", "--fmad=false"}
+	arch := b.Arch
+	if arch == "sm_80" {
+		arch = "compute_80" // PTX alone
+	}
+	options := []string{"-arch=" + arch, "-std=c++17", "-default-device", "--fmad=false"}
 	if b.format != formatBF16 {
 		options = append(options, fmt.Sprintf("-DFORMAT=%d", b.format))
 	}
@@ -108,7 +117,7 @@ func (b Build) Options() []string {
 	return options
 }
 
-// Sum returns the hash of what the PTX is made from.
+// Sum returns the hash of what a file is made from.
 func (b Build) Sum(source []byte, headers map[string][]byte) string {
 	h := sha256.New()
 	fmt.Fprintln(h, b.Options())
@@ -120,7 +129,7 @@ func (b Build) Sum(source []byte, headers map[string][]byte) string {
 }
 
 // headerFiles are the files of kernels/ that others include.
-var headerFiles = []string{"common.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "attend.cuh", "kv.cuh"}
+var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "attend.cuh", "kv.cuh"}
 
 // ReadSource reads a source and the headers from the package's folder.
 func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
@@ -134,21 +143,60 @@ func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, 
 	return source, headers, err
 }
 
-// ptx returns the PTX of a build.
-func (b Build) ptx() ([]byte, error) {
-	z, err := ptxFiles.ReadFile(b.File())
-	if err != nil {
-		return nil, err
+// compiled is what a file of compiled/ holds: a line for each kernel, its name and the bytes of its parameter, an empty
+// line, and what the driver is given.
+type compiled struct {
+	names []string
+	bytes []int
+	image []byte
+}
+
+// Compiled makes the contents of a file of PTX, where the kernels are found, and what the driver is to be given.
+func Compiled(ptx, image []byte) []byte {
+	var file bytes.Buffer
+	for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
+		fmt.Fprintf(&file, "%s %s\n", m[1], m[2])
 	}
-	r, err := gzip.NewReader(bytes.NewReader(z))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
+	file.WriteByte('\n')
+	file.Write(image)
+	return file.Bytes()
 }
 
 // kernelEntry finds a kernel in PTX: its name and the bytes of its parameter.
 var kernelEntry = regexp.MustCompile(`\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 \w+\[(\d+)\]\s*\)`)
+
+// read reads the file of a build.
+func (b Build) read() (c compiled, err error) {
+	z, err := compiledFiles.ReadFile(b.File())
+	if err != nil {
+		return c, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(z))
+	if err != nil {
+		return c, err
+	}
+	file, err := io.ReadAll(r)
+	if err != nil {
+		return c, err
+	}
+	for {
+		line, rest, _ := bytes.Cut(file, []byte("\n"))
+		if file = rest; len(line) == 0 {
+			c.image = append(rest, 0) // PTX is a string
+			return c, nil
+		}
+		var name string
+		var n int
+		if _, err := fmt.Sscan(string(line), &name, &n); err != nil {
+			return c, err
+		}
+		c.names, c.bytes = append(c.names, name), append(c.bytes, n)
+	}
+}
+
+// earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
+// common.cuh): those of a decode step.
+var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu"}
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
 // formats other than BF16 are there once a weight has the format, and attention of other types and of wide heads once a
@@ -160,22 +208,37 @@ type kernels struct {
 	attends map[Build]bool
 }
 
-// loadKernels gives the driver the PTX for the device.
+// module is a build that the driver is given, and what the driver made of it.
+type module struct {
+	build Build
+	compiled
+	handle uintptr
+}
+
+// loadKernels gives the driver the kernels for the device: all files at once, since it takes seconds to compile PTX
+// that it does not have in its cache.
 func (g *gpu) loadKernels(k *kernels, builds []Build) error {
-	for _, b := range builds {
-		if b.Arch == "sm_90a" && g.info.major != 9 {
-			continue
-		}
-		b = b.forGPU(g.info.major)
-		ptx, err := b.ptx()
-		if err != nil {
-			return fmt.Errorf("cuda: %w", err)
-		}
-		if err := g.load(k, b, ptx); err != nil {
-			return err
+	var all guard.Group
+	modules := make([]module, len(builds))
+	for i, b := range builds {
+		if on, ok := b.forGPU(g.info.major); ok {
+			modules[i].build = on
+			all.Start(func() error { return g.load(&modules[i]) })
 		}
 	}
-	return nil
+	err := all.Wait()
+	for i := range modules {
+		m := &modules[i]
+		if m.handle == 0 {
+			continue
+		}
+		k.modules = append(k.modules, m.handle)
+		g.live++
+		if err == nil {
+			err = g.find(k, m)
+		}
+	}
+	return err
 }
 
 // loadProducts gives the driver the products of a format, once.
@@ -208,7 +271,7 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 		if (dim > narrowHead) != wide {
 			continue
 		}
-		for kernel, n := range attendShared(dim, name) {
+		for kernel, n := range attendShared(dim, name, g.info.shared) {
 			if err := g.sharedMemory(k, b.kernel(kernel), n); err != nil {
 				return err
 			}
@@ -218,38 +281,47 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 	return nil
 }
 
-// attendShared returns the shared memory of the kernels of attend.cu for heads of dim numbers.
-func attendShared(dim int, name string) map[string]int {
-	half := chunkTokens * (dim + 8) * 2
-	return map[string]int{"attend_tile_" + name: 4 * half, "attend_chunk_" + name: half}
+// attendShared returns the most shared memory of the kernels of attend.cu for heads of dim numbers, where blocks can
+// have `most` in all.
+func attendShared(dim int, name string, most int) map[string]int {
+	return map[string]int{"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_few_" + name: most}
 }
 
-// load makes a module of PTX and finds its kernels.
-func (g *gpu) load(k *kernels, b Build, ptx []byte) error {
+// load gives the driver a module. Unlike other methods it may be called from several goroutines, none of which has
+// entered.
+func (g *gpu) load(m *module) (err error) {
+	if m.compiled, err = m.build.read(); err != nil {
+		return fmt.Errorf("cuda: %w", err)
+	}
+	if err := g.enter(); err != nil {
+		return err
+	}
+	defer g.leave()
 	const errorLog, errorLogBytes = 5, 6
-	said := make([]byte, 8192)
-	image := append(bytes.Clone(ptx), 0)
+	said, made := make([]byte, 8192), make([]uintptr, 1)
 	names := []int32{errorLog, errorLogBytes}
 	values := []uintptr{address(&said[0]), uintptr(len(said))}
-	c := g.lib.call(cuModuleLoadDataEx, address(&g.out[0]), address(&image[0]), uintptr(len(names)), address(&names[0]), address(&values[0]))
-	keepAlive(image, said, names, values)
+	c := g.lib.call(cuModuleLoadDataEx, address(&made[0]), address(&m.image[0]), uintptr(len(names)), address(&names[0]), address(&values[0]))
+	keepAlive(made, m.image, said, names, values)
 	if c != success {
-		err := fail(g.lib, c, "compiling %s for %s", b.File(), g.info.name)
+		err := fail(g.lib, c, "loading %s for %s", m.build.File(), g.info.name)
 		err.Details = cString(&said[0])
 		return err
 	}
-	module := uintptr(g.out[0])
-	k.modules = append(k.modules, module)
-	g.live++
-	early := bytes.Contains(ptx, []byte("griddepcontrol.wait"))
-	for _, m := range kernelEntry.FindAllSubmatch(ptx, -1) {
-		name := append(bytes.Clone(m[1]), 0)
-		err := g.try(cuModuleGetFunction, []uintptr{address(&g.out[0]), module, address(&name[0])}, "finding the kernel %s", m[1])
+	m.handle = made[0]
+	return nil
+}
+
+// find finds the kernels of a module.
+func (g *gpu) find(k *kernels, m *module) error {
+	early := m.build.Arch == "sm_90a" && slices.Contains(earlySources, m.build.Source)
+	for i, kernel := range m.names {
+		name := append([]byte(kernel), 0)
+		err := g.try(cuModuleGetFunction, []uintptr{address(&g.out[0]), m.handle, address(&name[0])}, "finding the kernel %s", kernel)
 		if keepAlive(name); err != nil {
 			return err
 		}
-		size, _ := strconv.Atoi(string(m[2]))
-		k.byName[b.kernel(string(m[1]))] = &function{name: string(m[1]), handle: uintptr(g.out[0]), param: size, early: early}
+		k.byName[m.build.kernel(kernel)] = &function{name: kernel, handle: uintptr(g.out[0]), param: m.bytes[i], early: early}
 	}
 	return nil
 }

@@ -216,11 +216,21 @@ type attendArgs struct {
 	block                        int64
 	stride, tokens, heads, group int32
 	slot, until                  pointer
-	items, fewRows, count        pointer
+	items, few, count            pointer
 	partial, sinks               pointer
 	window                       int32
 	scale, softcap               float32
 	shift                        int32
+	arrived                      pointer
+}
+
+// peakArgs is what a meter's kernels take.
+type peakArgs struct {
+	at     pointer
+	n      int64
+	to     pointer
+	rounds int32
+	_      int32
 }
 
 type joinArgs struct {
@@ -291,6 +301,8 @@ var paramSizes = map[string]uintptr{
 	"angles":              unsafe.Sizeof(anglesArgs{}),
 	"rotate_store":        unsafe.Sizeof(storeArgs{}),
 	"edit_tables":         unsafe.Sizeof(editArgs{}),
+	"peak_read":           unsafe.Sizeof(peakArgs{}),
+	"peak_multiply":       unsafe.Sizeof(peakArgs{}),
 	"move_blocks":         unsafe.Sizeof(moveArgs{}),
 	"attend_wgmma_64":     unsafe.Sizeof(attendArgs{}),
 	"attend_wgmma_128":    unsafe.Sizeof(attendArgs{}),
@@ -338,7 +350,7 @@ func init() {
 	}
 	for _, dim := range attendDims {
 		paramSizes["attend_tile_"+dim] = unsafe.Sizeof(attendArgs{})
-		paramSizes["attend_chunk_"+dim] = unsafe.Sizeof(attendArgs{})
+		paramSizes["attend_few_"+dim] = unsafe.Sizeof(attendArgs{})
 	}
 }
 

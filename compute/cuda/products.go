@@ -212,9 +212,9 @@ type warpgroups struct {
 }
 
 var warpgroupKernels = []warpgroups{
-	{128, 256, 1, false, 620, 7000}, {128, 128, 2, false, 346, 8200}, {128, 64, 2, false, 244, 6300}, {128, 32, 2, false, 240, 5500},
-	{64, 128, 2, false, 234, 7700}, {64, 64, 2, false, 169, 6600},
-	{64, 128, 2, true, 285, 8600}, {64, 64, 2, true, 255, 6000}, {64, 32, 4, true, 250, 5000},
+	{128, 256, 1, false, 582, 17700}, {128, 128, 2, false, 339, 11000}, {128, 64, 2, false, 236, 5800}, {128, 32, 2, false, 235, 3900},
+	{64, 128, 2, false, 248, 9900}, {64, 64, 2, false, 174, 6100},
+	{128, 128, 2, true, 391, 12300}, {64, 128, 2, true, 285, 9800}, {64, 64, 2, true, 253, 5900}, {64, 32, 4, true, 240, 5300},
 }
 
 const (
@@ -236,7 +236,11 @@ func (w warpgroups) threads() int { return 2*w.outs + 128 }
 
 // shared is the shared memory that a block needs: Plan of gemm_wgmma.cu.
 func (w warpgroups) shared(f format) int {
-	staged := min(w.rows, 64) * (w.outs + 4) * 4
+	chunk := 64
+	if w.rows == 32 || w.rows >= 128 && w.outs == 128 && !w.split {
+		chunk = 32
+	}
+	staged := chunk * (w.outs + 4) * 4
 	stage := w.steps * (w.rows*boxInputs*2 + w.outs/recordOuts*f.recordBytes())
 	stages := min((mostShared-1024-256-staged)/stage, 14)
 	return 1024 + stages*stage + staged + 256

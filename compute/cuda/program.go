@@ -49,8 +49,9 @@ type program struct {
 	chosen     pointer // [rows] what the last step chose
 	chunks     pointer // [chunkCount, heads, size + 2] what chunks of few rows give
 	chunkCount int
-	groupCount int   // room for groups of chunks
-	partialRow int64 // bytes of one of them
+	partialRow int64   // bytes of one of them
+	heads      int     // the most query heads
+	arrived    pointer // [rows, heads] of 0, of attend_few
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
@@ -201,7 +202,6 @@ func (p *program) make() (err error) {
 	if p.partialRow > 0 {
 		want := p.cache.spec.Blocks*p.cache.spec.BlockTokens/chunkTokens + 2*mostGraphRows
 		p.chunkCount = min(want, int(chunkBytes/p.partialRow))
-		p.groupCount = p.chunkCount/chunkGroup + p.limits.Rows
 	}
 	for i := range p.routings {
 		r := &p.routings[i]
@@ -222,6 +222,7 @@ func (p *program) make() (err error) {
 	p.chosen = take(int64(4*rows), "tokens")
 	if p.partialRow > 0 {
 		p.chunks = take(int64(p.chunkCount)*p.partialRow, "sums of attention")
+		p.arrived = take(4*int64(rows)*int64(p.heads), "counters of attention")
 	}
 	for i := range p.rings {
 		r := &p.rings[i]
@@ -296,7 +297,7 @@ func (p *program) free() error {
 	for i := range p.buffers {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
-	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.groupTable, p.lora.table, p.float8.x, p.float8.scales}, p.lora.inner[:]...)
+	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.arrived, p.groupTable, p.lora.table, p.float8.x, p.float8.scales}, p.lora.inner[:]...)
 	all = append(append(all, p.routes...), p.choosers.memory()...)
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))

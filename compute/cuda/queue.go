@@ -114,17 +114,16 @@ func (p *program) compute(s *step) error {
 	return p.s.replay(gr)
 }
 
-// copyIndices queues the copies of a step's indices: of groups of chunks, which there is much room for, those that
-// are.
+// copyIndices queues the copies of a step's indices: of chunks, which there is much room for, those that are.
 func (p *program) copyIndices(sh *shape, from pinned) error {
 	end := sh.fixed
 	for k := range sh.kinds {
 		w := &sh.kinds[k]
-		n := 16 * int(sh.ints(from, w.count, 4)[2])
-		at := int(w.groups - sh.base)
+		n := 4 * int(sh.ints(from, w.count, 4)[2])
+		at := int(w.items - sh.base)
 		if k == 0 {
 			end = at + n
-		} else if err := p.s.toDevice(w.groups, from, at, max(n, 16)); err != nil {
+		} else if err := p.s.toDevice(w.items, from, at, max(n, 16)); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ type shape struct {
 
 	id, from, pos, slot, until, long, types pointer    // [rows]
 	rowsOf                                  [3]pointer // by domain: which rows they are
-	fewRows                                 pointer    // [rows]
 	kinds                                   []work
 	choose                                  pointer // [choices]
 	runs                                    pointer // [runCount, 4] the rows of each sequence, in recurrent models
@@ -24,15 +23,15 @@ type shape struct {
 	adapterEnds, adapterRows                pointer // [adapters], [rows] rows by adapter, and where each one's end
 	adapted                                 bool    // some rows have an adapter
 
-	bytes, fixed int // fixed: without groups, of which the last kind's come last and only as many as there are are copied
+	bytes, fixed int // fixed: without chunks, of which the last kind's come last, and those that are are copied
 	base         pointer
 }
 
 // work is what one kind of attention does in a step.
 type work struct {
-	count     pointer // [4]: few rows, tiles, groups of chunks
-	first     pointer // [rows+1] where the chunks of each few row begin
-	groups    pointer // [groupCount, 4]
+	count     pointer // [4]: few rows, tiles, chunks of few rows
+	few       pointer // [rows, 4] of each few row: where its chunks end, row, slot, until
+	items     pointer // [chunkCount] of each chunk: which of the few rows
 	tiles     pointer // [rows, 2]
 	tileCount int     // of the launch
 }
@@ -46,7 +45,7 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 		s.bytes += roundUp(4*n, 16)
 		return at
 	}
-	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.slot, &s.until, &s.long, &s.types, &s.fewRows} {
+	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.slot, &s.until, &s.long, &s.types} {
 		*at = take(rows)
 	}
 	s.rowsOf[compute.LogitRows], s.rowsOf[compute.HiddenRows] = take(logits), take(hidden)
@@ -57,12 +56,12 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 		s.adapterEnds, s.adapterRows = take(n), take(rows)
 	}
 	for range p.kinds {
-		s.kinds = append(s.kinds, work{count: take(4), first: take(rows + 1), tiles: take(2 * rows)})
+		s.kinds = append(s.kinds, work{count: take(4), few: take(4 * rows), tiles: take(2 * rows)})
 	}
 	s.choose = take(choices * int(unsafe.Sizeof(choiceArgs{})) / 4)
 	s.fixed = s.bytes
 	for k := range s.kinds {
-		s.kinds[k].groups = take(4 * p.groupCount)
+		s.kinds[k].items = take(p.chunkCount)
 	}
 	return s
 }
@@ -110,7 +109,7 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	}
 	p.fillRuns(s, to, b)
 	p.fillAdapters(s, to, b)
-	few := p.fillFew(s, to, b, until, chunks)
+	few := p.fillFew(b, until, chunks)
 	for k := range s.kinds {
 		p.fillKind(s, to, k, b, until, few)
 	}
@@ -121,9 +120,6 @@ func fillWith(v []int32, x int32) {
 		v[i] = x
 	}
 }
-
-// chunkGroup is the chunks of one item of attend_chunk.
-const chunkGroup = 4
 
 // isFew reports whether rows of a sequence are computed chunk by chunk.
 func isFew(q *compute.Seq) bool { return q.Rows <= fewRows }
@@ -136,56 +132,42 @@ func (a attention) chunksOf(until int32) (first, n int32) {
 	return first, (until+chunkTokens-1)/chunkTokens - first
 }
 
-// fillFew lists the rows that are computed chunk by chunk, as long as there is room for their chunks, and returns
-// how many sequences from the first on they are of.
-func (p *program) fillFew(s *shape, to pinned, b *compute.Batch, until []int32, chunks int) (seqs int) {
-	rows := s.ints(to, s.fewRows, s.count[compute.AllRows])[:0]
+// fillFew returns how many sequences from the first on have rows that are computed chunk by chunk, if they have few: as
+// long as there is room for the chunks.
+func (p *program) fillFew(b *compute.Batch, until []int32, chunks int) (seqs int) {
 	room := make([]int, len(p.kinds))
 	for i := range room {
 		room[i] = chunks
 	}
 	for i := range b.Seqs {
 		q := &b.Seqs[i]
-		if isFew(q) {
-			fits := true
-			for k, kind := range p.kinds {
-				for r := q.Row; r < q.Row+q.Rows; r++ {
-					_, n := kind.chunksOf(until[r])
-					room[k] -= int(n)
-				}
-				fits = fits && room[k] >= 0
+		for k, kind := range p.kinds {
+			for r := q.Row; isFew(q) && r < q.Row+q.Rows; r++ {
+				_, n := kind.chunksOf(until[r])
+				room[k] -= int(n)
 			}
-			if !fits {
-				break
-			}
-			for r := q.Row; r < q.Row+q.Rows; r++ {
-				rows = append(rows, r)
+			if room[k] < 0 {
+				return i
 			}
 		}
-		seqs = i + 1
 	}
-	return seqs
+	return len(b.Seqs)
 }
 
 // fillKind writes the items of a kind of attention. Of sequences from number few on all rows go into tiles.
 func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until []int32, few int) {
 	w, kind, all := &s.kinds[k], p.kinds[k], s.count[compute.AllRows]
-	count, starts, tiles := s.ints(to, w.count, 4), s.ints(to, w.first, all+1), s.ints(to, w.tiles, 2*all)
-	groups := s.ints(to, w.groups, 4*p.groupCount)
+	count, rows, tiles, items := s.ints(to, w.count, 4), s.ints(to, w.few, 4*all), s.ints(to, w.tiles, 2*all), s.ints(to, w.items, p.chunkCount)
 	clear(count)
-	starts[0] = 0
 	for i := range b.Seqs {
 		q := &b.Seqs[i]
 		if i < few && isFew(q) {
 			for r := q.Row; r < q.Row+q.Rows; r++ {
-				first, n := kind.chunksOf(until[r])
-				start := starts[count[0]]
+				_, n := kind.chunksOf(until[r])
+				fillWith(items[count[2]:][:n], count[0])
+				count[2] += n
+				copy(rows[4*count[0]:], []int32{count[2], r, q.Slot, until[r]})
 				count[0]++
-				starts[count[0]] = start + n
-				for c := int32(0); c < n; c += chunkGroup {
-					copy(groups[4*count[2]:], []int32{r, first + c, min(chunkGroup, n-c), start + c})
-					count[2]++
-				}
 			}
 			continue
 		}

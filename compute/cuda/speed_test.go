@@ -26,7 +26,7 @@ func TestSpeed(t *testing.T) {
 	d := gpuDevice(t)
 	fmt.Printf("opening: %.2f s\n", time.Since(opening).Seconds())
 	const layers, most = 32, 256
-	context := 512
+	context, each := 512, 37
 	typ := quant.BF16
 	if rest, named := strings.CutPrefix(what, "type="); named {
 		name, list, _ := strings.Cut(rest, " ")
@@ -55,7 +55,7 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("loading: %.1f GB in %.2f s\n", float64(bytes)/1e9, time.Since(begin).Seconds())
-	spec := compute.CacheSpec{Blocks: 40 * most, BlockTokens: 16, Type: quant.BF16}
+	spec := compute.CacheSpec{Blocks: 68 * most, BlockTokens: 16, Type: quant.BF16}
 	for range layers {
 		spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 8, KDim: 128, VDim: 128})
 	}
@@ -64,6 +64,7 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	filled := 0 // slots whose tokens are in the cache
 	for _, part := range strings.Fields(what) {
 		name, list, _ := strings.Cut(part, "=")
 		for _, n := range strings.Split(list, ",") {
@@ -72,20 +73,24 @@ func TestSpeed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "cached" {
-				context = min(rows, 512)
+				context, filled, each = rows, 0, rows/16+5
 				continue
 			}
 			if name == "prompt" {
+				filled = 0
 				measure(t, p, name, rows, func(b *compute.Batch, _ int) {
 					b.AppendSeq(compute.Seq{}, random(r, rows), rows)
 				})
 				continue
 			}
-			for slot := range rows {
+			if rows*each > spec.Blocks {
+				t.Fatalf("%d sequences of %d tokens: more than %d blocks", rows, context, spec.Blocks)
+			}
+			for ; filled < rows; filled++ {
 				b := &compute.Batch{}
-				b.AppendSeq(compute.Seq{Slot: int32(slot)}, random(r, context), context)
-				for i := range 40 {
-					b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(slot), At: int32(i), Block: int32(slot*40 + i)})
+				b.AppendSeq(compute.Seq{Slot: int32(filled)}, random(r, context), context)
+				for i := range each {
+					b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(filled), At: int32(i), Block: int32(filled*each + i)})
 				}
 				wait(t, p, b)
 			}

@@ -1,6 +1,7 @@
-// Command _gen compiles the kernels of package cuda to PTX with NVRTC, which needs no GPU: go generate runs it in
+// Command _gen compiles the kernels of package cuda with NVRTC, which needs no GPU: go generate runs it in
 // the package's folder. KVASIR_NVRTC names the library libnvrtc.so; else it is looked for where pip installs it
-// (pip install nvidia-cuda-nvrtc==13.0.*). The version is at most 13.0, so that drivers for CUDA 13.0 load the PTX.
+// (pip install nvidia-cuda-nvrtc==13.0.*). The version is at most 13.0, so that drivers for CUDA 13.0 load what it
+// makes.
 package main
 
 import (
@@ -44,25 +45,25 @@ func main() {
 	all.Wait()
 }
 
-// write compiles a build and writes its PTX, compressed, and the hash of what it is made from.
+// write compiles a build and writes its file, compressed, and the hash of what it is made from.
 func (c nvrtc) write(b cuda.Build) {
 	source, headers, err := cuda.ReadSource(".", b)
 	if err != nil {
 		log.Fatal(err)
 	}
-	ptx := c.compile(b, source, headers)
+	file := c.compile(b, source, headers)
 	var z bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
-	_, _ = w.Write(ptx)
+	_, _ = w.Write(file)
 	_ = w.Close()
-	sum := sha256.Sum256(ptx)
+	sum := sha256.Sum256(file)
 	if err := os.WriteFile(b.File(), z.Bytes(), 0o644); err != nil {
 		log.Fatal(err)
 	}
 	if err := os.WriteFile(b.File()+".sum", []byte(b.Sum(source, headers)+"\n"), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s: %d bytes of PTX, %x\n", b.File(), len(ptx), sum[:4])
+	fmt.Printf("%s: %d bytes, %x\n", b.File(), len(file), sum[:4])
 }
 
 // nvrtc is the compiler's library.
@@ -79,7 +80,7 @@ func open() nvrtc {
 	}
 	c := nvrtc{}
 	for _, name := range []string{
-		"nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcDestroyProgram", "nvrtcGetPTXSize", "nvrtcGetPTX",
+		"nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcDestroyProgram", "nvrtcGetPTXSize", "nvrtcGetPTX", "nvrtcGetCUBINSize", "nvrtcGetCUBIN",
 		"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcVersion",
 	} {
 		if c[name], err = purego.Dlsym(h, name); err != nil {
@@ -122,7 +123,7 @@ var (
 
 func text(s string) *byte { return &append([]byte(s), 0)[0] }
 
-// compile returns the PTX of a source.
+// compile returns what a source becomes.
 func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) []byte {
 	prog := new(uintptr)
 	var names, bodies []*byte
@@ -130,21 +131,29 @@ func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) [
 		names, bodies = append(names, text(name)), append(bodies, text(string(body)))
 	}
 	names, bodies = append(names, nil), append(bodies, nil)
-	c.check("nvrtcCreateProgram", at(prog), at(text(string(source))), at(text(b.Source)), uintptr(len(headers)), at(&bodies[0]), at(&names[0]))
+	body, name := text(string(source)), text(b.Source)
+	c.check("nvrtcCreateProgram", at(prog), at(body), at(name), uintptr(len(headers)), at(&bodies[0]), at(&names[0]))
 	var options []*byte
 	for _, o := range b.Options() {
 		options = append(options, text(o))
 	}
 	r, _, _ := purego.SyscallN(c["nvrtcCompileProgram"], *prog, uintptr(len(options)), at(&options[0]))
+	for _, used := range []any{body, name, names, bodies, options} { // of which the compiler has addresses only
+		runtime.KeepAlive(used)
+	}
 	if said := c.read("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", *prog); r != 0 || len(said) > 2 {
 		fmt.Fprintf(os.Stderr, "%s for %s:\n%s\n", b.Source, b.Arch, said)
 	}
 	if r != 0 {
 		os.Exit(1)
 	}
-	ptx := c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog)
+	ptx := bytes.TrimRight(c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog), "\x00")
+	image := ptx
+	if b.Arch == "sm_90a" {
+		image = c.read("nvrtcGetCUBINSize", "nvrtcGetCUBIN", *prog)
+	}
 	c.check("nvrtcDestroyProgram", at(prog))
-	return bytes.TrimRight(ptx, "\x00")
+	return cuda.Compiled(ptx, image)
 }
 
 func (c nvrtc) read(size, get string, prog uintptr) []byte {

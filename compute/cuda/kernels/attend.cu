@@ -12,6 +12,18 @@
 constexpr bool CODED = KV == KV_FP8 || KV == KV_Q8_0;
 template <int DIM> constexpr int ROW = KV == KV_FP8 ? DIM : KV == KV_Q8_0 ? (DIM + 31) / 32 * 34 : 2 * DIM;
 
+// Rows of shared memory are PITCH bytes apart. place is where 8 numbers of a row are, so that those of 8 rows lie in
+// different banks: swizzled, or with 8 numbers between rows.
+template <int DIM> constexpr int PITCH = DIM % 64 ? (DIM + 8) * 2 : DIM * 2;
+template <int DIM> __device__ __forceinline__ u32 place(int row, int unit) {
+    return row * PITCH<DIM> + (DIM % 64 ? unit : unit ^ row % 8) * 16;
+}
+
+// placeNext is where 8 numbers of the same row are, 2·k units after an even unit or the one after it.
+template <int DIM> __device__ __forceinline__ u32 placeNext(int row, int odd, int k) {
+    return row * PITCH<DIM> + (DIM % 64 ? odd * 16 + k * 32 : (odd ^ row % 8) * 16 ^ k * 32);
+}
+
 __device__ __forceinline__ void storeShared(u32 at, const u32 (&v)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
@@ -48,7 +60,7 @@ __device__ __forceinline__ void widen(u32 (&to)[4], const Codes &c) {
     }
 }
 
-// loadChunk copies keys or values of a chunk to shared memory, [64] rows of DIM + 8 numbers of 16 bits; positions from
+// loadChunk copies keys or values of a chunk to shared memory, [64] rows of DIM numbers of 16 bits; positions from
 // end on become zeros. first is the number of the head's first row in a block, whose tokens are a multiple of 16.
 template <int DIM, int THREADS>
 __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread) {
@@ -73,7 +85,7 @@ __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int
                 if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
                     continue;
                 if (!CODED) {
-                    copy16(to + row * (DIM + 8) * 2 + n % UNITS * 16, from[i] ? from[i] + n * 16 : (const u8 *)a.at, there);
+                    copy16(to + place<DIM>(row, n % UNITS), from[i] ? from[i] + n * 16 : (const u8 *)a.at, there);
                     continue;
                 }
                 codes[i][j] = {};
@@ -90,7 +102,7 @@ __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int
                         continue;
                     u32 v[4];
                     widen(v, codes[i][j]);
-                    storeShared(to + row * (DIM + 8) * 2 + n % UNITS * 16, v);
+                    storeShared(to + place<DIM>(row, n % UNITS), v);
                 }
     }
 }
@@ -127,57 +139,50 @@ template <int DIM> __device__ __forceinline__ void queries(u32 (&q)[DIM / 16][4]
             q[k][i] = packHalf(near(fromBF16((bf16)q[k][i])), near(fromBF16((bf16)(q[k][i] >> 16))));
 }
 
-// attendKeys multiplies a warp's queries with a chunk's keys.
-template <int DIM> __device__ __forceinline__ void attendKeys(float (&s)[8][4], const u32 (&q)[DIM / 16][4], u32 keys) {
+// attendKeys multiplies a warp's queries with 8·N keys.
+template <int DIM, int N> __device__ __forceinline__ void attendKeys(float (*s)[4], const u32 (&q)[DIM / 16][4], u32 keys) {
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             s[n][e] = 0;
 #pragma unroll
     for (int k = 0; k < DIM / 16; k++)
 #pragma unroll
-        for (int n = 0; n < 8; n += 2) {
+        for (int n = 0; n < N; n += 2) {
             u32 b[4];
-            int pos = n * 8 + lane / 16 * 8 + lane % 8, unit = k * 2 + lane / 8 % 2;
-            ldmatrix(b, keys + pos * (DIM + 8) * 2 + unit * 16);
+            ldmatrix(b, keys + n * 8 * PITCH<DIM> + placeNext<DIM>(lane / 16 * 8 + lane % 8, lane / 8 % 2, k));
             multiply(s[n], q[k], b[0], b[1]);
             multiply(s[n + 1], q[k], b[2], b[3]);
         }
 }
 
-// PART is how many numbers of o are computed at a time, so that registers are enough.
-template <int DIM> constexpr int PART = DIM <= 128 ? DIM : 64;
-
-// attendValues computes part of a chunk's o from weights and values: from number first on.
-template <int DIM> __device__ __forceinline__ void attendValues(float (&o)[PART<DIM> / 8][4], const float (&s)[8][4], u32 values, int first) {
+// attendValues adds the products of weights and 16·K values to part of o: N numbers, from number first on.
+template <int DIM, int K, int N> __device__ __forceinline__ void attendValues(float (&o)[N / 8][4], const float (*s)[4], u32 values, int first) {
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int n = 0; n < PART<DIM> / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            o[n][e] = 0;
-#pragma unroll
-    for (int k = 0; k < CHUNK / 16; k++) {
+    for (int k = 0; k < K; k++) {
         u32 w[4] = {packWeights(s[2 * k][0], s[2 * k][1]), packWeights(s[2 * k][2], s[2 * k][3]),
                     packWeights(s[2 * k + 1][0], s[2 * k + 1][1]), packWeights(s[2 * k + 1][2], s[2 * k + 1][3])};
 #pragma unroll
-        for (int n = 0; n < PART<DIM> / 8; n += 2) {
+        for (int n = 0; n < N / 8; n += 2) {
             u32 b[4];
-            int pos = k * 16 + lane / 8 % 2 * 8 + lane % 8, unit = first / 8 + n + lane / 16;
-            ldmatrixT(b, values + pos * (DIM + 8) * 2 + unit * 16);
+            ldmatrixT(b, values + k * 16 * PITCH<DIM> + placeNext<DIM>(lane % 16, lane / 16, first / 16 + n / 2));
             multiply(o[n], w, b[0], b[1]);
             multiply(o[n + 1], w, b[2], b[3]);
         }
     }
 }
 
+// PART is how many numbers of o attend_tile computes at a time, so that registers are enough.
+template <int DIM> constexpr int PART = DIM <= 128 ? DIM : 64;
+
 // Many rows: eight warps of 16 rows each share the chunks of a KV head in shared memory, in turn two. [tiles, KV
-// heads] blocks of 256 threads. Dynamic shared memory: 2·2·64·(DIM+8)·2 bytes.
+// heads] blocks of 256 threads. Dynamic shared memory: 2·2·64·PITCH bytes.
 template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
     extern __shared__ __align__(128) u8 shared[];
-    constexpr u32 HALF = CHUNK * (DIM + 8) * 2;
+    constexpr u32 HALF = CHUNK * PITCH<DIM>;
     letNextBegin();
     waitForRows();
     int tile = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -235,7 +240,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
         load(c + 1);
         if (c * CHUNK >= warpTo) // no row of the warp sees it: joining it would change nothing
             continue;
-        attendKeys<DIM>(s, q, keys);
+        attendKeys<DIM, 8>(s, q, keys);
         weigh(s, m, t, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a.scale, a.softcap);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -244,8 +249,8 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
         }
 #pragma unroll
         for (int part = 0; part < DIM; part += PART<DIM>) {
-            float o[PART<DIM> / 8][4];
-            attendValues<DIM>(o, s, keys + HALF, part);
+            float o[PART<DIM> / 8][4] = {};
+            attendValues<DIM, 4, PART<DIM>>(o, s, keys + HALF, part);
 #pragma unroll
             for (int n = 0; n < PART<DIM> / 8; n++)
 #pragma unroll
@@ -264,70 +269,325 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     }
 }
 
-// Few rows: a block of one warp takes one chunk of one row and KV head after another, and keeps m, t and o of each
-// for attend_join. An item is up to GROUP chunks of a row: row, first chunk, chunks, and number of the first in
-// partial. Any number of blocks of 32 threads. Dynamic shared memory: 64·(DIM+8)·2 bytes, for keys and then for values:
-// more warps on a multiprocessor hide more than a warp's own copies would.
-#define GROUP 4
-template <int DIM> __device__ __forceinline__ void attendChunk(const AttendArgs &a) {
-    extern __shared__ __align__(128) u8 shared[];
-    letNextBegin();
-    waitForRows();
-    int lane = threadIdx.x, parts = (a.group + 15) / 16;
-    int all = a.count[2] * a.heads * parts * GROUP;
-    u32 base = sharedAddress(shared);
-    for (int n = blockIdx.x; n < all; n += gridDim.x) {
-        int sub = n % GROUP, part = n / GROUP % parts, head = n / (GROUP * parts) % a.heads;
-        int4 item = ((const int4 *)a.items)[n / (GROUP * parts * a.heads)];
-        if (sub >= item.z)
-            continue;
-        int row = item.x, c = item.y + sub, at = item.w + sub;
-        int until = a.until[row], slot = a.slot[row], from = firstSeen(a, until);
-        const int *table = a.table + (i64)slot * a.stride;
-        __syncwarp();
-        loadChunk<DIM, 32>(a, base, table, c, until, (i64)head * a.tokens, lane);
-        copyCommit();
-        u32 q[DIM / 16][4];
-        int h0 = part * 16 + lane / 4, h1 = h0 + 8, firstHead = head * a.group;
-        const bf16 *qRow = (const bf16 *)a.q.at + (i64)row * a.q.ld + firstHead * DIM;
-        queries<DIM>(q, h0 < a.group ? qRow + h0 * DIM : 0, h1 < a.group ? qRow + h1 * DIM : 0);
-        float s[8][4], m[2], t[2];
-        int first[2] = {from, from}, end[2] = {until, until};
-        copyWait<0>();
-        __syncwarp();
-        attendKeys<DIM>(s, q, base);
-        __syncwarp();
-        loadChunk<DIM, 32>(a, base, table, c, until, (i64)(a.heads + head) * a.tokens, lane);
-        copyCommit();
-        weigh(s, m, t, c, first, end, false, a.scale, a.softcap);
-        copyWait<0>();
-        __syncwarp();
+// WARPS are the most of a block of attend_few.
+template <int DIM> constexpr int WARPS = DIM <= 128 ? 12 : 6;
+
+// Chunk is one of those that a warp computes.
+struct Chunk {
+    int x;           // its number (Cut)
+    int i, begin, n; // which of the few rows it is of, and where this one's n chunks begin among those of all rows
+    int row, slot, until;
+    int head, part, nth; // the KV head, the first of its query heads, and which of the row's chunks
+    int at;              // its first position
+    const u8 *page;      // the keys of positions lane % 4 · 16 to + 15; nil if no row sees them
+
+    // find finds chunk x, of row i, whose chunks begin at begin.
+    __device__ __forceinline__ void find(const AttendArgs &a, const Cut &cut, int x, int i, int begin, int4 of) {
+        this->x = x, this->i = i, this->begin = begin, n = of.x - begin, row = of.y, slot = of.z, until = of.w;
+        int share = (x - begin * cut.shares) / n;
+        nth = x - begin * cut.shares - share * n, head = share / cut.parts, part = (share - head * cut.parts) * 8;
+    }
+
+    // advance goes on by so many chunks.
+    __device__ __forceinline__ void advance(const AttendArgs &a, int by) {
+        for (nth += by; nth >= n;) {
+            nth -= n, part += 8;
+            if (part < a.group)
+                continue;
+            part = 0;
+            if (++head < a.heads)
+                continue;
+            int4 of = a.few[++i];
+            head = 0, begin += n, n = of.x - begin, row = of.y, slot = of.z, until = of.w;
+        }
+    }
+
+    template <int DIM> __device__ __forceinline__ void lookUp(const AttendArgs &a) {
+        int from = firstSeen(a, until);
+        at = (from / CHUNK + nth) * CHUNK;
+        int pos = at + threadIdx.x % 4 * 16, n = pos / a.tokens, block = pos < until && pos + 16 > from ? a.table[(i64)slot * a.stride + n] : -1;
+        page = block < 0 ? 0 : (const u8 *)(a.at + block * a.block) + (head * a.tokens + pos - n * a.tokens) * ROW<DIM>;
+    }
+};
+
+// Spots are where a lane's units of a page go.
+template <int DIM> struct Spots {
+    static constexpr int N = DIM / 16;
+    u32 at[N];
+
+    __device__ __forceinline__ Spots() {
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int h = i ? h1 : h0;
-            if (h < a.group && lane % 4 == 0)
-                *(float2 *)(a.partial + ((i64)at * a.heads * a.group + firstHead + h) * (DIM + 2) + DIM) = make_float2(m[i], t[i]);
+        for (int j = 0; j < N; j++) {
+            int n = threadIdx.x % 32 + j * 32;
+            at[j] = place<DIM>(n / (DIM / 8), n % (DIM / 8));
+            asm volatile("" : "+r"(at[j])); // in a register, not computed again for each page
+        }
+    }
+};
+
+// loadPage copies 16 rows to shared memory; those from number rows on become zeros.
+template <int DIM> __device__ __forceinline__ void loadPage(u32 to, const Spots<DIM> &spots, const u8 *from, int rows) {
+    constexpr int UNITS = DIM / 8, N = Spots<DIM>::N;
+    int lane = threadIdx.x % 32;
+    if constexpr (CODED) {
+        Codes codes[N];
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            int n = lane + j * 32;
+            codes[j] = {};
+            if (n / UNITS < rows)
+                codes[j] = readCodes(from + n / UNITS * ROW<DIM>, n % UNITS);
         }
 #pragma unroll
-        for (int part = 0; part < DIM; part += PART<DIM>) {
-            float o[PART<DIM> / 8][4];
-            attendValues<DIM>(o, s, base, part);
+        for (int j = 0; j < N; j++) {
+            u32 v[4];
+            widen(v, codes[j]);
+            storeShared(to + spots.at[j], v);
+        }
+    } else if (from += lane * 16; rows >= 16) {
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int h = i ? h1 : h0;
-                if (h >= a.group)
+        for (int j = 0; j < N; j++)
+            copy16(to + spots.at[j], from + j * 512, true);
+    } else {
+#pragma unroll 1
+        for (int n = lane; n < 16 * UNITS; n += 32, from += 512)
+            copy16(to + place<DIM>(n / UNITS, n % UNITS), from, n / UNITS < rows);
+    }
+}
+
+// joinShare joins the n chunks of a share that several blocks had: of so many query heads from number head on.
+template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a, int row, int head, int there, int at, int n) {
+    constexpr int PAIRS = (DIM + 63) / 64;
+    int heads = a.heads * a.group;
+    for (int i = threadIdx.x / 32; i < there * PAIRS; i += blockDim.x / 32) {
+        int h = head + i / PAIRS, d = 2 * (threadIdx.x % 32) + i % PAIRS * 64;
+        float M = a.sinks ? a.sinks[h] * LOG2E : -INF, T = a.sinks ? 1 : 0;
+        float2 O = {};
+        const float *from = a.partial + ((i64)at * heads + h) * (DIM + 2);
+#pragma unroll 16
+        for (int c = 0; c < n; c++, from += (i64)heads * (DIM + 2)) {
+            float2 mt = __ldcg((const float2 *)(from + DIM)), o = __ldcg((const float2 *)(from + min(d, DIM)));
+            float old, add;
+            joinFactors(M, mt.x, old, add);
+            T = join(T, old, mt.y, add);
+            O.x = join(O.x, old, o.x, add), O.y = join(O.y, old, o.y, add);
+        }
+        float inv = 1.f / T;
+        if (d < DIM)
+            *(u32 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld + h * DIM + d) = packBF16(O.x * inv, O.y * inv);
+    }
+}
+
+// Few rows: the warps of a block take chunks in turn, and join what they gave, in order, when each has one. Of a share
+// whose chunks several blocks have, m, t and o of each go to `partial`, and the block that is the last to be done joins
+// them. A warp has four pages of 16 positions in shared memory: a chunk's keys, each of which its values replace, and
+// these the keys of the warp's next chunk. So four pages are always on their way. Queries are operand A where they meet
+// keys, weights operand B where they meet values: a lane has the same weights in both. Any number of blocks of up to
+// WARPS warps. Dynamic shared memory: fewShared in attention.go.
+template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a) {
+    constexpr int OUT = DIM + 8, PAIRS = (DIM + 63) / 64;
+    constexpr u32 PAGE = 16 * PITCH<DIM>;
+    extern __shared__ __align__(128) u8 shared[];
+    int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = min(a.group, 8);
+    u32 ring = sharedAddress(shared) + warp * 4 * PAGE;
+    // Of each warp's chunk: row, first query head, number in partial, and FIRST, LAST and SPLIT with 8 times the heads.
+    int4 *tags = (int4 *)(shared + warps * 4 * PAGE);
+    int *joins = (int *)(tags + warps);               // whether the block joins a share that is split
+    float *outs = (float *)(tags + warps + 1);        // [warps, heads, OUT]: o, then m and t
+    float *sums = outs + warps * heads * OUT;         // [heads, OUT] of the chunks so far
+    enum { FIRST = 1, LAST = 2, SPLIT = 4 };
+    letNextBegin();
+    // What the host lists is there before any kernel of the step begins.
+    Cut cut(a);
+    if (blockIdx.x >= cut.blocks) {
+        waitForRows();
+        return;
+    }
+    int x = cut.begin(blockIdx.x), past = cut.begin(blockIdx.x + 1);
+    int i = a.items[x / cut.shares], j = a.items[min(past, cut.chunks - 1) / cut.shares];
+    int4 row = a.few[i], pastRow = a.few[j];
+    int begin = i ? a.few[i - 1].x : 0, pastBegin = j ? a.few[j - 1].x : 0;
+    waitForRows();
+    // The block's chunks are those from first to last-1.
+    int first = cut.align(x, begin, row.x), last = past < cut.chunks ? cut.align(past, pastBegin, pastRow.x) : past;
+    if (first >= last)
+        return;
+    if (first >= row.x * cut.shares) // the last share of the row is another block's
+        begin = row.x, row = a.few[++i];
+    u32 q[DIM / 16][4];
+    auto loadQ = [&](const Chunk &c) {
+        int h = c.part + lane / 4;
+        queries<DIM>(q, h < a.group ? (const bf16 *)a.q.at + (i64)c.row * a.q.ld + (c.head * a.group + h) * DIM : 0, 0);
+    };
+    Spots<DIM> spots;
+    i64 toValues = (i64)a.heads * a.tokens * ROW<DIM>;
+    auto load = [&](const Chunk &c, int p, i64 further) { // page p, of keys or of values
+        const u8 *from = (const u8 *)__shfl_sync(~0u, (u64)c.page, p);
+        if (from)
+            loadPage<DIM>(ring + p * PAGE, spots, from + further, c.until - c.at - p * 16);
+        copyCommit();
+    };
+    Chunk now = {};
+    now.find(a, cut, first, i, begin, row);
+    now.x += warp;
+    if (now.x < last) {
+        now.advance(a, warp);
+        now.lookUp<DIM>(a);
+#pragma unroll 1
+        for (int p = 0; p < 4; p++)
+            load(now, p, 0);
+        loadQ(now);
+    }
+    for (int round = first; round < last; round += warps) {
+        Chunk next = now;
+        next.x += warps;
+        next.page = 0;
+        if (now.x < last) {
+            if (next.x < last)
+                next.advance(a, warps);
+            u32 pages = __ballot_sync(~0u, now.page != 0);
+            float s[8][2] = {}, m[1], t[1];
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                copyWait<3>();
+                __syncwarp();
+                if (pages >> p & 1) {
+                    float d[2][4];
+                    attendKeys<DIM, 2>(d, q, ring + p * PAGE);
+                    s[2 * p][0] = d[0][0], s[2 * p][1] = d[0][1], s[2 * p + 1][0] = d[1][0], s[2 * p + 1][1] = d[1][1];
+                }
+                __syncwarp();
+                load(now, p, toValues);
+            }
+            if (next.x < last) {
+                next.lookUp<DIM>(a);
+                loadQ(next);
+            }
+            int from[1] = {firstSeen(a, now.until)}, until[1] = {now.until};
+            weigh<1>(s, m, t, now.at / CHUNK, from, until, now.at >= from[0] && now.at + CHUNK <= now.until, a.scale, a.softcap);
+            float o[DIM / 16][4] = {}; // of numbers lane / 4 and + 8 of each 16, heads lane % 4 · 2 and + 1
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                u32 w0 = packWeights(s[2 * p][0], s[2 * p][1]), w1 = packWeights(s[2 * p + 1][0], s[2 * p + 1][1]);
+                copyWait<3>();
+                __syncwarp();
+                if (pages >> p & 1)
+#pragma unroll
+                    for (int n = 0; n < DIM / 16; n++) {
+                        u32 v[4];
+                        ldmatrixT(v, ring + p * PAGE + placeNext<DIM>(lane / 16 * 8 + lane % 8, lane / 8 % 2, n));
+                        multiply(o[n], v, w0, w1);
+                    }
+                __syncwarp();
+                load(next, p, 0);
+            }
+            float *to = outs + warp * heads * OUT;
+            if (lane % 4 == 0 && lane / 4 < heads)
+                *(float2 *)(to + lane / 4 * OUT + DIM) = make_float2(m[0], t[0]);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int h = lane % 4 * 2 + e % 2;
+                if (h < heads)
+#pragma unroll
+                    for (int n = 0; n < DIM / 16; n++)
+                        to[h * OUT + n * 16 + e / 2 * 8 + lane / 4] = o[n][e];
+            }
+            int start = now.x - now.nth;
+            if (lane == 0)
+                tags[warp] = make_int4(now.row, now.head * a.group + now.part, now.begin + now.nth,
+                                       (now.nth == 0 ? FIRST : 0) | (now.nth == now.n - 1 ? LAST : 0) |
+                                           (start < first || start + now.n > last ? SPLIT : 0) | min(a.group - now.part, 8) << 3);
+        }
+        __syncthreads();
+        for (int h = warp; h < heads; h += warps) {
+            float *sum = sums + h * OUT, M = sum[DIM], T = sum[DIM + 1], O[2 * PAIRS];
+#pragma unroll
+            for (int k = 0; k < PAIRS; k++)
+                if (2 * lane + 64 * k < DIM)
+                    O[2 * k] = sum[2 * lane + 64 * k], O[2 * k + 1] = sum[2 * lane + 64 * k + 1];
+#pragma unroll 1
+            for (int w = 0; w < min(warps, last - round); w++) {
+                int4 tag = tags[w];
+                int head = tag.y + h;
+                if (h >= tag.w >> 3)
                     continue;
-                float *to = a.partial + ((i64)at * a.heads * a.group + firstHead + h) * (DIM + 2) + part;
+                const float *from = outs + (w * heads + h) * OUT;
+                if (tag.w & SPLIT) {
+                    float *to = a.partial + ((i64)tag.z * a.heads * a.group + head) * (DIM + 2);
+                    for (int d = 2 * lane; d < DIM + 2; d += 64)
+                        *(float2 *)(to + d) = *(const float2 *)(from + d);
+                    continue;
+                }
+                if (tag.w & FIRST) {
+                    M = a.sinks ? a.sinks[head] * LOG2E : -INF, T = a.sinks ? 1 : 0;
 #pragma unroll
-                for (int n = 0; n < PART<DIM> / 8; n++)
-                    *(float2 *)(to + n * 8 + lane % 4 * 2) = make_float2(o[n][2 * i], o[n][2 * i + 1]);
+                    for (int k = 0; k < 2 * PAIRS; k++)
+                        O[k] = 0;
+                }
+                float old, add, inv;
+                joinFactors(M, from[DIM], old, add);
+                T = join(T, old, from[DIM + 1], add);
+                if (tag.w & LAST)
+                    inv = 1.f / T;
+                bf16 *to = (bf16 *)a.dst.at + (i64)tag.x * a.dst.ld + head * DIM;
+#pragma unroll
+                for (int k = 0; k < PAIRS; k++) {
+                    int d = 2 * lane + 64 * k;
+                    if (d >= DIM)
+                        continue;
+                    float2 o = *(const float2 *)(from + d);
+                    O[2 * k] = join(O[2 * k], old, o.x, add), O[2 * k + 1] = join(O[2 * k + 1], old, o.y, add);
+                    if (tag.w & LAST)
+                        *(u32 *)(to + d) = packBF16(O[2 * k] * inv, O[2 * k + 1] * inv);
+                }
+            }
+            __syncwarp(); // all lanes have read M and T
+            if (lane == 0)
+                sum[DIM] = M, sum[DIM + 1] = T;
+#pragma unroll
+            for (int k = 0; k < PAIRS; k++)
+                if (2 * lane + 64 * k < DIM)
+                    sum[2 * lane + 64 * k] = O[2 * k], sum[2 * lane + 64 * k + 1] = O[2 * k + 1];
+        }
+        // Split shares of which the block has done its last chunk: that of its first chunk, that of its last one, or both.
+        int ends[2] = {-1, -1};
+        int4 ended[2];
+        for (int w = 0; w < min(warps, last - round); w++) {
+            int4 tag = tags[w];
+            if (tag.w & SPLIT && (tag.w & LAST || round + w == last - 1)) {
+                ends[1] = ends[0], ended[1] = ended[0];
+                ends[0] = round + w, ended[0] = tag;
             }
         }
+        if (ends[0] >= 0)
+            __threadfence(); // what went to partial is seen before arrived
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            if (ends[e] < 0)
+                continue;
+            int4 tag = ended[e];
+            int i = a.items[tag.z], begin = i ? a.few[i - 1].x : 0, n = a.few[i].x - begin, start = ends[e] - (tag.z - begin);
+            if (threadIdx.x == 0) {
+                int mine = ends[e] + 1 - max(first, start), *arrived = a.arrived + i * a.heads * a.group + tag.y;
+                bool all = atomicAdd(arrived, mine) + mine == n;
+                if (all) {
+                    *arrived = 0;
+                    __threadfence();
+                }
+                *joins = all;
+            }
+            __syncthreads();
+            if (*joins)
+                joinShare<DIM>(a, tag.x, tag.y, tag.w >> 3, begin, n);
+            __syncthreads();
+        }
+        now = next;
     }
 }
 
 #if KV == 0 && !defined WIDE
-// Joins the chunks of few rows. [rows, query heads] blocks of DIM threads.
+// Joins the chunks of few rows of latents. [rows, query heads] blocks of DIM threads.
 struct JoinArgs {
     AttendArgs a;
     int dim;
@@ -339,25 +599,25 @@ KERNEL attend_join(const JoinArgs j) {
     int i = blockIdx.x, h = blockIdx.y, d = threadIdx.x, heads = a.heads * a.group;
     if (i >= a.count[0])
         return;
-    int row = a.fewRows[i];
+    int4 of = a.few[i];
     float M = a.sinks ? a.sinks[h] * LOG2E : -INF, T = a.sinks ? 1 : 0, O = 0;
-    const float *p = a.partial + ((i64)a.items[i] * heads + h) * (j.dim + 2);
-    int end = a.items[i + 1];
+    int begin = i ? a.few[i - 1].x : 0;
+    const float *p = a.partial + ((i64)begin * heads + h) * (j.dim + 2);
 #pragma unroll 4
-    for (int n = a.items[i]; n < end; n++, p += (i64)heads * (j.dim + 2)) {
+    for (int n = begin; n < of.x; n++, p += (i64)heads * (j.dim + 2)) {
         float old, add, o = p[d], m = p[j.dim], t = p[j.dim + 1];
         joinFactors(M, m, old, add);
         T = join(T, old, t, add);
         O = join(O, old, o, add);
     }
-    ((bf16 *)a.dst.at)[(i64)row * a.dst.ld + h * j.dim + d] = toBF16(O * (1.f / T));
+    ((bf16 *)a.dst.at)[(i64)of.y * a.dst.ld + h * j.dim + d] = toBF16(O * (1.f / T));
 }
 
 #endif
 
 #define ATTEND(DIM)                                                                                    \
     KERNEL __launch_bounds__(256, 1) attend_tile_##DIM(const AttendArgs a) { attendTile<DIM>(a); }     \
-    KERNEL __launch_bounds__(32) attend_chunk_##DIM(const AttendArgs a) { attendChunk<DIM>(a); }
+    KERNEL __launch_bounds__(WARPS<DIM> * 32, 1) attend_few_##DIM(const AttendArgs a) { attendFew<DIM>(a); }
 #ifdef WIDE
 ATTEND(192)
 ATTEND(256)

@@ -3,8 +3,7 @@
 // Positions are taken in chunks of 64 that begin at multiples of 64. Of a chunk, a row has m, the greatest of its
 // scores (as exponents of 2), weights 2^(score - m), their sum t, and an output o: the product of the weights, as
 // bfloat16, and the values. Chunks are joined in order (join). So a row gives the same bits whether one warp goes
-// through all chunks (attend_tile) or each has a warp of its own (attend_chunk, attend_join), beside whichever
-// other rows.
+// through all chunks (attend_tile) or each has a warp of its own (attend_few), beside whichever other rows.
 //
 // Rows of a warp's tile of 16 are query heads that share a KV head, of one token or more: row i is head i % GROUP
 // of token i / GROUP.
@@ -21,17 +20,39 @@ struct AttendArgs {
     i64 block;
     int stride, tokens, heads, group; // group: query heads of each KV head
     const int *slot, *until; // until: positions that a row may see: its own + 1, or its sequence's length
-    const int *items;        // attend_chunk: [count[2], 4]; attend_join: [count[0]+1] where each row's chunks begin; attend_tile: [count[1], 2]
-    const int *fewRows;      // [count[0]] which rows are computed chunk by chunk
+    const int *items;        // of few rows: [count[2]] which of them each chunk is of; attend_tile: [count[1], 2]
+    const int4 *few;         // [count[0]] rows that are computed chunk by chunk: where their chunks end, row, slot, until
     const int *count;
     float *partial;          // [chunks, heads·group, dim + 2]: o, then m and t
     const float *sinks;      // [heads·group] or nil
     int window;              // 0: all
     float scale, softcap;    // scale: times log2 e
     int shift;               // log2 tokens, where that is a whole number
+    int *arrived;            // [few rows, heads·group] chunks of a split share that are done; 0 between kernels
 };
 
 __device__ __forceinline__ int firstSeen(const AttendArgs &a, int until) { return a.window ? max(until - a.window, 0) : 0; }
+
+// Cut says which block of attend_few has which chunks. Those of all shares (a KV head, and up to 8 of its query heads)
+// are numbered: rows one after the other, of a row its shares, of a share its chunks. Blocks have equal numbers of
+// them, but that one block has all chunks of a share of at most `whole`.
+struct Cut {
+    int parts, shares, chunks, blocks, whole;
+
+    __device__ __forceinline__ Cut(const AttendArgs &a) {
+        parts = (a.group + 7) / 8, shares = a.heads * parts, chunks = a.count[2] * shares;
+        blocks = min((int)gridDim.x, (chunks + 3) / 4);
+        whole = max((int)blockDim.x / 32, (int)((i64)chunks * 5 / 4 / max(blocks, 1)));
+    }
+
+    __device__ __forceinline__ int begin(int block) const { return (int)((i64)chunks * block / blocks); }
+
+    // align moves x, which is among the chunks from begin to end of a row, to the end of a share that is not cut there.
+    __device__ __forceinline__ int align(int x, int begin, int end) const {
+        int n = end - begin, nth = (x - begin * shares) % n;
+        return n <= whole && nth > 0 ? x - nth + n : x;
+    }
+};
 
 // loadQueries loads a warp's 16 rows as operand A: row r of the tile is where at says, zeros where that is nil.
 template <int DIM> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
@@ -45,6 +66,13 @@ template <int DIM> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16
     }
 }
 
+// inverseFast is 1/x to within one unit of the last place.
+__device__ __forceinline__ float inverseFast(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
 // State is what a lane has of two rows: g and g+8 of the warp's tile.
 template <int DIM> struct State {
     float o[DIM / 8][4], m[2], t[2];
@@ -52,28 +80,30 @@ template <int DIM> struct State {
 
 // weigh makes a chunk's scores weights, and computes m and t. Row i sees positions from first[i] to end[i]-1; all
 // says that every row sees the whole chunk.
-__device__ __forceinline__ void weigh(float (&s)[8][4], float (&m)[2], float (&t)[2], int chunk, const int (&first)[2], const int (&end)[2],
-                                      bool all, float scale, float softcap) {
+template <int ROWS>
+__device__ __forceinline__ void weigh(float (&s)[8][2 * ROWS], float (&m)[ROWS], float (&t)[ROWS], int chunk, const int (&first)[ROWS],
+                                      const int (&end)[ROWS], bool all, float scale, float softcap) {
     int at = chunk * CHUNK + threadIdx.x % 4 * 2;
     if (softcap > 0) {
+        float twice = 2 * LOG2E * scale / softcap;
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                s[n][e] = softcap * tanhf(s[n][e] * scale / softcap);
+            for (int e = 0; e < 2 * ROWS; e++)
+                s[n][e] = fmaf(-2 * softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), softcap); // softcap·tanh(s·scale/softcap)
         scale = 1;
     }
     if (!all) {
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
+            for (int e = 0; e < 2 * ROWS; e++) {
                 int pos = at + n * 8 + e % 2;
                 s[n][e] = pos >= first[e / 2] && pos < end[e / 2] ? s[n][e] : -INF;
             }
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < ROWS; i++) {
         float most = s[0][i * 2];
 #pragma unroll
         for (int n = 0; n < 8; n++)

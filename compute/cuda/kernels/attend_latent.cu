@@ -122,27 +122,24 @@ KERNEL __launch_bounds__(256, 2) attend_latent_tile(const AttendArgs a) {
     }
 }
 
-// Few rows: a block takes one chunk of one row and 16 heads after another, as attend_chunk does. Any number of blocks
+// Few rows: a block takes one chunk of one row and 16 heads after another, as attend_few does. Any number of blocks
 // of 256 threads.
-#define GROUP 4
 KERNEL __launch_bounds__(256, 2) attend_latent_chunk(const AttendArgs a) {
     extern __shared__ __align__(128) u8 shared[];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = (a.group + 15) / 16, all = a.count[2] * parts * GROUP;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = (a.group + 15) / 16, all = a.count[2] * parts;
     for (int n = blockIdx.x; n < all; n += gridDim.x) {
-        int sub = n % GROUP, head = n / GROUP % parts * 16;
-        int4 item = ((const int4 *)a.items)[n / (GROUP * parts)];
-        if (sub >= item.z)
-            continue;
-        int row = item.x, end = a.until[row];
+        int head = n % parts * 16, at = n / parts, i = a.items[at];
+        int4 of = a.few[i];
+        int row = of.y, end = of.w, first = firstSeen(a, end), chunk = first / CHUNK + at - (i ? a.few[i - 1].x : 0);
         float o[TILES][4], m[2], t[2];
         loadHeads(a, shared, row, head);
-        latentChunk(a, shared, a.table + (i64)a.slot[row] * a.stride, item.y + sub, firstSeen(a, end), end, o, m, t);
+        latentChunk(a, shared, a.table + (i64)of.z * a.stride, chunk, first, end, o, m, t);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int h = head + lane / 4 + 8 * i;
             if (h >= a.group)
                 continue;
-            float *to = a.partial + ((i64)(item.w + sub) * a.group + h) * (VALUES + 2);
+            float *to = a.partial + ((i64)at * a.group + h) * (VALUES + 2);
 #pragma unroll
             for (int k = 0; k < TILES; k++)
                 *(float2 *)(to + warp * TILES * 8 + k * 8 + lane % 4 * 2) = make_float2(o[k][2 * i], o[k][2 * i + 1]);

@@ -1,8 +1,11 @@
 // Attention of many rows on Hopper, with wgmma, for heads of 64 and 128 numbers and blocks of a power of two
 // tokens. It gives the bits that attend.cu gives.
 #include "attend.cuh"
+#include "barrier.cuh"
 
-#define STAGES 4
+#define STAGES 6
+#define MULTIPLIERS 256 // threads that multiply: two warpgroups; 128 more fetch
+#define AHEAD 3         // chunks that are on their way at a time
 #define PANEL (CHUNK * 128) // 64 numbers of each position of a chunk: rows of 128 bytes
 
 // wgmma adds A·B to d: A is a warpgroup's 64 by 16, B 16 by 64 in shared memory, as 64 rows of 16. fresh: d counts
@@ -75,139 +78,250 @@ template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
             asm volatile("" : "+f"(d[i][e])::"memory");
 }
 
-// Blocks are those of the positions of a chunk that a thread copies.
-template <int DIM> struct Blocks {
-    static constexpr int N = CHUNK * DIM / 8 / 256;
-    int block[N];
+// Stage is where a chunk lies in shared memory: the next one takes the next place.
+struct Stage {
+    int at;
+    u32 parity;
 
-    __device__ __forceinline__ void find(const AttendArgs &a, const int *table, int chunk, int end) {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int pos = chunk * CHUNK + (threadIdx.x + i * 256) / (DIM / 8);
-            block[i] = pos < end ? table[pos >> a.shift] : -1;
-        }
-    }
-
-    // copy copies keys or values of the chunk to shared memory, in panels; positions that there are not become
-    // zeros.
-    __device__ __forceinline__ void copy(const AttendArgs &a, u32 to, int chunk, i64 offset) const {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int n = threadIdx.x + i * 256, row = n / (DIM / 8), unit = n % (DIM / 8);
-            const bf16 *from = a.at + (block[i] < 0 ? 0 : block[i] * a.block + offset + ((chunk * CHUNK + row) & (a.tokens - 1)) * DIM + unit * 8);
-            copy16(to + unit / 8 * PANEL + row * 128 + ((unit % 8) ^ (row % 8)) * 16, from, block[i] >= 0);
-        }
+    __device__ __forceinline__ void next() {
+        if (++at == STAGES)
+            at = 0, parity ^= 1;
     }
 };
 
-// Eight warps, two warpgroups, of 16 rows each share the chunks of a KV head in shared memory. [tiles, KV heads]
-// blocks of 256 threads. Dynamic shared memory: STAGES·DIM·256 bytes, and 1024 to align them.
-template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
-    constexpr u32 HALF = DIM / 64 * PANEL;
-    extern __shared__ u8 unaligned[];
-    letNextBegin();
-    waitForRows();
-    int tile = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (tile >= a.count[1])
-        return;
-    // An item is a tile: its first row, and how many.
-    int row0 = a.items[2 * tile], rows = a.items[2 * tile + 1];
-    const int *table = a.table + (i64)a.slot[row0] * a.stride;
-    u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
-    int first[2], end[2];
-    i64 out[2];
-    const bf16 *from[2];
-    bool there[2];
+// In shared memory, from its first multiple of 1024 on: keys and values of the stages, then the barriers.
+template <int DIM> struct Plan {
+    static constexpr u32 HALF = DIM / 64 * PANEL; // keys of a chunk, or its values
+    static constexpr u32 FULL = STAGES * 2 * HALF, EMPTY = FULL + STAGES * 8;
+};
+
+// feed copies the chunks from c on to shared memory, keys and values in panels; positions that there are not become
+// zeros. It is the work of 128 threads, and takes few instructions, since the multipliers want them: a thread copies 16
+// bytes of every APART-th row, and rows of a page of 16, which share a block, are a constant apart.
+template <int DIM> __device__ __forceinline__ void feed(const AttendArgs &a, const int *table, u32 base, int c, int chunks, int last) {
+    using P = Plan<DIM>;
+    constexpr int UNITS = DIM / 8, APART = 128 / UNITS, PAGE = 16, PAGES = CHUNK / PAGE;
+    int unit = threadIdx.x % UNITS, row0 = threadIdx.x % 128 / UNITS;
+    u32 blockBytes = (u32)(a.block * 2);
+    const u8 *first = (const u8 *)(a.at + ((i64)blockIdx.y * a.tokens + row0) * DIM + unit * 8);
+    i64 values = (i64)a.heads * a.tokens * DIM * 2;
+    u32 to0 = base + unit / 8 * PANEL + row0 * 128 + ((unit % 8) ^ (row0 % 8)) * 16;
+    u32 block[PAGES] = {}; // of the chunk that is loaded next: its numbers are read a chunk ahead
+    auto find = [&](int c) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group;
-        there[i] = token < rows;
-        token = row0 + (there[i] ? token : 0);
-        int h = head * a.group + r % a.group;
-        end[i] = there[i] ? a.until[token] : 0;
-        first[i] = firstSeen(a, end[i]);
-        out[i] = (i64)token * a.dst.ld + h * DIM;
-        from[i] = there[i] ? (const bf16 *)a.q.at + (i64)token * a.q.ld + h * DIM : 0;
-    }
-    u32 q[DIM / 16][4];
-    loadQueries<DIM>(q, from[0], from[1]);
-    int last = a.until[row0 + rows - 1];
-    int c = firstSeen(a, a.until[row0]) / CHUNK, chunks = (last + CHUNK - 1) / CHUNK;
-    i64 keyAt = (i64)head * a.tokens * DIM, valueAt = (i64)(a.heads + head) * a.tokens * DIM;
-    Blocks<DIM> next; // of the chunk that is loaded next: its numbers are read a chunk ahead
-    next.find(a, table, c, last);
-    auto load = [&](int c) {
-        u32 to = base + c % STAGES * 2 * HALF;
-        if (c < chunks) {
-            next.copy(a, to, c, keyAt);
-            next.copy(a, to + HALF, c, valueAt);
-            next.find(a, table, c + 1, last);
+        for (int i = 0; i < PAGES; i++)
+            if (c * CHUNK + i * PAGE < last)
+                block[i] = table[(c * CHUNK >> a.shift) + (i * PAGE >> a.shift)];
+    };
+    find(c);
+    Stage to = {0, 1}, done = {0, 0};
+    for (int i = 0; i < chunks - c + AHEAD - 1; i++) {
+        if (c + i < chunks) {
+            barrierWait(base + P::EMPTY + to.at * 8, to.parity);
+            u32 at = to0 + to.at * 2 * P::HALF;
+            int position = (c + i) * CHUNK, there = last - position - row0; // row j of a thread's is there if j is less
+#pragma unroll
+            for (int j = 0; j < CHUNK; j += APART) {
+                int page = j / PAGE;
+                const u8 *from = first + (u64)block[page] * blockBytes + (position + page * PAGE & a.tokens - 1) * (DIM * 2) + j % PAGE * (DIM * 2);
+                copy16(at + j * 128, from, j < there);
+                copy16(at + j * 128 + P::HALF, from + values, j < there);
+            }
+            find(c + i + 1);
+            to.next();
         }
         copyCommit();
-    };
+        if (i >= AHEAD - 1) {
+            copyWait<AHEAD - 1>();
+            fenceShared();
+            barrierArrive(base + P::FULL + done.at * 8);
+            done.next();
+        }
+    }
+}
+
+__device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// ready waits for sums, up to so many groups of products that were begun later.
+template <int LATER, int N> __device__ __forceinline__ void ready(float (&d)[N][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+    settle(d);
+}
+
+// after keeps what follows from being moved before the sums of weights, which are never negative: it would be stored
+// otherwise.
+__device__ __forceinline__ void after(const float (&t)[2], u32 at) {
+    asm volatile("{\n.reg .pred p;\n.reg .f32 x;\nmin.f32 x, %0, %1;\nsetp.lt.f32 p, x, 0f00000000;\n@p st.shared.f32 [%2], x;\n}" ::"f"(t[0]), "f"(t[1]), "r"(at) : "memory");
+}
+
+// uniform tells the compiler that a number is the same in the whole warp.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+
+// score begins the products of the queries and a chunk's keys.
+template <int DIM> __device__ __forceinline__ void score(float (&s)[8][4], const u32 (&q)[DIM / 16][4], u32 keys) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int k = 0; k < DIM / 16; k++)
+        wgmma(s, q[k], describe(keys) + (k / 4 * PANEL + k % 4 * 32 >> 4), k == 0);
+    commit();
+}
+
+// mix begins the products of a chunk's weights and values.
+template <int DIM> __device__ __forceinline__ void mix(float (&o)[DIM / 8][4], const u32 (&w)[4][4], u32 values) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        wgmmaT(o, w[k], describe(values) + (k * 16 * 128 >> 4), k == 0);
+    commit();
+}
+
+// joinChunk joins a chunk to those before, of which most leave the greatest score as it is.
+template <int DIM> __device__ __forceinline__ void joinChunk(State<DIM> &st, const float (&o)[DIM / 8][4], const float (&m)[2], const float (&t)[2]) {
+    float old[2], add[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        joinFactors(st.m[i], m[i], old[i], add[i]);
+        st.t[i] = join(st.t[i], old[i], t[i], add[i]);
+    }
+    if (__any_sync(~0u, old[0] != 1 || old[1] != 1))
+#pragma unroll
+        for (int n = 0; n < DIM / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                st.o[n][e] = st.o[n][e] * old[e / 2];
+#pragma unroll
+    for (int n = 0; n < DIM / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            st.o[n][e] = join(st.o[n][e], 1, o[n][e], add[e / 2]);
+}
+
+// attend is the work of a warpgroup: while the tensor cores multiply a chunk's weights and values, the next chunk's
+// scores become weights.
+template <int DIM> __device__ __forceinline__ void attend(const AttendArgs &a, u32 base, int row0, int rows, int c, int chunks) {
+    using P = Plan<DIM>;
+    int head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int first[2], end[2];
+    u32 q[DIM / 16][4];
+    State<DIM> st = {};
+    {
+        const bf16 *from[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group, h = head * a.group + r % a.group;
+            bool there = token < rows;
+            token = row0 + (there ? token : 0);
+            end[i] = there ? a.until[token] : 0;
+            first[i] = firstSeen(a, end[i]);
+            from[i] = there ? (const bf16 *)a.q.at + (i64)token * a.q.ld + h * DIM : 0;
+            st.m[i] = a.sinks ? a.sinks[h] * LOG2E : -INF;
+            st.t[i] = a.sinks ? 1 : 0;
+        }
+        loadQueries<DIM>(q, from[0], from[1]);
+    }
     // What all rows of the warp see, and up to where one of the warpgroup does.
     int lowest = warp * 16 / a.group, highest = min((warp * 16 + 15) / a.group, rows - 1), group = warp / 4 * 64 / a.group;
     int seenFrom = lowest < rows ? firstSeen(a, a.until[row0 + highest]) : 0, seenTo = lowest < rows ? a.until[row0 + lowest] : 0;
     int groupTo = group < rows ? a.until[row0 + min((warp / 4 * 64 + 63) / a.group, rows - 1)] : 0;
-    State<DIM> st = {};
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int h = head * a.group + (warp * 16 + lane / 4 + 8 * i) % a.group;
-        st.m[i] = a.sinks ? a.sinks[h] * LOG2E : -INF;
-        st.t[i] = a.sinks ? 1 : 0;
-    }
-    for (int i = 0; i < STAGES - 1; i++)
-        load(c + i);
-    for (; c < chunks; c++) {
-        u32 keys = base + c % STAGES * 2 * HALF;
-        float s[8][4], o[DIM / 8][4], m[2], t[2];
-        copyWait<STAGES - 2>();
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncthreads(); // all have read the chunk before
-        load(c + STAGES - 1);
-        if (c * CHUNK >= groupTo) // no row of the warpgroup sees it: joining it would change nothing
-            continue;
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int k = 0; k < DIM / 16; k++)
-            wgmma(s, q[k], describe(keys + k / 4 * PANEL + k % 4 * 32), k == 0);
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-        settle(s);
+    int mine = uniform(min(chunks, (groupTo + CHUNK - 1) / CHUNK)); // joining what no row of the warpgroup sees would change nothing
+    Stage in = {0, 0}; // of chunk c
+    float s[8][4], o[DIM / 8][4], m[2], t[2];
+    u32 w[4][4];
+    auto weights = [&](int c) {
         weigh(s, m, t, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a.scale, a.softcap);
-        u32 w[4][4];
+    };
+    auto pack = [&] {
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             w[k][0] = packBF16(s[2 * k][0], s[2 * k][1]), w[k][1] = packBF16(s[2 * k][2], s[2 * k][3]);
             w[k][2] = packBF16(s[2 * k + 1][0], s[2 * k + 1][1]), w[k][3] = packBF16(s[2 * k + 1][2], s[2 * k + 1][3]);
         }
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            wgmmaT(o, w[k], describe(keys + HALF + k * 16 * 128), k == 0);
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-        settle(o);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float old, add;
-            joinFactors(st.m[i], m[i], old, add);
-            st.t[i] = join(st.t[i], old, t[i], add);
-#pragma unroll
-            for (int n = 0; n < DIM / 8; n++)
-#pragma unroll
-                for (int e = 2 * i; e < 2 * i + 2; e++)
-                    st.o[n][e] = join(st.o[n][e], old, o[n][e], add);
+    };
+    if (c < mine) {
+        barrierWait(base + P::FULL + in.at * 8, in.parity);
+        score<DIM>(s, q, base + in.at * 2 * P::HALF);
+        ready<0>(s);
+        weights(c);
+        pack();
+        if (c < mine - 1) {
+            Stage next = in;
+            next.next();
+            barrierWait(base + P::FULL + next.at * 8, next.parity);
+            score<DIM>(s, q, base + next.at * 2 * P::HALF);
+            for (;; c++) { // the weights of chunk c are there, the scores of the next one under way
+                float oldM[2] = {m[0], m[1]}, oldT[2] = {t[0], t[1]};
+                mix<DIM>(o, w, base + in.at * 2 * P::HALF + P::HALF);
+                ready<1>(s);
+                weights(c + 1);
+                after(t, base);
+                ready<0>(o);
+                barrierArrive(base + P::EMPTY + in.at * 8);
+                pack();
+                in = next;
+                if (c == mine - 2) {
+                    joinChunk<DIM>(st, o, oldM, oldT);
+                    break;
+                }
+                next.next();
+                barrierWait(base + P::FULL + next.at * 8, next.parity);
+                score<DIM>(s, q, base + next.at * 2 * P::HALF);
+                joinChunk<DIM>(st, o, oldM, oldT);
+            }
+            c++;
         }
+        mix<DIM>(o, w, base + in.at * 2 * P::HALF + P::HALF);
+        ready<0>(o);
+        barrierArrive(base + P::EMPTY + in.at * 8);
+        joinChunk<DIM>(st, o, m, t);
+        in.next(), c++;
+    }
+    for (; c < chunks; c++, in.next()) { // what only the other warpgroup sees
+        barrierWait(base + P::FULL + in.at * 8, in.parity);
+        barrierArrive(base + P::EMPTY + in.at * 8);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        if (!there[i])
+        int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group;
+        if (token >= rows)
             continue;
+        bf16 *to = (bf16 *)a.dst.at + (i64)(row0 + token) * a.dst.ld + (head * a.group + r % a.group) * DIM + lane % 4 * 2;
         float inv = 1.f / st.t[i];
 #pragma unroll
         for (int n = 0; n < DIM / 8; n++)
-            *(u32 *)((bf16 *)a.dst.at + out[i] + n * 8 + lane % 4 * 2) = packBF16(st.o[n][2 * i] * inv, st.o[n][2 * i + 1] * inv);
+            *(u32 *)(to + n * 8) = packBF16(st.o[n][2 * i] * inv, st.o[n][2 * i + 1] * inv);
     }
 }
 
-KERNEL __launch_bounds__(256, 1) attend_wgmma_64(const AttendArgs a) { attendTile<64>(a); }
-KERNEL __launch_bounds__(256, 1) attend_wgmma_128(const AttendArgs a) { attendTile<128>(a); }
+// Eight warps of 16 rows each share the chunks of a KV head in shared memory, which four more warps fetch. [tiles, KV
+// heads] blocks of 384 threads; the last tiles, which see most, come first. Dynamic shared memory: STAGES·DIM·256 bytes
+// and the barriers, and 1024 to align them.
+template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
+    using P = Plan<DIM>;
+    extern __shared__ u8 unaligned[];
+    u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrierInit(base + P::FULL + i * 8, 128);
+            barrierInit(base + P::EMPTY + i * 8, MULTIPLIERS);
+        }
+    }
+    __syncthreads();
+    letNextBegin();
+    waitForRows();
+    int tile = a.count[1] - 1 - (int)blockIdx.x;
+    if (tile < 0)
+        return;
+    // An item is a tile: its first row, and how many.
+    int row0 = a.items[2 * tile], rows = a.items[2 * tile + 1], last = a.until[row0 + rows - 1];
+    int c = uniform(firstSeen(a, a.until[row0]) / CHUNK), chunks = uniform((last + CHUNK - 1) / CHUNK);
+    if (threadIdx.x >= MULTIPLIERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        feed<DIM>(a, a.table + (i64)a.slot[row0] * a.stride, base, c, chunks, last);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        attend<DIM>(a, base, row0, rows, c, chunks);
+    }
+}
+
+KERNEL __launch_bounds__(384, 1) attend_wgmma_64(const AttendArgs a) { attendTile<64>(a); }
+KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const AttendArgs a) { attendTile<128>(a); }

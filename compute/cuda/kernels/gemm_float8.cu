@@ -8,6 +8,7 @@
 // Weights come as they are stored, by bulk copies, and go from shared memory to registers, the operand A. What a lane
 // has of a record are 16 bytes of outputs g and g+8 each; within 16 inputs, the four that it has count as 4t to 4t+3.
 // Rows are written in that order: input 2t, 2t+1, 2t+8, 2t+9 for each t.
+#include "barrier.cuh"
 #include "gemm.cuh"
 
 #define BLOCK 128 // inputs of a step: two records
@@ -192,42 +193,8 @@ __device__ __forceinline__ u64 describe(u32 shared) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
-// Barriers in shared memory count arrivals, and bytes that copies bring.
-
-__device__ __forceinline__ void barrierInit(u32 at, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
-}
-
-// barrierExpect arrives, and lets the phase end only after so many bytes.
-__device__ __forceinline__ void barrierExpect(u32 at, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-}
-
-// barrierArrive arrives at a barrier of block `rank` of the cluster.
-__device__ __forceinline__ void barrierArrive(u32 at, int rank) {
-    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(at), "r"(rank)
-                 : "memory");
-}
-
-// barrierArriveOwn arrives at a barrier of this block.
-__device__ __forceinline__ void barrierArriveOwn(u32 at) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
-}
-
-// barrierWait waits until the phase of a parity has ended.
-__device__ __forceinline__ void barrierWait(u32 at, u32 parity) {
-    asm volatile("{\n.reg .pred p;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(at), "r"(parity)
-                 : "memory");
-}
-
 __device__ __forceinline__ void barrierOfGroup(int group) {
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
-}
-
-__device__ __forceinline__ void clusterSync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // clusterGet reads a number from the shared memory of block `rank` of the cluster, at its own address of it.
@@ -239,13 +206,6 @@ __device__ __forceinline__ float clusterGet(u32 at, int rank) {
                  : "r"(at), "r"(rank)
                  : "memory");
     return v;
-}
-
-// fetch copies bytes to shared memory in the background; they count at the barrier.
-__device__ __forceinline__ void fetch(u32 to, const void *from, int bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
 }
 
 // fetchAll copies bytes to the same place in all blocks of the cluster, and counts there.
@@ -404,7 +364,7 @@ template <int N, int RANGES, int STAGES> __device__ __forceinline__ void gemmRan
             end<N>(sum, d, o, w.groups ? scales : nullptr, lane);
             __syncwarp();
             if (lane == 0)
-                barrierArriveOwn(full + STAGES * 8);
+                barrierArrive(full + STAGES * 8);
             at.next<STAGES>();
         }
         barrierOfGroup(0); // all have read rows and weights

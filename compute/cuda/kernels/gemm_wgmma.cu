@@ -7,15 +7,11 @@
 // The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both. Where
 // there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
 // the second one gives its sums to the first.
+#include "barrier.cuh"
 #include "gemm.cuh"
 
 #define DEPTH 64  // inputs of a step
 #define CLUSTER 2 // blocks of a cluster
-
-// TensorMap is a CUtensorMap: where boxes of DEPTH inputs by rows lie, swizzled for wgmma.
-struct alignas(64) TensorMap {
-    u64 words[16];
-};
 
 struct WgmmaArgs {
     TensorMap x;
@@ -64,46 +60,10 @@ __device__ __forceinline__ u64 describe(u32 shared) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
-// Barriers in shared memory count arrivals, and bytes that copies bring.
-
-__device__ __forceinline__ void barrierInit(u32 at, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
-}
-
-// barrierExpect arrives, and lets the phase end only after so many bytes.
-__device__ __forceinline__ void barrierExpect(u32 at, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-}
-
-// barrierArrive arrives at a barrier of block `rank` of the cluster.
-__device__ __forceinline__ void barrierArrive(u32 at, int rank) {
-    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(at), "r"(rank)
-                 : "memory");
-}
-
-// barrierWait waits until the phase of a parity has ended.
-__device__ __forceinline__ void barrierWait(u32 at, u32 parity) {
-    asm volatile("{\n.reg .pred p;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(at), "r"(parity)
-                 : "memory");
-}
-
-__device__ __forceinline__ void clusterSync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 __device__ __forceinline__ int clusterRank() {
     int rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
-}
-
-// fetch copies bytes to shared memory in the background; they count at the barrier.
-__device__ __forceinline__ void fetch(u32 to, const void *from, int bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
 }
 
 // fetchBox copies a box of a tensor map to shared memory, and counts at the barrier; if both, to the same places in all
@@ -125,7 +85,7 @@ template <int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
     static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
     static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER;                                   // of a cluster, of different outputs
     static constexpr int ROWS_BYTES = STEPS * N * DEPTH * 2, WEIGHT_BYTES = STEPS * TILES * RECORD; // of a stage
-    static constexpr int CHUNK = N < 64 ? N : 64, PITCH = OUTS + 4; // rows that are stored at once
+    static constexpr int CHUNK = N == 32 || N >= 128 && GROUPS == 2 && !SPLIT ? 32 : 64, PITCH = OUTS + 4; // rows that are stored at once
     static constexpr int STAGED = CHUNK * PITCH * 4;
     static constexpr int ROOM = 232448 - 1024 - 256 - STAGED; // of 227 KB
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
@@ -306,6 +266,31 @@ template <int N, typename P> __device__ __forceinline__ void giveSums(u32 base, 
     }
 }
 
+// gate makes act(x)·up of all numbers: SILU of all at once, with a reciprocal that needs no branches where it is that of
+// a division.
+template <int COUNT> __device__ __forceinline__ void gate(int act, four (&x)[COUNT], const four (&up)[COUNT]) {
+    float y[COUNT * 4];
+    bool plain = act == SILU;
+#pragma unroll
+    for (int i = 0; i < COUNT * 4; i++) {
+        y[i] = 1.f + exp2Fast(-x[i / 4].v[i % 4] * LOG2E);
+        plain = plain && y[i] < 0x1p126f;
+    }
+    if (plain) {
+#pragma unroll
+        for (int i = 0; i < COUNT * 4; i++) {
+            float r;
+            asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y[i]));
+            r = fmaf(fmaf(-y[i], r, 1.f), r, r);
+            x[i / 4].v[i % 4] = x[i / 4].v[i % 4] * r * up[i / 4].v[i % 4];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT * 4; i++)
+            x[i / 4].v[i % 4] = activate(act, x[i / 4].v[i % 4], up[i / 4].v[i % 4]);
+    }
+}
+
 // storePart makes the sums of a part results and stores them, CHUNK rows at a time, through shared memory, so that
 // neighbouring threads store neighbouring outputs. With SPLIT it adds those of the other block first.
 template <int N, typename P, bool SPLIT>
@@ -319,15 +304,18 @@ __device__ __forceinline__ void storePart(const GemmArgs &a, u32 base, float *st
     int from = gated ? unit / 4 * 32 + unit % 4 * 4 : unit * 4;
     Column at(a, part.tile0 + from / 16, from % 16);
     const Rows &dst = a.p[at.product].dst;
-#pragma unroll 1
-    for (int c = 0; c < N / P::CHUNK; c++) {
-        int row0 = part.row0 + c * P::CHUNK;
-        four old[P::CHUNK / 8];
+    four old[P::CHUNK / 8]; // what a chunk is added to, which comes while the chunk before is stored
+    auto getOld = [&](int row0) {
         if (a.mode == ADD)
 #pragma unroll
             for (int i = 0; i < P::CHUNK / 8; i++)
-                if (row0 + first + i * 8 < a.rows)
+                if (row0 + first + i * 8 < min(a.rows, part.row0 + N))
                     at.get(dst, row0 + first + i * 8, old[i]);
+    };
+    getOld(part.row0);
+#pragma unroll 1
+    for (int c = 0; c < N / P::CHUNK; c++) {
+        int row0 = part.row0 + c * P::CHUNK;
         if constexpr (SPLIT) {
             barrierHear(base + P::GIVEN, given);
             given ^= 1;
@@ -352,37 +340,55 @@ __device__ __forceinline__ void storePart(const GemmArgs &a, u32 base, float *st
             }
         barrierOf(1, P::THREADS);
         if (gated) {
+            constexpr int GO = 2; // rows at once
 #pragma unroll 1
-            for (int i = 0; i < P::CHUNK / 16; i++) {
-                int row = first + i * 16;
-                four gate = *(const four *)(staged + row * P::PITCH + from), up = *(const four *)(staged + row * P::PITCH + from + 16);
+            for (int i = 0; i < P::CHUNK / 16; i += GO) {
+                four x[GO], up[GO];
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    if (a.p[0].bias)
-                        gate.v[j] = gate.v[j] + at.bias.v[j];
-                    if (a.p[1].bias)
-                        up.v[j] = up.v[j] + at.upBias.v[j];
-                    gate.v[j] = activate(a.act, gate.v[j], up.v[j]);
+                for (int k = 0; k < GO; k++) {
+                    const float *row = staged + (first + (i + k) * 16) * P::PITCH + from;
+                    x[k] = *(const four *)row, up[k] = *(const four *)(row + 16);
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        if (a.p[0].bias)
+                            x[k].v[j] = x[k].v[j] + at.bias.v[j];
+                        if (a.p[1].bias)
+                            up[k].v[j] = up[k].v[j] + at.upBias.v[j];
+                    }
                 }
-                if (row0 + row < a.rows)
-                    at.put(dst, row0 + row, gate);
+                gate(a.act, x, up);
+#pragma unroll
+                for (int k = 0; k < GO; k++)
+                    if (row0 + first + (i + k) * 16 < a.rows)
+                        at.put(dst, row0 + first + (i + k) * 16, x[k]);
             }
         } else {
+            constexpr int GO = 4; // rows at once
 #pragma unroll
-            for (int i = 0; i < P::CHUNK / 8; i++) {
-                int row = first + i * 8;
-                four x = *(const four *)(staged + row * P::PITCH + from);
+            for (int i = 0; i < P::CHUNK / 8; i += GO) {
+                four x[GO];
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    if (a.p[at.product].bias)
-                        x.v[j] = x.v[j] + at.bias.v[j];
-                    x.v[j] = x.v[j] * a.scale;
-                    if (a.mode == ADD)
-                        x.v[j] = old[i].v[j] + x.v[j];
+                for (int k = 0; k < GO; k++)
+                    x[k] = *(const four *)(staged + (first + (i + k) * 8) * P::PITCH + from);
+                if (a.p[at.product].bias)
+#pragma unroll
+                    for (int k = 0; k < GO; k++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                            x[k].v[j] = x[k].v[j] + at.bias.v[j];
+#pragma unroll
+                for (int k = 0; k < GO; k++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        x[k].v[j] = x[k].v[j] * a.scale;
+                        if (a.mode == ADD)
+                            x[k].v[j] = old[i + k].v[j] + x[k].v[j];
+                    }
+                    if (row0 + first + (i + k) * 8 < a.rows)
+                        at.put(dst, row0 + first + (i + k) * 8, x[k]);
                 }
-                if (row0 + row < a.rows)
-                    at.put(dst, row0 + row, x);
             }
+            getOld(row0 + P::CHUNK);
         }
         barrierOf(1, P::THREADS);
         if (SPLIT && thread == 0)
@@ -528,6 +534,7 @@ WGMMA_KERNEL(gemm_wgmma_128x64, 64, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x32, 32, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_64x128, 128, 1, 2, false)
 WGMMA_KERNEL(gemm_wgmma_64x64, 64, 1, 2, false)
+WGMMA_KERNEL(gemm_wgmma_128x128_split, 128, 2, 2, true)
 WGMMA_KERNEL(gemm_wgmma_64x128_split, 128, 1, 2, true)
 WGMMA_KERNEL(gemm_wgmma_64x64_split, 64, 1, 2, true)
 WGMMA_KERNEL(gemm_wgmma_64x32_split, 32, 1, 4, true)

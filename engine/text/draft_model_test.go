@@ -67,7 +67,8 @@ func answers(t *testing.T, m *Model, prompts ...string) (all [][]int32) {
 // TestDraftModel lets the built-in model guess for itself, so that every greedy guess is right: answers are the same
 // as without, also after the model slept, and with a place for one sequence that is too small for them all.
 func TestDraftModel(t *testing.T) {
-	prompts := []string{"What is a KV cache?", "A prefix cache", "Tokens are", "What is a GPU?", "How", "What does the scheduler of kvasir do when there are too few blocks?" + strings.Repeat(" And then?", 60)}
+	// The first and the fourth answer are greedy.
+	prompts := []string{"<|im_start|>user\nWhat is a KV cache?<|im_end|>\n<|im_start|>assistant\n", "A prefix cache", "Tokens are", "<|im_start|>user\nWhat is a GPU?<|im_end|>\n<|im_start|>assistant\n", "How", "What does the scheduler of kvasir do when there are too few blocks?" + strings.Repeat(" And then?", 60)}
 	plain, err := openDrafted(t, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +105,11 @@ func TestDraftModel(t *testing.T) {
 		}
 	}
 	check("at first")
+	before := m.Engine.Report().Drafts.Accepted
+	answers(t, m, prompts[0])
+	if right := m.Engine.Report().Drafts.Accepted - before; len(want[0]) < 30 || right < uint64(len(want[0])*8/10) {
+		t.Errorf("a greedy answer has %d tokens, of which %d were guessed", len(want[0]), right)
+	}
 	for _, level := range []engine.SleepLevel{engine.SleepOnHost, engine.SleepOnDisk} {
 		if err := m.Engine.Sleep(t.Context(), level, engine.SleepWait); err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func TestGuidedCompany(t *testing.T) {
 		}
 		want = append(want, both)
 	}
-	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 1300 << 10,
+	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 900 << 10,
 		Adapters: adapterFiles, MaxLoRAs: 2})
 	for round := range 2 { // the second finds prompts in the cache
 		got := make([][2]said, len(requests))

@@ -121,16 +121,22 @@ func (r *adapterReader) add(path string, p *pair, scale float64) error {
 	return nil
 }
 
-// plain copies a matrix. One of a type that products with adapters do not take is decoded.
+// plain copies a matrix, of which all values must be finite: others would fail each request that asks for the adapter.
+// One of a type that products with adapters do not take is decoded.
 func plain(t weights.Tensor) (compute.Source, error) {
 	src := compute.Source{Name: t.Name, Adapter: true, Type: t.Type, Out: t.Shape[0], In: t.Shape[1], Data: slices.Clone(t.Data)}
-	switch t.Type {
-	case quant.F32, quant.F16, quant.BF16:
-		return src, nil
-	}
 	v, err := t.Floats()
 	if err != nil {
 		return src, err
+	}
+	for i, f := range v {
+		if f-f != 0 {
+			return src, fmt.Errorf("tensor %q: value %d is %v; want a finite number", t.Name, i, f)
+		}
+	}
+	switch t.Type {
+	case quant.F32, quant.F16, quant.BF16:
+		return src, nil
 	}
 	src.Type, src.Data = quant.F32, make([]byte, 0, 4*len(v))
 	for _, f := range v {

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"bytes"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -60,6 +61,19 @@ func TestRefusedPEFT(t *testing.T) {
 		}
 		if _, err := loader.Adapter(r.Model, writePEFT(t, lora, config)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v; want %q", test.name, err, test.want)
+		}
+	}
+}
+
+// TestAdaptersAreFinite holds that an adapter with a value that is no finite number is refused when it is loaded.
+func TestAdaptersAreFinite(t *testing.T) {
+	g := golden.Open(t, "llama")
+	r := adapted(t, g.Ckpt, "")
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		lora, config := peftOf(t, rand.New(rand.NewPCG(1, 1)), g, false)
+		lora["model.layers.0.self_attn.q_proj"].b[5] = float32(bad)
+		if _, err := loader.Adapter(r.Model, writePEFT(t, lora, config)); err == nil || !strings.Contains(err.Error(), "q_proj.lora_B.weight\": value 5 is") {
+			t.Errorf("%v: error %v", bad, err)
 		}
 	}
 }

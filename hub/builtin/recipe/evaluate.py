@@ -10,7 +10,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NEWFAMS = ["cmd", "combo", "flag", "cmdwhat", "alien", "unflag", "zhcmd", "far", "ood2", "tables"]
+NEWFAMS = ["cmd", "combo", "flag", "cmdwhat", "alien", "unflag", "zhcmd", "far", "ood2", "tables", "weak"]
 
 
 def make(out, n, listed):

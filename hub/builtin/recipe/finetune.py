@@ -313,7 +313,7 @@ class Loader:
             random.shuffle(q)
         raw = np.stack([q.pop() for _ in range(self.bs)]).astype(np.int32).reshape(-1)
         st = np.flatnonzero((raw >> 13) & 1)
-        cap = self.bs * (32 if len(st) < self.bs * 32 else 160)      # fixed sizes, so that nothing is compiled again
+        cap = self.bs * (48 if len(st) < self.bs * 48 else 160)      # fixed sizes, so that nothing is compiled again
         cu = np.full(cap, len(raw), np.int32)
         cu[:len(st)] = st
         dev = lambda x: torch.from_numpy(x).pin_memory().to(DEV, non_blocking=True) if DEV == "cuda" else torch.from_numpy(x)

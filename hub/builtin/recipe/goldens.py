@@ -1,6 +1,6 @@
 """Computes golden continuations again for the weights of a GGUF, in float32 on the CPU.
 
-  goldens.py GGUF GOLDEN.json OUT.json [LORA.gguf]   OUT.json leaves out prompts whose margin is below 0.3
+  goldens.py GGUF GOLDEN.json OUT.json [LORA.gguf]   OUT.json leaves out prompts whose margin is below 0.8
 
 GOLDEN.json is golden.json, or a list of its prompts. An adapter is merged into the weights.
 """
@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 import evaluate
 import gguf
 
-MAX, END, MARGIN = 64, 2, .3
+MAX, MARGIN = 64, .8
 
 
 def adapter(path):
@@ -42,22 +42,24 @@ def main(path, golden, out, lora=None):
         load = gguf.load
         gguf.load = lambda p: merge(load(p), lora)
     tok = Tokenizer.from_file(os.environ.get("TOKENIZER", "tokenizer.json"))
-    g, margins = evaluate.Gen(path), []
+    g, margins, picks = evaluate.Gen(path), [], []
     step = g.step
 
     def watched(*a):
         logits = step(*a)
-        best = logits[0].topk(2).values
-        margins.append((best[0] - best[1]).item())
+        best = logits[0].topk(2)
+        margins.append((best.values[0] - best.values[1]).item())
+        picks.append(best.indices[0].item())
         return logits
     g.step = watched
     doc = json.load(open(golden))
     kept = []
     for p in doc["prompts"] if isinstance(doc, dict) else doc:
         margins.clear()
+        picks.clear()
         with torch.no_grad():
             ids = g.batch([p["prompt_ids"]], MAX)[0]
-        ids += [END] * (len(ids) < MAX)
+        ids += picks[len(ids):len(ids) + 1] if len(ids) < MAX else []      # <|im_end|>, or <|endoftext|> of raw text
         same = ids == p["output_ids"]
         p.update(output_ids=ids, output_text=tok.decode(ids, skip_special_tokens=False), min_margin=round(min(margins[:len(ids)]), 4))
         print(p["min_margin"], "same" if same else "changed", repr(p["output_text"])[:100], flush=True)

@@ -39,6 +39,8 @@ func (sc scenario) giver(t *testing.T, m *model.Model, tp *tape, groups []kv.Gro
 		packed: tp.packed, pinner: runner, pinned: map[*byte][]byte{},
 	}
 	place := func(slot int, a *model.Adapter) (compute.Placement, error) {
+		tp.mu.Lock()
+		defer tp.mu.Unlock()
 		p, err := runner.Place(slot, a)
 		if a != nil && err == nil {
 			l.placed[&p.Low[0]] = string(a.ID[:])

@@ -50,6 +50,9 @@ func As(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, whoKey{}, who)
 }
 
+// Who is whose turn the claims of a context are in.
+func Who(ctx context.Context) string { who, _ := ctx.Value(whoKey{}).(string); return who }
+
 // most is the most bytes of a small claim.
 func (b *Budget) most() int64 { return (b.small.size + b.large.size) / smallShare }
 
@@ -64,8 +67,7 @@ func (b *Budget) lane(small bool) *lane {
 // are takes all. It returns the cause of ctx's end if that comes first.
 func (b *Budget) Acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	l := b.lane(bytes <= b.most())
-	who, _ := ctx.Value(whoKey{}).(string)
-	c := &claim{who, min(max(bytes, 0), l.size), make(chan struct{})}
+	c := &claim{Who(ctx), min(max(bytes, 0), l.size), make(chan struct{})}
 	release = func() { b.end(l, c.bytes) }
 	b.mu.Lock()
 	if len(l.waiting) == 0 && l.fits(c.bytes) {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -311,4 +312,32 @@ func BenchmarkLives(b *testing.B) {
 	tokens := float64(id) * 32
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/tokens, "ns/token")
 	b.ReportMetric(float64(s.Stats().KV.Hits)/float64(s.Stats().KV.Queries), "hits/token")
+}
+
+// BenchmarkRefusal measures what it takes to refuse a request of a payer whose others fill the queue, while another's
+// waits.
+func BenchmarkRefusal(b *testing.B) {
+	s, err := New(Config{BlockTokens: 16, Blocks: 4096, MaxSeqs: 64, TokenBudget: 512, MaxWaiting: 1000, Policy: "vtc"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	prompt := make([]int32, 16)
+	for i := range 1000 {
+		r := Request{ID: SeqID(i + 1), Prompt: prompt, MaxTokens: 16, Payer: "flood"}
+		if i == 0 {
+			r.Payer = "other"
+		}
+		if err := s.Add(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := Request{ID: 2000, Prompt: prompt, MaxTokens: 16, Payer: "flood"}
+	for b.Loop() {
+		if err := s.Add(r); !errors.Is(err, ErrQueueFull) {
+			b.Fatal(err)
+		}
+		if id, ok := s.Expendable(&r); ok {
+			b.Fatalf("sequence %d should make room", id)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/kv"
@@ -87,6 +88,7 @@ func (s *Scheduler) checkOffer(q *sequence) error {
 // checkQueue verifies that every place is right and no one waits before one that comes earlier.
 func (s *Scheduler) checkQueue() error {
 	n := 0
+	counted := fresh{map[string]int{}, map[int]int{}}
 	if t, wrong := s.waiting.tenants.Check(func(t *tenant) int { return t.at }); wrong {
 		return fmt.Errorf("sched: tenant %q, served %d, is not in its place, says %d", t.name, t.served, t.at)
 	}
@@ -104,8 +106,17 @@ func (s *Scheduler) checkQueue() error {
 			if err := cmp.Or(s.checkSequence(q, false), s.checkOffer(q)); err != nil {
 				return err
 			}
+			if q.charged != (q.fresh == 0) {
+				return fmt.Errorf("sched: sequence %d counts %d tokens of those that never ran; it did: %v", q.id, q.fresh, q.charged)
+			}
+			if !q.charged {
+				counted.count(q, 1)
+			}
 			n++
 		}
+	}
+	if f := &s.waiting.fresh; !maps.Equal(f.tokens, counted.tokens) || !maps.Equal(f.urgent, counted.urgent) {
+		return fmt.Errorf("sched: those that never ran are counted as %v; they are %v", *f, counted)
 	}
 	live := 0
 	for name, t := range s.tenants {

@@ -63,7 +63,7 @@ func (p *Plan) leads(q *sequence) bool {
 // follow decides who leads in a plan. Of those that wait, the first that would is expected to be admitted, and rows and
 // time are kept for it; not if that was tried before, since it may lack blocks.
 func (s *Scheduler) follow(p *Plan) {
-	p.crowd, p.leading, p.guest, p.saved = s.crowd(), false, nil, 0
+	p.crowd, p.leading, p.guest, p.found, p.saved = s.crowd(), false, nil, 0, 0
 	if p.crowd == nil {
 		return
 	}
@@ -82,11 +82,19 @@ func (s *Scheduler) follow(p *Plan) {
 	}
 	if first != nil && !first.waiting.First().unfit {
 		p.leading, p.guest = true, first.waiting.First()
-		p.saved = min(p.guest.length, s.cfg.MaxChunk)
+		p.found = s.finds(p, p.guest)
+		p.saved = min(p.guest.length-p.found, s.cfg.MaxChunk)
 	}
 }
 
-// came notes that a tenant has a new sequence, with so many tokens.
+// finds returns how many tokens of a waiting sequence need not be computed if it is admitted now.
+func (s *Scheduler) finds(p *Plan, q *sequence) int {
+	parent, common := s.parentOf(q)
+	s.pool.Offer(&q.offer, s.want(p, q, parent, common))
+	return q.offer.Found
+}
+
+// came notes that a tenant has a new sequence, which has so many tokens to compute.
 func (s *Scheduler) came(t *tenant, tokens int) {
 	if s.latest[0].tenant != t {
 		s.latest[1] = s.latest[0]
@@ -94,7 +102,7 @@ func (s *Scheduler) came(t *tenant, tokens int) {
 	s.latest[0] = visit{t, s.now, tokens}
 }
 
-// visit is when a tenant came last, and how many tokens its prompt had.
+// visit is when a sequence of a tenant was last admitted for the first time, and how many tokens it had to compute.
 type visit struct {
 	tenant *tenant
 	at     int64
@@ -115,18 +123,19 @@ func (s *Scheduler) visitBeside(t *tenant, within int64) *visit {
 }
 
 // short keeps a crowd's steps short for tenants that come often and with little, since these wait for the step under
-// way: a step takes no more of the crowd's prompts once it is as long as the last such tenant's prompt takes alone. If
-// the decoding sequences take longer, two halves of them take turns, and prompts have a turn of their own.
+// way: a step takes no more of the crowd's prompts once it is as long as what the last such tenant's prompt had to
+// compute takes alone, or by half longer than one without any rows. If the decoding sequences take more than half of
+// that time for rows, two halves of them take turns, and prompts have a turn of their own.
 func (s *Scheduler) short(p *Plan, taken float64) {
 	v := s.visitBeside(p.crowd, oftenTime)
 	if v == nil {
 		return
 	}
-	rows := s.cost.work(0, v.tokens)
-	p.left = min(p.left, max(0, s.cost.base()+rows-taken))
-	if p.turns = !p.leading && taken-s.cost.base() > rows; p.turns {
+	rows := max(s.cost.work(0, v.tokens), s.cost.base()/2)
+	p.left, p.slack = min(p.left, max(0, s.cost.base()+rows-taken)), 0
+	if p.turns = !p.leading && taken-s.cost.base() > rows/2; p.turns {
 		s.takeTurn(p)
-		p.left, p.slack = rows, 0
+		p.left = rows
 	}
 }
 
@@ -162,7 +171,8 @@ func (s *Scheduler) alone(p *Plan) {
 	micros := s.cost.base()
 	rows := 0
 	if p.guest != nil {
-		rows, micros = p.guest.length, micros+s.cost.work(0, p.guest.length)
+		rows = p.guest.length - p.found
+		micros += s.cost.work(p.found, rows)
 	}
 	for q := s.running.front; q != nil; q = q.next {
 		if n := q.length - q.computed; n > 1 && p.leads(q) {

@@ -296,11 +296,13 @@ func (s *Scheduler) start(p *Plan, q *sequence) bool {
 		q.names = slices.Grow(q.names, q.limit/s.cfg.BlockTokens-len(q.names))
 	}
 	if p.guest == q {
-		p.guest, p.saved, p.savedTime = nil, 0, 0
+		p.guest, p.found, p.saved, p.savedTime = nil, 0, 0, 0
 	}
 	q.tenant.users.now = max(q.tenant.users.now, q.turn)
 	if q.unfit, q.paid = false, q.tenant.served; !q.charged {
 		q.charged = true
+		s.waiting.fresh.drop(q)
+		s.came(q.tenant, q.length-q.computed)
 		s.waiting.charge(q.tenant, weightIn*(q.length-q.computed))
 	}
 	s.running.pushBack(q)

@@ -42,6 +42,7 @@ type Plan struct {
 	turns     bool      // the crowd takes them
 	extra     float64   // microseconds that those may take beside left
 	guest     *sequence // that waits and leads
+	found     int       // of its tokens need not be computed
 	saved     int       // rows for it
 	savedTime float64   // microseconds for it
 }

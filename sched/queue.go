@@ -15,6 +15,7 @@ type queue struct {
 	tokens       int // of all in it, as they were when they came
 	behind       int // of those, sequences in the background
 	behindTokens int
+	fresh        fresh
 	// left is the tenant of the sequence whose leaving made the queue empty.
 	left *tenant
 }

@@ -309,7 +309,6 @@ func (s *Scheduler) Add(r Request) error {
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
 		q.user, q.turn, q.turns = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n)), true
 	}
-	s.came(q.tenant, len(r.Prompt))
 	q.tenant.live++
 	if r.Background {
 		s.background++
@@ -335,6 +334,7 @@ func (s *Scheduler) MaxLen() int { return min(s.cfg.MaxLen, s.fit+1) }
 func (s *Scheduler) wait(q *sequence) {
 	q.rank = s.policy.rank(q)
 	s.waiting.push(q)
+	s.waiting.fresh.add(q)
 }
 
 // rerank puts a waiting sequence, whose length has changed, in its place.
@@ -415,6 +415,7 @@ func (s *Scheduler) end(q *sequence) {
 		s.release(q)
 	default:
 		s.waiting.remove(q)
+		s.waiting.fresh.drop(q)
 		s.pool.Forget(&q.awaits)
 	}
 	q.tenant.live--

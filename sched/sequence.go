@@ -80,6 +80,7 @@ type rest struct {
 	passed             int   // how often it did not fit and a later one was admitted
 
 	counted int // in queue.tokens
+	fresh   int // in queue.fresh; 0: it is not there
 
 	offer  kv.Offer    // what it was offered when it was last tried
 	awaits kv.Arrivals // blocks of slow tiers that it waits for

@@ -46,9 +46,9 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 // is longer, four times as long as all decoding sequences alone; short says how long its steps are beside tenants that
 // come often.
 func (s *Scheduler) allow(p *Plan) {
-	s.follow(p)
 	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
 	p.lone, p.turns = false, false
+	s.follow(p)
 	if p.leading {
 		p.owed = s.running.n
 	}
@@ -79,7 +79,7 @@ func (s *Scheduler) allow(p *Plan) {
 	}
 	if p.leading {
 		p.extra = max(2*target-taken, 1.5*taken) - p.left
-		p.savedTime = min(p.left+p.extra+target, s.cost.work(0, p.saved))
+		p.savedTime = min(p.left+p.extra+target, s.cost.work(p.found, p.saved))
 	}
 	if p.leading && !s.lone {
 		s.alone(p)

@@ -280,15 +280,16 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 	r.URL = &u
 	scheme, rest, _ := strings.Cut(p.endpoint.url, "://")
 	host, base, _ := strings.Cut(rest, "/")
-	u.Scheme, u.Host = scheme, host
+	u.Scheme, u.Host, u.User, u.RawPath = scheme, host, nil, "" // a client may have sent other ones
 	if base != "" {
-		u.Path, u.RawPath = "/"+base+u.Path, ""
+		u.Path = "/" + base + u.Path
 	}
 	r.Body, _ = content()
 	r.GetBody, r.ContentLength = content, int64(length)
-	r.TransferEncoding = nil
+	r.TransferEncoding, r.Close = nil, false
 	dropHops(r.Header)
 	r.Header.Del("Accept-Encoding")
+	r.Header.Del("Expect") // the body is here
 	for _, name := range own {
 		r.Header.Del(name)
 	}

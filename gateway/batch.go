@@ -54,7 +54,15 @@ func (x *exchange) join(ctx context.Context, m *model) (ok bool, refused *refusa
 	if most.Wait == 0 {
 		return false, nil
 	}
+	if !x.body.light(firstPiece + 4*bytesPerToken*most.Tokens) { // of which no batch has room for all
+		return false, nil
+	}
+	done, err := x.work(ctx, costPerByte)
+	if err != nil {
+		return false, nil
+	}
 	s, err := x.share(m)
+	done()
 	if err != nil || s.count() > most.Inputs || s.tokens > most.Tokens {
 		return false, nil
 	}

@@ -81,8 +81,7 @@ func (x *exchange) read() ([]byte, *refusal) {
 				return nil, tooLarge
 			}
 			if !x.g.bodies.take(x.who(), x.held, more, x.cfg.BodyMemory) {
-				return nil, &refusal{status: http.StatusServiceUnavailable, kind: "server_error", code: "too_many_bytes", retry: time.Second,
-					message: "the bodies of other requests take all the memory there is for them"}
+				return nil, noRoom()
 			}
 			x.held += more
 			raw = append(make([]byte, 0, cap(raw)+more), raw...)
@@ -107,5 +106,11 @@ func (x *exchange) read() ([]byte, *refusal) {
 func (x *exchange) release() {
 	if x.held > 0 {
 		x.g.bodies.give(x.who(), x.held)
+		x.held = 0
 	}
+}
+
+func noRoom() *refusal {
+	return &refusal{status: http.StatusServiceUnavailable, kind: "server_error", code: "too_many_bytes", retry: time.Second,
+		message: "the bodies of other requests take all the memory there is for them"}
 }

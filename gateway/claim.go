@@ -21,6 +21,9 @@ func (x *exchange) claim() *refusal {
 	if who == "" {
 		who = x.body.user
 	}
+	if err := checkName(tenantHeader, who); err != nil {
+		return invalid(tenantHeader, err.Error())
+	}
 	low, high := -mostPriority, mostPriority
 	x.tenant = who
 	if a := x.account; a != nil {

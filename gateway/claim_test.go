@@ -106,3 +106,45 @@ keys: [{name: may, hash: %q, priorities: [-9, 0]}, {name: not, hash: %q}]
 		}
 	})
 }
+
+// TestNamesAreBounded holds that what a client names itself, its session and its model outlives the request with a
+// bounded length, and that sessions of different accounts are different ones.
+func TestNamesAreBounded(t *testing.T) {
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": &engine{name: "a"}}, func(w *world) {
+		long := strings.Repeat("n", longestName)
+		for _, c := range []struct {
+			body   string
+			tenant string
+			status int
+		}{
+			{`{"model":"m","user":"` + long + `","prompt_cache_key":"` + long + `","cache_salt":"` + long + `","messages":[]}`, long, 200},
+			{`{"model":"m","user":"` + strings.Repeat(`\u006e`, longestName) + `","messages":[]}`, "", 200},
+			{`{"model":"m","messages":[]}`, long + "n", 400},
+			{`{"model":"m","user":"n` + long + `","messages":[]}`, "", 400},
+			{`{"model":"m","prompt_cache_key":"n` + long + `","messages":[]}`, "", 400},
+			{`{"model":"m","cache_salt":"n` + long + `","messages":[]}`, "", 400},
+			{`{"model":"n` + long + `","messages":[]}`, "", 400},
+		} {
+			r := w.chat(c.body, tenantHeader, c.tenant)
+			if w.want(r, c.status, ""); c.status == 400 {
+				w.want(r, 400, "expected at most 512 bytes, found 513")
+			}
+		}
+		if n := w.log.Len(); n > 7*2000 {
+			t.Errorf("the log of 7 requests has %d bytes", n)
+		}
+	})
+	session := func(of *account, header, key string) string {
+		x := &exchange{account: of, body: body{session: key}, r: &http.Request{Header: http.Header{}}}
+		x.r.Header.Set("X-Session-Id", header)
+		return x.session()
+	}
+	ann, ben := &account{Key{Name: "ann"}}, &account{Key{Name: "ben"}}
+	long := strings.Repeat("s", 60_000)
+	switch {
+	case session(ann, "", "") != "", len(session(ann, long, "")) != 16, session(ann, "s", "") != session(ann, "", "s"):
+		t.Error("a session has another name than it should")
+	case session(ann, "s", "") == session(ben, "s", ""), session(nil, "s", "") == session(ann, "s", ""):
+		t.Error("two accounts share a session")
+	}
+}

@@ -233,6 +233,9 @@ func (x *exchange) setExact(ctx context.Context, j *job) {
 	}
 }
 
+// renderedPerByte is the most bytes that tell of the tokens of a byte of a body.
+const renderedPerByte = 16
+
 // renderer returns the endpoint of a model that turns prompts into tokens: of those that tell of blocks, the one with
 // the fewest requests. It is nil if there is none, or if there is nothing to choose. g.mu is held.
 func (g *Gateway) renderer(m *model) (best *endpoint) {
@@ -264,7 +267,7 @@ func (x *exchange) render(ctx context.Context, e *endpoint, m *model) (ids []int
 		return nil, err
 	}
 	defer res.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(res.Body, mostSnapshot))
+	said, err := io.ReadAll(io.LimitReader(res.Body, mostPage+renderedPerByte*int64(len(body))))
 	if err != nil {
 		return nil, err
 	}

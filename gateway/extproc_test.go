@@ -149,10 +149,32 @@ func TestPickerRefuses(t *testing.T) {
 					if p.end() != codes.OK || w.inFlight() != 0 {
 						t.Errorf("%d are in flight", w.inFlight())
 					}
+					if n := w.g.bodies.all; n != 0 {
+						t.Errorf("%d bytes of bodies are held", n)
+					}
 				})
 			})
 		}
 	}
+	t.Run("no room", func(t *testing.T) {
+		inWorld(t, picked, twoEngines(), func(w *world) {
+			conn, done := w.picker()
+			defer done()
+			most := w.g.setup.Load().cfg.BodyMemory
+			if !w.g.bodies.take("", 0, most, most) {
+				t.Fatal("there was no room")
+			}
+			for _, mode := range bothModes {
+				p := dialProxy(w.t.Context(), w.t, conn, mode)
+				if _, refused := p.ask(requestHeaders(false), strings.Repeat(" ", 1<<20)); refused.GetStatus().GetCode() != 503 || !strings.Contains(string(refused.GetBody()), "all the memory") {
+					t.Errorf("the request got %v", refused)
+				}
+			}
+			if w.g.bodies.give("", most); w.g.bodies.all != 0 {
+				t.Errorf("%d bytes of bodies are held", w.g.bodies.all)
+			}
+		})
+	})
 	t.Run("too many", func(t *testing.T) {
 		config := "queue: {max_waiting: 1}\n" + strings.Replace(picked, "[http://10.0.0.1, http://10.0.0.2]", "[{url: http://10.0.0.1, max_in_flight: 1}]", 1)
 		inWorld(t, config, twoEngines(), func(w *world) {

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -258,18 +260,26 @@ func (x *exchange) job(m *model) *job {
 	slo, hedge, split := m.SLO, m.Hedge, m.transfer != noTransfer
 	x.g.mu.Unlock()
 	j := &job{model: m, hedge: hedge, split: split, explain: x.r.Header.Get("X-Kvasir-Explain") != ""}
-	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.body.session, Zone: x.cfg.Zone,
+	j.route = route.Request{Tokens: prompt, Output: answer, Context: prompt + x.body.most, Session: x.session(), Zone: x.cfg.Zone,
 		SLO: route.SLO{TTFT: slo.TTFT.Seconds(), TPOT: slo.TPOT.Seconds()}}
 	j.adapter, j.route.Adapter = adapter, adapter.Name
-	if s := x.r.Header.Get("X-Session-Id"); s != "" {
-		j.route.Session = s
-	}
 	j.route.Blocks = x.blocks(m, adapter.Name, salt, ids)
 	j.fair = fair.Request{Tenant: x.tenant, Priority: x.priority, Cost: float64(prompt + outputWeight*answer)}
 	if x.account != nil {
 		j.fair.Weight = x.account.key.Weight
 	}
 	return j
+}
+
+// session names the session of the request, "" if it has none: those of different accounts are different ones, and all
+// names are of one length, since they are remembered.
+func (x *exchange) session() string {
+	name := cmp.Or(x.r.Header.Get("X-Session-Id"), x.body.session)
+	if name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(x.who() + "\x00" + name))
+	return string(sum[:16])
 }
 
 // blocks names the blocks of the prompt: of its tokens, if they are known, or else of its bytes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -268,4 +269,32 @@ func TestBusyEndpointsAreAskedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRequestsAreTheGateways holds that how a client addresses the gateway, and uses its connection, reaches no
+// endpoint.
+func TestRequestsAreTheGateways(t *testing.T) {
+	var got chan *http.Request
+	a := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			got <- r
+		}
+		io.WriteString(w, `{"choices":[]}`)
+	})
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]", map[string]http.Handler{"a": a}, func(w *world) {
+		got = make(chan *http.Request, 1)
+		in, done := w.raw(fmt.Sprintf("POST http://user:secret@elsewhere/v1/%%63hat/completions HTTP/1.1\r\nHost: gateway\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\n"+
+			"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n%s", len(plain), plain))
+		defer done()
+		go io.Copy(io.Discard, in)
+		r := <-got
+		if r.Host != "a" || r.RequestURI != "/v1/chat/completions" || r.Close {
+			t.Errorf("the endpoint was asked for %s at %s, close %v", r.RequestURI, r.Host, r.Close)
+		}
+		for _, name := range []string{"Authorization", "Expect", "X-Mine", "Connection"} {
+			if value := r.Header.Get(name); value != "" {
+				t.Errorf("the endpoint got %s: %s", name, value)
+			}
+		}
+	})
 }

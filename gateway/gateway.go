@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/kvasir-llm/kvasir/gateway/cache"
 	"github.com/kvasir-llm/kvasir/gateway/meter"
 	"github.com/kvasir-llm/kvasir/gateway/prompt"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/route"
 	"github.com/kvasir-llm/kvasir/trace"
 )
@@ -39,6 +41,8 @@ type Gateway struct {
 	setup     atomic.Pointer[setup]
 	draining  atomic.Bool
 	bodies    bodies
+	work      *guard.Budget // of bodies that are taken apart
+	calls     *guard.Budget // of plug-ins, of which each takes aCall
 	watches   sync.WaitGroup
 	own       []byte          // a secret, where the configuration has none
 	life      context.Context // ends with the gateway
@@ -93,6 +97,8 @@ func New(c *Config, o Options) (*Gateway, error) {
 		fleet: route.NewFleet(route.Options{Seed: o.Seed, Blocks: c.Prefix.Blocks}),
 		ends:  map[string]*endpoint{}, found: map[string][]string{}, looks: map[string]context.CancelFunc{},
 		flights: map[string]int{}, asked: map[string]*flight{}, batches: map[string]*batch{}, own: make([]byte, sha256.Size),
+		work:        guard.NewBudget(int64(max(c.BodyMemory, leastMemory)), max(1, runtime.GOMAXPROCS(0)/2)),
+		calls:       guard.NewBudget(allCalls, runtime.GOMAXPROCS(0)),
 		openPrompts: o.Prompts, names: cmp.Or(o.Names, net.DefaultResolver), random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	g.life, g.end = context.WithCancel(context.Background())

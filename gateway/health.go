@@ -80,7 +80,7 @@ func (g *Gateway) probe(ctx context.Context, e *endpoint, h Health) {
 	}
 }
 
-// mostPage is the most bytes that are read of an endpoint's page.
+// mostPage is the most bytes that are read of an endpoint's page, and of other answers to the gateway itself.
 const mostPage = 4 << 20
 
 // ask gets a page of an endpoint, which must not come with a status of 500 or above. A provider that has no such page

@@ -30,6 +30,12 @@ type hook struct {
 	calls  sync.WaitGroup
 }
 
+// Calls of plug-ins do nothing but compute, and each has memory of its own: so there are as many at once as processors.
+const (
+	allCalls = 1 << 40
+	aCall    = allCalls>>8 + 1 // a large claim
+)
+
 // openHooks compiles the hooks of a configuration.
 func openHooks(c *Config) ([]*hook, error) {
 	var all []*hook
@@ -93,7 +99,7 @@ func (x *exchange) run(on string, hooks []*hook, body []byte) ([]byte, *refusal)
 	}
 	for _, h := range hooks {
 		call.Body = json.RawMessage(body)
-		v, err := h.plugin.Run(x.r.Context(), call)
+		v, err := x.runOne(h, call)
 		switch {
 		case err != nil && h.OnFailure == "pass":
 			x.g.log.Warn("a plug-in failed; the request goes on", "error", err)
@@ -107,6 +113,16 @@ func (x *exchange) run(on string, hooks []*hook, body []byte) ([]byte, *refusal)
 		}
 	}
 	return body, nil
+}
+
+// runOne calls a plug-in when it is the account's turn.
+func (x *exchange) runOne(h *hook, call plugin.Call) (plugin.Verdict, error) {
+	done, err := x.g.calls.Acquire(guard.As(x.r.Context(), x.who()), aCall)
+	if err != nil {
+		return plugin.Verdict{}, err
+	}
+	defer done()
+	return h.plugin.Run(x.r.Context(), call)
 }
 
 // hookRequest lets hooks change the request.

@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // TestHooks lets plug-ins see requests and answers, one of which does wrong.
@@ -47,6 +49,24 @@ hooks:
 		if n := len(a.got()); n != 2 {
 			t.Errorf("the engine was asked %d times", n)
 		}
+		var calls []func() // as many as there may be at once
+		for range runtime.GOMAXPROCS(0) {
+			done, err := w.g.calls.Acquire(w.t.Context(), aCall)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls = append(calls, done)
+		}
+		replies := make(chan reply, 1)
+		go func() { replies <- w.chat(ask("m", "x")) }()
+		synctest.Wait()
+		if len(replies) > 0 {
+			t.Error("a call did not wait for its turn")
+		}
+		for _, done := range calls {
+			done()
+		}
+		w.want(<-replies, 200, "")
 		w.apply(strings.Replace(config, "models: [traps]", "models: [traps], on_failure: pass", 1))
 		w.want(w.chat(ask("traps", "x")), 200, "")
 		w.apply("models: [{name: m, endpoints: [http://a]}]")

@@ -43,6 +43,7 @@ type issuer struct {
 	client *http.Client
 	verify *oidc.IDTokenVerifier // nil before the first token
 	since  time.Time
+	asking bool // the issuer is asked, while others go by the keys that there are
 }
 
 func openIssuers(c *Config, t http.RoundTripper) map[string]*issuer {
@@ -86,15 +87,15 @@ func (i *issuer) account(ctx context.Context, token string) (*account, error) {
 	return a, nil
 }
 
-// verifier returns what checks signatures, with keys that are not too old.
+// verifier returns what checks signatures, with keys that are not too old, or those that there are while the issuer is
+// asked for others.
 func (i *issuer) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.verify != nil && time.Since(i.since) < newKeysAfter {
+	if i.verify != nil && (i.asking || time.Since(i.since) < newKeysAfter) {
 		return i.verify, nil
 	}
-	// The keys are fetched later with this context, too, which must not end with the request.
-	p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.client), i.URL)
+	p, err := i.ask(ctx)
 	if err != nil {
 		if i.verify != nil {
 			return i.verify, nil
@@ -104,6 +105,20 @@ func (i *issuer) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.verify = p.Verifier(&oidc.Config{ClientID: i.Audience, SupportedSigningAlgs: algorithms})
 	i.since = time.Now()
 	return i.verify, nil
+}
+
+// ask asks the issuer what it is. i.mu is held, and given up meanwhile if there are keys to go by.
+func (i *issuer) ask(ctx context.Context) (*oidc.Provider, error) {
+	if i.verify != nil {
+		i.asking = true
+		i.mu.Unlock()
+		defer func() {
+			i.mu.Lock()
+			i.asking = false
+		}()
+	}
+	// The keys are fetched later with this context, too, which must not end with the request.
+	return oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.client), i.URL)
 }
 
 // issuerOf returns the issuer that a token names; nil if it is no token, or of none that is known. The token is not
@@ -143,13 +158,14 @@ func (c *calm) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer c.mu.Unlock()
 	k := c.last[r.URL.String()]
 	if k == nil || time.Since(k.at) > calmFor {
-		k = &kept{at: time.Now()}
+		k = &kept{}
 		res, err := c.next.RoundTrip(r)
 		if k.err = err; err == nil {
 			k.status, k.header = res.StatusCode, res.Header
 			k.body, k.err = io.ReadAll(io.LimitReader(res.Body, 1<<20))
 			res.Body.Close()
 		}
+		k.at = time.Now() // after the wait for one that does not answer
 		if c.last == nil {
 			c.last = map[string]*kept{}
 		}

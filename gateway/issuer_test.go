@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,6 +122,18 @@ issuers: [{url: http://login, audience: kvasir, key: staff, team: group}]
 		ask(second, c{"group": "blue", "sub": "zoe"}, 200, "")
 		time.Sleep(newKeysAfter + time.Second)
 		ask(second, c{"group": "blue", "sub": "joe"}, 200, "") // the issuer is down: the keys stay
+		w.start("login", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		time.Sleep(newKeysAfter + time.Second)
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 20 { // the issuer does not answer: the keys stay, and nobody waits for long
+			all.Go(func() { ask(second, c{"group": "blue", "sub": fmt.Sprint("n", n)}, 200, "") })
+		}
+		all.Wait()
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("20 requests took %v", took)
+		}
+		w.kill("login")
 		before := l.asked
 		for range 20 {
 			ask(strange, c{"kid": "other"}, 401, "")

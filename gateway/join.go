@@ -50,7 +50,7 @@ func (x *exchange) share(m *model) (*share, error) {
 			return nil
 		case i < 0:
 			name, err := json.Marshal(key)
-			s.rest = slices.Concat(s.rest, name, []byte{':'}, value, []byte{','})
+			s.rest = append(append(append(append(s.rest, name...), ':'), value...), ',')
 			return err
 		case s.inputs[i] != nil:
 			return errNotJoined

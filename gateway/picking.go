@@ -155,6 +155,10 @@ func (p *picking) requestBody(m *extproc.Message) error {
 	if len(p.raw)+len(m.Body) > p.cfg.MaxBody {
 		return p.refuse(tooLarge(p.cfg.MaxBody))
 	}
+	if !p.g.bodies.take(p.who(), p.held, len(m.Body), p.cfg.BodyMemory) {
+		return p.refuse(noRoom())
+	}
+	p.held += len(m.Body)
 	if p.raw = append(p.raw, m.Body...); !m.End && p.modes.Request == extproc.FullDuplex {
 		return nil
 	}
@@ -262,6 +266,9 @@ func (p *picking) place(ctx context.Context, m *model) (*placement, *refusal) {
 	j.route.Only = m.among(p.subset)
 	p.g.mu.Unlock()
 	if id := header(p.r, fairnessHeaders); id != "" && (p.account == nil || p.account.key.Users) {
+		if err := checkName(fairnessHeaders[0], id); err != nil {
+			return nil, invalid(fairnessHeaders[0], err.Error())
+		}
 		j.fair.Tenant = strings.TrimPrefix(id, "/")
 		if p.account != nil {
 			j.fair.Tenant = p.account.key.Name + "/" + id
@@ -329,6 +336,7 @@ func (p *picking) send() error {
 		body = slices.Concat(p.body.edited(edits)...)
 	}
 	p.raw, p.body.raw = nil, nil
+	defer p.release()
 	head.Set = append(head.Set, [2]string{"content-length", strconv.Itoa(len(body))})
 	if p.modes.Request == extproc.Buffered {
 		head.Part = extproc.RequestBody
@@ -447,6 +455,7 @@ func (p *picking) finish() {
 		return
 	}
 	p.finished = true
+	p.release()
 	if p.r == nil { // there was no request
 		return
 	}

@@ -46,6 +46,14 @@ func (x *exchange) tokenize(ctx context.Context, m *model) []int32 {
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Prefix.RenderTimeout)
 	defer cancel()
+	if !x.body.light(mostText) {
+		return nil
+	}
+	done, err := x.work(ctx, costPerText)
+	if err != nil {
+		return nil
+	}
+	defer done()
 	ids, err := p.Tokens(ctx, x.r.URL.Path, x.body.raw)
 	if err != nil { // an endpoint may be able to
 		x.g.log.Debug("a prompt was not tokenized", "model", m.name, "error", err)

@@ -105,6 +105,9 @@ func (b *body) resumption(path string, t *transcript) []edit {
 	return edits
 }
 
+// mostSaid is the most bytes of an answer that another endpoint may have to go on with.
+const mostSaid = 4 << 20
+
 // transcript is what the client got of a stream that can be resumed.
 type transcript struct {
 	text     strings.Builder
@@ -193,6 +196,9 @@ func (t *transcript) note(c choice) (news bool) {
 	if text != nil && json.Unmarshal(text, &s) == nil && s != "" {
 		t.text.WriteString(s)
 		news = true
+	}
+	if t.text.Len() > mostSaid || len(t.ids) > mostSaid/bytesPerToken {
+		*t = transcript{first: t.first, told: t.told, resumed: t.resumed, before: t.before, tokens: t.tokens, lost: true, untold: true}
 	}
 	if news {
 		t.tokens++

@@ -152,3 +152,24 @@ func TestStreamsThatCannotGoOn(t *testing.T) {
 		})
 	}
 }
+
+// TestTranscriptsAreBounded holds that what is kept of a stream that an endpoint does not end is bounded, and that it
+// is not resumed then.
+func TestTranscriptsAreBounded(t *testing.T) {
+	for _, event := range []string{
+		`data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", 1<<20) + `"}}]}`,
+		`data: {"choices":[{"text":"` + strings.Repeat("x", 1<<20) + `"}]}`,
+		`data: {"choices":[{"delta":{"content":"x"},"token_ids":[1` + strings.Repeat(",1", 1<<19) + `]}]}`,
+	} {
+		said := &transcript{}
+		for range 20 {
+			said.add([]byte(event + "\n\n"))
+			if said.text.Len() > 2*mostSaid || len(said.ids) > 2*mostSaid/bytesPerToken {
+				t.Fatalf("%.60s: %d bytes and %d tokens are kept", event, said.text.Len(), len(said.ids))
+			}
+		}
+		if said.resumable(&body{}) {
+			t.Errorf("%.60s: it can be resumed", event)
+		}
+	}
+}

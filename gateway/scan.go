@@ -28,6 +28,7 @@ type body struct {
 	most     int    // tokens of the answer; 0 if the request does not say
 	mostAt   []edit // where it says so
 	answers  int
+	values   int    // of the JSON, about
 	tools    []byte // what precedes the prompt in most templates
 	prompt   []byte // messages, prompt, input or what else the request is about
 	promptAt [2]int // where that is in raw
@@ -49,7 +50,8 @@ type edit struct {
 func scan(raw []byte) (body, error) {
 	b := body{raw: raw, answers: 1}
 	var seen [len(known)]bool
-	err := members(raw, func(key string, value []byte, at int) error {
+	s := scanner{data: raw}
+	err := s.members(func(key string, value []byte, at int) error {
 		byText, may := resumable[key]
 		b.options = b.options || key == "stream_options"
 		b.special, b.byTokens = b.special || !may, b.byTokens || may && !byText
@@ -69,12 +71,17 @@ func scan(raw []byte) (body, error) {
 		}
 		return nil
 	})
+	b.values = s.values
 	return b, err
 }
 
 // members calls f with the keys and the values of an object, and where each value begins.
 func members(raw []byte, f func(key string, value []byte, at int) error) error {
-	s := scanner{data: raw}
+	return (&scanner{data: raw}).members(f)
+}
+
+func (s *scanner) members(f func(key string, value []byte, at int) error) error {
+	raw := s.data
 	if s.next() != '{' {
 		return s.bad("an object")
 	}
@@ -99,6 +106,7 @@ func members(raw []byte, f func(key string, value []byte, at int) error) error {
 			return s.bad("':'")
 		}
 		s.at++
+		s.values++
 		s.next()
 		start := s.at
 		if err := s.skip(); err != nil {
@@ -117,7 +125,7 @@ var known = [...]struct {
 }{
 	{"model", func(b *body, key string, value []byte, at int) error {
 		b.modelAt = [2]int{at, at + len(value)}
-		return readText(key, value, &b.model)
+		return readName(key, value, &b.model)
 	}},
 	{"stream", func(b *body, key string, value []byte, _ int) error {
 		if b.stream = string(value) == "true"; !b.stream && string(value) != "false" {
@@ -125,9 +133,9 @@ var known = [...]struct {
 		}
 		return nil
 	}},
-	{"user", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.user) }},
-	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.session) }},
-	{saltKey, func(b *body, key string, value []byte, _ int) error { return readText(key, value, &b.salt) }},
+	{"user", func(b *body, key string, value []byte, _ int) error { return readName(key, value, &b.user) }},
+	{"prompt_cache_key", func(b *body, key string, value []byte, _ int) error { return readName(key, value, &b.session) }},
+	{saltKey, func(b *body, key string, value []byte, _ int) error { return readName(key, value, &b.salt) }},
 	{"priority", func(b *body, _ string, value []byte, at int) error {
 		b.priority, b.priorityAt = string(value), [2]int{at, at + len(value)}
 		return nil
@@ -154,6 +162,24 @@ func readText(key string, value []byte, into *string) error {
 	}
 	if err := json.Unmarshal(value, into); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
+// longestName is the most bytes of a name that a client gives: it is logged, and outlives the request.
+const longestName = 512
+
+func readName(key string, value []byte, into *string) error {
+	if err := readText(key, value, into); err != nil {
+		return err
+	}
+	return checkName(key, *into)
+}
+
+// checkName refuses a name that is too long.
+func checkName(where, name string) error {
+	if len(name) > longestName {
+		return fmt.Errorf("%s: expected at most %d bytes, found %d", where, longestName, len(name))
 	}
 	return nil
 }
@@ -203,8 +229,9 @@ func (b *body) edited(edits []edit) (parts [][]byte) {
 
 // scanner walks through JSON.
 type scanner struct {
-	data []byte
-	at   int
+	data   []byte
+	at     int
+	values int // that it went by
 }
 
 // next skips white space and returns the next byte, 0 at the end.
@@ -324,6 +351,9 @@ func (s *scanner) skipNested() error {
 			}
 			open[depth] = c + 2 // the closing one in ASCII
 			depth++
+			s.values++
+		case ',':
+			s.values++
 		case '}', ']':
 			if depth--; open[depth] != c {
 				return s.bad(strconv.QuoteRune(rune(open[depth])))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,24 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLongEvents holds that an event which comes in many small pieces is copied few times, and then refused.
+func TestLongEvents(t *testing.T) {
+	var e events
+	piece := []byte(strings.Repeat("x", 100))
+	e.add([]byte("data: {}\n\ndata: \""))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		_, err = e.add(piece)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 10*longestEvent || n*len(piece) > longestEvent+len(piece) {
+		t.Errorf("after %d pieces and %d bytes of memory: %v", n, took, err)
+	}
 }
 
 // FuzzEvents cuts streams in two at any place: what is told as whole events must be the same, and what is refused too.

@@ -101,21 +101,30 @@ func plainText(content any) (text string, ok bool) {
 		text, ok = content.(string)
 		return text, ok
 	}
+	var all strings.Builder
 	for _, p := range parts {
 		m, _ := p.(map[string]any)
 		s, ok := m["text"].(string)
 		if !ok || m["type"] != "text" || len(m) != 2 {
 			return "", false
 		}
-		text += s + "\n"
+		all.WriteString(s + "\n")
 	}
-	return text, true
+	return all.String(), true
 }
 
 // recallSimilar answers a request with what is kept for a question that means the same. If anything fails, the request
 // goes to an endpoint.
 func (x *exchange) recallSimilar(m *model, s Semantic, who []string) bool {
+	if !x.body.light(mostTaken) {
+		return false
+	}
+	done, err := x.work(x.r.Context(), costPerByte)
+	if err != nil {
+		return false
+	}
 	text, group, ok := x.question(who)
+	done()
 	if !ok || x.r.Header.Get(exactHeader) == "exact" {
 		return false
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/kvasir-llm/kvasir/gateway/provider"
@@ -20,16 +21,17 @@ func (g *Gateway) foreign(e *endpoint) bool {
 // translated for those that do not know it: providers but Anthropic, and engines that turned out not to.
 func (a *attempt) speak(r *http.Request) (*http.Response, error) {
 	g, e := a.g, a.placement.endpoint
+	work := func(ctx context.Context) (func(), error) { return a.work(ctx, costPerByte) }
 	g.mu.Lock()
 	var next http.RoundTripper = g.transport
 	if e.cfg.API != "" {
-		next = &provider.Transport{Next: next, API: e.cfg.API, Key: e.key, Region: e.cfg.Region, Version: e.cfg.Version}
+		next = &provider.Transport{Next: next, API: e.cfg.API, Key: e.key, Region: e.cfg.Region, Version: e.cfg.Version, Work: work}
 	}
 	ask := a.exchange.r.URL.Path == messagesPath && e.cfg.API == "" && !e.chats
 	chats := a.exchange.r.URL.Path == messagesPath && e.cfg.API != "anthropic" && !ask
 	g.mu.Unlock()
 	if chats {
-		return (&provider.Messages{Next: next}).RoundTrip(r)
+		return (&provider.Messages{Next: next, Work: work}).RoundTrip(r)
 	}
 	res, err := next.RoundTrip(r)
 	if err != nil || !ask || a.loan != nil || res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusMethodNotAllowed {
@@ -38,7 +40,7 @@ func (a *attempt) speak(r *http.Request) (*http.Response, error) {
 	if r, err = a.request(); err != nil {
 		return res, nil // which says more
 	}
-	chat, err := (&provider.Messages{Next: next}).RoundTrip(r)
+	chat, err := (&provider.Messages{Next: next, Work: work}).RoundTrip(r)
 	if err != nil || chat.StatusCode >= http.StatusBadRequest && chat.StatusCode != http.StatusBadRequest {
 		if err == nil {
 			chat.Body.Close()

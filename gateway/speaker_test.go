@@ -47,6 +47,10 @@ models:
 		w.want(w.chat(streamed), 200, "data: [DONE]\n\n")
 		w.want(w.ask(w.t.Context(), "GET", "/gateway/usage?format=csv", ""), 200, ",m,3,15,0,147,147\n")
 		w.want(w.ask(w.t.Context(), "POST", "/v1/embeddings", plain), 400, "has no /v1/embeddings")
+		w.want(w.chat(`{"model":"m","messages":`+many(`{}`, 1<<20)+`}`), 400, "more than 131072 values")
+		if n := w.g.work.Used(); n != 0 {
+			t.Errorf("%d bytes are taken after the requests", n)
+		}
 	})
 	for text, want := range map[string]string{
 		"api: cohere, key_env: X":            `api is "cohere"; want one of anthropic,`,

@@ -188,7 +188,7 @@ func (a *attempt) prefill(ctx context.Context, p *placement, body []byte, more s
 		_, err = io.Copy(io.Discard, res.Body)
 	} else {
 		var said []byte
-		if said, err = io.ReadAll(io.LimitReader(res.Body, mostSnapshot)); err == nil && res.StatusCode == http.StatusOK {
+		if said, err = io.ReadAll(io.LimitReader(res.Body, mostPage)); err == nil && res.StatusCode == http.StatusOK {
 			err = members(said, func(key string, value []byte, _ int) error {
 				if key == "kv_transfer_params" && string(value) != "null" {
 					where = value

@@ -124,6 +124,7 @@ func (a *attempt) count(e *events) {
 // events follows a stream of server-sent events.
 type events struct {
 	rest  []byte // the beginning of an event that is not whole
+	line  int    // where the last line of rest begins
 	count int    // events with data
 	done  bool   // [DONE] was among them
 	usage []byte // the data of the last event with usage
@@ -137,17 +138,18 @@ type events struct {
 // add takes a piece of the stream. It returns the events that are whole now, valid until the next call, and an error if
 // what follows them is no event.
 func (e *events) add(piece []byte) (whole []byte, err error) {
-	all := piece
+	all, line, from := piece, e.line, len(e.rest)
 	if len(e.rest) > 0 {
 		all = append(e.rest, piece...)
 	}
 	end := 0
 	var edited []byte
 	for !e.done {
-		n := eventEnd(all[end:])
-		if n == 0 {
+		var n int
+		if n, line = eventEnd(all[end:], line, from); n == 0 {
 			break
 		}
+		from = 0
 		if err = e.see(all[end : end+n]); err != nil {
 			break
 		}
@@ -173,20 +175,32 @@ func (e *events) add(piece []byte) (whole []byte, err error) {
 	if err == nil && end < len(all) && !mayBegin(all[end:]) {
 		err = fmt.Errorf("%.40q is no event", all[end:])
 	}
-	e.rest = append([]byte(nil), all[end:]...)
+	e.keep(all, end, line)
 	return whole, err
 }
 
-// eventEnd returns where the first event ends, behind its empty line; 0 if it is not whole.
-func eventEnd(data []byte) int {
-	for at := 0; ; {
-		n := bytes.IndexByte(data[at:], '\n')
+// keep keeps what follows the whole events. The beginning of a long event stays where it is, so that what many small
+// pieces take is not copied with each of them.
+func (e *events) keep(all []byte, end, line int) {
+	left := all[end:]
+	if end > 0 || len(e.rest) == 0 {
+		left = append([]byte(nil), left...)
+	}
+	e.rest, e.line = left, line
+}
+
+// eventEnd returns where the first event ends, behind its empty line, and 0. If it is not whole, it returns 0 and where
+// its last line begins. It looks from that line of an earlier call on, in which no line ends before from.
+func eventEnd(data []byte, line, from int) (end, last int) {
+	for {
+		n := bytes.IndexByte(data[from:], '\n')
 		if n < 0 {
-			return 0
+			return 0, line
 		}
-		if at += n + 1; n == 0 || n == 1 && data[at-2] == '\r' {
-			return at
+		if end = from + n; end == line || end == line+1 && data[line] == '\r' {
+			return end + 1, 0
 		}
+		line, from = from+n+1, from+n+1
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *Server) names(t *tenant) []string {
 func describeAdapter(m *Served, a engine.AdapterStats) openai.Model {
 	info := m.Model.Info()
 	return openai.Model{ID: a.Name, Object: openai.ObjectModel, Created: a.Loaded.Unix(), OwnedBy: "kvasir",
-		Root:   a.Source,
+		Root:   rootOf(a.Source),
 		Parent: &info.Name, MaxModelLen: info.Context}
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kvasir-llm/kvasir/api/openai"
 )
@@ -68,45 +69,48 @@ func TestDecodingCosts(t *testing.T) {
 // TestBodiesInFlight holds that bodies are refused when together they take more than there is for them, that small
 // ones are answered meanwhile, and that what an answer held is free afterwards.
 func TestBodiesInFlight(t *testing.T) {
-	fake := newFake("fake", "Hello")
-	s := build(t, Config{Models: []Served{served(fake)}, MaxBodyBytes: 1 << 20, RequestMemory: 16 << 20})
-	ask := func(body io.Reader) int {
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/completions", body))
-		if w.Code == http.StatusServiceUnavailable && (w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too_many_bytes")) {
-			t.Errorf("503 says %s", w.Body)
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake("fake", "Hello")
+		s := build(t, Config{Models: []Served{served(fake)}, MaxBodyBytes: 1 << 20, RequestMemory: 16 << 20})
+		ask := func(body io.Reader) int {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest("POST", "/v1/completions", body))
+			if w.Code == http.StatusServiceUnavailable && (w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too_many_bytes")) {
+				t.Errorf("503 says %s", w.Body)
+			}
+			return w.Code
 		}
-		return w.Code
-	}
-	large := func() io.Reader { return strings.NewReader(`{"prompt":"` + strings.Repeat("a", 1<<20-100) + `"}`) }
-	if status := ask(large()); status != http.StatusBadRequest { // it is longer than the context
-		t.Fatalf("one large body: %d", status)
-	}
-	var open []*io.PipeWriter
-	done := make(chan int)
-	for range 3 { // which send most of their bodies, and wait
-		r, w := io.Pipe()
-		go func() { done <- ask(r) }()
-		if _, err := io.Copy(w, io.LimitReader(large(), 1<<20-200)); err != nil {
-			t.Fatal(err)
+		large := func() io.Reader { return strings.NewReader(`{"prompt":"` + strings.Repeat("a", 1<<20-100) + `"}`) }
+		if status := ask(large()); status != http.StatusBadRequest { // it is longer than the context
+			t.Fatalf("one large body: %d", status)
 		}
-		open = append(open, w)
-	}
-	if status := ask(large()); status != http.StatusServiceUnavailable {
-		t.Errorf("a large body beside three others: %d", status)
-	}
-	if status := ask(strings.NewReader(`{"prompt":"x"}`)); status != http.StatusOK {
-		t.Errorf("a small body beside three large ones: %d", status)
-	}
-	for _, w := range open {
-		w.CloseWithError(io.ErrUnexpectedEOF)
-		if status := <-done; status != http.StatusBadRequest {
-			t.Errorf("half of a body: %d", status)
+		var open []*io.PipeWriter
+		done := make(chan int)
+		for range 3 { // which send most of their bodies, and wait
+			r, w := io.Pipe()
+			go func() { done <- ask(r) }()
+			if _, err := io.Copy(w, io.LimitReader(large(), 1<<20-200)); err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, w)
 		}
-	}
-	if n := s.bodies.read.Used() + s.bodies.decode.Used() + s.ring().nobody.held.Load(); n != 0 {
-		t.Errorf("%d bytes are still held", n)
-	}
+		synctest.Wait() // until each has room for what it waits for
+		if status := ask(large()); status != http.StatusServiceUnavailable {
+			t.Errorf("a large body beside three others: %d", status)
+		}
+		if status := ask(strings.NewReader(`{"prompt":"x"}`)); status != http.StatusOK {
+			t.Errorf("a small body beside three large ones: %d", status)
+		}
+		for _, w := range open {
+			w.CloseWithError(io.ErrUnexpectedEOF)
+			if status := <-done; status != http.StatusBadRequest {
+				t.Errorf("half of a body: %d", status)
+			}
+		}
+		if n := s.bodies.read.Used() + s.bodies.decode.Used() + s.ring().nobody.held.Load(); n != 0 {
+			t.Errorf("%d bytes are still held", n)
+		}
+	})
 }
 
 // TestShareOfAKey holds that the bodies of one API key leave room for those of others.

@@ -51,6 +51,12 @@ func TestManagement(t *testing.T) {
 			}
 		}
 	}
+	r := httptest.NewRequest("GET", "http://localhost/kv/blocks", nil)
+	w := httptest.NewRecorder()
+	build(t, open).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/kvasir.sock", Net: "unix"})))
+	if w.Code != 200 {
+		t.Errorf("/kv/blocks over a Unix socket: %d", w.Code)
+	}
 	if got := ask(open, away, "", "GET", "/version", ""); got != 200 {
 		t.Errorf("/version: %d", got)
 	}

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"io"
 	"net/http/httptest"
 	"reflect"
 	"strings"
@@ -136,4 +138,29 @@ func TestRequestsAtOnce(t *testing.T) {
 		t.Error("the name a/b was accepted")
 	}
 	check("c", 200, "")
+}
+
+// TestStreamThatHasEnded holds that a stream of HTTP/2 that its client ended before it was looked at costs no work.
+func TestStreamThatHasEnded(t *testing.T) {
+	fake := newFake("fake")
+	s := build(t, Config{Models: []Served{served(fake)}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/completions", unread{t})
+	r.ProtoMajor = 2
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, r); w.Body.Len() > 0 {
+		t.Errorf("it is answered: %s", w.Body)
+	}
+	if text := sent(s, "GET", "/metrics", ""); !strings.Contains(text, `http_requests_total{handler="/v1/completions",method="POST",status="4xx"} 1`) {
+		t.Error("it is not counted")
+	}
+}
+
+// unread is a body that is not to be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("its body is read")
+	return 0, io.EOF
 }

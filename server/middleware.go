@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"net"
@@ -51,7 +52,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		endTrace(span, w.status)
 		s.cfg.Logger.Log(r.Context(), level, "request", about...)
 	}()
-	if s.preflight(w, r) {
+	if ended(w, r) || s.preflight(w, r) {
 		return
 	}
 	r = s.routed(r)
@@ -99,6 +100,15 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		r.Body = in
 	}
 	found.handler(w, r)
+}
+
+// ended reports whether the client has ended a stream of HTTP/2 before it was looked at: nobody reads an answer.
+func ended(w *recorder, r *http.Request) bool {
+	if r.ProtoMajor < 2 || context.Cause(r.Context()) != context.Canceled {
+		return false
+	}
+	w.status = statusGone
+	return true
 }
 
 // routed returns the request with its path as routes have it: without the root path, and without a slash at the end.
@@ -197,7 +207,7 @@ func (s *Server) rightHost(r *http.Request) bool {
 	return loopback(r.Host) || s.hosts[hostname(r.Host)]
 }
 
-// onThisMachine reports whether a request came in on a loopback address, or over no network, and through no proxy,
+// onThisMachine reports whether a request came in on a loopback address or a Unix socket, and through no proxy,
 // whose clients may be anywhere.
 func onThisMachine(r *http.Request) bool {
 	for name := range r.Header {
@@ -207,7 +217,7 @@ func onThisMachine(r *http.Request) bool {
 		}
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return !ok || loopback(local.String())
+	return !ok || local.Network() == "unix" || loopback(local.String())
 }
 
 // loopback reports whether a host, with or without a port, is this machine for sure.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -273,7 +274,15 @@ func (s *Server) describe(name string) openai.Model {
 func describeServed(name string, m *Served) openai.Model {
 	info := m.Model.Info()
 	return openai.Model{ID: name, Object: openai.ObjectModel, Created: info.Opened.Unix(), OwnedBy: "kvasir",
-		Root: cmp.Or(m.Root, info.Name), MaxModelLen: info.Context}
+		Root: rootOf(cmp.Or(m.Root, info.Name)), MaxModelLen: info.Context}
+}
+
+// rootOf is what clients see of where a model or an adapter is from: of a path its last element.
+func rootOf(source string) string {
+	if strings.HasPrefix(source, "/") || filepath.IsAbs(source) {
+		return filepath.Base(source)
+	}
+	return source
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {

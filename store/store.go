@@ -88,7 +88,9 @@ func Open(dir string, limits Limits) (*Store, error) {
 		}
 		name = "file:" + (&url.URL{Path: path}).EscapedPath()
 	}
-	pragmas := url.Values{"_pragma": {"busy_timeout(2000)", "locking_mode(EXCLUSIVE)", "journal_mode(WAL)",
+	// The driver sorts these. The lock must be exclusive before the journal is opened: then its index is in memory, and
+	// not in a file, for which a full disk has no room.
+	pragmas := url.Values{"_pragma": {"busy_timeout(2000)", "locking_mode(EXCLUSIVE)", "main.journal_mode(WAL)",
 		"synchronous(FULL)"}}
 	db, err := sql.Open("sqlite", name+"?"+pragmas.Encode())
 	if err != nil {
@@ -124,7 +126,7 @@ func (s *Store) prepare() error {
 			return fmt.Errorf("the database has version %d; this program knows %d", found, version)
 		}
 		// Chunks of a file whose upload was cut off:
-		if _, err := tx.ExecContext(ctx, "DELETE FROM chunks WHERE file NOT IN (SELECT id FROM files)"); err != nil {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM chunks WHERE file NOT IN (SELECT id FROM files)"); err != nil && !strings.Contains(err.Error(), "disk is full") {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, "SELECT owner, COUNT(*), SUM(size) FROM responses GROUP BY owner")

@@ -296,3 +296,26 @@ func TestBatches(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 }
+
+// TestKilled opens what a process left that was killed: nothing is lost, and no file is needed beside the database and
+// its journal, since the disk may be full.
+func TestKilled(t *testing.T) {
+	dir, left := t.TempDir(), t.TempDir()
+	put(t, open(t, dir, Limits{}), "ann", "r", 10)
+	for _, name := range []string{"kvasir.db", "kvasir.db-wal"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(left, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := open(t, left, Limits{}).Response(t.Context(), "ann", "r"); err != nil {
+		t.Error(err)
+	}
+	files, err := os.ReadDir(left)
+	if err != nil || len(files) != 2 {
+		t.Errorf("there are %v, %v; want the database and its journal", files, err)
+	}
+}

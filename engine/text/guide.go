@@ -26,17 +26,20 @@ type guides struct {
 	found finds // of the loop alone
 
 	mu     sync.Mutex
-	recent []*compiled // [mostGuides] the newest last
-	bytes  int64       // of these, and of others whose answers are under way
+	recent []*compiled      // [mostGuides] the newest last
+	bytes  int64            // of these, and of others whose answers are under way
+	held   int64            // of those whose answers are under way
+	of     map[string]int64 // the same, by who had them compiled
 }
 
 type compiled struct {
 	*grammar.Grammar
 	key   string
-	bytes int64 // with what the first mask needs
-	users int   // requests that hold it; guides.mu
-	kept  bool  // in guides.recent; guides.mu
-	least int   // tokens of the shortest output that is found, and the one that ends it
+	who   string // had it compiled, as guard.As says
+	bytes int64  // with what the first mask needs
+	users int    // requests that hold it; guides.mu
+	kept  bool   // in guides.recent; guides.mu
+	least int    // tokens of the shortest output that is found, and the one that ends it
 
 	find  *find                           // of the loop alone: what the next answer finds ready; nil is nothing
 	large atomic.Bool                     // that is nothing, or so much that the next request makes another
@@ -145,7 +148,7 @@ func (m *Model) compile(ctx context.Context, r *Request, spec grammar.Spec) (*co
 	}
 	g, err := grammar.Compile(spec, m.guides.vocab, m.guides.limits.Grammar)
 	if err == nil {
-		c := &compiled{Grammar: g, key: string(key), least: mostEnd}
+		c := &compiled{Grammar: g, key: string(key), who: guard.Who(ctx), least: mostEnd}
 		if first, ok := g.Start().Ending(mostEnd); ok {
 			c.least = len(first) + 1
 		}
@@ -204,17 +207,55 @@ func (g *guides) find(key string) *compiled {
 	return c
 }
 
-// keep keeps a grammar for requests to come, in place of those that were not asked for longest.
+// keep keeps a grammar for requests to come, in place of others.
 func (g *guides) keep(c *compiled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.recent, c.kept = append(g.recent, c), true
 	g.bytes += c.bytes
-	for len(g.recent) > mostGuides || g.bytes > guideBytes && len(g.recent) > 1 {
-		g.recent[0].kept = false
-		g.free(g.recent[0])
-		g.recent = slices.Delete(g.recent, 0, 1)
+	for len(g.recent) > mostGuides {
+		g.drop(g.victim(func(*compiled) int64 { return 1 }))
 	}
+	g.trim()
+}
+
+// trim drops grammars that nobody uses until the others take no more than guideBytes, but for the newest.
+func (g *guides) trim() {
+	for g.bytes > guideBytes {
+		i := g.victim(func(c *compiled) int64 {
+			if c.users > 0 {
+				return 0 // dropping it would free nothing
+			}
+			return c.bytes
+		})
+		if i < 0 {
+			return
+		}
+		g.drop(i)
+	}
+}
+
+// victim returns the grammar that is dropped next, never the newest one: of those for which cost is more than 0, the
+// one not asked for longest of whom these cost most. It is -1 if there is none.
+func (g *guides) victim(cost func(*compiled) int64) int {
+	sums := map[string]int64{}
+	for _, c := range g.recent {
+		sums[c.who] += cost(c)
+	}
+	most, at := int64(0), -1
+	for i, c := range g.recent[:max(0, len(g.recent)-1)] {
+		if cost(c) > 0 && sums[c.who] > most {
+			most, at = sums[c.who], i
+		}
+	}
+	return at
+}
+
+func (g *guides) drop(i int) {
+	c := g.recent[i]
+	c.kept = false
+	g.free(c)
+	g.recent = slices.Delete(g.recent, i, i+1)
 }
 
 // free no longer counts a grammar that no request uses and that is not kept.
@@ -224,14 +265,27 @@ func (g *guides) free(c *compiled) {
 	}
 }
 
-// hold counts a grammar as long as ctx lasts, which is that of a request, unless those that are held take too much.
+// hold counts a grammar as long as ctx lasts, which is that of a request, unless those that are held take too much. A
+// quarter of what there is for them is for those who hold no more than that.
 func (g *guides) hold(ctx context.Context, c *compiled) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.users == 0 && !c.kept {
-		g.bytes += c.bytes // it was kept when it was found
+	if c.users++; c.users == 1 {
+		if !c.kept {
+			g.bytes += c.bytes // it was kept when it was found
+		}
+		g.held += c.bytes
+		if g.of == nil {
+			g.of = map[string]int64{}
+		}
+		g.of[c.who] += c.bytes
 	}
-	if c.users++; g.bytes > guideBytes && g.bytes > c.bytes {
+	g.trim()
+	most := int64(guideBytes)
+	if g.of[c.who] > guideBytes/4 {
+		most -= guideBytes / 4
+	}
+	if g.held > most && g.held > c.bytes {
 		g.leave(c)
 		return ErrGuides
 	}
@@ -245,7 +299,12 @@ func (g *guides) hold(ctx context.Context, c *compiled) error {
 }
 
 func (g *guides) leave(c *compiled) {
-	c.users--
+	if c.users--; c.users == 0 {
+		g.held -= c.bytes
+		if g.of[c.who] -= c.bytes; g.of[c.who] == 0 {
+			delete(g.of, c.who)
+		}
+	}
 	g.free(c)
 }
 

@@ -3,10 +3,12 @@ package text
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/grammar"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/sampling"
 )
 
@@ -71,5 +73,57 @@ func TestGuideMemory(t *testing.T) {
 	}
 	if m.guides.bytes != sum {
 		t.Errorf("%d MiB are counted; kept are %d", m.guides.bytes>>20, sum>>20)
+	}
+}
+
+// TestGuidesAreShared holds that one client's grammars, kept or held, leave room for those of another one.
+func TestGuidesAreShared(t *testing.T) {
+	m := openMini(t, Options{})
+	ask := func(ctx context.Context, who, pattern string) error {
+		r := asking("What?")
+		r.Sampling, r.Salt = sampling.Defaults(), who
+		r.Answer.Form = &Form{Spec: grammar.Spec{Regex: pattern}, Field: "guided_regex"}
+		_, err := m.Prepare(guard.As(ctx, who), r)
+		return err
+	}
+	left := func(who string) (n int) {
+		m.guides.mu.Lock()
+		defer m.guides.mu.Unlock()
+		for _, c := range m.guides.recent {
+			if c.who == who {
+				n++
+			}
+		}
+		return n
+	}
+	ended := func(who, pattern string) {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		if err := ask(ctx, who, pattern); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended("ben", longPattern(1000))
+	ended("ben", "yes|no")
+	for i := range 2 * mostGuides {
+		ended("ann", fmt.Sprint("yes|no|", i))
+	}
+	for seed := range uint64(20) {
+		ended("ann", longPattern(seed))
+	}
+	if ann, ben := left("ann"), left("ben"); ann == 0 || ben != 2 {
+		t.Errorf("%d grammars of one and %d of the other are kept; want some and 2", ann, ben)
+	}
+	var err error
+	for seed := uint64(100); err == nil; seed++ {
+		err = ask(t.Context(), "ann", longPattern(seed))
+	}
+	if !errors.Is(err, ErrGuides) {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{longPattern(1000), "yes|no", "maybe"} {
+		if err := ask(t.Context(), "ben", pattern); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -88,8 +88,10 @@ type item struct {
 	ends time.Time
 }
 
-// overhead is what an answer takes beside its body, about.
+// overhead is what an answer takes beside its texts, about.
 const overhead = 400
+
+func (i *item) bytes() int { return len(i.Body) + len(i.Type) + overhead }
 
 func (m *memory) Get(_ context.Context, name string) (Answer, bool) {
 	m.mu.Lock()
@@ -110,7 +112,7 @@ func (m *memory) Get(_ context.Context, name string) (Answer, bool) {
 func (m *memory) drop(e *list.Element) {
 	i := m.order.Remove(e).(*item)
 	delete(m.items, i.name)
-	m.size += len(i.Body) + overhead
+	m.size += i.bytes()
 }
 
 func (m *memory) Put(_ context.Context, name string, a Answer, keep time.Duration) {
@@ -119,12 +121,13 @@ func (m *memory) Put(_ context.Context, name string, a Answer, keep time.Duratio
 	if e := m.items[name]; e != nil {
 		m.drop(e)
 	}
-	need := len(a.Body) + overhead
+	i := &item{a, name, time.Now().Add(keep)}
+	need := i.bytes()
 	for m.size < need && m.order.Len() > 0 {
 		m.drop(m.order.Back())
 	}
 	if m.size >= need {
-		m.items[name] = m.order.PushFront(&item{a, name, time.Now().Add(keep)})
+		m.items[name] = m.order.PushFront(i)
 		m.size -= need
 	}
 }

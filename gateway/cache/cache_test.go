@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,10 @@ func TestMemoryForgets(t *testing.T) {
 	put("0", 200)
 	if !has("0") || s.(*memory).size != 3*(overhead+100)-overhead-200 {
 		t.Errorf("%d bytes are left", s.(*memory).size)
+	}
+	s.Put(t.Context(), "typed", Answer{Type: strings.Repeat("t", 3*(overhead+100))}, time.Hour)
+	if has("typed") {
+		t.Error("the type of an answer takes no room")
 	}
 }
 

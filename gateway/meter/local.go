@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,6 +27,8 @@ type local struct {
 	mu       sync.Mutex
 	counters map[string]*counter
 	rows     map[Row]*Use // by a Row without a Use, since the last write
+	log      *slog.Logger // nil before a Meter has the store
+	failing  bool         // the last write failed
 }
 
 type counter struct {
@@ -62,7 +65,8 @@ func openLocal(file string) (*local, error) {
 		}
 		name = "file:" + (&url.URL{Path: path}).EscapedPath()
 	}
-	pragmas := url.Values{"_pragma": {"busy_timeout(2000)", "locking_mode(EXCLUSIVE)", "journal_mode(WAL)"}}
+	// In an order that the driver keeps, as in package store.
+	pragmas := url.Values{"_pragma": {"busy_timeout(2000)", "locking_mode(EXCLUSIVE)", "main.journal_mode(WAL)"}}
 	db, err := sql.Open("sqlite", name+"?"+pragmas.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("meter: %w", err)
@@ -84,10 +88,11 @@ func (s *local) load() error {
 	if _, err := s.db.Exec(localSchema); err != nil {
 		return err
 	}
-	if _, err := s.db.Exec("DELETE FROM counters WHERE ends < ?", time.Now().Unix()); err != nil {
+	now := time.Now().Unix()
+	if _, err := s.db.Exec("DELETE FROM counters WHERE ends < ?", now); err != nil && !strings.Contains(err.Error(), "disk is full") {
 		return err
 	}
-	rows, err := s.db.Query("SELECT name, value, ends FROM counters")
+	rows, err := s.db.Query("SELECT name, value, ends FROM counters WHERE ends >= ?", now)
 	if err != nil {
 		return err
 	}
@@ -148,11 +153,32 @@ func (s *local) writeOften() error {
 	for {
 		select {
 		case <-tick.C:
-			s.write() // what it could not write is tried again
+			s.writeNow()
 		case <-s.stop:
 			return s.write()
 		}
 	}
+}
+
+// writeNow writes, and says so when that begins to fail, or goes well again. What it could not write is tried again.
+func (s *local) writeNow() {
+	err := s.write()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if (err != nil) == s.failing || s.log == nil {
+		return
+	}
+	if s.failing = err != nil; s.failing {
+		s.log.Error("what was used cannot be stored, and is lost if the gateway is killed", "tried again every", "1s", "error", err)
+	} else {
+		s.log.Info("what was used is stored again")
+	}
+}
+
+func (s *local) logTo(log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = log
 }
 
 // write brings the database up to date.

@@ -106,6 +106,9 @@ const (
 func New(s Store, o Options) *Meter {
 	m := &Meter{store: s, o: o}
 	m.wake = sync.NewCond(&m.mu)
+	if l, ok := s.(*local); ok {
+		l.logTo(o.Log)
+	}
 	if s.shared() {
 		for range workers {
 			m.work.Add(1)

@@ -179,7 +179,7 @@ const longestEvent = 8 << 20
 // nextEvent reads a server-sent event with data.
 func nextEvent(in *bufio.Reader) (kind string, data []byte, err error) {
 	for {
-		line, err := in.ReadBytes('\n')
+		line, err := readLine(in)
 		if err != nil {
 			if errors.Is(err, io.EOF) && len(bytes.TrimSpace(line))+len(data) > 0 {
 				err = io.ErrUnexpectedEOF
@@ -198,7 +198,23 @@ func nextEvent(in *bufio.Reader) (kind string, data []byte, err error) {
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		}
 		if len(data) > longestEvent {
-			return "", nil, fmt.Errorf("an event has more than %d bytes", longestEvent)
+			return "", nil, errLong
+		}
+	}
+}
+
+var errLong = fmt.Errorf("an event has more than %d bytes", longestEvent)
+
+// readLine reads a line, or what there is of one before the end.
+func readLine(in *bufio.Reader) (line []byte, err error) {
+	for {
+		piece, err := in.ReadSlice('\n')
+		line = append(line, piece...)
+		if len(line) > longestEvent {
+			return nil, errLong
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,18 +18,19 @@ import (
 
 // Messages speaks OpenAI's API for chats with the next one, and Anthropic's Messages API with the caller. It changes
 // the requests it gets.
-type Messages struct{ Next http.RoundTripper }
+type Messages struct {
+	Next http.RoundTripper
+	Work Work
+}
 
 // RoundTrip sends a request. What it cannot translate gets an answer with status 400 that says why.
 func (m *Messages) RoundTrip(r *http.Request) (*http.Response, error) {
-	raw, err := readBody(r)
-	if err != nil {
-		return nil, err
+	model, stream, body, err := m.encode(r)
+	if err != nil && r.Context().Err() != nil {
+		return nil, context.Cause(r.Context())
 	}
-	q, body, err := toChat(raw)
 	if err != nil {
-		res := refused(r, err)
-		return asMessage(res, q)
+		return asMessage(refused(r, err), model)
 	}
 	base, _ := cutPath(r.URL.Path)
 	u := *r.URL
@@ -44,25 +46,40 @@ func (m *Messages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode == http.StatusOK && q.Stream && strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+	if res.StatusCode == http.StatusOK && stream && strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		res.Header.Del("Content-Length")
 		res.ContentLength = -1
-		res.Body = &messageStream{body: res.Body, in: bufio.NewReaderSize(res.Body, 32<<10), model: q.Model}
+		res.Body = &messageStream{body: res.Body, in: bufio.NewReaderSize(res.Body, 32<<10), model: model}
 		return res, nil
 	}
-	return asMessage(res, q)
+	return asMessage(res, model)
+}
+
+// encode makes a request one for a chat.
+func (m *Messages) encode(r *http.Request) (model string, stream bool, body []byte, err error) {
+	done, err := m.Work.begin(r.Context())
+	if err != nil {
+		return "", false, nil, err
+	}
+	defer done()
+	raw, err := readBody(r)
+	if err != nil {
+		return "", false, nil, err
+	}
+	q, body, err := toChat(raw)
+	return q.Model, q.Stream, body, err
 }
 
 // asMessage makes an answer that is there as a whole, or an error, one of Anthropic's.
-func asMessage(res *http.Response, q *messagesRequest) (*http.Response, error) {
-	data, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+func asMessage(res *http.Response, model string) (*http.Response, error) {
+	data, err := readAnswer(res.Body)
 	res.Body.Close()
 	if err != nil {
 		return nil, err
 	}
 	var out []byte
 	if res.StatusCode == http.StatusOK {
-		out, err = messageOf(data, q.Model)
+		out, err = messageOf(data, model)
 	} else {
 		out = MessageError(res.StatusCode, said(data))
 	}

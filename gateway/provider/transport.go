@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,18 @@ type Transport struct {
 	Key     string // of Bedrock: ID:SECRET or ID:SECRET:SESSION, which signs requests, or an API key
 	Region  string // of Bedrock
 	Version string // of Azure's API; "" is its v1 API
+	Work    Work
+}
+
+// Work waits for the memory that translating a request needs, until done is called; nil waits for nothing. An error,
+// while the context has not ended, says why the request cannot be translated.
+type Work func(ctx context.Context) (done func(), err error)
+
+func (w Work) begin(ctx context.Context) (done func(), err error) {
+	if w == nil {
+		return func() {}, nil
+	}
+	return w(ctx)
 }
 
 // dialect is a provider's API for chats.
@@ -56,14 +69,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case path != chatPath:
 		return refused(r, fmt.Errorf("the provider's API (%s) has no %s", t.API, path)), nil
 	}
-	raw, err := readBody(r)
-	if err != nil {
-		return nil, err
-	}
-	q, err := decode(raw)
-	if err != nil {
-		return refused(r, err), nil
-	}
 	var d dialect
 	switch t.API {
 	case "anthropic":
@@ -73,13 +78,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "bedrock":
 		d = &bedrock{}
 	}
-	path, content, err := d.encode(q)
+	q, path, body, err := t.encode(r, d)
+	if err != nil && r.Context().Err() != nil {
+		return nil, context.Cause(r.Context())
+	}
 	if err != nil {
 		return refused(r, err), nil
-	}
-	body, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
 	}
 	if r.URL, err = url.Parse(r.URL.Scheme + "://" + r.URL.Host + base + path); err != nil {
 		return refused(r, fmt.Errorf("model: %w", err)), nil
@@ -94,6 +98,33 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return translated(res, d, q)
+}
+
+// encode makes a request the provider's.
+func (t *Transport) encode(r *http.Request, d dialect) (q *request, path string, body []byte, err error) {
+	done, err := t.Work.begin(r.Context())
+	if err != nil {
+		return nil, "", nil, err
+	}
+	defer done()
+	raw, err := readBody(r)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if q, err = decode(raw); err != nil {
+		return nil, "", nil, err
+	}
+	path, content, err := d.encode(q)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	body, err = json.Marshal(content)
+	return q.answered(), path, body, err
+}
+
+// answered is what the answer depends on.
+func (q *request) answered() *request {
+	return &request{Model: q.Model, Stream: q.Stream, StreamOptions: q.StreamOptions}
 }
 
 func readBody(r *http.Request) ([]byte, error) {
@@ -173,7 +204,7 @@ func translated(res *http.Response, d dialect, q *request) (*http.Response, erro
 		res.Body = newStream(res.Body, d, q, res.Trailer)
 		return res, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	data, err := readAnswer(res.Body)
 	res.Body.Close()
 	if err != nil {
 		return nil, err
@@ -188,6 +219,15 @@ func translated(res *http.Response, d dialect, q *request) (*http.Response, erro
 	}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(out)), int64(len(out))
 	return res, nil
+}
+
+// readAnswer reads an answer that is no stream.
+func readAnswer(in io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, longestEvent+1))
+	if err == nil && len(data) > longestEvent {
+		err = fmt.Errorf("the answer has more than %d bytes", longestEvent)
+	}
+	return data, err
 }
 
 // said finds the message in a provider's error.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -245,7 +246,7 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	if err != nil {
 		return nil, err
 	}
-	defer boundGarbage()
+	defer debug.FreeOSMemory() // what loading leaves
 	defer found.ckpt.Close()
 	what, err := about(o.Name, found.ckpt, &options)
 	if err != nil {
@@ -261,7 +262,7 @@ func (c *catalog) Open(o shelf.Offer, room int64, progress func(done, total int6
 	served.Observer, served.About, served.Root = observer, what, e.Model
 	return &server.Loaded{Served: served, Free: func() error {
 		err := m.Close()
-		returnMemory()
+		debug.FreeOSMemory() // which the next model is planned with
 		return err
 	}}, nil
 }

@@ -187,33 +187,6 @@ func (s *size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// maxGarbage is about how much garbage piles up, beside a model and mostRequests bytes of requests, before it is
-// collected.
-const maxGarbage, mostRequests = 192 << 20, 256 << 20
-
-// boundGarbage makes the collector count garbage, not the weights and the KV cache: by default it lets as much pile up
-// as there is of these. Collecting sooner costs little, since they hold no pointers. What GOGC or GOMEMLIMIT say
-// stands.
-func boundGarbage() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	runtime.GC()
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	debug.SetGCPercent(gcPercent(now.HeapAlloc))
-}
-
-// returnMemory gives the system what a model has left, which the next one is planned with.
-func returnMemory() {
-	debug.FreeOSMemory()
-	boundGarbage()
-}
-
-// gcPercent returns the percentage of what is live, with the most that requests may take, that comes to maxGarbage: at
-// least 1.
-func gcPercent(live uint64) int { return int(max(1, 100*maxGarbage/(live+mostRequests))) }
-
 // load starts an engine for a model and shows on a terminal how far it is. It closes the checkpoint.
 func load(ctx context.Context, found named, o text.Options) (*text.Model, error) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
@@ -226,7 +199,7 @@ func load(ctx context.Context, found named, o text.Options) (*text.Model, error)
 		if o.Draft != nil {
 			o.Draft.Close()
 		}
-		boundGarbage()
+		debug.FreeOSMemory() // what loading left
 		return m, err
 	})
 	if err != nil {

@@ -98,6 +98,7 @@ func run(args []string) int {
 		}
 		return exitUsage
 	}
+	guard.BoundGarbage()
 	ctx := untilSignal()
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.Bind(parser)

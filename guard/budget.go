@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -15,6 +16,10 @@ type Budget struct {
 	mu           sync.Mutex
 	small, large lane
 }
+
+// AtOnce is how many large claims may be worked on at once beside a model: a quarter of Go's processors, as they are at
+// the start.
+var AtOnce = max(1, runtime.GOMAXPROCS(0)/4)
 
 // smallShare is the part of a Budget that a small claim takes at most.
 const smallShare = 256

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 
 	"github.com/kvasir-llm/kvasir/guard"
 )
@@ -35,7 +34,7 @@ type bodies struct {
 
 // newBodies shares memory among bodies.
 func newBodies(memory int64) *bodies {
-	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/4+memory/8, max(1, runtime.GOMAXPROCS(0)/2)),
+	b := &bodies{read: guard.NewBudget(memory/4, 0), decode: guard.NewBudget(memory/4+memory/8, guard.AtOnce),
 		lines: guard.NewBudget(memory/8, 0), answers: guard.NewBudget(memory/4, 0), answersMost: memory / 4}
 	b.tenantMost = memory / 8
 	return b

@@ -51,6 +51,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		endTrace(span, w.status)
 		s.cfg.Logger.Log(r.Context(), level, "request", about...)
+		s.refusals.hold(r.Context(), w.status)
 	}()
 	if ended(w, r) || s.preflight(w, r) {
 		return

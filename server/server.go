@@ -156,6 +156,7 @@ type Server struct {
 	draining atomic.Bool
 	closing  sync.Once
 	later    *later
+	refusals refusals
 
 	transfers *transfers
 }
@@ -178,7 +179,7 @@ func New(cfg Config) (*Server, error) {
 		rand.Read(cfg.Secret)
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	s := &Server{cfg: cfg, byName: map[string]*Served{}, registry: prometheus.NewRegistry()}
+	s := &Server{cfg: cfg, byName: map[string]*Served{}, registry: prometheus.NewRegistry(), refusals: newRefusals()}
 	s.models = slices.Clone(cfg.Models)
 	for i := range s.models {
 		m := &s.models[i]

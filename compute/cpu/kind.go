@@ -27,6 +27,9 @@ func only(which string) error {
 	return nil
 }
 
+// spareProcessors are Go's processors beside those of the device's threads.
+const spareProcessors = 4
+
 // open starts the device.
 func open(which string, o compute.Options) (compute.Device, error) {
 	if err := only(which); err != nil {
@@ -36,9 +39,10 @@ func open(which string, o compute.Options) (compute.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The device's threads keep one of Go's processors each. With one more, HTTP and all else need not wait for one
-	// of them to rest: the system shares out the real ones.
-	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(d.scratch)+1))
+	// The device's threads keep one of Go's processors each. With more, HTTP and all else need not wait for one of them
+	// to rest, and Go looks for what came over the network as it comes, not every 10 ms: the system shares out the real
+	// ones.
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(d.scratch)+spareProcessors))
 	return d, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/compute/kernel"
 	"github.com/kvasir-llm/kvasir/guard"
@@ -50,6 +51,28 @@ type worker struct {
 
 	fetching *ahead // and what is left to fetch of it
 	left     []byte
+
+	jobs  int       // since the clock was read
+	since time.Time // when it last let others have its processor
+}
+
+// turn is how long a worker computes before it lets others have its processor, while it holds no items. Go takes the
+// processor away after 10 ms, with the items that the worker holds, for which all others then wait.
+const turn = 5 * time.Millisecond
+
+// jobsPerLook is how many jobs a worker does between two looks at the clock.
+const jobsPerLook = 4
+
+// yield lets others have the worker's processor if its turn is over.
+func (w *worker) yield() {
+	if w.jobs++; w.jobs < jobsPerLook {
+		return
+	}
+	w.jobs = 0
+	if time.Since(w.since) > turn {
+		runtime.Gosched()
+		w.since = time.Now()
+	}
 }
 
 // spins bounds the wait for the next job, in pauses of some 40 to 140 cycles: about 50 µs.
@@ -123,6 +146,7 @@ func (p *pool) spread(items, most int) {
 	}
 	p.takeAll(p.workers[0])
 	p.await()
+	p.workers[0].yield()
 }
 
 // rescue, deferred, keeps a panic as the job's fault.
@@ -218,6 +242,9 @@ func (p *pool) loop(w *worker, cpus [][]int) {
 	}
 	for p.awaitWork(w) {
 		p.takeAll(w)
+		if len(cpus) == 0 {
+			w.yield()
+		}
 	}
 }
 

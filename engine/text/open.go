@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sort"
 	"time"
@@ -214,7 +213,7 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 
 // openText reads what turns text into tokens and back, and how a model wants them chosen.
 func openText(ckpt *weights.Checkpoint, o *Options) (m *Model, err error) {
-	m = &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes, max(1, runtime.GOMAXPROCS(0)/2))}
+	m = &Model{Name: o.Name, Opened: time.Now(), work: guard.NewBudget(workBytes, guard.AtOnce)}
 	if m.Tokenizer, err = OpenTokenizer(ckpt); err != nil {
 		return nil, err
 	}

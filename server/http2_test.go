@@ -2,7 +2,9 @@ package server
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -111,5 +113,57 @@ func TestHTTP2AnswerThatNobodyReads(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("the answer is still being written")
+	}
+}
+
+// frame is a frame of HTTP/2, and headerField a field of a header.
+func frame(kind, flags byte, stream uint32, payload string) string {
+	n := len(payload)
+	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(head[5:], stream)
+	return string(head) + payload
+}
+
+func headerField(name, value string) string {
+	return "\x00" + string([]byte{byte(len(name))}) + name + string([]byte{byte(len(value))}) + value
+}
+
+// askRaw sends the header of a request on a connection of HTTP/2 that begins with it, without the stream's end, and
+// returns the first frame that the server answers with on the stream.
+func askRaw(t *testing.T, at string, fields ...string) (kind byte, payload string) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	header := ""
+	for i := 0; i < len(fields); i += 2 {
+		header += headerField(fields[i], fields[i+1])
+	}
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(4, 0, 0, "")+frame(1, 4, 1, header))
+	for {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(c, head); err != nil {
+			t.Fatalf("%q: no answer: %v", fields, err)
+		}
+		body := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		io.ReadFull(c, body)
+		if binary.BigEndian.Uint32(head[5:]) == 1 {
+			return head[3], string(body)
+		}
+	}
+}
+
+// TestHTTP2EmptyBodyThatDoesNotEnd holds that a body has a deadline also where its length is said to be 0.
+func TestHTTP2EmptyBodyThatDoesNotEnd(t *testing.T) {
+	r := run(t, Config{Models: []Served{served(newFake("fake", "Hello"))}, BodyTimeout: time.Millisecond})
+	for _, length := range []string{"0", "many"} {
+		kind, _ := askRaw(t, r.url, ":method", "POST", ":scheme", "http", ":authority", "localhost", ":path", "/v1/completions",
+			"content-length", length)
+		if kind != 1 && kind != 3 {
+			t.Errorf("length %s: a frame of type %d; want a header or a reset", length, kind)
+		}
 	}
 }

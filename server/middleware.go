@@ -25,7 +25,7 @@ const requestID = "X-Request-Id"
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	w, began := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}, time.Now()
 	defer w.End()
-	if r.ContentLength != 0 && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
+	if mayCome(r) && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
 		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
 	}
 	id := r.Header.Get(requestID)
@@ -101,6 +101,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		r.Body = in
 	}
 	found.handler(w, r)
+}
+
+// mayCome reports whether a request may have a body. On HTTP/2 one whose length is said to be 0, or is no number, need
+// not have ended.
+func mayCome(r *http.Request) bool {
+	return r.ContentLength != 0 || r.ProtoMajor == 2 && r.Header.Get("Content-Length") != ""
 }
 
 // ended reports whether the client has ended a stream of HTTP/2 before it was looked at: nobody reads an answer.

@@ -167,3 +167,48 @@ func TestHTTP2EmptyBodyThatDoesNotEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTP2Forged holds that a request whose pseudo-headers contradict each other, or name a path in another way, opens
+// nothing that needs a key.
+func TestHTTP2Forged(t *testing.T) {
+	r := run(t, Config{Models: []Served{served(newFake("fake", "Hello"))}, Keys: []Key{{Secret: "secret"}}, AdminKeys: []string{"admin"}})
+	good := []string{":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/v1/models"}
+	for _, c := range []struct {
+		what string
+		edit func([]string) []string
+	}{
+		{"nothing", func(f []string) []string { return f }},
+		{"an absolute path", func(f []string) []string { f[7] = "http://localhost/is_sleeping"; return f }},
+		{"a path after another host", func(f []string) []string { f[7] = "//localhost/is_sleeping"; return f }},
+		{"a path with two slashes", func(f []string) []string { f[7] = "//is_sleeping"; return f }},
+		{"an escaped path", func(f []string) []string { f[7] = "/%69s_sleeping"; return f }},
+		{"a slash at its end", func(f []string) []string { f[7] = "/is_sleeping//"; return f }},
+		{"a path through one without a key", func(f []string) []string { f[7] = "/health/../is_sleeping"; return f }},
+		{"a fragment", func(f []string) []string { f[7] = "/is_sleeping#/health"; return f }},
+		{"a parameter", func(f []string) []string { f[7] = "/is_sleeping;/health"; return f }},
+		{"an asterisk", func(f []string) []string { f[7] = "*"; return f }},
+		{"no path", func(f []string) []string { return f[:6] }},
+		{"an empty path", func(f []string) []string { f[7] = ""; return f }},
+		{"two paths", func(f []string) []string { f[7] = "/health"; return append(f, ":path", "/is_sleeping") }},
+		{"a path after the header", func(f []string) []string { f[7] = "/health"; return append(f, "x-y", "z", ":path", "/is_sleeping") }},
+		{"two methods", func(f []string) []string { return append(f, ":method", "OPTIONS") }},
+		{"a method in small letters", func(f []string) []string { f[1] = "get"; return f }},
+		{"a method with spaces", func(f []string) []string { f[1] = "OPTIONS /x"; return f }},
+		{"another method in a header", func(f []string) []string { return append(f, "x-http-method-override", "OPTIONS") }},
+		{"CONNECT", func(f []string) []string { return []string{":method", "CONNECT", ":authority", "localhost:8000"} }},
+		{"extended CONNECT", func(f []string) []string { f[1] = "CONNECT"; return append(f, ":protocol", "websocket") }},
+		{"a transfer encoding", func(f []string) []string { return append(f, "transfer-encoding", "chunked") }},
+		{"a connection header", func(f []string) []string { return append(f, "connection", "authorization") }},
+		{"an upgrade", func(f []string) []string { return append(f, "upgrade", "h2c") }},
+		{"a large letter", func(f []string) []string { return append(f, "Authorization", "Bearer admin") }},
+		{"a line break", func(f []string) []string { return append(f, "x-y", "z\r\nauthorization: Bearer admin") }},
+		{"another scheme", func(f []string) []string { f[3] = "file"; return f }},
+		{"another host in a header", func(f []string) []string { return append(f, "host", "localhost") }},
+	} {
+		fields := c.edit(append([]string{}, good...))
+		kind, header := askRaw(t, r.url, fields...)
+		if kind == 1 && (header[0] == 0x88 || header[0] == 0x89) { // 200, 204
+			t.Errorf("%s: it is answered", c.what)
+		}
+	}
+}

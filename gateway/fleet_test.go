@@ -23,7 +23,7 @@ func (w *world) apply(config string) {
 	}
 }
 
-// TestReloadWithoutKeys holds that a file of which only the first part is there does not open a gateway that wants keys.
+// TestReloadWithoutKeys holds that half a file does not open a gateway that wants keys.
 func TestReloadWithoutKeys(t *testing.T) {
 	const models = "models: [{name: m, endpoints: [http://a]}]\n"
 	_, hash := NewKey()

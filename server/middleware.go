@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -200,18 +199,13 @@ func (s *Server) authorize(r *http.Request, to access) error {
 	return nil
 }
 
-// rightHost reports whether a request that came in on a loopback address is meant for it. A web page can make its own
-// name resolve to 127.0.0.1, and then the browser takes this server for the page's own origin; only the Host tells.
+// rightHost reports whether a request that came in on a loopback address is meant for it.
 func (s *Server) rightHost(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !loopback(local.String()) || s.origins["*"] {
-		return true
-	}
 	switch r.URL.Path {
 	case "/health", "/ping", "/metrics": // what probes ask
 		return true
 	}
-	return loopback(r.Host) || s.hosts[hostname(r.Host)]
+	return !guard.Rebound(r) || s.origins["*"] || s.hosts[guard.Hostname(r.Host)]
 }
 
 // onThisMachine reports whether a request came in on a loopback address or a Unix socket, and through no proxy,
@@ -224,20 +218,7 @@ func onThisMachine(r *http.Request) bool {
 		}
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return !ok || local.Network() == "unix" || loopback(local.String())
-}
-
-// loopback reports whether a host, with or without a port, is this machine for sure.
-func loopback(host string) bool {
-	host = hostname(host)
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-// hostname returns a host without its port, in lower case.
-func hostname(host string) string {
-	u := url.URL{Host: host}
-	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return !ok || local.Network() == "unix" || guard.Loopback(local.String())
 }
 
 // preflight sets the headers that let pages of allowed origins use an answer, and answers the question whether they

@@ -78,8 +78,8 @@ func fromPage(r *http.Request) *refusal {
 	return nil
 }
 
-// admit does what authorize does, for a request that a client sends to the gateway itself. Without keys it refuses those
-// of strangers' web pages, which a browser that reaches the gateway would make for them.
+// admit does what authorize does, for a request that a client sends to the gateway itself. Without keys it refuses
+// those of strangers' web pages, which a browser that reaches the gateway would make for them.
 func (g *Gateway) admit(r *http.Request) (*account, *refusal) {
 	if len(g.setup.Load().cfg.Keys) == 0 {
 		return nil, fromPage(r)

@@ -276,6 +276,12 @@ func (c *Config) check() error {
 	return c.checkNumbers()
 }
 
+// SameStart reports whether a gateway of one configuration can go on with another: what is opened at its start is alike.
+func (c *Config) SameStart(other *Config) bool {
+	return c.SameDoor(other) && c.StateURL() == other.StateURL() && c.State == other.State && c.Cache == other.Cache &&
+		c.ExtProc.Same(other.ExtProc) && c.AccessLog == other.AccessLog && c.Prefix.Blocks == other.Prefix.Blocks
+}
+
 // SameDoor reports whether two configurations take connections alike.
 func (c *Config) SameDoor(other *Config) bool {
 	return c.Listen == other.Listen && c.TLS == other.TLS && c.MaxConnections == other.MaxConnections &&

@@ -43,6 +43,25 @@ func TestDoorOfConfig(t *testing.T) {
 	}
 }
 
+// TestWhatNeedsANewStart holds that what a gateway opens at its start is not changed without a word.
+func TestWhatNeedsANewStart(t *testing.T) {
+	const models = "models: [{name: m, endpoints: [http://a]}]\n"
+	before, err := Parse("fleet.yaml", []byte(models))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, same := range map[string]bool{
+		"": true, "retries: 3": true, "prefix: {block_bytes: 512}": true, "ext_proc: {}": true,
+		"listen: 127.0.0.1:1": false, "access_log: a": false, "prefix: {blocks: 5}": false, "cache: {bytes: 5}": false,
+		"state: {timeout: 5s}": false, "ext_proc: {listen: ':1'}": false,
+	} {
+		c, err := Parse("fleet.yaml", []byte(strings.Replace(models, "http://a", "http://127.0.0.1:1", 1)+text))
+		if err != nil || c.SameStart(before) != same {
+			t.Errorf("%s: %v; want %v", text, err, same)
+		}
+	}
+}
+
 // TestPagesNobodyReads holds that also the gateway's own answers are given up if nobody takes them.
 func TestPagesNobodyReads(t *testing.T) {
 	inWorld(t, "models: [{name: m, endpoints: [http://a]}]\ntimeouts: {idle: 20s}", map[string]http.Handler{"a": &engine{name: "a"}}, func(w *world) {

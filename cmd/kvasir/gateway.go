@@ -157,8 +157,8 @@ func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers
 // reload reads the configuration again. One that is not good changes nothing.
 func (c *gatewayServeCmd) reload(g *gateway.Gateway, log *slog.Logger, before *gateway.Config) {
 	cfg, err := readGatewayConfig(c.File)
-	if err == nil && (!cfg.SameDoor(before) || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache || !cfg.ExtProc.Same(before.ExtProc)) {
-		err = errors.New("listen, tls, a bound of connections, state, cache or ext_proc is another: that needs a new start")
+	if err == nil && !cfg.SameStart(before) {
+		err = errors.New("listen, tls, a bound of connections, state, cache, ext_proc, access_log or prefix.blocks is another: that needs a new start")
 	}
 	if err == nil {
 		err = g.Apply(cfg)

@@ -276,7 +276,7 @@ func (c *Config) check() error {
 	return c.checkNumbers()
 }
 
-// SameStart reports whether a gateway of one configuration can go on with another: what is opened at its start is alike.
+// SameStart reports whether two configurations are alike in what a gateway opens when it starts.
 func (c *Config) SameStart(other *Config) bool {
 	return c.SameDoor(other) && c.StateURL() == other.StateURL() && c.State == other.State && c.Cache == other.Cache &&
 		c.ExtProc.Same(other.ExtProc) && c.AccessLog == other.AccessLog && c.Prefix.Blocks == other.Prefix.Blocks

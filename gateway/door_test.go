@@ -37,7 +37,7 @@ func TestDoorOfConfig(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", text, err, want)
 		}
-		if err == nil && d.SameDoor(c) {
+		if err == nil && d.sameDoor(c) {
 			t.Errorf("%s takes connections as without it", text)
 		}
 	}

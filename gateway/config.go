@@ -276,8 +276,14 @@ func (c *Config) check() error {
 	return c.checkNumbers()
 }
 
-// SameDoor reports whether two configurations take connections alike.
-func (c *Config) SameDoor(other *Config) bool {
+// SameStart reports whether two configurations are alike in what a gateway opens when it starts.
+func (c *Config) SameStart(other *Config) bool {
+	return c.sameDoor(other) && c.StateURL() == other.StateURL() && c.State == other.State && c.Cache == other.Cache &&
+		c.ExtProc.same(other.ExtProc) && c.AccessLog == other.AccessLog && c.Prefix.Blocks == other.Prefix.Blocks
+}
+
+// sameDoor reports whether two configurations take connections alike.
+func (c *Config) sameDoor(other *Config) bool {
 	return c.Listen == other.Listen && c.TLS == other.TLS && c.MaxConnections == other.MaxConnections &&
 		c.MaxConnectionsEach == other.MaxConnectionsEach
 }

@@ -90,10 +90,11 @@ func (k *Key) checkHashes(path string, before map[string]bool, issued bool) erro
 		if h.hash == "" && (issued || h.key == "old_hash") {
 			continue
 		}
-		if _, err := parseHash(h.hash); err != nil || before[h.hash] {
+		hash, err := parseHash(h.hash)
+		if err != nil || before[string(hash[:])] {
 			return wrong(path+"."+h.key, "want sha256: and 64 hexadecimal digits, of a key that is not there twice; kvasir gateway key create makes one")
 		}
-		before[h.hash] = true
+		before[string(hash[:])] = true
 	}
 	if (k.OldHash == "") != (k.OldUntil == "") {
 		return wrong(path, "old_hash and old_until belong together")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +67,7 @@ func (s source) find(ctx context.Context, names *net.Resolver) (urls []string, e
 		}
 	case "file":
 		var data []byte
-		data, err = os.ReadFile(s.name)
+		data, err = guard.ReadFile(s.name, mostSource, lookTime)
 		for line := range strings.Lines(string(data)) {
 			line, _, _ = strings.Cut(line, "#")
 			if line = strings.TrimSpace(line); line != "" {
@@ -148,6 +147,8 @@ func (e Endpoint) at(where string) (Endpoint, error) {
 const (
 	lookAgain = 2 * time.Second // after which sources are looked at again
 	lookTime  = 5 * time.Second // that one look may take
+
+	mostSource = 1 << 20 // bytes of a file of endpoints
 )
 
 // look finds the endpoints of a source. If that fails, those that were found before stay.

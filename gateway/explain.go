@@ -46,7 +46,7 @@ func (g *Gateway) explain(w http.ResponseWriter, r *http.Request) {
 
 // explain writes the decision, unless it returns why there is none.
 func (x *exchange) explain(ctx context.Context) (refused *refusal) {
-	if x.account, refused = x.g.authorize(x.r); refused != nil {
+	if x.account, refused = x.g.admit(x.r); refused != nil {
 		return refused
 	}
 	if x.account != nil && !x.account.key.Admin {

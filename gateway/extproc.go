@@ -28,8 +28,8 @@ type ExtProc struct {
 	Objectives map[string]int `yaml:"objectives"`  // the priorities of requests, by what a header calls their objective
 }
 
-// Same reports whether two listen alike. Their objectives may be others.
-func (x ExtProc) Same(y ExtProc) bool {
+// same reports whether two listen alike. Their objectives may be others.
+func (x ExtProc) same(y ExtProc) bool {
 	return x.Listen == y.Listen && x.Cert == y.Cert && x.Key == y.Key && x.SelfSigned == y.SelfSigned
 }
 

@@ -23,6 +23,26 @@ func (w *world) apply(config string) {
 	}
 }
 
+// TestReloadWithoutKeys holds that half a file does not open a gateway that wants keys.
+func TestReloadWithoutKeys(t *testing.T) {
+	const models = "models: [{name: m, endpoints: [http://a]}]\n"
+	_, hash := NewKey()
+	inWorld(t, models+"keys: [{name: k, hash: '"+hash+"'}]", map[string]http.Handler{"a": &engine{name: "a"}}, func(w *world) {
+		c, err := Parse("fleet.yaml", []byte(models))
+		if err == nil {
+			err = w.g.Apply(c)
+		}
+		if err == nil || !strings.Contains(err.Error(), "keys: there is none") {
+			t.Errorf("%v; want that there are no keys", err)
+		}
+		if res, err := w.client.Get("http://gateway/v1/models"); err != nil || res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("afterwards without a key: %v, %v", res, err)
+		} else {
+			res.Body.Close()
+		}
+	})
+}
+
 // TestReloadDropsNothing changes models and endpoints while a stream runs and requests wait.
 func TestReloadDropsNothing(t *testing.T) {
 	a, b := &engine{name: "a"}, &engine{name: "b"}

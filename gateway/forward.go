@@ -103,7 +103,7 @@ func unique() string {
 
 // serve reads the request and lets a model answer it. A refusal that it returns has not been sent.
 func (x *exchange) serve() (refused *refusal) {
-	if x.account, refused = x.g.authorize(x.r); refused != nil {
+	if x.account, refused = x.g.admit(x.r); refused != nil {
 		guard.Dismiss(x.w, x.r)
 		return refused
 	}

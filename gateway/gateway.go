@@ -168,6 +168,9 @@ func (g *Gateway) now() time.Duration { return time.Since(g.began) }
 // Apply puts a configuration, which Parse has checked, in place of the present one. Requests under way go on; those
 // that wait for a model that stays keep their places. If Apply fails, nothing has changed.
 func (g *Gateway) Apply(c *Config) error {
+	if len(c.Keys) == 0 && len(g.setup.Load().cfg.Keys) > 0 { // as in half a file
+		return errors.New("keys: there is none, and the gateway, which wants one, would be open: that needs a new start")
+	}
 	hooks, err := openHooks(c)
 	if err != nil {
 		return err

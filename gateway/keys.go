@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // NewKey makes an API key and the hash of it that a configuration has.
@@ -58,6 +60,31 @@ func openAccounts(keys []Key) map[[sha256.Size]byte]pass {
 		}
 	}
 	return passes
+}
+
+// pages tells requests of the gateway's own page from those of others.
+var pages = http.NewCrossOriginProtection()
+
+// fromPage refuses a request of a web page in a user's browser that is not the gateway's own.
+func fromPage(r *http.Request) *refusal {
+	if guard.Rebound(r) {
+		return &refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "host_not_allowed",
+			message: fmt.Sprintf("a gateway without keys on a loopback address may not be used as %.100q", r.Host)}
+	}
+	if pages.Check(r) != nil {
+		return &refusal{status: http.StatusForbidden, kind: "invalid_request_error", code: "origin_not_allowed",
+			message: fmt.Sprintf("pages of %.100q may not use a gateway without keys", r.Header.Get("Origin"))}
+	}
+	return nil
+}
+
+// admit does what authorize does, for a request that a client sends to the gateway itself. Without keys it refuses
+// those of strangers' web pages, which a browser that reaches the gateway would make for them.
+func (g *Gateway) admit(r *http.Request) (*account, *refusal) {
+	if len(g.setup.Load().cfg.Keys) == 0 {
+		return nil, fromPage(r)
+	}
+	return g.authorize(r)
 }
 
 // authorize returns the account of a request's key, nil if the gateway wants no keys. Keys are found by their hash, so

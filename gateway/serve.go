@@ -97,7 +97,7 @@ type listedModel struct {
 
 // listModels lists the names that the request's key may use, or shows one of them.
 func (g *Gateway) listModels(w http.ResponseWriter, r *http.Request) {
-	a, refused := g.authorize(r)
+	a, refused := g.admit(r)
 	if refused != nil {
 		refused.write(w)
 		return
@@ -151,7 +151,7 @@ func notAdmin() *refusal {
 
 // showFleet shows the state of all models and endpoints, for an admin's key if there are keys.
 func (g *Gateway) showFleet(w http.ResponseWriter, r *http.Request) {
-	a, refused := g.authorize(r)
+	a, refused := g.admit(r)
 	if refused != nil {
 		refused.write(w)
 		return

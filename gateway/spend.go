@@ -87,7 +87,7 @@ func (g *Gateway) priceOf(m *model) meter.Price {
 
 // showUsage exports what was used: all of it for an admin's key, and what itself used for another.
 func (g *Gateway) showUsage(w http.ResponseWriter, r *http.Request) {
-	a, refused := g.authorize(r)
+	a, refused := g.admit(r)
 	if refused != nil {
 		refused.write(w)
 		return

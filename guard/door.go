@@ -67,6 +67,7 @@ func (d *Door) Bound(s *http.Server) {
 	d.arriving.watch(s)
 	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = headerTimeout, idleTimeout, maxHeaderBytes
 	s.HTTP2.SendPingTimeout, s.HTTP2.WriteByteTimeout = idleTimeout, d.Accept
+	s.DisableGeneralOptionsHandler = true // which waits for a body without an end
 	s.ErrorLog = slog.NewLogLogger(d.Log.Handler(), slog.LevelWarn)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,23 @@ func TestAnswerThatTakesLong(t *testing.T) {
 				if string(got) != want || err != nil || resp.ProtoMajor != version {
 					t.Errorf("%s %s: %q, %v; want %q", resp.Proto, path, got, err, want)
 				}
+			}
+		})
+	}
+}
+
+// TestOptionsOfAll holds that OPTIONS * is the handler's, too: net/http would wait for its body, without an end.
+func TestOptionsOfAll(t *testing.T) {
+	for version := 1; version <= 2; version++ {
+		behind(t, version, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(client *http.Client) {
+			r := &http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: "http", Host: "door", Path: "*"}}
+			resp, err := client.Do(r)
+			if err != nil {
+				t.Fatalf("HTTP/%d: %v", version, err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusTeapot {
+				t.Errorf("HTTP/%d: status %d; want the handler's", version, resp.StatusCode)
 			}
 		})
 	}

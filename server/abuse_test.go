@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -45,18 +44,6 @@ func send(at, request string, read int64, wait time.Duration) {
 
 func rawPost(path, key, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", path, key, len(body), body)
-}
-
-// frame is a frame of HTTP/2, and headerField a field of a header.
-func frame(kind, flags byte, stream uint32, payload string) string {
-	n := len(payload)
-	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 0}
-	binary.BigEndian.PutUint32(head[5:], stream)
-	return string(head) + payload
-}
-
-func headerField(name, value string) string {
-	return "\x00" + string([]byte{byte(len(name))}) + name + string([]byte{byte(len(value))}) + value
 }
 
 // greedy returns a request whose grammar makes its answer find as many states as it can. Few are alike.

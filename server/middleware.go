@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -25,7 +24,7 @@ const requestID = "X-Request-Id"
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	w, began := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}, time.Now()
 	defer w.End()
-	if r.ContentLength != 0 && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
+	if mayCome(r) && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
 		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
 	}
 	id := r.Header.Get(requestID)
@@ -101,6 +100,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		r.Body = in
 	}
 	found.handler(w, r)
+}
+
+// mayCome reports whether a request may have a body. On HTTP/2 one whose length is said to be 0, or is no number, need
+// not have ended.
+func mayCome(r *http.Request) bool {
+	return r.ContentLength != 0 || r.ProtoMajor == 2 && r.Header.Get("Content-Length") != ""
 }
 
 // ended reports whether the client has ended a stream of HTTP/2 before it was looked at: nobody reads an answer.
@@ -194,18 +199,13 @@ func (s *Server) authorize(r *http.Request, to access) error {
 	return nil
 }
 
-// rightHost reports whether a request that came in on a loopback address is meant for it. A web page can make its own
-// name resolve to 127.0.0.1, and then the browser takes this server for the page's own origin; only the Host tells.
+// rightHost reports whether a request that came in on a loopback address is meant for it.
 func (s *Server) rightHost(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !loopback(local.String()) || s.origins["*"] {
-		return true
-	}
 	switch r.URL.Path {
 	case "/health", "/ping", "/metrics": // what probes ask
 		return true
 	}
-	return loopback(r.Host) || s.hosts[hostname(r.Host)]
+	return !guard.Rebound(r) || s.origins["*"] || s.hosts[guard.Hostname(r.Host)]
 }
 
 // onThisMachine reports whether a request came in on a loopback address or a Unix socket, and through no proxy,
@@ -218,20 +218,7 @@ func onThisMachine(r *http.Request) bool {
 		}
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return !ok || local.Network() == "unix" || loopback(local.String())
-}
-
-// loopback reports whether a host, with or without a port, is this machine for sure.
-func loopback(host string) bool {
-	host = hostname(host)
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-// hostname returns a host without its port, in lower case.
-func hostname(host string) string {
-	u := url.URL{Host: host}
-	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return !ok || local.Network() == "unix" || guard.Loopback(local.String())
 }
 
 // preflight sets the headers that let pages of allowed origins use an answer, and answers the question whether they

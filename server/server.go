@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvasir-llm/kvasir/engine/text"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/shelf"
 	"github.com/kvasir-llm/kvasir/store"
 	"github.com/kvasir-llm/kvasir/trace"
@@ -241,7 +242,7 @@ func (s *Server) allow(cfg Config) error {
 			return fmt.Errorf("server: allowed origin %q: %w", origin, err)
 		}
 		if u, err := url.Parse(origin); err == nil {
-			s.hosts[hostname(u.Host)] = true
+			s.hosts[guard.Hostname(u.Host)] = true
 		}
 	}
 	if s.origins["*"] {

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/kvasir-llm/kvasir/gateway"
@@ -51,6 +49,8 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 	if c.DrainTimeout < 0 {
 		return usageError{fmt.Sprintf("--drain-timeout is %v; want at least 0", c.DrainTimeout)}
 	}
+	hangUps, stop := heedHangUps()
+	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	access, closeAccess, err := openAccessLog(cfg.AccessLog)
 	if err != nil {
@@ -86,8 +86,10 @@ func (c *gatewayServeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer g.Close()
-	stop := c.reloadOnHangUp(g, log, cfg, &files)
-	defer stop()
+	onHangUp(hangUps, log, func() {
+		files.reload(log)
+		c.reload(g, log, cfg)
+	})
 	d := guard.Door{Most: cfg.MaxConnections, MostEach: cfg.MaxConnectionsEach, TLS: over, Accept: cfg.Timeouts.Idle, Log: log,
 		Known: len(cfg.Keys)+len(cfg.Issuers) > 0 || cfg.TLS.ClientCA != ""}
 	servers := []door{{d.Server(g), &d, d.Listen(ln)}}
@@ -152,41 +154,24 @@ func (c *gatewayServeCmd) serve(ctx context.Context, g *gateway.Gateway, servers
 	return failed
 }
 
-// reloadOnHangUp reads the configuration and the certificates again on SIGHUP, until stop is called. What is not good
-// changes nothing.
-func (c *gatewayServeCmd) reloadOnHangUp(g *gateway.Gateway, log *slog.Logger, before *gateway.Config, files *certificates) (stop func()) {
-	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP)
-	guard.Go(func() error {
-		for range hangUps {
-			files.reload(log)
-			cfg, err := readGatewayConfig(c.File)
-			if err == nil && (!cfg.SameDoor(before) || cfg.StateURL() != before.StateURL() || cfg.State != before.State || cfg.Cache != before.Cache || !cfg.ExtProc.Same(before.ExtProc)) {
-				err = errors.New("listen, tls, a bound of connections, state, cache or ext_proc is another: that needs a new start")
-			}
-			if err == nil {
-				err = g.Apply(cfg)
-			}
-			if err != nil {
-				log.Error("the configuration stays as it was", "error", err)
-				continue
-			}
-			log.Info("read the configuration again", "models", len(cfg.Models))
-		}
-		return nil
-	}, func(err error) {
-		if err != nil {
-			log.Error("the configuration is not read again any more", "error", err)
-		}
-	})
-	return func() {
-		signal.Stop(hangUps)
-		close(hangUps)
+// reload reads the configuration again. One that is not good changes nothing.
+func (c *gatewayServeCmd) reload(g *gateway.Gateway, log *slog.Logger, before *gateway.Config) {
+	cfg, err := readGatewayConfig(c.File)
+	if err == nil && !cfg.SameStart(before) {
+		err = errors.New("listen, tls, a bound of connections, state, cache, ext_proc, access_log or prefix.blocks is another: that needs a new start")
 	}
+	if err == nil {
+		err = g.Apply(cfg)
+	}
+	if err != nil {
+		log.Error("the configuration stays as it was", "error", err)
+		return
+	}
+	log.Info("read the configuration again", "models", len(cfg.Models))
 }
 
 func readGatewayConfig(file string) (*gateway.Config, error) {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}

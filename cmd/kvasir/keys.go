@@ -48,7 +48,7 @@ func (f *keyFlags) apply(cfg *server.Config, dir string, log *slog.Logger) error
 	}
 	cfg.AdminKeys, cfg.SharePrefixes = f.AdminKeys, f.SharePrefixes
 	if f.AdminKeyFile != "" {
-		data, err := os.ReadFile(f.AdminKeyFile)
+		data, err := readFile(f.AdminKeyFile)
 		if err != nil {
 			return fmt.Errorf("--admin-key-file: %w", err)
 		}
@@ -76,7 +76,7 @@ func (f *keyFlags) read() ([]server.Key, error) {
 	if f.APIKeyFile == "" {
 		return keys, nil
 	}
-	data, err := os.ReadFile(f.APIKeyFile)
+	data, err := readFile(f.APIKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--api-key-file: %w", err)
 	}

@@ -23,11 +23,29 @@ import (
 // writeCertificate writes a certificate of a number, and its key, to the files of flags.
 func writeCertificate(t *testing.T, f *connectionFlags, number int64) {
 	t.Helper()
+	writeUntil(t, f, number, time.Now().Add(time.Hour))
+}
+
+// addHalf adds half of a file of a certificate to it.
+func addHalf(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(data, data[:len(data)/2]...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeUntil does what writeCertificate does, with a certificate that ends.
+func writeUntil(t *testing.T, f *connectionFlags, number int64, end time.Time) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotAfter: end, DNSNames: []string{"localhost"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -83,6 +101,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		{func() {}, 1, ""},
 		{func() { writeCertificate(t, f, 2); f.files.reload(log) }, 2, "read the certificates again"},
 		{func() { os.WriteFile(f.TLSCert, []byte("no"), 0o600); f.files.reload(log) }, 2, "the certificates stay as they were"},
+		{func() { writeCertificate(t, f, 3); addHalf(t, f.TLSCert); f.files.reload(log) }, 2, "of 2 certificates in it 1 can be read"},
+		{func() { writeUntil(t, f, 4, time.Now().Add(-time.Hour)); f.files.reload(log) }, 2, "and not now"},
 	} {
 		step.change()
 		if got := number(); got != step.want || !strings.Contains(out.String(), step.says) {
@@ -157,6 +177,12 @@ func TestClientCertificates(t *testing.T) {
 	f.files.reload(log)
 	if enters(clients[0]) || !enters(clients[1]) {
 		t.Error("a file without certificates changes who connects")
+	}
+	trust(authorities[0])
+	addHalf(t, f.TLSClientCA)
+	f.files.reload(log)
+	if enters(clients[0]) || !enters(clients[1]) {
+		t.Error("a file of which half a certificate is missing changes who connects")
 	}
 	if err := (&connectionFlags{TLSClientCA: f.TLSClientCA}).apply(&cfg); err == nil || !strings.Contains(err.Error(), "need each other") {
 		t.Errorf("a client CA without a certificate of the server: %v", err)

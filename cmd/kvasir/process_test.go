@@ -78,8 +78,8 @@ func (p *process) said() string {
 // says returns how often the log has a text.
 func (p *process) says(text string) int { return strings.Count(p.said(), text) }
 
-// launch starts a command, and waits until it serves.
-func launch(cmd *exec.Cmd) (*process, error) {
+// begin starts a command.
+func begin(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, serving: make(chan struct{}), ended: make(chan struct{})}
 	cmd.Stderr = p
 	if err := cmd.Start(); err != nil {
@@ -89,6 +89,15 @@ func launch(cmd *exec.Cmd) (*process, error) {
 		p.err = cmd.Wait()
 		close(p.ended)
 	}()
+	return p, nil
+}
+
+// launch starts a command, and waits until it serves.
+func launch(cmd *exec.Cmd) (*process, error) {
+	p, err := begin(cmd)
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case <-p.serving:
 		return p, nil

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -129,6 +127,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 // serve loads the models and serves them until ctx ends.
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener) error {
 	defer ln.Close()
+	hangUps, stop := heedHangUps()
+	defer stop()
 	cfg := server.Config{
 		Version: version(), AllowedOrigins: c.Origins, MaxBodyBytes: int64(c.MaxBody), RequestMemory: int64(c.RequestMemory),
 		DrainTimeout: c.DrainTimeout, Logger: log, AdapterRoot: c.AdapterRoot, Restarts: c.losses.lives.Restarts,
@@ -160,8 +160,10 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, ln net.Listener)
 		return err
 	}
 	defer s.Close()
-	stop := c.reloadOnHangUp(s, log)
-	defer stop()
+	onHangUp(hangUps, log, func() {
+		c.keyFlags.reload(s, log)
+		c.connectionFlags.files.reload(log)
+	})
 	return c.serveUntil(ctx, log, s, opened, c.connectionFlags.scheme()+ln.Addr().String())
 }
 
@@ -267,27 +269,6 @@ func (c *serveCmd) alias(models []server.Served) error {
 		models[i].Aliases = append(models[i].Aliases, name)
 	}
 	return nil
-}
-
-// reloadOnHangUp reads files again on SIGHUP, until stop is called.
-func (c *serveCmd) reloadOnHangUp(s *server.Server, log *slog.Logger) (stop func()) {
-	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP)
-	guard.Go(func() error {
-		for range hangUps {
-			c.keyFlags.reload(s, log)
-			c.connectionFlags.files.reload(log)
-		}
-		return nil
-	}, func(err error) {
-		if err != nil {
-			log.Error("files are not read again any more", "error", err)
-		}
-	})
-	return func() {
-		signal.Stop(hangUps)
-		close(hangUps)
-	}
 }
 
 // tell logs that a model is loaded.

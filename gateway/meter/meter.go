@@ -95,6 +95,7 @@ type Meter struct {
 	busy    int         // workers that apply one
 	closing time.Time   // when workers give up; zero if the meter is not closing
 	lost    int
+	down    bool // the last operation failed
 }
 
 const (
@@ -170,12 +171,16 @@ func (m *Meter) Reserve(ctx context.Context, id, model string, subjects []Subjec
 		h.reserved = true
 		return h, nil
 	}
+	client := ctx
 	if m.store.shared() {
 		limited, cancel := context.WithTimeout(ctx, m.o.Timeout)
 		defer cancel()
 		ctx = limited
 	}
 	short, err := m.store.apply(ctx, operation{id: id + "/reserve", charges: h.charges, born: now})
+	if client.Err() == nil {
+		m.note(err)
+	}
 	switch {
 	case err != nil:
 		m.enqueue(h.undo())
@@ -225,6 +230,20 @@ func (h *Hold) Settle(key, team, model string, used Use) {
 	}
 }
 
+// note tells the log when operations begin to fail, with the error of the first one, and when they do not any more.
+func (m *Meter) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.down == (err != nil) {
+		return
+	}
+	if m.down = err != nil; m.down {
+		m.o.Log.Error("what requests use cannot be counted", "error", err)
+		return
+	}
+	m.o.Log.Info("what requests use is counted again")
+}
+
 // enqueue leaves an operation to the workers.
 func (m *Meter) enqueue(op operation) {
 	m.mu.Lock()
@@ -256,6 +275,7 @@ func (m *Meter) settleLate() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := m.store.apply(ctx, op)
 		cancel()
+		m.note(err)
 		m.mu.Lock()
 		if m.busy--; err == nil {
 			m.mu.Unlock()

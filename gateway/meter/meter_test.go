@@ -269,6 +269,52 @@ func TestClosedWithoutStore(t *testing.T) {
 	}
 }
 
+// TestStoreThatRefuses holds that an error tells what the server said last, not only that time was over, and that the
+// log says once that nothing can be counted, and once that it is again.
+func TestStoreThatRefuses(t *testing.T) {
+	srv := redisServer(t)
+	store := opened(t, srv.url)
+	set := func(replicas string) {
+		t.Helper()
+		client := store.(*redis).client
+		if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue("min-replicas-to-write", replicas).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log safeLog
+	m := New(store, Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Timeout: time.Second})
+	limit := []Subject{{"key k", []Limit{forGood("requests", 10)}}}
+	set("1")
+	for i := range 2 {
+		if _, err := m.Reserve(t.Context(), fmt.Sprint(i), "m", limit, Use{Requests: 1}); err == nil || !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Errorf("%v; want what the server said", err)
+		}
+	}
+	set("0")
+	if _, err := m.Reserve(t.Context(), "again", "m", limit, Use{Requests: 1}); err != nil {
+		t.Error(err)
+	}
+	drain(t, m)
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if said := log.String(); strings.Count(said, "cannot be counted") != 1 || strings.Count(said, "is counted again") != 1 || !strings.Contains(said, "NOREPLICAS") {
+		t.Errorf("the log says %s", said)
+	}
+}
+
+// safeLog is a log that several goroutines write.
+type safeLog struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
 // TestFileOutlivesProcess opens a file again, and once more while it is open.
 func TestFileOutlivesProcess(t *testing.T) {
 	url := "sqlite:" + t.TempDir() + "/deep/gateway.db"

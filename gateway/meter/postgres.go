@@ -117,6 +117,7 @@ func (p *postgres) apply(ctx context.Context, op operation) (int, error) {
 		c := op.charges[i]
 		names, amounts, mosts, ends = append(names, c.counter), append(amounts, c.amount), append(mosts, c.most), append(ends, c.ends)
 	}
+	var before error
 	for {
 		err := p.once(ctx, op, names, amounts, mosts, ends)
 		var said *pgconn.PgError
@@ -129,11 +130,20 @@ func (p *postgres) apply(ctx context.Context, op operation) (int, error) {
 				return -1, fmt.Errorf("meter: PostgreSQL says that charge %q lacks room", said.Message)
 			}
 			return order[i], nil
-		case ctx.Err() != nil:
-			return -1, fmt.Errorf("meter: PostgreSQL: %w", err)
+		}
+		if before = why(before, err); ctx.Err() != nil {
+			return -1, fmt.Errorf("meter: PostgreSQL: %w", before)
 		}
 		pause(ctx) // the operation has an id, so that it is applied once
 	}
+}
+
+// why returns which of two errors says why an operation failed: the last one, unless it says only that time is over.
+func why(before, last error) error {
+	if before != nil && (errors.Is(last, context.DeadlineExceeded) || errors.Is(last, context.Canceled)) {
+		return before
+	}
+	return last
 }
 
 // pause waits before an operation is tried again.

@@ -93,13 +93,14 @@ func (r *redis) apply(ctx context.Context, op operation) (int, error) {
 			}
 		}
 	}
+	var said error
 	for {
 		short, err := r.script.Exec(ctx, r.client, keys, args).AsInt64()
 		if err == nil {
 			return int(short), nil
 		}
-		if ctx.Err() != nil {
-			return -1, fmt.Errorf("meter: Redis: %w", err)
+		if said = why(said, err); ctx.Err() != nil {
+			return -1, fmt.Errorf("meter: Redis: %w", said)
 		}
 		pause(ctx) // the operation has an id, so that it is applied once
 	}

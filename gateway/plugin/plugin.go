@@ -10,12 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/kvasir-llm/kvasir/guard"
 )
 
 // Call is what a hook is told.
@@ -51,9 +52,14 @@ type Plugin struct {
 // compiled holds the code of all modules, so that one that is opened again is not compiled again.
 var compiled = wazero.NewCompilationCache()
 
+const (
+	mostFile = 256 << 20        // bytes of a module
+	fileTime = 10 * time.Second // for all of them to come
+)
+
 // Open compiles a module.
 func Open(file string, o Options) (*Plugin, error) {
-	code, err := os.ReadFile(file)
+	code, err := guard.ReadFile(file, mostFile, fileTime)
 	if err != nil {
 		return nil, fmt.Errorf("plugin: %w", err)
 	}

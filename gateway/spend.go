@@ -43,7 +43,7 @@ func (x *exchange) reserve(m *model) *refusal {
 		return &refusal{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded",
 			message: err.Error(), retry: beyond.Retry}
 	}
-	return unavailable(err.Error())
+	return unavailable("requests cannot be counted now; the gateway's log says why")
 }
 
 // settle corrects what was reserved by what was used, once the request has ended.

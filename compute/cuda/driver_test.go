@@ -60,11 +60,17 @@ func TestParams(t *testing.T) {
 // waits reports whether a build's kernels wait for the rows, for Hopper.
 func waits(t *testing.T, b Build) bool {
 	t.Helper()
-	source, _, err := ReadSource(".", b)
+	source, headers, err := ReadSource(".", b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Arch == "sm_90a" && strings.Contains(string(source), "waitForRows()")
+	all := string(source)
+	for _, name := range included(source, headers) {
+		if name != "common.cuh" { // which defines it
+			all += string(headers[name])
+		}
+	}
+	return b.Arch == "sm_90a" && strings.Contains(all, "waitForRows()")
 }
 
 // TestWhyNone checks what is said where there is no GPU to use.

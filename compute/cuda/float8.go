@@ -20,48 +20,64 @@ const (
 // float8Inputs are the inputs that share a scale where weights have scales of groups.
 const float8Inputs = 128
 
+// float8Multiple is what the inputs are a multiple of where rows have one scale.
+const float8Multiple = 256
+
 func scalingOf(src *compute.Source) scaling {
 	switch {
 	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8:
 		return scaledOtherwise
-	case src.Scales == nil || src.Group >= src.In:
+	case (src.Scales == nil || src.Group >= src.In) && src.In%float8Multiple == 0:
 		return scaledByOutput
-	case src.Group%float8Inputs == 0:
+	case src.Scales != nil && src.Group%float8Inputs == 0:
 		return scaledByGroup
 	}
 	return scaledOtherwise
 }
 
 // float8Kernel is a kernel of gemm_float8.cu: the outputs and rows that its blocks take, how many steps it has in
-// shared memory, and the ranges of inputs that it is for, 0 if for all. step and part are the nanoseconds of 128 inputs
-// of a part and of beginning and ending one, as measured on an H200; for few rows, where blocks share a multiprocessor,
-// they are those of all that do.
+// shared memory, whether rows have scales for groups, and the ranges of inputs that it is for, 0 if for all. step and
+// part are the nanoseconds of 128 inputs of a part and of beginning and ending one, as measured on an H100; for few
+// rows, where blocks share a multiprocessor, they are those of all that do.
 type float8Kernel struct {
 	name                       string
 	outs, rows, stages, ranges int
+	groups                     bool
 	step, part                 int
 }
 
-// float8Kernels are those of few rows, by rows, and the one of many.
+// float8Kernels are those of few rows, by rows, and the one of many with scales of groups.
 var float8Kernels = func() (all []float8Kernel) {
 	for _, k := range []float8Kernel{
-		{rows: 8, stages: 7, step: 367, part: 3300}, {rows: 16, stages: 6, step: 370, part: 4000}, {rows: 32, stages: 5, step: 400, part: 5300},
-		{rows: 64, stages: 6, step: 510, part: 16000}, {rows: 128, stages: 4, step: 720, part: 26000},
+		{rows: 8, stages: 5, step: 168, part: 5500}, {rows: 16, stages: 6, step: 216, part: 5500}, {rows: 32, stages: 5, step: 292, part: 5500},
+		{groups: true, rows: 8, stages: 7, step: 367, part: 3300}, {groups: true, rows: 16, stages: 6, step: 370, part: 4000},
+		{groups: true, rows: 32, stages: 5, step: 400, part: 5300}, {groups: true, rows: 64, stages: 6, step: 510, part: 16000},
+		{groups: true, rows: 128, stages: 4, step: 720, part: 26000},
 	} {
 		for _, k.ranges = range []int{1, 2, 4, 8} {
 			k.name, k.outs = fmt.Sprintf("gemm_float8_%d_%d", k.rows, k.ranges), 64
+			if k.groups {
+				k.name = fmt.Sprintf("gemm_float8_groups_%d_%d", k.rows, k.ranges)
+			}
 			all = append(all, k)
 		}
 	}
-	return append(all, float8Kernel{name: "gemm_float8_many", outs: 128, rows: 128, stages: 4, step: 600, part: 6700})
+	return append(all, float8Kernel{name: "gemm_float8_many", outs: 128, rows: 128, stages: 4, groups: true, step: 600, part: 6700})
 }()
 
-// shared is the shared memory that a block needs: Ring of gemm_float8.cu.
+// float8Warpgroups are the kernels of more rows that have one scale each.
+var float8Warpgroups = []warpgroups{
+	{128, 256, 1, false, 688, 5000, true}, {128, 128, 1, false, 540, 3750, true}, {128, 64, 1, false, 516, 1750, true},
+	{128, 32, 1, false, 480, 1250, true}, {64, 128, 1, false, 352, 2000, true}, {64, 64, 1, false, 304, 1500, true},
+	{128, 128, 1, true, 544, 8000, true}, {64, 128, 1, true, 400, 4750, true}, {64, 64, 1, true, 344, 2750, true}, {64, 32, 1, true, 352, 3000, true},
+}
+
+// shared is the shared memory that a block needs: Ring of gemm_float8.cu, and where the kernel of many keeps sums.
 func (k float8Kernel) shared() int {
 	step := k.rows*(float8Inputs+4) + k.outs/recordOuts*2*formatFP8.recordBytes() + 16
 	n := 1024 + k.stages*step
 	if k.ranges == 0 {
-		n += k.rows * (k.outs + 4) * 4
+		n += k.rows*(k.outs+4)*4 + 128*k.outs
 	}
 	return n
 }
@@ -130,8 +146,14 @@ func (p *program) inFloat8(q compute.Product) bool {
 	if q.W.(*matrix).float8 == scaledOtherwise {
 		return false
 	}
-	for _, k := range float8Kernels { // for some rows one could be there that for others is not
+	// For some rows a kernel could be there that for others is not.
+	for _, k := range float8Kernels {
 		if p.kernel[formatFP8.kernel(k.name)] == nil {
+			return false
+		}
+	}
+	for _, w := range float8Warpgroups {
+		if p.kernel[formatFP8.kernel(w.name())] == nil {
 			return false
 		}
 	}
@@ -174,7 +196,8 @@ func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, err
 // roundRows queues the rounding of a product's rows of in numbers.
 func (p *program) roundRows(a *float8Args, in int) error {
 	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
-	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, 256, &r)
+	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), 1024)
+	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
 }
 
 // normRows returns what queues a norm whose results are rounded.
@@ -228,7 +251,11 @@ func (p *program) multiplyFloat8(a *float8Args) error {
 	if a.a.rows == 0 {
 		return nil
 	}
-	return float8KernelFor(a, p.d.g.info.sms).run(p, a)
+	few, wide := float8KernelFor(a, p.d.g.info.sms)
+	if few == nil {
+		return p.runFloat8(*wide, a)
+	}
+	return few.run(p, a)
 }
 
 // tiles is how many tiles of outputs a product has.
@@ -239,12 +266,22 @@ func (a *float8Args) tiles() (n int) {
 	return n
 }
 
-// float8KernelFor chooses the kernel that is the fastest. They all give the same bits.
-func float8KernelFor(a *float8Args, sms int) (best float8Kernel) {
-	blocks := blocksOf8(int(a.a.tilesIn) * tileIns)
-	least := math.MaxInt
-	for _, k := range float8Kernels {
-		if k.ranges > 0 && k.ranges != float8Ranges(blocks) {
+// fits reports whether a kernel computes a product.
+func (k float8Kernel) fits(a *float8Args) bool {
+	ranges := int(a.a.ranges)
+	if k.groups {
+		ranges = float8Ranges(blocksOf8(int(a.a.tilesIn) * tileIns))
+	}
+	return k.groups == (a.groups == 1) && (k.ranges == ranges || k.ranges == 0 && a.a.storable())
+}
+
+// float8KernelFor chooses the kernel that is the fastest, one of few rows or one of warpgroups. They all give the same
+// bits.
+func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroups) {
+	blocks, least := blocksOf8(int(a.a.tilesIn)*tileIns), math.MaxInt
+	for i := range float8Kernels {
+		k := &float8Kernels[i]
+		if !k.fits(a) {
 			continue
 		}
 		parts, cost := k.parts(a), 0
@@ -254,10 +291,19 @@ func float8KernelFor(a *float8Args, sms int) (best float8Kernel) {
 			cost = int(blocksOf(parts, sms/clusterSize)) * (blocks*k.step + k.part)
 		}
 		if cost < least {
-			best, least = k, cost
+			few, least = k, cost
 		}
 	}
-	return best
+	if a.groups == 1 || !a.a.storable() {
+		return few, nil
+	}
+	for i := range float8Warpgroups {
+		w := &float8Warpgroups[i]
+		if cost := w.cost(&a.a, a.tiles(), sms); w.fits(a.a.ranges) && cost < least {
+			few, wide, least = nil, w, cost
+		}
+	}
+	return few, wide
 }
 
 // parts is how many parts there are, of all inputs, for blocks or for clusters.
@@ -276,4 +322,10 @@ func (k float8Kernel) run(p *program, a *float8Args) error {
 		return run(p, name, grid{uint32(k.ranges * k.parts(a)), 1, 1}, 160, a)
 	}
 	return run(p, name, grid{uint32(clusterSize * min(k.parts(a), p.d.g.info.sms/clusterSize)), 1, 1}, 384, a)
+}
+
+// runFloat8 queues a kernel of warpgroups.
+func (p *program) runFloat8(w warpgroups, a *float8Args) error {
+	a.sums = p.sums
+	return run(p, formatFP8.kernel(w.name()), w.grid(a.tiles(), int(a.a.rows), p.d.g.info.sms), w.threads(), a)
 }

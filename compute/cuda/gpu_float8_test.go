@@ -110,8 +110,11 @@ func TestFloat8Products(t *testing.T) {
 	}
 	const rows = 1000
 	for _, scales := range []string{"tensor", "output", "block"} {
-		for _, shape := range [][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}} {
+		for _, shape := range [][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}} {
 			out, in := shape[0], shape[1]
+			if scales != "block" && in%float8Multiple != 0 {
+				continue
+			}
 			name := fmt.Sprintf("%s [%d, %d]", scales, out, in)
 			r := rand.New(rand.NewPCG(uint64(out), uint64(in)))
 			src, x, bias := float8Source(t, r, scales, out, in), bell(r, rows*in, 1), bell(r, out, 1)
@@ -165,7 +168,11 @@ func TestFloat8Modes(t *testing.T) {
 }
 
 func testFloat8Modes(t *testing.T, d *device, scales string, normed bool) {
-	const rows, in, inner, eps = 600, 1104, 328, 1e-5
+	const rows, eps = 600, 1e-5
+	in, inner := 1104, 328
+	if scales != "block" {
+		in, inner = 1280, 512
+	}
 	r := rand.New(rand.NewPCG(8, 8))
 	gate, up, down := float8Source(t, r, scales, inner, in), float8Source(t, r, scales, inner, in), float8Source(t, r, scales, in, inner)
 	x, bias, gain := bell(r, rows*in, 1), bell(r, inner, 1), bell(r, in, 1)
@@ -200,7 +207,7 @@ func testFloat8Modes(t *testing.T, d *device, scales string, normed bool) {
 			}
 			row8 = make([]float64, in)
 			for i, f := range want {
-				row8[i] = f / math.Sqrt(squares/in+eps) * float64(gain[i])
+				row8[i] = f / math.Sqrt(squares/float64(in)+eps) * float64(gain[i])
 			}
 		}
 		row8 = rounded(t, row8, by)
@@ -218,7 +225,7 @@ func testFloat8Modes(t *testing.T, d *device, scales string, normed bool) {
 				want[o] += 0.5 * f * last[o*inner+i]
 			}
 		}
-		if e := distance(all[row], want); !(e < 2e-2) { // what rounds in another way counts a sixteenth
+		if e := distance(all[row], want); !(e < 5e-2) { // what rounds in another way counts a sixteenth
 			t.Errorf("%s, normed %t: row %d is off by %g", scales, normed, row, e)
 		}
 	}
@@ -240,7 +247,10 @@ func TestFloat8Kernels(t *testing.T) {
 		}
 	}
 	for _, scales := range []string{"output", "block"} {
-		for _, in := range []int{192, 2048, 4160, 8320} {
+		for _, in := range []int{192, 256, 2048, 4160, 8448, 14336} {
+			if scales == "output" && in%float8Multiple != 0 {
+				continue
+			}
 			src := float8Source(t, r, scales, out, in)
 			g := &compute.Graph{Vocab: rows}
 			h, y, hid := g.Buffer(in, compute.AllRows), g.Buffer(out, compute.AllRows), g.Buffer(out, compute.HiddenRows)
@@ -250,7 +260,7 @@ func TestFloat8Kernels(t *testing.T) {
 			p := compileGraph(t, d, g, oneLayer(t, d, 80, compute.CacheLayer{KVHeads: 1, KDim: 16, VDim: 16}), compute.Limits{Rows: rows, Slots: 4}).(*program)
 			runHidden(t, p, ids(0, rows)) // which leaves the rows where products find them
 			m, dst := q.W.(*matrix), p.view(y)
-			a := gemmArgs{tilesIn: int32(m.tilesIn()), products: 1, mode: modePlain, scale: 1}
+			a := gemmArgs{tilesIn: int32(m.tilesIn()), products: 1, mode: modePlain, scale: 1, ranges: m.ranges()}
 			a.p[0] = productArgs{w: m.at, outs: out, tiles: int32(m.tiles()), dst: dst}
 			args, err := p.float8Args(&a, rows, m.float8)
 			must(err)
@@ -259,12 +269,9 @@ func TestFloat8Kernels(t *testing.T) {
 			host, err := p.g.allocPinned(size, "results")
 			must(err)
 			var first []byte
-			for _, k := range float8Kernels {
-				if k.ranges > 0 && k.ranges != float8Ranges(blocksOf8(in)) {
-					continue
-				}
+			for _, k := range float8Runs(p, &args) {
 				must(p.s.fill(dst.at, 0x3c, int64(size)))
-				must(k.run(p, &args))
+				must(k.run(&args))
 				must(p.s.toHost(host, 0, dst.at, size))
 				must(p.s.wait())
 				if first == nil {
@@ -314,8 +321,9 @@ func TestScaling(t *testing.T) {
 		src  compute.Source
 		want scaling
 	}{
-		{compute.Source{Type: quant.F8_E4M3, In: 300}, scaledByOutput},
-		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 300, Scales: []float32{1}}, scaledByOutput},
+		{compute.Source{Type: quant.F8_E4M3, In: 768}, scaledByOutput},
+		{compute.Source{Type: quant.F8_E4M3, In: 768, Group: 768, Scales: []float32{1}}, scaledByOutput},
+		{compute.Source{Type: quant.F8_E4M3, In: 300}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 128, Scales: []float32{1}}, scaledByGroup},
 		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 256, Scales: []float32{1}}, scaledByGroup},
 		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 64, Scales: []float32{1}}, scaledOtherwise},
@@ -335,15 +343,44 @@ func TestFloat8Choice(t *testing.T) {
 		rows, outs, ins int
 		want            string
 	}{
-		{1, 4096, 4096, "gemm_float8_8_4"}, {8, 28672, 4096, "gemm_float8_8_4"}, {9, 4096, 14336, "gemm_float8_16_8"},
-		{32, 6144, 2048, "gemm_float8_32_2"}, {32, 100, 200, "gemm_float8_8_1"}, {2048, 28672, 4096, "gemm_float8_many"}, {8192, 4096, 14336, "gemm_float8_many"},
+		{1, 4096, 4096, "gemm_float8_8_2"}, {9, 4096, 14336, "gemm_float8_16_4"},
+		{2048, 28672, 4096, "gemm_float8_128x256"}, {8192, 4096, 14336, "gemm_float8_128x256"},
 	} {
-		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1}}
+		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}
+		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}}
 		a.a.p[0].tiles = int32(c.outs / tileOuts)
-		if k := float8KernelFor(a, 132); k.name != c.want {
-			t.Errorf("%d rows for %d outputs of %d inputs: %s; want %s", c.rows, c.outs, c.ins, k.name, c.want)
+		name := ""
+		if few, wide := float8KernelFor(a, 132); few != nil {
+			name = few.name
+		} else {
+			name = wide.name()
+		}
+		if name != c.want {
+			t.Errorf("%d rows for %d outputs of %d inputs: %s; want %s", c.rows, c.outs, c.ins, name, c.want)
 		}
 	}
+}
+
+// float8Run runs one of the kernels of F8_E4M3; rows is how many a part of it has.
+type float8Run struct {
+	name string
+	rows int
+	run  func(a *float8Args) error
+}
+
+// float8Runs are all kernels that compute a product.
+func float8Runs(p *program, a *float8Args) (all []float8Run) {
+	for _, k := range float8Kernels {
+		if k.fits(a) {
+			all = append(all, float8Run{k.name, k.rows, func(a *float8Args) error { return k.run(p, a) }})
+		}
+	}
+	for _, w := range float8Warpgroups {
+		if a.groups == 0 && w.fits(a.a.ranges) {
+			all = append(all, float8Run{w.name(), w.rows, func(a *float8Args) error { return p.runFloat8(w, a) }})
+		}
+	}
+	return all
 }
 
 // speedOfFloat8 prints how long each kernel of F8_E4M3 takes for a product of n rows, and how long their rounding.
@@ -408,12 +445,12 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 		})
 		fmt.Printf("    FP8, scales of %s: rounding %.1f;", []string{"", "rows", "128 inputs"}[by], us)
 		first := uint64(0)
-		for _, k := range float8Kernels {
-			if k.ranges > 0 && (k.ranges != float8Ranges(blocksOf8(q.in)) || n > 4*k.rows && k.rows < 128 || k.rows >= 2*n && k.rows > 8) {
+		for _, k := range float8Runs(p, &rounded[0]) {
+			if n > 8*k.rows && k.rows < 128 || k.rows >= 4*n && k.rows > 32 {
 				continue
 			}
 			must(p.s.fill(dst, 0x3c, results))
-			must(k.run(p, &rounded[1]))
+			must(k.run(&rounded[1]))
 			must(p.s.toHost(host, 0, dst, int(results)))
 			must(p.s.wait())
 			if sum := maphash.Bytes(seed, view[byte](host, 0, int(results))); by == scaledByOutput {
@@ -423,7 +460,7 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 			} else if sum != first {
 				t.Errorf("%s of %d rows: %s gives other bits", q.name, n, k.name)
 			}
-			us := timed(func(i int) error { return k.run(p, &rounded[1+i%len(args)]) })
+			us := timed(func(i int) error { return k.run(&rounded[1+i%len(args)]) })
 			fmt.Printf(" %s %.1f (%.0f, %.0f)", strings.TrimPrefix(k.name, "gemm_float8"), us, size8/us/1e3, 2*float64(n)*float64(ld)*float64(q.in)/us/1e6)
 		}
 		fmt.Println()

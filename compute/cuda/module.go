@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -122,14 +123,30 @@ func (b Build) Sum(source []byte, headers map[string][]byte) string {
 	h := sha256.New()
 	fmt.Fprintln(h, b.Options())
 	h.Write(source)
-	for _, name := range headerFiles {
+	for _, name := range included(source, headers) {
 		h.Write(headers[name])
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
+var includes = regexp.MustCompile(`(?m)^#include "(.*)"`)
+
+// included lists the headers that a source includes, or that they do, sorted.
+func included(source []byte, headers map[string][]byte) []string {
+	seen := map[string]bool{}
+	for todo := [][]byte{source}; len(todo) > 0; todo = todo[1:] {
+		for _, m := range includes.FindAllSubmatch(todo[0], -1) {
+			if name := string(m[1]); !seen[name] {
+				seen[name] = true
+				todo = append(todo, headers[name])
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
 // headerFiles are the files of kernels/ that others include.
-var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "attend.cuh", "kv.cuh"}
+var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "attend.cuh", "kv.cuh"}
 
 // ReadSource reads a source and the headers from the package's folder.
 func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
@@ -196,7 +213,7 @@ func (b Build) read() (c compiled, err error) {
 
 // earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
 // common.cuh): those of a decode step.
-var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu"}
+var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu"}
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
 // formats other than BF16 are there once a weight has the format, and attention of other types and of wide heads once a

@@ -131,9 +131,9 @@ type wgmmaArgs struct {
 
 // float8Args is a gemmArgs with rows of F8_E4M3.
 type float8Args struct {
-	a              gemmArgs
-	x, scales      pointer
-	padded, groups int32
+	a               gemmArgs
+	x, scales, sums pointer
+	padded, groups  int32
 }
 
 type float8RowsArgs struct {
@@ -338,6 +338,9 @@ func init() {
 	}
 	for _, k := range float8Kernels {
 		paramSizes[k.name] = unsafe.Sizeof(float8Args{})
+	}
+	for _, w := range float8Warpgroups {
+		paramSizes[w.name()] = unsafe.Sizeof(float8Args{})
 	}
 	for _, f := range fews {
 		paramSizes[f.name()] = unsafe.Sizeof(gemmArgs{})

@@ -61,10 +61,15 @@ func launchable(products []compute.Product) int {
 }
 
 // ranges is how many ranges the inputs are cut into (gemm.cuh): chains of about 8,192, and two for weights of few
-// outputs, whose chains would else be too few to read them as fast as the memory allows.
+// outputs, whose chains would else be too few to read them as fast as the memory allows. The tensor cores of F8_E4M3
+// keep few bits of a sum: their chains have up to 4,096 inputs, and there are one, two, four or eight.
 func (m *matrix) ranges() int32 {
-	const chain, fewOuts, least = 8192, 8192, 2048
+	const chain, float8Chain, fewOuts, least = 8192, 4096, 8192, 2048
 	n := int32(blocksOf(m.tilesIn()*tileOuts, chain))
+	if m.float8 == scaledByOutput {
+		for n = 1; n < 8 && m.in > float8Chain*int(n); n *= 2 {
+		}
+	}
 	if m.out <= fewOuts && m.in >= least {
 		n = max(n, 2)
 	}
@@ -198,23 +203,28 @@ func (f format) sharedSizes(most int) map[string]int {
 		for _, k := range float8Kernels {
 			sizes[f.kernel(k.name)] = k.shared()
 		}
+		for _, w := range float8Warpgroups {
+			sizes[f.kernel(w.name())] = w.shared(f)
+		}
 	}
 	return sizes
 }
 
-// warpgroups is a kernel of gemm_wgmma.cu: the outputs and rows of a part, the steps of 64 inputs of a stage, whether
-// the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step and of beginning and
-// ending a part, as measured on an H200.
+// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or 128 of
+// F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step and of
+// beginning and ending a part, as measured on an H100.
 type warpgroups struct {
 	outs, rows, steps int
 	split             bool
 	step, part        int
+	float8            bool
 }
 
 var warpgroupKernels = []warpgroups{
-	{128, 256, 1, false, 582, 17700}, {128, 128, 2, false, 339, 11000}, {128, 64, 2, false, 236, 5800}, {128, 32, 2, false, 235, 3900},
-	{64, 128, 2, false, 248, 9900}, {64, 64, 2, false, 174, 6100},
-	{128, 128, 2, true, 391, 12300}, {64, 128, 2, true, 285, 9800}, {64, 64, 2, true, 253, 5900}, {64, 32, 4, true, 240, 5300},
+	{128, 256, 1, false, 604, 6500, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
+	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 3250, false}, {64, 64, 2, false, 216, 500, false},
+	{128, 128, 2, true, 464, 8500, false}, {64, 128, 2, true, 380, 4500, false}, {64, 64, 2, true, 276, 750, false},
+	{64, 32, 4, true, 204, 500, false},
 }
 
 const (
@@ -222,10 +232,14 @@ const (
 	clusterSize  = 2  // blocks of a cluster, which take the same rows
 	mostShared   = 232448
 	sumsOfRanges = 128 * 256 * 4 // bytes of a block's
+	awayTime     = 8000          // nanoseconds that sums of a range take to memory and back
 )
 
 func (w warpgroups) name() string {
 	name := fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
+	if w.float8 {
+		name = fmt.Sprintf("gemm_float8_%dx%d", w.outs, w.rows)
+	}
 	if w.split {
 		name += "_split"
 	}
@@ -234,14 +248,21 @@ func (w warpgroups) name() string {
 
 func (w warpgroups) threads() int { return 2*w.outs + 128 }
 
-// shared is the shared memory that a block needs: Plan of gemm_wgmma.cu.
+// shared is the shared memory that a block needs: Plan of gemm_wgmma.cuh.
 func (w warpgroups) shared(f format) int {
-	chunk := 64
-	if w.rows == 32 || w.rows >= 128 && w.outs == 128 && !w.split {
-		chunk = 32
+	const chunk, buffer = 32, 128 // rows that are stored at once, and the bytes of an output that they take
+	staged := 2 * buffer * w.outs
+	if w.split || w.rows == 32 || w.float8 && w.rows == 256 {
+		staged = buffer * w.outs
 	}
-	staged := chunk * (w.outs + 4) * 4
-	stage := w.steps * (w.rows*boxInputs*2 + w.outs/recordOuts*f.recordBytes())
+	if w.split {
+		staged += chunk * w.outs * 4
+	}
+	records := 1
+	if w.float8 {
+		records = 2
+	}
+	stage := w.steps * (w.rows*128 + w.outs/recordOuts*records*f.recordBytes())
 	stages := min((mostShared-1024-256-staged)/stage, 14)
 	return 1024 + stages*stage + staged + 256
 }
@@ -276,8 +297,39 @@ func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
 	if err != nil {
 		return err
 	}
-	blocks := clusterSize * min(w.parts(tiles, int(a.rows)), p.d.g.info.sms/clusterSize)
-	return run(p, f.kernel(w.name()), grid{uint32(blocks), 1, 1}, w.threads(), &wgmmaArgs{x: x, a: *a, sums: p.sums})
+	return run(p, f.kernel(w.name()), w.grid(tiles, int(a.rows), p.d.g.info.sms), w.threads(), &wgmmaArgs{x: x, a: *a, sums: p.sums})
+}
+
+// grid is the blocks of a launch: those that fit at a time, or as many as there are parts for.
+func (w warpgroups) grid(tiles, rows, sms int) grid {
+	return grid{uint32(clusterSize * min(w.parts(tiles, rows), sms/clusterSize)), 1, 1}
+}
+
+// cost is about how many nanoseconds a product of so many tiles of outputs takes.
+func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
+	steps, part := int(a.tilesIn)/4, w.part
+	if w.rows == 256 {
+		part += int(a.ranges-1) * awayTime
+	}
+	if w.float8 {
+		steps /= 2
+	}
+	if w.split {
+		steps /= clusterSize
+	}
+	return int(blocksOf(w.parts(tiles, int(a.rows)), sms/clusterSize)) * (steps*w.step + part)
+}
+
+// storable reports whether the kernels of warpgroups can store the results: gates in bfloat16, sums that are added to what
+// is there in float32, and others in one of both.
+func (a *gemmArgs) storable() bool {
+	wide := a.p[0].dst.wide
+	for _, q := range a.p[1:a.products] {
+		if q.dst.wide != wide && a.mode != modeGated {
+			return false
+		}
+	}
+	return a.softcap == 0 && (a.mode != modeGated || wide == 0) && (a.mode != modeAdd || wide == 1)
 }
 
 // warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take; ok is false
@@ -286,7 +338,7 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	rows, sms := int(a.rows), p.d.g.info.sms
 	// The kernels of gemm.cu read codes of few rows faster, where there are outputs for all multiprocessors.
 	few := f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms
-	if few || a.tilesIn%wgmmaTiles != 0 || a.softcap > 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
+	if few || !a.storable() || a.tilesIn%wgmmaTiles != 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, false
 	}
 	least := math.MaxInt
@@ -294,12 +346,7 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 		if !w.fits(a.ranges) {
 			continue
 		}
-		rounds := int(blocksOf(w.parts(tiles, rows), sms/clusterSize))
-		steps := int(a.tilesIn) / 4
-		if w.split {
-			steps /= clusterSize
-		}
-		if cost := rounds * (steps*w.step + w.part); cost < least {
+		if cost := w.cost(a, tiles, sms); cost < least {
 			best, least = w, cost
 		}
 	}

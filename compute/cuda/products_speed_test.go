@@ -80,7 +80,7 @@ func TestSpeedOfProducts(t *testing.T) {
 		}
 		for i := range products {
 			q := &products[i]
-			for bytes := int64(0); bytes < 128<<20; {
+			for bytes := int64(0); bytes < 256<<20; {
 				var set []*matrix
 				for _, out := range q.outs {
 					m := load(t, d, repeated(t, r, typ, out, q.in)).(*matrix)

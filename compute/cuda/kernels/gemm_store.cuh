@@ -1,0 +1,287 @@
+// What kernels with wgmma do with the sums of a part: they become results, 32 rows at a time, and go through shared
+// memory, so that neighbouring threads store neighbouring outputs. Each warpgroup works for itself.
+#pragma once
+#include "gemm.cuh"
+#include "wgmma.cuh"
+
+#define CHUNK 32 // rows that are stored at once
+
+// eight is 8 numbers of bfloat16, four 4 of float32.
+struct alignas(16) eight {
+    u32 v[4];
+};
+struct alignas(16) four {
+    float v[4];
+};
+
+// weightScale is the scale of an output of F8_E4M3, the same in all its records.
+__device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {
+    const u8 *record = a.p[product].w + (i64)(out / 16) * (a.tilesIn / 4) * RECORD;
+    return fromBF16(*(const bf16 *)(record + 1024 + out % 8 * 4 + out % 16 / 8 * 2));
+}
+
+// A thread's sums of CHUNK rows are x[4j+e]: of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's tile.
+
+// gate makes act(x)·up of all numbers: SILU of all at once, with a reciprocal that needs no branches where it is that of
+// a division.
+template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {
+    float y[N];
+    bool plain = act == SILU;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        y[i] = 1.f + exp2Fast(-x[i] * LOG2E);
+        plain = plain && y[i] < 0x1p126f;
+    }
+    if (plain) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float r;
+            asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y[i]));
+            r = fmaf(fmaf(-y[i], r, 1.f), r, r);
+            x[i] = x[i] * r * up[i];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = activate(act, x[i], up[i]);
+    }
+}
+
+// Own is what a thread knows of its sums' outputs, lane/4 and 8 more of tile `at`: their scales, if of F8_E4M3, and biases.
+template <bool F8> struct Own {
+    float scales[2], bias[2];
+
+    __device__ __forceinline__ Own(const GemmArgs &a, Place at) {
+        const Product &p = a.p[max(at.product, 0)];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int out = at.tile * 16 + threadIdx.x % 32 / 4 + h * 8;
+            bool there = at.product >= 0 && out < p.outs;
+            scales[h] = F8 && there ? weightScale(a, at.product, out) : 0.f;
+            bias[h] = p.bias && there ? p.bias[out] : 0.f;
+        }
+    }
+};
+
+// Scales of rows of F8_E4M3: those of a thread's sums in a chunk.
+template <bool F8> struct RowScales {
+    const float *from;
+    float2 v[F8 ? 4 : 1];
+
+    // at points to the scale of the part's first row.
+    __device__ __forceinline__ RowScales(const float *at) : from(at + threadIdx.x % 4 * 2) {}
+
+    __device__ __forceinline__ void get(int chunk) {
+        if constexpr (F8)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                v[j] = *(const float2 *)(from + chunk * CHUNK + j * 8);
+    }
+
+    __device__ __forceinline__ void scale(float (&x)[16], const Own<F8> &own) const {
+        if constexpr (F8)
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                x[i] = x[i] * own.scales[i / 2 % 2] * (i % 2 ? v[i / 4].y : v[i / 4].x);
+    }
+};
+
+// Target is where a thread stores COUNT neighbouring outputs of some rows, the first of which is `first`.
+template <typename T, int COUNT> struct Target {
+    T *at;       // of the first row
+    i64 ld;
+    int rows, n; // how many rows there are from the first on, and outputs
+    bool vector; // the outputs can be stored at once
+
+    __device__ __forceinline__ Target(const GemmArgs &a, int tile, int in, int first) {
+        Place place = placeOf(a, tile);
+        const Product &p = a.p[max(place.product, 0)];
+        int out = place.tile * 16 + in;
+        n = place.product < 0 ? 0 : min(COUNT, p.outs - out);
+        ld = p.dst.ld, rows = a.rows - first;
+        at = (T *)p.dst.at + first * ld + out;
+        vector = n == COUNT && ((u64)p.dst.at | (u64)ld * sizeof(T)) % 16 == 0;
+    }
+
+    template <typename V> __device__ __forceinline__ void put(int row, const V &v) const {
+        static_assert(sizeof(V) == COUNT * sizeof(T));
+        if (row >= rows)
+            return;
+        T *to = at + row * ld;
+        if (vector) {
+            *(V *)to = v;
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            if (i < n)
+                to[i] = sizeof(T) == 2 ? (T)(((const u32 *)&v)[i / 2] >> i % 2 * 16) : ((const T *)&v)[i];
+    }
+};
+
+// The warps of a warpgroup have tiles tile0 to tile0+3, of N rows from row0 on. pick makes a chunk's sums. staged has
+// BUFFERS times 8 KB of the warpgroup.
+
+// storeNarrow stores bfloat16, through [CHUNK][64] twice, units of 16 bytes swizzled in groups of eight rows.
+template <bool F8, int N, typename Pick>
+__device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 8;
+    Place at = placeOf(a, tile0 + warp);
+    Own<F8> own(a, at);
+    bool biased = a.p[max(at.product, 0)].bias;
+    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
+    scales.get(0);
+    Target<bf16, 8> to(a, tile0 + unit / 2, unit % 2 * 8, row0 + thread / 8);
+    u32 write = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * 128 + (warp * 2 + lane / 8 % 2 ^ lane % 8) * 16;
+    const u8 *read = staged + thread / 8 * 128 + (unit ^ thread / 8 % 8) * 16;
+#pragma unroll 1
+    for (int c = 0; c < N / CHUNK; c++) {
+        float x[16];
+        pick(c, x);
+        scales.scale(x, own);
+        scales.get(min(c + 1, N / CHUNK - 1));
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            if (biased)
+                x[i] = x[i] + own.bias[i / 2 % 2];
+            x[i] = x[i] * a.scale;
+        }
+        int buffer = c % 2 * CHUNK * 128;
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            storeMatrices(write + buffer + j * 16 * 128, packBF16(x[8 * j], x[8 * j + 1]), packBF16(x[8 * j + 2], x[8 * j + 3]),
+                          packBF16(x[8 * j + 4], x[8 * j + 5]), packBF16(x[8 * j + 6], x[8 * j + 7]));
+        barrierOf(1 + group, 128);
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            to.put(c * CHUNK + k * 16, *(const eight *)(read + buffer + k * 16 * 128));
+    }
+}
+
+// storeGated: a gate's warp and an up's, which are neighbours, take 16 rows of a chunk each. Results go through
+// [CHUNK][32] of bfloat16, twice, behind what they give each other, [4 warps][2][32 lanes] of four.
+template <bool F8, int N, typename Pick>
+__device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4;
+    bool up = warp % 2;
+    Own<F8> own(a, placeOf(a, tile0 + warp));
+    bool biased = a.p[up].bias;
+    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
+    scales.get(0);
+    Target<bf16, 8> to(a, tile0 + unit / 2 * 2, unit % 2 * 8, row0 + thread / 4);
+    four *give = (four *)staged + warp * 64 + lane;
+    const four *take = (const four *)staged + (warp ^ 1) * 64 + lane;
+    u32 row = up * 16 + lane / 16 * 8 + lane % 8;
+    u32 write = sharedAddress(staged) + 4096 + row * 64 + (warp / 2 * 2 + lane / 8 % 2 ^ row / 2 % 4) * 16;
+    const u8 *read = staged + 4096 + thread / 4 * 64 + (unit ^ thread / 4 / 2 % 4) * 16;
+#pragma unroll 1
+    for (int c = 0; c < N / CHUNK; c++) {
+        float x[16], g[8], u[8];
+        pick(c, x);
+        scales.scale(x, own);
+        scales.get(min(c + 1, N / CHUNK - 1));
+        if (biased)
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                x[i] = x[i] + own.bias[i / 2 % 2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            four v;
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                v.v[e] = up ? x[j * 4 + e] : x[8 + j * 4 + e];
+            give[j * 32] = v;
+        }
+        barrierOf(3 + threadIdx.x / 64, 64);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            four v = take[j * 32];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = j * 4 + e;
+                g[i] = up ? v.v[e] : x[i], u[i] = up ? x[8 + i] : v.v[e];
+            }
+        }
+        gate(a.act, g, u);
+        int buffer = c % 2 * CHUNK * 64;
+        storeMatrices(write + buffer, packBF16(g[0], g[1]), packBF16(g[2], g[3]), packBF16(g[4], g[5]), packBF16(g[6], g[7]));
+        barrierOf(1 + group, 128);
+        to.put(c * CHUNK, *(const eight *)(read + buffer));
+    }
+}
+
+// wideAt is where a warpgroup has output o of a row of float32, of which it has 64.
+__device__ __forceinline__ int wideAt(int row, int o) { return row * 256 + ((o / 4) ^ row / 2 % 4 * 2) * 16 + o % 4 * 4; }
+
+// storeWide stores float32, through [CHUNK][64], or adds to what is there.
+template <bool F8, int N, int BUFFERS, typename Pick>
+__device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 16;
+    Place at = placeOf(a, tile0 + warp);
+    Own<F8> own(a, at);
+    bool biased = a.p[max(at.product, 0)].bias, add = a.mode == ADD;
+    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
+    scales.get(0);
+    Target<float, 4> to(a, tile0 + unit / 4, unit % 4 * 4, row0 + thread / 16);
+    u8 *write[2]; // of outputs lane/4 and 8 more, of row lane%4·2
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        write[h] = staged + wideAt(lane % 4 * 2, warp * 16 + lane / 4 + h * 8);
+    const u8 *read = staged + wideAt(thread / 16, unit * 4);
+    four old[4] = {};
+    auto getOld = [&](int c) {
+        if (add)
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                int row = c * CHUNK + k * 8;
+                if (row >= to.rows)
+                    continue;
+                if (to.vector)
+                    old[k] = *(const four *)(to.at + row * to.ld);
+                else
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        old[k].v[i] = i < to.n ? to.at[row * to.ld + i] : 0;
+            }
+    };
+    getOld(0);
+#pragma unroll 1
+    for (int c = 0; c < N / CHUNK; c++) {
+        float x[16];
+        pick(c, x);
+        scales.scale(x, own);
+        scales.get(min(c + 1, N / CHUNK - 1));
+        int buffer = c % BUFFERS * 8192;
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            if (biased)
+                x[i] = x[i] + own.bias[i / 2 % 2];
+            *(float *)(write[i / 2 % 2] + buffer + (i / 4 * 8 + i % 2) * 256) = x[i] * a.scale;
+        }
+        barrierOf(1 + group, 128);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            four v = *(const four *)(read + buffer + k * 8 * 256);
+            if (add)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    v.v[i] = old[k].v[i] + v.v[i];
+            to.put(c * CHUNK + k * 8, v);
+        }
+        if (c + 1 < N / CHUNK)
+            getOld(c + 1);
+        if (BUFFERS == 1)
+            barrierOf(1 + group, 128);
+    }
+}
+
+// store stores the sums of a warpgroup as the launch asks for.
+template <bool F8, int N, int BUFFERS, typename Pick>
+__device__ __forceinline__ void store(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+    if (a.mode == GATED)
+        storeGated<F8, N>(a, rowScales, tile0, row0, group, staged, pick);
+    else if (a.p[0].dst.wide)
+        storeWide<F8, N, BUFFERS>(a, rowScales, tile0, row0, group, staged, pick);
+    else
+        storeNarrow<F8, N>(a, rowScales, tile0, row0, group, staged, pick);
+}

@@ -1,0 +1,356 @@
+// Products of more than a few rows on Hopper, with wgmma: of bfloat16, or of F8_E4M3. A block has one warp that fetches
+// and one or two warpgroups that multiply. Weights come as they are stored, by bulk copies, and go from shared memory
+// to registers, the operand A. Rows come as rows of 128 bytes: of bfloat16 as boxes of a tensor map, of F8_E4M3 as they
+// were written. Blocks stay: each takes one part of the results after the other, and fetches ahead while it stores.
+//
+// The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both. Where
+// there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
+// the second one gives its sums to the first.
+#pragma once
+#include "gemm_store.cuh"
+
+struct WgmmaArgs {
+    TensorMap x;
+    GemmArgs a;
+    float *sums; // of ranges, [blocks, 256, 128], for kernels of 256 rows if there are several ranges
+};
+
+struct Float8Args {
+    GemmArgs a;
+    const u8 *x;         // [inputs/128, padded, 128], 16 bytes of row r at place (their number in the row's 8) ^ r%8
+    const float *scales; // [padded], or [inputs/128, padded]
+    float *sums;         // as those of WgmmaArgs
+    int padded;          // rows that there is room for, a multiple of 256
+    int groups;          // 1: there is a scale for 128 inputs, of rows as of weights
+};
+
+__device__ __forceinline__ void fetchRows(const WgmmaArgs &w, u32 to, int rows, int steps, int row0, int step, u32 barrier, bool both) {
+    fetchBox(to, w.x, row0, step, barrier, both);
+}
+
+__device__ __forceinline__ void fetchRows(const Float8Args &w, u32 to, int rows, int steps, int row0, int step, u32 barrier, bool both) {
+    for (int s = 0; s < steps; s++) {
+        const u8 *from = w.x + ((i64)(step + s) * w.padded + row0) * 128;
+        if (both)
+            fetchBoth(to + s * rows * 128, from, rows * 128, barrier);
+        else
+            fetch(to + s * rows * 128, from, rows * 128, barrier);
+    }
+}
+
+__device__ __forceinline__ const float *scalesOf(const WgmmaArgs &w) { return nullptr; }
+__device__ __forceinline__ const float *scalesOf(const Float8Args &w) { return w.scales; }
+
+template <bool F8> struct ArgsOf {
+    typedef WgmmaArgs type;
+};
+template <> struct ArgsOf<true> {
+    typedef Float8Args type;
+};
+
+// Operand is a warp's weights of a step: of 64 inputs, or 128 of F8_E4M3.
+template <bool F8> struct Operand {
+    u32 a[4][4];
+
+    __device__ __forceinline__ void load(const u8 *records, int lane) {
+        if constexpr (F8) { // a lane has 16 bytes of outputs g and g+8; within 16 inputs, its four count as 4t to 4t+3
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                uint4 v = *(const uint4 *)(records + k / 2 * RECORD + k % 2 * 512 + lane * 16);
+                a[k][0] = permute(v.x, v.y, 0x6420), a[k][1] = permute(v.x, v.y, 0x7531);
+                a[k][2] = permute(v.z, v.w, 0x6420), a[k][3] = permute(v.z, v.w, 0x7531);
+            }
+        } else {
+            Weights<FORMAT> codes;
+            codes.template load<false>(records, lane);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                codes.tile(k, a[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                asm volatile("" : "+r"(a[k][i])); // here and not later
+    }
+};
+
+// Plan says how a kernel cuts its work and its shared memory.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
+    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS;  // threads that multiply
+    static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER;                                    // of a cluster, of different outputs
+    static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD;     // of a tile and a stage
+    static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
+    static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0;                      // sums that one block gives the other
+    static constexpr int BUFFERS = SPLIT || N == 32 || F8 && N == 256 ? 1 : 2;            // of results
+    static constexpr int STAGED = GIVEN_BYTES + BUFFERS * GROUPS * 8192;
+    static constexpr int ROOM = 232448 - 1024 - 256 - STAGED; // of 227 KB
+    static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
+    static_assert(STAGES >= 2);
+    // In shared memory, from its first multiple of 1024 on:
+    static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES, RESULTS = GIVE + GIVEN_BYTES;
+    static constexpr int FULL = RESULTS + BUFFERS * GROUPS * 8192, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8;                       // and of sums that are given
+};
+
+// Span is the steps that a block multiplies.
+template <bool F8, bool SPLIT> struct Span {
+    int begin, count;
+
+    // border is the first step of a range.
+    static __device__ __forceinline__ int border(const GemmArgs &a, int ranges, int range) {
+        return rangeStart(a.tilesIn / 4, ranges, range) / (F8 ? 2 : 1);
+    }
+
+    __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
+        begin = SPLIT ? border(a, CLUSTER, rank) : 0;
+        count = border(a, CLUSTER, SPLIT ? rank + 1 : CLUSTER) - begin;
+    }
+};
+
+// Part is what a cluster multiplies next: rows from row0 on and tiles of outputs from tile0 on, those of this block.
+struct Part {
+    int row0, tile0;
+};
+
+// Parts are all parts of a product.
+template <int N, int TILES, int BLOCKS> struct Parts {
+    int rowBlocks, outBlocks, count;
+
+    __device__ __forceinline__ Parts(const GemmArgs &a) {
+        int tiles = 0;
+        for (int i = 0; i < a.products; i++)
+            tiles += a.p[i].tiles;
+        rowBlocks = (a.rows + N - 1) / N, outBlocks = (tiles + TILES * BLOCKS - 1) / (TILES * BLOCKS);
+        count = rowBlocks * outBlocks;
+    }
+
+    // at returns part t, as far as it is a block's. Blocks of rows are taken in bands, so that those at work at a time
+    // share both rows and weights in the cache.
+    __device__ __forceinline__ Part at(int t, int rank) const {
+        constexpr int BAND = N == 256 ? 8 : 16;
+        int band = t / (BAND * outBlocks), rows = min(BAND, rowBlocks - band * BAND), in = t - band * BAND * outBlocks;
+        return {(band * BAND + in % rows) * N, (in / rows * BLOCKS + rank % BLOCKS) * TILES};
+    }
+};
+
+// feed is the work of the warp that fetches. The weights of the first stages come before the rows are there.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
+__device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+    const GemmArgs &a = w.a;
+    int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
+    Span<F8, SPLIT> own(a, rank);
+    int stages = own.count / STEPS; // of a part
+    u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
+    const u8 *from;
+    auto begin = [&](Part part) {
+        Place at = placeOf(a, part.tile0 + lane % P::TILES);
+        from = a.p[max(at.product, 0)].w + ((i64)(at.product < 0 ? 0 : at.tile) * (a.tilesIn / 4) + own.begin * P::RECORDS) * RECORD;
+    };
+    auto weights = [&](int s, int stage) {
+        if (lane == 0)
+            barrierExpect(full + stage * 8, P::ROWS_BYTES + P::WEIGHT_BYTES);
+        __syncwarp();
+        if (lane < P::TILES)
+            fetch(base + P::WEIGHTS + stage * P::WEIGHT_BYTES + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, full + stage * 8);
+    };
+    int t = blockIdx.x / CLUSTER, ahead = min(P::STAGES, stages);
+    if (t < parts.count) {
+        begin(parts.at(t, rank));
+        for (int s = 0; s < ahead; s++)
+            weights(s, s);
+    }
+    waitForRows();
+    for (; t < parts.count; t += gridDim.x / CLUSTER) {
+        Part part = parts.at(t, rank);
+        begin(part);
+        // What results are added to is called to the cache meanwhile: 32 numbers a lane, of four lanes a row.
+        Place added = placeOf(a, part.tile0 + lane % 4 * 2);
+        for (int s = 0; s < stages; s++) {
+            barrierWait(empty + stage * 8, parity);
+            if (s >= ahead)
+                weights(s, stage);
+            u32 to = base + stage * P::ROWS_BYTES, share = P::ROWS_BYTES / CLUSTER, at = full + stage * 8;
+            int step = own.begin + s * STEPS;
+            if (lane == 0) {
+                if constexpr (SPLIT)
+                    fetchRows(w, to, N, STEPS, part.row0, step, at, false);
+                else if constexpr (STEPS > 1) // a block fetches half of the steps for both
+                    fetchRows(w, to + rank * share, N, STEPS / CLUSTER, part.row0, step + rank * (STEPS / CLUSTER), at, true);
+                else // or half of the rows
+                    fetchRows(w, to + rank * share, N / CLUSTER, 1, part.row0 + rank * (N / CLUSTER), step, at, true);
+            }
+            int row = part.row0 + s * 8 + lane / 4;
+            if (a.mode == ADD && s < N / 8 && row < a.rows && added.product >= 0 && (GROUPS == 2 || lane % 4 < 2) && (!SPLIT || rank == 0)) {
+                const Rows &dst = a.p[added.product].dst;
+                if (dst.wide)
+                    asm volatile("prefetch.global.L2 [%0];" ::"l"((const float *)dst.at + (i64)row * dst.ld + added.tile * 16));
+            }
+            if (++stage == P::STAGES)
+                stage = 0, parity ^= 1;
+        }
+        ahead = 0;
+    }
+    letNextBegin();
+}
+
+// giveSums gives the first block the sums of the second, 16 of a thread at a time, which pick makes: [4][THREADS] of four
+// in the first block's shared memory at `to`. What it took before is told at the barrier `taken`, what it has at `given`.
+template <int CHUNKS, int THREADS, typename Pick>
+__device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &parity, Pick pick) {
+    u32 at = sharedOf(to, 0) + threadIdx.x * 16;
+#pragma unroll 1
+    for (int c = 0; c < CHUNKS; c++, parity ^= 1) {
+        float x[16];
+        pick(c, x);
+        barrierHear(taken, parity ^ 1); // those before are taken
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at + j * THREADS * 16), "f"(x[j * 4]), "f"(x[j * 4 + 1]), "f"(x[j * 4 + 2]), "f"(x[j * 4 + 3]) : "memory");
+        barrierTell(given, 0);
+    }
+}
+
+// multiply is the work of the warpgroups that multiply.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
+__device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 *shared, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+    const GemmArgs &a = w.a;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4, rank = clusterRank(), stage = 0;
+    Span<F8, SPLIT> own(a, rank);
+    u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 0, sumsParity = 0;
+    const u8 *weights = shared + P::WEIGHTS + warp * P::TILE_BYTES;
+    float d[N / 2];
+    Operand<F8> operands[2]; // of a step: one is multiplied while the next is made
+    auto load = [&](Operand<F8> &o, int j) { // step j of the stage
+        if (j == 0)
+            barrierWait(full + stage * 8, parity);
+        o.load(weights + stage * P::WEIGHT_BYTES + j * P::RECORDS * RECORD, lane);
+    };
+    auto release = [&](int stage) { // it is free where blocks that fetch it for each other have both read it
+        if (lane < P::BLOCKS)
+            barrierArrive(empty + stage * 8, SPLIT ? rank : lane);
+    };
+    auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
+    // Sums of ranges: in registers, or where those are too few, in memory, [N/8][THREADS] of four.
+    constexpr bool AWAY = N == 256;
+    float total[AWAY || SPLIT ? 1 : N / 2];
+    four *away = AWAY ? (four *)w.sums + (i64)blockIdx.x * (N / 8) * P::THREADS + threadIdx.x : nullptr;
+    int ranges = SPLIT ? 1 : a.ranges;
+    for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
+        load(operands[0], 0);
+        for (int range = 0, s = 0; range < ranges; range++) {
+            int begin = s, end = SPLIT ? own.count : own.border(a, ranges, range + 1);
+            auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
+                u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    wgmma<F8, N>(d, now.a[k], rows + k * 2, s == begin && k == 0); // each range's chain starts from zero
+                asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+                if (j == 0 && s > 0)
+                    release(before());
+                if (j == STEPS - 1 && ++stage == P::STAGES)
+                    stage = 0, parity ^= 1;
+                if (++s < own.count)
+                    load(next, (j + 1) % STEPS);
+            };
+#pragma unroll 1
+            while (s < end) { // a multiple of 4 steps, or of 2 of F8_E4M3, as all are
+#pragma unroll
+                for (int u = 0; u < (STEPS < 2 ? 2 : STEPS); u += 2) {
+                    step(operands[0], operands[1], u % STEPS);
+                    step(operands[1], operands[0], (u + 1) % STEPS);
+                }
+            }
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            settle(d);
+            if constexpr (AWAY) {
+                if (range > 0)
+#pragma unroll
+                    for (int i = 0; i < N / 8; i++) {
+                        four sum = away[i * P::THREADS];
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            d[i * 4 + e] = sum.v[e] + d[i * 4 + e];
+                    }
+                if (range < ranges - 1)
+#pragma unroll
+                    for (int i = 0; i < N / 8; i++)
+                        away[i * P::THREADS] = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
+            } else if constexpr (!SPLIT) {
+#pragma unroll
+                for (int i = 0; i < N / 2; i++)
+                    total[i] = (range == 0 ? 0.f : total[i]) + d[i];
+            }
+        }
+        release(before());
+        Part part = parts.at(t, rank);
+        auto pick = [&](int c, float(&x)[16]) {
+#pragma unroll
+            for (int of = 0; of < N / CHUNK; of++)
+                if (of == c)
+#pragma unroll
+                    for (int i = 0; i < 16; i++)
+                        x[i] = 0.f + (AWAY || SPLIT ? d : total)[of * 16 + i];
+            if constexpr (SPLIT)
+                if (rank == 0) {
+                    barrierHear(base + P::GIVEN, sumsParity);
+                    sumsParity ^= 1;
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        four other = ((const four *)(shared + P::GIVE))[j * P::THREADS + threadIdx.x];
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            x[j * 4 + e] = x[j * 4 + e] + other.v[e];
+                    }
+                    __syncwarp();
+                    if (lane == 0)
+                        barrierTell(base + P::TAKEN, 1);
+                }
+        };
+        if (SPLIT && rank > 0)
+            giveSums<N / CHUNK, P::THREADS>(base + P::GIVE, base + P::GIVEN, base + P::TAKEN, sumsParity, pick);
+        else
+            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, shared + P::RESULTS + group * P::BUFFERS * 8192, pick);
+    }
+}
+
+// A multiple of CLUSTER blocks of 128 threads for each warpgroup that multiplies, and 128 more. Inputs are a multiple
+// of 256; with SPLIT there are two ranges.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8>::type &w) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+    extern __shared__ u8 unaligned[];
+    u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
+    base += skip;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < P::STAGES; s++) {
+            barrierInit(base + P::FULL + s * 8, 1);
+            barrierInit(base + P::EMPTY + s * 8, P::BLOCKS * GROUPS * 4);
+        }
+        barrierInit(base + P::GIVEN, P::THREADS);
+        barrierInit(base + P::TAKEN, P::THREADS / 32);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    clusterSync();
+    Parts<N, P::TILES, P::BLOCKS> parts(w.a);
+    if (threadIdx.x >= P::THREADS) {
+        if constexpr (GROUPS == 2)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x < P::THREADS + 32)
+            feed<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
+    } else {
+        if constexpr (GROUPS == 2)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        waitForRows();
+        multiply<F8, N, GROUPS, STEPS, SPLIT>(w, unaligned + skip, base, parts);
+    }
+    clusterSync(); // a block's memory stays until the other copies nothing to it
+}
+
+#define WGMMA_KERNEL(NAME, F8, N, GROUPS, STEPS, SPLIT)                                                                \
+    KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128 * GROUPS + 128, 1)                                    \
+        NAME(const __grid_constant__ ArgsOf<F8>::type w) {                                                             \
+        gemmWgmma<F8, N, GROUPS, STEPS, SPLIT>(w);                                                                     \
+    }

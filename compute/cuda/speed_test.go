@@ -47,7 +47,7 @@ func TestSpeed(t *testing.T) {
 			copy(dst, pool[(at+n*17)%(blocks-need)*size:][:need*size])
 		}}
 		if typ == quant.F8_E4M3 { // its codes alone are large: sums would overflow
-			src.Scales, src.Group = []float32{float32(1 / (60 * math.Sqrt(float64(in))))}, in
+			src.Scales, src.Group = slices.Repeat([]float32{float32(1 / (60 * math.Sqrt(float64(in))))}, out), in
 		}
 		m, err := d.Matrix(src)
 		if err != nil {

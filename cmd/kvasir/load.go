@@ -70,20 +70,20 @@ func (f kvFlags) kvType() quant.Type {
 
 // schedFlags are the settings of commands that serve many requests at once; docs/scheduling.md says when to turn them.
 type schedFlags struct {
-	Profile    string        `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
-	MaxSeqs    natural       `help:"Sequences computed at once. By default 64, on a GPU 256, or what --profile says." placeholder:"N"`
-	Policy     string        `help:"Who comes first: ${policy_help}. By default fcfs, and vtc where requests need an API key, or what --profile says." enum:",${policies}" default:"" placeholder:"NAME"`
-	Batch      string        `help:"How prompts and answers share steps: ${batch_help}." enum:",${batches}" default:"" placeholder:"NAME"`
-	Allocation string        `help:"KV blocks that a request must find to be admitted: ${allocation_help}." enum:",${allocations}" default:"" placeholder:"NAME"`
-	Evict      string        `name:"eviction" help:"Cached KV blocks that are forgotten first: ${eviction_help}." enum:",${evictions}" default:"" placeholder:"NAME"`
-	Interval   int           `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
-	Window     time.Duration `help:"How long a static batch waits to become full." placeholder:"TIME"`
-	StepTarget time.Duration `help:"How long a step may take while anyone decodes, so that tokens come evenly: prompts are computed in chunks that fit; 0 is any time." default:"50ms"`
-	HostKV     size          `name:"host-kv-bytes" help:"Memory for KV blocks that the cache forgets, from which they come back if that is faster than computing them." placeholder:"SIZE"`
-	DiskKV     string        `name:"disk-kv" help:"Directory of a file for KV blocks that the cache, and the memory for them, forget. It outlives the process." type:"path" placeholder:"DIR"`
-	DiskKVSize size          `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`
-	Preempt    string        `help:"How requests that had to give up their KV blocks come back: ${preempt_help}." enum:",${preempts}" default:"" placeholder:"NAME"`
-	MaxPassed  int           `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
+	Profile    string         `help:"Settings of the scheduler for a kind of use: chat, throughput, long-context or latency. What is set beside it wins." enum:"chat,throughput,long-context,latency" default:"chat"`
+	MaxSeqs    natural        `help:"Sequences computed at once. By default 64, on a GPU 256, or what --profile says." placeholder:"N"`
+	Policy     string         `help:"Who comes first: ${policy_help}. By default fcfs, and vtc where requests need an API key, or what --profile says." enum:",${policies}" default:"" placeholder:"NAME"`
+	Batch      string         `help:"How prompts and answers share steps: ${batch_help}." enum:",${batches}" default:"" placeholder:"NAME"`
+	Allocation string         `help:"KV blocks that a request must find to be admitted: ${allocation_help}." enum:",${allocations}" default:"" placeholder:"NAME"`
+	Evict      string         `name:"eviction" help:"Cached KV blocks that are forgotten first: ${eviction_help}." enum:",${evictions}" default:"" placeholder:"NAME"`
+	Interval   int            `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
+	Window     time.Duration  `help:"How long a static batch waits to become full." placeholder:"TIME"`
+	StepTarget *time.Duration `help:"How long a step may take while anyone decodes, so that tokens come evenly: prompts are computed in chunks that fit; 0 is any time. By default 50ms, on a GPU 30ms." placeholder:"TIME"`
+	HostKV     size           `name:"host-kv-bytes" help:"Memory for KV blocks that the cache forgets, from which they come back if that is faster than computing them." placeholder:"SIZE"`
+	DiskKV     string         `name:"disk-kv" help:"Directory of a file for KV blocks that the cache, and the memory for them, forget. It outlives the process." type:"path" placeholder:"DIR"`
+	DiskKVSize size           `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`
+	Preempt    string         `help:"How requests that had to give up their KV blocks come back: ${preempt_help}." enum:",${preempts}" default:"" placeholder:"NAME"`
+	MaxPassed  int            `help:"How many requests one that lacks KV blocks lets pass; -1 is none." placeholder:"N"`
 }
 
 // fair gives each API key a fair share where neither --policy nor --profile say who comes first: else one that asks for
@@ -99,8 +99,10 @@ func (f *schedFlags) fair(keys bool) {
 func (f schedFlags) apply(o *text.Options) {
 	o.Profile, o.MaxSeqs, o.Policy, o.Batch, o.MaxPassed = f.Profile, int(f.MaxSeqs), f.Policy, text.Batch(f.Batch), f.MaxPassed
 	o.Allocation, o.Interval, o.Window, o.Evict = text.Allocation(f.Allocation), f.Interval, f.Window, f.Evict
-	if o.StepTarget = f.StepTarget; f.StepTarget == 0 {
-		o.StepTarget = -1
+	if f.StepTarget != nil {
+		if o.StepTarget = *f.StepTarget; o.StepTarget == 0 {
+			o.StepTarget = -1
+		}
 	}
 	o.HostKVBytes, o.DiskKV, o.DiskKVBytes, o.Preempt = int64(f.HostKV), f.DiskKV, int64(f.DiskKVSize), text.Preempt(f.Preempt)
 }

@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kvasir-llm/kvasir/sched"
 )
@@ -26,6 +27,9 @@ var Profiles = []Profile{
 // processorRows is the StepRows of a processor, for which the profiles' numbers are.
 const processorRows = 512
 
+// wideTarget is the step target of such devices: a thousand rows of an 8B model take about as long.
+const wideTarget = 30 * time.Millisecond
+
 // widen sets the numbers that come from a profile to what a device with larger steps wants. said is what there was
 // before the profile.
 func (o *Options) widen(said Options, rows int) {
@@ -42,6 +46,9 @@ func (o *Options) widen(said Options, rows int) {
 	}
 	if said.MaxSeqs == 0 {
 		o.MaxSeqs = min(4*p.MaxSeqs, o.TokenBudget)
+	}
+	if said.StepTarget == 0 {
+		o.StepTarget = wideTarget
 	}
 }
 

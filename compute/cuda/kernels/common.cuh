@@ -99,13 +99,16 @@ enum { SILU, GELU_TANH, GELU, RELU, SIGMOID, SWIGLU_CLAMPED, NO_ACTIVATION };
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + exp2Fast(-x * LOG2E)); }
 
+// tanhSlope: x·sigmoid of it is GELU of x with a tanh: ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+__device__ __forceinline__ float tanhSlope(float x) { return 1.5957691216057308f * (x + 0.044715f * x * x * x); }
+
 // activate is act(gate)·up; up is 1 where there is none.
 __device__ __forceinline__ float activate(int act, float gate, float up) {
     switch (act) {
     case SILU:
         return gate * sigmoid(gate) * up;
     case GELU_TANH:
-        return 0.5f * gate * (1.f + tanhf(0.7978845608028654f * (gate + 0.044715f * gate * gate * gate))) * up;
+        return gate * sigmoid(tanhSlope(gate)) * up;
     case GELU:
         return 0.5f * gate * (1.f + erff(gate * 0.7071067811865476f)) * up;
     case RELU:

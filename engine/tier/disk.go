@@ -32,6 +32,8 @@ const (
 // pendingBytes bounds the copies of blocks that wait to be written.
 const pendingBytes = 64 << 20
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 func init() {
 	Register(Kind{Name: "disk", Slow: true, Durable: true, Open: func(o Options) (Tier, error) {
 		return openDisk(o.Where, o.Bytes, newForm(o.Block, o.Layouts), o.Model, o.Log)

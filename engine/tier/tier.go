@@ -24,9 +24,9 @@ type Tier interface {
 	// Put stores a copy of a block in a slot, at once or later, in place of what is there. false: it is not taken, and
 	// the slot holds nothing.
 	Put(slot int32, name kv.Name, data []byte) bool
-	// Get asks for the block that a slot holds under a name, verified. On a Hit, dst [Options.Block] has it. Pending:
-	// done is called once, on any goroutine, when dst has it, or with why not; took is what reading it took, without
-	// the wait for others. It is not called after Close. On a Miss, the error says why.
+	// Get asks for the block that a slot holds under a name; what was in a file is verified. On a Hit, dst
+	// [Options.Block] has it. Pending: done is called once, on any goroutine, when dst has it, or with why not; took is
+	// what reading it took, without the wait for others. It is not called after Close. On a Miss, the error says why.
 	Get(slot int32, name kv.Name, dst []byte, done func(took time.Duration, err error)) (Answer, error)
 	// Sync waits until all that was Put is stored. The error says why nothing is stored any more.
 	Sync() error

@@ -244,10 +244,6 @@ func TestHost(t *testing.T) {
 	if other, _ := block(5); fetch(h, 2, other, got) == nil {
 		t.Error("a slot yields a block of another name")
 	}
-	h.slot(2)[17] ^= 1
-	if err := fetch(h, 2, name, got); err == nil || !strings.Contains(err.Error(), "checksum") {
-		t.Errorf("a damaged block: %v", err)
-	}
 }
 
 // TestHostMemory stores blocks where they are, in slots of several pieces.
@@ -277,9 +273,6 @@ func TestHostMemory(t *testing.T) {
 		got := make([]byte, size)
 		if fetch(h, i, name, data) != nil || fetch(h, i, name, got) != nil || got[7] != byte(i+100) || got[8] != byte(i) {
 			t.Errorf("slot %d: %d, %d", i, got[7], got[8])
-		}
-		if data[size-1]++; fetch(h, i, name, data) == nil {
-			t.Errorf("slot %d yields a damaged block", i)
 		}
 	}
 	if len(all) != 3 {

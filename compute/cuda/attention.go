@@ -31,9 +31,9 @@ const latentKeys, latentValues = 576, 512
 // latentShared is the shared memory that a block of it needs.
 const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: chunks' keys and values,
-// barriers, and what aligning them takes.
-func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + 128 + 1024 }
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six chunks,
+// queries, barriers and tiles, and what aligning them takes.
+func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + tileRows*dim*2 + 256 + 1024 }
 
 // fewWarps are the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where each
 // share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
@@ -145,14 +145,26 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 			}
 		}
 		b.items = work.tiles
-		kernel, threads := k.tile, 256
 		b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
-		hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1)
-		if hopper != kernel && p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
-			kernel, threads = hopper, 384
+		if hopper := strings.Replace(k.tile, "_tile_", "_wgmma_", 1); hopper != k.tile && p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
+			return p.runWgmma(hopper, o.Layer, work.tileCount*k.parts, &b)
 		}
-		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, threads, &b)
+		return run(p, k.tile, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
 	}, nil
+}
+
+// runWgmma queues a kernel of attend_wgmma.cu for a layer, whose blocks share the tiles of all KV heads.
+func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error {
+	if tiles == 0 {
+		return nil
+	}
+	boxes, err := p.g.mapLayer(p.cache, layer)
+	if err != nil {
+		return err
+	}
+	w := attendWgmmaArgs{cache: boxes, a: *a}
+	w.a.arrived = p.taken
+	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, 384, &w)
 }
 
 // kindOf returns the number of a kind of attention.

@@ -4,7 +4,6 @@
 #include "barrier.cuh"
 
 #define STAGES 6        // chunks in shared memory
-#define MULTIPLIERS 256 // threads that multiply: two warpgroups; one more fetches
 #define PANEL 1024      // 64 numbers of each of 8 positions, which a box brings: rows of 128 bytes
 
 // WgmmaArgs has the map of the layer's part of the cache: boxes are 8 positions of a head, keys and values.
@@ -100,14 +99,14 @@ struct Stage {
     }
 };
 
-// In shared memory, from its first multiple of 1024 on: chunks, queries of both warpgroups, barriers, and two tiles.
-template <int DIM> struct Plan {
+// In shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups, barriers, and two tiles.
+template <int DIM, int GROUPS> struct Plan {
     static constexpr u32 CHUNKS = CHUNK / 8 * GROUP<DIM>, QUERIES = STAGES * CHUNKS, VALUES = GROUP<DIM> / 2;
-    static constexpr u32 FULL = QUERIES + 128 * DIM * 2, EMPTY = FULL + STAGES * 8;
+    static constexpr u32 FULL = QUERIES + GROUPS * 64 * DIM * 2, EMPTY = FULL + STAGES * 8;
     static constexpr u32 TILE_FULL = EMPTY + STAGES * 8, TILE_EMPTY = TILE_FULL + 16, TILES = TILE_EMPTY + 16;
 };
 
-// Tile is what both warpgroups do next: rows of a KV head, none at the end, and the chunks that they see, of positions
+// Tile is what the warpgroups do next: rows of a KV head, none at the end, and the chunks that they see, of positions
 // before `last`.
 struct Tile {
     int row0, rows, head, chunk, chunks, last;
@@ -134,8 +133,8 @@ __device__ __forceinline__ void fetchGroup(u32 to, const TensorMap &map, int row
 
 // feed is the work of a warp: it takes tiles until there are no more, and fetches their chunks. Lane i fetches
 // positions 8·i and on, and reads the number of their block a chunk ahead.
-template <int DIM> __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
-    using P = Plan<DIM>;
+template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
+    using P = Plan<DIM, GROUPS>;
     const AttendArgs &a = w.a;
     int lane = threadIdx.x % 32, items = a.count[1] * a.heads, taken = 0;
     Stage to = {0, 1};
@@ -302,9 +301,9 @@ template <int DIM> struct Sums {
     }
 };
 
-// Warpgroup is what one of the two does: 64 rows of a tile.
-template <int DIM> struct Warpgroup {
-    using P = Plan<DIM>;
+// Warpgroup is what one of those that multiply does: 64 rows of a tile.
+template <int DIM, int GROUPS> struct Warpgroup {
+    using P = Plan<DIM, GROUPS>;
     const AttendArgs &a;
     u32 base;
     Stage in; // of the next chunk
@@ -354,7 +353,7 @@ template <int DIM> struct Warpgroup {
     }
 
     // attend computes a tile. While tensor cores multiply the weights and values of a chunk and the next one's scores, a
-    // warpgroup waits, and the other one computes weights, which takes as long, and adds what the chunk before gives.
+    // warpgroup waits, and another one computes weights, which takes as long, and adds what the chunk before gives.
     __device__ __forceinline__ void attend(const Tile &t) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         u32 queries = loadQueries(t);
@@ -438,7 +437,7 @@ template <int DIM> struct Warpgroup {
                 sums.addSome(o, n);
             in.next(), c++;
         }
-        for (; c < t.chunks; c++, in.next()) { // what only the other warpgroup sees
+        for (; c < t.chunks; c++, in.next()) { // what only other warpgroups see
             arrived(in);
             release(in);
         }
@@ -456,35 +455,35 @@ template <int DIM> struct Warpgroup {
     }
 };
 
-// A block takes tiles of 128 rows, one after the other, as long as there are some: eight warps have 16 rows each, and
-// share chunks in shared memory, which a ninth one fetches. Up to a block for each multiprocessor, of 384 threads. The
-// tiles that come first should have the most to do. Dynamic shared memory: wgmmaShared in attention.go.
-template <int DIM> __device__ __forceinline__ void attendTiles(const WgmmaArgs &w) {
-    using P = Plan<DIM>;
+// A block takes tiles, one after the other, as long as there are some: of GROUPS warpgroups each has 64 rows, all share
+// chunks in shared memory, which a warp of one more fetches. Up to a block for each multiprocessor. The tiles that come
+// first should have the most to do. Dynamic shared memory: wgmmaShared in attention.go.
+template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const WgmmaArgs &w) {
+    using P = Plan<DIM, GROUPS>;
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrierInit(base + P::FULL + i * 8, 1);
-            barrierInit(base + P::EMPTY + i * 8, MULTIPLIERS / 32);
+            barrierInit(base + P::EMPTY + i * 8, GROUPS * 4);
         }
         for (int i = 0; i < 2; i++) {
             barrierInit(base + P::TILE_FULL + i * 8, 1);
-            barrierInit(base + P::TILE_EMPTY + i * 8, MULTIPLIERS / 32);
+            barrierInit(base + P::TILE_EMPTY + i * 8, GROUPS * 4);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     letNextBegin();
     waitForRows();
-    if (threadIdx.x >= MULTIPLIERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x / 32 == MULTIPLIERS / 32)
-            feed<DIM>(w, base);
+    if (threadIdx.x >= GROUPS * 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(GROUPS == 2 ? 24 : 32));
+        if (threadIdx.x / 32 == GROUPS * 4)
+            feed<DIM, GROUPS>(w, base);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-    Warpgroup<DIM> group = {w.a, base, {0, 0}};
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(GROUPS == 2 ? 240 : 160));
+    Warpgroup<DIM, GROUPS> group = {w.a, base, {0, 0}};
     for (int n = 0;; n++) {
         Tile t;
         barrierWait(base + P::TILE_FULL + n % 2 * 8, n / 2 % 2);
@@ -498,5 +497,5 @@ template <int DIM> __device__ __forceinline__ void attendTiles(const WgmmaArgs &
     }
 }
 
-KERNEL __launch_bounds__(384, 1) attend_wgmma_64(const __grid_constant__ WgmmaArgs w) { attendTiles<64>(w); }
-KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const __grid_constant__ WgmmaArgs w) { attendTiles<128>(w); }
+KERNEL __launch_bounds__(512, 1) attend_wgmma_64(const __grid_constant__ WgmmaArgs w) { attendTiles<64, 3>(w); }
+KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const __grid_constant__ WgmmaArgs w) { attendTiles<128, 2>(w); }

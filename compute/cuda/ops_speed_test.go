@@ -107,13 +107,14 @@ func TestSpeedOfAttention(t *testing.T) {
 		t.Skip("KVASIR_GPU_ATTENTION is not set")
 	}
 	d := gpuDevice(t)
-	const heads, kv, most, vocab = 32, 8, 8192, 1000
+	const heads, kv, most, vocab, inner = 32, 8, 8192, 1000, 64
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, dim := range []int{128, 64} {
 		g := &compute.Graph{Vocab: vocab}
 		random := func(width int) compute.Tensor {
-			x := g.Buffer(width, compute.AllRows)
-			g.Add(compute.Embed{Dst: x, Table: weight(t, d, bell(r, vocab*width, 1), vocab, width), Scale: 1})
+			h, x := g.Buffer(inner, compute.AllRows), g.Buffer(width, compute.AllRows)
+			g.Add(compute.Embed{Dst: h, Table: weight(t, d, bell(r, vocab*inner, 1), vocab, inner), Scale: 1},
+				compute.MatMul{X: h, Products: []compute.Product{{Dst: x, W: weight(t, d, bell(r, width*inner, 1./8), width, inner)}}})
 			return x
 		}
 		q, k, v := random(heads*dim), random(kv*dim), random(kv*dim)
@@ -136,7 +137,7 @@ func TestSpeedOfAttention(t *testing.T) {
 				b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
 			}
 			wait(t, p, b)
-			const attend = 4
+			const attend = 7
 			timed, times := timerOf(t, p, b), 100*most/n
 			timed(attend, times) // the clock rises
 			ms := timed(attend, times)

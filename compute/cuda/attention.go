@@ -3,7 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -31,9 +30,18 @@ const latentKeys, latentValues = 576, 512
 // latentShared is the shared memory that a block of it needs.
 const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: chunks' keys and values,
-// barriers, and what aligning them takes.
-func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + 128 + 1024 }
+// wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each of its warpgroups but one, of which
+// three have registers for heads of 64 numbers.
+func wgmmaRows(dim int) int {
+	if dim == 64 {
+		return 3 * 64
+	}
+	return 2 * 64
+}
+
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six chunks,
+// queries, barriers and tiles, and what aligning them takes.
+func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + wgmmaRows(dim)*dim*2 + 256 + 1024 }
 
 // fewWarps are the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where each
 // share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
@@ -74,8 +82,9 @@ func (p *program) runFew(kernel string, rows, shares, dim int, a *attendArgs) er
 // attender says which kernels compute a layer's attention with tensor cores.
 type attender struct {
 	few, tile string
-	tokens    int // of a tile
-	parts     int // blocks of a tile
+	wgmma     string // in place of tile, on Hopper, or empty
+	tokens    int    // of a tile
+	parts     int    // blocks of a tile
 }
 
 // attender returns the kernels for a layer, if there are some.
@@ -85,6 +94,9 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	dim += kvTypes[kindOfKV(p.cache.spec.Type)].suffix
 	k := attender{few: "attend_few_" + dim, tile: "attend_tile_" + dim, tokens: tileRows / group, parts: l.KVHeads}
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
+	if name := "attend_wgmma_" + dim; p.kernel[name] != nil && bits.OnesCount(uint(p.cache.spec.BlockTokens)) == 1 {
+		k.wgmma, k.tokens = name, wgmmaRows(l.KDim)/group
+	}
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{few: "attend_latent_chunk", tile: "attend_latent_tile", tokens: 1, parts: int(blocksOf(group, 16))}
 		ok = p.cache.spec.Type == quant.BF16
@@ -145,14 +157,27 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 			}
 		}
 		b.items = work.tiles
-		kernel, threads := k.tile, 256
-		b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
-		hopper := strings.Replace(kernel, "_tile_", "_wgmma_", 1)
-		if hopper != kernel && p.kernel[hopper] != nil && b.tokens == 1<<b.shift {
-			kernel, threads = hopper, 384
+		if k.wgmma != "" {
+			b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
+			return p.runWgmma(k.wgmma, o.Layer, work.tileCount*k.parts, &b)
 		}
-		return run(p, kernel, grid{uint32(work.tileCount), uint32(k.parts), 1}, threads, &b)
+		return run(p, k.tile, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
 	}, nil
+}
+
+// runWgmma queues a kernel of attend_wgmma.cu for a layer, whose blocks share the tiles of all KV heads.
+func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error {
+	if tiles == 0 {
+		return nil
+	}
+	boxes, err := p.g.mapLayer(p.cache, layer)
+	if err != nil {
+		return err
+	}
+	threads := 2*wgmmaRows(p.cache.spec.Layers[layer].KDim) + 128
+	w := attendWgmmaArgs{cache: boxes, a: *a}
+	w.a.arrived = p.taken
+	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, &w)
 }
 
 // kindOf returns the number of a kind of attention.

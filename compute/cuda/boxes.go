@@ -8,9 +8,9 @@ type tensorMap [16]uint64
 // boxes is what describing them takes, on the heap.
 type boxes struct {
 	room             [24]uint64 // for a map, at a multiple of 64 bytes
-	size             [3]uint64
-	pitch            [2]uint64
-	box, elementStep [3]uint32
+	size             [5]uint64
+	pitch            [4]uint64
+	box, elementStep [5]uint32
 }
 
 // boxInputs is the inputs of a box.
@@ -21,13 +21,31 @@ const boxInputs = 64
 // shared memory, the rows of a step follow those of the step before, and units of 16 bytes of a row are swizzled as
 // wgmma reads them; rows that there are not are zeros.
 func (g *gpu) mapRows(at pointer, width, rows, ld, boxRows, boxSteps int) (tensorMap, error) {
+	b := &g.boxes
+	b.size, b.pitch = [5]uint64{boxInputs, uint64(rows), uint64(width / boxInputs)}, [4]uint64{uint64(2 * ld), 2 * boxInputs}
+	b.box = [5]uint32{boxInputs, uint32(boxRows), uint32(boxSteps)}
+	return g.encode(at, 3)
+}
+
+// encode makes the map that g.boxes describes in so many dimensions.
+func (g *gpu) encode(at pointer, dims int) (tensorMap, error) {
 	const bfloat16, noInterleave, swizzle128, promote256, zeros = 9, 0, 3, 3, 0
 	b := &g.boxes
-	b.size, b.pitch = [3]uint64{boxInputs, uint64(rows), uint64(width / boxInputs)}, [2]uint64{uint64(2 * ld), 2 * boxInputs}
-	b.box, b.elementStep = [3]uint32{boxInputs, uint32(boxRows), uint32(boxSteps)}, [3]uint32{1, 1, 1}
+	b.elementStep = [5]uint32{1, 1, 1, 1, 1}
 	to := (*tensorMap)(unsafe.Pointer(&b.room[(64-address(&b.room[0])%64)%64/8]))
-	err := g.try(cuTensorMapEncodeTiled, []uintptr{address(to), bfloat16, 3, uintptr(at), address(&b.size[0]), address(&b.pitch[0]),
+	err := g.try(cuTensorMapEncodeTiled, []uintptr{address(to), bfloat16, uintptr(dims), uintptr(at), address(&b.size[0]), address(&b.pitch[0]),
 		address(&b.box[0]), address(&b.elementStep[0]), noInterleave, swizzle128, promote256, zeros},
-		"describing %d rows of %d numbers", rows, width)
+		"describing boxes of %d dimensions", dims)
 	return *to, err
+}
+
+// mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, of which the keys come first,
+// then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers.
+func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
+	l, p, b := c.spec.Layers[layer], c.places[c.of[layer]], &g.boxes
+	heads, steps, row := l.KVHeads*c.spec.BlockTokens, l.KDim/boxInputs, 2*l.KDim
+	b.size = [5]uint64{boxInputs, uint64(heads), uint64(steps), 2, uint64(c.spec.Blocks)}
+	b.pitch = [4]uint64{uint64(row), 2 * boxInputs, uint64(heads * row), uint64(p.bytes)}
+	b.box = [5]uint32{boxInputs, 8, uint32(steps), 2, 1}
+	return g.encode(p.at, 5)
 }

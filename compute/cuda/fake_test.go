@@ -277,10 +277,19 @@ func (f *fake) queue(e entry, a []uintptr) code {
 		f.is(a[0], "exec")
 		f.outside("replaying")
 	case cuTensorMapEncodeTiled:
-		size, pitches, box := *at[[3]uint64](a[4]), *at[[2]uint64](a[5]), *at[[3]uint32](a[6])
-		pitch := pitches[0]
-		f.holds(a[3], int64(pitch*(size[1]-1)+pitches[1]*(size[2]-1)+2*size[0]), "memory")
-		if a[2] != 3 || a[0]%64 != 0 || a[3]%16 != 0 || pitch%16 != 0 || pitches[1] != 128 || box[0] != 64 || box[1] > 256 || box[2] > 4 {
+		dims := int(a[2])
+		size, pitches, box := at[[5]uint64](a[4])[:dims], at[[4]uint64](a[5])[:dims-1], at[[5]uint32](a[6])[:dims]
+		last, pitch, boxBytes, wrong := 2*size[0], pitches[0], 2*uint64(1), false
+		for i := range dims {
+			boxBytes *= uint64(box[i])
+			wrong = wrong || box[i] == 0 || box[i] > 256 || size[i] == 0
+			if i > 0 {
+				last += pitches[i-1] * (size[i] - 1)
+				wrong = wrong || pitches[i-1]%16 != 0
+			}
+		}
+		f.holds(a[3], int64(last), "memory")
+		if wrong || a[0]%64 != 0 || a[3]%16 != 0 || pitches[1] != 128 || box[0] != 64 || boxBytes > 64<<10 {
 			f.t.Errorf("a map at %#x of rows at %#x, %d bytes apart, in boxes of %d", a[0], a[3], pitch, box)
 			return 1
 		}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -100,8 +101,65 @@ func TestSpeedOfLayers(t *testing.T) {
 	}
 }
 
+// TestSpeedOfAttention measures the attention of prompts of 32 query heads and 8 KV heads if KVASIR_GPU_ATTENTION is set.
+func TestSpeedOfAttention(t *testing.T) {
+	if os.Getenv("KVASIR_GPU_ATTENTION") == "" {
+		t.Skip("KVASIR_GPU_ATTENTION is not set")
+	}
+	d := gpuDevice(t)
+	const heads, kv, most, vocab, inner = 32, 8, 8192, 1000, 64
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, dim := range []int{128, 64} {
+		g := &compute.Graph{Vocab: vocab}
+		random := func(width int) compute.Tensor {
+			h, x := g.Buffer(inner, compute.AllRows), g.Buffer(width, compute.AllRows)
+			g.Add(compute.Embed{Dst: h, Table: weight(t, d, bell(r, vocab*inner, 1), vocab, inner), Scale: 1},
+				compute.MatMul{X: h, Products: []compute.Product{{Dst: x, W: weight(t, d, bell(r, width*inner, 1./8), width, inner)}}})
+			return x
+		}
+		q, k, v := random(heads*dim), random(kv*dim), random(kv*dim)
+		dst, hid := g.Buffer(heads*dim, compute.AllRows), g.Buffer(heads*dim, compute.HiddenRows)
+		scale := float32(1 / math.Sqrt(float64(dim)))
+		g.Add(compute.Store{K: k, V: v}, compute.Attend{Dst: dst, Q: q, Attention: compute.Attention{Heads: heads, Scale: scale}},
+			compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
+		cache, err := d.Cache(compute.CacheSpec{Blocks: most / 16, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{{KVHeads: kv, KDim: dim, VDim: dim}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compileGraph(t, d, g, cache, compute.Limits{Rows: most, Slots: 1}).(*program)
+		for _, n := range []int{512, 1024, 2048, 4096, most} {
+			b := &compute.Batch{}
+			b.AppendSeq(compute.Seq{}, make([]int32, n), n)
+			for i := range b.IDs {
+				b.IDs[i] = r.Int32N(vocab)
+			}
+			for i := range n / 16 {
+				b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
+			}
+			wait(t, p, b)
+			const attend = 7
+			timed, times := timerOf(t, p, b), 100*most/n
+			timed(attend, times) // the clock rises
+			ms := timed(attend, times)
+			work := 4 * float64(n) * float64(n+1) / 2 * float64(heads*dim)
+			fmt.Printf("heads of %d, %d rows: %.1f µs, %.0f TFLOP/s\n", dim, n, ms*1e3, work/float64(ms)/1e9)
+		}
+	}
+}
+
 // timeOperations prints the time of each labelled operation of a step.
 func timeOperations(t testing.TB, p *program, b *compute.Batch, labels []string) {
+	timed := timerOf(t, p, b)
+	for i, label := range labels {
+		if label != "" {
+			fmt.Printf(" %s %.1f", label, timed(i, 10)*1e3)
+		}
+	}
+	fmt.Println()
+}
+
+// timerOf returns what measures an operation of a step, run so many times: the mean, in milliseconds.
+func timerOf(t testing.TB, p *program, b *compute.Batch) func(op, times int) float32 {
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -116,26 +174,23 @@ func timeOperations(t testing.TB, p *program, b *compute.Batch, labels []string)
 		sh.few, sh.kinds[k].tileCount = int(count[0]), int(count[1])
 	}
 	must(p.copyIndices(sh, p.rings[0].in))
-	from, err := p.g.newEvent(true)
-	must(err)
-	to, err := p.g.newEvent(true)
-	must(err)
-	for i, label := range labels {
-		if label == "" {
-			continue
-		}
-		const times = 10
+	return func(op, times int) float32 {
+		must(p.g.enter())
+		defer p.g.leave()
+		from, err := p.g.newEvent(true)
+		must(err)
+		to, err := p.g.newEvent(true)
+		must(err)
 		must(from.record(p.s))
 		for range times {
-			must(p.ops[i](sh))
+			must(p.ops[op](sh))
 		}
 		must(to.record(p.s))
 		must(p.s.wait())
 		ms, err := to.since(from)
 		must(err)
-		fmt.Printf(" %s %.1f", label, ms*1e3/times)
+		must(from.close())
+		must(to.close())
+		return ms / float32(times)
 	}
-	fmt.Println()
-	must(from.close())
-	must(to.close())
 }

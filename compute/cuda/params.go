@@ -224,6 +224,13 @@ type attendArgs struct {
 	arrived                      pointer
 }
 
+// attendWgmmaArgs is an attendArgs with the map of the layer's part of the cache.
+type attendWgmmaArgs struct {
+	cache tensorMap
+	a     attendArgs
+	_     [5]uint64
+}
+
 // peakArgs is what a meter's kernels take.
 type peakArgs struct {
 	at     pointer
@@ -304,8 +311,8 @@ var paramSizes = map[string]uintptr{
 	"peak_read":           unsafe.Sizeof(peakArgs{}),
 	"peak_multiply":       unsafe.Sizeof(peakArgs{}),
 	"move_blocks":         unsafe.Sizeof(moveArgs{}),
-	"attend_wgmma_64":     unsafe.Sizeof(attendArgs{}),
-	"attend_wgmma_128":    unsafe.Sizeof(attendArgs{}),
+	"attend_wgmma_64":     unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_wgmma_128":    unsafe.Sizeof(attendWgmmaArgs{}),
 	"attend_latent_tile":  unsafe.Sizeof(attendArgs{}),
 	"attend_latent_chunk": unsafe.Sizeof(attendArgs{}),
 	"store_any":           unsafe.Sizeof(storeAnyArgs{}),

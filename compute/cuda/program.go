@@ -52,6 +52,7 @@ type program struct {
 	partialRow int64   // bytes of one of them
 	heads      int     // the most query heads
 	arrived    pointer // [rows, heads] of 0, of attend_few
+	taken      pointer // [2] of 0, of attend_wgmma: tiles that are taken, and blocks that are done
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
@@ -222,7 +223,9 @@ func (p *program) make() (err error) {
 	p.chosen = take(int64(4*rows), "tokens")
 	if p.partialRow > 0 {
 		p.chunks = take(int64(p.chunkCount)*p.partialRow, "sums of attention")
-		p.arrived = take(4*int64(rows)*int64(p.heads), "counters of attention")
+		n := 4 * int64(rows) * int64(p.heads)
+		p.arrived = take(n+8, "counters of attention")
+		p.taken = p.arrived.at(n)
 	}
 	for i := range p.rings {
 		r := &p.rings[i]

@@ -171,7 +171,7 @@ func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until [
 			}
 			continue
 		}
-		// The last tiles have the most to do: they come first.
+		// The last tiles of a sequence have the most to do: they come first.
 		for at := (q.Rows - 1) / int32(kind.tokens) * int32(kind.tokens); at >= 0; at -= int32(kind.tokens) {
 			tiles[2*count[1]], tiles[2*count[1]+1] = q.Row+at, min(int32(kind.tokens), q.Rows-at)
 			count[1]++

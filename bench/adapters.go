@@ -19,11 +19,7 @@ func (m *modelRun) placeAdapters(b *compute.Batch) error {
 		return nil
 	}
 	var changes []model.Change
-	for _, mod := range m.model.Modules() {
-		if len(mod.Targets) > 1 {
-			continue // its weights are there one by one
-		}
-		t := mod.Targets[0]
+	for _, t := range targetsOf(m.model) {
 		changes = append(changes, model.Change{To: t, A: lowRank(adapterRank, t.In), B: lowRank(t.Out, adapterRank), Scale: 1})
 	}
 	a := model.NewAdapter(changes)
@@ -35,6 +31,26 @@ func (m *modelRun) placeAdapters(b *compute.Batch) error {
 		b.Place = append(b.Place, p)
 	}
 	return nil
+}
+
+// targetsOf returns the weights that random adapters change.
+func targetsOf(m *model.Model) []*model.Target {
+	var targets []*model.Target
+	for _, mod := range m.Modules() {
+		if len(mod.Targets) == 1 { // weights that others join are there one by one
+			targets = append(targets, mod.Targets[0])
+		}
+	}
+	return targets
+}
+
+// adapterWork returns the work of one random adapter of a model.
+func adapterWork(m *model.Model) (w Work) {
+	for _, t := range targetsOf(m) {
+		n := int64(adapterRank * (t.In + t.Out))
+		w = w.plus(product(n, 2*n, quant.BF16))
+	}
+	return w
 }
 
 // lowRank returns a random matrix.

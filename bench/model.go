@@ -50,6 +50,7 @@ type ModelRow struct {
 	Floats float64 `json:"peak_float_gop_per_second,omitempty"`
 	Pairs  float64 `json:"peak_bfloat16_gop_per_second,omitempty"`
 	Bytes  float64 `json:"peak_byte_gop_per_second,omitempty"`
+	Float8 float64 `json:"peak_float8_gop_per_second,omitempty"`
 }
 
 // ModelInfo describes a model before its tests.
@@ -102,6 +103,7 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	m.run.model.KVType = o.KVType
 	m.run.model.MakeSlots(o.Adapters)
 	m.run.cost = costOf(ckpt, m.run.model.Spec, o.KVType)
+	m.run.cost.adapters, m.run.cost.adapter = o.Adapters, adapterWork(m.run.model)
 	m.Quant = m.run.cost.quant
 	for _, t := range ckpt.Tensors() {
 		m.Size, m.Parameters = m.Size+t.Size, m.Parameters+int64(t.Values())
@@ -165,7 +167,7 @@ func (m *ModelBench) Run(ctx context.Context, t Test) (ModelRow, error) {
 	row := ModelRow{
 		Model: m.Name, Quant: m.Quant, Device: m.Device, Threads: threads(m.run.dev), Test: t.Name,
 		TokensPerSecond: median(speeds), Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
-		Read: p.Read / 1e9, Floats: p.Floats / 1e9, Pairs: p.Pairs / 1e9, Bytes: p.Bytes / 1e9,
+		Read: p.Read / 1e9, Floats: p.Floats / 1e9, Pairs: p.Pairs / 1e9, Bytes: p.Bytes / 1e9, Float8: p.Float8 / 1e9,
 		Tokens: t.tokens(),
 	}
 	floor, work := m.run.floor(t, p)

@@ -133,14 +133,20 @@ func TestModelRows(t *testing.T) {
 			t.Errorf("row %+v", r)
 		}
 	}
-	got, _ := json.Marshal(ModelRow{"m", "Q8_0", "cpu", 2, "pp1", 3, 4, 0.75, 1, 0.5, 0.25, 1, 2, 5, 6, 7, 8})
+	got, _ := json.Marshal(ModelRow{"m", "Q8_0", "cpu", 2, "pp1", 3, 4, 0.75, 1, 0.5, 0.25, 1, 2, 5, 6, 7, 8, 9})
 	if want := `{"model":"m","quant":"Q8_0","device":"cpu","threads":2,"test":"pp1","tokens_per_second":3,"floor_tokens_per_second":4,"share":0.75,` +
-		`"tokens":1,"floor_gigabytes":0.5,"floor_gigaoperations":0.25,"slowest_tokens_per_second":1,"fastest_tokens_per_second":2,"peak_gb_per_second":5,"peak_float_gop_per_second":6,"peak_bfloat16_gop_per_second":7,"peak_byte_gop_per_second":8}`; string(got) != want {
+		`"tokens":1,"floor_gigabytes":0.5,"floor_gigaoperations":0.25,"slowest_tokens_per_second":1,"fastest_tokens_per_second":2,"peak_gb_per_second":5,"peak_float_gop_per_second":6,"peak_bfloat16_gop_per_second":7,"peak_byte_gop_per_second":8,"peak_float8_gop_per_second":9}`; string(got) != want {
 		t.Errorf("JSON %s; want %s", got, want)
 	}
+	alone := rows[2].FloorBytes
 	o.Choose, o.Adapters = true, 2
 	if rows, err = Model(t.Context(), ckpt, o, tests, nil); err != nil || rows[2].TokensPerSecond <= 0 {
 		t.Errorf("with choices and adapters: %+v, %v", rows, err)
+	}
+	// A and B of 2 adapters, of q, o [64, 64], k, v [32, 64], gate, up [128, 64], down [64, 128], in 2 layers and 32
+	// steps.
+	if more, want := rows[2].FloorBytes-alone, 2*2*32*2e-9*16*(2*128+2*96+3*192); math.Abs(more-want) > 1e-9 {
+		t.Errorf("adapters count %v GB; want %v", more, want)
 	}
 	o.Repetitions = 0
 	if rows, err = Model(t.Context(), ckpt, o, tests, nil); err != nil || rows[2].TokensPerSecond != 0 || rows[2].Floor <= 0 {

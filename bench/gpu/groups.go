@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -43,6 +44,9 @@ type measuredLoad struct {
 	floor       floor
 	values      func(l, beside load) map[string]float64
 }
+
+// model is the flags of the load's model, which is BF16 on a server.
+func (m measuredLoad) model() string { return cmp.Or(m.flags, bf16Flags) }
 
 // floor is the least time of a load. What bytes and operations count is told by kvasir bench model -r 0 (package bench
 // has the formula): the time is the sum of tests, each so many times, of a decode that of one step. Or it is that of

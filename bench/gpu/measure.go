@@ -30,6 +30,7 @@ type campaign struct {
 	which                                 string // series of the model that peers serve
 	peers                                 []peer
 	data                                  data
+	least                                 map[string]float64 // seconds of tests' parts, by flags and test
 }
 
 // flags are those of the report.
@@ -52,6 +53,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 			return fmt.Errorf("no rows %q; there are %s", name, strings.Join(groupNames(), ", "))
 		}
 	}
+	c.least = map[string]float64{}
 	if c.data, err = readData(c.file); err != nil {
 		return err
 	}
@@ -80,6 +82,9 @@ func (c *campaign) measure(ctx context.Context) error {
 	for _, g := range groups {
 		if !c.wants(g) {
 			continue
+		}
+		if len(g.loads) > 0 {
+			c.try(ctx, g.name+", floors", func() error { return c.floors(ctx, g) })
 		}
 		for _, s := range g.steps {
 			c.try(ctx, g.name+", "+s.series, func() error { return c.measureSteps(ctx, g, s) })
@@ -203,43 +208,54 @@ func (c *campaign) measureLoad(ctx context.Context, g group, m measuredLoad, nam
 		return errors.New("no request was answered")
 	}
 	r := result{Group: g.name, Series: m.series, Row: m.row, Server: name, Values: m.values(l, beside)}
-	if r.Floor, err = c.leastOf(ctx, m, isRate(g.metrics[0])); err != nil {
-		return err
-	}
+	r.Floor = c.leastOf(m, isRate(g.metrics[0]))
 	return c.add(r)
 }
 
 // besideAfter is when a second load begins: the prompts of the first are computed then.
 const besideAfter = 1500 * time.Millisecond
 
-// leastOf returns the floor of a load: milliseconds, or the rate of its tokens; 0 if it has none.
-func (c *campaign) leastOf(ctx context.Context, m measuredLoad, rate bool) (float64, error) {
+// floors finds the least times of what the floors of a group's loads add up.
+func (c *campaign) floors(ctx context.Context, g group) error {
+	wanted := map[string][]string{} // tests by flags
+	for _, m := range g.loads {
+		for _, t := range m.floor.tests {
+			wanted[m.model()] = appendNew(wanted[m.model()], t)
+		}
+	}
+	for flags, tests := range wanted {
+		rows, err := c.bench(ctx, flags, strings.Join(tests, ","), "-r", "0")
+		if err != nil {
+			return err
+		}
+		for _, x := range rows {
+			if t, err := parseTest(x.Test); err != nil {
+				return err
+			} else if x.Floor > 0 {
+				c.least[flags+x.Test] = float64(x.Tokens) / x.Floor / t.parts()
+			}
+		}
+	}
+	return nil
+}
+
+// leastOf returns the floor of a load: milliseconds, or the rate of its tokens; 0 if it is not known.
+func (c *campaign) leastOf(m measuredLoad, rate bool) float64 {
 	if m.floor.bytes > 0 {
-		return m.floor.bytes / c.link / 1e6, nil
-	}
-	if len(m.floor.tests) == 0 {
-		return 0, nil
-	}
-	flags := m.flags
-	if flags == "" {
-		flags = bf16Flags
-	}
-	rows, err := c.bench(ctx, flags, strings.Join(m.floor.tests, ","), "-r", "0")
-	if err != nil {
-		return 0, err
+		return m.floor.bytes / c.link / 1e6
 	}
 	seconds := 0.0
-	for i, x := range rows {
-		t, err := parseTest(x.Test)
-		if err != nil || x.Floor == 0 || i >= len(m.floor.times) {
-			return 0, err
+	for i, t := range m.floor.tests {
+		least := c.least[m.model()+t]
+		if least == 0 {
+			return 0
 		}
-		seconds += m.floor.times[i] * float64(x.Tokens) / x.Floor / t.parts()
+		seconds += m.floor.times[i] * least
 	}
-	if rate {
-		return m.floor.tokens / seconds, nil
+	if rate && seconds > 0 {
+		return m.floor.tokens / seconds
 	}
-	return seconds * 1e3, nil
+	return seconds * 1e3
 }
 
 // serveFile writes a model's file, unless it is there, and measures kvasir serving it.

@@ -123,6 +123,9 @@ func (d *data) tableRows(b *strings.Builder, g group, own result) {
 			continue
 		}
 		cells := []string{"", "", server}
+		if other := gpuName(r.Device); other != gpuName(own.Device) {
+			cells[2] += ", " + other
+		}
 		if server == ours {
 			cells[0], cells[1] = own.Series, own.Row
 		}

@@ -81,7 +81,7 @@ func TestReportOfRows(t *testing.T) {
 	for _, want := range []string{
 		"bench model --device cuda --json --tests tg64@224,b8@240,b32@240,b64@240,b128@240,b256@240 --shape 8b --quant bf16 --choose -r 3\n",
 		"bench load --json -n 1024 --input 512 --output 256 --shape 8b --quant bf16 --device cuda\n",
-		"bench model --device cuda --json --tests pp512x1024,b256@624 --shape 8b --quant bf16 -r 0\n",
+		"bench model --device cuda --json --tests pp512x256,b256@624,pp512x1024 --shape 8b --quant f8_e4m3 -r 0\n",
 	} {
 		if !strings.Contains(string(asked), want) {
 			t.Errorf("the program was asked for\n%s; want among them %s", asked, want)

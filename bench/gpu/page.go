@@ -122,10 +122,7 @@ func (d *data) tableRows(b *strings.Builder, g group, own result) {
 		if r == nil {
 			continue
 		}
-		cells := []string{"", "", server}
-		if other := gpuName(r.Device); other != gpuName(own.Device) {
-			cells[2] += ", " + other
-		}
+		cells := []string{"", "", r.who(own)}
 		if server == ours {
 			cells[0], cells[1] = own.Series, own.Row
 		}

@@ -23,51 +23,75 @@ func (d *data) plots() []plot {
 		if len(rows) < 2 {
 			continue
 		}
-		var names, series []string
-		for _, r := range rows {
-			names, series = appendNew(names, short(r.Row)), appendNew(series, r.Series)
-		}
-		bars := func(file, title string, line float64, value func(result) float64) {
-			c := chart.Chart{Title: g.title + ": " + title, Groups: names, Series: series, Line: line, Values: make([]float64, len(names)*len(series))}
-			any := false
-			for _, r := range rows {
-				v := value(r)
-				c.Values[slices.Index(series, r.Series)*len(names)+slices.Index(names, short(r.Row))] = v
-				any = any || v > 0
-			}
-			if any {
+		draw := func(file string, c chart.Chart) {
+			if c.Curves != nil || slices.Max(append(c.Values, 0)) > 0 {
 				out = append(out, plot{"gpu-" + file + "-" + g.name + ".svg", c})
 			}
 		}
-		bars("share", "share of the floor, %", 100, func(r result) float64 { return 100 * r.share(g.metrics[0]) })
+		share := func(_, r result) float64 { return 100 * r.share(g.metrics[0]) }
+		draw("share", d.bars(g, ": share of the floor, %", 100, share, d.servers(g.name)...))
 		for _, server := range d.servers(g.name)[1:] {
-			bars("times-"+chart.FileName(server), g.metrics[0]+", times as good as "+server, 1, func(r result) float64 {
-				if other := d.find(g.name, r.Series, r.Row, server); other != nil {
-					return timesAsFast(r, *other, g.metrics[0])
-				}
-				return 0
-			})
+			times := func(own, r result) float64 { return timesAsFast(own, r, g.metrics[0]) }
+			draw("times-"+chart.FileName(server), d.bars(g, ": "+g.metrics[0]+", times as good as "+server, 1, times, server))
 		}
-		if c := d.curves(g, series); len(c.Curves) > 0 {
-			out = append(out, plot{"gpu-rate-" + g.name + ".svg", c})
-		}
+		draw("rate", d.curves(g))
 	}
 	return out
 }
 
+// bars draws a value for each row of a group and each model, of some servers: of a row of kvasir's and theirs.
+func (d *data) bars(g group, title string, line float64, value func(own, theirs result) float64, servers ...string) chart.Chart {
+	c := chart.Chart{Title: g.title + title, Line: line}
+	rows := d.rowsOf(g.name)
+	values := map[[2]string]float64{}
+	for _, server := range servers {
+		for _, own := range rows {
+			r := d.find(g.name, own.Series, own.Row, server)
+			if r == nil || value(own, *r) == 0 {
+				continue
+			}
+			series := own.Series
+			if server != ours && len(servers) > 1 {
+				series = r.who(own) + ": " + series
+			}
+			c.Groups, c.Series = appendNew(c.Groups, short(own.Row)), appendNew(c.Series, series)
+			values[[2]string{series, short(own.Row)}] = value(own, *r)
+		}
+	}
+	for _, series := range c.Series {
+		for _, row := range c.Groups {
+			c.Values = append(c.Values, values[[2]string{series, row}])
+		}
+	}
+	return c
+}
+
+// who is the result's server, with its GPU if that is another than that of kvasir's result.
+func (r result) who(own result) string {
+	if gpu := gpuName(r.Device); gpu != gpuName(own.Device) {
+		return r.Server + ", " + gpu
+	}
+	return r.Server
+}
+
 // curves draws a group's first rate by the number that its rows begin with; those of other servers are dashed.
-func (d *data) curves(g group, series []string) chart.Chart {
+func (d *data) curves(g group) chart.Chart {
 	rate := slices.IndexFunc(g.metrics, isRate)
 	if rate < 0 {
 		return chart.Chart{}
 	}
-	c := chart.Chart{Title: g.title + ": " + g.metrics[rate], Series: series}
+	c := chart.Chart{Title: g.title + ": " + g.metrics[rate]}
+	rows := d.rowsOf(g.name)
+	for _, r := range rows {
+		c.Series = appendNew(c.Series, r.Series)
+	}
 	for dashes, server := range d.servers(g.name) {
-		for color, name := range series {
-			line := chart.Curve{Name: server, Color: color, Dashes: dashes}
+		for color, name := range c.Series {
+			line := chart.Curve{Color: color, Dashes: dashes}
 			for _, r := range d.Results {
 				n, err := strconv.Atoi(strings.ReplaceAll(short(r.Row), ",", ""))
 				if err == nil && r.Group == g.name && r.Server == server && r.Series == name {
+					line.Name = r.who(rows[0])
 					line.X, line.Y = append(line.X, float64(n)), append(line.Y, r.Values[g.metrics[rate]])
 				}
 			}

@@ -224,6 +224,9 @@ func (c *campaign) floors(ctx context.Context, g group) error {
 		}
 	}
 	for flags, tests := range wanted {
+		if len(tests) == 0 {
+			continue
+		}
 		rows, err := c.bench(ctx, flags, strings.Join(tests, ","), "-r", "0")
 		if err != nil {
 			return err
@@ -258,9 +261,12 @@ func (c *campaign) leastOf(m measuredLoad, rate bool) float64 {
 	return seconds * 1e3
 }
 
+// served is the file that kvasir serves.
+func (c *campaign) served() string { return filepath.Join(c.models, "8b-bf16.gguf") }
+
 // serveFile writes a model's file, unless it is there, and measures kvasir serving it.
 func (c *campaign) serveFile(ctx context.Context) error {
-	file := filepath.Join(c.models, "8b-bf16.gguf")
+	file := c.served()
 	if _, err := os.Stat(file); err != nil {
 		args := append([]string{"bench", "write", file + ".part"}, strings.Fields(bf16Flags)...)
 		if text, err := c.command(ctx, c.kvasir, args...); err != nil {
@@ -293,6 +299,9 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 			case !c.wants(g):
 			case g.starts:
 				r := result{Group: g.name, Series: series, Row: "process start to first token", Server: p.name, Values: map[string]float64{seconds: took}}
+				if info, err := os.Stat(c.served()); err == nil && p.name == ours {
+					r.Floor = float64(info.Size()) / c.link / 1e9
+				}
 				failed = errors.Join(failed, c.add(r))
 			default:
 				for _, l := range g.loads {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -305,7 +306,7 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 				failed = errors.Join(failed, c.add(r))
 			default:
 				for _, l := range g.loads {
-					if (p.name == ours) == (l.flags == "") || p.name != ours && l.series == c.which && g.name != "tier" {
+					if c.takes(p, g, l) {
 						failed = errors.Join(failed, c.measureLoad(ctx, g, l, p.name, "--url", url, model))
 					}
 				}
@@ -313,6 +314,18 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 		}
 		return failed
 	})
+}
+
+// takes reports whether a load is measured on a server: kvasir takes those of its file, others all that is not about
+// kvasir's own tiers.
+func (c *campaign) takes(p peer, g group, l measuredLoad) bool {
+	if l.clients > 0 && !slices.Contains(strings.Split(c.clients, ","), strconv.Itoa(l.clients)) {
+		return false
+	}
+	if p.name == ours {
+		return l.flags == ""
+	}
+	return l.series == c.which && g.name != "tier"
 }
 
 // first asks a server for one token, until it gives one.

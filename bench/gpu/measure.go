@@ -281,7 +281,10 @@ func (c *campaign) serveFile(ctx context.Context) error {
 	return c.serve(ctx, peer{ours, command}, fmt.Sprintf("http://127.0.0.1:%d/v1", ownPort))
 }
 
-const ownPort = 8011
+const (
+	ownPort = 8011
+	vocab   = "128000" // of prompts: fewer tokens than models have, sent as numbers, so that each server gets the same
+)
 
 // serve starts a server, measures its start and the loads of all groups that are wanted, and ends it.
 func (c *campaign) serve(ctx context.Context, p peer, url string) error {
@@ -307,7 +310,7 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 			default:
 				for _, l := range g.loads {
 					if c.takes(p, g, l) {
-						failed = errors.Join(failed, c.measureLoad(ctx, g, l, p.name, "--url", url, model))
+						failed = errors.Join(failed, c.measureLoad(ctx, g, l, p.name, "--url", url, "--completions", "--vocab", vocab, model))
 					}
 				}
 			}

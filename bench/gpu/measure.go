@@ -84,7 +84,7 @@ func (c *campaign) measure(ctx context.Context) error {
 		if !c.wants(g) {
 			continue
 		}
-		if len(g.loads) > 0 {
+		if len(g.loads) > 0 && len(g.loads[0].floor.tests) > 0 {
 			c.try(ctx, g.name+", floors", func() error { return c.floors(ctx, g) })
 		}
 		for _, s := range g.steps {
@@ -204,7 +204,7 @@ func (c *campaign) measureLoad(ctx context.Context, g group, m measuredLoad, nam
 	case err != nil:
 		return err
 	case l.Failed+beside.Failed > 0:
-		return fmt.Errorf("%d requests failed", l.Failed+beside.Failed)
+		return fmt.Errorf("%s: %d requests failed: %v %v", m.row, l.Failed+beside.Failed, l.Errors, beside.Errors)
 	case l.E2E.Mean == 0:
 		return errors.New("no request was answered")
 	}
@@ -277,7 +277,8 @@ func (c *campaign) serveFile(ctx context.Context) error {
 			return err
 		}
 	}
-	command := fmt.Sprintf("exec '%s' serve '%s' --device %s --port %d", c.kvasir, file, c.device, ownPort)
+	// No request is refused because others wait: the load has no more clients than it has.
+	command := fmt.Sprintf("exec '%s' serve '%s' --device %s --port %d --max-queue-time 0", c.kvasir, file, c.device, ownPort)
 	return c.serve(ctx, peer{ours, command}, fmt.Sprintf("http://127.0.0.1:%d/v1", ownPort))
 }
 

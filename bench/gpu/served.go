@@ -36,6 +36,7 @@ type load struct {
 	ITL    times   `json:"itl_ms"`
 	E2E    times   `json:"e2e_ms"`
 	Output float64 `json:"output_tokens_per_second"`
+	Errors map[string]int
 }
 
 // served puts a load on kvasir and on its peers, and prints a table. Output tokens a second are those of a steady

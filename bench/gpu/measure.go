@@ -129,7 +129,7 @@ func (c *campaign) add(r result) error {
 	return c.data.write(c.file)
 }
 
-// ask runs kvasir and reads the JSON that it prints.
+// ask runs kvasir and reads the JSON that it prints, also before it fails.
 func (c *campaign) ask(ctx context.Context, into any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -137,8 +137,8 @@ func (c *campaign) ask(ctx context.Context, into any, args ...string) error {
 	var said bytes.Buffer
 	p.Stderr = &said
 	out, err := p.Output()
-	if err == nil {
-		err = json.Unmarshal(out, into)
+	if broken := json.Unmarshal(out, into); err == nil {
+		err = broken
 	}
 	if err != nil {
 		text := said.Bytes()
@@ -156,10 +156,7 @@ func (c *campaign) bench(ctx context.Context, flags, tests string, more ...strin
 
 // measureSteps measures the tests of one model.
 func (c *campaign) measureSteps(ctx context.Context, g group, s steps) error {
-	rows, err := c.bench(ctx, s.flags, s.tests, "--choose", "-r", "3")
-	if err != nil {
-		return err
-	}
+	rows, failed := c.bench(ctx, s.flags, s.tests, "--choose", "-r", "3")
 	for _, x := range rows {
 		t, err := parseTest(x.Test)
 		if err != nil || x.Speed <= 0 {
@@ -179,7 +176,7 @@ func (c *campaign) measureSteps(ctx context.Context, g group, s steps) error {
 			return err
 		}
 	}
-	return nil
+	return failed
 }
 
 // measureLoad measures a load on a server, or on a model in the client's process.

@@ -27,7 +27,8 @@ devices*) echo '[{"name":"cuda:0","what":"NVIDIA H200","memory":1073741824}]' ;;
 		case $t in tg*) n=64;; b*) n=${t#b}; n=$((${n%@*} * 32));; pp2048x16) n=32768;; pp512x*) n=$((512 * ${t#*x}));; pp*) n=${t#pp};; esac
 		echo "$sep{\"model\":\"8b\",\"test\":\"$t\",\"tokens\":$n,\"tokens_per_second\":200,\"floor_tokens_per_second\":400,\"floor_gigaoperations\":1000}"; sep=,
 	done
-	echo ']' ;;
+	echo ']'
+	case "$*" in *"--quant u4"*) echo "no room for the rest" >&2; exit 1 ;; esac ;;
 "bench write") echo model > "$3" ;;
 serve*) exec sleep 600 ;;
 esac`
@@ -49,6 +50,9 @@ func TestReportOfRows(t *testing.T) {
 	if err := run(t.Context(), args("--report", "--rows", "engine,burst,tier,lora")); err != nil {
 		t.Fatal(err)
 	}
+	if err := run(t.Context(), args("--report", "--rows", "packed")); err == nil || err.Error() != "failed: packed, 8b U4" {
+		t.Errorf("a model that does not fit: %v", err)
+	}
 	if err := run(t.Context(), args("--from", file, "--docs", docs)); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +65,7 @@ func TestReportOfRows(t *testing.T) {
 		"| 8b BF16 | 256 sequences | kvasir | 5.00 | 12800% |", // 256/400 s, by a load
 		"| 8b BF16 | 1,024 requests | kvasir | 1,000 | 20.0 | 5.00 | 9.00 |",
 		"| 8b BF16 | 8,192 tokens | kvasir | 20.0 | 53.7 | 99% |", // 1.07 GB at 54.4 GB/s
+		"| 8b U4 | 1 sequence | kvasir | 5.00 |",                  // before it failed
 		"| 8b BF16, 16 adapters | 64 sequences | kvasir | 320 |",
 		"Figures of vLLM 0.26, measured before: NVIDIA H200", "![Decoding: share of the floor, %](plots/gpu-share-decode.svg)",
 	} {

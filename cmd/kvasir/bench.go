@@ -139,10 +139,10 @@ func (c *benchModelCmd) Run(ctx context.Context) error {
 	}
 	if c.JSON {
 		rows, err := bench.Model(ctx, ckpt, o, tests, nil)
-		if err != nil {
+		if len(rows) == 0 && err != nil {
 			return err
 		}
-		return json.NewEncoder(os.Stdout).Encode(rows)
+		return errors.Join(err, json.NewEncoder(os.Stdout).Encode(rows))
 	}
 	p := modelPrinter{w: os.Stdout}
 	_, err = bench.Model(ctx, ckpt, o, tests, p.print)

@@ -18,7 +18,7 @@ const measuring = `
 echo "$*" >> "$(dirname "$0")/asked"
 case "$1 $2" in
 devices*) echo '[{"name":"cuda:0","what":"NVIDIA H200","memory":1073741824}]' ;;
-"bench load") echo '{"failed":0,"ttft_ms":{"p50":20},"itl_ms":{"p50":5,"p99":9},"e2e_ms":{"mean":2000},"output_tokens_per_second":1000}' ;;
+"bench load") echo '{"failed":0,"ttft_ms":{"p50":20},"itl_ms":{"p50":5,"p99":9},"e2e_ms":{"mean":2000},"output_tokens_per_second":1000,"cache_hit_rate":0.5}' ;;
 "bench model")
 	echo "a line of the log [1]" >&2
 	tests=; for a; do [ "$last" = --tests ] && tests=$a; last=$a; done
@@ -64,7 +64,7 @@ func TestReportOfRows(t *testing.T) {
 		"| 8b F8_E4M3 | 16 prompts of 2,048 | kvasir | 163,840 | 200 | 0.01 | 50% |",
 		"| 8b BF16 | 256 sequences | kvasir | 5.00 | 12800% |", // 256/400 s, by a load
 		"| 8b BF16 | 1,024 requests | kvasir | 1,000 | 20.0 | 5.00 | 9.00 |",
-		"| 8b BF16 | 8,192 tokens | kvasir | 20.0 | 53.7 | 99% |", // 1.07 GB at 54.4 GB/s
+		"| 8b BF16 | 8,192 tokens | kvasir | 20.0 | 53.7 | 50.0 | 99% |", // 1.07 GB at 54.4 GB/s
 		"| 8b U4 | 1 sequence | kvasir | 5.00 |",                  // before it failed
 		"| 8b BF16, 16 adapters | 64 sequences | kvasir | 320 |",
 		"Figures of vLLM 0.26, measured before: NVIDIA H200", "![Decoding: share of the floor, %](plots/gpu-share-decode.svg)",

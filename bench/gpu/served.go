@@ -36,6 +36,7 @@ type load struct {
 	ITL    times   `json:"itl_ms"`
 	E2E    times   `json:"e2e_ms"`
 	Output float64 `json:"output_tokens_per_second"`
+	Found  float64 `json:"cache_hit_rate"` // share of the prompts' tokens that a cache had
 	Errors map[string]int
 }
 

@@ -37,7 +37,7 @@ type campaign struct {
 // flags are those of the report.
 func (c *campaign) flags(f *flag.FlagSet) {
 	f.BoolVar(&c.wanted, "report", false, "measure kvasir beside other servers in the rows of --rows, and nothing else")
-	f.StringVar(&c.rows, "rows", strings.Join(groupNames(), ","), "--report: the groups of rows to measure")
+	f.StringVar(&c.rows, "rows", strings.Join(groupNames(), ","), "--report: the groups of rows to measure, or a model of one, as in 'packed/8b U4'")
 	f.StringVar(&c.from, "from", "", "render the report of this file of results, and measure nothing")
 	f.StringVar(&c.file, "data", "gpu.json", "--report: the file of results, to which new ones are added")
 	f.StringVar(&c.known, "known", "", "figures of other servers that were measured before, in a file like that of --data; those of vLLM on an H200 if not given, none if -")
@@ -50,7 +50,7 @@ func (c *campaign) flags(f *flag.FlagSet) {
 // run measures groups, adds to what the file of data has, and renders the report.
 func (c *campaign) run(ctx context.Context) (err error) {
 	for name := range strings.SplitSeq(c.rows, ",") {
-		if !slices.Contains(groupNames(), name) {
+		if name, _, _ := strings.Cut(name, "/"); !slices.Contains(groupNames(), name) {
 			return fmt.Errorf("no rows %q; there are %s", name, strings.Join(groupNames(), ", "))
 		}
 	}
@@ -74,24 +74,37 @@ func (c *campaign) renderFrom() error {
 	return render(c.w, d, c.known, c.docs)
 }
 
-// wants reports whether a group is to be measured.
-func (c *campaign) wants(g group) bool { return slices.Contains(strings.Split(c.rows, ","), g.name) }
+// wants reports whether a group is to be measured, or a series of it; "" is any.
+func (c *campaign) wants(g group, series string) bool {
+	for name := range strings.SplitSeq(c.rows, ",") {
+		if of, only, part := strings.Cut(name, "/"); of == g.name && (!part || series == "" || only == series) {
+			return true
+		}
+	}
+	return false
+}
 
 // measure measures the groups that were asked for.
 func (c *campaign) measure(ctx context.Context) error {
 	served := false
 	for _, g := range groups {
-		if !c.wants(g) {
+		if !c.wants(g, "") {
 			continue
 		}
 		if len(g.loads) > 0 && len(g.loads[0].floor.tests) > 0 {
 			c.try(ctx, g.name+", floors", func() error { return c.floors(ctx, g) })
 		}
 		for _, s := range g.steps {
+			if !c.wants(g, s.series) {
+				continue
+			}
 			c.try(ctx, g.name+", "+s.series, func() error { return c.measureSteps(ctx, g, s) })
 		}
 		served = served || g.starts
 		for _, l := range g.loads {
+			if !c.wants(g, l.series) {
+				continue
+			}
 			if served = served || l.flags == ""; l.flags != "" {
 				c.try(ctx, g.name+", "+l.row, func() error { return c.measureLoad(ctx, g, l, ours, "--device", c.device) })
 			}
@@ -217,6 +230,9 @@ const besideAfter = 1500 * time.Millisecond
 func (c *campaign) floors(ctx context.Context, g group) error {
 	wanted := map[string][]string{} // tests by flags
 	for _, m := range g.loads {
+		if !c.wants(g, m.series) {
+			continue
+		}
 		for _, t := range m.floor.tests {
 			wanted[m.model()] = appendNew(wanted[m.model()], t)
 		}
@@ -298,7 +314,7 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 		var failed error
 		for _, g := range groups {
 			switch {
-			case !c.wants(g):
+			case !c.wants(g, series):
 			case g.starts:
 				r := result{Group: g.name, Series: series, Row: "process start to first token", Server: p.name, Values: map[string]float64{seconds: took}}
 				if info, err := os.Stat(c.served()); err == nil && p.name == ours {

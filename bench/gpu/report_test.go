@@ -50,6 +50,12 @@ func TestReportOfRows(t *testing.T) {
 	if err := run(t.Context(), args("--report", "--rows", "engine,burst,tier,lora")); err != nil {
 		t.Fatal(err)
 	}
+	if err := run(t.Context(), args("--report", "--rows", "lora,packed/8b Q4_K_M")); err != nil {
+		t.Fatal(err)
+	}
+	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); strings.Contains(string(asked), "u4") {
+		t.Error("a model that was not asked for was measured")
+	}
 	if err := run(t.Context(), args("--report", "--rows", "packed")); err == nil || err.Error() != "failed: packed, 8b U4" {
 		t.Errorf("a model that does not fit: %v", err)
 	}
@@ -65,7 +71,7 @@ func TestReportOfRows(t *testing.T) {
 		"| 8b BF16 | 256 sequences | kvasir | 5.00 | 12800% |", // 256/400 s, by a load
 		"| 8b BF16 | 1,024 requests | kvasir | 1,000 | 20.0 | 5.00 | 9.00 |",
 		"| 8b BF16 | 8,192 tokens | kvasir | 20.0 | 53.7 | 50.0 | 99% |", // 1.07 GB at 54.4 GB/s
-		"| 8b U4 | 1 sequence | kvasir | 5.00 |",                  // before it failed
+		"| 8b U4 | 1 sequence | kvasir | 5.00 |",                         // before it failed
 		"| 8b BF16, 16 adapters | 64 sequences | kvasir | 320 |",
 		"Figures of vLLM 0.26, measured before: NVIDIA H200", "![Decoding: share of the floor, %](plots/gpu-share-decode.svg)",
 	} {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/forge"
 	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -107,7 +106,7 @@ func TestEveryFamilyRuns(t *testing.T) {
 			t.Errorf("%s %s: %v", tt.shape.Name, tt.recipe, err)
 			continue
 		}
-		o := ModelOptions{Name: tt.shape.Name, Device: "cpu", Compute: compute.Options{Threads: 1}, Chunk: 32, Repetitions: 1, BlockTokens: 16}
+		o := ModelOptions{Name: tt.shape.Name, Device: "remote:1", Chunk: 32, Repetitions: 1, BlockTokens: 16}
 		rows, err := Model(t.Context(), ckpt, o, tests, nil)
 		if err != nil || len(rows) != 2 || rows[0].Quant != tt.quant || rows[0].TokensPerSecond <= 0 {
 			t.Errorf("%s %s: %+v, %v", tt.shape.Name, tt.recipe, rows, err)

@@ -5,6 +5,7 @@
 package bench
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -13,9 +14,9 @@ import (
 )
 
 // Work is the indispensable work of a computation. Bytes must come from memory once; operations count a multiply-add as
-// two, by the unit that does them: float32, pairs of bfloat16, or dot products of bytes.
+// two, by the unit that does them: float32, pairs of bfloat16, dot products of bytes, or F8_E4M3.
 type Work struct {
-	Bytes, FloatOps, PairOps, ByteOps float64
+	Bytes, FloatOps, PairOps, ByteOps, Float8Ops float64
 }
 
 // product returns the work of a product with n weights of a type: it reads them once and does n multiply-adds a row.
@@ -26,6 +27,8 @@ func product(n, bytes int64, t quant.Type) Work {
 		w.ByteOps = ops
 	case t == quant.BF16 || t == quant.F16:
 		w.PairOps = ops
+	case t == quant.F8_E4M3:
+		w.Float8Ops = ops
 	default:
 		w.FloatOps = ops
 	}
@@ -33,18 +36,22 @@ func product(n, bytes int64, t quant.Type) Work {
 }
 
 func (w Work) plus(o Work) Work {
-	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.PairOps + o.PairOps, w.ByteOps + o.ByteOps}
+	return Work{w.Bytes + o.Bytes, w.FloatOps + o.FloatOps, w.PairOps + o.PairOps, w.ByteOps + o.ByteOps, w.Float8Ops + o.Float8Ops}
 }
+
+// operations returns all of them.
+func (w Work) operations() float64 { return w.FloatOps + w.PairOps + w.ByteOps + w.Float8Ops }
 
 // rows returns the work of n rows: n times the operations, on the same bytes.
 func (w Work) rows(n float64) Work {
-	return Work{w.Bytes, n * w.FloatOps, n * w.PairOps, n * w.ByteOps}
+	return Work{w.Bytes, n * w.FloatOps, n * w.PairOps, n * w.ByteOps, n * w.Float8Ops}
 }
 
 // Floor returns the least seconds that the work takes: reading overlaps with computing, and the kinds of operations run
 // one after another.
 func (w Work) Floor(p compute.Peaks) float64 {
-	return max(w.Bytes/p.Read, w.FloatOps/p.Floats+w.PairOps/p.Pairs+w.ByteOps/p.Bytes)
+	seconds := w.FloatOps/p.Floats + w.PairOps/p.Pairs + w.ByteOps/p.Bytes + w.Float8Ops/cmp.Or(p.Float8, p.Floats)
+	return max(w.Bytes/p.Read, seconds)
 }
 
 // median returns the median of values, which it sorts.

@@ -15,7 +15,7 @@ import (
 //
 //   - Bytes: every weight of the layers once a step, as stored, but only the chosen experts; the head once a step that
 //     wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and
-//     those of new tokens written once.
+//     those of new tokens written once; the adapters of a step's sequences.
 //   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for
 //     quantised types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new
 //     token over its own context.
@@ -28,6 +28,8 @@ type cost struct {
 	head      Work
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
+	adapters  int     // that sequences have in turn
+	adapter   Work    // of one: Bytes a step, operations a row
 	quant     string  // the file's own mix, or else the type of most bytes
 }
 
@@ -92,36 +94,51 @@ func isTensor(name string, weights ...string) bool {
 	return false
 }
 
-// step returns the work of a step in which each of seqs sequences computes rows tokens from position start on, and
-// logits rows in all want logits.
-func (c cost) step(seqs, rows, start, logits int) Work {
-	n := float64(seqs * rows)
-	w := c.layers.rows(n).plus(c.mixtures(n))
-	w.Bytes += n * c.embedding
-	if logits > 0 {
-		w = w.plus(c.head.rows(float64(logits)))
+// step returns the work of a step of some spans, each of which wants some logits.
+func (c cost) step(spans []span, logits func(span) int) Work {
+	rows, wanted, seqs := 0, 0, 0
+	var w Work
+	for _, p := range spans {
+		rows, wanted, seqs = rows+p.seqs*p.rows, wanted+logits(p), seqs+p.seqs
+		w = w.plus(c.attention(p))
 	}
+	n := float64(rows)
+	w = w.plus(c.layers.rows(n)).plus(c.mixtures(n))
+	w.Bytes += n * c.embedding
+	if c.adapters > 0 {
+		a := c.adapter.rows(n)
+		a.Bytes *= float64(min(seqs, c.adapters))
+		w = w.plus(a)
+	}
+	if wanted > 0 {
+		w = w.plus(c.head.rows(float64(wanted)))
+	}
+	return w
+}
+
+// attention returns the work of attention and of the cache.
+func (c cost) attention(p span) (w Work) {
 	for _, l := range c.spec.Layers {
-		kept, heads, window, seen, read := l.Mixer.Cache(), 0, 0, 0, start
+		kept, heads, window, seen, read := l.Mixer.Cache(), 0, 0, 0, p.start
 		switch a := l.Mixer.(type) {
 		case model.GQA:
 			heads, window = a.Heads, a.Window
 		case model.Latent:
 			heads = a.Heads
 		}
-		for p := start; p < start+rows; p++ {
-			n := p + 1
+		for at := p.start; at < p.start+p.rows; at++ {
+			n := at + 1
 			if window > 0 {
 				n, read = min(n, window), min(read, window)
 			}
 			seen += n
 		}
 		values := kept.KDim + kept.VDim
-		w.FloatOps += 2 * float64(seqs*seen*heads*values)
+		w.FloatOps += 2 * float64(p.seqs*seen*heads*values)
 		if kept.Latent {
 			values = kept.KDim
 		}
-		w.Bytes += float64(seqs*(read+rows)*kept.KVHeads*values) * c.number
+		w.Bytes += float64(p.seqs*(read+p.rows)*kept.KVHeads*values) * c.number
 	}
 	return w
 }

@@ -47,15 +47,13 @@ func (k *kernelBench) loadWeights(t quant.Type) error {
 	if err != nil {
 		return err
 	}
-	p := k.periods[t]
-	if p.data == nil {
-		if p, err = randomPeriod(t); err != nil {
+	if k.periods[t] == nil {
+		if k.periods[t], err = randomPool(t, 0); err != nil {
 			return err
 		}
-		k.periods[t] = p
 	}
 	data := bytes.NewBuffer(make([]byte, 0, n))
-	if err := p.repeat(0, n)(data); err != nil {
+	if err := repeat(k.periods[t], 0, n)(data); err != nil {
 		return err
 	}
 	src := compute.Source{Name: "random", Type: t, Out: k.size, In: k.size, Data: data.Bytes()}

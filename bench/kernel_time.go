@@ -28,7 +28,7 @@ type kernelBench struct {
 	dev     compute.Device
 	size    int // width of matrices and rows
 	memory  int // bytes of operands that a case goes through
-	periods map[quant.Type]period
+	periods map[quant.Type][]byte
 
 	cache   compute.Cache    // of cases that need none
 	taps    bool             // the device takes a compute.Tap
@@ -42,7 +42,7 @@ type inputs struct {
 	gain  compute.Vector
 }
 
-func newKernelBench(dev compute.Device, size, memory int, periods map[quant.Type]period) (*kernelBench, error) {
+func newKernelBench(dev compute.Device, size, memory int, periods map[quant.Type][]byte) (*kernelBench, error) {
 	k := &kernelBench{dev: dev, size: size, memory: memory, periods: periods, inputs: map[int]inputs{}}
 	var err error
 	if k.cache, err = dev.Cache(cacheSpec(dev.KVTypes()[0], 1, maxRows, 1, compute.CacheLayer{KVHeads: 1, KDim: 64, VDim: 64})); err != nil {

@@ -69,7 +69,7 @@ func Kernels(ctx context.Context, o KernelOptions, found func(name string, p com
 	} else {
 		names = []string{o.Compute.Kernels}
 	}
-	periods := map[quant.Type]period{}
+	periods := map[quant.Type][]byte{}
 	for _, name := range names {
 		s := kernelSet{KernelOptions: o, kind: kind, which: which, name: name, periods: periods, found: found}
 		if s.Compute.Kernels = name; name == "" {
@@ -91,7 +91,7 @@ type kernelSet struct {
 	kind    compute.Kind
 	which   string
 	name    string // of the implementation, or of the kind
-	periods map[quant.Type]period
+	periods map[quant.Type][]byte
 	found   func(name string, p compute.Peaks, row *KernelRow)
 
 	meter compute.Meter // nil if there is none

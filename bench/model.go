@@ -19,7 +19,9 @@ type ModelOptions struct {
 	Device      string // by name (compute.Open)
 	Compute     compute.Options
 	Chunk       int        // prompt tokens computed in one step; 0 is the device's StepRows
-	Repetitions int        // runs of each test after a warm-up; the median counts
+	Repetitions int        // runs of each test after a warm-up, whose median counts; 0 only tells floors
+	Choose      bool       // the likeliest token is chosen on the device, as in serving
+	Adapters    int        // random ones of rank 16, which sequences have in turn; 0 is none
 	BlockTokens int        // tokens of a block of the KV cache
 	KVType      quant.Type // 0 is the device's default
 }
@@ -36,6 +38,10 @@ type ModelRow struct {
 	TokensPerSecond float64 `json:"tokens_per_second"`
 	Floor           float64 `json:"floor_tokens_per_second,omitempty"`
 	Share           float64 `json:"share,omitempty"`
+	// The work that the floor counts, of all tokens of the test.
+	Tokens     int     `json:"tokens"`
+	FloorBytes float64 `json:"floor_gigabytes"`
+	FloorOps   float64 `json:"floor_gigaoperations"`
 
 	Slowest float64 `json:"slowest_tokens_per_second"` // of the repetitions
 	Fastest float64 `json:"fastest_tokens_per_second"`
@@ -44,6 +50,7 @@ type ModelRow struct {
 	Floats float64 `json:"peak_float_gop_per_second,omitempty"`
 	Pairs  float64 `json:"peak_bfloat16_gop_per_second,omitempty"`
 	Bytes  float64 `json:"peak_byte_gop_per_second,omitempty"`
+	Float8 float64 `json:"peak_float8_gop_per_second,omitempty"`
 }
 
 // ModelInfo describes a model before its tests.
@@ -71,8 +78,8 @@ const freshPeaks = time.Second
 
 // OpenModel loads a checkpoint and measures the device's peaks.
 func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
-	if o.Chunk < 0 || o.Repetitions < 1 || o.BlockTokens < 1 {
-		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 0, 1 and 1", o.Chunk, o.Repetitions, o.BlockTokens)
+	if o.Chunk < 0 || o.Repetitions < 0 || o.Adapters < 0 || o.BlockTokens < 1 {
+		return nil, fmt.Errorf("bench: chunks of %d tokens, %d repetitions, blocks of %d tokens; want at least 0, 0 and 1", o.Chunk, o.Repetitions, o.BlockTokens)
 	}
 	kind, which, err := compute.KindOf(o.Device)
 	if err != nil {
@@ -86,7 +93,7 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	o.KVType = cmp.Or(o.KVType, compute.ServedKV(dev.KVTypes()))
 	m := &ModelBench{
 		o: o, ModelInfo: ModelInfo{Name: o.Name, Device: dev.Name()},
-		run: modelRun{dev: dev, chunk: o.Chunk, blockTokens: o.BlockTokens},
+		run: modelRun{dev: dev, chunk: o.Chunk, blockTokens: o.BlockTokens, choose: o.Choose, adapters: o.Adapters},
 	}
 	start := time.Now()
 	if m.run.model, err = loader.Model(ckpt, dev, nil); err != nil {
@@ -94,7 +101,9 @@ func OpenModel(ckpt *weights.Checkpoint, o ModelOptions) (*ModelBench, error) {
 	}
 	m.Load = time.Since(start)
 	m.run.model.KVType = o.KVType
+	m.run.model.MakeSlots(o.Adapters)
 	m.run.cost = costOf(ckpt, m.run.model.Spec, o.KVType)
+	m.run.cost.adapters, m.run.cost.adapter = o.Adapters, adapterWork(m.run.model)
 	m.Quant = m.run.cost.quant
 	for _, t := range ckpt.Tensors() {
 		m.Size, m.Parameters = m.Size+t.Size, m.Parameters+int64(t.Values())
@@ -144,10 +153,12 @@ func (m *ModelBench) Run(ctx context.Context, t Test) (ModelRow, error) {
 			return ModelRow{}, err
 		}
 	}
-	before := m.Peaks
-	speeds, err := m.run.measure(ctx, t, m.o.Repetitions)
-	if err == nil {
-		err = m.measurePeaks()
+	before, speeds := m.Peaks, []float64{0}
+	var err error
+	if m.o.Repetitions > 0 {
+		if speeds, err = m.run.measure(ctx, t, m.o.Repetitions); err == nil {
+			err = m.measurePeaks()
+		}
 	}
 	if err != nil {
 		return ModelRow{}, fmt.Errorf("bench: test %s: %w", t.Name, err)
@@ -156,10 +167,13 @@ func (m *ModelBench) Run(ctx context.Context, t Test) (ModelRow, error) {
 	row := ModelRow{
 		Model: m.Name, Quant: m.Quant, Device: m.Device, Threads: threads(m.run.dev), Test: t.Name,
 		TokensPerSecond: median(speeds), Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
-		Read: p.Read / 1e9, Floats: p.Floats / 1e9, Pairs: p.Pairs / 1e9, Bytes: p.Bytes / 1e9,
+		Read: p.Read / 1e9, Floats: p.Floats / 1e9, Pairs: p.Pairs / 1e9, Bytes: p.Bytes / 1e9, Float8: p.Float8 / 1e9,
+		Tokens: t.tokens(),
 	}
+	floor, work := m.run.floor(t, p)
+	row.FloorBytes, row.FloorOps = work.Bytes/1e9, work.operations()/1e9
 	if m.meter != nil {
-		row.Floor = float64(t.tokens()) / m.run.floor(t, p)
+		row.Floor = float64(t.tokens()) / floor
 		row.Share = row.TokensPerSecond / row.Floor
 	}
 	return row, nil

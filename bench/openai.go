@@ -27,6 +27,7 @@ type OpenAIOptions struct {
 	Model       string // "" is the first of the server's list
 	Key         string // sent as a bearer token, if any
 	Completions bool   // use /completions rather than /chat/completions; a conversation is then one text
+	Vocab       int    // with Completions: synthetic tokens are sent as numbers below this; 0 sends words
 	IgnoreEOS   bool   // request full-length answers by ignore_eos, which vLLM, SGLang, llama-server and kvasir support
 	Temperature float32
 }
@@ -138,7 +139,7 @@ type wireMessage struct {
 type wireRequest struct {
 	Model         string        `json:"model"`
 	Messages      []wireMessage `json:"messages,omitempty"`
-	Prompt        string        `json:"prompt,omitempty"`
+	Prompt        any           `json:"prompt,omitempty"` // text, or the numbers of tokens
 	MaxTokens     int           `json:"max_tokens"`
 	Temperature   float32       `json:"temperature"`
 	Stream        bool          `json:"stream"`
@@ -152,6 +153,14 @@ type wireRequest struct {
 func (t *OpenAI) Answer(ctx context.Context, conversation []Message, output int, piece func()) (Answer, error) {
 	req := wireRequest{Model: t.model, MaxTokens: output, Temperature: t.options.Temperature, Stream: true, IgnoreEOS: t.options.IgnoreEOS}
 	req.StreamOptions.IncludeUsage = true
+	if t.options.Completions && t.options.Vocab > 0 {
+		ids, err := idsOf(conversation, t.options.Vocab)
+		if err != nil {
+			return Answer{}, err
+		}
+		req.Prompt = ids
+		return t.answer(ctx, req, piece)
+	}
 	var prompt []byte
 	for _, m := range conversation {
 		var text []byte
@@ -164,7 +173,27 @@ func (t *OpenAI) Answer(ctx context.Context, conversation []Message, output int,
 			req.Messages = append(req.Messages, wireMessage{m.Role, string(text)})
 		}
 	}
-	req.Prompt = string(prompt)
+	if t.options.Completions {
+		req.Prompt = string(prompt)
+	}
+	return t.answer(ctx, req, piece)
+}
+
+// idsOf returns a conversation as tokens. Text of its own has none that all servers know.
+func idsOf(conversation []Message, vocab int) (ids []int32, err error) {
+	for _, m := range conversation {
+		for _, p := range m.Parts {
+			ids = p.appendIDs(ids, vocab, func(text string) []int32 {
+				err = fmt.Errorf("bench: %.40q is text, whose tokens depend on the server; want prompts of numbers", text)
+				return nil
+			})
+		}
+	}
+	return ids, err
+}
+
+// answer sends a request and reads its answer.
+func (t *OpenAI) answer(ctx context.Context, req wireRequest, piece func()) (Answer, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return Answer{}, err

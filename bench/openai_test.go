@@ -96,6 +96,31 @@ func TestOpenAIAnswers(t *testing.T) {
 	}
 }
 
+// TestPromptsOfNumbers sends synthetic tokens as the engine in this process would get them, and refuses text.
+func TestPromptsOfNumbers(t *testing.T) {
+	var body map[string]any
+	s := nullEngine(t, func(_ string, b map[string]any) { body = b })
+	target, err := NewOpenAI(t.Context(), s.URL+"/v1", OpenAIOptions{Completions: true, Vocab: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	part := Part{Seed: 7, Tokens: 3}
+	if _, err := target.Answer(t.Context(), []Message{{"user", []Part{part}}}, 3, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	var want []any
+	for _, id := range part.appendIDs(nil, 500, nil) {
+		want = append(want, float64(id))
+	}
+	if diff := cmp.Diff(want, body["prompt"]); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := target.Answer(t.Context(), []Message{{"user", []Part{{Text: "said"}}}}, 3, func() {}); err == nil || !strings.Contains(err.Error(), `"said" is text`) {
+		t.Errorf("text: %v", err)
+	}
+}
+
 func TestOpenAIRefusals(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)

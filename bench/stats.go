@@ -76,19 +76,19 @@ type Report struct {
 	Goodput  float64 `json:"goodput_rps"`             // requests a second that met the SLO
 	HitRate  float64 `json:"cache_hit_rate"`          // share of the prompts' tokens that came from a prefix cache
 
-	Steps *StepReport `json:"steps,omitempty"` // of an engine in this process
+	Steps  *StepReport    `json:"steps,omitempty"`  // of an engine in this process
+	Errors map[string]int `json:"errors,omitempty"` // counts by error, for the first few kinds
 
-	Normalized Summary        `json:"-"` // E2E by token of the answer, in milliseconds
-	Late       Summary        `json:"-"` // milliseconds from due to sent: the client's own delay
-	Elapsed    time.Duration  `json:"-"`
-	Prompt     int            `json:"-"` // tokens
-	Generated  int            `json:"-"`
-	Good       int            `json:"-"` // requests that met the SLO
-	CPU        time.Duration  `json:"-"` // processor time of this process, on all cores; 0 if unknown
-	Unfilled   float64        `json:"-"` // share of the KV memory held by running sequences that was not filled; -1 if unknown
-	CutOff     int            `json:"-"` // requests still running when the time was over; they count nowhere else
-	Errors     map[string]int `json:"-"` // counts by error, for the first few kinds
-	Results    []Result       `json:"-"`
+	Normalized Summary       `json:"-"` // E2E by token of the answer, in milliseconds
+	Late       Summary       `json:"-"` // milliseconds from due to sent: the client's own delay
+	Elapsed    time.Duration `json:"-"`
+	Prompt     int           `json:"-"` // tokens
+	Generated  int           `json:"-"`
+	Good       int           `json:"-"` // requests that met the SLO
+	CPU        time.Duration `json:"-"` // processor time of this process, on all cores; 0 if unknown
+	Unfilled   float64       `json:"-"` // share of the KV memory held by running sequences that was not filled; -1 if unknown
+	CutOff     int           `json:"-"` // requests still running when the time was over; they count nowhere else
+	Results    []Result      `json:"-"`
 }
 
 // Own returns this process's processor time for each request; 0 if unknown.

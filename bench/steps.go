@@ -18,6 +18,8 @@ type modelRun struct {
 	chunk       int
 	blockTokens int
 	cost        cost
+	choose      bool
+	adapters    int
 
 	runner  *model.Runner
 	ids     []int32          // random tokens
@@ -37,14 +39,18 @@ func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]floa
 	}
 	defer m.runner.Close()
 	r := rand.New(rand.NewPCG(1, uint64(t.tokens())))
-	m.ids = make([]int32, max(t.Rows, t.Seqs))
+	m.ids = make([]int32, t.Seqs+t.Rows+t.Steps)
 	for i := range m.ids {
 		m.ids[i] = r.Int32N(int32(m.model.Spec.Vocab))
 	}
 	if err := fillCache(m.dev, m.runner.Cache(), tables, t.Depth, m.chunk); err != nil {
 		return nil, err
 	}
-	if err := runStep(m.runner, &compute.Batch{Edits: editsOf(tables)}); err != nil {
+	first := compute.Batch{Edits: editsOf(tables)}
+	for s := range t.Seqs {
+		first.Choosers = append(first.Choosers, compute.Chooser{Slot: int32(s), Choosing: &compute.Choosing{TopP: 1, Repetition: 1}})
+	}
+	if err := errors.Join(m.placeAdapters(&first), runStep(m.runner, &first)); err != nil {
 		return nil, err
 	}
 	var speeds []float64
@@ -63,18 +69,12 @@ func (m *modelRun) measure(ctx context.Context, t Test, repetitions int) ([]floa
 
 // run does the test once, with two steps under way at a time.
 func (m *modelRun) run(ctx context.Context, t Test) error {
-	for at := 0; at < t.Rows; at += m.chunk {
-		end := min(at+m.chunk, t.Rows)
+	for step := range t.plan(m.chunk) {
 		b := m.next()
-		m.sequence(b, 0, t.Depth+at, m.ids[at:end], end == t.Rows)
-		if err := m.start(ctx, b); err != nil {
-			return err
-		}
-	}
-	for i := range t.Steps {
-		b := m.next()
-		for s := range t.Seqs {
-			m.sequence(b, s, t.Depth+i, m.ids[s:s+1], true)
+		for _, p := range step {
+			for s := p.first; s < p.first+p.seqs; s++ {
+				m.sequence(b, s, p.start, m.ids[s+p.start-t.Depth:][:p.rows], t.logits(p) > 0)
+			}
 		}
 		if err := m.start(ctx, b); err != nil {
 			return err
@@ -90,12 +90,25 @@ func (m *modelRun) next() *compute.Batch {
 	return b
 }
 
-// sequence adds tokens of sequence s, whose logits the device computes and keeps.
+// sequence adds tokens of sequence s, of whose last the device computes logits and chooses the likeliest token, which
+// stays there, or else keeps the logits.
 func (m *modelRun) sequence(b *compute.Batch, s, start int, ids []int32, logits bool) {
-	b.AppendSeq(compute.Seq{Start: int32(start), Slot: int32(s), State: int32(s)}, ids, len(ids))
-	if logits {
-		b.Logits = append(b.Logits, int32(b.Rows()-1))
+	b.AppendSeq(compute.Seq{Start: int32(start), Slot: int32(s), State: int32(s), Adapter: m.adapter(s)}, ids, len(ids))
+	switch last := b.Rows() - 1; {
+	case logits && m.choose:
+		c := b.Choice(last)
+		c.Slot, c.Given, c.Top, c.After, c.Mask = int32(s), -1, -1, -1, -1
+	case logits:
+		b.Logits = append(b.Logits, int32(last))
 	}
+}
+
+// adapter returns the slot of a sequence's adapter: they take turns.
+func (m *modelRun) adapter(s int) int32 {
+	if m.adapters == 0 {
+		return 0
+	}
+	return int32(s%m.adapters) + 1
 }
 
 // start starts a step, then waits for the one before.
@@ -121,19 +134,11 @@ func (m *modelRun) wait() error {
 	return s.Wait()
 }
 
-// floor returns the least seconds of a test.
-func (m *modelRun) floor(t Test, p compute.Peaks) float64 {
-	seconds := 0.0
-	for at := 0; at < t.Rows; at += m.chunk {
-		end := min(at+m.chunk, t.Rows)
-		logits := 0
-		if end == t.Rows {
-			logits = 1
-		}
-		seconds += m.cost.step(1, end-at, t.Depth+at, logits).Floor(p)
+// floor returns the least seconds of a test, and its work in all.
+func (m *modelRun) floor(t Test, p compute.Peaks) (seconds float64, all Work) {
+	for step := range t.plan(m.chunk) {
+		w := m.cost.step(step, t.logits)
+		seconds, all = seconds+w.Floor(p), all.plus(w)
 	}
-	for i := range t.Steps {
-		seconds += m.cost.step(t.Seqs, 1, t.Depth+i, t.Seqs).Floor(p)
-	}
-	return seconds
+	return seconds, all
 }

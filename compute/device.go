@@ -55,8 +55,8 @@ type Limits struct {
 // Steps run in the order in which they were started. Two steps may be under way.
 type Program interface {
 	// Start queues a step and returns. It refuses a batch that contradicts itself or the limits, and queues nothing
-	// then. The batch belongs to the Program until the Step's Wait returns. What the step before the one before
-	// returned is lost.
+	// then. The batch belongs to the Program until the Step's Wait returns; of one that did not fail, Shifts, Out,
+	// Copies and In are empty then. What the step before the one before returned is lost.
 	Start(b *Batch) (Step, error)
 	// BlockBytes is the length of a Transfer's Data: one block in the device's own layout.
 	BlockBytes() int

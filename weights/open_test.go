@@ -238,3 +238,30 @@ func TestMappedFile(t *testing.T) {
 		t.Errorf("%d bytes, metadata %v after closing", len(copied), meta["a.str"])
 	}
 }
+
+// TestMemory opens tensors that share bytes, of a type that no GGUF has.
+func TestMemory(t *testing.T) {
+	data := []byte{1, 2, 3, 4}
+	tensors := []Tensor{
+		{Info: Info{Name: "a", Type: quant.F8_E4M3, Shape: []int{2, 2}}, Data: data},
+		{Info: Info{Name: "b", Type: quant.F8_E4M3, Shape: []int{3}}, Data: data[1:]},
+	}
+	c, err := Memory("x.gguf", GGUF, tensors, map[string]any{"key": "value"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Reopen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, ok := again.Tensor("b")
+	if !ok || string(b.Data) != "\x02\x03\x04" || again.Size() != 7 || again.Format() != GGUF || again.Metadata()["key"] != "value" {
+		t.Errorf("%+v, %d bytes, %v", b, again.Size(), again.Metadata())
+	}
+	if c.Keep(b.Data) != nil {
+		t.Error("bytes that are in no file are kept mapped")
+	}
+	if _, err := Memory("x.gguf", GGUF, append(tensors, tensors[0]), nil); err == nil {
+		t.Error("two tensors of one name were taken")
+	}
+}

@@ -107,7 +107,8 @@ type part struct {
 	infos  []Info // in file order
 	meta   map[string]any
 	keys   []string
-	copies map[string][]byte // of tensors that are not stored row by row
+	copies map[string][]byte // of tensors that are not stored row by row, or in no file
+	held   int64             // bytes of tensors in no file
 }
 
 // Tensors lists the tensors in file order: by file, and by offset inside a file.
@@ -151,11 +152,11 @@ func (c *Checkpoint) Files() []string {
 	return paths
 }
 
-// Size is the number of bytes of all Files together.
+// Size is the number of bytes of all Files together; of a checkpoint of Memory, of its tensors.
 func (c *Checkpoint) Size() int64 {
 	var n int64
 	for _, p := range c.parts {
-		n += int64(len(p.data))
+		n += int64(len(p.data)) + p.held
 	}
 	return n
 }

@@ -8,6 +8,12 @@
 //
 //	go run ./bench/gpu --only served --peer 'vllm=vllm serve DIR --load-format dummy --port 8001'
 //
+// With --report it measures a fixed table, kvasir beside other servers, row by row into a file, from which it makes
+// Markdown and plots:
+//
+//	go run ./bench/gpu --report --rows decode,prompt --data gpu.json
+//	go run ./bench/gpu --from gpu.json --docs docs
+//
 // On a machine without Go, carry the test binaries (go test -c -o DIR ./compute/cuda ./model ./engine) and the program,
 // and run it in the repository's root with --tests DIR --kvasir PATH.
 package main
@@ -49,6 +55,7 @@ type reporter struct {
 	peerURL string
 	limit   time.Duration // of one command
 	failing []string      // parts that did
+	gpu     string        // what the device is
 }
 
 // suite is a package whose tests compute on the device when KVASIR_GPU is set.
@@ -71,16 +78,17 @@ func run(ctx context.Context, args []string) error {
 	shapes := f.String("shapes", "8b", "the models to measure, by shape, with random weights")
 	quants := f.String("quants", "bf16,q8_0,q4_k_m,q4_0", "their types")
 	measured := f.String("speeds", "tg128,tg64@8192,b8,b32,b64,b128,b256,pp512,pp2048,pp8192", "what is measured of each")
+	c := &campaign{reporter: r}
+	c.flags(f)
 	only := f.String("only", "tests,speeds,served", "the parts to run")
 	f.StringVar(&r.clients, "clients", "1,32,64,256", "how many clients are served at once, in turn")
 	f.StringVar(&r.peerURL, "peer-url", "http://127.0.0.1:8001/v1", "where a peer serves")
-	var peers []peer
 	f.Func("peer", "NAME=COMMAND: also measure a server that this command starts; may be repeated", func(v string) error {
 		name, command, ok := strings.Cut(v, "=")
 		if !ok || name == "" || command == "" {
 			return errors.New("want NAME=COMMAND")
 		}
-		peers = append(peers, peer{name, command})
+		c.peers = append(c.peers, peer{name, command})
 		return nil
 	})
 	if err := f.Parse(args); err != nil {
@@ -97,6 +105,9 @@ func run(ctx context.Context, args []string) error {
 		defer file.Close()
 		r.w = io.MultiWriter(os.Stdout, file)
 	}
+	if c.from != "" {
+		return c.renderFrom()
+	}
 	if r.kvasir == "" {
 		dir, err := os.MkdirTemp("", "kvasir-gpu-")
 		if err != nil {
@@ -111,6 +122,9 @@ func run(ctx context.Context, args []string) error {
 	if err := r.machine(ctx); err != nil {
 		return err
 	}
+	if c.wanted {
+		return c.run(ctx)
+	}
 	if strings.Contains(*only, "tests") {
 		for _, s := range suites {
 			r.test(ctx, s)
@@ -120,7 +134,7 @@ func run(ctx context.Context, args []string) error {
 		r.speeds(ctx, strings.Split(*shapes, ","), strings.Split(*quants, ","), *measured)
 	}
 	if strings.Contains(*only, "served") {
-		r.served(ctx, strings.Split(*shapes, ",")[0], strings.Split(*quants, ",")[0], peers)
+		r.served(ctx, strings.Split(*shapes, ",")[0], strings.Split(*quants, ",")[0], c.peers)
 	}
 	if len(r.failing) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(r.failing, ", "))
@@ -156,7 +170,9 @@ func (r *reporter) machine(ctx context.Context) error {
 	fmt.Fprintf(r.w, "# %s\n\n| device | | memory | |\n| --- | --- | ---: | --- |\n", r.device)
 	usable := false
 	for _, d := range found {
-		usable = usable || d.Unused == "" && (d.Name == r.device || strings.HasPrefix(d.Name, r.device+":"))
+		if d.Unused == "" && (d.Name == r.device || strings.HasPrefix(d.Name, r.device+":")) && !usable {
+			usable, r.gpu = true, d.What
+		}
 		fmt.Fprintf(r.w, "| %s | %s | %.1f GiB | %s |\n", d.Name, d.What, float64(d.Memory)/(1<<30), d.Unused)
 	}
 	if !usable {
@@ -212,6 +228,8 @@ type row struct {
 	Speed              float64 `json:"tokens_per_second"`
 	Floor              float64 `json:"floor_tokens_per_second"`
 	Share              float64 `json:"share"`
+	Tokens             int     // of the test
+	Operations         float64 `json:"floor_gigaoperations"`
 }
 
 // speeds measures models and prints a table.

@@ -36,6 +36,8 @@ type load struct {
 	ITL    times   `json:"itl_ms"`
 	E2E    times   `json:"e2e_ms"`
 	Output float64 `json:"output_tokens_per_second"`
+	Found  float64 `json:"cache_hit_rate"` // share of the prompts' tokens that a cache had
+	Errors map[string]int
 }
 
 // served puts a load on kvasir and on its peers, and prints a table. Output tokens a second are those of a steady
@@ -58,8 +60,16 @@ func (r *reporter) fail(name string, err error) {
 	fmt.Fprintf(r.w, "| %s | | %v | | | |\n", name, err)
 }
 
-// peer starts a server, measures it and ends it, with all that it started.
-func (r *reporter) peer(ctx context.Context, p peer) (err error) {
+// peer measures a server.
+func (r *reporter) peer(ctx context.Context, p peer) error {
+	return r.started(ctx, p, r.peerURL, func(model string) error {
+		r.loads(ctx, p.name, "--url", r.peerURL, model)
+		return nil
+	})
+}
+
+// started starts a server, does something with the model that it lists first, and ends it, with all that it started.
+func (r *reporter) started(ctx context.Context, p peer, url string, with func(model string) error) (err error) {
 	log, err := os.CreateTemp("", "peer-*.log")
 	if err != nil {
 		return err
@@ -76,17 +86,19 @@ func (r *reporter) peer(ctx context.Context, p peer) (err error) {
 	ended := make(chan error, 1)
 	guard.Go(c.Wait, func(err error) { ended <- err })
 	defer func() { cancel(); <-ended }()
-	model, err := r.answers(ctx, ended)
+	model, err := r.answers(ctx, url, ended)
 	if err != nil {
 		said, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said[max(0, len(said)-500):]))
 	}
-	r.loads(ctx, p.name, "--url", r.peerURL, model)
-	return nil
+	return with(model)
 }
 
+// pollEvery is how often a server that starts is asked.
+const pollEvery = 5 * time.Millisecond
+
 // answers waits until the server lists its models, and returns the first.
-func (r *reporter) answers(ctx context.Context, ended chan error) (model string, err error) {
+func (r *reporter) answers(ctx context.Context, url string, ended chan error) (model string, err error) {
 	for start := time.Now(); r.limit <= 0 || time.Since(start) < r.limit; {
 		select {
 		case err := <-ended:
@@ -94,9 +106,9 @@ func (r *reporter) answers(ctx context.Context, ended chan error) (model string,
 			return "", fmt.Errorf("it ended before it served: %v", err)
 		case <-ctx.Done():
 			return "", ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pollEvery):
 		}
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, r.peerURL+"/models", nil)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/models", nil)
 		if err != nil {
 			return "", err
 		}
@@ -110,7 +122,7 @@ func (r *reporter) answers(ctx context.Context, ended chan error) (model string,
 			return models.Data[0].ID, nil
 		}
 	}
-	return "", fmt.Errorf("%s lists no model", r.peerURL)
+	return "", fmt.Errorf("%s lists no model", url)
 }
 
 // loads measures a server with every number of clients.

@@ -35,8 +35,8 @@ func (p page) write(r results) error {
 	files := map[string]string{p.data(): compact(string(data)) + "\n"}
 	var images []string
 	for _, plot := range r.plots() {
-		files[filepath.Join(p.plots(), plot.file)] = plot.svg()
-		images = append(images, fmt.Sprintf("![%s](plots/%s)", plot.title, plot.file))
+		files[filepath.Join(p.plots(), plot.file)] = plot.SVG()
+		images = append(images, fmt.Sprintf("![%s](plots/%s)", plot.Title, plot.file))
 	}
 	files[p.markdown()] = before + beginMark + "\n\n" + r.markdown() + strings.Join(images, "\n") + "\n\n" + endMark + after
 	for name, content := range files {

@@ -29,6 +29,7 @@ type benchLoadCmd struct {
 	APIKey      string `name:"api-key" help:"Key for the server." env:"OPENAI_API_KEY" placeholder:"KEY"`
 	HTTP        bool   `name:"http" help:"Put the load on the model in this process over HTTP, as on a server."`
 	Completions bool   `help:"Use /completions rather than /chat/completions."`
+	Vocab       int    `help:"With --completions: send synthetic prompts as tokens, by their numbers below this, rather than as words." placeholder:"N"`
 	IgnoreEOS   bool   `name:"ignore-eos" help:"Ask the server for answers of full length; not every server knows how." default:"true" negatable:""`
 
 	Temperature float32 `help:"What answers are sampled with; 0 takes the likeliest token." placeholder:"T"`
@@ -137,6 +138,7 @@ func (c *benchLoadCmd) useless() error {
 		{!c.Sweep && c.Attain != 0.9, "--attain", "it needs --sweep"},
 		{c.URL != "" && c.HTTP, "--http", "it is for a model in this process"},
 		{c.URL == "" && !c.HTTP && (c.Completions || !c.IgnoreEOS), "--completions and --no-ignore-eos", "they need --url or --http"},
+		{!c.Completions && c.Vocab != 0, "--vocab", "it needs --completions"},
 		{c.URL != "" && (c.schedFlags != own.schedFlags || c.draftFlags != own.draftFlags || c.engineFlags != own.engineFlags), "settings of an engine", "the server at --url has its own"},
 	} {
 		if f.set {
@@ -304,7 +306,7 @@ func (c *benchLoadCmd) target(ctx context.Context) (bench.Target, *bench.Steps, 
 // connect makes a server at a URL the target.
 func (c *benchLoadCmd) connect(ctx context.Context, url, model string) (bench.Target, func(), error) {
 	t, err := bench.NewOpenAI(ctx, url, bench.OpenAIOptions{
-		Model: model, Key: c.APIKey, Completions: c.Completions, IgnoreEOS: c.IgnoreEOS, Temperature: c.Temperature,
+		Model: model, Key: c.APIKey, Completions: c.Completions, Vocab: c.Vocab, IgnoreEOS: c.IgnoreEOS, Temperature: c.Temperature,
 	})
 	if err != nil {
 		return nil, func() {}, err

@@ -156,7 +156,7 @@ func newParser(c *cli) *kong.Kong {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		choices(),
-		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "faults": fleet.Faults.Help(), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
+		kong.Vars{"recipes": strings.Join(forge.Recipes(), ", "), "packed": strings.Join(bench.PackedTypes(), " and "), "faults": fleet.Faults.Help(), "shapes": strings.Join(bench.ShapeNames(), ", "), "context": "Most tokens of prompt and answer together; 0 is what the model was made for, or what fits."},
 	)
 }
 

@@ -195,6 +195,9 @@ func TestSteps(t *testing.T) {
 	if err := first.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	if n := len(prompt.In) + len(prompt.Out) + len(prompt.Copies); n != 0 {
+		t.Errorf("%d moves that are done are still in their batch", n)
+	}
 	third, err := p.Start(decode[1])
 	if err != nil {
 		t.Fatal(err)

@@ -277,6 +277,7 @@ func TestPinnedMoves(t *testing.T) {
 		b.Out = append(b.Out, compute.Transfer{Block: int32(i), Data: data})
 		b.In = append(b.In, compute.Transfer{Block: int32(10 + i), Data: data})
 	}
+	out := b.Out
 	s, err := p.Start(b)
 	if err == nil {
 		err = s.Wait()
@@ -291,7 +292,7 @@ func TestPinnedMoves(t *testing.T) {
 			t.Errorf("block %d that comes: %d in the step's memory; want %d", i, got, want)
 		}
 		want = byte(i+1) * byte(1-i%2) // the fake copies nothing, so that what passes through the step's memory is 0
-		if got := b.Out[i].Data[n-1]; got != want {
+		if got := out[i].Data[n-1]; got != want {
 			t.Errorf("block %d that leaves is %d; want %d", i, got, want)
 		}
 	}

@@ -482,6 +482,7 @@ func testMoved(t *testing.T, d *device) {
 	first, second, third := &compute.Batch{In: in}, &compute.Batch{Out: moves(all), Copies: [][2]int32{{7, all}, {all, all + 1}}}, &compute.Batch{Out: moves(3)}
 	second.In = []compute.Transfer{{Block: 14, Data: in[0].Data}} // what was there leaves before
 	third.Out[0].Block, third.Out[2].Block = all+1, 14
+	secondOut, thirdOut := second.Out, third.Out
 	var under []compute.Step
 	for _, b := range []*compute.Batch{first, second, third} {
 		s, err := p.Start(b)
@@ -499,13 +500,13 @@ func testMoved(t *testing.T, d *device) {
 		t.Fatal(err)
 	}
 	for i := range in {
-		if !bytes.Equal(second.Out[i].Data, in[i].Data) {
+		if !bytes.Equal(secondOut[i].Data, in[i].Data) {
 			t.Fatalf("block %d comes back as another one", in[i].Block)
 		}
 	}
 	for i, want := range [][]byte{in[1].Data, in[1].Data, in[0].Data} {
-		if !bytes.Equal(third.Out[i].Data, want) {
-			t.Errorf("block %d of the last step is not what was moved to it", third.Out[i].Block)
+		if !bytes.Equal(thirdOut[i].Data, want) {
+			t.Errorf("block %d of the last step is not what was moved to it", thirdOut[i].Block)
 		}
 	}
 }

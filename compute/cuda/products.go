@@ -210,9 +210,9 @@ func (f format) sharedSizes(most int) map[string]int {
 	return sizes
 }
 
-// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or 128 of
-// F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step and of
-// beginning and ending a part, as measured on an H100.
+// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or of 128
+// if of F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step
+// and of beginning and ending a part, as measured on an H100.
 type warpgroups struct {
 	outs, rows, steps int
 	split             bool
@@ -320,8 +320,8 @@ func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	return int(blocksOf(w.parts(tiles, int(a.rows)), sms/clusterSize)) * (steps*w.step + part)
 }
 
-// storable reports whether the kernels of warpgroups can store the results: gates in bfloat16, sums that are added to what
-// is there in float32, and others in one of both.
+// storable reports whether the kernels of warpgroups can store the results: gates in bfloat16, sums that are added to
+// what is there in float32, and others in one of both.
 func (a *gemmArgs) storable() bool {
 	wide := a.p[0].dst.wide
 	for _, q := range a.p[1:a.products] {

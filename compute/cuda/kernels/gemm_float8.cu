@@ -183,9 +183,9 @@ struct Turn {
     }
 };
 
-// feedRing fetches blocks first to end-1 of the weights of tiles tile0 and on, and of N rows from row0 on. The OUT blocks
-// of a cluster take different outputs of the same rows, and fetch a share of these for each other. early: the weights of
-// the first stages come before the rows are there.
+// feedRing fetches blocks first to end-1 of the weights of tiles tile0 and on, and of N rows from row0 on. The OUT
+// blocks of a cluster take different outputs of the same rows, and fetch a share of these for each other. early: the
+// weights of the first stages come before the rows are there.
 template <int N, int TILES, int STAGES, int OUT, bool GROUPED>
 __device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile0, int row0, int first, int end, int rank, bool early, Turn &at) {
     using R = Ring<N, TILES, STAGES>;
@@ -387,15 +387,16 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
         asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// Many rows with scales of groups: a block takes 128 outputs of 128 rows, 64 of them a warpgroup; the blocks of a cluster
-// take different outputs of the same rows, which each fetches half of. Blocks stay: each takes one part of the results
-// after the other, and fetches ahead while it stores. Whole clusters of 384 threads.
+// Many rows with scales of groups: a block takes 128 outputs of 128 rows, 64 of them a warpgroup; the blocks of a
+// cluster take different outputs of the same rows, which each fetches half of. Blocks stay: each takes one part of the
+// results after the other, and fetches ahead while it stores. Whole clusters of 384 threads.
 constexpr int ROWS = 128, OUTS = 128, MANY_STAGES = 4, PITCH = OUTS + 4;
 constexpr int SUMS = ROWS * PITCH * 4, MANY_SHARED = Ring<ROWS, OUTS / 16, MANY_STAGES>::END + SUMS; // then what storing takes
 typedef Ring<ROWS, OUTS / 16, MANY_STAGES> Many;
 typedef Parts<ROWS, OUTS / 16, CLUSTER> ManyParts;
 
-// multiplyGroups is the work of the warpgroups that multiply. The ranges' sums are added in shared memory, [ROWS][PITCH].
+// multiplyGroups is the work of the warpgroups that multiply. The ranges' sums are added in shared memory,
+// [ROWS][PITCH].
 __device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, u32 base, const ManyParts &parts, int rank) {
     const GemmArgs &a = w.a;
     int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -22,8 +22,8 @@ __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int
 
 // A thread's sums of CHUNK rows are x[4j+e]: of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's tile.
 
-// gate makes act(x)·up of all numbers: SILU and GELU_TANH of all at once, with a reciprocal that needs no branches where
-// it is that of a division.
+// gate makes act(x)·up of all numbers: SILU and GELU_TANH of all at once, with a reciprocal that needs no branches
+// where it is that of a division.
 template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {
     float y[N];
     bool plain = act == SILU || act == GELU_TANH;
@@ -47,7 +47,8 @@ template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], co
     }
 }
 
-// Own is what a thread knows of its sums' outputs, lane/4 and 8 more of tile `at`: their scales, if of F8_E4M3, and biases.
+// Own is what a thread knows of its sums' outputs, lane/4 and 8 more of tile `at`: their scales, if of F8_E4M3, and
+// biases.
 template <bool F8> struct Own {
     float scales[2], bias[2];
 

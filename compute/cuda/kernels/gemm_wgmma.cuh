@@ -195,8 +195,9 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
     letNextBegin();
 }
 
-// giveSums gives the first block the sums of the second, 16 of a thread at a time, which pick makes: [4][THREADS] of four
-// in the first block's shared memory at `to`. What it took before is told at the barrier `taken`, what it has at `given`.
+// giveSums gives the first block the sums of the second, 16 of a thread at a time, which pick makes: [4][THREADS] of
+// four in the first block's shared memory at `to`. What it took before is told at the barrier `taken`, what it has at
+// `given`.
 template <int CHUNKS, int THREADS, typename Pick>
 __device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &parity, Pick pick) {
     u32 at = sharedOf(to, 0) + threadIdx.x * 16;

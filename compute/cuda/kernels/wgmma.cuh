@@ -111,8 +111,8 @@ __device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, 
                      : "memory");
 }
 
-// storeMatrices stores four matrices of 8 by 8 numbers of 16 bits, of which the lanes have what mma has of sums: row r of
-// matrix i, at the place that lane 8i+r names, are the numbers of column r.
+// storeMatrices stores four matrices of 8 by 8 numbers of 16 bits, of which the lanes have what mma has of sums: row r
+// of matrix i, at the place that lane 8i+r names, are the numbers of column r.
 __device__ __forceinline__ void storeMatrices(u32 at, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }

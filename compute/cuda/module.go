@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,7 +79,8 @@ func attendBuild(kv int, wide bool) Build {
 
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false}}
+	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
+		{"grouped_few.cu", "sm_80", f, 0, false}, {"grouped_wgmma.cu", "sm_90a", f, 0, false}, {"route_few.cu", "sm_90a", f, 0, false}}
 	if f == formatFP8 {
 		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false})
 	}
@@ -122,24 +124,30 @@ func (b Build) Sum(source []byte, headers map[string][]byte) string {
 	h := sha256.New()
 	fmt.Fprintln(h, b.Options())
 	h.Write(source)
-	for _, name := range headerFiles {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		h.Write(headers[name])
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// headerFiles are the files of kernels/ that others include.
-var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "attend.cuh", "kv.cuh"}
+// included finds the headers that a file includes.
+var included = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
-// ReadSource reads a source and the headers from the package's folder.
+// ReadSource reads a source, and the headers that it includes, from the package's folder.
 func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
 	headers = map[string][]byte{}
-	for _, name := range headerFiles {
-		if headers[name], err = os.ReadFile(filepath.Join(dir, "kernels", name)); err != nil {
-			return nil, nil, err
+	source, err = os.ReadFile(filepath.Join(dir, "kernels", b.Source))
+	for files := [][]byte{source}; len(files) > 0 && err == nil; {
+		file := files[0]
+		files = files[1:]
+		for _, m := range included.FindAllSubmatch(file, -1) {
+			name := string(m[1])
+			if headers[name] == nil && err == nil {
+				headers[name], err = os.ReadFile(filepath.Join(dir, "kernels", name))
+				files = append(files, headers[name])
+			}
 		}
 	}
-	source, err = os.ReadFile(filepath.Join(dir, "kernels", b.Source))
 	return source, headers, err
 }
 
@@ -196,7 +204,8 @@ func (b Build) read() (c compiled, err error) {
 
 // earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
 // common.cuh): those of a decode step.
-var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu"}
+var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu",
+	"experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "route_few.cu"}
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
 // formats other than BF16 are there once a weight has the format, and attention of other types and of wide heads once a

@@ -194,6 +194,12 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, g := range groupings {
 		sizes[f.kernel(g.name())] = g.shared(f)
 	}
+	for _, m := range manies {
+		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
+	}
+	for name, own := range map[string]int{"few_gated": 0, "few_down": 2 << 10, "route_few": 12 << 10} { // what a kernel has besides
+		sizes[f.kernel(name)] = most - own
+	}
 	if f == formatFP8 {
 		for _, k := range float8Kernels {
 			sizes[f.kernel(k.name)] = k.shared()

@@ -22,6 +22,8 @@ struct StoreArgs {
     CacheLayer cache;
     const int *pos, *slot;
     int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
+    const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised before; or nil
+    float qEps, kEps;
 };
 
 // Pair is where the two numbers of a pair lie in a head, and its angle.
@@ -38,11 +40,22 @@ __device__ __forceinline__ Pair pairOf(const StoreArgs &a, i64 r, int p) {
 }
 
 // turnHead turns the pairs of one head of x, which begins at col, and gives numbers by their place in the head to
-// write. A warp's lanes share the head.
-template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, F write) {
+// write. If there is a gain, all numbers are of pairs, and normalised first. A warp's lanes share the head.
+template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, const float *gain, float eps, F write) {
+    float inv = 1;
+    if (gain) {
+        float squares = 0;
+        for (int p = threadIdx.x % 32; p < a.pairs * 2; p += 32) {
+            float v = get(x, r, col + p);
+            squares = fmaf(v, v, squares);
+        }
+        inv = rsqrtf(sumOfWarp(squares) / (a.pairs * 2) + eps);
+    }
     for (int p = threadIdx.x % 32; p < a.pairs; p += 32) {
         Pair at = pairOf(a, r, p);
         float v = get(x, r, col + at.one), w = get(x, r, col + at.other);
+        if (gain)
+            v = v * inv * gain[at.one], w = w * inv * gain[at.other];
         write(at.one, fmaf(v, at.c, -(w * at.s)));
         write(at.other, fmaf(w, at.c, v * at.s));
     }
@@ -55,11 +68,11 @@ KERNEL rotate_store(const StoreArgs a) {
     int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
     if (a.q.at)
         for (int h = first; h < a.qHeads; h += step)
-            turnHead(a, a.q, r, h * a.qDim, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
+            turnHead(a, a.q, r, h * a.qDim, a.qGain, a.qEps, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
     if (!a.store) {
         if (a.k.at)
             for (int h = first; h < a.kHeads; h += step)
-                turnHead(a, a.k, r, h * a.kDim, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
+                turnHead(a, a.k, r, h * a.kDim, a.kGain, a.kEps, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
         return;
     }
     int slot = a.slot[r];
@@ -71,7 +84,7 @@ KERNEL rotate_store(const StoreArgs a) {
     for (int h = first; h < c.heads; h += step) {
         bf16 *to = block + (h * c.tokens + token) * c.keyDim;
         if (turned)
-            turnHead(a, a.k, r, h * c.keyDim, [&](int d, float v) { to[d] = toBF16(v); });
+            turnHead(a, a.k, r, h * c.keyDim, a.kGain, a.kEps, [&](int d, float v) { to[d] = toBF16(v); });
         for (int d = lane; d < c.keyDim; d += 32)
             if (d < a.skip || d >= a.skip + turned)
                 to[d] = toBF16(get(a.k, r, h * c.keyDim + d));

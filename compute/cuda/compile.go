@@ -458,6 +458,15 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		}
 	}
 	kind := kindOfKV(p.cache.spec.Type)
+	const mostWhole = 256
+	if q != nil && k != nil && st != nil && kind == 0 && args.neighbours == 0 && args.skip == 0 {
+		dim := 2 * int(args.pairs)
+		layer := p.cache.spec.Layers[st.Layer]
+		if q.Rotary.HeadDim == dim && k.Rotary.HeadDim == dim && layer.KDim == dim && layer.VDim == dim && dim%4 == 0 && dim <= mostWhole && st.V.Buffer != 0 &&
+			p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0 {
+			args.whole = 1
+		}
+	}
 	return func(s *shape) error {
 		a := args
 		a.pos, a.slot = s.pos, s.slot

@@ -63,6 +63,9 @@ func (p *program) routed(t compute.Tensor) rows {
 	return v
 }
 
+// routeWarps is the rows of a block of route.
+const routeWarps = 4
+
 // routeArgs returns what the choice of experts takes.
 func (c *compiler) routeArgs(o compute.Route) (args routeArgs, t *routing, err error) {
 	p, r := c.p, o.Router
@@ -73,7 +76,7 @@ func (c *compiler) routeArgs(o compute.Route) (args routeArgs, t *routing, err e
 	if t.Chosen < 1 || t.Chosen > t.Experts || o.Logits.Cols != t.Experts {
 		return args, nil, fmt.Errorf("cuda: %d of %d experts are chosen by %d logits", t.Chosen, t.Experts, o.Logits.Cols)
 	}
-	shared := 4 * (2*t.Experts + r.Groups)
+	shared := routeWarps * 4 * (2*t.Experts + r.Groups)
 	if shared > 48<<10 {
 		return args, nil, fmt.Errorf("cuda: %d experts: %w", t.Experts, compute.ErrUnsupported)
 	}
@@ -101,9 +104,9 @@ func (c *compiler) route(o compute.Route) (operation, error) {
 	p := c.p
 	return func(s *shape) error {
 		a := args
-		a.logits, a.slot, a.ids, a.weights = p.view(o.Logits), s.slot, t.ids, t.weights
 		rows := s.count[compute.AllRows]
-		if err := run(p, "route", grid{uint32(rows), 1, 1}, 32, &a); err != nil {
+		a.logits, a.slot, a.ids, a.weights, a.rows = p.view(o.Logits), s.slot, t.ids, t.weights, int32(rows)
+		if err := run(p, "route", grid{blocksOf(rows, routeWarps), 1, 1}, 32*routeWarps, &a); err != nil {
 			return err
 		}
 		if t.apart(rows) {

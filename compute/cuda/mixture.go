@@ -344,12 +344,10 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	}
 	p, q := c.p, m.Products[0]
 	w, gain := q.W.(*matrix), n.Norm.Gain.(*vector)
-	bias, biased := n.Norm.Bias.(*vector)
 	k := p.kernel[w.format.kernel("route_few")]
 	ownTiles := int(blocksOf(w.tiles(), blocks))
 	shared := ownTiles*w.tileBytes() + 2*w.in
-	if k == nil || p.inFloat8(q) || n.Norm.Center || biased && bias != nil || gain.n != w.in || n.Norm.Group != 0 && n.Norm.Group != w.in ||
-		n.Norm.Width != 0 && n.Norm.Width != w.in || n.Dst.Cols != w.in || w.in%boxInputs != 0 || w.in <= 512 || !c.wide[n.Src.Buffer] || c.wide[n.Dst.Buffer] ||
+	if k == nil || p.inFloat8(q) || !c.plainNorm(n, w.in) || w.in%boxInputs != 0 ||
 		p.graph.Adapters > 0 && q.Target > 0 || shared > int(k.shared) || ownTiles*int(w.ranges()) > mostWarps || w.out > mostExperts {
 		return nil, nil
 	}
@@ -388,4 +386,13 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 		}
 		return nil
 	}, nil
+}
+
+// plainNorm reports whether a norm is of whole rows of so many numbers of float32, to bfloat16, as norm_wide computes
+// it: by which kernels that normalise rows themselves go.
+func (c *compiler) plainNorm(n compute.Normalize, width int) bool {
+	bias, biased := n.Norm.Bias.(*vector)
+	gain := n.Norm.Gain.(*vector)
+	return !n.Norm.Center && !(biased && bias != nil) && gain.n == width && (n.Norm.Group == 0 || n.Norm.Group == width) &&
+		(n.Norm.Width == 0 || n.Norm.Width == width) && n.Dst.Cols == width && width%4 == 0 && width > 512 && c.wide[n.Src.Buffer] && !c.wide[n.Dst.Buffer]
 }

@@ -124,30 +124,40 @@ func (b Build) Sum(source []byte, headers map[string][]byte) string {
 	h := sha256.New()
 	fmt.Fprintln(h, b.Options())
 	h.Write(source)
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
+	for _, name := range included(source, headers) {
 		h.Write(headers[name])
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// included finds the headers that a file includes.
-var included = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
+var includes = regexp.MustCompile(`(?m)^#include "(.*)"`)
 
-// ReadSource reads a source, and the headers that it includes, from the package's folder.
-func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
-	headers = map[string][]byte{}
-	source, err = os.ReadFile(filepath.Join(dir, "kernels", b.Source))
-	for files := [][]byte{source}; len(files) > 0 && err == nil; {
-		file := files[0]
-		files = files[1:]
-		for _, m := range included.FindAllSubmatch(file, -1) {
-			name := string(m[1])
-			if headers[name] == nil && err == nil {
-				headers[name], err = os.ReadFile(filepath.Join(dir, "kernels", name))
-				files = append(files, headers[name])
+// included lists the headers that a source includes, or that they do, sorted.
+func included(source []byte, headers map[string][]byte) []string {
+	seen := map[string]bool{}
+	for todo := [][]byte{source}; len(todo) > 0; todo = todo[1:] {
+		for _, m := range includes.FindAllSubmatch(todo[0], -1) {
+			if name := string(m[1]); !seen[name] {
+				seen[name] = true
+				todo = append(todo, headers[name])
 			}
 		}
 	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// headerFiles are the files of kernels/ that others include.
+var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "grouped.cuh", "route.cuh", "attend.cuh", "kv.cuh"}
+
+// ReadSource reads a source and the headers from the package's folder.
+func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
+	headers = map[string][]byte{}
+	for _, name := range headerFiles {
+		if headers[name], err = os.ReadFile(filepath.Join(dir, "kernels", name)); err != nil {
+			return nil, nil, err
+		}
+	}
+	source, err = os.ReadFile(filepath.Join(dir, "kernels", b.Source))
 	return source, headers, err
 }
 

@@ -114,6 +114,25 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// TestExpertsByEveryKernel computes mixtures with each of the kernels for many rows, however few there are.
+func TestExpertsByEveryKernel(t *testing.T) {
+	d := gpuDevice(t)
+	host, err := compute.Open("cpu", compute.Options{Threads: 2, Wide: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	was := manies
+	defer func() { manies = was }()
+	for _, m := range was {
+		m.least = 0
+		manies = []many{m}
+		for _, c := range append(expertCases(), mixtureCase(2048, 5)) {
+			t.Run(fmt.Sprintf("%d rows, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
+		}
+	}
+}
+
 func testOperations(t *testing.T, d *device, host compute.Device, c opsCase) {
 	p, reference := compileCase(t, d, c), compileCase(t, host, c)
 	adapter := 0

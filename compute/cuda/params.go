@@ -70,6 +70,7 @@ type storeArgs struct {
 	qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, stores int32
 	qGain, kGain                                                pointer
 	qEps, kEps                                                  float32
+	whole, _                                                    int32
 }
 
 type storeAnyArgs struct {
@@ -203,6 +204,7 @@ type routeArgs struct {
 	bias, slot, ids, weights                                     pointer
 	experts, chosen, sigmoid, groups, kept, groupBest, normalise int32
 	scale                                                        float32
+	rows, _                                                      int32
 }
 
 type routeFewArgs struct {

@@ -2,13 +2,15 @@
 // inside a group. The products are grouped.cu's.
 #include "route.cuh"
 
-// route chooses the experts of each row. [rows] blocks of a warp. Dynamic shared memory: 2·experts + groups numbers.
+// route chooses the experts of each row: a warp has one. Dynamic shared memory: 2·experts + groups numbers for each
+// warp.
 KERNEL route(const RouteArgs a) {
     extern __shared__ float scores[];
     letNextBegin();
     waitForRows();
-    int row = blockIdx.x;
-    routeRow(a, row, scores, [&](int i) { return get(a.logits, row, i); });
+    int warp = threadIdx.x / 32, row = blockIdx.x * (blockDim.x / 32) + warp;
+    if (row < a.rows)
+        routeRow(a, row, scores + warp * (2 * a.experts + a.groups), [&](int i) { return get(a.logits, row, i); });
 }
 
 // Groups routes by expert: of each route, at is its place; of each place, from is the batch's row. ends [experts]
@@ -55,12 +57,20 @@ KERNEL __launch_bounds__(ORDER_THREADS) route_order(const OrderArgs a) {
     }
     if (thread == 0)
         a.ends[expert] = all;
-    for (int i = first; i < end && equal > 0; i++)
-        if (a.ids[i] == expert) {
-            a.at[i] = place;
-            a.from[place++] = i / a.chosen;
-            equal--;
-        }
+#pragma unroll 4
+    for (int i = first; i < end; i += 4) {
+        if (equal == 0)
+            break;
+        int4 ids = *(const int4 *)(a.ids + i);
+        int four[4] = {ids.x, ids.y, ids.z, ids.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (i + j < end && four[j] == expert) {
+                a.at[i + j] = place;
+                a.from[place++] = (i + j) / a.chosen;
+                equal--;
+            }
+    }
 }
 
 // Copies each row to the places of its routes. [rows] blocks.

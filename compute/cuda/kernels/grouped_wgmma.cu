@@ -3,8 +3,8 @@
 // shared memory to registers, the operand A; rows come as boxes of a tensor map. Blocks stay: each takes one part of
 // the results after the other, which it finds by where the groups' rows end, and fetches ahead while it stores.
 //
-// A part is 128 outputs of up to MOST rows of a group, in as many eighths of 8 rows as it has, rounded up to a quarter
-// of MOST. The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both.
+// A part is 128 outputs of up to MOST rows of a group; what is multiplied is rounded up to a quarter of MOST. The two
+// blocks of a cluster take different outputs of the same rows; each fetches half of those for both.
 #include "barrier.cuh"
 #include "grouped.cuh"
 

@@ -12,6 +12,7 @@ struct RouteArgs {
     float *weights;
     int experts, chosen, sigmoid, groups, kept, groupBest, normalise;
     float scale;
+    int rows, unused;
 };
 
 #define TAKEN (-INF)
@@ -22,7 +23,7 @@ struct RouteArgs {
 __device__ __forceinline__ int best(const float *x, int n) {
     float most = TAKEN;
     int at = n;
-    for (int i = threadIdx.x; i < n; i += 32)
+    for (int i = threadIdx.x % 32; i < n; i += 32)
         if (x[i] > most)
             most = x[i], at = i;
     int bits = __float_as_int(most + 0.f); // of which the order is that of the numbers, once those below 0 are turned
@@ -34,7 +35,7 @@ __device__ __forceinline__ int best(const float *x, int n) {
 // routeRow chooses for a row. A warp's lanes work together. scores has room for 2·experts + groups numbers.
 template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &a, int row, float *scores, F logit) {
     float *choice = scores + a.experts, *sums = choice + a.experts;
-    int lane = threadIdx.x;
+    int lane = threadIdx.x % 32, mine = 0; // the lane's choice, of the first 32
     int *ids = a.ids + (i64)row * a.chosen;
     float *weights = a.weights + (i64)row * a.chosen;
     if (a.slot[row] < 0) {
@@ -95,11 +96,11 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
             choice[e] = TAKEN;
             ids[i] = e;
         }
+        mine = lane == i ? e : mine;
         __syncwarp();
     }
-    __syncwarp();
     for (int i = lane; i < a.chosen; i += 32) {
-        float w = scores[ids[i]];
+        float w = scores[i < 32 ? mine : ids[i]];
         weights[i] = (a.normalise ? w / (total + 1e-20f) : w) * a.scale;
     }
 }

@@ -30,12 +30,13 @@ type compiler struct {
 	at   int          // the operation that is compiled
 
 	routes map[int]routeShape // of buffers of routes, by number
+	joined map[int]bool       // operations that are part of one before them
 	normed *compute.Normalize // what the rows of a product are, which are not computed for anything else
 }
 
 // compile fills p.buffers and p.ops.
 func (p *program) compile() error {
-	c := &compiler{p: p, ops: p.graph.Ops, wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}}
+	c := &compiler{p: p, ops: p.graph.Ops, wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}, joined: map[int]bool{}}
 	for _, r := range p.graph.Routings {
 		p.routings = append(p.routings, routing{Routing: r})
 	}
@@ -49,6 +50,10 @@ func (p *program) compile() error {
 		p.buffers = append(p.buffers, buffer{rows: rows{ld: int32(roundUp(width, inputsMultiple)), wide: wide}, domain: b.Domain})
 	}
 	for c.at < len(c.ops) {
+		if c.joined[c.at] {
+			c.at++
+			continue
+		}
 		op, n, err := c.next()
 		if err != nil {
 			return err
@@ -99,6 +104,12 @@ func (c *compiler) next() (op operation, n int, err error) {
 		if c.normedInFloat8(o) {
 			return c.normFloat8(o)
 		}
+		if op := c.normedHeads(o); op != nil {
+			return op, 5, nil
+		}
+		if op, err := c.normedRoute(o); op != nil || err != nil {
+			return op, 3, err
+		}
 		return p.normalize(o), 1, nil
 	case compute.MatMul:
 		return c.matMul(o)
@@ -107,7 +118,7 @@ func (c *compiler) next() (op operation, n int, err error) {
 	case compute.Rotate:
 		return c.rotate(o)
 	case compute.Store:
-		return p.store(nil, nil, &o), 1, nil
+		return p.store(nil, nil, &o, nil), 1, nil
 	case compute.Attend:
 		op, err := c.attend(o)
 		return op, 1, err
@@ -129,11 +140,11 @@ func (c *compiler) next() (op operation, n int, err error) {
 		op, err := c.route(o)
 		return op, 1, err
 	case compute.MatMulExperts:
-		op, err := c.matMulExperts(o)
-		return op, 1, err
+		return c.matMulExperts(o)
 	case compute.Combine:
-		op, err := c.combine(o)
-		return op, 1, err
+		add, n := c.addedTo(o)
+		op, err := c.combine(o, add)
+		return op, n, err
 	case compute.Add:
 		return p.add(o.Dst, o.Src, o.Scale, false), 1, nil
 	case compute.Gather:
@@ -200,10 +211,10 @@ func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
 		s, third := c.ops[c.at+2].(compute.Store)
 		if second && third && s.K == k.X && k.Angles == o.Angles && k.Rotary.Skip == o.Rotary.Skip &&
 			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) {
-			return p.store(&o, &k, &s), 3, nil
+			return p.store(&o, &k, &s, nil), 3, nil
 		}
 	}
-	return p.store(nil, &o, nil), 1, nil
+	return p.store(nil, &o, nil, nil), 1, nil
 }
 
 // deadAfter reports whether nothing reads what a buffer holds after operation at.
@@ -397,9 +408,46 @@ func (p *program) angles(o compute.Angles) operation {
 	}
 }
 
-// store compiles the turning of q and of k, and the storing of k and v, of which any may be nil.
-func (p *program) store(q, k *compute.Rotate, st *compute.Store) operation {
+// normedHeads compiles the norms of queries' and keys' heads, their turning, and where keys are stored, if that is what
+// follows and heads are turned as a whole; else it returns nil.
+func (c *compiler) normedHeads(q compute.Normalize) operation {
+	if c.at+4 >= len(c.ops) {
+		return nil
+	}
+	k, ok := c.ops[c.at+1].(compute.Normalize)
+	turned, second := c.ops[c.at+2].(compute.Rotate)
+	keys, third := c.ops[c.at+3].(compute.Rotate)
+	if !ok || !second || !third || q.Dst != turned.X || k.Dst != keys.X {
+		return nil
+	}
+	for _, n := range []struct {
+		compute.Normalize
+		compute.Rotate
+	}{{q, turned}, {k, keys}} {
+		dim := n.Rotary.HeadDim
+		gain, plain := n.Norm.Gain.(*vector)
+		if bias, ok := n.Norm.Bias.(*vector); !plain || ok && bias != nil || n.Norm.Center || gain.n != dim || n.Norm.Group != 0 && n.Norm.Group != dim ||
+			n.Norm.Width != 0 && n.Norm.Width != n.Dst.Cols || n.Dst != n.Src || n.Dst.Cols != dim*n.Rotary.Heads || n.Rotary.Skip != 0 || n.Angles.Cols != dim {
+			return nil
+		}
+	}
+	c.at += 2
+	defer func() { c.at -= 2 }()
+	if _, n, _ := c.rotate(turned); n < 3 {
+		return nil
+	}
+	s := c.ops[c.at+2].(compute.Store)
+	return c.p.store(&turned, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
+}
+
+// store compiles the turning of q and of k, and the storing of k and v, of which any may be nil; norms, if there are
+// some, are those of q's and k's heads, before.
+func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compute.Norm) operation {
 	args := storeArgs{}
+	if norms != nil {
+		args.qGain, args.qEps = norms[0].Gain.(*vector).at, norms[0].Eps
+		args.kGain, args.kEps = norms[1].Gain.(*vector).at, norms[1].Eps
+	}
 	for _, r := range []*compute.Rotate{q, k} {
 		if r == nil {
 			continue
@@ -410,6 +458,15 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store) operation {
 		}
 	}
 	kind := kindOfKV(p.cache.spec.Type)
+	const mostWhole = 256
+	if q != nil && k != nil && st != nil && kind == 0 && args.neighbours == 0 && args.skip == 0 {
+		dim := 2 * int(args.pairs)
+		layer := p.cache.spec.Layers[st.Layer]
+		if q.Rotary.HeadDim == dim && k.Rotary.HeadDim == dim && layer.KDim == dim && layer.VDim == dim && dim%4 == 0 && dim <= mostWhole && st.V.Buffer != 0 &&
+			p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0 {
+			args.whole = 1
+		}
+	}
 	return func(s *shape) error {
 		a := args
 		a.pos, a.slot = s.pos, s.slot

@@ -12,6 +12,14 @@ type routing struct {
 	ids, weights pointer // [rows, chosen]
 	at, from     pointer // [rows·chosen]
 	ends         pointer // [experts]
+	ordered      bool    // some product takes routes by expert, however few rows there are
+}
+
+// apart reports whether each route of so many rows is computed by itself, in the order of rows: experts that two rows
+// choose are read twice.
+func (r *routing) apart(rows int) bool {
+	const most = 4
+	return rows <= most && !r.ordered
 }
 
 // bytes returns the memory of the routes of so many rows.
@@ -55,23 +63,26 @@ func (p *program) routed(t compute.Tensor) rows {
 	return v
 }
 
-// route compiles the choice of experts, and the order of routes.
-func (c *compiler) route(o compute.Route) (operation, error) {
+// routeWarps is the rows of a block of route.
+const routeWarps = 4
+
+// routeArgs returns what the choice of experts takes.
+func (c *compiler) routeArgs(o compute.Route) (args routeArgs, t *routing, err error) {
 	p, r := c.p, o.Router
-	t, err := c.routing(o.Routing)
+	t, err = c.routing(o.Routing)
 	if err != nil {
-		return nil, err
+		return args, nil, err
 	}
 	if t.Chosen < 1 || t.Chosen > t.Experts || o.Logits.Cols != t.Experts {
-		return nil, fmt.Errorf("cuda: %d of %d experts are chosen by %d logits", t.Chosen, t.Experts, o.Logits.Cols)
+		return args, nil, fmt.Errorf("cuda: %d of %d experts are chosen by %d logits", t.Chosen, t.Experts, o.Logits.Cols)
 	}
-	shared := 4 * (2*t.Experts + r.Groups)
+	shared := routeWarps * 4 * (2*t.Experts + r.Groups)
 	if shared > 48<<10 {
-		return nil, fmt.Errorf("cuda: %d experts: %w", t.Experts, compute.ErrUnsupported)
+		return args, nil, fmt.Errorf("cuda: %d experts: %w", t.Experts, compute.ErrUnsupported)
 	}
 	f := p.kernel["route"]
 	f.shared = max(f.shared, uint32(shared))
-	args := routeArgs{experts: int32(t.Experts), chosen: int32(t.Chosen), groups: int32(r.Groups), kept: int32(r.Kept), groupBest: int32(r.GroupBest), scale: r.Scale}
+	args = routeArgs{experts: int32(t.Experts), chosen: int32(t.Chosen), groups: int32(r.Groups), kept: int32(r.Kept), groupBest: int32(r.GroupBest), scale: r.Scale}
 	if r.Sigmoid {
 		args.sigmoid = 1
 	}
@@ -81,110 +92,28 @@ func (c *compiler) route(o compute.Route) (operation, error) {
 	if bias, ok := r.Bias.(*vector); ok && bias != nil {
 		args.bias = bias.at
 	}
-	return func(s *shape) error {
-		a := args
-		a.logits, a.slot, a.ids, a.weights = p.view(o.Logits), s.slot, t.ids, t.weights
-		rows := s.count[compute.AllRows]
-		if err := run(p, "route", grid{uint32(rows), 1, 1}, 32, &a); err != nil {
-			return err
-		}
-		order := orderArgs{ids: t.ids, at: t.at, from: t.from, ends: t.ends, n: int32(rows * t.Chosen), chosen: int32(t.Chosen)}
-		return run(p, "route_order", grid{uint32(t.Experts), 1, 1}, 256, &order)
-	}, nil
+	return args, t, nil
 }
 
-// matMulExperts compiles products with the weights of experts: every expert is a group of its routes.
-func (c *compiler) matMulExperts(o compute.MatMulExperts) (operation, error) {
-	p := c.p
-	t, err := c.routing(o.Routing)
+// route compiles the choice of experts, and the order of routes.
+func (c *compiler) route(o compute.Route) (operation, error) {
+	args, t, err := c.routeArgs(o)
 	if err != nil {
 		return nil, err
 	}
-	if len(o.Products) > maxProducts {
-		return nil, fmt.Errorf("cuda: %d products of experts at once: %w", len(o.Products), compute.ErrUnsupported)
-	}
-	for i := range o.Products {
-		if f := formatOfExperts(o.Products[i]); f != formatOfExperts(o.Products[0]) || f < 0 {
-			return c.expertsApart(o)
-		}
-	}
-	x, narrow := o.X, operation(nil)
-	if !o.Routed {
-		x, narrow = c.narrow(o.X)
-	}
-	f := formatOfExperts(o.Products[0])
-	outs, tables := make([]int, len(o.Products)), make([]int64, len(o.Products))
-	for i, q := range o.Products {
-		if len(q.W) != t.Experts || q.Bias != nil && len(q.Bias) != t.Experts {
-			return nil, fmt.Errorf("cuda: %d weights and %d biases of %d experts", len(q.W), len(q.Bias), t.Experts)
-		}
-		groups := make([]group, len(q.W))
-		for e, w := range q.W {
-			if out, in := w.Dims(); out != q.Dst.Cols || in != x.Cols {
-				return nil, fmt.Errorf("cuda: expert %d has a weight [%d, %d] between rows of %d and %d", e, out, in, x.Cols, q.Dst.Cols)
-			}
-			var bias compute.Vector
-			if q.Bias != nil {
-				bias = q.Bias[e]
-			}
-			groups[e] = groupOf(w, bias)
-		}
-		outs[i], tables[i] = q.Dst.Cols, p.keep(groups)
-		c.routes[q.Dst.Buffer] = routeShape{q.Dst.Cols, t.Chosen}
-	}
-	args := groupedArgs{groups: int32(t.Experts), pads: 1, aligned: 1, scale: 1}
+	p := c.p
 	return func(s *shape) error {
-		if narrow != nil {
-			if err := narrow(s); err != nil {
-				return err
-			}
+		a := args
+		rows := s.count[compute.AllRows]
+		a.logits, a.slot, a.ids, a.weights, a.rows = p.view(o.Logits), s.slot, t.ids, t.weights, int32(rows)
+		if err := run(p, "route", grid{blocksOf(rows, routeWarps), 1, 1}, 32*routeWarps, &a); err != nil {
+			return err
 		}
-		a, from := args, p.view(x)
-		a.ends, a.from, a.rows = t.ends, t.from, int32(s.count[compute.AllRows]*t.Chosen)
-		if o.Routed {
-			from, a.from = p.routed(x), 0
+		if t.apart(rows) {
+			return nil
 		}
-		for i, q := range o.Products {
-			a.p[i] = groupedProductArgs{x: from.at, groups: p.groupTable.at(tables[i]), dst: p.routed(q.Dst), ldx: from.ld}
-		}
-		return p.multiplyGroups(f, &a, outs)
-	}, nil
-}
-
-// formatOfExperts returns the format of a product's weights, -1 if they have different ones.
-func formatOfExperts(q compute.ExpertProduct) format {
-	f := format(-1)
-	for i, w := range q.W {
-		if own := w.(*matrix).format; i > 0 && own != f {
-			return -1
-		} else {
-			f = own
-		}
-	}
-	return f
-}
-
-// expertsApart compiles products whose weights have different formats, each by itself.
-func (c *compiler) expertsApart(o compute.MatMulExperts) (operation, error) {
-	var all []operation
-	for _, q := range o.Products {
-		if formatOfExperts(q) < 0 {
-			return nil, fmt.Errorf("cuda: operation %d: this device does not compute experts whose weights are stored differently: %w", c.at, compute.ErrUnsupported)
-		}
-		o.Products = []compute.ExpertProduct{q}
-		op, err := c.matMulExperts(o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, op)
-	}
-	return func(s *shape) error {
-		for _, op := range all {
-			if err := op(s); err != nil {
-				return err
-			}
-		}
-		return nil
+		order := orderArgs{ids: t.ids, at: t.at, from: t.from, ends: t.ends, n: int32(rows * t.Chosen), chosen: int32(t.Chosen)}
+		return run(p, "route_order", grid{uint32(t.Experts), 1, 1}, 512, &order)
 	}, nil
 }
 
@@ -209,16 +138,35 @@ func (c *compiler) activate(o compute.Activate) (operation, error) {
 	}, nil
 }
 
-// combine compiles the sum of what a row's experts yield.
-func (c *compiler) combine(o compute.Combine) (operation, error) {
+// addedTo returns the addition after a sum of experts that can be part of it, if there is one, and how many operations
+// both are.
+func (c *compiler) addedTo(o compute.Combine) (*compute.Add, int) {
+	if c.at+1 < len(c.ops) {
+		if a, ok := c.ops[c.at+1].(compute.Add); ok && a.Src == o.Dst && a.Dst.Buffer != o.Dst.Buffer && a.Dst.Buffer != o.Src.Buffer &&
+			c.deadAfter(c.at+1, a.Src.Buffer) {
+			return &a, 2
+		}
+	}
+	return nil, 1
+}
+
+// combine compiles the sum of what a row's experts yield, and its addition to the residual stream, if there is one.
+func (c *compiler) combine(o compute.Combine, add *compute.Add) (operation, error) {
 	p := c.p
 	t, err := c.routing(o.Routing)
 	if err != nil {
 		return nil, err
 	}
+	args := combineArgs{cols: int32(o.Dst.Cols), chosen: int32(t.Chosen)}
+	dst := o.Dst
+	if add != nil {
+		args.adds, args.scale, dst = 1, add.Scale, add.Dst
+	}
 	return func(s *shape) error {
-		a := combineArgs{dst: p.view(o.Dst), src: p.routed(o.Src), shared: p.view(o.Shared), factor: p.view(o.Factor),
-			at: t.at, slot: s.slot, weights: t.weights, cols: int32(o.Dst.Cols), chosen: int32(t.Chosen)}
-		return run(p, "combine", grid{uint32(s.count[compute.AllRows]), blocksOf(o.Dst.Cols, 256), 1}, 256, &a)
+		const threads = 128
+		a := args
+		a.dst, a.src, a.shared, a.factor = p.view(dst), p.routed(o.Src), p.view(o.Shared), p.view(o.Factor)
+		a.at, a.slot, a.weights = t.at, s.slot, t.weights
+		return run(p, "combine", grid{uint32(s.count[compute.AllRows]), blocksOf(o.Dst.Cols, 8*threads), 1}, threads, &a)
 	}, nil
 }

@@ -62,11 +62,14 @@ func (p *program) multiplyGroups(f format, a *groupedArgs, outs []int) error {
 		chunks = rows/k.rows + min(rows, groups)
 	}
 	blocks := 0
-	for i, n := range outs {
-		a.p[i].blocks = int32(blocksOf(n, tileOuts*k.warps))
-		blocks += int(a.p[i].blocks)
-	}
 	a.products = int32(len(outs))
+	for i, n := range outs {
+		a.p[i].tiles = int32(blocksOf(n, tileOuts))
+		blocks += int(blocksOf(n, tileOuts*k.warps))
+	}
+	if a.mode == modeGated {
+		blocks = int(blocksOf(2*int(a.p[0].tiles), k.warps))
+	}
 	const most = 1 << 15 // blocks along an axis
 	return run(p, f.kernel(k.name()), grid{uint32(blocks), uint32(min(chunks, most)), blocksOf(chunks, most)}, 32*k.warps, a)
 }

@@ -79,7 +79,8 @@ func attendBuild(kv int, wide bool) Build {
 
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false}}
+	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
+		{"grouped_few.cu", "sm_80", f, 0, false}, {"grouped_wgmma.cu", "sm_90a", f, 0, false}, {"route_few.cu", "sm_90a", f, 0, false}}
 	if f == formatFP8 {
 		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false})
 	}
@@ -146,7 +147,10 @@ func included(source []byte, headers map[string][]byte) []string {
 }
 
 // headerFiles are the files of kernels/ that others include.
-var headerFiles = []string{"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "attend.cuh", "kv.cuh"}
+var headerFiles = []string{
+	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
+	"route.cuh", "attend.cuh", "kv.cuh",
+}
 
 // ReadSource reads a source and the headers from the package's folder.
 func ReadSource(dir string, b Build) (source []byte, headers map[string][]byte, err error) {
@@ -213,7 +217,10 @@ func (b Build) read() (c compiled, err error) {
 
 // earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
 // common.cuh): those of a decode step.
-var earlySources = []string{"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu"}
+var earlySources = []string{
+	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu",
+	"experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "route_few.cu",
+}
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of
 // formats other than BF16 are there once a weight has the format, and attention of other types and of wide heads once a

@@ -71,7 +71,7 @@ func TestSpeedOfLayers(t *testing.T) {
 		compute.Convolve{Layer: 1, X: qkv, Delta: delta}, compute.Activate{Dst: qkv, Gate: qkv},
 		compute.DeltaRule{Layer: 1, Dst: out, QKV: qkv, A: a, B: b, Delta: delta},
 		compute.Gather{Dst: hid, Src: y}, compute.Choose{Hidden: hid})
-	labels := []string{"", "", "route", "gate, up", "activation", "down", "combine", "keys up", "store", "attend", "values up", "convolve", "activation", "delta rule"}
+	labels := []string{"", "", "route", "gate, up", "down, combine", "keys up", "store", "attend", "values up", "convolve", "activation", "delta rule"}
 	cache, err := d.Cache(compute.CacheSpec{Blocks: 64 * 160, BlockTokens: 16, Type: d.KVTypes()[0], States: 64,
 		Layers: []compute.CacheLayer{{KVHeads: 1, KDim: 576, VDim: 512, Latent: true}, {State: delta.State()}}})
 	if err != nil {

@@ -103,13 +103,33 @@ func TestOperations(t *testing.T) {
 	}
 	defer host.Close()
 	cases := append(expertCases(), headCases()...)
+	cases = append(cases, mixtureCase(2048, 5), mixtureCase(576, 3))
 	cases = append(cases, recurrentCases()...)
 	cases = append(cases, latentCase(quant.BF16, 20, latentValues, latentKeys-latentValues))
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96))
+		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 96, 96, true))
 	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })
+	}
+}
+
+// TestExpertsByEveryKernel computes mixtures with each of the kernels for many rows, however few there are.
+func TestExpertsByEveryKernel(t *testing.T) {
+	d := gpuDevice(t)
+	host, err := compute.Open("cpu", compute.Options{Threads: 2, Wide: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	was := manies
+	defer func() { manies = was }()
+	for _, m := range was {
+		m.least = 0
+		manies = []many{m}
+		for _, c := range append(expertCases(), mixtureCase(2048, 5)) {
+			t.Run(fmt.Sprintf("%d rows, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
+		}
 	}
 }
 
@@ -178,6 +198,10 @@ func expertCases() []opsCase {
 		{96, 160, 80, 10, 2, compute.Router{Scale: 1}, false, false, false, quant.Q8_0},
 		{256, 256, 80, 8, 2, compute.Router{Scale: 1}, false, false, false, quant.Q4_K},
 		{96, 160, 80, 10, 2, compute.Router{Scale: 1}, false, false, false, quant.MXFP4},
+		{128, 192, 320, 2, 2, compute.Router{Scale: 1}, false, false, false, quant.BF16},               // 300 rows of each expert
+		{192, 320, 200, 4, 2, compute.Router{Scale: 1, Normalise: true}, true, true, true, quant.BF16}, // odd numbers of steps
+		{256, 256, 144, 3, 2, compute.Router{Scale: 1}, false, false, false, quant.Q8_0},
+		{320, 128, 72, 70, 4, compute.Router{Scale: 1}, true, false, false, quant.BF16},
 	} {
 		off := 1e-2
 		if k.typ != quant.BF16 {
@@ -243,6 +267,36 @@ func headCases() []opsCase {
 	return cases
 }
 
+// mixtureCase is a whole mixture: the norm, the router's product, the choice, products, their sum, and its addition to
+// the residual stream. Each row chooses all experts, so that rounding does not choose others.
+func mixtureCase(hidden, experts int) opsCase {
+	return opsCase{name: fmt.Sprintf("mixture of %d on rows of %d", experts, hidden), off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+		const width = 192
+		g.Routings = []compute.Routing{{Experts: experts, Chosen: experts}}
+		all := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
+		h, x, logits, added := inputs(hidden, 1), all(hidden), all(experts), all(hidden)
+		gate, up := all(experts*width), all(experts*hidden)
+		of := func(out, in int) compute.Matrix {
+			return weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in)
+		}
+		product := func(dst compute.Tensor, in int) (q compute.ExpertProduct) {
+			q.Dst = dst
+			for range experts {
+				q.W = append(q.W, of(dst.Cols, in))
+			}
+			return q
+		}
+		g.Add(compute.Normalize{Dst: x, Src: h, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, hidden, 1)), Eps: 1e-5}},
+			compute.MatMul{X: x, Products: []compute.Product{{Dst: logits, W: of(experts, hidden), Bias: vectorOf(t, d, bell(r, experts, 1))}}},
+			compute.Route{Logits: logits, Router: compute.Router{Scale: 1.5, Normalise: true}},
+			compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up.Narrow(width), hidden), product(gate.Narrow(width), hidden)}},
+			compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(experts * width)},
+			compute.MatMulExperts{X: gate.Narrow(width), Routed: true, Products: []compute.ExpertProduct{product(up.Narrow(hidden), width)}},
+			compute.Combine{Dst: added, Src: up.Narrow(hidden)}, compute.Add{Dst: h, Src: added, Scale: 0.75})
+		return h
+	}}
+}
+
 func recurrentCases() []opsCase {
 	var cases []opsCase
 	for _, k := range []compute.Delta{
@@ -277,19 +331,24 @@ func offOf(kv quant.Type) float64 {
 	return 2e-2
 }
 
-// storeCase is attention whose keys are turned, with heads of dim numbers and values of others.
-func storeCase(kv quant.Type, dim, values int) opsCase {
+// storeCase is attention whose keys are turned, with heads of dim numbers and values of others; normed heads are
+// normalised before.
+func storeCase(kv quant.Type, dim, values int, normed bool) opsCase {
 	const heads, kvHeads = 4, 2
 	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: kvHeads, KDim: dim, VDim: values}}}
-	return opsCase{name: fmt.Sprintf("cache of %v, heads of %d", kv, dim), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+	return opsCase{name: fmt.Sprintf("cache of %v, heads of %d, normed: %t", kv, dim, normed), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 		q, k, v, dst := inputs(heads*dim, 1), inputs(kvHeads*dim, 1), inputs(kvHeads*values, 1), g.Buffer(heads*values, compute.AllRows)
 		angles := g.Buffer(dim, compute.AllRows)
 		freqs := make([]float32, dim/2)
 		for i := range freqs {
 			freqs[i] = 1 / float32(i+1)
 		}
-		g.Add(compute.Angles{Dst: angles, Freqs: vectorOf(t, d, freqs), Scale: 1},
-			compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: heads, HeadDim: dim}},
+		g.Add(compute.Angles{Dst: angles, Freqs: vectorOf(t, d, freqs), Scale: 1})
+		if normed {
+			g.Add(compute.Normalize{Dst: q, Src: q, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, dim, 1)), Eps: 1e-5}},
+				compute.Normalize{Dst: k, Src: k, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, dim, 1)), Eps: 1e-6}})
+		}
+		g.Add(compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: heads, HeadDim: dim}},
 			compute.Rotate{X: k, Angles: angles, Rotary: compute.Rotary{Heads: kvHeads, HeadDim: dim}},
 			compute.Store{K: k, V: v}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: 0.12}})
 		return dst
@@ -362,9 +421,10 @@ func adapterWeight(t testing.TB, d compute.Device, v []float32, out, in int) com
 // back.
 func TestOperationsOnFake(t *testing.T) {
 	cases := append(expertCases(), headCases()...)
+	cases = append(cases, mixtureCase(2048, 5), mixtureCase(576, 3))
 	cases = append(cases, recurrentCases()...)
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40), storeCase(k.typ, 96, 96), storeCase(k.typ, 192, 192))
+		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 96, 96, false), storeCase(k.typ, 192, 192, false))
 	}
 	for _, k := range oddShapes {
 		cases = append(cases, k.odd())

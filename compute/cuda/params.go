@@ -68,6 +68,9 @@ type storeArgs struct {
 	cache                                                       layerArgs
 	pos, slot                                                   pointer
 	qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, stores int32
+	qGain, kGain                                                pointer
+	qEps, kEps                                                  float32
+	whole, _                                                    int32
 }
 
 type storeAnyArgs struct {
@@ -157,9 +160,9 @@ type group struct {
 }
 
 type groupedProductArgs struct {
-	x, groups   pointer
-	dst         rows
-	ldx, blocks int32
+	x, groups  pointer
+	dst        rows
+	ldx, tiles int32
 }
 
 type groupedArgs struct {
@@ -168,8 +171,26 @@ type groupedArgs struct {
 	inStep, outStep        int32
 	mode, pads, aligned    int32
 	scale                  float32
-	_                      int32
+	act                    int32
 	p                      [maxProducts]groupedProductArgs
+}
+
+// manyArgs is a groupedArgs with maps of its rows.
+type manyArgs struct {
+	x     [4]tensorMap
+	a     groupedArgs
+	steps int32
+	_     [7]int32
+}
+
+type fewArgs struct {
+	x, dst                     rows
+	gate, up                   pointer
+	ids, slot, weights         pointer
+	shared, factor             rows
+	experts, chosen, act, mode int32
+	scale                      float32
+	in                         int32
 }
 
 type restArgs struct {
@@ -183,6 +204,16 @@ type routeArgs struct {
 	bias, slot, ids, weights                                     pointer
 	experts, chosen, sigmoid, groups, kept, groupBest, normalise int32
 	scale                                                        float32
+	rows, _                                                      int32
+}
+
+type routeFewArgs struct {
+	r             routeArgs
+	src, dst      rows
+	gain, bias, w pointer
+	width, ranges int32
+	eps           float32
+	tiles         int32
 }
 
 type orderArgs struct {
@@ -190,10 +221,16 @@ type orderArgs struct {
 	n, chosen           int32
 }
 
+type spreadArgs struct {
+	x, dst, at, slot         pointer
+	ldx, lddst, cols, chosen int32
+}
+
 type combineArgs struct {
 	dst, src, shared, factor rows
 	at, slot, weights        pointer
-	cols, chosen             int32
+	cols, chosen, adds       int32
+	scale                    float32
 }
 
 type convolveArgs struct {
@@ -326,8 +363,12 @@ var paramSizes = map[string]uintptr{
 	"count_tokens":        unsafe.Sizeof(countArgs{}),
 	"heads_rest":          unsafe.Sizeof(restArgs{}),
 	"route":               unsafe.Sizeof(routeArgs{}),
+	"route_few":           unsafe.Sizeof(routeFewArgs{}),
 	"route_order":         unsafe.Sizeof(orderArgs{}),
 	"combine":             unsafe.Sizeof(combineArgs{}),
+	"spread":              unsafe.Sizeof(spreadArgs{}),
+	"few_gated":           unsafe.Sizeof(fewArgs{}),
+	"few_down":            unsafe.Sizeof(fewArgs{}),
 	"float8_rows":         unsafe.Sizeof(float8RowsArgs{}),
 	"float8_norm":         unsafe.Sizeof(float8NormArgs{}),
 	"convolve":            unsafe.Sizeof(convolveArgs{}),
@@ -354,6 +395,9 @@ func init() {
 	}
 	for _, g := range groupings {
 		paramSizes[g.name()] = unsafe.Sizeof(groupedArgs{})
+	}
+	for _, m := range manies {
+		paramSizes[m.name(false)], paramSizes[m.name(true)] = unsafe.Sizeof(manyArgs{}), unsafe.Sizeof(manyArgs{})
 	}
 	for _, keys := range deltaKeys {
 		paramSizes[deltaName(keys)] = unsafe.Sizeof(deltaArgs{})

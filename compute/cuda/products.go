@@ -199,6 +199,12 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, g := range groupings {
 		sizes[f.kernel(g.name())] = g.shared(f)
 	}
+	for _, m := range manies {
+		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
+	}
+	for name, own := range map[string]int{"few_gated": 0, "few_down": 2 << 10, "route_few": 12 << 10} { // what a kernel has besides
+		sizes[f.kernel(name)] = most - own
+	}
 	if f == formatFP8 {
 		for _, k := range float8Kernels {
 			sizes[f.kernel(k.name)] = k.shared()
@@ -210,9 +216,9 @@ func (f format) sharedSizes(most int) map[string]int {
 	return sizes
 }
 
-// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or of 128
-// if of F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a step
-// and of beginning and ending a part, as measured on an H100.
+// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or of
+// 128 if of F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a
+// step and of beginning and ending a part, as measured on an H100.
 type warpgroups struct {
 	outs, rows, steps int
 	split             bool

@@ -22,7 +22,7 @@ var oddShapes = []decoderShape{
 	{5, 1, 192, 333, 190, quant.BF16}, {3, 1, 224, 66, 1, quant.BF16}, {7, 1, 256, 450, 600, quant.BF16}, {33, 11, 64, 2112, 96, quant.BF16},
 	{5, 1, 64, 160, 352, quant.Q8_0}, {3, 3, 96, 96, 32, quant.Q4_0}, {9, 3, 96, 1120, 416, quant.Q5_1}, {5, 5, 160, 224, 736, quant.MXFP4},
 	{5, 1, 256, 768, 1280, quant.Q6_K}, {7, 1, 256, 256, 256, quant.Q4_K}, {3, 1, 128, 384, 640, quant.U4_128}, {5, 5, 96, 288, 96, quant.Q5_0},
-	{7, 7, 80, 330, 194, quant.F8_E4M3},
+	{7, 7, 80, 330, 194, quant.F8_E4M3}, {8, 2, 128, 1024, 640, quant.BF16}, {4, 1, 64, 2176, 96, quant.BF16}, {4, 4, 64, 2048, 256, quant.Q8_0},
 }
 
 // odd is a case of a layer, whole: norm, queries, keys and values, turned, stored, attention, output, norm,

@@ -27,7 +27,6 @@ func TestSpeed(t *testing.T) {
 	d := gpuDevice(t)
 	fmt.Printf("opening: %.2f s\n", time.Since(opening).Seconds())
 	const layers, most = 32, 256
-	context, each := 512, 37
 	typ := quant.BF16
 	if rest, named := strings.CutPrefix(what, "type="); named {
 		name, list, _ := strings.Cut(rest, " ")
@@ -69,6 +68,16 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	labels := []string{"norm", "qkv", "rope+store", "attend", "out+add", "norm", "gate,up+act", "down+add"}
+	if p.float8.inputs > 0 {
+		labels = []string{"norm+qkv", "rope+store", "attend", "out+add", "norm+gate,up+act", "down+add"}
+	}
+	measureAll(t, r, p, what, labels)
+}
+
+// measureAll measures steps as TestSpeed lists them, and the labelled operations of a layer.
+func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []string) {
+	context, each := 512, 37
 	filled := 0 // slots whose tokens are in the cache
 	for _, part := range strings.Fields(what) {
 		name, list, _ := strings.Cut(part, "=")
@@ -83,13 +92,13 @@ func TestSpeed(t *testing.T) {
 			}
 			if name == "prompt" {
 				filled = 0
-				measure(t, p, name, rows, func(b *compute.Batch, _ int) {
+				measure(t, p, name, rows, labels, func(b *compute.Batch, _ int) {
 					b.AppendSeq(compute.Seq{}, random(r, rows), rows)
 				})
 				continue
 			}
-			if rows*each > spec.Blocks {
-				t.Fatalf("%d sequences of %d tokens: more than %d blocks", rows, context, spec.Blocks)
+			if rows*each > p.cache.spec.Blocks {
+				t.Fatalf("%d sequences of %d tokens: more than %d blocks", rows, context, p.cache.spec.Blocks)
 			}
 			for ; filled < rows; filled++ {
 				b := &compute.Batch{}
@@ -99,7 +108,7 @@ func TestSpeed(t *testing.T) {
 				}
 				wait(t, p, b)
 			}
-			measure(t, p, name, rows, func(b *compute.Batch, n int) {
+			measure(t, p, name, rows, labels, func(b *compute.Batch, n int) {
 				for slot := range rows {
 					b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(context + n)}, random(r, 1), 1)
 				}
@@ -128,7 +137,7 @@ func wait(t testing.TB, p compute.Program, b *compute.Batch) {
 }
 
 // measure prints the time of a step of so many rows, two of which are under way at any time, and of its operations.
-func measure(t testing.TB, p *program, name string, rows int, fill func(b *compute.Batch, n int)) {
+func measure(t testing.TB, p *program, name string, rows int, labels []string, fill func(b *compute.Batch, n int)) {
 	steps := 60
 	if name == "prompt" {
 		steps = 4
@@ -197,10 +206,7 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 	must(err)
 	to, err := p.g.newEvent(true)
 	must(err)
-	labels := []string{"norm", "qkv", "rope+store", "attend", "out+add", "norm", "gate,up+act", "down+add"}
-	if p.float8.inputs > 0 {
-		labels = []string{"norm+qkv", "rope+store", "attend", "out+add", "norm+gate,up+act", "down+add"}
-	}
+	sum := float32(0)
 	timeOps := func(label string, ops []operation) {
 		must(p.s.wait())
 		must(from.record(p.s))
@@ -212,6 +218,7 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 		ms, err := to.since(from)
 		must(err)
 		fmt.Printf("    %-16s %9.1f us each\n", label, ms*1e3/float32(len(ops)))
+		sum += ms * 1e3 / float32(len(ops))
 	}
 	for k, label := range labels {
 		var ops []operation
@@ -220,6 +227,7 @@ func measure(t testing.TB, p *program, name string, rows int, fill func(b *compu
 		}
 		timeOps(label, ops)
 	}
+	fmt.Printf("    %-16s %9.1f us\n", "a layer", sum)
 	timeOps("head", p.ops[len(p.ops)-1:])
 	must(from.close())
 	must(to.close())

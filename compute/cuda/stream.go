@@ -10,7 +10,7 @@ type stream struct {
 	g      *gpu
 	handle uintptr
 	params [1]uintptr   // of launch; on the heap
-	param  [512]byte    // of launch
+	param  [1024]byte   // of launch
 	config launchConfig // of launch
 	early  launchAttribute
 }
@@ -94,6 +94,9 @@ func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) e
 	size := int(unsafe.Sizeof(*param))
 	if size != f.param {
 		return fmt.Errorf("cuda: %s takes a parameter of %d bytes; it is given %d", f.name, f.param, size)
+	}
+	if size > len(s.param) {
+		return fmt.Errorf("cuda: %s takes a parameter of %d bytes; there is room for %d", f.name, size, len(s.param))
 	}
 	copy(s.param[:], unsafe.Slice((*byte)(unsafe.Pointer(param)), size)) // from the stack, perhaps, to the heap
 	s.params = [1]uintptr{address(&s.param[0])}

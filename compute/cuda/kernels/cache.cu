@@ -22,6 +22,9 @@ struct StoreArgs {
     CacheLayer cache;
     const int *pos, *slot;
     int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
+    const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised before; or nil
+    float qEps, kEps;
+    int whole, unused; // whole: rotateWhole does it
 };
 
 // Pair is where the two numbers of a pair lie in a head, and its angle.
@@ -38,13 +41,103 @@ __device__ __forceinline__ Pair pairOf(const StoreArgs &a, i64 r, int p) {
 }
 
 // turnHead turns the pairs of one head of x, which begins at col, and gives numbers by their place in the head to
-// write. A warp's lanes share the head.
-template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, F write) {
+// write. If there is a gain, all numbers are of pairs, and normalised first. A warp's lanes share the head.
+template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, const float *gain, float eps, F write) {
+    float inv = 1;
+    if (gain) {
+        float squares = 0;
+        for (int p = threadIdx.x % 32; p < a.pairs * 2; p += 32) {
+            float v = get(x, r, col + p);
+            squares = fmaf(v, v, squares);
+        }
+        inv = rsqrtf(sumOfWarp(squares) / (a.pairs * 2) + eps);
+    }
     for (int p = threadIdx.x % 32; p < a.pairs; p += 32) {
         Pair at = pairOf(a, r, p);
         float v = get(x, r, col + at.one), w = get(x, r, col + at.other);
+        if (gain)
+            v = v * inv * gain[at.one], w = w * inv * gain[at.other];
         write(at.one, fmaf(v, at.c, -(w * at.s)));
         write(at.other, fmaf(w, at.c, v * at.s));
+    }
+}
+
+// Turn is turnHead of whole heads of bfloat16 in pairs of halves, of a multiple of 4 and up to 256 numbers: a lane has
+// two neighbouring pairs at a time, with the same angles in all heads.
+struct Turn {
+    float c[2][2], s[2][2];
+
+    __device__ __forceinline__ Turn(const StoreArgs &a, i64 r) {
+        const float *angle = (const float *)a.angles.at + r * a.angles.ld + threadIdx.x % 32 * 2;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (threadIdx.x % 32 * 2 + i * 64 < a.pairs) {
+                float2 x = *(const float2 *)(angle + i * 64), y = *(const float2 *)(angle + a.pairs + i * 64);
+                c[i][0] = x.x, c[i][1] = x.y, s[i][0] = y.x, s[i][1] = y.y;
+            }
+    }
+
+    __device__ __forceinline__ void head(const bf16 *x, bf16 *to, int pairs, const float *gain, float eps) const {
+        int first = threadIdx.x % 32 * 2;
+        float v[2][2] = {}, w[2][2] = {};
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (first + i * 64 < pairs) {
+                u32 one = *(const u32 *)(x + first + i * 64), other = *(const u32 *)(x + pairs + first + i * 64);
+                v[i][0] = fromBF16((bf16)one), v[i][1] = fromBF16((bf16)(one >> 16));
+                w[i][0] = fromBF16((bf16)other), w[i][1] = fromBF16((bf16)(other >> 16));
+            }
+        if (gain) {
+            float squares = 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                squares = fmaf(v[i / 2][i % 2], v[i / 2][i % 2], squares);
+                squares = fmaf(w[i / 2][i % 2], w[i / 2][i % 2], squares);
+            }
+            float inv = rsqrtf(sumOfWarp(squares) / (pairs * 2) + eps);
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (first + i * 64 < pairs) {
+                    float2 one = *(const float2 *)(gain + first + i * 64), other = *(const float2 *)(gain + pairs + first + i * 64);
+                    v[i][0] = v[i][0] * inv * one.x, v[i][1] = v[i][1] * inv * one.y;
+                    w[i][0] = w[i][0] * inv * other.x, w[i][1] = w[i][1] * inv * other.y;
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (first + i * 64 < pairs) {
+                float one[2], other[2];
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    one[j] = fmaf(v[i][j], c[i][j], -(w[i][j] * s[i][j]));
+                    other[j] = fmaf(w[i][j], c[i][j], v[i][j] * s[i][j]);
+                }
+                *(u32 *)(to + first + i * 64) = packBF16(one[0], one[1]);
+                *(u32 *)(to + pairs + first + i * 64) = packBF16(other[0], other[1]);
+            }
+    }
+};
+
+// rotateWhole is rotate_store of what Turn takes, with values of bfloat16 of the same size.
+__device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
+    const CacheLayer &c = a.cache;
+    int dim = a.pairs * 2, slot = a.slot[r];
+    const bf16 *q = (const bf16 *)a.q.at + r * a.q.ld, *k = (const bf16 *)a.k.at + r * a.k.ld, *v = (const bf16 *)a.v.at + r * a.v.ld;
+    Turn turn(a, r);
+    for (int h = first; h < a.qHeads; h += step)
+        turn.head(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
+    if (slot < 0)
+        return;
+    bf16 *block = blockOf(c, slot, a.pos[r]);
+    int token = a.pos[r] % c.tokens;
+    for (int n = (first + step - a.qHeads % step) % step; n < 2 * c.heads; n += step) { // warps that have fewer queries begin
+        int h = n % c.heads;
+        bf16 *to = block + (n < c.heads ? 0 : c.heads * c.tokens * dim) + (h * c.tokens + token) * dim;
+        if (n < c.heads)
+            turn.head(k + h * dim, to, a.pairs, a.kGain, a.kEps);
+        else
+            for (int d = threadIdx.x % 32; d < a.pairs; d += 32)
+                ((u32 *)to)[d] = ((const u32 *)(v + h * dim))[d];
     }
 }
 
@@ -53,13 +146,17 @@ KERNEL rotate_store(const StoreArgs a) {
     waitForRows();
     i64 r = blockIdx.x;
     int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    if (a.whole) {
+        rotateWhole(a, r, first, step);
+        return;
+    }
     if (a.q.at)
         for (int h = first; h < a.qHeads; h += step)
-            turnHead(a, a.q, r, h * a.qDim, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
+            turnHead(a, a.q, r, h * a.qDim, a.qGain, a.qEps, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
     if (!a.store) {
         if (a.k.at)
             for (int h = first; h < a.kHeads; h += step)
-                turnHead(a, a.k, r, h * a.kDim, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
+                turnHead(a, a.k, r, h * a.kDim, a.kGain, a.kEps, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
         return;
     }
     int slot = a.slot[r];
@@ -71,7 +168,7 @@ KERNEL rotate_store(const StoreArgs a) {
     for (int h = first; h < c.heads; h += step) {
         bf16 *to = block + (h * c.tokens + token) * c.keyDim;
         if (turned)
-            turnHead(a, a.k, r, h * c.keyDim, [&](int d, float v) { to[d] = toBF16(v); });
+            turnHead(a, a.k, r, h * c.keyDim, a.kGain, a.kEps, [&](int d, float v) { to[d] = toBF16(v); });
         for (int d = lane; d < c.keyDim; d += 32)
             if (d < a.skip || d >= a.skip + turned)
                 to[d] = toBF16(get(a.k, r, h * c.keyDim + d));

@@ -1,178 +1,160 @@
 // Mixtures of experts. A route is one of a row's choices; tensors of routes are grouped by expert, rows ascending
 // inside a group. The products are grouped.cu's.
-#include "common.cuh"
+#include "route.cuh"
 
-// Chooses the experts of each row, best first, the lower number among equals: ids and weights are [rows, chosen].
-// Rows without a slot choose none: -1. A NaN is less than every number. [rows] blocks of a warp. Dynamic shared
-// memory: 2·experts + groups numbers.
-struct RouteArgs {
-    Rows logits;
-    const float *bias; // [experts] added to the scores for the choice, or nil
-    const int *slot;
-    int *ids;
-    float *weights;
-    int experts, chosen, sigmoid, groups, kept, groupBest, normalise;
-    float scale;
-};
-
-#define TAKEN (-INF)
-#define LOWEST (-3.4e38f) // what a NaN counts as
-
-// best returns the place of the greatest of n numbers that is not taken, the first among equals; 0 if all are. A
-// warp's lanes work together, and each returns the same.
-__device__ __forceinline__ int best(const float *x, int n) {
-    float most = TAKEN;
-    int at = n;
-    for (int i = threadIdx.x; i < n; i += 32)
-        if (x[i] > most)
-            most = x[i], at = i;
-    for (int d = 16; d > 0; d /= 2) {
-        float other = __shfl_xor_sync(~0u, most, d);
-        int otherAt = __shfl_xor_sync(~0u, at, d);
-        if (other > most || other == most && otherAt < at)
-            most = other, at = otherAt;
-    }
-    return at < n ? at : 0;
-}
-
+// route chooses the experts of each row: a warp has one. Dynamic shared memory: 2·experts + groups numbers for each
+// warp.
 KERNEL route(const RouteArgs a) {
     extern __shared__ float scores[];
-    float *choice = scores + a.experts, *sums = choice + a.experts;
-    int row = blockIdx.x, lane = threadIdx.x;
-    int *ids = a.ids + (i64)row * a.chosen;
-    float *weights = a.weights + (i64)row * a.chosen;
-    if (a.slot[row] < 0) {
-        for (int i = lane; i < a.chosen; i += 32)
-            ids[i] = -1;
-        return;
-    }
-    float most = -INF, sum = 0;
-    for (int i = lane; i < a.experts; i += 32)
-        most = fmaxf(most, get(a.logits, row, i));
-    for (int d = 16; d > 0; d /= 2)
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
-    for (int i = lane; i < a.experts; i += 32) {
-        float x = get(a.logits, row, i);
-        scores[i] = a.sigmoid ? sigmoid(x) : exp2Fast((x - most) * LOG2E);
-        sum = sum + scores[i];
-    }
-    sum = sumOfWarp(sum);
-    for (int i = lane; i < a.experts; i += 32) {
-        if (!a.sigmoid)
-            scores[i] = scores[i] / sum;
-        float c = a.bias ? scores[i] + a.bias[i] : scores[i];
-        choice[i] = c == c ? fmaxf(c, LOWEST) : LOWEST;
-    }
-    __syncwarp();
-    if (a.groups > 0) {
-        int size = a.experts / a.groups;
-        for (int g = lane; g < a.groups; g += 32) {
-            float first = -INF, second = -INF;
-            for (int i = g * size; i < (g + 1) * size; i++) {
-                float c = choice[i];
-                if (c > first)
-                    second = first, first = c;
-                else if (c > second)
-                    second = c;
-            }
-            sums[g] = fmaxf(a.groupBest == 1 || size == 1 ? first : first + second, LOWEST);
-        }
-        __syncwarp();
-        for (int i = 0; i < a.kept; i++) {
-            int g = best(sums, a.groups);
-            __syncwarp();
-            if (lane == 0)
-                sums[g] = TAKEN;
-            __syncwarp();
-        }
-        for (int i = lane; i < size * a.groups; i += 32)
-            if (sums[i / size] != TAKEN)
-                choice[i] = TAKEN;
-        __syncwarp();
-    }
-    float total = 0;
-    for (int i = 0; i < a.chosen; i++) {
-        int e = best(choice, a.experts);
-        total = total + scores[e];
-        __syncwarp();
-        if (lane == 0) {
-            choice[e] = TAKEN;
-            ids[i] = e;
-        }
-        __syncwarp();
-    }
-    __syncwarp();
-    for (int i = lane; i < a.chosen; i += 32) {
-        float w = scores[ids[i]];
-        weights[i] = (a.normalise ? w / (total + 1e-20f) : w) * a.scale;
-    }
+    letNextBegin();
+    waitForRows();
+    int warp = threadIdx.x / 32, row = blockIdx.x * (blockDim.x / 32) + warp;
+    if (row < a.rows)
+        routeRow(a, row, scores + warp * (2 * a.experts + a.groups), [&](int i) { return get(a.logits, row, i); });
 }
 
 // Groups routes by expert: of each route, at is its place; of each place, from is the batch's row. ends [experts]
-// is where each expert's places end. [experts] blocks of 256 threads, each of which reads all n ids.
+// is where each expert's places end. [experts] blocks of ORDER_THREADS, each of which reads all n ids.
 struct OrderArgs {
-    const int *ids;
+    const int *ids; // at a multiple of 16 bytes
     int *at, *from, *ends;
     int n, chosen;
 };
-KERNEL route_order(const OrderArgs a) {
-    __shared__ int before[9], own[9]; // of each warp
+#define ORDER_THREADS 512
+
+KERNEL __launch_bounds__(ORDER_THREADS) route_order(const OrderArgs a) {
+    __shared__ int lesses[ORDER_THREADS / 32], equals[ORDER_THREADS / 32]; // of each warp
+    letNextBegin();
+    waitForRows();
     int expert = blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    // A thread takes neighbouring routes.
+    int each = (a.n + ORDER_THREADS * 4 - 1) / (ORDER_THREADS * 4) * 4, first = thread * each, end = min(first + each, a.n);
     int less = 0, equal = 0;
-    for (int i = thread; i < a.n; i += 256) {
-        int id = a.ids[i];
-        less += id >= 0 && id < expert;
-        equal += id == expert;
+#pragma unroll 4
+    for (int i = first; i < end; i += 4) {
+        int4 ids = *(const int4 *)(a.ids + i);
+        int four[4] = {ids.x, ids.y, ids.z, ids.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            less += i + j < end && four[j] >= 0 && four[j] < expert;
+            equal += i + j < end && four[j] == expert;
+        }
     }
-    for (int d = 16; d > 0; d /= 2) {
-        less += __shfl_xor_sync(~0u, less, d);
-        equal += __shfl_xor_sync(~0u, equal, d);
+    less = __reduce_add_sync(~0u, less);
+    int until = equal;
+    for (int d = 1; d < 32; d *= 2) {
+        int other = __shfl_up_sync(~0u, until, d);
+        until += lane >= d ? other : 0;
     }
-    if (lane == 0)
-        before[warp] = less, own[warp] = equal;
+    if (lane == 31)
+        lesses[warp] = less, equals[warp] = until;
     __syncthreads();
-    less = equal = 0;
-    for (int w = 0; w < 8; w++)
-        less += before[w], equal += own[w];
+    int place = until - equal, all = 0;
+#pragma unroll
+    for (int w = 0; w < ORDER_THREADS / 32; w++) {
+        place += lesses[w] + (w < warp ? equals[w] : 0);
+        all += lesses[w] + equals[w];
+    }
     if (thread == 0)
-        a.ends[expert] = less + equal;
-    for (int first = 0; first < a.n && equal > 0; first += 256) {
-        int i = first + thread;
-        bool mine = i < a.n && a.ids[i] == expert;
-        u32 lanes = __ballot_sync(~0u, mine);
-        __syncthreads(); // own of the routes before is read
-        if (lane == 0)
-            own[warp] = __popc(lanes);
-        __syncthreads();
-        int place = less + __popc(lanes & ((1u << lane) - 1));
-        for (int w = 0; w < 8; w++) {
-            place += w < warp ? own[w] : 0;
-            less += own[w];
-        }
-        if (mine) {
-            a.at[i] = place;
-            a.from[place] = i / a.chosen;
-        }
+        a.ends[expert] = all;
+#pragma unroll 4
+    for (int i = first; i < end; i += 4) {
+        if (equal == 0)
+            break;
+        int4 ids = *(const int4 *)(a.ids + i);
+        int four[4] = {ids.x, ids.y, ids.z, ids.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (i + j < end && four[j] == expert) {
+                a.at[i + j] = place;
+                a.from[place++] = (i + j) / a.chosen;
+                equal--;
+            }
+    }
+}
+
+// Copies each row to the places of its routes. [rows] blocks.
+struct SpreadArgs {
+    const bf16 *x;
+    bf16 *dst; // [routes, lddst]
+    const int *at, *slot;
+    int ldx, lddst, cols, chosen; // cols: a multiple of 8
+};
+KERNEL spread(const SpreadArgs a) {
+    letNextBegin();
+    waitForRows();
+    i64 row = blockIdx.x;
+    if (a.slot[row] < 0)
+        return;
+    const int *at = a.at + row * a.chosen;
+    for (int i = threadIdx.x; i < a.cols / 8; i += blockDim.x) {
+        uint4 v = *(const uint4 *)(a.x + row * a.ldx + i * 8);
+        for (int c = 0; c < a.chosen; c++)
+            *(uint4 *)(a.dst + (i64)at[c] * a.lddst + i * 8) = v;
     }
 }
 
 // Adds up what the experts of each row yield, best first, to sigmoid(factor)·shared. shared and factor may be nil;
-// shared may be dst. [rows, columns/256] blocks of 256.
+// shared may be dst. If adds, the sum is added to dst, times scale. [rows, columns/8 threads] blocks: a thread has 8
+// columns.
 struct CombineArgs {
-    Rows dst, src, shared, factor; // src: [routes, cols]
+    Rows dst, src, shared, factor; // src: [routes, cols] of bfloat16
     const int *at, *slot;
     const float *weights;
-    int cols, chosen;
+    int cols, chosen, adds;
+    float scale;
 };
 KERNEL combine(const CombineArgs a) {
+    letNextBegin();
+    waitForRows();
     i64 row = blockIdx.x;
-    int col = blockIdx.y * blockDim.x + threadIdx.x;
-    if (col >= a.cols || a.slot[row] < 0)
+    int col = (blockIdx.y * blockDim.x + threadIdx.x) * 8, n = min(8, a.cols - col);
+    if (n <= 0 || a.slot[row] < 0)
         return;
-    float v = a.shared.at ? get(a.shared, row, col) : 0;
-    if (a.factor.at)
-        v = v * sigmoid(get(a.factor, row, 0));
-    for (i64 i = row * a.chosen; i < (row + 1) * a.chosen; i++)
-        v = fmaf(a.weights[i], get(a.src, a.at[i], col), v);
-    put(a.dst, row, col, v);
+    float v[8] = {}, old[8] = {}, factor = 1;
+    bool vector = n == 8 && a.dst.wide; // of dst
+    if (a.shared.at) {
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (j < n)
+                v[j] = get(a.shared, row, col + j);
+    }
+    if (a.factor.at) {
+        factor = sigmoid(get(a.factor, row, 0));
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = v[j] * factor;
+    }
+    float4 *dst = (float4 *)((float *)a.dst.at + row * a.dst.ld + col);
+    if (a.adds && vector) {
+        *(float4 *)old = dst[0];
+        *(float4 *)(old + 4) = dst[1];
+    } else if (a.adds)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (j < n)
+                old[j] = get(a.dst, row, col + j);
+    const int *at = a.at + row * a.chosen;
+    const float *weights = a.weights + row * a.chosen;
+#pragma unroll 8
+    for (int i = 0; i < a.chosen; i++) {
+        uint4 x = *(const uint4 *)((const bf16 *)a.src.at + (i64)at[i] * a.src.ld + col);
+        u32 words[4] = {x.x, x.y, x.z, x.w};
+        float weight = weights[i];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = fmaf(weight, fromBF16((bf16)(words[j / 2] >> j % 2 * 16)), v[j]);
+    }
+    if (a.adds)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = fmaf(a.scale, v[j], old[j]);
+    if (vector) {
+        dst[0] = *(float4 *)v;
+        dst[1] = *(float4 *)(v + 4);
+    } else
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (j < n)
+                put(a.dst, row, col + j, v[j]);
 }

@@ -22,31 +22,6 @@ __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int
 
 // A thread's sums of CHUNK rows are x[4j+e]: of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's tile.
 
-// gate makes act(x)·up of all numbers: SILU and GELU_TANH of all at once, with a reciprocal that needs no branches
-// where it is that of a division.
-template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {
-    float y[N];
-    bool plain = act == SILU || act == GELU_TANH;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        y[i] = 1.f + exp2Fast(-(act == GELU_TANH ? tanhSlope(x[i]) : x[i]) * LOG2E);
-        plain = plain && y[i] < 0x1p126f;
-    }
-    if (plain) {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float r;
-            asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y[i]));
-            r = fmaf(fmaf(-y[i], r, 1.f), r, r);
-            x[i] = x[i] * r * up[i];
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] = activate(act, x[i], up[i]);
-    }
-}
-
 // Own is what a thread knows of its sums' outputs, lane/4 and 8 more of tile `at`: their scales, if of F8_E4M3, and
 // biases.
 template <bool F8> struct Own {

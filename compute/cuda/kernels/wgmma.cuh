@@ -116,3 +116,28 @@ __device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, 
 __device__ __forceinline__ void storeMatrices(u32 at, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+
+// gate makes act(x)·up of all numbers: SILU and GELU_TANH of all at once, with a reciprocal that needs no branches
+// where it is that of a division.
+template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {
+    float y[N];
+    bool plain = act == SILU || act == GELU_TANH;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        y[i] = 1.f + exp2Fast(-(act == GELU_TANH ? tanhSlope(x[i]) : x[i]) * LOG2E);
+        plain = plain && y[i] < 0x1p126f;
+    }
+    if (plain) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float r;
+            asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y[i]));
+            r = fmaf(fmaf(-y[i], r, 1.f), r, r);
+            x[i] = x[i] * r * up[i];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = activate(act, x[i], up[i]);
+    }
+}

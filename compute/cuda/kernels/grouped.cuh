@@ -1,0 +1,48 @@
+// What the kernels for grouped products share: products in which groups of rows have weights of their own, as the
+// experts of a mixture. Sums have the order of gemm.cuh, so that a row gives the same bits beside however many other
+// rows.
+#pragma once
+#include "gemm.cuh"
+
+// Group is the weight of one group, [outs, in] in records. w nil: the group has no product.
+struct Group {
+    const u8 *w;
+    const float *bias; // [outs] or nil
+    int outs, in;
+    float scale; // times sums and bias; of GATED it is 1
+    int unused;
+};
+
+// GroupedProduct is one weight of every group, and where inputs come from and results go.
+struct GroupedProduct {
+    const bf16 *x;
+    const Group *groups; // [GroupedArgs.groups]
+    Rows dst;
+    int ldx, tiles; // tiles: of 16 outputs, of the group that has the most
+};
+
+// The rows of group g follow those of group g-1 and end at ends[g]; where ends is nil, every group has all rows.
+struct GroupedArgs {
+    const int *ends;
+    const int *from, *to; // of each row of a group, the row of x and of dst; nil: its own number
+    int groups, rows, products;
+    int inStep, outStep; // columns from one group's inputs and outputs to the next group's
+    int mode;            // PLAIN, ADD or GATED
+    int pads;            // 1: outputs past the last of a tile's 16 become zeros
+    int aligned;         // 1: the inputs of every group begin at a multiple of 16 bytes
+    float scale;         // of ADD
+    int act;             // of GATED
+    GroupedProduct p[MAX_PRODUCTS];
+};
+
+// placeOf returns where tile n of all products' tiles lies: the tiles of GATED alternate, others follow each other.
+__device__ __forceinline__ Place placeOf(const GroupedArgs &a, int n) {
+    if (a.mode == GATED)
+        return {n / 2 < a.p[0].tiles ? n & 1 : -1, n / 2};
+    for (int i = 0; i < a.products; i++) {
+        if (n < a.p[i].tiles)
+            return {i, n};
+        n -= a.p[i].tiles;
+    }
+    return {-1, 0};
+}

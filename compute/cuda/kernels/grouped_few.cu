@@ -1,0 +1,156 @@
+// A mixture's experts for a few rows: each route by itself, in the order of rows and choices. A warp takes one tile of
+// 16 outputs of an expert, or a gate's and an up's, through a ring of STAGES parts of 128 inputs in shared memory of
+// its own. The row is one column of what tensor cores multiply, so that sums are those of grouped.cu.
+#include "grouped.cuh"
+
+#define PART (2 * RECORD) // bytes of a part's weights of one tile
+
+struct FewArgs {
+    Rows x, dst;               // x: [rows] of few_gated, [routes] of few_down; dst: [routes] and [rows]
+    const Group *gate, *up;    // [experts]; of few_down gate is the only weight
+    const int *ids, *slot;     // [rows, chosen], [rows]
+    const float *weights;      // [rows, chosen]
+    Rows shared, factor;       // as combine's
+    int experts, chosen, act, mode; // mode: PLAIN, or ADD: to dst, times scale
+    float scale;
+    int in; // inputs
+};
+
+// Chain is where a warp's weights and its row are.
+template <int TILES, int STAGES> struct Chain {
+    const u8 *w[TILES]; // of this lane
+    u8 *ring;
+    const u8 *row; // in shared memory, zeros up to a multiple of 128 inputs
+
+    // bytes is the shared memory of a warp.
+    static __device__ __forceinline__ int bytes(int in) { return STAGES * TILES * PART + (in + 127) / 128 * 256; }
+
+    __device__ __forceinline__ Chain(u8 *shared, const bf16 *x, int in) : ring(shared), row(shared + STAGES * TILES * PART) {
+        for (int unit = threadIdx.x % 32; unit < (in + 127) / 128 * 16; unit += 32)
+            copy16(sharedAddress(row) + unit * 16, unit * 8 < in ? x + unit * 8 : x, unit * 8 < in);
+    }
+
+    // run makes the sums of column 0: lane 4g of outputs g and g+8 in d[0] and d[2].
+    __device__ __forceinline__ void run(float (&d)[TILES][4], int in) {
+        int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = steps * RECORD - lane * 16;
+        u32 base = sharedAddress(ring) + lane * 16, to = base;
+        auto load = [&](bool more) {
+            if (more) {
+#pragma unroll
+                for (int j = 0; j < (PART + 511) / 512; j++)
+                    if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
+#pragma unroll
+                        for (int i = 0; i < TILES; i++)
+                            copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+#pragma unroll
+                for (int i = 0; i < TILES; i++)
+                    w[i] += PART;
+                bytesLeft -= PART;
+                to = to == base + (STAGES - 1) * TILES * PART ? base : to + TILES * PART;
+            }
+            copyCommit();
+        };
+        for (int s = 0; s < STAGES - 1; s++)
+            load(s < parts);
+        Weights<FORMAT> own[TILES];
+        for (int s = 0; s < parts; s++) {
+            copyWait<STAGES - 2>();
+            __syncwarp();
+            load(s + STAGES - 1 < parts);
+            const u8 *stage = ring + s % STAGES * (TILES * PART);
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                if (k % 4 == 0)
+#pragma unroll
+                    for (int i = 0; i < TILES; i++)
+                        own[i].template load<false>(stage + i * PART + k / 4 * RECORD, lane);
+                u32 x[2] = {0, 0};
+                if (lane < 4) {
+                    const u8 *from = row + s * 256 + k * 32 + lane * 4;
+                    x[0] = *(const u32 *)from, x[1] = *(const u32 *)(from + 16);
+                }
+#pragma unroll
+                for (int i = 0; i < TILES; i++) {
+                    u32 wf[4];
+                    own[i].tile(k % 4, wf);
+                    mma(d[i], wf, x[0], x[1]);
+                }
+            }
+            __syncwarp();
+        }
+    }
+};
+
+// touch reads the table of experts, so that it is near once the choice is known.
+__device__ __forceinline__ void touch(const Group *groups, int n) {
+    for (int at = threadIdx.x * 128; at < n * (int)sizeof(Group); at += blockDim.x * 128) {
+        asm volatile("{\n.reg .b32 unused;\nld.global.u32 unused, [%0];\n}" ::"l"((const u8 *)groups + at));
+    }
+}
+
+// few_gated: act(gate)·up of each route. [tiles, routes] blocks of a warp.
+KERNEL few_gated(const FewArgs a) {
+    using C = Chain<2, 4>;
+    extern __shared__ __align__(128) u8 shared[];
+    touch(a.gate, a.experts);
+    touch(a.up, a.experts);
+    letNextBegin();
+    waitForRows();
+    int route = blockIdx.y, tile = blockIdx.x, lane = threadIdx.x, expert = a.ids[route];
+    if (expert < 0)
+        return;
+    C chain(shared, (const bf16 *)a.x.at + (i64)(route / a.chosen) * a.x.ld, a.in);
+    const Group &gate = a.gate[expert], &up = a.up[expert];
+    i64 from = (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
+    chain.w[0] = gate.w + from, chain.w[1] = up.w + from;
+    float d[2][4] = {};
+    chain.run(d, a.in);
+    if (lane % 4 == 0)
+        for (int i = 0; i < 2; i++) {
+            int o = tile * 16 + lane / 4 + i * 8;
+            float v = 0.f + d[0][i * 2], u = 0.f + d[1][i * 2];
+            if (gate.bias && o < gate.outs)
+                v = v + gate.bias[o];
+            if (up.bias && o < up.outs)
+                u = u + up.bias[o];
+            put(a.dst, route, o, o < gate.outs ? activate(a.act, v, u) : 0);
+        }
+}
+
+// few_down: the weighted sum of what each row's experts yield, as combine's. [tiles, rows] blocks of a warp for each
+// choice.
+KERNEL few_down(const FewArgs a) {
+    using C = Chain<1, FORMAT == BF16 ? 3 : 4>;
+    extern __shared__ __align__(128) u8 shared[];
+    __shared__ float sums[32][16];
+    touch(a.gate, a.experts);
+    letNextBegin();
+    waitForRows();
+    int row = blockIdx.y, tile = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (a.slot[row] < 0)
+        return;
+    int route = row * a.chosen + warp;
+    const Group &w = a.gate[a.ids[route]];
+    C chain(shared + warp * C::bytes(a.in), (const bf16 *)a.x.at + (i64)route * a.x.ld, a.in);
+    chain.w[0] = w.w + (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
+    float d[1][4] = {};
+    chain.run(d, a.in);
+    if (lane % 4 == 0)
+        for (int i = 0; i < 2; i++) {
+            int o = tile * 16 + lane / 4 + i * 8;
+            float v = 0.f + d[0][i * 2];
+            if (w.bias && o < w.outs)
+                v = v + w.bias[o];
+            sums[warp][lane / 4 + i * 8] = fromBF16(toBF16(v));
+        }
+    __syncthreads();
+    int col = tile * 16 + threadIdx.x;
+    if (threadIdx.x >= 16 || col >= w.outs)
+        return;
+    float v = a.shared.at ? get(a.shared, row, col) : 0;
+    if (a.factor.at)
+        v = v * sigmoid(get(a.factor, row, 0));
+    for (int i = 0; i < a.chosen; i++)
+        v = fmaf(a.weights[row * a.chosen + i], sums[i][threadIdx.x], v);
+    put(a.dst, row, col, a.mode == ADD ? fmaf(a.scale, v, get(a.dst, row, col)) : v);
+}

@@ -1,0 +1,366 @@
+// Products of groups of many rows on Hopper, with wgmma. The rows of a group follow each other in memory. A block has
+// one warp that fetches and two warpgroups that multiply: weights come as they are stored, by bulk copies, and go from
+// shared memory to registers, the operand A; rows come as boxes of a tensor map. Blocks stay: each takes one part of
+// the results after the other, which it finds by where the groups' rows end, and fetches ahead while it stores.
+//
+// A part is 128 outputs of up to MOST rows of a group; what is multiplied is rounded up to a quarter of MOST. The two
+// blocks of a cluster take different outputs of the same rows; each fetches half of those for both.
+#include "grouped.cuh"
+#include "wgmma.cuh"
+
+#define DEPTH 64        // inputs of a step
+#define TILES 8         // of 16 outputs, of a part
+#define THREADS 256     // that multiply
+#define MOST_GROUPS 512 // as in grouped.go
+
+struct ManyArgs {
+    TensorMap x[4]; // boxes of 32, 64, 96 and 128 rows
+    GroupedArgs a;
+    int steps; // of 64 inputs, of every group: one range
+    int unused[7];
+};
+
+#define WGMMA_ADD(N, SUMS, A, B, ...)                                                                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" SUMS "}, {" A "}, " B ", 1, 1, 1, 0;"     \
+                 : __VA_ARGS__                                                                                        \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+// wgmmaAdd is wgmma of bfloat16 that always adds: the compiler waits for one that might not in the kernels here.
+template <int N> __device__ __forceinline__ void wgmmaAdd(float (&d)[N / 2], const u32 (&a)[4], u64 b) {
+    if constexpr (N == 32)
+        WGMMA_ADD("32", S0, "%16,%17,%18,%19", "%20", D16(0));
+    else if constexpr (N == 64)
+        WGMMA_ADD("64", S0 S1, "%32,%33,%34,%35", "%36", D16(0), D16(16));
+    else if constexpr (N == 96)
+        WGMMA_ADD("96", S0 S1 S2, "%48,%49,%50,%51", "%52", D16(0), D16(16), D16(32));
+    else if constexpr (N == 128)
+        WGMMA_ADD("128", S0 S1 S2 S3, "%64,%65,%66,%67", "%68", D16(0), D16(16), D16(32), D16(48));
+    else if constexpr (N == 192)
+        WGMMA_ADD("192", S0 S1 S2 S3 S4 S5, "%96,%97,%98,%99", "%100", D16(0), D16(16), D16(32), D16(48), D16(64), D16(80));
+    else
+        WGMMA_ADD("256", S0 S1 S2 S3 S4 S5 S6 S7, "%128,%129,%130,%131", "%132", D16(0), D16(16), D16(32), D16(48), D16(64),
+              D16(80), D16(96), D16(112));
+}
+
+// Part is what a block multiplies next.
+struct Part {
+    int group, row0, rows, tile0; // tiles of all products
+};
+
+// Layout of shared memory, from its first multiple of 1024 on. A stage has STEPS steps.
+template <int MOST, int STEPS> struct Layout {
+    static constexpr int ROWS_BYTES = STEPS * MOST * DEPTH * 2, WEIGHT_BYTES = STEPS * TILES * RECORD;
+    static constexpr int STAGED = 64 * 144 > 32 * 68 * 4 ? 64 * 144 : 32 * 68 * 4; // results of a warpgroup
+    static constexpr int TABLE = (2 * MOST_GROUPS + 1) * 4 + 12;       // of where groups end, and begin in parts
+    static constexpr int ROOM = 232448 - 1024 - 512 - 2 * STAGED - TABLE;
+    static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 12 ? FIT : 12;
+    static_assert(STAGES >= 2);
+    static constexpr int WEIGHTS = STAGES * ROWS_BYTES, RESULTS = WEIGHTS + STAGES * WEIGHT_BYTES;
+    static constexpr int ENDS = RESULTS + 2 * STAGED, FULL = ENDS + TABLE, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int PARTS = EMPTY + STAGES * 8;                                         // of the stage that begins one
+    static_assert(PARTS + STAGES * 16 <= 232448 - 1024);
+};
+
+// roundedRows is how many rows of a part are multiplied.
+template <int MOST> __device__ __forceinline__ int roundedRows(int rows) { return (rows + MOST / 4 - 1) / (MOST / 4) * (MOST / 4); }
+
+// feed is the work of the warp that fetches.
+template <int MOST, int STEPS>
+__device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, int parts, int outBlocks) {
+    using L = Layout<MOST, STEPS>;
+    const GroupedArgs &a = w.a;
+    const int *ends = (const int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
+    int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, group = 0;
+    u32 full = base + L::FULL, empty = base + L::EMPTY, parity = 1;
+    Part next;
+    const u8 *nextFrom = nullptr;
+    auto find = [&](int t) { // the next part, and where this lane's tile of it lies
+        int block = t / outBlocks;
+        while (block >= begins[group + 1])
+            group++;
+        int row0 = (group > 0 ? ends[group - 1] : 0) + (block - begins[group]) * MOST;
+        next = {group, row0, min(MOST, ends[group] - row0), ((t - block * outBlocks) * CLUSTER + rank) * TILES};
+        Place at = placeOf(a, next.tile0 + lane % TILES);
+        nextFrom = a.p[max(at.product, 0)].groups[group].w + (i64)(at.product < 0 ? 0 : at.tile) * w.steps * RECORD;
+    };
+    int t = blockIdx.x / CLUSTER;
+    if (t < parts)
+        find(t);
+    for (; t < parts; t += gridDim.x / CLUSTER) {
+        Part part = next;
+        const u8 *from = nextFrom;
+        int n = roundedRows<MOST>(part.rows);
+        const TensorMap &map = w.x[n / (STEPS > 1 ? 32 : 64) - 1];
+        for (int s = 0; s < w.steps; s += STEPS) {
+            barrierWait(empty + stage * 8, parity);
+            int bytes = min(STEPS, w.steps - s) * RECORD;
+            if (lane == 0) {
+                if (s == 0)
+                    *(Part *)(shared + L::PARTS + stage * 16) = part;
+                barrierExpect(full + stage * 8, STEPS * n * DEPTH * 2 + TILES * bytes);
+            }
+            __syncwarp();
+            if (lane < TILES)
+                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + lane * STEPS * RECORD, from + (i64)s * RECORD, bytes, full + stage * 8);
+            u32 to = base + stage * L::ROWS_BYTES;
+            if (lane == 0) {
+                if constexpr (STEPS > 1) // a block fetches half of the steps for both
+                    fetchBox(to + rank * n * DEPTH * 2, map, part.row0, s + rank, full + stage * 8, true);
+                else // or half of the rows
+                    fetchBox(to + rank * n / 2 * DEPTH * 2, map, part.row0 + rank * n / 2, s, full + stage * 8, true);
+            }
+            if (++stage == L::STAGES)
+                stage = 0, parity ^= 1;
+            if (s == 0 && t + gridDim.x / CLUSTER < parts)
+                find(t + gridDim.x / CLUSTER);
+        }
+    }
+    letNextBegin();
+}
+
+// storePlain stores the sums of a warpgroup's 64 outputs, 64 rows at a time: through shared memory, so that neighbouring
+// threads store neighbouring outputs.
+template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a, u8 *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
+    constexpr int ROWS = N % 64 ? 32 : 64, COUNT = ROWS / 2, PITCH = 144;
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
+    // A lane names the column of a matrix: row lane%8 of eight lane/16, of outputs lane/8%2·8 on.
+    u32 to = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * PITCH + warp * 32 + lane / 8 % 2 * 16;
+    Place own = placeOf(a, tile0 + warp);
+    const Group &weights = a.p[max(own.product, 0)].groups[part.group];
+    float bias[2] = {};
+    if (own.product >= 0 && weights.bias)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int o = own.tile * 16 + lane / 4 + i * 8;
+            bias[i] = o < weights.outs ? weights.bias[o] : 0;
+        }
+    bool biased = weights.bias;
+    int unit = thread % 8, first = thread / 8; // a thread stores 8 outputs of every 16th row
+    Place at = placeOf(a, tile0 + unit / 2);
+    const Rows &dst = a.p[max(at.product, 0)].dst;
+    bf16 *results = (bf16 *)dst.at + (i64)(part.row0 + first) * dst.ld + at.tile * 16 + unit % 2 * 8;
+    const u8 *from = staged + first * PITCH + unit * 16;
+#pragma unroll
+    for (int c = 0; c < N / ROWS; c++) {
+        barrierOf(1 + warpgroup, 128); // results before are stored
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 8) {
+            u32 words[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float x = 0.f + d[c * COUNT + i + j * 2], y = 0.f + d[c * COUNT + i + j * 2 + 1];
+                words[j] = biased ? packBF16(x + bias[j % 2], y + bias[j % 2]) : packBF16(x, y);
+            }
+            storeMatrices(to + i * 2 * PITCH, words[0], words[1], words[2], words[3]);
+        }
+        barrierOf(1 + warpgroup, 128);
+        if (at.product >= 0)
+#pragma unroll
+            for (int row = 0; row < ROWS; row += 16)
+                if (c * ROWS + row + first < part.rows)
+                    *(uint4 *)(results + (i64)(c * ROWS + row) * dst.ld) = *(const uint4 *)(from + row * PITCH);
+    }
+}
+
+// storeGated makes act(gate)·up of a warpgroup's sums, of which neighbouring warps have those of a gate and of what it
+// gates, and stores them, 32 rows at a time.
+template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a, float *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
+    constexpr int ROWS = 32, COUNT = ROWS / 2, PITCH = 68;
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
+    float *to = staged + lane % 4 * 2 * PITCH + warp * 16 + lane / 4;
+    int unit = thread % 4, row = thread / 4; // a thread stores 8 outputs of a row
+    Place at = placeOf(a, tile0 + unit / 2 * 2);
+    const Rows &dst = a.p[0].dst;
+    bf16 *results = (bf16 *)dst.at + (i64)(part.row0 + row) * dst.ld + at.tile * 16 + unit % 2 * 8;
+    const float *from = staged + row * PITCH + unit / 2 * 32 + unit % 2 * 8;
+    const Group &gates = a.p[0].groups[part.group], &ups = a.p[1].groups[part.group];
+    int o = at.tile * 16 + unit % 2 * 8, outs = gates.outs;
+    const float *gateBias = gates.bias, *upBias = ups.bias;
+#pragma unroll 1
+    for (int c = 0; c < N / ROWS; c++) {
+        barrierOf(1 + warpgroup, 128); // sums before are read
+#pragma unroll
+        for (int of = 0; of < N / ROWS; of++)
+            if (of == c)
+#pragma unroll
+                for (int i = 0; i < COUNT; i++)
+                    to[(i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8] = d[of * COUNT + i];
+        barrierOf(1 + warpgroup, 128);
+        if (at.product < 0 || c * ROWS + row >= part.rows)
+            continue;
+        float x[8], up[8];
+        *(float4 *)x = *(const float4 *)from, *(float4 *)(x + 4) = *(const float4 *)(from + 4);
+        *(float4 *)up = *(const float4 *)(from + 16), *(float4 *)(up + 4) = *(const float4 *)(from + 20);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            x[i] = 0.f + x[i], up[i] = 0.f + up[i];
+            if (gateBias && o + i < outs)
+                x[i] = x[i] + gateBias[o + i];
+            if (upBias && o + i < outs)
+                up[i] = up[i] + upBias[o + i];
+        }
+        gate(a.act, x, up);
+        *(uint4 *)(results + (i64)(c * ROWS) * dst.ld) =
+            make_uint4(packBF16(x[0], x[1]), packBF16(x[2], x[3]), packBF16(x[4], x[5]), packBF16(x[6], x[7]));
+    }
+}
+
+// Reader is where the warps that multiply are in the ring.
+struct Reader {
+    int stage;
+    u32 parity;
+};
+
+// multiplyPart multiplies and stores a part of up to N rows, whose first stage is there.
+template <int N, int MOST, int STEPS, bool GATE>
+__device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 base, Reader &at, const Part &part) {
+    using L = Layout<MOST, STEPS>;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stage = at.stage;
+    u32 full = base + L::FULL, empty = base + L::EMPTY, parity = at.parity;
+    const u8 *weights = shared + L::WEIGHTS + warp * STEPS * RECORD;
+    float d[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        d[i] = 0;
+    u32 wf[2][4][4]; // operands of a step: one is multiplied while the next is made
+    Weights<FORMAT> codes;
+    auto load = [&](u32(&wf)[4][4], int j, bool wait) { // step j of the stage
+        if (wait)
+            barrierWait(full + stage * 8, parity);
+        codes.template load<false>(weights + stage * L::WEIGHT_BYTES + j * RECORD, lane);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            codes.tile(k, wf[k]);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                asm volatile("" : "+r"(wf[k][i])); // here and not later
+        }
+    };
+    auto release = [&](int stage) { // it is free where both blocks, which fetch it for each other, have read it
+        if (lane < CLUSTER)
+            barrierArrive(empty + stage * 8, lane);
+    };
+    auto before = [&] { return stage == 0 ? L::STAGES - 1 : stage - 1; };
+    load(wf[0], 0, false);
+    int s = 0;
+    auto step = [&](const u32(&now)[4][4], u32(&next)[4][4], int j) {
+        u64 rows = describe(base + stage * L::ROWS_BYTES + j * N * DEPTH * 2);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            wgmmaAdd<N>(d, now[k], rows + k * 2);
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (j == 0 && s > 0)
+            release(before());
+        if (j == STEPS - 1 && ++stage == L::STAGES)
+            stage = 0, parity ^= 1;
+        if (++s < w.steps)
+            load(next, (j + 1) % STEPS, (j + 1) % STEPS == 0);
+    };
+#pragma unroll 1
+    while (s + 1 < w.steps) {
+        step(wf[0], wf[1], 0);
+        step(wf[1], wf[0], 1 % STEPS);
+    }
+    if (s < w.steps) { // an odd number
+        step(wf[0], wf[1], 0);
+        if (STEPS > 1 && ++stage == L::STAGES)
+            stage = 0, parity ^= 1;
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        asm volatile("" : "+f"(d[i])::"memory"); // not before wgmma is done
+    release(before());
+    at = {stage, parity};
+    u8 *staged = shared + L::RESULTS + warp / 4 * L::STAGED;
+    if constexpr (GATE)
+        storeGated<N>(w.a, (float *)staged, d, part, warp / 4);
+    else
+        storePlain<N>(w.a, staged, d, part, warp / 4);
+}
+
+// multiply is the work of the warpgroups that multiply.
+template <int MOST, int STEPS, bool GATE>
+__device__ __forceinline__ void multiply(const ManyArgs &w, u8 *shared, u32 base, int parts) {
+    using L = Layout<MOST, STEPS>;
+    Reader at = {0, 0};
+    for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
+        barrierWait(base + L::FULL + at.stage * 8, at.parity);
+        Part part = *(const Part *)(shared + L::PARTS + at.stage * 16);
+        switch (roundedRows<MOST>(part.rows)) {
+        case MOST / 4:
+            multiplyPart<MOST / 4, MOST, STEPS, GATE>(w, shared, base, at, part);
+            break;
+        case MOST / 2:
+            multiplyPart<MOST / 2, MOST, STEPS, GATE>(w, shared, base, at, part);
+            break;
+        case MOST / 4 * 3:
+            multiplyPart<MOST / 4 * 3, MOST, STEPS, GATE>(w, shared, base, at, part);
+            break;
+        default:
+            multiplyPart<MOST, MOST, STEPS, GATE>(w, shared, base, at, part);
+        }
+    }
+}
+
+// A multiple of CLUSTER blocks of 384 threads.
+template <int MOST, int STEPS, bool GATE> __device__ __forceinline__ void groupedWgmma(const ManyArgs &w) {
+    using L = Layout<MOST, STEPS>;
+    extern __shared__ u8 unaligned[];
+    u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
+    base += skip;
+    u8 *shared = unaligned + skip;
+    int *ends = (int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < L::STAGES; s++) {
+            barrierInit(base + L::FULL + s * 8, 1);
+            barrierInit(base + L::EMPTY + s * 8, CLUSTER * THREADS / 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    waitForRows();
+    for (int i = threadIdx.x; i < w.a.groups; i += blockDim.x)
+        ends[i] = w.a.ends[i];
+    __syncthreads();
+    if (threadIdx.x < 32) { // how many parts of the same outputs begin before each group's
+        int lane = threadIdx.x, before = 0;
+        for (int base = 0; base < w.a.groups; base += 32) {
+            int g = base + lane;
+            int n = g < w.a.groups ? (ends[g] - (g > 0 ? ends[g - 1] : 0) + MOST - 1) / MOST : 0, until = n;
+            for (int d = 1; d < 32; d *= 2) {
+                int other = __shfl_up_sync(~0u, until, d);
+                until += lane >= d ? other : 0;
+            }
+            if (g < w.a.groups)
+                begins[g] = before + until - n;
+            before += __shfl_sync(~0u, until, 31);
+        }
+        if (lane == 0)
+            begins[w.a.groups] = before;
+    }
+    clusterSync();
+    int tiles = 0;
+    for (int i = 0; i < w.a.products; i++)
+        tiles += w.a.p[i].tiles;
+    int outBlocks = (tiles + TILES * CLUSTER - 1) / (TILES * CLUSTER), parts = begins[w.a.groups] * outBlocks;
+    if (threadIdx.x >= THREADS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+        if (threadIdx.x < THREADS + 32)
+            feed<MOST, STEPS>(w, shared, base, parts, outBlocks);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+        multiply<MOST, STEPS, GATE>(w, shared, base, parts);
+    }
+    clusterSync(); // a block's memory stays until the other copies nothing to it
+}
+
+#define GROUPED_KERNEL(NAME, MOST, STEPS, GATE)                                                                        \
+    KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) NAME(const __grid_constant__ ManyArgs w) {        \
+        groupedWgmma<MOST, STEPS, GATE>(w);                                                                            \
+    }
+
+GROUPED_KERNEL(grouped_wgmma_256, 256, 1, false)
+GROUPED_KERNEL(grouped_wgmma_256_gated, 256, 1, true)
+GROUPED_KERNEL(grouped_wgmma_128, 128, 2, false)
+GROUPED_KERNEL(grouped_wgmma_128_gated, 128, 2, true)

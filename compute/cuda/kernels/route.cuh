@@ -1,0 +1,106 @@
+// The choice of a row's experts.
+#pragma once
+#include "common.cuh"
+
+// Chooses the experts of each row, best first, the lower number among equals: ids and weights are [rows, chosen].
+// Rows without a slot choose none: -1. A NaN is less than every number.
+struct RouteArgs {
+    Rows logits;
+    const float *bias; // [experts] added to the scores for the choice, or nil
+    const int *slot;
+    int *ids;
+    float *weights;
+    int experts, chosen, sigmoid, groups, kept, groupBest, normalise;
+    float scale;
+    int rows, unused;
+};
+
+#define TAKEN (-INF)
+#define LOWEST (-3.4e38f) // what a NaN counts as
+
+// best returns the place of the greatest of n numbers that is not taken, the first among equals; 0 if all are. A
+// warp's lanes work together, and each returns the same.
+__device__ __forceinline__ int best(const float *x, int n) {
+    float most = TAKEN;
+    int at = n;
+    for (int i = threadIdx.x % 32; i < n; i += 32)
+        if (x[i] > most)
+            most = x[i], at = i;
+    int bits = __float_as_int(most + 0.f); // of which the order is that of the numbers, once those below 0 are turned
+    bits = bits < 0 ? bits ^ 0x7fffffff : bits;
+    at = __reduce_min_sync(~0u, __reduce_max_sync(~0u, bits) == bits ? at : n);
+    return at < n ? at : 0;
+}
+
+// routeRow chooses for a row. A warp's lanes work together. scores has room for 2·experts + groups numbers.
+template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &a, int row, float *scores, F logit) {
+    float *choice = scores + a.experts, *sums = choice + a.experts;
+    int lane = threadIdx.x % 32, mine = 0; // the lane's choice, of the first 32
+    int *ids = a.ids + (i64)row * a.chosen;
+    float *weights = a.weights + (i64)row * a.chosen;
+    if (a.slot[row] < 0) {
+        for (int i = lane; i < a.chosen; i += 32)
+            ids[i] = -1;
+        return;
+    }
+    float most = -INF, sum = 0;
+    for (int i = lane; i < a.experts; i += 32)
+        most = fmaxf(most, logit(i));
+    for (int d = 16; d > 0; d /= 2)
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+    for (int i = lane; i < a.experts; i += 32) {
+        float x = logit(i);
+        scores[i] = a.sigmoid ? sigmoid(x) : exp2Fast((x - most) * LOG2E);
+        sum = sum + scores[i];
+    }
+    sum = sumOfWarp(sum);
+    for (int i = lane; i < a.experts; i += 32) {
+        if (!a.sigmoid)
+            scores[i] = scores[i] / sum;
+        float c = a.bias ? scores[i] + a.bias[i] : scores[i];
+        choice[i] = c == c ? fmaxf(c, LOWEST) : LOWEST;
+    }
+    __syncwarp();
+    if (a.groups > 0) {
+        int size = a.experts / a.groups;
+        for (int g = lane; g < a.groups; g += 32) {
+            float first = -INF, second = -INF;
+            for (int i = g * size; i < (g + 1) * size; i++) {
+                float c = choice[i];
+                if (c > first)
+                    second = first, first = c;
+                else if (c > second)
+                    second = c;
+            }
+            sums[g] = fmaxf(a.groupBest == 1 || size == 1 ? first : first + second, LOWEST);
+        }
+        __syncwarp();
+        for (int i = 0; i < a.kept; i++) {
+            int g = best(sums, a.groups);
+            __syncwarp();
+            if (lane == 0)
+                sums[g] = TAKEN;
+            __syncwarp();
+        }
+        for (int i = lane; i < size * a.groups; i += 32)
+            if (sums[i / size] != TAKEN)
+                choice[i] = TAKEN;
+        __syncwarp();
+    }
+    float total = 0;
+    for (int i = 0; i < a.chosen; i++) {
+        int e = best(choice, a.experts);
+        total = total + scores[e];
+        __syncwarp();
+        if (lane == 0) {
+            choice[e] = TAKEN;
+            ids[i] = e;
+        }
+        mine = lane == i ? e : mine;
+        __syncwarp();
+    }
+    for (int i = lane; i < a.chosen; i += 32) {
+        float w = scores[i < 32 ? mine : ids[i]];
+        weights[i] = (a.normalise ? w / (total + 1e-20f) : w) * a.scale;
+    }
+}

@@ -1,0 +1,91 @@
+// A norm, the product that makes the logits of a router, and the choice of experts, of a few rows, on Hopper: a
+// cluster has a row. Sums are those of norm_wide, gemm_few.cu and route.
+#include "barrier.cuh"
+#include "gemm.cuh"
+#include "route.cuh"
+
+#define BLOCKS 8    // of a cluster
+#define THREADS 512 // as norm_wide has
+
+struct RouteFewArgs {
+    RouteArgs r; // without logits
+    Rows src, dst;
+    const float *gain, *bias; // bias: of the product, or nil
+    const u8 *w;
+    int width, ranges;
+    float eps;
+    int tiles; // of the product
+};
+
+// [BLOCKS·rows] blocks. Dynamic shared memory: the weights of a block's tiles, and a row of bfloat16.
+KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const RouteFewArgs a) {
+    extern __shared__ __align__(128) u8 shared[];
+    __shared__ float scratch[33], sums[THREADS / 32][16];
+    __shared__ float scores[2048]; // of the first block: logits, and what routeRow needs
+    int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, rank = blockIdx.x % BLOCKS, row = blockIdx.x / BLOCKS;
+    int steps = a.width / 64, own = (a.tiles - rank + BLOCKS - 1) / BLOCKS; // tiles rank, rank+BLOCKS, ...
+    for (int i = 0; i < own; i++)
+        for (int unit = thread; unit < steps * RECORD / 16; unit += THREADS)
+            copy16(sharedAddress(shared) + i * steps * RECORD + unit * 16, a.w + (i64)(rank + i * BLOCKS) * steps * RECORD + unit * 16, true);
+    copyCommit();
+    u8 *x = shared + (a.tiles + BLOCKS - 1) / BLOCKS * steps * RECORD;
+    letNextBegin();
+    clusterSync(); // all blocks have begun
+    waitForRows();
+    const float4 *src = (const float4 *)((const float *)a.src.at + (i64)row * a.src.ld);
+    const float4 *gain = (const float4 *)a.gain;
+    uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld);
+    float squares = 0;
+    for (int i = thread; i < a.width / 4; i += THREADS) {
+        float4 v = src[i];
+        squares = fmaf(v.x, v.x, squares);
+        squares = fmaf(v.y, v.y, squares);
+        squares = fmaf(v.z, v.z, squares);
+        squares = fmaf(v.w, v.w, squares);
+    }
+    float inv = rsqrtf(sumOfBlock(squares, scratch) / a.width + a.eps);
+    for (int i = thread; i < a.width / 4; i += THREADS) {
+        float4 v = src[i], w = gain[i];
+        uint2 y = make_uint2(packBF16(v.x * inv * w.x, v.y * inv * w.y), packBF16(v.z * inv * w.z, v.w * inv * w.w));
+        ((uint2 *)x)[i] = y;
+        if (rank == 0)
+            dst[i] = y;
+    }
+    copyWait<0>();
+    __syncthreads();
+    if (warp < own * a.ranges) {
+        int tile = warp / a.ranges, range = warp % a.ranges, end = rangeStart(steps, a.ranges, range + 1);
+        float d[4] = {};
+        for (int s = rangeStart(steps, a.ranges, range); s < end; s++) {
+            Weights<FORMAT> w;
+            w.template load<false>(shared + (tile * steps + s) * RECORD, lane);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                u32 wf[4], b[2] = {0, 0};
+                if (lane < 4) {
+                    const u8 *from = x + s * 128 + k * 32 + lane * 4;
+                    b[0] = *(const u32 *)from, b[1] = *(const u32 *)(from + 16);
+                }
+                w.tile(k, wf);
+                mma(d, wf, b[0], b[1]);
+            }
+        }
+        if (lane % 4 == 0)
+            sums[warp][lane / 4] = d[0], sums[warp][lane / 4 + 8] = d[2];
+    }
+    __syncthreads();
+    int out = (rank + thread / 16 * BLOCKS) * 16 + thread % 16; // of a.r.experts
+    if (thread < own * 16 && out < a.r.experts) {
+        float sum = 0;
+        for (int range = 0; range < a.ranges; range++)
+            sum = sum + sums[thread / 16 * a.ranges + range][thread % 16];
+        if (a.bias)
+            sum = sum + a.bias[out];
+        u32 to;
+        asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(to) : "r"(sharedAddress(scores + out)));
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(sum) : "memory");
+    }
+    clusterSync();
+    if (rank == 0 && warp == 0)
+        routeRow(a.r, row, scores + a.r.experts, [&](int i) { return scores[i]; });
+}

@@ -1,0 +1,398 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// expertProducts are products with the weights of a mixture's experts, each of which is a group of its routes.
+type expertProducts struct {
+	t      *routing
+	x      compute.Tensor
+	routed bool // x has a row for each route
+	narrow operation
+	format format
+	dsts   []compute.Tensor
+	tables []int64 // in p.groupTable
+}
+
+// matMulExperts compiles products with the weights of experts, with the operations after them where they can be one:
+// the activation of a gate and what it gates; or the sum of what a row's experts yield, and its addition to the
+// residual stream.
+func (c *compiler) matMulExperts(o compute.MatMulExperts) (op operation, n int, err error) {
+	t, err := c.routing(o.Routing)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(o.Products) > maxProducts {
+		return nil, 0, fmt.Errorf("cuda: %d products of experts at once: %w", len(o.Products), compute.ErrUnsupported)
+	}
+	for i := range o.Products {
+		if f := formatOfExperts(o.Products[i]); f != formatOfExperts(o.Products[0]) || f < 0 {
+			op, err = c.expertsApart(o, t)
+			return op, 1, err
+		}
+	}
+	a, at := c.activatedExperts(&o, t)
+	e, err := c.expertProducts(o, t)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case c.wide[o.Products[0].Dst.Buffer] || c.wide[o.Products[len(o.Products)-1].Dst.Buffer]:
+		return nil, 0, fmt.Errorf("cuda: operation %d: results of experts are to be added to: %w", c.at, compute.ErrUnsupported)
+	case at > 0:
+		c.joined[at] = true
+		return c.p.gatedExperts(e, a), 1, nil
+	}
+	if sum, add, n := c.summedExperts(o); n > 0 {
+		op, err = c.downExperts(e, sum, add)
+		return op, n, err
+	}
+	t.ordered = true
+	return func(s *shape) error { return c.p.multiplyExperts(s, e, groupedArgs{scale: 1}, nil) }, 1, nil
+}
+
+// expertProducts lists the weights.
+func (c *compiler) expertProducts(o compute.MatMulExperts, t *routing) (*expertProducts, error) {
+	p := c.p
+	e := &expertProducts{t: t, x: o.X, routed: o.Routed, format: formatOfExperts(o.Products[0])}
+	if !o.Routed {
+		e.x, e.narrow = c.narrow(o.X)
+	}
+	for _, q := range o.Products {
+		if len(q.W) != t.Experts || q.Bias != nil && len(q.Bias) != t.Experts {
+			return nil, fmt.Errorf("cuda: %d weights and %d biases of %d experts", len(q.W), len(q.Bias), t.Experts)
+		}
+		groups := make([]group, len(q.W))
+		for i, w := range q.W {
+			if out, in := w.Dims(); out != q.Dst.Cols || in != e.x.Cols {
+				return nil, fmt.Errorf("cuda: expert %d has a weight [%d, %d] between rows of %d and %d", i, out, in, e.x.Cols, q.Dst.Cols)
+			}
+			var bias compute.Vector
+			if q.Bias != nil {
+				bias = q.Bias[i]
+			}
+			groups[i] = groupOf(w, bias)
+		}
+		e.dsts, e.tables = append(e.dsts, q.Dst), append(e.tables, p.keep(groups))
+		c.routes[q.Dst.Buffer] = routeShape{q.Dst.Cols, t.Chosen}
+	}
+	return e, nil
+}
+
+// activatedExperts returns the activation of a gate and what it gates, and where it is, if products are these, and
+// nothing else needs them. It puts the gate's product first.
+func (c *compiler) activatedExperts(o *compute.MatMulExperts, t *routing) (a compute.Activate, at int) {
+	if len(o.Products) != 2 || o.Routed {
+		return a, 0
+	}
+	gate, up := o.Products[0], o.Products[1]
+	for at = c.at + 1; at < len(c.ops); at++ {
+		a, ok := c.ops[at].(compute.Activate)
+		if ok && (a.Gate.Buffer == gate.Dst.Buffer || a.Gate.Buffer == up.Dst.Buffer) {
+			if a.Gate.Buffer == up.Dst.Buffer {
+				gate, up = up, gate
+			}
+			all := gate.Dst.Cols * t.Chosen
+			fits := a.Dst.Buffer == a.Gate.Buffer && a.Up.Buffer == up.Dst.Buffer && gate.Dst.Buffer != up.Dst.Buffer && gate.Dst.Cols == up.Dst.Cols &&
+				a.Gate.Cols == all && a.Up.Cols == all && a.Dst.Cols == all && o.X.Buffer != gate.Dst.Buffer && o.X.Buffer != up.Dst.Buffer &&
+				!c.wide[gate.Dst.Buffer] && !c.wide[up.Dst.Buffer] && c.deadAfter(at, up.Dst.Buffer)
+			if !fits {
+				return a, 0
+			}
+			o.Products = []compute.ExpertProduct{gate, up}
+			return a, at
+		}
+		reads, writes := uses(c.ops[at])
+		for _, x := range append(reads, writes...) {
+			if x.Buffer == gate.Dst.Buffer || x.Buffer == up.Dst.Buffer {
+				return a, 0
+			}
+		}
+	}
+	return a, 0
+}
+
+// summedExperts returns the sum after a product of experts, its addition, if there is one, and how many operations all
+// are: 0 if something else needs the product.
+func (c *compiler) summedExperts(o compute.MatMulExperts) (sum compute.Combine, add *compute.Add, n int) {
+	if len(o.Products) != 1 || !o.Routed || c.at+1 == len(c.ops) {
+		return sum, nil, 0
+	}
+	sum, ok := c.ops[c.at+1].(compute.Combine)
+	if !ok || sum.Src != o.Products[0].Dst || sum.Routing != o.Routing || sum.Dst.Buffer == sum.Src.Buffer || !c.deadAfter(c.at+1, sum.Src.Buffer) {
+		return sum, nil, 0
+	}
+	c.at++
+	add, n = c.addedTo(sum)
+	c.at--
+	return sum, add, 1 + n
+}
+
+// apartShared is the shared memory of a warp of grouped_few.cu.
+func apartShared(f format, in, tiles, stages int) int {
+	return stages*tiles*2*f.recordBytes() + roundUp(in, 128)*2
+}
+
+// gatedExperts compiles act(gate)·up.
+func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
+	cols := e.dsts[0].Cols
+	shared := apartShared(e.format, e.x.Cols, 2, 4)
+	few := p.kernel[e.format.kernel("few_gated")]
+	if few == nil || shared > int(few.shared) || !e.oneRange() {
+		e.t.ordered = true
+	}
+	args := groupedArgs{mode: modeGated, act: int32(o.Act), scale: 1}
+	// Rows can be spread to where what is gated would be.
+	var room *compute.Tensor
+	if p.buffers[e.dsts[1].Buffer-1].ld >= int32(e.t.Chosen*roundUp(e.x.Cols, inputsMultiple)) {
+		room = &e.dsts[1]
+	}
+	return func(s *shape) error {
+		rows := s.count[compute.AllRows]
+		if !e.t.apart(rows) {
+			return p.multiplyExperts(s, e, args, room)
+		}
+		if e.narrow != nil {
+			if err := e.narrow(s); err != nil {
+				return err
+			}
+		}
+		a := fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
+			slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)}
+		k := *few
+		k.shared = uint32(shared)
+		return launch(p.s, &k, grid{blocksOf(cols, tileOuts), uint32(rows * e.t.Chosen), 1}, 32, &a)
+	}
+}
+
+// downExperts compiles a product and the sum of what a row's experts yield.
+func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *compute.Add) (operation, error) {
+	p := c.p
+	combine, err := c.combine(sum, add)
+	if err != nil {
+		return nil, err
+	}
+	stages := 4
+	if e.format == formatBF16 {
+		stages = 3
+	}
+	const mostWarps = 32
+	shared := e.t.Chosen * apartShared(e.format, e.x.Cols, 1, stages)
+	few := p.kernel[e.format.kernel("few_down")]
+	if few == nil || e.t.Chosen > mostWarps || shared > int(few.shared) || !e.oneRange() {
+		e.t.ordered = true
+	}
+	args := fewArgs{chosen: int32(e.t.Chosen), experts: int32(e.t.Experts), in: int32(e.x.Cols)}
+	dst := sum.Dst
+	if add != nil {
+		args.mode, args.scale, dst = modeAdd, add.Scale, add.Dst
+	}
+	return func(s *shape) error {
+		rows := s.count[compute.AllRows]
+		if !e.t.apart(rows) {
+			if err := p.multiplyExperts(s, e, groupedArgs{scale: 1}, nil); err != nil {
+				return err
+			}
+			return combine(s)
+		}
+		a := args
+		a.x, a.dst, a.gate, a.ids, a.slot, a.weights = p.routed(e.x), p.view(dst), p.groupTable.at(e.tables[0]), e.t.ids, s.slot, e.t.weights
+		a.shared, a.factor = p.view(sum.Shared), p.view(sum.Factor)
+		k := *few
+		k.shared = uint32(shared)
+		return launch(p.s, &k, grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, 32*e.t.Chosen, &a)
+	}, nil
+}
+
+// multiplyExperts queues products of routes that are ordered by expert. Rows of the batch that many kernels are to take
+// are copied to their routes' places first, in room, if there is some.
+func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, room *compute.Tensor) error {
+	if e.narrow != nil {
+		if err := e.narrow(s); err != nil {
+			return err
+		}
+	}
+	count, from := s.count[compute.AllRows], p.view(e.x)
+	a.groups, a.pads, a.aligned = int32(e.t.Experts), 1, 1
+	a.ends, a.from, a.rows = e.t.ends, e.t.from, int32(count*e.t.Chosen)
+	if e.routed {
+		from, a.from = p.routed(e.x), 0
+	}
+	outs := make([]int, len(e.dsts))
+	for i, dst := range e.dsts {
+		outs[i] = dst.Cols
+		a.p[i] = groupedProductArgs{x: from.at, groups: p.groupTable.at(e.tables[i]), dst: p.routed(dst), ldx: from.ld}
+	}
+	m, ok := p.manyFor(e, int(a.rows))
+	if !ok || count == 0 || !e.routed && room == nil {
+		return p.multiplyGroups(e.format, &a, outs)
+	}
+	if !e.routed {
+		to := rows{at: p.view(*room).at, ld: int32(roundUp(e.x.Cols, inputsMultiple))}
+		spread := spreadArgs{x: from.at, dst: to.at, at: e.t.at, slot: s.slot, ldx: from.ld, lddst: to.ld, cols: int32(e.x.Cols), chosen: int32(e.t.Chosen)}
+		if err := run(p, "spread", grid{uint32(count), 1, 1}, 128, &spread); err != nil {
+			return err
+		}
+		for i := range e.dsts {
+			a.p[i].x, a.p[i].ldx = to.at, to.ld
+		}
+	}
+	return m.run(p, e.format, &a, outs, e.x.Cols/boxInputs)
+}
+
+// many is a kernel of grouped_wgmma.cu: the most rows of a part, the steps of a stage, and from how many rows of a
+// group on, on average, it is the fastest.
+type many struct{ rows, steps, least int }
+
+var manies = []many{{256, 1, 96}, {128, 2, 5}}
+
+// mostGroups is how many groups grouped_wgmma.cu takes.
+const mostGroups = 512
+
+// name returns the kernel's name; that of a gate and what it gates has one of its own.
+func (m many) name(gated bool) string {
+	if gated {
+		return fmt.Sprintf("grouped_wgmma_%d_gated", m.rows)
+	}
+	return fmt.Sprintf("grouped_wgmma_%d", m.rows)
+}
+
+// oneRange reports whether the inputs are one range, as most kernels take them.
+func (e *expertProducts) oneRange() bool { return roundUp(e.x.Cols, 64) <= 8192 }
+
+// manyFor returns the kernel of grouped_wgmma.cu for so many routes, if there is one.
+func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {
+	for _, m := range manies {
+		if routes >= m.least*e.t.Experts && p.kernel[e.format.kernel(m.name(false))] != nil &&
+			e.x.Cols%boxInputs == 0 && e.oneRange() && e.t.Experts <= mostGroups {
+			return m, true
+		}
+	}
+	return many{}, false
+}
+
+// run queues the kernel for products of rows that follow each other by group.
+func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) error {
+	const threads = 384
+	args := manyArgs{steps: int32(steps)}
+	for i := range args.x {
+		var err error
+		if args.x[i], err = p.g.mapRows(a.p[0].x, steps*boxInputs, int(a.rows), int(a.p[0].ldx), 32*(i+1), 1); err != nil {
+			return err
+		}
+	}
+	a.products = int32(len(outs))
+	for i, n := range outs {
+		a.p[i].tiles = int32(blocksOf(n, tileOuts))
+	}
+	args.a = *a
+	blocks := p.d.g.info.sms / clusterSize * clusterSize
+	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, threads, &args)
+}
+
+// formatOfExperts returns the format of a product's weights, -1 if they have different ones.
+func formatOfExperts(q compute.ExpertProduct) format {
+	f := format(-1)
+	for i, w := range q.W {
+		if own := w.(*matrix).format; i > 0 && own != f {
+			return -1
+		} else {
+			f = own
+		}
+	}
+	return f
+}
+
+// expertsApart compiles products whose weights have different formats, each by itself.
+func (c *compiler) expertsApart(o compute.MatMulExperts, t *routing) (operation, error) {
+	var all []*expertProducts
+	t.ordered = true
+	for _, q := range o.Products {
+		if formatOfExperts(q) < 0 {
+			return nil, fmt.Errorf("cuda: operation %d: this device does not compute experts whose weights are stored differently: %w", c.at, compute.ErrUnsupported)
+		}
+		o.Products = []compute.ExpertProduct{q}
+		e, err := c.expertProducts(o, t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return func(s *shape) error {
+		for _, e := range all {
+			if err := c.p.multiplyExperts(s, e, groupedArgs{scale: 1}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// normedRoute compiles a norm, the product that makes a router's logits of its rows, and the choice of experts, if that
+// is what follows and one kernel can do it for a few rows; else it returns nil.
+func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
+	const blocks, threads, mostWarps, mostExperts = 8, 512, 16, 512
+	if c.at+2 >= len(c.ops) {
+		return nil, nil
+	}
+	m, ok := c.ops[c.at+1].(compute.MatMul)
+	o, second := c.ops[c.at+2].(compute.Route)
+	if !ok || !second || m.X != n.Dst || len(m.Products) != 1 || m.Products[0].Dst != o.Logits || !c.deadAfter(c.at+2, o.Logits.Buffer) {
+		return nil, nil
+	}
+	p, q := c.p, m.Products[0]
+	w, gain := q.W.(*matrix), n.Norm.Gain.(*vector)
+	k := p.kernel[w.format.kernel("route_few")]
+	ownTiles := int(blocksOf(w.tiles(), blocks))
+	shared := ownTiles*w.tileBytes() + 2*w.in
+	if k == nil || p.inFloat8(q) || !c.plainNorm(n, w.in) || w.in%boxInputs != 0 ||
+		p.graph.Adapters > 0 && q.Target > 0 || shared > int(k.shared) || ownTiles*int(w.ranges()) > mostWarps || w.out > mostExperts {
+		return nil, nil
+	}
+	args, t, err := c.routeArgs(o)
+	if err != nil {
+		return nil, err
+	}
+	norm := p.normalize(n)
+	product, err := c.products(m, gemmArgs{mode: modePlain, scale: 1})
+	if err != nil {
+		return nil, err
+	}
+	route, err := c.route(o)
+	if err != nil {
+		return nil, err
+	}
+	a := routeFewArgs{gain: gain.at, w: w.at, width: int32(w.in), ranges: w.ranges(), eps: n.Norm.Eps, tiles: int32(w.tiles())}
+	if b, ok := q.Bias.(*vector); ok && b != nil {
+		a.bias = b.at
+	}
+	return func(s *shape) error {
+		rows := s.count[compute.AllRows]
+		if rows > 0 && t.apart(rows) {
+			a := a
+			a.r = args
+			a.r.slot, a.r.ids, a.r.weights = s.slot, t.ids, t.weights
+			a.src, a.dst = p.view(n.Src), p.view(n.Dst)
+			f := *k
+			f.shared = uint32(shared)
+			return launch(p.s, &f, grid{uint32(blocks * rows), 1, 1}, threads, &a)
+		}
+		for _, op := range []operation{norm, product, route} {
+			if err := op(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// plainNorm reports whether a norm is of whole rows of so many numbers of float32, to bfloat16, as norm_wide computes
+// it: by which kernels that normalise rows themselves go.
+func (c *compiler) plainNorm(n compute.Normalize, width int) bool {
+	bias, biased := n.Norm.Bias.(*vector)
+	gain := n.Norm.Gain.(*vector)
+	return !n.Norm.Center && !(biased && bias != nil) && gain.n == width && (n.Norm.Group == 0 || n.Norm.Group == width) &&
+		(n.Norm.Width == 0 || n.Norm.Width == width) && n.Dst.Cols == width && width%4 == 0 && width > 512 && c.wide[n.Src.Buffer] && !c.wide[n.Dst.Buffer]
+}

@@ -39,8 +39,8 @@ func wgmmaRows(dim int) int {
 	return 2 * 64
 }
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six chunks,
-// queries, barriers and tiles, and what aligning them takes.
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six
+// chunks, queries, barriers and tiles, and what aligning them takes.
 func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + wgmmaRows(dim)*dim*2 + 256 + 1024 }
 
 // fewWarps are the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where each

@@ -39,8 +39,8 @@ func (g *gpu) encode(at pointer, dims int) (tensorMap, error) {
 	return *to, err
 }
 
-// mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, of which the keys come first,
-// then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers.
+// mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, of which the keys come
+// first, then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers.
 func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 	l, p, b := c.spec.Layers[layer], c.places[c.of[layer]], &g.boxes
 	heads, steps, row := l.KVHeads*c.spec.BlockTokens, l.KDim/boxInputs, 2*l.KDim

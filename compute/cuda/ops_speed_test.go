@@ -101,7 +101,7 @@ func TestSpeedOfLayers(t *testing.T) {
 	}
 }
 
-// TestSpeedOfAttention measures the attention of prompts of 32 query heads and 8 KV heads, if KVASIR_GPU_ATTENTION is
+// TestSpeedOfAttention measures the attention of prompts, of 32 query heads and 8 KV heads, if KVASIR_GPU_ATTENTION is
 // set.
 func TestSpeedOfAttention(t *testing.T) {
 	if os.Getenv("KVASIR_GPU_ATTENTION") == "" {

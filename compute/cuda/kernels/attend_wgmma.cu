@@ -216,13 +216,13 @@ struct Greatest {
 
     __device__ __forceinline__ void find(float (&s)[8][4], int chunk, const int (&first)[2], const int (&end)[2], bool all, const AttendArgs &a) {
         scale = a.scale;
-        if (a.softcap > 0) {
+        if (a.softcap > 0) { // as in weigh of attend.cuh
             float twice = 2 * LOG2E * scale / a.softcap;
 #pragma unroll
             for (int n = 0; n < 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    s[n][e] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), a.softcap); // as weigh of attend.cuh
+                    s[n][e] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), a.softcap);
             scale = 1;
         }
         if (!all) {
@@ -352,8 +352,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
             barrierArrive(base + P::EMPTY + at.at * 8);
     }
 
-    // attend computes a tile. While tensor cores multiply the weights and values of a chunk and the next one's scores, a
-    // warpgroup waits, and another one computes weights, which takes as long, and adds what the chunk before gives.
+    // attend computes a tile. While tensor cores multiply the weights and values of a chunk and the next one's scores,
+    // a warpgroup waits, and another one computes weights, which takes as long, and adds what the chunk before gives.
     __device__ __forceinline__ void attend(const Tile &t) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         u32 queries = loadQueries(t);
@@ -371,7 +371,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
         int lowest = warp * 16 / a.group, highest = min((warp * 16 + 15) / a.group, t.rows - 1);
         int seenFrom = lowest < t.rows ? firstSeen(a, a.until[t.row0 + highest]) : 0, seenTo = lowest < t.rows ? a.until[t.row0 + lowest] : 0;
         int group = warp / 4 * 64 / a.group, groupTo = group < t.rows ? a.until[t.row0 + min((warp / 4 * 64 + 63) / a.group, t.rows - 1)] : 0;
-        int mine = uniform(min(t.chunks, (groupTo + CHUNK - 1) / CHUNK)); // joining what no row of the warpgroup sees would change nothing
+        // Joining what no row of the warpgroup sees would change nothing.
+        int mine = uniform(min(t.chunks, (groupTo + CHUNK - 1) / CHUNK));
         int c = t.chunk;
         float s[8][4], o[DIM / 8][4], sum[2];
         u32 w[4][4];

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Budget bounds the bytes that are in use at once. A quarter of it is for small claims alone, so that they never wait
@@ -20,6 +21,12 @@ type Budget struct {
 // AtOnce is how many large claims may be worked on at once beside a model: a quarter of Go's processors, as they are at
 // the start.
 var AtOnce = max(1, runtime.GOMAXPROCS(0)/4)
+
+// heavy counts the large claims that Budgets with atOnce have given.
+var heavy atomic.Int64
+
+// Heavy returns how many processors large claims are worked on with, in all Budgets that bound those at once.
+func Heavy() int { return int(heavy.Load()) }
 
 // smallShare is the part of a Budget that a small claim takes at most.
 const smallShare = 256
@@ -128,13 +135,21 @@ func (b *Budget) end(l *lane, bytes int64) {
 	defer b.mu.Unlock()
 	l.given--
 	l.free += bytes
+	if l.most > 0 {
+		heavy.Add(-1)
+	}
 	l.admit()
 }
 
 // fits reports whether a claim can have its bytes now. The caller of it, and of take, holds mu.
 func (l *lane) fits(bytes int64) bool { return bytes <= l.free && (l.most == 0 || l.given < l.most) }
 
-func (l *lane) take(bytes int64) { l.free, l.given = l.free-bytes, l.given+1 }
+func (l *lane) take(bytes int64) {
+	l.free, l.given = l.free-bytes, l.given+1
+	if l.most > 0 {
+		heavy.Add(1)
+	}
+}
 
 // admit gives free bytes to those who wait. The caller holds mu.
 func (l *lane) admit() {

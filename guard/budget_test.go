@@ -103,3 +103,24 @@ func TestTurns(t *testing.T) {
 		small()
 	})
 }
+
+// TestHeavy holds that large claims of which few are worked on at once are counted while they have their bytes, and no
+// others.
+func TestHeavy(t *testing.T) {
+	for _, test := range []struct {
+		atOnce int
+		bytes  int64
+		want   int
+	}{{1, 16, 0}, {1, 1000, 1}, {0, 1000, 0}} {
+		release, err := guard.NewBudget(4096, test.atOnce).Acquire(t.Context(), test.bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := guard.Heavy(); n != test.want {
+			t.Errorf("a claim of %d bytes, of which %d may be worked on at once, makes %d heavy ones; want %d", test.bytes, test.atOnce, n, test.want)
+		}
+		if release(); guard.Heavy() != 0 {
+			t.Errorf("%d heavy ones are left", guard.Heavy())
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 // it slept or another process has its processor, is not waited for unless it has taken an item.
 type pool struct {
 	workers []*worker
+	spare   int // processors beside those of the workers
 	job     func(worker, from, to int)
 	one     func(worker, item int) // what job calls for each item, in run
 	single  func(worker, from, to int)
@@ -71,9 +72,12 @@ func (w *worker) yield() {
 	w.jobs = 0
 	if time.Since(w.since) > turn {
 		runtime.Gosched()
-		w.since = time.Now()
+		w.rested()
 	}
 }
+
+// rested begins the worker's turn anew: Go has just given it a processor.
+func (w *worker) rested() { w.since = time.Now() }
 
 // spins bounds the wait for the next job, in pauses of some 40 to 140 cycles: about 50 µs.
 const spins = 1000
@@ -81,7 +85,7 @@ const spins = 1000
 // newPool starts threads-1 workers. Each is bound to some processors, which several may share, if there are any in
 // cpus.
 func newPool(threads int, cpus [][]int) *pool {
-	p := &pool{finished: newSleeper()}
+	p := &pool{finished: newSleeper(), spare: max(0, defaultThreads()-threads)}
 	p.single = func(worker, from, to int) {
 		for i := from; i < to; i++ {
 			p.one(worker, i)
@@ -135,7 +139,7 @@ func (p *pool) alone() {
 func (p *pool) spread(items, most int) {
 	p.most.Store(int64(most))
 	p.done.Store(0)
-	n := min(len(p.workers), items)
+	n := min(p.free(), items)
 	for i, w := range p.workers[:n] {
 		w.share.Store(shareOf(items*i/n, items*(i+1)/n))
 	}
@@ -148,6 +152,10 @@ func (p *pool) spread(items, most int) {
 	p.await()
 	p.workers[0].yield()
 }
+
+// free returns how many workers get a share of a job. The others sleep, as many as there are processors that work on
+// large requests: a worker that waits for its processor holds up all others.
+func (p *pool) free() int { return max(1, len(p.workers)-max(0, guard.Heavy()-p.spare)) }
 
 // rescue, deferred, keeps a panic as the job's fault.
 func (p *pool) rescue() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/compute/kernel"
+	"github.com/kvasir-llm/kvasir/guard"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -134,5 +135,37 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	job := func(int, int) {}
 	if n := testing.AllocsPerRun(100, func() { p.run(8, job) }); n != 0 {
 		t.Errorf("a run allocates %v times", n)
+	}
+}
+
+// TestPoolLeavesProcessors holds that a worker sleeps for each processor that works on a large request, but for those
+// beside the pool's, and that a job is done whole by what is left of them.
+func TestPoolLeavesProcessors(t *testing.T) {
+	p := newPool(3, nil)
+	defer p.close()
+	b := guard.NewBudget(1<<20, 4)
+	for _, spare := range []int{0, 1} {
+		p.spare = spare
+		var all []func()
+		for heavy, want := range [2][5]int{{3, 2, 1, 1, 1}, {3, 3, 2, 1, 1}}[spare] {
+			if n := p.free(); n != want {
+				t.Errorf("with %d spare and %d taken %d workers compute; want %d", spare, heavy, n, want)
+			}
+			var sum atomic.Int64
+			if err := p.run(100, func(_, item int) { sum.Add(int64(item)) }); err != nil || sum.Load() != 4950 {
+				t.Errorf("a job sums up to %d, %v", sum.Load(), err)
+			}
+			if heavy == 4 {
+				break
+			}
+			release, err := b.Acquire(t.Context(), 1<<16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, release)
+		}
+		for _, release := range all {
+			release()
+		}
 	}
 }

@@ -34,6 +34,7 @@ type program struct {
 	started int
 	queue   chan *step
 	running *step // the last one of queue that work took
+	rested  bool  // work waited for it
 	ended   chan struct{}
 	closing sync.Once
 	faults  atomic.Int64 // steps that failed
@@ -163,10 +164,21 @@ func (p *program) Close() error {
 func (p *program) work() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for p.running = range p.queue {
+	for p.next() {
 		p.running.finish(p.execute(p.running))
 	}
 	return nil
+}
+
+// next waits for the next step to run, and returns false when the program is closed.
+func (p *program) next() (ok bool) {
+	select {
+	case p.running, ok = <-p.queue:
+	default:
+		p.running, ok = <-p.queue
+		p.rested = true
+	}
+	return ok
 }
 
 // over ends what work left after a panic that is no step's fault: the device is lost.
@@ -191,6 +203,10 @@ func (p *program) execute(s *step) (fault *compute.Fault) {
 	d := p.d
 	d.busy.Lock()
 	defer d.busy.Unlock()
+	if p.rested {
+		p.rested = false
+		d.pool.workers[0].rested() // a turn that ends within a step holds up the others
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			d.waiting, d.err = d.waiting[:0], nil

@@ -18,8 +18,8 @@ func init() {
 	Register(Kind{Name: "transfer", Landing: true, Open: open})
 }
 
-// Host stores blocks in memory. What is there is taken for what was stored, as weights in memory are: a checksum of a
-// block takes ten times as long as a device takes to read it.
+// Host stores blocks in memory. What is there is taken for what was stored, as weights in memory are: one thread makes
+// checksums more slowly than a device reads blocks.
 type Host struct {
 	size   int
 	pieces [][]byte  // of equal size, but for the last

@@ -148,6 +148,19 @@ func TestSlowSubscriber(t *testing.T) {
 	for range batches { // more than the buffers of connections hold
 		p.Publish(big)
 	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // a batch finds room only once the sender has counted what it sent
+		defer close(stopped)
+		for {
+			select {
+			case <-time.After(time.Millisecond):
+				p.Publish(stored(2))
+			case <-stop:
+				return
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
 	got := []uint64{}
 	for m := slow.receive(t); ; m = slow.receive(t) {
 		got = append(got, binary.BigEndian.Uint64(m[1]))
@@ -162,7 +175,6 @@ func TestSlowSubscriber(t *testing.T) {
 				t.Errorf("%d batches wait; at most 4 may", waiting)
 			}
 		}
-		p.Publish(stored(2))
 		if got[len(got)-1] >= batches {
 			break
 		}

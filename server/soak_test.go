@@ -29,12 +29,14 @@ var (
 	soakTime     = flag.Duration("soak", time.Minute, "how long the built program is abused")
 	soakClients  = flag.Int("clients", 200, "hostile clients")
 	soakKinds    = flag.String("kinds", "", "the kinds of hostile clients whose names have this in them; all if it is empty")
+	soakModel    = flag.String("model", "", "the model that the built program serves; the built-in one if it is empty")
+	soakKV       = flag.Int64("kv", 64<<20, "bytes of its KV cache")
+	soakWords    = flag.Int("words", 0, "words before the honest client's prompt, which no other prompt has")
 	soakRequests = flag.Int("requests", 5000, "small requests to the built program")
 )
 
 const (
 	goodKey, badKey = "an honest client's key", "a hostile client's key"
-	soakKV          = 64 << 20
 	soakGrammars    = 128 << 20
 	soakSlack       = 512 << 20 // beyond the plan
 )
@@ -67,7 +69,10 @@ func startProgram(t *testing.T, args ...string) *program {
 	if err := os.WriteFile(keys, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"serve", "--port", "0", "--api-key-file", keys, "--kv-bytes", strconv.Itoa(soakKV), "--grammar-bytes", strconv.Itoa(soakGrammars)}, args...)
+	if *soakModel != "" {
+		args = append(args, *soakModel)
+	}
+	args = append([]string{"serve", "--port", "0", "--api-key-file", keys, "--kv-bytes", strconv.FormatInt(*soakKV, 10), "--grammar-bytes", strconv.Itoa(soakGrammars)}, args...)
 	p := &program{t: t, cmd: exec.Command(path, args...), log: new(bytes.Buffer), done: make(chan struct{})}
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -164,7 +169,8 @@ func (p *program) honest(deadline time.Time) (times []time.Duration, refused int
 	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	for i := 0; time.Now().Before(deadline); i++ {
-		took, status, err := first(p.t.Context(), client, p.at, goodKey, fmt.Sprintf("Once upon a time %d", i))
+		prompt := strings.Repeat(fmt.Sprint(i, " and "), *soakWords/2) + fmt.Sprintf("Once upon a time %d", i)
+		took, status, err := first(p.t.Context(), client, p.at, goodKey, prompt)
 		switch {
 		case err != nil:
 			p.t.Errorf("the honest client: %v", err)
@@ -292,7 +298,7 @@ func TestSoak(t *testing.T) {
 	if len(beside) == 0 {
 		t.Error("the honest client has no answer")
 	}
-	if plan := p.idle.rss + soakKV + soakGrammars; most.rss > plan+soakSlack {
+	if plan := p.idle.rss + *soakKV + soakGrammars; most.rss > plan+soakSlack {
 		t.Errorf("%d MiB are resident; the plan is %d", most.rss>>20, plan>>20)
 	}
 	p.restored()
@@ -326,7 +332,7 @@ func TestManyRequests(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	t.Logf("%d requests in %v: %v; MiB resident after each tenth: %d", n, time.Since(began).Round(time.Second), p.idle, rss)
-	if last, bound := rss[parts-1], (p.idle.rss+soakKV)>>20+300; last > bound { // 256 MiB of garbage
+	if last, bound := rss[parts-1], (p.idle.rss+*soakKV)>>20+300; last > bound { // 256 MiB of garbage
 		t.Errorf("%d MiB are resident; want at most %d", last, bound)
 	}
 	p.restored()

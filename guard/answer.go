@@ -16,20 +16,27 @@ type Answer struct {
 	http.ResponseWriter
 	timeout time.Duration
 	stream  context.Context // of HTTP/2, which a deadline ends also while nothing is written; nil without
+	conn    *conn           // of the stream
+	begun   bool            // the stream was there when something was written
 }
 
 // NewAnswer returns the Answer to a request, written to w. Whoever calls it calls End when the answer is complete.
 func NewAnswer(w http.ResponseWriter, r *http.Request, timeout time.Duration) *Answer {
 	if r.ProtoMajor == 2 {
-		return &Answer{w, timeout, r.Context()}
+		return &Answer{ResponseWriter: w, timeout: timeout, stream: r.Context(), conn: connOf(r)}
 	}
-	a := &Answer{w, timeout, nil}
+	a := &Answer{ResponseWriter: w, timeout: timeout}
 	a.extend() // the deadline of the request before on this connection may be over
 	return a
 }
 
 // End gives the client the time for what net/http sends after the handler has returned.
-func (a *Answer) End() { a.extend() }
+func (a *Answer) End() {
+	a.extend()
+	if a.conn != nil && a.stream.Err() != nil && !a.begun {
+		a.conn.reset(time.Now())
+	}
+}
 
 // WriteHeader does what that of the ResponseWriter does.
 func (a *Answer) WriteHeader(status int) {
@@ -63,6 +70,7 @@ func (a *Answer) extend() {
 	if a.stream != nil && a.stream.Err() != nil {
 		return
 	}
+	a.begun = true
 	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(a.timeout))
 }
 

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Budget bounds the bytes that are in use at once. A quarter of it is for small claims alone, so that they never wait
 // for large ones. Its methods may be called from several goroutines.
 //
 // Whoever claims much memory also works on it: with atOnce, a Budget keeps many that do from taking all processors from
-// those who claim little.
+// those who claim little, and while models compute on them (Computing), it keeps any one who from taking much of them.
 type Budget struct {
 	mu           sync.Mutex
 	small, large lane
@@ -36,6 +37,7 @@ type lane struct {
 	size, free  int64
 	most, given int // claims at once, 0 is any number; and those that have bytes
 	waiting     []*claim
+	looks       bool           // admit is to be called in a while
 	turns       map[string]int // of those who had one while others waited: which one it was
 	turn        int
 }
@@ -43,7 +45,8 @@ type lane struct {
 type claim struct {
 	who   string
 	bytes int64
-	ready chan struct{} // closed when the bytes are taken
+	began time.Time     // when the bytes were taken
+	ready chan struct{} // closed then
 }
 
 // NewBudget returns a Budget of so many bytes, at least 4, that gives to at most atOnce large claims at a time, 0 for
@@ -79,15 +82,11 @@ func (b *Budget) lane(small bool) *lane {
 // are takes all. It returns the cause of ctx's end if that comes first.
 func (b *Budget) Acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	l := b.lane(bytes <= b.most())
-	c := &claim{Who(ctx), min(max(bytes, 0), l.size), make(chan struct{})}
-	release = func() { b.end(l, c.bytes) }
+	c := &claim{who: Who(ctx), bytes: min(max(bytes, 0), l.size), ready: make(chan struct{})}
+	release = func() { b.end(l, c) }
 	b.mu.Lock()
-	if len(l.waiting) == 0 && l.fits(c.bytes) {
-		l.take(c.bytes)
-		b.mu.Unlock()
-		return release, nil
-	}
 	l.waiting = append(l.waiting, c)
+	b.admit(l)
 	b.mu.Unlock()
 	select {
 	case <-c.ready:
@@ -99,7 +98,7 @@ func (b *Budget) Acquire(ctx context.Context, bytes int64) (release func(), err 
 	for i, w := range l.waiting {
 		if w == c {
 			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			l.admit() // those behind it may be smaller
+			b.admit(l) // those behind it may be smaller
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -126,51 +125,73 @@ func (b *Budget) give(l *lane, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.free += bytes
-	l.admit()
+	b.admit(l)
 }
 
 // end gives back what a claim has.
-func (b *Budget) end(l *lane, bytes int64) {
+func (b *Budget) end(l *lane, c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.given--
-	l.free += bytes
+	l.free += c.bytes
 	if l.most > 0 {
 		heavy.Add(-1)
+		work.worked(c.who, time.Since(c.began))
 	}
-	l.admit()
-}
-
-// fits reports whether a claim can have its bytes now. The caller of it, and of take, holds mu.
-func (l *lane) fits(bytes int64) bool { return bytes <= l.free && (l.most == 0 || l.given < l.most) }
-
-func (l *lane) take(bytes int64) {
-	l.free, l.given = l.free-bytes, l.given+1
-	if l.most > 0 {
-		heavy.Add(1)
-	}
+	b.admit(l)
 }
 
 // admit gives free bytes to those who wait. The caller holds mu.
-func (l *lane) admit() {
-	for len(l.waiting) > 0 {
-		i := 0
-		for j, c := range l.waiting {
-			if l.turns[c.who] < l.turns[l.waiting[i].who] {
-				i = j
-			}
-		}
-		c := l.waiting[i]
-		if !l.fits(c.bytes) {
+func (b *Budget) admit(l *lane) {
+	for len(l.waiting) > 0 && (l.most == 0 || l.given < l.most) {
+		i := l.next()
+		if i < 0 {
+			b.look(l)
 			return
 		}
-		l.take(c.bytes)
+		c := l.waiting[i]
+		if c.bytes > l.free {
+			return
+		}
+		l.free, l.given, c.began = l.free-c.bytes, l.given+1, time.Now()
+		if l.most > 0 {
+			heavy.Add(1)
+		}
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 		l.turn++
 		l.turns[c.who] = l.turn
 		close(c.ready)
 	}
-	clear(l.turns)
+	if len(l.waiting) == 0 {
+		clear(l.turns)
+	}
+}
+
+// next returns which of those who wait is next: of those who may work, the first claim of who had a turn longest ago.
+// -1 is none.
+func (l *lane) next() int {
+	next := -1
+	for i, c := range l.waiting {
+		if (next < 0 || l.turns[c.who] < l.turns[l.waiting[next].who]) && (l.most == 0 || work.ready(c.who)) {
+			next = i
+		}
+	}
+	return next
+}
+
+// look admits again in a while.
+func (b *Budget) look(l *lane) {
+	if l.looks {
+		return
+	}
+	l.looks = true
+	After(paceLook, func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		l.looks = false
+		b.admit(l)
+		return nil
+	}, func(error) {})
 }
 
 // Used returns the bytes that are taken.

@@ -215,7 +215,8 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if from := origin(c.RemoteAddr()); l.enter(from) {
-			return &conn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+			closed := make(chan struct{})
+			return &conn{Conn: c, closed: closed, leave: sync.OnceFunc(func() { close(closed); l.leave(from) })}, nil
 		}
 		c.Close()
 	}
@@ -261,7 +262,53 @@ func (l *listener) leave(from netip.Prefix) {
 // conn is a connection that a listener counts.
 type conn struct {
 	net.Conn
-	leave func()
+	leave  func()
+	closed chan struct{} // by leave
+
+	mu     sync.Mutex // guards the rest
+	resets int        // in a second that began at since
+	since  time.Time
+	rests  time.Time // until which nothing is read
+}
+
+// Streams of HTTP/2 that a client begins and ends at once cost it nothing and a server much (CVE-2023-44487). A
+// connection with so many of them in a second rests for a second.
+const mostResets = 16
+
+// connOf returns the connection that a request came on, nil if it is none of a Door's.
+func connOf(r *http.Request) *conn {
+	over, _ := r.Context().Value(arrived{}).(net.Conn)
+	if t, ok := over.(*tls.Conn); ok {
+		over = t.NetConn()
+	}
+	c, _ := over.(*conn)
+	return c
+}
+
+// reset notes that a client ended a stream before its answer began.
+func (c *conn) reset(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.since) > time.Second {
+		c.resets, c.since = 0, now
+	}
+	if c.resets++; c.resets >= mostResets {
+		c.rests = now.Add(time.Second)
+	}
+}
+
+// Read waits while the connection rests.
+func (c *conn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	rest := time.Until(c.rests)
+	c.mu.Unlock()
+	if rest > 0 {
+		select {
+		case <-time.After(rest):
+		case <-c.closed:
+		}
+	}
+	return c.Conn.Read(p)
 }
 
 func (c *conn) Close() error {

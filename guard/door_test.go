@@ -147,3 +147,56 @@ func TestAnswerNobodyTakes(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamsEndedAtOnce holds that a connection rests for a second once its client has ended 16 streams of HTTP/2
+// within a second before their answers began, and not for streams that were answered, or for fewer.
+func TestStreamsEndedAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		path string
+		n    int
+		gap  time.Duration
+		want time.Duration
+	}{{"/none", mostResets - 1, 0, 0}, {"/none", mostResets, 0, time.Second}, {"/some", 2 * mostResets, 0, 0}, {"/none", 2 * mostResets, 100 * time.Millisecond, 0}} {
+		behind(t, 2, func(w http.ResponseWriter, r *http.Request) {
+			a := NewAnswer(w, r, time.Minute)
+			defer a.End()
+			if r.URL.Path == "/some" {
+				io.WriteString(a, "some")
+				http.NewResponseController(a).Flush()
+			}
+			if r.URL.Path != "/" {
+				<-r.Context().Done()
+			}
+		}, func(client *http.Client) {
+			for range test.n {
+				ctx, end := context.WithCancel(context.Background())
+				r, err := http.NewRequestWithContext(ctx, "GET", "http://door"+test.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if resp, err := client.Do(r); err == nil {
+						io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				}()
+				synctest.Wait()
+				end()
+				<-done
+				time.Sleep(test.gap)
+			}
+			synctest.Wait()
+			began := time.Now()
+			resp, err := client.Get("http://door/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if took := time.Since(began); took != test.want {
+				t.Errorf("after %d streams of %s, one each %v: an answer after %v; want %v", test.n, test.path, test.gap, took, test.want)
+			}
+		})
+	}
+}

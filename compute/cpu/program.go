@@ -203,6 +203,8 @@ func (p *program) execute(s *step) (fault *compute.Fault) {
 	d := p.d
 	d.busy.Lock()
 	defer d.busy.Unlock()
+	guard.Computing.Begin()
+	defer guard.Computing.End()
 	if p.rested {
 		p.rested = false
 		d.pool.workers[0].rested() // a turn that ends within a step holds up the others

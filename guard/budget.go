@@ -13,7 +13,8 @@ import (
 // for large ones. Its methods may be called from several goroutines.
 //
 // Whoever claims much memory also works on it: with atOnce, a Budget keeps many that do from taking all processors from
-// those who claim little, and while models compute on them (Computing), it keeps any one who from taking much of them.
+// those who claim little, and while models compute on them (Computing), it keeps any one client from taking much of
+// them.
 type Budget struct {
 	mu           sync.Mutex
 	small, large lane

@@ -1,6 +1,6 @@
 // Package guard starts goroutines whose panics are errors, where they would otherwise end the process; no room starts
 // others. It also bounds what strangers take: their connections (Door), the time in which they accept answers (Answer),
-// and memory (Budget, BoundGarbage).
+// memory (Budget, BoundGarbage) and the processors that a model computes on (Budget, Computing).
 package guard
 
 import (

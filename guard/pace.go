@@ -28,9 +28,9 @@ func (c *computing) lately(now time.Time) bool {
 	return c.steps.Load() > 0 || 0 <= ago && ago < int64(computeLately)
 }
 
-// While a model computes, the large claims (Budget) of one who together get a tenth of the processors that large claims
-// may have (AtOnce), once they have taken paceBurst. So a flood of requests that are much work before a model has them
-// does not take the model's processors.
+// While a model computes, the large claims (Budget) of one client together get a tenth of the processors that large
+// claims may have (AtOnce), once they have taken paceBurst. So a flood of requests that are much work before a model
+// has them does not take the model's processors.
 const (
 	paceShare = 10
 	paceBurst = 250 * time.Millisecond
@@ -39,7 +39,7 @@ const (
 	computeLately = 50 * time.Millisecond
 )
 
-// pace is how much time each who owes for work on large claims. Its clock runs at the speed at which one who pays.
+// pace is how much time each client owes for work on large claims. Its clock runs as fast as a debt is paid.
 type pace struct {
 	mu    sync.Mutex
 	last  time.Time
@@ -68,7 +68,7 @@ func (p *pace) ready(who string) bool {
 	return !owes || at-p.now() <= paceBurst
 }
 
-// worked notes how long who worked.
+// worked adds the time that a claim of who took.
 func (p *pace) worked(who string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -123,9 +123,16 @@ var groups = []group{
 		}},
 	{name: "packed", title: "Packed weights", about: "A step. U4 is what GPTQ, AWQ and compressed-tensors of 4 bits become, in groups of 128.",
 		metrics: []string{stepTime, tokenRate}, steps: []steps{
-			{bf16, bf16Flags, decodes(1, 8, 32, 64)},
-			{"8b Q4_K_M", "--shape 8b --quant q4_k_m", decodes(1, 8, 32, 64)},
-			{"8b U4", "--shape 8b --quant u4", decodes(1, 8, 32, 64)},
+			{bf16, bf16Flags, decodes(1, 8, 32, 64, 128, 256)},
+			{"8b Q4_K_M", "--shape 8b --quant q4_k_m", decodes(1, 8, 32, 64, 128, 256)},
+			{"8b U4", "--shape 8b --quant u4", decodes(1, 8, 32, 64, 128, 256)},
+		}},
+	{name: "shapes", title: "Other shapes", about: "3b and 14b have heads of 128, 1.1b of 64; the last has those of 96, and a vocabulary that no power of two divides: 28 layers of width 3,072.",
+		metrics: []string{stepTime, tokenRate, operations}, steps: []steps{
+			{"1.1b BF16", "--shape 1.1b --quant bf16", decodes(1, 64) + ",pp2048"},
+			{"3b BF16", "--shape 3b --quant bf16", decodes(1, 64) + ",pp2048"},
+			{"14b BF16", "--shape 14b --quant bf16", decodes(1, 64) + ",pp2048"},
+			{"heads of 96", "--shape layers=28,width=3072,ff=8192,heads=32,kv=8,head=96,vocab=50257 --quant bf16", decodes(1, 64) + ",pp2048"},
 		}},
 	{name: "mxfp4", title: "Experts in MXFP4", about: "The shape of gpt-oss-20b: 32 experts, of which each token goes to 4.",
 		metrics: []string{stepTime, tokenRate, operations}, steps: []steps{

@@ -136,7 +136,8 @@ func wait(t testing.TB, p compute.Program, b *compute.Batch) {
 	}
 }
 
-// measure prints the time of a step of so many rows, two of which are under way at any time, and of its operations.
+// measure prints the time of a step of so many rows, two of which are under way at any time, and of its operations: one
+// layer's after the other, and, of a step that is a graph, how much less it takes without them.
 func measure(t testing.TB, p *program, name string, rows int, labels []string, fill func(b *compute.Batch, n int)) {
 	steps := 60
 	if name == "prompt" {
@@ -206,29 +207,60 @@ func measure(t testing.TB, p *program, name string, rows int, labels []string, f
 	must(err)
 	to, err := p.g.newEvent(true)
 	must(err)
-	sum := float32(0)
-	timeOps := func(label string, ops []operation) {
-		must(p.s.wait())
+	// replayed is the time of a graph of the step's operations.
+	replayed := func() float32 {
+		gr, err := p.s.capture(func() error { return p.queueGraph(sh) })
+		must(err)
+		const times = 40
+		must(p.s.replay(gr))
 		must(from.record(p.s))
-		for _, op := range ops {
-			must(op(sh))
+		for range times {
+			must(p.s.replay(gr))
 		}
 		must(to.record(p.s))
 		must(p.s.wait())
 		ms, err := to.since(from)
 		must(err)
-		fmt.Printf("    %-16s %9.1f us each\n", label, ms*1e3/float32(len(ops)))
-		sum += ms * 1e3 / float32(len(ops))
+		must(gr.close())
+		return ms * 1e3 / times
+	}
+	full := float32(0)
+	if name == "decode" {
+		full = replayed()
+	}
+	sum := float32(0)
+	timeOps := func(label string, at []int) {
+		must(p.s.wait())
+		must(from.record(p.s))
+		for _, i := range at {
+			must(p.ops[i](sh))
+		}
+		must(to.record(p.s))
+		must(p.s.wait())
+		ms, err := to.since(from)
+		must(err)
+		each := ms * 1e3 / float32(len(at))
+		sum += each
+		fmt.Printf("    %-16s %9.1f us each", label, each)
+		if full > 0 {
+			all := slices.Clone(p.ops)
+			for _, i := range at {
+				p.ops[i] = func(*shape) error { return nil }
+			}
+			fmt.Printf(", %.1f less without", (full-replayed())/float32(len(at)))
+			p.ops = all
+		}
+		fmt.Println()
 	}
 	for k, label := range labels {
-		var ops []operation
-		for at := 2 + k; at < len(p.ops)-3; at += len(labels) {
-			ops = append(ops, p.ops[at])
+		var at []int
+		for i := 2 + k; i < len(p.ops)-3; i += len(labels) {
+			at = append(at, i)
 		}
-		timeOps(label, ops)
+		timeOps(label, at)
 	}
 	fmt.Printf("    %-16s %9.1f us\n", "a layer", sum)
-	timeOps("head", p.ops[len(p.ops)-1:])
+	timeOps("head", []int{len(p.ops) - 1})
 	must(from.close())
 	must(to.close())
 }

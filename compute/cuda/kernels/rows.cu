@@ -69,24 +69,43 @@ KERNEL norm_groups(const NormArgs a) {
 // [rows] blocks of up to 1024 threads.
 KERNEL norm_wide(const NormArgs a) {
     letNextBegin();
-    waitForRows();
     __shared__ float scratch[33];
+    constexpr int kept = 4; // fours of numbers that a thread keeps in registers
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)blockIdx.x * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;
     uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)blockIdx.x * a.dst.ld);
+    int fours = a.group / 4, step = blockDim.x;
+    float4 v[kept], w[kept];
+#pragma unroll
+    for (int k = 0; k < kept; k++)
+        if ((int)threadIdx.x + k * step < fours)
+            w[k] = gain[threadIdx.x + k * step];
+    waitForRows();
     float squares = 0;
-    for (int i = threadIdx.x; i < a.group / 4; i += blockDim.x) {
-        float4 v = src[i];
+    auto square = [&](float4 v) {
         squares = fmaf(v.x, v.x, squares);
         squares = fmaf(v.y, v.y, squares);
         squares = fmaf(v.z, v.z, squares);
         squares = fmaf(v.w, v.w, squares);
-    }
+    };
+#pragma unroll
+    for (int k = 0; k < kept; k++)
+        if ((int)threadIdx.x + k * step < fours) {
+            v[k] = src[threadIdx.x + k * step];
+            square(v[k]);
+        }
+    for (int i = threadIdx.x + kept * step; i < fours; i += step)
+        square(src[i]);
     float inv = rsqrtf(sumOfBlock(squares, scratch) / a.group + a.eps);
-    for (int i = threadIdx.x; i < a.group / 4; i += blockDim.x) {
-        float4 v = src[i], w = gain[i];
+    auto store = [&](int i, float4 v, float4 w) {
         dst[i] = make_uint2(packBF16(v.x * inv * w.x, v.y * inv * w.y), packBF16(v.z * inv * w.z, v.w * inv * w.w));
-    }
+    };
+#pragma unroll
+    for (int k = 0; k < kept; k++)
+        if ((int)threadIdx.x + k * step < fours)
+            store(threadIdx.x + k * step, v[k], w[k]);
+    for (int i = threadIdx.x + kept * step; i < fours; i += step)
+        store(i, src[i], gain[i]);
 }
 
 // dst = dst + scale·src, or dst = src if gather, whose row r is row rows[r] of src. [columns/256, rows] blocks of

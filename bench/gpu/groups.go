@@ -89,7 +89,7 @@ var groups = []group{
 	{name: "decode", title: "Decoding", about: "A step, in which each sequence has 256 tokens on average.",
 		metrics: []string{stepTime, tokenRate}, steps: []steps{
 			{bf16, bf16Flags, decodes(1, 8, 32, 64, 128, 256)},
-			{fp8, fp8Flags, decodes(1, 32, 256)},
+			{fp8, fp8Flags, decodes(1, 32, 64, 256)},
 		}},
 	{name: "context", title: "Decoding with long contexts", about: "A step.",
 		metrics: []string{stepTime, tokenRate}, steps: []steps{

@@ -40,19 +40,38 @@ func wgmmaRows(dim int) int {
 }
 
 // wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six
-// chunks, queries, barriers and tiles, and what aligning them takes.
-func wgmmaShared(dim int) int { return 6*chunkTokens*dim*4 + wgmmaRows(dim)*dim*2 + 256 + 1024 }
+// chunks, or of four and of three as codes, queries, barriers and tiles, and what aligning them takes.
+func wgmmaShared(kv quant.Type, dim int) int {
+	chunks := 6 * 4 * dim
+	if coded(kv) {
+		chunks = 4*4*dim + 3*2*kvBytes(kv, dim)
+	}
+	return chunkTokens*chunks + wgmmaRows(dim)*dim*2 + 256 + 1024
+}
 
-// fewWarps are the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where each
-// share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
-const fewWarps = 12
+// coded says that keys and values of a type are not multiplied as they are stored.
+func coded(kv quant.Type) bool { return kv == quant.F8_E4M3 || kv == quant.Q8_0 }
+
+// fewWarps returns the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where
+// each share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
+func fewWarps(kv quant.Type) int {
+	if coded(kv) {
+		return 16
+	}
+	return 12
+}
 
 // fewShared returns how many of some warps of a block of attend_few can have their shared memory, and how much the
 // block needs: of each warp 64 positions, what its chunk gives for up to 8 query heads, and what chunk that is; and the
 // sums of these heads.
-func fewShared(dim, group, warps, most int) (_, shared int) {
+func fewShared(kv quant.Type, dim, group, warps, most int) (_, shared int) {
 	pitch, sums := 2*dim, 4*min(group, 8)*(dim+8)
-	if dim%64 != 0 {
+	switch {
+	case kv == quant.F8_E4M3:
+		pitch = dim | 16
+	case kv == quant.Q8_0:
+		pitch = kvBytes(kv, dim)
+	case dim%64 != 0:
 		pitch += 16
 	}
 	if dim > narrowHead {
@@ -72,7 +91,8 @@ func (p *program) runFew(kernel string, rows, shares, dim int, a *attendArgs) er
 	if rows*shares <= info.sms {
 		parts = 1
 	}
-	warps, shared := fewShared(dim, int(a.group), fewWarps/parts, info.shared)
+	kv := p.cache.spec.Type
+	warps, shared := fewShared(kv, dim, int(a.group), fewWarps(kv)/parts, info.shared)
 	f := *p.kernel[kernel]
 	f.shared = uint32(shared)
 	blocks := max(1, min(parts, (info.shared+1<<10)/(shared+1<<10)))
@@ -170,12 +190,14 @@ func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error
 	if tiles == 0 {
 		return nil
 	}
-	boxes, err := p.g.mapLayer(p.cache, layer)
-	if err != nil {
-		return err
+	w := attendWgmmaArgs{a: *a}
+	if !coded(p.cache.spec.Type) {
+		var err error
+		if w.cache, err = p.g.mapLayer(p.cache, layer); err != nil {
+			return err
+		}
 	}
 	threads := 2*wgmmaRows(p.cache.spec.Layers[layer].KDim) + 128
-	w := attendWgmmaArgs{cache: boxes, a: *a}
 	w.a.arrived = p.taken
 	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, &w)
 }

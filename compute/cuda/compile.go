@@ -206,11 +206,11 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 // rotate compiles the turning of queries and keys, and where keys are stored, as one where they follow each other.
 func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
 	p := c.p
-	if c.at+2 < len(c.ops) && p.cache.spec.Type == quant.BF16 {
+	if c.at+2 < len(c.ops) {
 		k, second := c.ops[c.at+1].(compute.Rotate)
 		s, third := c.ops[c.at+2].(compute.Store)
 		if second && third && s.K == k.X && k.Angles == o.Angles && k.Rotary.Skip == o.Rotary.Skip &&
-			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) {
+			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) && (p.cache.spec.Type == quant.BF16 || p.turnsWhole(&o, &k, &s)) {
 			return p.store(&o, &k, &s, nil), 3, nil
 		}
 	}
@@ -440,6 +440,15 @@ func (c *compiler) normedHeads(q compute.Normalize) operation {
 	return c.p.store(&turned, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
 }
 
+// turnsWhole reports whether rotateWhole of cache.cu turns queries and keys, and stores keys and values.
+func (p *program) turnsWhole(q, k *compute.Rotate, st *compute.Store) bool {
+	const mostWhole = 256
+	dim, layer := q.Angles.Cols, p.cache.spec.Layers[st.Layer]
+	return !q.Rotary.Interleaved && !k.Rotary.Interleaved && q.Rotary.Skip == 0 && k.Rotary.Skip == 0 && k.Angles.Cols == dim &&
+		q.Rotary.HeadDim == dim && k.Rotary.HeadDim == dim && layer.KDim == dim && layer.VDim == dim && dim%4 == 0 && dim <= mostWhole &&
+		st.V.Buffer != 0 && p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0
+}
+
 // store compiles the turning of q and of k, and the storing of k and v, of which any may be nil; norms, if there are
 // some, are those of q's and k's heads, before.
 func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compute.Norm) operation {
@@ -458,20 +467,14 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		}
 	}
 	kind := kindOfKV(p.cache.spec.Type)
-	const mostWhole = 256
-	if q != nil && k != nil && st != nil && kind == 0 && args.neighbours == 0 && args.skip == 0 {
-		dim := 2 * int(args.pairs)
-		layer := p.cache.spec.Layers[st.Layer]
-		if q.Rotary.HeadDim == dim && k.Rotary.HeadDim == dim && layer.KDim == dim && layer.VDim == dim && dim%4 == 0 && dim <= mostWhole && st.V.Buffer != 0 &&
-			p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0 {
-			args.whole = 1
-		}
+	if q != nil && k != nil && st != nil && p.turnsWhole(q, k, st) {
+		args.whole, args.kind = 1, int32(kind)
 	}
 	return func(s *shape) error {
 		a := args
 		a.pos, a.slot = s.pos, s.slot
 		rows := uint32(s.count[compute.AllRows])
-		if st != nil && kind > 0 { // keys are turned by now
+		if st != nil && kind > 0 && args.whole == 0 { // keys are turned by now
 			b := storeAnyArgs{k: p.view(st.K), v: p.view(st.V), pos: s.pos, slot: s.slot, kind: int32(kind),
 				cache: p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)}
 			return run(p, "store_any", grid{rows, 2, 1}, 256, &b)

@@ -182,9 +182,8 @@ func sharedSizes(most int) map[string]int {
 	}
 	for dim, name := range attendDims {
 		if dim <= narrowHead {
-			maps.Copy(sizes, attendShared(dim, name, most))
+			maps.Copy(sizes, attendShared(quant.BF16, dim, name, most))
 		}
-		sizes["attend_wgmma_"+name] = wgmmaShared(dim)
 	}
 	return sizes
 }

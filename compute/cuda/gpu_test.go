@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -189,6 +190,7 @@ type attendCase struct {
 	softcap                float32
 	sinks, bidirectional   bool
 	cached                 quant.Type // 0: BF16
+	block                  int        // tokens, 0: 16
 }
 
 func TestAttention(t *testing.T) {
@@ -203,7 +205,8 @@ func TestAttention(t *testing.T) {
 			cases = append(cases, attendCase{heads: 6, kv: 2, dim: dim, cached: k.typ})
 		}
 		cases = append(cases, attendCase{heads: 20, kv: 1, dim: 128, window: 100, softcap: 20, sinks: true, cached: k.typ},
-			attendCase{heads: 4, kv: 2, dim: 80, bidirectional: true, cached: k.typ}, attendCase{heads: 4, kv: 2, dim: 48, cached: k.typ})
+			attendCase{heads: 4, kv: 2, dim: 80, bidirectional: true, cached: k.typ}, attendCase{heads: 4, kv: 2, dim: 48, cached: k.typ},
+			attendCase{heads: 10, kv: 1, dim: 128, window: 150, cached: k.typ, block: 32})
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) { testAttention(t, d, c) })
@@ -232,7 +235,7 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 		a.Sinks = vectorOf(t, d, sinks)
 	}
 	g.Add(compute.Store{K: k, V: v}, compute.Attend{Dst: dst, Q: q, Attention: a}, compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
-	spec := compute.CacheSpec{Blocks: 200, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{{KVHeads: c.kv, KDim: c.dim, VDim: c.dim}}}
+	spec := compute.CacheSpec{Blocks: 200, BlockTokens: cmp.Or(c.block, 16), Type: quant.BF16, Layers: []compute.CacheLayer{{KVHeads: c.kv, KDim: c.dim, VDim: c.dim}}}
 	most := 1e-2
 	if c.cached != 0 {
 		spec.Type, most = c.cached, offOf(c.cached)
@@ -253,7 +256,7 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 		}
 		b.AppendSeq(compute.Seq{Start: int32(from), Slot: int32(slot)}, tokens, n)
 		if from == 0 {
-			for i := range (vocab + 15) / 16 {
+			for i := range (vocab + spec.BlockTokens - 1) / spec.BlockTokens {
 				b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(slot), At: int32(i), Block: int32(slot*50 + (i*7)%50)})
 			}
 		}

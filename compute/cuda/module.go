@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/kvasir-llm/kvasir/guard"
+	"github.com/kvasir-llm/kvasir/quant"
 )
 
 //go:generate go run ./_gen
@@ -52,9 +53,9 @@ func Builds() []Build {
 	}
 	for kv := range kvTypes {
 		if kv > 0 {
-			all = append(all, attendBuild(kv, false))
+			all = append(all, attendBuilds(kv, false)...)
 		}
-		all = append(all, attendBuild(kv, true))
+		all = append(all, attendBuilds(kv, true)...)
 	}
 	for _, b := range all {
 		if on, _ := b.forGPU(hopper); on != b {
@@ -73,8 +74,13 @@ func common() []Build {
 	return append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a"})
 }
 
-func attendBuild(kv int, wide bool) Build {
-	return Build{Source: "attend.cu", Arch: "sm_80", kv: kv, wide: wide}
+// attendBuilds are the compilations of attention to a type of cache.
+func attendBuilds(kv int, wide bool) []Build {
+	all := []Build{{Source: "attend.cu", Arch: "sm_80", kv: kv, wide: wide}}
+	if !wide {
+		all = append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a", kv: kv})
+	}
+	return all
 }
 
 // productBuilds are the compilations of a format's products.
@@ -149,7 +155,7 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "kv.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "kv.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -284,18 +290,19 @@ func (g *gpu) loadProducts(k *kernels, f format) error {
 
 // loadAttention gives the driver attention with tensor cores to a type of cache, once.
 func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
-	b := attendBuild(kv, wide)
+	builds := attendBuilds(kv, wide)
+	b := builds[0]
 	if k.attends[b] || kv == 0 && !wide {
 		return nil
 	}
-	if err := g.loadKernels(k, []Build{b}); err != nil {
+	if err := g.loadKernels(k, builds); err != nil {
 		return err
 	}
 	for dim, name := range attendDims {
 		if (dim > narrowHead) != wide {
 			continue
 		}
-		for kernel, n := range attendShared(dim, name, g.info.shared) {
+		for kernel, n := range attendShared(kvTypes[kv].typ, dim, name, g.info.shared) {
 			if err := g.sharedMemory(k, b.kernel(kernel), n); err != nil {
 				return err
 			}
@@ -305,10 +312,12 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 	return nil
 }
 
-// attendShared returns the most shared memory of the kernels of attend.cu for heads of dim numbers, where blocks can
-// have `most` in all.
-func attendShared(dim int, name string, most int) map[string]int {
-	return map[string]int{"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_few_" + name: most}
+// attendShared returns the most shared memory of the kernels of attend.cu and attend_wgmma.cu for heads of dim numbers,
+// where blocks can have `most` in all.
+func attendShared(kv quant.Type, dim int, name string, most int) map[string]int {
+	return map[string]int{
+		"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_few_" + name: most, "attend_wgmma_" + name: wgmmaShared(kv, dim),
+	}
 }
 
 // load gives the driver a module. Unlike other methods it may be called from several goroutines, none of which has

@@ -101,8 +101,8 @@ func TestSpeedOfLayers(t *testing.T) {
 	}
 }
 
-// TestSpeedOfAttention measures the attention of prompts, of 32 query heads and 8 KV heads, if KVASIR_GPU_ATTENTION is
-// set.
+// TestSpeedOfAttention measures attention of 32 query heads and 8 KV heads to a cache of each type if
+// KVASIR_GPU_ATTENTION is set: of sequences that are decoded, and of prompts.
 func TestSpeedOfAttention(t *testing.T) {
 	if os.Getenv("KVASIR_GPU_ATTENTION") == "" {
 		t.Skip("KVASIR_GPU_ATTENTION is not set")
@@ -123,27 +123,53 @@ func TestSpeedOfAttention(t *testing.T) {
 		scale := float32(1 / math.Sqrt(float64(dim)))
 		g.Add(compute.Store{K: k, V: v}, compute.Attend{Dst: dst, Q: q, Attention: compute.Attention{Heads: heads, Scale: scale}},
 			compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
-		cache, err := d.Cache(compute.CacheSpec{Blocks: most / 16, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{{KVHeads: kv, KDim: dim, VDim: dim}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := compileGraph(t, d, g, cache, compute.Limits{Rows: most, Slots: 1}).(*program)
-		for _, n := range []int{512, 1024, 2048, 4096, most} {
-			b := &compute.Batch{}
-			b.AppendSeq(compute.Seq{}, make([]int32, n), n)
-			for i := range b.IDs {
-				b.IDs[i] = r.Int32N(vocab)
+		const attend = 7
+		for _, kind := range kvTypes {
+			cache, err := d.Cache(compute.CacheSpec{Blocks: 64 * 2048 / 16, BlockTokens: 16, Type: kind.typ, Layers: []compute.CacheLayer{{KVHeads: kv, KDim: dim, VDim: dim}}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for i := range n / 16 {
-				b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
+			p := compileGraph(t, d, g, cache, compute.Limits{Rows: most, Slots: 256}).(*program)
+			for _, c := range []struct{ seqs, tokens int }{{64, 2048}, {256, 256}, {1, 8192}} {
+				fill, step := &compute.Batch{}, &compute.Batch{}
+				for i := range c.seqs {
+					for at := range c.tokens / 16 {
+						fill.Edits = append(fill.Edits, compute.TableEdit{Slot: int32(i), At: int32(at), Block: int32(i*c.tokens/16 + at)})
+					}
+					ids := make([]int32, c.tokens)
+					for n := range ids {
+						ids[n] = r.Int32N(vocab)
+					}
+					fill.AppendSeq(compute.Seq{Slot: int32(i)}, ids, c.tokens)
+					if fill.Rows() == most {
+						wait(t, p, fill)
+						fill = &compute.Batch{}
+					}
+					step.AppendSeq(compute.Seq{Start: int32(c.tokens - 1), Slot: int32(i)}, ids[:1], 1)
+				}
+				wait(t, p, step)
+				timed := timerOf(t, p, step)
+				timed(attend, 100)
+				ms := timed(attend, 300)
+				bytes := float64(c.seqs*c.tokens*2*kv) * float64(kvBytes(kind.typ, dim))
+				fmt.Printf("heads of %d, %v, %d sequences of %d: %.1f µs, %.0f GB/s\n", dim, kind.typ, c.seqs, c.tokens, ms*1e3, bytes/float64(ms)/1e6)
 			}
-			wait(t, p, b)
-			const attend = 7
-			timed, times := timerOf(t, p, b), 100*most/n
-			timed(attend, times) // the clock rises
-			ms := timed(attend, times)
-			work := 4 * float64(n) * float64(n+1) / 2 * float64(heads*dim)
-			fmt.Printf("heads of %d, %d rows: %.1f µs, %.0f TFLOP/s\n", dim, n, ms*1e3, work/float64(ms)/1e9)
+			for _, n := range []int{512, 2048, most} {
+				b := &compute.Batch{}
+				b.AppendSeq(compute.Seq{}, make([]int32, n), n)
+				for i := range b.IDs {
+					b.IDs[i] = r.Int32N(vocab)
+				}
+				for i := range n / 16 {
+					b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
+				}
+				wait(t, p, b)
+				timed, times := timerOf(t, p, b), 50*most/n
+				timed(attend, times/2) // the clock rises
+				ms := timed(attend, times)
+				work := 4 * float64(n) * float64(n+1) / 2 * float64(heads*dim)
+				fmt.Printf("heads of %d, %v, %d rows: %.1f µs, %.0f TFLOP/s\n", dim, kind.typ, n, ms*1e3, work/float64(ms)/1e9)
+			}
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestOperations(t *testing.T) {
 	cases = append(cases, recurrentCases()...)
 	cases = append(cases, latentCase(quant.BF16, 20, latentValues, latentKeys-latentValues))
 	for _, k := range kvTypes {
-		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 96, 96, true))
+		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 80, 80, false), storeCase(k.typ, 96, 96, true))
 	}
 	for _, c := range append(cases, adapterCase()) {
 		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })

@@ -70,7 +70,7 @@ type storeArgs struct {
 	qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, stores int32
 	qGain, kGain                                                pointer
 	qEps, kEps                                                  float32
-	whole, _                                                    int32
+	whole, kind                                                 int32
 }
 
 type storeAnyArgs struct {

@@ -17,7 +17,8 @@ import (
 
 // TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
 // KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, or of as many as "cached=256" says before it;
-// "prompt=512,8192" tokens; and before them "type=Q4_K", if the weights are to have another type than BF16.
+// "prompt=512,8192" tokens; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have
+// another type than BF16.
 func TestSpeed(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_SPEED")
 	if what == "" {
@@ -27,14 +28,19 @@ func TestSpeed(t *testing.T) {
 	d := gpuDevice(t)
 	fmt.Printf("opening: %.2f s\n", time.Since(opening).Seconds())
 	const layers, most = 32, 256
-	typ := quant.BF16
-	if rest, named := strings.CutPrefix(what, "type="); named {
-		name, list, _ := strings.Cut(rest, " ")
-		var err error
-		if typ, err = quant.Parse(name); err != nil {
-			t.Fatal(err)
+	typ, cached := quant.BF16, quant.BF16
+	for _, o := range []struct {
+		prefix string
+		to     *quant.Type
+	}{{"type=", &typ}, {"cache=", &cached}} {
+		if rest, named := strings.CutPrefix(what, o.prefix); named {
+			name, list, _ := strings.Cut(rest, " ")
+			var err error
+			if *o.to, err = quant.Parse(name); err != nil {
+				t.Fatal(err)
+			}
+			what = list
 		}
-		what = list
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	pool, blocks := packedSource(t, r, typ, 256, 4096).Data, 256*4096/typ.BlockValues()
@@ -59,7 +65,7 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("loading: %.1f GB in %.2f s\n", float64(bytes)/1e9, time.Since(begin).Seconds())
-	spec := compute.CacheSpec{Blocks: 68 * most, BlockTokens: 16, Type: quant.BF16}
+	spec := compute.CacheSpec{Blocks: 68 * most, BlockTokens: 16, Type: cached}
 	for range layers {
 		spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 8, KDim: 128, VDim: 128})
 	}

@@ -1,62 +1,33 @@
 // Attention with tensor cores, as attend.cuh defines it, for heads of DIM numbers, a multiple of 16, and a cache of the
-// type KV (kv.cuh): this file is compiled once for each. Keys and values are multiplied as bfloat16, those of F16 as
-// halves; what is stored as a code becomes a bfloat16 on its way to shared memory. WIDE: for large heads alone.
-#include "attend.cuh"
-#include "kv.cuh"
-
-#ifndef KV
-#define KV 0 // KV_BF16
-#endif
-
-// CODED says that keys and values are not multiplied as they are stored. ROW is the bytes of one.
-constexpr bool CODED = KV == KV_FP8 || KV == KV_Q8_0;
-template <int DIM> constexpr int ROW = KV == KV_FP8 ? DIM : KV == KV_Q8_0 ? (DIM + 31) / 32 * 34 : 2 * DIM;
-
-// Rows of shared memory are PITCH bytes apart. place is where 8 numbers of a row are, so that those of 8 rows lie in
-// different banks: swizzled, or with 8 numbers between rows.
-template <int DIM> constexpr int PITCH = DIM % 64 ? (DIM + 8) * 2 : DIM * 2;
-template <int DIM> __device__ __forceinline__ u32 place(int row, int unit) {
-    return row * PITCH<DIM> + (DIM % 64 ? unit : unit ^ row % 8) * 16;
-}
-
-// placeNext is where 8 numbers of the same row are, 2·k units after an even unit or the one after it.
-template <int DIM> __device__ __forceinline__ u32 placeNext(int row, int odd, int k) {
-    return row * PITCH<DIM> + (DIM % 64 ? odd * 16 + k * 32 : (odd ^ row % 8) * 16 ^ k * 32);
-}
+// type KV (kv.cuh): this file is compiled once for each. Keys and values of BF16 are multiplied as bfloat16, all others
+// as halves. WIDE: for large heads alone.
+#include "attend_page.cuh"
 
 __device__ __forceinline__ void storeShared(u32 at, const u32 (&v)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 
-// Codes are 8 codes of a row, as they are stored, with their scale if they have one.
-struct Codes {
-    u32 code[2];
-    u16 scale;
-};
-
-__device__ __forceinline__ Codes readCodes(const u8 *row, int unit) {
-    if (KV == KV_FP8) {
-        uint2 v = *(const uint2 *)(row + unit * 8);
-        return {{v.x, v.y}, 0};
-    }
-    row += unit / 4 * 34; // whose address is even
-    const u16 *v = (const u16 *)(row + 2 + unit % 4 * 8);
-    return {{(u32)v[0] | (u32)v[1] << 16, (u32)v[2] | (u32)v[3] << 16}, *(const u16 *)row};
-}
-
-// widen makes 8 numbers of bfloat16 of codes. An exponent of e4m3 is one of bfloat16 times 2^120.
-__device__ __forceinline__ void widen(u32 (&to)[4], const Codes &c) {
-    float scale = fromHalf(c.scale);
+// loadCoded makes halves of the keys or values of a chunk, otherwise as loadChunk.
+template <int DIM, int THREADS>
+__device__ __forceinline__ void loadCoded(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread, bool keys) {
+    constexpr int UNITS = DIM / 16, N = CHUNK * UNITS, EACH = (N + THREADS - 1) / THREADS;
+    Codes codes[EACH];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        u32 two = c.code[i / 2] >> i % 2 * 16;
-        if (KV == KV_FP8) {
-            two = (two & 0xff) | (two & 0xff00) << 8;
-            u32 none = ((two & 0x007f007f) + 0x00010001) >> 7 & 0x00010001; // which are NaN
-            to[i] = fma2((two & 0x00800080) << 8 | (two & 0x007f007f) << 4, 0x7b807b80, 0x80008000) | none * 0x7fff;
-        } else {
-            to[i] = packBF16(scale * (float)(signed char)two, scale * (float)(signed char)(two >> 8));
-        }
+    for (int j = 0; j < EACH; j++) {
+        int n = thread + j * THREADS, pos = chunk * CHUNK + n / UNITS, block = n < N && pos < end ? table[pos / a.tokens] : -1;
+        codes[j] = {};
+        if (block >= 0)
+            codes[j].read((const u8 *)(a.at + block * a.block) + (first + pos % a.tokens) * ROW<DIM>, n % UNITS);
+    }
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        int n = thread + j * THREADS;
+        if (n >= N)
+            continue;
+        u32 one[4], other[4];
+        codes[j].widen(one, other, keys);
+        storeShared(to + place<DIM>(n / UNITS, n % UNITS * 2), one);
+        storeShared(to + place<DIM>(n / UNITS, n % UNITS * 2 + 1), other);
     }
 }
 
@@ -65,97 +36,33 @@ __device__ __forceinline__ void widen(u32 (&to)[4], const Codes &c) {
 template <int DIM, int THREADS>
 __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread) {
     constexpr int UNITS = DIM / 8, EACH = (16 * UNITS + THREADS - 1) / THREADS;
-    // The groups of 16 positions that are read before codes are stored.
-    constexpr int TOGETHER = !CODED || EACH < 4 ? CHUNK / 16 : 1;
-#pragma unroll 1
-    for (int i0 = 0; i0 < CHUNK / 16; i0 += TOGETHER) {
-        const u8 *from[TOGETHER];
+    const u8 *from[CHUNK / 16];
 #pragma unroll
-        for (int i = 0; i < TOGETHER; i++) {
-            int pos = chunk * CHUNK + (i0 + i) * 16, block = pos < end ? table[pos / a.tokens] : -1;
-            from[i] = block < 0 ? 0 : (const u8 *)(a.at + block * a.block) + (first + pos % a.tokens) * ROW<DIM>;
-        }
-        Codes codes[TOGETHER][EACH];
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-#pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                int n = thread + j * THREADS, row = (i0 + i) * 16 + n / UNITS;
-                bool there = from[i] && chunk * CHUNK + row < end;
-                if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
-                    continue;
-                if (!CODED) {
-                    copy16(to + place<DIM>(row, n % UNITS), from[i] ? from[i] + n * 16 : (const u8 *)a.at, there);
-                    continue;
-                }
-                codes[i][j] = {};
-                if (there)
-                    codes[i][j] = readCodes(from[i] + n / UNITS * ROW<DIM>, n % UNITS);
-            }
-        if constexpr (CODED)
-#pragma unroll
-            for (int i = 0; i < TOGETHER; i++)
-#pragma unroll
-                for (int j = 0; j < EACH; j++) {
-                    int n = thread + j * THREADS, row = (i0 + i) * 16 + n / UNITS;
-                    if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
-                        continue;
-                    u32 v[4];
-                    widen(v, codes[i][j]);
-                    storeShared(to + place<DIM>(row, n % UNITS), v);
-                }
+    for (int i = 0; i < CHUNK / 16; i++) {
+        int pos = chunk * CHUNK + i * 16, block = pos < end ? table[pos / a.tokens] : -1;
+        from[i] = block < 0 ? 0 : (const u8 *)(a.at + block * a.block) + (first + pos % a.tokens) * ROW<DIM>;
     }
+#pragma unroll
+    for (int i = 0; i < CHUNK / 16; i++)
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            int n = thread + j * THREADS, row = i * 16 + n / UNITS;
+            if (16 * UNITS % THREADS != 0 && n >= 16 * UNITS)
+                continue;
+            copy16(to + place<DIM>(row, n % UNITS), from[i] ? from[i] + n * 16 : (const u8 *)a.at, from[i] && chunk * CHUNK + row < end);
+        }
 }
-
-// packHalf rounds two numbers to halves; lo is the one at the lower address.
-__device__ __forceinline__ u32 packHalf(float lo, float hi) { return (u32)toHalf(lo) | (u32)toHalf(hi) << 16; }
-
-// mmaHalf is mma of halves.
-__device__ __forceinline__ void mmaHalf(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    if (KV == KV_F16)
-        mmaHalf(d, a, b0, b1);
-    else
-        mma(d, a, b0, b1);
-}
-
-__device__ __forceinline__ u32 packWeights(float lo, float hi) { return KV == KV_F16 ? packHalf(lo, hi) : packBF16(lo, hi); }
 
 // queries are loadQueries as they are multiplied: of bfloat16, or of halves, whose greatest is 65504.
 template <int DIM> __device__ __forceinline__ void queries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
-    loadQueries<DIM>(q, at0, at1);
-    if (KV != KV_F16)
-        return;
-    auto near = [](float x) { return x > 65504.f ? 65504.f : x < -65504.f ? -65504.f : x; };
+    loadQueries<DIM, CODED>(q, at0, at1);
+    if constexpr (KV != KV_BF16)
 #pragma unroll
-    for (int k = 0; k < DIM / 16; k++)
+        for (int k = 0; k < DIM / 16; k++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            q[k][i] = packHalf(near(fromBF16((bf16)q[k][i])), near(fromBF16((bf16)(q[k][i] >> 16))));
-}
-
-// attendKeys multiplies a warp's queries with 8·N keys.
-template <int DIM, int N> __device__ __forceinline__ void attendKeys(float (*s)[4], const u32 (&q)[DIM / 16][4], u32 keys) {
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            s[n][e] = 0;
-#pragma unroll
-    for (int k = 0; k < DIM / 16; k++)
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            u32 b[4];
-            ldmatrix(b, keys + n * 8 * PITCH<DIM> + placeNext<DIM>(lane / 16 * 8 + lane % 8, lane / 8 % 2, k));
-            multiply(s[n], q[k], b[0], b[1]);
-            multiply(s[n + 1], q[k], b[2], b[3]);
-        }
+            for (int i = 0; i < 4; i++)
+                if (i % 2 == 0 ? at0 : at1)
+                    q[k][i] = halvesOf(q[k][i]);
 }
 
 // attendValues adds the products of weights and 16·K values to part of o: N numbers, from number first on.
@@ -215,8 +122,13 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     auto load = [&](int c) {
         u32 to = base + c % 2 * 2 * HALF;
         if (c < chunks) {
-            loadChunk<DIM, 256>(a, to, table, c, last, keyAt, threadIdx.x);
-            loadChunk<DIM, 256>(a, to + HALF, table, c, last, valueAt, threadIdx.x);
+            if constexpr (CODED) {
+                loadCoded<DIM, 256>(a, to, table, c, last, keyAt, threadIdx.x, true);
+                loadCoded<DIM, 256>(a, to + HALF, table, c, last, valueAt, threadIdx.x, false);
+            } else {
+                loadChunk<DIM, 256>(a, to, table, c, last, keyAt, threadIdx.x);
+                loadChunk<DIM, 256>(a, to + HALF, table, c, last, valueAt, threadIdx.x);
+            }
         }
         copyCommit();
     };
@@ -234,7 +146,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     load(c);
     for (; c < chunks; c++) {
         u32 keys = base + c % 2 * 2 * HALF;
-        float s[8][4], m[2], t[2], old[2], add[2];
+        float s[8][4] = {}, m[2], t[2], old[2], add[2];
         copyWait<0>();
         __syncthreads(); // all have read the chunk before
         load(c + 1);
@@ -270,7 +182,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
 }
 
 // WARPS are the most of a block of attend_few.
-template <int DIM> constexpr int WARPS = DIM <= 128 ? 12 : 6;
+template <int DIM> constexpr int WARPS = (CODED ? 16 : 12) / (DIM <= 128 ? 1 : 2);
 
 // Chunk is one of those that a warp computes.
 struct Chunk {
@@ -310,51 +222,6 @@ struct Chunk {
     }
 };
 
-// Spots are where a lane's units of a page go.
-template <int DIM> struct Spots {
-    static constexpr int N = DIM / 16;
-    u32 at[N];
-
-    __device__ __forceinline__ Spots() {
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            int n = threadIdx.x % 32 + j * 32;
-            at[j] = place<DIM>(n / (DIM / 8), n % (DIM / 8));
-            asm volatile("" : "+r"(at[j])); // in a register, not computed again for each page
-        }
-    }
-};
-
-// loadPage copies 16 rows to shared memory; those from number rows on become zeros.
-template <int DIM> __device__ __forceinline__ void loadPage(u32 to, const Spots<DIM> &spots, const u8 *from, int rows) {
-    constexpr int UNITS = DIM / 8, N = Spots<DIM>::N;
-    int lane = threadIdx.x % 32;
-    if constexpr (CODED) {
-        Codes codes[N];
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            int n = lane + j * 32;
-            codes[j] = {};
-            if (n / UNITS < rows)
-                codes[j] = readCodes(from + n / UNITS * ROW<DIM>, n % UNITS);
-        }
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            u32 v[4];
-            widen(v, codes[j]);
-            storeShared(to + spots.at[j], v);
-        }
-    } else if (from += lane * 16; rows >= 16) {
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            copy16(to + spots.at[j], from + j * 512, true);
-    } else {
-#pragma unroll 1
-        for (int n = lane; n < 16 * UNITS; n += 32, from += 512)
-            copy16(to + place<DIM>(n / UNITS, n % UNITS), from, n / UNITS < rows);
-    }
-}
-
 // joinShare joins the n chunks of a share that several blocks had: of so many query heads from number head on.
 template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a, int row, int head, int there, int at, int n) {
     constexpr int PAIRS = (DIM + 63) / 64;
@@ -386,12 +253,11 @@ template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a
 // WARPS warps. Dynamic shared memory: fewShared in attention.go.
 template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a) {
     constexpr int OUT = DIM + 8, PAIRS = (DIM + 63) / 64;
-    constexpr u32 PAGE = 16 * PITCH<DIM>;
     extern __shared__ __align__(128) u8 shared[];
     int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = min(a.group, 8);
-    u32 ring = sharedAddress(shared) + warp * 4 * PAGE;
+    u32 ring = sharedAddress(shared) + warp * 4 * PAGE<DIM>;
     // Of each warp's chunk: row, first query head, number in partial, and FIRST, LAST and SPLIT with 8 times the heads.
-    int4 *tags = (int4 *)(shared + warps * 4 * PAGE);
+    int4 *tags = (int4 *)(shared + warps * 4 * PAGE<DIM>);
     int *joins = (int *)(tags + warps);               // whether the block joins a share that is split
     float *outs = (float *)(tags + warps + 1);        // [warps, heads, OUT]: o, then m and t
     float *sums = outs + warps * heads * OUT;         // [heads, OUT] of the chunks so far
@@ -424,7 +290,7 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
     auto load = [&](const Chunk &c, int p, i64 further) { // page p, of keys or of values
         const u8 *from = (const u8 *)__shfl_sync(~0u, (u64)c.page, p);
         if (from)
-            loadPage<DIM>(ring + p * PAGE, spots, from + further, c.until - c.at - p * 16);
+            loadPage<DIM>(ring + p * PAGE<DIM>, spots, from + further, c.until - c.at - p * 16);
         copyCommit();
     };
     Chunk now = {};
@@ -452,8 +318,8 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
                 copyWait<3>();
                 __syncwarp();
                 if (pages >> p & 1) {
-                    float d[2][4];
-                    attendKeys<DIM, 2>(d, q, ring + p * PAGE);
+                    float d[2][4] = {};
+                    pageKeys<DIM>(d, q, ring + p * PAGE<DIM>);
                     s[2 * p][0] = d[0][0], s[2 * p][1] = d[0][1], s[2 * p + 1][0] = d[1][0], s[2 * p + 1][1] = d[1][1];
                 }
                 __syncwarp();
@@ -461,23 +327,19 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
             }
             if (next.x < last) {
                 next.lookUp<DIM>(a);
-                loadQ(next);
+                if (next.row != now.row || next.head != now.head || next.part != now.part)
+                    loadQ(next);
             }
             int from[1] = {firstSeen(a, now.until)}, until[1] = {now.until};
             weigh<1>(s, m, t, now.at / CHUNK, from, until, now.at >= from[0] && now.at + CHUNK <= now.until, a.scale, a.softcap);
-            float o[DIM / 16][4] = {}; // of numbers lane / 4 and + 8 of each 16, heads lane % 4 · 2 and + 1
+            float o[DIM / 16][4] = {}; // of heads lane % 4 · 2 and + 1
 #pragma unroll
             for (int p = 0; p < 4; p++) {
                 u32 w0 = packWeights(s[2 * p][0], s[2 * p][1]), w1 = packWeights(s[2 * p + 1][0], s[2 * p + 1][1]);
                 copyWait<3>();
                 __syncwarp();
                 if (pages >> p & 1)
-#pragma unroll
-                    for (int n = 0; n < DIM / 16; n++) {
-                        u32 v[4];
-                        ldmatrixT(v, ring + p * PAGE + placeNext<DIM>(lane / 16 * 8 + lane % 8, lane / 8 % 2, n));
-                        multiply(o[n], v, w0, w1);
-                    }
+                    pageValues<DIM>(o, w0, w1, ring + p * PAGE<DIM>);
                 __syncwarp();
                 load(next, p, 0);
             }
@@ -490,7 +352,7 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
                 if (h < heads)
 #pragma unroll
                     for (int n = 0; n < DIM / 16; n++)
-                        to[h * OUT + n * 16 + e / 2 * 8 + lane / 4] = o[n][e];
+                        to[h * OUT + n * 16 + (CODED ? lane / 4 * 2 + e / 2 : e / 2 * 8 + lane / 4)] = o[n][e];
             }
             int start = now.x - now.nth;
             if (lane == 0)

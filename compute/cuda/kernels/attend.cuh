@@ -8,9 +8,76 @@
 // Rows of a warp's tile of 16 are query heads that share a KV head, of one token or more: row i is head i % GROUP
 // of token i / GROUP.
 #pragma once
+#include "kv.cuh"
 #include "mma.cuh"
 
+#ifndef KV
+#define KV 0 // KV_BF16
+#endif
+
 #define CHUNK 64
+
+// CODED says that keys and values are not multiplied as they are stored. ROW is the bytes of one.
+constexpr bool CODED = KV == KV_FP8 || KV == KV_Q8_0;
+template <int DIM> constexpr int ROW = KV == KV_FP8 ? DIM : KV == KV_Q8_0 ? (DIM + 31) / 32 * 34 : 2 * DIM;
+
+// packWeights rounds two weights as they are multiplied.
+__device__ __forceinline__ u32 packWeights(float lo, float hi) { return KV == KV_BF16 ? packBF16(lo, hi) : packHalf(lo, hi); }
+
+// widen makes halves of four codes; those of Q8_0 are exact, and wait for their scale.
+__device__ __forceinline__ void widen(u32 &lo, u32 &hi, u32 codes) {
+    if (KV == KV_FP8) {
+#if __CUDA_ARCH__ >= 890
+        asm("{\n.reg .b16 lo, hi;\nmov.b32 {lo, hi}, %2;\n"
+            "cvt.rn.f16x2.e4m3x2 %0, lo;\ncvt.rn.f16x2.e4m3x2 %1, hi;\n}" : "=r"(lo), "=r"(hi) : "r"(codes));
+#else
+        // An exponent of e4m3 is one of a half times 2^8.
+        u32 none = ((codes & 0x7f7f7f7f) + 0x01010101 & 0x80808080) >> 7; // which are NaN
+        u32 one = permute(codes, 0, 0x1404), other = permute(codes, 0, 0x3424);
+        lo = mulHalf((one & 0x80008000) | (one & 0x7f007f00) >> 1, 0x5c005c00) | permute(none, 0, 0x4140) * 0x7fff;
+        hi = mulHalf((other & 0x80008000) | (other & 0x7f007f00) >> 1, 0x5c005c00) | permute(none, 0, 0x4342) * 0x7fff;
+#endif
+    } else {
+        codes ^= 0x80808080;
+        lo = addHalf(permute(codes, 0x64646464, 0x4140), 0xe480e480); // 1024 + 128 + code, less 1152
+        hi = addHalf(permute(codes, 0x64646464, 0x4342), 0xe480e480);
+    }
+}
+
+// Codes are 16 codes of a row, as they are stored, with their scale if they have one.
+struct Codes {
+    u32 code[4];
+    u16 scale;
+
+    __device__ __forceinline__ void read(const u8 *row, int unit) {
+        if (KV == KV_FP8) {
+            uint4 v = *(const uint4 *)(row + unit * 16);
+            code[0] = v.x, code[1] = v.y, code[2] = v.z, code[3] = v.w;
+            return;
+        }
+        row += unit / 2 * 34; // whose address is even
+        scale = *(const u16 *)row;
+        const u16 *v = (const u16 *)(row + 2 + unit % 2 * 16);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            code[i] = v[2 * i] | (u32)v[2 * i + 1] << 16;
+    }
+
+    // widen makes 16 halves of them. Those of keys are multiplied in another order, as ldmatrix gives codes to lanes:
+    // pairs 0, 2, 4 and 6 come first.
+    __device__ __forceinline__ void widen(u32 (&one)[4], u32 (&other)[4], bool keys) const {
+        u32 v[8];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            ::widen(v[2 * i], v[2 * i + 1], code[i]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            one[i] = keys ? v[2 * i] : v[i], other[i] = keys ? v[2 * i + 1] : v[4 + i];
+            if (KV == KV_Q8_0)
+                one[i] = mulHalf(one[i], scale * 0x10001u), other[i] = mulHalf(other[i], scale * 0x10001u);
+        }
+    }
+};
 
 // Step says what the batch's rows are. [rows] each.
 struct AttendArgs {
@@ -54,11 +121,21 @@ struct Cut {
     }
 };
 
-// loadQueries loads a warp's 16 rows as operand A: row r of the tile is where at says, zeros where that is nil.
-template <int DIM> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
+// loadQueries loads a warp's 16 rows as operand A: row r of the tile is where at says, zeros where that is nil. TURNED:
+// a lane has four neighbouring numbers of each 16, in the order in which codes of keys are multiplied.
+template <int DIM, bool TURNED = false> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int k = 0; k < DIM / 16; k++) {
+        if (TURNED) {
+            uint2 one = {}, other = {};
+            if (at0)
+                one = *(const uint2 *)(at0 + k * 16 + 4 * t);
+            if (at1)
+                other = *(const uint2 *)(at1 + k * 16 + 4 * t);
+            q[k][0] = one.x, q[k][1] = other.x, q[k][2] = one.y, q[k][3] = other.y;
+            continue;
+        }
         q[k][0] = at0 ? *(const u32 *)(at0 + k * 16 + 2 * t) : 0;
         q[k][1] = at1 ? *(const u32 *)(at1 + k * 16 + 2 * t) : 0;
         q[k][2] = at0 ? *(const u32 *)(at0 + k * 16 + 8 + 2 * t) : 0;

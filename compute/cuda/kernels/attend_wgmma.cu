@@ -1,71 +1,17 @@
 // Attention of many rows on Hopper, with wgmma, for heads of 64 and 128 numbers and blocks of a power of two
-// tokens. It gives the bits that attend.cu gives.
-#include "attend.cuh"
+// tokens. Like attend.cu, whose bits it gives, it is compiled once for each type of cache.
+#include "attend_wgmma.cuh"
 #include "barrier.cuh"
 
-#define STAGES 6        // chunks in shared memory
-#define PANEL 1024      // 64 numbers of each of 8 positions, which a box brings: rows of 128 bytes
+constexpr int STAGES = CODED ? 4 : 6, RAW = CODED ? 3 : 0; // chunks in shared memory, as halves and as codes
+constexpr int WIDENERS = CODED ? 3 : 0; // warps that make halves of codes
+#define PANEL 1024 // 64 numbers of each of 8 positions, which a box brings: rows of 128 bytes
 
 // WgmmaArgs has the map of the layer's part of the cache: boxes are 8 positions of a head, keys and values.
 struct WgmmaArgs {
     TensorMap cache;
     AttendArgs a; // whose arrived are two numbers, 0 between kernels: tiles that are taken, and blocks that are done
 };
-
-// wgmma adds A·B to d, both in shared memory: A as 64 rows of 16, B, 16 by 64, as 64 rows of 16. fresh: d counts as
-// zero.
-__device__ __forceinline__ void wgmma(float (&d)[8][4], u64 a, u64 b, bool fresh) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
-                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-                   "+f"(d[7][2]), "+f"(d[7][3])
-                 : "l"(a), "l"(b), "r"((u32)fresh));
-}
-
-// wgmmaT is wgmma with A in registers, and B as 16 rows of 64, or of 128.
-__device__ __forceinline__ void wgmmaT(float (&d)[8][4], const u32 (&a)[4], u64 b, bool fresh) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}\n"
-                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-                   "+f"(d[7][2]), "+f"(d[7][3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)fresh));
-}
-
-__device__ __forceinline__ void wgmmaT(float (&d)[16][4], const u32 (&a)[4], u64 b, bool fresh) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %69, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-                 "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;\n}\n"
-                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-                   "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
-                   "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
-                   "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
-                   "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]),
-                   "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]),
-                   "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)fresh));
-}
 
 // uniform tells the compiler that a number is the same in the whole warp.
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
@@ -79,31 +25,25 @@ __device__ __forceinline__ u64 describe(u32 shared, u32 apart) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)(PANEL >> 4) << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
 }
 
-// settle keeps the compiler from reading sums before they are there.
-template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            asm volatile("" : "+f"(d[i][e])::"memory");
-}
-
-// Stage is where a chunk lies in shared memory: the next one takes the next place.
-struct Stage {
+// Stage is which of N places in shared memory a chunk has: the next one takes the next place.
+template <int N> struct Stage {
     int at;
     u32 parity;
 
     __device__ __forceinline__ void next() {
-        if (++at == STAGES)
+        if (++at == N)
             at = 0, parity ^= 1;
     }
 };
 
-// In shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups, barriers, and two tiles.
+// In shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups, chunks of codes, barriers, and
+// two tiles. Codes are keys of 64 positions, then values.
 template <int DIM, int GROUPS> struct Plan {
     static constexpr u32 CHUNKS = CHUNK / 8 * GROUP<DIM>, QUERIES = STAGES * CHUNKS, VALUES = GROUP<DIM> / 2;
-    static constexpr u32 FULL = QUERIES + GROUPS * 64 * DIM * 2, EMPTY = FULL + STAGES * 8;
-    static constexpr u32 TILE_FULL = EMPTY + STAGES * 8, TILE_EMPTY = TILE_FULL + 16, TILES = TILE_EMPTY + 16;
+    static constexpr u32 CODES = QUERIES + GROUPS * 64 * DIM * 2, CODE_BYTES = 2 * CHUNK * ROW<DIM>;
+    static constexpr u32 FULL = CODES + RAW * CODE_BYTES, EMPTY = FULL + STAGES * 8;
+    static constexpr u32 RAW_FULL = EMPTY + STAGES * 8, RAW_EMPTY = RAW_FULL + RAW * 8;
+    static constexpr u32 TILE_FULL = RAW_EMPTY + RAW * 8, TILE_EMPTY = TILE_FULL + 16, TILES = TILE_EMPTY + 16;
 };
 
 // Tile is what the warpgroups do next: rows of a KV head, none at the end, and the chunks that they see, of positions
@@ -122,6 +62,15 @@ struct Tile {
         row0 = uniform(row0), rows = uniform(rows), head = uniform(head);
         chunk = uniform(chunk), chunks = uniform(chunks), last = uniform(last);
     }
+
+    // take gets tile n, once it is there, and says so.
+    __device__ __forceinline__ void take(u32 full, u32 empty, u32 tiles, int n) {
+        barrierWait(full + n % 2 * 8, n / 2 % 2);
+        get(tiles + n % 2 * 32);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            barrierArrive(empty + n % 2 * 8);
+    }
 };
 
 // fetchGroup begins to copy a box: from number `row` of a block's rows of keys on.
@@ -132,12 +81,12 @@ __device__ __forceinline__ void fetchGroup(u32 to, const TensorMap &map, int row
 }
 
 // feed is the work of a warp: it takes tiles until there are no more, and fetches their chunks. Lane i fetches
-// positions 8·i and on, and reads the number of their block a chunk ahead.
+// positions 8·i and on, of codes 16·(i mod 4) and on, and reads the number of their block a chunk ahead.
 template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a = w.a;
     int lane = threadIdx.x % 32, items = a.count[1] * a.heads, taken = 0;
-    Stage to = {0, 1};
+    Stage<CODED ? RAW : STAGES> to = {0, 1};
     for (int n = 0, i = blockIdx.x;; n++, i = uniform(taken)) {
         Tile t = {};
         if (i < items) {
@@ -156,16 +105,35 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaA
         if (i >= items)
             break;
         const int *table = a.table + (i64)a.slot[t.row0] * a.stride;
-        int pos = t.chunk * CHUNK + lane % 8 * 8, block = pos < t.last ? table[pos >> a.shift] : 0;
+        int pos = t.chunk * CHUNK + (CODED ? lane % 4 * 16 : lane % 8 * 8), block = pos < t.last ? table[pos >> a.shift] : 0;
         for (int c = t.chunk; c < t.chunks; c++, pos += CHUNK) {
-            int next = pos + CHUNK < t.last ? table[pos + CHUNK >> a.shift] : 0, groups = min(8, (t.last - c * CHUNK + 7) / 8);
-            barrierWait(base + P::EMPTY + to.at * 8, to.parity);
-            u32 full = base + P::FULL + to.at * 8;
-            if (lane == 0)
-                barrierExpect(full, groups * GROUP<DIM>);
-            __syncwarp();
-            if (lane < groups)
-                fetchGroup(base + to.at * P::CHUNKS + lane * GROUP<DIM>, w.cache, t.head * a.tokens + (pos & a.tokens - 1), block, full);
+            int next = pos + CHUNK < t.last ? table[pos + CHUNK >> a.shift] : 0;
+            if constexpr (CODED) {
+                constexpr int PAGE = 16 * ROW<DIM>;
+                int pages = min(4, (t.last - c * CHUNK + 15) / 16);
+                barrierWait(base + P::RAW_EMPTY + to.at * 8, to.parity);
+                u32 full = base + P::RAW_FULL + to.at * 8;
+                bool mine = lane < 8 && lane % 4 < pages;
+                u32 there = __ballot_sync(~0u, mine && block >= 0), at = base + P::CODES + to.at * P::CODE_BYTES + lane * PAGE;
+                if (mine && block < 0) // nobody sees these positions
+                    for (int i = 0; i < PAGE; i += 16)
+                        asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(at + i), "r"(0) : "memory");
+                __syncwarp();
+                if (lane == 0)
+                    barrierExpect(full, __popc(there) * PAGE);
+                __syncwarp();
+                if (there >> lane & 1)
+                    fetch(at, (const u8 *)(a.at + block * a.block) + (i64)((lane / 4 * a.heads + t.head) * a.tokens + (pos & a.tokens - 1)) * ROW<DIM>, PAGE, full);
+            } else {
+                int groups = min(8, (t.last - c * CHUNK + 7) / 8);
+                barrierWait(base + P::EMPTY + to.at * 8, to.parity);
+                u32 full = base + P::FULL + to.at * 8;
+                if (lane == 0)
+                    barrierExpect(full, groups * GROUP<DIM>);
+                __syncwarp();
+                if (lane < groups)
+                    fetchGroup(base + to.at * P::CHUNKS + lane * GROUP<DIM>, w.cache, t.head * a.tokens + (pos & a.tokens - 1), block, full);
+            }
             block = next;
             to.next();
         }
@@ -174,12 +142,82 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaA
         a.arrived[0] = a.arrived[1] = 0;
 }
 
-__device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Widened is 1,024 codes of keys or of values, whole rows, of which a warp makes halves: each lane of 32 neighbouring
+// ones. Those of eight lanes lie in different banks, as codes and as halves.
+template <int DIM> struct Widened {
+    static constexpr int ROWS = 1024 / DIM, N = CHUNK / ROWS; // N: of the keys of a chunk
+    u32 from, to;                                             // where the lane's codes lie, and where its halves go
+    int flip;                                                 // which 16 codes of F8_E4M3 come first
 
-// ready waits for sums, up to so many groups of products that were begun later.
-template <int LATER, int N> __device__ __forceinline__ void ready(float (&d)[N][4]) {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
-    settle(d);
+    __device__ __forceinline__ Widened() {
+        int lane = threadIdx.x % 32, r = lane % 8, row = r + (DIM == 64 ? lane / 16 * 8 : 0), part = (lane / 8 + r / 2) % (DIM / 32);
+        flip = (DIM == 64 ? r / 4 + r / 2 : r) % 2;
+        from = row * ROW<DIM> + part * (KV == KV_FP8 ? 32 : 34);
+        to = row / 8 * GROUP<DIM> + part / 2 * PANEL + r * 128 + (part * 4 ^ r) % 8 * 16;
+    }
+
+    template <bool KEYS> __device__ __forceinline__ void widen(u32 codes, u32 chunk) const {
+        Codes c[2] = {};
+        u32 at = codes + from;
+        if constexpr (KV == KV_FP8) {
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(c[i].code[0]), "=r"(c[i].code[1]), "=r"(c[i].code[2]), "=r"(c[i].code[3])
+                             : "r"(at ^ (flip ^ i) * 16)
+                             : "memory");
+        } else { // a scale and 32 codes, whose address is even
+            u32 word[9];
+            bool odd = at % 4;
+#pragma unroll
+            for (int i = 0; i < 9; i++)
+                asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word[i]) : "r"((at & ~3u) + i * 4) : "memory");
+            c[0].scale = c[1].scale = (u16)(odd ? word[0] >> 16 : word[0]);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                c[i / 4].code[i % 4] = permute(word[i], word[i + 1], odd ? 0x7654 : 0x5432);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            u32 one[4], other[4], put = chunk + to ^ (KV == KV_FP8 ? flip ^ i : i) * 32;
+            c[i].widen(one, other, KEYS);
+            asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(put), "r"(one[0]), "r"(one[1]), "r"(one[2]), "r"(one[3]) : "memory");
+            asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(put ^ 16), "r"(other[0]), "r"(other[1]), "r"(other[2]), "r"(other[3]) : "memory");
+        }
+    }
+};
+
+// widenAll is the work of warps beside the one that feeds: they make halves of the codes that it fetches.
+template <int DIM, int GROUPS> __device__ __forceinline__ void widenAll(u32 base) {
+    using P = Plan<DIM, GROUPS>;
+    using W = Widened<DIM>;
+    constexpr u32 CODE_STEP = W::ROWS * ROW<DIM>, STEP = W::ROWS / 8 * GROUP<DIM>;
+    W part;
+    Stage<CODED ? RAW : 1> from = {0, 0};
+    Stage<STAGES> to = {0, 1};
+    for (int n = 0;; n++) {
+        Tile t;
+        t.take(base + P::TILE_FULL, base + P::TILE_EMPTY, base + P::TILES, n);
+        if (t.rows == 0)
+            return;
+        for (int c = t.chunk; c < t.chunks; c++, from.next(), to.next()) {
+            barrierWait(base + P::RAW_FULL + from.at * 8, from.parity);
+            barrierWait(base + P::EMPTY + to.at * 8, to.parity);
+            u32 codes = base + P::CODES + from.at * P::CODE_BYTES, chunk = base + to.at * P::CHUNKS;
+            int i = threadIdx.x / 32 % 4 - 1;
+#pragma unroll 1
+            for (; i < W::N; i += WIDENERS)
+                part.template widen<true>(codes + i * CODE_STEP, chunk + i * STEP);
+#pragma unroll 1
+            for (; i < 2 * W::N; i += WIDENERS)
+                part.template widen<false>(codes + i * CODE_STEP, chunk + (i - W::N) * STEP + P::VALUES);
+            fenceShared();
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) {
+                barrierArrive(base + P::FULL + to.at * 8);
+                barrierArrive(base + P::RAW_EMPTY + from.at * 8);
+            }
+        }
+    }
 }
 
 // together waits for the other threads of the warpgroup.
@@ -306,7 +344,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a;
     u32 base;
-    Stage in; // of the next chunk
+    Stage<STAGES> in; // of the next chunk
 
     // loadQueries copies the queries to shared memory, as 64 rows in panels.
     __device__ __forceinline__ u32 loadQueries(const Tile &t) const {
@@ -324,9 +362,16 @@ template <int DIM, int GROUPS> struct Warpgroup {
 #pragma unroll
         for (int i = 0; i < N; i++) {
             int n = threadIdx.x % 128 + i * 128, r = n / UNITS, unit = n % UNITS;
-            asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to + unit / 8 * (64 * 128) + r * 128 + ((unit ^ r) % 8) * 16), "r"(v[i].x),
-                         "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
-                         : "memory");
+            u32 at = to + unit / 8 * (64 * 128) + r * 128 + ((unit ^ r) % 8) * 16;
+            if constexpr (KV != KV_BF16)
+                v[i] = make_uint4(halvesOf(v[i].x), halvesOf(v[i].y), halvesOf(v[i].z), halvesOf(v[i].w));
+            if constexpr (CODED) { // in the order of keys
+                u32 one = (unit % 2 ? at ^ 16 : at) + unit % 2 * 8;
+                asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(one), "r"(v[i].x), "r"(v[i].z) : "memory");
+                asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(one ^ 16), "r"(v[i].y), "r"(v[i].w) : "memory");
+            } else {
+                asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w) : "memory");
+            }
         }
         fenceShared();
         together();
@@ -345,9 +390,9 @@ template <int DIM, int GROUPS> struct Warpgroup {
         together();
     }
 
-    __device__ __forceinline__ void arrived(const Stage &at) const { barrierWait(base + P::FULL + at.at * 8, at.parity); }
+    __device__ __forceinline__ void arrived(const Stage<STAGES> &at) const { barrierWait(base + P::FULL + at.at * 8, at.parity); }
 
-    __device__ __forceinline__ void release(const Stage &at) const {
+    __device__ __forceinline__ void release(const Stage<STAGES> &at) const {
         if (threadIdx.x % 32 == 0)
             barrierArrive(base + P::EMPTY + at.at * 8);
     }
@@ -395,13 +440,13 @@ template <int DIM, int GROUPS> struct Warpgroup {
             addFour(sum);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                w[k][0] = packBF16(s[2 * k][0], s[2 * k][1]), w[k][1] = packBF16(s[2 * k][2], s[2 * k][3]);
-                w[k][2] = packBF16(s[2 * k + 1][0], s[2 * k + 1][1]), w[k][3] = packBF16(s[2 * k + 1][2], s[2 * k + 1][3]);
+                w[k][0] = packWeights(s[2 * k][0], s[2 * k][1]), w[k][1] = packWeights(s[2 * k][2], s[2 * k][3]);
+                w[k][2] = packWeights(s[2 * k + 1][0], s[2 * k + 1][1]), w[k][3] = packWeights(s[2 * k + 1][2], s[2 * k + 1][3]);
             }
             sums.next(most.m, sum);
         };
         if (c < mine) {
-            Stage next = in;
+            Stage<STAGES> next = in;
             next.next();
             arrived(in);
             score<DIM>(s, queries, base + in.at * P::CHUNKS);
@@ -414,7 +459,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
                 score<DIM>(s, queries, base + next.at * P::CHUNKS);
                 mix<DIM>(o, w, base + in.at * P::CHUNKS + P::VALUES);
                 sums.scaleOld();
-                Stage now = in;
+                Stage<STAGES> now = in;
                 in = next;
                 next.next();
                 if (c < mine - 2)
@@ -457,20 +502,27 @@ template <int DIM, int GROUPS> struct Warpgroup {
 };
 
 // A block takes tiles, one after the other, as long as there are some: of GROUPS warpgroups each has 64 rows, all share
-// chunks in shared memory, which a warp of one more fetches. Up to a block for each multiprocessor. The tiles that come
-// first should have the most to do. Dynamic shared memory: wgmmaShared in attention.go.
+// chunks in shared memory. Of one more, a warp fetches these, and others make halves of codes. Up to a block for each
+// multiprocessor. The tiles that come first should have the most to do. Dynamic shared memory: wgmmaShared in
+// attention.go.
 template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const WgmmaArgs &w) {
     using P = Plan<DIM, GROUPS>;
+    constexpr int FETCHING = GROUPS == 2 ? (CODED ? 40 : 24) : (CODED ? 56 : 32); // registers
+    constexpr int MULTIPLYING = GROUPS == 2 ? (CODED ? 232 : 240) : (CODED ? 152 : 160);
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrierInit(base + P::FULL + i * 8, 1);
+            barrierInit(base + P::FULL + i * 8, CODED ? WIDENERS : 1);
             barrierInit(base + P::EMPTY + i * 8, GROUPS * 4);
+        }
+        for (int i = 0; i < RAW; i++) {
+            barrierInit(base + P::RAW_FULL + i * 8, 1);
+            barrierInit(base + P::RAW_EMPTY + i * 8, WIDENERS);
         }
         for (int i = 0; i < 2; i++) {
             barrierInit(base + P::TILE_FULL + i * 8, 1);
-            barrierInit(base + P::TILE_EMPTY + i * 8, GROUPS * 4);
+            barrierInit(base + P::TILE_EMPTY + i * 8, GROUPS * 4 + WIDENERS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -478,20 +530,18 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
     letNextBegin();
     waitForRows();
     if (threadIdx.x >= GROUPS * 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(GROUPS == 2 ? 24 : 32));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FETCHING));
         if (threadIdx.x / 32 == GROUPS * 4)
             feed<DIM, GROUPS>(w, base);
+        else if constexpr (CODED)
+            widenAll<DIM, GROUPS>(base);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(GROUPS == 2 ? 240 : 160));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MULTIPLYING));
     Warpgroup<DIM, GROUPS> group = {w.a, base, {0, 0}};
     for (int n = 0;; n++) {
         Tile t;
-        barrierWait(base + P::TILE_FULL + n % 2 * 8, n / 2 % 2);
-        t.get(base + P::TILES + n % 2 * 32);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            barrierArrive(base + P::TILE_EMPTY + n % 2 * 8);
+        t.take(base + P::TILE_FULL, base + P::TILE_EMPTY, base + P::TILES, n);
         if (t.rows == 0)
             return;
         group.attend(t);

@@ -24,7 +24,7 @@ struct StoreArgs {
     int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
     const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised before; or nil
     float qEps, kEps;
-    int whole, unused; // whole: rotateWhole does it
+    int whole, type; // whole: rotateWhole does it, in a cache of any type (kv.cuh)
 };
 
 // Pair is where the two numbers of a pair lie in a head, and its angle.
@@ -118,6 +118,39 @@ struct Turn {
     }
 };
 
+// putRow writes a row of dim numbers of bfloat16, a multiple of 4, as kvPut does: a lane has four at a time.
+__device__ __forceinline__ void putRow(int type, u8 *row, const bf16 *from, int dim) {
+    for (int first = 0; first < dim; first += 128) {
+        int d = first + threadIdx.x % 32 * 4;
+        uint2 two = d < dim ? make_uint2(*(const u32 *)(from + d), *(const u32 *)(from + d + 2)) : make_uint2(0, 0);
+        float x[4] = {fromBF16((bf16)two.x), fromBF16((bf16)(two.x >> 16)), fromBF16((bf16)two.y), fromBF16((bf16)(two.y >> 16))};
+        if (type == KV_Q8_0) {
+            float most = fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])));
+            for (int n = 4; n > 0; n /= 2)
+                most = fmaxf(most, __shfl_xor_sync(~0u, most, n));
+            u16 scale = scaleQ8(most);
+            if (d >= (dim + 31) / 32 * 32)
+                continue;
+            u8 *to = row + d / 32 * 34;
+            u32 code[4];
+            for (int i = 0; i < 4; i++)
+                code[i] = codeQ8(x[i], scale);
+            *(u16 *)(to + 2 + d % 32) = (u16)(code[0] | code[1] << 8);
+            *(u16 *)(to + 4 + d % 32) = (u16)(code[2] | code[3] << 8);
+            if (d % 32 == 0)
+                *(u16 *)to = scale;
+        } else if (d >= dim) {
+            continue;
+        } else if (type == KV_FP8) {
+            *(u32 *)(row + d) = toFP8(x[0]) | toFP8(x[1]) << 8 | toFP8(x[2]) << 16 | (u32)toFP8(x[3]) << 24;
+        } else if (type == KV_F16) {
+            *(uint2 *)(row + 2 * d) = make_uint2(nearHalf(x[0]) | (u32)nearHalf(x[1]) << 16, nearHalf(x[2]) | (u32)nearHalf(x[3]) << 16);
+        } else {
+            *(uint2 *)(row + 2 * d) = two;
+        }
+    }
+}
+
 // rotateWhole is rotate_store of what Turn takes, with values of bfloat16 of the same size.
 __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
     const CacheLayer &c = a.cache;
@@ -128,16 +161,20 @@ __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first
         turn.head(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
     if (slot < 0)
         return;
-    bf16 *block = blockOf(c, slot, a.pos[r]);
-    int token = a.pos[r] % c.tokens;
+    u8 *block = (u8 *)blockOf(c, slot, a.pos[r]);
+    int token = a.pos[r] % c.tokens, bytes = kvRowBytes(a.type, dim);
     for (int n = (first + step - a.qHeads % step) % step; n < 2 * c.heads; n += step) { // warps that have fewer queries begin
         int h = n % c.heads;
-        bf16 *to = block + (n < c.heads ? 0 : c.heads * c.tokens * dim) + (h * c.tokens + token) * dim;
-        if (n < c.heads)
-            turn.head(k + h * dim, to, a.pairs, a.kGain, a.kEps);
-        else
-            for (int d = threadIdx.x % 32; d < a.pairs; d += 32)
-                ((u32 *)to)[d] = ((const u32 *)(v + h * dim))[d];
+        u8 *to = block + (n < c.heads ? 0 : c.heads * c.tokens * bytes) + (h * c.tokens + token) * bytes;
+        if (n >= c.heads) {
+            putRow(a.type, to, v + h * dim, dim);
+        } else if (a.type == KV_BF16) {
+            turn.head(k + h * dim, (bf16 *)to, a.pairs, a.kGain, a.kEps);
+        } else {
+            turn.head(k + h * dim, (bf16 *)k + h * dim, a.pairs, a.kGain, a.kEps);
+            __syncwarp();
+            putRow(a.type, to, k + h * dim, dim);
+        }
     }
 }
 

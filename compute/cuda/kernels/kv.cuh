@@ -17,6 +17,34 @@ __device__ __forceinline__ u16 toHalf(float x) {
     return h;
 }
 
+// packHalf rounds two numbers to halves; lo is the one at the lower address.
+__device__ __forceinline__ u32 packHalf(float lo, float hi) {
+    u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+
+// addHalf and mulHalf are of two halves each.
+__device__ __forceinline__ u32 addHalf(u32 a, u32 b) {
+    u32 r;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+__device__ __forceinline__ u32 mulHalf(u32 a, u32 b) {
+    u32 r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+// halvesOf makes halves of two numbers of bfloat16. What lies beyond 65504 becomes it.
+__device__ __forceinline__ u32 halvesOf(u32 two) {
+    u32 r = packHalf(fromBF16((bf16)two), __uint_as_float(two & 0xffff0000));
+    asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(r) : "r"(0x7bff7bff));
+    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(r) : "r"(0xfbfffbff));
+    return r;
+}
+
 // fromFP8 and toFP8 are of e4m3: an exponent of 4 bits is one of 8 bits, times 2^120. What lies beyond 448 is
 // stored as it.
 __device__ __forceinline__ float fromFP8(u8 x) {
@@ -50,6 +78,17 @@ template <int TYPE> __device__ __forceinline__ float kvNumber(const u8 *row, int
     return fromBF16(((const bf16 *)row)[d]);
 }
 
+// nearHalf rounds to the nearest half that is finite.
+__device__ __forceinline__ u16 nearHalf(float x) { return toHalf(fminf(fmaxf(x, -65504.f), 65504.f)); }
+
+// scaleQ8 is the scale of a block of Q8_0 by its greatest number, codeQ8 the code of a number. Each number is a half.
+__device__ __forceinline__ u16 scaleQ8(float most) { return toHalf(fminf(most / 127.f, 515.5f)); }
+
+__device__ __forceinline__ u8 codeQ8(float x, u16 scale) {
+    float by = fromHalf(scale);
+    return (u8)(signed char)(int)(by > 0 ? fminf(fmaxf(rintf(x / by), -127.f), 127.f) : 0);
+}
+
 // kvPut writes number d of a row; a warp's lanes write 32 numbers from a multiple of 32 on together, of which those
 // that are not there are 0.
 __device__ __forceinline__ void kvPut(int type, u8 *row, int d, bool there, float x) {
@@ -57,11 +96,9 @@ __device__ __forceinline__ void kvPut(int type, u8 *row, int d, bool there, floa
         float most = fabsf(x);
         for (int n = 16; n > 0; n /= 2)
             most = fmaxf(most, __shfl_xor_sync(~0u, most, n));
-        u16 scale = toHalf(fminf(most / 127.f, 65504.f));
-        float by = fromHalf(scale);
+        u16 scale = scaleQ8(most);
         row += d / 32 * 34;
-        float code = by > 0 ? fminf(fmaxf(rintf(x / by), -127.f), 127.f) : 0;
-        row[2 + d % 32] = (u8)(signed char)(int)code;
+        row[2 + d % 32] = codeQ8(x, scale);
         if (d % 32 == 0)
             *(u16 *)row = scale;
         return;
@@ -69,7 +106,7 @@ __device__ __forceinline__ void kvPut(int type, u8 *row, int d, bool there, floa
     if (!there)
         return;
     if (type == KV_F16)
-        ((u16 *)row)[d] = toHalf(fminf(fmaxf(x, -65504.f), 65504.f));
+        ((u16 *)row)[d] = nearHalf(x);
     else if (type == KV_FP8)
         row[d] = toFP8(x);
     else

@@ -24,17 +24,46 @@ func (g *gpu) mapRows(at pointer, width, rows, ld, boxRows, boxSteps int) (tenso
 	b := &g.boxes
 	b.size, b.pitch = [5]uint64{boxInputs, uint64(rows), uint64(width / boxInputs)}, [4]uint64{uint64(2 * ld), 2 * boxInputs}
 	b.box = [5]uint32{boxInputs, uint32(boxRows), uint32(boxSteps)}
-	return g.encode(at, 3)
+	return g.encode(at, 3, numbersBF16, swizzle128)
 }
 
+// mapWeights describes boxes of boxTiles tiles by boxSteps records of a weight, whose records lie in shared memory as
+// they lie in memory.
+func (g *gpu) mapWeights(at pointer, recordBytes, steps, tiles, boxSteps, boxTiles int) (tensorMap, error) {
+	b, words := &g.boxes, recordBytes/8
+	b.size, b.pitch = [5]uint64{uint64(words), uint64(steps), uint64(tiles)}, [4]uint64{uint64(recordBytes), uint64(steps * recordBytes)}
+	b.box = [5]uint32{uint32(words), uint32(boxSteps), uint32(boxTiles)}
+	return g.encode(at, 3, words64, 0)
+}
+
+// mapResults describes boxes of 128 bytes by boxRows rows of results, n rows of so many outputs.
+func (g *gpu) mapResults(to rows, outs, n, boxRows int) (tensorMap, error) {
+	size, numbers := 2, numbersBF16
+	if to.wide == 1 {
+		size, numbers = 4, numbersF32
+	}
+	b := &g.boxes
+	b.size, b.pitch = [5]uint64{uint64(outs), uint64(n)}, [4]uint64{uint64(size * int(to.ld))}
+	b.box = [5]uint32{uint32(128 / size), uint32(boxRows)}
+	return g.encode(to.at, 2, numbers, swizzle128)
+}
+
+// What a map is of, and how boxes of 128 bytes a row lie in shared memory, as the driver numbers them.
+const (
+	words64     uintptr = 4
+	numbersF32  uintptr = 7
+	numbersBF16 uintptr = 9
+	swizzle128  uintptr = 3
+)
+
 // encode makes the map that g.boxes describes in so many dimensions.
-func (g *gpu) encode(at pointer, dims int) (tensorMap, error) {
-	const bfloat16, noInterleave, swizzle128, promote256, zeros = 9, 0, 3, 3, 0
+func (g *gpu) encode(at pointer, dims int, of, swizzle uintptr) (tensorMap, error) {
+	const noInterleave, promote256, zeros = 0, 3, 0
 	b := &g.boxes
 	b.elementStep = [5]uint32{1, 1, 1, 1, 1}
 	to := (*tensorMap)(unsafe.Pointer(&b.room[(64-address(&b.room[0])%64)%64/8]))
-	err := g.try(cuTensorMapEncodeTiled, []uintptr{address(to), bfloat16, uintptr(dims), uintptr(at), address(&b.size[0]), address(&b.pitch[0]),
-		address(&b.box[0]), address(&b.elementStep[0]), noInterleave, swizzle128, promote256, zeros},
+	err := g.try(cuTensorMapEncodeTiled, []uintptr{address(to), of, uintptr(dims), uintptr(at), address(&b.size[0]), address(&b.pitch[0]),
+		address(&b.box[0]), address(&b.elementStep[0]), noInterleave, swizzle, promote256, zeros},
 		"describing boxes of %d dimensions", dims)
 	return *to, err
 }
@@ -47,5 +76,5 @@ func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 	b.size = [5]uint64{boxInputs, uint64(heads), uint64(steps), 2, uint64(c.spec.Blocks)}
 	b.pitch = [4]uint64{uint64(row), 2 * boxInputs, uint64(heads * row), uint64(p.bytes)}
 	b.box = [5]uint32{boxInputs, 8, uint32(steps), 2, 1}
-	return g.encode(p.at, 5)
+	return g.encode(p.at, 5, numbersBF16, swizzle128)
 }

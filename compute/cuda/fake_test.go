@@ -57,7 +57,7 @@ func (f *fake) leaks() {
 }
 
 func (f *fake) add(kind string, size int64) uintptr {
-	f.next += uintptr(max(size, 1)+511) &^ 255
+	f.next = (f.next + uintptr(max(size, 1)+511)) &^ 255
 	at := f.next
 	f.next += uintptr(size)
 	f.live[at] = object{kind: kind, size: size, ctx: f.contexts[len(f.contexts)-1]}
@@ -279,7 +279,8 @@ func (f *fake) queue(e entry, a []uintptr) code {
 	case cuTensorMapEncodeTiled:
 		dims := int(a[2])
 		size, pitches, box := at[[5]uint64](a[4])[:dims], at[[4]uint64](a[5])[:dims-1], at[[5]uint32](a[6])[:dims]
-		last, pitch, boxBytes, wrong := 2*size[0], pitches[0], 2*uint64(1), false
+		number := map[uintptr]uint64{words64: 8, numbersF32: 4, numbersBF16: 2}[a[1]]
+		last, pitch, boxBytes, wrong := number*size[0], pitches[0], number, number*uint64(box[0])%16 != 0
 		for i := range dims {
 			boxBytes *= uint64(box[i])
 			wrong = wrong || box[i] == 0 || box[i] > 256 || size[i] == 0
@@ -289,7 +290,7 @@ func (f *fake) queue(e entry, a []uintptr) code {
 			}
 		}
 		f.holds(a[3], int64(last), "memory")
-		if wrong || a[0]%64 != 0 || a[3]%16 != 0 || pitches[1] != 128 || box[0] != 64 || boxBytes > 64<<10 {
+		if wrong || a[0]%64 != 0 || a[3]%16 != 0 || boxBytes > 64<<10 || a[9] == swizzle128 && number*uint64(box[0]) != 128 {
 			f.t.Errorf("a map at %#x of rows at %#x, %d bytes apart, in boxes of %d", a[0], a[3], pitch, box)
 			return 1
 		}

@@ -299,7 +299,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 	}
 	for i := range float8Warpgroups {
 		w := &float8Warpgroups[i]
-		if cost := w.cost(&a.a, a.tiles(), sms); w.fits(a.a.ranges) && cost < least {
+		if cost := w.cost(&a.a, a.tiles(), sms); w.fits(&a.a) && cost < least {
 			few, wide, least = nil, w, cost
 		}
 	}
@@ -326,6 +326,14 @@ func (k float8Kernel) run(p *program, a *float8Args) error {
 
 // runFloat8 queues a kernel of warpgroups.
 func (p *program) runFloat8(w warpgroups, a *float8Args) error {
+	weights, err := w.mapWeights(p.g, &a.a)
+	if err != nil {
+		return err
+	}
+	to, err := w.mapResults(p.g, &a.a)
+	if err != nil {
+		return err
+	}
 	a.sums = p.sums
-	return run(p, formatFP8.kernel(w.name()), w.grid(a.tiles(), int(a.a.rows), p.d.g.info.sms), w.threads(), a)
+	return run(p, formatFP8.kernel(w.name()), w.grid(a.tiles(), int(a.a.rows), p.d.g.info.sms), w.threads(), &float8BoxArgs{weights: weights, to: to, float8Args: *a})
 }

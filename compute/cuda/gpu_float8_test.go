@@ -376,7 +376,7 @@ func float8Runs(p *program, a *float8Args) (all []float8Run) {
 		}
 	}
 	for _, w := range float8Warpgroups {
-		if a.groups == 0 && w.fits(a.a.ranges) {
+		if a.groups == 0 && w.fits(&a.a) {
 			all = append(all, float8Run{w.name(), w.rows, func(a *float8Args) error { return p.runFloat8(w, a) }})
 		}
 	}

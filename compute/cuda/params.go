@@ -124,9 +124,13 @@ type gemmArgs struct {
 	p                                       [maxProducts]productArgs
 }
 
-// wgmmaArgs is a gemmArgs with the map of its rows, and memory for sums of ranges.
+// productMaps are maps of a launch's products.
+type productMaps [maxProducts]tensorMap
+
+// wgmmaArgs is a gemmArgs with maps of its rows and results, and memory for sums of ranges.
 type wgmmaArgs struct {
 	x    tensorMap
+	to   productMaps
 	a    gemmArgs
 	sums pointer
 	_    [5]uint64
@@ -137,6 +141,13 @@ type float8Args struct {
 	a               gemmArgs
 	x, scales, sums pointer
 	padded, groups  int32
+}
+
+// float8BoxArgs is a float8Args with maps of its weights and results.
+type float8BoxArgs struct {
+	weights, to productMaps
+	float8Args
+	_ [2]uint64
 }
 
 type float8RowsArgs struct {
@@ -388,7 +399,7 @@ func init() {
 		paramSizes[k.name] = unsafe.Sizeof(float8Args{})
 	}
 	for _, w := range float8Warpgroups {
-		paramSizes[w.name()] = unsafe.Sizeof(float8Args{})
+		paramSizes[w.name()] = unsafe.Sizeof(float8BoxArgs{})
 	}
 	for _, f := range fews {
 		paramSizes[f.name()] = unsafe.Sizeof(gemmArgs{})

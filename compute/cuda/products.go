@@ -239,6 +239,10 @@ const (
 	mostShared   = 232448
 	sumsOfRanges = 128 * 256 * 4 // bytes of a block's
 	awayTime     = 8000          // nanoseconds that sums of a range take to memory and back
+	boxTiles     = 4             // tiles of outputs of the largest boxes of weights and results
+	leavingRows  = 32            // rows of a box of results
+	leavingOf    = 256           // rows of a part whose results leave as boxes
+	keptSums     = 7             // of its 32 sums of four outputs of a thread, which stay in shared memory between ranges
 )
 
 func (w warpgroups) name() string {
@@ -263,6 +267,9 @@ func (w warpgroups) shared(f format) int {
 	}
 	if w.split {
 		staged += chunk * w.outs * 4
+	}
+	if w.rows == leavingOf {
+		staged = keptSums * 16 * 2 * w.outs
 	}
 	records := 1
 	if w.float8 {
@@ -293,8 +300,23 @@ func (w warpgroups) box() (rows, steps int) {
 	return w.rows / clusterSize, 1
 }
 
-// fits reports whether the kernel computes products of so many ranges.
-func (w warpgroups) fits(ranges int32) bool { return !w.split || ranges == clusterSize }
+// fits reports whether the kernel computes a product.
+func (w warpgroups) fits(a *gemmArgs) bool {
+	return (!w.split || a.ranges == clusterSize) && (w.rows != leavingOf || a.boxable())
+}
+
+// boxable reports whether weights and results are whole boxes, but for those of the last product, and rows of results
+// whole units of 16 bytes, beyond which the copy engine would write.
+func (a *gemmArgs) boxable() bool {
+	for i, q := range a.p[:a.products] {
+		size := 2 + 2*q.dst.wide
+		whole := a.mode == modeGated || i == int(a.products)-1 || q.tiles%boxTiles == 0
+		if !whole || q.outs*size%16 != 0 || q.dst.ld*size%16 != 0 || q.dst.at%16 != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // run queues the kernel for all rows of a.
 func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
@@ -303,7 +325,40 @@ func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
 	if err != nil {
 		return err
 	}
-	return run(p, f.kernel(w.name()), w.grid(tiles, int(a.rows), p.d.g.info.sms), w.threads(), &wgmmaArgs{x: x, a: *a, sums: p.sums})
+	to, err := w.mapResults(p.g, a)
+	if err != nil {
+		return err
+	}
+	return run(p, f.kernel(w.name()), w.grid(tiles, int(a.rows), p.d.g.info.sms), w.threads(), &wgmmaArgs{x: x, to: to, a: *a, sums: p.sums})
+}
+
+// mapResults describes where results leave as boxes: those of a gate to the first product's rows.
+func (w warpgroups) mapResults(g *gpu, a *gemmArgs) (to productMaps, err error) {
+	if w.rows != leavingOf {
+		return to, nil
+	}
+	for i, q := range a.p[:a.products] {
+		if a.mode != modeGated || i == 0 {
+			to[i], err = g.mapResults(q.dst, int(q.outs), int(a.rows), leavingRows)
+		}
+		if err != nil {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// mapWeights describes where weights of F8_E4M3 come as boxes.
+func (w warpgroups) mapWeights(g *gpu, a *gemmArgs) (weights productMaps, err error) {
+	if w.rows != leavingOf {
+		return weights, nil
+	}
+	for i, q := range a.p[:a.products] {
+		if weights[i], err = g.mapWeights(q.w, formatFP8.recordBytes(), int(a.tilesIn)/4, int(q.tiles), 2, boxTiles); err != nil {
+			return weights, err
+		}
+	}
+	return weights, nil
 }
 
 // grid is the blocks of a launch: those that fit at a time, or as many as there are parts for.
@@ -349,7 +404,7 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	}
 	least := math.MaxInt
 	for _, w := range warpgroupKernels {
-		if !w.fits(a.ranges) {
+		if !w.fits(a) {
 			continue
 		}
 		if cost := w.cost(a, tiles, sms); cost < least {

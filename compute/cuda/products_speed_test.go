@@ -165,7 +165,7 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		}
 	}
 	for _, w := range warpgroupKernels {
-		if !w.fits(args[0].ranges) {
+		if !w.fits(&args[0]) {
 			continue
 		}
 		try(w.name(), func(a *gemmArgs) error { return w.run(p, f, a, tiles) })

@@ -10,7 +10,7 @@ type stream struct {
 	g      *gpu
 	handle uintptr
 	params [1]uintptr   // of launch; on the heap
-	param  [1024]byte   // of launch
+	param  [1536]byte   // of launch
 	config launchConfig // of launch
 	early  launchAttribute
 }

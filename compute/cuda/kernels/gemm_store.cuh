@@ -14,6 +14,37 @@ struct alignas(16) four {
     float v[4];
 };
 
+// storeBox stores a box of results, or adds it to what is there: as float32, rounded as anywhere else.
+__device__ __forceinline__ void storeBox(const TensorMap &map, u32 from, int out, int row, bool add) {
+    if (add)
+        asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(out), "r"(row), "r"(from)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(out), "r"(row), "r"(from)
+                     : "memory");
+}
+
+// boxesRead waits until what the thread stored is read, boxesStored until it is there.
+__device__ __forceinline__ void boxesRead() { asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void boxesStored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+__device__ __forceinline__ void storeShared(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+
+// gatePlain makes act(x)·up of SILU or GELU_TANH, with a reciprocal that needs no branches. It returns whether that is
+// the one of a division.
+template <int N> __device__ __forceinline__ bool gatePlain(int act, float (&x)[N], const float *up) {
+    bool plain = true;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float y = 1.f + exp2Fast(-(act == GELU_TANH ? tanhSlope(x[i]) : x[i]) * LOG2E), r;
+        plain = plain && y < 0x1p126f;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+        r = fmaf(fmaf(-y, r, 1.f), r, r);
+        x[i] = x[i] * r * up[i];
+    }
+    return plain;
+}
+
 // weightScale is the scale of an output of F8_E4M3, the same in all its records.
 __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {
     const u8 *record = a.p[product].w + (i64)(out / 16) * (a.tilesIn / 4) * RECORD;

@@ -2,6 +2,8 @@
 // and one or two warpgroups that multiply. Weights come as they are stored, by bulk copies, and go from shared memory
 // to registers, the operand A. Rows come as rows of 128 bytes: of bfloat16 as boxes of a tensor map, of F8_E4M3 as they
 // were written. Blocks stay: each takes one part of the results after the other, and fetches ahead while it stores.
+// Results of 256 rows leave through stages that are free, as boxes that the copy engine stores, or adds to rows, while
+// the next part is multiplied.
 //
 // The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both. Where
 // there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
@@ -9,8 +11,10 @@
 #pragma once
 #include "gemm_store.cuh"
 
+// `to` has boxes of results, of 128 bytes by CHUNK rows, for kernels of 256 rows; the tiles of all products but the last
+// are whole boxes.
 struct WgmmaArgs {
-    TensorMap x;
+    TensorMap x, to[MAX_PRODUCTS];
     GemmArgs a;
     float *sums; // of ranges, [blocks, 256, 128], for kernels of 256 rows if there are several ranges
 };
@@ -23,6 +27,12 @@ struct Float8Args {
     int padded;          // rows that there is room for, a multiple of 256
     int groups;          // 1: there is a scale for 128 inputs, of rows as of weights
 };
+
+// weights are boxes of two records of four tiles, for kernels of 256 rows.
+struct Float8Boxes {
+    TensorMap weights[MAX_PRODUCTS], to[MAX_PRODUCTS];
+};
+struct Float8BoxArgs : Float8Boxes, Float8Args {};
 
 __device__ __forceinline__ void fetchRows(const WgmmaArgs &w, u32 to, int rows, int steps, int row0, int step, u32 barrier, bool both) {
     fetchBox(to, w.x, row0, step, barrier, both);
@@ -45,7 +55,7 @@ template <bool F8> struct ArgsOf {
     typedef WgmmaArgs type;
 };
 template <> struct ArgsOf<true> {
-    typedef Float8Args type;
+    typedef Float8BoxArgs type;
 };
 
 // Operand is a warp's weights of a step: of 64 inputs, or 128 of F8_E4M3.
@@ -75,6 +85,13 @@ template <bool F8> struct Operand {
     }
 };
 
+// fetchWeights copies a box of records: of some tiles from `tile` on, and records from `record` on.
+__device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int tile, int record, u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&map), "r"(0), "r"(record), "r"(tile), "r"(barrier)
+                 : "memory");
+}
+
 // Plan says how a kernel cuts its work and its shared memory.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
     static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS;  // threads that multiply
@@ -83,14 +100,20 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
     static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0;                      // sums that one block gives the other
     static constexpr int BUFFERS = SPLIT || N == 32 || F8 && N == 256 ? 1 : 2;            // of results
-    static constexpr int STAGED = GIVEN_BYTES + BUFFERS * GROUPS * 8192;
+    static constexpr bool AWAY = N == 256;                                                // sums of ranges leave registers
+    static constexpr bool BOXED = F8 && N == 256;                                         // weights come as boxes, of half of the tiles
+    static constexpr int CHUNKS = N / CHUNK;                                              // of a part's results
+    static constexpr int KEPT = 7, HELD = FORMAT == BF16 ? 4 : 0;                         // fours of N/8 that stay in shared memory, in registers
+    static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : BUFFERS * GROUPS * 8192;
+    static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES;
     static constexpr int ROOM = 232448 - 1024 - 256 - STAGED; // of 227 KB
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
     static_assert(STAGES >= 2);
     // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES, RESULTS = GIVE + GIVEN_BYTES;
-    static constexpr int FULL = RESULTS + BUFFERS * GROUPS * 8192, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int FULL = RESULTS + RESULT_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
     static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8;                       // and of sums that are given
+    static constexpr int LEFT = TAKEN + 8;                                                    // and of results that are in stages
 };
 
 // Span is the steps that a block multiplies.
@@ -134,6 +157,61 @@ template <int N, int TILES, int BLOCKS> struct Parts {
     }
 };
 
+// Leaving says how results of 256 rows leave: in chunks of CHUNK rows, of which a stage has some where it has rows and,
+// if there is room, one or two where it has weights. Chunks of bfloat16 are half as large, those of gates a quarter.
+template <typename P> struct Leaving {
+    static constexpr int SIZE = 2 * P::OUTS * CHUNK * 2, EXTRA = P::WEIGHT_BYTES < SIZE ? 0 : 1; // of a chunk of float32
+    static constexpr int WIDE = P::ROWS_BYTES / SIZE + EXTRA, NARROW = 2 * WIDE;                // chunks of a stage
+    bool wide;
+    int boxes, chunks, stages; // boxes of a chunk, chunks of a stage, and the stages that all take
+    int given;                 // and those before them, of what a gate's warps give each other
+
+    __device__ __forceinline__ Leaving(const GemmArgs &a) {
+        bool gated = a.mode == GATED;
+        wide = a.p[0].dst.wide;
+        boxes = wide ? 4 : gated ? 1 : 2, chunks = wide ? WIDE : gated ? P::CHUNKS : NARROW;
+        stages = !P::AWAY ? 0 : (P::CHUNKS + chunks - 1) / chunks, given = P::AWAY && gated ? 2 : 0;
+    }
+
+    // at is where chunk n of a stage lies, from a multiple of 1024 on: its boxes, swizzled as rows of 128 bytes are.
+    __device__ __forceinline__ u32 at(u32 base, int stage, int n) const {
+        int size = boxes * CHUNK * 128, rows = P::ROWS_BYTES / size;
+        u32 weights = base + (P::WEIGHTS + stage * P::WEIGHT_BYTES + 1023 & ~1023);
+        return n < rows ? base + stage * P::ROWS_BYTES + n * size : weights + (n - rows) * size;
+    }
+};
+
+// drain is the work of the warp that gives the copy engine the results of 256 rows.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
+__device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+    const GemmArgs &a = w.a;
+    const Leaving<P> leaving(a);
+    int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, n = lane / leaving.boxes, box = lane % leaving.boxes;
+    u32 parities = 0; // of a stage a bit
+    Span<F8, SPLIT> own(a, rank);
+    waitForRows();
+    for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
+        Part part = parts.at(t, rank);
+        Place at = placeOf(a, part.tile0 + box * (P::TILES / leaving.boxes));
+        stage = (stage + own.count / STEPS + leaving.given) % P::STAGES;
+        for (int i = 0; i < leaving.stages; i++) {
+            barrierWait(base + P::LEFT + stage * 8, parities >> stage & 1);
+            parities ^= 1u << stage;
+            int chunk = i * leaving.chunks + n, row = part.row0 + chunk * CHUNK;
+            if (n < leaving.chunks && chunk < P::CHUNKS && row < a.rows && at.product >= 0)
+                storeBox(w.to[at.product], leaving.at(base, stage, n) + box * CHUNK * 128, at.tile * 16, row, a.mode == ADD);
+            boxesRead();
+            __syncwarp();
+            if (lane < P::BLOCKS * P::THREADS / 32)
+                barrierArrive(base + P::EMPTY + stage * 8, lane % P::BLOCKS);
+            if (++stage == P::STAGES)
+                stage = 0;
+        }
+    }
+    boxesStored();
+}
+
 // feed is the work of the warp that fetches. The weights of the first stages come before the rows are there.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
@@ -143,17 +221,33 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
     Span<F8, SPLIT> own(a, rank);
     int stages = own.count / STEPS; // of a part
     u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
-    const u8 *from;
+    const Leaving<P> leaving(a);
+    Place half;     // of a part's tiles: the box that a lane fetches
+    const u8 *from; // or its tile
     auto begin = [&](Part part) {
-        Place at = placeOf(a, part.tile0 + lane % P::TILES);
-        from = a.p[max(at.product, 0)].w + ((i64)(at.product < 0 ? 0 : at.tile) * (a.tilesIn / 4) + own.begin * P::RECORDS) * RECORD;
+        if constexpr (P::BOXED) {
+            half = placeOf(a, part.tile0 + lane % 2 * (a.mode == GATED ? 1 : P::TILES / 2));
+            if (half.product < 0)
+                half = {0, a.p[0].tiles}; // which there is not: zeros
+        } else {
+            Place at = placeOf(a, part.tile0 + lane % P::TILES);
+            from = a.p[max(at.product, 0)].w + ((i64)(at.product < 0 ? 0 : at.tile) * (a.tilesIn / 4) + own.begin * P::RECORDS) * RECORD;
+        }
     };
     auto weights = [&](int s, int stage) {
+        u32 to = base + P::WEIGHTS + stage * P::WEIGHT_BYTES, at = full + stage * 8;
         if (lane == 0)
-            barrierExpect(full + stage * 8, P::ROWS_BYTES + P::WEIGHT_BYTES);
+            barrierExpect(at, P::ROWS_BYTES + P::WEIGHT_BYTES);
         __syncwarp();
-        if (lane < P::TILES)
-            fetch(base + P::WEIGHTS + stage * P::WEIGHT_BYTES + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, full + stage * 8);
+        if constexpr (P::BOXED) {
+            if (lane < 2)
+                fetchWeights(to + lane * (P::WEIGHT_BYTES / 2), w.weights[half.product], half.tile, s * P::RECORDS, at);
+        } else if (lane < P::TILES)
+            fetch(to + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, at);
+    };
+    auto next = [&] {
+        if (++stage == P::STAGES)
+            stage = 0, parity ^= 1;
     };
     int t = blockIdx.x / CLUSTER, ahead = min(P::STAGES, stages);
     if (t < parts.count) {
@@ -187,8 +281,14 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
                 if (dst.wide)
                     asm volatile("prefetch.global.L2 [%0];" ::"l"((const float *)dst.at + (i64)row * dst.ld + added.tile * 16));
             }
-            if (++stage == P::STAGES)
-                stage = 0, parity ^= 1;
+            next();
+        }
+        for (int i = 0; i < leaving.given + leaving.stages; i++) { // for what is given and for results
+            barrierWait(empty + stage * 8, parity);
+            if (lane == 0)
+                barrierArrive(full + stage * 8);
+            __syncwarp();
+            next();
         }
         ahead = 0;
     }
@@ -213,6 +313,178 @@ __device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &pari
     }
 }
 
+// leave puts the results of a part into stages, from which drain takes them.
+template <bool F8, int N, typename P, typename Args>
+__device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u32 base, const Part &part, int &stage, u32 &parity) {
+    const GemmArgs &a = w.a;
+    typedef Leaving<P> L;
+    const L leaving(a);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    Place place = placeOf(a, part.tile0 + warp);
+    Own<F8> own(a, place);
+    bool biased = a.p[max(place.product, 0)].bias;
+    const float *rowScales = F8 ? scalesOf(w) + part.row0 + lane % 4 * 2 : nullptr;
+    auto scaleOf = [&](int i) { return F8 ? *(const float2 *)(rowScales + i * 2) : float2{}; }; // of rows of d[i] to d[i+3]
+    auto result = [&](int i, const float2 &scale) {
+        float x = 0.f + d[i];
+        if (F8)
+            x = x * own.scales[i / 2 % 2] * (i % 2 ? scale.y : scale.x);
+        if (biased)
+            x = x + own.bias[i / 2 % 2];
+        return x * a.scale;
+    };
+    auto begin = [&] { barrierWait(base + P::FULL + stage * 8, parity); };
+    auto end = [&] {
+        fenceShared();
+        __syncwarp();
+        if (lane == 0)
+            barrierArrive(base + P::LEFT + stage * 8);
+        if (++stage == P::STAGES)
+            stage = 0, parity ^= 1;
+    };
+    if (leaving.wide) {
+        u32 to[4]; // of a thread's four sums of eight rows
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int o = warp % 2 * 16 + lane / 4 + e / 2 * 8, row = lane % 4 * 2 + e % 2;
+            to[e] = warp / 2 * CHUNK * 128 + row * 128 + (o / 4 ^ row) * 16 + o % 4 * 4;
+        }
+#pragma unroll
+        for (int first = 0; first < P::CHUNKS; first += L::WIDE) {
+            begin();
+#pragma unroll
+            for (int c = first; c < first + L::WIDE && c < P::CHUNKS; c++) {
+                u32 at = leaving.at(base, stage, c - first);
+#pragma unroll
+                for (int i = c * 16; i < c * 16 + 16; i += 4) {
+                    float2 scale = scaleOf(i);
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        storeShared(at + to[e] + i % 16 / 4 * 1024, result(i + e, scale));
+                }
+            }
+            end();
+        }
+    } else {
+        u32 to = warp / 4 * CHUNK * 128 + (lane / 16 * 8 + lane % 8) * 128 + (warp % 4 * 2 + lane / 8 % 2 ^ lane % 8) * 16;
+#pragma unroll
+        for (int first = 0; first < P::CHUNKS; first += L::NARROW) {
+            begin();
+#pragma unroll
+            for (int c = first; c < first + L::NARROW && c < P::CHUNKS; c++) {
+                u32 at = leaving.at(base, stage, c - first) + to;
+#pragma unroll
+                for (int i = c * 16; i < c * 16 + 16; i += 8) {
+                    float2 low = scaleOf(i), high = scaleOf(i + 4);
+                    storeMatrices(at + i % 16 / 8 * 2048, packBF16(result(i, low), result(i + 1, low)), packBF16(result(i + 2, low), result(i + 3, low)),
+                                  packBF16(result(i + 4, high), result(i + 5, high)), packBF16(result(i + 6, high), result(i + 7, high)));
+                }
+            }
+            end();
+        }
+    }
+}
+
+// leaveGates is leave for gates: a gate's warp and an up's, which are neighbours, take 16 rows of a chunk each.
+template <bool F8, int N, typename P, typename Args>
+__device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity) {
+    const GemmArgs &a = w.a;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    bool up = warp % 2, biased = a.p[up].bias;
+    Own<F8> own(a, placeOf(a, part.tile0 + warp));
+    const float *rowScales = F8 ? scalesOf(w) + part.row0 + lane % 4 * 2 : nullptr;
+    float d[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 4) { // sums of all rows become values
+        float2 scale = F8 ? *(const float2 *)(rowScales + i * 2) : float2{};
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            d[i + e] = 0.f + sums[i + e];
+            if (F8)
+                d[i + e] = d[i + e] * own.scales[e / 2] * (e % 2 ? scale.y : scale.x);
+            if (biased)
+                d[i + e] = d[i + e] + own.bias[e / 2];
+        }
+    }
+    // Of each 16, the last 8 become the up's where the gate's are, and the first 8 the gate's where the up's are.
+    int first = stage;
+    auto next = [&] {
+        if (++stage == P::STAGES)
+            stage = 0, parity ^= 1;
+    };
+    auto given = [&](int n, int thread) { // the n-th four of N/16
+        int of = n < N / 32 ? first : first + 1 == P::STAGES ? 0 : first + 1;
+        return (four *)(shared + of * P::ROWS_BYTES) + n % (N / 32) * P::THREADS + thread;
+    };
+    auto give = [&](int from) {
+#pragma unroll
+        for (int n = 0; n < N / 16; n++) {
+            int i = n / 2 * 16 + from + n % 2 * 4;
+            *given(n, threadIdx.x) = {d[i], d[i + 1], d[i + 2], d[i + 3]};
+        }
+    };
+    auto take = [&](int to) {
+#pragma unroll
+        for (int n = 0; n < N / 16; n++) {
+            four v = *given(n, threadIdx.x ^ 32);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                d[n / 2 * 16 + to + n % 2 * 4 + e] = v.v[e];
+        }
+    };
+    for (int i = 0; i < 2; i++) {
+        barrierWait(base + P::FULL + stage * 8, parity);
+        next();
+    }
+    if (up)
+        give(0);
+    else
+        give(8);
+    barrierOf(3 + threadIdx.x / 64, 64);
+    if (up)
+        take(0);
+    else
+        take(8);
+    fenceShared();
+    __syncwarp();
+    if (lane < 2 * P::BLOCKS)
+        barrierArrive(base + P::EMPTY + (lane < P::BLOCKS || first + 1 == P::STAGES ? lane < P::BLOCKS ? first : 0 : first + 1) * 8, lane % P::BLOCKS);
+    barrierWait(base + P::FULL + stage * 8, parity);
+    u32 to = base + stage * P::ROWS_BYTES + (up * 16 + lane / 16 * 8 + lane % 8) * 128 + (warp / 2 * 2 + lane / 8 % 2 ^ lane % 8) * 16;
+    auto put = [&](int c, const float(&g)[8]) {
+        storeMatrices(to + c * CHUNK * 128, packBF16(g[0], g[1]), packBF16(g[2], g[3]), packBF16(g[4], g[5]), packBF16(g[6], g[7]));
+    };
+    bool plain = a.act == SILU || a.act == GELU_TANH;
+    if (plain)
+#pragma unroll
+        for (int c = 0; c < N / CHUNK; c++) {
+            float g[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                g[i] = d[c * 16 + i];
+            plain = gatePlain(a.act, g, d + c * 16 + 8) && plain;
+            put(c, g);
+        }
+    if (__any_sync(~0u, !plain))
+#pragma unroll 1
+        for (int c = 0; c < N / CHUNK; c++) {
+            float g[8], u[8];
+#pragma unroll
+            for (int of = 0; of < N / CHUNK; of++)
+                if (of == c)
+#pragma unroll
+                    for (int i = 0; i < 8; i++)
+                        g[i] = d[of * 16 + i], u[i] = d[of * 16 + 8 + i];
+            gate(a.act, g, u);
+            put(c, g);
+        }
+    fenceShared();
+    __syncwarp();
+    if (lane == 0)
+        barrierArrive(base + P::LEFT + stage * 8);
+    next();
+}
+
 // multiply is the work of the warpgroups that multiply.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 *shared, u32 base, const All &parts) {
@@ -221,7 +493,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4, rank = clusterRank(), stage = 0;
     Span<F8, SPLIT> own(a, rank);
     u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 0, sumsParity = 0;
-    const u8 *weights = shared + P::WEIGHTS + warp * P::TILE_BYTES;
+    const u8 *weights = shared + P::WEIGHTS + (P::BOXED && a.mode == GATED ? warp % 2 * (P::TILES / 2) + warp / 2 : warp) * P::TILE_BYTES;
     float d[N / 2];
     Operand<F8> operands[2]; // of a step: one is multiplied while the next is made
     auto load = [&](Operand<F8> &o, int j) { // step j of the stage
@@ -234,13 +506,22 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
             barrierArrive(empty + stage * 8, SPLIT ? rank : lane);
     };
     auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
-    // Sums of ranges: in registers, or where those are too few, in memory, [N/8][THREADS] of four.
-    constexpr bool AWAY = N == 256;
+    // Sums of ranges: in registers, or where those are too few, fours of N/8: HELD in registers, KEPT in shared memory,
+    // others in memory.
+    constexpr bool AWAY = P::AWAY;
     float total[AWAY || SPLIT ? 1 : N / 2];
     four *away = AWAY ? (four *)w.sums + (i64)blockIdx.x * (N / 8) * P::THREADS + threadIdx.x : nullptr;
+    u8 *staged = shared + P::RESULTS + group * (P::RESULT_BYTES / GROUPS); // of the warpgroup
+    constexpr int MOVED = N / 8 - P::HELD;
+    four held[P::HELD ? P::HELD : 1];
+    auto sums = [&](int i) { return i < P::KEPT ? (four *)staged + i * 128 + threadIdx.x % 128 : away + i * P::THREADS; };
     int ranges = SPLIT ? 1 : a.ranges;
     for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
         load(operands[0], 0);
+        if (AWAY) // else those of the part before would be kept
+#pragma unroll
+            for (int i = 0; i < N / 2; i++)
+                d[i] = 0;
         for (int range = 0, s = 0; range < ranges; range++) {
             int begin = s, end = SPLIT ? own.count : own.border(a, ranges, range + 1);
             auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
@@ -258,20 +539,20 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
                     load(next, (j + 1) % STEPS);
             };
 #pragma unroll 1
-            while (s < end) { // a multiple of 4 steps, or of 2 of F8_E4M3, as all are
+            do { // a multiple of 4 steps, or of 2 of F8_E4M3, as all are
 #pragma unroll
                 for (int u = 0; u < (STEPS < 2 ? 2 : STEPS); u += 2) {
                     step(operands[0], operands[1], u % STEPS);
                     step(operands[1], operands[0], (u + 1) % STEPS);
                 }
-            }
+            } while (s < end);
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             settle(d);
             if constexpr (AWAY) {
                 if (range > 0)
 #pragma unroll
                     for (int i = 0; i < N / 8; i++) {
-                        four sum = away[i * P::THREADS];
+                        four sum = i < MOVED ? *sums(i) : held[i - MOVED];
 #pragma unroll
                         for (int e = 0; e < 4; e++)
                             d[i * 4 + e] = sum.v[e] + d[i * 4 + e];
@@ -279,7 +560,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
                 if (range < ranges - 1)
 #pragma unroll
                     for (int i = 0; i < N / 8; i++)
-                        away[i * P::THREADS] = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
+                        (i < MOVED ? *sums(i) : held[i - MOVED]) = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
             } else if constexpr (!SPLIT) {
 #pragma unroll
                 for (int i = 0; i < N / 2; i++)
@@ -288,6 +569,13 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
         }
         release(before());
         Part part = parts.at(t, rank);
+        if constexpr (AWAY) {
+            if (a.mode == GATED)
+                leaveGates<F8, N, P>(w, d, shared, base, part, stage, parity);
+            else
+                leave<F8, N, P>(w, d, base, part, stage, parity);
+            continue;
+        }
         auto pick = [&](int c, float(&x)[16]) {
 #pragma unroll
             for (int of = 0; of < N / CHUNK; of++)
@@ -313,8 +601,8 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
         };
         if (SPLIT && rank > 0)
             giveSums<N / CHUNK, P::THREADS>(base + P::GIVE, base + P::GIVEN, base + P::TAKEN, sumsParity, pick);
-        else
-            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, shared + P::RESULTS + group * P::BUFFERS * 8192, pick);
+        else if constexpr (!AWAY)
+            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, pick);
     }
 }
 
@@ -332,6 +620,8 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
         }
         barrierInit(base + P::GIVEN, P::THREADS);
         barrierInit(base + P::TAKEN, P::THREADS / 32);
+        for (int s = 0; P::AWAY && s < P::STAGES; s++)
+            barrierInit(base + P::LEFT + s * 8, P::THREADS / 32);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     clusterSync();
@@ -341,6 +631,8 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < P::THREADS + 32)
             feed<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
+        else if (P::AWAY && threadIdx.x < P::THREADS + 64)
+            drain<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
     } else {
         if constexpr (GROUPS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");

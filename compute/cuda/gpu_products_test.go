@@ -1,0 +1,182 @@
+package cuda
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// TestProductKernels checks that all kernels that can compute a product of many rows give the same bits, and write
+// nothing beside them: with outputs and rows that are no whole parts, several products, ranges, biases, and gates that
+// are far below zero.
+func TestProductKernels(t *testing.T) {
+	d := gpuDevice(t)
+	r := rand.New(rand.NewPCG(4, 2))
+	g := llama(t, d, 1, 128, 16384, 4, 2, 64, 1000, func(out, in int) compute.Matrix {
+		return load(t, d, repeated(t, r, quant.BF16, out, in))
+	})
+	p := compileGraph(t, d, g, oneLayer(t, d, 4, compute.CacheLayer{KVHeads: 2, KDim: 64, VDim: 64}), compute.Limits{Rows: 256, Slots: 1}).(*program)
+	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.F8_E4M3} {
+		for _, c := range []productCase{
+			{outs: []int{200}, in: 2048, rows: 300, mode: modeAdd, wide: 1},
+			{outs: []int{456}, in: 14336, rows: 513, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{192, 64, 104}, in: 4096, rows: 777},
+			{outs: []int{192, 64, 100}, in: 4096, rows: 300},
+			{outs: []int{80, 64, 32}, in: 512, rows: 300},
+			{outs: []int{320, 104}, in: 768, rows: 520, bias: true},
+			{outs: []int{192, 64, 100}, in: 1024, rows: 520, wide: 1},
+			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated},
+			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated, bias: true},
+			{outs: []int{328, 328}, in: 9216, rows: 300, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
+			{outs: []int{72, 72}, in: 512, rows: 1000, mode: modeGated, act: int32(compute.ReLU)},
+		} {
+			c.test(t, d, p, typ, r)
+		}
+	}
+}
+
+// productCase is a product of many rows.
+type productCase struct {
+	outs      []int
+	in, rows  int
+	mode, act int32
+	wide      int32
+	bias      bool
+}
+
+func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r *rand.Rand) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := gemmArgs{ldx: int32(c.in), tilesIn: int32(c.in / tileIns), rows: int32(c.rows), products: int32(len(c.outs)), mode: c.mode, act: c.act, scale: 0.5}
+	ld, size, tiles := 0, 2, 0
+	if c.wide == 1 {
+		size = 4
+	}
+	var weights []*matrix
+	for i, out := range c.outs {
+		src := repeated(t, r, typ, out, c.in)
+		if typ == quant.F8_E4M3 {
+			src = float8Source(t, r, "output", out, c.in)
+		}
+		m := load(t, d, src).(*matrix)
+		weights, tiles = append(weights, m), tiles+m.tiles()
+		a.ranges, a.p[i] = m.ranges(), productArgs{w: m.at, outs: int32(out), tiles: int32(m.tiles()), dst: rows{wide: c.wide}}
+		if c.bias {
+			bias := bell(r, out, 1)
+			for o := range bias {
+				if r.IntN(5) == 0 {
+					bias[o] = -200
+				}
+			}
+			a.p[i].bias = vectorOf(t, d, bias).(*vector).at
+		}
+		ld += out
+	}
+	ld += 24 - ld%8
+	must(p.g.enter())
+	defer p.g.leave()
+	in, out := 2*roundUp(c.rows, rowMultiple)*c.in, size*(c.rows+1)*ld
+	host, err := p.g.allocPinned(max(in, out), "numbers")
+	must(err)
+	x, err := p.g.alloc(int64(in), "rows")
+	must(err)
+	dst, err := p.g.alloc(int64(out), "results")
+	must(err)
+	defer func() {
+		must(p.g.free(x))
+		must(p.g.free(dst))
+		must(p.g.freePinned(host))
+	}()
+	for i, v := range bell(r, in/2, 1) {
+		view[uint16](host, 0, in/2)[i] = uint16(math.Float32bits(v) >> 16)
+	}
+	must(p.s.toDevice(x, host, 0, in))
+	must(p.s.wait())
+	a.x = x
+	at := 0
+	for i, n := range c.outs {
+		a.p[i].dst.at, a.p[i].dst.ld = dst.at(int64(at*size)), int32(ld)
+		at += n
+	}
+	var first []byte
+	try := func(name string, run func() error) {
+		must(p.s.fill(dst, 0x3c, int64(out)))
+		must(run())
+		must(p.s.toHost(host, 0, dst, out))
+		must(p.s.wait())
+		if got := host.bytes()[:out]; first == nil {
+			first = bytes.Clone(got)
+		} else if !bytes.Equal(first, got) {
+			t.Errorf("%v, %+v: %s gives other bits", typ, c, name)
+		}
+	}
+	p.copyKernels() // those of the type are there now
+	f := weights[0].format
+	if p.inFloat8(compute.Product{W: weights[0]}) {
+		f8 := float8Rows{inputs: c.in, rows: roundUp(c.rows, rowMultiple)}
+		n, scales := f8.bytes()
+		f8.x, err = p.g.alloc(n, "rows")
+		must(err)
+		f8.scales, err = p.g.alloc(scales, "scales")
+		must(err)
+		old := p.float8
+		p.float8 = f8
+		args, err := p.float8Args(&a, c.rows, scaledByOutput)
+		must(err)
+		must(p.roundRows(&args, c.in))
+		for _, k := range float8Runs(p, &args) {
+			try(k.name, func() error { return k.run(&args) })
+		}
+		p.float8 = old
+		must(p.g.free(f8.x))
+		must(p.g.free(f8.scales))
+		return
+	}
+	for _, b := range f.blockings() {
+		if p.kernel[f.kernel(b.name())] != nil {
+			try(b.name(), func() error {
+				return run(p, f.kernel(b.name()), grid{blocksOf(tiles*tileOuts, b.outs) * blocksOf(c.rows, b.rows), 1, 1}, b.threads, &a)
+			})
+		}
+	}
+	for _, w := range warpgroupKernels {
+		if p.kernel[f.kernel(w.name())] != nil && w.fits(&a) && a.tilesIn%wgmmaTiles == 0 && a.storable() {
+			try(w.name(), func() error { return w.run(p, f, &a, tiles) })
+		}
+	}
+}
+
+// TestBoxable checks which products kernels of 256 rows compute.
+func TestBoxable(t *testing.T) {
+	for _, c := range []struct {
+		outs []int
+		mode int32
+		wide int32
+		ld   int32
+		want bool
+	}{
+		{outs: []int{4096, 1024, 1024}, ld: 6144, want: true},
+		{outs: []int{192, 64, 104}, ld: 376, want: true},
+		{outs: []int{192, 64, 100}, ld: 376},
+		{outs: []int{192, 64, 100}, ld: 356, wide: 1, want: true},
+		{outs: []int{200}, ld: 201},
+		{outs: []int{80, 64}, ld: 144},
+		{outs: []int{80, 80}, ld: 80, mode: modeGated, want: true},
+	} {
+		a := gemmArgs{products: int32(len(c.outs)), mode: c.mode}
+		for i, n := range c.outs {
+			a.p[i] = productArgs{outs: int32(n), tiles: int32(blocksOf(n, tileOuts)), dst: rows{ld: c.ld, wide: c.wide}}
+		}
+		if got := a.boxable(); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}

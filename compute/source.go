@@ -17,6 +17,9 @@ type Source struct {
 	// Keep, if not nil, lets a device read Data after Matrix has returned, until it calls release, which it does once.
 	// A nil release: it may not.
 	Keep func() (release func())
+	// Read, if not nil, copies part of Data in less time than reading it takes. A device may call it from several
+	// goroutines at once.
+	Read func(dst, data []byte)
 	// Row, if not nil, writes row n in place of Data. A device may call it from several goroutines at once.
 	Row func(dst []byte, n int)
 	// Run, if not nil, writes n rows from row from on, in less time than as many calls of Row.

@@ -197,7 +197,7 @@ func (t *stepper) observe(s *step, done time.Time) {
 	}
 	s.report.Duration = done.Sub(begin)
 	t.ended = done
-	t.tiers.computed(&s.batch, s.report.Duration)
+	t.tiers.computed(s, s.report.Duration)
 }
 
 // skipped reports whether nothing of a step was done, because one before it failed.

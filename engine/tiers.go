@@ -345,15 +345,16 @@ func (t *tiers) curious(p *sched.Plan) bool {
 	})
 }
 
-// measure makes the moves of a step that loads blocks before it starts, if no other step is under way, and notes what
-// they take. What it could not do stays in the batch. Beside another step the moves are the batch's, so that nothing
-// waits for them, and are not measured.
+// measure makes the moves of a step that loads blocks before it starts, if that is to be measured and no other step is
+// under way, and notes what they take. What it could not do stays in the batch. Other moves are the batch's, so that
+// nothing waits for them, and are not measured.
 func (t *tiers) measure(s *step, r Runner, alone bool) {
 	b := &s.batch
 	if len(b.In) == 0 {
 		return
 	}
-	if t.rushed++; !alone {
+	due := t.rushed >= mostRushed || slices.ContainsFunc(s.moves.loads, func(m kv.Move) bool { return t.rates.Block[m.From.Tier] == 0 })
+	if t.rushed++; !alone || !due {
 		t.loads, t.took = [kv.MaxTiers]int{}, [kv.MaxTiers]time.Duration{}
 		return
 	}
@@ -406,9 +407,10 @@ func (t *tiers) store(m kv.Move, data []byte) bool {
 // measuredRows is how many rows a step must have, most of them of prompts, to tell what computing a token of one takes.
 const measuredRows = 32
 
-// computed hears how long a batch took.
-func (t *tiers) computed(b *compute.Batch, d time.Duration) {
-	if t == nil || b.Rows() < measuredRows || b.Rows() < 8*len(b.Seqs) {
+// computed hears how long a step took. One that loads blocks may have waited for them.
+func (t *tiers) computed(s *step, d time.Duration) {
+	b := &s.batch
+	if t == nil || len(s.moves.loads) > 0 || b.Rows() < measuredRows || b.Rows() < 8*len(b.Seqs) {
 		return
 	}
 	average(&t.rates.Token, d, b.Rows())

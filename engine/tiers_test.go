@@ -255,3 +255,65 @@ func TestPlacesOfHostTier(t *testing.T) {
 		t.Error("another Runner knows all")
 	}
 }
+
+// mover does batches of moves alone, and counts them.
+type mover struct {
+	Runner
+	b     *compute.Batch
+	moved int
+}
+
+func (m *mover) Start(b *compute.Batch) (compute.Step, error) {
+	m.b = b
+	m.moved++
+	return movedStep{b: b}, nil
+}
+
+type movedStep struct {
+	compute.Step
+	b *compute.Batch
+}
+
+func (s movedStep) Wait() error {
+	s.b.In = s.b.In[:0]
+	return nil
+}
+
+// TestMeasuredLoads loads blocks again and again: only the first load, and then one of many, is made before its step to
+// be measured, and none beside another step.
+func TestMeasuredLoads(t *testing.T) {
+	r := &mover{}
+	clock := time.Now()
+	ti := &tiers{now: func() time.Time { clock = clock.Add(time.Millisecond); return clock }}
+	load := func(alone bool) (apart bool) {
+		s := &step{}
+		s.moves.loads = []kv.Move{{From: kv.Place{Tier: 1}}}
+		s.batch.In = []compute.Transfer{{Block: 1}}
+		ti.loads[1] = 1
+		before := r.moved
+		ti.measure(s, r, alone)
+		if apart = r.moved > before; apart != (len(s.batch.In) == 0) {
+			t.Errorf("made before its step: %v; %d loads are left in its batch", apart, len(s.batch.In))
+		}
+		if n := ti.loads[1]; n > 0 {
+			average(&ti.rates.Block[1], ti.took[1], n)
+		}
+		ti.loads, ti.took = [kv.MaxTiers]int{}, [kv.MaxTiers]time.Duration{}
+		return apart
+	}
+	if load(false) || ti.rates.Block[1] != 0 {
+		t.Error("a load beside another step is measured")
+	}
+	if !load(true) || ti.rates.Block[1] == 0 {
+		t.Error("the first load is not measured")
+	}
+	apart := 0
+	for range 3 * (mostRushed + 1) {
+		if load(true) {
+			apart++
+		}
+	}
+	if apart != 3 {
+		t.Errorf("%d of %d loads are made before their steps; want 3", apart, 3*(mostRushed+1))
+	}
+}

@@ -3,6 +3,9 @@ package sched
 import (
 	"fmt"
 	"math"
+	"slices"
+
+	"github.com/kvasir-llm/kvasir/kv"
 )
 
 // leastChunk is how many tokens of prompts a step may compute though it takes longer than the target, so that prompts
@@ -27,7 +30,9 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 			rows += w.N + w.Cached
 		}
 	}
-	s.cost.observe(int64(p.Rows), all, float64(micros))
+	if !slices.ContainsFunc(p.Moves, toDevice) { // they may take longer than what is computed
+		s.cost.observe(int64(p.Rows), all, float64(micros))
+	}
 	if p.Rows > 0 {
 		s.usual = usual{float64(p.Rows - drafts), float64(all - proposed)}
 	}
@@ -35,6 +40,8 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 		s.pace.observe(s.now, rows, float64(micros))
 	}
 }
+
+func toDevice(m kv.Move) bool { return m.To.Tier == kv.Device }
 
 // allow decides how long the prompts in a plan may take: what the target leaves beside decoding sequences. Without a
 // target, and where none decodes, it is any time.

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -59,4 +60,31 @@ func TestAheadReadsTheSame(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRead copies tensors by way of their file, parts of them, and what is in no file.
+func TestRead(t *testing.T) {
+	want := []Source{source(t, "a", quant.F32, 64, 1000), source(t, "b", quant.F32, 64, 1000)}
+	dir := folder(t, map[string]string{"x.gguf": string(ggufFile(t, nil, want...))})
+	c, err := Open(filepath.Join(dir, "x.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, info := range c.Tensors() {
+		x, _ := c.Tensor(info.Name)
+		for _, part := range [][]byte{x.Data, x.Data[3:1000], x.Data[len(x.Data)-1:], nil, {1, 2, 3}} {
+			got := make([]byte, len(part)+1)
+			if c.Read(got, part); !bytes.Equal(got[:len(part)], part) || got[len(part)] != 0 {
+				t.Errorf("%d bytes of %s are read as others", len(part), info.Name)
+			}
+		}
+	}
+	c.parts[0].file.Close() // it cannot be read any more: the mapping can
+	x, _ := c.Tensor("a")
+	got := make([]byte, len(x.Data))
+	if c.Read(got, x.Data); !bytes.Equal(got, x.Data) {
+		t.Error("without a file other bytes are read")
+	}
+	c.parts[0].file = nil
 }

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
@@ -10,6 +11,7 @@ type mapping struct {
 	path  string
 	data  []byte
 	unmap func([]byte) error // nil for bytes that need no release
+	file  *os.File           // nil: data is in memory
 }
 
 // openMapping maps the file at path, which must be a regular file with something in it.
@@ -25,7 +27,12 @@ func openMapping(path string) (mapping, error) {
 	if err != nil {
 		return mapping{}, fmt.Errorf("weights: %w", err)
 	}
-	defer f.Close()
+	keep := false
+	defer func() {
+		if !keep {
+			f.Close()
+		}
+	}()
 	if st, err = f.Stat(); err != nil {
 		return mapping{}, fmt.Errorf("weights: %w", err)
 	}
@@ -39,16 +46,24 @@ func openMapping(path string) (mapping, error) {
 	if err != nil {
 		return mapping{}, fmt.Errorf("weights: %s: %w", path, err)
 	}
-	return mapping{path: path, data: data, unmap: unmap}, nil
+	m := mapping{path: path, data: data, unmap: unmap}
+	if keep = unmap != nil; keep {
+		m.file = f
+	}
+	return m, nil
 }
 
 func (m *mapping) close() error {
-	data := m.data
-	m.data = nil
+	data, file := m.data, m.file
+	m.data, m.file = nil, nil
 	if m.unmap == nil || data == nil {
 		return nil
 	}
-	if err := m.unmap(data); err != nil {
+	err := m.unmap(data)
+	if file != nil {
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("weights: %s: unmapping: %w", m.path, err)
 	}
 	return nil

@@ -13,7 +13,7 @@ func about(name string, ckpt *weights.Checkpoint, o *text.Options) (server.About
 	if err != nil {
 		return server.About{}, err
 	}
-	s, err := describe(name, ckpt)
+	s, err := outline(name, ckpt)
 	if err != nil {
 		return server.About{}, err
 	}

@@ -76,7 +76,8 @@ func (c *showCmd) Run() error {
 	return nil
 }
 
-func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
+// outline says what a checkpoint holds, but for its tokenizer, which takes a while to read.
+func outline(name string, ckpt *weights.Checkpoint) (shown, error) {
 	spec, err := family.Read(ckpt)
 	if err != nil {
 		return shown{}, err
@@ -87,12 +88,22 @@ func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
 		Quantized: spec.Quantization.String(),
 		Vocab:     spec.Vocab, Hidden: spec.Hidden, Layers: len(spec.Layers), Heads: a.Heads, KVHeads: a.KVHeads,
 		HeadDim: a.HeadDim, FFN: spec.Layers[0].FFN.Width, Context: spec.Context, Window: a.Window, KVToken: spec.KVTokenBytes(),
-		Purpose: text.Purpose(spec), Tied: spec.TiedHead, Tokenizer: "none", Template: "none",
+		Purpose: text.Purpose(spec), Tied: spec.TiedHead,
 	}
 	for _, t := range ckpt.Tensors() {
 		s.Parameters += int64(spec.Quantization.Parameters(t))
 		s.Types[t.Type.String()]++
 	}
+	return s, nil
+}
+
+// describe is outline with what turns text into tokens.
+func describe(name string, ckpt *weights.Checkpoint) (shown, error) {
+	s, err := outline(name, ckpt)
+	if err != nil {
+		return s, err
+	}
+	s.Tokenizer, s.Template = "none", "none"
 	if t, err := text.OpenTokenizer(ckpt); err == nil {
 		s.Tokenizer = fmt.Sprintf("%s, %d tokens", t.Kind(), t.VocabSize())
 	} else {

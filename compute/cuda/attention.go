@@ -155,6 +155,9 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 				return err
 			}
 		}
+		if err := p.untilMoved(o.Layer); err != nil {
+			return err
+		}
 		b := args
 		layer := p.cache.layer(o.Layer, p.tables, p.limits.Slots, p.stride)
 		b.q, b.dst = p.view(q), p.view(o.Dst)
@@ -234,6 +237,9 @@ func (p *program) attendAny(o compute.Attend, l compute.CacheLayer, group int) (
 		args.sinks = sinks.at
 	}
 	return func(s *shape) error {
+		if err := p.untilMoved(o.Layer); err != nil {
+			return err
+		}
 		b := args
 		layer := p.cache.layer(o.Layer, p.tables, p.limits.Slots, p.stride)
 		b.q, b.dst = p.view(o.Q), p.view(o.Dst)

@@ -194,6 +194,14 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 	return c, errors.Join(err, d.loading.toDevice(c.base, d.staging[d.half], 0, len(columns)), d.staged(), d.loading.wait())
 }
 
+// largest returns the bytes of the largest place of a block.
+func (c *cache) largest() (n int) {
+	for _, p := range c.places {
+		n = max(n, int(p.bytes))
+	}
+	return n
+}
+
 // layer returns where a layer is, with its block tables at tables, [groups, slots, stride].
 func (c *cache) layer(i int, tables pointer, slots, stride int) layerArgs {
 	l, p := c.spec.Layers[i], c.places[c.of[i]]

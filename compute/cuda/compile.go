@@ -471,6 +471,11 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		args.whole, args.kind = 1, int32(kind)
 	}
 	return func(s *shape) error {
+		if st != nil {
+			if err := p.untilMoved(st.Layer); err != nil {
+				return err
+			}
+		}
 		a := args
 		a.pos, a.slot = s.pos, s.slot
 		rows := uint32(s.count[compute.AllRows])

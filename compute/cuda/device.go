@@ -111,16 +111,17 @@ type device struct {
 	lost    atomic.Bool // a fault has spoilt the context
 	mu      sync.Mutex
 	taken   map[pointer]*held // memory that lives as long as the device, unless it is dropped
-	asleep  []*held           // what was taken, in memory of the host (sleep.go)
+	arenas  []*arena
+	asleep  bool // weights are in memory of the host (sleep.go)
 }
 
 // held is memory that lives as long as the device.
 type held struct {
-	at    *pointer // where its owner finds it
-	n     int64
-	what  string
-	stays bool   // it is a weight, which comes back from sleep
-	host  pinned // asleep
+	at     *pointer // where its owner finds it
+	n      int64
+	what   string
+	in     *arena // of a weight, which comes back from sleep; nil: it is an allocation of its own
+	offset int64  // in the arena
 }
 
 // stagingBytes is what weights pass through, twice, on the host and on the device.
@@ -223,12 +224,10 @@ func (d *device) Close() error {
 	}
 	errs := []error{g.enter()}
 	defer g.leave()
-	for _, h := range d.asleep {
-		errs = append(errs, g.freePinned(h.host))
+	if d.asleep {
+		errs = append(errs, d.freeHost())
 	}
-	for p := range d.taken {
-		errs = append(errs, g.free(p))
-	}
+	errs = append(errs, d.freeTaken(), d.freeArenas())
 	for i := range d.staging {
 		errs = append(errs, g.freePinned(d.staging[i]), g.free(d.raw[i]))
 		if d.emptied[i] != nil {
@@ -243,36 +242,56 @@ func (d *device) Close() error {
 }
 
 // take allocates memory that lives as long as the device, zeroed, and sets where its owner finds it.
-func (d *device) take(at *pointer, n int64, what string) error {
-	p, err := d.g.alloc(n, what)
-	if err != nil {
+func (d *device) take(at *pointer, n int64, what string) (err error) {
+	if *at, err = d.g.alloc(n, what); err != nil {
 		return err
 	}
-	*at = p
-	d.mu.Lock()
-	d.taken[p] = &held{at: at, n: max(n, 16), what: what}
-	d.mu.Unlock()
-	return d.loading.fill(p, 0, max(n, 16))
+	return d.keep(&held{at: at, n: max(n, 16), what: what})
 }
 
 // takeWeight is take for what comes back from sleep.
 func (d *device) takeWeight(at *pointer, n int64, what string) error {
-	err := d.take(at, n, what)
-	if err == nil {
-		d.mu.Lock()
-		d.taken[*at].stays = true
-		d.mu.Unlock()
+	h := &held{at: at, n: max(n, 16), what: what}
+	d.mu.Lock()
+	err := d.place(h)
+	d.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	return d.keep(h)
+}
+
+// keep notes what was taken, and queues its zeros.
+func (d *device) keep(h *held) error {
+	d.mu.Lock()
+	d.taken[*h.at] = h
+	d.mu.Unlock()
+	return d.loading.fill(*h.at, 0, h.n)
 }
 
 // drop frees memory that was taken, by way of a program's g. Nothing on the device reads it any more.
 func (d *device) drop(g *gpu, p pointer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.taken[p] == nil {
+	h := d.taken[p]
+	if h == nil {
 		return nil
 	}
 	delete(d.taken, p)
+	if h.in != nil {
+		return d.leave(g, h)
+	}
 	return g.free(p)
+}
+
+// freeTaken frees all that was taken but weights.
+func (d *device) freeTaken() error {
+	var errs []error
+	for p, h := range d.taken {
+		if h.in == nil {
+			errs = append(errs, d.g.free(p))
+		}
+	}
+	clear(d.taken)
+	return errors.Join(errs...)
 }

@@ -32,6 +32,7 @@ const (
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
+	cuMemcpy2DAsync
 	cuMemsetD8Async
 	cuStreamCreate
 	cuStreamDestroy
@@ -82,6 +83,7 @@ var symbols = [entries]string{
 	cuMemcpyHtoDAsync:      "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:      "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync:      "cuMemcpyDtoDAsync_v2",
+	cuMemcpy2DAsync:        "cuMemcpy2DAsync_v2",
 	cuMemsetD8Async:        "cuMemsetD8Async",
 	cuStreamCreate:         "cuStreamCreate",
 	cuStreamDestroy:        "cuStreamDestroy_v2",

@@ -258,6 +258,17 @@ func (f *fake) queue(e entry, a []uintptr) code {
 		f.holds(a[0], int64(a[2]), "memory")
 		f.holds(a[1], int64(a[2]), "memory")
 		f.is(a[3], "stream")
+	case cuMemcpy2DAsync:
+		c := at[rowsCopy](a[0])
+		for _, p := range []rowsPlace{c.from, c.to} {
+			n := int64((c.rows-1)*p.pitch + c.bytes)
+			if p.kind == 1 {
+				f.holds(p.host, n, "pinned")
+			} else {
+				f.holds(uintptr(p.device), n, "memory")
+			}
+		}
+		f.is(a[1], "stream")
 	case cuMemsetD8Async:
 		f.holds(a[0], int64(a[2]), "memory")
 	case cuStreamBeginCapture:

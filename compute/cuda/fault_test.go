@@ -208,7 +208,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestMoves moves blocks both ways: a few without waiting for the device, and more than there are places for.
+// TestMoves moves blocks both ways: a few without waiting for the device, and more than there is room for.
 func TestMoves(t *testing.T) {
 	f, c := small(t)
 	p := c.(*program)
@@ -220,11 +220,11 @@ func TestMoves(t *testing.T) {
 		}
 		return all
 	}
-	for _, count := range []int{1, 3, 1500, 2} {
+	for _, count := range []int{1, 3, 1500, 5000, 2} {
 		b := token(0, plainChoice)
 		b.Out, b.In, b.Copies = transfers(count), transfers(count), [][2]int32{{1, 2}, {2, 3}}
 		r := &p.rings[p.started%2].transit
-		if count < 10 && r.places >= count { // no room is made: nothing waits
+		if count < 10 && r.in.half >= count*n { // no room is made: nothing waits
 			f.mu.Lock()
 			f.refuse[cuStreamSynchronize] = 1
 			f.mu.Unlock()
@@ -242,18 +242,46 @@ func TestMoves(t *testing.T) {
 		f.mu.Lock()
 		clear(f.refuse)
 		f.mu.Unlock()
-		last := (count - 1) % r.places // whose place is that of the last one
-		if got := view[byte](r.host, (r.places+last)*n, 1)[0]; got != byte(count-1) || r.places > 1024 {
-			t.Errorf("%d blocks: the last of %d places has block %d", count, r.places, got)
+		last := (count - 1) % (r.in.half / n) // whose place is that of the last one
+		if got := view[byte](r.in.host, r.in.next*r.in.half+last*n, 1)[0]; got == 0 && count > 1 || r.in.half > halfBytes {
+			t.Errorf("%d blocks: the last of a half of %d bytes has block %d", count, r.in.half, got)
 		}
-		if len(r.out) > 0 {
-			t.Errorf("%d of %d blocks were not taken", len(r.out), count)
+		if r.under || len(r.out.pending[0].blocks)+len(r.out.pending[1].blocks) > 0 {
+			t.Errorf("of %d blocks some were not taken", count)
+		}
+	}
+}
+
+// TestMovesThatFail moves blocks with a step that fails: those of the next one do not wait for it.
+func TestMovesThatFail(t *testing.T) {
+	f, c := small(t)
+	p := c.(*program)
+	for _, refused := range []entry{cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuEventSynchronize, cuStreamWaitEvent} {
+		for _, want := range []bool{false, false, true, true} {
+			f.mu.Lock()
+			if clear(f.refuse); !want {
+				f.refuse[refused] = 1
+			}
+			f.mu.Unlock()
+			data := make([]byte, p.BlockBytes())
+			b := token(0, plainChoice)
+			b.In, b.Out = []compute.Transfer{{Block: 1, Data: data}}, []compute.Transfer{{Block: 2, Data: make([]byte, p.BlockBytes())}}
+			s, err := p.Start(b)
+			if err == nil {
+				err = s.Wait()
+			}
+			if (err == nil) != want {
+				t.Errorf("%s is refused: %v; then: %v", symbols[refused], !want, err)
+			}
+			if m := &s.(*step).r.transit; want && (m.under || len(m.out.pending[0].blocks)+len(m.out.pending[1].blocks) > 0) {
+				t.Error("a block is still on its way")
+			}
 		}
 	}
 }
 
 // TestPinnedMoves moves blocks in pinned memory both ways, the program's and a caller's, which are copied where they
-// are, beside others, which are not.
+// are, beside others, which are not; all at once, and each layer by itself.
 func TestPinnedMoves(t *testing.T) {
 	f, c := small(t)
 	p := c.(*program)
@@ -285,16 +313,17 @@ func TestPinnedMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &s.(*step).r.transit
-	for i := range 4 {
-		want := byte(i+1) * byte(i%2) // of blocks that come, those in other memory pass through the step's
-		if got := view[byte](m.host, (m.places+i)*n, n)[n-1]; got != want {
-			t.Errorf("block %d that comes: %d in the step's memory; want %d", i, got, want)
-		}
-		want = byte(i+1) * byte(1-i%2) // the fake copies nothing, so that what passes through the step's memory is 0
+	m := &s.(*step).r.transit.in
+	var through []byte
+	for i := range 4 { // of blocks that come, those in other memory pass through the step's
+		through = append(through, view[byte](m.host, m.next*m.half+i*n, n)[n-1])
+		want := byte(i+1) * byte(1-i%2) // the fake copies nothing, so that what passes through the step's memory is 0
 		if got := out[i].Data[n-1]; got != want {
 			t.Errorf("block %d that leaves is %d; want %d", i, got, want)
 		}
+	}
+	if slices.Sort(through); !slices.Equal(through, []byte{0, 0, 2, 4}) {
+		t.Errorf("of blocks that come %v are in the step's memory", through)
 	}
 	f.mu.Lock()
 	f.refuse[cuMemHostRegister] = outOfMemory

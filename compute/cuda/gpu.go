@@ -228,6 +228,9 @@ func view[T any](p pinned, at, n int) []T {
 	if at < 0 || n < 0 || at+n*int(unsafe.Sizeof(zero)) > p.n {
 		panic(fmt.Sprintf("cuda: %d values at byte %d of %d bytes of pinned memory", n, at, p.n))
 	}
+	if n == 0 { // there may be nothing at the address
+		return nil
+	}
 	base := *(*unsafe.Pointer)(unsafe.Pointer(&p.addr)) // memory of C, which does not move
 	return unsafe.Slice((*T)(unsafe.Add(base, at)), n)
 }

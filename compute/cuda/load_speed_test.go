@@ -1,12 +1,15 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
@@ -71,5 +74,26 @@ func TestSpeedOfLoading(t *testing.T) {
 		must(err, from.close(), to.close(), d.drop(d.g, m.at))
 		fmt.Printf("%-8v %5.1f GB/s, %3.0f%% of the link; the kernel alone %6.1f GB/s\n", typ, stored/took.Seconds()/1e9,
 			100*stored/took.Seconds()/1e9/link, launches*float64(rows.Out*size)/float64(ms)/1e6)
+	}
+}
+
+// TestReadRows reads the rows of a weight in parts by way of what its source reads them with.
+func TestReadRows(t *testing.T) {
+	data := make([]byte, 700*2*1024)
+	for i := range data {
+		data[i] = byte(i * 7 / 5)
+	}
+	var parts atomic.Int32
+	src := compute.Source{Name: "a", Type: quant.BF16, Out: 700, In: 1024, Data: data, Read: func(dst, part []byte) {
+		parts.Add(1)
+		copy(dst, part)
+	}}
+	rows, err := rowsOf(&src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 600*2048)
+	if err := rows.read(got, 50, 600); err != nil || !bytes.Equal(got, data[50*2048:650*2048]) || parts.Load() == 0 {
+		t.Errorf("%v, in %d parts: rows are not what is stored", err, parts.Load())
 	}
 }

@@ -13,14 +13,17 @@ import (
 // program is a compiled graph. One goroutine queues the steps' work on one stream, and chooses on the host what the
 // device does not; another waits for it.
 type program struct {
-	d      *device
-	g      *gpu // the device's, with memory of its own for calls
-	s      *stream
-	copies *stream // of blocks between the device and the host
-	cache  *cache
-	kernel map[string]*function // the device's when the program was compiled, which may load more
-	limits compute.Limits
-	graph  *compute.Graph
+	d       *device
+	g       *gpu // the device's, with memory of its own for calls
+	s       *stream
+	moving  *stream  // kernels that move blocks
+	coming  *stream  // copies of blocks from the host
+	leaving *stream  // and to it
+	transit *transit // of the step that is being queued
+	cache   *cache
+	kernel  map[string]*function // the device's when the program was compiled, which may load more
+	limits  compute.Limits
+	graph   *compute.Graph
 
 	buffers       []buffer // by number - 1; those that the compiler adds follow
 	ops           []operation
@@ -180,8 +183,10 @@ func (p *program) make() (err error) {
 	if p.s, err = p.g.newStream(); err != nil {
 		return err
 	}
-	if p.copies, err = p.g.newStream(); err != nil {
-		return err
+	for _, s := range []**stream{&p.moving, &p.coming, &p.leaving} {
+		if *s, err = p.g.newStream(); err != nil {
+			return err
+		}
 	}
 	take := func(n int64, what string) pointer {
 		var at pointer
@@ -316,7 +321,7 @@ func (p *program) free() error {
 			errs = append(errs, r.event.close())
 		}
 	}
-	for _, s := range []*stream{p.s, p.copies} {
+	for _, s := range []*stream{p.s, p.moving, p.coming, p.leaving} {
 		if s != nil {
 			errs = append(errs, s.close())
 		}
@@ -342,7 +347,7 @@ func (p *program) Close() error {
 		return err
 	}
 	defer p.g.leave()
-	return errors.Join(p.s.wait(), p.copies.wait(), p.free())
+	return errors.Join(p.s.wait(), p.moving.wait(), p.coming.wait(), p.leaving.wait(), p.free())
 }
 
 // grow makes room for more rows of a domain. Graphs with the old memory are captured again.

@@ -36,6 +36,8 @@ func (p *program) queueStep(s *step) error {
 	if err := p.moveBlocks(s); err != nil {
 		return err
 	}
+	p.transit = &s.r.transit
+	defer func() { p.transit = nil }()
 	if err := p.editTables(s); err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (p *program) queueStep(s *step) error {
 		return err
 	}
 	if b.Rows() == 0 {
-		return s.r.event.record(p.s)
+		return errors.Join(p.untilAllMoved(), s.r.event.record(p.s))
 	}
 	if err := errors.Join(p.grow(compute.LogitRows, len(b.Logits)), p.grow(compute.HiddenRows, len(b.Hidden))); err != nil {
 		return err
@@ -105,7 +107,10 @@ func (p *program) compute(s *step) error {
 		return err
 	}
 	if bucket == 0 || tiles {
-		return p.queueGraph(sh)
+		return errors.Join(p.queueGraph(sh), p.untilAllMoved())
+	}
+	if err := p.untilAllMoved(); err != nil {
+		return err
 	}
 	gr, err := p.captured(key)
 	if err != nil {

@@ -3,14 +3,12 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Sleep moves the weights to pinned memory of the host, and frees what they had on the device. No program and no cache
 // is open. What stays is the context with its kernels. After an error all is as before.
 func (d *device) Sleep() error {
-	if len(d.asleep) > 0 {
+	if d.asleep {
 		return nil
 	}
 	if err := d.g.enter(); err != nil {
@@ -19,24 +17,11 @@ func (d *device) Sleep() error {
 	defer d.g.leave()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var weights []*held
-	for _, p := range slices.Sorted(maps.Keys(d.taken)) {
-		if h := d.taken[p]; h.stays {
-			weights = append(weights, h)
-		}
+	if err := d.toHost(); err != nil {
+		return errors.Join(err, d.freeHost())
 	}
-	if err := d.toHost(weights); err != nil {
-		return errors.Join(err, d.freeHost(weights))
-	}
-	d.asleep = weights
-	for _, h := range weights {
-		*h.at = 0
-	}
-	var errs []error
-	for p := range d.taken { // adapters among them, which are placed again
-		errs = append(errs, d.g.free(p))
-	}
-	clear(d.taken)
+	d.asleep = true
+	errs := []error{d.freeTaken(), d.freeArenas()} // adapters are placed again
 	for i := range d.raw {
 		errs = append(errs, d.g.free(d.raw[i]))
 		d.raw[i] = 0
@@ -45,12 +30,12 @@ func (d *device) Sleep() error {
 }
 
 // toHost copies weights to the host.
-func (d *device) toHost(weights []*held) (err error) {
-	for _, h := range weights {
-		if h.host, err = d.g.allocPinned(int(h.n), h.what+", which sleeps"); err != nil {
+func (d *device) toHost() (err error) {
+	for _, a := range d.arenas {
+		if a.host, err = d.g.allocPinned(int(a.used), "weights that sleep"); err != nil {
 			return err
 		}
-		if err = d.loading.toHost(h.host, 0, *h.at, int(h.n)); err != nil {
+		if err = d.loading.toHost(a.host, 0, a.at, int(a.used)); err != nil {
 			return err
 		}
 	}
@@ -58,18 +43,18 @@ func (d *device) toHost(weights []*held) (err error) {
 }
 
 // freeHost frees the weights' memory on the host. Nothing reads it any more.
-func (d *device) freeHost(weights []*held) error {
+func (d *device) freeHost() error {
 	errs := []error{d.loading.wait()}
-	for _, h := range weights {
-		errs = append(errs, d.g.freePinned(h.host))
-		h.host = pinned{}
+	for _, a := range d.arenas {
+		errs = append(errs, d.g.freePinned(a.host))
+		a.host = pinned{}
 	}
 	return errors.Join(errs...)
 }
 
 // Wake brings the weights back. If there is no memory for them, they sleep on.
 func (d *device) Wake() error {
-	if len(d.asleep) == 0 {
+	if !d.asleep {
 		return nil
 	}
 	if err := d.g.enter(); err != nil {
@@ -79,32 +64,30 @@ func (d *device) Wake() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.toDevice(); err != nil {
-		errs := []error{fmt.Errorf("waking: %w", err), d.loading.wait()}
-		for _, h := range d.asleep {
-			errs = append(errs, d.g.free(*h.at))
-			*h.at = 0
-		}
+		errs := []error{fmt.Errorf("waking: %w", err), d.loading.wait(), d.freeArenas()}
 		for i := range d.raw {
 			errs = append(errs, d.g.free(d.raw[i]))
 			d.raw[i] = 0
 		}
 		return errors.Join(errs...)
 	}
-	for _, h := range d.asleep {
-		d.taken[*h.at] = h
+	for _, a := range d.arenas {
+		for _, h := range a.weights {
+			*h.at = a.at.at(h.offset)
+			d.taken[*h.at] = h
+		}
 	}
-	err := d.freeHost(d.asleep)
-	d.asleep = nil
-	return err
+	d.asleep = false
+	return d.freeHost()
 }
 
 // toDevice copies weights to new memory of the device.
 func (d *device) toDevice() (err error) {
-	for _, h := range d.asleep {
-		if *h.at, err = d.g.alloc(h.n, h.what); err != nil {
+	for _, a := range d.arenas {
+		if a.at, err = d.g.alloc(a.n, "weights that slept"); err != nil {
 			return err
 		}
-		if err = d.loading.toDevice(*h.at, h.host, 0, int(h.n)); err != nil {
+		if err = d.loading.toDevice(a.at, a.host, 0, int(a.used)); err != nil {
 			return err
 		}
 	}

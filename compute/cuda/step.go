@@ -224,7 +224,7 @@ func (s *step) await(g *gpu) error {
 		}
 		s.collect()
 	}
-	if err := s.r.transit.deliver(g, &s.p.pool); err != nil {
+	if err := s.r.transit.deliver(g); err != nil {
 		return err
 	}
 	s.b.Out, s.b.Copies, s.b.In = s.b.Out[:0], s.b.Copies[:0], s.b.In[:0] // what is done

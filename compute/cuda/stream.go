@@ -13,6 +13,23 @@ type stream struct {
 	param  [1536]byte   // of launch
 	config launchConfig // of launch
 	early  launchAttribute
+	rows   rowsCopy // of rowsToDevice and rowsToHost
+}
+
+// rowsCopy is a CUDA_MEMCPY2D.
+type rowsCopy struct {
+	from, to    rowsPlace
+	bytes, rows uintptr
+}
+
+type rowsPlace struct {
+	x, y   uintptr
+	kind   uint32 // 1 host, 2 device
+	_      uint32
+	host   uintptr
+	device pointer
+	array  uintptr
+	pitch  uintptr
 }
 
 // launchConfig is a CUlaunchConfig.
@@ -64,6 +81,33 @@ func (s *stream) toDevice(dst pointer, src pinned, at, n int) error {
 // toHost queues a copy of n bytes to byte at of pinned memory.
 func (s *stream) toHost(dst pinned, at int, src pointer, n int) error {
 	return s.g.try(cuMemcpyDtoHAsync, []uintptr{dst.addr + uintptr(at), uintptr(src), uintptr(n), s.handle}, "copying %d bytes from the device", n)
+}
+
+// rowsToDevice queues a copy of n rows of bytes, which are pitch apart in pinned memory, from byte at on.
+func (s *stream) rowsToDevice(dst pointer, bytes int, src pinned, at, pitch, n int) error {
+	if bytes == pitch || n == 1 {
+		return s.toDevice(dst, src, at, n*bytes)
+	}
+	from, to := onHost(src, at, pitch), rowsPlace{kind: 2, device: dst, pitch: uintptr(bytes)}
+	return s.copyRows(from, to, bytes, n)
+}
+
+// rowsToHost queues a copy of n rows of bytes, which are pitch apart in pinned memory, from byte at on.
+func (s *stream) rowsToHost(dst pinned, at, pitch int, src pointer, bytes, n int) error {
+	if bytes == pitch || n == 1 {
+		return s.toHost(dst, at, src, n*bytes)
+	}
+	from, to := rowsPlace{kind: 2, device: src, pitch: uintptr(bytes)}, onHost(dst, at, pitch)
+	return s.copyRows(from, to, bytes, n)
+}
+
+func onHost(p pinned, at, pitch int) rowsPlace {
+	return rowsPlace{kind: 1, host: p.addr + uintptr(at), pitch: uintptr(pitch)}
+}
+
+func (s *stream) copyRows(from, to rowsPlace, bytes, n int) error {
+	s.rows = rowsCopy{from, to, uintptr(bytes), uintptr(n)}
+	return s.g.try(cuMemcpy2DAsync, []uintptr{address(&s.rows), s.handle}, "copying %d rows of %d bytes", n, bytes)
 }
 
 // within queues a copy of n bytes from one place of the device to another.

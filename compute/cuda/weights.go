@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/guard"
@@ -188,13 +189,13 @@ func (r *storedRows) read(dst []byte, first, n int) error {
 	const most = 128 << 10 // bytes that one worker writes in less time than several take to start
 	workers := min(runtime.GOMAXPROCS(0), n, 1+n*r.bytes/most)
 	var all guard.Group
+	if r.kind == r.src.Type && r.src.Row == nil {
+		r.copy(&all, workers, dst[:n*r.bytes], r.src.Data[first*r.bytes:])
+		return all.Wait()
+	}
 	for w := range workers {
 		all.Start(func() error {
 			from, to := n*w/workers, n*(w+1)/workers
-			if r.kind == r.src.Type && r.src.Row == nil {
-				copy(dst[from*r.bytes:to*r.bytes], r.src.Data[(first+from)*r.bytes:])
-				return nil
-			}
 			if r.kind == r.src.Type && r.src.Run != nil {
 				r.src.Run(dst[from*r.bytes:to*r.bytes], first+from, to-from)
 				return nil
@@ -212,6 +213,28 @@ func (r *storedRows) read(dst []byte, first, n int) error {
 		return fmt.Errorf("cuda: %s: %w", r.src.Name, err)
 	}
 	return nil
+}
+
+// copy lets some workers copy bytes as they are stored, of which each takes some again and again: some are slower.
+func (r *storedRows) copy(all *guard.Group, workers int, dst, data []byte) {
+	var taken atomic.Int64
+	for range workers {
+		all.Start(func() error {
+			const part = 256 << 10
+			for {
+				to := int(taken.Add(part))
+				from := to - part
+				if from >= len(dst) {
+					return nil
+				}
+				if to = min(to, len(dst)); r.src.Read != nil {
+					r.src.Read(dst[from:to], data[from:to])
+				} else {
+					copy(dst[from:to], data[from:to])
+				}
+			}
+		})
+	}
 }
 
 // rowMemory is what decoding a row takes.

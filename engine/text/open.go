@@ -186,13 +186,16 @@ func open(ckpt *weights.Checkpoint, o Options) (_ *Model, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	var dev compute.Device
+	var opening guard.Group // a driver takes a while
+	name, kind := o.Device, o.Compute
+	opening.Start(func() (err error) { dev, err = compute.Open(name, kind); return err })
 	m, err := openText(ckpt, &o)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := compute.Open(o.Device, o.Compute)
-	if err != nil {
-		return nil, err
+	if failed := opening.Wait(); err != nil || failed != nil {
+		if failed == nil {
+			failed = dev.Close()
+		}
+		return nil, cmp.Or(err, failed)
 	}
 	defer func() {
 		if err != nil {

@@ -276,6 +276,7 @@ func (l *loader) take(src compute.Source) compute.Matrix {
 			return nil
 		}
 	} else {
+		src.Read = l.ckpt.Read
 		src.Keep = func() func() {
 			release := l.ckpt.Keep(stored)
 			kept = release != nil

@@ -8,14 +8,15 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// adapters are the adapters of a program: of each slot, two groups (kernels/grouped.cu) for each target. Rows that
-// share an adapter are a group, in the order that a step's indices say.
+// adapters are the adapters of a program: of each slot, two groups (kernels/grouped.cuh) for each target. The rows of a
+// step are sorted by adapter, and cut into chunks, as its indices say.
 type adapters struct {
 	low   [][]compute.LowRank // [slots+1][targets]
 	table pointer             // [targets, 2, slots] of group: A, then B
 	host  pinned              // the same, on its way
-	rank  int                 // what inner rows have room for
-	inner [maxProducts]pointer
+	rank  int                 // the largest so far
+	ends  []int32             // [slots+1] of a step: where the rows of each adapter end, then those of none
+	inner pointer             // what products with A yield (AdaptArgs of kernels/adapt.cu)
 }
 
 // lowTable is where the groups of a target's A are, and half past it those of B.
@@ -30,42 +31,133 @@ func (p *program) lowBytes() int {
 	return 2 * p.graph.Targets * p.graph.Adapters * int(unsafe.Sizeof(group{}))
 }
 
+// Rows of a chunk in the kernels of adapt.cu: of steps of up to mostGraphRows rows, and of others.
+const fewAdapted, manyAdapted = 8, 32
+
+// adaptRange is the inputs of A in a range, adaptOuts the outputs of B of a block, or half of them of a gate's.
+const adaptRange, adaptOuts = 1024, 512
+
+// adaptKernels are the kernels of adapt.cu, each for chunks of few rows and of many.
+var adaptKernels = []string{"down", "up", "wide", "gate"}
+
+func adaptName(kernel string, rows int) string { return fmt.Sprintf("adapt_%s_%d", kernel, rows) }
+
+// adaptChunkRows is the rows of a chunk in steps of so many.
+func adaptChunkRows(rows int) int {
+	if rows <= mostGraphRows {
+		return fewAdapted
+	}
+	return manyAdapted
+}
+
+// adaptChunks is the most chunks of so many rows, of adapters and of none.
+func adaptChunks(rows, each, adapters int) int { return rows/each + min(rows, adapters+1) }
+
+// adaptation is what adapters add to products that share their rows: down before the products, up after them.
+type adaptation struct {
+	p        *program
+	x        compute.Tensor
+	products []compute.Product
+	ranges   int32
+	scale    float32
+	gate     *compute.Activate // of two products, nil if none
+}
+
 // adapt compiles what adapters add to products of x: rows times A, then times B, with one launch each. It returns
 // nil where no adapter can change them.
-func (p *program) adapt(x compute.Tensor, products []compute.Product, scale float32) (operation, error) {
-	var targets []compute.Product
+func (p *program) adapt(x compute.Tensor, products []compute.Product, scale float32) (*adaptation, error) {
+	a := &adaptation{p: p, x: x, scale: scale, ranges: int32(blocksOf(x.Cols, adaptRange))}
 	for _, q := range products {
 		if q.Target < 0 || q.Target > p.graph.Targets {
 			return nil, fmt.Errorf("cuda: a product is target %d of %d", q.Target, p.graph.Targets)
 		}
 		if q.Target > 0 && p.graph.Adapters > 0 {
-			targets = append(targets, q)
+			a.products = append(a.products, q)
 		}
 	}
-	if len(targets) == 0 {
+	if len(a.products) == 0 {
 		return nil, nil
 	}
+	return a, nil
+}
+
+// args is what both products take, and the name of a kernel.
+func (a *adaptation) args(s *shape, kernel string) (adaptArgs, string, grid) {
+	p := a.p
+	rows, each := s.count[compute.AllRows], adaptChunkRows(s.count[compute.AllRows])
+	args := adaptArgs{
+		chunks: s.adapterChunks, rows: s.adapterRows, x: p.view(a.x).at, inner: p.lora.inner, ldx: p.view(a.x).ld,
+		groups: int32(p.graph.Adapters), rank: int32(roundUp(p.lora.rank, tileIns)), ranges: a.ranges, scale: a.scale,
+		room: int32(min(roundUp(p.limits.Rows, rowMultiple), mostGraphRows)),
+	}
+	if each == manyAdapted {
+		args.ranges, args.room = 0, int32(roundUp(p.limits.Rows, rowMultiple))
+	}
+	return args, adaptName(kernel, each), grid{0, uint32(adaptChunks(rows, each, p.graph.Adapters)), 1}
+}
+
+// down queues the products with A.
+func (a *adaptation) down(s *shape) error {
+	if !s.adapted || a.p.lora.rank == 0 {
+		return nil
+	}
+	args, name, blocks := a.args(s, "down")
+	for i, q := range a.products {
+		if q.Target > 0 {
+			args.p[i].groups, _ = a.p.lowTable(q.Target)
+		}
+	}
+	blocks.x, blocks.z = uint32(max(args.ranges, 1)*args.rank/tileOuts), uint32(len(a.products))
+	return run(a.p, name, blocks, 256, &args)
+}
+
+// up queues the products with B, and their addition.
+func (a *adaptation) up(s *shape) error {
+	if !s.adapted || a.p.lora.rank == 0 {
+		return nil
+	}
+	kernel, outs := "up", adaptOuts
+	args, _, blocks := a.args(s, kernel)
+	for i, q := range a.products {
+		if q.Target > 0 {
+			_, args.p[i].groups = a.p.lowTable(q.Target)
+		}
+		to := a.p.view(q.Dst)
+		args.p[i].dst, args.p[i].outs, args.p[i].tiles = to, int32(q.Dst.Cols), int32(blocksOf(q.Dst.Cols, tileOuts))
+		if to.wide == 1 {
+			kernel = "wide"
+		}
+		blocks.x += blocksOf(q.Dst.Cols, outs)
+	}
+	if a.gate != nil {
+		kernel = "gate"
+		args.act, args.dst, blocks.x = int32(a.gate.Act), a.p.view(a.gate.Dst), blocksOf(a.gate.Dst.Cols, outs/2)
+	}
+	return run(a.p, adaptName(kernel, adaptChunkRows(s.count[compute.AllRows])), blocks, 256, &args)
+}
+
+// adaptedGate compiles a gate and what it gates where adapters change them: what they add comes before the activation.
+func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act compute.Activate) (operation, error) {
+	p, products := c.p, []compute.Product{gate, up}
+	x, narrow := c.narrow(x)
+	base, err := c.base(x, products, gemmArgs{mode: modePlain, scale: 1})
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.adapt(x, products, 1)
+	if err != nil {
+		return nil, err
+	}
+	a.products, a.gate = products, &act
+	plain, adapted := []operation{base, p.activate(act.Dst, act.Gate, act.Up, int(act.Act), 0)}, []operation{a.down, base, a.up}
+	if narrow != nil {
+		plain, adapted = append([]operation{narrow}, plain...), append([]operation{narrow}, adapted...)
+	}
 	return func(s *shape) error {
-		if !s.adapted {
-			return nil
+		if s.adapted && p.lora.rank > 0 {
+			return inTurn(adapted)(s)
 		}
-		ld := int32(roundUp(p.lora.rank, inputsMultiple))
-		down := groupedArgs{ends: s.adapterEnds, from: s.adapterRows, groups: int32(p.graph.Adapters),
-			rows: int32(s.count[compute.AllRows]), mode: modePlain, pads: 1, aligned: 1, scale: 1}
-		up := down
-		up.from, up.to, up.mode, up.pads, up.scale = 0, s.adapterRows, modeAdd, 0, scale
-		ranks, outs := make([]int, len(targets)), make([]int, len(targets))
-		for i, q := range targets {
-			a, b := p.lowTable(q.Target)
-			inner := rows{at: p.lora.inner[i], ld: ld}
-			down.p[i] = groupedProductArgs{x: p.view(x).at, groups: a, dst: inner, ldx: p.view(x).ld}
-			up.p[i] = groupedProductArgs{x: inner.at, groups: b, dst: p.view(q.Dst), ldx: ld}
-			ranks[i], outs[i] = p.lora.rank, q.Dst.Cols
-		}
-		if err := p.multiplyGroups(formatBF16, &down, ranks); err != nil {
-			return err
-		}
-		return p.multiplyGroups(formatBF16, &up, outs)
+		return inTurn(plain)(s)
 	}, nil
 }
 
@@ -145,43 +237,64 @@ func (p *program) lowRows() error {
 	if err := p.forget(); err != nil {
 		return err
 	}
-	size := 2 * int64(roundUp(p.limits.Rows, rowMultiple)) * int64(roundUp(rank, inputsMultiple))
-	for i := range p.lora.inner {
-		if err := p.g.free(p.lora.inner[i]); err != nil {
-			return err
-		}
-		p.lora.inner[i] = 0
-		var err error
-		if p.lora.inner[i], err = p.g.alloc(size, "rows of adapters"); err != nil {
-			return err
-		}
+	if err := p.g.free(p.lora.inner); err != nil {
+		return err
+	}
+	p.lora.inner = 0
+	var err error
+	if p.lora.inner, err = p.g.alloc(innerBytes(p.limits, rank, adaptRanges(p.graph)), "rows of adapters"); err != nil {
+		return err
 	}
 	p.lora.rank = rank
 	return nil
 }
 
-// fillAdapters sorts the batch's rows by adapter.
-func (p *program) fillAdapters(s *shape, to pinned, b *compute.Batch) {
-	if p.graph.Adapters == 0 {
-		return
-	}
-	ends, rows := s.ints(to, s.adapterEnds, p.graph.Adapters), s.ints(to, s.adapterRows, s.count[compute.AllRows])
-	clear(ends)
-	for i := range b.Seqs {
-		if q := &b.Seqs[i]; q.Adapter > 0 {
-			ends[q.Adapter-1] += q.Rows
+// innerBytes is the size of what products with A yield: sums of ranges of few rows, or all sums of many.
+func innerBytes(l compute.Limits, rank, ranges int) int64 {
+	all := roundUp(l.Rows, rowMultiple)
+	return maxProducts * int64(roundUp(rank, tileIns)) * int64(max(4*ranges*min(all, mostGraphRows), 2*all))
+}
+
+// adaptRanges is the most ranges of A's inputs.
+func adaptRanges(g *compute.Graph) int {
+	n := 0
+	for _, op := range g.Ops {
+		if m, ok := op.(compute.MatMul); ok {
+			n = max(n, int(blocksOf(m.X.Cols, adaptRange)))
 		}
 	}
-	start := int32(0)
-	for a, n := range ends {
-		ends[a], start = start, start+n
+	return n
+}
+
+// fillAdapters sorts the batch's rows by adapter, those without one last, and cuts them into chunks.
+func (p *program) fillAdapters(s *shape, to pinned, b *compute.Batch) {
+	n := p.graph.Adapters
+	if n == 0 {
+		return
 	}
+	all := s.count[compute.AllRows]
+	each := adaptChunkRows(all)
+	rows, chunks := s.ints(to, s.adapterRows, all), s.ints(to, s.adapterChunks, 4*adaptChunks(all, each, n))
+	clear(p.lora.ends)
+	group := func(q *compute.Seq) int { return (int(q.Adapter) + n) % (n + 1) }
 	for i := range b.Seqs {
-		if q := &b.Seqs[i]; q.Adapter > 0 {
-			for r := q.Row; r < q.Row+q.Rows; r++ {
-				rows[ends[q.Adapter-1]] = r
-				ends[q.Adapter-1]++
-			}
+		p.lora.ends[group(&b.Seqs[i])] += b.Seqs[i].Rows
+	}
+	start := int32(0)
+	for g, count := range p.lora.ends {
+		for at := int32(0); at < count; at += int32(each) {
+			copy(chunks, []int32{int32(g), start + at, min(int32(each), count-at), 0})
+			chunks = chunks[4:]
+		}
+		p.lora.ends[g], start = start, start+count
+	}
+	clear(chunks)
+	for i := range b.Seqs {
+		q := &b.Seqs[i]
+		end := &p.lora.ends[group(q)]
+		for r := q.Row; r < q.Row+q.Rows; r++ {
+			rows[*end] = r
+			*end++
 		}
 	}
 }

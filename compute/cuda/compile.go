@@ -181,10 +181,17 @@ func (c *compiler) matMul(o compute.MatMul) (operation, int, error) {
 		}
 	case compute.Activate:
 		if gate, up, ok := c.gated(o, a); ok {
-			gate.Dst = a.Dst
-			m := compute.MatMul{X: o.X, Products: []compute.Product{gate, up}}
-			op, err := c.products(m, gemmArgs{mode: modeGated, act: int32(a.Act), scale: 1})
-			return op, 2, err
+			adapts := c.p.graph.Adapters > 0 // to what the activation takes
+			if adapts && gate.Target > 0 && up.Target > 0 && !c.wide[a.Gate.Buffer] && !c.wide[a.Up.Buffer] {
+				op, err := c.adaptedGate(o.X, gate, up, a)
+				return op, 2, err
+			}
+			if !adapts || gate.Target == 0 && up.Target == 0 {
+				gate.Dst = a.Dst
+				m := compute.MatMul{X: o.X, Products: []compute.Product{gate, up}}
+				op, err := c.products(m, gemmArgs{mode: modeGated, act: int32(a.Act), scale: 1})
+				return op, 2, err
+			}
 		}
 	}
 	op, err := c.products(o, gemmArgs{mode: modePlain, scale: 1})
@@ -199,8 +206,7 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 	if gate, up = o.Products[0], o.Products[1]; gate.Dst != a.Gate {
 		gate, up = up, gate
 	}
-	adapted := c.p.graph.Adapters > 0 && (gate.Target > 0 || up.Target > 0) // which add to what the activation takes
-	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && !adapted && launchable(o.Products) == 2
+	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && launchable(o.Products) == 2
 }
 
 // rotate compiles the turning of queries and keys, and where keys are stored, as one where they follow each other.

@@ -68,7 +68,7 @@ func Builds() []Build {
 // common are the compilations that every model needs.
 func common() []Build {
 	var all []Build
-	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu"} {
+	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu", "adapt.cu"} {
 		all = append(all, Build{Source: source, Arch: "sm_80"})
 	}
 	return append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a"})
@@ -225,7 +225,7 @@ func (b Build) read() (c compiled, err error) {
 // common.cuh): those of a decode step.
 var earlySources = []string{
 	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu",
-	"experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "route_few.cu",
+	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "route_few.cu",
 }
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of

@@ -53,7 +53,7 @@ func compileCase(t testing.TB, d compute.Device, c opsCase) compute.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compileGraph(t, d, g, cache, compute.Limits{Rows: opsVocab, Slots: 8})
+	p := compileGraph(t, d, g, cache, compute.Limits{Rows: 3 * opsVocab, Slots: 8})
 	if c.place != nil {
 		s, err := p.Start(&compute.Batch{Place: c.place(t, d, r)})
 		if err == nil {
@@ -109,7 +109,7 @@ func TestOperations(t *testing.T) {
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 80, 80, false), storeCase(k.typ, 96, 96, true))
 	}
-	for _, c := range append(cases, adapterCase()) {
+	for _, c := range append(cases, adapterCase(100, 72, 90), adapterCase(2100, 4000, 1027), adapterCase(2048, 4096, 1000)) {
 		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })
 	}
 }
@@ -168,6 +168,9 @@ func testOperations(t *testing.T, d *device, host compute.Device, c opsCase) {
 	company := runParts(t, p, part{3, 0, 100, 0}, part{4, 0, 3, adapter}, part{5, 0, 66, min(adapter, 1)}, part{6, 0, 50, adapter})
 	same("few in company", company[100:103], 0)
 	same("in company", company[169:], 0)
+	many := runParts(t, p, part{3, 0, opsVocab, 0}, part{4, 0, 3, adapter}, part{5, 0, opsVocab, min(adapter, 1)}, part{6, 0, opsVocab - 3, adapter})
+	same("few beside many", many[opsVocab:opsVocab+3], 0)
+	same("beside many", many[2*opsVocab+3:], 0)
 	if c.place == nil {
 		return
 	}
@@ -369,9 +372,8 @@ func latentCase(kv quant.Type, heads, rank, rope int) opsCase {
 
 // adapterCase has three weights that two adapters change, of ranks 4 and 70: two of one product, and one whose result
 // is added to a residual stream.
-func adapterCase() opsCase {
-	const in, out, last = 100, 72, 90
-	return opsCase{name: "adapters", off: 1e-2,
+func adapterCase(in, out, last int) opsCase {
+	return opsCase{name: fmt.Sprintf("adapters of %d, %d and %d", in, out, last), off: 1e-2,
 		graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 			g.Targets, g.Adapters = 3, 2
 			x, sum := inputs(in, 1), inputs(last, 1)
@@ -432,7 +434,7 @@ func TestOperationsOnFake(t *testing.T) {
 	for _, k := range oddShapes {
 		cases = append(cases, k.odd())
 	}
-	for _, c := range append(cases, adapterCase()) {
+	for _, c := range append(cases, adapterCase(100, 72, 90)) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
 			d, err := newDevice(f, 0)
@@ -466,7 +468,7 @@ func TestPlace(t *testing.T) {
 		}
 		f.leaks()
 	})
-	c := adapterCase()
+	c := adapterCase(100, 72, 90)
 	p := compileCase(t, d, c)
 	place := func(all ...compute.Placement) {
 		t.Helper()

@@ -186,6 +186,23 @@ type groupedArgs struct {
 	p                      [maxProducts]groupedProductArgs
 }
 
+// adaptProductArgs is A or B of one weight, of every adapter.
+type adaptProductArgs struct {
+	groups      pointer
+	dst         rows
+	outs, tiles int32
+}
+
+type adaptArgs struct {
+	chunks, rows, x, inner  pointer
+	ldx, groups             int32
+	rank, ranges, room, act int32
+	scale                   float32
+	_                       int32
+	dst                     rows
+	p                       [maxProducts]adaptProductArgs
+}
+
 // manyArgs is a groupedArgs with maps of its rows.
 type manyArgs struct {
 	x     [4]tensorMap
@@ -406,6 +423,11 @@ func init() {
 	}
 	for _, g := range groupings {
 		paramSizes[g.name()] = unsafe.Sizeof(groupedArgs{})
+	}
+	for _, k := range adaptKernels {
+		for _, rows := range []int{fewAdapted, manyAdapted} {
+			paramSizes[adaptName(k, rows)] = unsafe.Sizeof(adaptArgs{})
+		}
 	}
 	for _, m := range manies {
 		paramSizes[m.name(false)], paramSizes[m.name(true)] = unsafe.Sizeof(manyArgs{}), unsafe.Sizeof(manyArgs{})

@@ -18,33 +18,48 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 	}
 	for products := o.Products; len(products) > 0; {
 		n := launchable(products[:min(len(products), maxProducts)])
+		adapt, err := p.adapt(x, products[:n], args.scale)
+		if err != nil {
+			return nil, err
+		}
+		if adapt != nil {
+			launches = append(launches, adapt.down)
+		}
 		if args.mode == modeGated && n != 2 {
 			return nil, fmt.Errorf("cuda: %d products of a gate", n)
 		}
-		op, err := p.product(x, products[:n], args)
-		if p.inFloat8(products[0]) {
-			op, err = c.productFloat8(x, products[:n], args)
-		}
+		op, err := c.base(x, products[:n], args)
 		if err != nil {
 			return nil, err
 		}
 		launches = append(launches, op)
-		if op, err = p.adapt(x, products[:n], args.scale); err != nil {
-			return nil, err
-		}
-		if op != nil {
-			launches = append(launches, op)
+		if adapt != nil {
+			launches = append(launches, adapt.up)
 		}
 		products = products[n:]
 	}
+	return inTurn(launches), nil
+}
+
+// base compiles a launch of products without what adapters add.
+func (c *compiler) base(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
+	op, err := c.p.product(x, products, args)
+	if c.p.inFloat8(products[0]) {
+		op, err = c.productFloat8(x, products, args)
+	}
+	return op, err
+}
+
+// inTurn is operations as one.
+func inTurn(ops []operation) operation {
 	return func(s *shape) error {
-		for _, launch := range launches {
-			if err := launch(s); err != nil {
+		for _, op := range ops {
+			if err := op(s); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, nil
+	}
 }
 
 // launchable returns how many products, from the first on, have weights of one format and scaling, and as many ranges:

@@ -153,7 +153,7 @@ func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 	}
 	if g.Adapters > 0 {
 		const rank = 256 // more, if an adapter has it, is taken when it is placed
-		n += maxProducts * 2 * rank * int64(roundUp(l.Rows, rowMultiple))
+		n += innerBytes(l, rank, adaptRanges(g))
 	}
 	n += float8Bytes(g, l.Rows)
 	for i, b := range g.Buffers {
@@ -259,7 +259,7 @@ func (p *program) make() (err error) {
 // makeGroups copies the tables of groups to the device, and makes room for those of adapters.
 func (p *program) makeGroups(take func(int64, string) pointer) error {
 	if p.graph.Adapters > 0 && p.graph.Targets > 0 {
-		p.lora.low = make([][]compute.LowRank, p.graph.Adapters+1)
+		p.lora.low, p.lora.ends = make([][]compute.LowRank, p.graph.Adapters+1), make([]int32, p.graph.Adapters+1)
 		p.lora.table = take(int64(p.lowBytes()), "adapters")
 		var err error
 		if p.lora.host, err = p.g.allocPinned(p.lowBytes(), "adapters"); err != nil {
@@ -305,8 +305,8 @@ func (p *program) free() error {
 	for i := range p.buffers {
 		errs = append(errs, p.g.free(p.buffers[i].at))
 	}
-	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.arrived, p.groupTable, p.lora.table, p.float8.x, p.float8.scales}, p.lora.inner[:]...)
-	all = append(append(all, p.routes...), p.choosers.memory()...)
+	all := append([]pointer{p.tables, p.index, p.sums, p.edits, p.chosen, p.chunks, p.arrived, p.groupTable, p.lora.table, p.lora.inner, p.float8.x, p.float8.scales}, p.routes...)
+	all = append(all, p.choosers.memory()...)
 	for _, at := range all {
 		errs = append(errs, p.g.free(at))
 	}

@@ -20,7 +20,7 @@ type shape struct {
 	choose                                  pointer // [choices]
 	runs                                    pointer // [runCount, 4] the rows of each sequence, in recurrent models
 	runCount                                int
-	adapterEnds, adapterRows                pointer // [adapters], [rows] rows by adapter, and where each one's end
+	adapterRows, adapterChunks              pointer // [rows] rows by adapter, those without one last; [most, 4] chunks of them
 	adapted                                 bool    // some rows have an adapter
 
 	bytes, fixed int // fixed: without chunks, of which the last kind's come last, and those that are are copied
@@ -53,7 +53,7 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 		s.runs, s.runCount = take(4*seqs), seqs
 	}
 	if n := p.graph.Adapters; n > 0 {
-		s.adapterEnds, s.adapterRows = take(n), take(rows)
+		s.adapterRows, s.adapterChunks = take(rows), take(4*adaptChunks(rows, fewAdapted, n))
 	}
 	for range p.kinds {
 		s.kinds = append(s.kinds, work{count: take(4), few: take(4 * rows), tiles: take(2 * rows)})

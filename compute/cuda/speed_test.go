@@ -18,7 +18,8 @@ import (
 // TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
 // KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, or of as many as "cached=256" says before it;
 // "prompt=512,8192" tokens; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have
-// another type than BF16.
+// another type than BF16, and "adapters=16", if sequences are to have in turn as many adapters of rank 16 for all
+// weights of layers: "without=0" and "with=0" say that those from there on have none, or have them.
 func TestSpeed(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_SPEED")
 	if what == "" {
@@ -42,6 +43,15 @@ func TestSpeed(t *testing.T) {
 			what = list
 		}
 	}
+	adapters := 0
+	if rest, named := strings.CutPrefix(what, "adapters="); named {
+		n, list, _ := strings.Cut(rest, " ")
+		var err error
+		if adapters, err = strconv.Atoi(n); err != nil {
+			t.Fatal(err)
+		}
+		what = list
+	}
 	r := rand.New(rand.NewPCG(1, 1))
 	pool, blocks := packedSource(t, r, typ, 256, 4096).Data, 256*4096/typ.BlockValues()
 	begin, bytes := time.Now(), int64(0)
@@ -61,6 +71,14 @@ func TestSpeed(t *testing.T) {
 		bytes += m.Bytes()
 		return m
 	})
+	data := slices.Repeat([]byte{0x24, 0x3c, 0x12, 0xbc, 0x81, 0x3c}, 1<<17) // about ±0.01
+	place := adaptAll(g, adapters, 16, func(out, in int) compute.Matrix {
+		m, err := d.Matrix(compute.Source{Name: "low", Type: quant.BF16, Out: out, In: in, Adapter: true, Data: data[:2*out*in]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	})
 	if err := d.loading.wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +92,9 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	if adapters > 0 {
+		wait(t, p, &compute.Batch{Place: place})
+	}
 	labels := []string{"norm", "qkv", "rope+store", "attend", "out+add", "norm", "gate,up+act", "down+add"}
 	if p.float8.inputs > 0 {
 		labels = []string{"norm+qkv", "rope+store", "attend", "out+add", "norm+gate,up+act", "down+add"}
@@ -84,6 +105,13 @@ func TestSpeed(t *testing.T) {
 // measureAll measures steps as TestSpeed lists them, and the labelled operations of a layer.
 func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []string) {
 	context, each := 512, 37
+	adapters := p.graph.Adapters // that sequences have in turn
+	adapter := func(slot int) int32 {
+		if adapters == 0 {
+			return 0
+		}
+		return int32(slot%adapters) + 1
+	}
 	filled := 0 // slots whose tokens are in the cache
 	for _, part := range strings.Fields(what) {
 		name, list, _ := strings.Cut(part, "=")
@@ -92,6 +120,12 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 			if err != nil {
 				t.Fatal(err)
 			}
+			if name == "without" || name == "with" {
+				if adapters = 0; name == "with" {
+					adapters = p.graph.Adapters
+				}
+				continue
+			}
 			if name == "cached" {
 				context, filled, each = rows, 0, rows/16+5
 				continue
@@ -99,7 +133,7 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 			if name == "prompt" {
 				filled = 0
 				measure(t, p, name, rows, labels, func(b *compute.Batch, _ int) {
-					b.AppendSeq(compute.Seq{}, random(r, rows), rows)
+					b.AppendSeq(compute.Seq{Adapter: adapter(0)}, random(r, rows), rows)
 				})
 				continue
 			}
@@ -116,7 +150,7 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 			}
 			measure(t, p, name, rows, labels, func(b *compute.Batch, n int) {
 				for slot := range rows {
-					b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(context + n)}, random(r, 1), 1)
+					b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(context + n), Adapter: adapter(slot)}, random(r, 1), 1)
 				}
 			})
 		}
@@ -198,6 +232,7 @@ func measure(t testing.TB, p *program, name string, rows int, labels []string, f
 	b := batch(5)
 	bucket := rows
 	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, len(b.Logits), bucket)
+	sh.adapted = slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })
 	p.fill(sh, p.rings[0].in, b, p.chunkCount)
 	for k := range sh.kinds {
 		count := sh.ints(p.rings[0].in, sh.kinds[k].count, 4)

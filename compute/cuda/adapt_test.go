@@ -1,0 +1,113 @@
+package cuda
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// adaptAll makes every weight of a graph's layers one that adapters change, and that many adapters.
+func adaptAll(g *compute.Graph, adapters, rank int, weight func(out, in int) compute.Matrix) (place []compute.Placement) {
+	if g.Adapters = adapters; adapters == 0 {
+		return nil
+	}
+	low := make([][]compute.LowRank, adapters)
+	for _, op := range g.Ops {
+		if m, ok := op.(compute.MatMul); ok {
+			for i := range m.Products {
+				g.Targets++
+				m.Products[i].Target = g.Targets
+				out, in := m.Products[i].W.Dims()
+				for a := range low {
+					low[a] = append(low[a], compute.LowRank{A: weight(rank, in), B: weight(out, rank), Scale: 0.1})
+				}
+			}
+		}
+	}
+	for a := range low {
+		place = append(place, compute.Placement{Slot: int32(a + 1), Low: low[a]})
+	}
+	return place
+}
+
+// TestAdaptersInCompany decodes many sequences with adapters in one step, again and again, and each alone: kernels
+// begin before those in front of them end, and must not read too early.
+func TestAdaptersInCompany(t *testing.T) {
+	d := gpuDevice(t)
+	const layers, seqs, prompt, vocab, adapters = 2, 70, 8, 1000, 6
+	for _, typ := range []quant.Type{quant.BF16, quant.Q8_0, quant.F8_E4M3} {
+		r := rand.New(rand.NewPCG(3, 4))
+		g := llama(t, d, layers, 2048, 4096, 16, 4, 128, vocab, func(out, in int) compute.Matrix {
+			switch typ {
+			case quant.BF16:
+				return weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in)
+			case quant.F8_E4M3:
+				return load(t, d, float8Source(t, r, "tensor", out, in))
+			}
+			return load(t, d, packedSource(t, r, typ, out, in))
+		})
+		place := adaptAll(g, adapters, 16, func(out, in int) compute.Matrix {
+			return adapterWeight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in)
+		})
+		spec := compute.CacheSpec{Blocks: seqs, BlockTokens: 16, Type: quant.BF16}
+		for range layers {
+			spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 4, KDim: 128, VDim: 128})
+		}
+		c, err := d.Cache(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compileGraph(t, d, g, c, compute.Limits{Rows: 1024, Slots: seqs})
+		first := &compute.Batch{Place: place}
+		for i := range seqs {
+			first.Edits = append(first.Edits, compute.TableEdit{Slot: int32(i), Block: int32(i)})
+		}
+		wait(t, p, first)
+		tokens := make([]int32, seqs*(prompt+1))
+		for i := range tokens {
+			tokens[i] = r.Int32N(vocab)
+		}
+		// logits computes n tokens of some sequences from position start on, and returns the last logits of each.
+		logits := func(start, n int, slots ...int) (all [][]float32) {
+			t.Helper()
+			b := &compute.Batch{}
+			for _, slot := range slots {
+				b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(start), Adapter: int32(slot % (adapters + 1))}, tokens[slot*(prompt+1)+start:][:n], n)
+				b.Logits = append(b.Logits, int32(b.Rows()-1))
+			}
+			b.ReadAll()
+			s, err := p.Start(b)
+			if err == nil {
+				err = s.Wait()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range slots {
+				all = append(all, slices.Clone(s.Logits(i)))
+			}
+			return all
+		}
+		everyone := make([]int, seqs)
+		for i := range everyone {
+			everyone[i] = i
+		}
+		for _, k := range []struct{ start, n, times int }{{0, prompt, 2}, {prompt, 1, 20}} {
+			var want [][]float32
+			for i := range seqs {
+				want = append(want, logits(k.start, k.n, i)...)
+			}
+			for range k.times {
+				for i, got := range logits(k.start, k.n, everyone...) {
+					if !slices.Equal(got, want[i]) {
+						t.Fatalf("%v: %d tokens from %d on of sequence %d: other logits in company", typ, k.n, k.start, i)
+					}
+				}
+			}
+		}
+	}
+}

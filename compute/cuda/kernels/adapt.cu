@@ -1,0 +1,304 @@
+// What adapters add to products: x·A, and that times B, of rows that are sorted by adapter. Weights are bfloat16. The
+// inputs of A are cut into ranges of 1,024, and those into parts of 128: a part is one chain of mma from zero, and what
+// parts and ranges give is added in order, to zero. So a row gives the same bits beside however many other rows.
+#include "grouped.cuh"
+
+#define WARPS 8
+#define PART 128    // inputs of a warp
+#define OUT_TILES 4 // of 16 outputs, of a warp of up
+#define AT_ONCE 16  // ranges whose sums are on their way
+
+// AdaptProduct is one weight of every adapter, A or B, and what B's results are added to.
+struct AdaptProduct {
+    const Group *groups;
+    Rows dst;
+    int outs, tiles; // of B; tiles: of 16 outputs
+};
+
+struct AdaptArgs {
+    const int4 *chunks; // of each: adapter, where its rows begin in `rows`, and how many there are
+    const int *rows;    // by adapter
+    const bf16 *x;      // [rows, ldx]: inputs past the weights' own are finite
+    u8 *inner;          // of each product [ranges, room, rank] of float, or [room, rank] of bfloat16 if ranges is 0
+    int ldx, groups;    // a chunk of number `groups` has rows without an adapter
+    int rank, ranges, room, act;
+    float scale;
+    int unused;
+    Rows dst; // of gates
+    AdaptProduct p[MAX_PRODUCTS];
+};
+
+// loadEarly reads 16 bytes that nobody reads again, or makes zeros, where it stands: the compiler does not move it
+// behind waitForRows.
+__device__ __forceinline__ void loadEarly(u32 (&r)[4], const void *from, bool there) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+                 "@p ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
+                 : "=&r"(r[0]), "=&r"(r[1]), "=&r"(r[2]), "=&r"(r[3])
+                 : "l"(from), "r"((int)there)
+                 : "memory");
+}
+
+// Fragments of rows first+g and first+g+8 of a chunk are operand A, weights of 16 outputs twice operand B: outputs to 7
+// are words 0 and 2 of what a lane has of a record's tile, those from 8 on words 1 and 3.
+__device__ __forceinline__ void mmaRows(float (&d)[2][4], const u32 (&x)[4], const u32 (&w)[4]) {
+    mma(d[0], x, w[0], w[2]);
+    mma(d[1], x, w[1], w[3]);
+}
+
+// down makes x·A of up to ROWS rows: a block makes 16 numbers of each row, of one range of inputs or, where there is
+// one for ALL, of all. [ranges or 1 for each 16 of the rank, chunks, products] blocks of 32·WARPS threads.
+template <int ROWS, bool ALL> __device__ __forceinline__ void down(const AdaptArgs &a) {
+    constexpr int TILES = (ROWS + 15) / 16, HALVES = ROWS > 8 ? 2 : 1; // tiles of 16 rows, and halves of them
+    letNextBegin();
+    __shared__ float sums[WARPS][16 * TILES][16];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int4 c = a.chunks[blockIdx.y];
+    int tiles = a.rank / 16, tile = blockIdx.x % tiles, range = blockIdx.x / tiles;
+    Group w = {};
+    if (c.z > 0 && c.x < a.groups)
+        w = a.p[blockIdx.z].groups[c.x];
+    bool there = w.w && tile * 16 < w.outs;
+    int records = (w.in + 63) / 64, ranges = ALL ? (w.in + WARPS * PART - 1) / (WARPS * PART) : range + 1;
+    const u8 *from = w.w + (i64)tile * records * RECORD + lane * 16;
+    u32 own[PART / 16][4];
+    auto load = [&](int range) {
+        int record = (range * WARPS + warp) * 2;
+#pragma unroll
+        for (int k = 0; k < PART / 16; k++) {
+            loadEarly(own[k], from + (i64)(record + k / 4) * RECORD + k % 4 * 512, there && record + k / 4 < records);
+        }
+    };
+    load(range);
+    const bf16 *x[TILES][HALVES];
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int j = 0; j < HALVES; j++) {
+            int row = i * 16 + j * 8 + g;
+            x[i][j] = row < c.z ? a.x + (i64)a.rows[c.y + row] * a.ldx + 2 * t : 0;
+        }
+    waitForRows();
+    if (!there)
+        return;
+    float total[TILES] = {};
+    for (; range < ranges; range++) {
+        if (ALL && range > 0)
+            load(range);
+        float d[TILES][2][4] = {};
+        int first = (range * WARPS + warp) * PART;
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            u32 rows[PART / 16][4];
+#pragma unroll
+            for (int k = 0; k < PART / 16; k++)
+#pragma unroll
+                for (int p = 0; p < 4; p++) {
+                    const bf16 *row = p % 2 < HALVES ? x[i][p % 2 % HALVES] : 0;
+                    rows[k][p] = row && first + k * 16 < records * 64 ? *(const u32 *)(row + first + k * 16 + p / 2 * 8) : 0;
+                }
+#pragma unroll
+            for (int k = 0; k < PART / 16; k++)
+                mmaRows(d[i], rows[k], own[k]);
+        }
+        if (ALL)
+            __syncthreads(); // the sums of the range before are read
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int j = 0; j < HALVES; j++)
+                    *(float2 *)&sums[warp][i * 16 + j * 8 + g][n * 8 + 2 * t] = make_float2(d[i][n][2 * j], d[i][n][2 * j + 1]);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < TILES; i++) {
+            float sum = 0;
+#pragma unroll
+            for (int v = 0; v < WARPS; v++)
+                sum = sum + sums[v][i * 16 + threadIdx.x / 16][threadIdx.x % 16];
+            total[i] = total[i] + sum;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        int row = i * 16 + threadIdx.x / 16;
+        if (row >= c.z)
+            continue;
+        i64 to = (i64)(c.y + row) * a.rank + tile * 16 + threadIdx.x % 16;
+        if (ALL)
+            ((bf16 *)a.inner)[(i64)blockIdx.z * a.room * a.rank + to] = toBF16(total[i]);
+        else
+            ((float *)a.inner)[((i64)blockIdx.z * a.ranges + range - 1) * a.room * a.rank + to] = total[i];
+    }
+}
+
+// gate is activate, once.
+__device__ __noinline__ float gate(int act, float x, float up) { return activate(act, x, up); }
+
+// up adds the rows that down made, times B, to what the products have yielded; of a GATE, two products, it makes
+// act(gate)·up of the sums, also of rows without an adapter. A warp has OUT_TILES tiles of outputs of up to ROWS rows.
+// WIDE: some results are float32. [blocks for the tiles of one product after the other, chunks] blocks of 32·WARPS
+// threads.
+template <int ROWS, bool GATE, bool WIDE> __device__ __forceinline__ void up(const AdaptArgs &a) {
+    constexpr int TILES = (ROWS + 15) / 16, HALVES = ROWS > 8 ? 2 : 1; // tiles of 16 rows, and halves of them
+    constexpr int PRODUCTS = GATE ? 2 : 1, MINE = OUT_TILES / PRODUCTS;
+    __shared__ __align__(16) bf16 inner[PRODUCTS][16 * TILES][16 + 8];
+    letNextBegin();
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int4 c = a.chunks[blockIdx.y];
+    int product = 0, block = blockIdx.x;
+    while (!GATE && block * WARPS * MINE >= a.p[product].tiles)
+        block -= (a.p[product++].tiles + WARPS * MINE - 1) / (WARPS * MINE);
+    const AdaptProduct &p = a.p[product];
+    int tile0 = (block * WARPS + warp) * MINE;
+    Group w[PRODUCTS] = {};
+    int rank = 0; // 0: no adapter changes the products
+#pragma unroll
+    for (int i = 0; i < PRODUCTS; i++) {
+        if (c.z > 0 && c.x < a.groups)
+            w[i] = a.p[product + i].groups[c.x];
+        if (w[i].w)
+            rank = max(rank, w[i].in);
+    }
+    u32 own[PRODUCTS][MINE][4];
+    auto load = [&](int k) {
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; i++)
+#pragma unroll
+            for (int m = 0; m < MINE; m++)
+                loadEarly(own[i][m], w[i].w + ((i64)(tile0 + m) * ((w[i].in + 63) / 64) + k / 4) * RECORD + k % 4 * 512 + lane * 16,
+                          w[i].w && k * 16 < w[i].in && tile0 + m < p.tiles);
+    };
+    load(0);
+    int row[TILES][HALVES];
+#pragma unroll
+    for (int r = 0; r < TILES; r++)
+#pragma unroll
+        for (int j = 0; j < HALVES; j++) {
+            int n = r * 16 + j * 8 + g;
+            row[r][j] = n < c.z ? a.rows[c.y + n] : -1;
+        }
+    waitForRows();
+    if (c.z <= 0 || !GATE && rank == 0)
+        return;
+
+    // Of rows g and g+8 a lane has outputs 2t and 2t+1 of each eight of a tile.
+    uint2 was[PRODUCTS][TILES][MINE][2][HALVES]; // what the products have yielded
+    auto fetch = [&](int r) {
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; i++)
+#pragma unroll
+            for (int m = 0; m < MINE; m++)
+#pragma unroll
+                for (int n = 0; n < 2; n++)
+#pragma unroll
+                    for (int j = 0; j < HALVES; j++) {
+                        const Rows &dst = a.p[product + i].dst;
+                        i64 at = (i64)row[r][j] * dst.ld + (tile0 + m) * 16 + n * 8 + 2 * t;
+                        uint2 v = {};
+                        if (row[r][j] >= 0 && tile0 + m < p.tiles) {
+                            if (WIDE && dst.wide)
+                                v = *(const uint2 *)((const float *)dst.at + at);
+                            else
+                                v.x = *(const u32 *)((const bf16 *)dst.at + at);
+                        }
+                        was[i][r][m][n][j] = v;
+                    }
+    };
+    if (TILES == 1)
+        fetch(0);
+    float d[PRODUCTS][TILES][MINE][2][4] = {};
+    for (int k = 0; k * 16 < rank; k++) {
+        if (k > 0) {
+            load(k);
+            __syncthreads(); // the numbers before are read
+        }
+#pragma unroll
+        for (int i = 0; i < PRODUCTS * TILES; i++) {
+            int q = i / TILES, r = i % TILES * 16 + threadIdx.x / 16, col = k * 16 + threadIdx.x % 16;
+            bf16 v = 0;
+            if (r < c.z && w[q].w && col < w[q].in) {
+                i64 step = (i64)a.room * a.rank, at = (product + q) * max(a.ranges, 1) * step + (i64)(c.y + r) * a.rank + col;
+                if (TILES > 1)
+                    v = ((const bf16 *)a.inner)[at];
+                else {
+                    const float *next = (const float *)a.inner + at;
+                    float sum = 0, of[AT_ONCE];
+                    for (int left = a.ranges; left > 0; left -= AT_ONCE) {
+#pragma unroll
+                        for (int s = 0; s < AT_ONCE; s++, next += step)
+                            of[s] = s < left ? *next : 0;
+#pragma unroll
+                        for (int s = 0; s < AT_ONCE; s++)
+                            sum = sum + of[s]; // which zeros leave as it is
+                    }
+                    v = toBF16(sum);
+                }
+            }
+            inner[q][r][threadIdx.x % 16] = v;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; i++)
+#pragma unroll
+            for (int r = 0; r < TILES; r++) {
+                u32 x[4];
+#pragma unroll
+                for (int q = 0; q < 4; q++)
+                    x[q] = *(const u32 *)&inner[i][r * 16 + q % 2 * 8 + g][2 * t + q / 2 * 8];
+#pragma unroll
+                for (int m = 0; m < MINE; m++)
+                    mmaRows(d[i][r][m], x, own[i][m]);
+            }
+    }
+#pragma unroll
+    for (int r = 0; r < TILES; r++) {
+        if (TILES > 1)
+            fetch(r);
+#pragma unroll
+        for (int m = 0; m < MINE; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int j = 0; j < HALVES; j++) {
+                    int col = (tile0 + m) * 16 + n * 8 + 2 * t;
+                    if (row[r][j] < 0 || col >= p.outs)
+                        continue;
+                    float v[PRODUCTS][2];
+#pragma unroll
+                    for (int i = 0; i < PRODUCTS; i++) {
+                        uint2 raw = was[i][r][m][n][j];
+                        bool wide = WIDE && a.p[product + i].dst.wide;
+#pragma unroll
+                        for (int e = 0; e < 2; e++) {
+                            v[i][e] = wide ? __uint_as_float(e ? raw.y : raw.x) : __uint_as_float(e ? raw.x & 0xffff0000 : raw.x << 16);
+                            if (w[i].w)
+                                v[i][e] = v[i][e] + d[i][r][m][n][2 * j + e] * w[i].scale * a.scale;
+                        }
+                    }
+                    if (GATE)
+#pragma unroll
+                        for (int e = 0; e < 2; e++) {
+                            float x = fromBF16(toBF16(v[0][e])), y = fromBF16(toBF16(v[PRODUCTS - 1][e]));
+                            v[0][e] = a.act == SILU ? activate(SILU, x, y) : gate(a.act, x, y);
+                        }
+                    const Rows &dst = GATE ? a.dst : p.dst;
+                    i64 at = (i64)row[r][j] * dst.ld + col;
+                    if (col + 1 == p.outs)
+                        put(dst, row[r][j], col, v[0][0]);
+                    else if (WIDE && dst.wide)
+                        *(float2 *)((float *)dst.at + at) = make_float2(v[0][0], v[0][1]);
+                    else
+                        *(u32 *)((bf16 *)dst.at + at) = packBF16(v[0][0], v[0][1]);
+                }
+    }
+}
+
+KERNEL __launch_bounds__(256, 3) adapt_down_8(const AdaptArgs a) { down<8, false>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_down_32(const AdaptArgs a) { down<32, true>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_up_8(const AdaptArgs a) { up<8, false, false>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_up_32(const AdaptArgs a) { up<32, false, false>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_wide_8(const AdaptArgs a) { up<8, false, true>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_wide_32(const AdaptArgs a) { up<32, false, true>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_gate_8(const AdaptArgs a) { up<8, true, false>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_gate_32(const AdaptArgs a) { up<32, true, false>(a); }

@@ -93,8 +93,8 @@ func (w *LatentWeights) ops(g *graph, layer int, in, out compute.Tensor) {
 	g.rotate(a.Rope, query, compute.Rotary{Heads: a.Heads, HeadDim: a.HeadDim, Skip: a.HeadDim - a.RopeDim})
 	g.rotate(a.Rope, latent, compute.Rotary{Heads: 1, HeadDim: a.Rank + a.RopeDim, Skip: a.Rank})
 	wide, context, mixed := buf(a.Heads*(a.Rank+a.RopeDim)), buf(a.Heads*a.Rank), buf(a.Heads*a.ValueDim)
-	g.Add(compute.MatMulHeads{Dst: wide, X: query, W: w.KeysUp})
 	g.Add(compute.Store{Layer: layer, K: latent})
+	g.Add(compute.MatMulHeads{Dst: wide, X: query, W: w.KeysUp})
 	g.Add(compute.Attend{Layer: layer, Dst: context, Q: wide, Attention: compute.Attention{
 		Heads: a.Heads, Scale: a.Scale, Bidirectional: g.m.Spec.Encoder,
 	}})

@@ -30,6 +30,17 @@ const latentKeys, latentValues = 576, 512
 // latentShared is the shared memory that a block of it needs.
 const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
 
+// latentWgmmaRows is how many rows of queries a block of attend_latent_wgmma.cu has.
+const latentWgmmaRows = 64
+
+// latentWgmmaShared is the shared memory of such a block: two chunks, queries, what rows are joined with, barriers and
+// tiles, and what aligning them takes.
+const latentWgmmaShared = 3*64*latentKeys*2 + 2*64*8 + 64*4 + 240 + 1024
+
+// latentFewShared is the shared memory of a block of attend_latent_few.cu: 24 panels of chunks, queries of 16 heads,
+// the weights of two chunks, scores, what heads are joined with, and barriers, and what aligning them takes.
+const latentFewShared = 24*64*128 + 16*latentKeys*2 + 2*16*128 + 16*68*4 + 2*16*8 + 416 + 1024
+
 // wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each of its warpgroups but one, of which
 // three have registers for heads of 64 numbers.
 func wgmmaRows(dim int) int {
@@ -120,6 +131,9 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{few: "attend_latent_chunk", tile: "attend_latent_tile", tokens: 1, parts: int(blocksOf(group, 16))}
 		ok = p.cache.spec.Type == quant.BF16
+		if p.kernel["attend_latent_wgmma"] != nil && p.cache.spec.BlockTokens%16 == 0 {
+			k.wgmma, k.tokens, k.parts = "attend_latent_wgmma", max(1, latentWgmmaRows/group), int(blocksOf(group, latentWgmmaRows))
+		}
 	}
 	return k, ok && p.kernel[k.few] != nil && p.kernel[k.tile] != nil
 }
@@ -168,11 +182,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		if s.few > 0 {
 			b.items = work.items
 			if l.Latent {
-				err := run(p, k.few, grid{uint32(2 * p.d.g.info.sms), 1, 1}, 256, &b)
-				if err == nil {
-					err = run(p, "attend_join", grid{uint32(s.few), uint32(a.Heads), 1}, l.VDim, &joinArgs{a: b, dim: int32(l.VDim)})
-				}
-				if err != nil {
+				if err := p.latentFew(k, o.Layer, s.few, &b); err != nil {
 					return err
 				}
 			} else if err := p.runFew(k.few, s.few, l.KVHeads*int(blocksOf(group, 8)), l.KDim, &b); err != nil {
@@ -188,6 +198,22 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 	}, nil
 }
 
+// latentFew queues latent attention of few rows.
+func (p *program) latentFew(k attender, layer, rows int, a *attendArgs) error {
+	heads, sms := a.group, p.d.g.info.sms
+	if k.wgmma != "" {
+		const cutRows = 40 // that attend_latent_few leaves to attend_latent_join, about, at most
+		if err := p.runWgmma("attend_latent_few", layer, sms, a); err != nil {
+			return err
+		}
+		return run(p, "attend_latent_join", grid{uint32(min(rows, cutRows)), uint32(heads), 1}, latentValues, &latentJoinArgs{a: *a, blocks: int32(sms)})
+	}
+	if err := run(p, k.few, grid{uint32(2 * sms), 1, 1}, 256, a); err != nil {
+		return err
+	}
+	return run(p, "attend_join", grid{uint32(rows), uint32(heads), 1}, latentValues, &joinArgs{a: *a, dim: latentValues})
+}
+
 // runWgmma queues a kernel of attend_wgmma.cu for a layer, whose blocks share the tiles of all KV heads.
 func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error {
 	if tiles == 0 {
@@ -200,7 +226,10 @@ func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error
 			return err
 		}
 	}
-	threads := 2*wgmmaRows(p.cache.spec.Layers[layer].KDim) + 128
+	threads := 512
+	if l := p.cache.spec.Layers[layer]; !l.Latent {
+		threads = 2*wgmmaRows(l.KDim) + 128
+	}
 	w.a.arrived = p.taken
 	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, &w)
 }

@@ -69,9 +69,16 @@ func (g *gpu) encode(at pointer, dims int, of, swizzle uintptr) (tensorMap, erro
 }
 
 // mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, of which the keys come
-// first, then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers.
+// first, then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers. Of latents, boxes
+// are 8 tokens, three steps each.
 func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 	l, p, b := c.spec.Layers[layer], c.places[c.of[layer]], &g.boxes
+	if l.Latent {
+		b.size = [5]uint64{boxInputs, uint64(c.spec.BlockTokens), uint64(l.KDim / boxInputs), uint64(c.spec.Blocks)}
+		b.pitch = [4]uint64{uint64(2 * l.KDim), 2 * boxInputs, uint64(p.bytes)}
+		b.box = [5]uint32{boxInputs, 8, 3, 1}
+		return g.encode(p.at, 4, numbersBF16, swizzle128)
+	}
 	heads, steps, row := l.KVHeads*c.spec.BlockTokens, l.KDim/boxInputs, 2*l.KDim
 	b.size = [5]uint64{boxInputs, uint64(heads), uint64(steps), 2, uint64(c.spec.Blocks)}
 	b.pitch = [4]uint64{uint64(row), 2 * boxInputs, uint64(heads * row), uint64(p.bytes)}

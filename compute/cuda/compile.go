@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -36,7 +37,7 @@ type compiler struct {
 
 // compile fills p.buffers and p.ops.
 func (p *program) compile() error {
-	c := &compiler{p: p, ops: p.graph.Ops, wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}, joined: map[int]bool{}}
+	c := &compiler{p: p, ops: p.routersApart(p.graph.Ops), wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}, joined: map[int]bool{}}
 	for _, r := range p.graph.Routings {
 		p.routings = append(p.routings, routing{Routing: r})
 	}
@@ -90,6 +91,33 @@ func wideBuffers(ops []compute.Op) map[int]bool {
 	return wide
 }
 
+// routersApart returns operations in which products that make a router's logits beside a gate and what it gates are
+// apart: the norm before can be one with the choice of experts, and the activation with the gate.
+func (p *program) routersApart(ops []compute.Op) []compute.Op {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		m, ok := ops[i].(compute.MatMul)
+		if !ok || len(m.Products) != 3 || i+3 >= len(ops) || slices.ContainsFunc(m.Products, p.inFloat8) {
+			continue
+		}
+		route, first := ops[i+1].(compute.Route)
+		_, second := ops[i+2].(compute.MatMulExperts)
+		a, third := ops[i+3].(compute.Activate)
+		n := slices.IndexFunc(m.Products, func(q compute.Product) bool { return q.Dst == route.Logits })
+		if !first || !second || !third || n < 0 {
+			continue
+		}
+		gated := compute.MatMul{X: m.X, Products: slices.Delete(slices.Clone(m.Products), n, n+1)}
+		if !slices.ContainsFunc(gated.Products, func(q compute.Product) bool { return q.Dst == a.Gate }) {
+			continue
+		}
+		m.Products = m.Products[n : n+1]
+		ops[i] = m
+		ops = slices.Insert(ops, i+3, compute.Op(gated))
+	}
+	return ops
+}
+
 // next compiles the next operation, or the next n as one.
 func (c *compiler) next() (op operation, n int, err error) {
 	p := c.p
@@ -106,6 +134,9 @@ func (c *compiler) next() (op operation, n int, err error) {
 		}
 		if op := c.normedHeads(o); op != nil {
 			return op, 5, nil
+		}
+		if op, err := c.latentRows(o); op != nil || err != nil {
+			return op, 5, err
 		}
 		if op, err := c.normedRoute(o); op != nil || err != nil {
 			return op, 3, err
@@ -128,7 +159,7 @@ func (c *compiler) next() (op operation, n int, err error) {
 		op, err := c.activate(o)
 		return op, 1, err
 	case compute.MatMulHeads:
-		op, err := c.matMulHeads(o)
+		op, err := c.matMulHeads(o, true)
 		return op, 1, err
 	case compute.Convolve:
 		op, err := p.convolve(o)
@@ -444,6 +475,59 @@ func (c *compiler) normedHeads(q compute.Normalize) operation {
 	}
 	s := c.ops[c.at+2].(compute.Store)
 	return c.p.store(&turned, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
+}
+
+// latentRows compiles the norm of latents, their turning and that of queries, where latents are stored, and the
+// products with queries' heads, if that is what follows; else it returns nil.
+func (c *compiler) latentRows(n compute.Normalize) (operation, error) {
+	const mostRank = 512 // of which norm_groups has one warp
+	if c.at+4 >= len(c.ops) || c.p.cache.spec.Type != quant.BF16 {
+		return nil, nil
+	}
+	q, ok := c.ops[c.at+1].(compute.Rotate)
+	k, second := c.ops[c.at+2].(compute.Rotate)
+	s, third := c.ops[c.at+3].(compute.Store)
+	m, fourth := c.ops[c.at+4].(compute.MatMulHeads)
+	if !ok || !second || !third || !fourth {
+		return nil, nil
+	}
+	heads, rest, rank := len(m.W), q.Angles.Cols, k.Rotary.Skip
+	bias, biased := n.Norm.Bias.(*vector)
+	gain := n.Norm.Gain.(*vector)
+	in, out := 0, 0
+	if heads > 0 {
+		out, in = m.W[0].Dims()
+	}
+	if n.Dst != n.Src || n.Dst != k.X || k.X != s.K || q.X != m.X || s.V.Buffer != 0 || !c.p.cache.spec.Layers[s.Layer].Latent ||
+		n.Norm.Center || biased && bias != nil || gain.n != rank || n.Norm.Group != 0 && n.Norm.Group != rank || n.Norm.Width != rank || rank > mostRank ||
+		k.Rotary.Heads != 1 || q.Rotary.Heads != heads || k.Angles != q.Angles || k.Rotary.Interleaved != q.Rotary.Interleaved ||
+		q.Rotary.Skip != in || q.X.Cols != heads*(in+rest) || out != rank || m.Dst.Cols != heads*(rank+rest) || k.X.Cols != rank+rest ||
+		c.wide[q.X.Buffer] || c.wide[k.X.Buffer] || !c.deadAfter(c.at+4, q.X.Buffer) || !c.deadAfter(c.at+3, k.X.Buffer) {
+		return nil, nil
+	}
+	products, err := c.matMulHeads(m, false)
+	if err != nil {
+		return nil, err
+	}
+	p := c.p
+	args := latentArgs{gain: gain.at, eps: n.Norm.Eps, heads: int32(heads), nope: int32(in), rank: int32(rank)}
+	args.turn.pairs = int32(rest / 2)
+	if q.Rotary.Interleaved {
+		args.turn.neighbours = 1
+	}
+	return func(sh *shape) error {
+		a := args
+		a.q, a.wide, a.latent, a.turn.angles = p.view(q.X), p.view(m.Dst), p.view(s.K), p.view(q.Angles)
+		a.pos, a.slot, a.cache = sh.pos, sh.slot, p.cache.layer(s.Layer, p.tables, p.limits.Slots, p.stride)
+		rows, parts := uint32(sh.count[compute.AllRows]), uint32(3)
+		if rows > 64 {
+			parts = 1
+		}
+		if err := run(p, "latent_rows", grid{rows, parts, 1}, 256, &a); err != nil {
+			return err
+		}
+		return products(sh)
+	}, nil
 }
 
 // turnsWhole reports whether rotateWhole of cache.cu turns queries and keys, and stores keys and values.

@@ -181,6 +181,10 @@ func sharedSizes(most int) map[string]int {
 	for _, name := range []string{"attend_latent_tile", "attend_latent_chunk"} {
 		sizes[name] = latentShared
 	}
+	sizes["attend_latent_wgmma"], sizes["attend_latent_few"] = latentWgmmaShared, latentFewShared
+	for _, in := range headsIns {
+		sizes[headsKernel(in)] = headsShared(in)
+	}
 	for dim, name := range attendDims {
 		if dim <= narrowHead {
 			maps.Copy(sizes, attendShared(quant.BF16, dim, name, most))

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -89,8 +90,35 @@ func (c *compiler) narrow(x compute.Tensor) (compute.Tensor, operation) {
 	}
 }
 
-// matMulHeads compiles products of the heads of each row: every head is a group of all rows.
-func (c *compiler) matMulHeads(o compute.MatMulHeads) (operation, error) {
+// headsIns are the inputs of heads that heads_wgmma.cu is compiled for; it takes headsRows rows or more, headsOuts
+// outputs at a time.
+var headsIns = []int{128, 512}
+
+const headsRows, headsOuts = 128, 128
+
+func headsKernel(in int) string { return fmt.Sprintf("heads_wgmma_%d", in) }
+
+// headsShared is the shared memory of a block of heads_wgmma.cu: rows, their results, and a barrier, and what aligning
+// them takes.
+func headsShared(in int) int { return headsRows*in*2 + headsRows*(headsOuts*2+16) + 16 + 1024 }
+
+// multiplyHeads queues products of heads of many rows of x, if there is a kernel for them.
+func (p *program) multiplyHeads(f format, a *groupedArgs, x compute.Tensor, in, out int) (done bool, err error) {
+	k, dst := p.kernel[headsKernel(in)], a.p[0].dst
+	if f != formatBF16 || !slices.Contains(headsIns, in) || k == nil || a.rows < headsRows || a.inStep%boxInputs != 0 || out%headsOuts != 0 ||
+		a.outStep%8 != 0 || dst.ld%8 != 0 || dst.wide != 0 {
+		return false, nil
+	}
+	args := headsArgs{a: *a}
+	if args.x, err = p.g.mapRows(a.p[0].x, x.Cols, int(a.rows), int(a.p[0].ldx), headsRows, 1); err != nil {
+		return false, err
+	}
+	return true, run(p, headsKernel(in), grid{blocksOf(int(a.rows), headsRows), uint32(a.groups), 1}, 256, &args)
+}
+
+// matMulHeads compiles products of the heads of each row: every head is a group of all rows; and the copying of what
+// heads have besides, if it copies that.
+func (c *compiler) matMulHeads(o compute.MatMulHeads, copies bool) (operation, error) {
 	p, heads := c.p, len(o.W)
 	if heads == 0 || o.X.Cols%heads != 0 || o.Dst.Cols%heads != 0 {
 		return nil, fmt.Errorf("cuda: %d heads in rows of %d and %d", heads, o.X.Cols, o.Dst.Cols)
@@ -124,7 +152,11 @@ func (c *compiler) matMulHeads(o compute.MatMulHeads) (operation, error) {
 		count := p.count(o.Dst, s)
 		a.rows = int32(count)
 		a.p[0] = groupedProductArgs{x: x.at, groups: p.groupTable.at(at), dst: p.view(o.Dst), ldx: x.ld}
-		if err := p.multiplyGroups(f, &a, []int{out}); err != nil || rest == 0 {
+		done, err := p.multiplyHeads(f, &a, from, in, out)
+		if err == nil && !done {
+			err = p.multiplyGroups(f, &a, []int{out})
+		}
+		if err != nil || rest == 0 || !copies {
 			return err
 		}
 		r := restArgs{dst: p.view(o.Dst), x: x, in: int32(in), out: int32(out), rest: int32(rest)}

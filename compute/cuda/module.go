@@ -71,7 +71,10 @@ func common() []Build {
 	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu", "adapt.cu"} {
 		all = append(all, Build{Source: source, Arch: "sm_80"})
 	}
-	return append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a"})
+	for _, source := range []string{"attend_wgmma.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu", "heads_wgmma.cu"} {
+		all = append(all, Build{Source: source, Arch: "sm_90a"})
+	}
+	return all
 }
 
 // attendBuilds are the compilations of attention to a type of cache.
@@ -155,7 +158,7 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "kv.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -224,8 +227,9 @@ func (b Build) read() (c compiled, err error) {
 // earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
 // common.cuh): those of a decode step.
 var earlySources = []string{
-	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu",
-	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "route_few.cu",
+	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
+	"gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu",
+	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
 }
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of

@@ -103,9 +103,13 @@ func TestOperations(t *testing.T) {
 	}
 	defer host.Close()
 	cases := append(expertCases(), headCases()...)
-	cases = append(cases, mixtureCase(2048, 5), mixtureCase(576, 3))
+	cases = append(cases, mixtureCase(2048, 5, 0), mixtureCase(576, 3, 0), mixtureCase(2048, 4, 160))
 	cases = append(cases, recurrentCases()...)
-	cases = append(cases, latentCase(quant.BF16, 20, latentValues, latentKeys-latentValues))
+	for _, heads := range []int{16, 20, 80} {
+		cases = append(cases, latentCase(quant.BF16, heads, latentValues, latentKeys-latentValues))
+	}
+	cases = append(cases, latentRowsCase(5, 48, latentValues, latentKeys-latentValues, true), latentRowsCase(16, 128, latentValues, latentKeys-latentValues, false),
+		latentRowsCase(3, 24, 64, 16, false))
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 80, 80, false), storeCase(k.typ, 96, 96, true))
 	}
@@ -130,7 +134,7 @@ func TestExpertsByEveryKernel(t *testing.T) {
 			manies[j].least = 1 << 30
 		}
 		manies[i].least = 0
-		for _, c := range append(expertCases(), mixtureCase(2048, 5)) {
+		for _, c := range append(expertCases(), mixtureCase(2048, 5, 0)) {
 			t.Run(fmt.Sprintf("%d rows, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
 		}
 	}
@@ -275,8 +279,8 @@ func headCases() []opsCase {
 
 // mixtureCase is a whole mixture: the norm, the router's product, the choice, products, their sum, and its addition to
 // the residual stream. Each row chooses all experts, so that rounding does not choose others.
-func mixtureCase(hidden, experts int) opsCase {
-	return opsCase{name: fmt.Sprintf("mixture of %d on rows of %d", experts, hidden), off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+func mixtureCase(hidden, experts, shared int) opsCase {
+	return opsCase{name: fmt.Sprintf("mixture of %d and a shared one of %d on rows of %d", experts, shared, hidden), off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 		const width = 192
 		g.Routings = []compute.Routing{{Experts: experts, Chosen: experts}}
 		all := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
@@ -292,13 +296,22 @@ func mixtureCase(hidden, experts int) opsCase {
 			}
 			return q
 		}
-		g.Add(compute.Normalize{Dst: x, Src: h, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, hidden, 1)), Eps: 1e-5}},
-			compute.MatMul{X: x, Products: []compute.Product{{Dst: logits, W: of(experts, hidden), Bias: vectorOf(t, d, bell(r, experts, 1))}}},
+		sum := compute.Combine{Dst: added, Src: up.Narrow(hidden)}
+		router := compute.MatMul{X: x, Products: []compute.Product{{Dst: logits, W: of(experts, hidden), Bias: vectorOf(t, d, bell(r, experts, 1))}}}
+		var ofShared []compute.Op
+		if shared > 0 {
+			gate, up := all(shared), all(shared)
+			router.Products = append([]compute.Product{{Dst: up, W: of(shared, hidden)}, {Dst: gate, W: of(shared, hidden)}}, router.Products...)
+			ofShared = append(ofShared, compute.Activate{Dst: gate, Gate: gate, Up: up}, compute.MatMul{X: gate, Products: []compute.Product{{Dst: added, W: of(hidden, shared)}}})
+			sum.Shared = added
+		}
+		g.Add(compute.Normalize{Dst: x, Src: h, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, hidden, 1)), Eps: 1e-5}}, router,
 			compute.Route{Logits: logits, Router: compute.Router{Scale: 1.5, Normalise: true}},
-			compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up.Narrow(width), hidden), product(gate.Narrow(width), hidden)}},
-			compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(experts * width)},
+			compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up.Narrow(width), hidden), product(gate.Narrow(width), hidden)}})
+		g.Add(ofShared...)
+		g.Add(compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(experts * width)},
 			compute.MatMulExperts{X: gate.Narrow(width), Routed: true, Products: []compute.ExpertProduct{product(up.Narrow(hidden), width)}},
-			compute.Combine{Dst: added, Src: up.Narrow(hidden)}, compute.Add{Dst: h, Src: added, Scale: 0.75})
+			sum, compute.Add{Dst: h, Src: added, Scale: 0.75})
 		return h
 	}}
 }
@@ -361,15 +374,6 @@ func storeCase(kv quant.Type, dim, values int, normed bool) opsCase {
 	}}
 }
 
-func latentCase(kv quant.Type, heads, rank, rope int) opsCase {
-	spec := compute.CacheSpec{Layers: []compute.CacheLayer{{KVHeads: 1, KDim: rank + rope, VDim: rank, Latent: true}}}
-	return opsCase{name: fmt.Sprintf("latent of %d, %v", rank, kv), cache: spec, kv: kv, off: offOf(kv), graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
-		q, k, dst := inputs(heads*(rank+rope), 1), inputs(rank+rope, 1), g.Buffer(heads*rank, compute.AllRows)
-		g.Add(compute.Store{K: k}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: float32(1.6 / math.Sqrt(float64(rank)))}})
-		return dst
-	}}
-}
-
 // adapterCase has three weights that two adapters change, of ranks 4 and 70: two of one product, and one whose result
 // is added to a residual stream.
 func adapterCase(in, out, last int) opsCase {
@@ -426,7 +430,7 @@ func adapterWeight(t testing.TB, d compute.Device, v []float32, out, in int) com
 // back.
 func TestOperationsOnFake(t *testing.T) {
 	cases := append(expertCases(), headCases()...)
-	cases = append(cases, mixtureCase(2048, 5), mixtureCase(576, 3))
+	cases = append(cases, mixtureCase(2048, 5, 0), mixtureCase(576, 3, 0))
 	cases = append(cases, recurrentCases()...)
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 96, 96, false), storeCase(k.typ, 192, 192, false))

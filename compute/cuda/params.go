@@ -73,6 +73,15 @@ type storeArgs struct {
 	whole, kind                                                 int32
 }
 
+type latentArgs struct {
+	q, wide, latent   rows
+	turn              storeArgs
+	cache             layerArgs
+	pos, slot, gain   pointer
+	eps               float32
+	heads, nope, rank int32
+}
+
 type storeAnyArgs struct {
 	k, v      rows
 	cache     layerArgs
@@ -211,6 +220,13 @@ type manyArgs struct {
 	_     [7]int32
 }
 
+// headsArgs is a groupedArgs with the map of its rows.
+type headsArgs struct {
+	x tensorMap
+	a groupedArgs
+	_ [8]int32
+}
+
 type fewArgs struct {
 	x, dst                     rows
 	gate, up                   pointer
@@ -310,6 +326,11 @@ type joinArgs struct {
 	dim int32
 }
 
+type latentJoinArgs struct {
+	a         attendArgs
+	blocks, _ int32
+}
+
 type attendAnyArgs struct {
 	q, dst                                         rows
 	at, table                                      pointer
@@ -380,6 +401,9 @@ var paramSizes = map[string]uintptr{
 	"attend_wgmma_128":    unsafe.Sizeof(attendWgmmaArgs{}),
 	"attend_latent_tile":  unsafe.Sizeof(attendArgs{}),
 	"attend_latent_chunk": unsafe.Sizeof(attendArgs{}),
+	"attend_latent_join":  unsafe.Sizeof(latentJoinArgs{}),
+	"attend_latent_few":   unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_latent_wgmma": unsafe.Sizeof(attendWgmmaArgs{}),
 	"store_any":           unsafe.Sizeof(storeAnyArgs{}),
 	"attend_any":          unsafe.Sizeof(attendAnyArgs{}),
 	"attend_any_f16":      unsafe.Sizeof(attendAnyArgs{}),
@@ -389,6 +413,9 @@ var paramSizes = map[string]uintptr{
 	"choose":              unsafe.Sizeof(chooseArgs{}),
 	"choose_more":         unsafe.Sizeof(chooseMoreArgs{}),
 	"count_tokens":        unsafe.Sizeof(countArgs{}),
+	"latent_rows":         unsafe.Sizeof(latentArgs{}),
+	"heads_wgmma_128":     unsafe.Sizeof(headsArgs{}),
+	"heads_wgmma_512":     unsafe.Sizeof(headsArgs{}),
 	"heads_rest":          unsafe.Sizeof(restArgs{}),
 	"route":               unsafe.Sizeof(routeArgs{}),
 	"route_few":           unsafe.Sizeof(routeFewArgs{}),

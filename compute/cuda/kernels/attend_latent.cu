@@ -81,6 +81,8 @@ __device__ __forceinline__ void loadHeads(const AttendArgs &a, u8 *shared, int r
 KERNEL __launch_bounds__(256, 2) attend_latent_tile(const AttendArgs a) {
     extern __shared__ __align__(128) u8 shared[];
     int tile = blockIdx.x, head = blockIdx.y * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    letNextBegin();
+    waitForRows();
     if (tile >= a.count[1])
         return;
     int row = a.items[2 * tile], end = a.until[row], first = firstSeen(a, end);
@@ -126,6 +128,8 @@ KERNEL __launch_bounds__(256, 2) attend_latent_tile(const AttendArgs a) {
 // of 256 threads.
 KERNEL __launch_bounds__(256, 2) attend_latent_chunk(const AttendArgs a) {
     extern __shared__ __align__(128) u8 shared[];
+    letNextBegin();
+    waitForRows();
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = (a.group + 15) / 16, all = a.count[2] * parts;
     for (int n = blockIdx.x; n < all; n += gridDim.x) {
         int head = n % parts * 16, at = n / parts, i = a.items[at];

@@ -1,12 +1,22 @@
-// The instructions by which attend_wgmma.cu multiplies.
+// What kernels of attention of many rows on Hopper have in common: products of a warpgroup, scores and tiles.
 #pragma once
 #include "attend.cuh"
+#include "barrier.cuh"
 
 #if KV == 0
 #define NUMBERS "bf16.bf16"
 #else
 #define NUMBERS "f16.f16"
 #endif
+
+// WgmmaArgs has the map of the layer's part of the cache: boxes are 8 positions of a head, keys and values.
+struct WgmmaArgs {
+    TensorMap cache;
+    AttendArgs a; // whose arrived are two numbers, 0 between kernels: tiles that are taken, and blocks that are done
+};
+
+// uniform tells the compiler that a number is the same in the whole warp.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
 // wgmma adds A·B to d, both in shared memory: A as 64 rows of 16, B, 16 by 64, as 64 rows of 16. fresh: d counts as
 // zero.
@@ -79,3 +89,88 @@ template <int LATER, int N> __device__ __forceinline__ void ready(float (&d)[N][
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
     settle(d);
 }
+
+// Two rows of scores of a chunk, g and g+8 of the warp's tile, as a lane has them: their greatest m, as exponents of 2,
+// and `less`, which a score's exponent has added to become that of its weight. all says that both rows see the whole
+// chunk; else row i sees positions from first[i] to end[i]-1.
+struct Greatest {
+    float m[2], less[2], scale;
+
+    __device__ __forceinline__ void find(float (&s)[8][4], int chunk, const int (&first)[2], const int (&end)[2], bool all, const AttendArgs &a) {
+        scale = a.scale;
+        if (a.softcap > 0) { // as in weigh of attend.cuh
+            float twice = 2 * LOG2E * scale / a.softcap;
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    s[n][e] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), a.softcap);
+            scale = 1;
+        }
+        if (!all) {
+            int at = chunk * CHUNK + threadIdx.x % 4 * 2;
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int pos = at + n * 8 + e % 2;
+                    s[n][e] = pos >= first[e / 2] && pos < end[e / 2] ? s[n][e] : -INF;
+                }
+        }
+        float most[2][4]; // of both rows at a time: each waits for the other's shuffles
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                most[i][n] = fmaxf(fmaxf(s[2 * n][2 * i], s[2 * n][2 * i + 1]), fmaxf(s[2 * n + 1][2 * i], s[2 * n + 1][2 * i + 1]));
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            m[i] = fmaxf(fmaxf(most[i][0], most[i][1]), fmaxf(most[i][2], most[i][3]));
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            float other[2] = {__shfl_xor_sync(~0u, m[0], d), __shfl_xor_sync(~0u, m[1], d)};
+            m[0] = fmaxf(m[0], other[0]), m[1] = fmaxf(m[1], other[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            m[i] = m[i] * scale; // which is positive
+            less[i] = m[i] == -INF ? 0 : -m[i];
+        }
+    }
+};
+
+// addFour adds a number of four neighbouring lanes, in both rows.
+__device__ __forceinline__ void addFour(float (&t)[2]) {
+#pragma unroll
+    for (int d = 1; d < 4; d *= 2) {
+        float other[2] = {__shfl_xor_sync(~0u, t[0], d), __shfl_xor_sync(~0u, t[1], d)};
+        t[0] = t[0] + other[0], t[1] = t[1] + other[1];
+    }
+}
+
+// Tile is what the warpgroups do next: rows of a KV head, none at the end, and the chunks that they see, of positions
+// before `last`.
+struct Tile {
+    int row0, rows, head, chunk, chunks, last;
+
+    __device__ __forceinline__ void put(u32 at) const {
+        asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(row0), "r"(rows), "r"(head), "r"(chunk) : "memory");
+        asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(at + 16), "r"(chunks), "r"(last) : "memory");
+    }
+
+    __device__ __forceinline__ void get(u32 at) {
+        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(row0), "=r"(rows), "=r"(head), "=r"(chunk) : "r"(at) : "memory");
+        asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(chunks), "=r"(last) : "r"(at + 16) : "memory");
+        row0 = uniform(row0), rows = uniform(rows), head = uniform(head);
+        chunk = uniform(chunk), chunks = uniform(chunks), last = uniform(last);
+    }
+
+    // take gets tile n, once it is there, and says so.
+    __device__ __forceinline__ void take(u32 full, u32 empty, u32 tiles, int n) {
+        barrierWait(full + n % 2 * 8, n / 2 % 2);
+        get(tiles + n % 2 * 32);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            barrierArrive(empty + n % 2 * 8);
+    }
+};

@@ -217,6 +217,46 @@ KERNEL rotate_store(const StoreArgs a) {
     }
 }
 
+// Latent attention's queries and latents: the pairs of each head of queries, which follow `nope` numbers, go turned to
+// the end of the head of `wide`; latents go to the cache, their first `rank` numbers normalised as norm_groups does,
+// the rest turned. A warp takes a head, or the latent. [rows, n] blocks, any n.
+struct LatentArgs {
+    Rows q, wide, latent;
+    StoreArgs turn; // angles, pairs and neighbours
+    CacheLayer cache;
+    const int *pos, *slot;
+    const float *gain;
+    float eps;
+    int heads, nope, rank;
+};
+KERNEL latent_rows(const LatentArgs a) {
+    letNextBegin();
+    waitForRows();
+    i64 r = blockIdx.x;
+    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    for (int h = first; h <= a.heads; h += step) {
+        if (h < a.heads) {
+            int to = h * (a.rank + 2 * a.turn.pairs) + a.rank;
+            turnHead(a.turn, a.q, r, h * (a.nope + 2 * a.turn.pairs) + a.nope, 0, 0, [&](int d, float v) { put(a.wide, r, to + d, v); });
+            continue;
+        }
+        int slot = a.slot[r];
+        if (slot < 0)
+            continue;
+        const CacheLayer &c = a.cache;
+        bf16 *to = blockOf(c, slot, a.pos[r]) + a.pos[r] % c.tokens * c.keyDim;
+        float squares = 0;
+        for (int i = lane; i < a.rank; i += 32) {
+            float v = get(a.latent, r, i);
+            squares = fmaf(v, v, squares);
+        }
+        float inv = rsqrtf(sumOfWarp(squares) / a.rank + a.eps);
+        for (int i = lane; i < a.rank; i += 32)
+            to[i] = toBF16(get(a.latent, r, i) * inv * a.gain[i]);
+        turnHead(a.turn, a.latent, r, a.rank, 0, 0, [&](int d, float v) { to[a.rank + d] = toBF16(v); });
+    }
+}
+
 // Stores keys and values of a cache of any type (kv.cuh). A warp takes a head's key or value. v.at nil: there are
 // none. [rows, n] blocks, any n.
 struct StoreAnyArgs {

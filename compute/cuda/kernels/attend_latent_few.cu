@@ -1,0 +1,410 @@
+// Latent attention of few rows on Hopper, with wgmma, of the sizes of attend_latent.cu, whose bits it gives. Blocks of
+// the cache have a multiple of 16 positions.
+//
+// A block has chunks of 16 heads of a row, and joins them where it has all of the row's; else attend_join does. Of its
+// warpgroups one computes the weights of one chunk after the other; two multiply the values, of which each has every
+// other panel of 64 numbers, with the weights; the fourth fetches units. Positions, and numbers of a value, are
+// the rows of products, heads their columns. Keys and values are the same numbers in shared memory.
+#include "latent.cuh"
+
+#define SLOTS 8 // units in shared memory
+
+// In shared memory, from its first multiple of 1024 on: units, queries, the weights of two chunks, scores, two times
+// what heads are joined with, and barriers.
+enum : u32 {
+    QUERIES = SLOTS * UNIT,
+    WEIGHTS = QUERIES + PANELS * 16 * 128,
+    SCORES = WEIGHTS + 2 * 16 * 128,
+    FACTORS = SCORES + 16 * 68 * 4,
+    FULL = FACTORS + 2 * 16 * 8,
+    EMPTY = FULL + SLOTS * 8,
+    WEIGHTS_FULL = EMPTY + SLOTS * 8,
+    WEIGHTS_EMPTY = WEIGHTS_FULL + 2 * 8,
+};
+
+// multiply adds A·B to d: A is 64 by 16, as 64 rows of 16 or, if TURNED, as 16 of 64; B is 16 by 16, as 16 rows of its
+// columns.
+template <int TURNED> __device__ __forceinline__ void multiply(float (&d)[2][4], u64 a, u64 b, bool fresh) {
+    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %10, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p, 1, 1, %11, 0;\n}\n"
+                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3])
+                 : "l"(a), "l"(b), "r"((u32)fresh), "n"(TURNED));
+}
+
+// Ring is the next place of several.
+template <int N> struct Ring {
+    int at;
+    u32 parity;
+
+    __device__ __forceinline__ void next() {
+        if (++at == N)
+            at = 0, parity ^= 1;
+    }
+};
+
+// Share is a block's next chunks: of 16 heads of a row, chunks from `from` on of n.
+struct Share {
+    int i, begin, row, slot, until, head, n, from, count, x, last;
+    bool whole;
+
+    // start finds the block's first chunk.
+    __device__ __forceinline__ bool start(const AttendArgs &a, const LatentCut &cut) {
+        if (blockIdx.x >= cut.blocks)
+            return false;
+        x = cut.begin(blockIdx.x), last = cut.begin(blockIdx.x + 1);
+        i = a.items[x / cut.parts];
+        int end = a.few[i].x;
+        begin = i ? a.few[i - 1].x : 0;
+        x = cut.align(x, begin, end);
+        if (last < cut.chunks) {
+            int j = a.items[last / cut.parts];
+            last = cut.align(last, j ? a.few[j - 1].x : 0, a.few[j].x);
+        }
+        if (x >= end * cut.parts)
+            begin = end, i++;
+        return x < last;
+    }
+
+    // find reads the share that chunk x is of.
+    __device__ __forceinline__ void find(const AttendArgs &a, const LatentCut &cut) {
+        int4 of = a.few[i];
+        row = of.y, slot = of.z, until = of.w, n = of.x - begin;
+        int at = x - begin * cut.parts;
+        head = at / n * 16, from = at % n, count = min(n - from, last - x), whole = n <= cut.whole;
+    }
+
+    // next goes to the next share.
+    __device__ __forceinline__ bool next(const LatentCut &cut) {
+        x += count;
+        if (x >= (begin + n) * cut.parts)
+            begin += n, i++;
+        return x < last;
+    }
+};
+
+// feed is the work of four warps: they fetch the block's chunks.
+__device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base, const LatentCut &cut, Share s) {
+    const AttendArgs &a = w.a;
+    int warp = uniform(threadIdx.x / 32 % 4);
+    Ring<SLOTS> to = {0, 1};
+    do {
+        s.find(a, cut);
+        const int *table = a.table + (i64)s.slot * a.stride;
+        int c = firstSeen(a, s.until) / CHUNK + s.from;
+        Boxes next;
+        next.begin(table, a.tokens, c, warp, s.until);
+        for (int n = 0; n < s.count; n++, c++) {
+            Boxes now = next;
+            if (n < s.count - 1)
+                next.next(table, a.tokens, s.until);
+#pragma unroll
+            for (int u = 0; u < UNITS; u++, to.next()) {
+                barrierWait(base + EMPTY + to.at * 8, to.parity);
+                fetchUnit(base + to.at * UNIT, w.cache, warp, (s.until - c * CHUNK + BOX - 1) / BOX, now.row, now.block, u, base + FULL + to.at * 8);
+            }
+        }
+    } while (s.next(cut));
+}
+
+// weighShares computes the weights of the block's chunks, and what they are joined with.
+__device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32 base, const LatentCut &cut, Share s) {
+    int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    int mine = thread / 8, t = thread % 4, half = thread / 4 % 2; // of the softmax: a head, and which of its positions
+    float *scores = (float *)(shared + SCORES);
+    float2 *factors = (float2 *)(shared + FACTORS);
+    Ring<SLOTS> in = {0, 0};
+    Ring<2> to = {0, 1};
+    do {
+        s.find(a, cut);
+        constexpr int ROW = PANELS * 8; // 16-byte units
+        const bf16 *q = (const bf16 *)a.q.at + (i64)s.row * a.q.ld + (i64)s.head * (PANELS * 64);
+        uint4 v[ROW * 16 / 128];
+#pragma unroll
+        for (int k = 0; k < ROW * 16 / 128; k++) {
+            int n = thread + k * 128;
+            v[k] = s.head + n / ROW < a.group ? *(const uint4 *)(q + n * 8) : make_uint4(0, 0, 0, 0);
+        }
+#pragma unroll
+        for (int k = 0; k < ROW * 16 / 128; k++) {
+            int n = thread + k * 128, h = n / ROW, unit = n % ROW;
+            *(uint4 *)(shared + QUERIES + unit / 8 * (16 * 128) + h * 128 + ((unit ^ h) % 8) * 16) = v[k];
+        }
+        fenceShared();
+        asm volatile("bar.sync 1, 128;" ::: "memory");
+        bool there = s.head + mine < a.group;
+        int first = firstSeen(a, s.until), c = first / CHUNK + s.from;
+        float M = a.sinks && there ? a.sinks[s.head + mine] * LOG2E : -INF, T = a.sinks && there ? 1 : 0;
+        for (int n = 0; n < s.count; n++, c++) {
+            float d[2][4];
+#pragma unroll
+            for (int p = 0; p < PANELS; p++) {
+                if (p % UNIT_PANELS == 0)
+                    barrierWait(base + FULL + in.at * 8, in.parity);
+                u64 keys = describe(base + in.at * UNIT + panelOf(p), BOX_BYTES), queries = describe(base + QUERIES + p * 16 * 128, 1024);
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    multiply<0>(d, keys + (k * 32 >> 4), queries + (k * 32 >> 4), p == 0 && k == 0);
+                commit();
+                if (p % UNIT_PANELS == UNIT_PANELS - 1)
+                    in.next();
+            }
+            ready<0>(d);
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    scores[(i * 8 + lane % 4 * 2 + e % 2) * 68 + warp * 16 + lane / 4 + e / 2 * 8] = d[i][e];
+            asm volatile("bar.sync 1, 128;" ::: "memory");
+            float x[8], scale = a.scale;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float2 v = *(float2 *)(scores + mine * 68 + half * 32 + j * 8 + t * 2);
+                x[2 * j] = v.x, x[2 * j + 1] = v.y;
+            }
+            if (a.softcap > 0) { // as in weigh of attend.cuh
+                float twice = 2 * LOG2E * scale / a.softcap;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    x[j] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(x[j] * twice) + 1), a.softcap);
+                scale = 1;
+            }
+            int pos = c * CHUNK + half * 32 + t * 2;
+            float most = -INF;
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                int at = pos + j / 2 * 8 + j % 2;
+                x[j] = at >= first && at < s.until ? x[j] : -INF;
+                most = fmaxf(most, x[j]);
+            }
+#pragma unroll
+            for (int i = 1; i < 8; i *= 2)
+                most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
+            float m = most * scale, less = m == -INF ? 0 : -m;
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                x[j] = exp2Fast(fmaf(x[j], scale, less));
+            float sum = 0; // in the order in which weigh adds
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum = sum + x[j];
+            float before = __shfl_xor_sync(~0u, sum, 4);
+            if (half) {
+                sum = before;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    sum = sum + x[j];
+            }
+            sum = sum + __shfl_xor_sync(~0u, sum, 1);
+            sum = sum + __shfl_xor_sync(~0u, sum, 2);
+            sum = __shfl_sync(~0u, sum, lane | 4);
+            float old, add;
+            joinFactors(M, m, old, add);
+            T = join(T, old, sum, add);
+            barrierWait(base + WEIGHTS_EMPTY + to.at * 8, to.parity);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                *(u32 *)(shared + WEIGHTS + to.at * (16 * 128) + mine * 128 + ((half * 4 + j) ^ mine % 8) * 16 + t * 4) = packBF16(x[2 * j], x[2 * j + 1]);
+            if (thread % 8 == 0)
+                factors[to.at * 16 + mine] = make_float2(old, add);
+            fenceShared();
+            arriveWarp(base + WEIGHTS_FULL + to.at * 8);
+            to.next();
+            if (!s.whole && there && thread % 8 == 0)
+                *(float2 *)(a.partial + ((i64)(s.begin + s.from + n) * a.group + s.head + mine) * (VALUES + 2) + VALUES) = make_float2(m, sum);
+        }
+        if (s.whole) {
+            barrierWait(base + WEIGHTS_EMPTY + to.at * 8, to.parity);
+            if (thread % 8 == 0)
+                factors[to.at * 16 + mine] = make_float2(1.f / T, 0);
+            arriveWarp(base + WEIGHTS_FULL + to.at * 8);
+            to.next();
+        }
+    } while (s.next(cut));
+}
+
+// sumShares multiplies the values of panels 0, 2, 4, 6 or 1, 3, 5, 7, and sums up those of whole shares.
+__device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 base, const LatentCut &cut, Share s) {
+    int group = uniform(threadIdx.x / 128) - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, h = lane % 4 * 2;
+    int dim = group * 64 + warp * 16 + lane / 4; // and 8 further, of each 128
+    const float2 *factors = (const float2 *)(shared + FACTORS);
+    int slot = 0; // of the chunk's first unit
+    u32 parity = 0;
+    Ring<2> in = {0, 0};
+    do {
+        s.find(a, cut);
+        float sum[4][2][4] = {};
+        int c = firstSeen(a, s.until) / CHUNK + s.from;
+        for (int n = 0; n < s.count; n++, c++) {
+            float o[4][2][4];
+            barrierWait(base + WEIGHTS_FULL + in.at * 8, in.parity);
+            int at[UNITS];
+            u32 weights = base + WEIGHTS + in.at * (16 * 128);
+#pragma unroll
+            for (int u = 0; u < UNITS; u++) {
+                at[u] = slot + u;
+                u32 wrapped = at[u] >= SLOTS;
+                at[u] -= wrapped ? SLOTS : 0;
+                barrierWait(base + FULL + at[u] * 8, parity ^ wrapped);
+            }
+            auto panel = [&](int p) { return base + (group ? at[(2 * p + 1) / UNIT_PANELS] : at[2 * p / UNIT_PANELS]) * UNIT + panelOf(2 * p + group); };
+            if ((c + 1) * CHUNK > s.until) // nobody fetched the rest whole
+                clearRest(s.until % CHUNK, thread, 2 + group, panel);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int p = 0; p < 4; p++)
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    multiply<1>(o[p], describe(panel(p), BOX_BYTES) + (k * 2 * BOX_BYTES >> 4), describe(weights, 1024) + (k * 32 >> 4), k == 0);
+            commit();
+            float2 factor[2][2];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                factor[i / 2][i % 2] = factors[in.at * 16 + i / 2 * 8 + h + i % 2];
+#pragma unroll
+            for (int p = 0; p < 4; p++)
+                if (p == 0)
+                    ready<0>(o[p]);
+                else
+                    settle(o[p]);
+            if (lane == 0) {
+#pragma unroll
+                for (int u = 0; u < UNITS; u++)
+                    barrierArrive(base + EMPTY + at[u] * 8);
+            }
+            arriveWarp(base + WEIGHTS_EMPTY + in.at * 8);
+            in.next();
+            slot += UNITS;
+            if (slot >= SLOTS)
+                slot -= SLOTS, parity ^= 1;
+            if (s.whole) {
+#pragma unroll
+                for (int p = 0; p < 4; p++)
+#pragma unroll
+                    for (int i = 0; i < 2; i++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            sum[p][i][e] = join(sum[p][i][e], factor[i][e % 2].x, o[p][i][e], factor[i][e % 2].y);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int head = s.head + i * 8 + h + e % 2;
+                    float *to = a.partial + ((i64)(s.begin + s.from + n) * a.group + head) * (VALUES + 2) + dim + e / 2 * 8;
+                    if (head < a.group)
+#pragma unroll
+                        for (int p = 0; p < 4; p++)
+                            to[p * 128] = o[p][i][e];
+                }
+        }
+        if (!s.whole)
+            continue;
+        barrierWait(base + WEIGHTS_FULL + in.at * 8, in.parity);
+        float inv[2][2];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            inv[i / 2][i % 2] = factors[in.at * 16 + i / 2 * 8 + h + i % 2].x;
+        arriveWarp(base + WEIGHTS_EMPTY + in.at * 8);
+        in.next();
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int head = s.head + i * 8 + h + e % 2;
+                bf16 *to = (bf16 *)a.dst.at + (i64)s.row * a.dst.ld + head * VALUES + dim + e / 2 * 8;
+                if (head < a.group)
+#pragma unroll
+                    for (int p = 0; p < 4; p++)
+                        to[p * 128] = toBF16(sum[p][i][e] * inv[i][e % 2]);
+            }
+    } while (s.next(cut));
+}
+
+// Any number of blocks of 512 threads. Dynamic shared memory: latentFewShared in attention.go.
+KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ WgmmaArgs w) {
+    extern __shared__ u8 unaligned[];
+    u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
+    u8 *shared = unaligned + (base - sharedAddress(unaligned));
+    letNextBegin();
+    // What the host lists is there before any kernel of the step begins.
+    LatentCut cut(w.a, gridDim.x);
+    Share s;
+    bool some = s.start(w.a, cut);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < SLOTS; i++) {
+            barrierInit(base + FULL + i * 8, 4);
+            barrierInit(base + EMPTY + i * 8, 8);
+        }
+        for (int i = 0; i < 2; i++) {
+            barrierInit(base + WEIGHTS_FULL + i * 8, 4);
+            barrierInit(base + WEIGHTS_EMPTY + i * 8, 8);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    waitForRows();
+    if (!some)
+        return;
+    int group = uniform(threadIdx.x / 128);
+    if (group == 0)
+        weighShares(w.a, shared, base, cut, s);
+    else if (group < 3)
+        sumShares(w.a, shared, base, cut, s);
+    else
+        feed(w, base, cut, s);
+}
+
+// Joins the chunks of rows that attend_latent_few cut, which has so many blocks. [any number, query heads] blocks of
+// VALUES threads.
+struct JoinArgs {
+    AttendArgs a;
+    int blocks, unused;
+};
+
+// joinRow joins row i's chunks.
+__device__ __forceinline__ void joinRow(const AttendArgs &a, int i) {
+    int h = blockIdx.y, d = threadIdx.x, heads = a.group;
+    int4 of = a.few[i];
+    float M = a.sinks ? a.sinks[h] * LOG2E : -INF, T = a.sinks ? 1 : 0, O = 0;
+    int begin = i ? a.few[i - 1].x : 0;
+    const float *p = a.partial + ((i64)begin * heads + h) * (VALUES + 2);
+    for (int n = begin; n < of.x; n += 8) {
+        float o[8], m[8], t[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++, p += (i64)heads * (VALUES + 2))
+            if (n + i < of.x)
+                o[i] = p[d], m[i] = p[VALUES], t[i] = p[VALUES + 1];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (n + i < of.x) {
+                float old, add;
+                joinFactors(M, m[i], old, add);
+                T = join(T, old, t[i], add);
+                O = join(O, old, o[i], add);
+            }
+    }
+    ((bf16 *)a.dst.at)[(i64)of.y * a.dst.ld + h * VALUES + d] = toBF16(O * (1.f / T));
+}
+
+KERNEL attend_latent_join(const JoinArgs j) {
+    letNextBegin();
+    // What the host lists is there before any kernel of the step begins. Blocks take the rows that are cut in turn.
+    __shared__ u32 cut[32];
+    int rows = j.a.count[0], warp = threadIdx.x / 32, warps = blockDim.x / 32, before = 0;
+    int whole = LatentCut(j.a, j.blocks).whole;
+    waitForRows();
+    for (int first = 0; first < rows; first += blockDim.x) {
+        int r = first + threadIdx.x;
+        u32 mask = __ballot_sync(~0u, r < rows && j.a.few[r].x - (r ? j.a.few[r - 1].x : 0) > whole);
+        if (threadIdx.x % 32 == 0)
+            cut[warp] = mask;
+        __syncthreads();
+        for (int w = 0; w < warps; w++)
+            for (u32 m = cut[w]; m; m &= m - 1, before++)
+                if (before % gridDim.x == blockIdx.x)
+                    joinRow(j.a, first + w * 32 + __ffs(m) - 1);
+        __syncthreads();
+    }
+}

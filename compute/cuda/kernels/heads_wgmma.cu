@@ -1,0 +1,87 @@
+// Products of the heads of many rows on Hopper, with wgmma: every head has a weight of bfloat16 of its own. They give
+// the bits of grouped.cu. A block has 128 rows of a head, which a box of a tensor map brings for each 64 inputs, and
+// all their outputs, 128 at a time: weights go from memory to registers, the operand A, as they are stored.
+#include "grouped.cuh"
+#include "wgmma.cuh"
+
+#define ROWS 128
+#define OUTS 128                // at a time
+#define STEP_BYTES (ROWS * 128) // of 64 inputs
+#define PITCH (OUTS * 2 + 16)   // bytes from one row's results to the next
+
+struct HeadsArgs {
+    TensorMap x; // boxes of ROWS rows, 64 inputs each
+    GroupedArgs a;
+    int unused[8];
+};
+
+// add adds A·B to d: A is 64 by 16, B, 16 by ROWS, as ROWS rows of 16.
+__device__ __forceinline__ void add(float (&d)[64], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" S0 S1 S2 S3 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
+                 : SUMS_64
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// STEPS: of 64 inputs. [rows/ROWS, heads] blocks of 256 threads. Dynamic shared memory: headsShared in grouped.go.
+template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
+    const GroupedArgs &a = h.a;
+    extern __shared__ u8 unaligned[];
+    u32 base = (sharedAddress(unaligned) + 1023) & ~1023u, results = base + STEPS * STEP_BYTES, full = results + ROWS * PITCH;
+    u8 *shared = unaligned + (base - sharedAddress(unaligned));
+    int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, row0 = blockIdx.x * ROWS, head = blockIdx.y;
+    letNextBegin();
+    if (thread == 0) {
+        barrierInit(full, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    waitForRows();
+    if (thread == 0) {
+        barrierExpect(full, STEPS * STEP_BYTES);
+        for (int s = 0; s < STEPS; s++)
+            fetchBox(base + s * STEP_BYTES, h.x, row0, head * (a.inStep / 64) + s, full, false);
+    }
+    const GroupedProduct &p = a.p[0];
+    Group w = p.groups[head];
+    for (int out0 = 0; out0 < w.outs; out0 += OUTS) {
+        const u8 *records = w.w + (i64)(out0 / 16 + warp) * STEPS * RECORD;
+        float d[64] = {};
+        if (out0 == 0)
+            barrierWait(full, 0);
+        Weights<BF16> weights[2];
+        weights[0].load<false>(records, lane);
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            if (s > 0) // the step before is multiplied
+                asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            if (s + 1 < STEPS)
+                weights[(s + 1) % 2].load<false>(records + (s + 1) * RECORD, lane);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                u32 wf[4];
+                weights[s % 2].tile(k, wf);
+                add(d, wf, describe(base + s * STEP_BYTES) + (k * 32 >> 4));
+            }
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        }
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        settle(d);
+        __syncthreads(); // the results before are read
+        auto pair = [&](int i) { return packBF16((0.f + d[i]) * w.scale, (0.f + d[i + 1]) * w.scale); };
+#pragma unroll
+        for (int j = 0; j < ROWS / 8; j += 2)
+            storeMatrices(results + ((j + lane / 16) * 8 + lane % 8) * PITCH + warp * 32 + lane / 8 % 2 * 16, pair(4 * j), pair(4 * j + 2), pair(4 * j + 4), pair(4 * j + 6));
+        __syncthreads();
+#pragma unroll
+        for (int n = thread; n < ROWS * OUTS / 8; n += 256) {
+            int row = n / (OUTS / 8), unit = n % (OUTS / 8);
+            if (row0 + row < a.rows)
+                *(uint4 *)((bf16 *)p.dst.at + (i64)(row0 + row) * p.dst.ld + head * a.outStep + out0 + unit * 8) =
+                    *(const uint4 *)(shared + STEPS * STEP_BYTES + row * PITCH + unit * 16);
+        }
+    }
+}
+
+KERNEL __launch_bounds__(256, 2) heads_wgmma_128(const __grid_constant__ HeadsArgs h) { heads<2>(h); }
+KERNEL __launch_bounds__(256, 1) heads_wgmma_512(const __grid_constant__ HeadsArgs h) { heads<8>(h); }

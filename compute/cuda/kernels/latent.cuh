@@ -1,0 +1,94 @@
+// What kernels of latent attention on Hopper have in common: how a chunk lies in shared memory.
+#pragma once
+#include "attend_wgmma.cuh"
+
+#define PANELS 9            // of 64 numbers of a position; values are all but the last
+#define PANEL (CHUNK * 128) // bytes of a chunk's
+#define VALUES 512
+#define UNIT_PANELS 3       // of a unit, which is fetched as boxes of 8 positions
+#define UNITS (PANELS / UNIT_PANELS)
+#define UNIT (UNIT_PANELS * PANEL)    // bytes
+#define BOX 8                         // positions
+#define BOX_BYTES (UNIT_PANELS * 1024)
+
+// LatentCut says which block of attend_latent_few has which chunks, as Cut does: shares are 16 heads, and one block has
+// all chunks of a share of at most `whole`.
+struct LatentCut {
+    int parts, chunks, blocks, whole;
+
+    __device__ __forceinline__ LatentCut(const AttendArgs &a, int most) {
+        parts = (a.group + 15) / 16, chunks = a.count[2] * parts;
+        blocks = min(most, chunks);
+        whole = max(3, (int)((i64)chunks * 6 / max(blocks, 1)));
+    }
+
+    __device__ __forceinline__ int begin(int block) const { return (int)((i64)chunks * block / blocks); }
+
+    __device__ __forceinline__ int align(int x, int begin, int end) const {
+        int n = end - begin, nth = (x - begin * parts) % n;
+        return n <= whole && nth > 0 ? x - nth + n : x;
+    }
+};
+
+// describe makes the descriptor of rows of 128 bytes in shared memory, whose 16-byte units are swizzled in groups of
+// eight rows, which are so many bytes apart.
+__device__ __forceinline__ u64 describe(u32 shared, u32 apart) {
+    return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
+}
+
+// panelOf is where panel p of a chunk begins, from its unit on.
+__device__ __forceinline__ u32 panelOf(int p) { return p % UNIT_PANELS * 1024; }
+
+// fetchUnit begins to copy a warp's boxes of a unit, of four warps that fetch: number warp, and four further, as far as
+// there are so many; rows are where positions lie in their blocks.
+__device__ __forceinline__ void fetchUnit(u32 to, const TensorMap &map, int warp, int boxes, const int (&row)[2], const int (&block)[2],
+                                          int unit, u32 barrier) {
+    if (threadIdx.x % 32 != 0)
+        return;
+    barrierExpect(barrier, ((warp < boxes) + (warp + 4 < boxes)) * BOX_BYTES);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        if (warp + 4 * i < boxes)
+            asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                         " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to + (warp + 4 * i) * BOX_BYTES), "l"(&map), "r"(0), "r"(row[i]),
+                         "r"(unit * UNIT_PANELS), "r"(block[i]), "r"(barrier)
+                         : "memory");
+}
+
+// Boxes are a warp's boxes of a chunk: their blocks, and where in them they begin. The next chunk's blocks are read
+// while this one's boxes are fetched.
+struct Boxes {
+    int pos, row[2], block[2];
+
+    __device__ __forceinline__ void begin(const int *table, int tokens, int chunk, int warp, int until) {
+        pos = chunk * CHUNK + warp * BOX - CHUNK;
+        next(table, tokens, until);
+    }
+
+    __device__ __forceinline__ void next(const int *table, int tokens, int until) {
+        pos += CHUNK;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int at = pos + i * 4 * BOX;
+            row[i] = at % tokens, block[i] = at < until ? table[at / tokens] : 0;
+        }
+    }
+};
+
+// arriveWarp arrives for a warp.
+__device__ __forceinline__ void arriveWarp(u32 at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrierArrive(at);
+}
+
+// clearRest makes zeros of a chunk's positions from number `from` on of panels 0, 2, 4, 6 or 1, 3, 5, 7. A thread is
+// one of 128, which see it.
+template <typename F> __device__ __forceinline__ void clearRest(int from, int thread, int barrier, F panel) {
+    for (int i = from * 8 + thread; i < CHUNK * 8; i += 128)
+#pragma unroll
+        for (int p = 0; p < 4; p++)
+            asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(panel(p) + i / 64 * BOX_BYTES + i % 64 * 16), "r"(0) : "memory");
+    fenceShared();
+    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // grouping is a kernel of grouped.cu: the rows and warps of its blocks, and how many steps it has in shared memory.
-type grouping struct{ rows, warps, stages int }
+type grouping struct{ rows, warps, steps int }
 
 // groupings are the kernels by rows.
 var groupings = []grouping{{8, 4, 6}, {32, 4, 5}, {64, 8, 4}}
@@ -17,10 +17,16 @@ var groupings = []grouping{{8, 4, 6}, {32, 4, 5}, {64, 8, 4}}
 func (g grouping) name() string { return fmt.Sprintf("grouped_%d", g.rows) }
 
 // shared is the shared memory that a block needs.
-func (g grouping) shared(f format) int { return g.stages * (g.warps*f.recordBytes() + g.rows*128) }
+func (g grouping) shared(f format) int { return g.steps * (g.warps*f.recordBytes() + g.rows*128) }
+
+// fewOfGroup is up to how many rows of a group, on average, the kernel for 8 rows is the fastest that reads codes.
+const fewOfGroup = 12
 
 // groupingFor returns the kernel for groups of so many rows on average.
-func groupingFor(rows, groups int) grouping {
+func (f format) groupingFor(rows, groups int) grouping {
+	if f != formatBF16 && rows <= fewOfGroup*groups {
+		return groupings[0]
+	}
 	for _, g := range groupings[:len(groupings)-1] {
 		if rows <= g.rows*groups/2 || rows <= g.rows {
 			return g
@@ -56,10 +62,10 @@ func (p *program) multiplyGroups(f format, a *groupedArgs, outs []int) error {
 	var k grouping
 	chunks := 0
 	if a.ends == 0 {
-		k = groupingFor(rows, 1)
+		k = f.groupingFor(rows, 1)
 		chunks = groups * int(blocksOf(rows, k.rows))
 	} else {
-		k = groupingFor(rows, groups)
+		k = f.groupingFor(rows, groups)
 		chunks = rows/k.rows + min(rows, groups)
 	}
 	blocks := 0

@@ -130,6 +130,14 @@ func (c *compiler) summedExperts(o compute.MatMulExperts) (sum compute.Combine, 
 	return sum, add, 1 + n
 }
 
+// apartStages is how many parts few_gated and few_down of grouped_few.cu have in shared memory.
+func (f format) apartStages() (gated, down int) {
+	if f == formatBF16 {
+		return 4, 3
+	}
+	return 6, 4
+}
+
 // apartShared is the shared memory of a warp of grouped_few.cu.
 func apartShared(f format, in, tiles, stages int) int {
 	return stages*tiles*2*f.recordBytes() + roundUp(in, 128)*2
@@ -138,7 +146,8 @@ func apartShared(f format, in, tiles, stages int) int {
 // gatedExperts compiles act(gate)·up.
 func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
 	cols := e.dsts[0].Cols
-	shared := apartShared(e.format, e.x.Cols, 2, 4)
+	stages, _ := e.format.apartStages()
+	shared := apartShared(e.format, e.x.Cols, 2, stages)
 	few := p.kernel[e.format.kernel("few_gated")]
 	if few == nil || shared > int(few.shared) || !e.oneRange() {
 		e.t.ordered = true
@@ -174,10 +183,7 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 	if err != nil {
 		return nil, err
 	}
-	stages := 4
-	if e.format == formatBF16 {
-		stages = 3
-	}
+	_, stages := e.format.apartStages()
 	const mostWarps = 32
 	shared := e.t.Chosen * apartShared(e.format, e.x.Cols, 1, stages)
 	few := p.kernel[e.format.kernel("few_down")]
@@ -265,7 +271,11 @@ func (e *expertProducts) oneRange() bool { return roundUp(e.x.Cols, 64) <= 8192 
 // manyFor returns the kernel of grouped_wgmma.cu for so many routes, if there is one.
 func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {
 	for _, m := range manies {
-		if routes >= m.least*e.t.Experts && p.kernel[e.format.kernel(m.name(false))] != nil &&
+		least := m.least
+		if e.format != formatBF16 && least > 0 {
+			least = max(least, fewOfGroup+1)
+		}
+		if routes >= least*e.t.Experts && p.kernel[e.format.kernel(m.name(false))] != nil &&
 			e.x.Cols%boxInputs == 0 && e.oneRange() && e.t.Experts <= mostGroups {
 			return m, true
 		}

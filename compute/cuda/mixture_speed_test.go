@@ -21,11 +21,14 @@ type mixtureShape struct{ layers, hidden, heads, kv, dim, experts, chosen, width
 // qwen30B is the shape of Qwen3-30B-A3B.
 var qwen30B = mixtureShape{48, 2048, 32, 4, 128, 128, 8, 768, 151936}
 
+// oss20B is the shape of gpt-oss-20b, whose experts are MXFP4.
+var oss20B = mixtureShape{24, 2880, 64, 8, 64, 32, 4, 2880, 201088}
+
 // mixtureOps are the operations of a layer, once they are compiled.
 var mixtureOps = []string{"norm", "qkv", "norm+rope+store", "attend", "out+add", "norm+router+route", "gate,up+act", "down+add"}
 
 // graph makes the graph of a model of the shape.
-func (k mixtureShape) graph(t testing.TB, d compute.Device, weight func(out, in int) compute.Matrix) *compute.Graph {
+func (k mixtureShape) graph(t testing.TB, d compute.Device, weight, ofExpert func(out, in int) compute.Matrix) *compute.Graph {
 	g := &compute.Graph{Vocab: k.vocab, Routings: []compute.Routing{{Experts: k.experts, Chosen: k.chosen}}}
 	all := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
 	h, x, added, logits := all(k.hidden), all(k.hidden), all(k.hidden), all(k.experts)
@@ -46,7 +49,7 @@ func (k mixtureShape) graph(t testing.TB, d compute.Device, weight func(out, in 
 	experts := func(dst compute.Tensor, in int) (e compute.ExpertProduct) {
 		e.Dst = dst
 		for range k.experts {
-			e.W = append(e.W, weight(dst.Cols, in))
+			e.W = append(e.W, ofExpert(dst.Cols, in))
 		}
 		return e
 	}
@@ -84,6 +87,10 @@ func TestSpeedOfMixture(t *testing.T) {
 		t.Skip("KVASIR_GPU_MIXTURE lists nothing to measure")
 	}
 	k := qwen30B
+	typ := quant.BF16
+	if rest, oss := strings.CutPrefix(what, "oss "); oss {
+		k, typ, what = oss20B, quant.MXFP4, rest
+	}
 	if rest, some := strings.CutPrefix(what, "layers="); some {
 		n, list, _ := strings.Cut(rest, " ")
 		var err error
@@ -95,7 +102,7 @@ func TestSpeedOfMixture(t *testing.T) {
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	begin, bytes := time.Now(), int64(0)
-	g := k.graph(t, d, randomWeights(t, d, r, &bytes))
+	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, &bytes), randomWeights(t, d, r, typ, &bytes))
 	if err := d.loading.wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +120,15 @@ func TestSpeedOfMixture(t *testing.T) {
 	measureAll(t, r, p, what, mixtureOps)
 }
 
-// randomWeights makes weights of BF16 whose products are about as large as their inputs, and counts their bytes.
-func randomWeights(t testing.TB, d compute.Device, r *rand.Rand, bytes *int64) func(out, in int) compute.Matrix {
-	pool := packedSource(t, r, quant.BF16, 512, 4096).Data
+// randomWeights makes weights of a type whose products are about as large as their inputs, and counts their bytes.
+func randomWeights(t testing.TB, d compute.Device, r *rand.Rand, typ quant.Type, bytes *int64) func(out, in int) compute.Matrix {
+	pool, block := packedSource(t, r, typ, 512, 4096).Data, typ.BlockBytes()
+	blocks := len(pool) / block
 	return func(out, in int) compute.Matrix {
-		at := r.IntN(64 * 4096)
-		m, err := d.Matrix(compute.Source{Name: "random", Type: quant.BF16, Out: out, In: in, Row: func(dst []byte, n int) {
-			copy(dst, pool[(at+n*1171)%(len(pool)/2-in)*2:][:2*in])
+		need := in / typ.BlockValues()
+		at := r.IntN(blocks / 8)
+		m, err := d.Matrix(compute.Source{Name: "random", Type: typ, Out: out, In: in, Row: func(dst []byte, n int) {
+			copy(dst, pool[(at+n*1171)%(blocks-need)*block:][:need*block])
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -138,9 +147,13 @@ func TestSpeedOfExperts(t *testing.T) {
 	}
 	d := gpuDevice(t)
 	k := qwen30B
+	typ, perWeight := quant.BF16, 2.0
+	if rest, oss := strings.CutPrefix(what, "oss "); oss {
+		k, typ, what, perWeight = oss20B, quant.MXFP4, rest, 4.5/8
+	}
 	k.layers, k.vocab = 2, 2048
 	r, bytes := rand.New(rand.NewPCG(1, 1)), int64(0)
-	g := k.graph(t, d, randomWeights(t, d, r, &bytes))
+	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, &bytes), randomWeights(t, d, r, typ, &bytes))
 	layer := compute.CacheLayer{KVHeads: k.kv, KDim: k.dim, VDim: k.dim}
 	c, err := d.Cache(compute.CacheSpec{Blocks: 512, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{layer, layer}})
 	if err != nil {
@@ -194,7 +207,7 @@ func TestSpeedOfExperts(t *testing.T) {
 		if rows > 4 {
 			experts = float64(chosenExperts(t, p, k.experts))
 		}
-		fmt.Printf("      %.0f experts; floors of gate,up at 4.43 TB/s and 650 TFLOP/s: %.1f %.1f us; of down half\n", experts, experts*weight*4/4.43e6,
+		fmt.Printf("      %.0f experts; floors of gate,up at 3.1 TB/s and 650 TFLOP/s: %.1f %.1f us; of down half\n", experts, experts*weight*2*perWeight/3.1e6,
 			float64(rows*k.chosen)*weight*4/650e6)
 	}
 }

@@ -169,34 +169,43 @@ func (b blocking) shared(f format) int {
 	return max(b.stages*(b.outs/recordOuts*f.recordBytes()+b.rows*128), 4*b.rows*(b.outs+4))
 }
 
-// few is a kernel of gemm_few.cu: the rows it takes, the weights of a gate and an up at once, and how many parts of
-// BF16 it has in shared memory.
+// few is a kernel of gemm_few.cu: the rows it takes, the weights of a gate and an up at once, and how many parts it has
+// in shared memory, of how many steps each: of BF16, of formats whose records are small, and of others.
 type few struct {
-	rows   int
-	gated  bool
-	stages int
+	rows               int
+	gated              bool
+	bf16, small, large depth
 }
 
-var fews = []few{{8, false, 6}, {8, true, 4}, {16, false, 5}, {16, true, 4}}
+var fews = []few{
+	{8, false, depth{6, 2}, depth{5, 4}, depth{4, 2}}, {8, true, depth{4, 2}, depth{3, 4}, depth{4, 2}},
+	{16, false, depth{5, 2}, depth{4, 2}, depth{4, 2}}, {16, true, depth{4, 2}, depth{4, 2}, depth{4, 2}},
+}
 
-func (f few) name() string {
-	if f.gated {
-		return fmt.Sprintf("gemm_%d_gated", f.rows)
+type depth struct{ stages, steps int }
+
+func (k few) name() string {
+	if k.gated {
+		return fmt.Sprintf("gemm_%d_gated", k.rows)
 	}
-	return fmt.Sprintf("gemm_%d", f.rows)
+	return fmt.Sprintf("gemm_%d", k.rows)
 }
 
-// shared is the shared memory of each of a block's warps.
-func (f few) shared(of format) int {
-	const pitch = 2*128 + 16
-	tiles, stages := 1, 4
-	if f.gated {
+// shared is the shared memory of each of a block's warps, for so many rows. Of BF16 it is that of all rows: with more
+// room, more blocks of the next product begin early, and a step takes longer.
+func (k few) shared(f format, rows int) int {
+	const small = 1024
+	tiles, d := 1, k.large
+	if k.gated {
 		tiles = 2
 	}
-	if of == formatBF16 {
-		stages = f.stages
+	switch {
+	case f == formatBF16:
+		d, rows = k.bf16, k.rows
+	case f.recordBytes() < small:
+		d = k.small
 	}
-	return stages * (tiles*2*of.recordBytes() + f.rows*pitch)
+	return d.stages * (tiles*d.steps*f.recordBytes() + rows*(d.steps*128+16))
 }
 
 // sharedSizes returns the dynamic shared memory of a format's products, of most bytes that a block can have.
@@ -206,7 +215,7 @@ func (f format) sharedSizes(most int) map[string]int {
 		sizes[f.kernel(w.name())] = w.shared(f)
 	}
 	for _, few := range fews {
-		sizes[f.kernel(few.name())] = most / few.shared(f) * few.shared(f) // of as many warps as there can be
+		sizes[f.kernel(few.name())] = most
 	}
 	for _, b := range f.blockings() {
 		sizes[f.kernel(b.name())] = b.shared(f)
@@ -245,7 +254,7 @@ var warpgroupKernels = []warpgroups{
 	{128, 256, 1, false, 604, 6500, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
 	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 3250, false}, {64, 64, 2, false, 216, 500, false},
 	{128, 128, 2, true, 464, 8500, false}, {64, 128, 2, true, 380, 4500, false}, {64, 64, 2, true, 276, 750, false},
-	{64, 32, 4, true, 204, 500, false},
+	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
 }
 
 const (
@@ -409,17 +418,15 @@ func (a *gemmArgs) storable() bool {
 }
 
 // warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take; ok is false
-// if another kernel is.
+// if none can compute it.
 func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
-	rows, sms := int(a.rows), p.d.g.info.sms
-	// The kernels of gemm.cu read codes of few rows faster, where there are outputs for all multiprocessors.
-	few := f != formatBF16 && rows <= 64 && tiles*tileOuts >= 128*sms
-	if few || !a.storable() || a.tilesIn%wgmmaTiles != 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
+	sms := p.d.g.info.sms
+	if !a.storable() || a.tilesIn%wgmmaTiles != 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, false
 	}
 	least := math.MaxInt
 	for _, w := range warpgroupKernels {
-		if !w.fits(a) {
+		if !w.fits(a) || p.kernel[f.kernel(w.name())] == nil {
 			continue
 		}
 		if cost := w.cost(a, tiles, sms); cost < least {
@@ -442,7 +449,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		tiles += int(q.tiles)
 	}
 	for _, few := range fews {
-		shared := int(a.ranges) * few.shared(f)
+		shared := int(a.ranges) * few.shared(f, rows)
 		if rows > few.rows || few.gated != (a.mode == modeGated) || shared > p.d.g.info.shared {
 			continue
 		}

@@ -78,18 +78,30 @@ func TestSpeedOfProducts(t *testing.T) {
 			{name: "gate, up", in: 4096, mode: modeGated, outs: []int{14336, 14336}},
 			{name: "down", in: 14336, mode: modeAdd, outs: []int{4096}},
 		}
+		pool, values := packedSource(t, r, typ, 64, 16384), typ.BlockValues()
+		random := func(out, in int) compute.Source {
+			if pool.Scales != nil {
+				return repeated(t, r, typ, out, in)
+			}
+			size, need := typ.BlockBytes(), in/values
+			blocks := len(pool.Data)/size - need
+			return compute.Source{Name: typ.String(), Type: typ, Out: out, In: in, Row: func(dst []byte, n int) {
+				copy(dst, pool.Data[n*37%blocks*size:][:need*size])
+			}}
+		}
 		for i := range products {
 			q := &products[i]
 			for bytes := int64(0); bytes < 256<<20; {
 				var set []*matrix
 				for _, out := range q.outs {
-					m := load(t, d, repeated(t, r, typ, out, q.in)).(*matrix)
+					m := load(t, d, random(out, q.in)).(*matrix)
 					bytes += m.Bytes()
 					set = append(set, m)
 				}
 				q.weights = append(q.weights, set)
 			}
 		}
+		must(d.loading.wait())
 		p.copyKernels() // those of the type are there now
 		fmt.Println(typ)
 	}
@@ -156,6 +168,13 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		must(err)
 		us := float64(ms) * 1e3 / times
 		fmt.Printf(" %s %.1f (%.0f, %.0f)", strings.TrimPrefix(name, "gemm_"), us, float64(bytes)/us/1e3, 2*float64(n)*float64(ld)*float64(q.in)/us/1e6)
+	}
+	if n <= fews[len(fews)-1].rows {
+		name := "gemm_8"
+		if n > 8 {
+			name = "gemm_16"
+		}
+		try(name, func(a *gemmArgs) error { return p.multiply(f, a, n) })
 	}
 	for _, b := range f.blockings() {
 		if b.rows >= min(n, 128) && (b.rows <= 2*n || b.rows == 32) {

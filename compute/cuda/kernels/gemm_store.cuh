@@ -199,7 +199,7 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
                 v.v[e] = up ? x[j * 4 + e] : x[8 + j * 4 + e];
             give[j * 32] = v;
         }
-        barrierOf(3 + threadIdx.x / 64, 64);
+        barrierOf(5 + threadIdx.x / 64, 64);
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             four v = take[j * 32];

@@ -5,6 +5,9 @@ WGMMA_KERNEL(gemm_wgmma_128x256, false, 256, 2, 1, false)
 WGMMA_KERNEL(gemm_wgmma_128x128, false, 128, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x64, false, 64, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x32, false, 32, 2, 2, false)
+#if FORMAT != 0 // more warps make numbers of codes
+WGMMA_KERNEL(gemm_wgmma_256x32, false, 32, 4, 2, false)
+#endif
 WGMMA_KERNEL(gemm_wgmma_64x128, false, 128, 1, 2, false)
 WGMMA_KERNEL(gemm_wgmma_64x64, false, 64, 1, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x128_split, false, 128, 2, 2, true)

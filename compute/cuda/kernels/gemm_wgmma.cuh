@@ -1,5 +1,5 @@
 // Products of more than a few rows on Hopper, with wgmma: of bfloat16, or of F8_E4M3. A block has one warp that fetches
-// and one or two warpgroups that multiply. Weights come as they are stored, by bulk copies, and go from shared memory
+// and up to four warpgroups that multiply. Weights come as they are stored, by bulk copies, and go from shared memory
 // to registers, the operand A. Rows come as rows of 128 bytes: of bfloat16 as boxes of a tensor map, of F8_E4M3 as they
 // were written. Blocks stay: each takes one part of the results after the other, and fetches ahead while it stores.
 // Results of 256 rows leave through stages that are free, as boxes that the copy engine stores, or adds to rows, while
@@ -629,6 +629,8 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
     if (threadIdx.x >= P::THREADS) {
         if constexpr (GROUPS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if constexpr (GROUPS == 4)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
         if (threadIdx.x < P::THREADS + 32)
             feed<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
         else if (P::AWAY && threadIdx.x < P::THREADS + 64)
@@ -636,6 +638,8 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
     } else {
         if constexpr (GROUPS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if constexpr (GROUPS == 4)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
         waitForRows();
         multiply<F8, N, GROUPS, STEPS, SPLIT>(w, unaligned + skip, base, parts);
     }

@@ -49,10 +49,10 @@ __device__ __noinline__ float gate(int act, float x, float up) { return activate
 
 // A warp has 16 outputs of up to ROWS rows of one group; of GATED, neighbouring warps have those of a gate and of what
 // it gates. [blocks for all tiles, WARPS each, of one product after the other, n, m] blocks of 32·WARPS threads, n·m at
-// least the chunks. Dynamic shared memory: STAGES·(WARPS·RECORD+ROWS·128) bytes.
-template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void grouped(const GroupedArgs &a) {
-    constexpr int THREADS = 32 * WARPS, WEIGHTS = WARPS * RECORD, STAGE = WEIGHTS + ROWS * DEPTH * 2, COLS = ROWS / 8;
-    constexpr int UNITS = (ROWS * 8 + THREADS - 1) / THREADS; // of 16 bytes of rows, of a thread
+// least the chunks. Dynamic shared memory: STAGES·STEPS·(WARPS·RECORD+ROWS·128) bytes. A stage has STEPS steps.
+template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__ void grouped(const GroupedArgs &a) {
+    constexpr int THREADS = 32 * WARPS, PART = STEPS * RECORD, WEIGHTS = WARPS * PART, STAGE = WEIGHTS + STEPS * ROWS * 128, COLS = ROWS / 8;
+    constexpr int UNITS = (STEPS * ROWS * 8 + THREADS - 1) / THREADS; // of 16 bytes of rows, of a thread
     extern __shared__ __align__(128) u8 shared[];
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
     letNextBegin();
@@ -71,35 +71,38 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
     int tiles = (w.outs + 15) / 16, steps = (w.in + DEPTH - 1) / DEPTH, tile0 = gated ? block * (WARPS / 2) : block * WARPS;
     if (tile0 >= tiles)
         return;
-    const bf16 *x[UNITS]; // nil: no row
+    // What a thread copies next: 16 bytes of its warp's tile and others 512 bytes apart, zeros past the last, and units
+    // of rows, nil where there is no row.
+    int own = tile0 + (gated ? warp / 2 : warp), bytesLeft = own < tiles ? steps * RECORD - lane * 16 : 0;
+    const u8 *from = (gated && warp % 2 ? up.w : w.w) + (own < tiles ? (i64)own * steps * RECORD + lane * 16 : 0);
+    const bf16 *x[UNITS];
 #pragma unroll
     for (int i = 0; i < UNITS; i++) {
-        int row = (thread + i * THREADS) / 8;
-        x[i] = row < c.rows ? p.x + (i64)(a.from ? a.from[c.first + row] : c.first + row) * p.ldx + (i64)c.group * a.inStep : 0;
+        int n = thread + i * THREADS, row = n / 8 % ROWS;
+        x[i] = row < c.rows ? p.x + (i64)(a.from ? a.from[c.first + row] : c.first + row) * p.ldx + (i64)c.group * a.inStep + n / 8 / ROWS * DEPTH + n % 8 * 8 : 0;
     }
     u32 base = sharedAddress(shared);
-    auto load = [&](int step) {
-        int stage = step % STAGES * STAGE;
-        if (step < steps) {
+    auto load = [&](int part) {
+        int stage = part % STAGES * STAGE;
+        if (part * STEPS < steps) {
+            u32 to = base + stage + warp * PART + lane * 16;
 #pragma unroll
-            for (int unit = thread; unit < WEIGHTS / 16; unit += THREADS) {
-                int of = unit / (RECORD / 16), tile = tile0 + (gated ? of / 2 : of);
-                bool there = tile < tiles;
-                copy16(base + stage + unit * 16,
-                       there ? (gated && of % 2 ? up.w : w.w) + ((i64)tile * steps + step) * RECORD + unit % (RECORD / 16) * 16 : w.w, there);
-            }
+            for (int j = 0; j < (PART + 511) / 512; j++)
+                if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
+                    copy16(to + j * 512, j * 512 < bytesLeft ? from + j * 512 : w.w, j * 512 < bytesLeft);
+            from += PART, bytesLeft -= PART;
 #pragma unroll
             for (int i = 0; i < UNITS; i++) {
-                int n = thread + i * THREADS, row = n / 8, k = step * DEPTH + n % 8 * 8;
-                u32 to = stage + WEIGHTS + row * 128 + ((n % 8) ^ (row % 8)) * 16;
-                if (row >= ROWS)
+                int n = thread + i * THREADS, row = n / 8 % ROWS, k = part * STEPS * DEPTH, col = n / 8 / ROWS * DEPTH + n % 8 * 8;
+                u32 to = stage + WEIGHTS + n / 8 * 128 + ((n % 8) ^ (row % 8)) * 16;
+                if (STEPS * ROWS * 8 % THREADS != 0 && n >= STEPS * ROWS * 8)
                     continue;
-                bool there = x[i] && k < w.in;
+                bool there = x[i] && k + col < w.in;
                 if (a.aligned)
                     copy16(base + to, there ? x[i] + k : p.x, there);
                 else
                     for (int j = 0; j < 8; j++)
-                        ((bf16 *)(shared + to))[j] = there && k + j < w.in ? x[i][k + j] : 0;
+                        ((bf16 *)(shared + to))[j] = there && k + col + j < w.in ? x[i][k + j] : 0;
             }
         }
         copyCommit();
@@ -108,10 +111,11 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
     int ranges = (steps + 127) / 128, range = 1, border = rangeStart(steps, ranges, 1);
     for (int s = 0; s < STAGES - 1; s++)
         load(s);
-    for (int step = 0; step < steps; step++) {
+    u32 named = base + WEIGHTS + lane % 8 * 128; // the row that this lane names, of each eight
+    for (int step = 0; step < steps; step += STEPS) {
         copyWait<STAGES - 2>();
         __syncthreads();
-        load(step + STAGES - 1);
+        load(step / STEPS + STAGES - 1);
         if (step == border) { // the next range's chain starts from zero
 #pragma unroll
             for (int j = 0; j < COLS; j++)
@@ -122,31 +126,38 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
                 }
             border = rangeStart(steps, ranges, ++range);
         }
-        const u8 *stage = shared + step % STAGES * STAGE;
-        Weights<FORMAT> weights;
-        weights.template load<false>(stage + warp * RECORD, lane);
+        int stage = step / STEPS % STAGES * STAGE;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            u32 wf[4];
-            weights.tile(k, wf);
+        for (int s = 0; s < STEPS; s++) {
+            Weights<FORMAT> weights;
+            weights.template load<false>(shared + stage + warp * PART + s * RECORD, lane);
+            u32 xf[COLS][2][4];
 #pragma unroll
-            for (int j = 0; j < COLS; j++) {
-                const u8 *row = stage + WEIGHTS + (j * 8 + g) * 128 + t * 4;
-                mma(d[j], wf, *(const u32 *)(row + ((k * 2) ^ g) * 16), *(const u32 *)(row + ((k * 2 + 1) ^ g) * 16));
+            for (int j = 0; j < COLS; j++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    ldmatrix(xf[j][h], named + stage + (s * ROWS + j * 8) * 128 + ((h * 4 + lane / 8) ^ (lane % 8)) * 16);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                u32 wf[4];
+                weights.tile(k, wf);
+#pragma unroll
+                for (int j = 0; j < COLS; j++)
+                    mma(d[j], wf, xf[j][k / 2][k % 2 * 2], xf[j][k / 2][k % 2 * 2 + 1]);
             }
         }
     }
     copyWait<0>();
     int tile = tile0 + (gated ? warp / 2 : warp);
-    Group own = gated && warp % 2 ? up : w;
+    Group mine = gated && warp % 2 ? up : w;
 #pragma unroll
     for (int j = 0; j < COLS; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int o = tile * 16 + g + e / 2 * 8;
             d[j][e] = sum[j][e] + d[j][e];
-            if (own.bias && o < w.outs)
-                d[j][e] = d[j][e] + own.bias[o];
+            if (mine.bias && o < w.outs)
+                d[j][e] = d[j][e] + mine.bias[o];
         }
     if (gated) { // a gate's warp gets what it gates from the warp beside it
         float *theirs = (float *)shared + warp / 2 * COLS * 128 + lane;
@@ -177,6 +188,6 @@ template <int ROWS, int WARPS, int STAGES> __device__ __forceinline__ void group
         }
 }
 
-KERNEL __launch_bounds__(128) grouped_8(const GroupedArgs a) { grouped<8, 4, 6>(a); }
-KERNEL __launch_bounds__(128) grouped_32(const GroupedArgs a) { grouped<32, 4, 5>(a); }
-KERNEL __launch_bounds__(256) grouped_64(const GroupedArgs a) { grouped<64, 8, 4>(a); }
+KERNEL __launch_bounds__(128) grouped_8(const GroupedArgs a) { grouped<8, 4, 3, 2>(a); }
+KERNEL __launch_bounds__(128) grouped_32(const GroupedArgs a) { grouped<32, 4, 5, 1>(a); }
+KERNEL __launch_bounds__(256) grouped_64(const GroupedArgs a) { grouped<64, 8, 4, 1>(a); }

@@ -1,6 +1,6 @@
 // A mixture's experts for a few rows: each route by itself, in the order of rows and choices. A warp takes one tile of
 // 16 outputs of an expert, or a gate's and an up's, through a ring of STAGES parts of 128 inputs in shared memory of
-// its own. The row is one column of what tensor cores multiply, so that sums are those of grouped.cu.
+// its own. The row is all columns of what tensor cores multiply, so that sums are those of grouped.cu.
 #include "grouped.cuh"
 
 #define PART (2 * RECORD) // bytes of a part's weights of one tile
@@ -53,27 +53,26 @@ template <int TILES, int STAGES> struct Chain {
         for (int s = 0; s < STAGES - 1; s++)
             load(s < parts);
         Weights<FORMAT> own[TILES];
+        u32 named = sharedAddress(row) + lane / 8 * 16; // what this lane names of the row
         for (int s = 0; s < parts; s++) {
             copyWait<STAGES - 2>();
             __syncwarp();
             load(s + STAGES - 1 < parts);
             const u8 *stage = ring + s % STAGES * (TILES * PART);
+            u32 x[4];
 #pragma unroll
             for (int k = 0; k < 8; k++) {
                 if (k % 4 == 0)
 #pragma unroll
                     for (int i = 0; i < TILES; i++)
                         own[i].template load<false>(stage + i * PART + k / 4 * RECORD, lane);
-                u32 x[2] = {0, 0};
-                if (lane < 4) {
-                    const u8 *from = row + s * 256 + k * 32 + lane * 4;
-                    x[0] = *(const u32 *)from, x[1] = *(const u32 *)(from + 16);
-                }
+                if (k % 2 == 0) // all columns are the row
+                    ldmatrix(x, named + s * 256 + k * 32);
 #pragma unroll
                 for (int i = 0; i < TILES; i++) {
                     u32 wf[4];
                     own[i].tile(k % 4, wf);
-                    mma(d[i], wf, x[0], x[1]);
+                    mma(d[i], wf, x[k % 2 * 2], x[k % 2 * 2 + 1]);
                 }
             }
             __syncwarp();
@@ -90,7 +89,7 @@ __device__ __forceinline__ void touch(const Group *groups, int n) {
 
 // few_gated: act(gate)·up of each route. [tiles, routes] blocks of a warp.
 KERNEL few_gated(const FewArgs a) {
-    using C = Chain<2, 4>;
+    using C = Chain<2, FORMAT == BF16 ? 4 : 6>;
     extern __shared__ __align__(128) u8 shared[];
     touch(a.gate, a.experts);
     touch(a.up, a.experts);

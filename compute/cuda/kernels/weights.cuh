@@ -65,6 +65,16 @@ __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + sc
 #define IQ4_2 0xa6998d81u
 #define IQ4_3 0xf1d9c5b5u
 
+// twice is the lower half of x, or the upper one, in both halves: an instruction reads it as it is in x.
+template <bool UPPER> __device__ __forceinline__ u32 twice(u32 x) {
+    u32 r;
+    if (UPPER)
+        asm("{\n.reg .b16 lo, hi;\nmov.b32 {lo, hi}, %1;\nmov.b32 %0, {hi, hi};\n}" : "=r"(r) : "r"(x));
+    else
+        asm("{\n.reg .b16 lo, hi;\nmov.b32 {lo, hi}, %1;\nmov.b32 %0, {lo, lo};\n}" : "=r"(r) : "r"(x));
+    return r;
+}
+
 // Weights are a lane's 32 numbers of a record: load reads their codes and scales, tile makes the numbers of a tile.
 template <int F> struct Weights {
     static constexpr Format is = formatOf(F);
@@ -122,7 +132,7 @@ template <int F> struct Weights {
             int entry = p % 2 * is.groups + k * is.groups / 4; // of the lane's scales
             u32 word = scales[is.second == SCALE ? entry / 2 : entry];
             bool low = is.second != SCALE || entry % 2 == 0;
-            u32 scale = permute(word, 0, low ? 0x1010 : 0x3232), second = permute(word, 0, 0x3232);
+            u32 scale = low ? twice<false>(word) : twice<true>(word), second = twice<true>(word);
             u32 v = level(k, p, levels);
             if (is.second == SCALE_ZERO)
                 v = fma2(v, ONES, second);
@@ -154,8 +164,10 @@ template <int F> struct Weights {
             return fma2(masked(x, EACH * 0x7f, EACH * 0x4300), ONES, masked(x, EACH * 0x80, EACH * 0xc300));
         }
         u32 x = is.bits < 4 ? codes[k / 2] >> (k % 2 * 8 + p * 2) : codes[k] >> p * 4;
-        if constexpr (F == FP4) // likewise, 2 bits of exponent, times 2^126
-            return fma2(masked(x << 12, EACH * 0x8000, x << 6 & EACH * 0x01c0), EACH * 0x7e80, MINUS_ZEROS);
+        if constexpr (F == FP4) { // likewise, 2 bits of exponent, times 2^126; a product puts the code to both places
+            u32 two = p < 2 ? codes[k] : codes[k] >> 8, code = p % 2 ? two & EACH * 0xf0 : two & EACH * 0x0f;
+            return fma2(code * (p % 2 ? 1 << 8 | 1 << 2 : 1 << 12 | 1 << 6) & EACH * 0x81c0, EACH * 0x7e80, MINUS_ZEROS);
+        }
         if constexpr (F == IQ4) {
             u32 far = masked(permute(levels[0], levels[1], p | (4 + p) << 8), EACH * 0x7f, EACH * 0x4300);
             return fma2(far, ONES, EACH * 0xc300) ^ ~(x << 12) & EACH * 0x8000;

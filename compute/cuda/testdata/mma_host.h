@@ -45,7 +45,10 @@ inline float widened(u32 h) {
 }
 #define asm(...) f = widened(shortAt(b))
 
-// Of products, which are not run.
+// Of products, which are not run; asm of theirs names what that of pack.cu does.
+extern float f;
+extern const u8 *b;
+u32 shortAt(const u8 *b);
 u32 permute(u32 lo, u32 hi, u32 sel);
 u32 fma2(u32 a, u32 b, u32 c);
 u32 masked(u32 a, u32 b, u32 c);

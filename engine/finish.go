@@ -19,6 +19,7 @@ func (e *Engine) finish() {
 		err = e.await(s)
 	}
 	done := e.cfg.Now()
+	e.tick()
 	switch {
 	case err == nil:
 		for i := range s.entries {

@@ -122,7 +122,7 @@ func (e *Engine) rest() {
 	defer func() { e.busy, e.spent = e.cfg.Now(), 0 }()
 	var due <-chan time.Time
 	if at, ok := e.sched.Wake(); ok && !e.halted() {
-		due = time.After(time.Duration(at)*time.Millisecond - e.cfg.Now().Sub(e.epoch))
+		due = time.After(time.Duration(at)*time.Microsecond - e.cfg.Now().Sub(e.epoch))
 	}
 	select {
 	case <-e.inbox.notify:
@@ -132,7 +132,7 @@ func (e *Engine) rest() {
 }
 
 // tick tells the scheduler the time.
-func (e *Engine) tick() { e.sched.Tick(e.cfg.Now().Sub(e.epoch).Milliseconds()) }
+func (e *Engine) tick() { e.sched.Tick(e.cfg.Now().Sub(e.epoch).Microseconds()) }
 
 // await waits for a step. Arrivals and cancellations do not wait for it.
 func (e *Engine) await(s *step) error {

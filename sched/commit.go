@@ -160,7 +160,9 @@ func (s *Scheduler) settle(q *sequence, w *Work, x *part, done int) {
 // finish ends a sequence that has its tokens.
 func (s *Scheduler) finish(q *sequence) {
 	s.lengths.add(q.known - q.prompt)
-	s.end(q)
+	if s.end(q); q.tenant.live == 0 {
+		s.leaves(q.tenant)
+	}
 }
 
 // dropEnded takes the work of sequences that have ended out of the newest plan, unless that is begun.

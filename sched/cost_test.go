@@ -93,7 +93,7 @@ func (m *simulated) step() bool {
 	if m.micros += took; decodes {
 		m.steps = append(m.steps, took)
 	}
-	m.s.Tick(int64(m.micros / 1000))
+	m.s.Tick(int64(m.micros))
 	if m.arrive != nil {
 		m.arrive()
 	}
@@ -305,7 +305,7 @@ func TestPatience(t *testing.T) {
 	}
 	taken(64, false)
 	m.micros += 70e6
-	m.s.Tick(int64(m.micros / 1000))
+	m.s.Tick(int64(m.micros))
 	if n := taken(3000, false); n != 150 {
 		t.Errorf("%d of 150 prompts are taken where none can be in time", n)
 	}

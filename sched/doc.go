@@ -49,7 +49,8 @@
 //
 // # The caller's duties
 //
-//  1. Tell the time with Tick before Next, if sequences have windows, deadlines or retention to go by.
+//  1. Tell the time with Tick before Next, if sequences have windows, deadlines or retention to go by; under a fair
+//     policy also before Add and Commit.
 //  2. Ask for a plan with Next only when the newest one is begun. nil means that nothing can run now; Wake says
 //     whether waiting alone will change that.
 //  3. Before Begin, tell with Lost which of a plan's moves to the device cannot be made, and look at the plan

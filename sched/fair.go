@@ -7,7 +7,7 @@ import "math"
 // the crowd's sequences make them. So a few places are kept (crowded), prompts of others lead (Plan.leads), and steps
 // stay short where others are about.
 
-// crowdSize is how many running sequences make a crowd, if they are more than half of all.
+// crowdSize is how many sequences, running or waiting, make a crowd, if more than half of all that run are among them.
 const crowdSize = 4
 
 // aboutTime is how many milliseconds after its last request a tenant is expected to come again.
@@ -32,10 +32,10 @@ func (s *Scheduler) seats(t *tenant) (n int) {
 	return n
 }
 
-// crowd returns the tenant of more than half of the running sequences, if these are a few and the policy is fair; else
+// crowd returns the tenant of more than half of the running sequences, if it has a few and the policy is fair; else
 // nil. If there is one, it is what remains when sequences of different tenants leave in pairs (Boyer and Moore, MJRTY).
 func (s *Scheduler) crowd() *tenant {
-	if !s.policy.fair || s.cfg.Whole || s.cfg.Batch != Mixed || s.running.n < crowdSize {
+	if !s.policy.fair || s.cfg.Whole || s.cfg.Batch != Mixed || s.running.n == 0 {
 		return nil
 	}
 	var t *tenant
@@ -48,16 +48,25 @@ func (s *Scheduler) crowd() *tenant {
 			left += 2
 		}
 	}
-	if n := s.seats(t); n < crowdSize || 2*n <= s.running.n {
+	if t.live < crowdSize || 2*s.seats(t) <= s.running.n {
 		return nil
 	}
 	return t
 }
 
 // leads reports whether a sequence's prompt is computed before those of the crowd: it is another tenant's, which had no
-// more service when it was admitted than the crowd has now. So no tenant stays ahead for longer than one prompt.
+// more service when it was admitted than the crowd has now or will have with its next prompt, for which it is charged
+// at once and which it may get long after. So no tenant stays ahead for longer than one prompt of each.
 func (p *Plan) leads(q *sequence) bool {
-	return p.crowd != nil && q.tenant != p.crowd && q.paid <= p.crowd.served
+	return p.crowd != nil && q.tenant != p.crowd && q.paid <= p.crowd.due()
+}
+
+// due is the service that a tenant has got, with its next prompt if one waits.
+func (t *tenant) due() int64 {
+	if t.waiting.Len() == 0 {
+		return t.served
+	}
+	return t.served + weightIn*int64(t.waiting.First().counted)
 }
 
 // follow decides who leads in a plan. Of those that wait, the first that would is expected to be admitted, and rows and
@@ -76,7 +85,7 @@ func (s *Scheduler) follow(p *Plan) {
 	var first *tenant
 	all := s.waiting.tenants.All()
 	for _, t := range all[:min(3, len(all))] { // the first two of a heap are among the first three
-		if t != p.crowd && t.served <= p.crowd.served && (first == nil || t.before(first)) {
+		if t != p.crowd && t.served <= p.crowd.due() && (first == nil || t.before(first)) {
 			first = t
 		}
 	}

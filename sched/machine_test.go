@@ -489,7 +489,7 @@ func (m *machine) commit() {
 		took := m.pace.base + m.pace.row*int64(st.plan.Rows)
 		m.s.Took(st.plan, took)
 		m.micros += took
-		m.s.Tick(m.micros / 1000)
+		m.s.Tick(m.micros)
 	}
 	m.s.Commit(st.plan, results)
 	for i, w := range st.packed {

@@ -6,10 +6,11 @@ import (
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
-// Next plans the next step, or returns nil when nothing can run now. Two plans may be outstanding: one that is begun
-// and one after it, in which the tokens that the first will yield are planned for by position though their values are
-// not known yet. It may be begun, too, before the first is committed. With two outstanding, Next returns nil, and
-// with one that samples for a sequence that is not planned ahead (PlanAhead): the next plan serves all.
+// Next plans the next step, or returns nil when nothing is to run now (see Wake). Two plans may be outstanding: one
+// that is begun and one after it, in which the tokens that the first will yield are planned for by position though
+// their values are not known yet. It may be begun, too, before the first is committed. With two outstanding, Next
+// returns nil, and with one that samples for a sequence that is not planned ahead (PlanAhead): the next plan serves
+// all.
 //
 // Every running sequence with something to compute gets rows, those admitted first before the others. If there is no
 // block for one, the running sequence that the policy puts last is preempted: it gives up its blocks, waits again and
@@ -30,7 +31,7 @@ func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 1 && !s.newest().begun {
 		panic("sched: Next while the plan before is not begun")
 	}
-	if s.outstanding == 1 && (s.newest().waits || s.expectant()) {
+	if s.outstanding == 1 && (s.newest().waits || s.expectant()) || s.outstanding == 0 && s.lulled() {
 		return nil
 	}
 	p := s.outstandingAt(s.outstanding)

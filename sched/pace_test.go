@@ -41,7 +41,7 @@ func TestFewAtOnce(t *testing.T) {
 		for m.step() {
 		}
 		m.micros += c.rest
-		m.s.Tick(int64(m.micros / 1000))
+		m.s.Tick(int64(m.micros))
 		for i := range 10 {
 			if err := ask(20, 1); err != nil {
 				t.Errorf("%s: %d of ten is refused: %v", name, i+1, err)

@@ -28,6 +28,7 @@ type tenant struct {
 	name   string
 	served int64
 	live   int // sequences that wait or run
+	habit  habit
 	users  turns
 
 	waiting heap.Heap[*sequence]

@@ -153,7 +153,8 @@ type Scheduler struct {
 	sweepAt  int      // how many tenants there are before those without a claim are forgotten
 	latest   [2]visit // of different tenants, the last one first
 	lone     bool     // the plan before was to be
-	turn     int      // of those that a crowd takes
+	lull     lull
+	turn     int // of those that a crowd takes
 
 	plans       [2]Plan // a ring: the oldest outstanding plan is plans[oldest], the other follows it
 	oldest      int
@@ -169,7 +170,7 @@ type Scheduler struct {
 	error lateness // of predictions
 	patience
 
-	now          int64 // milliseconds, as Tick told
+	micros, now  int64 // microseconds and milliseconds, as Tick told
 	sincePrompts int   // plans since one that computed prompts
 	closed       bool  // a Static batch takes no more
 
@@ -309,7 +310,9 @@ func (s *Scheduler) Add(r Request) error {
 	if s.policy.fair && r.Payer != "" && !s.isHeld(r.Parent) {
 		q.user, q.turn, q.turns = r.Tenant, q.tenant.users.next(r.Tenant, weightIn*int64(n)), true
 	}
-	q.tenant.live++
+	if q.tenant.live++; q.tenant.live == 1 {
+		s.returns(q.tenant)
+	}
 	if r.Background {
 		s.background++
 		q.priority = math.MaxInt
@@ -356,20 +359,24 @@ func (s *Scheduler) Cancel(id SeqID) bool {
 	return true
 }
 
-// Tick tells the time, in milliseconds since a moment of the caller's choice; it never goes back. Config.Window asks
-// for it, and the pool, for how long blocks are kept.
-func (s *Scheduler) Tick(now int64) {
-	s.now = max(s.now, now)
+// Tick tells the time, in microseconds since a moment of the caller's choice; it never goes back. Config.Window asks
+// for it, and the pool, for how long blocks are kept, and fair policies, for how soon tenants come again.
+func (s *Scheduler) Tick(micros int64) {
+	s.micros = max(s.micros, micros)
+	s.now = s.micros / 1000
 	s.pool.Tick(s.now)
 }
 
-// Wake returns at which time Next will plan a step that it does not plan yet, if nothing else happens; ok is false if
-// there is no such time.
+// Wake returns at which time, in microseconds, Next will plan a step that it does not plan yet, if nothing else
+// happens; ok is false if there is no such time.
 func (s *Scheduler) Wake() (at int64, ok bool) {
+	if s.lull.tenant != nil {
+		return s.lull.to, true
+	}
 	if s.cfg.Window == 0 || s.running.n > 0 || s.waiting.n == 0 {
 		return 0, false
 	}
-	return s.waiting.front().since + s.cfg.Window, true
+	return 1000 * (s.waiting.front().since + s.cfg.Window), true
 }
 
 // Stats returns the counters.

@@ -154,11 +154,11 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		w.s.PlanAhead(SeqID(number("id")), false)
 		return "ok"
 	case "tick":
-		w.s.Tick(int64(number("now")))
+		w.s.Tick(1000 * int64(number("now")))
 		return "ok"
 	case "wake":
 		if at, ok := w.s.Wake(); ok {
-			return fmt.Sprint("at ", at)
+			return fmt.Sprint("at ", float64(at)/1000)
 		}
 		return "never"
 	case "next":

@@ -44,7 +44,7 @@ func (s *Scheduler) Took(p *Plan, micros int64) {
 func toDevice(m kv.Move) bool { return m.To.Tier == kv.Device }
 
 // allow decides how long the prompts in a plan may take: what the target leaves beside decoding sequences. Without a
-// target, and where none decodes, it is any time.
+// target, and where none decodes and no crowd's prompts are beside other tenants, it is any time.
 //
 // Prompts that lead are computed alone where they end in one step within the target. Another step with prompts that
 // lead may take two targets, or three if that ends a prompt, and these prompts may take one and a half times as long as
@@ -70,7 +70,7 @@ func (s *Scheduler) allow(p *Plan) {
 			taken += s.cost.work(q.computed, 1)
 		}
 	}
-	if !decodes {
+	if !decodes && (p.crowd == nil || !p.leading && !s.othersAbout(p.crowd)) {
 		return
 	}
 	target := float64(s.cfg.StepTarget)

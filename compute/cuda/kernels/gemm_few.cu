@@ -5,12 +5,15 @@
 
 // rows is 8·COLS at most. [tiles/TILES] blocks of a warp for each range. Dynamic shared memory:
 // ranges·STAGES·(TILES·PART + rows·PITCH) or more.
+constexpr bool WHOLE = FORMAT == BF16;
+
 template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__ void gemmFew(const GemmArgs &a) {
     constexpr int PART = STEPS * RECORD, WEIGHTS = TILES * PART; // bytes of a part's weights: of one tile, and of all
     constexpr int PITCH = STEPS * 128 + 16;                      // and from one of its rows to the next
     constexpr int UNITS = STEPS * 8, ROWS = 32 / UNITS;          // of 16 bytes of a row, and rows that are copied at once
     extern __shared__ __align__(128) u8 shared[];
-    int lane = threadIdx.x % 32, range = threadIdx.x / 32, stageBytes = WEIGHTS + a.rows * PITCH;
+    int lane = threadIdx.x % 32, range = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int stageBytes = WEIGHTS + (WHOLE ? COLS * 8 : a.rows) * PITCH;
     int first = rangeStart(a.tilesIn / 4, a.ranges, range), end = rangeStart(a.tilesIn / 4, a.ranges, range + 1); // steps of 64 inputs
     int parts = (end - first + STEPS - 1) / STEPS;
     u8 *ring = shared + range * STAGES * stageBytes;
@@ -45,7 +48,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
             // Other warps of the multiprocessor read the rows too.
 #pragma unroll
             for (int i = 0; i < COLS * 8; i += ROWS)
-                if (i + lane / UNITS < a.rows)
+                if (WHOLE ? i < a.rows : i + lane / UNITS < a.rows)
                     copy16Shared(to + toRows + i * PITCH, x + (i64)i * a.ldx, unitsLeft > 0);
             x += STEPS * 64, bytesLeft -= PART, unitsLeft -= UNITS;
             to = to == last ? base : to + stageBytes;
@@ -80,10 +83,15 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     own[i].template load<false>(stage + i * PART + k / 4 * RECORD, lane);
-            if (k % 2 == 0)
 #pragma unroll
-                for (int c = 0; c < COLS; c++)
+            for (int c = 0; c < COLS; c++)
+                if constexpr (WHOLE) {
+                    const u8 *from = stage + WEIGHTS + (c * 8 + g) * PITCH + k * 32 + t * 4;
+                    x[c][k % 2 * 2] = *(const u32 *)from;
+                    x[c][k % 2 * 2 + 1] = *(const u32 *)(from + 16);
+                } else if (k % 2 == 0) {
                     ldmatrix(x[c], sharedAddress(stage) + named[c] + k * 32);
+                }
 #pragma unroll
             for (int i = 0; i < TILES; i++) {
                 u32 wf[4];

@@ -590,7 +590,11 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		if rows > 64 {
 			parts = 2
 		}
-		return run(p, "rotate_store", grid{rows, parts, 1}, 256, &a)
+		kernel := "rotate_store"
+		if args.whole == 1 && kind > 0 {
+			kernel = "rotate_store_any"
+		}
+		return run(p, kernel, grid{rows, parts, 1}, 256, &a)
 	}
 }
 

@@ -393,6 +393,7 @@ var paramSizes = map[string]uintptr{
 	"activation":          unsafe.Sizeof(activateArgs{}),
 	"angles":              unsafe.Sizeof(anglesArgs{}),
 	"rotate_store":        unsafe.Sizeof(storeArgs{}),
+	"rotate_store_any":    unsafe.Sizeof(storeArgs{}),
 	"edit_tables":         unsafe.Sizeof(editArgs{}),
 	"peak_read":           unsafe.Sizeof(peakArgs{}),
 	"peak_multiply":       unsafe.Sizeof(peakArgs{}),

@@ -327,7 +327,7 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
             }
             if (next.x < last) {
                 next.lookUp<DIM>(a);
-                if (next.row != now.row || next.head != now.head || next.part != now.part)
+                if (!CODED || next.row != now.row || next.head != now.head || next.part != now.part)
                     loadQ(next);
             }
             int from[1] = {firstSeen(a, now.until)}, until[1] = {now.until};

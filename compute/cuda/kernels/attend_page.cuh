@@ -56,10 +56,10 @@ template <int DIM> __device__ __forceinline__ u32 spot(int n) {
     return KV == KV_FP8 ? n / (DIM / 16) * CODES<DIM> + n % (DIM / 16) * 16 : place<DIM>(n / (DIM / 8), n % (DIM / 8));
 }
 
-// copyUnit copies 16 bytes of a page. Where pages are whole pieces of 256 bytes, the second-level cache gets such a piece
-// at once.
+// copyUnit copies 16 bytes of a page. Where pages of codes are whole pieces of 256 bytes, the second-level cache gets such
+// a piece at once.
 template <int DIM> __device__ __forceinline__ void copyUnit(u32 shared, const void *from) {
-    if (ROW<DIM> % 16 == 0)
+    if (CODED && ROW<DIM> % 16 == 0)
         asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
     else
         copy16(shared, from, true);
@@ -96,7 +96,10 @@ template <int DIM> __device__ __forceinline__ void loadPage(u32 to, const Spots<
     } else {
 #pragma unroll 1
         for (int n = lane; n < ROW<DIM>; n += 32, from += 512)
-            copyFirst(to + spot<DIM>(n), from, min(max(rows * ROW<DIM> - n * 16, 0), 16));
+            if (!CODED)
+                copy16(to + spot<DIM>(n), from, n / (DIM / 8) < rows);
+            else
+                copyFirst(to + spot<DIM>(n), from, min(max(rows * ROW<DIM> - n * 16, 0), 16));
     }
 }
 

@@ -24,7 +24,7 @@ struct StoreArgs {
     int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
     const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised before; or nil
     float qEps, kEps;
-    int whole, type; // whole: rotateWhole does it, in a cache of any type (kv.cuh)
+    int whole, type; // whole: rotateWhole does it; type: of the cache (kv.cuh)
 };
 
 // Pair is where the two numbers of a pair lie in a head, and its angle.
@@ -151,8 +151,8 @@ __device__ __forceinline__ void putRow(int type, u8 *row, const bf16 *from, int 
     }
 }
 
-// rotateWhole is rotate_store of what Turn takes, with values of bfloat16 of the same size.
-__device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
+// rotateWhole is rotate_store of what Turn takes, with values of bfloat16 of the same size. ANY: in a cache of any type.
+template <bool ANY> __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
     const CacheLayer &c = a.cache;
     int dim = a.pairs * 2, slot = a.slot[r];
     const bf16 *q = (const bf16 *)a.q.at + r * a.q.ld, *k = (const bf16 *)a.k.at + r * a.k.ld, *v = (const bf16 *)a.v.at + r * a.v.ld;
@@ -161,20 +161,26 @@ __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first
         turn.head(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
     if (slot < 0)
         return;
-    u8 *block = (u8 *)blockOf(c, slot, a.pos[r]);
-    int token = a.pos[r] % c.tokens, bytes = kvRowBytes(a.type, dim);
+    bf16 *block = blockOf(c, slot, a.pos[r]);
+    int token = a.pos[r] % c.tokens;
     for (int n = (first + step - a.qHeads % step) % step; n < 2 * c.heads; n += step) { // warps that have fewer queries begin
         int h = n % c.heads;
-        u8 *to = block + (n < c.heads ? 0 : c.heads * c.tokens * bytes) + (h * c.tokens + token) * bytes;
-        if (n >= c.heads) {
-            putRow(a.type, to, v + h * dim, dim);
-        } else if (a.type == KV_BF16) {
-            turn.head(k + h * dim, (bf16 *)to, a.pairs, a.kGain, a.kEps);
-        } else {
-            turn.head(k + h * dim, (bf16 *)k + h * dim, a.pairs, a.kGain, a.kEps);
-            __syncwarp();
-            putRow(a.type, to, k + h * dim, dim);
+        bool key = n < c.heads;
+        if constexpr (ANY) {
+            int bytes = kvRowBytes(a.type, dim);
+            if (key) {
+                turn.head(k + h * dim, (bf16 *)k + h * dim, a.pairs, a.kGain, a.kEps);
+                __syncwarp();
+            }
+            putRow(a.type, (u8 *)block + (key ? 0 : c.heads * c.tokens * bytes) + (h * c.tokens + token) * bytes, (key ? k : v) + h * dim, dim);
+            continue;
         }
+        bf16 *to = block + (key ? 0 : c.heads * c.tokens * dim) + (h * c.tokens + token) * dim;
+        if (key)
+            turn.head(k + h * dim, to, a.pairs, a.kGain, a.kEps);
+        else
+            for (int d = threadIdx.x % 32; d < a.pairs; d += 32)
+                ((u32 *)to)[d] = ((const u32 *)(v + h * dim))[d];
     }
 }
 
@@ -184,7 +190,7 @@ KERNEL rotate_store(const StoreArgs a) {
     i64 r = blockIdx.x;
     int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
     if (a.whole) {
-        rotateWhole(a, r, first, step);
+        rotateWhole<false>(a, r, first, step);
         return;
     }
     if (a.q.at)
@@ -215,6 +221,13 @@ KERNEL rotate_store(const StoreArgs a) {
         for (int d = lane; d < c.valueDim; d += 32)
             to[d] = toBF16(get(a.v, r, h * c.valueDim + d));
     }
+}
+
+// rotate_store_any is rotate_store of what is whole, in a cache of any type.
+KERNEL rotate_store_any(const StoreArgs a) {
+    letNextBegin();
+    waitForRows();
+    rotateWhole<true>(a, blockIdx.x, (blockIdx.y * blockDim.x + threadIdx.x) / 32, gridDim.y * blockDim.x / 32);
 }
 
 // Latent attention's queries and latents: the pairs of each head of queries, which follow `nope` numbers, go turned to

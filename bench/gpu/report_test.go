@@ -189,3 +189,15 @@ func TestTimesAsFast(t *testing.T) {
 		t.Errorf("on another GPU: %v", got)
 	}
 }
+
+// TestWith holds that known figures do not take the place of measured ones.
+func TestWith(t *testing.T) {
+	row := func(server, device string) result {
+		return result{Group: "decode", Series: bf16, Row: "1 sequence", Server: server, Device: device}
+	}
+	d := data{Results: []result{row(ours, "here"), row("theirs", "here")}}
+	all := d.with(data{Results: []result{row("theirs", "there"), row("others", "there")}})
+	if r := all.find("decode", bf16, "1 sequence", "theirs"); len(all.Results) != 3 || r.Device != "here" {
+		t.Errorf("%+v", all.Results)
+	}
+}

@@ -47,12 +47,12 @@ func (d *data) find(group, series, row, server string) *result {
 	return &d.Results[i]
 }
 
-// with returns d and the results of others for rows that d has.
+// with returns d and the results of others for rows that d has, of servers that d has none of there.
 func (d *data) with(others data) data {
 	all := data{Results: slices.Clone(d.Results)}
 	for _, r := range others.Results {
 		has := func(own result) bool { return own.Group == r.Group && own.Series == r.Series && own.Row == r.Row }
-		if slices.ContainsFunc(d.Results, has) {
+		if slices.ContainsFunc(d.Results, has) && d.find(r.Group, r.Series, r.Row, r.Server) == nil {
 			all.add(r)
 		}
 	}

@@ -211,3 +211,71 @@ func (c *cache) layer(i int, tables pointer, slots, stride int) layerArgs {
 		keyDim: int32(l.KDim), valueDim: int32(l.VDim),
 	}
 }
+
+// turnsWhole reports whether rotateWhole of cache.cu turns queries and keys, and stores keys and values.
+func (p *program) turnsWhole(q, k *compute.Rotate, st *compute.Store) bool {
+	const mostWhole = 256
+	dim, layer := q.Angles.Cols, p.cache.spec.Layers[st.Layer]
+	return !q.Rotary.Interleaved && !k.Rotary.Interleaved && q.Rotary.Skip == 0 && k.Rotary.Skip == 0 && k.Angles.Cols == dim &&
+		q.Rotary.HeadDim == dim && k.Rotary.HeadDim == dim && layer.KDim == dim && layer.VDim == dim && dim%4 == 0 && dim <= mostWhole &&
+		st.V.Buffer != 0 && p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0
+}
+
+// store compiles the turning of q and of k, and the storing of k and v, of which any may be nil; norms, if there are
+// some, are those of q's and k's heads, before.
+func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compute.Norm) operation {
+	args := storeArgs{}
+	if norms != nil {
+		args.qGain, args.qEps = norms[0].Gain.(*vector).at, norms[0].Eps
+		args.kGain, args.kEps = norms[1].Gain.(*vector).at, norms[1].Eps
+	}
+	for _, r := range []*compute.Rotate{q, k} {
+		if r == nil {
+			continue
+		}
+		args.skip, args.pairs = int32(r.Rotary.Skip), int32(r.Angles.Cols/2)
+		if r.Rotary.Interleaved {
+			args.neighbours = 1
+		}
+	}
+	kind := kindOfKV(p.cache.spec.Type)
+	if q != nil && k != nil && st != nil && p.turnsWhole(q, k, st) {
+		args.whole, args.kind = 1, int32(kind)
+	}
+	return func(s *shape) error {
+		if st != nil {
+			if err := p.untilMoved(st.Layer); err != nil {
+				return err
+			}
+		}
+		a := args
+		a.pos, a.slot = s.pos, s.slot
+		rows := uint32(s.count[compute.AllRows])
+		if st != nil && kind > 0 && args.whole == 0 { // keys are turned by now
+			b := storeAnyArgs{k: p.view(st.K), v: p.view(st.V), pos: s.pos, slot: s.slot, kind: int32(kind),
+				cache: p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)}
+			return run(p, "store_any", grid{rows, 2, 1}, 256, &b)
+		}
+		if q != nil {
+			a.q, a.angles = p.view(q.X), p.view(q.Angles)
+			a.qHeads, a.qDim = int32(q.Rotary.Heads), int32(q.Rotary.HeadDim)
+		}
+		if k != nil {
+			a.k, a.angles = p.view(k.X), p.view(k.Angles)
+			a.kHeads, a.kDim = int32(k.Rotary.Heads), int32(k.Rotary.HeadDim)
+		}
+		if st != nil {
+			a.stores, a.cache = 1, p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)
+			a.k, a.v = p.view(st.K), p.view(st.V)
+		}
+		parts := uint32(8) // blocks of a row
+		if rows > 64 {
+			parts = 2
+		}
+		kernel := "rotate_store"
+		if args.whole == 1 && kind > 0 {
+			kernel = "rotate_store_any"
+		}
+		return run(p, kernel, grid{rows, parts, 1}, 256, &a)
+	}
+}

@@ -7,11 +7,10 @@ import (
 
 // lulls is a scheduler with a crowd that decodes in steps of a fixed time, beside a guest.
 type lulls struct {
-	t     *testing.T
-	s     *Scheduler
-	now   int64 // microseconds
-	id    SeqID
-	guest SeqID
+	t   *testing.T
+	s   *Scheduler
+	now int64 // microseconds
+	id  SeqID
 }
 
 const lullStep = 8000 // microseconds

@@ -186,7 +186,7 @@ type groupedProductArgs struct {
 }
 
 type groupedArgs struct {
-	ends, from, to         pointer
+	ends, from, _          pointer
 	groups, rows, products int32
 	inStep, outStep        int32
 	mode, pads, aligned    int32

@@ -23,12 +23,12 @@ type rowsCopy struct {
 }
 
 type rowsPlace struct {
-	x, y   uintptr
-	kind   uint32 // 1 host, 2 device
+	_, _   uintptr // of the first byte: bytes, and rows
+	kind   uint32  // 1 host, 2 device
 	_      uint32
 	host   uintptr
 	device pointer
-	array  uintptr
+	_      uintptr // an array
 	pitch  uintptr
 }
 

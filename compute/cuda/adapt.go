@@ -81,10 +81,10 @@ func (p *program) adapt(x compute.Tensor, products []compute.Product, scale floa
 	return a, nil
 }
 
-// args is what both products take, and the name of a kernel.
-func (a *adaptation) args(s *shape, kernel string) (adaptArgs, string, grid) {
-	p := a.p
-	rows, each := s.count[compute.AllRows], adaptChunkRows(s.count[compute.AllRows])
+// args is what both products take, the rows of a chunk, and blocks for all chunks.
+func (a *adaptation) args(s *shape) (adaptArgs, int, grid) {
+	p, rows := a.p, s.count[compute.AllRows]
+	each := adaptChunkRows(rows)
 	args := adaptArgs{
 		chunks: s.adapterChunks, rows: s.adapterRows, x: p.view(a.x).at, inner: p.lora.inner, ldx: p.view(a.x).ld,
 		groups: int32(p.graph.Adapters), rank: int32(roundUp(p.lora.rank, tileIns)), ranges: a.ranges, scale: a.scale,
@@ -93,7 +93,7 @@ func (a *adaptation) args(s *shape, kernel string) (adaptArgs, string, grid) {
 	if each == manyAdapted {
 		args.ranges, args.room = 0, int32(roundUp(p.limits.Rows, rowMultiple))
 	}
-	return args, adaptName(kernel, each), grid{0, uint32(adaptChunks(rows, each, p.graph.Adapters)), 1}
+	return args, each, grid{0, uint32(adaptChunks(rows, each, p.graph.Adapters)), 1}
 }
 
 // down queues the products with A.
@@ -101,14 +101,12 @@ func (a *adaptation) down(s *shape) error {
 	if !s.adapted || a.p.lora.rank == 0 {
 		return nil
 	}
-	args, name, blocks := a.args(s, "down")
+	args, each, blocks := a.args(s)
 	for i, q := range a.products {
-		if q.Target > 0 {
-			args.p[i].groups, _ = a.p.lowTable(q.Target)
-		}
+		args.p[i].groups, _ = a.p.lowTable(q.Target)
 	}
 	blocks.x, blocks.z = uint32(max(args.ranges, 1)*args.rank/tileOuts), uint32(len(a.products))
-	return run(a.p, name, blocks, 256, &args)
+	return run(a.p, adaptName("down", each), blocks, 256, &args)
 }
 
 // up queues the products with B, and their addition.
@@ -117,11 +115,9 @@ func (a *adaptation) up(s *shape) error {
 		return nil
 	}
 	kernel, outs := "up", adaptOuts
-	args, _, blocks := a.args(s, kernel)
+	args, each, blocks := a.args(s)
 	for i, q := range a.products {
-		if q.Target > 0 {
-			_, args.p[i].groups = a.p.lowTable(q.Target)
-		}
+		_, args.p[i].groups = a.p.lowTable(q.Target)
 		to := a.p.view(q.Dst)
 		args.p[i].dst, args.p[i].outs, args.p[i].tiles = to, int32(q.Dst.Cols), int32(blocksOf(q.Dst.Cols, tileOuts))
 		if to.wide == 1 {
@@ -133,7 +129,7 @@ func (a *adaptation) up(s *shape) error {
 		kernel = "gate"
 		args.act, args.dst, blocks.x = int32(a.gate.Act), a.p.view(a.gate.Dst), blocksOf(a.gate.Dst.Cols, outs/2)
 	}
-	return run(a.p, adaptName(kernel, adaptChunkRows(s.count[compute.AllRows])), blocks, 256, &args)
+	return run(a.p, adaptName(kernel, each), blocks, 256, &args)
 }
 
 // adaptedGate compiles a gate and what it gates where adapters change them: what they add comes before the activation.
@@ -148,16 +144,17 @@ func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act c
 	if err != nil {
 		return nil, err
 	}
-	a.products, a.gate = products, &act
+	a.gate = &act
 	plain, adapted := []operation{base, p.activate(act.Dst, act.Gate, act.Up, int(act.Act), 0)}, []operation{a.down, base, a.up}
 	if narrow != nil {
 		plain, adapted = append([]operation{narrow}, plain...), append([]operation{narrow}, adapted...)
 	}
+	without, with := inTurn(plain), inTurn(adapted)
 	return func(s *shape) error {
 		if s.adapted && p.lora.rank > 0 {
-			return inTurn(adapted)(s)
+			return with(s)
 		}
-		return inTurn(plain)(s)
+		return without(s)
 	}, nil
 }
 

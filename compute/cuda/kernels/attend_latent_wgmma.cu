@@ -25,22 +25,6 @@ enum : u32 {
     TILES = TILE_EMPTY + 16,
 };
 
-// multiply adds A·B to d, both in shared memory: A as 64 rows of 16, B as 16 rows of 64.
-__device__ __forceinline__ void multiply(float (&d)[8][4], u64 a, u64 b, bool fresh) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, %32, %33, p, 1, 1, 0, 1;\n}\n"
-                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-                   "+f"(d[7][2]), "+f"(d[7][3])
-                 : "l"(a), "l"(b), "r"((u32)fresh));
-}
-
 // Stage is where a chunk lies in shared memory.
 struct Stage {
     int at;
@@ -236,7 +220,7 @@ __device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Til
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                multiply(o, weights + (k * 32 >> 4), values + (k * 2 * BOX_BYTES >> 4), k == 0);
+                wgmma<1>(o, weights + (k * 32 >> 4), values + (k * 2 * BOX_BYTES >> 4), k == 0);
             commit();
             if (!same)
 #pragma unroll

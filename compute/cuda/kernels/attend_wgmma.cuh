@@ -18,21 +18,21 @@ struct WgmmaArgs {
 // uniform tells the compiler that a number is the same in the whole warp.
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
-// wgmma adds A·B to d, both in shared memory: A as 64 rows of 16, B, 16 by 64, as 64 rows of 16. fresh: d counts as
-// zero.
-__device__ __forceinline__ void wgmma(float (&d)[8][4], u64 a, u64 b, bool fresh) {
+// wgmma adds A·B to d, both in shared memory: A as 64 rows of 16, B, 16 by 64, as 64 rows of 16, or, ACROSS, as 16 of
+// 64. fresh: d counts as zero.
+template <int ACROSS = 0> __device__ __forceinline__ void wgmma(float (&d)[8][4], u64 a, u64 b, bool fresh) {
     asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." NUMBERS " {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+                 "}, %32, %33, p, 1, 1, 0, %35;\n}\n"
                  : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
                    "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
                    "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
                    "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
                    "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
                    "+f"(d[7][2]), "+f"(d[7][3])
-                 : "l"(a), "l"(b), "r"((u32)fresh));
+                 : "l"(a), "l"(b), "r"((u32)fresh), "n"(ACROSS));
 }
 
 // wgmmaT is wgmma with A in registers, and B as 16 rows of 64, or of 128.

@@ -39,6 +39,9 @@ type answer struct {
 
 func (f *failure) Error() string { return f.err.Error() }
 
+// leaves reports whether the endpoint turned the request away as it ends, or begins anew.
+func (f *failure) leaves() bool { return f.answer != nil && f.broken }
+
 // busy reports whether the endpoint turned the request away as it has too much to do.
 func (f *failure) busy() bool {
 	return f != nil && f.answer != nil && f.answer.status == http.StatusTooManyRequests
@@ -294,6 +297,9 @@ func (x *exchange) to(ctx context.Context, p *placement, parts ...[]byte) *http.
 		r.Header.Del(name)
 	}
 	r.Header.Set("X-Request-Id", x.id)
+	if r.Header["Idempotency-Key"] == nil { // which is not sent: http.Transport asks again if a connection that it kept is dead
+		r.Header["Idempotency-Key"] = []string{}
+	}
 	carry(ctx, r.Header)
 	if x.account != nil { // the client's key is for the gateway
 		r.Header.Del("Authorization")

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -117,4 +118,54 @@ func TestContradictingEvents(t *testing.T) {
 			t.Fatal("no engine told of its blocks")
 		}
 	}
+}
+
+// TestDeadConnections has an endpoint that answers one request on a connection and closes it as the next one comes. The
+// gateway asks again on a new connection, and takes that for no attempt.
+func TestDeadConnections(t *testing.T) {
+	mortal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"choices\":[]}")
+		c.Read(make([]byte, 1))
+	}))
+	defer mortal.Close()
+	c, err := Parse("fleet.yaml", []byte("models: [{name: m, endpoints: ["+mortal.URL+"]}]\nretries: 0\nhealth: {path: \"\", metrics: \"\"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(c, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	for range 3 {
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(plain)))
+		if w.Code != 200 {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	}
+}
+
+// TestEndpointThatLeaves turns requests away as it ends more often than requests are tried again. That tries nothing.
+func TestEndpointThatLeaves(t *testing.T) {
+	a, times := &engine{name: "a"}, 0
+	a.hook = posts(func(w http.ResponseWriter, _ *http.Request) {
+		if times++; times <= 4 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"error":{"code":"shutting_down"}}`)
+			return
+		}
+		a.begin(w)
+		a.word(w)
+		a.end(w)
+	})
+	inWorld(t, "models: [{name: m, endpoints: [http://a]}]\nretries: 1", map[string]http.Handler{"a": a}, func(w *world) {
+		w.want(w.chat(streamed), 200, "[DONE]")
+	})
 }

@@ -346,6 +346,9 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 			busy = append(busy, x.at.endpoint.id)
 			left++ // it tried nothing
 		}
+		if last.leaves() {
+			left++ // nor did this one
+		}
 		if ctx.Err() != nil || left == 0 {
 			return last.refusal()
 		}

@@ -109,7 +109,7 @@ func TestSpeedOfLatent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most + 1}).(*program)
 	if n := len(p.ops) - 5; n%layers != 0 || n/layers != len(latentOps) {
 		t.Fatalf("%d operations in %d layers; want %d in each", n, layers, len(latentOps))
 	}

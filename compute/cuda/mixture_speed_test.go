@@ -116,7 +116,7 @@ func TestSpeedOfMixture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most + 1}).(*program)
 	measureAll(t, r, p, what, mixtureOps)
 }
 

@@ -17,7 +17,8 @@ import (
 
 // TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
 // KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, or of as many as "cached=256" says before it;
-// "prompt=512,8192" tokens; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have
+// "prompt=512,8192" tokens; "beside=512" says that decode's steps from there on compute a prompt of so many tokens,
+// too; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have
 // another type than BF16, and "adapters=16", if sequences are to have in turn as many adapters of rank 16 for all
 // weights of layers: "without=0" and "with=0" say that those from there on have none, or have them.
 func TestSpeed(t *testing.T) {
@@ -83,7 +84,7 @@ func TestSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("loading: %.1f GB in %.2f s\n", float64(bytes)/1e9, time.Since(begin).Seconds())
-	spec := compute.CacheSpec{Blocks: 68 * most, BlockTokens: 16, Type: cached}
+	spec := compute.CacheSpec{Blocks: 68*most + 512, BlockTokens: 16, Type: cached}
 	for range layers {
 		spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 8, KDim: 128, VDim: 128})
 	}
@@ -91,7 +92,7 @@ func TestSpeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most}).(*program)
+	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: most + 1}).(*program)
 	if adapters > 0 {
 		wait(t, p, &compute.Batch{Place: place})
 	}
@@ -104,7 +105,7 @@ func TestSpeed(t *testing.T) {
 
 // measureAll measures steps as TestSpeed lists them, and the labelled operations of a layer.
 func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []string) {
-	context, each := 512, 37
+	context, each, beside := 512, 37, 0
 	adapters := p.graph.Adapters // that sequences have in turn
 	adapter := func(slot int) int32 {
 		if adapters == 0 {
@@ -130,6 +131,10 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 				context, filled, each = rows, 0, rows/16+5
 				continue
 			}
+			if name == "beside" {
+				beside = rows
+				continue
+			}
 			if name == "prompt" {
 				filled = 0
 				measure(t, p, name, rows, labels, func(b *compute.Batch, _ int) {
@@ -137,7 +142,7 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 				})
 				continue
 			}
-			if rows*each > p.cache.spec.Blocks {
+			if rows*each+int(blocksOf(beside, 16)) > p.cache.spec.Blocks {
 				t.Fatalf("%d sequences of %d tokens: more than %d blocks", rows, context, p.cache.spec.Blocks)
 			}
 			for ; filled < rows; filled++ {
@@ -151,6 +156,12 @@ func measureAll(t testing.TB, r *rand.Rand, p *program, what string, labels []st
 			measure(t, p, name, rows, labels, func(b *compute.Batch, n int) {
 				for slot := range rows {
 					b.AppendSeq(compute.Seq{Slot: int32(slot), Start: int32(context + n), Adapter: adapter(slot)}, random(r, 1), 1)
+				}
+				if beside > 0 {
+					b.AppendSeq(compute.Seq{Slot: int32(rows)}, random(r, beside), beside)
+				}
+				for i := range int(blocksOf(beside, 16)) {
+					b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(rows), At: int32(i), Block: int32(rows*each + i)})
 				}
 			})
 		}
@@ -230,7 +241,7 @@ func measure(t testing.TB, p *program, name string, rows int, labels []string, f
 	}
 	defer p.g.leave()
 	b := batch(5)
-	bucket := rows
+	bucket := b.Rows()
 	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, len(b.Logits), bucket)
 	sh.adapted = slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })
 	p.fill(sh, p.rings[0].in, b, p.chunkCount)

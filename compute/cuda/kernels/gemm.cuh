@@ -37,12 +37,14 @@ __device__ __forceinline__ int rangeStart(int steps, int ranges, int range) {
     return range < ranges ? steps / 4 * range / ranges * 4 : steps;
 }
 
-// Place is where tile n of all products' tiles lies: the tiles of GATED alternate, others follow each other.
+// Place is a product and one of its tiles of 16 outputs.
 struct Place {
     int product, tile; // product is -1 past the last tile
 };
 
-__device__ __forceinline__ Place placeOf(const GemmArgs &a, int n) {
+// placeOf numbers the tiles of all products of a launch: those of a gate and of what it gates alternate, otherwise each
+// product's follow the product's before. Args are GemmArgs or GroupedArgs.
+template <typename Args> __device__ __forceinline__ Place placeOf(const Args &a, int n) {
     if (a.mode == GATED)
         return {n / 2 < a.p[0].tiles ? n & 1 : -1, n / 2};
     for (int i = 0; i < a.products; i++) {
@@ -71,4 +73,44 @@ __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64
     if (a.softcap > 0)
         sum = a.softcap * tanhf(sum / a.softcap);
     put(p.dst, row, o, a.mode == ADD ? get(p.dst, row, o) + sum : sum);
+}
+
+// The kernels for few rows are streams of weights. A warp has TILES tiles of 16 outputs and takes them in parts of PART
+// bytes of each, whole records, through a ring in shared memory of its own, which copies in the background fill ahead.
+// A part's tiles lie one after the other.
+
+// copyWeights begins to copy the next part. A lane copies 16 bytes of every 512 of a tile: `to` and w are where its first
+// ones go and come from, and w moves on to the next part. Bytes from number bytesLeft on, counted from w, become zeros.
+template <int PART, int TILES> __device__ __forceinline__ void copyWeights(u32 to, const u8 *(&w)[TILES], int bytesLeft, int lane) {
+#pragma unroll
+    for (int j = 0; j < (PART + 511) / 512; j++)
+        if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
+#pragma unroll
+            for (int i = 0; i < TILES; i++)
+                copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        w[i] += PART;
+}
+
+// loadRecords reads a lane's weights of record n of each tile of a part.
+template <int PART, int TILES>
+__device__ __forceinline__ void loadRecords(Weights<FORMAT> (&weights)[TILES], const u8 *part, int n, int lane) {
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        weights[i].template load<false>(part + i * PART + n * RECORD, lane);
+}
+
+// multiplyTiles adds to d the products of 16 inputs, number k of a record, of each tile and of 8·COLS rows: x holds
+// operand B of 32 inputs, of which those are the half that k % 2 names.
+template <int TILES, int COLS>
+__device__ __forceinline__ void multiplyTiles(float (&d)[TILES][COLS][4], const Weights<FORMAT> (&weights)[TILES], int k, const u32 (&x)[COLS][4]) {
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        u32 wf[4];
+        weights[i].tile(k, wf);
+#pragma unroll
+        for (int c = 0; c < COLS; c++)
+            mma(d[i][c], wf, x[c][k % 2 * 2], x[c][k % 2 * 2 + 1]);
+    }
 }

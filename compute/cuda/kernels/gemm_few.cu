@@ -30,21 +30,10 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     int bytesLeft = (end - first) * RECORD - lane * 16, unitsLeft = (end - first) * 8 - lane % UNITS;
     u32 base = sharedAddress(ring) + lane * 16, to = base, last = base + (STAGES - 1) * stageBytes;
     u32 toRows = WEIGHTS + lane / UNITS * PITCH + lane % UNITS * 16 - lane * 16;
-    auto loadWeights = [&](u32 to, int bytesLeft) {
-#pragma unroll
-        for (int j = 0; j < (PART + 511) / 512; j++)
-            if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
-#pragma unroll
-                for (int i = 0; i < TILES; i++)
-                    copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-            w[i] += PART;
-    };
     auto load = [&](bool more, bool withWeights) {
         if (more) {
             if (withWeights)
-                loadWeights(to, bytesLeft);
+                copyWeights<PART>(to, w, bytesLeft, lane);
             // Other warps of the multiprocessor read the rows too.
 #pragma unroll
             for (int i = 0; i < COLS * 8; i += ROWS)
@@ -65,7 +54,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     // Weights are copied while the kernel before still makes the rows.
     for (int s = 0; s < STAGES - 1; s++)
         if (s < parts)
-            loadWeights(base + s * stageBytes, bytesLeft - s * PART);
+            copyWeights<PART>(base + s * stageBytes, w, bytesLeft - s * PART, lane);
     waitForRows();
     for (int s = 0; s < STAGES - 1; s++)
         load(s < parts, false);
@@ -80,9 +69,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
 #pragma unroll
         for (int k = 0; k < 4 * STEPS; k++) {
             if (k % 4 == 0)
-#pragma unroll
-                for (int i = 0; i < TILES; i++)
-                    own[i].template load<false>(stage + i * PART + k / 4 * RECORD, lane);
+                loadRecords<PART>(own, stage, k / 4, lane);
 #pragma unroll
             for (int c = 0; c < COLS; c++)
                 if constexpr (WHOLE) {
@@ -92,14 +79,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
                 } else if (k % 2 == 0) {
                     ldmatrix(x[c], sharedAddress(stage) + named[c] + k * 32);
                 }
-#pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                u32 wf[4];
-                own[i].tile(k % 4, wf);
-#pragma unroll
-                for (int c = 0; c < COLS; c++)
-                    mma(d[i][c], wf, x[c][k % 2 * 2], x[c][k % 2 * 2 + 1]);
-            }
+            multiplyTiles(d, own, k % 4, x);
         }
         __syncwarp();
     }

@@ -34,15 +34,3 @@ struct GroupedArgs {
     int act;             // of GATED
     GroupedProduct p[MAX_PRODUCTS];
 };
-
-// placeOf returns where tile n of all products' tiles lies: the tiles of GATED alternate, others follow each other.
-__device__ __forceinline__ Place placeOf(const GroupedArgs &a, int n) {
-    if (a.mode == GATED)
-        return {n / 2 < a.p[0].tiles ? n & 1 : -1, n / 2};
-    for (int i = 0; i < a.products; i++) {
-        if (n < a.p[i].tiles)
-            return {i, n};
-        n -= a.p[i].tiles;
-    }
-    return {-1, 0};
-}

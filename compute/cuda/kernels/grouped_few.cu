@@ -31,20 +31,12 @@ template <int TILES, int STAGES> struct Chain {
     }
 
     // run makes the sums of column 0: lane 4g of outputs g and g+8 in d[0] and d[2].
-    __device__ __forceinline__ void run(float (&d)[TILES][4], int in) {
+    __device__ __forceinline__ void run(float (&d)[TILES][1][4], int in) {
         int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = steps * RECORD - lane * 16;
         u32 base = sharedAddress(ring) + lane * 16, to = base;
         auto load = [&](bool more) {
             if (more) {
-#pragma unroll
-                for (int j = 0; j < (PART + 511) / 512; j++)
-                    if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
-#pragma unroll
-                        for (int i = 0; i < TILES; i++)
-                            copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
-#pragma unroll
-                for (int i = 0; i < TILES; i++)
-                    w[i] += PART;
+                copyWeights<PART>(to, w, bytesLeft, lane);
                 bytesLeft -= PART;
                 to = to == base + (STAGES - 1) * TILES * PART ? base : to + TILES * PART;
             }
@@ -59,21 +51,14 @@ template <int TILES, int STAGES> struct Chain {
             __syncwarp();
             load(s + STAGES - 1 < parts);
             const u8 *stage = ring + s % STAGES * (TILES * PART);
-            u32 x[4];
+            u32 x[1][4];
 #pragma unroll
             for (int k = 0; k < 8; k++) {
                 if (k % 4 == 0)
-#pragma unroll
-                    for (int i = 0; i < TILES; i++)
-                        own[i].template load<false>(stage + i * PART + k / 4 * RECORD, lane);
+                    loadRecords<PART>(own, stage, k / 4, lane);
                 if (k % 2 == 0) // all columns are the row
-                    ldmatrix(x, named + s * 256 + k * 32);
-#pragma unroll
-                for (int i = 0; i < TILES; i++) {
-                    u32 wf[4];
-                    own[i].tile(k % 4, wf);
-                    mma(d[i], wf, x[k % 2 * 2], x[k % 2 * 2 + 1]);
-                }
+                    ldmatrix(x[0], named + s * 256 + k * 32);
+                multiplyTiles(d, own, k % 4, x);
             }
             __syncwarp();
         }
@@ -102,12 +87,12 @@ KERNEL few_gated(const FewArgs a) {
     const Group &gate = a.gate[expert], &up = a.up[expert];
     i64 from = (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
     chain.w[0] = gate.w + from, chain.w[1] = up.w + from;
-    float d[2][4] = {};
+    float d[2][1][4] = {};
     chain.run(d, a.in);
     if (lane % 4 == 0)
         for (int i = 0; i < 2; i++) {
             int o = tile * 16 + lane / 4 + i * 8;
-            float v = 0.f + d[0][i * 2], u = 0.f + d[1][i * 2];
+            float v = 0.f + d[0][0][i * 2], u = 0.f + d[1][0][i * 2];
             if (gate.bias && o < gate.outs)
                 v = v + gate.bias[o];
             if (up.bias && o < up.outs)
@@ -132,12 +117,12 @@ KERNEL few_down(const FewArgs a) {
     const Group &w = a.gate[a.ids[route]];
     C chain(shared + warp * C::bytes(a.in), (const bf16 *)a.x.at + (i64)route * a.x.ld, a.in);
     chain.w[0] = w.w + (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
-    float d[1][4] = {};
+    float d[1][1][4] = {};
     chain.run(d, a.in);
     if (lane % 4 == 0)
         for (int i = 0; i < 2; i++) {
             int o = tile * 16 + lane / 4 + i * 8;
-            float v = 0.f + d[0][i * 2];
+            float v = 0.f + d[0][0][i * 2];
             if (w.bias && o < w.outs)
                 v = v + w.bias[o];
             sums[warp][lane / 4 + i * 8] = fromBF16(toBF16(v));

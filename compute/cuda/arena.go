@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// arena is memory of the device that weights share. The driver gives out pages of 2 MiB: of its own, an expert's matrix
-// of 3 MiB would take 4.
+// arena is memory of the device that weights share. The driver gives out pages of 2 MiB: a matrix of 3 MiB would take 4
+// MiB by itself.
 type arena struct {
 	at      pointer // 0: asleep
 	n, used int64

@@ -27,22 +27,22 @@ type attention struct {
 // latentKeys and latentValues are the sizes of latents that attend_latent.cu is compiled for: DeepSeek's.
 const latentKeys, latentValues = 576, 512
 
-// latentShared is the shared memory that a block of it needs.
+// latentShared is the shared memory of a block of attend_latent.cu.
 const latentShared = 80*(latentKeys+8)*2 + 16*(chunkTokens+2)*4
 
 // latentWgmmaRows is how many rows of queries a block of attend_latent_wgmma.cu has.
 const latentWgmmaRows = 64
 
-// latentWgmmaShared is the shared memory of such a block: two chunks, queries, what rows are joined with, barriers and
-// tiles, and what aligning them takes.
+// latentWgmmaShared is the shared memory of such a block: two chunks, queries, factors, barriers and tiles, and what
+// aligning takes.
 const latentWgmmaShared = 3*64*latentKeys*2 + 2*64*8 + 64*4 + 240 + 1024
 
 // latentFewShared is the shared memory of a block of attend_latent_few.cu: 24 panels of chunks, queries of 16 heads,
-// the weights of two chunks, scores, what heads are joined with, and barriers, and what aligning them takes.
+// the weights of two chunks, scores, factors, barriers, and what aligning takes.
 const latentFewShared = 24*64*128 + 16*latentKeys*2 + 2*16*128 + 16*68*4 + 2*16*8 + 416 + 1024
 
-// wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each of its warpgroups but one, of which
-// three have registers for heads of 64 numbers.
+// wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each warpgroup that multiplies. There
+// are registers for three of these with heads of 64 numbers, for two with heads of 128.
 func wgmmaRows(dim int) int {
 	if dim == 64 {
 		return 3 * 64
@@ -50,8 +50,8 @@ func wgmmaRows(dim int) int {
 	return 2 * 64
 }
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: keys and values of six
-// chunks, or of four and of three as codes, queries, barriers and tiles, and what aligning them takes.
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: six chunks of keys and
+// values, or four, and three of codes; queries, barriers and tiles, and what aligning takes.
 func wgmmaShared(kv quant.Type, dim int) int {
 	chunks := 6 * 4 * dim
 	if coded(kv) {
@@ -60,11 +60,12 @@ func wgmmaShared(kv quant.Type, dim int) int {
 	return chunkTokens*chunks + wgmmaRows(dim)*dim*2 + 256 + 1024
 }
 
-// coded says that keys and values of a type are not multiplied as they are stored.
+// coded reports whether keys and values of a type are stored as codes, which become halves before they are multiplied.
 func coded(kv quant.Type) bool { return kv == quant.F8_E4M3 || kv == quant.Q8_0 }
 
-// fewWarps returns the most warps of attend_few on a multiprocessor, half as many for wide heads: of one block where
-// each share of a row can have a multiprocessor of its own, of two otherwise, which do not wait for each other.
+// fewWarps returns the most warps of attend_few that a multiprocessor has; for wide heads it is half of that. They are
+// one block if each share of a row can have a multiprocessor of its own, otherwise two, which do not wait for each
+// other.
 func fewWarps(kv quant.Type) int {
 	if coded(kv) {
 		return 16
@@ -72,9 +73,9 @@ func fewWarps(kv quant.Type) int {
 	return 12
 }
 
-// fewShared returns how many of some warps of a block of attend_few can have their shared memory, and how much the
-// block needs: of each warp 64 positions, what its chunk gives for up to 8 query heads, and what chunk that is; and the
-// sums of these heads.
+// fewShared returns how many warps of a block of attend_few, at most warps, can have their shared memory, and how much
+// the block needs: for each warp 64 positions, what its chunk gives for up to 8 query heads, and a tag; and the sums of
+// these heads.
 func fewShared(kv quant.Type, dim, group, warps, most int) (_, shared int) {
 	pitch, sums := 2*dim, 4*min(group, 8)*(dim+8)
 	switch {
@@ -110,7 +111,7 @@ func (p *program) runFew(kernel string, rows, shares, dim int, a *attendArgs) er
 	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, a)
 }
 
-// attender says which kernels compute a layer's attention with tensor cores.
+// attender says which kernels compute a layer's attention with tensor cores, and how they cut rows into tiles.
 type attender struct {
 	few, tile string
 	wgmma     string // in place of tile, on Hopper, or empty
@@ -202,7 +203,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 func (p *program) latentFew(k attender, layer, rows int, a *attendArgs) error {
 	heads, sms := a.group, p.d.g.info.sms
 	if k.wgmma != "" {
-		const cutRows = 40 // that attend_latent_few leaves to attend_latent_join, about, at most
+		const cutRows = 40 // about the most that attend_latent_few leaves to attend_latent_join
 		if err := p.runWgmma("attend_latent_few", layer, sms, a); err != nil {
 			return err
 		}
@@ -214,7 +215,7 @@ func (p *program) latentFew(k attender, layer, rows int, a *attendArgs) error {
 	return run(p, "attend_join", grid{uint32(rows), uint32(heads), 1}, latentValues, &joinArgs{a: *a, dim: latentValues})
 }
 
-// runWgmma queues a kernel of attend_wgmma.cu for a layer, whose blocks share the tiles of all KV heads.
+// runWgmma queues a kernel of attention with wgmma for a layer. Its blocks share the tiles of all KV heads.
 func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error {
 	if tiles == 0 {
 		return nil

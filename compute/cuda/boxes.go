@@ -2,10 +2,10 @@ package cuda
 
 import "unsafe"
 
-// tensorMap is a CUtensorMap: where the boxes of a matrix lie that a kernel fetches in the background.
+// tensorMap is a CUtensorMap: it tells the copy engine where the boxes of a matrix lie that a kernel fetches or stores.
 type tensorMap [16]uint64
 
-// boxes is what describing them takes, on the heap.
+// boxes is memory for the call that makes a tensorMap, on the heap.
 type boxes struct {
 	room             [24]uint64 // for a map, at a multiple of 64 bytes
 	size             [5]uint64
@@ -36,7 +36,7 @@ func (g *gpu) mapWeights(at pointer, recordBytes, steps, tiles, boxSteps, boxTil
 	return g.encode(at, 3, words64, 0)
 }
 
-// mapResults describes boxes of 128 bytes by boxRows rows of results, n rows of so many outputs.
+// mapResults describes boxes of 128 bytes by boxRows rows of results, which are n rows of outs numbers.
 func (g *gpu) mapResults(to rows, outs, n, boxRows int) (tensorMap, error) {
 	size, numbers := 2, numbersBF16
 	if to.wide == 1 {
@@ -48,7 +48,7 @@ func (g *gpu) mapResults(to rows, outs, n, boxRows int) (tensorMap, error) {
 	return g.encode(to.at, 2, numbers, swizzle128)
 }
 
-// What a map is of, and how boxes of 128 bytes a row lie in shared memory, as the driver numbers them.
+// The types of a map's numbers, and how rows of 128 bytes lie in shared memory, as the driver numbers them.
 const (
 	words64     uintptr = 4
 	numbersF32  uintptr = 7
@@ -68,9 +68,9 @@ func (g *gpu) encode(at pointer, dims int, of, swizzle uintptr) (tensorMap, erro
 	return *to, err
 }
 
-// mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, of which the keys come
-// first, then the values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers. Of latents, boxes
-// are 8 tokens, three steps each.
+// mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, first their keys, then
+// their values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers. Boxes of latents are three
+// steps of 8 tokens.
 func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 	l, p, b := c.spec.Layers[layer], c.places[c.of[layer]], &g.boxes
 	if l.Latent {

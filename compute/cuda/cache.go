@@ -10,8 +10,8 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// kvTypes are the types of keys and values, as kernels/kv.cuh numbers them, with what the names of the
-// kernels that attend to them end in.
+// kvTypes are the types of keys and values, as kernels/kv.cuh numbers them, and the ends of the names of the kernels
+// that attend to them.
 var kvTypes = []struct {
 	typ    quant.Type
 	suffix string
@@ -33,8 +33,7 @@ func kvBytes(t quant.Type, dim int) int {
 	return n
 }
 
-// cache is a paged KV cache (kernels/cache.cu). Layers that share memory, one of each group, have a place in
-// common.
+// cache is a paged KV cache (kernels/cache.cu). Layers of different groups may share memory: a place.
 type cache struct {
 	d      *device
 	spec   compute.CacheSpec
@@ -44,7 +43,7 @@ type cache struct {
 	groups int
 	block  int64 // bytes of a packed block: all places', one after the other
 
-	// What move_blocks reads: of each place, where it begins, bytes of a block, and where it is in a packed block.
+	// What move_blocks reads, for each place: where it begins, the bytes of a block, and where it is in a packed block.
 	base, bytes, offset pointer
 }
 
@@ -93,7 +92,7 @@ func (c *cache) stateBytes(layer int) int64 {
 	return 4 * int64(c.spec.States) * int64(c.spec.Layers[layer].State)
 }
 
-// layout computes where layers are, but for addresses.
+// layout makes a cache without memory: it computes places and their sizes.
 func layout(spec compute.CacheSpec) *cache {
 	c := &cache{spec: spec, groups: spec.Groups()}
 	next := make([]int, c.groups)
@@ -212,8 +211,8 @@ func (c *cache) layer(i int, tables pointer, slots, stride int) layerArgs {
 	}
 }
 
-// turnsWhole reports whether rotateWhole of cache.cu turns queries and keys, and stores keys and values.
-func (p *program) turnsWhole(q, k *compute.Rotate, st *compute.Store) bool {
+// rotatesWhole reports whether rotateWhole of cache.cu can rotate queries and keys, and store keys and values.
+func (p *program) rotatesWhole(q, k *compute.Rotate, st *compute.Store) bool {
 	const mostWhole = 256
 	dim, layer := q.Angles.Cols, p.cache.spec.Layers[st.Layer]
 	return !q.Rotary.Interleaved && !k.Rotary.Interleaved && q.Rotary.Skip == 0 && k.Rotary.Skip == 0 && k.Angles.Cols == dim &&
@@ -221,8 +220,8 @@ func (p *program) turnsWhole(q, k *compute.Rotate, st *compute.Store) bool {
 		st.V.Buffer != 0 && p.view(q.X).wide+p.view(k.X).wide+p.view(st.V).wide == 0
 }
 
-// store compiles the turning of q and of k, and the storing of k and v, of which any may be nil; norms, if there are
-// some, are those of q's and k's heads, before.
+// store compiles the rotations q and k, and the storing st of keys and values; any may be nil. norms, if not nil, are
+// those of the heads of queries and keys, which come first.
 func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compute.Norm) operation {
 	args := storeArgs{}
 	if norms != nil {
@@ -239,7 +238,7 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		}
 	}
 	kind := kindOfKV(p.cache.spec.Type)
-	if q != nil && k != nil && st != nil && p.turnsWhole(q, k, st) {
+	if q != nil && k != nil && st != nil && p.rotatesWhole(q, k, st) {
 		args.whole, args.kind = 1, int32(kind)
 	}
 	return func(s *shape) error {
@@ -251,7 +250,7 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		a := args
 		a.pos, a.slot = s.pos, s.slot
 		rows := uint32(s.count[compute.AllRows])
-		if st != nil && kind > 0 && args.whole == 0 { // keys are turned by now
+		if st != nil && kind > 0 && args.whole == 0 { // keys are rotated by now
 			b := storeAnyArgs{k: p.view(st.K), v: p.view(st.V), pos: s.pos, slot: s.slot, kind: int32(kind),
 				cache: p.cache.layer(st.Layer, p.tables, p.limits.Slots, p.stride)}
 			return run(p, "store_any", grid{rows, 2, 1}, 256, &b)

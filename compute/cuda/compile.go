@@ -20,7 +20,7 @@ type buffer struct {
 	capacity int // rows
 }
 
-// rowMultiple is what the rows of buffers are rounded up to, so that kernels need not look where a batch ends.
+// rowMultiple is what the rows of buffers are rounded up to: kernels may read whole blocks of rows past a batch's end.
 const rowMultiple = 256
 
 // compiler makes the operations of a program.
@@ -30,9 +30,9 @@ type compiler struct {
 	wide map[int]bool // by buffer's number
 	at   int          // the operation that is compiled
 
-	routes map[int]routeShape // of buffers of routes, by number
-	joined map[int]bool       // operations that are part of one before them
-	normed *compute.Normalize // what the rows of a product are, which are not computed for anything else
+	routes map[int]routeShape // of buffers that have rows of routes, by number
+	joined map[int]bool       // operations that were compiled with one before them
+	normed *compute.Normalize // the norm whose results are the rows of the product at hand, and of nothing else
 }
 
 // compile fills p.buffers and p.ops.
@@ -91,8 +91,9 @@ func wideBuffers(ops []compute.Op) map[int]bool {
 	return wide
 }
 
-// routersApart returns operations in which products that make a router's logits beside a gate and what it gates are
-// apart: the norm before can be one with the choice of experts, and the activation with the gate.
+// routersApart returns the operations, with a router's product taken out of those with a shared expert's gate and what
+// it gates. Then the norm before can become one kernel with the choice of experts, and the gate one with its
+// activation.
 func (p *program) routersApart(ops []compute.Op) []compute.Op {
 	ops = slices.Clone(ops)
 	for i := range ops {
@@ -118,7 +119,7 @@ func (p *program) routersApart(ops []compute.Op) []compute.Op {
 	return ops
 }
 
-// next compiles the next operation, or the next n as one.
+// next compiles the next n operations as one.
 func (c *compiler) next() (op operation, n int, err error) {
 	p := c.p
 	switch o := c.ops[c.at].(type) {
@@ -195,7 +196,7 @@ func (c *compiler) next() (op operation, n int, err error) {
 	return nil, 0, fmt.Errorf("cuda: operation %d: this device does not compute %T: %w", c.at, c.ops[c.at], compute.ErrUnsupported)
 }
 
-// matMul compiles products, with the operation after them where both can be one: an addition to the residual
+// matMul compiles products and, where both can be one kernel, the operation after them: an addition to the residual
 // stream, or the activation of a gate and what it gates.
 func (c *compiler) matMul(o compute.MatMul) (operation, int, error) {
 	var after compute.Op
@@ -229,7 +230,7 @@ func (c *compiler) matMul(o compute.MatMul) (operation, int, error) {
 	return op, 1, err
 }
 
-// gated returns the products of a gate and of what it gates, if an activation takes both and nothing else needs them.
+// gated returns the products of a gate and of what it gates, if these are o's, and an activation takes both.
 func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute.Product, ok bool) {
 	if len(o.Products) != 2 || a.Dst.Buffer == o.X.Buffer || c.wide[a.Dst.Buffer] {
 		return gate, up, false
@@ -240,21 +241,21 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && launchable(o.Products) == 2
 }
 
-// rotate compiles the turning of queries and keys, and where keys are stored, as one where they follow each other.
+// rotate compiles a rotation; where that of queries, that of keys and their storing follow each other, all as one.
 func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
 	p := c.p
 	if c.at+2 < len(c.ops) {
 		k, second := c.ops[c.at+1].(compute.Rotate)
 		s, third := c.ops[c.at+2].(compute.Store)
 		if second && third && s.K == k.X && k.Angles == o.Angles && k.Rotary.Skip == o.Rotary.Skip &&
-			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) && (p.cache.spec.Type == quant.BF16 || p.turnsWhole(&o, &k, &s)) {
+			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) && (p.cache.spec.Type == quant.BF16 || p.rotatesWhole(&o, &k, &s)) {
 			return p.store(&o, &k, &s, nil), 3, nil
 		}
 	}
 	return p.store(nil, &o, nil, nil), 1, nil
 }
 
-// deadAfter reports whether nothing reads what a buffer holds after operation at.
+// deadAfter reports whether nothing after operation at reads what a buffer holds then.
 func (c *compiler) deadAfter(at, buffer int) bool {
 	for _, op := range c.ops[at+1:] {
 		reads, writes := uses(op)
@@ -272,7 +273,7 @@ func (c *compiler) deadAfter(at, buffer int) bool {
 	return true
 }
 
-// uses returns what an operation reads, and what it writes without reading it.
+// uses returns what an operation reads, and what it writes without reading it first.
 func uses(op compute.Op) (reads, writes []compute.Tensor) {
 	type tensors = []compute.Tensor
 	switch o := op.(type) {
@@ -349,7 +350,7 @@ func run[T any](p *program, name string, blocks grid, threads int, args *T) erro
 	return launch(p.s, p.kernel[name], blocks, threads, args)
 }
 
-// What a row of a table is chosen by.
+// What chooses a row of an embedding's table.
 const (
 	byToken = iota
 	byPosition
@@ -445,22 +446,22 @@ func (p *program) angles(o compute.Angles) operation {
 	}
 }
 
-// normedHeads compiles the norms of queries' and keys' heads, their turning, and where keys are stored, if that is what
-// follows and heads are turned as a whole; else it returns nil.
+// normedHeads compiles the norms of queries' and keys' heads, their rotation, and the storing of keys and values, if
+// that is what follows and heads are rotated as a whole; else it returns nil.
 func (c *compiler) normedHeads(q compute.Normalize) operation {
 	if c.at+4 >= len(c.ops) {
 		return nil
 	}
 	k, ok := c.ops[c.at+1].(compute.Normalize)
-	turned, second := c.ops[c.at+2].(compute.Rotate)
+	queries, second := c.ops[c.at+2].(compute.Rotate)
 	keys, third := c.ops[c.at+3].(compute.Rotate)
-	if !ok || !second || !third || q.Dst != turned.X || k.Dst != keys.X {
+	if !ok || !second || !third || q.Dst != queries.X || k.Dst != keys.X {
 		return nil
 	}
 	for _, n := range []struct {
 		compute.Normalize
 		compute.Rotate
-	}{{q, turned}, {k, keys}} {
+	}{{q, queries}, {k, keys}} {
 		dim := n.Rotary.HeadDim
 		gain, plain := n.Norm.Gain.(*vector)
 		if bias, ok := n.Norm.Bias.(*vector); !plain || ok && bias != nil || n.Norm.Center || gain.n != dim || n.Norm.Group != 0 && n.Norm.Group != dim ||
@@ -470,17 +471,17 @@ func (c *compiler) normedHeads(q compute.Normalize) operation {
 	}
 	c.at += 2
 	defer func() { c.at -= 2 }()
-	if _, n, _ := c.rotate(turned); n < 3 {
+	if _, n, _ := c.rotate(queries); n < 3 {
 		return nil
 	}
 	s := c.ops[c.at+2].(compute.Store)
-	return c.p.store(&turned, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
+	return c.p.store(&queries, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
 }
 
-// latentRows compiles the norm of latents, their turning and that of queries, where latents are stored, and the
-// products with queries' heads, if that is what follows; else it returns nil.
+// latentRows compiles the norm of latents, their rotation and that of queries, the storing of latents, and the products
+// of queries' heads, if that is what follows; else it returns nil.
 func (c *compiler) latentRows(n compute.Normalize) (operation, error) {
-	const mostRank = 512 // of which norm_groups has one warp
+	const mostRank = 512 // of what norm_groups normalises with one warp, as latent_rows does
 	if c.at+4 >= len(c.ops) || c.p.cache.spec.Type != quant.BF16 {
 		return nil, nil
 	}
@@ -511,13 +512,13 @@ func (c *compiler) latentRows(n compute.Normalize) (operation, error) {
 	}
 	p := c.p
 	args := latentArgs{gain: gain.at, eps: n.Norm.Eps, heads: int32(heads), nope: int32(in), rank: int32(rank)}
-	args.turn.pairs = int32(rest / 2)
+	args.rotation.pairs = int32(rest / 2)
 	if q.Rotary.Interleaved {
-		args.turn.neighbours = 1
+		args.rotation.neighbours = 1
 	}
 	return func(sh *shape) error {
 		a := args
-		a.q, a.wide, a.latent, a.turn.angles = p.view(q.X), p.view(m.Dst), p.view(s.K), p.view(q.Angles)
+		a.q, a.wide, a.latent, a.rotation.angles = p.view(q.X), p.view(m.Dst), p.view(s.K), p.view(q.Angles)
 		a.pos, a.slot, a.cache = sh.pos, sh.slot, p.cache.layer(s.Layer, p.tables, p.limits.Slots, p.stride)
 		rows, parts := uint32(sh.count[compute.AllRows]), uint32(3)
 		if rows > 64 {

@@ -130,8 +130,16 @@ const (
 // spoils reports whether a code is of a fault after which every call of the context fails with the same: of a kernel,
 // of the device or of the driver.
 func (c code) spoils() bool {
-	const tooManyResources, tooLarge = 701, 720 // of one launch
-	return c == 4 || c == 214 || c == 220 || c == 999 || c >= 700 && c < 800 && c != tooManyResources && c != tooLarge
+	const deinitialized, uncorrectable, linkUncorrectable, unknown = 4, 214, 220, 999
+	const firstOfKernels, endOfKernels = 700, 800
+	const tooManyResources, tooLarge = 701, 720 // of one launch, which does not begin
+	switch c {
+	case deinitialized, uncorrectable, linkUncorrectable, unknown:
+		return true
+	case tooManyResources, tooLarge:
+		return false
+	}
+	return c >= firstOfKernels && c < endOfKernels
 }
 
 // driverError is a call that the driver refused.

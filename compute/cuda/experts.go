@@ -15,8 +15,8 @@ type routing struct {
 	ordered      bool    // some product takes routes by expert, however few rows there are
 }
 
-// apart reports whether each route of so many rows is computed by itself, in the order of rows: experts that two rows
-// choose are read twice.
+// apart reports whether the routes of so many rows are not sorted: each is computed by itself, and an expert that two
+// rows choose is read twice.
 func (r *routing) apart(rows int) bool {
 	const most = 4
 	return rows <= most && !r.ordered
@@ -33,8 +33,8 @@ func (r *routing) lay(at pointer, rows int) {
 	r.ids, r.weights, r.at, r.from, r.ends = at, at.at(n), at.at(2*n), at.at(3*n), at.at(4*n)
 }
 
-// routedWidths returns the least width of the buffers that have a row for each route, so that each of a row's routes
-// has a whole number of inputsMultiple numbers.
+// routedWidths returns the least width of each buffer that has rows of routes: room for all routes of a row, each
+// rounded up to a multiple of inputsMultiple numbers.
 func routedWidths(g *compute.Graph) map[int]int {
 	widths := map[int]int{}
 	for _, op := range g.Ops {
@@ -56,7 +56,7 @@ func (c *compiler) routing(n int) (*routing, error) {
 	return &c.p.routings[n], nil
 }
 
-// routed returns a tensor of routes: rows of t.Cols numbers.
+// routed returns the view of a tensor of routes, which has a row of t.Cols numbers for each.
 func (p *program) routed(t compute.Tensor) rows {
 	v := p.view(t)
 	v.ld = int32(roundUp(t.Cols, inputsMultiple))
@@ -117,7 +117,8 @@ func (c *compiler) route(o compute.Route) (operation, error) {
 	}, nil
 }
 
-// routeShape is what a buffer has a row for each route of: rows of cols numbers, chosen for each row of the batch.
+// routeShape says of a buffer that it has rows of cols numbers, one for each route, which are chosen to a row of the
+// batch.
 type routeShape struct{ cols, chosen int }
 
 // activate compiles an activation. One of tensors of routes goes over these.

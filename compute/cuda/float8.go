@@ -8,7 +8,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// scaling says how a weight of F8_E4M3 is scaled, which decides how the rows that it is multiplied with are.
+// scaling says how a weight of F8_E4M3 is scaled, which decides how the rows are that it is multiplied with.
 type scaling int
 
 const (
@@ -36,9 +36,9 @@ func scalingOf(src *compute.Source) scaling {
 }
 
 // float8Kernel is a kernel of gemm_float8.cu: the outputs and rows that its blocks take, how many steps it has in
-// shared memory, whether rows have scales for groups, and the ranges of inputs that it is for, 0 if for all. step and
-// part are the nanoseconds of 128 inputs of a part and of beginning and ending one, as measured on an H100; for few
-// rows, where blocks share a multiprocessor, they are those of all that do.
+// shared memory, whether rows have scales for groups, and the number of ranges of inputs that it is for, 0 for any.
+// step and part are the nanoseconds that 128 inputs of a part take, and beginning and ending one, as measured on an
+// H100; for few rows, where several blocks share a multiprocessor, those that they take together.
 type float8Kernel struct {
 	name                       string
 	outs, rows, stages, ranges int
@@ -46,7 +46,7 @@ type float8Kernel struct {
 	step, part                 int
 }
 
-// float8Kernels are those of few rows, by rows, and the one of many with scales of groups.
+// float8Kernels are those for few rows, by rows, and the one for many rows with scales of groups.
 var float8Kernels = func() (all []float8Kernel) {
 	for _, k := range []float8Kernel{
 		{rows: 8, stages: 5, step: 168, part: 5500}, {rows: 16, stages: 6, step: 216, part: 5500}, {rows: 32, stages: 5, step: 292, part: 5500},
@@ -65,14 +65,15 @@ var float8Kernels = func() (all []float8Kernel) {
 	return append(all, float8Kernel{name: "gemm_float8_many", outs: 128, rows: 128, stages: 4, groups: true, step: 600, part: 6700})
 }()
 
-// float8Warpgroups are the kernels of more rows that have one scale each.
+// float8Warpgroups are the kernels for more rows, with one scale a row.
 var float8Warpgroups = []warpgroups{
 	{128, 256, 1, false, 688, 5000, true}, {128, 128, 1, false, 540, 3750, true}, {128, 64, 1, false, 516, 1750, true},
 	{128, 32, 1, false, 480, 1250, true}, {64, 128, 1, false, 352, 2000, true}, {64, 64, 1, false, 304, 1500, true},
 	{128, 128, 1, true, 544, 8000, true}, {64, 128, 1, true, 400, 4750, true}, {64, 64, 1, true, 344, 2750, true}, {64, 32, 1, true, 352, 3000, true},
 }
 
-// shared is the shared memory that a block needs: Ring of gemm_float8.cu, and where the kernel of many keeps sums.
+// shared is the shared memory that a block needs: Ring of gemm_float8.cu, and where the kernel for many rows keeps
+// sums.
 func (k float8Kernel) shared() int {
 	step := k.rows*(float8Inputs+4) + k.outs/recordOuts*2*formatFP8.recordBytes() + 16
 	n := 1024 + k.stages*step
@@ -98,7 +99,7 @@ func float8Ranges(blocks int) int {
 	return 8
 }
 
-// float8Rows is where a program keeps the rows of a product in F8_E4M3.
+// float8Rows is memory for the rows of a product in F8_E4M3.
 type float8Rows struct {
 	inputs    int // the most of a product; 0: there is none
 	rows      int // a multiple of rowMultiple
@@ -146,7 +147,7 @@ func (p *program) inFloat8(q compute.Product) bool {
 	if q.W.(*matrix).float8 == scaledOtherwise {
 		return false
 	}
-	// For some rows a kernel could be there that for others is not.
+	// All or none: a kernel could be there for some numbers of rows, and not for others.
 	for _, k := range float8Kernels {
 		if p.kernel[formatFP8.kernel(k.name)] == nil {
 			return false
@@ -160,7 +161,7 @@ func (p *program) inFloat8(q compute.Product) bool {
 	return true
 }
 
-// productFloat8 compiles the rounding of rows, and a launch.
+// productFloat8 compiles a launch of products in F8_E4M3 and, before it, the rounding of its rows, or their norm.
 func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
 	p, by := c.p, products[0].W.(*matrix).float8
 	p.float8.inputs = max(p.float8.inputs, x.Cols)
@@ -193,14 +194,14 @@ func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, err
 	return to, nil
 }
 
-// roundRows queues the rounding of a product's rows of in numbers.
+// roundRows queues the rounding of a product's rows, of `in` numbers each.
 func (p *program) roundRows(a *float8Args, in int) error {
 	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
 	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), 1024)
 	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
 }
 
-// normRows returns what queues a norm whose results are rounded.
+// normRows returns a function that queues a norm with its rounding, in place of roundRows.
 func (p *program) normRows(o compute.Normalize) func(a *float8Args, in int) error {
 	args := float8NormArgs{gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps}
 	return func(a *float8Args, in int) error {

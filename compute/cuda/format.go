@@ -58,7 +58,7 @@ var formats = [numFormats]struct {
 	formatFP8:        {"fp8", 8, 1, onlyScale},
 }
 
-// formatOfType has the formats of types whose blocks have parts.
+// formatOfType has the formats of types that are stored as codes.
 var formatOfType = map[quant.Type]format{
 	quant.Q4_0: formatInt4, quant.Q4_1: formatInt4Min, quant.Q5_0: formatInt5, quant.Q5_1: formatInt5Min, quant.Q8_0: formatInt8,
 	quant.Q2_K: formatInt2Min16, quant.Q3_K: formatInt3x16, quant.Q4_K: formatInt4Min, quant.Q5_K: formatInt5Min, quant.Q6_K: formatInt6x16,
@@ -80,7 +80,7 @@ func formatOf(src *compute.Source) format {
 	return formatOfType[src.Type]
 }
 
-// scaleBytes is what an output has in a record.
+// scaleBytes is the bytes of an output's scales in a record.
 func (f format) scaleBytes() int {
 	if formats[f].second == onlyScale {
 		return 2 * formats[f].groups

@@ -19,7 +19,8 @@ func (g grouping) name() string { return fmt.Sprintf("grouped_%d", g.rows) }
 // shared is the shared memory that a block needs.
 func (g grouping) shared(f format) int { return g.steps * (g.warps*f.recordBytes() + g.rows*128) }
 
-// fewOfGroup is up to how many rows of a group, on average, the kernel for 8 rows is the fastest that reads codes.
+// fewOfGroup is up to how many rows a group may have, on average, for the kernel of 8 rows to be the fastest with
+// codes.
 const fewOfGroup = 12
 
 // groupingFor returns the kernel for groups of so many rows on average.
@@ -52,8 +53,8 @@ func (p *program) keep(groups []group) int64 {
 	return int64(at) * int64(unsafe.Sizeof(group{}))
 }
 
-// multiplyGroups queues products of groups. outs are the most outputs of a group, by product; of rows there are so
-// many in all groups, or in each one where a.ends is nil. All weights are of format f.
+// multiplyGroups queues products of groups. outs has the most outputs of a group for each product. a.rows is how many
+// rows all groups have together, or, if a.ends is 0, each one. All weights are of format f.
 func (p *program) multiplyGroups(f format, a *groupedArgs, outs []int) error {
 	rows, groups := int(a.rows), int(a.groups)
 	if rows == 0 {
@@ -81,7 +82,7 @@ func (p *program) multiplyGroups(f format, a *groupedArgs, outs []int) error {
 	return run(p, f.kernel(k.name()), grid{uint32(blocks), uint32(min(chunks, most)), blocksOf(chunks, most)}, 32*k.warps, a)
 }
 
-// narrow returns rows of x in bfloat16, and what makes them so: nil if they are.
+// narrow returns x in bfloat16, and the operation that makes it so: nil if it is.
 func (c *compiler) narrow(x compute.Tensor) (compute.Tensor, operation) {
 	if !c.wide[x.Buffer] {
 		return x, nil
@@ -104,8 +105,8 @@ const headsRows, headsOuts = 128, 128
 
 func headsKernel(in int) string { return fmt.Sprintf("heads_wgmma_%d", in) }
 
-// headsShared is the shared memory of a block of heads_wgmma.cu: rows, their results, and a barrier, and what aligning
-// them takes.
+// headsShared is the shared memory of a block of heads_wgmma.cu: rows, their results, a barrier, and what aligning
+// takes.
 func headsShared(in int) int { return headsRows*in*2 + headsRows*(headsOuts*2+16) + 16 + 1024 }
 
 // multiplyHeads queues products of heads of many rows of x, if there is a kernel for them.
@@ -122,8 +123,8 @@ func (p *program) multiplyHeads(f format, a *groupedArgs, x compute.Tensor, in, 
 	return true, run(p, headsKernel(in), grid{blocksOf(int(a.rows), headsRows), uint32(a.groups), 1}, 256, &args)
 }
 
-// matMulHeads compiles products of the heads of each row: every head is a group of all rows; and the copying of what
-// heads have besides, if it copies that.
+// matMulHeads compiles products of the heads of each row: every head is a group of all rows. If copies, it also
+// compiles the copying of the numbers that heads have besides.
 func (c *compiler) matMulHeads(o compute.MatMulHeads, copies bool) (operation, error) {
 	p, heads := c.p, len(o.W)
 	if heads == 0 || o.X.Cols%heads != 0 || o.Dst.Cols%heads != 0 {

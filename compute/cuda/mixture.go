@@ -6,7 +6,7 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// expertProducts are products with the weights of a mixture's experts, each of which is a group of its routes.
+// expertProducts are products with the weights of a mixture's experts. An expert's routes are a group.
 type expertProducts struct {
 	t      *routing
 	x      compute.Tensor
@@ -81,8 +81,8 @@ func (c *compiler) expertProducts(o compute.MatMulExperts, t *routing) (*expertP
 	return e, nil
 }
 
-// activatedExperts returns the activation of a gate and what it gates, and where it is, if products are these, and
-// nothing else needs them. It puts the gate's product first.
+// activatedExperts returns the activation of a gate and what it gates, and its place among the operations, if o has the
+// products of both and nothing else needs them. It puts the gate's product first. The place is 0 if there is none.
 func (c *compiler) activatedExperts(o *compute.MatMulExperts, t *routing) (a compute.Activate, at int) {
 	if len(o.Products) != 2 || o.Routed {
 		return a, 0
@@ -114,8 +114,8 @@ func (c *compiler) activatedExperts(o *compute.MatMulExperts, t *routing) (a com
 	return a, 0
 }
 
-// summedExperts returns the sum after a product of experts, its addition, if there is one, and how many operations all
-// are: 0 if something else needs the product.
+// summedExperts returns the sum after a product of experts, the addition after that, if there is one, and how many
+// operations these and the product are: 0 if there is no such sum, or something else needs the product.
 func (c *compiler) summedExperts(o compute.MatMulExperts) (sum compute.Combine, add *compute.Add, n int) {
 	if len(o.Products) != 1 || !o.Routed || c.at+1 == len(c.ops) {
 		return sum, nil, 0
@@ -212,8 +212,8 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 	}, nil
 }
 
-// multiplyExperts queues products of routes that are ordered by expert. Rows of the batch that many kernels are to take
-// are copied to their routes' places first, in room, if there is some.
+// multiplyExperts queues products of routes that are ordered by expert. If the rows are the batch's and a kernel of
+// manies is to take them, they are copied to their routes' places first: into room, if that is not nil.
 func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, room *compute.Tensor) error {
 	if e.narrow != nil {
 		if err := e.narrow(s); err != nil {
@@ -248,8 +248,8 @@ func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, ro
 	return m.run(p, e.format, &a, outs, e.x.Cols/boxInputs)
 }
 
-// many is a kernel of grouped_wgmma.cu: the most rows of a part, the steps of a stage, and from how many rows of a
-// group on, on average, it is the fastest.
+// many is a kernel of grouped_wgmma.cu: the most rows of a part, the steps of a stage, and the least rows of a group,
+// on average, for which it is the fastest.
 type many struct{ rows, steps, least int }
 
 var manies = []many{{256, 1, 96}, {128, 2, 5}}
@@ -283,7 +283,7 @@ func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {
 	return many{}, false
 }
 
-// run queues the kernel for products of rows that follow each other by group.
+// run queues the kernel for products of rows that are ordered by group.
 func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) error {
 	const threads = 384
 	args := manyArgs{steps: int32(steps)}
@@ -302,7 +302,7 @@ func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) e
 	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, threads, &args)
 }
 
-// formatOfExperts returns the format of a product's weights, -1 if they have different ones.
+// formatOfExperts returns the format of the weights of a product's experts, -1 if they have different ones.
 func formatOfExperts(q compute.ExpertProduct) format {
 	f := format(-1)
 	for i, w := range q.W {
@@ -315,7 +315,7 @@ func formatOfExperts(q compute.ExpertProduct) format {
 	return f
 }
 
-// expertsApart compiles products whose weights have different formats, each by itself.
+// expertsApart compiles products that have different formats, each by itself.
 func (c *compiler) expertsApart(o compute.MatMulExperts, t *routing) (operation, error) {
 	var all []*expertProducts
 	t.ordered = true
@@ -340,8 +340,8 @@ func (c *compiler) expertsApart(o compute.MatMulExperts, t *routing) (operation,
 	}, nil
 }
 
-// normedRoute compiles a norm, the product that makes a router's logits of its rows, and the choice of experts, if that
-// is what follows and one kernel can do it for a few rows; else it returns nil.
+// normedRoute compiles a norm, the product that makes a router's logits of its results, and the choice of experts, if
+// that is what follows and route_few can do it for a few rows; else it returns nil.
 func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	const blocks, threads, mostWarps, mostExperts = 8, 512, 16, 512
 	if c.at+2 >= len(c.ops) {
@@ -398,8 +398,8 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	}, nil
 }
 
-// plainNorm reports whether a norm is of whole rows of so many numbers of float32, to bfloat16, as norm_wide computes
-// it: by which kernels that normalise rows themselves go.
+// plainNorm reports whether a norm is one that norm_wide computes, of whole rows of so many numbers, from float32 to
+// bfloat16: kernels that normalise rows themselves give its bits.
 func (c *compiler) plainNorm(n compute.Normalize, width int) bool {
 	bias, biased := n.Norm.Bias.(*vector)
 	gain := n.Norm.Gain.(*vector)

@@ -350,7 +350,7 @@ func offOf(kv quant.Type) float64 {
 	return 2e-2
 }
 
-// storeCase is attention whose keys are turned, with heads of dim numbers and values of others; normed heads are
+// storeCase is attention whose keys are rotated, with heads of dim numbers and values of others; normed heads are
 // normalised before.
 func storeCase(kv quant.Type, dim, values int, normed bool) opsCase {
 	const heads, kvHeads = 4, 2

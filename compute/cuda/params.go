@@ -8,7 +8,8 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// The parameters of kernels, field by field as in kernels/. A test compares their sizes with the PTX's.
+// The parameters of kernels, field by field as in kernels/. A field without a name is padding, or one that is always 0.
+// A test compares their sizes with those that the compiled kernels have.
 
 // rows is a buffer of activations.
 type rows struct {
@@ -75,7 +76,7 @@ type storeArgs struct {
 
 type latentArgs struct {
 	q, wide, latent   rows
-	turn              storeArgs
+	rotation          storeArgs
 	cache             layerArgs
 	pos, slot, gain   pointer
 	eps               float32
@@ -133,7 +134,7 @@ type gemmArgs struct {
 	p                                       [maxProducts]productArgs
 }
 
-// productMaps are maps of a launch's products.
+// productMaps has a map for each of a launch's products.
 type productMaps [maxProducts]tensorMap
 
 // wgmmaArgs is a gemmArgs with maps of its rows and results, and memory for sums of ranges.
@@ -171,7 +172,7 @@ type float8NormArgs struct {
 	_                       int32
 }
 
-// group is the weight of one group of rows of grouped.cu.
+// group is the weight of one group of rows (grouped.cuh).
 type group struct {
 	w, bias  pointer
 	outs, in int32
@@ -366,7 +367,7 @@ type moreArgs struct {
 	adjusts                         int32
 }
 
-// said is what choose_more writes of one.
+// said is what choose_more writes for one.
 type said struct {
 	token      int32
 	logprob    float32
@@ -469,8 +470,8 @@ func init() {
 	}
 }
 
-// narrowHead is the largest of heads whose attention to BF16 is always there.
+// narrowHead is the largest size of heads whose attention to a cache of BF16 is always loaded.
 const narrowHead = 128
 
-// attendDims are the sizes of heads that attend.cu is compiled for.
+// attendDims are the sizes of heads that attend.cu is compiled for, and the ends of its kernels' names.
 var attendDims = map[int]string{64: "64", 80: "80", 96: "96", 128: "128", 192: "192", 256: "256"}

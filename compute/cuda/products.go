@@ -62,8 +62,8 @@ func inTurn(ops []operation) operation {
 	}
 }
 
-// launchable returns how many products, from the first on, have weights of one format and scaling, and as many ranges:
-// those of a launch.
+// launchable returns how many products, from the first on, one launch can compute: those whose weights have the format,
+// the scaling and the number of ranges of the first.
 func launchable(products []compute.Product) int {
 	n, first := 1, products[0].W.(*matrix)
 	same := func(m *matrix) bool {
@@ -75,9 +75,9 @@ func launchable(products []compute.Product) int {
 	return n
 }
 
-// ranges is how many ranges the inputs are cut into (gemm.cuh): chains of about 8,192, and two for weights of few
-// outputs, whose chains would else be too few to read them as fast as the memory allows. The tensor cores of F8_E4M3
-// keep few bits of a sum: their chains have up to 4,096 inputs, and there are one, two, four or eight.
+// ranges is how many ranges the inputs are cut into (gemm.cuh): of about 8,192 each, and at least two for weights of
+// few outputs, which too few warps would read otherwise to be as fast as the memory allows. The tensor cores of F8_E4M3
+// keep few bits of a sum: their ranges have up to 4,096 inputs, and there are one, two, four or eight.
 func (m *matrix) ranges() int32 {
 	const chain, float8Chain, fewOuts, least = 8192, 4096, 8192, 2048
 	n := int32(blocksOf(m.tilesIn()*tileOuts, chain))
@@ -169,8 +169,8 @@ func (b blocking) shared(f format) int {
 	return max(b.stages*(b.outs/recordOuts*f.recordBytes()+b.rows*128), 4*b.rows*(b.outs+4))
 }
 
-// few is a kernel of gemm_few.cu: the rows it takes, the weights of a gate and an up at once, and how many parts it has
-// in shared memory, of how many steps each: of BF16, of formats whose records are small, and of others.
+// few is a kernel of gemm_few.cu: up to how many rows it takes, whether it is for a gate and an up, and how many parts
+// it has in shared memory, of how many steps each: for BF16, for formats whose records are small, and for others.
 type few struct {
 	rows               int
 	gated              bool
@@ -191,8 +191,8 @@ func (k few) name() string {
 	return fmt.Sprintf("gemm_%d", k.rows)
 }
 
-// shared is the shared memory of each of a block's warps, for so many rows. Of BF16 it is that of all rows: with more
-// room, more blocks of the next product begin early, and a step takes longer.
+// shared is the shared memory of each of a block's warps, for so many rows. For BF16 it is always that of k.rows: if
+// blocks took less, more blocks of the next product would begin early, and a step would take longer.
 func (k few) shared(f format, rows int) int {
 	const small = 1024
 	tiles, d := 1, k.large
@@ -240,9 +240,9 @@ func (f format) sharedSizes(most int) map[string]int {
 	return sizes
 }
 
-// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part, the steps of 64 inputs of a stage, or of
-// 128 if of F8_E4M3, whether the blocks of a cluster take two ranges of inputs of one part, and the nanoseconds of a
-// step and of beginning and ending a part, as measured on an H100.
+// warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part; the steps of a stage, of 64 inputs, or of
+// 128 of F8_E4M3; whether the blocks of a cluster take the two ranges of inputs of one part; and the nanoseconds that a
+// step takes, and beginning and ending a part, as measured on an H100.
 type warpgroups struct {
 	outs, rows, steps int
 	split             bool
@@ -265,8 +265,8 @@ const (
 	awayTime     = 8000          // nanoseconds that sums of a range take to memory and back
 	boxTiles     = 4             // tiles of outputs of the largest boxes of weights and results
 	leavingRows  = 32            // rows of a box of results
-	leavingOf    = 256           // rows of a part whose results leave as boxes
-	keptSums     = 7             // of its 32 sums of four outputs of a thread, which stay in shared memory between ranges
+	leavingOf    = 256           // rows of the parts whose results leave as boxes
+	keptSums     = 7             // of a thread's 32 fours of sums of such a part, those in shared memory between ranges
 )
 
 func (w warpgroups) name() string {
@@ -329,8 +329,8 @@ func (w warpgroups) fits(a *gemmArgs) bool {
 	return (!w.split || a.ranges == clusterSize) && (w.rows != leavingOf || a.boxable())
 }
 
-// boxable reports whether weights and results are whole boxes, but for those of the last product, and rows of results
-// whole units of 16 bytes, beyond which the copy engine would write.
+// boxable reports whether weights and results are whole boxes, except those of the last product, and rows of results
+// whole units of 16 bytes: the copy engine would write beyond their end otherwise.
 func (a *gemmArgs) boxable() bool {
 	for i, q := range a.p[:a.products] {
 		size := 2 + 2*q.dst.wide
@@ -390,7 +390,7 @@ func (w warpgroups) grid(tiles, rows, sms int) grid {
 	return grid{uint32(clusterSize * min(w.parts(tiles, rows), sms/clusterSize)), 1, 1}
 }
 
-// cost is about how many nanoseconds a product of so many tiles of outputs takes.
+// cost is how many nanoseconds, about, a product of so many tiles of outputs takes.
 func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	steps, part := int(a.tilesIn)/4, w.part
 	if w.rows == 256 {
@@ -405,8 +405,8 @@ func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	return int(blocksOf(w.parts(tiles, int(a.rows)), sms/clusterSize)) * (steps*w.step + part)
 }
 
-// storable reports whether the kernels of warpgroups can store the results: gates in bfloat16, sums that are added to
-// what is there in float32, and others in one of both.
+// storable reports whether the kernels of warpgroups can store the results: those of gates as bfloat16, those that are
+// added as float32, others as either, but all of a launch alike, and without a softcap.
 func (a *gemmArgs) storable() bool {
 	wide := a.p[0].dst.wide
 	for _, q := range a.p[1:a.products] {
@@ -436,9 +436,9 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	return best, true
 }
 
-// multiply queues a product. Up to 16 rows are one kernel's, many are another's; else it takes the blocks of as
-// many rows as there are, or of 128, that have the most outputs and still keep most multiprocessors at work. Larger
-// blocks read less of what others read too.
+// multiply queues a product. Up to 16 rows are for gemm_few.cu; more are for a kernel of warpgroups, if one can compute
+// them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have the most outputs and
+// still keep three quarters of the multiprocessors at work: the larger blocks are, the less they read again.
 func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	if rows == 0 {
 		return nil

@@ -21,7 +21,7 @@ type program struct {
 	leaving *stream  // and to it
 	transit *transit // of the step that is being queued
 	cache   *cache
-	kernel  map[string]*function // the device's when the program was compiled, which may load more
+	kernel  map[string]*function // those that the device had loaded when the program was compiled
 	limits  compute.Limits
 	graph   *compute.Graph
 
@@ -50,12 +50,12 @@ type program struct {
 	edits      pointer
 	editCount  int     // room in edits
 	chosen     pointer // [rows] what the last step chose
-	chunks     pointer // [chunkCount, heads, size + 2] what chunks of few rows give
+	chunks     pointer // [chunkCount, heads, size + 2] what chunks of few rows give (AttendArgs.partial)
 	chunkCount int
-	partialRow int64   // bytes of one of them
+	partialRow int64   // bytes of a chunk in chunks
 	heads      int     // the most query heads
-	arrived    pointer // [rows, heads] of 0, of attend_few
-	taken      pointer // [2] of 0, of attend_wgmma: tiles that are taken, and blocks that are done
+	arrived    pointer // [rows, heads] counters of attend_few, 0 between kernels
+	taken      pointer // [2] counters of attend_wgmma, 0 between kernels: tiles that are taken, and blocks that are done
 
 	graphs  map[graphKey]*graph
 	shapes  map[graphKey]*shape
@@ -76,7 +76,7 @@ type program struct {
 	lost   error // why nothing runs any more
 }
 
-// ring is the memory on the host of every other step.
+// ring is what belongs to every other step, since two are under way: memory of the host, and the step.
 type ring struct {
 	in      pinned // indices and edits
 	chosen  pinned
@@ -219,7 +219,7 @@ func (p *program) make() (err error) {
 	}
 	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows, rows).bytes
 	p.index = take(int64(p.indexBytes), "indices")
-	if p.g.info.major == 9 && p.long {
+	if p.g.info.major == hopper && p.long {
 		p.sums = take(int64(p.g.info.sms)*sumsOfRanges, "sums of products")
 	}
 	p.float8.make(p, take)

@@ -14,14 +14,21 @@ func bf16ToF32(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) 
 // pending is the token of a choice that the device makes.
 const pending = math.MinInt32
 
+// What choose.cu writes instead of a token.
+const (
+	notFinite = -1 // a logit is NaN or +Inf
+	forbidden = -2 // all logits are -Inf
+	notAfter  = -3 // Choice.After did not hold
+)
+
 // chosenOf makes a result of what the kernels of choose.cu wrote.
 func chosenOf(token int32) compute.Chosen {
 	switch token {
-	case -1:
+	case notFinite:
 		return compute.Chosen{Token: -1, Err: choose.ErrNaN}
-	case -2:
+	case forbidden:
 		return compute.Chosen{Token: -1, Err: choose.ErrForbidden}
-	case -3: // Choice.After did not hold
+	case notAfter:
 		return compute.Chosen{Token: -1}
 	}
 	return compute.Chosen{Token: token}
@@ -71,7 +78,7 @@ func (p *program) queueStep(s *step) error {
 	return p.chooseOnHost(s)
 }
 
-// compute queues the graph: replayed where there are few enough rows and none is in a tile, else kernel by kernel.
+// compute queues the graph: replayed if there are few enough rows and none is in a tile, otherwise kernel by kernel.
 func (p *program) compute(s *step) error {
 	b := s.b
 	rows := max(b.Rows(), len(b.Logits), len(b.Choose))
@@ -119,7 +126,8 @@ func (p *program) compute(s *step) error {
 	return p.s.replay(gr)
 }
 
-// copyIndices queues the copies of a step's indices: of chunks, which there is much room for, those that are.
+// copyIndices queues the copies of a step's indices. Of items, which have room for many chunks, it copies those that
+// the step has.
 func (p *program) copyIndices(sh *shape, from pinned) error {
 	end := sh.fixed
 	for k := range sh.kinds {

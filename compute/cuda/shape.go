@@ -7,12 +7,12 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// shape is where a step's indices lie on the device, for so many rows of each domain. Steps of fewer rows may use
-// it: what they do not have is filled up with rows that store nothing and are not read.
+// shape is where a step's indices lie on the device, for so many rows of each domain. A step of fewer rows may use it:
+// it is filled up with rows that store nothing and whose results are not read.
 type shape struct {
 	count   [3]int // rows, by domain
 	choices int
-	few     int // rows that may be computed chunk by chunk; 0: none are
+	few     int // how many rows may be computed chunk by chunk
 
 	id, from, pos, slot, until, long, types pointer    // [rows]
 	rowsOf                                  [3]pointer // by domain: which rows they are
@@ -23,11 +23,11 @@ type shape struct {
 	adapterRows, adapterChunks              pointer // [rows] rows by adapter, those without one last; [most, 4] chunks of them
 	adapted                                 bool    // some rows have an adapter
 
-	bytes, fixed int // fixed: without chunks, of which the last kind's come last, and those that are are copied
+	bytes, fixed int // of all indices, and of those before the items of chunks
 	base         pointer
 }
 
-// work is what one kind of attention does in a step.
+// work is what one kind of attention does in a step (AttendArgs in kernels/attend.cuh).
 type work struct {
 	count     pointer // [4]: few rows, tiles, chunks of few rows
 	few       pointer // [rows, 4] of each few row: where its chunks end, row, slot, until
@@ -69,7 +69,7 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 // ints returns n indices of a shape in the memory they are written to.
 func (s *shape) ints(to pinned, at pointer, n int) []int32 { return view[int32](to, int(at-s.base), n) }
 
-// fill writes a batch's indices. chunks is the room for what few rows' chunks give.
+// fill writes a batch's indices. chunks is how many chunks of few rows there is room for.
 func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	rows, all := b.Rows(), s.count[compute.AllRows]
 	id, from, pos := s.ints(to, s.id, all), s.ints(to, s.from, all), s.ints(to, s.pos, all)
@@ -132,8 +132,8 @@ func (a attention) chunksOf(until int32) (first, n int32) {
 	return first, (until+chunkTokens-1)/chunkTokens - first
 }
 
-// fillFew returns how many sequences from the first on have rows that are computed chunk by chunk, if they have few: as
-// long as there is room for the chunks.
+// fillFew returns for how many sequences, from the first on, there is room for the chunks of their rows, if they have
+// few.
 func (p *program) fillFew(b *compute.Batch, until []int32, chunks int) (seqs int) {
 	room := make([]int, len(p.kinds))
 	for i := range room {
@@ -179,10 +179,10 @@ func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until [
 	}
 }
 
-// buckets are the rows that graphs are captured for.
+// buckets are the numbers of rows that graphs are captured for.
 var buckets = []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512}
 
-// bucketOf returns the fewest rows of a graph that is enough, 0 if none is.
+// bucketOf returns the least bucket that has room for so many rows, 0 if none up to most has.
 func bucketOf(rows, most int) int {
 	i, _ := slices.BinarySearch(buckets, rows)
 	if i == len(buckets) || buckets[i] > most {

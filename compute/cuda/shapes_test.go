@@ -25,7 +25,7 @@ var oddShapes = []decoderShape{
 	{7, 7, 80, 330, 194, quant.F8_E4M3}, {8, 2, 128, 1024, 640, quant.BF16}, {4, 1, 64, 2176, 96, quant.BF16}, {4, 4, 64, 2048, 256, quant.Q8_0},
 }
 
-// odd is a case of a layer, whole: norm, queries, keys and values, turned, stored, attention, output, norm,
+// odd is a case of a layer, whole: norm, queries, keys and values, rotated, stored, attention, output, norm,
 // feed-forward, so that what a device fuses is fused.
 func (k decoderShape) odd() opsCase {
 	off := 1.5e-2

@@ -83,7 +83,8 @@ func (s *stream) toHost(dst pinned, at int, src pointer, n int) error {
 	return s.g.try(cuMemcpyDtoHAsync, []uintptr{dst.addr + uintptr(at), uintptr(src), uintptr(n), s.handle}, "copying %d bytes from the device", n)
 }
 
-// rowsToDevice queues a copy of n rows of bytes, which are pitch apart in pinned memory, from byte at on.
+// rowsToDevice queues a copy of n rows of so many bytes, which begin pitch bytes apart in pinned memory, from byte at
+// on.
 func (s *stream) rowsToDevice(dst pointer, bytes int, src pinned, at, pitch, n int) error {
 	if bytes == pitch || n == 1 {
 		return s.toDevice(dst, src, at, n*bytes)
@@ -92,7 +93,7 @@ func (s *stream) rowsToDevice(dst pointer, bytes int, src pinned, at, pitch, n i
 	return s.copyRows(from, to, bytes, n)
 }
 
-// rowsToHost queues a copy of n rows of bytes, which are pitch apart in pinned memory, from byte at on.
+// rowsToHost queues a copy of n rows of so many bytes, which begin pitch bytes apart in pinned memory, from byte at on.
 func (s *stream) rowsToHost(dst pinned, at, pitch int, src pointer, bytes, n int) error {
 	if bytes == pitch || n == 1 {
 		return s.toHost(dst, at, src, n*bytes)
@@ -126,14 +127,14 @@ type function struct {
 	handle uintptr
 	shared uint32 // bytes of dynamic shared memory of each block
 	param  int    // bytes of its one parameter
-	early  bool   // it waits itself for the kernels before (waitForRows)
+	early  bool   // it may begin before those in front of it end: it waits for them itself (waitForRows)
 }
 
-// grid is how many blocks a launch has, and block how many threads each of them.
+// grid is how many blocks a launch has in each direction, or how many threads a block has.
 type grid struct{ x, y, z uint32 }
 
-// launch queues a kernel with a struct of this package as its parameter. One that waits itself begins when the kernel
-// before it lets it.
+// launch queues a kernel with a struct of params.go as its parameter. A kernel that is early begins when the one before
+// lets it.
 func launch[T any](s *stream, f *function, blocks grid, threads int, param *T) error {
 	size := int(unsafe.Sizeof(*param))
 	if size != f.param {
@@ -204,7 +205,7 @@ type graph struct {
 	handle, exec uintptr
 }
 
-// capture runs queue, whose work the stream does not do but keeps, and makes a graph of it.
+// capture runs queue, and makes a graph of the work that it queues, which the stream does not do.
 func (s *stream) capture(queue func() error) (*graph, error) {
 	const threadLocal = 1
 	if err := s.g.try(cuStreamBeginCapture, []uintptr{s.handle, threadLocal}, "capturing a graph"); err != nil {

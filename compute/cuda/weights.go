@@ -13,8 +13,8 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// matrix is a weight in records of a format (kernels/weights.cuh): outputs filled up with zeros to a multiple of 16,
-// inputs to one of 64.
+// matrix is a weight in records of a format (kernels/weights.cuh). Outputs are filled up with zeros to a multiple of
+// 16, inputs to a multiple of 64.
 type matrix struct {
 	at      pointer
 	out, in int
@@ -67,7 +67,7 @@ func (d *device) Vector(v []float32) (compute.Vector, error) {
 	return to, nil
 }
 
-// stage fills the half of the staging memory that comes next, once what it held has left.
+// stage fills the next half of the staging memory, once what it held has been copied.
 func (d *device) stage(fill func(to pinned)) error {
 	d.half ^= 1
 	if err := d.emptied[d.half].wait(); err != nil {
@@ -77,7 +77,7 @@ func (d *device) stage(fill func(to pinned)) error {
 	return nil
 }
 
-// staged says that what is queued is all that reads the half.
+// staged says that all that reads this half is queued.
 func (d *device) staged() error { return d.emptied[d.half].record(d.loading) }
 
 // Matrix copies a weight to the device, in records of the format that its type has, or of BF16.
@@ -181,7 +181,7 @@ func rowsOf(src *compute.Source) (*storedRows, error) {
 	return r, nil
 }
 
-// kernel is the name of what packs the rows.
+// kernel is the name of the kernel that packs the rows.
 func (r *storedRows) kernel() string { return "pack_" + r.kind.String() }
 
 // read writes n rows to dst, from row first on.
@@ -215,7 +215,7 @@ func (r *storedRows) read(dst []byte, first, n int) error {
 	return nil
 }
 
-// copy lets some workers copy bytes as they are stored, of which each takes some again and again: some are slower.
+// copy lets some workers copy bytes as they are stored. Each takes a part again and again, since some are slower.
 func (r *storedRows) copy(all *guard.Group, workers int, dst, data []byte) {
 	var taken atomic.Int64
 	for range workers {

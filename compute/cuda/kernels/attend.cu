@@ -1,13 +1,16 @@
-// Attention with tensor cores, as attend.cuh defines it, for heads of DIM numbers, a multiple of 16, and a cache of the
-// type KV (kv.cuh): this file is compiled once for each. Keys and values of BF16 are multiplied as bfloat16, all others
-// as halves. WIDE: for large heads alone.
+// Attention with tensor cores for heads of DIM numbers, a multiple of 16. This file is compiled once for each type KV
+// of the cache (kv.cuh), and once more for large heads (WIDE). Keys and values of BF16 are multiplied as bfloat16, all
+// others as halves.
+//
+// attend_tile is for many rows: a block has a tile of rows and goes through all chunks that they see. attend_few is for
+// few rows, whose chunks all blocks share; a block joins what it can. Both give the bits that attend.cuh defines.
 #include "attend_page.cuh"
 
 __device__ __forceinline__ void storeShared(u32 at, const u32 (&v)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
 
-// loadCoded makes halves of the keys or values of a chunk, otherwise as loadChunk.
+// loadCoded is loadChunk for codes: it reads them, and writes them as halves.
 template <int DIM, int THREADS>
 __device__ __forceinline__ void loadCoded(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread, bool keys) {
     constexpr int UNITS = DIM / 16, N = CHUNK * UNITS, EACH = (N + THREADS - 1) / THREADS;
@@ -31,8 +34,9 @@ __device__ __forceinline__ void loadCoded(const AttendArgs &a, u32 to, const int
     }
 }
 
-// loadChunk copies keys or values of a chunk to shared memory, [64] rows of DIM numbers of 16 bits; positions from
-// end on become zeros. first is the number of the head's first row in a block, whose tokens are a multiple of 16.
+// loadChunk begins to copy keys or values of a chunk to shared memory, 64 rows of DIM numbers of 16 bits. Positions
+// from `end` on become zeros. `first` is the number of the head's first row in a block of the cache, whose tokens are a
+// multiple of 16.
 template <int DIM, int THREADS>
 __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int *table, int chunk, int end, i64 first, int thread) {
     constexpr int UNITS = DIM / 8, EACH = (16 * UNITS + THREADS - 1) / THREADS;
@@ -53,7 +57,7 @@ __device__ __forceinline__ void loadChunk(const AttendArgs &a, u32 to, const int
         }
 }
 
-// queries are loadQueries as they are multiplied: of bfloat16, or of halves, whose greatest is 65504.
+// queries is loadQueries of what queries are multiplied as: bfloat16, or halves, limited to 65504.
 template <int DIM> __device__ __forceinline__ void queries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
     loadQueries<DIM, CODED>(q, at0, at1);
     if constexpr (KV != KV_BF16)
@@ -65,7 +69,7 @@ template <int DIM> __device__ __forceinline__ void queries(u32 (&q)[DIM / 16][4]
                     q[k][i] = halvesOf(q[k][i]);
 }
 
-// attendValues adds the products of weights and 16·K values to part of o: N numbers, from number first on.
+// attendValues adds the products of weights and 16·K values to part of the output: N numbers from number `first` on.
 template <int DIM, int K, int N> __device__ __forceinline__ void attendValues(float (&o)[N / 8][4], const float (*s)[4], u32 values, int first) {
     int lane = threadIdx.x % 32;
 #pragma unroll
@@ -85,8 +89,8 @@ template <int DIM, int K, int N> __device__ __forceinline__ void attendValues(fl
 // PART is how many numbers of o attend_tile computes at a time, so that registers are enough.
 template <int DIM> constexpr int PART = DIM <= 128 ? DIM : 64;
 
-// Many rows: eight warps of 16 rows each share the chunks of a KV head in shared memory, in turn two. [tiles, KV
-// heads] blocks of 256 threads. Dynamic shared memory: 2·2·64·PITCH bytes.
+// attendTile is for many rows: eight warps of 16 rows each share the chunks of a KV head in shared memory, which has
+// room for two. [tiles, KV heads] blocks of 256 threads. Dynamic shared memory: 2·2·64·PITCH bytes.
 template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &a) {
     extern __shared__ __align__(128) u8 shared[];
     constexpr u32 HALF = CHUNK * PITCH<DIM>;
@@ -95,7 +99,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     int tile = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (tile >= a.count[1])
         return;
-    // An item is a tile: its first row, and how many.
+    // A tile is rows row0 to row0+rows-1 of one sequence.
     int row0 = a.items[2 * tile], rows = a.items[2 * tile + 1];
     const int *table = a.table + (i64)a.slot[row0] * a.stride;
     u32 base = sharedAddress(shared);
@@ -132,7 +136,8 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
         }
         copyCommit();
     };
-    // What all rows of the warp see; a row of no token sees nothing, and what it gives is not kept.
+    // All rows of the warp see positions seenFrom to seenTo-1, none sees warpTo or more. A row of no token sees
+    // nothing, and what it gives is not stored.
     int lowest = (warp * 16) / a.group, highest = min((warp * 16 + 15) / a.group, rows - 1);
     int seenFrom = lowest < rows ? firstSeen(a, a.until[row0 + highest]) : 0, seenTo = lowest < rows ? a.until[row0 + lowest] : 0;
     int warpTo = lowest < rows ? a.until[row0 + highest] : 0;
@@ -148,7 +153,7 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
         u32 keys = base + c % 2 * 2 * HALF;
         float s[8][4] = {}, m[2], t[2], old[2], add[2];
         copyWait<0>();
-        __syncthreads(); // all have read the chunk before
+        __syncthreads(); // chunk c is there, and all have read the one before
         load(c + 1);
         if (c * CHUNK >= warpTo) // no row of the warp sees it: joining it would change nothing
             continue;
@@ -181,19 +186,19 @@ template <int DIM> __device__ __forceinline__ void attendTile(const AttendArgs &
     }
 }
 
-// WARPS are the most of a block of attend_few.
+// WARPS is the most warps of a block of attend_few.
 template <int DIM> constexpr int WARPS = (CODED ? 16 : 12) / (DIM <= 128 ? 1 : 2);
 
-// Chunk is one of those that a warp computes.
+// Chunk is a chunk of a share, as a warp of attend_few computes it.
 struct Chunk {
     int x;           // its number (Cut)
-    int i, begin, n; // which of the few rows it is of, and where this one's n chunks begin among those of all rows
-    int row, slot, until;
-    int head, part, nth; // the KV head, the first of its query heads, and which of the row's chunks
-    int at;              // its first position
-    const u8 *page;      // the keys of positions lane % 4 · 16 to + 15; nil if no row sees them
+    int i, begin, n; // which of the few rows it is of, and where the n chunks of that row begin among those of all rows
+    int row, slot, until; // of this row
+    int head, part, nth;  // the KV head, the first of its query heads, and which of the row's chunks
+    int at;               // its first position
+    const u8 *page;       // the keys of 16 positions, page lane%4; nil if the row sees none of them
 
-    // find finds chunk x, of row i, whose chunks begin at begin.
+    // find finds chunk x, of row i, whose chunks begin at `begin`.
     __device__ __forceinline__ void find(const AttendArgs &a, const Cut &cut, int x, int i, int begin, int4 of) {
         this->x = x, this->i = i, this->begin = begin, n = of.x - begin, row = of.y, slot = of.z, until = of.w;
         int share = (x - begin * cut.shares) / n;
@@ -222,7 +227,8 @@ struct Chunk {
     }
 };
 
-// joinShare joins the n chunks of a share that several blocks had: of so many query heads from number head on.
+// joinShare joins the chunks of a share that several blocks had, n from number `at` in partial on: of `there` query
+// heads from `head` on.
 template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a, int row, int head, int there, int at, int n) {
     constexpr int PAIRS = (DIM + 63) / 64;
     int heads = a.heads * a.group;
@@ -245,23 +251,27 @@ template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a
     }
 }
 
-// Few rows: the warps of a block take chunks in turn, and join what they gave, in order, when each has one. Of a share
-// whose chunks several blocks have, m, t and o of each go to `partial`, and the block that is the last to be done joins
-// them. A warp has four pages of 16 positions in shared memory: a chunk's keys, each of which its values replace, and
-// these the keys of the warp's next chunk. So four pages are always on their way. Queries are operand A where they meet
-// keys, weights operand B where they meet values: a lane has the same weights in both. Any number of blocks of up to
-// WARPS warps. Dynamic shared memory: fewShared in attention.go.
+// attendFew is for few rows. The warps of a block take its chunks in turn, a round at a time; after each round they
+// join what they have, in order. If several blocks have chunks of a share, o, m and t of each of its chunks go to
+// `partial`, and the block that finishes last joins them (joinShare).
+//
+// A warp has four pages of 16 positions in shared memory: first a chunk's keys, then, page by page, its values, and
+// then the keys of its next chunk. So four pages are always on their way. Queries are operand A where they meet keys;
+// weights are operand B where they meet values: what a lane has of the scores is what it needs of the weights.
+//
+// Any number of blocks of up to WARPS warps. Dynamic shared memory: fewShared in attention.go.
 template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a) {
     constexpr int OUT = DIM + 8, PAIRS = (DIM + 63) / 64;
     extern __shared__ __align__(128) u8 shared[];
     int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = min(a.group, 8);
     u32 ring = sharedAddress(shared) + warp * 4 * PAGE<DIM>;
-    // Of each warp's chunk: row, first query head, number in partial, and FIRST, LAST and SPLIT with 8 times the heads.
+    // A tag for each warp's chunk: its row; its first query head; its number in partial; flags, and 8 times the query
+    // heads.
     int4 *tags = (int4 *)(shared + warps * 4 * PAGE<DIM>);
-    int *joins = (int *)(tags + warps);               // whether the block joins a share that is split
+    int *joins = (int *)(tags + warps);               // 1: this block is to join a share that is split
     float *outs = (float *)(tags + warps + 1);        // [warps, heads, OUT]: o, then m and t
     float *sums = outs + warps * heads * OUT;         // [heads, OUT] of the chunks so far
-    enum { FIRST = 1, LAST = 2, SPLIT = 4 };
+    enum { FIRST = 1, LAST = 2, SPLIT = 4 }; // the first of its share, the last, one of a share that is split
     letNextBegin();
     // What the host lists is there before any kernel of the step begins.
     Cut cut(a);
@@ -411,7 +421,8 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
                 if (2 * lane + 64 * k < DIM)
                     sum[2 * lane + 64 * k] = O[2 * k], sum[2 * lane + 64 * k + 1] = O[2 * k + 1];
         }
-        // Split shares of which the block has done its last chunk: that of its first chunk, that of its last one, or both.
+        // Split shares of which the block has just done its last chunk: there are at most two, those of the block's
+        // first and of its last chunk.
         int ends[2] = {-1, -1};
         int4 ended[2];
         for (int w = 0; w < min(warps, last - round); w++) {
@@ -422,7 +433,7 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
             }
         }
         if (ends[0] >= 0)
-            __threadfence(); // what went to partial is seen before arrived
+            __threadfence(); // others that see `arrived` see what went to partial
         __syncthreads();
 #pragma unroll
         for (int e = 0; e < 2; e++) {
@@ -449,7 +460,8 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
 }
 
 #if KV == 0 && !defined WIDE
-// Joins the chunks of few rows of latents. [rows, query heads] blocks of DIM threads.
+// attend_join joins the chunks of few rows that attend_latent_chunk computed. [few rows, query heads] blocks of dim
+// threads.
 struct JoinArgs {
     AttendArgs a;
     int dim;

@@ -1,12 +1,14 @@
-// Attention over the paged cache with tensor cores, for heads of DIM numbers, a multiple of 16.
+// What attention over the paged cache with tensor cores has in common: its parameter, its softmax, and the order of
+// sums.
 //
-// Positions are taken in chunks of 64 that begin at multiples of 64. Of a chunk, a row has m, the greatest of its
-// scores (as exponents of 2), weights 2^(score - m), their sum t, and an output o: the product of the weights, as
-// bfloat16, and the values. Chunks are joined in order (join). So a row gives the same bits whether one warp goes
-// through all chunks (attend_tile) or each has a warp of its own (attend_few), beside whichever other rows.
+// Positions are taken in chunks of 64 that begin at multiples of 64. For a chunk, a row has m, the greatest of its
+// scores (as exponents of 2), weights 2^(score - m), their sum t, and an output o: the product of the weights, rounded
+// as they are multiplied, and the values. Chunks are joined in order (joinFactors, join), each row from the first chunk
+// that it sees. So a row gives the same bits whether one warp goes through all chunks (attend_tile) or each has a warp
+// of its own (attend_few), beside whichever other rows.
 //
-// Rows of a warp's tile of 16 are query heads that share a KV head, of one token or more: row i is head i % GROUP
-// of token i / GROUP.
+// A row here is a query head of a token. The heads that share a KV head are a group; in a tile of rows, row i is head
+// i % group of token i / group.
 #pragma once
 #include "kv.cuh"
 #include "mma.cuh"
@@ -17,29 +19,30 @@
 
 #define CHUNK 64
 
-// CODED says that keys and values are not multiplied as they are stored. ROW is the bytes of one.
+// CODED says that keys and values are stored as codes, which become halves before they are multiplied. ROW is the bytes
+// of one in the cache.
 constexpr bool CODED = KV == KV_FP8 || KV == KV_Q8_0;
 template <int DIM> constexpr int ROW = KV == KV_FP8 ? DIM : KV == KV_Q8_0 ? (DIM + 31) / 32 * 34 : 2 * DIM;
 
-// packWeights rounds two weights as they are multiplied.
+// packWeights rounds two weights to what values are multiplied as.
 __device__ __forceinline__ u32 packWeights(float lo, float hi) { return KV == KV_BF16 ? packBF16(lo, hi) : packHalf(lo, hi); }
 
-// widen makes halves of four codes; those of Q8_0 are exact, and wait for their scale.
+// widen makes halves of four codes: lo of the first two, hi of the others. Those of Q8_0 do not have their scale yet.
 __device__ __forceinline__ void widen(u32 &lo, u32 &hi, u32 codes) {
     if (KV == KV_FP8) {
 #if __CUDA_ARCH__ >= 890
         asm("{\n.reg .b16 lo, hi;\nmov.b32 {lo, hi}, %2;\n"
             "cvt.rn.f16x2.e4m3x2 %0, lo;\ncvt.rn.f16x2.e4m3x2 %1, hi;\n}" : "=r"(lo), "=r"(hi) : "r"(codes));
 #else
-        // An exponent of e4m3 is one of a half times 2^8.
-        u32 none = ((codes & 0x7f7f7f7f) + 0x01010101 & 0x80808080) >> 7; // which are NaN
+        // In the places of a half's bits, those of e4m3 are the number times 2^-8.
+        u32 none = ((codes & 0x7f7f7f7f) + 0x01010101 & 0x80808080) >> 7; // 1 where a code is NaN
         u32 one = permute(codes, 0, 0x1404), other = permute(codes, 0, 0x3424);
         lo = mulHalf((one & 0x80008000) | (one & 0x7f007f00) >> 1, 0x5c005c00) | permute(none, 0, 0x4140) * 0x7fff;
         hi = mulHalf((other & 0x80008000) | (other & 0x7f007f00) >> 1, 0x5c005c00) | permute(none, 0, 0x4342) * 0x7fff;
 #endif
     } else {
         codes ^= 0x80808080;
-        lo = addHalf(permute(codes, 0x64646464, 0x4140), 0xe480e480); // 1024 + 128 + code, less 1152
+        lo = addHalf(permute(codes, 0x64646464, 0x4140), 0xe480e480); // 0x64xx is 1024 + 128 + code: less 1152
         hi = addHalf(permute(codes, 0x64646464, 0x4342), 0xe480e480);
     }
 }
@@ -63,8 +66,8 @@ struct Codes {
             code[i] = v[2 * i] | (u32)v[2 * i + 1] << 16;
     }
 
-    // widen makes 16 halves of them. Those of keys are multiplied in another order, as ldmatrix gives codes to lanes:
-    // pairs 0, 2, 4 and 6 come first.
+    // widen makes 16 halves of them, 8 in `one` and 8 in `other`. Those of keys are in the order in which pageKeys
+    // multiplies codes: pairs 0, 2, 4 and 6 come first, then 1, 3, 5 and 7.
     __device__ __forceinline__ void widen(u32 (&one)[4], u32 (&other)[4], bool keys) const {
         u32 v[8];
 #pragma unroll
@@ -79,32 +82,36 @@ struct Codes {
     }
 };
 
-// Step says what the batch's rows are. [rows] each.
+// AttendArgs is a layer's attention of a step. "Few rows" are tokens whose chunks are computed by themselves; other
+// tokens are in tiles. [rows] is by token of the batch.
 struct AttendArgs {
     Rows q, dst;
     const bf16 *at; // the layer's part of the cache: blocks of keys [heads, tokens, dim], then values
     const int *table;
     i64 block;
     int stride, tokens, heads, group; // group: query heads of each KV head
-    const int *slot, *until; // until: positions that a row may see: its own + 1, or its sequence's length
-    const int *items;        // of few rows: [count[2]] which of them each chunk is of; attend_tile: [count[1], 2]
-    const int4 *few;         // [count[0]] rows that are computed chunk by chunk: where their chunks end, row, slot, until
-    const int *count;
-    float *partial;          // [chunks, heads·group, dim + 2]: o, then m and t
+    const int *slot, *until; // [rows]; until: the row sees positions below: its own + 1, or its sequence's length
+    const int *items;        // few rows: [count[2]] which of them a chunk is of; tiles: [count[1], 2] first row, rows
+    const int4 *few;         // [count[0]] of each few row: where its chunks end among all, its row, slot and until
+    const int *count;        // few rows, tiles, chunks of few rows
+    float *partial;          // [chunks, heads·group, dim + 2] of few rows: o, then m and t
     const float *sinks;      // [heads·group] or nil
-    int window;              // 0: all
-    float scale, softcap;    // scale: times log2 e
-    int shift;               // log2 tokens, where that is a whole number
+    int window;              // how many positions a row sees; 0: all up to until
+    float scale, softcap;    // both times log2 e; softcap 0 is off
+    int shift;               // log2 of tokens, where that is a whole number
     int *arrived;            // [few rows, heads·group] chunks of a split share that are done; 0 between kernels
 };
 
+// firstSeen is the first position that a row sees.
 __device__ __forceinline__ int firstSeen(const AttendArgs &a, int until) { return a.window ? max(until - a.window, 0) : 0; }
 
-// Cut says which block of attend_few has which chunks. Those of all shares (a KV head, and up to 8 of its query heads)
-// are numbered: rows one after the other, of a row its shares, of a share its chunks. Blocks have equal numbers of
-// them, but that one block has all chunks of a share of at most `whole`.
+// Cut says which block of attend_few has which chunks. A share of a row is a KV head and up to 8 of its query heads.
+// The chunks of all shares are numbered: row by row, within a row share by share, within a share by position. Blocks
+// have equal numbers of neighbouring ones, but shares of at most `whole` chunks are not cut: of 5/4 of a block's
+// number, and at least one chunk for each of its warps.
 struct Cut {
-    int parts, shares, chunks, blocks, whole;
+    int parts, shares, chunks, blocks, whole; // parts: shares of a KV head; shares: of a row
+
 
     __device__ __forceinline__ Cut(const AttendArgs &a) {
         parts = (a.group + 7) / 8, shares = a.heads * parts, chunks = a.count[2] * shares;
@@ -114,20 +121,21 @@ struct Cut {
 
     __device__ __forceinline__ int begin(int block) const { return (int)((i64)chunks * block / blocks); }
 
-    // align moves x, which is among the chunks from begin to end of a row, to the end of a share that is not cut there.
+    // align moves the border x between two blocks to the end of its share, if that is not to be cut. The share's row
+    // has chunks begin to end-1 of each share.
     __device__ __forceinline__ int align(int x, int begin, int end) const {
         int n = end - begin, nth = (x - begin * shares) % n;
         return n <= whole && nth > 0 ? x - nth + n : x;
     }
 };
 
-// loadQueries loads a warp's 16 rows as operand A: row r of the tile is where at says, zeros where that is nil. TURNED:
-// a lane has four neighbouring numbers of each 16, in the order in which codes of keys are multiplied.
-template <int DIM, bool TURNED = false> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
+// loadQueries loads a warp's 16 rows as operand A: this lane's rows, g and g+8, are at at0 and at1, zeros if nil.
+// FOURS: a lane has four neighbouring numbers of each 16, in the order in which codes of keys are multiplied.
+template <int DIM, bool FOURS = false> __device__ __forceinline__ void loadQueries(u32 (&q)[DIM / 16][4], const bf16 *at0, const bf16 *at1) {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int k = 0; k < DIM / 16; k++) {
-        if (TURNED) {
+        if (FOURS) {
             uint2 one = {}, other = {};
             if (at0)
                 one = *(const uint2 *)(at0 + k * 16 + 4 * t);
@@ -150,13 +158,19 @@ __device__ __forceinline__ float inverseFast(float x) {
     return r;
 }
 
-// State is what a lane has of two rows: g and g+8 of the warp's tile.
+// capped is softcap·tanh(score·scale/softcap), which is softcap - 2·softcap/(2^(score·twice) + 1), where twice is
+// 2·log2(e)·scale/softcap.
+__device__ __forceinline__ float capped(float score, float twice, float softcap) {
+    return fmaf(-2 * softcap, inverseFast(exp2Fast(score * twice) + 1), softcap);
+}
+
+// State is what a lane has of two rows, g and g+8 of the warp's tile: o, m and t of the chunks so far.
 template <int DIM> struct State {
     float o[DIM / 8][4], m[2], t[2];
 };
 
-// weigh makes a chunk's scores weights, and computes m and t. Row i sees positions from first[i] to end[i]-1; all
-// says that every row sees the whole chunk.
+// weigh makes weights of a chunk's scores s, and computes m and t. s[n] has numbers 2t and 2t+1 of eight positions, of
+// each of ROWS rows. Row i sees positions first[i] to end[i]-1; all says that every row sees the whole chunk.
 template <int ROWS>
 __device__ __forceinline__ void weigh(float (&s)[8][2 * ROWS], float (&m)[ROWS], float (&t)[ROWS], int chunk, const int (&first)[ROWS],
                                       const int (&end)[ROWS], bool all, float scale, float softcap) {
@@ -167,7 +181,7 @@ __device__ __forceinline__ void weigh(float (&s)[8][2 * ROWS], float (&m)[ROWS],
         for (int n = 0; n < 8; n++)
 #pragma unroll
             for (int e = 0; e < 2 * ROWS; e++)
-                s[n][e] = fmaf(-2 * softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), softcap); // softcap·tanh(s·scale/softcap)
+                s[n][e] = capped(s[n][e], twice, softcap);
         scale = 1;
     }
     if (!all) {
@@ -187,7 +201,7 @@ __device__ __forceinline__ void weigh(float (&s)[8][2 * ROWS], float (&m)[ROWS],
             most = fmaxf(most, fmaxf(s[n][i * 2], s[n][i * 2 + 1]));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        m[i] = most * scale; // which is positive
+        m[i] = most * scale; // scale is positive
         float less = m[i] == -INF ? 0 : -m[i];
         t[i] = 0;
 #pragma unroll
@@ -202,8 +216,8 @@ __device__ __forceinline__ void weigh(float (&s)[8][2 * ROWS], float (&m)[ROWS],
     }
 }
 
-// joinFactors returns what the sums so far and those of a chunk are multiplied with, and makes M the greater of
-// both.
+// joinFactors computes what the sums so far (old) and those of a chunk (add) are multiplied with, and makes M the
+// greater of both's m. join joins a sum with a chunk's.
 __device__ __forceinline__ void joinFactors(float &M, float m, float &old, float &add) {
     float most = fmaxf(M, m);
     old = M == -INF ? 0 : exp2Fast(M - most);

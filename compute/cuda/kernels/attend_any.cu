@@ -1,5 +1,6 @@
-// Attention for heads of any size, latent layers, sight of later tokens and caches of any type, without tensor cores: right for every
-// shape, and slow. One block computes one query head of one row, chunk after chunk of 64 positions as in attend.cu.
+// Attention without tensor cores: right for every shape and type of the cache, and slow. A block computes a query head
+// of a row by itself, chunk after chunk of 64 positions, so its bits do not depend on other rows; they are not those of
+// attend.cu.
 #include "kv.cuh"
 
 #define CHUNK 64
@@ -10,13 +11,14 @@ struct AttendAnyArgs {
     const int *table;
     i64 block;
     int stride, tokens, heads, group, keyDim, valueDim;
-    int latent; // values are the first valueDim numbers of keys
-    const int *slot, *until;
+    int latent; // 1: values are the first valueDim numbers of keys
+    const int *slot, *until; // the rest is as in AttendArgs (attend.cuh)
     const float *sinks;
     int window;
-    float scale, softcap; // scale: times log2 e
+    float scale, softcap;
 };
-// [query heads, rows] blocks of 64 threads. Dynamic shared memory: (keyDim + valueDim) numbers.
+
+// [query heads, rows] blocks of CHUNK threads. Dynamic shared memory: keyDim + valueDim numbers.
 template <int TYPE> __device__ __forceinline__ void attendAny(const AttendAnyArgs &a) {
     extern __shared__ float shared[];
     __shared__ float weights[CHUNK];
@@ -26,7 +28,7 @@ template <int TYPE> __device__ __forceinline__ void attendAny(const AttendAnyArg
     int first = a.window ? max(until - a.window, 0) : 0;
     const int *table = a.table + (i64)max(slot, 0) * a.stride;
     int keyBytes = kvRowBytes(TYPE, a.keyDim), valueBytes = a.latent ? keyBytes : kvRowBytes(TYPE, a.valueDim);
-    i64 valuesAt = a.latent ? 0 : (i64)a.heads * a.tokens * keyBytes; // bytes from a block's keys
+    i64 valuesAt = a.latent ? 0 : (i64)a.heads * a.tokens * keyBytes; // bytes from a block's keys on
     auto blockOf = [&](int pos) { return (const u8 *)(a.at + (i64)table[pos / a.tokens] * a.block); };
     for (int d = thread; d < a.keyDim; d += CHUNK)
         q[d] = get(a.q, row, h * a.keyDim + d);
@@ -73,7 +75,7 @@ template <int TYPE> __device__ __forceinline__ void attendAny(const AttendAnyArg
         }
     }
     for (int d = thread; d < a.valueDim; d += CHUNK)
-        put(a.dst, row, h * a.valueDim + d, until > 0 ? sum[d] * (1.f / T) : 0); // a row that is filled up sees nothing
+        put(a.dst, row, h * a.valueDim + d, until > 0 ? sum[d] * (1.f / T) : 0); // a row without a slot sees nothing
 }
 
 KERNEL attend_any(const AttendAnyArgs a) { attendAny<KV_BF16>(a); }

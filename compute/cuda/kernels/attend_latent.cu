@@ -1,22 +1,25 @@
-// Latent attention with tensor cores: every query head attends to one head of keys, [positions, KEYS], whose first
-// VALUES numbers are the values. Chunks are taken as attend.cuh says: a block has 16 query heads of one row, each of
-// its eight warps 8 positions of a chunk's scores and VALUES/8 numbers of its output.
+// Latent attention with tensor cores: all query heads attend to one head of keys, [positions, KEYS], whose first VALUES
+// numbers are the values. Bits are those that attend.cuh defines.
+//
+// A block has 16 query heads of a row, and takes a chunk at a time: each of its eight warps computes the scores of 8
+// positions and VALUES/8 numbers of the output. attend_latent_tile goes through all chunks of a row,
+// attend_latent_chunk leaves what each chunk gives to attend_join.
 #include "attend.cuh"
 
 #define KEYS 576
 #define VALUES 512
 #define PITCH ((KEYS + 8) * 2) // bytes from one position to the next
 #define SCORES (CHUNK + 2)     // numbers from one head's scores to the next
-#define TILES (VALUES / 64)    // of 8 numbers, of a warp
+#define TILES (VALUES / 64)    // of 8 numbers of the output, of a warp
 
-// One chunk: m and t of two of the lane's heads, and o, the warp's part of the output. shared holds the queries, then
-// keys, then scores.
+// latentChunk computes a chunk: m and t of the lane's two heads, and o, the warp's part of the output. shared holds the
+// queries, then keys, then scores.
 __device__ __forceinline__ void latentChunk(const AttendArgs &a, u8 *shared, const int *table, int chunk, int first, int end,
                                             float (&o)[TILES][4], float (&m)[2], float (&t)[2]) {
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4;
     u32 queries = sharedAddress(shared), keys = queries + 16 * PITCH;
     float *scores = (float *)(shared + (16 + CHUNK) * PITCH);
-    __syncthreads(); // the chunk before is read, and the queries are there
+    __syncthreads(); // all have read the chunk before, and the queries are there
     for (int n = thread; n < CHUNK * KEYS / 8; n += 256) {
         int row = n / (KEYS / 8), unit = n % (KEYS / 8), pos = chunk * CHUNK + row;
         int block = pos < end ? table[pos / a.tokens] : -1;
@@ -69,15 +72,15 @@ __device__ __forceinline__ void latentChunk(const AttendArgs &a, u8 *shared, con
 // loadHeads copies 16 heads of a row to shared memory, zeros past the last head.
 __device__ __forceinline__ void loadHeads(const AttendArgs &a, u8 *shared, int row, int head) {
     const bf16 *q = (const bf16 *)a.q.at + (i64)row * a.q.ld;
-    __syncthreads(); // the queries before are read
+    __syncthreads(); // all have read the queries before
     for (int n = threadIdx.x; n < 16 * KEYS / 8; n += 256) {
         int h = n / (KEYS / 8), unit = n % (KEYS / 8);
         *(uint4 *)(shared + h * PITCH + unit * 16) = head + h < a.group ? *(const uint4 *)(q + (i64)(head + h) * KEYS + unit * 8) : make_uint4(0, 0, 0, 0);
     }
 }
 
-// Many rows: [tiles of one row, heads/16] blocks of 256 threads. Dynamic shared memory of both kernels:
-// 80·PITCH + 16·SCORES·4 bytes.
+// attend_latent_tile is for many rows. [rows, heads/16] blocks of 256 threads; tiles are one row. Dynamic shared memory
+// of both kernels: 80·PITCH + 16·SCORES·4 bytes.
 KERNEL __launch_bounds__(256, 2) attend_latent_tile(const AttendArgs a) {
     extern __shared__ __align__(128) u8 shared[];
     int tile = blockIdx.x, head = blockIdx.y * 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -124,8 +127,7 @@ KERNEL __launch_bounds__(256, 2) attend_latent_tile(const AttendArgs a) {
     }
 }
 
-// Few rows: a block takes one chunk of one row and 16 heads after another, as attend_few does. Any number of blocks
-// of 256 threads.
+// attend_latent_chunk is for few rows. Any number of blocks of 256 threads share the chunks of all rows and 16 heads.
 KERNEL __launch_bounds__(256, 2) attend_latent_chunk(const AttendArgs a) {
     extern __shared__ __align__(128) u8 shared[];
     letNextBegin();

@@ -1,16 +1,16 @@
 // Latent attention of few rows on Hopper, with wgmma, of the sizes of attend_latent.cu, whose bits it gives. Blocks of
 // the cache have a multiple of 16 positions.
 //
-// A block has chunks of 16 heads of a row, and joins them where it has all of the row's; else attend_join does. Of its
-// warpgroups one computes the weights of one chunk after the other; two multiply the values, of which each has every
-// other panel of 64 numbers, with the weights; the fourth fetches units. Positions, and numbers of a value, are
-// the rows of products, heads their columns. Keys and values are the same numbers in shared memory.
+// A block has some chunks of 16 heads of a row (LatentCut). If it has all of them it joins them, otherwise
+// attend_latent_join does. Of its warpgroups one computes the weights of one chunk after the other (weighShares); two
+// multiply values and weights, each every other panel of values (sumShares); the fourth fetches units (feed). In the
+// products of both, heads are the columns; positions, and numbers of a value, are the rows.
 #include "latent.cuh"
 
 #define SLOTS 8 // units in shared memory
 
-// In shared memory, from its first multiple of 1024 on: units, queries, the weights of two chunks, scores, two times
-// what heads are joined with, and barriers.
+// In shared memory, from its first multiple of 1024 on: units, queries, the weights of two chunks, scores, the factors
+// that two chunks are joined with, and barriers.
 enum : u32 {
     QUERIES = SLOTS * UNIT,
     WEIGHTS = QUERIES + PANELS * 16 * 128,
@@ -22,32 +22,23 @@ enum : u32 {
     WEIGHTS_EMPTY = WEIGHTS_FULL + 2 * 8,
 };
 
-// multiply adds A·B to d: A is 64 by 16, as 64 rows of 16 or, if TURNED, as 16 of 64; B is 16 by 16, as 16 rows of its
-// columns.
-template <int TURNED> __device__ __forceinline__ void multiply(float (&d)[2][4], u64 a, u64 b, bool fresh) {
+// multiply begins to add A·B to d, both in shared memory: A, 64 by 16, as 64 rows of 16 or, if ACROSS, as 16 rows of 64
+// (its columns); B, 16 by 16, as 16 rows of 16, its columns. fresh: d counts as zero.
+template <int ACROSS> __device__ __forceinline__ void multiply(float (&d)[2][4], u64 a, u64 b, bool fresh) {
     asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %10, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p, 1, 1, %11, 0;\n}\n"
                  : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3])
-                 : "l"(a), "l"(b), "r"((u32)fresh), "n"(TURNED));
+                 : "l"(a), "l"(b), "r"((u32)fresh), "n"(ACROSS));
 }
 
-// Ring is the next place of several.
-template <int N> struct Ring {
-    int at;
-    u32 parity;
-
-    __device__ __forceinline__ void next() {
-        if (++at == N)
-            at = 0, parity ^= 1;
-    }
-};
-
-// Share is a block's next chunks: of 16 heads of a row, chunks from `from` on of n.
+// Share is a block's next chunks: `count` of the n chunks of 16 heads, `head` and on, of few row i, from number `from`
+// on. The row's chunks begin at `begin` among those of all rows. x is the number of the first chunk (LatentCut), and
+// the block's end at `last`. whole: the block has all n.
 struct Share {
     int i, begin, row, slot, until, head, n, from, count, x, last;
     bool whole;
 
-    // start finds the block's first chunk.
+    // start finds the block's first chunk, and returns whether there is one.
     __device__ __forceinline__ bool start(const AttendArgs &a, const LatentCut &cut) {
         if (blockIdx.x >= cut.blocks)
             return false;
@@ -73,7 +64,7 @@ struct Share {
         head = at / n * 16, from = at % n, count = min(n - from, last - x), whole = n <= cut.whole;
     }
 
-    // next goes to the next share.
+    // next goes to the next share, and returns whether there is one.
     __device__ __forceinline__ bool next(const LatentCut &cut) {
         x += count;
         if (x >= (begin + n) * cut.parts)
@@ -83,10 +74,10 @@ struct Share {
 };
 
 // feed is the work of four warps: they fetch the block's chunks.
-__device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base, const LatentCut &cut, Share s) {
+__device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base, const LatentCut &cut, Share s) {
     const AttendArgs &a = w.a;
     int warp = uniform(threadIdx.x / 32 % 4);
-    Ring<SLOTS> to = {0, 1};
+    Cursor<SLOTS> to = {0, 1};
     do {
         s.find(a, cut);
         const int *table = a.table + (i64)s.slot * a.stride;
@@ -99,21 +90,22 @@ __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base, const LatentC
                 next.next(table, a.tokens, s.until);
 #pragma unroll
             for (int u = 0; u < UNITS; u++, to.next()) {
-                barrierWait(base + EMPTY + to.at * 8, to.parity);
-                fetchUnit(base + to.at * UNIT, w.cache, warp, (s.until - c * CHUNK + BOX - 1) / BOX, now.row, now.block, u, base + FULL + to.at * 8);
+                barrierWait(base + EMPTY + to.stage * 8, to.parity);
+                fetchUnit(base + to.stage * UNIT, w.cache, warp, (s.until - c * CHUNK + BOX - 1) / BOX, now.row, now.block, u, base + FULL + to.stage * 8);
             }
         }
     } while (s.next(cut));
 }
 
-// weighShares computes the weights of the block's chunks, and what they are joined with.
+// weighShares computes the weights of the block's chunks, and the factors that these are joined with.
 __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32 base, const LatentCut &cut, Share s) {
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-    int mine = thread / 8, t = thread % 4, half = thread / 4 % 2; // of the softmax: a head, and which of its positions
+    // In the softmax eight threads have a head: of half its positions, thread t has numbers 2t and 2t+1 of each eight.
+    int mine = thread / 8, t = thread % 4, half = thread / 4 % 2;
     float *scores = (float *)(shared + SCORES);
     float2 *factors = (float2 *)(shared + FACTORS);
-    Ring<SLOTS> in = {0, 0};
-    Ring<2> to = {0, 1};
+    Cursor<SLOTS> in = {0, 0};
+    Cursor<2> to = {0, 1};
     do {
         s.find(a, cut);
         constexpr int ROW = PANELS * 8; // 16-byte units
@@ -130,7 +122,7 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
             *(uint4 *)(shared + QUERIES + unit / 8 * (16 * 128) + h * 128 + ((unit ^ h) % 8) * 16) = v[k];
         }
         fenceShared();
-        asm volatile("bar.sync 1, 128;" ::: "memory");
+        barrierOf(1, 128);
         bool there = s.head + mine < a.group;
         int first = firstSeen(a, s.until), c = first / CHUNK + s.from;
         float M = a.sinks && there ? a.sinks[s.head + mine] * LOG2E : -INF, T = a.sinks && there ? 1 : 0;
@@ -139,13 +131,13 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
 #pragma unroll
             for (int p = 0; p < PANELS; p++) {
                 if (p % UNIT_PANELS == 0)
-                    barrierWait(base + FULL + in.at * 8, in.parity);
-                u64 keys = describe(base + in.at * UNIT + panelOf(p), BOX_BYTES), queries = describe(base + QUERIES + p * 16 * 128, 1024);
-                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+                    barrierWait(base + FULL + in.stage * 8, in.parity);
+                u64 keys = describe(base + in.stage * UNIT + panelOf(p), BOX_BYTES), queries = describe(base + QUERIES + p * 16 * 128, 1024);
+                wgmmaFence();
 #pragma unroll
                 for (int k = 0; k < 4; k++)
                     multiply<0>(d, keys + (k * 32 >> 4), queries + (k * 32 >> 4), p == 0 && k == 0);
-                commit();
+                wgmmaCommit();
                 if (p % UNIT_PANELS == UNIT_PANELS - 1)
                     in.next();
             }
@@ -155,18 +147,18 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     scores[(i * 8 + lane % 4 * 2 + e % 2) * 68 + warp * 16 + lane / 4 + e / 2 * 8] = d[i][e];
-            asm volatile("bar.sync 1, 128;" ::: "memory");
+            barrierOf(1, 128);
             float x[8], scale = a.scale;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 float2 v = *(float2 *)(scores + mine * 68 + half * 32 + j * 8 + t * 2);
                 x[2 * j] = v.x, x[2 * j + 1] = v.y;
             }
-            if (a.softcap > 0) { // as in weigh of attend.cuh
+            if (a.softcap > 0) {
                 float twice = 2 * LOG2E * scale / a.softcap;
 #pragma unroll
                 for (int j = 0; j < 8; j++)
-                    x[j] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(x[j] * twice) + 1), a.softcap);
+                    x[j] = capped(x[j], twice, a.softcap);
                 scale = 1;
             }
             int pos = c * CHUNK + half * 32 + t * 2;
@@ -184,7 +176,7 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
 #pragma unroll
             for (int j = 0; j < 8; j++)
                 x[j] = exp2Fast(fmaf(x[j], scale, less));
-            float sum = 0; // in the order in which weigh adds
+            float sum = 0; // in the order in which weigh adds: the second half goes on from the first one's sum
 #pragma unroll
             for (int j = 0; j < 8; j++)
                 sum = sum + x[j];
@@ -201,45 +193,46 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
             float old, add;
             joinFactors(M, m, old, add);
             T = join(T, old, sum, add);
-            barrierWait(base + WEIGHTS_EMPTY + to.at * 8, to.parity);
+            barrierWait(base + WEIGHTS_EMPTY + to.stage * 8, to.parity);
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                *(u32 *)(shared + WEIGHTS + to.at * (16 * 128) + mine * 128 + ((half * 4 + j) ^ mine % 8) * 16 + t * 4) = packBF16(x[2 * j], x[2 * j + 1]);
+                *(u32 *)(shared + WEIGHTS + to.stage * (16 * 128) + mine * 128 + ((half * 4 + j) ^ mine % 8) * 16 + t * 4) = packBF16(x[2 * j], x[2 * j + 1]);
             if (thread % 8 == 0)
-                factors[to.at * 16 + mine] = make_float2(old, add);
+                factors[to.stage * 16 + mine] = make_float2(old, add);
             fenceShared();
-            arriveWarp(base + WEIGHTS_FULL + to.at * 8);
+            arriveWarp(base + WEIGHTS_FULL + to.stage * 8);
             to.next();
             if (!s.whole && there && thread % 8 == 0)
                 *(float2 *)(a.partial + ((i64)(s.begin + s.from + n) * a.group + s.head + mine) * (VALUES + 2) + VALUES) = make_float2(m, sum);
         }
         if (s.whole) {
-            barrierWait(base + WEIGHTS_EMPTY + to.at * 8, to.parity);
+            barrierWait(base + WEIGHTS_EMPTY + to.stage * 8, to.parity);
             if (thread % 8 == 0)
-                factors[to.at * 16 + mine] = make_float2(1.f / T, 0);
-            arriveWarp(base + WEIGHTS_FULL + to.at * 8);
+                factors[to.stage * 16 + mine] = make_float2(1.f / T, 0);
+            arriveWarp(base + WEIGHTS_FULL + to.stage * 8);
             to.next();
         }
     } while (s.next(cut));
 }
 
-// sumShares multiplies the values of panels 0, 2, 4, 6 or 1, 3, 5, 7, and sums up those of whole shares.
+// sumShares multiplies weights with the values of panels 0, 2, 4, 6 or 1, 3, 5, 7. It joins the outputs of whole
+// shares, and leaves those of others in `partial`.
 __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 base, const LatentCut &cut, Share s) {
     int group = uniform(threadIdx.x / 128) - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, h = lane % 4 * 2;
     int dim = group * 64 + warp * 16 + lane / 4; // and 8 further, of each 128
     const float2 *factors = (const float2 *)(shared + FACTORS);
-    int slot = 0; // of the chunk's first unit
+    int slot = 0; // of the chunk's first unit; a chunk's units may go round the ring
     u32 parity = 0;
-    Ring<2> in = {0, 0};
+    Cursor<2> in = {0, 0};
     do {
         s.find(a, cut);
         float sum[4][2][4] = {};
         int c = firstSeen(a, s.until) / CHUNK + s.from;
         for (int n = 0; n < s.count; n++, c++) {
             float o[4][2][4];
-            barrierWait(base + WEIGHTS_FULL + in.at * 8, in.parity);
+            barrierWait(base + WEIGHTS_FULL + in.stage * 8, in.parity);
             int at[UNITS];
-            u32 weights = base + WEIGHTS + in.at * (16 * 128);
+            u32 weights = base + WEIGHTS + in.stage * (16 * 128);
 #pragma unroll
             for (int u = 0; u < UNITS; u++) {
                 at[u] = slot + u;
@@ -248,19 +241,19 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
                 barrierWait(base + FULL + at[u] * 8, parity ^ wrapped);
             }
             auto panel = [&](int p) { return base + (group ? at[(2 * p + 1) / UNIT_PANELS] : at[2 * p / UNIT_PANELS]) * UNIT + panelOf(2 * p + group); };
-            if ((c + 1) * CHUNK > s.until) // nobody fetched the rest whole
+            if ((c + 1) * CHUNK > s.until)
                 clearRest(s.until % CHUNK, thread, 2 + group, panel);
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+            wgmmaFence();
 #pragma unroll
             for (int p = 0; p < 4; p++)
 #pragma unroll
                 for (int k = 0; k < 4; k++)
                     multiply<1>(o[p], describe(panel(p), BOX_BYTES) + (k * 2 * BOX_BYTES >> 4), describe(weights, 1024) + (k * 32 >> 4), k == 0);
-            commit();
+            wgmmaCommit();
             float2 factor[2][2];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                factor[i / 2][i % 2] = factors[in.at * 16 + i / 2 * 8 + h + i % 2];
+                factor[i / 2][i % 2] = factors[in.stage * 16 + i / 2 * 8 + h + i % 2];
 #pragma unroll
             for (int p = 0; p < 4; p++)
                 if (p == 0)
@@ -272,7 +265,7 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
                 for (int u = 0; u < UNITS; u++)
                     barrierArrive(base + EMPTY + at[u] * 8);
             }
-            arriveWarp(base + WEIGHTS_EMPTY + in.at * 8);
+            arriveWarp(base + WEIGHTS_EMPTY + in.stage * 8);
             in.next();
             slot += UNITS;
             if (slot >= SLOTS)
@@ -301,12 +294,12 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
         }
         if (!s.whole)
             continue;
-        barrierWait(base + WEIGHTS_FULL + in.at * 8, in.parity);
+        barrierWait(base + WEIGHTS_FULL + in.stage * 8, in.parity);
         float inv[2][2];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            inv[i / 2][i % 2] = factors[in.at * 16 + i / 2 * 8 + h + i % 2].x;
-        arriveWarp(base + WEIGHTS_EMPTY + in.at * 8);
+            inv[i / 2][i % 2] = factors[in.stage * 16 + i / 2 * 8 + h + i % 2].x;
+        arriveWarp(base + WEIGHTS_EMPTY + in.stage * 8);
         in.next();
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -323,7 +316,7 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
 }
 
 // Any number of blocks of 512 threads. Dynamic shared memory: latentFewShared in attention.go.
-KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ WgmmaArgs w) {
+KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ AttendWgmmaArgs w) {
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
     u8 *shared = unaligned + (base - sharedAddress(unaligned));
@@ -341,7 +334,7 @@ KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ Wgmma
             barrierInit(base + WEIGHTS_FULL + i * 8, 4);
             barrierInit(base + WEIGHTS_EMPTY + i * 8, 8);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     __syncthreads();
     waitForRows();
@@ -356,14 +349,14 @@ KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ Wgmma
         feed(w, base, cut, s);
 }
 
-// Joins the chunks of rows that attend_latent_few cut, which has so many blocks. [any number, query heads] blocks of
-// VALUES threads.
-struct JoinArgs {
+// attend_latent_join joins the chunks of rows that attend_latent_few cut. [any number, query heads] blocks of VALUES
+// threads.
+struct LatentJoinArgs {
     AttendArgs a;
-    int blocks, unused;
+    int blocks, unused; // blocks: those of attend_latent_few
 };
 
-// joinRow joins row i's chunks.
+// joinRow joins the chunks of few row i: a block has a head, a thread a number.
 __device__ __forceinline__ void joinRow(const AttendArgs &a, int i) {
     int h = blockIdx.y, d = threadIdx.x, heads = a.group;
     int4 of = a.few[i];
@@ -388,10 +381,10 @@ __device__ __forceinline__ void joinRow(const AttendArgs &a, int i) {
     ((bf16 *)a.dst.at)[(i64)of.y * a.dst.ld + h * VALUES + d] = toBF16(O * (1.f / T));
 }
 
-KERNEL attend_latent_join(const JoinArgs j) {
+KERNEL attend_latent_join(const LatentJoinArgs j) {
     letNextBegin();
     // What the host lists is there before any kernel of the step begins. Blocks take the rows that are cut in turn.
-    __shared__ u32 cut[32];
+    __shared__ u32 cut[32]; // a bit for each of the threads' rows
     int rows = j.a.count[0], warp = threadIdx.x / 32, warps = blockDim.x / 32, before = 0;
     int whole = LatentCut(j.a, j.blocks).whole;
     waitForRows();

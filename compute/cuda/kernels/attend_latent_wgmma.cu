@@ -1,16 +1,18 @@
 // Latent attention of many rows on Hopper, with wgmma, of the sizes of attend_latent.cu, whose bits it gives. Blocks of
 // the cache have a multiple of 16 positions.
 //
-// A tile is 64 rows: up to 64 heads of a token, or of several tokens. Of a block's warpgroups one computes the weights
-// of one chunk after the other; two multiply them with the values, of which each has every other panel of 64 numbers,
-// and sum up; the fourth fetches chunks. Keys and values are the same numbers in shared memory.
+// A tile is 64 rows: up to 64 heads of a token, or the heads of several tokens. Blocks stay on their multiprocessors,
+// and take one tile after the other. Of a block's warpgroups one computes the weights of one chunk after the other
+// (weighTile); two multiply them with the values, each with every other panel, and join the outputs (sumTile); the
+// fourth fetches chunks (feed).
 #include "latent.cuh"
 
 #define STAGES 2 // chunks in shared memory
 #define GROUPS 3 // warpgroups that compute
 
-// In shared memory, from its first multiple of 1024 on: chunks, queries, what rows are joined with in each chunk, what
-// sums are multiplied with in the end, barriers, and two tiles. A chunk's weights take the place of its last panel.
+// In shared memory, from its first multiple of 1024 on: chunks, queries, the factors that rows are joined with in each
+// chunk, those that sums are multiplied with in the end, barriers, and two tiles. A chunk's weights take the place of
+// its last panel, which holds no values.
 enum : u32 {
     QUERIES = STAGES * PANELS * PANEL,
     FACTORS = QUERIES + PANELS * PANEL,
@@ -25,27 +27,19 @@ enum : u32 {
     TILES = TILE_EMPTY + 16,
 };
 
-// Stage is where a chunk lies in shared memory.
-struct Stage {
-    int at;
-    u32 parity;
-
-    __device__ __forceinline__ void next() {
-        if (++at == STAGES)
-            at = 0, parity ^= 1;
-    }
-
-    __device__ __forceinline__ u32 panel(u32 base, int n) const { return base + at * (PANELS * PANEL) + n / UNIT_PANELS * UNIT + panelOf(n); }
-    __device__ __forceinline__ u32 factors(u32 base) const { return base + FACTORS + at * (64 * 8); }
-    __device__ __forceinline__ u32 weighed(u32 base) const { return base + WEIGHED + at * 8; }
-    __device__ __forceinline__ u32 full(u32 base, int unit) const { return base + FULL + (at * UNITS + unit) * 8; }
-    __device__ __forceinline__ u32 empty(u32 base, int unit) const { return base + EMPTY + (at * UNITS + unit) * 8; }
+// Stage is a position in the ring of chunks.
+struct Stage : Cursor<STAGES> {
+    __device__ __forceinline__ u32 panel(u32 base, int n) const { return base + stage * (PANELS * PANEL) + n / UNIT_PANELS * UNIT + panelOf(n); }
+    __device__ __forceinline__ u32 factors(u32 base) const { return base + FACTORS + stage * (64 * 8); }
+    __device__ __forceinline__ u32 weighed(u32 base) const { return base + WEIGHED + stage * 8; }
+    __device__ __forceinline__ u32 full(u32 base, int unit) const { return base + FULL + (stage * UNITS + unit) * 8; }
+    __device__ __forceinline__ u32 empty(u32 base, int unit) const { return base + EMPTY + (stage * UNITS + unit) * 8; }
 };
 
 __device__ __forceinline__ int headsOfTile(const AttendArgs &a) { return min(a.group, 64); }
 
-// feed is the work of four warps: they take tiles until there are no more, and fetch their chunks.
-__device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
+// feed is the work of four warps: the first takes tiles until there are no more, all fetch their chunks.
+__device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base) {
     const AttendArgs &a = w.a;
     int warp = uniform(threadIdx.x / 32 % 4), parts = (a.group + 63) / 64, items = a.count[1] * parts, i = blockIdx.x;
     Stage to = {0, 1};
@@ -89,12 +83,12 @@ __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
         a.arrived[0] = a.arrived[1] = 0;
 }
 
-// Turn is a barrier's next phase.
-struct Turn {
-    u32 at, parity;
+// Phase is the next phase of a barrier.
+struct Phase {
+    u32 barrier, parity;
 
     __device__ __forceinline__ void wait() {
-        barrierWait(at, parity);
+        barrierWait(barrier, parity);
         parity ^= 1;
     }
 };
@@ -112,12 +106,12 @@ __device__ __forceinline__ void loadQueries(const AttendArgs &a, const Tile &t, 
                      : "memory");
     }
     fenceShared();
-    asm volatile("bar.sync 1, 128;" ::: "memory");
+    barrierOf(1, 128);
 }
 
-// weighTile computes the weights of a tile's chunks, what they are joined with, and, once those of the tile before are
-// read, the inverses of their sums.
-__device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const Tile &t, Stage &in, Turn &read) {
+// weighTile computes the weights of a tile's chunks, the factors that these are joined with, and, once those of the
+// tile before are read, the inverses of the rows' sums of weights.
+__device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const Tile &t, Stage &in, Phase &read) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = headsOfTile(a);
     loadQueries(a, t, base + QUERIES);
     int first[2], end[2];
@@ -131,7 +125,7 @@ __device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const T
         M[i] = a.sinks && there ? a.sinks[h] * LOG2E : -INF;
         T[i] = a.sinks && there ? 1 : 0;
     }
-    // What all rows of the warp see.
+    // All rows of the warp see positions seenFrom to seenTo-1.
     int lowest = warp * 16 / heads, highest = min((warp * 16 + 15) / heads, t.rows - 1);
     int seenFrom = lowest < t.rows ? firstSeen(a, a.until[t.row0 + highest]) : 0, seenTo = lowest < t.rows ? a.until[t.row0 + lowest] : 0;
     u32 row = warp * 16 + lane / 4;
@@ -140,7 +134,7 @@ __device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const T
         float s[8][4], sum[2] = {}, old[2], add[2];
         Greatest most;
         u64 k = describe(in.panel(base, 0), BOX_BYTES);
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        wgmmaFence();
 #pragma unroll
         for (int i = 0; i < PANELS * 4; i++) {
             int p = i / 4;
@@ -148,7 +142,7 @@ __device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const T
                 barrierWait(in.full(base, p / UNIT_PANELS), in.parity);
             wgmma(s, q + (p * PANEL + i % 4 * 32 >> 4), k + (p / UNIT_PANELS * UNIT + p % UNIT_PANELS * 1024 + i % 4 * 32 >> 4), i == 0);
         }
-        commit();
+        wgmmaCommit();
         ready<0>(s);
         most.find(s, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a);
 #pragma unroll
@@ -165,7 +159,7 @@ __device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const T
             joinFactors(M[i], most.m[i], old[i], add[i]);
             T[i] = join(T[i], old[i], sum[i], add[i]);
         }
-        asm volatile("bar.sync 1, 128;" ::: "memory"); // all warps have read the last panel
+        barrierOf(1, 128); // all warps have read the last panel
         u32 weights = in.panel(base, PANELS - 1) + row / 8 * BOX_BYTES + row % 8 * 128 + lane % 4 * 4;
 #pragma unroll
         for (int n = 0; n < 8; n++)
@@ -187,8 +181,9 @@ __device__ __forceinline__ void weighTile(const AttendArgs &a, u32 base, const T
     arriveWarp(base + INVERSES_FULL);
 }
 
-// sumTile sums up a tile's values: of panels 0, 2, 4, 6 or 1, 3, 5, 7.
-__device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Tile &t, Stage &in, Turn &inverses) {
+// sumTile multiplies a tile's weights with the values of panels 0, 2, 4, 6 or 1, 3, 5, 7, joins the outputs, and stores
+// them.
+__device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Tile &t, Stage &in, Phase &inverses) {
     int group = uniform(threadIdx.x / 128) - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     u32 row = warp * 16 + lane / 4;
     float sum[4][8][4];
@@ -208,7 +203,7 @@ __device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Til
 #pragma unroll
         for (int i = 0; i < 2; i++)
             asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(old[i]), "=f"(add[i]) : "r"(in.factors(base) + row * 8 + i * 64) : "memory");
-        if (c == t.chunks - 1 && t.last % CHUNK) // nobody fetched the rest whole
+        if (c == t.chunks - 1 && t.last % CHUNK)
             clearRest(t.last % CHUNK, thread, 2 + group, [&](int p) { return in.panel(base, 2 * p + group); });
         u64 weights = describe(in.panel(base, PANELS - 1), BOX_BYTES);
         bool same = !__any_sync(~0u, old[0] != 1 || old[1] != 1);
@@ -217,11 +212,11 @@ __device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Til
             float o[8][4];
             int panel = 2 * p + group, unit = panel / UNIT_PANELS;
             u64 values = describe(in.panel(base, panel), BOX_BYTES);
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+            wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 wgmma<1>(o, weights + (k * 32 >> 4), values + (k * 2 * BOX_BYTES >> 4), k == 0);
-            commit();
+            wgmmaCommit();
             if (!same)
 #pragma unroll
                 for (int n = 0; n < 8; n++)
@@ -259,9 +254,9 @@ __device__ __forceinline__ void sumTile(const AttendArgs &a, u32 base, const Til
     }
 }
 
-// A block takes tiles, one after the other, as long as there are some. Up to a block for each multiprocessor. The tiles
-// that come first should have the most to do. Dynamic shared memory: latentWgmmaShared in attention.go.
-KERNEL __launch_bounds__(512, 1) attend_latent_wgmma(const __grid_constant__ WgmmaArgs w) {
+// Up to a block for each multiprocessor, of 512 threads. Blocks take tiles in order: those with the most to do should
+// come first. Dynamic shared memory: latentWgmmaShared in attention.go.
+KERNEL __launch_bounds__(512, 1) attend_latent_wgmma(const __grid_constant__ AttendWgmmaArgs w) {
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
     if (threadIdx.x == 0) {
@@ -277,36 +272,36 @@ KERNEL __launch_bounds__(512, 1) attend_latent_wgmma(const __grid_constant__ Wgm
             barrierInit(base + TILE_FULL + i * 8, 1);
             barrierInit(base + TILE_EMPTY + i * 8, 16);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     __syncthreads();
     letNextBegin();
     waitForRows();
     int group = uniform(threadIdx.x / 128);
     if (group == GROUPS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        fewerRegisters<24>();
         feed(w, base);
         return;
     }
     Stage in = {0, 0};
     if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
-        Turn turn = {base + INVERSES_EMPTY, 1};
+        fewerRegisters<88>();
+        Phase read = {base + INVERSES_EMPTY, 1};
         for (int n = 0;; n++) {
             Tile t;
             t.take(base + TILE_FULL, base + TILE_EMPTY, base + TILES, n);
             if (t.rows == 0)
                 return;
-            weighTile(w.a, base, t, in, turn);
+            weighTile(w.a, base, t, in, read);
         }
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
-    Turn turn = {base + INVERSES_FULL, 0};
+    moreRegisters<200>();
+    Phase inverses = {base + INVERSES_FULL, 0};
     for (int n = 0;; n++) {
         Tile t;
         t.take(base + TILE_FULL, base + TILE_EMPTY, base + TILES, n);
         if (t.rows == 0)
             return;
-        sumTile(w.a, base, t, in, turn);
+        sumTile(w.a, base, t, in, inverses);
     }
 }

@@ -1,33 +1,26 @@
-// Attention of many rows on Hopper, with wgmma, for heads of 64 and 128 numbers and blocks of a power of two
-// tokens. Like attend.cu, whose bits it gives, it is compiled once for each type of cache.
+// Attention of many rows on Hopper, with wgmma, for heads of 64 and 128 numbers and blocks of the cache of a power of
+// two tokens. Like attend.cu, whose bits it gives, it is compiled once for each type of the cache.
+//
+// Blocks stay on their multiprocessors, and take one tile after the other. In a block, GROUPS warpgroups have 64 rows
+// of the tile each (Warpgroup) and share its chunks in shared memory, a ring that a warp fills (feed). If the cache
+// holds codes, that warp fetches codes to a ring of their own, and WIDENERS others make halves of them (widenAll).
 #include "attend_wgmma.cuh"
 
-constexpr int STAGES = CODED ? 4 : 6, RAW = CODED ? 3 : 0; // chunks in shared memory, as halves and as codes
-constexpr int WIDENERS = CODED ? 3 : 0; // warps that make halves of codes
-#define PANEL 1024 // 64 numbers of each of 8 positions, which a box brings: rows of 128 bytes
+constexpr int STAGES = CODED ? 4 : 6; // chunks in shared memory, as they are multiplied
+constexpr int RAW = CODED ? 3 : 0;    // and chunks of codes
+constexpr int WIDENERS = CODED ? 3 : 0;
+#define PANEL 1024 // bytes of 64 numbers of each of 8 positions: 8 rows of 128 bytes, swizzled
 
-// GROUP is the bytes of a box: panels of its keys, then those of its values.
+// GROUP is the bytes of 8 positions, which a box brings: panels of keys, then those of values.
 template <int DIM> constexpr u32 GROUP = DIM / 64 * 2 * PANEL;
 
-// describe makes the descriptor of a matrix of rows of 128 bytes in shared memory, whose 16-byte units are swizzled
-// in groups of eight rows, which are so many bytes apart; what is wider goes on a panel further.
-__device__ __forceinline__ u64 describe(u32 shared, u32 apart) {
+// describePanels is describe of a matrix that is wider than a panel, and goes on in the next one.
+__device__ __forceinline__ u64 describePanels(u32 shared, u32 apart) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)(PANEL >> 4) << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
 }
 
-// Stage is which of N places in shared memory a chunk has: the next one takes the next place.
-template <int N> struct Stage {
-    int at;
-    u32 parity;
-
-    __device__ __forceinline__ void next() {
-        if (++at == N)
-            at = 0, parity ^= 1;
-    }
-};
-
-// In shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups, chunks of codes, barriers, and
-// two tiles. Codes are keys of 64 positions, then values.
+// Plan is what lies where in shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups,
+// chunks of codes (keys of 64 positions, then values), barriers, and two tiles.
 template <int DIM, int GROUPS> struct Plan {
     static constexpr u32 CHUNKS = CHUNK / 8 * GROUP<DIM>, QUERIES = STAGES * CHUNKS, VALUES = GROUP<DIM> / 2;
     static constexpr u32 CODES = QUERIES + GROUPS * 64 * DIM * 2, CODE_BYTES = 2 * CHUNK * ROW<DIM>;
@@ -36,20 +29,21 @@ template <int DIM, int GROUPS> struct Plan {
     static constexpr u32 TILE_FULL = RAW_EMPTY + RAW * 8, TILE_EMPTY = TILE_FULL + 16, TILES = TILE_EMPTY + 16;
 };
 
-// fetchGroup begins to copy a box: from number `row` of a block's rows of keys on.
+// fetchGroup begins to copy 8 positions, keys and values, from row `row` of a cache block's keys on.
 __device__ __forceinline__ void fetchGroup(u32 to, const TensorMap &map, int row, int block, u32 barrier) {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%2, %3, %2, %2, %4}], [%5];" ::"r"(to), "l"(&map), "r"(0), "r"(row), "r"(block), "r"(barrier)
                  : "memory");
 }
 
-// feed is the work of a warp: it takes tiles until there are no more, and fetches their chunks. Lane i fetches
-// positions 8·i and on, of codes 16·(i mod 4) and on, and reads the number of their block a chunk ahead.
-template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaArgs &w, u32 base) {
+// feed is the work of the warp that fetches: it takes tiles until there are no more, and fetches their chunks. Lane i
+// fetches 8 positions from 8·i on; of codes 16 from 16·(i mod 4) on, the keys if i < 4, else the values. It reads the
+// number of their cache block a chunk ahead.
+template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base) {
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a = w.a;
     int lane = threadIdx.x % 32, items = a.count[1] * a.heads, taken = 0;
-    Stage<CODED ? RAW : STAGES> to = {0, 1};
+    Cursor<CODED ? RAW : STAGES> to = {0, 1};
     for (int n = 0, i = blockIdx.x;; n++, i = uniform(taken)) {
         Tile t = {};
         if (i < items) {
@@ -74,11 +68,11 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaA
             if constexpr (CODED) {
                 constexpr int PAGE = 16 * ROW<DIM>;
                 int pages = min(4, (t.last - c * CHUNK + 15) / 16);
-                barrierWait(base + P::RAW_EMPTY + to.at * 8, to.parity);
-                u32 full = base + P::RAW_FULL + to.at * 8;
+                barrierWait(base + P::RAW_EMPTY + to.stage * 8, to.parity);
+                u32 full = base + P::RAW_FULL + to.stage * 8;
                 bool mine = lane < 8 && lane % 4 < pages;
-                u32 there = __ballot_sync(~0u, mine && block >= 0), at = base + P::CODES + to.at * P::CODE_BYTES + lane * PAGE;
-                if (mine && block < 0) // nobody sees these positions
+                u32 there = __ballot_sync(~0u, mine && block >= 0), at = base + P::CODES + to.stage * P::CODE_BYTES + lane * PAGE;
+                if (mine && block < 0) // no row sees these positions
                     for (int i = 0; i < PAGE; i += 16)
                         asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(at + i), "r"(0) : "memory");
                 __syncwarp();
@@ -89,13 +83,13 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaA
                     fetch(at, (const u8 *)(a.at + block * a.block) + (i64)((lane / 4 * a.heads + t.head) * a.tokens + (pos & a.tokens - 1)) * ROW<DIM>, PAGE, full);
             } else {
                 int groups = min(8, (t.last - c * CHUNK + 7) / 8);
-                barrierWait(base + P::EMPTY + to.at * 8, to.parity);
-                u32 full = base + P::FULL + to.at * 8;
+                barrierWait(base + P::EMPTY + to.stage * 8, to.parity);
+                u32 full = base + P::FULL + to.stage * 8;
                 if (lane == 0)
                     barrierExpect(full, groups * GROUP<DIM>);
                 __syncwarp();
                 if (lane < groups)
-                    fetchGroup(base + to.at * P::CHUNKS + lane * GROUP<DIM>, w.cache, t.head * a.tokens + (pos & a.tokens - 1), block, full);
+                    fetchGroup(base + to.stage * P::CHUNKS + lane * GROUP<DIM>, w.cache, t.head * a.tokens + (pos & a.tokens - 1), block, full);
             }
             block = next;
             to.next();
@@ -105,12 +99,12 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const WgmmaA
         a.arrived[0] = a.arrived[1] = 0;
 }
 
-// Widened is 1,024 codes of keys or of values, whole rows, of which a warp makes halves: each lane of 32 neighbouring
-// ones. Those of eight lanes lie in different banks, as codes and as halves.
+// Widened is 1,024 codes of keys or of values, whole rows, of which a warp makes halves; each lane takes 32
+// neighbouring ones. Lanes are ordered so that those of eight lie in different banks, both as codes and as halves.
 template <int DIM> struct Widened {
-    static constexpr int ROWS = 1024 / DIM, N = CHUNK / ROWS; // N: of the keys of a chunk
+    static constexpr int ROWS = 1024 / DIM, N = CHUNK / ROWS; // N: how many there are of the keys of a chunk
     u32 from, to;                                             // where the lane's codes lie, and where its halves go
-    int flip;                                                 // which 16 codes of F8_E4M3 come first
+    int flip;                                                 // which of its two 16 codes of F8_E4M3 comes first
 
     __device__ __forceinline__ Widened() {
         int lane = threadIdx.x % 32, r = lane % 8, row = r + (DIM == 64 ? lane / 16 * 8 : 0), part = (lane / 8 + r / 2) % (DIM / 32);
@@ -128,7 +122,7 @@ template <int DIM> struct Widened {
                 asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(c[i].code[0]), "=r"(c[i].code[1]), "=r"(c[i].code[2]), "=r"(c[i].code[3])
                              : "r"(at ^ (flip ^ i) * 16)
                              : "memory");
-        } else { // a scale and 32 codes, whose address is even
+        } else { // a scale and 32 codes, at an even address
             u32 word[9];
             bool odd = at % 4;
 #pragma unroll
@@ -149,23 +143,23 @@ template <int DIM> struct Widened {
     }
 };
 
-// widenAll is the work of warps beside the one that feeds: they make halves of the codes that it fetches.
+// widenAll is the work of the WIDENERS: they make halves of the codes that feed fetches.
 template <int DIM, int GROUPS> __device__ __forceinline__ void widenAll(u32 base) {
     using P = Plan<DIM, GROUPS>;
     using W = Widened<DIM>;
     constexpr u32 CODE_STEP = W::ROWS * ROW<DIM>, STEP = W::ROWS / 8 * GROUP<DIM>;
     W part;
-    Stage<CODED ? RAW : 1> from = {0, 0};
-    Stage<STAGES> to = {0, 1};
+    Cursor<CODED ? RAW : 1> from = {0, 0};
+    Cursor<STAGES> to = {0, 1};
     for (int n = 0;; n++) {
         Tile t;
         t.take(base + P::TILE_FULL, base + P::TILE_EMPTY, base + P::TILES, n);
         if (t.rows == 0)
             return;
         for (int c = t.chunk; c < t.chunks; c++, from.next(), to.next()) {
-            barrierWait(base + P::RAW_FULL + from.at * 8, from.parity);
-            barrierWait(base + P::EMPTY + to.at * 8, to.parity);
-            u32 codes = base + P::CODES + from.at * P::CODE_BYTES, chunk = base + to.at * P::CHUNKS;
+            barrierWait(base + P::RAW_FULL + from.stage * 8, from.parity);
+            barrierWait(base + P::EMPTY + to.stage * 8, to.parity);
+            u32 codes = base + P::CODES + from.stage * P::CODE_BYTES, chunk = base + to.stage * P::CHUNKS;
             int i = threadIdx.x / 32 % 4 - 1;
 #pragma unroll 1
             for (; i < W::N; i += WIDENERS)
@@ -176,46 +170,47 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void widenAll(u32 base
             fenceShared();
             __syncwarp();
             if (threadIdx.x % 32 == 0) {
-                barrierArrive(base + P::FULL + to.at * 8);
-                barrierArrive(base + P::RAW_EMPTY + from.at * 8);
+                barrierArrive(base + P::FULL + to.stage * 8);
+                barrierArrive(base + P::RAW_EMPTY + from.stage * 8);
             }
         }
     }
 }
 
-// together waits for the other threads of the warpgroup.
-__device__ __forceinline__ void together() { asm volatile("bar.sync %0, 128;" ::"r"(3 + (int)threadIdx.x / 128) : "memory"); }
+// together waits for all threads of the warpgroup.
+__device__ __forceinline__ void together() { barrierOf(3 + (int)threadIdx.x / 128, 128); }
 
 // score begins the products of the queries and a chunk's keys.
 template <int DIM> __device__ __forceinline__ void score(float (&s)[8][4], u32 queries, u32 keys) {
-    u64 q = describe(queries, 1024), k = describe(keys, GROUP<DIM>);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    u64 q = describePanels(queries, 1024), k = describePanels(keys, GROUP<DIM>);
+    wgmmaFence();
 #pragma unroll
     for (int i = 0; i < DIM / 16; i++)
         wgmma(s, q + (i / 4 * 64 * 128 + i % 4 * 32 >> 4), k + (i / 4 * PANEL + i % 4 * 32 >> 4), i == 0);
-    commit();
+    wgmmaCommit();
 }
 
 // mix begins the products of a chunk's weights and values.
 template <int DIM> __device__ __forceinline__ void mix(float (&o)[DIM / 8][4], const u32 (&w)[4][4], u32 values) {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    wgmmaFence();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        wgmmaT(o, w[i], describe(values, GROUP<DIM>) + (i * 2 * GROUP<DIM> >> 4), i == 0);
-    commit();
+        wgmmaT(o, w[i], describePanels(values, GROUP<DIM>) + (i * 2 * GROUP<DIM> >> 4), i == 0);
+    wgmmaCommit();
 }
 
-// after keeps what follows from being moved before some numbers, which are finite: it would be stored otherwise.
+// after keeps the compiler from moving what follows to before the numbers x are made: it stores them if their sum is
+// infinite, which it never is.
 __device__ __forceinline__ void after(const float (&x)[2], u32 at) {
     asm volatile("{\n.reg .pred p;\n.reg .f32 x;\nadd.f32 x, %0, %1;\nsetp.eq.f32 p, x, 0f7f800000;\n@p st.shared.f32 [%2], x;\n}" ::"f"(x[0]), "f"(x[1]), "r"(at) : "memory");
 }
-// Sums are those of the chunks so far, and what the last one of them is joined with: the sums of the chunks before are
-// multiplied with `old`, its own with `add`.
+// Sums are those of the chunks so far, and the factors of the chunk that is joined now: the sums of the chunks before
+// are multiplied with `old`, its own with `add`.
 template <int DIM> struct Sums {
     State<DIM> st;
     float old[2], add[2];
 
-    // next takes m and t of a chunk.
+    // next joins m and t of a chunk.
     __device__ __forceinline__ void next(const float (&m)[2], const float (&t)[2]) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -224,7 +219,7 @@ template <int DIM> struct Sums {
         }
     }
 
-    // scaleOld multiplies with old, which most chunks leave 1.
+    // scaleOld multiplies the outputs with old, unless that is 1 in the whole warp, as it is for most chunks.
     __device__ __forceinline__ void scaleOld() {
         if (__any_sync(~0u, old[0] != 1 || old[1] != 1))
 #pragma unroll
@@ -234,7 +229,7 @@ template <int DIM> struct Sums {
                     st.o[n][e] = st.o[n][e] * old[e / 2];
     }
 
-    // addSome adds part i, of 16, of what the chunk gives.
+    // addSome joins part i, of 16, of the chunk's output. Together with scaleOld it makes join's bits.
     __device__ __forceinline__ void addSome(const float (&o)[DIM / 8][4], int i) {
 #pragma unroll
         for (int n = i * DIM / 128; n < (i + 1) * DIM / 128; n++)
@@ -244,14 +239,14 @@ template <int DIM> struct Sums {
     }
 };
 
-// Warpgroup is what one of those that multiply does: 64 rows of a tile.
+// Warpgroup is the work of one that multiplies: 64 rows of a tile.
 template <int DIM, int GROUPS> struct Warpgroup {
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a;
     u32 base;
-    Stage<STAGES> in; // of the next chunk
+    Cursor<STAGES> in; // of the next chunk
 
-    // loadQueries copies the queries to shared memory, as 64 rows in panels.
+    // loadQueries copies the warpgroup's queries to shared memory, 64 rows in panels of 64 numbers, and returns where.
     __device__ __forceinline__ u32 loadQueries(const Tile &t) const {
         constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128;
         int group = threadIdx.x / 128;
@@ -283,7 +278,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
         return to;
     }
 
-    // clear makes the values of a chunk zeros from number `from` on, which nobody fetched whole.
+    // clear makes zeros of a chunk's values from position number `from` on, which no row sees: they were not fetched,
+    // or hold anything. A weight of 0 times a NaN would be NaN.
     __device__ __forceinline__ void clear(u32 values, int from) const {
         constexpr int UNITS = DIM / 8;
         for (int i = from * UNITS + threadIdx.x % 128; i < CHUNK * UNITS; i += 128) {
@@ -295,15 +291,16 @@ template <int DIM, int GROUPS> struct Warpgroup {
         together();
     }
 
-    __device__ __forceinline__ void arrived(const Stage<STAGES> &at) const { barrierWait(base + P::FULL + at.at * 8, at.parity); }
+    // arrived waits for a chunk, release frees its stage.
+    __device__ __forceinline__ void arrived(const Cursor<STAGES> &at) const { barrierWait(base + P::FULL + at.stage * 8, at.parity); }
 
-    __device__ __forceinline__ void release(const Stage<STAGES> &at) const {
+    __device__ __forceinline__ void release(const Cursor<STAGES> &at) const {
         if (threadIdx.x % 32 == 0)
-            barrierArrive(base + P::EMPTY + at.at * 8);
+            barrierArrive(base + P::EMPTY + at.stage * 8);
     }
 
-    // attend computes a tile. While tensor cores multiply the weights and values of a chunk and the next one's scores,
-    // a warpgroup waits, and another one computes weights, which takes as long, and adds what the chunk before gives.
+    // attend computes a tile. While tensor cores multiply the weights and values of a chunk, and the next one's queries
+    // and keys, this warpgroup waits, and another one computes weights, which takes as long.
     __device__ __forceinline__ void attend(const Tile &t) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         u32 queries = loadQueries(t);
@@ -317,7 +314,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
             sums.st.m[i] = a.sinks ? a.sinks[h] * LOG2E : -INF;
             sums.st.t[i] = a.sinks ? 1 : 0;
         }
-        // What all rows of the warp see, and up to which chunk one of the warpgroup does.
+        // All rows of the warp see positions seenFrom to seenTo-1; those of the warpgroup see none from groupTo on.
         int lowest = warp * 16 / a.group, highest = min((warp * 16 + 15) / a.group, t.rows - 1);
         int seenFrom = lowest < t.rows ? firstSeen(a, a.until[t.row0 + highest]) : 0, seenTo = lowest < t.rows ? a.until[t.row0 + lowest] : 0;
         int group = warp / 4 * 64 / a.group, groupTo = group < t.rows ? a.until[t.row0 + min((warp / 4 * 64 + 63) / a.group, t.rows - 1)] : 0;
@@ -328,7 +325,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
         u32 w[4][4];
         Greatest most;
         auto greatest = [&](int c) { most.find(s, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a); };
-        // weigh makes scores weights, and adds what the chunk before gives, since exponents leave room for that.
+        // weigh makes weights of scores. Between the exponentials, which are slow, it joins the output of the chunk
+        // before.
         auto weigh = [&](bool add) {
             sum[0] = sum[1] = 0;
 #pragma unroll
@@ -351,20 +349,20 @@ template <int DIM, int GROUPS> struct Warpgroup {
             sums.next(most.m, sum);
         };
         if (c < mine) {
-            Stage<STAGES> next = in;
+            Cursor<STAGES> next = in;
             next.next();
             arrived(in);
-            score<DIM>(s, queries, base + in.at * P::CHUNKS);
+            score<DIM>(s, queries, base + in.stage * P::CHUNKS);
             if (c < mine - 1)
                 arrived(next);
             ready<0>(s);
             greatest(c);
             weigh(false);
-            for (; c < mine - 1; c++) { // the weights of chunk c are there
-                score<DIM>(s, queries, base + next.at * P::CHUNKS);
-                mix<DIM>(o, w, base + in.at * P::CHUNKS + P::VALUES);
+            for (; c < mine - 1; c++) { // w are the weights of chunk c
+                score<DIM>(s, queries, base + next.stage * P::CHUNKS);
+                mix<DIM>(o, w, base + in.stage * P::CHUNKS + P::VALUES);
                 sums.scaleOld();
-                Stage<STAGES> now = in;
+                Cursor<STAGES> now = in;
                 in = next;
                 next.next();
                 if (c < mine - 2)
@@ -376,7 +374,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
                 release(now);
                 weigh(true);
             }
-            u32 values = base + in.at * P::CHUNKS + P::VALUES;
+            u32 values = base + in.stage * P::CHUNKS + P::VALUES;
             if (c == t.chunks - 1 && t.last % CHUNK)
                 clear(values, t.last % CHUNK);
             mix<DIM>(o, w, values);
@@ -388,7 +386,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
                 sums.addSome(o, n);
             in.next(), c++;
         }
-        for (; c < t.chunks; c++, in.next()) { // what only other warpgroups see
+        for (; c < t.chunks; c++, in.next()) { // chunks that only other warpgroups see
             arrived(in);
             release(in);
         }
@@ -406,13 +404,11 @@ template <int DIM, int GROUPS> struct Warpgroup {
     }
 };
 
-// A block takes tiles, one after the other, as long as there are some: of GROUPS warpgroups each has 64 rows, all share
-// chunks in shared memory. Of one more, a warp fetches these, and others make halves of codes. Up to a block for each
-// multiprocessor. The tiles that come first should have the most to do. Dynamic shared memory: wgmmaShared in
-// attention.go.
-template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const WgmmaArgs &w) {
+// attendTiles: up to a block for each multiprocessor, of 128·(GROUPS + 1) threads. Blocks take tiles in order: those
+// with the most to do should come first. Dynamic shared memory: wgmmaShared in attention.go.
+template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const AttendWgmmaArgs &w) {
     using P = Plan<DIM, GROUPS>;
-    constexpr int FETCHING = GROUPS == 2 ? (CODED ? 40 : 24) : (CODED ? 56 : 32); // registers
+    constexpr int FETCHING = GROUPS == 2 ? (CODED ? 40 : 24) : (CODED ? 56 : 32); // registers of a thread
     constexpr int MULTIPLYING = GROUPS == 2 ? (CODED ? 232 : 240) : (CODED ? 152 : 160);
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
@@ -429,20 +425,20 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
             barrierInit(base + P::TILE_FULL + i * 8, 1);
             barrierInit(base + P::TILE_EMPTY + i * 8, GROUPS * 4 + WIDENERS);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     __syncthreads();
     letNextBegin();
     waitForRows();
     if (threadIdx.x >= GROUPS * 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FETCHING));
+        fewerRegisters<FETCHING>();
         if (threadIdx.x / 32 == GROUPS * 4)
             feed<DIM, GROUPS>(w, base);
         else if constexpr (CODED)
             widenAll<DIM, GROUPS>(base);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MULTIPLYING));
+    moreRegisters<MULTIPLYING>();
     Warpgroup<DIM, GROUPS> group = {w.a, base, {0, 0}};
     for (int n = 0;; n++) {
         Tile t;
@@ -453,5 +449,5 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
     }
 }
 
-KERNEL __launch_bounds__(512, 1) attend_wgmma_64(const __grid_constant__ WgmmaArgs w) { attendTiles<64, 3>(w); }
-KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const __grid_constant__ WgmmaArgs w) { attendTiles<128, 2>(w); }
+KERNEL __launch_bounds__(512, 1) attend_wgmma_64(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<64, 3>(w); }
+KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<128, 2>(w); }

@@ -1,7 +1,7 @@
-// What kernels of attention of many rows on Hopper have in common: products of a warpgroup, scores and tiles.
+// What kernels of attention with wgmma on Hopper have in common: products of a warpgroup, the softmax, and tiles.
 #pragma once
 #include "attend.cuh"
-#include "barrier.cuh"
+#include "wgmma.cuh"
 
 #if KV == 0
 #define NUMBERS "bf16.bf16"
@@ -9,17 +9,17 @@
 #define NUMBERS "f16.f16"
 #endif
 
-// WgmmaArgs has the map of the layer's part of the cache: boxes are 8 positions of a head, keys and values.
-struct WgmmaArgs {
+// AttendWgmmaArgs has the map of the layer's part of the cache: boxes are 8 positions of a head, keys and values.
+struct AttendWgmmaArgs {
     TensorMap cache;
-    AttendArgs a; // whose arrived are two numbers, 0 between kernels: tiles that are taken, and blocks that are done
+    AttendArgs a; // here `arrived` is two numbers, 0 between kernels: tiles that are taken, blocks that are done
 };
 
 // uniform tells the compiler that a number is the same in the whole warp.
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
-// wgmma adds A·B to d, both in shared memory: A as 64 rows of 16, B, 16 by 64, as 64 rows of 16, or, ACROSS, as 16 of
-// 64. fresh: d counts as zero.
+// wgmma begins to add A·B to d, both in shared memory: A, 64 by 16, as 64 rows of 16; B, 16 by 64, as 64 rows of 16
+// (its columns) or, if ACROSS, as 16 rows of 64. fresh: d counts as zero.
 template <int ACROSS = 0> __device__ __forceinline__ void wgmma(float (&d)[8][4], u64 a, u64 b, bool fresh) {
     asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." NUMBERS " {"
@@ -35,7 +35,7 @@ template <int ACROSS = 0> __device__ __forceinline__ void wgmma(float (&d)[8][4]
                  : "l"(a), "l"(b), "r"((u32)fresh), "n"(ACROSS));
 }
 
-// wgmmaT is wgmma with A in registers, and B as 16 rows of 64, or of 128.
+// wgmmaT is wgmma with A in registers, and B as 16 rows of 64, or of 128, numbers.
 __device__ __forceinline__ void wgmmaT(float (&d)[8][4], const u32 (&a)[4], u64 b, bool fresh) {
     asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %37, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." NUMBERS " {"
@@ -73,7 +73,7 @@ __device__ __forceinline__ void wgmmaT(float (&d)[16][4], const u32 (&a)[4], u64
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)fresh));
 }
 
-// settle keeps the compiler from reading sums before they are there.
+// settle keeps the compiler from moving reads of sums to before a wgmmaWait.
 template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
 #pragma unroll
     for (int i = 0; i < N; i++)
@@ -82,29 +82,27 @@ template <int N> __device__ __forceinline__ void settle(float (&d)[N][4]) {
             asm volatile("" : "+f"(d[i][e])::"memory");
 }
 
-__device__ __forceinline__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-// ready waits for sums, up to so many groups of products that were begun later.
+// ready waits for the sums d, and for all products but those of the last LATER groups.
 template <int LATER, int N> __device__ __forceinline__ void ready(float (&d)[N][4]) {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+    wgmmaWait<LATER>();
     settle(d);
 }
 
-// Two rows of scores of a chunk, g and g+8 of the warp's tile, as a lane has them: their greatest m, as exponents of 2,
-// and `less`, which a score's exponent has added to become that of its weight. all says that both rows see the whole
-// chunk; else row i sees positions from first[i] to end[i]-1.
+// Greatest is half of weigh of attend.cuh, with the same bits: m of a chunk for a lane's two rows of scores, g and g+8
+// of the warp's tile. A weight is 2^(score·scale + less).
 struct Greatest {
     float m[2], less[2], scale;
 
+    // find makes these of scores. Row i sees positions first[i] to end[i]-1; all says that both see the whole chunk.
     __device__ __forceinline__ void find(float (&s)[8][4], int chunk, const int (&first)[2], const int (&end)[2], bool all, const AttendArgs &a) {
         scale = a.scale;
-        if (a.softcap > 0) { // as in weigh of attend.cuh
+        if (a.softcap > 0) {
             float twice = 2 * LOG2E * scale / a.softcap;
 #pragma unroll
             for (int n = 0; n < 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    s[n][e] = fmaf(-2 * a.softcap, inverseFast(exp2Fast(s[n][e] * twice) + 1), a.softcap);
+                    s[n][e] = capped(s[n][e], twice, a.softcap);
             scale = 1;
         }
         if (!all) {
@@ -117,7 +115,7 @@ struct Greatest {
                     s[n][e] = pos >= first[e / 2] && pos < end[e / 2] ? s[n][e] : -INF;
                 }
         }
-        float most[2][4]; // of both rows at a time: each waits for the other's shuffles
+        float most[2][4]; // both rows at a time, so that shuffles of one run while those of the other are waited for
 #pragma unroll
         for (int n = 0; n < 4; n++)
 #pragma unroll
@@ -133,13 +131,13 @@ struct Greatest {
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            m[i] = m[i] * scale; // which is positive
+            m[i] = m[i] * scale; // scale is positive
             less[i] = m[i] == -INF ? 0 : -m[i];
         }
     }
 };
 
-// addFour adds a number of four neighbouring lanes, in both rows.
+// addFour adds the numbers of four neighbouring lanes, for both rows.
 __device__ __forceinline__ void addFour(float (&t)[2]) {
 #pragma unroll
     for (int d = 1; d < 4; d *= 2) {
@@ -148,8 +146,9 @@ __device__ __forceinline__ void addFour(float (&t)[2]) {
     }
 }
 
-// Tile is what the warpgroups do next: rows of a KV head, none at the end, and the chunks that they see, of positions
-// before `last`.
+// Tile is what a block does next: rows row0 to row0+rows-1 of a KV head, chunks `chunk` to chunks-1, which hold all
+// positions that these see; the last of them is last-1. A tile of no rows says that there is nothing left. The warp
+// that fetches puts tiles into shared memory, which has room for two.
 struct Tile {
     int row0, rows, head, chunk, chunks, last;
 
@@ -165,7 +164,7 @@ struct Tile {
         chunk = uniform(chunk), chunks = uniform(chunks), last = uniform(last);
     }
 
-    // take gets tile n, once it is there, and says so.
+    // take gets tile n of the block, once it is there, and says so.
     __device__ __forceinline__ void take(u32 full, u32 empty, u32 tiles, int n) {
         barrierWait(full + n % 2 * 8, n / 2 % 2);
         get(tiles + n % 2 * 32);

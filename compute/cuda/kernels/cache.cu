@@ -1,5 +1,8 @@
-// The paged cache. A layer's keys of a block are [KV heads, block tokens, key size] of bfloat16, its values follow,
-// likewise. Tables are [groups, slots, stride] of block numbers.
+// The paged cache: rotation of queries and keys, storing of keys and values, edits of block tables, and moves of
+// blocks. Each row is computed by itself.
+//
+// In a block, a layer has keys, [KV heads, block tokens, key size], and then values, likewise, of the cache's type.
+// Tables are [groups, slots, stride] of block numbers.
 #include "kv.cuh"
 
 // CacheLayer is where a layer keeps its keys and values.
@@ -10,19 +13,23 @@ struct CacheLayer {
     int stride, tokens, heads, keyDim, valueDim;
 };
 
+// blockOf is where a layer's part of the block begins that has a position of a slot.
 __device__ __forceinline__ bf16 *blockOf(const CacheLayer &c, int slot, int pos) {
     return c.at + c.block * c.table[(i64)slot * c.stride + pos / c.tokens];
 }
 
-// Turns pairs of queries in place, and pairs of keys on their way to the cache; values go there as they are. Each
-// part may be left out: q.at or angles.at nil, store 0 (then keys are turned in place). Rows without a slot keep
-// nothing. [rows, n] blocks, any n.
+// rotate_store rotates pairs of queries in place, and pairs of keys on their way to the cache; values go there as they
+// are. Each part may be left out: queries if q.at is nil, rotation if angles.at is nil, storing if stores is 0 (then
+// keys are rotated in place). Rows without a slot store nothing. Warps share the heads of a row. [rows, n] blocks, any
+// n.
 struct StoreArgs {
-    Rows q, k, v, angles; // angles: [rows, 2·pairs] of float32
+    Rows q, k, v, angles; // angles: [rows, 2·pairs] of float32, cosines and sines
     CacheLayer cache;
-    const int *pos, *slot;
-    int qHeads, kHeads, qDim, kDim, skip, pairs, neighbours, store;
-    const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised before; or nil
+    const int *pos, *slot; // [rows]
+    int qHeads, kHeads, qDim, kDim;
+    int skip, pairs, neighbours; // of a head: numbers before its pairs; pairs; 1: a pair's numbers are neighbours
+    int stores;
+    const float *qGain, *kGain; // [qDim] and [kDim]: each head is normalised first; or nil
     float qEps, kEps;
     int whole, type; // whole: rotateWhole does it; type: of the cache (kv.cuh)
 };
@@ -40,9 +47,10 @@ __device__ __forceinline__ Pair pairOf(const StoreArgs &a, i64 r, int p) {
     return {a.skip + p, a.skip + p + a.pairs, angle[p], angle[a.pairs + p]};
 }
 
-// turnHead turns the pairs of one head of x, which begins at col, and gives numbers by their place in the head to
-// write. If there is a gain, all numbers are of pairs, and normalised first. A warp's lanes share the head.
-template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &a, const Rows &x, i64 r, int col, const float *gain, float eps, F write) {
+// rotateHead rotates the pairs of one head of x, which begins at column col, and calls write(place, number) with what
+// they become. If there is a gain, the head is normalised first, and has no numbers outside pairs. A warp's lanes share
+// the head.
+template <typename F> __device__ __forceinline__ void rotateHead(const StoreArgs &a, const Rows &x, i64 r, int col, const float *gain, float eps, F write) {
     float inv = 1;
     if (gain) {
         float squares = 0;
@@ -62,12 +70,12 @@ template <typename F> __device__ __forceinline__ void turnHead(const StoreArgs &
     }
 }
 
-// Turn is turnHead of whole heads of bfloat16 in pairs of halves, of a multiple of 4 and up to 256 numbers: a lane has
-// two neighbouring pairs at a time, with the same angles in all heads.
-struct Turn {
+// WholeHead is rotateHead of whole heads of bfloat16 whose pairs are not neighbours, of a multiple of 4 and up to 256
+// numbers. A lane has two neighbouring pairs at a time, and keeps their angles, which are those of all heads of a row.
+struct WholeHead {
     float c[2][2], s[2][2];
 
-    __device__ __forceinline__ Turn(const StoreArgs &a, i64 r) {
+    __device__ __forceinline__ WholeHead(const StoreArgs &a, i64 r) {
         const float *angle = (const float *)a.angles.at + r * a.angles.ld + threadIdx.x % 32 * 2;
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -77,7 +85,8 @@ struct Turn {
             }
     }
 
-    __device__ __forceinline__ void head(const bf16 *x, bf16 *to, int pairs, const float *gain, float eps) const {
+    // rotate rotates the head at x, normalised first if there is a gain, to `to`.
+    __device__ __forceinline__ void rotate(const bf16 *x, bf16 *to, int pairs, const float *gain, float eps) const {
         int first = threadIdx.x % 32 * 2;
         float v[2][2] = {}, w[2][2] = {};
 #pragma unroll
@@ -118,7 +127,7 @@ struct Turn {
     }
 };
 
-// putRow writes a row of dim numbers of bfloat16, a multiple of 4, as kvPut does: a lane has four at a time.
+// putRow writes a row of `dim` bfloat16 numbers, a multiple of 4, as kvPut does: a lane has four at a time.
 __device__ __forceinline__ void putRow(int type, u8 *row, const bf16 *from, int dim) {
     for (int first = 0; first < dim; first += 128) {
         int d = first + threadIdx.x % 32 * 4;
@@ -151,25 +160,27 @@ __device__ __forceinline__ void putRow(int type, u8 *row, const bf16 *from, int 
     }
 }
 
-// rotateWhole is rotate_store of what Turn takes, with values of bfloat16 of the same size. ANY: in a cache of any type.
+// rotateWhole is rotate_store of heads that WholeHead takes, all of one size. ANY: in a cache of any type; else of
+// bfloat16.
 template <bool ANY> __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
     const CacheLayer &c = a.cache;
     int dim = a.pairs * 2, slot = a.slot[r];
     const bf16 *q = (const bf16 *)a.q.at + r * a.q.ld, *k = (const bf16 *)a.k.at + r * a.k.ld, *v = (const bf16 *)a.v.at + r * a.v.ld;
-    Turn turn(a, r);
+    WholeHead head(a, r);
     for (int h = first; h < a.qHeads; h += step)
-        turn.head(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
+        head.rotate(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
     if (slot < 0)
         return;
     bf16 *block = blockOf(c, slot, a.pos[r]);
     int token = a.pos[r] % c.tokens;
-    for (int n = (first + step - a.qHeads % step) % step; n < 2 * c.heads; n += step) { // warps that have fewer queries begin
+    // Warps that had fewer queries come first.
+    for (int n = (first + step - a.qHeads % step) % step; n < 2 * c.heads; n += step) {
         int h = n % c.heads;
         bool key = n < c.heads;
         if constexpr (ANY) {
             int bytes = kvRowBytes(a.type, dim);
             if (key) {
-                turn.head(k + h * dim, (bf16 *)k + h * dim, a.pairs, a.kGain, a.kEps);
+                head.rotate(k + h * dim, (bf16 *)k + h * dim, a.pairs, a.kGain, a.kEps);
                 __syncwarp();
             }
             putRow(a.type, (u8 *)block + (key ? 0 : c.heads * c.tokens * bytes) + (h * c.tokens + token) * bytes, (key ? k : v) + h * dim, dim);
@@ -177,7 +188,7 @@ template <bool ANY> __device__ __forceinline__ void rotateWhole(const StoreArgs 
         }
         bf16 *to = block + (key ? 0 : c.heads * c.tokens * dim) + (h * c.tokens + token) * dim;
         if (key)
-            turn.head(k + h * dim, to, a.pairs, a.kGain, a.kEps);
+            head.rotate(k + h * dim, to, a.pairs, a.kGain, a.kEps);
         else
             for (int d = threadIdx.x % 32; d < a.pairs; d += 32)
                 ((u32 *)to)[d] = ((const u32 *)(v + h * dim))[d];
@@ -188,18 +199,19 @@ KERNEL rotate_store(const StoreArgs a) {
     letNextBegin();
     waitForRows();
     i64 r = blockIdx.x;
-    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    int lane = threadIdx.x % 32;
+    int first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // of the row's warps
     if (a.whole) {
         rotateWhole<false>(a, r, first, step);
         return;
     }
     if (a.q.at)
         for (int h = first; h < a.qHeads; h += step)
-            turnHead(a, a.q, r, h * a.qDim, a.qGain, a.qEps, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
-    if (!a.store) {
+            rotateHead(a, a.q, r, h * a.qDim, a.qGain, a.qEps, [&](int d, float v) { put(a.q, r, h * a.qDim + d, v); });
+    if (!a.stores) {
         if (a.k.at)
             for (int h = first; h < a.kHeads; h += step)
-                turnHead(a, a.k, r, h * a.kDim, a.kGain, a.kEps, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
+                rotateHead(a, a.k, r, h * a.kDim, a.kGain, a.kEps, [&](int d, float v) { put(a.k, r, h * a.kDim + d, v); });
         return;
     }
     int slot = a.slot[r];
@@ -207,13 +219,13 @@ KERNEL rotate_store(const StoreArgs a) {
         return;
     const CacheLayer &c = a.cache;
     bf16 *block = blockOf(c, slot, a.pos[r]);
-    int token = a.pos[r] % c.tokens, turned = a.angles.at ? 2 * a.pairs : 0;
+    int token = a.pos[r] % c.tokens, rotated = a.angles.at ? 2 * a.pairs : 0;
     for (int h = first; h < c.heads; h += step) {
         bf16 *to = block + (h * c.tokens + token) * c.keyDim;
-        if (turned)
-            turnHead(a, a.k, r, h * c.keyDim, a.kGain, a.kEps, [&](int d, float v) { to[d] = toBF16(v); });
+        if (rotated)
+            rotateHead(a, a.k, r, h * c.keyDim, a.kGain, a.kEps, [&](int d, float v) { to[d] = toBF16(v); });
         for (int d = lane; d < c.keyDim; d += 32)
-            if (d < a.skip || d >= a.skip + turned)
+            if (d < a.skip || d >= a.skip + rotated)
                 to[d] = toBF16(get(a.k, r, h * c.keyDim + d));
         if (!a.v.at)
             continue;
@@ -223,19 +235,19 @@ KERNEL rotate_store(const StoreArgs a) {
     }
 }
 
-// rotate_store_any is rotate_store of what is whole, in a cache of any type.
+// rotate_store_any is rotate_store of whole heads, in a cache of any type.
 KERNEL rotate_store_any(const StoreArgs a) {
     letNextBegin();
     waitForRows();
     rotateWhole<true>(a, blockIdx.x, (blockIdx.y * blockDim.x + threadIdx.x) / 32, gridDim.y * blockDim.x / 32);
 }
 
-// Latent attention's queries and latents: the pairs of each head of queries, which follow `nope` numbers, go turned to
-// the end of the head of `wide`; latents go to the cache, their first `rank` numbers normalised as norm_groups does,
-// the rest turned. A warp takes a head, or the latent. [rows, n] blocks, any n.
+// latent_rows is for queries and latents of latent attention: the pairs of each head of q, which follow `nope` numbers,
+// go rotated to the end of the head of `wide`; latents go to the cache, their first `rank` numbers normalised as
+// norm_groups does, the rest rotated. A warp takes a head, or the latent. [rows, n] blocks, any n.
 struct LatentArgs {
     Rows q, wide, latent;
-    StoreArgs turn; // angles, pairs and neighbours
+    StoreArgs rotation; // of which angles, pairs and neighbours are used
     CacheLayer cache;
     const int *pos, *slot;
     const float *gain;
@@ -246,11 +258,12 @@ KERNEL latent_rows(const LatentArgs a) {
     letNextBegin();
     waitForRows();
     i64 r = blockIdx.x;
-    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    int lane = threadIdx.x % 32;
+    int first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // of the row's warps
     for (int h = first; h <= a.heads; h += step) {
         if (h < a.heads) {
-            int to = h * (a.rank + 2 * a.turn.pairs) + a.rank;
-            turnHead(a.turn, a.q, r, h * (a.nope + 2 * a.turn.pairs) + a.nope, 0, 0, [&](int d, float v) { put(a.wide, r, to + d, v); });
+            int to = h * (a.rank + 2 * a.rotation.pairs) + a.rank;
+            rotateHead(a.rotation, a.q, r, h * (a.nope + 2 * a.rotation.pairs) + a.nope, 0, 0, [&](int d, float v) { put(a.wide, r, to + d, v); });
             continue;
         }
         int slot = a.slot[r];
@@ -266,12 +279,12 @@ KERNEL latent_rows(const LatentArgs a) {
         float inv = rsqrtf(sumOfWarp(squares) / a.rank + a.eps);
         for (int i = lane; i < a.rank; i += 32)
             to[i] = toBF16(get(a.latent, r, i) * inv * a.gain[i]);
-        turnHead(a.turn, a.latent, r, a.rank, 0, 0, [&](int d, float v) { to[a.rank + d] = toBF16(v); });
+        rotateHead(a.rotation, a.latent, r, a.rank, 0, 0, [&](int d, float v) { to[a.rank + d] = toBF16(v); });
     }
 }
 
-// Stores keys and values of a cache of any type (kv.cuh). A warp takes a head's key or value. v.at nil: there are
-// none. [rows, n] blocks, any n.
+// store_any stores keys and values in a cache of any type (kv.cuh). A warp takes a head's key or value. v.at is nil if
+// there are no values. [rows, n] blocks, any n.
 struct StoreAnyArgs {
     Rows k, v;
     CacheLayer cache;
@@ -283,7 +296,8 @@ KERNEL store_any(const StoreAnyArgs a) {
     waitForRows();
     i64 r = blockIdx.x;
     const CacheLayer &c = a.cache;
-    int lane = threadIdx.x % 32, first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // warps
+    int lane = threadIdx.x % 32;
+    int first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // of the row's warps
     int slot = a.slot[r];
     if (slot < 0)
         return;
@@ -299,17 +313,16 @@ KERNEL store_any(const StoreAnyArgs a) {
     }
 }
 
-// Sets entries of the tables: edits are [n, 4] of slot, group, entry, block. One block.
+// edit_tables sets entries of the tables. Of edits of the same entry the last one wins. One block.
 struct EditArgs {
-    int *tables;
-    const int *edits;
+    int *tables;      // [groups, slots, stride]
+    const int *edits; // [n, 4] of slot, group, entry, block
     int n, slots, stride;
 };
 KERNEL edit_tables(const EditArgs a) {
     letNextBegin();
     waitForRows();
-    // One thread for each slot's edits would keep their order; later edits of an entry win by being made in rounds
-    // instead.
+    // Edits are made in rounds of a block's threads. Within a round, only the last edit of an entry is made.
     for (int first = 0; first < a.n; first += blockDim.x) {
         int i = first + threadIdx.x;
         if (i < a.n) {
@@ -324,15 +337,14 @@ KERNEL edit_tables(const EditArgs a) {
     }
 }
 
-// Moves blocks: of each layer of memory, bytes[l] at base[l] + block·bytes[l]. A block in a packed buffer has its
-// layers one after the other. moves are [n, 2] of from and to; the one that is packed is a place in the buffer.
-// [layers, n] blocks of 256 threads. A launch's moves do not read what another of them writes.
+// move_blocks copies blocks within the cache, or from or to a packed buffer, where a block's layers follow each other.
+// No move of a launch reads what another one writes. [layers, n] blocks of 256 threads.
 struct MoveArgs {
-    u8 *const *base;
-    const i64 *bytes, *offset; // offset: of a layer in a packed block
+    u8 *const *base;           // [layers] where a layer's part of block 0 is
+    const i64 *bytes, *offset; // [layers] of a layer's part of a block: its size, and where it is in a packed block
     u8 *packed;
-    const int *moves;
-    i64 packedBlock; // bytes
+    const int *moves;          // [n, 2] from and to: block numbers, or places in the packed buffer
+    i64 packedBlock;           // bytes
     int fromPacked, toPacked;
 };
 KERNEL move_blocks(const MoveArgs a) {

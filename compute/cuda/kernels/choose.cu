@@ -1,12 +1,16 @@
-// Chooses tokens from logits. Weights are whole numbers, 2^44 for the most likely token, so that sums do not depend
-// on the order in which threads add them. All blocks have 1024 threads.
+// Chooses tokens from logits. A block of THREADS threads makes a choice, or, of more than draws (choose_more), a run of
+// them, one after the other.
+//
+// A token's weight is e^(logit/temperature), as a whole number that is 2^44 for the most likely token. So sums of
+// weights do not depend on the order in which threads add them, and a draw with a seed gives the same token whatever
+// its company.
 #include "common.cuh"
 
 #define THREADS 1024
 #define WARPS (THREADS / 32)
 #define ONE 17592186044416.f // 2^44
 
-// Choice is one token to choose: from row row of the logits, by the rest (compute.Choosing).
+// Choice is one token to choose, from a row of the logits; the fields are those of compute.Choosing.
 struct Choice {
     int row, mode; // mode: 0 nothing, 1 the most likely, 2 a draw
     float temperature, topP, minP;
@@ -33,25 +37,27 @@ __device__ double uniform(u64 seed, u64 n) {
     return (double)(((u64)c0 << 32 | c1) >> 11) * 1.1102230246251565e-16;
 }
 
-// order maps floats to numbers in the same order.
+// order maps floats to whole numbers in the same order, unorder back. Both zeros are one.
 __device__ __forceinline__ u32 order(float x) {
     u32 b = __float_as_uint(x == 0 ? 0.f : x);
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 __device__ __forceinline__ float unorder(u32 k) { return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k); }
 
-// Cut leaves logits above key, and the first ties of those that are equal to it.
+// Cut says which logits are left to choose from: those whose order is above key, and the first `ties` of those at key.
 struct Cut {
     u32 key;
     int ties;
 };
 
+// weightOf is the weight of a token, as exponent of 2 by scale, whose logit is compared with the greatest one, `most`.
+
 __device__ __forceinline__ u64 weightOf(float logit, float most, float scale) {
     return (u64)(exp2Fast((logit - most) * scale) * ONE);
 }
 
-// tighten finds where the best of what a cut leaves reach count, or with weights a weight: bits of the key from the
-// highest on, eight at a time.
+// tighten cuts further, to the best of what a cut leaves: `want` of them, or, if byWeight, as few as weigh `want` or
+// more. It finds eight bits of the new key at a time, from the highest on, by counting in bins.
 __device__ __noinline__ Cut tighten(Cut cut, const float *x, int n, float most, float scale, bool byWeight, u64 want) {
     __shared__ u64 bins[256];
     __shared__ u32 found;
@@ -89,7 +95,7 @@ __device__ __noinline__ Cut tighten(Cut cut, const float *x, int n, float most, 
     return {prefix, (int)(ties < (u64)most32 ? ties : most32)};
 }
 
-// Best is the greatest of logits, the first of equals: its token, or why there is none.
+// Best is the greatest of logits, the first of equals, and its token, or why there is none: NOT_FINITE or FORBIDDEN.
 struct Best {
     float most;
     int token;
@@ -113,7 +119,7 @@ __device__ __noinline__ Best greatest(const float *x, int n) {
         if (v > most || v == most && i < token)
             most = v, token = i;
     }
-    __syncthreads(); // what was written before is read
+    __syncthreads(); // all have read what a call before wrote
     if (threadIdx.x % 32 == 0)
         best[threadIdx.x / 32] = most, at[threadIdx.x / 32] = token, bad[threadIdx.x / 32] = broken;
     __syncthreads();
@@ -125,11 +131,12 @@ __device__ __noinline__ Best greatest(const float *x, int n) {
     return {most, broken ? NOT_FINITE : most == -INF ? FORBIDDEN : token};
 }
 
-// Share is what a cut leaves of a warp's part of the tokens, from from to to-1: its weight, that of the parts before
-// and of all; and how many ties of the cut it and the parts before it have.
+// Share is what a cut leaves of a warp's part of the tokens, numbers from to to-1.
 struct Share {
-    int from, to, ties, tiesBefore;
-    u64 own, before, total, tie; // tie: the weight of a tie
+    int from, to;
+    int ties, tiesBefore;    // how many tokens at the cut's key it has, and the parts before it
+    u64 own, before, total;  // the weight of what is left of it, of the parts before it, and of all
+    u64 tie;                 // the weight of a token at the key
 };
 
 __device__ __noinline__ Share shareOf(Cut cut, const float *x, int n, float most, float scale) {
@@ -172,8 +179,8 @@ __device__ int pick(const float *x, int n, const Choice &c) {
     if (best.token < 0 || c.mode == 1)
         return best.token;
     float most = best.most, scale = LOG2E / c.temperature;
-    // What is at least least weighs something, and at least minP. Nothing is cut at first: no logit is below every
-    // number.
+    // Below `least`, a weight is less than e^-88 of the most likely token's, or than minP of it. Nothing else is cut at
+    // first.
     float least = most - 88.f * c.temperature;
     if (c.minP > 0)
         least = fmaxf(least, most + logf(c.minP) * c.temperature);
@@ -226,22 +233,24 @@ KERNEL __launch_bounds__(THREADS) choose(const ChooseArgs a) {
         a.chosen[blockIdx.x] = token;
 }
 
-// More is a choice that takes more than a draw. Lists of it are in words, from a place on.
+// More is a choice that takes more than a draw, or a token that is only described. Its lists are in `words`, from a
+// place on.
 struct More {
     Choice by;
     u32 *counts;         // [vocab] of its slot, as count_tokens makes them; nil if no penalty is on
     int entry;           // of chosen
     int after, id;       // after, if not -1, is an entry that must have chosen id
-    int given;           // if not -1: it is described, not chosen
-    int rank, top, tops; // whether given's rank is wanted; how many alternatives, -1 for no log probability; where in candidates
-    int mask;            // where it is; -1: none
-    int bias, biases;    // pairs of a token and what is added
-    int bans, banned;    // tokens that must not be chosen
+    int given;           // if not -1: this token is described, and none chosen
+    int rank, top;       // 1: the rank is wanted; how many alternatives, -1: not even a log probability
+    int tops;            // where in candidates they go
+    int mask;            // where its words are; -1: none
+    int bias, biases;    // where, and how many: pairs of a token and what is added to its logit
+    int bans, banned;    // where, and how many: tokens that must not be chosen
     float repetition, presence, frequency;
-    int adjusts;         // the logits are not chosen from as they are
+    int adjusts;         // 1: there is a bias, penalty, mask or ban
 };
 
-// Said is what the host gets of one.
+// Said is what the host gets of a More.
 struct Said {
     int token;
     float logprob;
@@ -251,7 +260,7 @@ struct Candidate {
     int token;
     float logprob;
 };
-struct MoreArgs {
+struct ChooseMoreArgs {
     const float *logits; // [rows, ld]
     float *adjusted;     // [gridDim.x, vocab]
     const More *more;
@@ -263,16 +272,17 @@ struct MoreArgs {
     int ld, vocab, maskWords, _;
 };
 
-// adjust writes a row of logits to y as a choice is made from them: bias, penalties, mask and bans, in the host's order.
-__device__ void adjust(const MoreArgs &a, const More &m, const float *x, float *y) {
+// adjust writes a row of logits to y as a choice is made from them: bias, penalties, mask and bans, in the host's
+// order.
+__device__ void adjust(const ChooseMoreArgs &a, const More &m, const float *x, float *y) {
     int n = a.vocab, thread = threadIdx.x;
-    __syncthreads(); // what y was is read
+    __syncthreads(); // all have read what was in y
     for (int i = thread; i < n; i += THREADS)
         y[i] = x[i];
     __syncthreads();
     const u32 *bias = a.words + m.bias;
     for (int k = thread; k < m.biases; k += THREADS)
-        if (k == 0 || bias[2 * k - 2] != bias[2 * k]) // the first of a token's adds all of them
+        if (k == 0 || bias[2 * k - 2] != bias[2 * k]) // the thread of a token's first bias adds all of them, in order
             for (int j = k; j < m.biases && bias[2 * j] == bias[2 * k]; j++)
                 if (bias[2 * j] < (u32)n)
                     y[bias[2 * j]] = y[bias[2 * j]] + __uint_as_float(bias[2 * j + 1]);
@@ -299,8 +309,8 @@ __device__ void adjust(const MoreArgs &a, const More &m, const float *x, float *
     __syncthreads();
 }
 
-// candidates writes the best of n logits, count of them and at most 128, and returns how many they are. norm is the
-// logarithm of the sum of all weights.
+// candidates writes the best `count` of n logits, at most 128, best first, with their log probabilities, and returns
+// how many they are. norm is the logarithm of the sum of all e^logit.
 __device__ int candidates(const float *x, int n, int count, float most, double norm, Candidate *to) {
     __shared__ u64 list[128];
     __shared__ int found;
@@ -320,7 +330,7 @@ __device__ int candidates(const float *x, int n, int count, float most, double n
         if (i < s.to && (k > cut.key || k == cut.key && s.tiesBefore + __popc(equal & ((1u << lane) - 1)) < cut.ties)) {
             int at = atomicAdd(&found, 1);
             if (at < 128)
-                list[at] = (u64)k << 32 | (u32)~i; // the lower token is the better one of equals
+                list[at] = (u64)k << 32 | (u32)~i; // of equals, the lower token is better
         }
         s.tiesBefore += __popc(equal);
     }
@@ -336,8 +346,9 @@ __device__ int candidates(const float *x, int n, int count, float most, double n
     return count;
 }
 
-// describe says what the model itself thinks of a token: before biases, penalties, temperature and filters.
-__device__ void describe(const MoreArgs &a, const More &m, const float *x, Said &said) {
+// describe computes a token's log probability, rank and alternatives by the logits as the model gives them: before
+// biases, penalties, temperature and filters.
+__device__ void describe(const ChooseMoreArgs &a, const More &m, const float *x, Said &said) {
     int n = a.vocab, token = said.token;
     Best best = greatest(x, n);
     if (best.token < 0) {
@@ -366,7 +377,7 @@ __device__ void describe(const MoreArgs &a, const More &m, const float *x, Said 
 }
 
 // [runs] blocks.
-KERNEL __launch_bounds__(THREADS) choose_more(const MoreArgs a) {
+KERNEL __launch_bounds__(THREADS) choose_more(const ChooseMoreArgs a) {
     int2 run = a.runs[blockIdx.x];
     float *y = a.adjusted + (i64)blockIdx.x * a.vocab;
     for (int k = run.x; k < run.x + run.y; k++) {
@@ -389,15 +400,15 @@ KERNEL __launch_bounds__(THREADS) choose_more(const MoreArgs a) {
             a.chosen[m.entry] = said.token;
             a.said[k] = said;
         }
-        __syncthreads(); // the next one may go on from what was chosen, or count it
+        __syncthreads(); // the next one may go on from what was chosen, or read its count
     }
 }
 
-// Counts how often each token comes: the highest bit says that it is in the prompt, the others how often it is in the
-// output. Any number of blocks.
+// count_tokens counts how often each token comes: the highest bit says that it is in the prompt, the others how often
+// it is in the output. Any number of blocks.
 struct CountArgs {
-    u32 *counts; // [vocab]
-    const int *tokens; // [n], of which the first are the prompt's
+    u32 *counts;       // [vocab]
+    const int *tokens; // [n], the first `prompt` of which are the prompt's
     int prompt, n, vocab, _;
 };
 KERNEL count_tokens(const CountArgs a) {

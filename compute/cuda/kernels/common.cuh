@@ -1,8 +1,11 @@
-// What all kernels share. A kernel has one parameter, a struct, which Go mirrors field by field.
+// What all kernels share. A kernel has one parameter, a struct, which Go mirrors field by field (params.go).
 //
-// Activations are rows of bfloat16 or, where a Rows says wide, of float32. Sums are float32. Products and sums are
-// joined to one rounding only by fmaf: the compiler is told not to, so that two kernels that must agree to the last
-// bit do.
+// Activations are rows of bfloat16 or, where a Rows says wide, of float32. Sums are float32. A product and a sum share
+// one rounding only where the source says fmaf: the compiler may not fuse them by itself (--fmad=false). So two kernels
+// that must agree to the last bit do.
+//
+// Where a comment gives the grid of a launch, "[rows, n] blocks" are rows blocks in x and n in y. nil is a null
+// pointer.
 #pragma once
 
 typedef unsigned short bf16; // bfloat16 as it is stored
@@ -15,15 +18,15 @@ typedef long long i64;
 #define KERNEL extern "C" __global__ void
 
 // A kernel compiled for Hopper or later begins while the one before it in the stream still runs, and lets the next one
-// begin. waitForRows returns once all kernels before are done; until then nothing may be read or written but weights,
-// and every block must call it.
+// begin (programmatic dependent launch). waitForRows returns once all kernels before are done. Until then a block may
+// read weights and what the host wrote for the step, and may write nothing. Every block must call it.
 __device__ __forceinline__ void waitForRows() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// letNextBegin lets blocks of the next kernel take what room there is, once all blocks of this one have said so or
+// letNextBegin lets blocks of the next kernel start where there is room, once all blocks of this one have called it or
 // ended.
 __device__ __forceinline__ void letNextBegin() {
 #if __CUDA_ARCH__ >= 900
@@ -72,7 +75,7 @@ __device__ __forceinline__ float exp2Fast(float x) {
 #define LOG2E 1.4426950408889634f
 #define INF __int_as_float(0x7f800000)
 
-// sumOfWarp adds a number of each lane: in the same order in every lane.
+// sumOfWarp adds a number of each lane, in the same order in every lane.
 __device__ __forceinline__ float sumOfWarp(float x) {
     for (int d = 16; d > 0; d /= 2)
         x = x + __shfl_xor_sync(~0u, x, d);
@@ -80,11 +83,11 @@ __device__ __forceinline__ float sumOfWarp(float x) {
 }
 
 // sumOfBlock adds a number of each thread of a block of a whole number of warps; all threads get the sum. scratch
-// holds 33 numbers.
+// holds a number for each warp.
 __device__ __forceinline__ float sumOfBlock(float x, float *scratch) {
     int warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = sumOfWarp(x);
-    __syncthreads(); // the scratch of the sum before is read
+    __syncthreads(); // all have read what scratch held before
     if (threadIdx.x % 32 == 0)
         scratch[warp] = x;
     __syncthreads();
@@ -99,10 +102,10 @@ enum { SILU, GELU_TANH, GELU, RELU, SIGMOID, SWIGLU_CLAMPED, NO_ACTIVATION };
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + exp2Fast(-x * LOG2E)); }
 
-// tanhSlope: x·sigmoid of it is GELU of x with a tanh: ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+// tanhSlope is 2·√(2/π)·(x + 0.044715·x³). x·sigmoid(tanhSlope(x)) is GELU with a tanh: ½·x·(1 + tanh(tanhSlope(x)/2)).
 __device__ __forceinline__ float tanhSlope(float x) { return 1.5957691216057308f * (x + 0.044715f * x * x * x); }
 
-// activate is act(gate)·up; up is 1 where there is none.
+// activate is act(gate)·up. Callers without an up give 1.
 __device__ __forceinline__ float activate(int act, float gate, float up) {
     switch (act) {
     case SILU:

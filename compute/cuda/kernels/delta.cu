@@ -1,23 +1,24 @@
 // Gated delta nets (arXiv:2412.06464). A sequence's state of a layer is float32: the rows that the convolution still
-// needs, [window-1, channels], oldest first, then a matrix for each value head, [valueDim, keyDim]. Tokens are taken
-// one after another in every step, so that the chunks of a prompt change no bit.
+// needs, [window-1, channels], oldest first, then a matrix for each value head, [valueDim, keyDim]. Each sequence is
+// computed by itself, and its tokens one after another, so neither company nor chunks of a prompt change a bit.
 #include "common.cuh"
 
-// Run is the rows of one sequence in the batch.
+// Run is the rows of one sequence in the batch: the first and how many, the position of the first, and the number of
+// the sequence's state.
 struct Run {
     int row, rows, start, state;
 };
 
-// Each row of x becomes the sum of the last window rows times taps [window, channels], oldest first. A thread takes
-// a channel of a sequence. [channels/256, sequences] blocks of 256.
+// convolve makes each row of x the sum of the last `window` rows times taps, oldest first. A thread has a channel of a
+// sequence. [channels/256, sequences] blocks of 256.
 #define MOST_TAPS 8
-#define AHEAD 8
+#define AHEAD 8 // rows that are read at a time
 struct ConvolveArgs {
     Rows x;
-    const Run *runs;
+    const Run *runs; // [sequences]
     float *states;
-    const float *taps;
-    i64 state; // numbers of a sequence's state
+    const float *taps; // [window, channels], oldest first
+    i64 state;         // numbers of a sequence's state
     int channels, window;
 };
 KERNEL convolve(const ConvolveArgs a) {
@@ -26,7 +27,7 @@ KERNEL convolve(const ConvolveArgs a) {
     if (channel >= a.channels || run.rows == 0)
         return;
     float *state = a.states + run.state * a.state + channel;
-    float taps[MOST_TAPS], x[MOST_TAPS]; // the last of each belongs to the newest row
+    float taps[MOST_TAPS], x[MOST_TAPS]; // the last of each belongs to the newest row; the first ones may be unused
 #pragma unroll
     for (int t = 0; t < MOST_TAPS; t++) {
         int tap = t - (MOST_TAPS - a.window), row = tap - 1; // from the oldest
@@ -34,7 +35,7 @@ KERNEL convolve(const ConvolveArgs a) {
         x[t] = row >= 0 && run.start > 0 ? state[(i64)row * a.channels] : 0;
     }
     for (int r = run.row, end = run.row + run.rows; r < end; r += AHEAD) {
-        float next[AHEAD]; // all are read before the first is written: rows are far away
+        float next[AHEAD]; // all are read before the first is written: reads take long
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             next[i] = r + i < end ? get(a.x, r + i, channel) : 0;
@@ -62,11 +63,12 @@ KERNEL convolve(const ConvolveArgs a) {
     }
 }
 
-// The gated delta rule for one value head of one sequence: a block has 64 of its values, a thread a quarter of the
-// keys of one value, PER of them. [value heads, values/64, sequences] blocks of 256 threads. Static shared memory.
+// deltaRule is the gated delta rule for one value head of one sequence: a block has 64 of its values, a thread a
+// quarter of the keys of one value, PER of them, numbers part, part+4 and so on. [value heads, values/64, sequences]
+// blocks of 256 threads.
 struct DeltaArgs {
-    Rows dst, qkv, a, b;
-    const Run *runs;
+    Rows dst, qkv, a, b; // qkv: [rows, queries of key heads, keys, values of value heads]; a, b: [rows, value heads]
+    const Run *runs;     // [sequences]
     float *states;
     const float *decay, *bias; // [value heads]
     i64 state, matrices;       // numbers of a sequence's state, and of those before the matrices

@@ -1,5 +1,6 @@
-// Mixtures of experts. A route is one of a row's choices; tensors of routes are grouped by expert, rows ascending
-// inside a group. The products are grouped.cu's.
+// Mixtures of experts: the choice of experts, the order of routes, and the sum of what experts yield. A route is one of
+// a row's choices. Tensors of routes have a row for each: sorted by expert, and within an expert by row, so that the
+// products of grouped.cu read each expert's weights once. No result depends on the company of a row.
 #include "route.cuh"
 
 // route chooses the experts of each row: a warp has one. Dynamic shared memory: 2·experts + groups numbers for each
@@ -13,11 +14,13 @@ KERNEL route(const RouteArgs a) {
         routeRow(a, row, scores + warp * (2 * a.experts + a.groups), [&](int i) { return get(a.logits, row, i); });
 }
 
-// Groups routes by expert: of each route, at is its place; of each place, from is the batch's row. ends [experts]
-// is where each expert's places end. [experts] blocks of ORDER_THREADS, each of which reads all n ids.
+// route_order sorts n routes by expert. [experts] blocks of ORDER_THREADS: each reads all ids, counts those of lower
+// experts and its own, and places its own.
 struct OrderArgs {
-    const int *ids; // at a multiple of 16 bytes
-    int *at, *from, *ends;
+    const int *ids; // [n] at a multiple of 16 bytes
+    int *at;        // [n] of each route, its place
+    int *from;      // [n] of each place, the row of the batch
+    int *ends;      // [experts] where each expert's places end
     int n, chosen;
 };
 #define ORDER_THREADS 512
@@ -27,7 +30,7 @@ KERNEL __launch_bounds__(ORDER_THREADS) route_order(const OrderArgs a) {
     letNextBegin();
     waitForRows();
     int expert = blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-    // A thread takes neighbouring routes.
+    // A thread takes neighbouring routes, a multiple of 4.
     int each = (a.n + ORDER_THREADS * 4 - 1) / (ORDER_THREADS * 4) * 4, first = thread * each, end = min(first + each, a.n);
     int less = 0, equal = 0;
 #pragma unroll 4
@@ -42,7 +45,7 @@ KERNEL __launch_bounds__(ORDER_THREADS) route_order(const OrderArgs a) {
     }
     less = __reduce_add_sync(~0u, less);
     int until = equal;
-    for (int d = 1; d < 32; d *= 2) {
+    for (int d = 1; d < 32; d *= 2) { // until becomes the sum of this lane's and those before it
         int other = __shfl_up_sync(~0u, until, d);
         until += lane >= d ? other : 0;
     }
@@ -73,10 +76,10 @@ KERNEL __launch_bounds__(ORDER_THREADS) route_order(const OrderArgs a) {
     }
 }
 
-// Copies each row to the places of its routes. [rows] blocks.
+// spread copies each row to the places of its routes. [rows] blocks.
 struct SpreadArgs {
-    const bf16 *x;
-    bf16 *dst; // [routes, lddst]
+    const bf16 *x; // [rows, ldx]
+    bf16 *dst;     // [routes, lddst]
     const int *at, *slot;
     int ldx, lddst, cols, chosen; // cols: a multiple of 8
 };
@@ -94,11 +97,11 @@ KERNEL spread(const SpreadArgs a) {
     }
 }
 
-// Adds up what the experts of each row yield, best first, to sigmoid(factor)·shared. shared and factor may be nil;
-// shared may be dst. If adds, the sum is added to dst, times scale. [rows, columns/8 threads] blocks: a thread has 8
-// columns.
+// combine adds what the experts of each row yield, times their weights, best first, to sigmoid(factor)·shared; and, if
+// adds, that times scale to dst. shared and factor may be nil; shared may be dst. [rows, columns/8/threads] blocks: a
+// thread has 8 columns.
 struct CombineArgs {
-    Rows dst, src, shared, factor; // src: [routes, cols] of bfloat16
+    Rows dst, src, shared, factor; // src: [routes, cols] of bfloat16, by place
     const int *at, *slot;
     const float *weights;
     int cols, chosen, adds;
@@ -112,7 +115,7 @@ KERNEL combine(const CombineArgs a) {
     if (n <= 0 || a.slot[row] < 0)
         return;
     float v[8] = {}, old[8] = {}, factor = 1;
-    bool vector = n == 8 && a.dst.wide; // of dst
+    bool vector = n == 8 && a.dst.wide; // dst is read and written 16 bytes at a time
     if (a.shared.at) {
 #pragma unroll
         for (int j = 0; j < 8; j++)

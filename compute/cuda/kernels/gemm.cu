@@ -1,12 +1,15 @@
-// Products of more than 16 rows: a block computes OUTS outputs of ROWS rows from weights and rows in shared memory,
-// which copies in the background fill STAGES-1 steps of 64 inputs ahead.
+// Products of more than 16 rows, where gemm_wgmma.cu does not compute them: on other GPUs than Hopper, and of shapes
+// that it does not take.
+//
+// A block computes OUTS outputs of ROWS rows for all inputs, with weights and rows in shared memory, which copies in
+// the background fill STAGES-1 steps of 64 inputs ahead. Its warps share them: each has 16·TILES of the outputs and a
+// share, 1/ACROSS, of the rows. Sums have the order of gemm.cuh.
 #include "gemm.cuh"
 
-#define DEPTH 64
+#define DEPTH 64 // inputs of a step: a record's
 
-// A warp has 16·TILES outputs of ROWS/ACROSS rows. Blocks: outputs/OUTS, rounded up, times rows/ROWS, likewise, of
-// 32·ACROSS·OUTS/16/TILES threads. Dynamic shared memory: STAGES·(OUTS/16·RECORD + ROWS·128) bytes, or ROWS·(OUTS+4)·4
-// if that is more.
+// [outputs/OUTS · rows/ROWS] blocks, both rounded up, of 32·ACROSS·OUTS/16/TILES threads. Dynamic shared memory:
+// STAGES·(OUTS/16·RECORD + ROWS·128) bytes, or ROWS·(OUTS+4)·4 if that is more.
 template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __forceinline__ void gemm(const GemmArgs &a) {
     constexpr int THREADS = 32 * ACROSS * OUTS / 16 / TILES, WEIGHTS = OUTS / 16 * RECORD, STAGE = WEIGHTS + ROWS * DEPTH * 2, GROUP = 16;
     constexpr int COLS = ROWS / 8 / ACROSS; // of a warp
@@ -14,15 +17,16 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     int warpRow = warp % ACROSS * COLS * 8, warpTile = warp / ACROSS * TILES;
 
-    // Blocks that run at the same time share weights and rows: they go through 16 groups of rows for each group of
-    // outputs.
+    // Blocks that run at the same time share weights and rows in the cache: blocks are numbered through bands of GROUP
+    // blocks of rows, and within a band, all its rows come before the next outputs.
     int rowBlocks = (a.rows + ROWS - 1) / ROWS, outBlocks = gridDim.x / rowBlocks;
     int band = blockIdx.x / (GROUP * outBlocks), bandRows = min(GROUP, rowBlocks - band * GROUP);
     int inBand = blockIdx.x - band * GROUP * outBlocks;
     int row0 = (band * GROUP + inBand % bandRows) * ROWS, tile0 = inBand / bandRows * (OUTS / 16);
 
-    // What a thread copies next, and to where: units of 16 bytes of weights, zeros where no product has the outputs,
-    // and of rows.
+    // What a thread copies next, and to where: units of 16 bytes of weights, zeros where no product has such outputs,
+    // and units of rows, zeros past the last row. Unit u of row r is at place u ^ r%8 of its row, so that eight rows'
+    // lie in different banks.
     constexpr int UNITS = RECORD / 16, WEIGHT_UNITS = (WEIGHTS / 16 + THREADS - 1) / THREADS;
     int steps = a.tilesIn / 4, left = a.rows - row0 - thread / 8; // rows from the thread's first on
     const u8 *w[WEIGHT_UNITS];
@@ -54,7 +58,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
         copyCommit();
     };
 
-    float sum[TILES][COLS][4] = {}, d[TILES][COLS][4] = {};
+    float sum[TILES][COLS][4] = {}, d[TILES][COLS][4] = {}; // of the ranges before, and of this one
     int range = 1, border = rangeStart(steps, a.ranges, 1);
     for (int s = 0; s < STAGES - 1; s++)
         load(s < steps);
@@ -102,7 +106,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
     copyWait<0>();
     __syncthreads();
 
-    // Sums go through shared memory, [ROWS][OUTS], so that neighbouring threads store neighbouring outputs.
+    // Sums go through shared memory, [ROWS][PITCH], so that neighbouring threads store neighbouring outputs.
     constexpr int PITCH = OUTS + 4;
     float *sums = (float *)shared;
 #pragma unroll
@@ -125,6 +129,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
     KERNEL __launch_bounds__(2 * ACROSS * OUTS / TILES) gemm_##OUTS##x##ROWS(const GemmArgs a) {             \
         gemm<OUTS, ROWS, TILES, ACROSS, STAGES>(a);                                                         \
     }
+// As `blockings` and `codeBlockings` in products.go have them.
 #if FORMAT == 0 // BF16
 GEMM(32, 32, 1, 2, 10)
 GEMM(64, 32, 1, 2, 8)
@@ -133,7 +138,7 @@ GEMM(64, 64, 1, 2, 6)
 GEMM(32, 128, 1, 4, 4)
 GEMM(64, 128, 2, 4, 4)
 GEMM(128, 128, 4, 4, 4)
-#else // a warp makes what it needs of codes by itself; more outputs share the rows that they are read beside
+#else // each warp makes bfloat16 of the codes that it multiplies: warps have fewer outputs, and more rows
 GEMM(32, 32, 1, 2, 8)
 GEMM(64, 32, 1, 2, 8)
 GEMM(128, 32, 1, 1, 6)

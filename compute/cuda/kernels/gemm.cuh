@@ -1,9 +1,9 @@
-// What the kernels for products share: which weights, and what is done with a sum.
+// What the kernels for products share: which weights, in which order a sum is made, and what is done with it.
 //
-// The inputs are cut into ranges, alike but for multiples of 256: as many as the weight's shape asks for (ranges in
-// products.go). A range is one chain of mma from zero, 16 inputs at a time, ascending; the ranges' sums are added in
-// order, to zero. wgmma gives the bits that mma gives. So a row gives the same bits whichever kernel computes it,
-// beside however many other rows.
+// The order of a sum: inputs are cut into ranges of about equal length, multiples of 256 but for the last, as many as
+// the weight's shape asks for (ranges in products.go). A range is one chain of mma from zero, 16 inputs at a time,
+// ascending; the ranges' sums are added in order, to zero. wgmma gives the bits that mma gives. So a row gives the same
+// bits whichever kernel computes it, beside however many other rows.
 #pragma once
 #include "weights.cuh"
 
@@ -22,17 +22,18 @@ struct Product {
     int outs, tiles; // tiles: of 16 outputs
 };
 
-enum { PLAIN, ADD, GATED }; // what is done with results: stored; added to dst, times scale; act(p[0])·p[1], stored to p[0].dst
+// What is done with results: stored, times scale; added to dst, times scale; act(p[0])·p[1], stored to p[0].dst.
+enum { PLAIN, ADD, GATED };
 
 struct GemmArgs {
-    const bf16 *x;  // [rows, ldx]: inputs past the weights' own are finite
+    const bf16 *x; // [rows, ldx], 16·tilesIn of them inputs: those past the weights' own meet zeros, and are finite
     int ldx, tilesIn, rows, products, mode, act;
-    float scale, softcap; // scale: times sums of PLAIN and ADD; softcap 0 is off
+    float scale, softcap; // of PLAIN and ADD; softcap 0 is off
     int ranges, unused;
     Product p[MAX_PRODUCTS];
 };
 
-// rangeStart is the first step of a range, of so many steps of 64 inputs.
+// rangeStart is the first of so many steps of 64 inputs that belongs to a range.
 __device__ __forceinline__ int rangeStart(int steps, int ranges, int range) {
     return range < ranges ? steps / 4 * range / ranges * 4 : steps;
 }
@@ -55,7 +56,8 @@ template <typename Args> __device__ __forceinline__ Place placeOf(const Args &a,
     return {-1, 0};
 }
 
-// finish makes a sum a result and stores it. up is the sum of the other product of GATED.
+// finish makes a result of a sum, that of output `out` of tile `at`, and stores it. up is the sum of the second product
+// of GATED.
 __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64 row, float sum, float up) {
     const Product &p = a.p[at.product];
     int o = at.tile * 16 + out;
@@ -79,8 +81,9 @@ __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64
 // bytes of each, whole records, through a ring in shared memory of its own, which copies in the background fill ahead.
 // A part's tiles lie one after the other.
 
-// copyWeights begins to copy the next part. A lane copies 16 bytes of every 512 of a tile: `to` and w are where its first
-// ones go and come from, and w moves on to the next part. Bytes from number bytesLeft on, counted from w, become zeros.
+// copyWeights begins to copy the next part. A lane copies 16 bytes of every 512 of a tile: `to` and w are where its
+// first ones go and come from, and w moves on to the next part. Bytes from number bytesLeft on, counted from w, become
+// zeros.
 template <int PART, int TILES> __device__ __forceinline__ void copyWeights(u32 to, const u8 *(&w)[TILES], int bytesLeft, int lane) {
 #pragma unroll
     for (int j = 0; j < (PART + 511) / 512; j++)

@@ -1,24 +1,30 @@
-// Products of up to 16 rows: a stream of weights. A warp takes one tile of 16 outputs, or a gate's and an up's, and
-// one range of inputs, through a ring of STAGES parts of STEPS·64 inputs in shared memory of its own, which copies in
-// the background fill ahead: what counts is how many bytes are on their way at any time.
+// Products of up to 16 rows: x, [rows, inputs], times each weight, [outputs, inputs], transposed.
+//
+// A block has one tile of 16 outputs, or a gate's and an up's, and a warp for each range of inputs. Each warp streams
+// its weights through a ring of parts of STEPS·64 inputs in shared memory: the more bytes are on their way at any time,
+// the faster. Sums have the order of gemm.cuh.
 #include "gemm.cuh"
 
-// rows is 8·COLS at most. [tiles/TILES] blocks of a warp for each range. Dynamic shared memory:
-// ranges·STAGES·(TILES·PART + rows·PITCH) or more.
+// WHOLE says that a stage has room for all 8·COLS rows, those that are not there among them, whose results nothing
+// needs. Otherwise it has room for `rows` of them.
 constexpr bool WHOLE = FORMAT == BF16;
+
+// rows is 8·COLS at most. [tiles/TILES] blocks of a warp for each range. Dynamic shared memory:
+// ranges·STAGES·(TILES·PART + rows·PITCH) or more, of WHOLE with 8·COLS for rows.
 
 template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__ void gemmFew(const GemmArgs &a) {
     constexpr int PART = STEPS * RECORD, WEIGHTS = TILES * PART; // bytes of a part's weights: of one tile, and of all
-    constexpr int PITCH = STEPS * 128 + 16;                      // and from one of its rows to the next
-    constexpr int UNITS = STEPS * 8, ROWS = 32 / UNITS;          // of 16 bytes of a row, and rows that are copied at once
+    constexpr int PITCH = STEPS * 128 + 16;                      // bytes from one of its rows to the next
+    constexpr int UNITS = STEPS * 8, ROWS = 32 / UNITS;          // of 16 bytes, of a row; rows that are copied at once
     extern __shared__ __align__(128) u8 shared[];
     int lane = threadIdx.x % 32, range = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int stageBytes = WEIGHTS + (WHOLE ? COLS * 8 : a.rows) * PITCH;
-    int first = rangeStart(a.tilesIn / 4, a.ranges, range), end = rangeStart(a.tilesIn / 4, a.ranges, range + 1); // steps of 64 inputs
+    // In steps of 64 inputs:
+    int first = rangeStart(a.tilesIn / 4, a.ranges, range), end = rangeStart(a.tilesIn / 4, a.ranges, range + 1);
     int parts = (end - first + STEPS - 1) / STEPS;
     u8 *ring = shared + range * STAGES * stageBytes;
-    // What a lane copies next, and to where: bytes of each tile's weights, and of ROWS rows one of UNITS units; of the
-    // rows after them, the same. Both are zeros past the last input.
+    // What a lane copies next, and to where: 16 bytes of every 512 of each tile's weights, and one unit of every
+    // ROWS-th row. Both are zeros past the last input.
     Place at[TILES];
     const u8 *w[TILES];
 #pragma unroll
@@ -44,14 +50,15 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
         }
         copyCommit();
     };
-    // The row that this lane names of each eight: the last one for those that are not there, which no result needs.
+    // Where ldmatrix finds the row that this lane names of each eight: the last row stands for those that are not
+    // there.
     u32 named[COLS];
 #pragma unroll
     for (int c = 0; c < COLS; c++)
         named[c] = WEIGHTS + min(c * 8 + lane % 8, a.rows - 1) * PITCH + lane / 8 * 16;
     float d[TILES][COLS][4] = {};
     Weights<FORMAT> own[TILES];
-    // Weights are copied while the kernel before still makes the rows.
+    // The first weights are copied while the kernel before still makes the rows.
     for (int s = 0; s < STAGES - 1; s++)
         if (s < parts)
             copyWeights<PART>(base + s * stageBytes, w, bytesLeft - s * PART, lane);
@@ -61,7 +68,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     for (int s = 0; s < parts; s++) {
         copyWait<STAGES - 2>();
         __syncwarp();
-        if (s + STAGES - 1 >= parts) // all copies are under way: earlier, the next kernel's would take their turn
+        if (s + STAGES - 1 >= parts) // all copies are under way: the next kernel's come after them
             letNextBegin();
         load(s + STAGES - 1 < parts, true);
         const u8 *stage = ring + s % STAGES * stageBytes;
@@ -83,7 +90,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
         }
         __syncwarp();
     }
-    // The ranges' sums are added through shared memory: [ranges][values of a lane][32 lanes].
+    // The ranges' sums are added through shared memory, [ranges][VALUES of a lane][32 lanes], in order.
     constexpr int VALUES = TILES * COLS * 4;
     float *sums = (float *)shared, *all = &d[0][0][0];
     copyWait<0>();
@@ -94,7 +101,8 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     __syncthreads();
 #pragma unroll 1
     for (int n = threadIdx.x; n < 16 * a.rows; n += blockDim.x) {
-        int out = n % 16, row = n / 16, of = row / 8 * 128 + out / 8 * 64 + row % 2 * 32 + out % 8 * 4 + row % 8 / 2;
+        int out = n % 16, row = n / 16; // held by lane out%8·4 + row%8/2, as d[..][row / 8][out / 8 * 2 + row % 2]
+        int of = row / 8 * 128 + out / 8 * 64 + row % 2 * 32 + out % 8 * 4 + row % 8 / 2;
         float sum = 0, up = 0;
         for (int r = 0; r < (int)blockDim.x / 32; r++) {
             sum = sum + sums[r * VALUES * 32 + of];
@@ -104,11 +112,12 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     }
 }
 
+// STAGES and STEPS are as measured, and as `fews` in products.go has them.
 #if FORMAT == 0 // BF16
 KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, 6, 2>(a); }
 KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, 4, 2>(a); }
 KERNEL gemm_16(const GemmArgs a) { gemmFew<2, 1, 5, 2>(a); }
-#else // the memory is faster where a part has four records that are small
+#else // where records are small, the memory is faster if a part has four of them
 constexpr bool SMALL = RECORD < 1024;
 KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, SMALL ? 5 : 4, SMALL ? 4 : 2>(a); }
 KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, SMALL ? 3 : 4, SMALL ? 4 : 2>(a); }

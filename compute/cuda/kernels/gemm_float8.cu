@@ -1,29 +1,34 @@
 // Products of F8_E4M3 on Hopper: rows become F8_E4M3, too, and wgmma multiplies the two. FORMAT is FP8.
 //
-// A row's numbers are divided by a scale, 1/448 of the largest of the row, or of each 128 inputs where the weights
-// have scales of such groups, and rounded to F8_E4M3. Where rows have one scale, a range of inputs is one chain of
-// wgmma from zero, 32 inputs at a time, ascending, as in gemm.cuh. Where there are groups, 128 inputs are such a chain;
-// their sums are multiplied by scales and added as float32, ascending, in ranges of inputs (rangesOf8). The ranges'
-// sums are added in order. So a row gives the same bits whichever kernel computes it, beside however many other rows.
+// A row's numbers are divided by a scale, 1/448 of the largest of the row (448 is the largest of F8_E4M3), and rounded.
+// Where the weights have scales for groups of inputs, each 128 inputs of a row have a scale of their own.
 //
-// Rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): input 2t, 2t+1, 2t+8, 2t+9 for
-// each t.
+// The order of a sum: where rows have one scale, a range of inputs is one chain of wgmma from zero, 32 inputs at a
+// time, ascending, as in gemm.cuh. Where there are groups, 128 inputs are such a chain; the chains' sums are multiplied
+// by scales and added as float32, ascending, in ranges of inputs (rangesOf8). Either way the ranges' sums are added in
+// order. So a row gives the same bits whichever kernel computes it, beside however many other rows.
+//
+// Kernels for few rows (gemmRanges) have a block for each range, those for many rows with groups (gemmMany) keep all
+// ranges in a block; those for many rows without groups are those of gemm_wgmma.cuh.
+//
+// Of each 16 inputs, rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): inputs 2t,
+// 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
 #include "gemm_wgmma.cuh"
 
 #define BLOCK 128 // inputs of a step: two records
 
-// rangesOf8 is how many ranges so many blocks of 128 inputs are cut into where they have scales.
+// rangesOf8 is how many ranges so many blocks of 128 inputs are cut into where there are groups.
 __device__ __forceinline__ int rangesOf8(int blocks) { return blocks < 16 ? 1 : blocks < 32 ? 2 : blocks < 64 ? 4 : 8; }
 
-// Rows of bfloat16 become F8_E4M3. [rows] blocks of a whole number of warps.
+// float8_rows makes F8_E4M3 of rows of bfloat16. [rows] blocks of a whole number of warps.
 struct Float8RowsArgs {
-    const bf16 *x; // [rows, ldx], at 16 bytes; numbers past in do not matter
-    u8 *to;
+    const bf16 *x; // [rows, ldx], at 16 bytes; numbers past the first `in` do not matter
+    u8 *to;        // as x of Float8Args
     float *scales;
     int ldx, in, padded, groups;
 };
 
-// sixteen reads 16 inputs, zeros past the last, and returns the size of the largest.
+// sixteen reads 16 inputs, zeros past the last, and returns the largest absolute value.
 __device__ __forceinline__ float sixteen(const Float8RowsArgs &a, int first, float (&v)[16]) {
     uint4 half[2] = {};
     if (first < a.in) {
@@ -48,7 +53,7 @@ __device__ __forceinline__ u32 float8Of(float lo, float hi) {
     return r;
 }
 
-// putSixteen writes unit u of a row of 16 inputs each, times by.
+// putSixteen writes 16 inputs, times by, as unit u of a row.
 __device__ __forceinline__ void putSixteen(u8 *to, int padded, int row, int u, const float (&v)[16], float by) {
     u32 words[4];
 #pragma unroll
@@ -62,7 +67,7 @@ __device__ __forceinline__ void putSixteen(u8 *to, int padded, int row, int u, c
 __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
     for (int d = 16; d > 0; d /= 2)
         x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
-    __syncthreads(); // what was in scratch is read
+    __syncthreads(); // all have read what scratch held before
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     __syncthreads();
@@ -71,14 +76,14 @@ __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
     return x;
 }
 
-// mostOfEight is the largest number of eight neighbouring lanes, which are all here.
+// mostOfEight is the largest number of eight neighbouring lanes, all of which call it.
 __device__ __forceinline__ float mostOfEight(float x) {
     for (int d = 4; d > 0; d /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffu << (threadIdx.x & 24), x, d));
     return x;
 }
 
-#define LEAST 1e-30f // of what a scale is made from
+#define LEAST 1e-30f // stands for the largest number of a row of zeros, so that scales are not 0
 
 KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
     __shared__ float scratch[32];
@@ -95,8 +100,8 @@ KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
         if (threadIdx.x == 0)
             a.scales[row] = most / 448.f;
     }
-    for (int u = threadIdx.x; u < units; u += blockDim.x) { // eight neighbours have 128 inputs
-        if (u != threadIdx.x)
+    for (int u = threadIdx.x; u < units; u += blockDim.x) { // eight neighbours have a block of 128 inputs
+        if (u != threadIdx.x) // the first ones are in v
             own = sixteen(a, u * 16, v);
         if (a.groups) {
             most = fmaxf(mostOfEight(own), LEAST);
@@ -107,8 +112,8 @@ KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
     }
 }
 
-// A row of float32, [rows, 16·k] at 16 bytes, is normalised as in norm_wide and becomes F8_E4M3. [rows] blocks of a
-// thread for each 16 inputs.
+// float8_norm normalises rows of float32, [rows, 16·k] at 16 bytes, as norm_wide does, and makes F8_E4M3 of them,
+// without rounding to bfloat16 between. [rows] blocks of a thread for each 16 inputs.
 struct Float8NormArgs {
     const float *x, *gain;
     u8 *to;
@@ -154,7 +159,8 @@ KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
     putSixteen(a.to, a.padded, row, u, v, 448.f / most);
 }
 
-// clusterGet reads a number from the shared memory of block `rank` of the cluster, at its own address of it.
+// clusterGet reads a number from the shared memory of block `rank` of the cluster, where it has what this block has at
+// an address.
 __device__ __forceinline__ float clusterGet(u32 at, int rank) {
     float v;
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\n"
@@ -165,29 +171,20 @@ __device__ __forceinline__ float clusterGet(u32 at, int rank) {
     return v;
 }
 
-// Ring says how a kernel cuts its shared memory: steps of N rows and the weights of TILES tiles, of 128 inputs each.
+// Ring says how a kernel cuts its shared memory. A stage holds 128 inputs of N rows, of TILES tiles of weights, and the
+// scales of these rows.
 template <int N, int TILES, int STAGES> struct Ring {
     static constexpr int ROWS_BYTES = N * BLOCK, WEIGHT_BYTES = TILES * 2 * RECORD, SCALE_BYTES = N * 4;
-    // From a multiple of 1024 on:
+    // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, SCALES = WEIGHTS + STAGES * WEIGHT_BYTES;
     static constexpr int BARRIERS = SCALES + STAGES * SCALE_BYTES, END = BARRIERS + STAGES * 16; // full, then empty
 };
 
-// Place of a ring, and how often it went round.
-struct Turn {
-    int stage;
-    u32 parity;
-    template <int STAGES> __device__ __forceinline__ void next() {
-        if (++stage == STAGES)
-            stage = 0, parity ^= 1;
-    }
-};
-
-// feedRing fetches blocks first to end-1 of the weights of tiles tile0 and on, and of N rows from row0 on. The OUT
-// blocks of a cluster take different outputs of the same rows, and fetch a share of these for each other. early: the
-// weights of the first stages come before the rows are there.
+// feedRing fetches blocks of 128 inputs, `first` to end-1, of the weights of tiles from tile0 on and of N rows from
+// row0 on. The OUT blocks of a cluster that take different outputs of the same rows each fetch a share of these for
+// all. early: this is the kernel's first call, so the weights of the first stages may come before the rows are there.
 template <int N, int TILES, int STAGES, int OUT, bool GROUPED>
-__device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile0, int row0, int first, int end, int rank, bool early, Turn &at) {
+__device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile0, int row0, int first, int end, int rank, bool early, Cursor<STAGES> &at) {
     using R = Ring<N, TILES, STAGES>;
     constexpr int SHARE = R::ROWS_BYTES / OUT;
     const GemmArgs &a = w.a;
@@ -222,16 +219,16 @@ __device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile
             if (GROUPED)
                 fetch(base + R::SCALES + at.stage * R::SCALE_BYTES, w.scales + (i64)b * w.padded + row0, R::SCALE_BYTES, full);
         }
-        at.next<STAGES>();
+        at.next();
     }
 }
 
-// Scaled is a warp's weights of 128 inputs, and the scales of outputs g and g+8.
+// Scaled is a warp's weights of a block of 128 inputs, two records, and the scales of outputs g and g+8.
 struct Scaled {
     Operand<true> o;
     float scale[2];
 
-    // there: the second record is, too.
+    // there: there is a second record, which the last block may lack.
     __device__ __forceinline__ void load(const u8 *records, int lane, bool there) {
         o.load(records, lane);
         if (!there)
@@ -243,19 +240,19 @@ struct Scaled {
     }
 };
 
-// begin starts the products of 128 inputs. fresh: sums begin with them.
+// begin starts the products of a block of 128 inputs. fresh: sums begin with them.
 template <int N> __device__ __forceinline__ void begin(float (&d)[N / 2], const Operand<true> &o, u32 rows, bool fresh) {
     u64 at = describe(rows);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    wgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
         wgmma<true, N>(d, o.a[k], at + k * 2, fresh && k == 0);
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    wgmmaCommit();
 }
 
-// end waits for them and adds them to sum, times scales of outputs and rows.
+// end waits for these products and adds them to sum, times scales of outputs and rows.
 template <int N> __device__ __forceinline__ void end(float (&sum)[N / 2], float (&d)[N / 2], const Scaled &o, const float *scales, int lane) {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    wgmmaWait<0>();
     settle(d);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -269,9 +266,9 @@ template <int N> __device__ __forceinline__ void end(float (&sum)[N / 2], float 
     }
 }
 
-// Few rows: a block takes 64 outputs of N rows and one of RANGES ranges of inputs; the blocks of a cluster, which take
-// the ranges of the same outputs, add their sums in order. Blocks: ranges, then rows/N, then outputs/64, the last two
-// rounded up, of 160 threads.
+// gemmRanges is for few rows. A block takes 64 outputs of N rows and one of RANGES ranges of inputs; the blocks of a
+// cluster take the ranges of the same outputs, and read each other's sums to add them in order. Four warps multiply, a
+// fifth fetches. Blocks of 160 threads: RANGES·(rows/N)·(outputs/64), the last two rounded up, ranges first.
 template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline__ void gemmRanges(const Float8Args &w) {
     using R = Ring<N, 4, STAGES>;
     constexpr int PITCH = 64 + 4;
@@ -292,11 +289,11 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
             barrierInit(base + R::BARRIERS + s * 8, 1);
             barrierInit(base + R::BARRIERS + (STAGES + s) * 8, 4);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     __syncthreads();
     if (warp == 4) {
-        Turn at = {0, 1};
+        Cursor<STAGES> at = {0, 1};
         feedRing<N, 4, STAGES, 1, GROUPED>(w, base, tile0, row0, first, last, 0, true, at);
         letNextBegin();
     } else {
@@ -306,7 +303,7 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
             weightScales[threadIdx.x] = at.product >= 0 && out < a.p[at.product].outs ? weightScale(a, at.product, out) : 0.f;
         }
         waitForRows();
-        Turn at = {0, 0};
+        Cursor<STAGES> at = {0, 0};
         float sum[N / 2] = {}, d[N / 2];
         auto records = [&] { return shared + R::WEIGHTS + at.stage * R::WEIGHT_BYTES + warp * 2 * RECORD; };
         auto arrived = [&] { barrierWait(base + R::BARRIERS + at.stage * 8, at.parity); };
@@ -323,7 +320,7 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
                 begin<N>(d, o.o, base + at.stage * R::ROWS_BYTES, true);
                 end<N>(sum, d, o, (const float *)(shared + R::SCALES + at.stage * R::SCALE_BYTES), lane);
                 release(at.stage);
-                at.next<STAGES>();
+                at.next();
             }
             if (lane % 4 == 0)
                 weightScales[warp * 16 + lane / 4] = o.scale[0], weightScales[warp * 16 + lane / 4 + 8] = o.scale[1];
@@ -332,10 +329,10 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
             int b = first;
             auto step = [&](const Operand<true> &now, Operand<true> &next) {
                 begin<N>(d, now, base + at.stage * R::ROWS_BYTES, b == first);
-                asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+                wgmmaWait<1>();
                 if (b > first)
                     release(at.stage == 0 ? STAGES - 1 : at.stage - 1);
-                at.next<STAGES>();
+                at.next();
                 if (++b < last) {
                     arrived();
                     next.load(records(), lane);
@@ -348,7 +345,7 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
                 step(o[0], o[1]);
                 step(o[1], o[0]);
             }
-            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            wgmmaWait<0>();
             settle(d);
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
@@ -383,15 +380,17 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
                 finish(a, at, out % 16, row0 + row, total(row, out), gated ? total(row, out + 16) : 0);
         }
     }
-    if (RANGES > 1) // a block's sums stay until the others have read them; nothing else is told
+    if (RANGES > 1) // a block's sums must stay until the others have read them; relaxed, since nothing was written
         asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// Many rows with scales of groups: a block takes 128 outputs of 128 rows, 64 of them a warpgroup; the blocks of a
-// cluster take different outputs of the same rows, which each fetches half of. Blocks stay: each takes one part of the
-// results after the other, and fetches ahead while it stores. Whole clusters of 384 threads.
+// gemmMany is for many rows with groups. A part is 128 outputs of 128 rows, and a warpgroup has 64 of the outputs. As
+// in gemm_wgmma.cuh, blocks stay and take one part after the other, one warp fetches ahead, and the blocks of a cluster
+// take different outputs of the same rows, half of which each fetches for both. Whole clusters of blocks of 384
+// threads.
 constexpr int ROWS = 128, OUTS = 128, MANY_STAGES = 4, PITCH = OUTS + 4;
-constexpr int SUMS = ROWS * PITCH * 4, MANY_SHARED = Ring<ROWS, OUTS / 16, MANY_STAGES>::END + SUMS; // then what storing takes
+constexpr int SUMS = ROWS * PITCH * 4;
+constexpr int MANY_SHARED = Ring<ROWS, OUTS / 16, MANY_STAGES>::END + SUMS; // what storing takes follows
 typedef Ring<ROWS, OUTS / 16, MANY_STAGES> Many;
 typedef Parts<ROWS, OUTS / 16, CLUSTER> ManyParts;
 
@@ -401,7 +400,7 @@ __device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, 
     const GemmArgs &a = w.a;
     int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int steps = a.tilesIn / 4, blocks = (steps + 1) / 2, ranges = rangesOf8(blocks);
-    Turn at = {0, 0};
+    Cursor<MANY_STAGES> at = {0, 0};
     float *to = (float *)(shared + Many::END) + lane % 4 * 2 * PITCH + warp * 16 + lane / 4;
     float sum[ROWS / 2], d[ROWS / 2];
     Scaled now, next;
@@ -422,7 +421,7 @@ __device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, 
             while (b < border) {
                 int stage = at.stage;
                 begin<ROWS>(d, now.o, base + stage * Many::ROWS_BYTES, true);
-                at.next<MANY_STAGES>();
+                at.next();
                 if (++b < blocks)
                     load(next, b);
                 end<ROWS>(sum, d, now, (const float *)(shared + Many::SCALES + stage * Many::SCALE_BYTES), lane);
@@ -457,15 +456,15 @@ __device__ __forceinline__ void gemmMany(const Float8Args &w) {
             barrierInit(base + Many::BARRIERS + s * 8, 1);
             barrierInit(base + Many::BARRIERS + (MANY_STAGES + s) * 8, CLUSTER * 8);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     clusterSync();
     ManyParts parts(w.a);
     int rank = clusterRank();
     if (threadIdx.x >= 256) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        fewerRegisters<40>();
         if (threadIdx.x < 288) {
-            Turn at = {0, 1};
+            Cursor<MANY_STAGES> at = {0, 1};
             for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
                 Part part = parts.at(t, rank);
                 feedRing<ROWS, OUTS / 16, MANY_STAGES, CLUSTER, true>(w, base, part.tile0, part.row0, 0, (w.a.tilesIn / 4 + 1) / 2, rank, t == blockIdx.x / CLUSTER, at);
@@ -473,15 +472,16 @@ __device__ __forceinline__ void gemmMany(const Float8Args &w) {
             letNextBegin();
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        moreRegisters<232>();
         waitForRows();
         multiplyGroups(w, unaligned + skip, base, parts, rank);
     }
-    clusterSync(); // a block's memory stays until the others copy nothing to it
+    clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }
 
 KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) gemm_float8_many(const __grid_constant__ Float8Args w) { gemmMany(w); }
 
+// RESIDENT is how many blocks a multiprocessor is to have room for. Sizes are those of float8Kernels in float8.go.
 #define GROUPS_KERNEL(N, RANGES, STAGES, RESIDENT)                                                                     \
     KERNEL __cluster_dims__(RANGES, 1, 1) __launch_bounds__(160, RESIDENT)                                             \
         gemm_float8_groups_##N##_##RANGES(const __grid_constant__ Float8Args w) {                                      \

@@ -1,12 +1,13 @@
-// What kernels with wgmma do with the sums of a part: they become results, 32 rows at a time, and go through shared
-// memory, so that neighbouring threads store neighbouring outputs. Each warpgroup works for itself.
+// What kernels with wgmma do with the sums of a part: they become results, CHUNK rows at a time, and go through shared
+// memory, so that neighbouring threads store neighbouring outputs. Each warpgroup stores its own 64 outputs. Results
+// are rounded as finish of gemm.cuh does.
 #pragma once
 #include "gemm.cuh"
 #include "wgmma.cuh"
 
 #define CHUNK 32 // rows that are stored at once
 
-// eight is 8 numbers of bfloat16, four 4 of float32.
+// eight is 8 numbers of bfloat16, four is 4 of float32: 16 bytes that are stored at once.
 struct alignas(16) eight {
     u32 v[4];
 };
@@ -14,7 +15,7 @@ struct alignas(16) four {
     float v[4];
 };
 
-// storeBox stores a box of results, or adds it to what is there: as float32, rounded as anywhere else.
+// storeBox has the copy engine store a box of results, or add it to what is there, as float32 and rounded like any sum.
 __device__ __forceinline__ void storeBox(const TensorMap &map, u32 from, int out, int row, bool add) {
     if (add)
         asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(out), "r"(row), "r"(from)
@@ -24,14 +25,15 @@ __device__ __forceinline__ void storeBox(const TensorMap &map, u32 from, int out
                      : "memory");
 }
 
-// boxesRead waits until what the thread stored is read, boxesStored until it is there.
+// boxesRead waits until the copy engine has read the boxes that the thread stored, boxesStored until they are in
+// memory.
 __device__ __forceinline__ void boxesRead() { asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ __forceinline__ void boxesStored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ __forceinline__ void storeShared(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
 
-// gatePlain makes act(x)·up of SILU or GELU_TANH, with a reciprocal that needs no branches. It returns whether that is
-// the one of a division.
+// gatePlain makes act(x)·up of SILU or GELU_TANH, with gate's reciprocal (wgmma.cuh). It returns whether all divisors
+// are small enough for its bits to be those of activate.
 template <int N> __device__ __forceinline__ bool gatePlain(int act, float (&x)[N], const float *up) {
     bool plain = true;
 #pragma unroll
@@ -45,16 +47,17 @@ template <int N> __device__ __forceinline__ bool gatePlain(int act, float (&x)[N
     return plain;
 }
 
-// weightScale is the scale of an output of F8_E4M3, the same in all its records.
+// weightScale is the scale of an output of F8_E4M3, the same in all its records, in which 1,024 bytes of codes come
+// first.
 __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {
     const u8 *record = a.p[product].w + (i64)(out / 16) * (a.tilesIn / 4) * RECORD;
     return fromBF16(*(const bf16 *)(record + 1024 + out % 8 * 4 + out % 16 / 8 * 2));
 }
 
-// A thread's sums of CHUNK rows are x[4j+e]: of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's tile.
+// Of a chunk, a thread has 16 sums: x[4j+e] is that of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's
+// tile.
 
-// Own is what a thread knows of its sums' outputs, lane/4 and 8 more of tile `at`: their scales, if of F8_E4M3, and
-// biases.
+// Own is what a thread knows of its two outputs of tile `at`, lane/4 and lane/4 + 8: scales, if of F8_E4M3, and biases.
 template <bool F8> struct Own {
     float scales[2], bias[2];
 
@@ -70,12 +73,12 @@ template <bool F8> struct Own {
     }
 };
 
-// Scales of rows of F8_E4M3: those of a thread's sums in a chunk.
+// RowScales are the scales of rows of F8_E4M3: those of a thread's sums of a chunk.
 template <bool F8> struct RowScales {
     const float *from;
     float2 v[F8 ? 4 : 1];
 
-    // at points to the scale of the part's first row.
+    // at points to the scale of the part's first row. get reads the scales of a chunk.
     __device__ __forceinline__ RowScales(const float *at) : from(at + threadIdx.x % 4 * 2) {}
 
     __device__ __forceinline__ void get(int chunk) {
@@ -93,12 +96,12 @@ template <bool F8> struct RowScales {
     }
 };
 
-// Target is where a thread stores COUNT neighbouring outputs of some rows, the first of which is `first`.
+// Target is where a thread stores COUNT neighbouring outputs of rows from `first` on.
 template <typename T, int COUNT> struct Target {
-    T *at;       // of the first row
+    T *at; // in row first
     i64 ld;
-    int rows, n; // how many rows there are from the first on, and outputs
-    bool vector; // the outputs can be stored at once
+    int rows, n; // how many rows there are from first on, and how many of the outputs
+    bool vector; // all outputs can be stored at once
 
     __device__ __forceinline__ Target(const GemmArgs &a, int tile, int in, int first) {
         Place place = placeOf(a, tile);
@@ -126,8 +129,8 @@ template <typename T, int COUNT> struct Target {
     }
 };
 
-// The warps of a warpgroup have tiles tile0 to tile0+3, of N rows from row0 on. pick makes a chunk's sums. staged has
-// BUFFERS times 8 KB of the warpgroup.
+// Of the functions below, warps of warpgroup `group` have tiles tile0 to tile0+3 of N rows from row0 on. pick(c, x)
+// makes the sums of chunk c. staged is 8 KB of the warpgroup's shared memory, or, with two BUFFERS, twice that.
 
 // storeNarrow stores bfloat16, through [CHUNK][64] twice, units of 16 bytes swizzled in groups of eight rows.
 template <bool F8, int N, typename Pick>
@@ -165,8 +168,9 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
     }
 }
 
-// storeGated: a gate's warp and an up's, which are neighbours, take 16 rows of a chunk each. Results go through
-// [CHUNK][32] of bfloat16, twice, behind what they give each other, [4 warps][2][32 lanes] of four.
+// storeGated stores act(gate)·up as bfloat16. A gate's warp and an up's, which are neighbours, give each other sums, [4
+// warps][2][32 lanes] of four, so that each makes the results of 16 rows of a chunk. These go through [CHUNK][32],
+// twice.
 template <bool F8, int N, typename Pick>
 __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4;
@@ -217,7 +221,8 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
     }
 }
 
-// wideAt is where a warpgroup has output o of a row of float32, of which it has 64.
+// wideAt is where a warpgroup stages output o, of 64, of a row of float32, swizzled so that a warp's are in different
+// banks.
 __device__ __forceinline__ int wideAt(int row, int o) { return row * 256 + ((o / 4) ^ row / 2 % 4 * 2) * 16 + o % 4 * 4; }
 
 // storeWide stores float32, through [CHUNK][64], or adds to what is there.

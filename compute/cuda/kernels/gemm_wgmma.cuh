@@ -1,38 +1,48 @@
-// Products of more than a few rows on Hopper, with wgmma: of bfloat16, or of F8_E4M3. A block has one warp that fetches
-// and up to four warpgroups that multiply. Weights come as they are stored, by bulk copies, and go from shared memory
-// to registers, the operand A. Rows come as rows of 128 bytes: of bfloat16 as boxes of a tensor map, of F8_E4M3 as they
-// were written. Blocks stay: each takes one part of the results after the other, and fetches ahead while it stores.
-// Results of 256 rows leave through stages that are free, as boxes that the copy engine stores, or adds to rows, while
-// the next part is multiplied.
+// Products of more than 16 rows on Hopper, with wgmma: of bfloat16, or of F8_E4M3. Sums have the order of gemm.cuh, or,
+// of F8_E4M3, that of gemm_float8.cu.
 //
-// The two blocks of a cluster take different outputs of the same rows; each fetches half of those for both. Where
+// The results are cut into parts: 64·GROUPS outputs of N rows. Blocks stay on their multiprocessors: each takes one
+// part after the other, and fetches ahead while it stores. In a block, one warp fetches (feed) and GROUPS warpgroups
+// multiply, 64 outputs each (multiply); in kernels of 256 rows another warp stores (drain). They hand each other the
+// stages of a ring in shared memory. Weights come as they are stored, by bulk copies, and go from shared memory to
+// registers, as operand A. Rows are operand B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they
+// were written.
+//
+// The two blocks of a cluster take different outputs of the same rows; each fetches half of the rows for both. Where
 // there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
 // the second one gives its sums to the first.
+//
+// Results of up to 128 rows are stored by the warps that made them (gemm_store.cuh). Those of 256 rows leave through
+// stages that are free, from where the copy engine stores them as boxes, or adds them to rows, while the next part is
+// multiplied.
 #pragma once
 #include "gemm_store.cuh"
 
-// `to` has boxes of results, of 128 bytes by CHUNK rows, for kernels of 256 rows; the tiles of all products but the last
-// are whole boxes.
+// x has boxes of 64 inputs of some rows. `to` is for kernels of 256 rows: boxes of results, of 128 bytes by CHUNK rows;
+// the tiles of all products but the last are whole boxes.
 struct WgmmaArgs {
     TensorMap x, to[MAX_PRODUCTS];
     GemmArgs a;
-    float *sums; // of ranges, [blocks, 256, 128], for kernels of 256 rows if there are several ranges
+    float *sums; // [blocks, 256, 128]: where kernels of 256 rows keep sums of ranges, if there are several
 };
 
 struct Float8Args {
     GemmArgs a;
-    const u8 *x;         // [inputs/128, padded, 128], 16 bytes of row r at place (their number in the row's 8) ^ r%8
-    const float *scales; // [padded], or [inputs/128, padded]
+    const u8 *x;         // [inputs/128, padded, 128]: unit u of 16 bytes of row r is at place u ^ r%8 of its 8
+    const float *scales; // of rows: [padded], or, with groups, [inputs/128, padded]
     float *sums;         // as those of WgmmaArgs
     int padded;          // rows that there is room for, a multiple of 256
-    int groups;          // 1: there is a scale for 128 inputs, of rows as of weights
+    int groups;          // 1: rows and weights have a scale for each 128 inputs
 };
 
-// weights are boxes of two records of four tiles, for kernels of 256 rows.
+// Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for the kernel of 256 rows: boxes of
+// two records of four tiles, and of results, as in WgmmaArgs.
 struct Float8Boxes {
     TensorMap weights[MAX_PRODUCTS], to[MAX_PRODUCTS];
 };
 struct Float8BoxArgs : Float8Boxes, Float8Args {};
+
+// fetchRows fetches some steps of rows from row0 on; if both, for both blocks of the cluster.
 
 __device__ __forceinline__ void fetchRows(const WgmmaArgs &w, u32 to, int rows, int steps, int row0, int step, u32 barrier, bool both) {
     fetchBox(to, w.x, row0, step, barrier, both);
@@ -58,12 +68,14 @@ template <> struct ArgsOf<true> {
     typedef Float8BoxArgs type;
 };
 
-// Operand is a warp's weights of a step: of 64 inputs, or 128 of F8_E4M3.
+// Operand is operand A of a warp's tile of a step: 64 inputs, or 128 of F8_E4M3.
 template <bool F8> struct Operand {
     u32 a[4][4];
 
     __device__ __forceinline__ void load(const u8 *records, int lane) {
-        if constexpr (F8) { // a lane has 16 bytes of outputs g and g+8; within 16 inputs, its four count as 4t to 4t+3
+        // Of F8_E4M3 a lane has 16 bytes of outputs g and g+8 in each record. wgmma takes the four of each 16 inputs
+        // for inputs 4t to 4t+3: rows are written in that order, too (gemm_float8.cu).
+        if constexpr (F8) {
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 uint4 v = *(const uint4 *)(records + k / 2 * RECORD + k % 2 * 512 + lane * 16);
@@ -92,35 +104,37 @@ __device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int t
                  : "memory");
 }
 
-// Plan says how a kernel cuts its work and its shared memory.
+// Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
-    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS;  // threads that multiply
-    static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER;                                    // of a cluster, of different outputs
-    static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD;     // of a tile and a stage
+    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
+    static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER; // of a cluster with different outputs
+    static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
-    static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0;                      // sums that one block gives the other
-    static constexpr int BUFFERS = SPLIT || N == 32 || F8 && N == 256 ? 1 : 2;            // of results
-    static constexpr bool AWAY = N == 256;                                                // sums of ranges leave registers
-    static constexpr bool BOXED = F8 && N == 256;                                         // weights come as boxes, of half of the tiles
-    static constexpr int CHUNKS = N / CHUNK;                                              // of a part's results
-    static constexpr int KEPT = 7, HELD = FORMAT == BF16 ? 4 : 0;                         // fours of N/8 that stay in shared memory, in registers
+    static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0; // sums that one block gives the other
+    static constexpr int BUFFERS = SPLIT || N == 32 || F8 && N == 256 ? 1 : 2; // of results, of each warpgroup
+    static constexpr bool AWAY = N == 256; // registers hold the sums of one range alone; results leave as boxes
+    static constexpr bool BOXED = F8 && N == 256; // weights come as two boxes of half of the tiles
+    static constexpr int CHUNKS = N / CHUNK; // of a part's results
+    // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
+    static constexpr int KEPT = 7, HELD = FORMAT == BF16 ? 4 : 0;
     static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : BUFFERS * GROUPS * 8192;
     static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES;
-    static constexpr int ROOM = 232448 - 1024 - 256 - STAGED; // of 227 KB
+    static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
     static_assert(STAGES >= 2);
     // In shared memory, from its first multiple of 1024 on:
-    static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES, RESULTS = GIVE + GIVEN_BYTES;
+    static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES;
+    static constexpr int RESULTS = GIVE + GIVEN_BYTES;
     static constexpr int FULL = RESULTS + RESULT_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
-    static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8;                       // and of sums that are given
-    static constexpr int LEFT = TAKEN + 8;                                                    // and of results that are in stages
+    static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8; // barriers of sums that are given (SPLIT)
+    static constexpr int LEFT = TAKEN + 8; // barriers of stages that hold results (AWAY)
 };
 
-// Span is the steps that a block multiplies.
+// Span is the steps that a block multiplies: those of all ranges, or of one.
 template <bool F8, bool SPLIT> struct Span {
     int begin, count;
 
-    // border is the first step of a range.
+    // border is the first step of a range, where steps of F8_E4M3 have 128 inputs.
     static __device__ __forceinline__ int border(const GemmArgs &a, int ranges, int range) {
         return rangeStart(a.tilesIn / 4, ranges, range) / (F8 ? 2 : 1);
     }
@@ -131,12 +145,12 @@ template <bool F8, bool SPLIT> struct Span {
     }
 };
 
-// Part is what a cluster multiplies next: rows from row0 on and tiles of outputs from tile0 on, those of this block.
+// Part is what a block multiplies next: N rows from row0 on, and TILES tiles from tile0 on, numbered as placeOf does.
 struct Part {
     int row0, tile0;
 };
 
-// Parts are all parts of a product.
+// Parts are all parts of a product, by cluster.
 template <int N, int TILES, int BLOCKS> struct Parts {
     int rowBlocks, outBlocks, count;
 
@@ -148,8 +162,8 @@ template <int N, int TILES, int BLOCKS> struct Parts {
         count = rowBlocks * outBlocks;
     }
 
-    // at returns part t, as far as it is a block's. Blocks of rows are taken in bands, so that those at work at a time
-    // share both rows and weights in the cache.
+    // at returns what a block multiplies of part t of its cluster. Blocks of rows are taken in bands, so that parts that
+    // are multiplied at the same time share both rows and weights in the cache.
     __device__ __forceinline__ Part at(int t, int rank) const {
         constexpr int BAND = N == 256 ? 8 : 16;
         int band = t / (BAND * outBlocks), rows = min(BAND, rowBlocks - band * BAND), in = t - band * BAND * outBlocks;
@@ -157,14 +171,16 @@ template <int N, int TILES, int BLOCKS> struct Parts {
     }
 };
 
-// Leaving says how results of 256 rows leave: in chunks of CHUNK rows, of which a stage has some where it has rows and,
-// if there is room, one or two where it has weights. Chunks of bfloat16 are half as large, those of gates a quarter.
+// Leaving says how results of 256 rows leave: in chunks of CHUNK rows. A free stage takes some chunks where it has rows
+// and, if there is room, one or two where it has weights. Chunks of float32 take most room, those of bfloat16 half of
+// it, those of gates a quarter.
 template <typename P> struct Leaving {
-    static constexpr int SIZE = 2 * P::OUTS * CHUNK * 2, EXTRA = P::WEIGHT_BYTES < SIZE ? 0 : 1; // of a chunk of float32
-    static constexpr int WIDE = P::ROWS_BYTES / SIZE + EXTRA, NARROW = 2 * WIDE;                // chunks of a stage
-    bool wide;
-    int boxes, chunks, stages; // boxes of a chunk, chunks of a stage, and the stages that all take
-    int given;                 // and those before them, of what a gate's warps give each other
+    static constexpr int SIZE = 2 * P::OUTS * CHUNK * 2; // bytes of a chunk of float32
+    static constexpr int EXTRA = P::WEIGHT_BYTES < SIZE ? 0 : 1;
+    static constexpr int WIDE = P::ROWS_BYTES / SIZE + EXTRA, NARROW = 2 * WIDE; // chunks of a stage
+    bool wide;                 // results are float32
+    int boxes, chunks, stages; // boxes of a chunk, chunks of a stage, and the stages that all chunks take
+    int given;                 // stages before these, in which a gate's warps and an up's give each other sums
 
     __device__ __forceinline__ Leaving(const GemmArgs &a) {
         bool gated = a.mode == GATED;
@@ -173,7 +189,7 @@ template <typename P> struct Leaving {
         stages = !P::AWAY ? 0 : (P::CHUNKS + chunks - 1) / chunks, given = P::AWAY && gated ? 2 : 0;
     }
 
-    // at is where chunk n of a stage lies, from a multiple of 1024 on: its boxes, swizzled as rows of 128 bytes are.
+    // at is where the boxes of chunk n of a stage lie, at a multiple of 1024, swizzled as describe says.
     __device__ __forceinline__ u32 at(u32 base, int stage, int n) const {
         int size = boxes * CHUNK * 128, rows = P::ROWS_BYTES / size;
         u32 weights = base + (P::WEIGHTS + stage * P::WEIGHT_BYTES + 1023 & ~1023);
@@ -181,14 +197,15 @@ template <typename P> struct Leaving {
     }
 };
 
-// drain is the work of the warp that gives the copy engine the results of 256 rows.
+// drain is the work of the warp that has the copy engine store the results of 256 rows: a lane for each box of a stage.
+// It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
     const GemmArgs &a = w.a;
     const Leaving<P> leaving(a);
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, n = lane / leaving.boxes, box = lane % leaving.boxes;
-    u32 parities = 0; // of a stage a bit
+    u32 parities = 0; // of LEFT: a bit for each stage
     Span<F8, SPLIT> own(a, rank);
     waitForRows();
     for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
@@ -212,23 +229,24 @@ __device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 ba
     boxesStored();
 }
 
-// feed is the work of the warp that fetches. The weights of the first stages come before the rows are there.
+// feed is the work of the warp that fetches. It waits for a stage to be free (EMPTY), and copies count at FULL. The
+// weights of the first stages come before the rows are there.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
     const GemmArgs &a = w.a;
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
     Span<F8, SPLIT> own(a, rank);
-    int stages = own.count / STEPS; // of a part
+    int stages = own.count / STEPS; // that a part takes
     u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
     const Leaving<P> leaving(a);
-    Place half;     // of a part's tiles: the box that a lane fetches
-    const u8 *from; // or its tile
+    Place half;     // the first tile of the box that a lane fetches (BOXED)
+    const u8 *from; // or the weights of the tile that it fetches
     auto begin = [&](Part part) {
         if constexpr (P::BOXED) {
             half = placeOf(a, part.tile0 + lane % 2 * (a.mode == GATED ? 1 : P::TILES / 2));
             if (half.product < 0)
-                half = {0, a.p[0].tiles}; // which there is not: zeros
+                half = {0, a.p[0].tiles}; // beyond the map, which gives zeros
         } else {
             Place at = placeOf(a, part.tile0 + lane % P::TILES);
             from = a.p[max(at.product, 0)].w + ((i64)(at.product < 0 ? 0 : at.tile) * (a.tilesIn / 4) + own.begin * P::RECORDS) * RECORD;
@@ -259,7 +277,8 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
     for (; t < parts.count; t += gridDim.x / CLUSTER) {
         Part part = parts.at(t, rank);
         begin(part);
-        // What results are added to is called to the cache meanwhile: 32 numbers a lane, of four lanes a row.
+        // Meanwhile, what results are added to is brought to the second-level cache: a row by four lanes, 32 numbers
+        // each.
         Place added = placeOf(a, part.tile0 + lane % 4 * 2);
         for (int s = 0; s < stages; s++) {
             barrierWait(empty + stage * 8, parity);
@@ -283,7 +302,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
             }
             next();
         }
-        for (int i = 0; i < leaving.given + leaving.stages; i++) { // for what is given and for results
+        for (int i = 0; i < leaving.given + leaving.stages; i++) { // stages that results pass: they are full once free
             barrierWait(empty + stage * 8, parity);
             if (lane == 0)
                 barrierArrive(full + stage * 8);
@@ -295,9 +314,9 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
     letNextBegin();
 }
 
-// giveSums gives the first block the sums of the second, 16 of a thread at a time, which pick makes: [4][THREADS] of
-// four in the first block's shared memory at `to`. What it took before is told at the barrier `taken`, what it has at
-// `given`.
+// giveSums is what the second block of a cluster does with its sums (SPLIT): it writes 16 of each thread at a time,
+// which pick makes, to the first block's shared memory, [4][THREADS] of four at `to`. The barrier `taken` says that the
+// first block has read those before, `given` tells it that these are there.
 template <int CHUNKS, int THREADS, typename Pick>
 __device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &parity, Pick pick) {
     u32 at = sharedOf(to, 0) + threadIdx.x * 16;
@@ -305,7 +324,7 @@ __device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &pari
     for (int c = 0; c < CHUNKS; c++, parity ^= 1) {
         float x[16];
         pick(c, x);
-        barrierHear(taken, parity ^ 1); // those before are taken
+        barrierHear(taken, parity ^ 1);
 #pragma unroll
         for (int j = 0; j < 4; j++)
             asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at + j * THREADS * 16), "f"(x[j * 4]), "f"(x[j * 4 + 1]), "f"(x[j * 4 + 2]), "f"(x[j * 4 + 3]) : "memory");
@@ -313,7 +332,7 @@ __device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &pari
     }
 }
 
-// leave puts the results of a part into stages, from which drain takes them.
+// leave makes results of a part's sums and puts them into stages, from which drain stores them.
 template <bool F8, int N, typename P, typename Args>
 __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u32 base, const Part &part, int &stage, u32 &parity) {
     const GemmArgs &a = w.a;
@@ -324,7 +343,8 @@ __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u3
     Own<F8> own(a, place);
     bool biased = a.p[max(place.product, 0)].bias;
     const float *rowScales = F8 ? scalesOf(w) + part.row0 + lane % 4 * 2 : nullptr;
-    auto scaleOf = [&](int i) { return F8 ? *(const float2 *)(rowScales + i * 2) : float2{}; }; // of rows of d[i] to d[i+3]
+    // scaleOf gives the scales of the rows of d[i] to d[i+3].
+    auto scaleOf = [&](int i) { return F8 ? *(const float2 *)(rowScales + i * 2) : float2{}; };
     auto result = [&](int i, const float2 &scale) {
         float x = 0.f + d[i];
         if (F8)
@@ -343,7 +363,7 @@ __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u3
             stage = 0, parity ^= 1;
     };
     if (leaving.wide) {
-        u32 to[4]; // of a thread's four sums of eight rows
+        u32 to[4]; // where a thread's four sums of eight rows go
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int o = warp % 2 * 16 + lane / 4 + e / 2 * 8, row = lane % 4 * 2 + e % 2;
@@ -385,7 +405,8 @@ __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u3
     }
 }
 
-// leaveGates is leave for gates: a gate's warp and an up's, which are neighbours, take 16 rows of a chunk each.
+// leaveGates is leave for gates. A gate's warp and an up's, which are neighbours, give each other half of their sums,
+// so that each has both for 16 rows of every chunk.
 template <bool F8, int N, typename P, typename Args>
 __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity) {
     const GemmArgs &a = w.a;
@@ -395,7 +416,7 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
     const float *rowScales = F8 ? scalesOf(w) + part.row0 + lane % 4 * 2 : nullptr;
     float d[N / 2];
 #pragma unroll
-    for (int i = 0; i < N / 2; i += 4) { // sums of all rows become values
+    for (int i = 0; i < N / 2; i += 4) { // scales and biases
         float2 scale = F8 ? *(const float2 *)(rowScales + i * 2) : float2{};
 #pragma unroll
         for (int e = 0; e < 4; e++) {
@@ -406,13 +427,14 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
                 d[i + e] = d[i + e] + own.bias[e / 2];
         }
     }
-    // Of each 16, the last 8 become the up's where the gate's are, and the first 8 the gate's where the up's are.
+    // A gate's warp keeps the first 8 of each 16 sums and takes the up's for the last 8. An up's warp keeps its last 8
+    // and takes the gate's for the first 8. What is given passes two stages.
     int first = stage;
     auto next = [&] {
         if (++stage == P::STAGES)
             stage = 0, parity ^= 1;
     };
-    auto given = [&](int n, int thread) { // the n-th four of N/16
+    auto given = [&](int n, int thread) { // where four number n of N/16 of a thread is
         int of = n < N / 32 ? first : first + 1 == P::STAGES ? 0 : first + 1;
         return (four *)(shared + of * P::ROWS_BYTES) + n % (N / 32) * P::THREADS + thread;
     };
@@ -485,7 +507,8 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
     next();
 }
 
-// multiply is the work of the warpgroups that multiply.
+// multiply is the work of the warpgroups that multiply. They wait for a stage's weights and rows (FULL) and free it
+// (EMPTY) while the next one is multiplied.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 *shared, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
@@ -501,13 +524,13 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
             barrierWait(full + stage * 8, parity);
         o.load(weights + stage * P::WEIGHT_BYTES + j * P::RECORDS * RECORD, lane);
     };
-    auto release = [&](int stage) { // it is free where blocks that fetch it for each other have both read it
+    auto release = [&](int stage) { // tells each block that fetches for this stage
         if (lane < P::BLOCKS)
             barrierArrive(empty + stage * 8, SPLIT ? rank : lane);
     };
     auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
-    // Sums of ranges: in registers, or where those are too few, fours of N/8: HELD in registers, KEPT in shared memory,
-    // others in memory.
+    // The sums of the ranges so far: `total`, in registers; or (AWAY) N/8 fours, KEPT of them in shared memory, the
+    // last HELD in registers, and the others in memory.
     constexpr bool AWAY = P::AWAY;
     float total[AWAY || SPLIT ? 1 : N / 2];
     four *away = AWAY ? (four *)w.sums + (i64)blockIdx.x * (N / 8) * P::THREADS + threadIdx.x : nullptr;
@@ -518,7 +541,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
     int ranges = SPLIT ? 1 : a.ranges;
     for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
         load(operands[0], 0);
-        if (AWAY) // else those of the part before would be kept
+        if (AWAY) // tells the compiler that sums of the part before are dead
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 d[i] = 0;
@@ -526,11 +549,12 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
             int begin = s, end = SPLIT ? own.count : own.border(a, ranges, range + 1);
             auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
                 u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
-                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+                wgmmaFence();
 #pragma unroll
                 for (int k = 0; k < 4; k++)
-                    wgmma<F8, N>(d, now.a[k], rows + k * 2, s == begin && k == 0); // each range's chain starts from zero
-                asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+                    wgmma<F8, N>(d, now.a[k], rows + k * 2, s == begin && k == 0); // a range starts from zero
+                wgmmaCommit();
+                wgmmaWait<1>();
                 if (j == 0 && s > 0)
                     release(before());
                 if (j == STEPS - 1 && ++stage == P::STAGES)
@@ -539,14 +563,14 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
                     load(next, (j + 1) % STEPS);
             };
 #pragma unroll 1
-            do { // a multiple of 4 steps, or of 2 of F8_E4M3, as all are
+            do { // ranges have a multiple of 4 steps, or of 2 of F8_E4M3
 #pragma unroll
                 for (int u = 0; u < (STEPS < 2 ? 2 : STEPS); u += 2) {
                     step(operands[0], operands[1], u % STEPS);
                     step(operands[1], operands[0], (u + 1) % STEPS);
                 }
             } while (s < end);
-            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            wgmmaWait<0>();
             settle(d);
             if constexpr (AWAY) {
                 if (range > 0)
@@ -606,8 +630,8 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
     }
 }
 
-// A multiple of CLUSTER blocks of 128 threads for each warpgroup that multiplies, and 128 more. Inputs are a multiple
-// of 256; with SPLIT there are two ranges.
+// Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs are a multiple of 256; with SPLIT there are two
+// ranges. Dynamic shared memory: warpgroups.shared in products.go.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8>::type &w) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
     extern __shared__ u8 unaligned[];
@@ -622,28 +646,28 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
         barrierInit(base + P::TAKEN, P::THREADS / 32);
         for (int s = 0; P::AWAY && s < P::STAGES; s++)
             barrierInit(base + P::LEFT + s * 8, P::THREADS / 32);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     clusterSync();
     Parts<N, P::TILES, P::BLOCKS> parts(w.a);
     if (threadIdx.x >= P::THREADS) {
         if constexpr (GROUPS == 2)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+            fewerRegisters<40>();
         if constexpr (GROUPS == 4)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+            fewerRegisters<32>();
         if (threadIdx.x < P::THREADS + 32)
             feed<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
         else if (P::AWAY && threadIdx.x < P::THREADS + 64)
             drain<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
     } else {
         if constexpr (GROUPS == 2)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+            moreRegisters<232>();
         if constexpr (GROUPS == 4)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
+            moreRegisters<112>();
         waitForRows();
         multiply<F8, N, GROUPS, STEPS, SPLIT>(w, unaligned + skip, base, parts);
     }
-    clusterSync(); // a block's memory stays until the other copies nothing to it
+    clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }
 
 #define WGMMA_KERNEL(NAME, F8, N, GROUPS, STEPS, SPLIT)                                                                \

@@ -1,20 +1,23 @@
-// Products of groups of few rows. A block has some outputs of up to 64 rows of one group.
+// Products of groups of rows, on any GPU. A block has a chunk of up to ROWS rows of one group and 16 outputs for each
+// of its warps, for all inputs, with weights and rows in shared memory, which copies in the background fill ahead. Sums
+// have the order of gemm.cuh.
 #include "grouped.cuh"
 
-#define DEPTH 64
+#define DEPTH 64 // inputs of a step: a record's
 
-// Chunk is some rows of one group.
+// Chunk is some rows of one group: `rows` of them from row `first` of all groups' rows on.
 struct Chunk {
     int group, first, rows;
 };
 
-// chunkOf finds chunk n of at most most rows, or one of no rows past the last. A warp's lanes work together.
+// chunkOf finds chunk n, if each group's rows are cut into chunks of at most `most` rows; past the last chunk, one of
+// no rows. A warp's lanes work together: each counts the chunks of one group.
 __device__ __forceinline__ Chunk chunkOf(const GroupedArgs &a, int n, int most) {
     if (!a.ends) {
         int each = (a.rows + most - 1) / most, first = n % each * most;
         return {n / each, first, min(most, a.rows - first)};
     }
-    constexpr int AT_ONCE = 4; // times 32 groups, whose ends are on their way at a time
+    constexpr int AT_ONCE = 4; // times 32 groups, whose ends are read at a time
     int lane = threadIdx.x % 32, before = 0, last = 0;
     for (int base = 0; base < a.groups; base += AT_ONCE * 32) {
         int ends[AT_ONCE];
@@ -27,7 +30,7 @@ __device__ __forceinline__ Chunk chunkOf(const GroupedArgs &a, int n, int most) 
             begin = lane > 0 ? begin : last;
             last = __shfl_sync(~0u, end, 31);
             int chunks = (end - begin + most - 1) / most, until = chunks;
-            for (int d = 1; d < 32; d *= 2) {
+            for (int d = 1; d < 32; d *= 2) { // until becomes the chunks of this group and those before it
                 int other = __shfl_up_sync(~0u, until, d);
                 until += lane >= d ? other : 0;
             }
@@ -44,15 +47,15 @@ __device__ __forceinline__ Chunk chunkOf(const GroupedArgs &a, int n, int most) 
     return {0, 0, 0};
 }
 
-// gate is activate, once.
+// gate is activate, compiled once: it is called from many unrolled places.
 __device__ __noinline__ float gate(int act, float x, float up) { return activate(act, x, up); }
 
-// A warp has 16 outputs of up to ROWS rows of one group; of GATED, neighbouring warps have those of a gate and of what
-// it gates. [blocks for all tiles, WARPS each, of one product after the other, n, m] blocks of 32·WARPS threads, n·m at
-// least the chunks. Dynamic shared memory: STAGES·STEPS·(WARPS·RECORD+ROWS·128) bytes. A stage has STEPS steps.
+// A warp has 16 outputs; of GATED, neighbouring warps have those of a gate and of what it gates. [b, n, m] blocks of
+// 32·WARPS threads: b is the sum of all products' tiles/WARPS, each rounded up, of GATED 2·tiles/WARPS; n·m is at least
+// the number of chunks. A stage has STEPS steps. Dynamic shared memory: STAGES·STEPS·(WARPS·RECORD + ROWS·128) bytes.
 template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__ void grouped(const GroupedArgs &a) {
     constexpr int THREADS = 32 * WARPS, PART = STEPS * RECORD, WEIGHTS = WARPS * PART, STAGE = WEIGHTS + STEPS * ROWS * 128, COLS = ROWS / 8;
-    constexpr int UNITS = (STEPS * ROWS * 8 + THREADS - 1) / THREADS; // of 16 bytes of rows, of a thread
+    constexpr int UNITS = (STEPS * ROWS * 8 + THREADS - 1) / THREADS; // of 16 bytes of rows that a thread copies
     extern __shared__ __align__(128) u8 shared[];
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
     letNextBegin();
@@ -71,8 +74,8 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
     int tiles = (w.outs + 15) / 16, steps = (w.in + DEPTH - 1) / DEPTH, tile0 = gated ? block * (WARPS / 2) : block * WARPS;
     if (tile0 >= tiles)
         return;
-    // What a thread copies next: 16 bytes of its warp's tile and others 512 bytes apart, zeros past the last, and units
-    // of rows, nil where there is no row.
+    // What a thread copies next: 16 bytes of every 512 of its warp's tile, zeros past the last, and units of rows, nil
+    // where there is no row.
     int own = tile0 + (gated ? warp / 2 : warp), bytesLeft = own < tiles ? steps * RECORD - lane * 16 : 0;
     const u8 *from = (gated && warp % 2 ? up.w : w.w) + (own < tiles ? (i64)own * steps * RECORD + lane * 16 : 0);
     const bf16 *x[UNITS];
@@ -98,7 +101,7 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
                 if (STEPS * ROWS * 8 % THREADS != 0 && n >= STEPS * ROWS * 8)
                     continue;
                 bool there = x[i] && k + col < w.in;
-                if (a.aligned)
+                if (a.aligned) // else a number at a time
                     copy16(base + to, there ? x[i] + k : p.x, there);
                 else
                     for (int j = 0; j < 8; j++)
@@ -173,7 +176,7 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
         for (int i = 0; i < COLS * 4; i++)
             d[i / 4][i % 4] = gate(a.act, d[i / 4][i % 4], theirs[i * 32]);
     }
-    // Lane 4g+t has outputs g and g+8 of rows 2t and 2t+1 of each eight.
+    // A lane stores outputs g and g+8 of rows 2t and 2t+1 of each eight.
 #pragma unroll
     for (int j = 0; j < COLS; j++)
 #pragma unroll
@@ -188,6 +191,7 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
         }
 }
 
+// As `groupings` in grouped.go has them.
 KERNEL __launch_bounds__(128) grouped_8(const GroupedArgs a) { grouped<8, 4, 3, 2>(a); }
 KERNEL __launch_bounds__(128) grouped_32(const GroupedArgs a) { grouped<32, 4, 5, 1>(a); }
 KERNEL __launch_bounds__(256) grouped_64(const GroupedArgs a) { grouped<64, 8, 4, 1>(a); }

@@ -1,15 +1,15 @@
-// What the kernels for grouped products share: products in which groups of rows have weights of their own, as the
-// experts of a mixture. Sums have the order of gemm.cuh, so that a row gives the same bits beside however many other
-// rows.
+// What the kernels for grouped products share: products in which each group of rows has weights of its own, as the
+// experts of a mixture or the heads of latent attention. Sums have the order of gemm.cuh, so that a row gives the same
+// bits beside however many other rows.
 #pragma once
 #include "gemm.cuh"
 
-// Group is the weight of one group, [outs, in] in records. w nil: the group has no product.
+// Group is the weight of one group, [outs, in] in records; w is nil if the group has no product.
 struct Group {
     const u8 *w;
     const float *bias; // [outs] or nil
     int outs, in;
-    float scale; // times sums and bias; of GATED it is 1
+    float scale; // multiplies sum and bias; of GATED it is 1
     int unused;
 };
 
@@ -24,9 +24,9 @@ struct GroupedProduct {
 // The rows of group g follow those of group g-1 and end at ends[g]; where ends is nil, every group has all rows.
 struct GroupedArgs {
     const int *ends;
-    const int *from, *to; // of each row of a group, the row of x and of dst; nil: its own number
+    const int *from, *to; // for each row of a group its row of x, and of dst; nil: its own number, as `to` always is
     int groups, rows, products;
-    int inStep, outStep; // columns from one group's inputs and outputs to the next group's
+    int inStep, outStep; // columns from one group's inputs, and outputs, to the next group's: of heads, else 0
     int mode;            // PLAIN, ADD or GATED
     int pads;            // 1: outputs past the last of a tile's 16 become zeros
     int aligned;         // 1: the inputs of every group begin at a multiple of 16 bytes

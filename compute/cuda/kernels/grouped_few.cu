@@ -1,26 +1,30 @@
-// A mixture's experts for a few rows: each route by itself, in the order of rows and choices. A warp takes one tile of
-// 16 outputs of an expert, or a gate's and an up's, through a ring of STAGES parts of 128 inputs in shared memory of
-// its own. The row is all columns of what tensor cores multiply, so that sums are those of grouped.cu.
+// A mixture's experts for a few rows. A route is one expert of a row; each is computed by itself, in the order of rows
+// and choices, so nothing has to be sorted by expert.
+//
+// A warp takes one tile of 16 outputs of a route, or a gate's and an up's, through a ring of STAGES parts of 128 inputs
+// in shared memory of its own, as gemm_few.cu does. Inputs are one range. Tensor cores multiply eight columns, which
+// all are the row; sums have the order of gemm.cuh, so their bits are those of grouped.cu, or of grouped.cu and
+// combine.
 #include "grouped.cuh"
 
 #define PART (2 * RECORD) // bytes of a part's weights of one tile
 
 struct FewArgs {
-    Rows x, dst;               // x: [rows] of few_gated, [routes] of few_down; dst: [routes] and [rows]
-    const Group *gate, *up;    // [experts]; of few_down gate is the only weight
+    Rows x, dst;               // few_gated: x [rows], dst [routes]; few_down: x [routes], dst [rows]
+    const Group *gate, *up;    // [experts]; few_down has one weight, gate
     const int *ids, *slot;     // [rows, chosen], [rows]
     const float *weights;      // [rows, chosen]
-    Rows shared, factor;       // as combine's
-    int experts, chosen, act, mode; // mode: PLAIN, or ADD: to dst, times scale
+    Rows shared, factor;       // as combine's in experts.cu
+    int experts, chosen, act, mode; // mode of few_down: PLAIN, or ADD: added to dst, times scale
     float scale;
     int in; // inputs
 };
 
-// Chain is where a warp's weights and its row are.
+// Chain is a warp's stream: where its weights come from, and its ring and row in shared memory.
 template <int TILES, int STAGES> struct Chain {
-    const u8 *w[TILES]; // of this lane
+    const u8 *w[TILES]; // of each tile, what this lane copies next
     u8 *ring;
-    const u8 *row; // in shared memory, zeros up to a multiple of 128 inputs
+    const u8 *row; // bfloat16, zeros up to a multiple of 128 inputs
 
     // bytes is the shared memory of a warp.
     static __device__ __forceinline__ int bytes(int in) { return STAGES * TILES * PART + (in + 127) / 128 * 256; }
@@ -30,7 +34,7 @@ template <int TILES, int STAGES> struct Chain {
             copy16(sharedAddress(row) + unit * 16, unit * 8 < in ? x + unit * 8 : x, unit * 8 < in);
     }
 
-    // run makes the sums of column 0: lane 4g of outputs g and g+8 in d[0] and d[2].
+    // run makes the sums: of each tile lane 4g has those of outputs g and g+8 in numbers 0 and 2 of d.
     __device__ __forceinline__ void run(float (&d)[TILES][1][4], int in) {
         int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = steps * RECORD - lane * 16;
         u32 base = sharedAddress(ring) + lane * 16, to = base;
@@ -65,7 +69,7 @@ template <int TILES, int STAGES> struct Chain {
     }
 };
 
-// touch reads the table of experts, so that it is near once the choice is known.
+// touch reads the table of n experts, so that it is in the cache once the choice is known.
 __device__ __forceinline__ void touch(const Group *groups, int n) {
     for (int at = threadIdx.x * 128; at < n * (int)sizeof(Group); at += blockDim.x * 128) {
         asm volatile("{\n.reg .b32 unused;\nld.global.u32 unused, [%0];\n}" ::"l"((const u8 *)groups + at));

@@ -1,16 +1,18 @@
-// Products of groups of many rows on Hopper, with wgmma. The rows of a group follow each other in memory. A block has
-// one warp that fetches and two warpgroups that multiply: weights come as they are stored, by bulk copies, and go from
-// shared memory to registers, the operand A; rows come as boxes of a tensor map. Blocks stay: each takes one part of
-// the results after the other, which it finds by where the groups' rows end, and fetches ahead while it stores.
+// Products of groups of many rows on Hopper, with wgmma. The rows of a group follow each other in memory, and inputs
+// are one range. Sums have the order of gemm.cuh, so their bits are those of grouped.cu.
 //
-// A part is 128 outputs of up to MOST rows of a group; what is multiplied is rounded up to a quarter of MOST. The two
-// blocks of a cluster take different outputs of the same rows; each fetches half of those for both.
+// A part is 128 outputs of up to MOST rows of a group; the rows that are multiplied are rounded up to a quarter of
+// MOST. Blocks stay on their multiprocessors: each takes one part after the other, which it finds by where the groups'
+// rows end, and fetches ahead while it stores. In a block, one warp fetches (feed) and two warpgroups multiply, 64
+// outputs each. Weights come as they are stored, by bulk copies, and go from shared memory to registers, as operand A;
+// rows come as boxes of a tensor map. The two blocks of a cluster take different outputs of the same rows; each fetches
+// half of the rows for both.
 #include "grouped.cuh"
 #include "wgmma.cuh"
 
 #define DEPTH 64        // inputs of a step
 #define TILES 8         // of 16 outputs, of a part
-#define THREADS 256     // that multiply
+#define THREADS 256     // of those that multiply
 #define MOST_GROUPS 512 // as in grouped.go
 
 struct ManyArgs {
@@ -20,51 +22,30 @@ struct ManyArgs {
     int unused[7];
 };
 
-#define WGMMA_ADD(N, SUMS, A, B, ...)                                                                                  \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" SUMS "}, {" A "}, " B ", 1, 1, 1, 0;"     \
-                 : __VA_ARGS__                                                                                        \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-
-// wgmmaAdd is wgmma of bfloat16 that always adds: the compiler waits for one that might not in the kernels here.
-template <int N> __device__ __forceinline__ void wgmmaAdd(float (&d)[N / 2], const u32 (&a)[4], u64 b) {
-    if constexpr (N == 32)
-        WGMMA_ADD("32", S0, "%16,%17,%18,%19", "%20", D16(0));
-    else if constexpr (N == 64)
-        WGMMA_ADD("64", S0 S1, "%32,%33,%34,%35", "%36", D16(0), D16(16));
-    else if constexpr (N == 96)
-        WGMMA_ADD("96", S0 S1 S2, "%48,%49,%50,%51", "%52", D16(0), D16(16), D16(32));
-    else if constexpr (N == 128)
-        WGMMA_ADD("128", S0 S1 S2 S3, "%64,%65,%66,%67", "%68", D16(0), D16(16), D16(32), D16(48));
-    else if constexpr (N == 192)
-        WGMMA_ADD("192", S0 S1 S2 S3 S4 S5, "%96,%97,%98,%99", "%100", D16(0), D16(16), D16(32), D16(48), D16(64), D16(80));
-    else
-        WGMMA_ADD("256", S0 S1 S2 S3 S4 S5 S6 S7, "%128,%129,%130,%131", "%132", D16(0), D16(16), D16(32), D16(48), D16(64),
-              D16(80), D16(96), D16(112));
-}
-
-// Part is what a block multiplies next.
+// Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them.
 struct Part {
-    int group, row0, rows, tile0; // tiles of all products
+    int group, row0, rows, tile0;
 };
 
 // Layout of shared memory, from its first multiple of 1024 on. A stage has STEPS steps.
 template <int MOST, int STEPS> struct Layout {
     static constexpr int ROWS_BYTES = STEPS * MOST * DEPTH * 2, WEIGHT_BYTES = STEPS * TILES * RECORD;
     static constexpr int STAGED = 64 * 144 > 32 * 68 * 4 ? 64 * 144 : 32 * 68 * 4; // results of a warpgroup
-    static constexpr int TABLE = (2 * MOST_GROUPS + 1) * 4 + 12;       // of where groups end, and begin in parts
-    static constexpr int ROOM = 232448 - 1024 - 512 - 2 * STAGED - TABLE;
+    static constexpr int TABLE = (2 * MOST_GROUPS + 1) * 4 + 12; // where groups end (rows) and begin (parts), aligned
+    static constexpr int ROOM = MOST_SHARED - 1024 - 512 - 2 * STAGED - TABLE;
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 12 ? FIT : 12;
     static_assert(STAGES >= 2);
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, RESULTS = WEIGHTS + STAGES * WEIGHT_BYTES;
-    static constexpr int ENDS = RESULTS + 2 * STAGED, FULL = ENDS + TABLE, EMPTY = FULL + STAGES * 8; // barriers of the stages
-    static constexpr int PARTS = EMPTY + STAGES * 8;                                         // of the stage that begins one
-    static_assert(PARTS + STAGES * 16 <= 232448 - 1024);
+    static constexpr int ENDS = RESULTS + 2 * STAGED;
+    static constexpr int FULL = ENDS + TABLE, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int PARTS = EMPTY + STAGES * 8; // the Part that begins with a stage
+    static_assert(PARTS + STAGES * 16 <= MOST_SHARED - 1024);
 };
 
 // roundedRows is how many rows of a part are multiplied.
 template <int MOST> __device__ __forceinline__ int roundedRows(int rows) { return (rows + MOST / 4 - 1) / (MOST / 4) * (MOST / 4); }
 
-// feed is the work of the warp that fetches.
+// feed is the work of the warp that fetches. With the first stage of a part it tells which part that is.
 template <int MOST, int STEPS>
 __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, int parts, int outBlocks) {
     using L = Layout<MOST, STEPS>;
@@ -118,12 +99,12 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
     letNextBegin();
 }
 
-// storePlain stores the sums of a warpgroup's 64 outputs, 64 rows at a time: through shared memory, so that neighbouring
-// threads store neighbouring outputs.
+// storePlain stores the sums of a warpgroup's 64 outputs as bfloat16, 64 rows at a time (32 if N is no multiple of 64):
+// through shared memory, so that neighbouring threads store neighbouring outputs.
 template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a, u8 *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
     constexpr int ROWS = N % 64 ? 32 : 64, COUNT = ROWS / 2, PITCH = 144;
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
-    // A lane names the column of a matrix: row lane%8 of eight lane/16, of outputs lane/8%2·8 on.
+    // Where storeMatrices stores for this lane: row lane%8 of eight number lane/16, outputs from lane/8%2·8 on.
     u32 to = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * PITCH + warp * 32 + lane / 8 % 2 * 16;
     Place own = placeOf(a, tile0 + warp);
     const Group &weights = a.p[max(own.product, 0)].groups[part.group];
@@ -142,7 +123,7 @@ template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a
     const u8 *from = staged + first * PITCH + unit * 16;
 #pragma unroll
     for (int c = 0; c < N / ROWS; c++) {
-        barrierOf(1 + warpgroup, 128); // results before are stored
+        barrierOf(1 + warpgroup, 128); // all have stored the results before
 #pragma unroll
         for (int i = 0; i < COUNT; i += 8) {
             u32 words[4];
@@ -162,8 +143,8 @@ template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a
     }
 }
 
-// storeGated makes act(gate)·up of a warpgroup's sums, of which neighbouring warps have those of a gate and of what it
-// gates, and stores them, 32 rows at a time.
+// storeGated makes act(gate)·up of a warpgroup's sums and stores that, 32 rows at a time. Neighbouring warps have the
+// sums of a gate and of what it gates; they meet in shared memory.
 template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a, float *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
     constexpr int ROWS = 32, COUNT = ROWS / 2, PITCH = 68;
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
@@ -178,7 +159,7 @@ template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a
     const float *gateBias = gates.bias, *upBias = ups.bias;
 #pragma unroll 1
     for (int c = 0; c < N / ROWS; c++) {
-        barrierOf(1 + warpgroup, 128); // sums before are read
+        barrierOf(1 + warpgroup, 128); // all have read the sums before
 #pragma unroll
         for (int of = 0; of < N / ROWS; of++)
             if (of == c)
@@ -205,15 +186,9 @@ template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a
     }
 }
 
-// Reader is where the warps that multiply are in the ring.
-struct Reader {
-    int stage;
-    u32 parity;
-};
-
-// multiplyPart multiplies and stores a part of up to N rows, whose first stage is there.
+// multiplyPart multiplies and stores a part, of which N rows are multiplied. Its first stage is full.
 template <int N, int MOST, int STEPS, bool GATE>
-__device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 base, Reader &at, const Part &part) {
+__device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 base, Cursor<Layout<MOST, STEPS>::STAGES> &at, const Part &part) {
     using L = Layout<MOST, STEPS>;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stage = at.stage;
     u32 full = base + L::FULL, empty = base + L::EMPTY, parity = at.parity;
@@ -224,7 +199,7 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
         d[i] = 0;
     u32 wf[2][4][4]; // operands of a step: one is multiplied while the next is made
     Weights<FORMAT> codes;
-    auto load = [&](u32(&wf)[4][4], int j, bool wait) { // step j of the stage
+    auto load = [&](u32(&wf)[4][4], int j, bool wait) { // makes operands of step j of the stage
         if (wait)
             barrierWait(full + stage * 8, parity);
         codes.template load<false>(weights + stage * L::WEIGHT_BYTES + j * RECORD, lane);
@@ -236,7 +211,7 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
                 asm volatile("" : "+r"(wf[k][i])); // here and not later
         }
     };
-    auto release = [&](int stage) { // it is free where both blocks, which fetch it for each other, have read it
+    auto release = [&](int stage) { // tells both blocks of the cluster, since they fetch it for each other
         if (lane < CLUSTER)
             barrierArrive(empty + stage * 8, lane);
     };
@@ -245,11 +220,12 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
     int s = 0;
     auto step = [&](const u32(&now)[4][4], u32(&next)[4][4], int j) {
         u64 rows = describe(base + stage * L::ROWS_BYTES + j * N * DEPTH * 2);
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        wgmmaFence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
             wgmmaAdd<N>(d, now[k], rows + k * 2);
-        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+        wgmmaCommit();
+        wgmmaWait<1>();
         if (j == 0 && s > 0)
             release(before());
         if (j == STEPS - 1 && ++stage == L::STAGES)
@@ -267,10 +243,10 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
         if (STEPS > 1 && ++stage == L::STAGES)
             stage = 0, parity ^= 1;
     }
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    wgmmaWait<0>();
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
-        asm volatile("" : "+f"(d[i])::"memory"); // not before wgmma is done
+        asm volatile("" : "+f"(d[i])::"memory"); // as settle
     release(before());
     at = {stage, parity};
     u8 *staged = shared + L::RESULTS + warp / 4 * L::STAGED;
@@ -284,7 +260,7 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
 template <int MOST, int STEPS, bool GATE>
 __device__ __forceinline__ void multiply(const ManyArgs &w, u8 *shared, u32 base, int parts) {
     using L = Layout<MOST, STEPS>;
-    Reader at = {0, 0};
+    Cursor<L::STAGES> at = {0, 0};
     for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
         barrierWait(base + L::FULL + at.stage * 8, at.parity);
         Part part = *(const Part *)(shared + L::PARTS + at.stage * 16);
@@ -317,18 +293,18 @@ template <int MOST, int STEPS, bool GATE> __device__ __forceinline__ void groupe
             barrierInit(base + L::FULL + s * 8, 1);
             barrierInit(base + L::EMPTY + s * 8, CLUSTER * THREADS / 32);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     waitForRows();
     for (int i = threadIdx.x; i < w.a.groups; i += blockDim.x)
         ends[i] = w.a.ends[i];
     __syncthreads();
-    if (threadIdx.x < 32) { // how many parts of the same outputs begin before each group's
+    if (threadIdx.x < 32) { // how many parts of the same outputs come before each group's
         int lane = threadIdx.x, before = 0;
         for (int base = 0; base < w.a.groups; base += 32) {
             int g = base + lane;
             int n = g < w.a.groups ? (ends[g] - (g > 0 ? ends[g - 1] : 0) + MOST - 1) / MOST : 0, until = n;
-            for (int d = 1; d < 32; d *= 2) {
+            for (int d = 1; d < 32; d *= 2) { // until becomes the parts of this group and those before it
                 int other = __shfl_up_sync(~0u, until, d);
                 until += lane >= d ? other : 0;
             }
@@ -345,14 +321,14 @@ template <int MOST, int STEPS, bool GATE> __device__ __forceinline__ void groupe
         tiles += w.a.p[i].tiles;
     int outBlocks = (tiles + TILES * CLUSTER - 1) / (TILES * CLUSTER), parts = begins[w.a.groups] * outBlocks;
     if (threadIdx.x >= THREADS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+        fewerRegisters<56>();
         if (threadIdx.x < THREADS + 32)
             feed<MOST, STEPS>(w, shared, base, parts, outBlocks);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+        moreRegisters<224>();
         multiply<MOST, STEPS, GATE>(w, shared, base, parts);
     }
-    clusterSync(); // a block's memory stays until the other copies nothing to it
+    clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }
 
 #define GROUPED_KERNEL(NAME, MOST, STEPS, GATE)                                                                        \

@@ -1,6 +1,8 @@
-// Products of the heads of many rows on Hopper, with wgmma: every head has a weight of bfloat16 of its own. They give
-// the bits of grouped.cu. A block has 128 rows of a head, which a box of a tensor map brings for each 64 inputs, and
-// all their outputs, 128 at a time: weights go from memory to registers, the operand A, as they are stored.
+// Products of the heads of many rows on Hopper, with wgmma: every head has a weight of bfloat16 of its own. Sums have
+// the order of gemm.cuh, so their bits are those of grouped.cu.
+//
+// A block has ROWS rows of a head, which a box of a tensor map brings for each 64 inputs, and all their outputs, OUTS
+// at a time. Weights go from memory to registers, as operand A, as they are stored.
 #include "grouped.cuh"
 #include "wgmma.cuh"
 
@@ -15,13 +17,6 @@ struct HeadsArgs {
     int unused[8];
 };
 
-// add adds A·B to d: A is 64 by 16, B, 16 by ROWS, as ROWS rows of 16.
-__device__ __forceinline__ void add(float (&d)[64], const u32 (&a)[4], u64 b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" S0 S1 S2 S3 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
-                 : SUMS_64
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
 // STEPS: of 64 inputs. [rows/ROWS, heads] blocks of 256 threads. Dynamic shared memory: headsShared in grouped.go.
 template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
     const GroupedArgs &a = h.a;
@@ -32,7 +27,7 @@ template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
     letNextBegin();
     if (thread == 0) {
         barrierInit(full, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriersReady();
     }
     __syncthreads();
     waitForRows();
@@ -52,22 +47,22 @@ template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
         weights[0].load<false>(records, lane);
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
-            if (s > 0) // the step before is multiplied
-                asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            if (s > 0) // the weights of the step before are still being read
+                wgmmaWait<0>();
             if (s + 1 < STEPS)
                 weights[(s + 1) % 2].load<false>(records + (s + 1) * RECORD, lane);
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+            wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 u32 wf[4];
                 weights[s % 2].tile(k, wf);
-                add(d, wf, describe(base + s * STEP_BYTES) + (k * 32 >> 4));
+                wgmmaAdd<ROWS>(d, wf, describe(base + s * STEP_BYTES) + k * 2);
             }
-            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            wgmmaCommit();
         }
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        wgmmaWait<0>();
         settle(d);
-        __syncthreads(); // the results before are read
+        __syncthreads(); // all have read the results before
         auto pair = [&](int i) { return packBF16((0.f + d[i]) * w.scale, (0.f + d[i + 1]) * w.scale); };
 #pragma unroll
         for (int j = 0; j < ROWS / 8; j += 2)

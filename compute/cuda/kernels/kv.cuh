@@ -1,8 +1,9 @@
-// Keys and values of other types than bfloat16: a row is one head's of one token, of `dim` numbers.
+// The types of the cache. A row is the key or value of one head and token, `dim` numbers.
 #pragma once
 #include "common.cuh"
 
-// The types, as cache.go numbers them. Q8_0 is blocks of 32: a scale in IEEE half, then the codes.
+// The types as cache.go numbers them. A row of Q8_0 is blocks of 34 bytes: a scale, in IEEE half precision (a "half"),
+// then 32 codes of 8 bits.
 enum { KV_BF16, KV_F16, KV_FP8, KV_Q8_0 };
 
 __device__ __forceinline__ float fromHalf(u16 x) {
@@ -24,7 +25,7 @@ __device__ __forceinline__ u32 packHalf(float lo, float hi) {
     return r;
 }
 
-// addHalf and mulHalf are of two halves each.
+// addHalf and mulHalf take two halves in each word.
 __device__ __forceinline__ u32 addHalf(u32 a, u32 b) {
     u32 r;
     asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
@@ -37,7 +38,7 @@ __device__ __forceinline__ u32 mulHalf(u32 a, u32 b) {
     return r;
 }
 
-// halvesOf makes halves of two numbers of bfloat16. What lies beyond 65504 becomes it.
+// halvesOf makes halves of two bfloat16 numbers, limited to the largest finite half, 65504. NaN stay NaN.
 __device__ __forceinline__ u32 halvesOf(u32 two) {
     u32 r = packHalf(fromBF16((bf16)two), __uint_as_float(two & 0xffff0000));
     asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(r) : "r"(0x7bff7bff));
@@ -45,22 +46,23 @@ __device__ __forceinline__ u32 halvesOf(u32 two) {
     return r;
 }
 
-// fromFP8 and toFP8 are of e4m3: an exponent of 4 bits is one of 8 bits, times 2^120. What lies beyond 448 is
-// stored as it.
+// fromFP8 and toFP8 convert e4m3, whose bits in the places of a float's are the number times 2^-120. toFP8 rounds half
+// to even and limits to the largest, 448. NaN stay NaN.
 __device__ __forceinline__ float fromFP8(u8 x) {
     if ((x & 0x7f) == 0x7f)
         return __int_as_float(0x7fc00000);
-    return __uint_as_float((u32)(x & 0x80) << 24 | (u32)(x & 0x7f) << 20) * 1.329227995784916e36f;
+    return __uint_as_float((u32)(x & 0x80) << 24 | (u32)(x & 0x7f) << 20) * 0x1p120f;
 }
 
 __device__ __forceinline__ u8 toFP8(float x) {
     u32 sign = __float_as_uint(x) >> 24 & 0x80;
     if (x != x)
         return 0x7f;
-    u32 u = __float_as_uint(fminf(fabsf(x), 448.f) * 7.52316384526264e-37f);
+    u32 u = __float_as_uint(fminf(fabsf(x), 448.f) * 0x1p-120f);
     return (u8)(sign | (u + 0x7ffff + (u >> 20 & 1)) >> 20);
 }
 
+// kvRowBytes is the size of a row.
 __device__ __forceinline__ int kvRowBytes(int type, int dim) {
     return type == KV_FP8 ? dim : type == KV_Q8_0 ? (dim + 31) / 32 * 34 : 2 * dim;
 }
@@ -81,7 +83,8 @@ template <int TYPE> __device__ __forceinline__ float kvNumber(const u8 *row, int
 // nearHalf rounds to the nearest half that is finite.
 __device__ __forceinline__ u16 nearHalf(float x) { return toHalf(fminf(fmaxf(x, -65504.f), 65504.f)); }
 
-// scaleQ8 is the scale of a block of Q8_0 by its greatest number, codeQ8 the code of a number. Each number is a half.
+// scaleQ8 is the scale of a block of Q8_0 whose largest absolute value is `most`: at most 515.5, so that the largest
+// code times it is a finite half. codeQ8 is the code of a number.
 __device__ __forceinline__ u16 scaleQ8(float most) { return toHalf(fminf(most / 127.f, 515.5f)); }
 
 __device__ __forceinline__ u8 codeQ8(float x, u16 scale) {
@@ -89,8 +92,8 @@ __device__ __forceinline__ u8 codeQ8(float x, u16 scale) {
     return (u8)(signed char)(int)(by > 0 ? fminf(fmaxf(rintf(x / by), -127.f), 127.f) : 0);
 }
 
-// kvPut writes number d of a row; a warp's lanes write 32 numbers from a multiple of 32 on together, of which those
-// that are not there are 0.
+// kvPut writes number d of a row. A warp's lanes call it together, for 32 numbers from a multiple of 32 on; lanes past
+// the row's end (not there) give 0.
 __device__ __forceinline__ void kvPut(int type, u8 *row, int d, bool there, float x) {
     if (type == KV_Q8_0) {
         float most = fabsf(x);

@@ -1,20 +1,22 @@
-// What kernels of latent attention on Hopper have in common: how a chunk lies in shared memory.
+// What kernels of latent attention on Hopper have in common: how a chunk lies in shared memory, and how it gets there.
+// Keys and values are the same numbers: a position has PANELS·64 numbers, whose first VALUES are its value.
 #pragma once
 #include "attend_wgmma.cuh"
 
-#define PANELS 9            // of 64 numbers of a position; values are all but the last
-#define PANEL (CHUNK * 128) // bytes of a chunk's
+#define PANELS 9            // of 64 numbers of each position; values are all but the last
+#define PANEL (CHUNK * 128) // bytes of a panel of a chunk
 #define VALUES 512
-#define UNIT_PANELS 3       // of a unit, which is fetched as boxes of 8 positions
+#define UNIT_PANELS 3 // of a unit: a third of a chunk, which is fetched as boxes of 8 positions
 #define UNITS (PANELS / UNIT_PANELS)
-#define UNIT (UNIT_PANELS * PANEL)    // bytes
-#define BOX 8                         // positions
-#define BOX_BYTES (UNIT_PANELS * 1024)
+#define UNIT (UNIT_PANELS * PANEL)     // bytes
+#define BOX 8                          // positions
+#define BOX_BYTES (UNIT_PANELS * 1024) // its panels, each 8 rows of 128 bytes, follow each other
 
-// LatentCut says which block of attend_latent_few has which chunks, as Cut does: shares are 16 heads, and one block has
-// all chunks of a share of at most `whole`.
+// LatentCut says which block of attend_latent_few has which chunks, as Cut of attend.cuh does. A share is 16 heads of a
+// row, and is not cut if it has at most `whole` chunks: 6 times a block's equal number, and at least 3, since joining
+// what was cut takes a kernel of its own.
 struct LatentCut {
-    int parts, chunks, blocks, whole;
+    int parts, chunks, blocks, whole; // parts: shares of a row
 
     __device__ __forceinline__ LatentCut(const AttendArgs &a, int most) {
         parts = (a.group + 15) / 16, chunks = a.count[2] * parts;
@@ -30,17 +32,11 @@ struct LatentCut {
     }
 };
 
-// describe makes the descriptor of rows of 128 bytes in shared memory, whose 16-byte units are swizzled in groups of
-// eight rows, which are so many bytes apart.
-__device__ __forceinline__ u64 describe(u32 shared, u32 apart) {
-    return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
-}
-
-// panelOf is where panel p of a chunk begins, from its unit on.
+// panelOf is where panel p of a chunk begins, from the beginning of its unit on.
 __device__ __forceinline__ u32 panelOf(int p) { return p % UNIT_PANELS * 1024; }
 
-// fetchUnit begins to copy a warp's boxes of a unit, of four warps that fetch: number warp, and four further, as far as
-// there are so many; rows are where positions lie in their blocks.
+// fetchUnit begins to copy a warp's two boxes of a unit, numbers warp and warp + 4 of `boxes`, if there are so many.
+// Four warps fetch. A box begins at row `row` of cache block `block`.
 __device__ __forceinline__ void fetchUnit(u32 to, const TensorMap &map, int warp, int boxes, const int (&row)[2], const int (&block)[2],
                                           int unit, u32 barrier) {
     if (threadIdx.x % 32 != 0)
@@ -55,8 +51,8 @@ __device__ __forceinline__ void fetchUnit(u32 to, const TensorMap &map, int warp
                          : "memory");
 }
 
-// Boxes are a warp's boxes of a chunk: their blocks, and where in them they begin. The next chunk's blocks are read
-// while this one's boxes are fetched.
+// Boxes are a warp's two boxes of a chunk: their cache blocks, and the rows where they begin. next reads those of the
+// next chunk, while this one's boxes are fetched.
 struct Boxes {
     int pos, row[2], block[2];
 
@@ -75,20 +71,20 @@ struct Boxes {
     }
 };
 
-// arriveWarp arrives for a warp.
+// arriveWarp arrives once for a warp, after all its lanes are there.
 __device__ __forceinline__ void arriveWarp(u32 at) {
     __syncwarp();
     if (threadIdx.x % 32 == 0)
         barrierArrive(at);
 }
 
-// clearRest makes zeros of a chunk's positions from number `from` on of panels 0, 2, 4, 6 or 1, 3, 5, 7. A thread is
-// one of 128, which see it.
+// clearRest makes zeros of a chunk's positions from number `from` on, as clear of attend_wgmma.cu does, in four panels,
+// whose places panel(p) gives. The 128 threads that do it wait for each other.
 template <typename F> __device__ __forceinline__ void clearRest(int from, int thread, int barrier, F panel) {
     for (int i = from * 8 + thread; i < CHUNK * 8; i += 128)
 #pragma unroll
         for (int p = 0; p < 4; p++)
             asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(panel(p) + i / 64 * BOX_BYTES + i % 64 * 16), "r"(0) : "memory");
     fenceShared();
-    asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+    barrierOf(barrier, 128);
 }

@@ -1,7 +1,9 @@
-// Weights on their way from a checkpoint: rows as they are stored become records (weights.cuh). A kernel for each type.
+// Weights on their way from a checkpoint: rows as they are stored become records (weights.cuh). There is a kernel for
+// each type; a warp makes a record. Codes stay what they are; scales are rounded to bfloat16, as are F32 and F16
+// weights.
 #include "weights.cuh"
 
-// Numbers at any address: blocks have any number of bytes.
+// Numbers at any address, since a type's blocks have any number of bytes.
 __device__ __forceinline__ u32 shortAt(const u8 *b) { return b[0] | b[1] << 8; }
 __device__ __forceinline__ float floatAt(const u8 *b) { return __uint_as_float(shortAt(b) | shortAt(b + 2) << 16); }
 __device__ __forceinline__ float halfAt(const u8 *b) {
@@ -10,18 +12,18 @@ __device__ __forceinline__ float halfAt(const u8 *b) {
     return f;
 }
 
-// half4 is code i of 2n of four bits: the low halves of n bytes, then the high ones.
+// half4 is code i of 2n of four bits: the low halves of n bytes come first, then the high ones.
 __device__ __forceinline__ u32 half4(const u8 *b, u32 n, u32 i) { return b[i % n] >> i / n * 4 & 15; }
 
-// quarter2 is code i of 4n of two bits: the lowest of n bytes first.
+// quarter2 is code i of 4n of two bits: the lowest two bits of n bytes come first.
 __device__ __forceinline__ u32 quarter2(const u8 *b, u32 n, u32 i) { return b[i % n] >> i / n * 2 & 3; }
 
-// scale6 and least6 are the scale and the minimum of group g of 8, of six bits each, in the 12 bytes of Q4_K and Q5_K.
+// scale6 and least6 are the scale and the minimum of group g of 8, six bits each, in the 12 bytes of Q4_K and Q5_K.
 __device__ __forceinline__ int scale6(const u8 *b, u32 g) { return g < 4 ? b[g] & 63 : b[g + 4] & 15 | b[g - 4] >> 6 << 4; }
 __device__ __forceinline__ int least6(const u8 *b, u32 g) { return g < 4 ? b[g + 4] & 63 : b[g + 4] >> 4 | b[g] >> 6 << 4; }
 
-// A type has blocks of VALUES values in BYTES bytes. Of value i of block b, code is what a record has of it, scale is
-// that of its group, and second what a group has beside the scale. Blocks lie as package quant says.
+// A type has blocks of VALUES values in BYTES bytes, laid out as package quant says. For value i of block b, code is
+// the record's code, scale the scale of its group, and second what the group has beside the scale.
 #define TYPE(name, values, bytes, format)                                                                              \
     struct name : Plain {                                                                                              \
         static constexpr int VALUES = values, BYTES = bytes, FORMAT = format;
@@ -114,7 +116,7 @@ TYPE(IQ4_XS, 256, 136, IQ4)
     SCALE_OF { return halfAt(b) * ((int)(b[4 + i / 64] >> i / 32 % 2 * 4 & 15 | (shortAt(b + 2) >> i / 32 * 2 & 3) << 4) - 32); }
 END;
 
-TYPE(MXFP4, 32, 17, FP4) // 2 to the power of b[0] - 127, of which the least is half of what a normal float can be
+TYPE(MXFP4, 32, 17, FP4) // scale: 2^(b[0] - 127), of which 2^-127 is not a normal float
     CODE { return half4(b + 1, 16, i); }
     SCALE_OF { return __uint_as_float(b[0] ? b[0] << 23 : 1 << 22); }
 END;
@@ -152,8 +154,8 @@ struct PackArgs {
     const u8 *from;      // [rows, rowBytes]
     const float *scales; // of F8_E4M3: [rows, ⌈in/group⌉], or nil
     i64 rowBytes;
-    u32 rows, in, group;
-    u32 records; // of 16 rows each, one after the other: 0s stand for what is past the last row and input
+    u32 rows, in, group; // group: inputs that share a scale of F8_E4M3
+    u32 records;         // of all rows; past the last row and input they hold zeros
 };
 
 // putCode adds a code to a lane's words of a record: number `odd` of pair p of tile k.
@@ -177,7 +179,7 @@ template <int BITS> __device__ __forceinline__ void putCode(u32 (&words)[BITS], 
     }
 }
 
-// packRecords: a warp for each record, [records/8] blocks of 256.
+// packRecords makes a record with each warp. [records/8] blocks of 256 threads.
 template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a) {
     constexpr Format is = formatOf(T::FORMAT);
     u32 record = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -192,7 +194,8 @@ template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a
         const u8 *stored = a.from + (row + half * 8) * a.rowBytes;
 #pragma unroll
         for (int n = 0; n < 16; n++) {
-            u32 tile = first + n / 4 * 16, at = lane % 4 * 2 + n / 2 % 2 * 8 + n % 2; // a block is whole tiles, or a value
+            // A type's block is whole tiles, or one value.
+            u32 tile = first + n / 4 * 16, at = lane % 4 * 2 + n / 2 % 2 * 8 + n % 2;
             if (tile + (T::VALUES == 1 ? at : 0) >= a.in)
                 continue;
             u32 code = T::VALUES == 1 ? T::code(stored + (tile + at) * T::BYTES, 0)
@@ -216,7 +219,7 @@ template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a
     }
     if constexpr (is.groups > 0) {
         to += lane / 4 * scaleWords(T::FORMAT) * 4;
-        for (u32 n = lane % 4; n < is.groups * 2; n += 4) { // of the scales of the lane's two outputs
+        for (u32 n = lane % 4; n < is.groups * 2; n += 4) { // number of a scale of the lane's two outputs
             u32 out = row + n / is.groups * 8, in = first + n % is.groups * (64 / is.groups);
             float scale = 0, second = 0;
             if (out < a.rows && in < a.in) {

@@ -1,17 +1,21 @@
-// The choice of a row's experts.
+// The choice of a row's experts, by one warp. route (experts.cu) and route_few (route_few.cu) make it of the same
+// logits with the same bits.
 #pragma once
 #include "common.cuh"
 
-// Chooses the experts of each row, best first, the lower number among equals: ids and weights are [rows, chosen].
+// RouteArgs is compute.Router, and where choices go: each row's experts, best first, of equals the lower number first.
 // Rows without a slot choose none: -1. A NaN is less than every number.
 struct RouteArgs {
     Rows logits;
-    const float *bias; // [experts] added to the scores for the choice, or nil
-    const int *slot;
-    int *ids;
-    float *weights;
-    int experts, chosen, sigmoid, groups, kept, groupBest, normalise;
-    float scale;
+    const float *bias; // [experts] added to the scores for the choice alone, or nil
+    const int *slot;   // [rows]
+    int *ids;          // [rows, chosen]
+    float *weights;    // [rows, chosen]
+    int experts, chosen;
+    int sigmoid;                 // 1: a score is the sigmoid of a logit; 0: they are the softmax of all
+    int groups, kept, groupBest; // experts are in `groups` groups, 0: in none; the best `kept` stay, by their best 1 or 2
+    int normalise;               // 1: weights are divided by their sum
+    float scale;                 // of weights
     int rows, unused;
 };
 
@@ -26,7 +30,7 @@ __device__ __forceinline__ int best(const float *x, int n) {
     for (int i = threadIdx.x % 32; i < n; i += 32)
         if (x[i] > most)
             most = x[i], at = i;
-    int bits = __float_as_int(most + 0.f); // of which the order is that of the numbers, once those below 0 are turned
+    int bits = __float_as_int(most + 0.f); // whose order is that of the numbers, once those below 0 are turned over
     bits = bits < 0 ? bits ^ 0x7fffffff : bits;
     at = __reduce_min_sync(~0u, __reduce_max_sync(~0u, bits) == bits ? at : n);
     return at < n ? at : 0;
@@ -35,7 +39,7 @@ __device__ __forceinline__ int best(const float *x, int n) {
 // routeRow chooses for a row. A warp's lanes work together. scores has room for 2·experts + groups numbers.
 template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &a, int row, float *scores, F logit) {
     float *choice = scores + a.experts, *sums = choice + a.experts;
-    int lane = threadIdx.x % 32, mine = 0; // the lane's choice, of the first 32
+    int lane = threadIdx.x % 32, mine = 0; // choice number `lane`
     int *ids = a.ids + (i64)row * a.chosen;
     float *weights = a.weights + (i64)row * a.chosen;
     if (a.slot[row] < 0) {

@@ -1,5 +1,6 @@
-// A norm, the product that makes the logits of a router, and the choice of experts, of a few rows, on Hopper: a
-// cluster has a row. Sums are those of norm_wide, gemm_few.cu and route.
+// A norm, the product that makes the logits of a router, and the choice of experts, as one kernel for a few rows, on
+// Hopper. A cluster of BLOCKS blocks has a row: each block normalises it and computes every BLOCKS-th tile of logits,
+// the first block chooses. Its bits are those of norm_wide, gemm_few.cu and route, one after the other.
 #include "barrier.cuh"
 #include "gemm.cuh"
 #include "route.cuh"
@@ -8,20 +9,20 @@
 #define THREADS 512 // as norm_wide has
 
 struct RouteFewArgs {
-    RouteArgs r; // without logits
-    Rows src, dst;
-    const float *gain, *bias; // bias: of the product, or nil
-    const u8 *w;
+    RouteArgs r;   // whose logits are not used
+    Rows src, dst; // rows of float32, and what their norm yields, in bfloat16
+    const float *gain, *bias; // [width] of the norm; [experts] of the product, or nil
+    const u8 *w;              // [experts, width] in records
     int width, ranges;
     float eps;
     int tiles; // of the product
 };
 
-// [BLOCKS·rows] blocks. Dynamic shared memory: the weights of a block's tiles, and a row of bfloat16.
+// [BLOCKS·rows] blocks. Dynamic shared memory: the weights of a block's tiles, then a row of bfloat16.
 KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const RouteFewArgs a) {
     extern __shared__ __align__(128) u8 shared[];
     __shared__ float scratch[33], sums[THREADS / 32][16];
-    __shared__ float scores[2048]; // of the first block: logits, and what routeRow needs
+    __shared__ float scores[2048]; // of the first block of a cluster: logits, then what routeRow needs
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, rank = blockIdx.x % BLOCKS, row = blockIdx.x / BLOCKS;
     int steps = a.width / 64, own = (a.tiles - rank + BLOCKS - 1) / BLOCKS; // tiles rank, rank+BLOCKS, ...
     for (int i = 0; i < own; i++)
@@ -30,7 +31,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
     copyCommit();
     u8 *x = shared + (a.tiles + BLOCKS - 1) / BLOCKS * steps * RECORD;
     letNextBegin();
-    clusterSync(); // all blocks have begun
+    clusterSync(); // all blocks have begun, so their shared memory can be written
     waitForRows();
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)row * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;
@@ -81,7 +82,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
             sum = sum + sums[thread / 16 * a.ranges + range][thread % 16];
         if (a.bias)
             sum = sum + a.bias[out];
-        u32 to;
+        u32 to; // in the first block
         asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(to) : "r"(sharedAddress(scores + out)));
         asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(sum) : "memory");
     }

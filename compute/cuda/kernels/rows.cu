@@ -1,13 +1,16 @@
-// Operations in which no row depends on another: embeddings, norms, sums, activations, angles.
+// Operations of single rows: embeddings, norms, sums, activations, angles of rotations. A block has a row, or a part of
+// one, so a row's bits do not depend on its company.
 #include "weights.cuh"
 
-// Row n of a table of weights, [.., width] in records of a format, times scale, to row r of dst, or added to it. n is ids[r];
-// where from[r] is 0 or more, it is what choice from[r] of the step before chose. ids nil is row 0. [rows] blocks.
+// embed writes row n of a table of weights, times scale, to row r of dst, or adds it. n is ids[r]; where from[r] is 0
+// or more, it is the token that choice from[r] of the step before chose. [rows] blocks.
 struct EmbedArgs {
     Rows dst;
-    const u8 *table;
-    const int *ids, *from, *chosen;
-    int tilesIn, width, add, limit; // limit: rows of the table
+    const u8 *table;    // [limit, width] in records of a format
+    const int *ids;     // [rows]; nil: n is 0
+    const int *from;    // [rows] or nil
+    const int *chosen;
+    int tilesIn, width, added, limit;
     float scale;
     int format;
 };
@@ -17,7 +20,7 @@ KERNEL embed(const EmbedArgs a) {
     int r = blockIdx.x, n = a.ids ? a.ids[r] : 0;
     if (a.from && a.from[r] >= 0)
         n = a.chosen[a.from[r]];
-    n = min(max(n, 0), a.limit - 1); // a choice that failed is -1: what its row gives is not used
+    n = min(max(n, 0), a.limit - 1); // a choice that failed is negative: what its row gives is not used
     int steps = a.tilesIn / 4, record = anyRecordBytes(a.format);
     const u8 *records = a.table + (i64)(n / 16) * steps * record;
     for (int i = threadIdx.x; i < steps * 4; i += blockDim.x) { // four lanes hold a row's numbers of a record
@@ -30,16 +33,16 @@ KERNEL embed(const EmbedArgs a) {
             if (col >= a.width)
                 continue;
             float v = fromBF16((bf16)(pair >> j % 2 * 16)) * a.scale;
-            put(a.dst, r, col, a.add ? get(a.dst, r, col) + v : v);
+            put(a.dst, r, col, a.added ? get(a.dst, r, col) + v : v);
         }
     }
 }
 
-// Each group of a row of src, normalised, to dst. gain and bias are [group], or [width] if perGroup.
-// One block for a row and group if blockDim.x is more than a warp's, else one warp. [groups, rows] blocks.
+// norm_groups normalises each group of `group` numbers of a row of src, by their root mean square, or, with center, by
+// mean and deviation. [groups, rows] blocks of a whole number of warps.
 struct NormArgs {
     Rows dst, src;
-    const float *gain, *bias;
+    const float *gain, *bias; // [group], or [width] if perGroup; bias may be nil
     int group, perGroup, center;
     float eps;
 };
@@ -65,12 +68,12 @@ KERNEL norm_groups(const NormArgs a) {
     }
 }
 
-// norm_wide: norm_groups of whole rows of float32 without mean, [rows, 4·threads·k] at 16 bytes, to bfloat16.
-// [rows] blocks of up to 1024 threads.
+// norm_wide is norm_groups of whole rows of float32, without center and bias, to bfloat16. Rows are multiples of 4
+// numbers and begin at multiples of 16 bytes. [rows] blocks of up to 1,024 threads.
 KERNEL norm_wide(const NormArgs a) {
     letNextBegin();
     __shared__ float scratch[33];
-    constexpr int kept = 4; // fours of numbers that a thread keeps in registers
+    constexpr int kept = 4; // fours of numbers that a thread keeps in registers; others are read twice
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)blockIdx.x * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;
     uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)blockIdx.x * a.dst.ld);
@@ -108,11 +111,10 @@ KERNEL norm_wide(const NormArgs a) {
         store(i, src[i], gain[i]);
 }
 
-// dst = dst + scale·src, or dst = src if gather, whose row r is row rows[r] of src. [columns/256, rows] blocks of
-// 256.
+// add is dst = dst + scale·src, or, if gather, dst = src. [columns/256, rows] blocks of 256.
 struct AddArgs {
     Rows dst, src;
-    const int *rows; // nil: the same row
+    const int *rows; // [rows of dst] which row of src; nil: the same
     int cols, gather;
     float scale;
 };
@@ -126,8 +128,8 @@ KERNEL add(const AddArgs a) {
     put(a.dst, r, i, a.gather ? v : fmaf(a.scale, v, get(a.dst, r, i)));
 }
 
-// dst = act(gate)·up, or act(gate) if there is no up; or, if limit is not 0, gate within -limit and limit.
-// [rows, columns/256] blocks of 256.
+// activation is dst = act(gate)·up, or act(gate) if up is nil. If limit is not 0, gate is first limited to -limit to
+// limit. [rows, columns/256] blocks of 256.
 struct ActivateArgs {
     Rows dst, gate, up;
     int cols, act;
@@ -145,11 +147,12 @@ KERNEL activation(const ActivateArgs a) {
     put(a.dst, r, i, activate(a.act, g, a.up.at ? get(a.up, r, i) : 1.f));
 }
 
-// Of each row, for frequency i of n: cos(pos·f)·scale to column i, sin to column n+i. [rows] blocks.
+// angles writes, for frequency i of n, cos(pos·freqs[i])·scale to column i of each row, and the sine to column n+i.
+// [rows] blocks.
 struct AnglesArgs {
     Rows dst;
-    const int *pos, *isLong;
-    const float *freqs, *longFreqs; // longFreqs may be nil
+    const int *pos, *isLong;        // [rows]; rows that are long take longFreqs
+    const float *freqs, *longFreqs; // [n]; longFreqs may be nil
     int n;
     float scale;
 };
@@ -166,8 +169,8 @@ KERNEL angles(const AnglesArgs a) {
     }
 }
 
-// The last rest numbers of each head of x, [rows, heads·(in+rest)], become those of dst, [rows, heads·(out+rest)].
-// [rows, heads] blocks.
+// heads_rest copies the last `rest` numbers of each head of x, [rows, heads·(in+rest)], to the end of each head of dst,
+// [rows, heads·(out+rest)]. [rows, heads] blocks.
 struct RestArgs {
     Rows dst, x;
     int in, out, rest, unused;

@@ -5,7 +5,8 @@
 // operand A of mma.m16n8k16: lane 4g+t holds, of outputs g and g+8, inputs 2t, 2t+1 and 2t+8, 2t+9. So a lane has
 // 16 pairs of neighbouring inputs in a record: pair 4k+p is that of tile k, output g + p%2·8, inputs 2t + p/2·8.
 //
-// First come the lanes' codes: of each lane, `bits` words in all, 4 at a time, then 2, then 1.
+// First come the lanes' codes: `bits` words of each lane, 4 words of every lane at a time, then 2, then 1. Word n of a
+// lane holds:
 //
 //     16 bits  word 4k+p     pair p of tile k
 //      8 bits  word 2k+p/2   the pair's codes in bytes p%2 and p%2 + 2
@@ -13,8 +14,9 @@
 //      2 bits  word k/2      in bits 8(k%2) + 2p and 16 more
 //      1 bit   one word      in bits 4k + p and 16 more
 //
-// Codes of 3, 5 and 6 bits are their low 2, 4 and 4 bits, and then the others. Then come the scales: of each g, of
-// outputs g and g+8, one for each group of inputs: bfloat16, or pairs of it with a minimum or a zero point.
+// Codes of 3, 5 and 6 bits are stored as their low 2, 4 and 4 bits, followed by the other bits. After the codes come
+// the scales: for each g those of outputs g and g+8, one for each group of inputs: bfloat16, or a pair of bfloat16 with
+// a minimum or a zero point.
 #pragma once
 #include "mma.cuh"
 
@@ -24,9 +26,10 @@ enum {
     INT2_MIN_16, INT3_16, INT6_16, IQ4, FP4, FP8, FORMATS
 };
 
-enum { SCALE, SCALE_MIN, SCALE_ZERO }; // what a group has: s; s and -m; s and minus a zero point
+enum { SCALE, SCALE_MIN, SCALE_ZERO }; // what a group of inputs has: s; s and -m; s and minus a zero point
 
-// Format says what a record holds. A number is (code - base)·s, code·s - m or (code - zero)·s, rounded once.
+// Format says what a record holds: the bits of a code, the groups of its 64 inputs, what a group has, and base. A
+// weight is (code - base)·s, code·s - m or (code - zero)·s, rounded once.
 struct Format {
     int bits, groups, second, base;
 };
@@ -58,14 +61,15 @@ __device__ constexpr int scaleWords(int f) { return formatOf(f).groups * (format
 // recordBytes is the size of a record.
 __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + scaleWords(f) * 32; }
 
-// The levels of IQ4 are 1 to 127 away from zero: below it for codes 0 to 7, above for 8 to 15. These are the
-// distances with the top bit set, four in a word.
+// The levels of IQ4 are 1 to 127 away from zero: below it for codes 0 to 7, above it for 8 to 15. These are the
+// distances of codes 0 to 15, four in a word, with the top bit of each byte set.
 #define IQ4_0 0xc1d3e8ffu
 #define IQ4_1 0x8a96a3b1u
 #define IQ4_2 0xa6998d81u
 #define IQ4_3 0xf1d9c5b5u
 
-// twice is the lower half of x, or the upper one, in both halves: an instruction reads it as it is in x.
+// twice is the lower half of x, or the upper one, in both halves. It costs no instruction: those on pairs can read one
+// half twice.
 template <bool UPPER> __device__ __forceinline__ u32 twice(u32 x) {
     u32 r;
     if (UPPER)
@@ -75,12 +79,12 @@ template <bool UPPER> __device__ __forceinline__ u32 twice(u32 x) {
     return r;
 }
 
-// Weights are a lane's 32 numbers of a record: load reads their codes and scales, tile makes the numbers of a tile.
+// Weights are a lane's 32 weights of a record: load reads their codes and scales, tile makes bfloat16 of them.
 template <int F> struct Weights {
     static constexpr Format is = formatOf(F);
     u32 codes[is.bits], scales[F == BF16 ? 1 : scaleWords(F)];
 
-    // STREAM: from device memory, and nobody reads it again.
+    // load reads from device memory or from shared memory. STREAM: from device memory, and nothing reads it again.
     template <bool STREAM> __device__ __forceinline__ void load(const u8 *record, int lane) {
         constexpr int quads = is.bits / 4;
 #pragma unroll
@@ -118,7 +122,7 @@ template <int F> struct Weights {
         }
     }
 
-    // tile makes operand A of tile k, 0 to 3, which is known when the kernel is compiled.
+    // tile makes operand A (mma.cuh) of tile k, 0 to 3, which is known when the kernel is compiled.
     __device__ __forceinline__ void tile(int k, u32 (&f)[4]) const {
         u32 levels[2] = {}; // of IQ4: bytes p of the pairs' first numbers, and of their second
         if constexpr (F == IQ4)
@@ -153,22 +157,24 @@ template <int F> struct Weights {
         return permute(IQ4_0, IQ4_1, x) & permute(IQ4_2, IQ4_3, x ^ 0x8888);
     }
 
-    // level is pair p of tile k without its scale.
+    // level is pair p of tile k before its scale. Codes become bfloat16 without a conversion: as the low bits of a
+    // number with a fixed exponent, such as 0x4300, 128, less what that adds; or, if they are small floats, by shifting
+    // sign, exponent and fraction to their places and multiplying with the difference of the exponents' biases.
     __device__ __forceinline__ u32 level(int k, int p, const u32 (&levels)[2]) const {
-        if constexpr (F == FP8) { // the bits of a float of 4 bits of exponent, in their places, times 2^120
+        if constexpr (F == FP8) { // 4 bits of exponent, 3 of fraction: times 2^120
             u32 x = p % 2 ? codes[k * 2 + p / 2] : codes[k * 2 + p / 2] << 8;
             return fma2(masked(x, EACH * 0x8000, x >> 4 & EACH * 0x07f0), EACH * 0x7b80, MINUS_ZEROS);
         }
-        if constexpr (is.bits == 8) { // signed: the lower bits behind 128's, less 128 or 256
+        if constexpr (is.bits == 8) { // signed: 128 + the lower 7 bits, less 128, or 256 if the code is negative
             u32 x = codes[k * 2 + p / 2] >> p % 2 * 8;
             return fma2(masked(x, EACH * 0x7f, EACH * 0x4300), ONES, masked(x, EACH * 0x80, EACH * 0xc300));
         }
         u32 x = is.bits < 4 ? codes[k / 2] >> (k % 2 * 8 + p * 2) : codes[k] >> p * 4;
-        if constexpr (F == FP4) { // likewise, 2 bits of exponent, times 2^126; a product puts the code to both places
+        if constexpr (F == FP4) { // 2 bits of exponent, 1 of fraction: times 2^126; one product shifts both parts
             u32 two = p < 2 ? codes[k] : codes[k] >> 8, code = p % 2 ? two & EACH * 0xf0 : two & EACH * 0x0f;
             return fma2(code * (p % 2 ? 1 << 8 | 1 << 2 : 1 << 12 | 1 << 6) & EACH * 0x81c0, EACH * 0x7e80, MINUS_ZEROS);
         }
-        if constexpr (F == IQ4) {
+        if constexpr (F == IQ4) { // 128 + the distance, less 128, with its sign
             u32 far = masked(permute(levels[0], levels[1], p | (4 + p) << 8), EACH * 0x7f, EACH * 0x4300);
             return fma2(far, ONES, EACH * 0xc300) ^ ~(x << 12) & EACH * 0x8000;
         }
@@ -182,7 +188,7 @@ template <int F> struct Weights {
     }
 };
 
-// anyWeights makes operand A of a record's four tiles, of a format that is not known when the kernel is compiled.
+// anyWeights makes operand A of a record's four tiles, whose format is known only when the kernel runs.
 __device__ __forceinline__ void anyWeights(int f, const u8 *record, int lane, u32 (&to)[4][4]) {
 #define WEIGHTS_OF(F)                                                                                       \
     case F: {                                                                                               \
@@ -213,7 +219,7 @@ __device__ __forceinline__ void anyWeights(int f, const u8 *record, int lane, u3
 #undef WEIGHTS_OF
 }
 
-// anyRecordBytes is recordBytes of a format that is not known when the kernel is compiled.
+// anyRecordBytes is recordBytes of a format that is known only when the kernel runs.
 __device__ __forceinline__ int anyRecordBytes(int f) {
     Format is = formatOf(f);
     return is.bits * 128 + is.groups * (is.second == SCALE ? 32 : 64);

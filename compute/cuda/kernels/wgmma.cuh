@@ -1,10 +1,23 @@
-// Hopper's products of a warpgroup, of bfloat16 and of F8_E4M3, and what the blocks of a cluster do together.
+// Hopper's products of a warpgroup (wgmma), of bfloat16 and of F8_E4M3, and what the blocks of a cluster do together. A
+// warpgroup is four neighbouring warps.
 #pragma once
 #include "barrier.cuh"
 
 #define CLUSTER 2 // blocks of a cluster
 
-// Operands of wgmma: S0 to S7 name 16 sums each, of which D64 writes 64.
+// wgmmaFence comes before the first product of a warpgroup, and wherever other instructions wrote its operands in
+// registers. wgmmaCommit makes a group of the products begun since the last one; wgmmaWait waits for all groups but the
+// last n.
+__device__ __forceinline__ void wgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int n> __device__ __forceinline__ void wgmmaWait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory"); }
+
+// fewerRegisters gives registers of a warpgroup back, moreRegisters waits for some: n is how many a thread has then. A
+// multiprocessor has 65,536, and a kernel starts with equal shares.
+template <int n> __device__ __forceinline__ void fewerRegisters() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
+template <int n> __device__ __forceinline__ void moreRegisters() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
+
+// Operands of wgmma's assembly: D4 to D64 are so many sums from d[i] on, S0 to S7 name 16 sums each.
 #define D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D8(i) D4(i), D4(i + 4)
 #define D16(i) D8(i), D8(i + 8)
@@ -39,9 +52,9 @@
     else                                                                                                               \
         WGMMA("256", KIND, LAST, S0 S1 S2 S3 S4 S5 S6 S7, "%128,%129,%130,%131", "%132", "%133", SUMS_128);
 
-// wgmma adds A·B to d. A is a warpgroup's 64 by 16 numbers of bfloat16, or 64 by 32 of F8_E4M3, of which a warp has 16
-// rows as for mma; B is 16 or 32 by N in shared memory, as N rows of 32 bytes. Of d, d[4j..4j+3] is what mma would have
-// of columns 8j to 8j+7. fresh: d counts as zero.
+// wgmma begins to add A·B to d. A is a warpgroup's 64 by 16 numbers of bfloat16, or 64 by 32 of F8_E4M3, in registers:
+// a warp has 16 rows, as for mma. B is 16 or 32 by N in shared memory, as N rows of 32 bytes (describe). Of d, d[4j] to
+// d[4j+3] are what mma would have of columns 8j to 8j+7. fresh: d counts as zero.
 template <bool F8, int N> __device__ __forceinline__ void wgmma(float (&d)[N / 2], const u32 (&a)[4], u64 b, bool fresh) {
     if constexpr (F8) {
         WGMMA_OF("k32.f32.e4m3.e4m3", "")
@@ -50,20 +63,43 @@ template <bool F8, int N> __device__ __forceinline__ void wgmma(float (&d)[N / 2
     }
 }
 
-// settle keeps the compiler from reading sums before wgmma is done.
+#define WGMMA_ADD(N, SUMS, A, B, ...)                                                                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" SUMS "}, {" A "}, " B ", 1, 1, 1, 0;"     \
+                 : __VA_ARGS__                                                                                        \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+// wgmmaAdd is wgmma of bfloat16 that always adds. In some kernels the compiler waits after each product that might not.
+template <int N> __device__ __forceinline__ void wgmmaAdd(float (&d)[N / 2], const u32 (&a)[4], u64 b) {
+    if constexpr (N == 32)
+        WGMMA_ADD("32", S0, "%16,%17,%18,%19", "%20", D16(0));
+    else if constexpr (N == 64)
+        WGMMA_ADD("64", S0 S1, "%32,%33,%34,%35", "%36", D16(0), D16(16));
+    else if constexpr (N == 96)
+        WGMMA_ADD("96", S0 S1 S2, "%48,%49,%50,%51", "%52", D16(0), D16(16), D16(32));
+    else if constexpr (N == 128)
+        WGMMA_ADD("128", S0 S1 S2 S3, "%64,%65,%66,%67", "%68", D16(0), D16(16), D16(32), D16(48));
+    else if constexpr (N == 192)
+        WGMMA_ADD("192", S0 S1 S2 S3 S4 S5, "%96,%97,%98,%99", "%100", D16(0), D16(16), D16(32), D16(48), D16(64), D16(80));
+    else
+        WGMMA_ADD("256", S0 S1 S2 S3 S4 S5 S6 S7, "%128,%129,%130,%131", "%132", D16(0), D16(16), D16(32), D16(48), D16(64),
+              D16(80), D16(96), D16(112));
+}
+
+// settle keeps the compiler from moving reads of sums to before a wgmmaWait.
 template <int N> __device__ __forceinline__ void settle(float (&d)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++)
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// describe makes the descriptor of rows of 128 bytes in shared memory, whose 16-byte units are swizzled in groups of
-// eight rows.
-__device__ __forceinline__ u64 describe(u32 shared) {
-    return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+// describe makes the descriptor of rows of 128 bytes in shared memory: eight rows follow each other, and groups of
+// eight are `apart` bytes apart. Swizzled: unit u of 16 bytes of row r is at place u ^ r%8 of its row. Numbers 16 bytes
+// further in a row are 1 further in the descriptor.
+__device__ __forceinline__ u64 describe(u32 shared, u32 apart = 1024) {
+    return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
 }
 
-// barrierOf waits for so many threads at barrier n of the block.
+// barrierOf waits for so many threads at the block's named barrier n: 0 is that of __syncthreads.
 __device__ __forceinline__ void barrierOf(int n, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(n), "r"(threads) : "memory"); }
 
 __device__ __forceinline__ int clusterRank() {
@@ -72,14 +108,15 @@ __device__ __forceinline__ int clusterRank() {
     return rank;
 }
 
-// sharedOf is where block `rank` of the cluster has what this one has at an address of its shared memory.
+// sharedOf is the address of block `rank` of the cluster for what this block has at an address of its shared memory.
 __device__ __forceinline__ u32 sharedOf(u32 at, int rank) {
     u32 there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
     return there;
 }
 
-// barrierTell arrives at a barrier of another block; what the thread wrote there before is seen by barrierHear.
+// barrierTell arrives at a barrier of another block. Who waits for that with barrierHear sees what the thread wrote
+// there before.
 __device__ __forceinline__ void barrierTell(u32 at, int rank) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(sharedOf(at, rank)) : "memory");
 }
@@ -97,8 +134,8 @@ __device__ __forceinline__ void fetchBoth(u32 to, const void *from, int bytes, u
                  : "memory");
 }
 
-// fetchBox copies a box of a tensor map to shared memory, and counts at the barrier; if both, to the same places in all
-// blocks of the cluster.
+// fetchBox copies the box of a tensor map that begins at a row and a step of 64 inputs to shared memory, and counts at
+// the barrier; if both, to the same places in all blocks of the cluster, and at their barriers.
 __device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, int step, u32 barrier, bool both) {
     if (both)
         asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
@@ -111,14 +148,14 @@ __device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, 
                      : "memory");
 }
 
-// storeMatrices stores four matrices of 8 by 8 numbers of 16 bits, of which the lanes have what mma has of sums: row r
-// of matrix i, at the place that lane 8i+r names, are the numbers of column r.
+// storeMatrices stores four matrices of 8 by 8 numbers of 16 bits, which lanes hold as mma's sums, turned over: column
+// r of matrix i goes to the 16 bytes whose address lane 8i+r gives.
 __device__ __forceinline__ void storeMatrices(u32 at, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// gate makes act(x)·up of all numbers: SILU and GELU_TANH of all at once, with a reciprocal that needs no branches
-// where it is that of a division.
+// gate makes act(x)·up of all numbers. SILU and GELU_TANH take a reciprocal without branches, which gives the bits of
+// activate's division as long as the divisor is below 2^126; else activate does it.
 template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {
     float y[N];
     bool plain = act == SILU || act == GELU_TANH;

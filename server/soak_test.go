@@ -260,8 +260,8 @@ func (p *program) cpu() time.Duration {
 
 // TestSoak lets 200 hostile clients at the built program beside an honest one. What it takes stays within its weights,
 // its KV cache, what grammars may find, and 512 MiB; afterwards no goroutine, descriptor or block is left. How long the
-// honest client waits depends on the machine, and is only printed. The hostile clients yield the processors (nice 19),
-// as if they were on other machines.
+// honest client waits depends on the machine, and is only printed. The hostile clients have processors only while
+// nobody else wants them (SCHED_IDLE), as if they were on other machines.
 //
 //	go test -tags abuse -run Soak -timeout 30m ./server -soak 10m -v
 func TestSoak(t *testing.T) {
@@ -269,7 +269,7 @@ func TestSoak(t *testing.T) {
 	alone, _ := p.honest(time.Now().Add(min(*soakTime/6, 20*time.Second)))
 	deadline := time.Now().Add(*soakTime)
 	cpu := p.cpu()
-	hostile := exec.Command("nice", "-n", "19", os.Args[0], "-test.run", "^TestHostileClients$", "-test.timeout", "0",
+	hostile := exec.Command("chrt", "--idle", "0", os.Args[0], "-test.run", "^TestHostileClients$", "-test.timeout", "0",
 		"-soak", soakTime.String(), "-clients", strconv.Itoa(*soakClients), "-kinds", *soakKinds)
 	hostile.Env = append(os.Environ(), hostileAt+"="+p.at)
 	var wg sync.WaitGroup

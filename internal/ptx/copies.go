@@ -1,0 +1,85 @@
+package ptx
+
+import "math/bits"
+
+// copies are the cp.async of a warp that have not happened. They happen as late as they may: when a thread waits for
+// them, so that a wait that is missing shows.
+type copies struct {
+	all       []copying
+	committed [32]int // groups, by lane
+	near      window
+}
+
+// copying is one of them.
+type copying struct {
+	to, from []byte // what from lacks becomes 0
+	lane     int
+	group    int
+}
+
+// copyAsync compiles cp.async [to], [from], size[, bytes of it that are read].
+func copyAsync(c *compiler, s *statement) action {
+	ops := s.operands
+	if len(ops) != 3 {
+		ops = c.operands(4)
+	}
+	to, from := c.address(ops[0], shared), c.address(ops[1], global)
+	size := int(ops[2].value)
+	if ops[2].kind != immediate || size != 4 && size != 8 && size != 16 {
+		c.fail("the size is not 4, 8 or 16")
+	}
+	read := c.reg(ops[len(ops)-1])
+	return func(w *warp, mask uint32) result {
+		for ; mask != 0; mask &= mask - 1 {
+			lane := bits.TrailingZeros32(mask) & 31
+			n := int(w.regs[read][lane])
+			if n > size {
+				return w.fail(lane, "it reads %d of %d bytes", n, size)
+			}
+			p := w.at(shared, nil, lane, w.regs[to.base][lane]+to.offset, size)
+			if p == nil {
+				return fault
+			}
+			job := copying{to: p, lane: lane, group: w.copies.committed[lane]}
+			if n > 0 {
+				at := w.regs[from.base][lane] + from.offset
+				if at&uint64(size-1) != 0 {
+					return w.fail(lane, "address %#x is not aligned to %d bytes", at, size)
+				}
+				if job.from = w.reach(global, &w.copies.near, lane, at, n); job.from == nil {
+					return fault
+				}
+			}
+			w.copies.all = append(w.copies.all, job)
+		}
+		return next
+	}
+}
+
+func commitCopies(c *compiler, _ *statement) action {
+	c.operands(0)
+	return func(w *warp, mask uint32) result {
+		for ; mask != 0; mask &= mask - 1 {
+			w.copies.committed[bits.TrailingZeros32(mask)]++
+		}
+		return next
+	}
+}
+
+// waitCopies compiles cp.async.wait_group n: all but the latest n groups happen.
+func waitCopies(c *compiler, _ *statement) action {
+	n := int(c.numbers(0, 1)[0])
+	return func(w *warp, mask uint32) result {
+		left := w.copies.all[:0]
+		for _, job := range w.copies.all {
+			if mask>>job.lane&1 == 0 || job.group >= w.copies.committed[job.lane]-n {
+				left = append(left, job)
+				continue
+			}
+			clear(job.to[copy(job.to, job.from):])
+		}
+		clear(w.copies.all[len(left):])
+		w.copies.all = left
+		return next
+	}
+}

@@ -38,10 +38,11 @@ func adaptAll(g *compute.Graph, adapters, rank int, weight func(out, in int) com
 // begin before those in front of them end, and must not read too early.
 func TestAdaptersInCompany(t *testing.T) {
 	d := gpuDevice(t)
-	const layers, seqs, prompt, vocab, adapters = 2, 70, 8, 1000, 6
+	const layers, prompt, adapters = 2, 8, 6
+	seqs, vocab, hidden, heads, kv := less(70, 9), less(1000, 200), less(2048, 256), less(16, 2), less(4, 1)
 	for _, typ := range []quant.Type{quant.BF16, quant.Q8_0, quant.F8_E4M3} {
 		r := rand.New(rand.NewPCG(3, 4))
-		g := llama(t, d, layers, 2048, 4096, 16, 4, 128, vocab, func(out, in int) compute.Matrix {
+		g := llama(t, d, layers, hidden, 2*hidden, heads, kv, 128, vocab, func(out, in int) compute.Matrix {
 			switch typ {
 			case quant.BF16:
 				return weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in)
@@ -55,7 +56,7 @@ func TestAdaptersInCompany(t *testing.T) {
 		})
 		spec := compute.CacheSpec{Blocks: seqs, BlockTokens: 16, Type: quant.BF16}
 		for range layers {
-			spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: 4, KDim: 128, VDim: 128})
+			spec.Layers = append(spec.Layers, compute.CacheLayer{KVHeads: kv, KDim: 128, VDim: 128})
 		}
 		c, err := d.Cache(spec)
 		if err != nil {
@@ -69,7 +70,7 @@ func TestAdaptersInCompany(t *testing.T) {
 		wait(t, p, first)
 		tokens := make([]int32, seqs*(prompt+1))
 		for i := range tokens {
-			tokens[i] = r.Int32N(vocab)
+			tokens[i] = r.Int32N(int32(vocab))
 		}
 		// logits computes n tokens of some sequences from position start on, and returns the last logits of each.
 		logits := func(start, n int, slots ...int) (all [][]float32) {
@@ -96,7 +97,7 @@ func TestAdaptersInCompany(t *testing.T) {
 		for i := range everyone {
 			everyone[i] = i
 		}
-		for _, k := range []struct{ start, n, times int }{{0, prompt, 2}, {prompt, 1, 20}} {
+		for _, k := range []struct{ start, n, times int }{{0, prompt, 2}, {prompt, 1, less(20, 2)}} {
 			var want [][]float32
 			for i := range seqs {
 				want = append(want, logits(k.start, k.n, i)...)

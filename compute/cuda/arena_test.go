@@ -16,7 +16,7 @@ func TestArenas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty, pages := f.free, 0
+	empty, pages := f.Free, 0
 	src := compute.Source{Name: "experts", Type: quant.BF16, Out: 768, In: 2048, Data: make([]byte, 2*768*2048)}
 	var all []*matrix
 	for range 400 {
@@ -25,13 +25,13 @@ func TestArenas(t *testing.T) {
 	big := src
 	big.Out, big.Data = 150*768, make([]byte, 150*len(src.Data))
 	all = append(all, load(t, d, big).(*matrix))
-	for at, o := range f.live {
-		if o.kind == "memory" && o.size > stagingBytes || at == uintptr(d.arenas[0].at) {
-			pages += roundUp(int(o.size), arenaPage)
+	for at, n := range f.Sizes() {
+		if n > stagingBytes || at == uintptr(d.arenas[0].at) {
+			pages += roundUp(int(n), arenaPage)
 		}
 	}
-	if most := 550*len(src.Data) + mostArena; pages > most || int(empty-f.free) > most {
-		t.Errorf("weights of %d bytes take %d, in pages of the driver %d", 550*len(src.Data), empty-f.free, pages)
+	if most := 550*len(src.Data) + mostArena; pages > most || int(empty-f.Free) > most {
+		t.Errorf("weights of %d bytes take %d, in pages of the driver %d", 550*len(src.Data), empty-f.Free, pages)
 	}
 	seen := map[pointer]bool{}
 	for _, m := range all {
@@ -40,15 +40,15 @@ func TestArenas(t *testing.T) {
 		}
 		seen[m.at] = true
 	}
-	left := f.free
-	for f.free = 4 << 20; err == nil; _, err = d.Matrix(src) { // what fits an arena still does, and less than a page
+	left := f.Free
+	for f.Free = 4 << 20; err == nil; _, err = d.Matrix(src) { // what fits an arena still does, and less than a page
 	}
 	if want := "cuda: allocating 3.1 MB for the weight experts: "; !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v; want %s", err, want)
 	}
-	f.free += left - 4<<20
-	if err := d.Sleep(); err != nil || f.free < empty {
-		t.Errorf("asleep: %v, %d bytes are free; want %d", err, f.free, empty)
+	f.Free += left - 4<<20
+	if err := d.Sleep(); err != nil || f.Free < empty {
+		t.Errorf("asleep: %v, %d bytes are free; want %d", err, f.Free, empty)
 	}
 	if err := d.Wake(); err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func TestArenas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(d.arenas) > 0 || f.free != empty {
-		t.Errorf("%d arenas are left, %d bytes are free; want %d", len(d.arenas), f.free, empty)
+	if len(d.arenas) > 0 || f.Free != empty {
+		t.Errorf("%d arenas are left, %d bytes are free; want %d", len(d.arenas), f.Free, empty)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)

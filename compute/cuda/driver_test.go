@@ -79,11 +79,11 @@ func TestWhyNone(t *testing.T) {
 		change func(*fake)
 		want   string
 	}{
-		{func(f *fake) { f.devices = nil }, "cuda: the driver shows no device"},
-		{func(f *fake) { f.devices[0].driver = 12080 }, "cuda: the driver is for CUDA 12.8; want 13.0 or later"},
-		{func(f *fake) { f.devices[0].major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
+		{func(f *fake) { f.Devices = nil }, "cuda: the driver shows no device"},
+		{func(f *fake) { f.Devices[0].Driver = 12080 }, "cuda: the driver is for CUDA 12.8; want 13.0 or later"},
+		{func(f *fake) { f.Devices[0].Major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
 		{func(f *fake) { f.refuse[cuInit] = 999 }, "cuda: starting the driver: FAKE_999 (FAKE_999)"},
-		{func(f *fake) { f.free = 40 << 20 }, "cuda: allocating 33.6 MB for weights on their way: FAKE_2 (FAKE_2); 8.4 MB of 1099.5 GB are free"},
+		{func(f *fake) { f.Free = 40 << 20 }, "cuda: allocating 33.6 MB for weights on their way: FAKE_2 (FAKE_2); 8.4 MB of 1099.5 GB are free"},
 	} {
 		f := newFake(t)
 		c.change(f)
@@ -246,7 +246,7 @@ func TestCacheBytes(t *testing.T) {
 // driver compiles none that no cache wants.
 func TestAttenders(t *testing.T) {
 	f := newFake(t)
-	f.devices[0].shared = 227 << 10
+	f.Devices[0].Shared = 227 << 10
 	d, err := newDevice(f, 0)
 	if err != nil {
 		t.Fatal(err)

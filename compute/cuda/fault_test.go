@@ -26,9 +26,9 @@ func small(t *testing.T) (*fake, compute.Program) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		f.mu.Lock()
+		f.Mu.Lock()
 		clear(f.refuse)
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		if err := errors.Join(p.Close(), d.Close()); err != nil {
 			t.Error(err)
 		}
@@ -57,9 +57,9 @@ func TestFaults(t *testing.T) {
 		lost   bool
 	}{{cuGraphLaunch, 1, false}, {cuGraphLaunch, 700, true}, {cuEventSynchronize, 719, true}} {
 		f, p := small(t)
-		f.mu.Lock()
+		f.Mu.Lock()
 		f.refuse[c.refuse] = c.code
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		first, err := p.Start(token(0, plainChoice))
 		if err != nil {
 			t.Fatal(err)
@@ -76,9 +76,9 @@ func TestFaults(t *testing.T) {
 		if err := second.Wait(); !errors.As(err, &fault) || fault.Lost != c.lost || !c.lost && !fault.Skipped {
 			t.Errorf("code %d: the second step: %+v", c.code, err)
 		}
-		f.mu.Lock()
+		f.Mu.Lock()
 		clear(f.refuse)
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		third, err := p.Start(token(0, plainChoice))
 		if err != nil {
 			t.Fatal(err)
@@ -172,9 +172,9 @@ func TestMore(t *testing.T) {
 	if got := view[int32](s.(*step).r.tokens, 0, 3); !slices.Equal(got, []int32{1, 2, 3}) {
 		t.Errorf("tokens to count are %v", got)
 	}
-	f.mu.Lock() // the next slot with a penalty finds no memory for counts: the host chooses
+	f.Mu.Lock() // the next slot with a penalty finds no memory for counts: the host chooses
 	f.refuse[cuMemAlloc] = outOfMemory
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	b = token(1, plainChoice)
 	b.Seqs[0].Slot, b.Choose[0].Slot, b.Edits[0].Slot = 2, 2, 2
 	b.Choosers = []compute.Chooser{{Slot: 2, Choosing: by}}
@@ -225,9 +225,9 @@ func TestMoves(t *testing.T) {
 		b.Out, b.In, b.Copies = transfers(count), transfers(count), [][2]int32{{1, 2}, {2, 3}}
 		r := &p.rings[p.started%2].transit
 		if count < 10 && r.in.half >= count*n { // no room is made: nothing waits
-			f.mu.Lock()
+			f.Mu.Lock()
 			f.refuse[cuStreamSynchronize] = 1
-			f.mu.Unlock()
+			f.Mu.Unlock()
 		}
 		for i := range b.In {
 			b.In[i].Data[0] = byte(i)
@@ -239,9 +239,9 @@ func TestMoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(count, err)
 		}
-		f.mu.Lock()
+		f.Mu.Lock()
 		clear(f.refuse)
-		f.mu.Unlock()
+		f.Mu.Unlock()
 		last := (count - 1) % (r.in.half / n) // whose place is that of the last one
 		if got := view[byte](r.in.host, r.in.next*r.in.half+last*n, 1)[0]; got == 0 && count > 1 || r.in.half > halfBytes {
 			t.Errorf("%d blocks: the last of a half of %d bytes has block %d", count, r.in.half, got)
@@ -258,11 +258,11 @@ func TestMovesThatFail(t *testing.T) {
 	p := c.(*program)
 	for _, refused := range []entry{cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuEventSynchronize, cuStreamWaitEvent} {
 		for _, want := range []bool{false, false, true, true} {
-			f.mu.Lock()
+			f.Mu.Lock()
 			if clear(f.refuse); !want {
 				f.refuse[refused] = 1
 			}
-			f.mu.Unlock()
+			f.Mu.Unlock()
 			data := make([]byte, p.BlockBytes())
 			b := token(0, plainChoice)
 			b.In, b.Out = []compute.Transfer{{Block: 1, Data: data}}, []compute.Transfer{{Block: 2, Data: make([]byte, p.BlockBytes())}}
@@ -325,9 +325,9 @@ func TestPinnedMoves(t *testing.T) {
 	if slices.Sort(through); !slices.Equal(through, []byte{0, 0, 2, 4}) {
 		t.Errorf("of blocks that come %v are in the step's memory", through)
 	}
-	f.mu.Lock()
+	f.Mu.Lock()
 	f.refuse[cuMemHostRegister] = outOfMemory
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	refused := make([]byte, 1<<20)
 	if err := p.Pin(refused); err == nil || err.Error() != "cuda: pinning 1.0 MB: FAKE_2 (FAKE_2)" {
 		t.Error(err)

@@ -16,12 +16,12 @@ import (
 func TestProductKernels(t *testing.T) {
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(4, 2))
-	g := llama(t, d, 1, 128, 16384, 4, 2, 64, 1000, func(out, in int) compute.Matrix {
+	g := llama(t, d, 1, 128, less(16384, 2048), 4, 2, 64, 1000, func(out, in int) compute.Matrix {
 		return load(t, d, repeated(t, r, quant.BF16, out, in))
 	})
 	p := compileGraph(t, d, g, oneLayer(t, d, 4, compute.CacheLayer{KVHeads: 2, KDim: 64, VDim: 64}), compute.Limits{Rows: 256, Slots: 1}).(*program)
 	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.F8_E4M3} {
-		for _, c := range []productCase{
+		for _, c := range less([]productCase{
 			{outs: []int{200}, in: 2048, rows: 300, mode: modeAdd, wide: 1},
 			{outs: []int{456}, in: 14336, rows: 513, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{192, 64, 104}, in: 4096, rows: 777},
@@ -33,7 +33,14 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated, bias: true},
 			{outs: []int{328, 328}, in: 9216, rows: 300, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
 			{outs: []int{72, 72}, in: 512, rows: 1000, mode: modeGated, act: int32(compute.ReLU)},
-		} {
+		}, []productCase{
+			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{192, 64, 104}, in: 256, rows: 300},
+			{outs: []int{80, 64, 32}, in: 256, rows: 70},
+			{outs: []int{192, 64, 100}, in: 256, rows: 130, wide: 1},
+			{outs: []int{136, 136}, in: 512, rows: 270, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
+			{outs: []int{72, 72}, in: 256, rows: 300, mode: modeGated, act: int32(compute.ReLU)},
+		}) {
 			c.test(t, d, p, typ, r)
 		}
 	}
@@ -119,6 +126,7 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		}
 	}
 	p.copyKernels() // those of the type are there now
+	must(d.loading.wait())
 	f := weights[0].format
 	if p.inFloat8(compute.Product{W: weights[0]}) {
 		f8 := float8Rows{inputs: c.in, rows: roundUp(c.rows, rowMultiple)}

@@ -105,6 +105,11 @@ func (b Build) File() string {
 	return "compiled/" + b.kernel(name) + "." + b.Arch + ".gz"
 }
 
+// PTX returns the name of the file of its PTX, where the generator is told to keep it.
+func (b Build) PTX() string {
+	return strings.TrimSuffix(filepath.Base(b.File()), ".gz") + ".ptx"
+}
+
 // kernel returns the name of what a build makes of a kernel.
 func (b Build) kernel(name string) string { return b.format.kernel(name) + kvTypes[b.kv].suffix }
 
@@ -195,17 +200,22 @@ func Compiled(ptx, image []byte) []byte {
 // kernelEntry finds a kernel in PTX: its name and the bytes of its parameter.
 var kernelEntry = regexp.MustCompile(`\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 \w+\[(\d+)\]\s*\)`)
 
-// read reads the file of a build.
-func (b Build) read() (c compiled, err error) {
+// kernelFile returns the file of a build, decompressed. The emulator has others for Hopper.
+var kernelFile = func(b Build) ([]byte, error) {
 	z, err := compiledFiles.ReadFile(b.File())
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	r, err := gzip.NewReader(bytes.NewReader(z))
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	file, err := io.ReadAll(r)
+	return io.ReadAll(r)
+}
+
+// read reads the file of a build.
+func (b Build) read() (c compiled, err error) {
+	file, err := kernelFile(b)
 	if err != nil {
 		return c, err
 	}

@@ -82,25 +82,25 @@ func TestFaultOfKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		empty := g.f.free
+		empty := g.f.Free
 		e, err := engine.New(engine.Config{Runner: p, Base: g, Vocab: 1000,
 			Sched: sched.Config{BlockTokens: 16, Blocks: 100, MaxSeqs: 4, TokenBudget: 64, MaxChunk: 32, PrefixCache: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		g.token(e, 3)
-		g.f.mu.Lock()
-		g.f.faultAt = g.f.work + after
-		g.f.mu.Unlock()
+		g.f.Mu.Lock()
+		g.f.FaultAt = g.f.Work + after
+		g.f.Mu.Unlock()
 		if last := g.token(e, 30); last.Finish != engine.FinishLength {
 			t.Errorf("a fault %d calls on: %+v", after, last)
 		}
 		if n := e.Stats().Rebuilds; n != 1 {
 			t.Errorf("a fault %d calls on: the device was made again %d times", after, n)
 		}
-		g.f.mu.Lock()
-		free := g.f.free
-		g.f.mu.Unlock()
+		g.f.Mu.Lock()
+		free := g.f.Free
+		g.f.Mu.Unlock()
 		if free != empty {
 			t.Errorf("a fault %d calls on: %d bytes are free; want %d as before", after, free, empty)
 		}

@@ -19,7 +19,7 @@ func TestSleep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty := f.free
+	empty := f.Free
 	r := rand.New(rand.NewPCG(1, 1))
 	m := weight(t, d, bell(r, 128*128, 1), 128, 128).(*matrix)
 	v := vectorOf(t, d, []float32{1, 2, 3}).(*vector)
@@ -30,33 +30,33 @@ func TestSleep(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	awake, was := f.free, []pointer{m.at, v.at}
+	awake, was := f.Free, []pointer{m.at, v.at}
 	f.refuse[cuMemcpyDtoHAsync] = 1
-	if err := d.Sleep(); err == nil || f.free != awake || m.at != was[0] {
-		t.Errorf("a copy that is refused: %v, %d bytes are free; want %d", err, f.free, awake)
+	if err := d.Sleep(); err == nil || f.Free != awake || m.at != was[0] {
+		t.Errorf("a copy that is refused: %v, %d bytes are free; want %d", err, f.Free, awake)
 	}
 	clear(f.refuse)
 	for range 2 {
 		if err := d.Sleep(); err != nil {
 			t.Fatal(err)
 		}
-		if f.free < empty+2*stagingBytes || m.at != 0 || v.at != 0 {
-			t.Errorf("asleep: %d bytes are free; want %d", f.free, empty+2*stagingBytes)
+		if f.Free < empty+2*stagingBytes || m.at != 0 || v.at != 0 {
+			t.Errorf("asleep: %d bytes are free; want %d", f.Free, empty+2*stagingBytes)
 		}
 	}
-	asleep := f.free
-	f.free = 32 << 10
-	if err := d.Wake(); err == nil || !strings.Contains(err.Error(), "waking: cuda: allocating") || f.free != 32<<10 {
-		t.Errorf("without memory: %v; %d bytes are free", err, f.free)
+	asleep := f.Free
+	f.Free = 32 << 10
+	if err := d.Wake(); err == nil || !strings.Contains(err.Error(), "waking: cuda: allocating") || f.Free != 32<<10 {
+		t.Errorf("without memory: %v; %d bytes are free", err, f.Free)
 	}
-	f.free = asleep
+	f.Free = asleep
 	for range 2 {
 		if err := d.Wake(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m.at == 0 || v.at == 0 || f.free <= awake {
-		t.Errorf("awake: weights at %#x and %#x, %d bytes are free; want more than the %d with an adapter", m.at, v.at, f.free, awake)
+	if m.at == 0 || v.at == 0 || f.Free <= awake {
+		t.Errorf("awake: weights at %#x and %#x, %d bytes are free; want more than the %d with an adapter", m.at, v.at, f.Free, awake)
 	}
 	if err := errors.Join(d.Sleep(), d.Close()); err != nil {
 		t.Error(err)
@@ -131,9 +131,9 @@ func TestCaptureAhead(t *testing.T) {
 	if !strings.HasPrefix(p.Prepared(), "3 graphs of up to 4 rows, 0 bytes, captured in ") {
 		t.Error(p.Prepared())
 	}
-	f.mu.Lock()
+	f.Mu.Lock()
 	f.refuse[cuStreamBeginCapture] = 1
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	s, err := p.Start(token(0, plainChoice))
 	if err == nil {
 		err = s.Wait()
@@ -149,10 +149,10 @@ func TestFree(t *testing.T) {
 		change func(*fake)
 		want   string
 	}{
-		{func(f *fake) { f.free = 5 << 30 }, ""},
-		{func(f *fake) { f.free = 100 << 20 }, "cuda: out of memory: 0.1 GB of 1099.5 GB are free; want 0.3 GB, and a model's besides"},
+		{func(f *fake) { f.Free = 5 << 30 }, ""},
+		{func(f *fake) { f.Free = 100 << 20 }, "cuda: out of memory: 0.1 GB of 1099.5 GB are free; want 0.3 GB, and a model's besides"},
 		{func(f *fake) { f.refuse[cuCtxCreate] = outOfMemory }, "cuda: opening device 0: FAKE_2 (FAKE_2)"},
-		{func(f *fake) { f.devices[0].major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
+		{func(f *fake) { f.Devices[0].Major = 7 }, "cuda: Fake 9000 has compute capability 7.0; want 8.0 or later"},
 	} {
 		f := newFake(t)
 		c.change(f)

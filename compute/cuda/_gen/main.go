@@ -1,7 +1,8 @@
 // Command _gen compiles the kernels of package cuda with NVRTC, which needs no GPU: go generate runs it in
 // the package's folder. KVASIR_NVRTC names the library libnvrtc.so; else it is looked for where pip installs it
 // (pip install nvidia-cuda-nvrtc==13.0.*). The version is at most 13.0, so that drivers for CUDA 13.0 load what it
-// makes.
+// makes. With KVASIR_PTX, it writes the kernels' PTX for Hopper to the folder of that name as well, for the emulator
+// (package fakecuda).
 package main
 
 import (
@@ -51,7 +52,13 @@ func (c nvrtc) write(b cuda.Build) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	file := c.compile(b, source, headers)
+	ptx, image := c.compile(b, source, headers)
+	file := cuda.Compiled(ptx, image)
+	if dir := os.Getenv("KVASIR_PTX"); dir != "" && b.Arch == "sm_90a" {
+		if err := os.WriteFile(filepath.Join(dir, b.PTX()), cuda.Compiled(ptx, ptx), 0o644); err != nil {
+			log.Fatal(err)
+		}
+	}
 	var z bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
 	_, _ = w.Write(file)
@@ -123,8 +130,8 @@ var (
 
 func text(s string) *byte { return &append([]byte(s), 0)[0] }
 
-// compile returns what a source becomes.
-func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) []byte {
+// compile returns what a source becomes: its PTX, and what the driver is to be given.
+func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) (ptx, image []byte) {
 	prog := new(uintptr)
 	var names, bodies []*byte
 	for name, body := range headers {
@@ -147,13 +154,13 @@ func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) [
 	if r != 0 {
 		os.Exit(1)
 	}
-	ptx := bytes.TrimRight(c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog), "\x00")
-	image := ptx
+	ptx = bytes.TrimRight(c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog), "\x00")
+	image = ptx
 	if b.Arch == "sm_90a" {
 		image = c.read("nvrtcGetCUBINSize", "nvrtcGetCUBIN", *prog)
 	}
 	c.check("nvrtcDestroyProgram", at(prog))
-	return cuda.Compiled(ptx, image)
+	return ptx, image
 }
 
 func (c nvrtc) read(size, get string, prog uintptr) []byte {

@@ -1,0 +1,5 @@
+//go:build !emulate
+
+package cuda
+
+const emulated = false

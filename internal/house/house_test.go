@@ -81,7 +81,7 @@ func readPolicy(t *testing.T) policy {
 // source is one Go file of the repository.
 type source struct {
 	name, room string // path and folder, from the root
-	test       bool
+	test       bool   // or the emulator of a GPU, which only tests use
 	text       string
 	lines      int
 	fset       *token.FileSet
@@ -113,7 +113,7 @@ var parsed = sync.OnceValues(func() ([]source, error) {
 		rel, _ := filepath.Rel(root, name)
 		rel = filepath.ToSlash(rel)
 		out = append(out, source{
-			name: rel, room: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"),
+			name: rel, room: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go") || builtWith(file, "emulate"),
 			text: string(data), lines: strings.Count(string(data), "\n"), fset: fset, ast: file,
 		})
 		return nil
@@ -199,11 +199,13 @@ func TestFloors(t *testing.T) {
 // isTool reports whether a file is a program for go generate, outside every package: in a folder that begins with an
 // underscore, or left out of every build.
 func isTool(s source) bool {
-	if strings.HasPrefix(path.Base(s.room), "_") {
-		return true
-	}
-	for _, c := range s.ast.Comments {
-		if c.Pos() < s.ast.Package && strings.Contains(c.Text()+c.List[0].Text, "go:build ignore") {
+	return strings.HasPrefix(path.Base(s.room), "_") || builtWith(s.ast, "ignore")
+}
+
+// builtWith reports whether a file's build constraint is a tag.
+func builtWith(file *ast.File, tag string) bool {
+	for _, c := range file.Comments {
+		if c.Pos() < file.Package && c.List[0].Text == "//go:build "+tag {
 			return true
 		}
 	}

@@ -152,20 +152,27 @@ func TestDeadConnections(t *testing.T) {
 	}
 }
 
-// TestEndpointThatLeaves turns requests away as it ends more often than requests are tried again. That tries nothing.
+// TestEndpointThatLeaves turns requests away as it ends more often than requests are tried again, at first and in the
+// middle of a stream. That tries nothing.
 func TestEndpointThatLeaves(t *testing.T) {
 	a, times := &engine{name: "a"}, 0
 	a.hook = posts(func(w http.ResponseWriter, _ *http.Request) {
-		if times++; times <= 4 {
+		switch times++; times {
+		case 3, 6:
+			a.begin(w)
+			a.word(w)
+			a.end(w)
+		case 4:
+			a.begin(w)
+			a.word(w)
+			panic(http.ErrAbortHandler)
+		default:
 			w.WriteHeader(http.StatusServiceUnavailable)
 			io.WriteString(w, `{"error":{"code":"shutting_down"}}`)
-			return
 		}
-		a.begin(w)
-		a.word(w)
-		a.end(w)
 	})
-	inWorld(t, "models: [{name: m, endpoints: [http://a]}]\nretries: 1", map[string]http.Handler{"a": a}, func(w *world) {
+	inWorld(t, "models: [{name: m, resume: true, endpoints: [http://a]}]\nretries: 1", map[string]http.Handler{"a": a}, func(w *world) {
+		w.want(w.chat(streamed), 200, "[DONE]")
 		w.want(w.chat(streamed), 200, "[DONE]")
 	})
 }

@@ -338,15 +338,15 @@ func (x *exchange) try(ctx context.Context, m *model) *refusal {
 		if x.r.Context().Err() == nil && !errors.Is(last.err, errGone) {
 			x.g.failedAt(x.at.endpoint, last)
 		}
+		if last.leaves() {
+			left++ // it tried nothing
+		}
 		if x.status != 0 && (ctx.Err() != nil || left == 0 || x.spoke && !x.said.resumable(&x.body)) {
 			x.breakOff(last)
 			return nil
 		}
 		if last.busy() && x.status == 0 && !x.wider {
 			busy = append(busy, x.at.endpoint.id)
-			left++ // it tried nothing
-		}
-		if last.leaves() {
 			left++ // nor did this one
 		}
 		if ctx.Err() != nil || left == 0 {

@@ -67,7 +67,8 @@ var float8Kernels = func() (all []float8Kernel) {
 
 // float8Warpgroups are the kernels for more rows, with one scale a row.
 var float8Warpgroups = []warpgroups{
-	{128, 256, 1, false, 688, 5000, true}, {128, 128, 1, false, 540, 3750, true}, {128, 64, 1, false, 516, 1750, true},
+	{128, 256, 1, false, 688, 5000, true}, {128, 192, 1, false, 560, 4000, true}, {128, 160, 1, false, 490, 4000, true},
+	{128, 128, 1, false, 540, 3750, true}, {128, 64, 1, false, 516, 1750, true},
 	{128, 32, 1, false, 480, 1250, true}, {64, 128, 1, false, 352, 2000, true}, {64, 64, 1, false, 304, 1500, true},
 	{128, 128, 1, true, 544, 8000, true}, {64, 128, 1, true, 400, 4750, true}, {64, 64, 1, true, 344, 2750, true}, {64, 32, 1, true, 352, 3000, true},
 }
@@ -300,11 +301,16 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 	}
 	for i := range float8Warpgroups {
 		w := &float8Warpgroups[i]
-		if cost := w.cost(&a.a, a.tiles(), sms); w.fits(&a.a) && cost < least {
+		if cost := w.cost(&a.a, a.tiles(), sms); w.fitsFloat8(a) && cost < least {
 			few, wide, least = nil, w, cost
 		}
 	}
 	return few, wide
+}
+
+// fitsFloat8 reports whether the kernel computes a product: its last part's rows are there.
+func (w warpgroups) fitsFloat8(a *float8Args) bool {
+	return a.groups == 0 && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
 }
 
 // parts is how many parts there are, of all inputs, for blocks or for clusters.

@@ -349,7 +349,7 @@ func TestFloat8Choice(t *testing.T) {
 		{2048, 28672, 4096, "gemm_float8_128x256"}, {8192, 4096, 14336, "gemm_float8_128x256"},
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}
-		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}}
+		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}, padded: int32(roundUp(c.rows, rowMultiple))}
 		a.a.p[0].tiles = int32(c.outs / tileOuts)
 		name := ""
 		if few, wide := float8KernelFor(a, 132); few != nil {
@@ -378,7 +378,7 @@ func float8Runs(p *program, a *float8Args) (all []float8Run) {
 		}
 	}
 	for _, w := range float8Warpgroups {
-		if a.groups == 0 && w.fits(&a.a) {
+		if w.fitsFloat8(a) {
 			all = append(all, float8Run{w.name(), w.rows, func(a *float8Args) error { return p.runFloat8(w, a) }})
 		}
 	}

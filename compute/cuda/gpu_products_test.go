@@ -162,7 +162,7 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 	}
 }
 
-// TestBoxable checks which products kernels of 256 rows compute.
+// TestBoxable checks which products kernels compute whose results leave as boxes.
 func TestBoxable(t *testing.T) {
 	for _, c := range []struct {
 		outs []int

@@ -251,7 +251,8 @@ type warpgroups struct {
 }
 
 var warpgroupKernels = []warpgroups{
-	{128, 256, 1, false, 604, 6500, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
+	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
+	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
 	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 3250, false}, {64, 64, 2, false, 216, 500, false},
 	{128, 128, 2, true, 464, 8500, false}, {64, 128, 2, true, 380, 4500, false}, {64, 64, 2, true, 276, 750, false},
 	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
@@ -262,12 +263,19 @@ const (
 	clusterSize  = 2  // blocks of a cluster, which take the same rows
 	mostShared   = 232448
 	sumsOfRanges = 128 * 256 * 4 // bytes of a block's
-	awayTime     = 8000          // nanoseconds that sums of a range take to memory and back
 	boxTiles     = 4             // tiles of outputs of the largest boxes of weights and results
 	leavingRows  = 32            // rows of a box of results
-	leavingOf    = 256           // rows of the parts whose results leave as boxes
-	keptSums     = 7             // of a thread's 32 fours of sums of such a part, those in shared memory between ranges
 )
+
+// Of parts whose results leave as boxes, by rows: how many fours of a thread's sums are in shared memory between
+// ranges, and the nanoseconds that sums take to where they are kept, and back.
+var (
+	keptSums = map[int]int{256: 7, 224: 12, 192: 15, 160: 11}
+	awayTime = map[int]int{256: 8000, 224: 7000, 192: 5000, 160: 3500}
+)
+
+// leave reports whether results leave as boxes.
+func (w warpgroups) leave() bool { return w.rows > 128 }
 
 func (w warpgroups) name() string {
 	name := fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
@@ -286,14 +294,14 @@ func (w warpgroups) threads() int { return 2*w.outs + 128 }
 func (w warpgroups) shared(f format) int {
 	const chunk, buffer = 32, 128 // rows that are stored at once, and the bytes of an output that they take
 	staged := 2 * buffer * w.outs
-	if w.split || w.rows == 32 || w.float8 && w.rows == 256 {
+	if w.split || w.rows == 32 {
 		staged = buffer * w.outs
 	}
 	if w.split {
 		staged += chunk * w.outs * 4
 	}
-	if w.rows == leavingOf {
-		staged = keptSums * 16 * 2 * w.outs
+	if w.leave() {
+		staged = keptSums[w.rows] * 16 * 2 * w.outs
 	}
 	records := 1
 	if w.float8 {
@@ -326,7 +334,7 @@ func (w warpgroups) box() (rows, steps int) {
 
 // fits reports whether the kernel computes a product.
 func (w warpgroups) fits(a *gemmArgs) bool {
-	return (!w.split || a.ranges == clusterSize) && (w.rows != leavingOf || a.boxable())
+	return (!w.split || a.ranges == clusterSize) && (!w.leave() || a.boxable())
 }
 
 // boxable reports whether weights and results are whole boxes, except those of the last product, and rows of results
@@ -358,7 +366,7 @@ func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
 
 // mapResults describes where results leave as boxes: those of a gate to the first product's rows.
 func (w warpgroups) mapResults(g *gpu, a *gemmArgs) (to productMaps, err error) {
-	if w.rows != leavingOf {
+	if !w.leave() {
 		return to, nil
 	}
 	for i, q := range a.p[:a.products] {
@@ -374,7 +382,7 @@ func (w warpgroups) mapResults(g *gpu, a *gemmArgs) (to productMaps, err error) 
 
 // mapWeights describes where weights of F8_E4M3 come as boxes.
 func (w warpgroups) mapWeights(g *gpu, a *gemmArgs) (weights productMaps, err error) {
-	if w.rows != leavingOf {
+	if !w.leave() {
 		return weights, nil
 	}
 	for i, q := range a.p[:a.products] {
@@ -393,9 +401,7 @@ func (w warpgroups) grid(tiles, rows, sms int) grid {
 // cost is how many nanoseconds, about, a product of so many tiles of outputs takes.
 func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	steps, part := int(a.tilesIn)/4, w.part
-	if w.rows == 256 {
-		part += int(a.ranges-1) * awayTime
-	}
+	part += int(a.ranges-1) * awayTime[w.rows]
 	if w.float8 {
 		steps /= 2
 	}

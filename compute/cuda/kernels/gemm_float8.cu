@@ -509,6 +509,8 @@ FEW_ROWS(16, 6, 3)
 FEW_ROWS(32, 5, 3)
 
 WGMMA_KERNEL(gemm_float8_128x256, true, 256, 2, 1, false)
+WGMMA_KERNEL(gemm_float8_128x192, true, 192, 2, 1, false)
+WGMMA_KERNEL(gemm_float8_128x160, true, 160, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x128, true, 128, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x64, true, 64, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x32, true, 32, 2, 1, false)

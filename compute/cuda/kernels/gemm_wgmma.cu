@@ -3,6 +3,9 @@
 #include "gemm_wgmma.cuh"
 
 WGMMA_KERNEL(gemm_wgmma_128x256, false, 256, 2, 1, false)
+WGMMA_KERNEL(gemm_wgmma_128x224, false, 224, 2, 1, false)
+WGMMA_KERNEL(gemm_wgmma_128x192, false, 192, 2, 1, false)
+WGMMA_KERNEL(gemm_wgmma_128x160, false, 160, 2, 1, false)
 WGMMA_KERNEL(gemm_wgmma_128x128, false, 128, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x64, false, 64, 2, 2, false)
 WGMMA_KERNEL(gemm_wgmma_128x32, false, 32, 2, 2, false)

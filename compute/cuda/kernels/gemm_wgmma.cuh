@@ -3,7 +3,7 @@
 //
 // The results are cut into parts: 64·GROUPS outputs of N rows. Blocks stay on their multiprocessors: each takes one
 // part after the other, and fetches ahead while it stores. In a block, one warp fetches (feed) and GROUPS warpgroups
-// multiply, 64 outputs each (multiply); in kernels of 256 rows another warp stores (drain). They hand each other the
+// multiply, 64 outputs each (multiply); in kernels of more than 128 rows another warp stores (drain). They hand each other the
 // stages of a ring in shared memory. Weights come as they are stored, by bulk copies, and go from shared memory to
 // registers, as operand A. Rows are operand B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they
 // were written.
@@ -12,18 +12,18 @@
 // there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
 // the second one gives its sums to the first.
 //
-// Results of up to 128 rows are stored by the warps that made them (gemm_store.cuh). Those of 256 rows leave through
+// Results of up to 128 rows are stored by the warps that made them (gemm_store.cuh). Those of more leave through
 // stages that are free, from where the copy engine stores them as boxes, or adds them to rows, while the next part is
 // multiplied.
 #pragma once
 #include "gemm_store.cuh"
 
-// x has boxes of 64 inputs of some rows. `to` is for kernels of 256 rows: boxes of results, of 128 bytes by CHUNK rows;
-// the tiles of all products but the last are whole boxes.
+// x has boxes of 64 inputs of some rows. `to` is for kernels of more than 128 rows: boxes of results, of 128 bytes by
+// CHUNK rows; the tiles of all products but the last are whole boxes.
 struct WgmmaArgs {
     TensorMap x, to[MAX_PRODUCTS];
     GemmArgs a;
-    float *sums; // [blocks, 256, 128]: where kernels of 256 rows keep sums of ranges, if there are several
+    float *sums; // [blocks, 256, 128]: where kernels of more than 192 rows keep sums of ranges
 };
 
 struct Float8Args {
@@ -35,8 +35,8 @@ struct Float8Args {
     int groups;          // 1: rows and weights have a scale for each 128 inputs
 };
 
-// Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for the kernel of 256 rows: boxes of
-// two records of four tiles, and of results, as in WgmmaArgs.
+// Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for kernels of more than 128 rows:
+// boxes of two records of four tiles, and of results, as in WgmmaArgs.
 struct Float8Boxes {
     TensorMap weights[MAX_PRODUCTS], to[MAX_PRODUCTS];
 };
@@ -111,12 +111,13 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
     static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0; // sums that one block gives the other
-    static constexpr int BUFFERS = SPLIT || N == 32 || F8 && N == 256 ? 1 : 2; // of results, of each warpgroup
-    static constexpr bool AWAY = N == 256; // registers hold the sums of one range alone; results leave as boxes
-    static constexpr bool BOXED = F8 && N == 256; // weights come as two boxes of half of the tiles
+    static constexpr int BUFFERS = SPLIT || N == 32 ? 1 : 2; // of results, of each warpgroup
+    static constexpr bool AWAY = N > 128; // registers hold the sums of one range alone; results leave as boxes
+    static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
-    static constexpr int KEPT = 7, HELD = FORMAT == BF16 ? 4 : 0;
+    static constexpr int KEPT = N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
+    static constexpr int HELD = !AWAY ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
     static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : BUFFERS * GROUPS * 8192;
     static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES;
     static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
@@ -165,15 +166,15 @@ template <int N, int TILES, int BLOCKS> struct Parts {
     // at returns what a block multiplies of part t of its cluster. Blocks of rows are taken in bands, so that parts that
     // are multiplied at the same time share both rows and weights in the cache.
     __device__ __forceinline__ Part at(int t, int rank) const {
-        constexpr int BAND = N == 256 ? 8 : 16;
+        constexpr int BAND = N > 128 ? 8 : 16;
         int band = t / (BAND * outBlocks), rows = min(BAND, rowBlocks - band * BAND), in = t - band * BAND * outBlocks;
         return {(band * BAND + in % rows) * N, (in / rows * BLOCKS + rank % BLOCKS) * TILES};
     }
 };
 
-// Leaving says how results of 256 rows leave: in chunks of CHUNK rows. A free stage takes some chunks where it has rows
-// and, if there is room, one or two where it has weights. Chunks of float32 take most room, those of bfloat16 half of
-// it, those of gates a quarter.
+// Leaving says how results of more than 128 rows leave: in chunks of CHUNK rows. A free stage takes some chunks where
+// it has rows and, if there is room, one or two where it has weights. Chunks of float32 take most room, those of
+// bfloat16 half of it, those of gates a quarter.
 template <typename P> struct Leaving {
     static constexpr int SIZE = 2 * P::OUTS * CHUNK * 2; // bytes of a chunk of float32
     static constexpr int EXTRA = P::WEIGHT_BYTES < SIZE ? 0 : 1;
@@ -197,8 +198,8 @@ template <typename P> struct Leaving {
     }
 };
 
-// drain is the work of the warp that has the copy engine store the results of 256 rows: a lane for each box of a stage.
-// It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
+// drain is the work of the warp that has the copy engine store the results of more than 128 rows: a lane for each box of
+// a stage. It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
 __device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;

@@ -24,6 +24,9 @@ template <int n> __device__ __forceinline__ void moreRegisters() { asm volatile(
 #define D32(i) D16(i), D16(i + 16)
 #define D64(i) D32(i), D32(i + 32)
 #define SUMS_64 D64(0)
+#define SUMS_80 D64(0), D16(64)
+#define SUMS_96 D64(0), D32(64)
+#define SUMS_112 SUMS_96, D16(96)
 #define SUMS_128 D64(0), D64(64)
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -49,6 +52,12 @@ template <int n> __device__ __forceinline__ void moreRegisters() { asm volatile(
         WGMMA("64", KIND, LAST, S0 S1, "%32,%33,%34,%35", "%36", "%37", D32(0));                                      \
     else if constexpr (N == 128)                                                                                       \
         WGMMA("128", KIND, LAST, S0 S1 S2 S3, "%64,%65,%66,%67", "%68", "%69", SUMS_64);                              \
+    else if constexpr (N == 160)                                                                                       \
+        WGMMA("160", KIND, LAST, S0 S1 S2 S3 S4, "%80,%81,%82,%83", "%84", "%85", SUMS_80);                   \
+    else if constexpr (N == 192)                                                                                       \
+        WGMMA("192", KIND, LAST, S0 S1 S2 S3 S4 S5, "%96,%97,%98,%99", "%100", "%101", SUMS_96);              \
+    else if constexpr (N == 224)                                                                                       \
+        WGMMA("224", KIND, LAST, S0 S1 S2 S3 S4 S5 S6, "%112,%113,%114,%115", "%116", "%117", SUMS_112);               \
     else                                                                                                               \
         WGMMA("256", KIND, LAST, S0 S1 S2 S3 S4 S5 S6 S7, "%128,%129,%130,%131", "%132", "%133", SUMS_128);
 

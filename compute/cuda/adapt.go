@@ -42,6 +42,15 @@ var adaptKernels = []string{"down", "up", "wide", "gate"}
 
 func adaptName(kernel string, rows int) string { return fmt.Sprintf("adapt_%s_%d", kernel, rows) }
 
+// gateDown is the kernel for a gate of few rows and the product with A of its results.
+const gateDown = "adapt_gate_down"
+
+// gateDownShared is its dynamic shared memory, for a rank.
+func gateDownShared(rank int) int {
+	const ofB, ofA, results = 3 * 4 * 512, 8 * 512, 8 * 256 // of a warp
+	return 8*(ofB+ofA+results) + 2*fewAdapted*(rank+8)*2
+}
+
 // adaptChunkRows is the rows of a chunk in steps of so many.
 func adaptChunkRows(rows int) int {
 	if rows <= mostGraphRows {
@@ -61,6 +70,8 @@ type adaptation struct {
 	ranges   int32
 	scale    float32
 	gate     *compute.Activate // of two products, nil if none
+	next     *adaptation       // of the product that takes a gate's results: up multiplies them by A; nil if none
+	skip     int32             // ranges of few rows that precede its own: those of the gate whose next it is
 }
 
 // adapt compiles what adapters add to products of x: rows times A, then times B, with one launch each. It returns
@@ -90,8 +101,9 @@ func (a *adaptation) args(s *shape) (adaptArgs, int, grid) {
 		groups: int32(p.graph.Adapters), rank: int32(roundUp(p.lora.rank, tileIns)), ranges: a.ranges, scale: a.scale,
 		room: int32(min(roundUp(p.limits.Rows, rowMultiple), mostGraphRows)),
 	}
+	args.inner = args.inner.at(4 * int64(a.skip) * int64(args.room) * int64(args.rank))
 	if each == manyAdapted {
-		args.ranges, args.room = 0, int32(roundUp(p.limits.Rows, rowMultiple))
+		args.inner, args.ranges, args.room = p.lora.inner, 0, int32(roundUp(p.limits.Rows, rowMultiple))
 	}
 	return args, each, grid{0, uint32(adaptChunks(rows, each, p.graph.Adapters)), 1}
 }
@@ -129,7 +141,19 @@ func (a *adaptation) up(s *shape) error {
 		kernel = "gate"
 		args.act, args.dst, blocks.x = int32(a.gate.Act), a.p.view(a.gate.Dst), blocksOf(a.gate.Dst.Cols, outs/2)
 	}
-	return run(a.p, adaptName(kernel, each), blocks, 256, &args)
+	if a.next == nil {
+		return run(a.p, adaptName(kernel, each), blocks, 256, &args)
+	}
+	shared := gateDownShared(int(args.rank))
+	if each == manyAdapted || shared > a.p.d.g.info.shared {
+		return errors.Join(run(a.p, adaptName(kernel, each), blocks, 256, &args), a.next.down(s))
+	}
+	next, _, _ := a.next.args(s)
+	args.next, _ = a.p.lowTable(a.next.products[0].Target)
+	args.nextInner, blocks.x = next.inner, uint32(next.ranges)
+	f := *a.p.kernel[gateDown]
+	f.shared = uint32(shared)
+	return launch(a.p.s, &f, blocks, 256, &args)
 }
 
 // adaptedGate compiles a gate and what it gates where adapters change them: what they add comes before the activation.
@@ -144,7 +168,7 @@ func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act c
 	if err != nil {
 		return nil, err
 	}
-	a.gate = &act
+	a.gate, c.gates[c.at+2] = &act, a
 	plain, adapted := []operation{base, p.activate(act.Dst, act.Gate, act.Up, int(act.Act), 0)}, []operation{a.down, base, a.up}
 	if narrow != nil {
 		plain, adapted = append([]operation{narrow}, plain...), append([]operation{narrow}, adapted...)

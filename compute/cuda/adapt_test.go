@@ -34,6 +34,24 @@ func adaptAll(g *compute.Graph, adapters, rank int, weight func(out, in int) com
 	return place
 }
 
+// TestAdaptersWithoutRoom computes a gate and what adapters multiply its results by in one kernel and, as where blocks
+// have too little shared memory for that, in two: rows have the same bits.
+func TestAdaptersWithoutRoom(t *testing.T) {
+	d := gpuDevice(t)
+	defer func(was int) { d.g.info.shared = was }(d.g.info.shared)
+	c := adapterCase(72, less(4000, 1100), 90)
+	run := func() [][]float32 {
+		return runParts(t, compileCase(t, d, c), part{0, 0, 21, 1}, part{1, 0, 3, 0}, part{2, 0, 40, 2}, part{3, 0, 3, 1})
+	}
+	want := run()
+	d.g.info.shared = gateDownShared(0)
+	for r, got := range run() {
+		if !slices.Equal(got, want[r]) {
+			t.Fatalf("row %d has other bits", r)
+		}
+	}
+}
+
 // TestAdaptersInCompany decodes many sequences with adapters in one step, again and again, and each alone: kernels
 // begin before those in front of them end, and must not read too early.
 func TestAdaptersInCompany(t *testing.T) {

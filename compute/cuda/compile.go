@@ -30,14 +30,15 @@ type compiler struct {
 	wide map[int]bool // by buffer's number
 	at   int          // the operation that is compiled
 
-	routes map[int]routeShape // of buffers that have rows of routes, by number
-	joined map[int]bool       // operations that were compiled with one before them
-	normed *compute.Normalize // the norm whose results are the rows of the product at hand, and of nothing else
+	routes map[int]routeShape  // of buffers that have rows of routes, by number
+	joined map[int]bool        // operations that were compiled with one before them
+	gates  map[int]*adaptation // what adapters add to the gate before an operation
+	normed *compute.Normalize  // the norm whose results are the rows of the product at hand, and of nothing else
 }
 
 // compile fills p.buffers and p.ops.
 func (p *program) compile() error {
-	c := &compiler{p: p, ops: p.routersApart(p.graph.Ops), wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}, joined: map[int]bool{}}
+	c := &compiler{p: p, ops: p.routersApart(p.graph.Ops), wide: wideBuffers(p.graph.Ops), routes: map[int]routeShape{}, joined: map[int]bool{}, gates: map[int]*adaptation{}}
 	for _, r := range p.graph.Routings {
 		p.routings = append(p.routings, routing{Routing: r})
 	}

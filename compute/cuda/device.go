@@ -181,6 +181,7 @@ func sharedSizes(most int) map[string]int {
 	for _, name := range []string{"attend_latent_tile", "attend_latent_chunk"} {
 		sizes[name] = latentShared
 	}
+	sizes[gateDown] = most // a rank says how much of it
 	sizes["attend_latent_wgmma"], sizes["attend_latent_few"] = latentWgmmaShared, latentFewShared
 	for _, in := range headsIns {
 		sizes[headsKernel(in)] = headsShared(in)

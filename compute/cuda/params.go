@@ -211,6 +211,7 @@ type adaptArgs struct {
 	_                       int32
 	dst                     rows
 	p                       [maxProducts]adaptProductArgs
+	next, nextInner         pointer
 }
 
 // manyArgs is a groupedArgs with maps of its rows.
@@ -458,6 +459,7 @@ func init() {
 			paramSizes[adaptName(k, rows)] = unsafe.Sizeof(adaptArgs{})
 		}
 	}
+	paramSizes[gateDown] = unsafe.Sizeof(adaptArgs{})
 	for _, m := range manies {
 		paramSizes[m.name(false)], paramSizes[m.name(true)] = unsafe.Sizeof(manyArgs{}), unsafe.Sizeof(manyArgs{})
 	}

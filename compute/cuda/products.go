@@ -22,7 +22,9 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 		if err != nil {
 			return nil, err
 		}
-		if adapt != nil {
+		if g := c.gates[c.at]; adapt != nil && g != nil && g.gate.Dst == x && len(o.Products) == 1 {
+			g.next, adapt.skip = adapt, 2*g.ranges
+		} else if adapt != nil {
 			launches = append(launches, adapt.down)
 		}
 		if args.mode == modeGated && n != 2 {

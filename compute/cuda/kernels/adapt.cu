@@ -8,6 +8,10 @@
 #define OUT_TILES 4 // of 16 outputs, of a warp of up
 #define AT_ONCE 16  // ranges whose sums are on their way
 
+#define FEW 8          // rows of a chunk of gateDown
+#define UNIT_TILES 2   // of 16 outputs of a gate, and of what it gates, that a warp of gateDown computes at once
+#define ON_THEIR_WAY 3 // such tiles of B, of 16 of the rank
+
 // AdaptProduct is one weight of every adapter, A or B, and what B's results are added to.
 struct AdaptProduct {
     const Group *groups;
@@ -26,6 +30,8 @@ struct AdaptArgs {
     int unused;
     Rows dst; // of gates
     AdaptProduct p[MAX_PRODUCTS];
+    const Group *next; // of gateDown: A of the product that takes its results
+    float *nextInner;  // [blocks, room, rank]
 };
 
 // loadEarly reads 16 bytes that nobody reads again, or makes zeros, where it stands: the compiler does not move it
@@ -43,6 +49,20 @@ __device__ __forceinline__ void loadEarly(u32 (&r)[4], const void *from, bool th
 __device__ __forceinline__ void mmaRows(float (&d)[2][4], const u32 (&x)[4], const u32 (&w)[4]) {
     mma(d[0], x, w[0], w[2]);
     mma(d[1], x, w[1], w[3]);
+}
+
+// sumOfRanges adds the sums of ranges, which are `step` numbers apart.
+__device__ __forceinline__ float sumOfRanges(const float *next, i64 step, int ranges) {
+    float sum = 0, of[AT_ONCE];
+    for (int left = ranges; left > 0; left -= AT_ONCE) {
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; s++, next += step)
+            of[s] = s < left ? *next : 0;
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; s++)
+            sum = sum + of[s]; // which zeros leave as it is
+    }
+    return sum;
 }
 
 // down makes x·A of up to ROWS rows: a block makes 16 numbers of each row, of one range of inputs or, where there is
@@ -221,19 +241,8 @@ template <int ROWS, bool GATE, bool WIDE> __device__ __forceinline__ void up(con
                 i64 step = (i64)a.room * a.rank, at = (product + q) * max(a.ranges, 1) * step + (i64)(c.y + r) * a.rank + col;
                 if (TILES > 1)
                     v = ((const bf16 *)a.inner)[at];
-                else {
-                    const float *next = (const float *)a.inner + at;
-                    float sum = 0, of[AT_ONCE];
-                    for (int left = a.ranges; left > 0; left -= AT_ONCE) {
-#pragma unroll
-                        for (int s = 0; s < AT_ONCE; s++, next += step)
-                            of[s] = s < left ? *next : 0;
-#pragma unroll
-                        for (int s = 0; s < AT_ONCE; s++)
-                            sum = sum + of[s]; // which zeros leave as it is
-                    }
-                    v = toBF16(sum);
-                }
+                else
+                    v = toBF16(sumOfRanges((const float *)a.inner + at, step, a.ranges));
             }
             inner[q][r][threadIdx.x % 16] = v;
         }
@@ -294,6 +303,195 @@ template <int ROWS, bool GATE, bool WIDE> __device__ __forceinline__ void up(con
     }
 }
 
+__device__ __forceinline__ void loadShared(u32 (&r)[4], u32 at) {
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+// gateDown is up of a GATE of up to FEW rows, and down of the product that takes its results: a block's outputs are a
+// range of that, a warp's a part. It copies its weights to shared memory before the rows are there. [ranges, chunks]
+// blocks of 32·WARPS threads. Dynamic shared memory: of each warp ON_THEIR_WAY units of UNIT_TILES tiles of B of both
+// products, a part of A, and its results; and the rows between A and B, [2, FEW, rank + 8].
+//
+// HALF is of up to half of FEW rows: the other half repeats them, so that no lane is idle, and lanes of either half
+// have eight outputs of a tile's 16.
+template <bool HALF> __device__ __forceinline__ void gateDown(const AdaptArgs &a, int4 c) {
+    constexpr int STEPS = PART / 16, UNITS = STEPS / UNIT_TILES, UNIT = 2 * UNIT_TILES * 512;
+    constexpr int OWN = ON_THEIR_WAY * UNIT + STEPS * 512 + STEPS * 256;
+    constexpr int EIGHTS = HALF ? 1 : 2; // outputs of a tile that a lane has, by eight
+    extern __shared__ __align__(16) u8 shared[];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int own = HALF ? g % 4 : g, eighth = HALF ? g / 4 : 0; // the lane's row, and its first eight outputs
+    u32 mine = sharedAddress(shared) + warp * OWN + lane * 16, ofA = mine + ON_THEIR_WAY * UNIT;
+    uint2 *results = (uint2 *)(shared + (warp + 1) * OWN - STEPS * 256) + lane; // of each step, as fragments
+    bf16 *inner = (bf16 *)(shared + WARPS * OWN);
+    int tile0 = (blockIdx.x * WARPS + warp) * STEPS; // of a gate's outputs, and of next's inputs
+    Group w[2] = {}, next = {};
+    if (c.z > 0 && c.x < a.groups)
+        w[0] = a.p[0].groups[c.x], w[1] = a.p[1].groups[c.x], next = a.next[c.x];
+    int steps = (max(w[0].w ? w[0].in : 0, w[1].w ? w[1].in : 0) + 15) / 16, ld = a.rank + 8;
+    int tiles = a.p[0].tiles - tile0;                         // left for the warp
+    int outs = a.p[0].outs - tile0 * 16 - eighth * 8 - 2 * t; // for the lane
+    int unit = 0, k = 0, slot = 0; // of B's copies: which unit comes next, its step of the rank, and where it goes
+    auto copyB = [&]() {
+        if (unit < UNITS && steps > 0) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int ofTile = (w[i].in + 63) / 64 * RECORD;
+                const u8 *from = w[i].w + (i64)(tile0 + unit * UNIT_TILES) * ofTile + k / 4 * RECORD + k % 4 * 512 + lane * 16;
+                bool there = w[i].w && k * 16 < w[i].in;
+#pragma unroll
+                for (int m = 0; m < UNIT_TILES; m++)
+                    copy16(mine + slot * UNIT + (i * UNIT_TILES + m) * 512, from + m * ofTile, there && unit * UNIT_TILES + m < tiles);
+            }
+            if (++k == steps)
+                k = 0, unit++;
+            slot = slot + 1 == ON_THEIR_WAY ? 0 : slot + 1;
+        }
+        copyCommit();
+    };
+    auto copyA = [&](int outs) {
+        if (!next.w)
+            return;
+        int records = (next.in + 63) / 64;
+        const u8 *from = next.w + ((i64)outs * records + tile0 / 4) * RECORD + lane * 16;
+#pragma unroll
+        for (int k = 0; k < STEPS; k++)
+            copy16(ofA + k * 512, from + k / 4 * RECORD + k % 4 * 512, tile0 / 4 + k / 4 < records);
+    };
+    for (int i = 0; i < ON_THEIR_WAY; i++) {
+        if (i == ON_THEIR_WAY - 1)
+            copyA(0);
+        copyB();
+    }
+    int row = own < c.z ? a.rows[c.y + own] : -1;
+    waitForRows();
+    if (c.z <= 0)
+        return;
+
+    // Of its row a lane has outputs 2t and 2t+1 of eight.
+    const bf16 *of[2]; // what the products have yielded
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        of[i] = (const bf16 *)a.p[i].dst.at + (i64)row * a.p[i].dst.ld + tile0 * 16 + eighth * 8 + 2 * t;
+    bf16 *to = (bf16 *)a.dst.at + (i64)row * a.dst.ld + tile0 * 16 + eighth * 8 + 2 * t;
+    u32 was[2][UNIT_TILES][EIGHTS], then[2][UNIT_TILES][EIGHTS]; // of this unit and the next
+    auto fetch = [&](int unit) {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int m = 0; m < UNIT_TILES; m++)
+#pragma unroll
+                for (int n = 0; n < EIGHTS; n++) {
+                    int tile = unit * UNIT_TILES + m;
+                    then[i][m][n] = row >= 0 && tile < tiles ? *(const u32 *)(of[i] + tile * 16 + n * 8) : 0;
+                }
+    };
+    fetch(0);
+    {
+        int i = threadIdx.x / (FEW * 16), r = threadIdx.x / 16 % FEW; // of the rows between A and B
+        bool there = i ? w[1].w : w[0].w;
+        int in = i ? w[1].in : w[0].in;
+        i64 step = (i64)a.room * a.rank;
+        for (int col = threadIdx.x % 16; col < steps * 16; col += 16) {
+            float sum = 0;
+            if (there && col < in && r < c.z)
+                sum = sumOfRanges((const float *)a.inner + i * a.ranges * step + (i64)(c.y + r) * a.rank + col, step, a.ranges);
+            inner[(i * FEW + r) * ld + col] = toBF16(sum);
+        }
+    }
+    __syncthreads();
+    int from = 0;
+#pragma unroll 1
+    for (int unit = 0; unit < UNITS; unit++) {
+#pragma unroll
+        for (int i = 0; i < 2 * UNIT_TILES * EIGHTS; i++)
+            ((u32 *)was)[i] = ((u32 *)then)[i];
+        if (unit + 1 < UNITS)
+            fetch(unit + 1);
+        float d[2][UNIT_TILES][2][4] = {};
+        for (int k = 0; k < steps; k++) {
+            copyWait<ON_THEIR_WAY - 1>(); // a lane reads what it copied
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const bf16 *of = inner + (i * FEW + own) * ld + k * 16 + 2 * t;
+                u32 x[4] = {*(const u32 *)of, 0, *(const u32 *)(of + 8), 0};
+#pragma unroll
+                for (int m = 0; m < UNIT_TILES; m++) {
+                    u32 b[4];
+                    loadShared(b, mine + from * UNIT + (i * UNIT_TILES + m) * 512);
+                    mmaRows(d[i][m], x, b);
+                }
+            }
+            from = from + 1 == ON_THEIR_WAY ? 0 : from + 1;
+            copyB();
+        }
+#pragma unroll
+        for (int m = 0; m < UNIT_TILES; m++) {
+            u32 both[2];
+#pragma unroll
+            for (int n = 0; n < EIGHTS; n++) {
+                int col = (unit * UNIT_TILES + m) * 16 + n * 8; // beyond the lane's first
+                float v[2][2];
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        u32 raw = was[i][m][n];
+                        float more = eighth ? d[i][m][1][e] : d[i][m][n][e];
+                        v[i][e] = __uint_as_float(e ? raw & 0xffff0000 : raw << 16);
+                        if (w[i].w)
+                            v[i][e] = v[i][e] + more * w[i].scale * a.scale;
+                    }
+                    float x = fromBF16(toBF16(v[0][e])), y = fromBF16(toBF16(v[1][e]));
+                    v[0][e] = a.act == SILU ? activate(SILU, x, y) : gate(a.act, x, y);
+                }
+                u32 packed = packBF16(v[0][0], col + 1 < outs ? v[0][1] : 0);
+                bool there = row >= 0 && col < outs;
+                both[n] = there ? packed : 0;
+                if (there && col + 1 < outs)
+                    *(u32 *)(to + col) = packed;
+                else if (there)
+                    to[col] = (bf16)packed;
+            }
+            if (HALF) // lanes of the first half have the rows
+                both[1] = __shfl_xor_sync(~0u, both[0], 16);
+            results[(unit * UNIT_TILES + m) * 32] = make_uint2(both[0], both[1]);
+        }
+    }
+    if (!next.w)
+        return;
+    // Sums of parts are in place of B.
+    for (int outs = 0; outs * 16 < next.outs; outs++) {
+        if (outs > 0) {
+            __syncthreads(); // A and the sums before are read
+            copyA(outs);
+            copyCommit();
+        }
+        copyWait<0>();
+        __syncwarp(); // B is read
+        float d[2][4] = {};
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            uint2 both = results[k * 32];
+            u32 x[4] = {both.x, 0, both.y, 0}, b[4];
+            loadShared(b, ofA + k * 512);
+            mmaRows(d, x, b);
+        }
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            *(float2 *)(shared + warp * OWN + (g * 16 + n * 8 + 2 * t) * 4) = make_float2(d[n][0], d[n][1]);
+        __syncthreads();
+        int row = threadIdx.x / 16;
+        float sum = 0;
+        if (row < c.z) {
+#pragma unroll
+            for (int v = 0; v < WARPS; v++)
+                sum = sum + ((const float *)(shared + v * OWN))[threadIdx.x];
+            a.nextInner[((i64)blockIdx.x * a.room + c.y + row) * a.rank + outs * 16 + threadIdx.x % 16] = sum;
+        }
+    }
+}
+
 KERNEL __launch_bounds__(256, 3) adapt_down_8(const AdaptArgs a) { down<8, false>(a); }
 KERNEL __launch_bounds__(256, 2) adapt_down_32(const AdaptArgs a) { down<32, true>(a); }
 KERNEL __launch_bounds__(256, 2) adapt_up_8(const AdaptArgs a) { up<8, false, false>(a); }
@@ -302,3 +500,11 @@ KERNEL __launch_bounds__(256, 2) adapt_wide_8(const AdaptArgs a) { up<8, false, 
 KERNEL __launch_bounds__(256, 2) adapt_wide_32(const AdaptArgs a) { up<32, false, true>(a); }
 KERNEL __launch_bounds__(256, 2) adapt_gate_8(const AdaptArgs a) { up<8, true, false>(a); }
 KERNEL __launch_bounds__(256, 2) adapt_gate_32(const AdaptArgs a) { up<32, true, false>(a); }
+KERNEL __launch_bounds__(256, 2) adapt_gate_down(const AdaptArgs a) {
+    letNextBegin();
+    int4 c = a.chunks[blockIdx.y];
+    if (c.z <= FEW / 2)
+        gateDown<true>(a, c);
+    else
+        gateDown<false>(a, c);
+}

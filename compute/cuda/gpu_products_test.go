@@ -33,6 +33,11 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated, bias: true},
 			{outs: []int{328, 328}, in: 9216, rows: 300, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
 			{outs: []int{72, 72}, in: 512, rows: 1000, mode: modeGated, act: int32(compute.ReLU)},
+			{outs: []int{72}, in: 14336, rows: 1, mode: modeAdd, wide: 1},
+			{outs: []int{72, 40}, in: 4096, rows: 3},
+			{outs: []int{40}, in: 8960, rows: 8, wide: 1, bias: true},
+			{outs: []int{40, 40}, in: 4096, rows: 7, mode: modeGated},
+			{outs: []int{72, 72}, in: 1536, rows: 16, mode: modeGated, bias: true},
 		}, []productCase{
 			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{192, 64, 104}, in: 256, rows: 300},
@@ -40,6 +45,10 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{192, 64, 100}, in: 256, rows: 130, wide: 1},
 			{outs: []int{136, 136}, in: 512, rows: 270, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
 			{outs: []int{72, 72}, in: 256, rows: 300, mode: modeGated, act: int32(compute.ReLU)},
+			{outs: []int{40}, in: 2304, rows: 1, mode: modeAdd, wide: 1},
+			{outs: []int{40}, in: 1280, rows: 8, bias: true},
+			{outs: []int{24, 24}, in: 1536, rows: 3, mode: modeGated},
+			{outs: []int{24, 24}, in: 256, rows: 9, mode: modeGated, bias: true},
 		}) {
 			c.test(t, d, p, typ, r)
 		}
@@ -147,6 +156,9 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		must(p.g.free(f8.x))
 		must(p.g.free(f8.scales))
 		return
+	}
+	if c.rows <= fews[len(fews)-1].rows {
+		try("few rows", func() error { return p.multiply(f, &a, c.rows) })
 	}
 	for _, b := range f.blockings() {
 		if p.kernel[f.kernel(b.name())] != nil {

@@ -151,6 +151,10 @@ func (a *arena) intern(e expr, list []id) id {
 	}
 	e.hash = h
 	x := id(len(a.exprs))
+	if len(a.exprs) == cap(a.exprs) { // append would grow by a quarter, and copy all twice as often
+		more := len(a.exprs)/2 + 1
+		a.exprs, a.rows, a.life = slices.Grow(a.exprs, more), slices.Grow(a.rows, more), slices.Grow(a.life, more)
+	}
 	a.exprs, a.rows, a.life = append(a.exprs, e), append(a.rows, -1), append(a.life, unknown)
 	a.table[i] = x
 	if 2*len(a.exprs) > len(a.table) {

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -81,7 +82,7 @@ func (b *bpe) encodeCached(s *scratch, word string) {
 }
 
 func (b *bpe) encodeWord(s *scratch, word string) {
-	s.syms, s.heap = s.syms[:0], s.heap[:0]
+	s.syms, s.heap = slices.Grow(s.syms[:0], utf8.RuneCountInString(word)), s.heap[:0]
 	if b.bytes {
 		b.splitBytes(s, word)
 	} else {

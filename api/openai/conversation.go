@@ -9,7 +9,7 @@ import (
 
 // Conversation returns messages as the chat template takes them.
 func Conversation(messages []Message, generate bool, kwargs json.RawMessage) (*chat.Input, error) {
-	in := &chat.Input{AddGenerationPrompt: generate}
+	in := &chat.Input{AddGenerationPrompt: generate, Messages: make([]chat.Message, 0, len(messages))}
 	for _, m := range messages {
 		out := chat.Message{Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID, Reasoning: m.ReasoningContent}
 		if m.Role == "developer" { // OpenAI's new name of the role that templates call system

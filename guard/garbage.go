@@ -19,15 +19,10 @@ func BoundGarbage() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	set := int64(0)
 	afterCollections(func() {
 		now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 		metrics.Read(now)
 		percent, limit := garbageBounds(now[0].Value.Uint64(), now[1].Value.Uint64())
-		if limit > set-set/32 && limit < set+set/32 {
-			return // each of these stops the world
-		}
-		set = limit
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
 	})

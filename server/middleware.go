@@ -20,10 +20,21 @@ import (
 // requestID is the header that carries a request's id in both directions.
 const requestID = "X-Request-Id"
 
-// ServeHTTP answers a request: it checks the client, finds the route, and logs. Panics are answered too.
+// ServeHTTP answers a request. A stream of HTTP/2 that its client has ended before it is looked at is only counted:
+// nobody reads an answer, and a flood of them would fill the log.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
-	w, began := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}, time.Now()
+	w := &recorder{Answer: guard.NewAnswer(writer, r, s.cfg.WriteTimeout)}
 	defer w.End()
+	if r.ProtoMajor == 2 && context.Cause(r.Context()) == context.Canceled {
+		s.metrics.answered(s.handlerOf(r), r.Method, statusGone, 0)
+		return
+	}
+	s.handle(w, writer, r)
+}
+
+// handle checks the client, finds the route, and logs. Panics are answered too.
+func (s *Server) handle(w *recorder, writer http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	if mayCome(r) && r.Context().Err() == nil { // a stream of HTTP/2 that has ended would stay for its deadline
 		http.NewResponseController(w).SetReadDeadline(began.Add(s.cfg.BodyTimeout)) // not of a writer in a test
 	}
@@ -52,7 +63,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.cfg.Logger.Log(r.Context(), level, "request", about...)
 		s.refusals.hold(r.Context(), w.status)
 	}()
-	if ended(w, r) || s.preflight(w, r) {
+	if s.preflight(w, r) {
 		return
 	}
 	r = s.routed(r)
@@ -106,15 +117,6 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 // not have ended.
 func mayCome(r *http.Request) bool {
 	return r.ContentLength != 0 || r.ProtoMajor == 2 && r.Header.Get("Content-Length") != ""
-}
-
-// ended reports whether the client has ended a stream of HTTP/2 before it was looked at: nobody reads an answer.
-func ended(w *recorder, r *http.Request) bool {
-	if r.ProtoMajor < 2 || context.Cause(r.Context()) != context.Canceled {
-		return false
-	}
-	w.status = statusGone
-	return true
 }
 
 // routed returns the request with its path as routes have it: without the root path, and without a slash at the end.

@@ -156,11 +156,17 @@ func (a *adaptation) up(s *shape) error {
 	return launch(a.p.s, &f, blocks, 256, &args)
 }
 
-// adaptedGate compiles a gate and what it gates where adapters change them: what they add comes before the activation.
+// adaptedGate compiles a gate and what it gates where adapters may change them: what they add comes before the
+// activation. A step without adapters has one kernel for both, which gives the same bits.
 func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act compute.Activate) (operation, error) {
 	p, products := c.p, []compute.Product{gate, up}
 	x, narrow := c.narrow(x)
 	base, err := c.base(x, products, gemmArgs{mode: modePlain, scale: 1})
+	if err != nil {
+		return nil, err
+	}
+	gate.Dst = act.Dst
+	whole, err := c.base(x, []compute.Product{gate, up}, gemmArgs{mode: modeGated, act: int32(act.Act), scale: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +175,7 @@ func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act c
 		return nil, err
 	}
 	a.gate, c.gates[c.at+2] = &act, a
-	plain, adapted := []operation{base, p.activate(act.Dst, act.Gate, act.Up, int(act.Act), 0)}, []operation{a.down, base, a.up}
+	plain, adapted := []operation{whole}, []operation{a.down, base, a.up}
 	if narrow != nil {
 		plain, adapted = append([]operation{narrow}, plain...), append([]operation{narrow}, adapted...)
 	}

@@ -33,6 +33,7 @@ type compiler struct {
 	routes map[int]routeShape  // of buffers that have rows of routes, by number
 	joined map[int]bool        // operations that were compiled with one before them
 	gates  map[int]*adaptation // what adapters add to the gate before an operation
+	turned *turner             // the product before, which may do what is compiled now
 	normed *compute.Normalize  // the norm whose results are the rows of the product at hand, and of nothing else
 }
 
@@ -227,6 +228,7 @@ func (c *compiler) matMul(o compute.MatMul) (operation, int, error) {
 			}
 		}
 	}
+	c.turned = c.turns(o)
 	op, err := c.products(o, gemmArgs{mode: modePlain, scale: 1})
 	return op, 1, err
 }
@@ -244,16 +246,32 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 
 // rotate compiles a rotation; where that of queries, that of keys and their storing follow each other, all as one.
 func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
-	p := c.p
-	if c.at+2 < len(c.ops) {
-		k, second := c.ops[c.at+1].(compute.Rotate)
-		s, third := c.ops[c.at+2].(compute.Store)
-		if second && third && s.K == k.X && k.Angles == o.Angles && k.Rotary.Skip == o.Rotary.Skip &&
-			k.Rotary.Interleaved == o.Rotary.Interleaved && c.deadAfter(c.at+2, k.X.Buffer) && (p.cache.spec.Type == quant.BF16 || p.rotatesWhole(&o, &k, &s)) {
-			return p.store(&o, &k, &s, nil), 3, nil
-		}
+	t := c.turned
+	c.turned = nil
+	q, k, s, ok := c.rotations(c.at)
+	if !ok {
+		return c.p.store(nil, &o, nil, nil), 1, nil
 	}
-	return p.store(nil, &o, nil, nil), 1, nil
+	op := c.p.store(&q, &k, &s, nil)
+	if t != nil {
+		return t.unlessTurned(op), 3, nil
+	}
+	return op, 3, nil
+}
+
+// rotations returns the rotations of queries and of keys and their storing, if these are the operations from number at
+// on, and one kernel can do them.
+func (c *compiler) rotations(at int) (q, k compute.Rotate, s compute.Store, ok bool) {
+	if at+2 >= len(c.ops) {
+		return q, k, s, false
+	}
+	q, first := c.ops[at].(compute.Rotate)
+	k, second := c.ops[at+1].(compute.Rotate)
+	s, third := c.ops[at+2].(compute.Store)
+	ok = first && second && third && s.K == k.X && k.Angles == q.Angles && k.Rotary.Skip == q.Rotary.Skip &&
+		k.Rotary.Interleaved == q.Rotary.Interleaved && c.deadAfter(at+2, k.X.Buffer) &&
+		(c.p.cache.spec.Type == quant.BF16 || c.p.rotatesWhole(&q, &k, &s))
+	return q, k, s, ok
 }
 
 // deadAfter reports whether nothing after operation at reads what a buffer holds then.

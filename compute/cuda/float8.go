@@ -170,13 +170,17 @@ func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, a
 	if c.normed != nil {
 		round = p.normRows(*c.normed)
 	}
-	return p.launchOf(x, products, args, func(a *gemmArgs, rows int) error {
+	t := c.turned
+	return p.launchOf(x, products, args, func(s *shape, a *gemmArgs, rows int) error {
 		to, err := p.float8Args(a, rows, by)
 		if err == nil {
 			err = round(&to, x.Cols)
 		}
 		if err != nil {
 			return err
+		}
+		if t != nil && t.chosenFloat8(s, &to) {
+			return t.runFloat8(s, &to)
 		}
 		return p.multiplyFloat8(&to)
 	})
@@ -228,7 +232,7 @@ func (c *compiler) normedInFloat8(o compute.Normalize) bool {
 		return false
 	}
 	for _, q := range m.Products {
-		if q.Target > 0 && c.p.graph.Adapters > 0 || q.Dst.Buffer == o.Src.Buffer { // adapters take the rows, too
+		if q.Dst.Buffer == o.Src.Buffer {
 			return false
 		}
 	}
@@ -238,14 +242,25 @@ func (c *compiler) normedInFloat8(o compute.Normalize) bool {
 		in%float8Unit == 0 && in <= 1024*float8Unit
 }
 
-// normFloat8 compiles a norm and the product after it.
+// normFloat8 compiles a norm and the product after it. Adapters take the norm's results as bfloat16.
 func (c *compiler) normFloat8(o compute.Normalize) (operation, int, error) {
 	c.normed = &o
 	c.at++
 	op, n, err := c.matMul(c.ops[c.at].(compute.MatMul))
 	c.at--
 	c.normed = nil
-	return op, n + 1, err
+	if c.p.graph.Adapters == 0 || err != nil {
+		return op, n + 1, err
+	}
+	norm := c.p.normalize(o)
+	return func(s *shape) error {
+		if s.adapted {
+			if err := norm(s); err != nil {
+				return err
+			}
+		}
+		return op(s)
+	}, n + 1, nil
 }
 
 // multiplyFloat8 queues a product.
@@ -260,14 +275,6 @@ func (p *program) multiplyFloat8(a *float8Args) error {
 	return few.run(p, a)
 }
 
-// tiles is how many tiles of outputs a product has.
-func (a *float8Args) tiles() (n int) {
-	for _, q := range a.a.p[:a.a.products] {
-		n += int(q.tiles)
-	}
-	return n
-}
-
 // fits reports whether a kernel computes a product.
 func (k float8Kernel) fits(a *float8Args) bool {
 	ranges := int(a.a.ranges)
@@ -280,19 +287,13 @@ func (k float8Kernel) fits(a *float8Args) bool {
 // float8KernelFor chooses the kernel that is the fastest, one of few rows or one of warpgroups. They all give the same
 // bits.
 func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroups) {
-	blocks, least := blocksOf8(int(a.a.tilesIn)*tileIns), math.MaxInt
+	least := math.MaxInt
 	for i := range float8Kernels {
 		k := &float8Kernels[i]
 		if !k.fits(a) {
 			continue
 		}
-		parts, cost := k.parts(a), 0
-		if k.ranges > 0 {
-			cost = max(parts*blocks/sms, blocks/k.ranges)*k.step + k.part
-		} else {
-			cost = int(blocksOf(parts, sms/clusterSize)) * (blocks*k.step + k.part)
-		}
-		if cost < least {
+		if cost := k.cost(a, sms); cost < least {
 			few, least = k, cost
 		}
 	}
@@ -301,7 +302,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 	}
 	for i := range float8Warpgroups {
 		w := &float8Warpgroups[i]
-		if cost := w.cost(&a.a, a.tiles(), sms); w.fitsFloat8(a) && cost < least {
+		if cost := w.cost(&a.a, a.a.tiles(), sms); w.fitsFloat8(a) && cost < least {
 			few, wide, least = nil, w, cost
 		}
 	}
@@ -313,13 +314,22 @@ func (w warpgroups) fitsFloat8(a *float8Args) bool {
 	return a.groups == 0 && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
 }
 
+// cost is how many nanoseconds, about, a product takes.
+func (k float8Kernel) cost(a *float8Args, sms int) int {
+	parts, blocks := k.parts(a), blocksOf8(int(a.a.tilesIn)*tileIns)
+	if k.ranges > 0 {
+		return max(parts*blocks/sms, blocks/k.ranges)*k.step + k.part
+	}
+	return int(blocksOf(parts, sms/clusterSize)) * (blocks*k.step + k.part)
+}
+
 // parts is how many parts there are, of all inputs, for blocks or for clusters.
 func (k float8Kernel) parts(a *float8Args) int {
 	outs := k.outs
 	if k.ranges == 0 {
 		outs *= clusterSize
 	}
-	return int(blocksOf(int(a.a.rows), k.rows) * blocksOf(a.tiles()*tileOuts, outs))
+	return int(blocksOf(int(a.a.rows), k.rows) * blocksOf(a.a.tiles()*tileOuts, outs))
 }
 
 // run queues a kernel.
@@ -333,14 +343,19 @@ func (k float8Kernel) run(p *program, a *float8Args) error {
 
 // runFloat8 queues a kernel of warpgroups.
 func (p *program) runFloat8(w warpgroups, a *float8Args) error {
-	weights, err := w.mapWeights(p.g, &a.a)
+	args, err := w.argsFloat8(p, a)
 	if err != nil {
 		return err
 	}
-	to, err := w.mapResults(p.g, &a.a)
-	if err != nil {
-		return err
+	return run(p, formatFP8.kernel(w.name()), w.grid(a.a.tiles(), int(a.a.rows), p.d.g.info.sms), w.threads(), &args)
+}
+
+// argsFloat8 makes the parameter of a kernel of F8_E4M3.
+func (w warpgroups) argsFloat8(p *program, a *float8Args) (args float8BoxArgs, err error) {
+	args.float8Args, args.sums = *a, p.sums
+	if args.weights, err = w.mapWeights(p.g, &a.a); err != nil {
+		return args, err
 	}
-	a.sums = p.sums
-	return run(p, formatFP8.kernel(w.name()), w.grid(a.tiles(), int(a.a.rows), p.d.g.info.sms), w.threads(), &float8BoxArgs{weights: weights, to: to, float8Args: *a})
+	args.to, err = w.mapResults(p.g, &a.a)
+	return args, err
 }

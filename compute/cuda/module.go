@@ -88,7 +88,8 @@ func attendBuilds(kv int, wide bool) []Build {
 
 // productBuilds are the compilations of a format's products.
 func productBuilds(f format) []Build {
-	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
+	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false},
+		{"gemm_turned.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
 		{"grouped_few.cu", "sm_80", f, 0, false}, {"grouped_wgmma.cu", "sm_90a", f, 0, false}, {"route_few.cu", "sm_90a", f, 0, false}}
 	if f == formatFP8 {
 		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false})
@@ -163,7 +164,7 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "gemm_turned.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -238,7 +239,7 @@ func (b Build) read() (c compiled, err error) {
 // common.cuh): those of a decode step.
 var earlySources = []string{
 	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
-	"gemm_few.cu", "gemm_wgmma.cu", "gemm_float8.cu",
+	"gemm_few.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu",
 	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
 }
 

@@ -146,6 +146,19 @@ type wgmmaArgs struct {
 	_    [5]uint64
 }
 
+// turning says what a launch of products does with queries, keys and values (kernels/gemm_turned.cuh).
+type turning struct {
+	angles    tensorMap
+	cache     layerArgs
+	pos, slot pointer
+}
+
+// turnedArgs is a wgmmaArgs of products that turn heads.
+type turnedArgs struct {
+	turning
+	wgmmaArgs
+}
+
 // float8Args is a gemmArgs with rows of F8_E4M3.
 type float8Args struct {
 	a               gemmArgs
@@ -155,6 +168,14 @@ type float8Args struct {
 
 // float8BoxArgs is a float8Args with maps of its weights and results.
 type float8BoxArgs struct {
+	weights, to productMaps
+	float8Args
+	_ [2]uint64
+}
+
+// float8TurnedArgs is a float8BoxArgs of products that turn heads.
+type float8TurnedArgs struct {
+	turning
 	weights, to productMaps
 	float8Args
 	_ [2]uint64
@@ -442,6 +463,7 @@ func init() {
 	for _, w := range warpgroupKernels {
 		paramSizes[w.name()] = unsafe.Sizeof(wgmmaArgs{})
 	}
+	paramSizes[turnedBF16.name], paramSizes[turnedFloat8.name] = unsafe.Sizeof(turnedArgs{}), unsafe.Sizeof(float8TurnedArgs{})
 	for _, k := range float8Kernels {
 		paramSizes[k.name] = unsafe.Sizeof(float8Args{})
 	}

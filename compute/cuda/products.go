@@ -45,11 +45,10 @@ func (c *compiler) products(o compute.MatMul, args gemmArgs) (operation, error) 
 
 // base compiles a launch of products without what adapters add.
 func (c *compiler) base(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
-	op, err := c.p.product(x, products, args)
 	if c.p.inFloat8(products[0]) {
-		op, err = c.productFloat8(x, products, args)
+		return c.productFloat8(x, products, args)
 	}
-	return op, err
+	return c.p.product(x, products, args, c.turned)
 }
 
 // inTurn is operations as one.
@@ -93,14 +92,19 @@ func (m *matrix) ranges() int32 {
 	return n
 }
 
-// product compiles one launch.
-func (p *program) product(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
+// product compiles one launch; if t is not nil, it may turn what it yields.
+func (p *program) product(x compute.Tensor, products []compute.Product, args gemmArgs, t *turner) (operation, error) {
 	f := products[0].W.(*matrix).format
-	return p.launchOf(x, products, args, func(a *gemmArgs, rows int) error { return p.multiply(f, a, rows) })
+	return p.launchOf(x, products, args, func(s *shape, a *gemmArgs, rows int) error {
+		if a.rows = int32(rows); t != nil && t.chosen(f, s, a) {
+			return t.run(f, s, a)
+		}
+		return p.multiply(f, a, rows)
+	})
 }
 
 // launchOf compiles a launch, which run queues.
-func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(a *gemmArgs, rows int) error) (operation, error) {
+func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(s *shape, a *gemmArgs, rows int) error) (operation, error) {
 	args.products = int32(len(products))
 	for i, q := range products {
 		m := q.W.(*matrix)
@@ -128,7 +132,7 @@ func (p *program) launchOf(x compute.Tensor, products []compute.Product, args ge
 		for i, t := range dsts {
 			a.p[i].dst = p.view(t)
 		}
-		return run(&a, int(p.count(x, s)))
+		return run(s, &a, int(p.count(x, s)))
 	}, nil
 }
 
@@ -216,6 +220,7 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, w := range warpgroupKernels {
 		sizes[f.kernel(w.name())] = w.shared(f)
 	}
+	sizes[f.kernel(turnedBF16.name)] = turnedBF16.shared(f)
 	for _, few := range fews {
 		sizes[f.kernel(few.name())] = most
 	}
@@ -238,6 +243,7 @@ func (f format) sharedSizes(most int) map[string]int {
 		for _, w := range float8Warpgroups {
 			sizes[f.kernel(w.name())] = w.shared(f)
 		}
+		sizes[f.kernel(turnedFloat8.name)] = turnedFloat8.shared(f)
 	}
 	return sizes
 }
@@ -354,16 +360,22 @@ func (a *gemmArgs) boxable() bool {
 
 // run queues the kernel for all rows of a.
 func (w warpgroups) run(p *program, f format, a *gemmArgs, tiles int) error {
+	args, err := w.args(p, a)
+	if err != nil {
+		return err
+	}
+	return run(p, f.kernel(w.name()), w.grid(tiles, int(a.rows), p.d.g.info.sms), w.threads(), &args)
+}
+
+// args makes the kernel's parameter.
+func (w warpgroups) args(p *program, a *gemmArgs) (args wgmmaArgs, err error) {
 	boxRows, boxSteps := w.box()
 	x, err := p.g.mapRows(a.x, int(a.tilesIn)*tileOuts, int(a.rows), int(a.ldx), boxRows, boxSteps)
 	if err != nil {
-		return err
+		return args, err
 	}
 	to, err := w.mapResults(p.g, a)
-	if err != nil {
-		return err
-	}
-	return run(p, f.kernel(w.name()), w.grid(tiles, int(a.rows), p.d.g.info.sms), w.threads(), &wgmmaArgs{x: x, to: to, a: *a, sums: p.sums})
+	return wgmmaArgs{x: x, to: to, a: *a, sums: p.sums}, err
 }
 
 // mapResults describes where results leave as boxes: those of a gate to the first product's rows.
@@ -393,6 +405,14 @@ func (w warpgroups) mapWeights(g *gpu, a *gemmArgs) (weights productMaps, err er
 		}
 	}
 	return weights, nil
+}
+
+// tiles is how many tiles of outputs a product has.
+func (a *gemmArgs) tiles() (n int) {
+	for _, q := range a.p[:a.products] {
+		n += int(q.tiles)
+	}
+	return n
 }
 
 // grid is the blocks of a launch: those that fit at a time, or as many as there are parts for.
@@ -452,10 +472,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		return nil
 	}
 	a.rows = int32(rows)
-	tiles := 0
-	for _, q := range a.p[:a.products] {
-		tiles += int(q.tiles)
-	}
+	tiles := a.tiles()
 	for _, few := range fews {
 		shared := int(a.ranges) * few.shared(f, rows)
 		if rows > few.rows || few.gated != (a.mode == modeGated) || shared > p.d.g.info.shared {

@@ -1,22 +1,7 @@
 // The paged cache: rotation of queries and keys, storing of keys and values, edits of block tables, and moves of
-// blocks. Each row is computed by itself.
-//
-// In a block, a layer has keys, [KV heads, block tokens, key size], and then values, likewise, of the cache's type.
-// Tables are [groups, slots, stride] of block numbers.
+// blocks. Each row is computed by itself. Tables are [groups, slots, stride] of block numbers.
+#include "cache.cuh"
 #include "kv.cuh"
-
-// CacheLayer is where a layer keeps its keys and values.
-struct CacheLayer {
-    bf16 *at;
-    const int *table; // [slots, stride] of the layer's group
-    i64 block;        // numbers from one block to the next
-    int stride, tokens, heads, keyDim, valueDim;
-};
-
-// blockOf is where a layer's part of the block begins that has a position of a slot.
-__device__ __forceinline__ bf16 *blockOf(const CacheLayer &c, int slot, int pos) {
-    return c.at + c.block * c.table[(i64)slot * c.stride + pos / c.tokens];
-}
 
 // rotate_store rotates pairs of queries in place, and pairs of keys on their way to the cache; values go there as they
 // are. Each part may be left out: queries if q.at is nil, rotation if angles.at is nil, storing if stores is 0 (then

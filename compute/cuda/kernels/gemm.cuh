@@ -56,6 +56,10 @@ template <typename Args> __device__ __forceinline__ Place placeOf(const Args &a,
     return {-1, 0};
 }
 
+// rounded is a number as it is stored. A gate and what it gates are rounded before the activation, also where one kernel
+// makes both: where adapters add to them, they are stored before that.
+__device__ __forceinline__ float rounded(float x) { return fromBF16(toBF16(x)); }
+
 // finish makes a result of a sum, that of output `out` of tile `at`, and stores it. up is the sum of the second product
 // of GATED.
 __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64 row, float sum, float up) {
@@ -68,7 +72,7 @@ __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64
     if (a.mode == GATED) {
         if (a.p[1].bias)
             up = up + a.p[1].bias[o];
-        put(p.dst, row, o, activate(a.act, sum, up));
+        put(p.dst, row, o, activate(a.act, rounded(sum), rounded(up)));
         return;
     }
     sum = sum * a.scale;

@@ -13,7 +13,7 @@
 //
 // Of each 16 inputs, rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): inputs 2t,
 // 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
-#include "gemm_wgmma.cuh"
+#include "gemm_turned.cuh"
 
 #define BLOCK 128 // inputs of a step: two records
 
@@ -511,6 +511,7 @@ FEW_ROWS(32, 5, 3)
 WGMMA_KERNEL(gemm_float8_128x256, true, 256, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x192, true, 192, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x160, true, 160, 2, 1, false)
+TURNED_KERNEL(gemm_float8_128x256_turned, true)
 WGMMA_KERNEL(gemm_float8_128x128, true, 128, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x64, true, 64, 2, 1, false)
 WGMMA_KERNEL(gemm_float8_128x32, true, 32, 2, 1, false)

@@ -131,6 +131,7 @@ template <typename T, int COUNT> struct Target {
 
 // Of the functions below, warps of warpgroup `group` have tiles tile0 to tile0+3 of N rows from row0 on. pick(c, x)
 // makes the sums of chunk c. staged is 8 KB of the warpgroup's shared memory, or, with two BUFFERS, twice that.
+// The next part begins with the first buffer: where the last chunk is in it, too, all warps must have read it before.
 
 // storeNarrow stores bfloat16, through [CHUNK][64] twice, units of 16 bytes swizzled in groups of eight rows.
 template <bool F8, int N, typename Pick>
@@ -166,6 +167,8 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
         for (int k = 0; k < 2; k++)
             to.put(c * CHUNK + k * 16, *(const eight *)(read + buffer + k * 16 * 128));
     }
+    if (N / CHUNK % 2)
+        barrierOf(1 + group, 128);
 }
 
 // storeGated stores act(gate)·up as bfloat16. A gate's warp and an up's, which are neighbours, give each other sums, [4
@@ -210,7 +213,7 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = j * 4 + e;
-                g[i] = up ? v.v[e] : x[i], u[i] = up ? x[8 + i] : v.v[e];
+                g[i] = rounded(up ? v.v[e] : x[i]), u[i] = rounded(up ? x[8 + i] : v.v[e]);
             }
         }
         gate(a.act, g, u);
@@ -219,6 +222,8 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
         barrierOf(1 + group, 128);
         to.put(c * CHUNK, *(const eight *)(read + buffer));
     }
+    if (N / CHUNK % 2)
+        barrierOf(1 + group, 128);
 }
 
 // wideAt is where a warpgroup stages output o, of 64, of a row of float32, swizzled so that a warp's are in different

@@ -61,7 +61,8 @@ __device__ __forceinline__ void fetchRows(const Float8Args &w, u32 to, int rows,
 __device__ __forceinline__ const float *scalesOf(const WgmmaArgs &w) { return nullptr; }
 __device__ __forceinline__ const float *scalesOf(const Float8Args &w) { return w.scales; }
 
-template <bool F8> struct ArgsOf {
+// ArgsOf is a kernel's parameter. Those of TURNED kernels are in gemm_turned.cuh.
+template <bool F8, bool TURNED = false> struct ArgsOf {
     typedef WgmmaArgs type;
 };
 template <> struct ArgsOf<true> {
@@ -104,8 +105,8 @@ __device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int t
                  : "memory");
 }
 
-// Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
+// Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps. TURNED: gemm_turned.cuh.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false> struct Plan {
     static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
     static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER; // of a cluster with different outputs
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
@@ -115,18 +116,22 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> struct Plan {
     static constexpr bool AWAY = N > 128; // registers hold the sums of one range alone; results leave as boxes
     static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
+    static constexpr bool HEADS = TURNED; // results are of bfloat16, and those of a part one head's
+    static constexpr bool APART = HEADS && WEIGHT_BYTES >= 4 * CHUNK * 128; // they leave where stages have weights
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
-    static constexpr int KEPT = N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
+    static constexpr int KEPT = TURNED ? 8 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
     static constexpr int HELD = !AWAY ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
     static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : BUFFERS * GROUPS * 8192;
-    static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES;
+    static constexpr int ROW_BYTES = TURNED ? N * 4 : 0; // of what says where the cache has rows
+    static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES + ROW_BYTES;
     static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
     static_assert(STAGES >= 2);
     // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES;
     static constexpr int RESULTS = GIVE + GIVEN_BYTES;
-    static constexpr int FULL = RESULTS + RESULT_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int CACHED = RESULTS + RESULT_BYTES; // where the cache has rows (TURNED)
+    static constexpr int FULL = CACHED + ROW_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
     static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8; // barriers of sums that are given (SPLIT)
     static constexpr int LEFT = TAKEN + 8; // barriers of stages that hold results (AWAY)
 };
@@ -174,11 +179,11 @@ template <int N, int TILES, int BLOCKS> struct Parts {
 
 // Leaving says how results of more than 128 rows leave: in chunks of CHUNK rows. A free stage takes some chunks where
 // it has rows and, if there is room, one or two where it has weights. Chunks of float32 take most room, those of
-// bfloat16 half of it, those of gates a quarter.
+// bfloat16 half of it, those of gates a quarter. In TURNED kernels each stage takes two, beside angles.
 template <typename P> struct Leaving {
     static constexpr int SIZE = 2 * P::OUTS * CHUNK * 2; // bytes of a chunk of float32
     static constexpr int EXTRA = P::WEIGHT_BYTES < SIZE ? 0 : 1;
-    static constexpr int WIDE = P::ROWS_BYTES / SIZE + EXTRA, NARROW = 2 * WIDE; // chunks of a stage
+    static constexpr int WIDE = P::ROWS_BYTES / SIZE + EXTRA, NARROW = P::HEADS ? 2 : 2 * WIDE; // chunks of a stage
     bool wide;                 // results are float32
     int boxes, chunks, stages; // boxes of a chunk, chunks of a stage, and the stages that all chunks take
     int given;                 // stages before these, in which a gate's warps and an up's give each other sums
@@ -194,15 +199,24 @@ template <typename P> struct Leaving {
     __device__ __forceinline__ u32 at(u32 base, int stage, int n) const {
         int size = boxes * CHUNK * 128, rows = P::ROWS_BYTES / size;
         u32 weights = base + (P::WEIGHTS + stage * P::WEIGHT_BYTES + 1023 & ~1023);
+        if (P::APART)
+            return weights + n * size;
         return n < rows ? base + stage * P::ROWS_BYTES + n * size : weights + (n - rows) * size;
     }
 };
 
+// Of TURNED kernels (gemm_turned.cuh): leaveTurned is their leave, fetchAngles fetches what it takes of a stage, and
+// cacheRows is their drain of keys and values, which are the products past the first.
+template <typename P, typename Args> __device__ __forceinline__ void fetchAngles(const Args &w, u32 base, const Part &part, int n, int stage);
+template <bool F8, int N, typename P, typename Args>
+__device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity);
+template <typename P, typename Args, typename All> __device__ __forceinline__ void cacheRows(const Args &w, u32 base, int stages, const All &parts);
+
 // drain is the work of the warp that has the copy engine store the results of more than 128 rows: a lane for each box of
 // a stage. It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
-__device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
+__device__ __forceinline__ void drain(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
     const GemmArgs &a = w.a;
     const Leaving<P> leaving(a);
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, n = lane / leaving.boxes, box = lane % leaving.boxes;
@@ -217,11 +231,11 @@ __device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 ba
             barrierWait(base + P::LEFT + stage * 8, parities >> stage & 1);
             parities ^= 1u << stage;
             int chunk = i * leaving.chunks + n, row = part.row0 + chunk * CHUNK;
-            if (n < leaving.chunks && chunk < P::CHUNKS && row < a.rows && at.product >= 0)
+            if (n < leaving.chunks && chunk < P::CHUNKS && row < a.rows && (TURNED ? at.product == 0 : at.product >= 0))
                 storeBox(w.to[at.product], leaving.at(base, stage, n) + box * CHUNK * 128, at.tile * 16, row, a.mode == ADD);
             boxesRead();
             __syncwarp();
-            if (lane < P::BLOCKS * P::THREADS / 32)
+            if (lane < P::BLOCKS * P::THREADS / 32 && !(TURNED && at.product > 0))
                 barrierArrive(base + P::EMPTY + stage * 8, lane % P::BLOCKS);
             if (++stage == P::STAGES)
                 stage = 0;
@@ -232,9 +246,9 @@ __device__ __forceinline__ void drain(const typename ArgsOf<F8>::type &w, u32 ba
 
 // feed is the work of the warp that fetches. It waits for a stage to be free (EMPTY), and copies count at FULL. The
 // weights of the first stages come before the rows are there.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
-__device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 base, const All &parts) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
+__device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
     const GemmArgs &a = w.a;
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
     Span<F8, SPLIT> own(a, rank);
@@ -305,7 +319,9 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8>::type &w, u32 bas
         }
         for (int i = 0; i < leaving.given + leaving.stages; i++) { // stages that results pass: they are full once free
             barrierWait(empty + stage * 8, parity);
-            if (lane == 0)
+            if constexpr (TURNED)
+                fetchAngles<P>(w, base, part, i, stage);
+            else if (lane == 0)
                 barrierArrive(full + stage * 8);
             __syncwarp();
             next();
@@ -363,7 +379,7 @@ __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u3
         if (++stage == P::STAGES)
             stage = 0, parity ^= 1;
     };
-    if (leaving.wide) {
+    if (!P::HEADS && leaving.wide) {
         u32 to[4]; // where a thread's four sums of eight rows go
 #pragma unroll
         for (int e = 0; e < 4; e++) {
@@ -426,6 +442,7 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
                 d[i + e] = d[i + e] * own.scales[e / 2] * (e % 2 ? scale.y : scale.x);
             if (biased)
                 d[i + e] = d[i + e] + own.bias[e / 2];
+            d[i + e] = rounded(d[i + e]);
         }
     }
     // A gate's warp keeps the first 8 of each 16 sums and takes the up's for the last 8. An up's warp keeps its last 8
@@ -510,9 +527,9 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
 
 // multiply is the work of the warpgroups that multiply. They wait for a stage's weights and rows (FULL) and free it
 // (EMPTY) while the next one is multiplied.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, typename All>
-__device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 *shared, u32 base, const All &parts) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
+__device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type &w, u8 *shared, u32 base, const All &parts) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
     const GemmArgs &a = w.a;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4, rank = clusterRank(), stage = 0;
     Span<F8, SPLIT> own(a, rank);
@@ -595,7 +612,9 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
         release(before());
         Part part = parts.at(t, rank);
         if constexpr (AWAY) {
-            if (a.mode == GATED)
+            if constexpr (TURNED)
+                leaveTurned<F8, N, P>(w, d, shared, base, part, stage, parity);
+            else if (a.mode == GATED)
                 leaveGates<F8, N, P>(w, d, shared, base, part, stage, parity);
             else
                 leave<F8, N, P>(w, d, base, part, stage, parity);
@@ -633,8 +652,9 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8>::type &w, u8 
 
 // Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs are a multiple of 256; with SPLIT there are two
 // ranges. Dynamic shared memory: warpgroups.shared in products.go.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8>::type &w) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT>;
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false>
+__device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::type &w) {
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
     extern __shared__ u8 unaligned[];
     u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
     base += skip;
@@ -657,16 +677,19 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT> __device__ __forcei
         if constexpr (GROUPS == 4)
             fewerRegisters<32>();
         if (threadIdx.x < P::THREADS + 32)
-            feed<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
+            feed<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
         else if (P::AWAY && threadIdx.x < P::THREADS + 64)
-            drain<F8, N, GROUPS, STEPS, SPLIT>(w, base, parts);
+            drain<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
+        if constexpr (TURNED)
+            if (threadIdx.x >= P::THREADS + 64)
+                cacheRows<P>(w, base, Span<F8, SPLIT>(w.a, 0).count / STEPS, parts);
     } else {
         if constexpr (GROUPS == 2)
             moreRegisters<232>();
         if constexpr (GROUPS == 4)
             moreRegisters<112>();
         waitForRows();
-        multiply<F8, N, GROUPS, STEPS, SPLIT>(w, unaligned + skip, base, parts);
+        multiply<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, unaligned + skip, base, parts);
     }
     clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }

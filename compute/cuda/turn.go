@@ -1,0 +1,154 @@
+package cuda
+
+import (
+	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/quant"
+)
+
+// turned is a kernel of gemm_turned.cuh, and the one that does the same but for turning.
+type turned struct {
+	name string
+	warpgroups
+}
+
+var (
+	turnedBF16   = turned{"gemm_wgmma_128x256_turned", warpgroupKernels[0]}
+	turnedFloat8 = turned{"gemm_float8_128x256_turned", float8Warpgroups[0]}
+)
+
+const (
+	turnedHeads = 128 // numbers of a head
+	turnedKept  = 8   // keptSums of its parts
+	angleRows   = 64  // rows of a box of angles
+)
+
+// turnTime is the nanoseconds that turning adds to a part, as measured on an H100, and perTime the numbers of queries,
+// keys and values that rotate_store takes one for.
+var turnTime = 1500
+
+const perTime = 450
+
+// shared is the shared memory that a block needs: Plan of gemm_wgmma.cuh.
+func (k turned) shared(f format) int {
+	records := 1
+	if k.float8 {
+		records = 2
+	}
+	staged := turnedKept*16*2*k.outs + 4*k.rows
+	stage := k.rows*128 + k.outs/recordOuts*records*f.recordBytes()
+	return 1024 + min((mostShared-1024-256-staged)/stage, 14)*stage + staged + 256
+}
+
+// pays reports whether turning makes products faster that take so many nanoseconds by another kernel.
+func (k turned) pays(a *gemmArgs, sms, otherwise int) bool {
+	tiles, rows := a.tiles(), int(a.rows)
+	rounds := int(blocksOf(k.parts(tiles, rows), sms/clusterSize))
+	return rows > 0 && k.fits(a) && k.cost(a, tiles, sms)+rounds*turnTime < otherwise+rows*tiles*tileOuts/perTime
+}
+
+// turner may have products of queries, keys and values, of many rows, rotate and store what they yield.
+type turner struct {
+	p    *program
+	q    compute.Rotate
+	s    compute.Store
+	done bool // by the products that were queued last
+}
+
+// turns returns a turner, if products are those of queries, keys and values, of which nothing but what follows takes
+// keys and values, and a kernel can do that; else nil.
+func (c *compiler) turns(o compute.MatMul) *turner {
+	p := c.p
+	q, k, s, ok := c.rotations(c.at + 1)
+	if !ok || len(o.Products) != 3 || o.Products[0].Dst != q.X || o.Products[1].Dst != k.X || o.Products[2].Dst != s.V ||
+		launchable(o.Products) < 3 || !c.deadAfter(c.at+3, s.V.Buffer) {
+		return nil
+	}
+	for _, r := range o.Products {
+		if r.Dst.Cols%turnedHeads != 0 {
+			return nil
+		}
+	}
+	kernel, layer := o.Products[0].W.(*matrix).format.kernel(turnedBF16.name), p.cache.spec.Layers[s.Layer]
+	if p.inFloat8(o.Products[0]) {
+		kernel = formatFP8.kernel(turnedFloat8.name)
+	}
+	if p.kernel[kernel] == nil || p.cache.spec.Type != quant.BF16 || !p.rotatesWhole(&q, &k, &s) || layer.KDim != turnedHeads ||
+		q.X.Cols != q.Rotary.Heads*turnedHeads || k.X.Cols != layer.KVHeads*turnedHeads || s.V.Cols != k.X.Cols ||
+		p.cache.places[p.cache.of[s.Layer]].bytes%(2*turnedHeads) != 0 {
+		return nil
+	}
+	return &turner{p: p, q: q, s: s}
+}
+
+// unlessTurned is an operation that the products before may have done.
+func (t *turner) unlessTurned(op operation) operation {
+	return func(s *shape) error {
+		if t.done {
+			return nil
+		}
+		return op(s)
+	}
+}
+
+// chosen reports whether products are faster if they turn what they yield, to which no adapter adds first. It says so
+// to what follows them.
+func (t *turner) chosen(f format, s *shape, a *gemmArgs) bool {
+	sms, tiles := t.p.d.g.info.sms, a.tiles()
+	best, ok := t.p.warpgroups(f, a, tiles)
+	t.done = ok && !s.adapted && int(a.rows) > fews[len(fews)-1].rows && turnedBF16.pays(a, sms, best.cost(a, tiles, sms))
+	return t.done
+}
+
+// chosenFloat8 is chosen of products in F8_E4M3.
+func (t *turner) chosenFloat8(s *shape, a *float8Args) bool {
+	sms, cost := t.p.d.g.info.sms, 0
+	if few, wide := float8KernelFor(a, sms); few != nil {
+		cost = few.cost(a, sms)
+	} else {
+		cost = wide.cost(&a.a, a.a.tiles(), sms)
+	}
+	t.done = !s.adapted && a.groups == 0 && a.a.storable() && turnedFloat8.pays(&a.a, sms, cost)
+	return t.done
+}
+
+// turning is what the kernels do with what products yield.
+func (t *turner) turning(s *shape, rows int) (turning, error) {
+	p := t.p
+	angles, err := p.g.mapResults(p.view(t.q.Angles), turnedHeads, rows, angleRows)
+	return turning{angles: angles, cache: p.cache.layer(t.s.Layer, p.tables, p.limits.Slots, p.stride), pos: s.pos, slot: s.slot}, err
+}
+
+// run queues the kernel for all rows of a.
+func (t *turner) run(f format, s *shape, a *gemmArgs) error {
+	p, k := t.p, turnedBF16
+	if err := p.untilMoved(t.s.Layer); err != nil {
+		return err
+	}
+	args, err := k.args(p, a)
+	if err != nil {
+		return err
+	}
+	turning, err := t.turning(s, int(a.rows))
+	if err != nil {
+		return err
+	}
+	return run(p, f.kernel(k.name), k.grid(a.tiles(), int(a.rows), p.d.g.info.sms), k.threads(), &turnedArgs{wgmmaArgs: args, turning: turning})
+}
+
+// runFloat8 is run of products in F8_E4M3.
+func (t *turner) runFloat8(s *shape, a *float8Args) error {
+	p, k := t.p, turnedFloat8
+	if err := p.untilMoved(t.s.Layer); err != nil {
+		return err
+	}
+	args, err := k.argsFloat8(p, a)
+	if err != nil {
+		return err
+	}
+	turning, err := t.turning(s, int(a.a.rows))
+	if err != nil {
+		return err
+	}
+	return run(p, formatFP8.kernel(k.name), k.grid(a.a.tiles(), int(a.a.rows), p.d.g.info.sms), k.threads(),
+		&float8TurnedArgs{weights: args.weights, to: args.to, float8Args: args.float8Args, turning: turning})
+}

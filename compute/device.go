@@ -79,6 +79,19 @@ type Pinner interface {
 // Prepared is a Program that says what it made before its first step, for a log.
 type Prepared interface{ Prepared() string }
 
+// Stepped is a Program that tells what steps of many rows take.
+type Stepped interface {
+	// Stairs are numbers of rows, rising: what products of up to so many rows take, they take of that many. Work is
+	// in a unit of the device's. None say that rows take equally long, or that it is not known.
+	Stairs() []Stair
+}
+
+// Stair is what a step of up to so many rows takes.
+type Stair struct {
+	Rows int
+	Work float64
+}
+
 // Step is a batch that is being computed. What it returns is valid until the next Start but one, and may be written.
 type Step interface {
 	// Choose lets a step of a batch with Hold set go on to choose tokens. Batch.Masks may be written before.

@@ -135,6 +135,11 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Sched.MaxAdapters, cfg.Sched.Events = cfg.Slots, cfg.Events != nil
+	if r, ok := cfg.Runner.(compute.Stepped); ok {
+		for _, s := range r.Stairs() {
+			cfg.Sched.Stairs = append(cfg.Sched.Stairs, sched.Stair(s))
+		}
+	}
 	for _, a := range cfg.Adapters {
 		if a.Pinned && cfg.Sched.MaxAdapters > 0 {
 			cfg.Sched.MaxAdapters--

@@ -428,7 +428,7 @@ func (sc scenario) playWith(t *testing.T, m *model.Model, tp *tape, spare int) (
 	e, err := New(Config{Drafts: drafts, Runner: l, Vocab: m.Spec.Vocab, Slots: slots, Place: place, Adapters: adapters,
 		Tiers: Tiers{List: sc.tiers(runner.BlockBytes(), dir), Model: "metamorphic", Always: true}, Sched: sched.Config{
 			BlockTokens: sc.block, Blocks: blocks, Groups: groups, States: runner.Cache().Spec().States, MaxLen: 256, MaxSeqs: sc.seqs, TokenBudget: 512, MaxChunk: sc.chunk, PrefixCache: sc.cache,
-			StepTarget: []int64{0, 1, 20_000}[sc.seqs%3], Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
+			StepTarget: []int64{0, 1, 20_000}[sc.seqs%3], Stairs: []sched.Stair{{Rows: 8, Work: 1}, {Rows: 16, Work: 2}, {Rows: 24, Work: 4}}[:sc.seqs%4], Policy: sc.policy, Batch: sc.batch, Interval: sc.interval, Allocation: sc.allocation, MaxPassed: len(sc.policy), Preempt: sc.preempt,
 		}})
 	if err != nil {
 		t.Fatal(err)

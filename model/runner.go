@@ -66,6 +66,14 @@ func (r *Runner) Prepared() string {
 	return ""
 }
 
+// Stairs tells what steps of many rows take (compute.Stepped).
+func (r *Runner) Stairs() []compute.Stair {
+	if p, ok := r.program.(compute.Stepped); ok {
+		return p.Stairs()
+	}
+	return nil
+}
+
 // BlockBytes returns the size of a block in a compute.Transfer.
 func (r *Runner) BlockBytes() int { return r.program.BlockBytes() }
 

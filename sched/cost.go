@@ -2,16 +2,17 @@ package sched
 
 import "math/bits"
 
-// cost learns how long steps take on a machine and model: a + b·rows + c·pairs, where pairs are the tokens that the
-// rows attend to, each row counting its position. It is fitted by least squares of relative errors, with no coefficient
-// below 0, to moving averages over steps of a kind, so that the many steps that only decode do not make it forget what
-// prompts cost.
+// cost learns how long steps take on a machine and model: a + b·rows + c·pairs, where rows are what stairs make of
+// them, and pairs are the tokens that the rows attend to, each row counting its position. It is fitted by least squares
+// of relative errors, with no coefficient below 0, to moving averages over steps of a kind, so that the many steps that
+// only decode do not make it forget what prompts cost.
 type cost struct {
 	kinds   [kindsOfRows][kindsOfPairs]measured
 	fitted  bool       // coefs is of all samples
 	known   bool       // there are samples
 	coefs   [3]float64 // microseconds: a, b and c
 	changed int        // samples since the last fit
+	stairs  stairs
 }
 
 // Kinds of steps: by the bits of their rows, and of the mean position of a row in units of 64.
@@ -38,7 +39,7 @@ func (c *cost) observe(rows, pairs int64, micros float64) {
 	}
 	k.n = min(k.n+1, 16)
 	share := 1 / float64(k.n)
-	k.rows += share * (float64(rows) - k.rows)
+	k.rows += share * (c.stairs.of(int(rows)) - k.rows)
 	k.pairs += share * (float64(pairs) - k.pairs)
 	k.micros += share * (micros - k.micros)
 	c.known = true
@@ -111,18 +112,24 @@ func solve(m [3][4]float64, use [3]bool) (x [3]float64) {
 	return x
 }
 
-// base is how long a step takes without any rows, and work how long n rows from a position on add, in microseconds.
+// base is how long a step takes without any rows, and work how long n rows from a position on add, on average, in
+// microseconds.
 func (c *cost) base() float64 { return c.coefs[0] }
 
 func (c *cost) work(start, n int) float64 {
 	return c.coefs[1]*float64(n) + c.coefs[2]*float64(pairs(start, n))
 }
 
-// afford returns how many of n rows from a position on take no longer than left microseconds.
-func (c *cost) afford(left float64, start, n int) int {
+// more is how long n rows from a position on add to a step that has others, in microseconds.
+func (c *cost) more(rows, start, n int) float64 {
+	return c.coefs[1]*(c.stairs.of(rows+n)-c.stairs.of(rows)) + c.coefs[2]*float64(pairs(start, n))
+}
+
+// afford returns how many of n rows from a position on add no more than left microseconds to a step that has others.
+func (c *cost) afford(left float64, rows, start, n int) int {
 	low := 0
 	for low < n {
-		if mid := (low + n + 1) / 2; c.work(start, mid) <= left {
+		if mid := (low + n + 1) / 2; c.more(rows, start, mid) <= left {
 			low = mid
 		} else {
 			n = mid - 1

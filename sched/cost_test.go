@@ -55,7 +55,7 @@ func TestCostOfOneKind(t *testing.T) {
 	if got := c.base() + c.work(0, 100); math.Abs(got-5000) > 50 {
 		t.Errorf("the only step seen takes %g; want 5000", got)
 	}
-	if n := c.afford(2500, 0, 1000); n < 45 || n > 55 {
+	if n := c.afford(2500, 0, 0, 1000); n < 45 || n > 55 {
 		t.Errorf("%d rows are afforded in half of the time of 100", n)
 	}
 }

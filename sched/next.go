@@ -201,7 +201,7 @@ func (s *Scheduler) preempt(p *Plan, q *sequence) {
 
 // room returns how many rows of a plan are left for waiting sequences.
 func (s *Scheduler) room(p *Plan) int {
-	if p.least == 0 && (p.turns || p.left+p.extra <= 0) {
+	if p.most == 0 || p.least == 0 && (p.turns || p.left+p.extra <= 0) {
 		return 0
 	}
 	return s.cfg.TokenBudget - p.Rows - p.kept

@@ -31,10 +31,12 @@ type Plan struct {
 	spare   int  // rows for proposed and forced tokens
 	kept    int  // rows for those that wait for the plan before to be committed: they will need them in the next
 
-	left  float64 // microseconds for prompts; infinite if there is no target for the step
-	least int     // rows for prompts that may take slack more than left
-	slack float64
-	owed  int // rows for running sequences that come later, if there is a target or leading is set
+	left   float64 // microseconds for prompts; infinite if there is no target for the step
+	least  int     // rows for prompts that may take slack more than left
+	slack  float64
+	filled int // rows whose time is not in left: of decoding sequences, and of prompts so far
+	most   int // rows for prompts, so that those that there are fill stairs
+	owed   int // rows for running sequences that come later, if there is a target or leading is set
 
 	crowd     *tenant   // whose prompts come last; nil if there is none
 	leading   bool      // there are prompts that lead

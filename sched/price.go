@@ -23,7 +23,7 @@ func (s *Scheduler) Prices() (p Prices) {
 	}
 	s.cost.fit()
 	c := &s.cost.coefs
-	p = Prices{Rows: int(s.usual.rows), Row: c[1], Pair: c[2], Step: c[0] + c[1]*s.usual.rows + c[2]*s.usual.pairs}
+	p = Prices{Rows: int(s.usual.rows), Row: c[1], Pair: c[2], Step: c[0] + c[1]*s.cost.stairs.of(int(s.usual.rows)) + c[2]*s.usual.pairs}
 	if c[0] == 0 && s.cost.alike() {
 		p.Row, p.Pair = firstRow*p.Step/s.usual.rows, 0
 	}

@@ -35,6 +35,7 @@ func TestRandomHistories(t *testing.T) {
 			Allocation:  Allocation(rapid.SampledFrom(Allocations()).Draw(t, "allocation")),
 			MaxAdapters: rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max adapters"),
 			StepTarget:  rapid.SampledFrom([]int64{0, 0, 50, 300}).Draw(t, "target"),
+			Stairs:      rapid.SampledFrom([][]Stair{nil, {{1, 1}, {3, 2}, {4, 8}}, {{4, 1}, {8, 2}, {16, 3}}}).Draw(t, "stairs"),
 		}
 		if cfg.PrefixCache && cfg.States == 0 {
 			cfg.Tiers = tiers(rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "host slots"), rapid.SampledFrom([]int{0, 3, 60}).Draw(t, "disk slots"))

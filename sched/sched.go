@@ -55,6 +55,9 @@ type Config struct {
 	// StepTarget is how long a Mixed step may take, in microseconds, while a sequence decodes: prompts get the time
 	// that it leaves, as far as what Took tells lets it be known, and at least a few rows. 0 is any time.
 	StepTarget int64
+	// Stairs tell what steps of many rows take, by the numbers of rows that fill what the device computes at a time, so
+	// that chunks of prompts fill it. None are a device whose rows take equally long.
+	Stairs []Stair
 	// MaxQueueTime is how long, in milliseconds, it may be predicted to take until a sequence's first token before Add
 	// refuses it, unless none is before it or it is one of a burst; Request.Within counts instead if it is given. 0 is
 	// any time.
@@ -234,6 +237,10 @@ func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.checkTiers(); err != nil {
 		return nil, err
 	}
+	stairs, err := newStairs(cfg.Stairs)
+	if err != nil {
+		return nil, err
+	}
 	cfg.MaxSeqs = min(cfg.MaxSeqs, cfg.TokenBudget)
 	if cfg.MaxChunk == 0 || cfg.Whole {
 		cfg.MaxChunk = cfg.TokenBudget
@@ -258,6 +265,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg:     cfg,
 		policy:  policy,
 		pool:    pool,
+		cost:    cost{stairs: stairs},
 		fit:     fit,
 		root:    cfg.root(),
 		byID:    make(map[SeqID]*sequence),

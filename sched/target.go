@@ -54,6 +54,7 @@ func toDevice(m kv.Move) bool { return m.To.Tier == kv.Device }
 // come often.
 func (s *Scheduler) allow(p *Plan) {
 	p.left, p.extra, p.savedTime, p.least, p.slack, p.owed = math.Inf(1), 0, 0, 0, 0, 0
+	p.filled, p.most = 0, math.MaxInt
 	p.lone, p.turns = false, false
 	s.follow(p)
 	if p.leading {
@@ -63,18 +64,20 @@ func (s *Scheduler) allow(p *Plan) {
 		return
 	}
 	s.cost.fit()
-	taken, decodes := s.cost.base(), false
+	taken, decoding, prompts := s.cost.base(), 0, 0
 	for q := s.running.front; q != nil; q = q.next {
 		if q.length-q.computed == 1 && q.prompt < q.length {
-			decodes = true
-			taken += s.cost.work(q.computed, 1)
+			taken += s.cost.more(decoding, q.computed, 1)
+			decoding++
+		} else if !s.busy(q) {
+			prompts++
 		}
 	}
-	if !decodes && (p.crowd == nil || !p.leading && !s.othersAbout(p.crowd)) {
+	if decoding == 0 && (p.crowd == nil || !p.leading && !s.othersAbout(p.crowd)) {
 		return
 	}
 	target := float64(s.cfg.StepTarget)
-	p.left, p.least, p.owed = target-taken, leastChunk, s.running.n
+	p.left, p.least, p.owed, p.filled = target-taken, leastChunk, s.running.n, decoding
 	if p.leading || p.crowd != nil && s.othersAbout(p.crowd) {
 		p.left = min(target, max(target/4, 4*taken)) - taken
 	}
@@ -90,6 +93,24 @@ func (s *Scheduler) allow(p *Plan) {
 	}
 	if p.leading && !s.lone {
 		s.alone(p)
+	} else if !p.leading && !p.turns {
+		s.level(p, prompts)
+	}
+}
+
+// level bounds the rows of prompts in a plan to those that are worth their time, of those that there are and that fit
+// the target, if the device has stairs. Each of several running prompts has one at any rate.
+func (s *Scheduler) level(p *Plan, prompts int) {
+	if len(s.cost.stairs) == 0 {
+		return
+	}
+	all := s.prompts(s.waiting.tokens - s.waiting.behindTokens)
+	if s.running.n >= s.cfg.MaxSeqs {
+		all = s.prompts(0)
+	}
+	rows := p.filled + max(0, prompts-1)
+	if n := min(all, s.cost.afford(p.left, rows, 0, min(all, s.cfg.TokenBudget))); n > 0 {
+		p.most = s.cost.stairs.best(rows, n)
 	}
 }
 
@@ -109,13 +130,20 @@ func (s *Scheduler) chunk(p *Plan, q *sequence, n int) int {
 	if n <= 1 || math.IsInf(left, 1) {
 		return n
 	}
-	return max(1, min(n, max(s.cost.afford(left, q.computed, n), min(least, s.cost.afford(left+p.slack, q.computed, n)))))
+	n = max(1, min(n, p.most))
+	afford := func(left float64) int { return s.cost.afford(left, p.filled, q.computed, n) }
+	fits := max(afford(left), min(least, afford(left+p.slack)))
+	if fits > 0 && fits < n && !p.leading && len(s.cost.stairs) > 0 {
+		fits = s.cost.stairs.best(p.filled, fits)
+		p.most = fits
+	}
+	return max(1, min(n, fits))
 }
 
 // spend takes what a plan does for a prompt off the time for prompts.
 func (s *Scheduler) spend(p *Plan, start, n int) {
-	p.left -= s.cost.work(start, n)
-	p.least = max(0, p.least-n)
+	p.left -= s.cost.more(p.filled, start, n)
+	p.least, p.most, p.filled = max(0, p.least-n), max(0, p.most-n), p.filled+n
 }
 
 // BusyError refuses a sequence since too many wait before it. It is ErrQueueFull.

@@ -161,12 +161,13 @@ func (a *adaptation) up(s *shape) error {
 func (c *compiler) adaptedGate(x compute.Tensor, gate, up compute.Product, act compute.Activate) (operation, error) {
 	p, products := c.p, []compute.Product{gate, up}
 	x, narrow := c.narrow(x)
-	base, err := c.base(x, products, gemmArgs{mode: modePlain, scale: 1})
+	activated := gate
+	activated.Dst = act.Dst
+	whole, err := c.base(x, []compute.Product{activated, up}, gemmArgs{mode: modeGated, act: int32(act.Act), scale: 1})
 	if err != nil {
 		return nil, err
 	}
-	gate.Dst = act.Dst
-	whole, err := c.base(x, []compute.Product{gate, up}, gemmArgs{mode: modeGated, act: int32(act.Act), scale: 1})
+	base, err := c.base(x, products, gemmArgs{mode: modePlain, scale: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, a
 			return t.runFloat8(s, &to)
 		}
 		return p.multiplyFloat8(&to)
-	})
+	}, func(a *gemmArgs) int { return p.costFloat8(a, by) })
 }
 
 // float8Args makes the parameter of a product whose rows are where the program keeps them.

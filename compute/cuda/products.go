@@ -100,11 +100,11 @@ func (p *program) product(x compute.Tensor, products []compute.Product, args gem
 			return t.run(f, s, a)
 		}
 		return p.multiply(f, a, rows)
-	})
+	}, func(a *gemmArgs) int { return p.cost(f, a) })
 }
 
-// launchOf compiles a launch, which run queues.
-func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(s *shape, a *gemmArgs, rows int) error) (operation, error) {
+// launchOf compiles a launch, which run queues; cost tells about how many nanoseconds it takes, 0 if that is not known.
+func (p *program) launchOf(x compute.Tensor, products []compute.Product, args gemmArgs, run func(s *shape, a *gemmArgs, rows int) error, cost func(a *gemmArgs) int) (operation, error) {
 	args.products = int32(len(products))
 	for i, q := range products {
 		m := q.W.(*matrix)
@@ -126,14 +126,22 @@ func (p *program) launchOf(x compute.Tensor, products []compute.Product, args ge
 	for i, q := range products {
 		dsts[i] = q.Dst
 	}
-	return func(s *shape) error {
+	placed := func() *gemmArgs {
 		a := args
 		a.x, a.ldx = p.view(x).at, p.view(x).ld
 		for i, t := range dsts {
 			a.p[i].dst = p.view(t)
 		}
-		return run(s, &a, int(p.count(x, s)))
-	}, nil
+		return &a
+	}
+	if p.buffers[x.Buffer-1].domain == compute.AllRows {
+		p.addCost(products, func(rows int) int {
+			a := placed()
+			a.rows = int32(rows)
+			return cost(a)
+		})
+	}
+	return func(s *shape) error { return run(s, placed(), int(p.count(x, s))) }, nil
 }
 
 // blocking is a kernel of gemm.cu: the outputs and rows of its blocks, its threads, and how many steps it has in

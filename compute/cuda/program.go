@@ -27,6 +27,8 @@ type program struct {
 
 	buffers       []buffer // by number - 1; those that the compiler adds follow
 	ops           []operation
+	costs         []launchCost
+	costed        []*matrix // the first weights of their products
 	choose        compute.Choose
 	chooses       bool
 	kinds         []attention

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -129,4 +130,70 @@ func TestAdaptersInCompany(t *testing.T) {
 			}
 		}
 	}
+}
+
+// adapterCase has three weights that two adapters change, of ranks 4 and 70: two of one product, and one whose result
+// is added to a residual stream. The first adapter leaves a gate as it is or, if last is odd, the product after it.
+func adapterCase(in, out, last int) opsCase {
+	return opsCase{name: fmt.Sprintf("adapters of %d, %d and %d", in, out, last), off: 1e-2,
+		graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			g.Targets, g.Adapters = 3, 2
+			x, sum := inputs(in, 1), inputs(last, 1)
+			gate, up, added := g.Buffer(out, compute.AllRows), g.Buffer(out, compute.AllRows), g.Buffer(last, compute.AllRows)
+			product := func(dst compute.Tensor, in, target int) compute.Product {
+				return compute.Product{Dst: dst, W: weight(t, d, bell(r, dst.Cols*in, 1/math.Sqrt(float64(in))), dst.Cols, in), Target: target}
+			}
+			g.Add(compute.MatMul{X: x, Products: []compute.Product{product(up, in, 1), product(gate, in, 2)}},
+				compute.Activate{Dst: gate, Gate: gate, Up: up},
+				compute.MatMul{X: gate, Products: []compute.Product{product(added, out, 3)}},
+				compute.Add{Dst: sum, Src: added, Scale: 0.5})
+			return sum
+		},
+		place: func(t testing.TB, d compute.Device, r *rand.Rand) []compute.Placement {
+			var all []compute.Placement
+			for slot, rank := range []int{4, 70} {
+				var low []compute.LowRank
+				for target, dims := range [][2]int{{in, out}, {in, out}, {out, last}} {
+					if slot == 0 && target == 1+last%2 {
+						low = append(low, compute.LowRank{})
+						continue
+					}
+					low = append(low, compute.LowRank{
+						A:     adapterWeight(t, d, bell(r, rank*dims[0], 1/math.Sqrt(float64(dims[0]))), rank, dims[0]),
+						B:     adapterWeight(t, d, bell(r, rank*dims[1], 1/math.Sqrt(float64(rank))), dims[1], rank),
+						Scale: 0.75,
+					})
+				}
+				all = append(all, compute.Placement{Slot: int32(slot + 1), Low: low})
+			}
+			return all
+		}}
+}
+
+// adaptedMixture is a mixtureCase with adapters of its router.
+func adaptedMixture(hidden, experts int) opsCase {
+	c := mixtureCase(hidden, experts, 0)
+	graph := c.graph
+	c.name = "adapters of a " + c.name
+	c.graph = func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+		out := graph(t, d, g, r, inputs)
+		for _, op := range g.Ops {
+			if m, ok := op.(compute.MatMul); ok {
+				m.Products[0].Target = 1
+			}
+		}
+		g.Targets, g.Adapters = 1, 2
+		return out
+	}
+	c.place = func(t testing.TB, d compute.Device, r *rand.Rand) (all []compute.Placement) {
+		for slot := int32(1); slot <= 2; slot++ {
+			all = append(all, compute.Placement{Slot: slot, Low: []compute.LowRank{{
+				A:     adapterWeight(t, d, bell(r, 4*hidden, 1/math.Sqrt(float64(hidden))), 4, hidden),
+				B:     adapterWeight(t, d, bell(r, 4*experts, 0.5), experts, 4),
+				Scale: 0.75,
+			}}})
+		}
+		return all
+	}
+	return c
 }

@@ -341,7 +341,7 @@ func (c *compiler) expertsApart(o compute.MatMulExperts, t *routing) (operation,
 }
 
 // normedRoute compiles a norm, the product that makes a router's logits of its results, and the choice of experts, if
-// that is what follows and route_few can do it for a few rows; else it returns nil.
+// that is what follows and route_few can do it for a few rows to which no adapter adds; else it returns nil.
 func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	const blocks, threads, mostWarps, mostExperts = 8, 512, 16, 512
 	if c.at+2 >= len(c.ops) {
@@ -358,7 +358,7 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	ownTiles := int(blocksOf(w.tiles(), blocks))
 	shared := ownTiles*w.tileBytes() + 2*w.in
 	if k == nil || p.inFloat8(q) || !c.plainNorm(n, w.in) || w.in%boxInputs != 0 ||
-		p.graph.Adapters > 0 && q.Target > 0 || shared > int(k.shared) || ownTiles*int(w.ranges()) > mostWarps || w.out > mostExperts {
+		shared > int(k.shared) || ownTiles*int(w.ranges()) > mostWarps || w.out > mostExperts {
 		return nil, nil
 	}
 	args, t, err := c.routeArgs(o)
@@ -380,7 +380,7 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	}
 	return func(s *shape) error {
 		rows := s.count[compute.AllRows]
-		if rows > 0 && t.apart(rows) {
+		if rows > 0 && t.apart(rows) && !s.adapted {
 			a := a
 			a.r = args
 			a.r.slot, a.r.ids, a.r.weights = s.slot, t.ids, t.weights

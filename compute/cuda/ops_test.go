@@ -117,7 +117,7 @@ func TestOperations(t *testing.T) {
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 6, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 80, 80, false), storeCase(k.typ, 96, 96, true))
 	}
-	cases = append(cases, adapterCase(100, 72, 90))
+	cases = append(cases, adapterCase(100, 72, 90), adaptedMixture(2048, less(5, 2)))
 	cases = append(cases, less([]opsCase{adapterCase(2100, 4000, 1027), adapterCase(2048, 4096, 1000)}, []opsCase{adapterCase(2100, 96, 131), adapterCase(64, 1100, 90)})...)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { testOperations(t, d, host, c) })
@@ -382,44 +382,6 @@ func storeCase(kv quant.Type, dim, values int, normed bool) opsCase {
 			compute.Store{K: k, V: v}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: 0.12}})
 		return dst
 	}}
-}
-
-// adapterCase has three weights that two adapters change, of ranks 4 and 70: two of one product, and one whose result
-// is added to a residual stream. The first adapter leaves a gate as it is or, if last is odd, the product after it.
-func adapterCase(in, out, last int) opsCase {
-	return opsCase{name: fmt.Sprintf("adapters of %d, %d and %d", in, out, last), off: 1e-2,
-		graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
-			g.Targets, g.Adapters = 3, 2
-			x, sum := inputs(in, 1), inputs(last, 1)
-			gate, up, added := g.Buffer(out, compute.AllRows), g.Buffer(out, compute.AllRows), g.Buffer(last, compute.AllRows)
-			product := func(dst compute.Tensor, in, target int) compute.Product {
-				return compute.Product{Dst: dst, W: weight(t, d, bell(r, dst.Cols*in, 1/math.Sqrt(float64(in))), dst.Cols, in), Target: target}
-			}
-			g.Add(compute.MatMul{X: x, Products: []compute.Product{product(up, in, 1), product(gate, in, 2)}},
-				compute.Activate{Dst: gate, Gate: gate, Up: up},
-				compute.MatMul{X: gate, Products: []compute.Product{product(added, out, 3)}},
-				compute.Add{Dst: sum, Src: added, Scale: 0.5})
-			return sum
-		},
-		place: func(t testing.TB, d compute.Device, r *rand.Rand) []compute.Placement {
-			var all []compute.Placement
-			for slot, rank := range []int{4, 70} {
-				var low []compute.LowRank
-				for target, dims := range [][2]int{{in, out}, {in, out}, {out, last}} {
-					if slot == 0 && target == 1+last%2 {
-						low = append(low, compute.LowRank{})
-						continue
-					}
-					low = append(low, compute.LowRank{
-						A:     adapterWeight(t, d, bell(r, rank*dims[0], 1/math.Sqrt(float64(dims[0]))), rank, dims[0]),
-						B:     adapterWeight(t, d, bell(r, rank*dims[1], 1/math.Sqrt(float64(rank))), dims[1], rank),
-						Scale: 0.75,
-					})
-				}
-				all = append(all, compute.Placement{Slot: int32(slot + 1), Low: low})
-			}
-			return all
-		}}
 }
 
 func adapterWeight(t testing.TB, d compute.Device, v []float32, out, in int) compute.Matrix {

@@ -352,7 +352,7 @@ func TestFloat8Choice(t *testing.T) {
 		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}, padded: int32(roundUp(c.rows, rowMultiple))}
 		a.a.p[0].tiles = int32(c.outs / tileOuts)
 		name := ""
-		if few, wide := float8KernelFor(a, 132); few != nil {
+		if few, wide, _ := float8KernelFor(a, 132); few != nil {
 			name = few.name
 		} else {
 			name = wide.name()

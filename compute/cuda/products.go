@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -319,6 +318,11 @@ func (w warpgroups) shared(f format) int {
 	if w.leave() {
 		staged = keptSums[w.rows] * 16 * 2 * w.outs
 	}
+	return w.sharedBeside(f, staged)
+}
+
+// sharedBeside is the shared memory of a block that has so many bytes of it besides stages and barriers.
+func (w warpgroups) sharedBeside(f format, staged int) int {
 	records := 1
 	if w.float8 {
 		records = 2
@@ -453,23 +457,22 @@ func (a *gemmArgs) storable() bool {
 	return a.softcap == 0 && (a.mode != modeGated || wide == 0) && (a.mode != modeAdd || wide == 1)
 }
 
-// warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take; ok is false
-// if none can compute it.
-func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, ok bool) {
+// warpgroups returns the kernel of gemm_wgmma.cu that is the fastest for a product, by what its parts take, and about
+// how many nanoseconds it takes, 0 if no kernel can compute it.
+func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, least int) {
 	sms := p.d.g.info.sms
 	if !a.storable() || a.tilesIn%wgmmaTiles != 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
-		return warpgroups{}, false
+		return warpgroups{}, 0
 	}
-	least := math.MaxInt
 	for _, w := range warpgroupKernels {
 		if !w.fits(a) || p.kernel[f.kernel(w.name())] == nil {
 			continue
 		}
-		if cost := w.cost(a, tiles, sms); cost < least {
+		if cost := w.cost(a, tiles, sms); least == 0 || cost < least {
 			best, least = w, cost
 		}
 	}
-	return best, true
+	return best, least
 }
 
 // multiply queues a product. Up to 16 rows are for gemm_few.cu; more are for a kernel of warpgroups, if one can compute
@@ -494,7 +497,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*int(a.ranges), a)
 	}
 	enough := uint32(p.d.g.info.sms * 3 / 4)
-	if w, ok := p.warpgroups(f, a, tiles); ok {
+	if w, cost := p.warpgroups(f, a, tiles); cost > 0 {
 		return w.run(p, f, a, tiles)
 	}
 	var best blocking

@@ -64,12 +64,8 @@ func (p *program) Stairs() []compute.Stair {
 
 // cost is how many nanoseconds, about, a product takes; 0: that is not known.
 func (p *program) cost(f format, a *gemmArgs) int {
-	tiles := a.tiles()
-	w, ok := p.warpgroups(f, a, tiles)
-	if !ok {
-		return 0
-	}
-	return w.cost(a, tiles, p.d.g.info.sms)
+	_, cost := p.warpgroups(f, a, a.tiles())
+	return cost
 }
 
 // costFloat8 is cost of a product of F8_E4M3.
@@ -78,10 +74,6 @@ func (p *program) costFloat8(a *gemmArgs, by scaling) int {
 	if err != nil {
 		return 0
 	}
-	sms := p.d.g.info.sms
-	few, wide := float8KernelFor(&to, sms)
-	if few == nil {
-		return wide.cost(&to.a, to.a.tiles(), sms)
-	}
-	return few.cost(&to, sms)
+	_, _, cost := float8KernelFor(&to, p.d.g.info.sms)
+	return cost
 }

@@ -23,20 +23,14 @@ const (
 )
 
 // turnTime is the nanoseconds that turning adds to a part, as measured on an H100, and perTime the numbers of queries,
-// keys and values that rotate_store takes one for.
+// keys and values that rotate_store takes one for. Tests alone change turnTime.
 var turnTime = 1500
 
 const perTime = 450
 
 // shared is the shared memory that a block needs: Plan of gemm_wgmma.cuh.
 func (k turned) shared(f format) int {
-	records := 1
-	if k.float8 {
-		records = 2
-	}
-	staged := turnedKept*16*2*k.outs + 4*k.rows
-	stage := k.rows*128 + k.outs/recordOuts*records*f.recordBytes()
-	return 1024 + min((mostShared-1024-256-staged)/stage, 14)*stage + staged + 256
+	return k.sharedBeside(f, turnedKept*16*2*k.outs+4*k.rows)
 }
 
 // pays reports whether turning makes products faster that take so many nanoseconds by another kernel.
@@ -93,21 +87,22 @@ func (t *turner) unlessTurned(op operation) operation {
 // chosen reports whether products are faster if they turn what they yield, to which no adapter adds first. It says so
 // to what follows them.
 func (t *turner) chosen(f format, s *shape, a *gemmArgs) bool {
-	sms, tiles := t.p.d.g.info.sms, a.tiles()
-	best, ok := t.p.warpgroups(f, a, tiles)
-	t.done = ok && !s.adapted && int(a.rows) > fews[len(fews)-1].rows && turnedBF16.pays(a, sms, best.cost(a, tiles, sms))
+	t.done = false
+	if !s.adapted && int(a.rows) > fews[len(fews)-1].rows {
+		_, cost := t.p.warpgroups(f, a, a.tiles())
+		t.done = cost > 0 && turnedBF16.pays(a, t.p.d.g.info.sms, cost)
+	}
 	return t.done
 }
 
 // chosenFloat8 is chosen of products in F8_E4M3.
 func (t *turner) chosenFloat8(s *shape, a *float8Args) bool {
-	sms, cost := t.p.d.g.info.sms, 0
-	if few, wide := float8KernelFor(a, sms); few != nil {
-		cost = few.cost(a, sms)
-	} else {
-		cost = wide.cost(&a.a, a.a.tiles(), sms)
+	t.done = false
+	if !s.adapted && a.groups == 0 && a.a.storable() {
+		sms := t.p.d.g.info.sms
+		_, _, cost := float8KernelFor(a, sms)
+		t.done = turnedFloat8.pays(&a.a, sms, cost)
 	}
-	t.done = !s.adapted && a.groups == 0 && a.a.storable() && turnedFloat8.pays(&a.a, sms, cost)
 	return t.done
 }
 

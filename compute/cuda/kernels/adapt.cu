@@ -288,7 +288,7 @@ template <int ROWS, bool GATE, bool WIDE> __device__ __forceinline__ void up(con
                     if (GATE)
 #pragma unroll
                         for (int e = 0; e < 2; e++) {
-                            float x = fromBF16(toBF16(v[0][e])), y = fromBF16(toBF16(v[PRODUCTS - 1][e]));
+                            float x = rounded(v[0][e]), y = rounded(v[PRODUCTS - 1][e]);
                             v[0][e] = a.act == SILU ? activate(SILU, x, y) : gate(a.act, x, y);
                         }
                     const Rows &dst = GATE ? a.dst : p.dst;
@@ -442,7 +442,7 @@ template <bool HALF> __device__ __forceinline__ void gateDown(const AdaptArgs &a
                         if (w[i].w)
                             v[i][e] = v[i][e] + more * w[i].scale * a.scale;
                     }
-                    float x = fromBF16(toBF16(v[0][e])), y = fromBF16(toBF16(v[1][e]));
+                    float x = rounded(v[0][e]), y = rounded(v[1][e]);
                     v[0][e] = a.act == SILU ? activate(SILU, x, y) : gate(a.act, x, y);
                 }
                 u32 packed = packBF16(v[0][0], col + 1 < outs ? v[0][1] : 0);

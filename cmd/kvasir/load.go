@@ -78,7 +78,7 @@ type schedFlags struct {
 	Evict      string         `name:"eviction" help:"Cached KV blocks that are forgotten first: ${eviction_help}." enum:",${evictions}" default:"" placeholder:"NAME"`
 	Interval   int            `help:"While anyone decodes, compute prompts in every Nth step only." placeholder:"N"`
 	Window     time.Duration  `help:"How long a static batch waits to become full." placeholder:"TIME"`
-	StepTarget *time.Duration `help:"How long a step may take while anyone decodes, so that tokens come evenly: prompts are computed in chunks that fit; 0 is any time. By default 50ms, on a GPU 40ms." placeholder:"TIME"`
+	StepTarget *time.Duration `help:"How long a step may take while anyone decodes, so that tokens come evenly: prompts are computed in chunks that fit; 0 is any time. By default 50ms, on a GPU 33ms." placeholder:"TIME"`
 	HostKV     size           `name:"host-kv-bytes" help:"Memory for KV blocks that the cache forgets, from which they come back if that is faster than computing them." placeholder:"SIZE"`
 	DiskKV     string         `name:"disk-kv" help:"Directory of a file for KV blocks that the cache, and the memory for them, forget. It outlives the process." type:"path" placeholder:"DIR"`
 	DiskKVSize size           `name:"disk-kv-bytes" help:"Size of that file, for each model." placeholder:"SIZE"`

@@ -65,7 +65,7 @@ type Options struct {
 	Batch       sched.Batch         // how prompts and decoding share steps
 	Interval    int                 // while anyone decodes, prompts are computed in every so many-th step; 0 is each
 	Window      time.Duration       // how long a static batch waits to become full, in milliseconds
-	StepTarget  time.Duration       // how long a mixed step may take while anyone decodes; 0 is 50 ms, on a GPU 40, and -1 any time
+	StepTarget  time.Duration       // how long a mixed step may take while anyone decodes; 0 is 50 ms, on a GPU 33, and -1 any time
 	MaxQueue    time.Duration       // how long a request may be predicted to wait before it is refused; 0 is any time
 	Allocation  sched.Allocation    // what a request must find to be admitted; "" is on demand
 	Evict       string              // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru

@@ -27,8 +27,8 @@ var Profiles = []Profile{
 // processorRows is the StepRows of a processor, for which the profiles' numbers are.
 const processorRows = 512
 
-// wideTarget is the step target of such devices: a thousand rows of an 8B model, 256 of them decoding, take 35 ms.
-const wideTarget = 40 * time.Millisecond
+// wideTarget is the step target of such devices: 900 rows of an 8B model, 256 of them decoding, take 32 ms.
+const wideTarget = 33 * time.Millisecond
 
 // widen sets the numbers that come from a profile to what a device with larger steps wants. said is what there was
 // before the profile.

@@ -231,11 +231,13 @@ func (t *tiers) load(move kv.Move, m *transfers) (data []byte, err error) {
 		}
 		t.took[from] += a.took
 		data = a.data
+	} else if data = t.place(move.From); data != nil { // where it is, which takes no time
+		if err := t.get(move, data); err != nil {
+			return nil, err
+		}
 	} else {
 		begin := t.now()
-		if data = t.place(move.From); data == nil {
-			data = m.buffer(t.size)
-		}
+		data = m.buffer(t.size)
 		if err := t.get(move, data); err != nil {
 			return nil, err
 		}

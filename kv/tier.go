@@ -136,6 +136,11 @@ func (p *Pool) tiered() bool { return len(p.cfg.Tiers) > 0 }
 // atOnce reports whether a tier answers at once.
 func (p *Pool) atOnce(t Tier) bool { return !p.cfg.Tiers[t-1].Slow }
 
+// slow reports whether there is a tier that does not answer at once.
+func (p *Pool) slow() bool {
+	return slices.ContainsFunc(p.cfg.Tiers, func(t TierConfig) bool { return t.Slow })
+}
+
 // Measured tells the pool what loading and computing take, by which it decides what is worth storing and loading.
 func (p *Pool) Measured(r Rates) { p.rates = r }
 

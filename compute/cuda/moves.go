@@ -145,16 +145,18 @@ func (p *program) moveBlocks(s *step) error {
 				}
 			}
 		}
-		for i := 0; i*outs < len(leave) || i*ins < len(come); i++ {
-			if at := i * outs; at < len(leave) {
-				if err := p.moveOut(m, m.spans[k], at, leave[at:min(at+outs, len(leave))]); err != nil {
+		for left, coming := leave, come; len(left)+len(coming) > 0; {
+			if n := p.pool.fit(left, outs); n > 0 {
+				if err := p.moveOut(m, m.spans[k], len(leave)-len(left), left[:n]); err != nil {
 					return err
 				}
+				left = left[n:]
 			}
-			if at := i * ins; at < len(come) {
-				if err := p.moveIn(m, m.spans[k-1], len(b.Out)+len(b.Copies), at, come[at:min(at+ins, len(come))]); err != nil {
+			if n := p.pool.fit(coming, ins); n > 0 {
+				if err := p.moveIn(m, m.spans[k-1], len(b.Out)+len(b.Copies), len(come)-len(coming), coming[:n]); err != nil {
 					return err
 				}
+				coming = coming[n:]
 			}
 		}
 		if k > 0 {
@@ -364,6 +366,19 @@ func (l *pool) row(blocks []compute.Transfer) (in pinned, at, n int) {
 		}
 	}
 	return in, at, n
+}
+
+// fit returns how many of the first blocks go together, at most n: blocks that follow each other, and would be cut,
+// come next.
+func (l *pool) fit(blocks []compute.Transfer, n int) (all int) {
+	for all < min(n, len(blocks)) {
+		_, _, row := l.row(blocks[all:])
+		if all+max(1, row) > n {
+			return cmp.Or(all, n)
+		}
+		all += max(1, row)
+	}
+	return all
 }
 
 // rows returns how many times row is called for some blocks.

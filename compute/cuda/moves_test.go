@@ -87,6 +87,104 @@ func TestSpans(t *testing.T) {
 	f.leaks()
 }
 
+// copying is a driver that notes the streams of copies to the device.
+type copying struct {
+	*fake
+	streams []uintptr
+}
+
+func (c *copying) call(e entry, a ...uintptr) code {
+	if e == cuMemcpyHtoDAsync || e == cuMemcpy2DAsync {
+		c.Mu.Lock()
+		c.streams = append(c.streams, a[len(a)-1])
+		c.Mu.Unlock()
+	}
+	return c.fake.call(e, a...)
+}
+
+// TestOwnCopiesFirst queues a step's own copies before those of blocks that come: a device may make them one after the
+// other.
+func TestOwnCopiesFirst(t *testing.T) {
+	f := &copying{fake: newFake(t)}
+	d, err := newDevice(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	moveMuch(t, 64<<10)
+	r := rand.New(rand.NewPCG(1, 1))
+	const layers, blocks = 12, 50
+	g := llama(t, d, layers, 128, 256, 4, 2, 64, 1000, func(out, in int) compute.Matrix { return weight(t, d, bell(r, out*in, 1), out, in) })
+	cache, err := d.Cache(compute.CacheSpec{Blocks: blocks + 1, BlockTokens: 16, Type: quant.BF16, Layers: slices.Repeat([]compute.CacheLayer{{KVHeads: 2, KDim: 64, VDim: 64}}, layers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cache.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := compileGraph(t, d, g, cache, compute.Limits{Rows: 64, Slots: 4}).(*program)
+	known := make([]byte, blocks*p.BlockBytes())
+	if err := p.Pin(known); err != nil {
+		t.Fatal(err)
+	}
+	for _, rows := range []int{1, 16} { // a graph, and kernel by kernel
+		b := &compute.Batch{}
+		b.AppendSeq(compute.Seq{Start: 16 * blocks}, make([]int32, rows), rows)
+		b.Logits, b.Read = []int32{int32(rows - 1)}, []int32{0}
+		for i := range blocks {
+			b.Edits = append(b.Edits, compute.TableEdit{At: int32(i), Block: int32(i)})
+			b.In = append(b.In, compute.Transfer{Block: int32(i), Data: known[i*p.BlockBytes():][:p.BlockBytes()]})
+		}
+		f.streams = nil
+		s, err := p.Start(b)
+		if err == nil {
+			err = s.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := slices.Index(f.streams, p.coming.handle)
+		if first < 0 || slices.Index(f.streams[:first], p.s.handle) < 0 || slices.Contains(f.streams[first:], p.s.handle) {
+			t.Errorf("%d rows: copies to the device are on the streams %x; those of the step's own, %x, come before those of blocks, %x", rows, f.streams, p.s.handle, p.coming.handle)
+		}
+	}
+}
+
+// TestFit goes through blocks of pinned pieces, of which the first and others are left out: those that follow each
+// other go at once, but for those that are too many.
+func TestFit(t *testing.T) {
+	const size = 64
+	var l pool
+	var blocks []compute.Transfer
+	for i, left := range [][]int{{0}, {}, {3, 7}, {}} { // those left out of 8
+		data := make([]byte, 9*size) // the last is not used, so that no piece follows another
+		l.add(piece{pinned{address(&data[0]), len(data)}, data})
+		for k := range 8 {
+			if !slices.Contains(left, k) {
+				blocks = append(blocks, compute.Transfer{Block: int32(8*i + k), Data: data[k*size:][:size]})
+			}
+		}
+	}
+	blocks = append(blocks, compute.Transfer{Data: make([]byte, size)}, compute.Transfer{Data: make([]byte, size)}) // not pinned
+	for most, want := range map[int][]int{
+		1: slices.Repeat([]int{1}, 31), 5: {5, 2, 5, 3, 3, 3, 5, 5}, 8: {7, 8, 6, 8, 2}, 16: {15, 16}, 20: {18, 13}, 64: {31},
+	} {
+		var got []int
+		for left := blocks; len(left) > 0; left = left[got[len(got)-1]:] {
+			got = append(got, l.fit(left, most))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at most %d at once: %v; want %v", most, got, want)
+		}
+	}
+}
+
 // TestMovedBeside lets steps compute with blocks that come, a few layers at a time, while others leave: what they
 // compute is the same as with blocks that were there.
 func TestMovedBeside(t *testing.T) {

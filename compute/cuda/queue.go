@@ -40,9 +40,6 @@ func (p *program) queueStep(s *step) error {
 	if err := s.r.event.wait(); err != nil { // the step before the one before
 		return err
 	}
-	if err := p.moveBlocks(s); err != nil {
-		return err
-	}
 	p.transit = &s.r.transit
 	defer func() { p.transit = nil }()
 	if err := p.editTables(s); err != nil {
@@ -55,7 +52,7 @@ func (p *program) queueStep(s *step) error {
 		return err
 	}
 	if b.Rows() == 0 {
-		return errors.Join(p.untilAllMoved(), s.r.event.record(p.s))
+		return errors.Join(p.moveBlocks(s), p.untilAllMoved(), s.r.event.record(p.s))
 	}
 	if err := errors.Join(p.grow(compute.LogitRows, len(b.Logits)), p.grow(compute.HiddenRows, len(b.Hidden))); err != nil {
 		return err
@@ -110,7 +107,9 @@ func (p *program) compute(s *step) error {
 		}
 		tiles = tiles || count[1] > 0
 	}
-	if err := p.copyIndices(sh, s.r.in); err != nil {
+	// Blocks come behind the step's own copies: on some machines all copies to the device take turns, whatever their
+	// streams.
+	if err := errors.Join(p.copyIndices(sh, s.r.in), p.moveBlocks(s)); err != nil {
 		return err
 	}
 	if bucket == 0 || tiles {

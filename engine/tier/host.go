@@ -34,7 +34,9 @@ func NewHost(bytes int64, size int) *Host {
 	n := int(bytes / int64(size))
 	h := &Host{size: size, names: make([]kv.Name, n)}
 	for from := 0; from < n; from += h.perPiece() {
-		h.pieces = append(h.pieces, make([]byte, min(n-from, h.perPiece())*size))
+		piece := make([]byte, min(n-from, h.perPiece())*size)
+		adviseHuge(piece) // what pins it takes fewer pages
+		h.pieces = append(h.pieces, piece)
 	}
 	return h
 }

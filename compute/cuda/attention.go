@@ -97,18 +97,18 @@ func fewShared(kv quant.Type, dim, group, warps, most int) (_, shared int) {
 	return warps, shared
 }
 
-// runFew queues attend_few for layers of so many shares of a row.
-func (p *program) runFew(kernel string, rows, shares, dim int, a *attendArgs) error {
+// runFew queues attend_few for layers of so many shares of a row, each of a group of query heads.
+func runFew[T any](p *program, kernel string, rows, shares, dim, group int, args *T) error {
 	info, parts := p.d.g.info, 2
 	if rows*shares <= info.sms {
 		parts = 1
 	}
 	kv := p.cache.spec.Type
-	warps, shared := fewShared(kv, dim, int(a.group), fewWarps(kv)/parts, info.shared)
+	warps, shared := fewShared(kv, dim, group, fewWarps(kv)/parts, info.shared)
 	f := *p.kernel[kernel]
 	f.shared = uint32(shared)
 	blocks := max(1, min(parts, (info.shared+1<<10)/(shared+1<<10)))
-	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, a)
+	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, args)
 }
 
 // attender says which kernels compute a layer's attention with tensor cores, and how they cut rows into tiles.
@@ -156,6 +156,10 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 	if !fits || c.wide[o.Dst.Buffer] {
 		return p.attendAny(o, l, group)
 	}
+	turned := c.turnedFew
+	if turned != nil && turned.at != c.at {
+		turned = nil
+	}
 	q, narrow := c.narrow(o.Q)
 	kind := p.kindOf(attention{a.Window, k.tokens})
 	p.heads = max(p.heads, a.Heads)
@@ -181,12 +185,18 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		work := &s.kinds[kind]
 		b.slot, b.until, b.few, b.count, b.partial, b.arrived = s.slot, s.until, work.few, work.count, p.chunks, p.arrived
 		if s.few > 0 {
+			var err error
 			b.items = work.items
-			if l.Latent {
-				if err := p.latentFew(k, o.Layer, s.few, &b); err != nil {
-					return err
-				}
-			} else if err := p.runFew(k.few, s.few, l.KVHeads*int(blocksOf(group, 8)), l.KDim, &b); err != nil {
+			shares := l.KVHeads * int(blocksOf(group, 8))
+			switch {
+			case l.Latent:
+				err = p.latentFew(k, o.Layer, s.few, &b)
+			case turned != nil && turned.done:
+				err = runFew(p, k.few+fewTurned, s.few, shares, l.KDim, group, turned.args(&b))
+			default:
+				err = runFew(p, k.few, s.few, shares, l.KDim, group, &b)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kvasir-llm/kvasir/compute"
 )
 
 // graphBytes is the most memory that graphs captured before the first step may take.
@@ -22,7 +24,7 @@ func (p *program) shapeOf(key graphKey) *shape {
 	sh := p.shapes[key]
 	if sh == nil {
 		sh = p.lay(p.index, [3]int{key.rows, min(key.rows, p.logitCapacity()), 0}, key.rows, key.rows)
-		sh.few, sh.adapted = key.rows, key.adapted
+		sh.few, sh.adapted, sh.alone = key.rows, key.adapted, key.alone
 		p.shapes[key] = sh
 	}
 	return sh
@@ -57,14 +59,20 @@ func (p *program) captureAhead() error {
 		if rows > bucketOf(min(p.limits.Slots, most), most) {
 			continue
 		}
-		if _, err := p.captured(graphKey{rows: rows}); err != nil {
-			return fmt.Errorf("%w, for %d rows", err, rows)
+		keys := []graphKey{{rows: rows}}
+		if p.alone(&compute.Batch{}, rows) { // others have proposed tokens
+			keys = append(keys, graphKey{rows: rows, alone: true})
+		}
+		for _, key := range keys {
+			if _, err := p.captured(key); err != nil {
+				return fmt.Errorf("%w, for %d rows", err, rows)
+			}
 		}
 		free, _, err := p.g.memory()
 		if err != nil {
 			return err
 		}
-		p.ahead.graphs++
+		p.ahead.graphs += len(keys)
 		p.ahead.rows, p.ahead.bytes = max(p.ahead.rows, rows), max(0, before-free)
 		if p.ahead.bytes > graphBytes {
 			break

@@ -34,7 +34,9 @@ type compiler struct {
 	joined map[int]bool        // operations that were compiled with one before them
 	gates  map[int]*adaptation // what adapters add to the gate before an operation
 	turned *turner             // the product before, which may do what is compiled now
-	normed *compute.Normalize  // the norm whose results are the rows of the product at hand, and of nothing else
+
+	turnedFew *turnerFew         // attention that may do what was compiled before
+	normed    *compute.Normalize // the norm whose results are the rows of the product at hand, and of nothing else
 }
 
 // compile fills p.buffers and p.ops.
@@ -254,9 +256,9 @@ func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
 	}
 	op := c.p.store(&q, &k, &s, nil)
 	if t != nil {
-		return t.unlessTurned(op), 3, nil
+		op = t.unlessTurned(op)
 	}
-	return op, 3, nil
+	return c.unlessTurnedFew(op, &turnerFew{p: c.p, q: q, k: k, s: s, many: t, at: c.at + 3}), 3, nil
 }
 
 // rotations returns the rotations of queries and of keys and their storing, if these are the operations from number at
@@ -494,7 +496,8 @@ func (c *compiler) normedHeads(q compute.Normalize) operation {
 		return nil
 	}
 	s := c.ops[c.at+2].(compute.Store)
-	return c.p.store(&queries, &keys, &s, &[2]compute.Norm{q.Norm, k.Norm})
+	norms := &[2]compute.Norm{q.Norm, k.Norm}
+	return c.unlessTurnedFew(c.p.store(&queries, &keys, &s, norms), &turnerFew{p: c.p, q: queries, k: keys, s: s, norms: norms, at: c.at + 3})
 }
 
 // latentRows compiles the norm of latents, their rotation and that of queries, the storing of latents, and the products

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ type turnCase struct {
 	heads, kv, in, tokens int // tokens of a block
 	typ                   quant.Type
 	bias                  bool
+	small, normed         bool // heads of 64 numbers, not 128; heads are normalised
 }
 
 // TestTurned compares products that turn and store what they yield with those that leave that to another kernel, bit
@@ -28,9 +30,9 @@ func TestTurned(t *testing.T) {
 	was := turnTime
 	defer func() { turnTime = was }()
 	for _, c := range less([]turnCase{
-		{32, 8, 4096, 16, quant.BF16, false}, {5, 1, 2048, 48, quant.BF16, true}, {3, 3, 512, 16, quant.BF16, true}, {6, 2, 2048, 16, quant.Q4_K, true},
-		{4, 2, 2304, 32, quant.Q8_0, false}, {32, 8, 4096, 16, quant.F8_E4M3, false}, {5, 1, 1024, 16, quant.F8_E4M3, true},
-	}, []turnCase{{5, 1, 2048, 48, quant.BF16, true}, {3, 1, 256, 16, quant.BF16, false}, {1, 1, 256, 16, quant.Q4_K, true}, {5, 1, 2048, 16, quant.F8_E4M3, true}}) {
+		{heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.BF16}, {heads: 5, kv: 1, in: 2048, tokens: 48, typ: quant.BF16, bias: true}, {heads: 3, kv: 3, in: 512, tokens: 16, typ: quant.BF16, bias: true}, {heads: 6, kv: 2, in: 2048, tokens: 16, typ: quant.Q4_K, bias: true},
+		{heads: 4, kv: 2, in: 2304, tokens: 32, typ: quant.Q8_0}, {heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.F8_E4M3}, {heads: 5, kv: 1, in: 1024, tokens: 16, typ: quant.F8_E4M3, bias: true},
+	}, []turnCase{{heads: 5, kv: 1, in: 2048, tokens: 48, typ: quant.BF16, bias: true}, {heads: 3, kv: 1, in: 256, tokens: 16, typ: quant.BF16}, {heads: 1, kv: 1, in: 256, tokens: 16, typ: quant.Q4_K, bias: true}, {heads: 5, kv: 1, in: 2048, tokens: 16, typ: quant.F8_E4M3, bias: true}}) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			turnTime = math.MaxInt32
 			apart := c.run(t, d, "")
@@ -63,9 +65,128 @@ func TestTurnedPays(t *testing.T) {
 	}
 }
 
-// run returns all queries and the cache after some steps, which do without a kernel.
-func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
-	const vocab, blocks, dim = 400, 60, 128
+// TestTurnedFew compares attention of few rows that turns and stores what products yield with what two kernels do, bit
+// for bit: what it gives, and all of the cache. Steps are queued kernel by kernel and as graphs.
+func TestTurnedFew(t *testing.T) {
+	d := gpuDevice(t)
+	was := mostTurnedFew
+	defer func() { mostTurnedFew = was }()
+	for _, c := range less([]turnCase{
+		{heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.BF16}, {heads: 32, kv: 4, in: 2048, tokens: 32, typ: quant.BF16, normed: true},
+		{heads: 20, kv: 2, in: 512, tokens: 48, typ: quant.Q4_K, bias: true, normed: true}, {heads: 8, kv: 8, in: 512, tokens: 16, typ: quant.BF16, small: true, normed: true},
+		{heads: 24, kv: 2, in: 1024, tokens: 16, typ: quant.F8_E4M3, small: true},
+	}, []turnCase{{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, small: true}}) {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			mostTurnedFew = 0
+			apart := c.runFew(t, d, "")
+			mostTurnedFew = was
+			turned := c.runFew(t, d, "rotate_store")
+			for i, what := range []string{"results", "the cache"} {
+				if len(apart[i]) == 0 || !bytes.Equal(apart[i], turned[i]) {
+					t.Errorf("%s have other bits", what)
+				}
+			}
+		})
+	}
+}
+
+// runFew returns what attention gives in some steps of few rows, and the cache after them. Those of one row of each
+// sequence do without a kernel.
+func (c turnCase) runFew(t *testing.T, d *device, without string) [2][]byte {
+	long := less(1500, 700)
+	each := (long + 16) / c.tokens
+	r, u := rand.New(rand.NewPCG(7, 8)), c.build(t, d, 4*each+4)
+	has := []int{long, 0, 62, 79} // tokens of each slot
+	step := func(hidden bool, parts ...part) {
+		b := &compute.Batch{}
+		for _, s := range parts {
+			b.AppendSeq(compute.Seq{Start: int32(s.from), Slot: int32(s.slot)}, random(r, s.n), s.n)
+			for i := 0; s.from == 0 && i <= each; i++ {
+				b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(s.slot), At: int32(i), Block: int32((s.slot+1)*(each+1) - 1 - i)})
+			}
+		}
+		for i := range b.IDs {
+			b.IDs[i] %= turnVocab
+		}
+		if hidden {
+			runHidden(t, u.p, b)
+			return
+		}
+		st, err := u.p.Start(b)
+		if err == nil {
+			err = st.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for slot, n := range has {
+		for at := 0; at < n; at += turnVocab {
+			step(true, part{slot: slot, from: at, n: min(turnVocab, n-at)})
+		}
+	}
+	kernel := u.p.kernel[without]
+	var got [2][]byte
+	for n := range less(20, 8) {
+		var parts []part
+		rows := 0
+		for slot := range has {
+			if slot == 3 || n%(slot+2) != 1 { // there are steps of one row to four
+				more := 1
+				if slot == 3 && n%4 == 3 {
+					more = 2 // of a sequence, in a graph
+				}
+				parts = append(parts, part{slot: slot, from: has[slot], n: more})
+				has[slot], rows = has[slot]+more, rows+more
+			}
+		}
+		if delete(u.p.kernel, without); rows > len(parts) {
+			u.p.kernel[without] = kernel
+		}
+		step(n%2 == 0, parts...)
+		to := u.p.view(u.dst)
+		got[0] = append(got[0], u.read(t, to.at, 2*rows*int(to.ld))...)
+	}
+	got[1] = u.read(t, u.kv.places[0].at, int(u.kv.places[0].bytes)*u.blocks)
+	return got
+}
+
+// turnProgram is a program of a layer's attention, and its cache.
+type turnProgram struct {
+	p      *program
+	kv     *cache
+	q, dst compute.Tensor
+	blocks int
+}
+
+const turnVocab = 400
+
+func (u *turnProgram) read(t *testing.T, at pointer, n int) []byte {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(u.p.g.enter())
+	defer u.p.g.leave()
+	to, err := u.p.g.allocPinned(n, "numbers")
+	must(err)
+	must(u.p.s.toHost(to, 0, at, n))
+	must(u.p.s.wait())
+	all := bytes.Clone(to.bytes()[:n])
+	must(u.p.g.freePinned(to))
+	return all
+}
+
+// build compiles the case, with a cache of so many blocks.
+func (c turnCase) build(t *testing.T, d *device, blocks int) *turnProgram {
+	const vocab = turnVocab
+	dim := turnedHeads
+	if c.small {
+		dim = 64
+	}
 	r := rand.New(rand.NewPCG(7, 8))
 	g := &compute.Graph{Vocab: vocab}
 	buffer := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
@@ -74,7 +195,7 @@ func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
 	hid := g.Buffer(dst.Cols, compute.HiddenRows)
 	freqs, ones := make([]float32, dim/2), make([]float32, c.in)
 	for i := range freqs {
-		freqs[i] = float32(math.Pow(1e4, -float64(i)/dim*2))
+		freqs[i] = float32(math.Pow(1e4, -float64(i)/float64(dim)*2))
 	}
 	for i := range ones {
 		ones[i] = 1
@@ -93,8 +214,13 @@ func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
 	g.Add(compute.Embed{Dst: h, Table: load(t, d, repeated(t, r, quant.BF16, vocab, c.in)), Scale: 1},
 		compute.Angles{Dst: angles, Freqs: vectorOf(t, d, freqs), Scale: 1},
 		compute.Normalize{Dst: x, Src: h, Norm: compute.Norm{Gain: vectorOf(t, d, ones), Eps: 1e-5}},
-		compute.MatMul{X: x, Products: []compute.Product{product(q), product(k), product(v)}},
-		compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: c.heads, HeadDim: dim}},
+		compute.MatMul{X: x, Products: []compute.Product{product(q), product(k), product(v)}})
+	for _, x := range []compute.Tensor{q, k} {
+		if c.normed {
+			g.Add(compute.Normalize{Dst: x, Src: x, Norm: compute.Norm{Gain: vectorOf(t, d, bell(r, dim, 1)), Eps: 1e-6}})
+		}
+	}
+	g.Add(compute.Rotate{X: q, Angles: angles, Rotary: compute.Rotary{Heads: c.heads, HeadDim: dim}},
 		compute.Rotate{X: k, Angles: angles, Rotary: compute.Rotary{Heads: c.kv, HeadDim: dim}},
 		compute.Store{K: k, V: v}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: c.heads, Scale: 0.1}},
 		compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
@@ -102,28 +228,18 @@ func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compileGraph(t, d, g, kv, compute.Limits{Rows: vocab, Slots: 4}).(*program)
+	u := &turnProgram{p: compileGraph(t, d, g, kv, compute.Limits{Rows: vocab, Slots: 4}).(*program), kv: kv.(*cache), q: q, dst: dst, blocks: blocks}
+	if err := errors.Join(u.p.s.fill(u.kv.places[0].at, 0x3c, u.kv.places[0].bytes*int64(blocks)), u.p.s.wait()); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// run returns all queries and the cache after some steps, which do without a kernel.
+func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
+	r, u := rand.New(rand.NewPCG(7, 8)), c.build(t, d, 60)
+	delete(u.p.kernel, without)
 	var got [2][]byte
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	delete(p.kernel, without)
-	must(p.s.fill(kv.(*cache).places[0].at, 0x3c, kv.(*cache).places[0].bytes*blocks))
-	must(p.s.wait())
-	read := func(at pointer, n int) []byte {
-		must(p.g.enter())
-		defer p.g.leave()
-		to, err := p.g.allocPinned(n, "numbers")
-		must(err)
-		must(p.s.toHost(to, 0, at, n))
-		must(p.s.wait())
-		all := bytes.Clone(to.bytes()[:n])
-		must(p.g.freePinned(to))
-		return all
-	}
 	for _, parts := range [][]part{{{slot: 0, n: 21}, {slot: 1, n: 5}}, {{slot: 0, from: 21, n: 40}, {slot: 1, from: 5, n: 171}, {slot: 2, n: 33}, {slot: 3, from: c.tokens, n: 63}}} {
 		b, n := &compute.Batch{}, 0
 		for _, s := range parts {
@@ -141,12 +257,12 @@ func (c turnCase) run(t *testing.T, d *device, without string) [2][]byte {
 			n += s.n
 		}
 		for i := range b.IDs {
-			b.IDs[i] %= vocab
+			b.IDs[i] %= turnVocab
 		}
-		runHidden(t, p, b)
-		queries := p.view(q)
-		got[0] = append(got[0], read(queries.at, 2*n*int(queries.ld))...)
+		runHidden(t, u.p, b)
+		queries := u.p.view(u.q)
+		got[0] = append(got[0], u.read(t, queries.at, 2*n*int(queries.ld))...)
 	}
-	got[1] = read(kv.(*cache).places[0].at, int(kv.(*cache).places[0].bytes)*blocks)
+	got[1] = u.read(t, u.kv.places[0].at, int(u.kv.places[0].bytes)*u.blocks)
 	return got
 }

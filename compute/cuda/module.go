@@ -164,7 +164,7 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "gemm_turned.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh", "gemm_turned.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -331,7 +331,8 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 // where blocks can have `most` in all.
 func attendShared(kv quant.Type, dim int, name string, most int) map[string]int {
 	return map[string]int{
-		"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_few_" + name: most, "attend_wgmma_" + name: wgmmaShared(kv, dim),
+		"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_wgmma_" + name: wgmmaShared(kv, dim),
+		"attend_few_" + name: most, "attend_few_" + name + fewTurned: most,
 	}
 }
 

@@ -328,6 +328,14 @@ type attendArgs struct {
 	arrived                      pointer
 }
 
+// attendTurnedArgs is an attendArgs with what attend_few turns and stores itself.
+type attendTurnedArgs struct {
+	attendArgs
+	k, v, angles rows
+	qGain, kGain pointer
+	qEps, kEps   float32
+}
+
 // attendWgmmaArgs is an attendArgs with the map of the layer's part of the cache.
 type attendWgmmaArgs struct {
 	cache tensorMap
@@ -491,6 +499,9 @@ func init() {
 	for _, dim := range attendDims {
 		paramSizes["attend_tile_"+dim] = unsafe.Sizeof(attendArgs{})
 		paramSizes["attend_few_"+dim] = unsafe.Sizeof(attendArgs{})
+	}
+	for _, dim := range []int{64, 128} {
+		paramSizes["attend_few_"+attendDims[dim]+fewTurned] = unsafe.Sizeof(attendTurnedArgs{})
 	}
 }
 

@@ -35,6 +35,7 @@ type program struct {
 	attends       int
 	bidirectional bool
 	recurrent     bool
+	turnsFew      bool // attention may turn queries and keys
 	long          bool // a product has several ranges of inputs
 
 	routings   []routing
@@ -92,10 +93,11 @@ type ring struct {
 	step    step
 }
 
-// graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters.
+// graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters, and whether
+// attention turns queries and keys (alone).
 type graphKey struct {
-	rows    int
-	adapted bool
+	rows           int
+	adapted, alone bool
 }
 
 // mostGraphRows is the most rows of a captured graph.

@@ -88,7 +88,7 @@ func (p *program) compute(s *step) error {
 	if len(b.Hidden) > 0 {
 		bucket = 0
 	}
-	key := graphKey{bucket, slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })}
+	key := graphKey{alone: p.alone(b, max(bucket, b.Rows())), rows: bucket, adapted: slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })}
 	var sh *shape
 	if bucket > 0 {
 		sh = p.shapeOf(key)
@@ -107,6 +107,7 @@ func (p *program) compute(s *step) error {
 		}
 		tiles = tiles || count[1] > 0
 	}
+	sh.alone = key.alone && !tiles
 	// Blocks come behind the step's own copies: on some machines all copies to the device take turns, whatever their
 	// streams.
 	if err := errors.Join(p.copyIndices(sh, s.r.in), p.moveBlocks(s)); err != nil {

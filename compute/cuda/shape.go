@@ -22,6 +22,7 @@ type shape struct {
 	runCount                                int
 	adapterRows, adapterChunks              pointer // [rows] rows by adapter, those without one last; [most, 4] chunks of them
 	adapted                                 bool    // some rows have an adapter
+	alone                                   bool    // each row is the only one of its sequence, and in no tile
 
 	bytes, fixed int // of all indices, and of those before the items of chunks
 	base         pointer

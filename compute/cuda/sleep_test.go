@@ -125,10 +125,10 @@ func TestKernelsLoadedMeanwhile(t *testing.T) {
 func TestCaptureAhead(t *testing.T) {
 	f, c := small(t) // of 64 rows and 4 slots
 	p := c.(*program)
-	if a := p.ahead; a.graphs != 3 || a.rows != 4 || len(p.graphs) != 3 {
-		t.Errorf("%+v, %d graphs; want those of 1, 2 and 4 rows", a, len(p.graphs))
+	if a := p.ahead; a.graphs != 6 || a.rows != 4 || len(p.graphs) != 6 {
+		t.Errorf("%+v, %d graphs; want those of 1, 2 and 4 rows, whether or not attention turns them", a, len(p.graphs))
 	}
-	if !strings.HasPrefix(p.Prepared(), "3 graphs of up to 4 rows, 0 bytes, captured in ") {
+	if !strings.HasPrefix(p.Prepared(), "6 graphs of up to 4 rows, 0 bytes, captured in ") {
 		t.Error(p.Prepared())
 	}
 	f.Mu.Lock()

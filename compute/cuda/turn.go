@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
@@ -146,4 +148,76 @@ func (t *turner) runFloat8(s *shape, a *float8Args) error {
 	}
 	return run(p, formatFP8.kernel(k.name), k.grid(a.a.tiles(), int(a.a.rows), p.d.g.info.sms), k.threads(),
 		&float8TurnedArgs{weights: args.weights, to: args.to, float8Args: args.float8Args, turning: turning})
+}
+
+// fewTurned is the end of the names of attend_few that turn queries and keys, and store keys and values.
+const fewTurned = "_turned"
+
+// mostTurnedFew is the most rows of a step of which they do. Tests alone change it.
+var mostTurnedFew = 16
+
+// turnerFew may have attention of few rows rotate queries and keys, normalised first if there are norms, and store keys
+// and values: where each row is the only one of its sequence, so that no other sees its key.
+type turnerFew struct {
+	p     *program
+	q, k  compute.Rotate
+	s     compute.Store
+	norms *[2]compute.Norm
+	many  *turner // which may have done it already; or nil
+	at    int     // the attention's operation
+	done  bool    // by it, in the step that is being queued
+}
+
+// unlessTurnedFew is the operation that rotates and stores, where attention does not: it follows at once, nothing else
+// takes queries and keys, and there is a kernel.
+func (c *compiler) unlessTurnedFew(op operation, t *turnerFew) operation {
+	p := c.p
+	if t.at >= len(c.ops) {
+		return op
+	}
+	o, ok := c.ops[t.at].(compute.Attend)
+	if !ok || o.Layer != t.s.Layer || o.Q != t.q.X || o.Dst.Buffer == t.k.X.Buffer || o.Dst.Buffer == t.s.V.Buffer || c.wide[o.Dst.Buffer] ||
+		p.cache.spec.Type != quant.BF16 || !p.rotatesWhole(&t.q, &t.k, &t.s) || !c.deadAfter(t.at, t.q.X.Buffer) {
+		return op
+	}
+	l := p.cache.spec.Layers[o.Layer]
+	if l.KVHeads < 1 || o.Attention.Heads%l.KVHeads != 0 || t.q.X.Cols != o.Attention.Heads*l.KDim || t.k.X.Cols != l.KVHeads*l.KDim || t.s.V.Cols != t.k.X.Cols {
+		return op
+	}
+	if k, fits := p.attender(o.Attention, l); !fits || p.kernel[k.few+fewTurned] == nil {
+		return op
+	}
+	c.turnedFew, p.turnsFew = t, true
+	return func(s *shape) error {
+		if t.done = s.alone && s.count[compute.AllRows] <= mostTurnedFew && (t.many == nil || !t.many.done); t.done {
+			return nil
+		}
+		return op(s)
+	}
+}
+
+// args is what the kernel takes.
+func (t *turnerFew) args(a *attendArgs) *attendTurnedArgs {
+	p := t.p
+	args := &attendTurnedArgs{attendArgs: *a, k: p.view(t.k.X), v: p.view(t.s.V), angles: p.view(t.q.Angles)}
+	if n := t.norms; n != nil {
+		args.qGain, args.qEps = n[0].Gain.(*vector).at, n[0].Eps
+		args.kGain, args.kEps = n[1].Gain.(*vector).at, n[1].Eps
+	}
+	return args
+}
+
+// alone reports whether a step of so many rows may have attention turn queries and keys: each row is the only one of
+// its sequence, and of its slot.
+func (p *program) alone(b *compute.Batch, rows int) bool {
+	if !p.turnsFew || rows > mostTurnedFew {
+		return false
+	}
+	for i := range b.Seqs {
+		q := &b.Seqs[i]
+		if q.Rows > 1 || slices.ContainsFunc(b.Seqs[:i], func(o compute.Seq) bool { return o.Slot == q.Slot }) {
+			return false
+		}
+	}
+	return true
 }

@@ -5,10 +5,13 @@
 // attend_tile is for many rows: a block has a tile of rows and goes through all chunks that they see. attend_few is for
 // few rows, whose chunks all blocks share; a block joins what it can. Both give the bits that attend.cuh defines.
 #include "attend_page.cuh"
+#include "turn.cuh"
 
 __device__ __forceinline__ void storeShared(u32 at, const u32 (&v)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
+
+__device__ __forceinline__ void storeWord(u32 at, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory"); }
 
 // loadCoded is loadChunk for codes: it reads them, and writes them as halves.
 template <int DIM, int THREADS>
@@ -227,6 +230,113 @@ struct Chunk {
     }
 };
 
+// AttendTurnedArgs is for attend_few of queries, keys and values as products make them, where each row is the only one of its
+// sequence. Queries and keys are normalised by head, if there are gains, and rotated; keys and values go to the cache.
+struct AttendTurnedArgs : AttendArgs {
+    Rows k, v, angles; // angles: cosines and sines (turn.cuh)
+    const float *qGain, *kGain; // [dim], or nil
+    float qEps, kEps;
+};
+
+// loadPair loads two numbers where it is called: not further down, where they are used.
+__device__ __forceinline__ float2 loadPair(const float *at) {
+    float2 x;
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(at));
+    return x;
+}
+
+// prefetch fetches a line of memory to the second-level cache.
+__device__ __forceinline__ void prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
+// turnQueries rotates what loadQueries loaded of rows g, a head each, normalised first if there is a gain. The lanes of
+// a head add up squares in the order of sumOfWarp.
+template <int DIM> __device__ __forceinline__ void turnQueries(u32 (&q)[DIM / 16][4], const float *angle, const float *gain, float eps) {
+    constexpr int N = DIM / 16; // a lane's two pairs each: number i is of pairs 8·i + 2t
+    int t = threadIdx.x % 4;
+    float2 c[N], s[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        c[i] = loadPair(angle + i * 8 + t * 2), s[i] = loadPair(angle + DIM / 2 + i * 8 + t * 2);
+    Pairs p[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        p[i].unpack(q[i / 2][i % 2 * 2], q[N / 2 + i / 2][i % 2 * 2]);
+    if (gain) {
+        float sums[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sums[i] = p[i].squares(0);
+#pragma unroll
+        for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                sums[i] = sums[i] + sums[i + n];
+        sums[0] = sums[0] + __shfl_xor_sync(~0u, sums[0], 2);
+        sums[0] = sums[0] + __shfl_xor_sync(~0u, sums[0], 1);
+        float inv = rsqrtf(sums[0] / DIM + eps);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            p[i].scale(inv, *(const float2 *)(gain + i * 8 + t * 2), *(const float2 *)(gain + DIM / 2 + i * 8 + t * 2));
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        p[i].rotate(c[i], s[i], q[i / 2][i % 2 * 2], q[N / 2 + i / 2][i % 2 * 2]);
+}
+
+// Newest is the key and the value of a row's own token: a lane has two numbers from number 2·lane on of each, and two
+// half a head further. It is used in attention from here, not from the cache.
+template <int DIM> struct Newest {
+    u32 key[2], value[2];
+    float2 c, s;
+    bool there;
+
+    // read reads what make takes, if c is the row's last chunk.
+    __device__ __forceinline__ void read(const AttendTurnedArgs &a, const Chunk &c) {
+        int d = threadIdx.x % 32 * 2;
+        there = c.nth == c.n - 1;
+        if (!there || d >= DIM / 2)
+            return;
+        const bf16 *k = (const bf16 *)a.k.at + (i64)c.row * a.k.ld + c.head * DIM + d, *v = (const bf16 *)a.v.at + (i64)c.row * a.v.ld + c.head * DIM + d;
+        const float *angle = (const float *)a.angles.at + (i64)c.row * a.angles.ld + d;
+        key[0] = *(const u32 *)k, key[1] = *(const u32 *)(k + DIM / 2);
+        value[0] = *(const u32 *)v, value[1] = *(const u32 *)(v + DIM / 2);
+        this->c = *(const float2 *)angle, s = *(const float2 *)(angle + DIM / 2);
+    }
+
+    // make makes them of what was read, and stores them if the row has no share before with the same KV head.
+    __device__ __forceinline__ void make(const AttendTurnedArgs &a, const Chunk &c, i64 toValues) {
+        if (!there)
+            return;
+        int pos = c.until - 1, d = threadIdx.x % 32 * 2;
+        Pairs p = {};
+        if (d < DIM / 2)
+            p.unpack(key[0], key[1]);
+        if (a.kGain) {
+            const float *gain = a.kGain + d % (DIM / 2);
+            float2 one = *(const float2 *)gain, other = *(const float2 *)(gain + DIM / 2);
+            p.scale(rsqrtf(sumOfWarp(p.squares(0)) / DIM + a.kEps), one, other);
+        }
+        p.rotate(this->c, s, key[0], key[1]);
+        u8 *to = (u8 *)__shfl_sync(~0u, (u64)c.page, pos % CHUNK / 16) + pos % 16 * ROW<DIM> + d * 2;
+        if (c.part == 0 && d < DIM / 2) {
+            *(u32 *)to = key[0], *(u32 *)(to + DIM) = key[1];
+            *(u32 *)(to + toValues) = value[0], *(u32 *)(to + toValues + DIM) = value[1];
+        }
+    }
+
+    // put puts one of them into page p of the row's last chunk, if that is where it belongs.
+    __device__ __forceinline__ void put(const u32 (&x)[2], const Chunk &c, int p, u32 page) const {
+        int pos = c.until - 1, d = threadIdx.x % 32 * 2;
+        if (!there || pos % CHUNK / 16 != p)
+            return;
+        if (d < DIM / 2) {
+            storeWord(page + place<DIM>(pos % 16, d / 8) + d % 8 * 2, x[0]);
+            storeWord(page + place<DIM>(pos % 16, (DIM / 2 + d) / 8) + d % 8 * 2, x[1]);
+        }
+        __syncwarp();
+    }
+};
+
 // joinShare joins the chunks of a share that several blocks had, n from number `at` in partial on: of `there` query
 // heads from `head` on.
 template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a, int row, int head, int there, int at, int n) {
@@ -259,8 +369,12 @@ template <int DIM> __device__ __forceinline__ void joinShare(const AttendArgs &a
 // then the keys of its next chunk. So four pages are always on their way. Queries are operand A where they meet keys;
 // weights are operand B where they meet values: what a lane has of the scores is what it needs of the weights.
 //
+// With AttendTurnedArgs it turns queries and keys itself. Of the cache it then reads nothing that the step writes: pages are
+// on their way before the kernels in front of it are done.
+//
 // Any number of blocks of up to WARPS warps. Dynamic shared memory: fewShared in attention.go.
-template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a) {
+template <int DIM, typename Args> __device__ __forceinline__ void attendFew(const Args &a) {
+    constexpr bool TURNED = sizeof(Args) > sizeof(AttendArgs);
     constexpr int OUT = DIM + 8, PAIRS = (DIM + 63) / 64;
     extern __shared__ __align__(128) u8 shared[];
     int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = min(a.group, 8);
@@ -283,24 +397,31 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
     int i = a.items[x / cut.shares], j = a.items[min(past, cut.chunks - 1) / cut.shares];
     int4 row = a.few[i], pastRow = a.few[j];
     int begin = i ? a.few[i - 1].x : 0, pastBegin = j ? a.few[j - 1].x : 0;
-    waitForRows();
+    if (!TURNED)
+        waitForRows();
     // The block's chunks are those from first to last-1.
     int first = cut.align(x, begin, row.x), last = past < cut.chunks ? cut.align(past, pastBegin, pastRow.x) : past;
-    if (first >= last)
+    if (first >= last) {
+        if (TURNED)
+            waitForRows();
         return;
+    }
     if (first >= row.x * cut.shares) // the last share of the row is another block's
         begin = row.x, row = a.few[++i];
     u32 q[DIM / 16][4];
     auto loadQ = [&](const Chunk &c) {
         int h = c.part + lane / 4;
         queries<DIM>(q, h < a.group ? (const bf16 *)a.q.at + (i64)c.row * a.q.ld + (c.head * a.group + h) * DIM : 0, 0);
+        if constexpr (TURNED)
+            turnQueries<DIM>(q, (const float *)a.angles.at + (i64)c.row * a.angles.ld, a.qGain, a.qEps);
     };
+    Newest<DIM> newest = {};
     Spots<DIM> spots;
     i64 toValues = (i64)a.heads * a.tokens * ROW<DIM>;
     auto load = [&](const Chunk &c, int p, i64 further) { // page p, of keys or of values
         const u8 *from = (const u8 *)__shfl_sync(~0u, (u64)c.page, p);
         if (from)
-            loadPage<DIM>(ring + p * PAGE<DIM>, spots, from + further, c.until - c.at - p * 16);
+            loadPage<DIM>(ring + p * PAGE<DIM>, spots, from + further, c.until - TURNED - c.at - p * 16);
         copyCommit();
     };
     Chunk now = {};
@@ -312,7 +433,18 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
 #pragma unroll 1
         for (int p = 0; p < 4; p++)
             load(now, p, 0);
-        loadQ(now);
+        if (!TURNED)
+            loadQ(now);
+    }
+    if constexpr (TURNED) {
+        if (a.qGain && lane < DIM / 16)
+            prefetch((lane % 2 ? a.kGain : a.qGain) + lane / 2 * 32);
+        waitForRows();
+        if (now.x < last) {
+            newest.read(a, now);
+            loadQ(now);
+            newest.make(a, now, toValues);
+        }
     }
     for (int round = first; round < last; round += warps) {
         Chunk next = now;
@@ -328,6 +460,8 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
                 copyWait<3>();
                 __syncwarp();
                 if (pages >> p & 1) {
+                    if constexpr (TURNED)
+                        newest.put(newest.key, now, p, ring + p * PAGE<DIM>);
                     float d[2][4] = {};
                     pageKeys<DIM>(d, q, ring + p * PAGE<DIM>);
                     s[2 * p][0] = d[0][0], s[2 * p][1] = d[0][1], s[2 * p + 1][0] = d[1][0], s[2 * p + 1][1] = d[1][1];
@@ -337,7 +471,7 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
             }
             if (next.x < last) {
                 next.lookUp<DIM>(a);
-                if (!CODED || next.row != now.row || next.head != now.head || next.part != now.part)
+                if (!CODED && !TURNED || next.row != now.row || next.head != now.head || next.part != now.part)
                     loadQ(next);
             }
             int from[1] = {firstSeen(a, now.until)}, until[1] = {now.until};
@@ -348,6 +482,8 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
                 u32 w0 = packWeights(s[2 * p][0], s[2 * p][1]), w1 = packWeights(s[2 * p + 1][0], s[2 * p + 1][1]);
                 copyWait<3>();
                 __syncwarp();
+                if constexpr (TURNED)
+                    newest.put(newest.value, now, p, ring + p * PAGE<DIM>);
                 if (pages >> p & 1)
                     pageValues<DIM>(o, w0, w1, ring + p * PAGE<DIM>);
                 __syncwarp();
@@ -456,6 +592,11 @@ template <int DIM> __device__ __forceinline__ void attendFew(const AttendArgs &a
             __syncthreads();
         }
         now = next;
+        if constexpr (TURNED)
+            if (now.x < last) {
+                newest.read(a, now);
+                newest.make(a, now, toValues);
+            }
     }
 }
 
@@ -500,4 +641,10 @@ ATTEND(64)
 ATTEND(80)
 ATTEND(96)
 ATTEND(128)
+#if KV == 0
+#define ATTEND_TURNED(DIM) \
+    KERNEL __launch_bounds__(WARPS<DIM> * 32, 1) attend_few_##DIM##_turned(const AttendTurnedArgs a) { attendFew<DIM>(a); }
+ATTEND_TURNED(64)
+ATTEND_TURNED(128)
+#endif
 #endif

@@ -2,6 +2,7 @@
 // blocks. Each row is computed by itself. Tables are [groups, slots, stride] of block numbers.
 #include "cache.cuh"
 #include "kv.cuh"
+#include "turn.cuh"
 
 // rotate_store rotates pairs of queries in place, and pairs of keys on their way to the cache; values go there as they
 // are. Each part may be left out: queries if q.at is nil, rotation if angles.at is nil, storing if stores is 0 (then
@@ -58,57 +59,35 @@ template <typename F> __device__ __forceinline__ void rotateHead(const StoreArgs
 // WholeHead is rotateHead of whole heads of bfloat16 whose pairs are not neighbours, of a multiple of 4 and up to 256
 // numbers. A lane has two neighbouring pairs at a time, and keeps their angles, which are those of all heads of a row.
 struct WholeHead {
-    float c[2][2], s[2][2];
+    float2 c[2], s[2];
 
     __device__ __forceinline__ WholeHead(const StoreArgs &a, i64 r) {
         const float *angle = (const float *)a.angles.at + r * a.angles.ld + threadIdx.x % 32 * 2;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            if (threadIdx.x % 32 * 2 + i * 64 < a.pairs) {
-                float2 x = *(const float2 *)(angle + i * 64), y = *(const float2 *)(angle + a.pairs + i * 64);
-                c[i][0] = x.x, c[i][1] = x.y, s[i][0] = y.x, s[i][1] = y.y;
-            }
+            if (threadIdx.x % 32 * 2 + i * 64 < a.pairs)
+                c[i] = *(const float2 *)(angle + i * 64), s[i] = *(const float2 *)(angle + a.pairs + i * 64);
     }
 
     // rotate rotates the head at x, normalised first if there is a gain, to `to`.
     __device__ __forceinline__ void rotate(const bf16 *x, bf16 *to, int pairs, const float *gain, float eps) const {
         int first = threadIdx.x % 32 * 2;
-        float v[2][2] = {}, w[2][2] = {};
+        Pairs p[2] = {};
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            if (first + i * 64 < pairs) {
-                u32 one = *(const u32 *)(x + first + i * 64), other = *(const u32 *)(x + pairs + first + i * 64);
-                v[i][0] = fromBF16((bf16)one), v[i][1] = fromBF16((bf16)(one >> 16));
-                w[i][0] = fromBF16((bf16)other), w[i][1] = fromBF16((bf16)(other >> 16));
-            }
+            if (first + i * 64 < pairs)
+                p[i].unpack(*(const u32 *)(x + first + i * 64), *(const u32 *)(x + pairs + first + i * 64));
         if (gain) {
-            float squares = 0;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                squares = fmaf(v[i / 2][i % 2], v[i / 2][i % 2], squares);
-                squares = fmaf(w[i / 2][i % 2], w[i / 2][i % 2], squares);
-            }
-            float inv = rsqrtf(sumOfWarp(squares) / (pairs * 2) + eps);
+            float inv = rsqrtf(sumOfWarp(p[1].squares(p[0].squares(0))) / (pairs * 2) + eps);
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                if (first + i * 64 < pairs) {
-                    float2 one = *(const float2 *)(gain + first + i * 64), other = *(const float2 *)(gain + pairs + first + i * 64);
-                    v[i][0] = v[i][0] * inv * one.x, v[i][1] = v[i][1] * inv * one.y;
-                    w[i][0] = w[i][0] * inv * other.x, w[i][1] = w[i][1] * inv * other.y;
-                }
+                if (first + i * 64 < pairs)
+                    p[i].scale(inv, *(const float2 *)(gain + first + i * 64), *(const float2 *)(gain + pairs + first + i * 64));
         }
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            if (first + i * 64 < pairs) {
-                float one[2], other[2];
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    one[j] = fmaf(v[i][j], c[i][j], -(w[i][j] * s[i][j]));
-                    other[j] = fmaf(w[i][j], c[i][j], v[i][j] * s[i][j]);
-                }
-                *(u32 *)(to + first + i * 64) = packBF16(one[0], one[1]);
-                *(u32 *)(to + pairs + first + i * 64) = packBF16(other[0], other[1]);
-            }
+            if (first + i * 64 < pairs)
+                p[i].rotate(c[i], s[i], *(u32 *)(to + first + i * 64), *(u32 *)(to + pairs + first + i * 64));
     }
 };
 

@@ -57,7 +57,7 @@ func aligned(n int) []byte {
 		return kernel.AlignedTo(n, 64)
 	}
 	b := kernel.AlignedTo(n, hugePage)
-	adviseHuge(b[:n&^(hugePage-1)])
+	compute.AdviseHuge(b[:n&^(hugePage-1)])
 	return b
 }
 

@@ -8,9 +8,6 @@ import (
 	"github.com/kvasir-llm/kvasir/compute/kernel"
 )
 
-// adviseHuge asks for huge pages for memory that has not been written yet.
-func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
-
 // canPopulate reports whether populate works: from Linux 5.14 on.
 func canPopulate() bool { return populate(kernel.AlignedTo(4096, 4096)) == nil }
 

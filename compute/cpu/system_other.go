@@ -2,9 +2,6 @@
 
 package cpu
 
-// adviseHuge does nothing: this system is not known to give huge pages on advice.
-func adviseHuge([]byte) {}
-
 // canPopulate says no: this system is not known to give memory on advice.
 func canPopulate() bool { return false }
 

@@ -20,6 +20,21 @@ func newFake(t testing.TB) *fake {
 	return &fake{Driver: d, t: t, refuse: map[entry]code{}}
 }
 
+// deviceOf opens the device of a fake, which is closed at the test's end.
+func deviceOf(t testing.TB, f library) *device {
+	t.Helper()
+	d, err := newDevice(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
 // leaks reports what was not given back.
 func (f *fake) leaks() {
 	f.t.Helper()

@@ -292,16 +292,8 @@ func TestFloat8Kernels(t *testing.T) {
 func TestFloat8OnFake(t *testing.T) {
 	f := newFake(t)
 	f.Devices[0].Shared = mostShared
-	d, err := newDevice(f, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		f.leaks()
-	})
+	t.Cleanup(f.leaks)
+	d := deviceOf(t, f)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, scales := range []string{"tensor", "block"} {
 		g := llama(t, d, 1, 256, 512, 4, 2, 64, 600, func(out, in int) compute.Matrix {

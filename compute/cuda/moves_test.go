@@ -106,15 +106,7 @@ func (c *copying) call(e entry, a ...uintptr) code {
 // other.
 func TestOwnCopiesFirst(t *testing.T) {
 	f := &copying{fake: newFake(t)}
-	d, err := newDevice(f, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := deviceOf(t, f)
 	moveMuch(t, 64<<10)
 	r := rand.New(rand.NewPCG(1, 1))
 	const layers, blocks = 12, 50

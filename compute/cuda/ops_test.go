@@ -434,16 +434,8 @@ func TestOperationsOnFake(t *testing.T) {
 // the same, and rows of larger ranks find room.
 func TestPlace(t *testing.T) {
 	f := newFake(t)
-	d, err := newDevice(f, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		f.leaks()
-	})
+	t.Cleanup(f.leaks)
+	d := deviceOf(t, f)
 	c := adapterCase(100, 72, 90)
 	p := compileCase(t, d, c)
 	place := func(all ...compute.Placement) {

@@ -189,7 +189,7 @@ func (c *compiler) unlessTurnedFew(op operation, t *turnerFew) operation {
 	}
 	c.turnedFew, p.turnsFew = t, true
 	return func(s *shape) error {
-		if t.done = s.alone && s.count[compute.AllRows] <= mostTurnedFew && (t.many == nil || !t.many.done); t.done {
+		if t.done = s.alone && (t.many == nil || !t.many.done); t.done {
 			return nil
 		}
 		return op(s)

@@ -10,16 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
-
-// adviseHuge asks for huge pages, which is how the CPU device keeps weights, where the system has them.
-var adviseHuge = func([]byte) {}
 
 // benchWeights is memory that no cache holds; benchmarks of products go through it group by group.
 var benchWeights = sync.OnceValue(func() []byte {
 	w := AlignedTo(192<<20, 2<<20)
-	adviseHuge(w)
+	compute.AdviseHuge(w) // as the CPU device keeps weights
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := 0; i < len(w); i += 4 { // 0.0xx as float32, bfloat16 and as pairs of small float16
 		w[i], w[i+1], w[i+2], w[i+3] = byte(r.Uint32()), 0x3c, byte(r.Uint32()), 0x3c

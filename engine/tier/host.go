@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/kv"
 )
 
@@ -35,7 +36,7 @@ func NewHost(bytes int64, size int) *Host {
 	h := &Host{size: size, names: make([]kv.Name, n)}
 	for from := 0; from < n; from += h.perPiece() {
 		piece := make([]byte, min(n-from, h.perPiece())*size)
-		adviseHuge(piece) // what pins it takes fewer pages
+		compute.AdviseHuge(piece)
 		h.pieces = append(h.pieces, piece)
 	}
 	return h

@@ -25,6 +25,9 @@ type Source struct {
 	// Run, if not nil, writes n rows from row from on, in less time than as many calls of Row.
 	Run func(dst []byte, from, n int)
 
+	// Heads says in which order Data, Scales, Row and Run have the rows.
+	Heads Heads
+
 	// Adapter says that the weight is an A or B of a LowRank.
 	Adapter bool
 	// Scales multiply the values of F8_E4M3, each those of Group inputs of a row: [Out, ⌈In/Group⌉].
@@ -35,7 +38,28 @@ type Source struct {
 	Order []int32
 }
 
-// Rows returns the weight of n of the outputs, starting at output from.
+// Heads are runs of Size rows of a weight that are stored in another order: the halves of the first Turned rows of each
+// alternate. Row i of one half is stored at 2i, that of the other at 2i + 1. Size 0 is the weight's own order.
+type Heads struct{ Size, Turned int }
+
+// Stored returns where row n of the weight is stored.
+func (h Heads) Stored(n int) int {
+	if h.Size == 0 || n%h.Size >= h.Turned {
+		return n
+	}
+	i, half := n%h.Size, h.Turned/2
+	return n - i + i%half*2 + i/half
+}
+
+// Check makes sure that out rows are whole heads.
+func (h Heads) Check(out int) error {
+	if h != (Heads{}) && (h.Size < 1 || out%h.Size != 0 || h.Turned < 0 || h.Turned > h.Size || h.Turned%2 != 0) {
+		return fmt.Errorf("%d rows in heads of %d, of which the halves of %d alternate; want whole heads and halves", out, h.Size, h.Turned)
+	}
+	return nil
+}
+
+// Rows returns the weight of n of the outputs, starting at output from. Both ends have to be ends of Heads.
 func (s Source) Rows(from, n int) Source {
 	data, scales, row, run := len(s.Data)/s.Out, len(s.Scales)/s.Out, s.Row, s.Run
 	if row != nil {
@@ -96,8 +120,8 @@ func (s Source) Inputs(from, n int) (Source, error) {
 }
 
 // Stack returns the weight whose outputs are those of some weights, one after the other: of queries, keys and values,
-// or of experts, which may be of several checkpoints. They have the same inputs, in the same order, and one type. Rows
-// takes them apart again. Only what has Scales is copied.
+// or of experts, which may be of several checkpoints. They have the same inputs, in the same order, one type and one
+// kind of Heads. Rows takes them apart again. Only what has Scales is copied.
 func Stack(name string, parts ...Source) (Source, error) {
 	if len(parts) == 0 {
 		return Source{}, fmt.Errorf("compute: weight %q is a stack of none", name)
@@ -106,9 +130,9 @@ func Stack(name string, parts ...Source) (Source, error) {
 	s.Name, s.Out, s.Data, s.Scales, s.Run = name, 0, nil, nil, nil
 	ends := make([]int, len(parts)) // the output after each part's
 	for i, p := range parts {
-		if f := &parts[0]; p.In != f.In || p.Type != f.Type || p.Group != f.Group || p.Adapter != f.Adapter ||
+		if f := &parts[0]; p.In != f.In || p.Type != f.Type || p.Group != f.Group || p.Adapter != f.Adapter || p.Heads != f.Heads ||
 			(p.Scales == nil) != (f.Scales == nil) || !slices.Equal(p.Order, f.Order) {
-			return s, fmt.Errorf("compute: weight %q: %q, of %d inputs in %v, cannot be stacked with %q, of %d in %v: want the same inputs, type and groups",
+			return s, fmt.Errorf("compute: weight %q: %q, of %d inputs in %v, cannot be stacked with %q, of %d in %v: want the same inputs, type, groups and heads",
 				name, p.Name, p.In, p.Type, f.Name, f.In, f.Type)
 		}
 		s.Out += p.Out

@@ -28,18 +28,18 @@ func values(t *testing.T, s Source) [][]float32 {
 	}
 	var out [][]float32
 	for o := range s.Out {
-		row, v := make([]byte, size), make([]float32, s.In)
+		row, v, at := make([]byte, size), make([]float32, s.In), s.Heads.Stored(o)
 		if s.Row != nil {
-			s.Row(row, o)
+			s.Row(row, at)
 		} else {
-			copy(row, s.Data[o*size:])
+			copy(row, s.Data[at*size:])
 		}
 		if err := quant.Decode(v, row, s.Type); err != nil {
 			t.Fatal(err)
 		}
 		for i := range v {
 			if s.Scales != nil {
-				v[i] *= s.Scales[o*(len(s.Scales)/s.Out)+i/s.Group]
+				v[i] *= s.Scales[at*(len(s.Scales)/s.Out)+i/s.Group]
 			}
 		}
 		out = append(out, v)
@@ -171,6 +171,7 @@ func TestStack(t *testing.T) {
 		`"v", of 32 inputs in F32, cannot be stacked with "w", of 64 in F32`: {Name: "v", Type: quant.F32, Out: 4, In: 32, Data: make([]byte, 512)},
 		`"v", of 64 inputs in BF16`: {Name: "v", Type: quant.BF16, Out: 4, In: 64, Data: make([]byte, 512)},
 		"the same inputs":           {Name: "v", Type: quant.F32, Out: 2, In: 64, Data: make([]byte, 512), Order: make([]int32, 64)},
+		"groups and heads":          {Name: "v", Type: quant.F32, Out: 2, In: 64, Data: make([]byte, 512), Heads: Heads{2, 2}},
 	} {
 		if _, err := Stack("all", plain, other); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want %q", err, want)
@@ -178,5 +179,72 @@ func TestStack(t *testing.T) {
 	}
 	if _, err := Stack("none"); err == nil {
 		t.Error("a stack of no weights is made")
+	}
+}
+
+// TestHeads stores heads of six rows, the halves of whose first four alternate, whole and sliced, stacked, with and
+// without scales: the rows are those of the weight.
+func TestHeads(t *testing.T) {
+	const heads, in = 3, 64
+	stored := []int{0, 2, 1, 3, 4, 5}
+	for _, typ := range []quant.Type{quant.F32, quant.Q8_0, quant.F8_E4M3} {
+		size, _ := typ.RowBytes(in)
+		src := Source{Name: "w", Type: typ, Out: 6 * heads, In: in, Data: make([]byte, 6*heads*size), Group: 32, Heads: Heads{Size: 6, Turned: 4}}
+		scales := make([]float32, 6*heads*in/32)
+		want := make([][]float32, src.Out)
+		for n := range want {
+			v, at := make([]float32, in), n/6*6+stored[n%6]
+			for i := range v {
+				v[i] = float32(n)
+			}
+			if err := quant.Encode(src.Data[at*size:][:size], v, typ); err != nil {
+				t.Fatal(err)
+			}
+			if err := quant.Decode(v, src.Data[at*size:][:size], typ); err != nil {
+				t.Fatal(err)
+			}
+			for g := range in / 32 {
+				scales[at*in/32+g] = float32(n*10 + g + 1)
+			}
+			for i := range v {
+				if typ == quant.F8_E4M3 {
+					v[i] *= float32(n*10 + i/32 + 1)
+				}
+			}
+			want[n] = v
+		}
+		if typ == quant.F8_E4M3 {
+			src.Scales = scales
+		}
+		stack, err := Stack("all", src, src.Rows(6, 6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := src.Inputs(32, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct {
+			s    Source
+			want [][]float32
+			in0  int
+		}{
+			"whole": {src, want, 0}, "rows": {src.Rows(6, 12), want[6:], 0}, "inputs": {inputs, want, 32},
+			"stack": {stack, slices.Concat(want, want[6:12]), 0},
+		} {
+			if err := c.s.Heads.Check(c.s.Out); err != nil {
+				t.Fatal(err)
+			}
+			for o, got := range values(t, c.s) {
+				if !slices.Equal(got, c.want[o][c.in0:][:len(got)]) {
+					t.Errorf("%v, %s: output %d is %v; want %v", typ, what, o, got, c.want[o])
+				}
+			}
+		}
+	}
+	for _, h := range []Heads{{Size: 5}, {Size: 6, Turned: 3}, {Size: 6, Turned: 8}, {Size: 6, Turned: -2}, {Size: -6}, {Turned: 2}} {
+		if err := h.Check(18); err == nil || !strings.Contains(err.Error(), "want whole heads and halves") {
+			t.Errorf("%+v: error %v", h, err)
+		}
 	}
 }

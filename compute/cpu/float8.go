@@ -45,7 +45,7 @@ func (m *matrix) row8(dst []float32, panel []byte, j int) {
 	}
 }
 
-// pack8 puts row n of the source into lane j of a panel of F8_E4M3.
+// pack8 puts stored row n of the source into lane j of a panel of F8_E4M3.
 func (m *matrix) pack8(panel []byte, src *compute.Source, n, j int) {
 	for k, b := range src.Data[n*m.in:][:m.in] {
 		panel[k*kernel.Lanes+j] = b

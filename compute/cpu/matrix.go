@@ -109,6 +109,9 @@ func (d *Device) Matrix(src compute.Source) (compute.Matrix, error) {
 	if src.Out < 1 || src.In < 1 || (src.Row == nil || src.Type == quant.F8_E4M3) && len(src.Data) != rowBytes*src.Out {
 		return nil, fmt.Errorf("cpu: weight %q: [%d, %d] of %v needs %d bytes, got %d", src.Name, src.Out, src.In, src.Type, rowBytes*src.Out, len(src.Data))
 	}
+	if err := src.Heads.Check(src.Out); err != nil {
+		return nil, fmt.Errorf("cpu: weight %q: %w", src.Name, err)
+	}
 	m := &matrix{typ: src.Type, out: src.Out, in: src.In, panels: (src.Out + kernel.Lanes - 1) / kernel.Lanes, stride: kernel.PanelBytes(src.Type, src.In), group: src.Group, rows: d.rowsFor(&src), pairs: d.k.Pairs}
 	if err := checkScales(&src); err != nil {
 		return nil, err
@@ -138,7 +141,7 @@ func (d *Device) pack(worker int, panel []byte, m *matrix, src *compute.Source, 
 	var of [kernel.Lanes][]byte
 	rows := of[:min(kernel.Lanes, m.out-p*kernel.Lanes)]
 	for j := range rows {
-		if n := p*kernel.Lanes + j; src.Row != nil {
+		if n := src.Heads.Stored(p*kernel.Lanes + j); src.Row != nil {
 			rows[j] = make([]byte, rowBytes)
 			src.Row(rows[j], n)
 		} else {
@@ -160,7 +163,7 @@ func (d *Device) pack(worker int, panel []byte, m *matrix, src *compute.Source, 
 				copy(panel[(k*kernel.Lanes+j)*4:][:4], row[k*4:])
 			}
 		case quant.F8_E4M3:
-			m.pack8(panel, src, p*kernel.Lanes+j, j)
+			m.pack8(panel, src, src.Heads.Stored(p*kernel.Lanes+j), j)
 		default: // F16 and BF16
 			for k := range m.in {
 				copy(panel[(k*kernel.Lanes+j)*2:][:2], row[k*2:])

@@ -1,8 +1,11 @@
 package cpu
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +114,61 @@ func TestRawWeights(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHeads loads weights whose rows are stored in another order, at once and later, and expects the rows and products
+// of the same weight in its own.
+func TestHeads(t *testing.T) {
+	heads := compute.Heads{Size: 10, Turned: 8}
+	const out, in = 90, 256
+	eachKernels(t, func(t *testing.T, k *kernel.Table) {
+		r := rand.New(rand.NewPCG(64, 64))
+		d := newRaw(t, k.Name, 3)
+		for _, typ := range append(kernel.AffineTypes(), quant.F32, quant.F16, quant.BF16, quant.F8_E4M3) {
+			src := compute.Source{Name: "w", Type: typ, Out: out, In: in}
+			switch {
+			case kernel.IsAffine(typ):
+				src.Data = randomBlocks(r, typ, out*in/typ.BlockValues())
+			case typ == quant.F8_E4M3:
+				src.Data, src.Group = float8s(r, out*in), 256
+				for range out * in / 256 {
+					src.Scales = append(src.Scales, float32(r.NormFloat64()))
+				}
+			default:
+				src.Data = make([]byte, out*in*typ.BlockBytes())
+				if err := quant.Encode(src.Data, normals(r, out*in), typ); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stored := src
+			stored.Heads = heads
+			stored.Data, stored.Scales = bytes.Clone(src.Data), slices.Clone(src.Scales)
+			for n := range out {
+				moveRow(stored.Data, src.Data, heads.Stored(n), n, out)
+				moveRow(stored.Scales, src.Scales, heads.Stored(n), n, out)
+			}
+			byRow, size := stored, len(src.Data)/out
+			byRow.Row = func(dst []byte, n int) { copy(dst, stored.Data[n*size:][:size]) }
+			later := stored
+			later.Keep = func() func() { return func() {} }
+			want := products(t, d, src)
+			for form, s := range []compute.Source{stored, byRow, later} {
+				for i, got := range products(t, d, s) {
+					sameBits(t, fmt.Sprintf("%v, form %d: %d", typ, form, i), got, want[i])
+				}
+			}
+		}
+		if _, err := d.Matrix(compute.Source{Name: "w", Type: quant.F32, Out: 3, In: 1, Data: make([]byte, 12), Heads: heads}); err == nil ||
+			!strings.Contains(err.Error(), `cpu: weight "w": 3 rows in heads of 10`) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// moveRow copies row from of rows to row to.
+func moveRow[T any](dst, src []T, to, from, rows int) {
+	size := len(src) / rows
+	copy(dst[to*size:][:size], src[from*size:])
 }
 
 // TestRawWeightsAreReleased packs some weights while no step runs, and closes a device that has not packed others. The

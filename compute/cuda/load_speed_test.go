@@ -88,12 +88,19 @@ func TestReadRows(t *testing.T) {
 		parts.Add(1)
 		copy(dst, part)
 	}}
-	rows, err := rowsOf(&src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, 600*2048)
-	if err := rows.read(got, 50, 600); err != nil || !bytes.Equal(got, data[50*2048:650*2048]) || parts.Load() == 0 {
-		t.Errorf("%v, in %d parts: rows are not what is stored", err, parts.Load())
+	for _, heads := range []compute.Heads{{}, {Size: 100, Turned: 100}} {
+		src.Heads = heads
+		rows, err := rowsOf(&src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := make([]byte, 600*2048), []byte{}
+		for n := range 600 {
+			want = append(want, data[heads.Stored(50+n)*2048:][:2048]...)
+		}
+		parts.Store(0)
+		if err := rows.read(got, 50, 600); err != nil || !bytes.Equal(got, want) || parts.Load() == 0 {
+			t.Errorf("%v, in %d parts: rows are not what is stored", err, parts.Load())
+		}
 	}
 }

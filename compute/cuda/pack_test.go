@@ -261,15 +261,38 @@ func storedSources(t testing.TB) []compute.Source {
 	for i := range 96 {
 		mixed.Order = append(mixed.Order, int32(i*35%96))
 	}
-	return append(all, mixed, packedSource(t, r, quant.IQ4_NL, 5, 64))
+	all = append(all, mixed, packedSource(t, r, quant.IQ4_NL, 5, 64))
+	ordered := len(all)
+	for i := range ordered { // with heads, too
+		for size := 14; size > 2; size-- {
+			if src := all[i]; src.Out%size == 0 {
+				src.Name, src.Heads = src.Name+" by heads", compute.Heads{Size: size, Turned: size / 2 &^ 1}
+				all = append(all, src)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// ownOrder returns a weight with its rows stored in its own order.
+func ownOrder(src compute.Source) compute.Source {
+	stored := src
+	stored.Heads, stored.Data, stored.Scales = compute.Heads{}, nil, nil
+	for n := range src.Out {
+		at := src.Heads.Stored(n)
+		stored.Data = append(stored.Data, src.Rows(at, 1).Data...)
+		stored.Scales = append(stored.Scales, src.Rows(at, 1).Scales...)
+	}
+	return stored
 }
 
 // packed returns the records of a weight by packTiles.
 func packed(t *testing.T, src *compute.Source) []byte {
 	t.Helper()
 	m := &matrix{out: src.Out, in: src.In, kind: src.Type, format: formatOf(src)}
-	to := make([]byte, m.Bytes())
-	if err := packTiles(to, m, src); err != nil {
+	to, stored := make([]byte, m.Bytes()), ownOrder(*src)
+	if err := packTiles(to, m, &stored); err != nil {
 		t.Fatal(err)
 	}
 	return to
@@ -306,7 +329,7 @@ func TestStoredRows(t *testing.T) {
 	for _, src := range storedSources(t) {
 		for first := range min(src.Out, 3) {
 			var want []byte
-			for i, s := range forms(src) {
+			for i, s := range append([]compute.Source{ownOrder(src)}, forms(src)...) {
 				r, err := rowsOf(&s)
 				if err != nil {
 					t.Fatal(err)
@@ -446,6 +469,8 @@ func TestRefusedWeights(t *testing.T) {
 	for want, src := range map[string]compute.Source{
 		"cuda: short is [2, 32] of Q4_0 in 35 bytes; want 36": {Name: "short", Type: quant.Q4_0, Out: 2, In: 32, Data: make([]byte, 35)},
 		"cuda: none is [0, 32] of BF16 in 0 bytes; want 0":    {Name: "none", Type: quant.BF16, In: 32},
+		"cuda: heads: 3 rows in heads of 2, of which the halves of 2 alternate; want whole heads and halves": {
+			Name: "heads", Type: quant.BF16, Out: 3, In: 1, Data: make([]byte, 6), Heads: compute.Heads{Size: 2, Turned: 2}},
 		"cuda: wide has rows of 1000000 values, 64.0 MB for 16 of them; want at most 33.6 MB": {
 			Name: "wide", Type: quant.F32, Out: 1, In: 1e6, Row: func([]byte, int) {}},
 	} {

@@ -169,10 +169,19 @@ func rowsOf(src *compute.Source) (*storedRows, error) {
 	if src.Out < 1 || src.In < 1 || src.Row == nil && len(src.Data) != src.Out*n {
 		return nil, fmt.Errorf("cuda: %s is [%d, %d] of %v in %d bytes; want %d", src.Name, src.Out, src.In, src.Type, len(src.Data), src.Out*n)
 	}
+	if err := src.Heads.Check(src.Out); err != nil {
+		return nil, fmt.Errorf("cuda: %s: %w", src.Name, err)
+	}
 	r := &storedRows{src: src, kind: src.Type, bytes: n, stored: n}
 	switch {
 	case formatOf(src) != formatBF16 && src.Scales != nil:
 		r.scales, r.groups = src.Scales, len(src.Scales)/src.Out
+		if src.Heads.Size > 0 {
+			r.scales = make([]float32, 0, len(src.Scales))
+			for n := range src.Out {
+				r.scales = append(r.scales, src.Scales[src.Heads.Stored(n)*r.groups:][:r.groups]...)
+			}
+		}
 	case formatOf(src) != formatBF16:
 	case src.Order == nil && (src.Type == quant.F32 || src.Type == quant.BF16 || src.Type == quant.F16):
 	default:
@@ -189,14 +198,15 @@ func (r *storedRows) read(dst []byte, first, n int) error {
 	const most = 128 << 10 // bytes that one worker writes in less time than several take to start
 	workers := min(runtime.GOMAXPROCS(0), n, 1+n*r.bytes/most)
 	var all guard.Group
-	if r.kind == r.src.Type && r.src.Row == nil {
+	inOrder := r.kind == r.src.Type && r.src.Heads.Size == 0
+	if inOrder && r.src.Row == nil {
 		r.copy(&all, workers, dst[:n*r.bytes], r.src.Data[first*r.bytes:])
 		return all.Wait()
 	}
 	for w := range workers {
 		all.Start(func() error {
 			from, to := n*w/workers, n*(w+1)/workers
-			if r.kind == r.src.Type && r.src.Run != nil {
+			if inOrder && r.src.Run != nil {
 				r.src.Run(dst[from*r.bytes:to*r.bytes], first+from, to-from)
 				return nil
 			}
@@ -227,13 +237,19 @@ func (r *storedRows) copy(all *guard.Group, workers int, dst, data []byte) {
 				if from >= len(dst) {
 					return nil
 				}
-				if to = min(to, len(dst)); r.src.Read != nil {
-					r.src.Read(dst[from:to], data[from:to])
-				} else {
-					copy(dst[from:to], data[from:to])
-				}
+				to = min(to, len(dst))
+				r.fetch(dst[from:to], data[from:to])
 			}
 		})
+	}
+}
+
+// fetch copies stored data.
+func (r *storedRows) fetch(dst, data []byte) {
+	if r.src.Read != nil {
+		r.src.Read(dst, data)
+	} else {
+		copy(dst, data)
 	}
 }
 
@@ -243,10 +259,16 @@ type rowMemory struct {
 	values []float32
 }
 
-// row writes a row that is not copied as it is.
+// row writes a row that is not copied with those beside it.
 func (r *storedRows) row(dst []byte, n int, m *rowMemory) error {
 	src := r.src
-	if r.kind == src.Type {
+	n = src.Heads.Stored(n)
+	switch {
+	case r.kind != src.Type:
+	case src.Row == nil:
+		r.fetch(dst, src.Data[n*r.stored:][:r.stored])
+		return nil
+	default:
 		src.Row(dst, n)
 		return nil
 	}

@@ -27,6 +27,7 @@ var operations = map[string]func(*bench){
 	"Normalize, groups":             func(b *bench) { testNormalize(b, compute.Norm{Eps: 1e-5, Group: 16}, 16) },
 	"Normalize, gains of groups":    func(b *bench) { testNormalize(b, compute.Norm{Eps: 1e-5, Group: 16}, 64) },
 	"MatMul":                        testMatMul,
+	"MatMul, stored by heads":       func(b *bench) { b.heads = compute.Heads{Size: 16, Turned: 12}; testMatMul(b) },
 	"MatMulHeads":                   testMatMulHeads,
 	"Rotate":                        func(b *bench) { testRotate(b, compute.Rotary{Heads: 3, HeadDim: 32}) },
 	"Rotate, interleaved":           func(b *bench) { testRotate(b, compute.Rotary{Heads: 3, HeadDim: 32, Interleaved: true}) },

@@ -24,6 +24,7 @@ type bench struct {
 
 	layers []compute.CacheLayer
 	states int
+	heads  compute.Heads // in which weights are stored
 }
 
 func newBench(t *testing.T, dev compute.Device) *bench {
@@ -51,11 +52,12 @@ func (b *bench) numbers(n int, scale float64) []float32 {
 
 func (b *bench) matrix(v []float32, in int) compute.Matrix {
 	b.t.Helper()
-	data := make([]byte, 2*len(v))
+	src := compute.Source{Name: "w", Type: quant.BF16, Out: len(v) / in, In: in, Data: make([]byte, 2*len(v)), Heads: b.heads}
 	for i, x := range v {
-		binary.LittleEndian.PutUint16(data[2*i:], uint16(math.Float32bits(x)>>16))
+		at := src.Heads.Stored(i/in)*in + i%in
+		binary.LittleEndian.PutUint16(src.Data[2*at:], uint16(math.Float32bits(x)>>16))
 	}
-	m, err := b.dev.Matrix(compute.Source{Name: "w", Type: quant.BF16, Out: len(v) / in, In: in, Data: data})
+	m, err := b.dev.Matrix(src)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (t *translator) tensor(info weights.Info) (out Translated, ok bool, err err
 			data := t.stored(info).Data
 			return data[len(data)/rows*from:], nil
 		}
-	case t.To.Permuted && (slot == "q" || slot == "k"):
+	case t.From.Permuted != t.To.Permuted && (slot == "q" || slot == "k"):
 		dim := t.Spec.Attention().HeadDim
 		out.Read = func() ([]byte, error) { return t.permuted(info, dim, dim) }
 	case rotated && (slot == "q" || slot == "q.up"):

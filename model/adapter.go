@@ -65,6 +65,9 @@ func NewAdapter(changes []Change) *Adapter {
 	h := sha256.New()
 	for _, c := range changes {
 		fmt.Fprintf(h, "%s %d %d %d %d %v %v\n", c.To.Slot, c.To.Layer, c.To.Out, c.To.In, c.A.Out, c.A.Type, c.B.Type)
+		if c.B.Heads.Size > 0 {
+			fmt.Fprintln(h, c.B.Heads)
+		}
 		h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(c.Scale)))
 		h.Write(c.A.Data)
 		h.Write(c.B.Data)

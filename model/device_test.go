@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -60,4 +61,60 @@ func goldensOn(t *testing.T, dev compute.Device) {
 	if all := len(golden.Names(t)); computed < all {
 		t.Errorf("%d of %d goldens were computed", computed, all)
 	}
+}
+
+// TestGGUFOnDevices computes a random Llama from safetensors and from a GGUF, in which the halves of heads alternate,
+// on every device of this machine: a prompt and single rows have the same bits.
+func TestGGUFOnDevices(t *testing.T) {
+	const hidden, heads, kvHeads, dim, width, vocab = 64, 4, 2, 128, 96, 80
+	rng := rand.New(rand.NewPCG(7, 7))
+	var tensors []weights.Source
+	add := func(name string, shape ...int) {
+		v := make([]float32, shape[0])
+		if len(shape) == 2 {
+			v = make([]float32, shape[0]*shape[1])
+		}
+		for i := range v {
+			v[i] = float32(rng.NormFloat64() / 8)
+		}
+		tensors = append(tensors, golden.Source(t, name, quant.BF16, shape, v))
+	}
+	add("model.embed_tokens.weight", vocab, hidden)
+	add("model.norm.weight", hidden)
+	for i := range 2 {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		add(layer+"input_layernorm.weight", hidden)
+		add(layer+"post_attention_layernorm.weight", hidden)
+		add(layer+"self_attn.q_proj.weight", heads*dim, hidden)
+		add(layer+"self_attn.k_proj.weight", kvHeads*dim, hidden)
+		add(layer+"self_attn.v_proj.weight", kvHeads*dim, hidden)
+		add(layer+"self_attn.o_proj.weight", hidden, heads*dim)
+		add(layer+"mlp.gate_proj.weight", width, hidden)
+		add(layer+"mlp.up_proj.weight", width, hidden)
+		add(layer+"mlp.down_proj.weight", hidden, width)
+	}
+	config := fmt.Appendf(nil, `{"model_type": "llama", "hidden_size": %d, "num_attention_heads": %d, "num_key_value_heads": %d, "head_dim": %d,
+		"intermediate_size": %d, "vocab_size": %d, "num_hidden_layers": 2, "tie_word_embeddings": true}`, hidden, heads, kvHeads, dim, width, vocab)
+	plain := golden.Folder(t, "model.safetensors", tensors, "config.json", config)
+	ids := make([]int32, 50)
+	for i := range ids {
+		ids[i] = int32(rng.IntN(vocab))
+	}
+	devicetest.Each(t, func(t *testing.T, dev compute.Device) {
+		var rows [2][][]float32
+		for i, ckpt := range []*weights.Checkpoint{plain, golden.AsGGUF(t, plain, quant.BF16)} {
+			m, err := loader.Model(ckpt, dev, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.KVType = dev.KVTypes()[0]
+			r := golden.RunnerOf(t, m, dev)
+			defer r.Close()
+			rows[i] = r.Run(t, ids[:40], 0)
+			for at := 40; at < len(ids); at++ {
+				rows[i] = append(rows[i], r.Run(t, ids[at:at+1], at)...)
+			}
+		}
+		golden.SameBits(t, "GGUF", rows[1], rows[0])
+	})
 }

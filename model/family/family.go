@@ -32,8 +32,7 @@ type family struct {
 	ggufSlots Slots
 	// pairedExperts is whether the gates and ups of experts alternate in safetensors.
 	pairedExperts bool
-	// permuted is whether a GGUF holds the rows of queries and keys in another order: the halves of a head alternate,
-	// so that values that rotate together are adjacent.
+	// permuted is whether a GGUF holds the rows of queries and keys in another order: the halves of a head alternate.
 	permuted bool
 	// transposed is whether safetensors hold the matrices of layers as [in, out].
 	transposed bool
@@ -131,9 +130,6 @@ func (f *family) read(c *Config) (*draft, error) {
 		}
 	}
 	s.Family, s.Quantization = f.types[0], c.quantized
-	if f.permuted && c.gguf() {
-		s.pairNeighbours(true)
-	}
 	c.refuseUnread()
 	if c.Err() != nil {
 		return nil, c.Err()

@@ -13,9 +13,7 @@ type Layout struct {
 	Slots         Slots
 	Transposed    bool // matrices of layers are stored as [in, out]
 	PairedExperts bool // the gates and ups of experts alternate
-	// Permuted is whether a GGUF has the rows of queries and keys in another order than safetensors: in a GGUF the
-	// values that rotate together are neighbours, in safetensors the two halves of a head.
-	Permuted bool
+	Permuted      bool // the halves of heads of queries and keys alternate, row by row (compute.Heads)
 }
 
 // LayoutOf returns the layout of a checkpoint that a Spec was read from.
@@ -81,5 +79,5 @@ func (f *family) layoutIn(format weights.Format) Layout {
 	}
 	maps.Copy(names, own)
 	plain := format != weights.GGUF
-	return Layout{Slots: names, Transposed: f.transposed && plain, PairedExperts: f.pairedExperts && plain, Permuted: f.permuted}
+	return Layout{Slots: names, Transposed: f.transposed && plain, PairedExperts: f.pairedExperts && plain, Permuted: f.permuted && !plain}
 }

@@ -114,7 +114,7 @@ func (r *adapterReader) add(path string, p *pair, scale float64) error {
 	stride, from := len(b.Data)/out, 0
 	for _, t := range mod.Targets {
 		part := compute.Source{Name: b.Name, Adapter: true, Type: b.Type, Out: t.Out, In: rank, Data: b.Data[from*stride:][:t.Out*stride]}
-		part.Data = r.reordered(t, part.Data, stride)
+		part.Heads = storedHeads(r.layout, r.m.Spec, t.Slot, t.Layer)
 		r.changes = append(r.changes, model.Change{To: t, A: a, B: part, Scale: float32(scale)})
 		from += t.Out
 	}
@@ -143,27 +143,4 @@ func plain(t weights.Tensor) (compute.Source, error) {
 		src.Data = binary.LittleEndian.AppendUint32(src.Data, math.Float32bits(f))
 	}
 	return src, nil
-}
-
-// reordered returns the rows of a B for queries or keys in the order in which the model has them, if adapter and model
-// are of formats that order them differently (family.Layout.Permuted).
-func (r *adapterReader) reordered(t *model.Target, rows []byte, stride int) []byte {
-	if !r.layout.Permuted || t.Slot != "q" && t.Slot != "k" {
-		return rows
-	}
-	theirs, ours := r.ckpt.Format() == weights.GGUF, r.m.Spec.Ropes[0].Interleaved // whether neighbours rotate together
-	if theirs == ours {
-		return rows
-	}
-	dim := r.m.Spec.Layers[t.Layer].Mixer.(model.GQA).HeadDim // as the families with a permuted layout have
-	out := make([]byte, len(rows))
-	for i := range t.Out {
-		head, at := i/dim*dim, i%dim
-		from := head + at%2*dim/2 + at/2 // halves to neighbours
-		if theirs {
-			from = head + at%(dim/2)*2 + at/(dim/2)
-		}
-		copy(out[i*stride:][:stride], rows[from*stride:])
-	}
-	return out
 }

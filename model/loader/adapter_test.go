@@ -208,7 +208,7 @@ func writeGGUFAdapter(t *testing.T, g golden.Golden, arch string, lora map[strin
 		for i, v := range m.b {
 			b[i] = v * float32(m.scale*float64(m.rank)/alpha)
 		}
-		if theirs.Permuted && (slot == "q" || slot == "k") {
+		if ours.Permuted && (slot == "q" || slot == "k") {
 			b = permuted(b, m.out, spec.Layers[layer].Mixer.(model.GQA).HeadDim)
 		}
 		name := ours.Slots.Name(slot, layer) + ".weight"
@@ -235,12 +235,14 @@ func TestAdapterEqualsMerged(t *testing.T) {
 			}
 			adapters := map[string]*weights.Checkpoint{"PEFT": writePEFT(t, lora, config), "GGUF": writeGGUFAdapter(t, g, arch, lora)}
 			for from, adapter := range adapters {
-				for kind, ckpt := range map[string]*weights.Checkpoint{"safetensors": g.Ckpt, "GGUF": golden.AsGGUF(t, g.Ckpt, quant.F32)} {
-					got := adapted(t, ckpt, "", adapter).RunAs(t, 1, ids, 0)
-					if e := golden.Relative(got, want); !(e < 1e-4) {
-						t.Errorf("%s adapter on %s: relative error %g", from, kind, e)
+				var on [2][][]float32
+				for i, ckpt := range []*weights.Checkpoint{g.Ckpt, golden.AsGGUF(t, g.Ckpt, quant.F32)} {
+					on[i] = adapted(t, ckpt, "", adapter).RunAs(t, 1, ids, 0)
+					if e := golden.Relative(on[i], want); !(e < 1e-4) {
+						t.Errorf("%s adapter on %v: relative error %g", from, ckpt.Format(), e)
 					}
 				}
+				golden.SameBits(t, from+" adapter on GGUF", on[1], on[0])
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func (l *loader) headNorm(slot string, i int, n model.Norm, heads, headDim int) 
 		l.keep(fmt.Errorf("model: tensor %q has gains for more than one head; such norms cannot be divided by %d", t.Name, l.part.Of))
 		return compute.Norm{}
 	case ok && len(t.Shape) == 2:
-		return compute.Norm{Eps: n.Eps, Center: n.Center, Group: headDim, Gain: l.upload(l.named(t.Name, heads, headDim))}
+		return compute.Norm{Eps: n.Eps, Center: n.Center, Group: headDim, Gain: l.upload(inOrder(l.heads(slot, i), l.named(t.Name, heads, headDim)))}
 	case ok && t.Values() == heads*headDim:
 		return l.norm(slot, i, n, heads*headDim)
 	}

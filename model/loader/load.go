@@ -162,9 +162,11 @@ func (l *loader) together(joined string, i, in int, bias bool, parts []part) []m
 	}
 	from := 0
 	for _, p := range parts {
-		part := model.Linear{W: l.take(w.Rows(from+p.from, p.out)), Target: l.adaptable(p.slot, i, p.out, in)}
+		rows, heads := w.Rows(from+p.from, p.out), l.heads(p.slot, i)
+		rows.Heads = heads
+		part := model.Linear{W: l.take(rows), Target: l.adaptable(p.slot, i, p.out, in)}
 		if bias {
-			part.Bias = l.upload(biases[from+p.from:][:p.out])
+			part.Bias = l.upload(inOrder(heads, biases[from+p.from:][:p.out]))
 		}
 		out, from = append(out, part), from+p.all
 	}
@@ -214,12 +216,13 @@ func (l *loader) rows(p part, i, in int) compute.Matrix {
 	if l.err == nil && p.out != p.all {
 		src = src.Rows(p.from, p.out)
 	}
+	src.Heads = l.heads(p.slot, i)
 	return l.take(src)
 }
 
 // bias loads the bias of a weight.
 func (l *loader) bias(p part, i int) compute.Vector {
-	v := l.Values(p.slot, ".bias", i, p.all)
+	v := l.ordered(p.slot, ".bias", i, p.all)
 	if l.err != nil {
 		return nil
 	}
@@ -236,7 +239,7 @@ func (l *loader) norm(slot string, i int, n model.Norm, size int) compute.Norm {
 
 // gain loads a norm's gain.
 func (l *loader) gain(slot string, i int, n model.Norm, size int) compute.Vector {
-	v := l.Values(slot, ".weight", i, size)
+	v := l.ordered(slot, ".weight", i, size)
 	if n.PlusOne && l.ckpt.Format() != weights.GGUF { // GGUF files hold the sum
 		for j := range v {
 			v[j]++
@@ -247,7 +250,7 @@ func (l *loader) gain(slot string, i int, n model.Norm, size int) compute.Vector
 
 // vector loads a bias or another vector of size values.
 func (l *loader) vector(slot, suffix string, i, size int) compute.Vector {
-	return l.upload(l.Values(slot, suffix, i, size))
+	return l.upload(l.ordered(slot, suffix, i, size))
 }
 
 func (l *loader) upload(v []float32) compute.Vector {

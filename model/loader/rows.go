@@ -1,7 +1,11 @@
 package loader
 
 import (
+	"slices"
+
 	"github.com/kvasir-llm/kvasir/compute"
+	"github.com/kvasir-llm/kvasir/model"
+	"github.com/kvasir-llm/kvasir/model/family"
 	"github.com/kvasir-llm/kvasir/quant"
 	"github.com/kvasir-llm/kvasir/weights"
 )
@@ -36,6 +40,41 @@ func gather[T any](v []T, width, size int, spans ...Span) []T {
 		for at := 0; at < len(v); at += size * width {
 			out = append(out, v[at+s[0]*width:at+s[1]*width]...)
 		}
+	}
+	return out
+}
+
+// storedHeads returns in which order files of a layout have the rows of a slot of a layer.
+func storedHeads(layout family.Layout, spec *model.Spec, slot string, layer int) compute.Heads {
+	if !layout.Permuted || !slices.Contains([]string{"q", "k", "q.norm", "k.norm"}, slot) {
+		return compute.Heads{}
+	}
+	a := spec.Layers[layer].Mixer.(model.GQA) // as the families with a permuted layout have
+	h := compute.Heads{Size: a.HeadDim, Turned: a.HeadDim &^ 1}
+	if a.Rope >= 0 {
+		h.Turned = 2 * len(spec.Ropes[a.Rope].Freqs)
+	}
+	return h
+}
+
+// heads returns in which order the checkpoint has the rows of a slot of layer i.
+func (l *loader) heads(slot string, i int) compute.Heads {
+	return storedHeads(l.layout, l.whole, slot, i)
+}
+
+// ordered is Values in the order of the model's rows.
+func (l *loader) ordered(slot, suffix string, i, size int) []float32 {
+	return inOrder(l.heads(slot, i), l.Values(slot, suffix, i, size))
+}
+
+// inOrder returns values that are stored in the order of heads.
+func inOrder(h compute.Heads, v []float32) []float32 {
+	if h.Size == 0 {
+		return v
+	}
+	out := make([]float32, len(v))
+	for n := range out {
+		out[n] = v[h.Stored(n)]
 	}
 	return out
 }

@@ -143,7 +143,7 @@ var control = map[string]builder{
 	"or.pred":  logic(func(a, b uint32) uint32 { return a | b }),
 	"xor.pred": logic(func(a, b uint32) uint32 { return a ^ b }),
 
-	"ld": load, "st": store, "atom": atom, "membar.gl": fence, "prefetch.global.L2": hint,
+	"ld": load, "st": store, "atom": atom, "membar.gl": fence, "prefetch.global.L2": hint, "prefetch.tensormap": hint,
 
 	"cp.async.cg.shared.global": copyAsync, "cp.async.ca.shared.global": copyAsync,
 	"cp.async.commit_group": commitCopies, "cp.async.wait_group": waitCopies,

@@ -27,6 +27,7 @@ var hopperBuilders = map[string]builder{
 	"cp.async.bulk.commit_group":  buildCommitStores,
 	"cp.async.bulk.wait_group":    buildWaitStores,
 
+	"st.async":                            buildStoreAsync,
 	"stmatrix.sync.aligned.m8n8":          buildStoreMatrix,
 	"mapa.shared::cluster.u32":            buildMapShared,
 	"barrier.cluster.arrive":              buildOnly(clusterArrive),
@@ -200,6 +201,41 @@ func buildBulk(c *compiler, s *statement) action {
 				return w.fail(lane, "%v", err)
 			}
 			return w.fetch(lane, b, blocks)
+		})
+	}
+}
+
+// buildStoreAsync compiles a store to a block's shared memory whose bytes count at an mbarrier of that block. It happens
+// at once.
+func buildStoreAsync(c *compiler, s *statement) action {
+	if s.name != "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32" {
+		c.fail("unknown form of st.async")
+		return nil
+	}
+	ops := c.operands(3)
+	to, from, at := c.address(ops[0], shared), c.regs(ops[1], 4), c.address(ops[2], shared)
+	return func(w *warp, mask uint32) result {
+		return each(mask, func(lane int) result {
+			address := to.of(w, lane)
+			b, local, r := w.owner(lane, address)
+			if r != next {
+				return r
+			}
+			there := within(b.shared, local, 16)
+			if local%16 != 0 || there == nil {
+				return w.fail(lane, "16 bytes at %#x, which is no multiple of 16 or not in shared memory, which ends at %#x", local, endOf(b.shared))
+			}
+			m, r := w.mbarrierAt(lane, at.of(w, lane))
+			if r != next {
+				return r
+			}
+			for i, reg := range from {
+				put(there[4*i:], 4, w.regs[reg][lane])
+			}
+			if err := m.complete(16); err != nil {
+				return w.fail(lane, "%v", err)
+			}
+			return next
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -241,6 +242,52 @@ barrier.cluster.wait.acquire.aligned;`
 	fails(t, k.run(t), "of block 2 of a cluster of 2")
 	k.body = strings.Replace(body, "%rs1, 3", "%rs1, 4", 1)
 	fails(t, k.run(t), "a copy to blocks 0x4 of a cluster of 2")
+}
+
+// TestStoresAsync has each of two blocks store numbers to the other's shared memory, where their bytes count.
+func TestStoresAsync(t *testing.T) {
+	const body = `setp.ne.u32 %p1, %r1, 0;
+mov.u32 %r3, 1024;
+mov.u32 %r4, 2048;
+xor.b32 %r8, %r2, 1;
+shl.b32 %r5, %r2, 4;
+cvt.u64.u32 %rd3, %r5;
+add.s64 %rd4, %rd1, %rd3;
+@%p1 bra SYNC;
+mbarrier.init.shared::cta.b64 [%r3], 1;
+fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 16;
+SYNC:
+bar.warp.sync 0xffffffff;
+barrier.cluster.arrive.relaxed.aligned;
+barrier.cluster.wait.acquire.aligned;
+@%p1 bra DONE;
+ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd4];
+mapa.shared::cluster.u32 %r9, %r4, %r8;
+mapa.shared::cluster.u32 %r10, %r3, %r8;
+st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%r9], {%f1, %f2, %f3, %f4}, [%r10];
+` + waitFor0 + `
+ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r4];
+st.global.v4.f32 [%rd4+32], {%f1, %f2, %f3, %f4};
+DONE:
+barrier.cluster.arrive.release.aligned;
+barrier.cluster.wait.acquire.aligned;`
+	k := trial{body: body, blocks: 2, shared: 4096, memory: make(testMemory, 256)}
+	for i := range 8 {
+		binary.LittleEndian.PutUint32(k.memory[4*i:], math.Float32bits(float32(i)))
+	}
+	passes(t, k.run(t))
+	if got := k.memory.floats(32)[:8]; !slices.Equal(got, []float32{4, 5, 6, 7, 0, 1, 2, 3}) {
+		t.Errorf("the blocks store %g", got)
+	}
+	k.body = strings.Replace(body, "[%r9]", "[%r9+8]", 1)
+	fails(t, k.run(t), "no multiple of 16")
+	k.body = strings.Replace(body, "[%r9]", "[%r9+4096]", 1)
+	fails(t, k.run(t), "not in shared memory")
+	k.body = strings.Replace(body, "_, [%r3], 16", "_, [%r3], 8", 1)
+	fails(t, k.run(t), "8 bytes more in phase 0 than it was told of")
+	k.body = strings.Replace(body, ".v4.f32 [%r9]", ".b32 [%r9]", 1)
+	fails(t, k.run(t), "unknown form of st.async")
 }
 
 // productBody multiplies A, of memory, 64 rows of 16 numbers of bfloat16, with B, behind it, which is 16 by 16, and

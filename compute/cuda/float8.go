@@ -49,7 +49,7 @@ type float8Kernel struct {
 // float8Kernels are those for few rows, by rows, and the one for many rows with scales of groups.
 var float8Kernels = func() (all []float8Kernel) {
 	for _, k := range []float8Kernel{
-		{rows: 8, stages: 5, step: 168, part: 5500}, {rows: 16, stages: 6, step: 216, part: 5500}, {rows: 32, stages: 5, step: 292, part: 5500},
+		{rows: 8, stages: 5, step: 168, part: 3000}, {rows: 16, stages: 6, step: 216, part: 5500}, {rows: 32, stages: 5, step: 292, part: 5500},
 		{groups: true, rows: 8, stages: 7, step: 367, part: 3300}, {groups: true, rows: 16, stages: 6, step: 370, part: 4000},
 		{groups: true, rows: 32, stages: 5, step: 400, part: 5300}, {groups: true, rows: 64, stages: 6, step: 510, part: 16000},
 		{groups: true, rows: 128, stages: 4, step: 720, part: 26000},
@@ -68,9 +68,9 @@ var float8Kernels = func() (all []float8Kernel) {
 // float8Warpgroups are the kernels for more rows, with one scale a row.
 var float8Warpgroups = []warpgroups{
 	{128, 256, 1, false, 688, 5000, true}, {128, 192, 1, false, 560, 4000, true}, {128, 160, 1, false, 490, 4000, true},
-	{128, 128, 1, false, 540, 3750, true}, {128, 64, 1, false, 516, 1750, true},
-	{128, 32, 1, false, 480, 1250, true}, {64, 128, 1, false, 352, 2000, true}, {64, 64, 1, false, 304, 1500, true},
-	{128, 128, 1, true, 544, 8000, true}, {64, 128, 1, true, 400, 4750, true}, {64, 64, 1, true, 344, 2750, true}, {64, 32, 1, true, 352, 3000, true},
+	{128, 128, 1, false, 450, 4250, true}, {128, 64, 1, false, 430, 1750, true},
+	{128, 32, 1, false, 400, 1000, true}, {64, 128, 1, false, 290, 4000, true}, {64, 64, 1, false, 256, 2000, true},
+	{128, 128, 1, true, 616, 4750, true}, {64, 128, 1, true, 424, 2750, true}, {64, 64, 1, true, 280, 2500, true}, {64, 32, 1, true, 250, 2250, true},
 }
 
 // shared is the shared memory that a block needs: Ring of gemm_float8.cu, and where the kernel for many rows keeps

@@ -337,7 +337,8 @@ func TestFloat8Choice(t *testing.T) {
 		rows, outs, ins int
 		want            string
 	}{
-		{1, 4096, 4096, "gemm_float8_8_2"}, {9, 4096, 14336, "gemm_float8_16_4"},
+		{1, 4096, 4096, "gemm_float8_8_2"}, {8, 4096, 14336, "gemm_float8_8_4"}, {16, 4096, 14336, "gemm_float8_64x32_split"},
+		{256, 4096, 14336, "gemm_float8_64x128"},
 		{2048, 28672, 4096, "gemm_float8_128x256"}, {8192, 4096, 14336, "gemm_float8_128x256"},
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}
@@ -431,6 +432,7 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 		var rounded []float8Args
 		us := timed(func(i int) error {
 			a, err := p.float8Args(&args[i%len(args)], n, by)
+			a.a.ranges = (&matrix{out: q.outs[0], in: q.in, float8: by}).ranges()
 			rounded = append(rounded, a)
 			if err != nil {
 				return err

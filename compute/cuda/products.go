@@ -256,7 +256,7 @@ func (f format) sharedSizes(most int) map[string]int {
 }
 
 // warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part; the steps of a stage, of 64 inputs, or of
-// 128 of F8_E4M3; whether the blocks of a cluster take the two ranges of inputs of one part; and the nanoseconds that a
+// 128 of F8_E4M3; whether the blocks of a cluster take half of the ranges of inputs of one part each; and the nanoseconds that a
 // step takes, and beginning and ending a part, as measured on an H100.
 type warpgroups struct {
 	outs, rows, steps int
@@ -268,8 +268,8 @@ type warpgroups struct {
 var warpgroupKernels = []warpgroups{
 	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
 	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
-	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 3250, false}, {64, 64, 2, false, 216, 500, false},
-	{128, 128, 2, true, 464, 8500, false}, {64, 128, 2, true, 380, 4500, false}, {64, 64, 2, true, 276, 750, false},
+	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 216, 500, false},
+	{128, 128, 2, true, 452, 3500, false}, {64, 128, 2, true, 390, 2250, false}, {64, 64, 2, true, 250, 1500, false},
 	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
 }
 
@@ -307,18 +307,23 @@ func (w warpgroups) threads() int { return 2*w.outs + 128 }
 
 // shared is the shared memory that a block needs: Plan of gemm_wgmma.cuh.
 func (w warpgroups) shared(f format) int {
-	const chunk, buffer = 32, 128 // rows that are stored at once, and the bytes of an output that they take
-	staged := 2 * buffer * w.outs
-	if w.split || w.rows == 32 {
-		staged = buffer * w.outs
-	}
-	if w.split {
-		staged += chunk * w.outs * 4
+	const chunk = 32 // rows that are stored at once
+	staged := min(2*chunk, w.rows) * 4 * w.outs
+	if w.split { // sums that the other block gives
+		staged = max(w.rows/2, chunk) * 4 * w.outs * w.mostGiven()
 	}
 	if w.leave() {
 		staged = keptSums[w.rows] * 16 * 2 * w.outs
 	}
 	return w.sharedBeside(f, staged)
+}
+
+// mostGiven is how many ranges' sums a block of a cluster that takes all ranges of a part gives the other at most.
+func (w warpgroups) mostGiven() int {
+	if w.float8 {
+		return 2
+	}
+	return 1
 }
 
 // sharedBeside is the shared memory of a block that has so many bytes of it besides stages and barriers.
@@ -354,7 +359,8 @@ func (w warpgroups) box() (rows, steps int) {
 
 // fits reports whether the kernel computes a product.
 func (w warpgroups) fits(a *gemmArgs) bool {
-	return (!w.split || a.ranges == clusterSize) && (!w.leave() || a.boxable())
+	given := int(a.ranges) / clusterSize
+	return (!w.split || int(a.ranges)%clusterSize == 0 && given <= w.mostGiven()) && (!w.leave() || a.boxable())
 }
 
 // boxable reports whether weights and results are whole boxes, except those of the last product, and rows of results

@@ -439,7 +439,7 @@ __device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, 
             }
         }
         Part part = parts.at(t, rank);
-        store<false, ROWS, 1>(a, nullptr, part.tile0 + group * 4, part.row0, group, shared + MANY_SHARED + group * 8192, [&](int c, float(&x)[16]) {
+        store<false, ROWS, 1>(a, nullptr, part.tile0 + group * 4, part.row0, group, shared + MANY_SHARED + group * 8192, [] {}, [&](int c, float(&x)[16]) {
 #pragma unroll
             for (int i = 0; i < 16; i++)
                 x[i] = to[(c * CHUNK + i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8];

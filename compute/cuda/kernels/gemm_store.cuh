@@ -129,13 +129,14 @@ template <typename T, int COUNT> struct Target {
     }
 };
 
-// Of the functions below, warps of warpgroup `group` have tiles tile0 to tile0+3 of N rows from row0 on. pick(c, x)
-// makes the sums of chunk c. staged is 8 KB of the warpgroup's shared memory, or, with two BUFFERS, twice that.
+// Of the functions below, warps of warpgroup `group` have tiles tile0 to tile0+3 of N rows from row0 on. join() waits
+// until sums and `staged` may be used, pick(c, x) makes the sums of chunk c. staged is 8 KB of the warpgroup's shared
+// memory, or, with two BUFFERS, twice that.
 // The next part begins with the first buffer: where the last chunk is in it, too, all warps must have read it before.
 
 // storeNarrow stores bfloat16, through [CHUNK][64] twice, units of 16 bytes swizzled in groups of eight rows.
-template <bool F8, int N, typename Pick>
-__device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+template <bool F8, int N, typename Join, typename Pick>
+__device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 8;
     Place at = placeOf(a, tile0 + warp);
     Own<F8> own(a, at);
@@ -145,6 +146,7 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
     Target<bf16, 8> to(a, tile0 + unit / 2, unit % 2 * 8, row0 + thread / 8);
     u32 write = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * 128 + (warp * 2 + lane / 8 % 2 ^ lane % 8) * 16;
     const u8 *read = staged + thread / 8 * 128 + (unit ^ thread / 8 % 8) * 16;
+    join();
 #pragma unroll 1
     for (int c = 0; c < N / CHUNK; c++) {
         float x[16];
@@ -174,8 +176,8 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
 // storeGated stores act(gate)·up as bfloat16. A gate's warp and an up's, which are neighbours, give each other sums, [4
 // warps][2][32 lanes] of four, so that each makes the results of 16 rows of a chunk. These go through [CHUNK][32],
 // twice.
-template <bool F8, int N, typename Pick>
-__device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+template <bool F8, int N, typename Join, typename Pick>
+__device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4;
     bool up = warp % 2;
     Own<F8> own(a, placeOf(a, tile0 + warp));
@@ -188,6 +190,7 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
     u32 row = up * 16 + lane / 16 * 8 + lane % 8;
     u32 write = sharedAddress(staged) + 4096 + row * 64 + (warp / 2 * 2 + lane / 8 % 2 ^ row / 2 % 4) * 16;
     const u8 *read = staged + 4096 + thread / 4 * 64 + (unit ^ thread / 4 / 2 % 4) * 16;
+    join();
 #pragma unroll 1
     for (int c = 0; c < N / CHUNK; c++) {
         float x[16], g[8], u[8];
@@ -231,8 +234,8 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
 __device__ __forceinline__ int wideAt(int row, int o) { return row * 256 + ((o / 4) ^ row / 2 % 4 * 2) * 16 + o % 4 * 4; }
 
 // storeWide stores float32, through [CHUNK][64], or adds to what is there.
-template <bool F8, int N, int BUFFERS, typename Pick>
-__device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+template <bool F8, int N, int BUFFERS, typename Join, typename Pick>
+__device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 16;
     Place at = placeOf(a, tile0 + warp);
     Own<F8> own(a, at);
@@ -245,8 +248,8 @@ __device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowSca
     for (int h = 0; h < 2; h++)
         write[h] = staged + wideAt(lane % 4 * 2, warp * 16 + lane / 4 + h * 8);
     const u8 *read = staged + wideAt(thread / 16, unit * 4);
-    four old[4] = {};
-    auto getOld = [&](int c) {
+    four old[4] = {}, next[4] = {};
+    auto getOld = [&](four(&old)[4], int c) {
         if (add)
 #pragma unroll
             for (int k = 0; k < 4; k++) {
@@ -261,9 +264,15 @@ __device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowSca
                         old[k].v[i] = i < to.n ? to.at[row * to.ld + i] : 0;
             }
     };
-    getOld(0);
+    getOld(next, 0);
+    join();
 #pragma unroll 1
     for (int c = 0; c < N / CHUNK; c++) {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            old[k] = next[k];
+        if (c + 1 < N / CHUNK)
+            getOld(next, c + 1);
         float x[16];
         pick(c, x);
         scales.scale(x, own);
@@ -285,20 +294,18 @@ __device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowSca
                     v.v[i] = old[k].v[i] + v.v[i];
             to.put(c * CHUNK + k * 8, v);
         }
-        if (c + 1 < N / CHUNK)
-            getOld(c + 1);
         if (BUFFERS == 1)
             barrierOf(1 + group, 128);
     }
 }
 
 // store stores the sums of a warpgroup as the launch asks for.
-template <bool F8, int N, int BUFFERS, typename Pick>
-__device__ __forceinline__ void store(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Pick pick) {
+template <bool F8, int N, int BUFFERS, typename Join, typename Pick>
+__device__ __forceinline__ void store(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     if (a.mode == GATED)
-        storeGated<F8, N>(a, rowScales, tile0, row0, group, staged, pick);
+        storeGated<F8, N>(a, rowScales, tile0, row0, group, staged, join, pick);
     else if (a.p[0].dst.wide)
-        storeWide<F8, N, BUFFERS>(a, rowScales, tile0, row0, group, staged, pick);
+        storeWide<F8, N, BUFFERS>(a, rowScales, tile0, row0, group, staged, join, pick);
     else
-        storeNarrow<F8, N>(a, rowScales, tile0, row0, group, staged, pick);
+        storeNarrow<F8, N>(a, rowScales, tile0, row0, group, staged, join, pick);
 }

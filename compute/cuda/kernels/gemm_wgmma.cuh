@@ -2,15 +2,15 @@
 // of F8_E4M3, that of gemm_float8.cu.
 //
 // The results are cut into parts: 64·GROUPS outputs of N rows. Blocks stay on their multiprocessors: each takes one
-// part after the other, and fetches ahead while it stores. In a block, one warp fetches (feed) and GROUPS warpgroups
-// multiply, 64 outputs each (multiply); in kernels of more than 128 rows another warp stores (drain). They hand each other the
-// stages of a ring in shared memory. Weights come as they are stored, by bulk copies, and go from shared memory to
-// registers, as operand A. Rows are operand B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they
-// were written.
+// part after the other, and fetches ahead while it stores. In a block, one warp fetches weights and another one rows
+// (feed), since a warp begins a copy only each 50 ns; GROUPS warpgroups multiply, 64 outputs each (multiply); in kernels
+// of more than 128 rows another warp stores (drain). They hand each other the stages of a ring in shared memory. Weights
+// come as they are stored, by bulk copies, and go from shared memory to registers, as operand A. Rows are operand B, rows
+// of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they were written.
 //
 // The two blocks of a cluster take different outputs of the same rows; each fetches half of the rows for both. Where
-// there are too few parts for all multiprocessors, they take the two ranges of inputs of one part instead (SPLIT), and
-// the second one gives its sums to the first.
+// there are too few parts for all multiprocessors, they take half of the ranges of inputs of one part each (SPLIT).
+// Then each gives the other its sums of half of the rows, and stores the other half.
 //
 // Results of up to 128 rows are stored by the warps that made them (gemm_store.cuh). Those of more leave through
 // stages that are free, from where the copy engine stores them as boxes, or adds them to rows, while the next part is
@@ -111,17 +111,20 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER; // of a cluster with different outputs
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
-    static constexpr int GIVEN_BYTES = SPLIT ? CHUNK * OUTS * 4 : 0; // sums that one block gives the other
-    static constexpr int BUFFERS = SPLIT || N == 32 ? 1 : 2; // of results, of each warpgroup
+    // With SPLIT, a block stores FINISHED rows of a part: all, if they are one chunk. The other block gives it its sums of
+    // these, of one range, or of F8_E4M3 of up to two. Results are staged in the same place.
+    static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (F8 ? 2 : 1) * FINISHED * OUTS * 4 : 0;
+    static constexpr int BUFFERS = FINISHED == CHUNK ? 1 : 2; // of results, of each warpgroup
     static constexpr bool AWAY = N > 128; // registers hold the sums of one range alone; results leave as boxes
     static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
+    static constexpr int FEEDING = TURNED ? 1 : 2; // warps
     static constexpr bool HEADS = TURNED; // results are of bfloat16, and those of a part one head's
     static constexpr bool APART = HEADS && WEIGHT_BYTES >= 4 * CHUNK * 128; // they leave where stages have weights
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
     static constexpr int KEPT = TURNED ? 8 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
     static constexpr int HELD = !AWAY ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
-    static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : BUFFERS * GROUPS * 8192;
+    static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : SPLIT ? 0 : BUFFERS * GROUPS * 8192;
     static constexpr int ROW_BYTES = TURNED ? N * 4 : 0; // of what says where the cache has rows
     static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES + ROW_BYTES;
     static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
@@ -136,18 +139,18 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr int LEFT = TAKEN + 8; // barriers of stages that hold results (AWAY)
 };
 
-// Span is the steps that a block multiplies: those of all ranges, or of one.
+// Span is the ranges that a block multiplies, and their steps: those of all, or with SPLIT of half of them.
 template <bool F8, bool SPLIT> struct Span {
-    int begin, count;
+    int first, ranges, begin, count;
 
     // border is the first step of a range, where steps of F8_E4M3 have 128 inputs.
-    static __device__ __forceinline__ int border(const GemmArgs &a, int ranges, int range) {
-        return rangeStart(a.tilesIn / 4, ranges, range) / (F8 ? 2 : 1);
+    static __device__ __forceinline__ int border(const GemmArgs &a, int range) {
+        return rangeStart(a.tilesIn / 4, a.ranges, range) / (F8 ? 2 : 1);
     }
 
     __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
-        begin = SPLIT ? border(a, CLUSTER, rank) : 0;
-        count = border(a, CLUSTER, SPLIT ? rank + 1 : CLUSTER) - begin;
+        ranges = SPLIT ? a.ranges / CLUSTER : a.ranges, first = SPLIT ? rank * ranges : 0;
+        begin = border(a, first), count = border(a, first + ranges) - begin;
     }
 };
 
@@ -244,9 +247,18 @@ __device__ __forceinline__ void drain(const typename ArgsOf<F8, TURNED>::type &w
     boxesStored();
 }
 
-// feed is the work of the warp that fetches. It waits for a stage to be free (EMPTY), and copies count at FULL. The
-// weights of the first stages come before the rows are there.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
+// clusterArrive says that the thread has come, clusterWait waits until all threads of the cluster have said so. Of what a
+// thread wrote before, others see the barriers alone, after barriersReady.
+__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// prefetchMap fetches a tensor map, so that the first copy need not wait for it.
+__device__ __forceinline__ void prefetchMap(const TensorMap &map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+
+// feed is the work of the warps that fetch: one has weights, another one rows; in TURNED kernels one has both. They wait
+// for a stage to be free (EMPTY), and copies count at FULL. The weights of the first stages come before the rows are
+// there, and before all blocks of the cluster are.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool WEIGHTS, bool ROWS, bool TURNED = false, typename All>
 __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
     const GemmArgs &a = w.a;
@@ -270,7 +282,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
     auto weights = [&](int s, int stage) {
         u32 to = base + P::WEIGHTS + stage * P::WEIGHT_BYTES, at = full + stage * 8;
         if (lane == 0)
-            barrierExpect(at, P::ROWS_BYTES + P::WEIGHT_BYTES);
+            barrierExpect(at, ROWS ? P::ROWS_BYTES + P::WEIGHT_BYTES : P::WEIGHT_BYTES);
         __syncwarp();
         if constexpr (P::BOXED) {
             if (lane < 2)
@@ -282,38 +294,50 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         if (++stage == P::STAGES)
             stage = 0, parity ^= 1;
     };
-    int t = blockIdx.x / CLUSTER, ahead = min(P::STAGES, stages);
-    if (t < parts.count) {
+    int t = blockIdx.x / CLUSTER, ahead = 0;
+    if (WEIGHTS && t < parts.count) {
+        ahead = min(P::STAGES, stages);
         begin(parts.at(t, rank));
         for (int s = 0; s < ahead; s++)
             weights(s, s);
     }
-    waitForRows();
+    if constexpr (ROWS && !F8)
+        if (lane == 0)
+            prefetchMap(w.x);
+    clusterWait();
+    if (ROWS)
+        waitForRows();
     for (; t < parts.count; t += gridDim.x / CLUSTER) {
         Part part = parts.at(t, rank);
-        begin(part);
+        if (WEIGHTS)
+            begin(part);
         // Meanwhile, what results are added to is brought to the second-level cache: a row by four lanes, 32 numbers
         // each.
         Place added = placeOf(a, part.tile0 + lane % 4 * 2);
         for (int s = 0; s < stages; s++) {
-            barrierWait(empty + stage * 8, parity);
-            if (s >= ahead)
+            if (s >= ahead) // others were free; they may be so again by now
+                barrierWait(empty + stage * 8, parity);
+            if (WEIGHTS && s >= ahead)
                 weights(s, stage);
-            u32 to = base + stage * P::ROWS_BYTES, share = P::ROWS_BYTES / CLUSTER, at = full + stage * 8;
-            int step = own.begin + s * STEPS;
-            if (lane == 0) {
-                if constexpr (SPLIT)
-                    fetchRows(w, to, N, STEPS, part.row0, step, at, false);
-                else if constexpr (STEPS > 1) // a block fetches half of the steps for both
-                    fetchRows(w, to + rank * share, N, STEPS / CLUSTER, part.row0, step + rank * (STEPS / CLUSTER), at, true);
-                else // or half of the rows
-                    fetchRows(w, to + rank * share, N / CLUSTER, 1, part.row0 + rank * (N / CLUSTER), step, at, true);
-            }
-            int row = part.row0 + s * 8 + lane / 4;
-            if (a.mode == ADD && s < N / 8 && row < a.rows && added.product >= 0 && (GROUPS == 2 || lane % 4 < 2) && (!SPLIT || rank == 0)) {
-                const Rows &dst = a.p[added.product].dst;
-                if (dst.wide)
-                    asm volatile("prefetch.global.L2 [%0];" ::"l"((const float *)dst.at + (i64)row * dst.ld + added.tile * 16));
+            if (ROWS) {
+                u32 to = base + stage * P::ROWS_BYTES, share = P::ROWS_BYTES / CLUSTER, at = full + stage * 8;
+                int step = own.begin + s * STEPS;
+                if (lane == 0) {
+                    if (!WEIGHTS)
+                        barrierExpect(at, P::ROWS_BYTES);
+                    if constexpr (SPLIT)
+                        fetchRows(w, to, N, STEPS, part.row0, step, at, false);
+                    else if constexpr (STEPS > 1) // a block fetches half of the steps for both
+                        fetchRows(w, to + rank * share, N, STEPS / CLUSTER, part.row0, step + rank * (STEPS / CLUSTER), at, true);
+                    else // or half of the rows
+                        fetchRows(w, to + rank * share, N / CLUSTER, 1, part.row0 + rank * (N / CLUSTER), step, at, true);
+                }
+                int row = part.row0 + (P::FINISHED < N ? rank * P::FINISHED : 0) + s * 8 + lane / 4;
+                if (a.mode == ADD && s < P::FINISHED / 8 && row < a.rows && added.product >= 0 && (GROUPS == 2 || lane % 4 < 2)) {
+                    const Rows &dst = a.p[added.product].dst;
+                    if (dst.wide)
+                        asm volatile("prefetch.global.L2 [%0];" ::"l"((const float *)dst.at + (i64)row * dst.ld + added.tile * 16));
+                }
             }
             next();
         }
@@ -328,24 +352,22 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         }
         ahead = 0;
     }
-    letNextBegin();
+    if (ROWS)
+        letNextBegin();
 }
 
-// giveSums is what the second block of a cluster does with its sums (SPLIT): it writes 16 of each thread at a time,
-// which pick makes, to the first block's shared memory, [4][THREADS] of four at `to`. The barrier `taken` says that the
-// first block has read those before, `given` tells it that these are there.
-template <int CHUNKS, int THREADS, typename Pick>
-__device__ __forceinline__ void giveSums(u32 to, u32 given, u32 taken, u32 &parity, Pick pick) {
-    u32 at = sharedOf(to, 0) + threadIdx.x * 16;
-#pragma unroll 1
-    for (int c = 0; c < CHUNKS; c++, parity ^= 1) {
-        float x[16];
-        pick(c, x);
-        barrierHear(taken, parity ^ 1);
+// giveSums writes a thread's sums of half of a part's rows, the last ones or not, or those of all that there are, to the
+// other block's shared memory at `to`: fours, 128 threads apart. Their bytes count at its barrier.
+template <int COUNT, int N> __device__ __forceinline__ void giveSums(u32 to, u32 barrier, const float (&x)[N], bool last) {
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at + j * THREADS * 16), "f"(x[j * 4]), "f"(x[j * 4 + 1]), "f"(x[j * 4 + 2]), "f"(x[j * 4 + 3]) : "memory");
-        barrierTell(given, 0);
+    for (int i = 0; i < COUNT; i += 4) {
+        float v[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            v[e] = last ? x[N - COUNT + i + e] : x[i + e];
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to + i * 512), "f"(v[0]), "f"(v[1]),
+                     "f"(v[2]), "f"(v[3]), "r"(barrier)
+                     : "memory");
     }
 }
 
@@ -548,23 +570,22 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
     };
     auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
     // The sums of the ranges so far: `total`, in registers; or (AWAY) N/8 fours, KEPT of them in shared memory, the
-    // last HELD in registers, and the others in memory.
-    constexpr bool AWAY = P::AWAY;
-    float total[AWAY || SPLIT ? 1 : N / 2];
+    // last HELD in registers, and the others in memory. With SPLIT, the second block does not add its two.
+    constexpr bool AWAY = P::AWAY, TOTAL = !AWAY && (!SPLIT || F8);
+    float total[TOTAL ? N / 2 : 1];
     four *away = AWAY ? (four *)w.sums + (i64)blockIdx.x * (N / 8) * P::THREADS + threadIdx.x : nullptr;
     u8 *staged = shared + P::RESULTS + group * (P::RESULT_BYTES / GROUPS); // of the warpgroup
     constexpr int MOVED = N / 8 - P::HELD;
     four held[P::HELD ? P::HELD : 1];
     auto sums = [&](int i) { return i < P::KEPT ? (four *)staged + i * 128 + threadIdx.x % 128 : away + i * P::THREADS; };
-    int ranges = SPLIT ? 1 : a.ranges;
     for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
         load(operands[0], 0);
         if (AWAY) // tells the compiler that sums of the part before are dead
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 d[i] = 0;
-        for (int range = 0, s = 0; range < ranges; range++) {
-            int begin = s, end = SPLIT ? own.count : own.border(a, ranges, range + 1);
+        for (int range = 0, s = 0; range < own.ranges; range++) {
+            int begin = s, end = own.border(a, own.first + range + 1) - own.begin;
             auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
                 u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
                 wgmmaFence();
@@ -599,7 +620,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
                         for (int e = 0; e < 4; e++)
                             d[i * 4 + e] = sum.v[e] + d[i * 4 + e];
                     }
-                if (range < ranges - 1)
+                if (range < own.ranges - 1)
 #pragma unroll
                     for (int i = 0; i < N / 8; i++)
                         (i < MOVED ? *sums(i) : held[i - MOVED]) = {d[i * 4], d[i * 4 + 1], d[i * 4 + 2], d[i * 4 + 3]};
@@ -607,7 +628,11 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
 #pragma unroll
                 for (int i = 0; i < N / 2; i++)
                     total[i] = (range == 0 ? 0.f : total[i]) + d[i];
-            }
+            } else if constexpr (TOTAL)
+                if (range < own.ranges - 1)
+#pragma unroll
+                    for (int i = 0; i < N / 2; i++)
+                        total[i] = d[i];
         }
         release(before());
         Part part = parts.at(t, rank);
@@ -620,33 +645,64 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
                 leave<F8, N, P>(w, d, base, part, stage, parity);
             continue;
         }
-        auto pick = [&](int c, float(&x)[16]) {
+        auto pick = [&](const auto &from) {
+            return [&](int c, float(&x)[16]) {
 #pragma unroll
-            for (int of = 0; of < N / CHUNK; of++)
-                if (of == c)
+                for (int of = 0; of < sizeof(from) / 64; of++)
+                    if (of == c)
 #pragma unroll
-                    for (int i = 0; i < 16; i++)
-                        x[i] = 0.f + (AWAY || SPLIT ? d : total)[of * 16 + i];
-            if constexpr (SPLIT)
-                if (rank == 0) {
-                    barrierHear(base + P::GIVEN, sumsParity);
-                    sumsParity ^= 1;
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        four other = ((const four *)(shared + P::GIVE))[j * P::THREADS + threadIdx.x];
-#pragma unroll
-                        for (int e = 0; e < 4; e++)
-                            x[j * 4 + e] = x[j * 4 + e] + other.v[e];
-                    }
-                    __syncwarp();
-                    if (lane == 0)
-                        barrierTell(base + P::TAKEN, 1);
-                }
+                        for (int i = 0; i < 16; i++)
+                            x[i] = 0.f + from[of * 16 + i];
+            };
         };
-        if (SPLIT && rank > 0)
-            giveSums<N / CHUNK, P::THREADS>(base + P::GIVE, base + P::GIVEN, base + P::TAKEN, sumsParity, pick);
-        else if constexpr (!AWAY)
-            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, pick);
+        if constexpr (SPLIT) {
+            constexpr int COUNT = P::FINISHED / 2;
+            bool second = rank > 0, two = TOTAL && own.ranges > 1;
+            if constexpr (TOTAL)
+                if (two && !second)
+#pragma unroll
+                    for (int i = 0; i < N / 2; i++)
+                        d[i] = 0.f + total[i] + d[i];
+            constexpr int AREA = P::GIVEN_BYTES / GROUPS; // of a warpgroup
+            u8 *given = shared + P::GIVE + group * AREA;
+            const four *sums = (const four *)given + threadIdx.x % 128;
+            if (threadIdx.x == 0 && (P::FINISHED < N || !second))
+                barrierExpect(base + P::GIVEN, (two && !second ? 2 : 1) * P::FINISHED * P::OUTS * 4);
+            if (P::FINISHED < N || second) {
+                u32 to = sharedOf(base + P::GIVE, rank ^ 1) + group * AREA + threadIdx.x % 128 * 16, at = sharedOf(base + P::GIVEN, rank ^ 1);
+                barrierHear(base + P::TAKEN, sumsParity ^ 1);
+                if constexpr (TOTAL)
+                    if (two && second) {
+                        giveSums<COUNT>(to, at, total, false);
+                        to += COUNT * 512;
+                    }
+                giveSums<COUNT>(to, at, d, !second);
+            }
+            if (P::FINISHED < N || !second) {
+                float x[COUNT];
+                auto join = [&] {
+                    barrierHear(base + P::GIVEN, sumsParity);
+#pragma unroll
+                    for (int i = 0; i < COUNT; i++) { // the first block's ranges come first
+                        float mine = second ? d[N / 2 - COUNT + i] : d[i], others = sums[i / 4 * 128].v[i % 4];
+                        float sum = second ? others : mine, last = second ? mine : others;
+                        if constexpr (TOTAL)
+                            if (two) {
+                                sum = sum + (second ? total[N / 2 - COUNT + i] : others);
+                                last = second ? mine : sums[(COUNT + i) / 4 * 128].v[i % 4];
+                            }
+                        x[i] = sum + last;
+                    }
+                    barrierOf(1 + group, 128); // results are staged where sums were
+                };
+                store<F8, P::FINISHED, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, pick(x));
+                __syncwarp();
+                if (lane == 0 && t + gridDim.x / CLUSTER < parts.count) // the other block may have ended otherwise
+                    barrierTell(base + P::TAKEN, rank ^ 1);
+            }
+            sumsParity ^= 1;
+        } else if constexpr (!AWAY)
+            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, [] {}, pick(total));
     }
 }
 
@@ -658,40 +714,52 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
     extern __shared__ u8 unaligned[];
     u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
     base += skip;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < P::STAGES; s++) {
-            barrierInit(base + P::FULL + s * 8, 1);
-            barrierInit(base + P::EMPTY + s * 8, P::BLOCKS * GROUPS * 4);
-        }
-        barrierInit(base + P::GIVEN, P::THREADS);
-        barrierInit(base + P::TAKEN, P::THREADS / 32);
-        for (int s = 0; P::AWAY && s < P::STAGES; s++)
-            barrierInit(base + P::LEFT + s * 8, P::THREADS / 32);
-        barriersReady();
-    }
-    clusterSync();
-    Parts<N, P::TILES, P::BLOCKS> parts(w.a);
     if (threadIdx.x >= P::THREADS) {
         if constexpr (GROUPS == 2)
             fewerRegisters<40>();
         if constexpr (GROUPS == 4)
             fewerRegisters<32>();
-        if (threadIdx.x < P::THREADS + 32)
-            feed<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
-        else if (P::AWAY && threadIdx.x < P::THREADS + 64)
-            drain<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
-        if constexpr (TURNED)
-            if (threadIdx.x >= P::THREADS + 64)
-                cacheRows<P>(w, base, Span<F8, SPLIT>(w.a, 0).count / STEPS, parts);
+        int helper = threadIdx.x / 32 - P::THREADS / 32;
+        if (threadIdx.x == P::THREADS) {
+            for (int s = 0; s < P::STAGES; s++) {
+                barrierInit(base + P::FULL + s * 8, P::FEEDING);
+                barrierInit(base + P::EMPTY + s * 8, P::BLOCKS * GROUPS * 4);
+            }
+            barrierInit(base + P::GIVEN, 1);
+            barrierInit(base + P::TAKEN, P::THREADS / 32);
+            for (int s = 0; P::AWAY && s < P::STAGES; s++)
+                barrierInit(base + P::LEFT + s * 8, P::THREADS / 32);
+            barriersReady();
+            fenceShared();
+        }
+        __syncwarp();
+        clusterArrive();
+        Parts<N, P::TILES, P::BLOCKS> parts(w.a);
+        if (helper == 0)
+            feed<F8, N, GROUPS, STEPS, SPLIT, true, P::FEEDING == 1, TURNED>(w, base, parts);
+        else if (helper < P::FEEDING)
+            feed<F8, N, GROUPS, STEPS, SPLIT, false, true, TURNED>(w, base, parts);
+        else {
+            clusterWait();
+            if (P::AWAY && helper == P::FEEDING)
+                drain<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
+            if constexpr (TURNED)
+                if (helper > P::FEEDING)
+                    cacheRows<P>(w, base, Span<F8, SPLIT>(w.a, 0).count / STEPS, parts);
+        }
     } else {
         if constexpr (GROUPS == 2)
             moreRegisters<232>();
         if constexpr (GROUPS == 4)
             moreRegisters<112>();
+        clusterArrive();
+        Parts<N, P::TILES, P::BLOCKS> parts(w.a);
+        clusterWait();
         waitForRows();
         multiply<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, unaligned + skip, base, parts);
     }
-    clusterSync(); // a block's shared memory must stay until the other copies nothing to it
+    if (!SPLIT)
+        clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }
 
 #define WGMMA_KERNEL(NAME, F8, N, GROUPS, STEPS, SPLIT)                                                                \

@@ -43,8 +43,8 @@ func (p *program) captured(key graphKey) (*graph, error) {
 }
 
 // captureAhead captures the graphs of steps in which each slot has one row, the largest first, as long as they take no
-// more than graphBytes. What is not among them is captured when it comes: steps with adapters, and those with proposed
-// tokens in many slots.
+// more than graphBytes; of up to fewRows rows also those in which slots have more. What is not among them is captured
+// when it comes: steps with adapters, and those with proposed tokens in many slots.
 func (p *program) captureAhead() error {
 	if !p.chooses { // it has no such steps
 		return nil
@@ -59,9 +59,11 @@ func (p *program) captureAhead() error {
 		if rows > bucketOf(min(p.limits.Slots, most), most) {
 			continue
 		}
-		keys := []graphKey{{rows: rows}}
-		if p.alone(&compute.Batch{}, rows) { // others have proposed tokens
-			keys = append(keys, graphKey{rows: rows, alone: true})
+		const fewRows = 16
+		alone := p.alone(&compute.Batch{}, rows)
+		keys := []graphKey{{rows: rows, alone: alone}}
+		if alone && rows <= fewRows {
+			keys = append(keys, graphKey{rows: rows})
 		}
 		for _, key := range keys {
 			if _, err := p.captured(key); err != nil {

@@ -18,6 +18,7 @@ type turnCase struct {
 	typ                   quant.Type
 	bias                  bool
 	small, normed         bool // heads of 64 numbers, not 128; heads are normalised
+	many                  int  // slots besides four
 }
 
 // TestTurned compares products that turn and store what they yield with those that leave that to another kernel, bit
@@ -74,8 +75,10 @@ func TestTurnedFew(t *testing.T) {
 	for _, c := range less([]turnCase{
 		{heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.BF16}, {heads: 32, kv: 4, in: 2048, tokens: 32, typ: quant.BF16, normed: true},
 		{heads: 20, kv: 2, in: 512, tokens: 48, typ: quant.Q4_K, bias: true, normed: true}, {heads: 8, kv: 8, in: 512, tokens: 16, typ: quant.BF16, small: true, normed: true},
-		{heads: 24, kv: 2, in: 1024, tokens: 16, typ: quant.F8_E4M3, small: true},
-	}, []turnCase{{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, small: true}}) {
+		{heads: 24, kv: 2, in: 1024, tokens: 16, typ: quant.F8_E4M3, small: true}, {heads: 32, kv: 8, in: 512, tokens: 16, typ: quant.BF16, many: 29},
+		{heads: 4, kv: 1, in: 256, tokens: 32, typ: quant.BF16, small: true, normed: true, many: 240},
+	}, []turnCase{{heads: 2, kv: 1, in: 256, tokens: 16, typ: quant.BF16, normed: true, many: 29},
+		{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, small: true}}) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			mostTurnedFew = 0
 			apart := c.runFew(t, d, "")
@@ -94,9 +97,12 @@ func TestTurnedFew(t *testing.T) {
 // sequence do without a kernel.
 func (c turnCase) runFew(t *testing.T, d *device, without string) [2][]byte {
 	long := less(1500, 700)
-	each := (long + 16) / c.tokens
-	r, u := rand.New(rand.NewPCG(7, 8)), c.build(t, d, 4*each+4)
 	has := []int{long, 0, 62, 79} // tokens of each slot
+	for i := range c.many {
+		has = append(has, i*7%130)
+	}
+	each := (long + 20) / c.tokens
+	r, u := rand.New(rand.NewPCG(7, 8)), c.build(t, d, len(has)*(each+1))
 	step := func(hidden bool, parts ...part) {
 		b := &compute.Batch{}
 		for _, s := range parts {
@@ -131,7 +137,7 @@ func (c turnCase) runFew(t *testing.T, d *device, without string) [2][]byte {
 		var parts []part
 		rows := 0
 		for slot := range has {
-			if slot == 3 || n%(slot+2) != 1 { // there are steps of one row to four
+			if slot == 3 || n%(slot+2) != 1 { // of four slots there are steps of one row to four
 				more := 1
 				if slot == 3 && n%4 == 3 {
 					more = 2 // of a sequence, in a graph
@@ -228,7 +234,7 @@ func (c turnCase) build(t *testing.T, d *device, blocks int) *turnProgram {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &turnProgram{p: compileGraph(t, d, g, kv, compute.Limits{Rows: vocab, Slots: 4}).(*program), kv: kv.(*cache), q: q, dst: dst, blocks: blocks}
+	u := &turnProgram{p: compileGraph(t, d, g, kv, compute.Limits{Rows: vocab, Slots: 4 + c.many}).(*program), kv: kv.(*cache), q: q, dst: dst, blocks: blocks}
 	if err := errors.Join(u.p.s.fill(u.kv.places[0].at, 0x3c, u.kv.places[0].bytes*int64(blocks)), u.p.s.wait()); err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,9 @@ type program struct {
 	attends       int
 	bidirectional bool
 	recurrent     bool
-	turnsFew      bool // attention may turn queries and keys
-	long          bool // a product has several ranges of inputs
+	turnsFew      bool   // attention may turn queries and keys
+	seen          []bool // slots of a step, see alone
+	long          bool   // a product has several ranges of inputs
 
 	routings   []routing
 	routes     []pointer // memory of routings
@@ -116,7 +117,7 @@ func (d *device) Compile(g *compute.Graph, c compute.Cache, l compute.Limits) (c
 	p := &program{
 		d: d, g: &own, cache: c.(*cache), limits: l, graph: g, failed: -1,
 		graphs: map[graphKey]*graph{}, shapes: map[graphKey]*shape{}, queue: make(chan *step, 2), queued: make(chan *step, 2), done: make(chan struct{}),
-		choosers: choosers{slots: make([]chooser, l.Slots)}, alarm: make(chan struct{}, 1),
+		choosers: choosers{slots: make([]chooser, l.Slots)}, seen: make([]bool, l.Slots), alarm: make(chan struct{}, 1),
 	}
 	p.copyKernels()
 	if err := p.compile(); err != nil {

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"slices"
-
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
 )
@@ -153,8 +151,8 @@ func (t *turner) runFloat8(s *shape, a *float8Args) error {
 // fewTurned is the end of the names of attend_few that turn queries and keys, and store keys and values.
 const fewTurned = "_turned"
 
-// mostTurnedFew is the most rows of a step of which they do. Tests alone change it.
-var mostTurnedFew = 16
+// mostTurnedFew is the most rows of a step of which they do, as measured. Tests alone change it.
+var mostTurnedFew = 256
 
 // turnerFew may have attention of few rows rotate queries and keys, normalised first if there are norms, and store keys
 // and values: where each row is the only one of its sequence, so that no other sees its key.
@@ -213,11 +211,12 @@ func (p *program) alone(b *compute.Batch, rows int) bool {
 	if !p.turnsFew || rows > mostTurnedFew {
 		return false
 	}
-	for i := range b.Seqs {
-		q := &b.Seqs[i]
-		if q.Rows > 1 || slices.ContainsFunc(b.Seqs[:i], func(o compute.Seq) bool { return o.Slot == q.Slot }) {
+	clear(p.seen)
+	for _, q := range b.Seqs {
+		if q.Rows > 1 || p.seen[q.Slot] {
 			return false
 		}
+		p.seen[q.Slot] = true
 	}
 	return true
 }

@@ -107,7 +107,7 @@ func runFew[T any](p *program, kernel string, rows, shares, dim, group int, args
 	warps, shared := fewShared(kv, dim, group, fewWarps(kv)/parts, info.shared)
 	f := *p.kernel[kernel]
 	f.shared = uint32(shared)
-	blocks := max(1, min(parts, (info.shared+1<<10)/(shared+1<<10)))
+	blocks := max(1, min(parts, (info.shared+blockShared)/(shared+blockShared)))
 	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, args)
 }
 

@@ -204,8 +204,8 @@ func (k few) name() string {
 	return fmt.Sprintf("gemm_%d", k.rows)
 }
 
-// shared is the shared memory of each of a block's warps, for so many rows. For BF16 it is always that of k.rows: if
-// blocks took less, more blocks of the next product would begin early, and a step would take longer.
+// shared is the shared memory of each of a block's warps, for so many rows. For BF16 it is always that of k.rows, for
+// which the kernel has room.
 func (k few) shared(f format, rows int) int {
 	const small = 1024
 	tiles, d := 1, k.large
@@ -220,6 +220,19 @@ func (k few) shared(f format, rows int) int {
 	}
 	return d.stages * (tiles*d.steps*f.recordBytes() + rows*(d.steps*128+16))
 }
+
+// evenShared is the least shared memory of each of so many blocks with which no multiprocessor has room for more than
+// its share of them. Otherwise blocks that begin early crowd where those of the kernel before have ended, and the step
+// waits for the multiprocessors that got the most. More would keep the next kernel's blocks away.
+func (i info) evenShared(blocks int) int {
+	const granule = 128
+	each := int(blocksOf(blocks, i.sms))
+	return ((i.shared+blockShared)/(each+1)/granule+1)*granule - blockShared
+}
+
+// blockShared is the shared memory that a block has for the driver. A multiprocessor has as much as a block can have,
+// and this.
+const blockShared = 1 << 10
 
 // sharedSizes returns the dynamic shared memory of a format's products, of most bytes that a block can have.
 func (f format) sharedSizes(most int) map[string]int {
@@ -499,6 +512,9 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 			tiles /= 2
 		}
 		k := *p.kernel[f.kernel(few.name())]
+		if k.early {
+			shared = max(shared, p.d.g.info.evenShared(tiles))
+		}
 		k.shared = uint32(shared)
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*int(a.ranges), a)
 	}

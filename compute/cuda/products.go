@@ -191,7 +191,7 @@ type few struct {
 }
 
 var fews = []few{
-	{8, false, depth{6, 2}, depth{5, 4}, depth{4, 2}}, {8, true, depth{4, 2}, depth{3, 4}, depth{4, 2}},
+	{8, false, depth{6, 2}, depth{4, 4}, depth{4, 2}}, {8, true, depth{4, 2}, depth{2, 4}, depth{4, 2}},
 	{16, false, depth{5, 2}, depth{4, 2}, depth{4, 2}}, {16, true, depth{4, 2}, depth{4, 2}, depth{4, 2}},
 }
 

@@ -1,13 +1,72 @@
 // Products of up to 16 rows: x, [rows, inputs], times each weight, [outputs, inputs], transposed.
 //
 // A block has one tile of 16 outputs, or a gate's and an up's, and a warp for each range of inputs. Each warp streams
-// its weights through a ring of parts of STEPS·64 inputs in shared memory: the more bytes are on their way at any time,
-// the faster. Sums have the order of gemm.cuh.
+// its weights through a ring of parts of STEPS·64 inputs in shared memory. Sums have the order of gemm.cuh.
 #include "gemm.cuh"
 
 // WHOLE says that a stage has room for all 8·COLS rows, those that are not there among them, whose results nothing
 // needs. Otherwise it has room for `rows` of them.
 constexpr bool WHOLE = FORMAT == BF16;
+
+// SMALL says that records are small: the memory is faster if a part has four of them.
+constexpr bool SMALL = RECORD < 1024;
+
+// Ahead is what a warp holds of TILES tiles' records and of 8 rows while it makes bfloat16 of one record and the tensor
+// cores multiply the one before: record n has place n % 2. All loops are unrolled, so that places are known when the
+// kernel is compiled.
+template <int TILES> struct Ahead {
+    Weights<FORMAT> own[2][TILES];
+    u32 x[2][2][4];           // operand B of 32 inputs each
+    u32 made[2][TILES][4][4]; // operand A of a record's four tiles of 16 inputs
+    u32 rows[2][2][4];        // x, once the weights beside it are made
+
+    // read reads record n of a part. ldmatrix finds its inputs of the row that this lane names at `row`.
+    template <int PART> __device__ __forceinline__ void read(int n, const u8 *part, u32 row, int lane) {
+        loadRecords<PART>(own[n % 2], part, n, lane);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            ldmatrix(x[n % 2][i], row + n * 128 + i * 64);
+    }
+
+    __device__ __forceinline__ void keepRows(int place) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            rows[place][i / 4][i % 4] = x[place][i / 4][i % 4];
+    }
+
+    // make makes the first record's numbers.
+    __device__ __forceinline__ void make() {
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                own[0][i].tile(k, made[0][i][k]);
+        keepRows(0);
+    }
+
+    // multiply adds the products of record n to d, and makes the next one's numbers. The compiler would make them
+    // before or after all products, not in the time that each takes. So operands get 0 from numbers just made, which it
+    // takes for a dependence: zero is 0, which it does not know.
+    __device__ __forceinline__ void multiply(int n, float (&d)[TILES][1][4], u32 zero) {
+        int place = n % 2, next = place ^ 1;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+#pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                mma(d[i][0], made[place][i][k], rows[place][k / 2][k % 2 * 2], rows[place][k / 2][k % 2 * 2 + 1]);
+                u32(&last)[4] = made[next][i][k];
+                own[next][i].tile(k, last);
+                if (i < TILES - 1)
+                    continue;
+                u32 *b = (k < 3 ? rows[place][(k + 1) / 2] : x[next][0]) + (k + 1) % 2 * 2;
+                b[0] = masked(last[0], zero, b[0]);
+                b[1] = masked(last[3], zero, b[1]);
+                if (k == 2) // what was read for the record after the next one is there
+                    b[0] = masked(own[place][i].codes[0], zero, b[0]);
+            }
+        keepRows(next);
+    }
+};
 
 // rows is 8·COLS at most. [tiles/TILES] blocks of a warp for each range. Dynamic shared memory:
 // ranges·STAGES·(TILES·PART + rows·PITCH) or more, of WHOLE with 8·COLS for rows.
@@ -16,6 +75,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     constexpr int PART = STEPS * RECORD, WEIGHTS = TILES * PART; // bytes of a part's weights: of one tile, and of all
     constexpr int PITCH = STEPS * 128 + 16;                      // bytes from one of its rows to the next
     constexpr int UNITS = STEPS * 8, ROWS = 32 / UNITS;          // of 16 bytes, of a row; rows that are copied at once
+    constexpr bool AHEAD = SMALL && COLS == 1;                   // numbers are made a record ahead
     extern __shared__ __align__(128) u8 shared[];
     int lane = threadIdx.x % 32, range = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int stageBytes = WEIGHTS + (WHOLE ? COLS * 8 : a.rows) * PITCH;
@@ -65,30 +125,57 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     waitForRows();
     for (int s = 0; s < STAGES - 1; s++)
         load(s < parts, false);
-    for (int s = 0; s < parts; s++) {
-        copyWait<STAGES - 2>();
+    if constexpr (AHEAD) {
+        load(STAGES - 1 < parts, true);
+        Ahead<TILES> ahead;
+        int stage = 0;
+        auto read = [&](int n) { ahead.template read<PART>(n, ring + stage, sharedAddress(ring) + stage + named[0], lane); };
+        copyWait<STAGES - 1>();
         __syncwarp();
-        if (s + STAGES - 1 >= parts) // all copies are under way: the next kernel's come after them
-            letNextBegin();
-        load(s + STAGES - 1 < parts, true);
-        const u8 *stage = ring + s % STAGES * stageBytes;
-        u32 x[COLS][4];
+        read(0);
+        read(1);
+        ahead.make();
+#pragma unroll 1
+        for (int s = 0; s < parts; s++)
 #pragma unroll
-        for (int k = 0; k < 4 * STEPS; k++) {
-            if (k % 4 == 0)
-                loadRecords<PART>(own, stage, k / 4, lane);
-#pragma unroll
-            for (int c = 0; c < COLS; c++)
-                if constexpr (WHOLE) {
-                    const u8 *from = stage + WEIGHTS + (c * 8 + g) * PITCH + k * 32 + t * 4;
-                    x[c][k % 2 * 2] = *(const u32 *)from;
-                    x[c][k % 2 * 2 + 1] = *(const u32 *)(from + 16);
-                } else if (k % 2 == 0) {
-                    ldmatrix(x[c], sharedAddress(stage) + named[c] + k * 32);
+            for (int n = 0; n < STEPS; n++) {
+                if (n == STEPS - 2) { // all of the part has been read: what is read from here on is of the next one
+                    copyWait<STAGES - 2>();
+                    __syncwarp();
+                    load(s + STAGES < parts, true);
+                    if (s + STAGES >= parts - 1) // all copies are under way: the next kernel's come after them
+                        letNextBegin();
+                    stage = stage == (STAGES - 1) * stageBytes ? 0 : stage + stageBytes;
                 }
-            multiplyTiles(d, own, k % 4, x);
+                read((n + 2) % STEPS);
+                ahead.multiply(n, d, blockIdx.z);
+            }
+    } else {
+        for (int s = 0; s < parts; s++) {
+            copyWait<STAGES - 2>();
+            __syncwarp();
+            if (s + STAGES - 1 >= parts) // all copies are under way: the next kernel's come after them
+                letNextBegin();
+            load(s + STAGES - 1 < parts, true);
+            const u8 *stage = ring + s % STAGES * stageBytes;
+            u32 x[COLS][4];
+#pragma unroll
+            for (int k = 0; k < 4 * STEPS; k++) {
+                if (k % 4 == 0)
+                    loadRecords<PART>(own, stage, k / 4, lane);
+#pragma unroll
+                for (int c = 0; c < COLS; c++)
+                    if constexpr (WHOLE) {
+                        const u8 *from = stage + WEIGHTS + (c * 8 + g) * PITCH + k * 32 + t * 4;
+                        x[c][k % 2 * 2] = *(const u32 *)from;
+                        x[c][k % 2 * 2 + 1] = *(const u32 *)(from + 16);
+                    } else if (k % 2 == 0) {
+                        ldmatrix(x[c], sharedAddress(stage) + named[c] + k * 32);
+                    }
+                multiplyTiles(d, own, k % 4, x);
+            }
+            __syncwarp();
         }
-        __syncwarp();
     }
     // The ranges' sums are added through shared memory, [ranges][VALUES of a lane][32 lanes], in order.
     constexpr int VALUES = TILES * COLS * 4;
@@ -112,15 +199,15 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
     }
 }
 
-// STAGES and STEPS are as measured, and as `fews` in products.go has them.
+// STAGES and STEPS are as measured, and as `fews` in products.go has them. With more parts of packed weights, what is
+// asked for before the rows are there keeps the kernels before waiting for theirs.
 #if FORMAT == 0 // BF16
 KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, 6, 2>(a); }
 KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, 4, 2>(a); }
 KERNEL gemm_16(const GemmArgs a) { gemmFew<2, 1, 5, 2>(a); }
-#else // where records are small, the memory is faster if a part has four of them
-constexpr bool SMALL = RECORD < 1024;
-KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, SMALL ? 5 : 4, SMALL ? 4 : 2>(a); }
-KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, SMALL ? 3 : 4, SMALL ? 4 : 2>(a); }
+#else
+KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, 4, SMALL ? 4 : 2>(a); }
+KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, SMALL ? 2 : 4, SMALL ? 4 : 2>(a); }
 KERNEL gemm_16(const GemmArgs a) { gemmFew<2, 1, 4, 2>(a); }
 #endif
 KERNEL gemm_16_gated(const GemmArgs a) { gemmFew<2, 2, 4, 2>(a); }

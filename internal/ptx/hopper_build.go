@@ -205,8 +205,8 @@ func buildBulk(c *compiler, s *statement) action {
 	}
 }
 
-// buildStoreAsync compiles a store to a block's shared memory whose bytes count at an mbarrier of that block. It happens
-// at once.
+// buildStoreAsync compiles a store to a block's shared memory whose bytes count at an mbarrier of that block. It is
+// done at once.
 func buildStoreAsync(c *compiler, s *statement) action {
 	if s.name != "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32" {
 		c.fail("unknown form of st.async")

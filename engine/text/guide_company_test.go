@@ -93,9 +93,10 @@ func TestGuidedCompany(t *testing.T) {
 		}
 		want = append(want, both)
 	}
-	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 900 << 10,
+	crowd := openMini(t, Options{MaxSeqs: 24, MaxChunk: 7, Context: 208, KVBytes: 832 << 10,
 		Adapters: adapterFiles, MaxLoRAs: 2})
-	for round := range 2 { // the second finds prompts in the cache
+	preempted := func() bool { return crowd.Engine.Report().Preemptions > 0 }
+	for round := 0; round < 2 || round < 12 && !preempted(); round++ { // the second finds prompts in the cache
 		got := make([][2]said, len(requests))
 		var all sync.WaitGroup
 		for i, r := range requests {
@@ -120,7 +121,7 @@ func TestGuidedCompany(t *testing.T) {
 			}
 		}
 	}
-	if r := crowd.Engine.Report(); r.Preemptions == 0 {
+	if !preempted() {
 		t.Error("nothing was preempted")
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// graphBytes is the most memory that graphs captured before the first step may take.
-const graphBytes = 1 << 30
+const (
+	graphBytes = 1 << 30 // the most memory that graphs captured before the first step may take
+	bothRows   = 16      // up to these there are graphs for steps with several rows of a slot, too
+)
 
 // ahead says what was captured before the first step.
 type ahead struct {
@@ -43,7 +45,7 @@ func (p *program) captured(key graphKey) (*graph, error) {
 }
 
 // captureAhead captures the graphs of steps in which each slot has one row, the largest first, as long as they take no
-// more than graphBytes; of up to fewRows rows also those in which slots have more. What is not among them is captured
+// more than graphBytes; of up to bothRows rows also those in which slots have more. What is not among them is captured
 // when it comes: steps with adapters, and those with proposed tokens in many slots.
 func (p *program) captureAhead() error {
 	if !p.chooses { // it has no such steps
@@ -59,10 +61,9 @@ func (p *program) captureAhead() error {
 		if rows > bucketOf(min(p.limits.Slots, most), most) {
 			continue
 		}
-		const fewRows = 16
 		alone := p.alone(&compute.Batch{}, rows)
 		keys := []graphKey{{rows: rows, alone: alone}}
-		if alone && rows <= fewRows {
+		if alone && rows <= bothRows {
 			keys = append(keys, graphKey{rows: rows})
 		}
 		for _, key := range keys {

@@ -41,6 +41,8 @@ type measuredLoad struct {
 	series, row string
 	flags       string // of a model in the process; "" is a server
 	load        string // flags
+	scheduling  string // flags of kvasir alone
+	own         bool   // not measured on other servers
 	clients     int    // of a load that --clients may leave out
 	beside      string // flags of another load, begun meanwhile
 	floor       floor
@@ -106,9 +108,10 @@ var groups = []group{
 			answers(bf16, bf16Flags, 1), answers(bf16, bf16Flags, 32), answers(bf16, bf16Flags, 256),
 			oneByOne(bf16, bf16Flags, 512), oneByOne(bf16, bf16Flags, 8192),
 		}},
-	{name: "burst", title: "Many requests at once", about: "Prompts of 512 tokens, answers of 256.",
+	{name: "burst", title: "Many requests at once", about: "Prompts of 512 tokens, answers of 256: a batch job. kvasir has the profile throughput, or its default, chat.",
 		metrics: []string{outputRate, firstToken, gap, gapP99}, loads: []measuredLoad{
-			atOnce(bf16, bf16Flags, 1024), atOnce(fp8, fp8Flags, 256), atOnce(fp8, fp8Flags, 1024),
+			atOnce(bf16, bf16Flags, 1024), evenly(atOnce(bf16, bf16Flags, 1024)),
+			atOnce(fp8, fp8Flags, 256), atOnce(fp8, fp8Flags, 1024), evenly(atOnce(fp8, fp8Flags, 1024)),
 		}},
 	{name: "http", title: "Served over HTTP", about: "Clients with prompts of 512 tokens and answers of 256; first tokens and times between tokens are medians.",
 		metrics: []string{outputRate, firstToken, gap, gapP99}, loads: []measuredLoad{
@@ -163,7 +166,7 @@ var groups = []group{
 		}}},
 	{name: "tier", title: "Prompts found in host memory", about: "The median time to the first token of prompts of 8,192 tokens, whose blocks the device's cache has given to the host's memory, but for each one's first time.",
 		metrics: []string{stepTime, linkRate, found}, loads: []measuredLoad{{
-			series: bf16, row: "8,192 tokens", flags: bf16Flags + " --kv-bytes 4G --host-kv-bytes 8G --max-seqs 16",
+			series: bf16, row: "8,192 tokens", own: true, flags: bf16Flags + " --kv-bytes 4G --host-kv-bytes 8G --max-seqs 16",
 			load:  "-c 1 -n 32 --input 8192 --output 1 --shared 1 --groups 6",
 			floor: floor{bytes: 8192 * tokenBytes8B},
 			values: func(l, _ load) map[string]float64 {
@@ -199,10 +202,17 @@ func oneByOne(series, flags string, tokens int) measuredLoad {
 	}
 }
 
-// atOnce measures n requests that arrive at once, of which at most 256 run.
+// atOnce measures n requests that arrive at once, with the profile for batch jobs. The floor has 256 at a time.
 func atOnce(series, flags string, n int) measuredLoad {
 	m := served512(min(n, 256), n)
 	m.series, m.row, m.flags, m.load = series, count(n, "request"), flags, fmt.Sprintf("-n %d --input 512 --output 256", n)
+	m.scheduling = "--profile throughput"
+	return m
+}
+
+// evenly is a load with kvasir's default profile: steps are short while anyone decodes.
+func evenly(m measuredLoad) measuredLoad {
+	m.row, m.scheduling, m.own = m.row+", profile chat", "", true
 	return m
 }
 

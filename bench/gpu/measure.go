@@ -197,7 +197,7 @@ func (c *campaign) measureLoad(ctx context.Context, g group, m measuredLoad, nam
 	args := func(flags string) []string {
 		all := append([]string{"bench", "load", "--json"}, strings.Fields(flags)...)
 		if name == ours {
-			all = append(all, strings.Fields(m.flags)...)
+			all = append(all, strings.Fields(m.flags+" "+m.scheduling)...)
 		}
 		return append(all, where...)
 	}
@@ -323,7 +323,7 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 				failed = errors.Join(failed, c.add(r))
 			default:
 				for _, l := range g.loads {
-					if c.takes(p, g, l) {
+					if c.takes(p, l) {
 						failed = errors.Join(failed, c.measureLoad(ctx, g, l, p.name, "--url", url, "--completions", "--vocab", vocab, model))
 					}
 				}
@@ -333,16 +333,16 @@ func (c *campaign) serve(ctx context.Context, p peer, url string) error {
 	})
 }
 
-// takes reports whether a load is measured on a server: kvasir takes those of its file, others all that is not about
-// kvasir's own tiers.
-func (c *campaign) takes(p peer, g group, l measuredLoad) bool {
+// takes reports whether a load is measured on a server: kvasir takes those of its file, others all but kvasir's
+// own.
+func (c *campaign) takes(p peer, l measuredLoad) bool {
 	if l.clients > 0 && !slices.Contains(strings.Split(c.clients, ","), strconv.Itoa(l.clients)) {
 		return false
 	}
 	if p.name == ours {
 		return l.flags == ""
 	}
-	return l.series == c.which && g.name != "tier"
+	return l.series == c.which && !l.own
 }
 
 // first asks a server for one token, until it gives one.

@@ -182,20 +182,22 @@ func (b blocking) shared(f format) int {
 	return max(b.stages*(b.outs/recordOuts*f.recordBytes()+b.rows*128), 4*b.rows*(b.outs+4))
 }
 
-// few is a kernel of gemm_few.cu: up to how many rows it takes, whether it is for a gate and an up, and how many parts
-// it has in shared memory, of how many steps each: for BF16, for formats whose records are small, and for others.
+// few is a kernel of gemm_few.cu: up to how many rows it takes, whether it is for a gate and an up, and how it streams
+// weights: those of BF16, of formats whose records are small, and of others.
 type few struct {
 	rows               int
 	gated              bool
-	bf16, small, large depth
+	bf16, small, large pipe
 }
+
+// pipe is how many parts a warp has in shared memory, of how many steps each, and how many warps share the tiles of a
+// range: as many as tiles, or one.
+type pipe struct{ parts, steps, warps int }
 
 var fews = []few{
-	{8, false, depth{6, 2}, depth{4, 4}, depth{4, 2}}, {8, true, depth{4, 2}, depth{2, 4}, depth{4, 2}},
-	{16, false, depth{5, 2}, depth{4, 2}, depth{4, 2}}, {16, true, depth{4, 2}, depth{4, 2}, depth{4, 2}},
+	{8, false, pipe{6, 2, 1}, pipe{4, 4, 1}, pipe{4, 2, 1}}, {8, true, pipe{4, 2, 2}, pipe{2, 4, 1}, pipe{4, 2, 1}},
+	{16, false, pipe{5, 2, 1}, pipe{4, 2, 1}, pipe{4, 2, 1}}, {16, true, pipe{4, 2, 1}, pipe{4, 2, 1}, pipe{4, 2, 1}},
 }
-
-type depth struct{ stages, steps int }
 
 func (k few) name() string {
 	if k.gated {
@@ -204,21 +206,29 @@ func (k few) name() string {
 	return fmt.Sprintf("gemm_%d", k.rows)
 }
 
-// shared is the shared memory of each of a block's warps, for so many rows. For BF16 it is always that of k.rows, for
-// which the kernel has room.
-func (k few) shared(f format, rows int) int {
+// pipe is that of a format.
+func (k few) pipe(f format) pipe {
 	const small = 1024
-	tiles, d := 1, k.large
+	switch {
+	case f == formatBF16:
+		return k.bf16
+	case f.recordBytes() < small:
+		return k.small
+	}
+	return k.large
+}
+
+// shared is the shared memory of a block's warps for a range, for so many rows. For BF16 it is always that of k.rows,
+// for which the kernel has room.
+func (k few) shared(f format, rows int) int {
+	r, tiles := k.pipe(f), 1
 	if k.gated {
 		tiles = 2
 	}
-	switch {
-	case f == formatBF16:
-		d, rows = k.bf16, k.rows
-	case f.recordBytes() < small:
-		d = k.small
+	if f == formatBF16 {
+		rows = k.rows
 	}
-	return d.stages * (tiles*d.steps*f.recordBytes() + rows*(d.steps*128+16))
+	return r.parts * (tiles*r.steps*f.recordBytes() + r.warps*rows*(r.steps*128+16))
 }
 
 // evenShared is the least shared memory of each of so many blocks with which no multiprocessor has room for more than
@@ -516,7 +526,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 			shared = max(shared, p.d.g.info.evenShared(tiles))
 		}
 		k.shared = uint32(shared)
-		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*int(a.ranges), a)
+		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*few.pipe(f).warps*int(a.ranges), a)
 	}
 	enough := uint32(p.d.g.info.sms * 3 / 4)
 	if w, cost := p.warpgroups(f, a, tiles); cost > 0 {

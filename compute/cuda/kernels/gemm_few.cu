@@ -1,7 +1,8 @@
 // Products of up to 16 rows: x, [rows, inputs], times each weight, [outputs, inputs], transposed.
 //
-// A block has one tile of 16 outputs, or a gate's and an up's, and a warp for each range of inputs. Each warp streams
-// its weights through a ring of parts of STEPS·64 inputs in shared memory. Sums have the order of gemm.cuh.
+// A block has one tile of 16 outputs, or a gate's and an up's, and WARPS warps for each range of inputs, which have
+// TILES of its tiles each. Each warp streams its weights through a ring of parts of STEPS·64 inputs in shared memory.
+// Sums have the order of gemm.cuh.
 #include "gemm.cuh"
 
 // WHOLE says that a stage has room for all 8·COLS rows, those that are not there among them, whose results nothing
@@ -68,28 +69,28 @@ template <int TILES> struct Ahead {
     }
 };
 
-// rows is 8·COLS at most. [tiles/TILES] blocks of a warp for each range. Dynamic shared memory:
-// ranges·STAGES·(TILES·PART + rows·PITCH) or more, of WHOLE with 8·COLS for rows.
+// rows is 8·COLS at most. [tiles/(TILES·WARPS)] blocks of WARPS warps for each range. Dynamic shared memory:
+// ranges·WARPS·STAGES·(TILES·PART + rows·PITCH) or more, of WHOLE with 8·COLS for rows.
 
-template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__ void gemmFew(const GemmArgs &a) {
+template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ __forceinline__ void gemmFew(const GemmArgs &a) {
     constexpr int PART = STEPS * RECORD, WEIGHTS = TILES * PART; // bytes of a part's weights: of one tile, and of all
     constexpr int PITCH = STEPS * 128 + 16;                      // bytes from one of its rows to the next
     constexpr int UNITS = STEPS * 8, ROWS = 32 / UNITS;          // of 16 bytes, of a row; rows that are copied at once
     constexpr bool AHEAD = SMALL && COLS == 1;                   // numbers are made a record ahead
     extern __shared__ __align__(128) u8 shared[];
-    int lane = threadIdx.x % 32, range = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, range = warp / WARPS, g = lane / 4, t = lane % 4;
     const int stageBytes = WEIGHTS + (WHOLE ? COLS * 8 : a.rows) * PITCH;
     // In steps of 64 inputs:
     int first = rangeStart(a.tilesIn / 4, a.ranges, range), end = rangeStart(a.tilesIn / 4, a.ranges, range + 1);
     int parts = (end - first + STEPS - 1) / STEPS;
-    u8 *ring = shared + range * STAGES * stageBytes;
+    u8 *ring = shared + warp * STAGES * stageBytes;
     // What a lane copies next, and to where: 16 bytes of every 512 of each tile's weights, and one unit of every
     // ROWS-th row. Both are zeros past the last input.
     Place at[TILES];
     const u8 *w[TILES];
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-        at[i] = placeOf(a, blockIdx.x * TILES + i);
+        at[i] = placeOf(a, (blockIdx.x * WARPS + warp % WARPS) * TILES + i);
         w[i] = a.p[at[i].product].w + ((i64)at[i].tile * (a.tilesIn / 4) + first) * RECORD + lane * 16;
     }
     const bf16 *x = a.x + (i64)(lane / UNITS) * a.ldx + first * 64 + lane % UNITS * 8;
@@ -177,25 +178,25 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
             __syncwarp();
         }
     }
-    // The ranges' sums are added through shared memory, [ranges][VALUES of a lane][32 lanes], in order.
+    // The ranges' sums are added through shared memory, [warps][VALUES of a lane][32 lanes], in order.
     constexpr int VALUES = TILES * COLS * 4;
     float *sums = (float *)shared, *all = &d[0][0][0];
     copyWait<0>();
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < VALUES; i++)
-        sums[(range * VALUES + i) * 32 + lane] = all[i];
+        sums[(warp * VALUES + i) * 32 + lane] = all[i];
     __syncthreads();
 #pragma unroll 1
     for (int n = threadIdx.x; n < 16 * a.rows; n += blockDim.x) {
         int out = n % 16, row = n / 16; // held by lane out%8·4 + row%8/2, as d[..][row / 8][out / 8 * 2 + row % 2]
         int of = row / 8 * 128 + out / 8 * 64 + row % 2 * 32 + out % 8 * 4 + row % 8 / 2;
         float sum = 0, up = 0;
-        for (int r = 0; r < (int)blockDim.x / 32; r++) {
-            sum = sum + sums[r * VALUES * 32 + of];
-            up = up + sums[(r * VALUES + (TILES - 1) * COLS * 4) * 32 + of];
+        for (int w = 0; w < (int)blockDim.x / 32; w += WARPS) {
+            sum = sum + sums[w * VALUES * 32 + of];
+            up = up + sums[((w + WARPS - 1) * VALUES + (TILES - 1) * COLS * 4) * 32 + of];
         }
-        finish(a, at[0], out, row, sum, up);
+        finish(a, WARPS == 1 ? at[0] : placeOf(a, blockIdx.x * (TILES * WARPS)), out, row, sum, up);
     }
 }
 
@@ -203,7 +204,7 @@ template <int COLS, int TILES, int STAGES, int STEPS> __device__ __forceinline__
 // asked for before the rows are there keeps the kernels before waiting for theirs.
 #if FORMAT == 0 // BF16
 KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, 6, 2>(a); }
-KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 2, 4, 2>(a); }
+KERNEL gemm_8_gated(const GemmArgs a) { gemmFew<1, 1, 4, 2, 2>(a); }
 KERNEL gemm_16(const GemmArgs a) { gemmFew<2, 1, 5, 2>(a); }
 #else
 KERNEL gemm_8(const GemmArgs a) { gemmFew<1, 1, 4, SMALL ? 4 : 2>(a); }

@@ -29,15 +29,25 @@ template <int TILES, int STAGES> struct Chain {
     // bytes is the shared memory of a warp.
     static __device__ __forceinline__ int bytes(int in) { return STAGES * TILES * PART + (in + 127) / 128 * 256; }
 
-    __device__ __forceinline__ Chain(u8 *shared, const bf16 *x, int in) : ring(shared), row(shared + STAGES * TILES * PART) {
+    __device__ __forceinline__ Chain(u8 *shared) : ring(shared), row(shared + STAGES * TILES * PART) {}
+
+    // begin copies the first parts, which w points to then.
+    __device__ __forceinline__ void begin(int in) {
+        int lane = threadIdx.x % 32, steps = (in + 63) / 64, bytesLeft = steps * RECORD - lane * 16;
+        for (int s = 0; s < STAGES - 1 && s * 2 < steps; s++)
+            copyWeights<PART>(sharedAddress(ring) + lane * 16 + s * TILES * PART, w, bytesLeft - s * PART, lane);
+    }
+
+    // copyRow copies the row.
+    __device__ __forceinline__ void copyRow(const bf16 *x, int in) {
         for (int unit = threadIdx.x % 32; unit < (in + 127) / 128 * 16; unit += 32)
             copy16(sharedAddress(row) + unit * 16, unit * 8 < in ? x + unit * 8 : x, unit * 8 < in);
     }
 
-    // run makes the sums: of each tile lane 4g has those of outputs g and g+8 in numbers 0 and 2 of d.
+    // run makes the sums, once begin and copyRow were called: of each tile lane 4g has those of outputs g and g+8 in numbers 0 and 2 of d.
     __device__ __forceinline__ void run(float (&d)[TILES][1][4], int in) {
-        int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = steps * RECORD - lane * 16;
-        u32 base = sharedAddress(ring) + lane * 16, to = base;
+        int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = (steps - (STAGES - 1) * 2) * RECORD - lane * 16;
+        u32 base = sharedAddress(ring) + lane * 16, to = base + (STAGES - 1) * TILES * PART;
         auto load = [&](bool more) {
             if (more) {
                 copyWeights<PART>(to, w, bytesLeft, lane);
@@ -47,7 +57,7 @@ template <int TILES, int STAGES> struct Chain {
             copyCommit();
         };
         for (int s = 0; s < STAGES - 1; s++)
-            load(s < parts);
+            copyCommit();
         Weights<FORMAT> own[TILES];
         u32 named = sharedAddress(row) + lane / 8 * 16; // what this lane names of the row
         for (int s = 0; s < parts; s++) {
@@ -82,15 +92,17 @@ KERNEL few_gated(const FewArgs a) {
     extern __shared__ __align__(128) u8 shared[];
     touch(a.gate, a.experts);
     touch(a.up, a.experts);
-    letNextBegin();
     waitForRows();
+    letNextBegin(); // whose blocks read the choice before they wait
     int route = blockIdx.y, tile = blockIdx.x, lane = threadIdx.x, expert = a.ids[route];
     if (expert < 0)
         return;
-    C chain(shared, (const bf16 *)a.x.at + (i64)(route / a.chosen) * a.x.ld, a.in);
+    C chain(shared);
     const Group &gate = a.gate[expert], &up = a.up[expert];
     i64 from = (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
     chain.w[0] = gate.w + from, chain.w[1] = up.w + from;
+    chain.begin(a.in);
+    chain.copyRow((const bf16 *)a.x.at + (i64)(route / a.chosen) * a.x.ld, a.in);
     float d[2][1][4] = {};
     chain.run(d, a.in);
     if (lane % 4 == 0)
@@ -106,21 +118,25 @@ KERNEL few_gated(const FewArgs a) {
 }
 
 // few_down: the weighted sum of what each row's experts yield, as combine's. [tiles, rows] blocks of a warp for each
-// choice.
+// choice. It follows few_gated, perhaps with others between: blocks begin once all of that kernel's saw the end of the
+// one that chose. So they read the choice, and fetch first weights, while few_gated still runs.
 KERNEL few_down(const FewArgs a) {
     using C = Chain<1, FORMAT == BF16 ? 3 : 4>;
     extern __shared__ __align__(128) u8 shared[];
     __shared__ float sums[32][16];
-    touch(a.gate, a.experts);
     letNextBegin();
-    waitForRows();
     int row = blockIdx.y, tile = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (a.slot[row] < 0)
+    if (a.slot[row] < 0) {
+        waitForRows();
         return;
+    }
     int route = row * a.chosen + warp;
-    const Group &w = a.gate[a.ids[route]];
-    C chain(shared + warp * C::bytes(a.in), (const bf16 *)a.x.at + (i64)route * a.x.ld, a.in);
+    const Group &w = a.gate[__ldcg(a.ids + route)];
+    C chain(shared + warp * C::bytes(a.in));
     chain.w[0] = w.w + (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
+    chain.begin(a.in);
+    waitForRows();
+    chain.copyRow((const bf16 *)a.x.at + (i64)route * a.x.ld, a.in);
     float d[1][1][4] = {};
     chain.run(d, a.in);
     if (lane % 4 == 0)

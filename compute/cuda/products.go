@@ -504,8 +504,8 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	return best, least
 }
 
-// multiply queues a product. Up to 16 rows are for gemm_few.cu; more are for a kernel of warpgroups, if one can compute
-// them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have the most outputs and
+// multiply queues a product. Up to 16 rows are for gemm_few.cu, or up to 8 of BF16; more are for a kernel of warpgroups,
+// if one can compute them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have the most outputs and
 // still keep three quarters of the multiprocessors at work: the larger blocks are, the less they read again.
 func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	if rows == 0 {
@@ -513,9 +513,11 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	}
 	a.rows = int32(rows)
 	tiles := a.tiles()
+	w, cost := p.warpgroups(f, a, tiles)
 	for _, few := range fews {
 		shared := int(a.ranges) * few.shared(f, rows)
-		if rows > few.rows || few.gated != (a.mode == modeGated) || shared > p.d.g.info.shared {
+		fits := rows <= few.rows && few.gated == (a.mode == modeGated) && shared <= p.d.g.info.shared
+		if !fits || rows > 8 && f == formatBF16 && cost > 0 {
 			continue
 		}
 		if few.gated {
@@ -528,10 +530,10 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		k.shared = uint32(shared)
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*few.pipe(f).warps*int(a.ranges), a)
 	}
-	enough := uint32(p.d.g.info.sms * 3 / 4)
-	if w, cost := p.warpgroups(f, a, tiles); cost > 0 {
+	if cost > 0 {
 		return w.run(p, f, a, tiles)
 	}
+	enough := uint32(p.d.g.info.sms * 3 / 4)
 	var best blocking
 	var blocks uint32
 	for _, b := range f.blockings() {

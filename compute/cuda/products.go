@@ -263,7 +263,8 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, m := range manies {
 		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
 	}
-	for name, own := range map[string]int{"few_gated": 0, "few_down": 2 << 10, "route_few": 12 << 10} { // what a kernel has besides
+	// What these kernels have besides:
+	for name, own := range map[string]int{"few_gated": 0, "few_down": 2 << 10, "route_few": 12 << 10} {
 		sizes[f.kernel(name)] = most - own
 	}
 	if f == formatFP8 {
@@ -505,8 +506,9 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 }
 
 // multiply queues a product. Up to 16 rows are for gemm_few.cu, or up to 8 of BF16; more are for a kernel of warpgroups,
-// if one can compute them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have the most outputs and
-// still keep three quarters of the multiprocessors at work: the larger blocks are, the less they read again.
+// if one can compute them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have
+// the most outputs and still keep three quarters of the multiprocessors at work: the larger blocks are, the less they
+// read again.
 func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	if rows == 0 {
 		return nil

@@ -505,7 +505,7 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	return best, least
 }
 
-// multiply queues a product. Up to 16 rows are for gemm_few.cu, or up to 8 of BF16; more are for a kernel of warpgroups,
+// multiply queues a product. Up to 16 rows are for gemm_few.cu, of BF16 up to 8; more are for a kernel of warpgroups,
 // if one can compute them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have
 // the most outputs and still keep three quarters of the multiprocessors at work: the larger blocks are, the less they
 // read again.

@@ -166,15 +166,18 @@ func (p *program) inFloat8(q compute.Product) bool {
 func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, args gemmArgs) (operation, error) {
 	p, by := c.p, products[0].W.(*matrix).float8
 	p.float8.inputs = max(p.float8.inputs, x.Cols)
-	round := p.roundRows
-	if c.normed != nil {
-		round = p.normRows(*c.normed)
-	}
-	t := c.turned
+	t, norm := c.turned, c.normed
 	return p.launchOf(x, products, args, func(s *shape, a *gemmArgs, rows int) error {
+		a.rows = int32(rows)
+		if t != nil {
+			t.done = false
+		}
+		if done, err := p.fewFloat8(a, norm, by); done || err != nil {
+			return err
+		}
 		to, err := p.float8Args(a, rows, by)
 		if err == nil {
-			err = round(&to, x.Cols)
+			err = p.makeRows(norm, &to, x.Cols)
 		}
 		if err != nil {
 			return err
@@ -199,6 +202,14 @@ func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, err
 	return to, nil
 }
 
+// makeRows queues what makes a product's rows, of `in` numbers each: their norm, if they have one, or their rounding.
+func (p *program) makeRows(norm *compute.Normalize, a *float8Args, in int) error {
+	if norm != nil {
+		return p.normRows(*norm, a, in)
+	}
+	return p.roundRows(a, in)
+}
+
 // roundRows queues the rounding of a product's rows, of `in` numbers each.
 func (p *program) roundRows(a *float8Args, in int) error {
 	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
@@ -206,15 +217,12 @@ func (p *program) roundRows(a *float8Args, in int) error {
 	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
 }
 
-// normRows returns a function that queues a norm with its rounding, in place of roundRows.
-func (p *program) normRows(o compute.Normalize) func(a *float8Args, in int) error {
-	args := float8NormArgs{gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps}
-	return func(a *float8Args, in int) error {
-		r, x := args, p.view(o.Src)
-		r.x, r.ldx, r.to, r.scales, r.in, r.padded, r.groups = x.at, x.ld, a.x, a.scales, int32(in), a.padded, a.groups
-		threads := roundUp(roundUp(in, float8Inputs)/float8Unit, 32)
-		return run(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
-	}
+// normRows queues a norm with its rounding, in place of roundRows.
+func (p *program) normRows(o compute.Normalize, a *float8Args, in int) error {
+	x := p.view(o.Src)
+	r := float8NormArgs{x: x.at, ldx: x.ld, gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps, to: a.x, scales: a.scales, in: int32(in), padded: a.padded, groups: a.groups}
+	threads := roundUp(roundUp(in, float8Inputs)/float8Unit, 32)
+	return run(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
 }
 
 // float8Unit is the inputs that a thread of float8_norm has.

@@ -110,8 +110,8 @@ func TestFloat8Products(t *testing.T) {
 	}
 	rows := less(1000, 300)
 	for _, scales := range []string{"tensor", "output", "block"} {
-		for _, shape := range less([][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}},
-			[][2]int{{64, 128}, {37, 320}, {75, 1000}, {140, 256}, {24, 2048}, {24, 4608}}) {
+		for _, shape := range less([][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}, {200, 8448}, {50, 16640}},
+			[][2]int{{64, 128}, {37, 320}, {75, 1000}, {140, 256}, {24, 2048}, {24, 4608}, {40, 8448}, {24, 16640}}) {
 			out, in := shape[0], shape[1]
 			if scales != "block" && in%float8Multiple != 0 {
 				continue
@@ -150,7 +150,7 @@ func TestFloat8Products(t *testing.T) {
 					t.Errorf("%s: row %d is off by %g", name, row, e)
 				}
 			}
-			alike(t, p, name, all, less([]int{1, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 512, 999}, []int{1, 8, 9, 17, 33, 65, 129})...)
+			alike(t, p, name, all, less([]int{1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 512, 999}, []int{1, 2, 3, 8, 9, 17, 33, 65, 129})...)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func testFloat8Modes(t *testing.T, d *device, scales string, normed bool) {
 			t.Errorf("%s, normed %t: row %d is off by %g", scales, normed, row, e)
 		}
 	}
-	alike(t, p, fmt.Sprintf("%s, normed %t", scales, normed), all, less([]int{1, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 512, 599}, []int{1, 8, 9, 17, 33, 65})...)
+	alike(t, p, fmt.Sprintf("%s, normed %t", scales, normed), all, less([]int{1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 200, 256, 257, 512, 599}, []int{1, 2, 3, 8, 9, 17, 33, 65})...)
 }
 
 // TestFloat8Kernels checks that all kernels that can compute a product give the same bits.
@@ -356,6 +356,35 @@ func TestFloat8Choice(t *testing.T) {
 	}
 }
 
+// TestFloat8Blocks checks how products of few rows are cut for an H100.
+func TestFloat8Blocks(t *testing.T) {
+	i := info{sms: 132, shared: mostShared}
+	for _, c := range []struct {
+		rows, mode, outs, ins int
+		want                  float8Blocks
+	}{
+		{1, modePlain, 6144, 4096, float8Blocks{3, 8, 16, 3, 210432}},
+		{1, modeAdd, 4096, 4096, float8Blocks{2, 4, 16, 4, 141824}},
+		{1, modeGated, 28672, 4096, float8Blocks{14, 16, 7, 2, 218608}},
+		{1, modeAdd, 4096, 14336, float8Blocks{2, 8, 12, 2, 221632}},
+		{8, modeAdd, 4096, 14336, float8Blocks{2, 8, 6, 2, 220512}},
+		{1, modePlain, 128256, 4096, float8Blocks{4, 4, 5, 2, 48720}},
+		{1, modeAdd, 8192, 28672, float8Blocks{1, 8, 4, 2, 100672}},
+		{8, modeAdd, 8192, 28672, float8Blocks{}}, // rows alone take 224 KB
+	} {
+		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}
+		if c.mode == modePlain && c.outs < 8192 {
+			m.out = 4096 // the largest of queries, keys and values
+		}
+		a := &gemmArgs{rows: int32(c.rows), mode: int32(c.mode), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}
+		a.p[0].tiles = int32(c.outs / tileOuts)
+		k := float8Few{ranges: int(a.ranges)}
+		if got, _ := k.arrange(i, a); got != c.want {
+			t.Errorf("%d rows for %d outputs of %d inputs: %+v; want %+v", c.rows, c.outs, c.ins, got, c.want)
+		}
+	}
+}
+
 // float8Run runs one of the kernels of F8_E4M3; rows is how many a part of it has.
 type float8Run struct {
 	name string
@@ -369,6 +398,12 @@ func float8Runs(p *program, a *float8Args) (all []float8Run) {
 		if k.fits(a) {
 			all = append(all, float8Run{k.name, k.rows, func(a *float8Args) error { return k.run(p, a) }})
 		}
+	}
+	if a.groups == 0 && a.a.rows <= fewFloat8Rows {
+		all = append(all, float8Run{"gemm_float8_few", fewFloat8Rows, func(a *float8Args) error { // rounding included
+			_, err := p.fewFloat8(&a.a, nil, scaledByOutput)
+			return err
+		}})
 	}
 	for _, w := range float8Warpgroups {
 		if w.fitsFloat8(a) {

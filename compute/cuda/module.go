@@ -92,7 +92,7 @@ func productBuilds(f format) []Build {
 		{"gemm_turned.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
 		{"grouped_few.cu", "sm_80", f, 0, false}, {"grouped_wgmma.cu", "sm_90a", f, 0, false}, {"route_few.cu", "sm_90a", f, 0, false}}
 	if f == formatFP8 {
-		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false})
+		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false}, Build{"gemm_float8_few.cu", "sm_90a", f, 0, false})
 	}
 	return all
 }
@@ -164,7 +164,7 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh", "gemm_turned.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh", "gemm_turned.cuh", "float8.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -239,7 +239,7 @@ func (b Build) read() (c compiled, err error) {
 // common.cuh): those of a decode step.
 var earlySources = []string{
 	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
-	"gemm_few.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu",
+	"gemm_few.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu", "gemm_float8_few.cu",
 	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
 }
 

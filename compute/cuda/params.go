@@ -181,6 +181,15 @@ type float8TurnedArgs struct {
 	_ [2]uint64
 }
 
+// float8FewArgs is a gemmArgs with what few rows of F8_E4M3 are made of.
+type float8FewArgs struct {
+	a                        gemmArgs
+	x, scales, wide, gain    pointer
+	ldWide                   int32
+	eps                      float32
+	tiles, stages, atOnce, _ int32
+}
+
 type float8RowsArgs struct {
 	x, to, scales           pointer
 	ldx, in, padded, groups int32
@@ -474,6 +483,9 @@ func init() {
 	paramSizes[turnedBF16.name], paramSizes[turnedFloat8.name] = unsafe.Sizeof(turnedArgs{}), unsafe.Sizeof(float8TurnedArgs{})
 	for _, k := range float8Kernels {
 		paramSizes[k.name] = unsafe.Sizeof(float8Args{})
+	}
+	for _, k := range float8Fews {
+		paramSizes[k.name()] = unsafe.Sizeof(float8FewArgs{})
 	}
 	for _, w := range float8Warpgroups {
 		paramSizes[w.name()] = unsafe.Sizeof(float8BoxArgs{})

@@ -271,6 +271,9 @@ func (f format) sharedSizes(most int) map[string]int {
 		for _, k := range float8Kernels {
 			sizes[f.kernel(k.name)] = k.shared()
 		}
+		for _, k := range float8Fews {
+			sizes[f.kernel(k.name())] = most - fewFloat8Own
+		}
 		for _, w := range float8Warpgroups {
 			sizes[f.kernel(w.name())] = w.shared(f)
 		}

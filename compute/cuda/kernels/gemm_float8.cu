@@ -13,6 +13,7 @@
 //
 // Of each 16 inputs, rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): inputs 2t,
 // 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
+#include "float8.cuh"
 #include "gemm_turned.cuh"
 
 #define BLOCK 128 // inputs of a step: two records
@@ -23,7 +24,7 @@ __device__ __forceinline__ int rangesOf8(int blocks) { return blocks < 16 ? 1 : 
 // float8_rows makes F8_E4M3 of rows of bfloat16. [rows] blocks of a whole number of warps.
 struct Float8RowsArgs {
     const bf16 *x; // [rows, ldx], at 16 bytes; numbers past the first `in` do not matter
-    u8 *to;        // as x of Float8Args
+    u8 *to;        // as x of Float8Args; where padded is 0, as x of Float8FewArgs
     float *scales;
     int ldx, in, padded, groups;
 };
@@ -35,32 +36,20 @@ __device__ __forceinline__ float sixteen(const Float8RowsArgs &a, int first, flo
         const uint4 *from = (const uint4 *)(a.x + (i64)blockIdx.x * a.ldx + first);
         half[0] = from[0], half[1] = from[1];
     }
-    float most = 0;
+    unpacked(half, v);
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        const uint4 &h = half[i / 8];
-        u32 word = i / 2 % 4 == 0 ? h.x : i / 2 % 4 == 1 ? h.y : i / 2 % 4 == 2 ? h.z : h.w;
-        v[i] = first + i < a.in ? fromBF16((bf16)(word >> i % 2 * 16)) : 0.f;
-        most = fmaxf(most, fabsf(v[i]));
-    }
-    return most;
-}
-
-// float8Of rounds two numbers to F8_E4M3; lo is the one at the lower address.
-__device__ __forceinline__ u32 float8Of(float lo, float hi) {
-    u16 r;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));
-    return r;
+    for (int i = 0; i < 16; i++)
+        v[i] = first + i < a.in ? v[i] : 0.f;
+    return largest(v, 0);
 }
 
 // putSixteen writes 16 inputs, times by, as unit u of a row.
 __device__ __forceinline__ void putSixteen(u8 *to, int padded, int row, int u, const float (&v)[16], float by) {
-    u32 words[4];
-#pragma unroll
-    for (int t = 0; t < 4; t++)
-        words[t] = float8Of(v[2 * t] * by, v[2 * t + 1] * by) | float8Of(v[2 * t + 8] * by, v[2 * t + 9] * by) << 16;
-    to += ((i64)(u / 8) * padded + row) * BLOCK + (u % 8 ^ row % 8) * 16;
-    *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
+    if (padded)
+        to += ((i64)(u / 8) * padded + row) * BLOCK + (u % 8 ^ row % 8) * 16;
+    else
+        to += ((i64)u * gridDim.x + row) * 16;
+    *(uint4 *)to = sixteenOf(v, by);
 }
 
 // mostOfBlock is the largest number of a block's threads, of whole warps; all get it. scratch holds 32 numbers.
@@ -82,8 +71,6 @@ __device__ __forceinline__ float mostOfEight(float x) {
         x = fmaxf(x, __shfl_xor_sync(0xffu << (threadIdx.x & 24), x, d));
     return x;
 }
-
-#define LEAST 1e-30f // stands for the largest number of a row of zeros, so that scales are not 0
 
 KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
     __shared__ float scratch[32];

@@ -171,13 +171,18 @@ func (c *ringCut) put(part []int32, x int) {
 	copy(part, []int32{int32(x), int32(c.i), int32(c.begin), int32(c.end), r[1], r[2], r[3], int32((x - c.begin*c.shares) / (c.end - c.begin))})
 }
 
-// fillParts cuts the chunks of few rows, which have so many shares each, into a part for each of so many blocks, of
-// equal numbers of chunks, but shares of up to 5/4 of a block's are not cut.
+// fillParts cuts the chunks of few rows, which have so many shares each, into parts for so many blocks. Where blocks
+// have some shares each, the first parts, one for each block, are four fifths of all, and blocks take the others as
+// they get done, since some multiprocessors get more of the memory than others: single shares, of which the last eighth
+// is cut if they are long. Otherwise each block has one part, of equal numbers of chunks, but shares of up to 5/4 of a
+// block's are not cut.
 func fillParts(to, rows []int32, shares, blocks int) {
 	most, chunks := ringParts(blocks), 0
 	c := ringCut{rows: rows, shares: shares}
-	if n := len(rows); n > 0 {
-		chunks = int(rows[n-4])
+	longest := 0
+	for i := 0; i < len(rows); i += 4 {
+		longest = max(longest, int(rows[i])-chunks)
+		chunks = int(rows[i])
 	}
 	chunks *= shares
 	parts := 0
@@ -185,13 +190,41 @@ func fillParts(to, rows []int32, shares, blocks int) {
 		c.put(to[ringPartInts*parts:][:ringPartInts], x)
 		parts++
 	}
-	blocks = min(blocks, (chunks+3)/4)
-	for b := range blocks {
-		x := chunks * b / blocks
-		if nth, n := c.seek(x); nth > 0 && n <= max(6, chunks*5/4/blocks) {
-			x += n - nth
+	each := chunks / blocks
+	if first := each * 4 / 5; first >= max(longest, 8) {
+		for x := 0; x < chunks; {
+			put(x)
+			next := x + first
+			if parts <= blocks {
+				nth, n := c.seek(next)
+				if next -= nth; next <= x {
+					next += n
+				}
+			} else {
+				piece := max(16, each/16)
+				nth, n := c.seek(x)
+				if left := n - nth; n <= 2*piece || chunks-x > chunks/8 {
+					next = x + max(4, each/16)
+					if nth, n = c.seek(next); nth > 0 {
+						next += n - nth
+					}
+				} else if next = x + piece; next > x+left-piece/2 {
+					next = x + left
+				}
+			}
+			if x = next; parts == most {
+				break
+			}
 		}
-		put(x)
+	} else {
+		blocks = min(blocks, (chunks+3)/4)
+		for b := range blocks {
+			x := chunks * b / blocks
+			if nth, n := c.seek(x); nth > 0 && n <= max(6, chunks*5/4/blocks) {
+				x += n - nth
+			}
+			put(x)
+		}
 	}
 	for ; parts <= most; parts++ {
 		part := to[ringPartInts*parts:][:ringPartInts]

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// TestParts checks that the parts of attend_ring.cu cover all chunks in order, how many there are, and that shares are
-// whole where blocks have many.
+// TestParts checks that the parts of attend_ring.cu cover all chunks in order, how many there are, and that shares of
+// first parts are whole where blocks have many.
 func TestParts(t *testing.T) {
 	const blocks = 132
 	for _, c := range []struct{ rows, chunks, more, shares, parts int }{
-		{1, 1, 0, 8, 2}, {1, 4, 0, 8, 8}, {3, 4, 7, 8, 66}, {256, 4, 0, 8, 132}, {256, 4, 9, 8, 0}, {512, 10, 0, 8, 0}, {32, 64, 0, 8, 0}, {1, 128, 0, 8, 132},
+		{1, 1, 0, 8, 2}, {1, 4, 0, 8, 8}, {3, 4, 7, 8, 66}, {256, 4, 0, 8, 596}, {256, 4, 9, 8, 0}, {512, 10, 0, 8, 0}, {32, 64, 0, 8, 0}, {1, 128, 0, 8, 132},
 		{1023, 1, 0, 4, 0}, {64, 4, 0, 8, 0}, {300, 300, 77, 8, 0},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestParts(t *testing.T) {
 				if part[2] != begin || part[3] != rows[4*i] || part[4] != 100+i || part[5] != 200+i || part[7] >= int32(c.shares) || nth < 0 || nth >= n {
 					t.Fatalf("part %d is %v, of row %v", p, part, rows[4*i:][:4])
 				}
-				if chunks/blocks >= c.chunks+3*c.more && nth != 0 {
+				if chunks/blocks*4/5 >= c.chunks+3*c.more && p <= blocks && nth != 0 {
 					t.Errorf("part %d begins within a share", p)
 				}
 			}

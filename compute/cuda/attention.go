@@ -22,6 +22,7 @@ const fewRows = 4
 type attention struct {
 	window int
 	tokens int // of a tile
+	shares int // of a row
 }
 
 // latentKeys and latentValues are the sizes of latents that attend_latent.cu is compiled for: DeepSeek's.
@@ -63,6 +64,19 @@ func wgmmaShared(kv quant.Type, dim int) int {
 // coded reports whether keys and values of a type are stored as codes, which become halves before they are multiplied.
 func coded(kv quant.Type) bool { return kv == quant.F8_E4M3 || kv == quant.Q8_0 }
 
+// pagePitch returns the bytes of shared memory from one key or value of a page to the next (attend_page.cuh).
+func pagePitch(kv quant.Type, dim int) int {
+	switch {
+	case kv == quant.F8_E4M3:
+		return dim | 16
+	case kv == quant.Q8_0:
+		return kvBytes(kv, dim)
+	case dim%64 != 0:
+		return 2*dim + 16
+	}
+	return 2 * dim
+}
+
 // fewWarps returns the most warps of attend_few that a multiprocessor has; for wide heads it is half of that. They are
 // one block if each share of a row can have a multiprocessor of its own, otherwise two, which do not wait for each
 // other.
@@ -77,15 +91,7 @@ func fewWarps(kv quant.Type) int {
 // the block needs: for each warp 64 positions, what its chunk gives for up to 8 query heads, and a tag; and the sums of
 // these heads.
 func fewShared(kv quant.Type, dim, group, warps, most int) (_, shared int) {
-	pitch, sums := 2*dim, 4*min(group, 8)*(dim+8)
-	switch {
-	case kv == quant.F8_E4M3:
-		pitch = dim | 16
-	case kv == quant.Q8_0:
-		pitch = kvBytes(kv, dim)
-	case dim%64 != 0:
-		pitch += 16
-	}
+	pitch, sums := pagePitch(kv, dim), 4*min(group, 8)*(dim+8)
 	if dim > narrowHead {
 		warps /= 2
 	}
@@ -111,9 +117,126 @@ func runFew[T any](p *program, kernel string, rows, shares, dim, group int, args
 	return launch(p.s, &f, grid{uint32(blocks * info.sms), 1, 1}, 32*warps, args)
 }
 
+// ringWarps returns how many warps of a block of attend_ring.cu multiply: each has room for a chunk.
+func ringWarps(kv quant.Type, dim int) int {
+	if dim == 64 || coded(kv) {
+		return 10
+	}
+	return 6
+}
+
+// ringShared is the shared memory of such a block: Plan of attend_ring.cu.
+func ringShared(kv quant.Type, dim int) int {
+	const slots = 6
+	return ringWarps(kv, dim)*(2*chunkTokens*pagePitch(kv, dim)+32+3*8) + slots*(16*dim+4*dim+16) + (dim/16+1)*512 + 16 + 62*32 + 16*(48+8)
+}
+
+// ringPartInts are the numbers of a RingPart of attend_ring.cu.
+const ringPartInts = 8
+
+// ringParts is the most parts of attend_ring.cu, for so many blocks.
+func ringParts(blocks int) int { return 5*blocks + 1 }
+
+// ringCut goes along the chunks of few rows, of which each has so many shares: it is at row i, whose chunks are begin
+// to end-1 among those of all rows.
+type ringCut struct {
+	rows                  []int32 // shape.few
+	shares, i, begin, end int
+}
+
+// seek goes to the row that chunk x of all shares is of, and returns which of its share's chunks it is, and how many
+// that has.
+func (c *ringCut) seek(x int) (nth, n int) {
+	for {
+		c.begin, c.end = 0, int(c.rows[4*c.i])
+		if c.i > 0 {
+			c.begin = int(c.rows[4*c.i-4])
+		}
+		switch {
+		case x < c.begin*c.shares:
+			c.i--
+		case x >= c.end*c.shares && c.i < len(c.rows)/4-1:
+			c.i++
+		default:
+			n = c.end - c.begin
+			return (x - c.begin*c.shares) % n, n
+		}
+	}
+}
+
+// put writes a part that begins at chunk x.
+func (c *ringCut) put(part []int32, x int) {
+	c.seek(x)
+	r := c.rows[4*c.i:]
+	copy(part, []int32{int32(x), int32(c.i), int32(c.begin), int32(c.end), r[1], r[2], r[3], int32((x - c.begin*c.shares) / (c.end - c.begin))})
+}
+
+// fillParts cuts the chunks of few rows, which have so many shares each, into parts for so many blocks. Where blocks
+// have some shares each, the first parts, one for each block, are four fifths of all, and blocks take the others as
+// they get done, since some multiprocessors get more of the memory than others: single shares, of which the last eighth
+// is cut if they are long. Otherwise each block has one part, of equal numbers of chunks, but shares of up to 5/4 of a
+// block's are not cut.
+func fillParts(to, rows []int32, shares, blocks int) {
+	most, chunks := ringParts(blocks), 0
+	c := ringCut{rows: rows, shares: shares}
+	longest := 0
+	for i := 0; i < len(rows); i += 4 {
+		longest = max(longest, int(rows[i])-chunks)
+		chunks = int(rows[i])
+	}
+	chunks *= shares
+	parts := 0
+	put := func(x int) {
+		c.put(to[ringPartInts*parts:][:ringPartInts], x)
+		parts++
+	}
+	each := chunks / blocks
+	if first := each * 4 / 5; first >= max(longest, 8) {
+		for x := 0; x < chunks; {
+			put(x)
+			next := x + first
+			if parts <= blocks {
+				nth, n := c.seek(next)
+				if next -= nth; next <= x {
+					next += n
+				}
+			} else {
+				piece := max(16, each/16)
+				nth, n := c.seek(x)
+				if left := n - nth; n <= 2*piece || chunks-x > chunks/8 {
+					next = x + max(4, each/16)
+					if nth, n = c.seek(next); nth > 0 {
+						next += n - nth
+					}
+				} else if next = x + piece; next > x+left-piece/2 {
+					next = x + left
+				}
+			}
+			if x = next; parts == most {
+				break
+			}
+		}
+	} else {
+		blocks = min(blocks, (chunks+3)/4)
+		for b := range blocks {
+			x := chunks * b / blocks
+			if nth, n := c.seek(x); nth > 0 && n <= max(6, chunks*5/4/blocks) {
+				x += n - nth
+			}
+			put(x)
+		}
+	}
+	for ; parts <= most; parts++ {
+		part := to[ringPartInts*parts:][:ringPartInts]
+		clear(part)
+		part[0] = int32(chunks)
+	}
+}
+
 // attender says which kernels compute a layer's attention with tensor cores, and how they cut rows into tiles.
 type attender struct {
 	few, tile string
+	ring      string // in place of few, on Hopper, or empty
 	wgmma     string // in place of tile, on Hopper, or empty
 	tokens    int    // of a tile
 	parts     int    // blocks of a tile
@@ -128,6 +251,9 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
 	if name := "attend_wgmma_" + dim; p.kernel[name] != nil && bits.OnesCount(uint(p.cache.spec.BlockTokens)) == 1 {
 		k.wgmma, k.tokens = name, wgmmaRows(l.KDim)/group
+	}
+	if name := "attend_ring_" + dim; p.kernel[name] != nil {
+		k.ring = name
 	}
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{few: "attend_latent_chunk", tile: "attend_latent_tile", tokens: 1, parts: int(blocksOf(group, 16))}
@@ -161,7 +287,8 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		turned = nil
 	}
 	q, narrow := c.narrow(o.Q)
-	kind := p.kindOf(attention{a.Window, k.tokens})
+	shares := l.KVHeads * int(blocksOf(group, 8))
+	kind := p.kindOf(attention{a.Window, k.tokens, shares})
 	p.heads = max(p.heads, a.Heads)
 	p.partialRow = max(p.partialRow, int64(a.Heads)*int64(l.VDim+2)*4)
 	args := attendArgs{group: int32(group), window: int32(a.Window), scale: a.Scale * log2e, softcap: a.Softcap * log2e}
@@ -187,10 +314,11 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		if s.few > 0 {
 			var err error
 			b.items = work.items
-			shares := l.KVHeads * int(blocksOf(group, 8))
 			switch {
 			case l.Latent:
 				err = p.latentFew(k, o.Layer, s.few, &b)
+			case p.kernel[k.ring] != nil:
+				err = p.runRing(k.ring, turned, l.KDim, work.parts, &b)
 			case turned != nil && turned.done:
 				err = runFew(p, k.few+fewTurned, s.few, shares, l.KDim, group, turned.args(&b))
 			default:
@@ -207,6 +335,16 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		}
 		return run(p, k.tile, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
 	}, nil
+}
+
+// runRing queues attention of few rows by a kernel of attend_ring.cu. t is what may turn heads, or nil.
+func (p *program) runRing(kernel string, t *turnerFew, dim int, parts pointer, a *attendArgs) error {
+	blocks, threads := grid{uint32(p.d.g.info.sms), 1, 1}, 32*(8+ringWarps(p.cache.spec.Type, dim))
+	take := partsArgs{parts: parts, taken: p.taken, most: int32(ringParts(p.d.g.info.sms))}
+	if t != nil && t.done {
+		return run(p, kernel+fewTurned, blocks, threads, &ringTurnedArgs{*t.args(a), take})
+	}
+	return run(p, kernel, blocks, threads, &ringArgs{*a, take})
 }
 
 // latentFew queues latent attention of few rows.

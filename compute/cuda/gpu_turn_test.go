@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -67,7 +69,8 @@ func TestTurnedPays(t *testing.T) {
 }
 
 // TestTurnedFew compares attention of few rows that turns and stores what products yield with what two kernels do, bit
-// for bit: what it gives, and all of the cache. Steps are queued kernel by kernel and as graphs.
+// for bit: what it gives, and all of the cache. On Hopper it compares kernels of attend_ring.cu, of both kinds, with
+// those of attend.cu. Steps are queued kernel by kernel and as graphs.
 func TestTurnedFew(t *testing.T) {
 	d := gpuDevice(t)
 	was := mostTurnedFew
@@ -81,21 +84,29 @@ func TestTurnedFew(t *testing.T) {
 		{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, small: true}}) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			mostTurnedFew = 0
-			apart := c.runFew(t, d, "")
-			mostTurnedFew = was
-			turned := c.runFew(t, d, "rotate_store")
-			for i, what := range []string{"results", "the cache"} {
-				if len(apart[i]) == 0 || !bytes.Equal(apart[i], turned[i]) {
-					t.Errorf("%s have other bits", what)
+			apart := c.runFew(t, d, "", false)
+			check := func(ring bool, got [2][]byte) {
+				for i, what := range []string{"results", "the cache"} {
+					if len(apart[i]) == 0 || !bytes.Equal(apart[i], got[i]) {
+						t.Errorf("%s have other bits; turned: %t, by attend_ring: %t", what, mostTurnedFew > 0, ring)
+					}
 				}
+			}
+			if d.g.info.major == hopper {
+				check(true, c.runFew(t, d, "", true))
+			}
+			mostTurnedFew = was
+			check(false, c.runFew(t, d, "rotate_store", false))
+			if d.g.info.major == hopper {
+				check(true, c.runFew(t, d, "rotate_store", true))
 			}
 		})
 	}
 }
 
 // runFew returns what attention gives in some steps of few rows, and the cache after them. Those of one row of each
-// sequence do without a kernel.
-func (c turnCase) runFew(t *testing.T, d *device, without string) [2][]byte {
+// sequence do without a kernel; ring says whether there are those of attend_ring.cu.
+func (c turnCase) runFew(t *testing.T, d *device, without string, ring bool) [2][]byte {
 	long := less(1500, 700)
 	has := []int{long, 0, 62, 79} // tokens of each slot
 	for i := range c.many {
@@ -103,6 +114,7 @@ func (c turnCase) runFew(t *testing.T, d *device, without string) [2][]byte {
 	}
 	each := (long + 20) / c.tokens
 	r, u := rand.New(rand.NewPCG(7, 8)), c.build(t, d, len(has)*(each+1))
+	maps.DeleteFunc(u.p.kernel, func(name string, _ *function) bool { return !ring && strings.HasPrefix(name, "attend_ring") })
 	step := func(hidden bool, parts ...part) {
 		b := &compute.Batch{}
 		for _, s := range parts {

@@ -71,7 +71,7 @@ func common() []Build {
 	for _, source := range []string{"rows.cu", "cache.cu", "pack.cu", "attend.cu", "attend_any.cu", "attend_latent.cu", "choose.cu", "experts.cu", "delta.cu", "adapt.cu"} {
 		all = append(all, Build{Source: source, Arch: "sm_80"})
 	}
-	for _, source := range []string{"attend_wgmma.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu", "heads_wgmma.cu"} {
+	for _, source := range []string{"attend_ring.cu", "attend_wgmma.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu", "heads_wgmma.cu"} {
 		all = append(all, Build{Source: source, Arch: "sm_90a"})
 	}
 	return all
@@ -82,6 +82,9 @@ func attendBuilds(kv int, wide bool) []Build {
 	all := []Build{{Source: "attend.cu", Arch: "sm_80", kv: kv, wide: wide}}
 	if !wide {
 		all = append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a", kv: kv})
+		if kvTypes[kv].typ != quant.Q8_0 { // its codes take too long for so few warps
+			all = append(all, Build{Source: "attend_ring.cu", Arch: "sm_90a", kv: kv})
+		}
 	}
 	return all
 }
@@ -164,7 +167,8 @@ func included(source []byte, headers map[string][]byte) []string {
 // headerFiles are the files of kernels/ that others include.
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
-	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh", "gemm_turned.cuh", "float8.cuh",
+	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_few.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh",
+	"gemm_turned.cuh", "float8.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -238,7 +242,7 @@ func (b Build) read() (c compiled, err error) {
 // earlySources are the files whose kernels begin before those in front of them end, on Hopper (waitForRows of
 // common.cuh): those of a decode step.
 var earlySources = []string{
-	"rows.cu", "cache.cu", "attend.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
+	"rows.cu", "cache.cu", "attend.cu", "attend_ring.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
 	"gemm_few.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu", "gemm_float8_few.cu",
 	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
 }
@@ -327,12 +331,13 @@ func (g *gpu) loadAttention(k *kernels, kv int, wide bool) error {
 	return nil
 }
 
-// attendShared returns the most shared memory of the kernels of attend.cu and attend_wgmma.cu for heads of dim numbers,
-// where blocks can have `most` in all.
+// attendShared returns the most shared memory of the kernels of attend.cu, attend_ring.cu and attend_wgmma.cu for heads
+// of dim numbers, where blocks can have `most` in all.
 func attendShared(kv quant.Type, dim int, name string, most int) map[string]int {
 	return map[string]int{
 		"attend_tile_" + name: 4 * chunkTokens * (dim + 8) * 2, "attend_wgmma_" + name: wgmmaShared(kv, dim),
 		"attend_few_" + name: most, "attend_few_" + name + fewTurned: most,
+		"attend_ring_" + name: ringShared(kv, dim), "attend_ring_" + name + fewTurned: ringShared(kv, dim),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -102,13 +103,29 @@ func TestSpeedOfLayers(t *testing.T) {
 }
 
 // TestSpeedOfAttention measures attention of 32 query heads and 8 KV heads to a cache of each type if
-// KVASIR_GPU_ATTENTION is set: of sequences that are decoded, and of prompts.
+// KVASIR_GPU_ATTENTION is set: of sequences that are decoded, and of prompts. It may list sequences and their tokens:
+// "256x256,512x640".
 func TestSpeedOfAttention(t *testing.T) {
-	if os.Getenv("KVASIR_GPU_ATTENTION") == "" {
+	list := os.Getenv("KVASIR_GPU_ATTENTION")
+	if list == "" {
 		t.Skip("KVASIR_GPU_ATTENTION is not set")
 	}
-	d := gpuDevice(t)
+	if !strings.Contains(list, "x") {
+		list = "64x2048,256x256,1x8192"
+	}
 	const heads, kv, most, vocab, inner = 32, 8, 8192, 1000, 64
+	type decoded struct{ seqs, tokens int }
+	var cases []decoded
+	tokens := most
+	for _, name := range strings.Split(list, ",") {
+		var c decoded
+		if _, err := fmt.Sscanf(name, "%dx%d", &c.seqs, &c.tokens); err != nil || c.tokens%16 != 0 || c.seqs > 512 {
+			t.Fatalf("%q: %v", name, err)
+		}
+		tokens = max(tokens, c.seqs*c.tokens)
+		cases = append(cases, c)
+	}
+	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, dim := range []int{128, 64} {
 		g := &compute.Graph{Vocab: vocab}
@@ -125,12 +142,12 @@ func TestSpeedOfAttention(t *testing.T) {
 			compute.Gather{Dst: hid, Src: dst}, compute.Choose{Hidden: hid})
 		const attend = 7
 		for _, kind := range kvTypes {
-			cache, err := d.Cache(compute.CacheSpec{Blocks: 64 * 2048 / 16, BlockTokens: 16, Type: kind.typ, Layers: []compute.CacheLayer{{KVHeads: kv, KDim: dim, VDim: dim}}})
+			cache, err := d.Cache(compute.CacheSpec{Blocks: tokens / 16, BlockTokens: 16, Type: kind.typ, Layers: []compute.CacheLayer{{KVHeads: kv, KDim: dim, VDim: dim}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := compileGraph(t, d, g, cache, compute.Limits{Rows: most, Slots: 256}).(*program)
-			for _, c := range []struct{ seqs, tokens int }{{64, 2048}, {256, 256}, {1, 8192}} {
+			p := compileGraph(t, d, g, cache, compute.Limits{Rows: most, Slots: 512}).(*program)
+			for _, c := range cases {
 				fill, step := &compute.Batch{}, &compute.Batch{}
 				for i := range c.seqs {
 					for at := range c.tokens / 16 {
@@ -141,7 +158,7 @@ func TestSpeedOfAttention(t *testing.T) {
 						ids[n] = r.Int32N(vocab)
 					}
 					fill.AppendSeq(compute.Seq{Slot: int32(i)}, ids, c.tokens)
-					if fill.Rows() == most {
+					if fill.Rows()+c.tokens > most || i == c.seqs-1 {
 						wait(t, p, fill)
 						fill = &compute.Batch{}
 					}

@@ -352,6 +352,23 @@ type attendWgmmaArgs struct {
 	_     [5]uint64
 }
 
+// partsArgs says which parts blocks of attend_ring.cu take.
+type partsArgs struct {
+	parts, taken pointer
+	most, _      int32
+}
+
+// ringArgs is an attendArgs with that, ringTurnedArgs an attendTurnedArgs.
+type ringArgs struct {
+	attendArgs
+	partsArgs
+}
+
+type ringTurnedArgs struct {
+	attendTurnedArgs
+	partsArgs
+}
+
 // peakArgs is what a meter's kernels take.
 type peakArgs struct {
 	at     pointer
@@ -514,6 +531,8 @@ func init() {
 	}
 	for _, dim := range []int{64, 128} {
 		paramSizes["attend_few_"+attendDims[dim]+fewTurned] = unsafe.Sizeof(attendTurnedArgs{})
+		paramSizes["attend_ring_"+attendDims[dim]] = unsafe.Sizeof(ringArgs{})
+		paramSizes["attend_ring_"+attendDims[dim]+fewTurned] = unsafe.Sizeof(ringTurnedArgs{})
 	}
 }
 

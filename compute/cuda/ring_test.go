@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestParts checks that the parts of attend_ring.cu cover all chunks in order, how many there are, and that shares of
+// first parts are whole where blocks have many.
+func TestParts(t *testing.T) {
+	const blocks = 132
+	for _, c := range []struct{ rows, chunks, more, shares, parts int }{
+		{1, 1, 0, 8, 2}, {1, 4, 0, 8, 8}, {3, 4, 7, 8, 66}, {256, 4, 0, 8, 596}, {256, 4, 9, 8, 0}, {512, 10, 0, 8, 0}, {32, 64, 0, 8, 0}, {1, 128, 0, 8, 132},
+		{1023, 1, 0, 4, 0}, {64, 4, 0, 8, 0}, {300, 300, 77, 8, 0},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			var rows []int32
+			chunks := 0
+			for i := range c.rows {
+				chunks += c.chunks + i*c.more%(c.more*3+1)
+				rows = append(rows, int32(chunks), int32(100+i), int32(200+i), 64*int32(c.chunks))
+			}
+			most := ringParts(blocks)
+			to := make([]int32, ringPartInts*(most+1))
+			for i := range to {
+				to[i] = -1
+			}
+			fillParts(to, rows, c.shares, blocks)
+			chunks *= c.shares
+			parts := 0
+			for p := range most {
+				part, next := to[ringPartInts*p:][:ringPartInts], to[ringPartInts*(p+1)]
+				if p == 0 && part[0] != 0 || next < part[0] {
+					t.Fatalf("part %d is of chunks %d to %d", p, part[0], next)
+				}
+				if part[0] == next {
+					continue
+				}
+				parts++
+				i := part[1]
+				begin := int32(0)
+				if i > 0 {
+					begin = rows[4*i-4]
+				}
+				n := rows[4*i] - begin
+				nth := part[0] - begin*int32(c.shares) - part[7]*n
+				if part[2] != begin || part[3] != rows[4*i] || part[4] != 100+i || part[5] != 200+i || part[7] >= int32(c.shares) || nth < 0 || nth >= n {
+					t.Fatalf("part %d is %v, of row %v", p, part, rows[4*i:][:4])
+				}
+				if chunks/blocks*4/5 >= c.chunks+3*c.more && p <= blocks && nth != 0 {
+					t.Errorf("part %d begins within a share", p)
+				}
+			}
+			if last := to[ringPartInts*most]; int(last) != chunks {
+				t.Errorf("parts end at chunk %d of %d", last, chunks)
+			}
+			if c.parts > 0 && parts != c.parts || parts == most {
+				t.Errorf("%d parts; want %d", parts, c.parts)
+			}
+		})
+	}
+}

@@ -199,6 +199,21 @@ template <int DIM> __device__ __forceinline__ void mix(float (&o)[8][4], const u
     wgmmaCommit();
 }
 
+// turnFour turns over the 4 by 4 numbers that four neighbouring lanes have: x[k] of lane t becomes x[t] of lane k.
+__device__ __forceinline__ void turnFour(u32 (&x)[4]) {
+    bool odd = threadIdx.x % 2, high = threadIdx.x % 4 > 1;
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+        u32 other = __shfl_xor_sync(~0u, odd ? x[k] : x[k + 1], 1);
+        (odd ? x[k] : x[k + 1]) = other;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        u32 other = __shfl_xor_sync(~0u, high ? x[k] : x[k + 2], 2);
+        (high ? x[k] : x[k + 2]) = other;
+    }
+}
+
 // after keeps the compiler from moving what follows to before the numbers x are made: it stores them if their sum is
 // infinite, which it never is.
 __device__ __forceinline__ void after(const float (&x)[2], u32 at) {
@@ -250,19 +265,22 @@ template <int DIM, int GROUPS> struct Warpgroup {
     u32 base;
     Cursor<STAGES> in; // of the next chunk
 
-    // loadQueries copies the warpgroup's queries to shared memory, 64 rows in panels of 64 numbers, and returns where.
-    __device__ __forceinline__ u32 loadQueries(const Tile &t) const {
-        constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128;
-        int group = threadIdx.x / 128;
-        u32 to = base + P::QUERIES + uniform(group) * (64 * DIM * 2);
-        uint4 v[N];
+    static constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128; // UNITS: 16 bytes of a query; N: those that a thread has
+
+    // fetchQueries begins to read the warpgroup's queries of a tile.
+    __device__ __forceinline__ void fetchQueries(uint4 (&v)[N], const Tile &t) const {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            int n = threadIdx.x % 128 + i * 128, r = group * 64 + n / UNITS, token = r / a.group;
+            int n = threadIdx.x % 128 + i * 128, r = threadIdx.x / 128 * 64 + n / UNITS, token = r / a.group;
             v[i] = make_uint4(0, 0, 0, 0);
             if (token < t.rows)
                 v[i] = *(const uint4 *)((const bf16 *)a.q.at + (i64)(t.row0 + token) * a.q.ld + (t.head * a.group + r % a.group) * DIM + n % UNITS * 8);
         }
+    }
+
+    // putQueries copies them to shared memory, 64 rows in panels of 64 numbers, and returns where.
+    __device__ __forceinline__ u32 putQueries(uint4 (&v)[N]) const {
+        u32 to = base + P::QUERIES + uniform(threadIdx.x / 128) * (64 * DIM * 2);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             int n = threadIdx.x % 128 + i * 128, r = n / UNITS, unit = n % UNITS;
@@ -285,7 +303,6 @@ template <int DIM, int GROUPS> struct Warpgroup {
     // clear makes zeros of a chunk's values from position number `from` on, which no row sees: they were not fetched,
     // or hold anything. A weight of 0 times a NaN would be NaN.
     __device__ __forceinline__ void clear(u32 values, int from) const {
-        constexpr int UNITS = DIM / 8;
         for (int i = from * UNITS + threadIdx.x % 128; i < CHUNK * UNITS; i += 128) {
             int row = i / UNITS, unit = i % UNITS;
             u32 at = values + row / 8 * GROUP<DIM> + unit / 8 * PANEL + row % 8 * 128 + unit % 8 * 16;
@@ -307,7 +324,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
     // that there can be three warpgroups: while one waits for its products, the others compute weights.
     __device__ __forceinline__ void attend(const Tile &t) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        u32 queries = loadQueries(t);
+        uint4 v[N];
+        fetchQueries(v, t); // they come while what the rows see does
         int end[2];
         Sums<DIM> sums = {};
 #pragma unroll
@@ -325,6 +343,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
         // Joining what no row of the warpgroup sees would change nothing.
         int mine = uniform(min(t.chunks, (groupTo + CHUNK - 1) / CHUNK));
         int c = t.chunk;
+        u32 queries = putQueries(v);
         constexpr int LAST = DIM / 64 - 1; // the last part
         float s[8][4], o[8][4], sum[2];
         u32 w[4][4];
@@ -408,16 +427,22 @@ template <int DIM, int GROUPS> struct Warpgroup {
             arrived(in);
             release(in);
         }
+        // Four lanes have two each of 8 neighbouring numbers of a row. Turned over, a lane has all 8, and stores them at once.
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group;
-            if (token >= t.rows)
-                continue;
-            bf16 *to = (bf16 *)a.dst.at + (i64)(t.row0 + token) * a.dst.ld + (t.head * a.group + r % a.group) * DIM + lane % 4 * 2;
+            bf16 *to = (bf16 *)a.dst.at + (i64)(t.row0 + token) * a.dst.ld + (t.head * a.group + r % a.group) * DIM + lane % 4 * 8;
             float inv = 1.f / sums.st.t[i];
 #pragma unroll
-            for (int n = 0; n < DIM / 8; n++)
-                *(u32 *)(to + n * 8) = packBF16(sums.st.o[n][2 * i] * inv, sums.st.o[n][2 * i + 1] * inv);
+            for (int n = 0; n < DIM / 8; n += 4) {
+                u32 x[4];
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    x[k] = packBF16(sums.st.o[n + k][2 * i] * inv, sums.st.o[n + k][2 * i + 1] * inv);
+                turnFour(x);
+                if (token < t.rows)
+                    *(uint4 *)(to + n * 8) = make_uint4(x[0], x[1], x[2], x[3]);
+            }
         }
     }
 };

@@ -43,22 +43,22 @@ const latentWgmmaShared = 3*64*latentKeys*2 + 2*64*8 + 64*4 + 240 + 1024
 const latentFewShared = 24*64*128 + 16*latentKeys*2 + 2*16*128 + 16*68*4 + 2*16*8 + 416 + 1024
 
 // wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each warpgroup that multiplies. There
-// are registers for three of these with heads of 64 numbers, for two with heads of 128.
-func wgmmaRows(dim int) int {
-	if dim == 64 {
-		return 3 * 64
+// are registers for three of these, but for two with heads of 128 numbers beside warps that make halves of codes.
+func wgmmaRows(kv quant.Type, dim int) int {
+	if dim == 128 && coded(kv) {
+		return 2 * 64
 	}
-	return 2 * 64
+	return 3 * 64
 }
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: six chunks of keys and
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: five chunks of keys and
 // values, or four, and three of codes; queries, barriers and tiles, and what aligning takes.
 func wgmmaShared(kv quant.Type, dim int) int {
-	chunks := 6 * 4 * dim
+	chunks := 5 * 4 * dim
 	if coded(kv) {
 		chunks = 4*4*dim + 3*2*kvBytes(kv, dim)
 	}
-	return chunkTokens*chunks + wgmmaRows(dim)*dim*2 + 256 + 1024
+	return chunkTokens*chunks + wgmmaRows(kv, dim)*dim*2 + 256 + 1024
 }
 
 // coded reports whether keys and values of a type are stored as codes, which become halves before they are multiplied.
@@ -250,7 +250,7 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	k := attender{few: "attend_few_" + dim, tile: "attend_tile_" + dim, tokens: tileRows / group, parts: l.KVHeads}
 	ok := compiled && l.KDim == l.VDim && !l.Latent && group <= tileRows && p.cache.spec.BlockTokens%16 == 0
 	if name := "attend_wgmma_" + dim; p.kernel[name] != nil && bits.OnesCount(uint(p.cache.spec.BlockTokens)) == 1 {
-		k.wgmma, k.tokens = name, wgmmaRows(l.KDim)/group
+		k.wgmma, k.tokens = name, wgmmaRows(p.cache.spec.Type, l.KDim)/group
 	}
 	if name := "attend_ring_" + dim; p.kernel[name] != nil {
 		k.ring = name
@@ -377,7 +377,7 @@ func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error
 	}
 	threads := 512
 	if l := p.cache.spec.Layers[layer]; !l.Latent {
-		threads = 2*wgmmaRows(l.KDim) + 128
+		threads = 2*wgmmaRows(p.cache.spec.Type, l.KDim) + 128
 	}
 	w.a.arrived = p.taken
 	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, &w)

@@ -6,7 +6,7 @@
 // holds codes, that warp fetches codes to a ring of their own, and WIDENERS others make halves of them (widenAll).
 #include "attend_wgmma.cuh"
 
-constexpr int STAGES = CODED ? 4 : 6; // chunks in shared memory, as they are multiplied
+constexpr int STAGES = CODED ? 4 : 5; // chunks in shared memory, as they are multiplied
 constexpr int RAW = CODED ? 3 : 0;    // and chunks of codes
 constexpr int WIDENERS = CODED ? 3 : 0;
 #define PANEL 1024 // bytes of 64 numbers of each of 8 positions: 8 rows of 128 bytes, swizzled
@@ -190,13 +190,28 @@ template <int DIM> __device__ __forceinline__ void score(float (&s)[8][4], u32 q
     wgmmaCommit();
 }
 
-// mix begins the products of a chunk's weights and values.
-template <int DIM> __device__ __forceinline__ void mix(float (&o)[DIM / 8][4], const u32 (&w)[4][4], u32 values) {
+// mix begins the products of a chunk's weights and of a part of its values: a panel, 64 numbers of each.
+template <int DIM> __device__ __forceinline__ void mix(float (&o)[8][4], const u32 (&w)[4][4], u32 panel) {
     wgmmaFence();
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        wgmmaT(o, w[i], describePanels(values, GROUP<DIM>) + (i * 2 * GROUP<DIM> >> 4), i == 0);
+        wgmmaT(o, w[i], describePanels(panel, GROUP<DIM>) + (i * 2 * GROUP<DIM> >> 4), i == 0);
     wgmmaCommit();
+}
+
+// turnFour turns over the 4 by 4 numbers that four neighbouring lanes have: x[k] of lane t becomes x[t] of lane k.
+__device__ __forceinline__ void turnFour(u32 (&x)[4]) {
+    bool odd = threadIdx.x % 2, high = threadIdx.x % 4 > 1;
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+        u32 other = __shfl_xor_sync(~0u, odd ? x[k] : x[k + 1], 1);
+        (odd ? x[k] : x[k + 1]) = other;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        u32 other = __shfl_xor_sync(~0u, high ? x[k] : x[k + 2], 2);
+        (high ? x[k] : x[k + 2]) = other;
+    }
 }
 
 // after keeps the compiler from moving what follows to before the numbers x are made: it stores them if their sum is
@@ -229,13 +244,17 @@ template <int DIM> struct Sums {
                     st.o[n][e] = st.o[n][e] * old[e / 2];
     }
 
-    // addSome joins part i, of 16, of the chunk's output. Together with scaleOld it makes join's bits.
-    __device__ __forceinline__ void addSome(const float (&o)[DIM / 8][4], int i) {
+    // addSome joins eight numbers of a part of the chunk's output, 64 of each row. With scaleOld it makes join's bits.
+    __device__ __forceinline__ void addSome(const float (&o)[8][4], int part, int n) {
 #pragma unroll
-        for (int n = i * DIM / 128; n < (i + 1) * DIM / 128; n++)
+        for (int e = 0; e < 4; e++)
+            st.o[part * 8 + n][e] = join(st.o[part * 8 + n][e], 1, o[n][e], add[e / 2]);
+    }
+
+    __device__ __forceinline__ void add64(const float (&o)[8][4], int part) {
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                st.o[n][e] = join(st.o[n][e], 1, o[n][e], add[e / 2]);
+        for (int n = 0; n < 8; n++)
+            addSome(o, part, n);
     }
 };
 
@@ -246,19 +265,22 @@ template <int DIM, int GROUPS> struct Warpgroup {
     u32 base;
     Cursor<STAGES> in; // of the next chunk
 
-    // loadQueries copies the warpgroup's queries to shared memory, 64 rows in panels of 64 numbers, and returns where.
-    __device__ __forceinline__ u32 loadQueries(const Tile &t) const {
-        constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128;
-        int group = threadIdx.x / 128;
-        u32 to = base + P::QUERIES + uniform(group) * (64 * DIM * 2);
-        uint4 v[N];
+    static constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128; // UNITS: 16 bytes of a query; N: those that a thread has
+
+    // fetchQueries begins to read the warpgroup's queries of a tile.
+    __device__ __forceinline__ void fetchQueries(uint4 (&v)[N], const Tile &t) const {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            int n = threadIdx.x % 128 + i * 128, r = group * 64 + n / UNITS, token = r / a.group;
+            int n = threadIdx.x % 128 + i * 128, r = threadIdx.x / 128 * 64 + n / UNITS, token = r / a.group;
             v[i] = make_uint4(0, 0, 0, 0);
             if (token < t.rows)
                 v[i] = *(const uint4 *)((const bf16 *)a.q.at + (i64)(t.row0 + token) * a.q.ld + (t.head * a.group + r % a.group) * DIM + n % UNITS * 8);
         }
+    }
+
+    // putQueries copies them to shared memory, 64 rows in panels of 64 numbers, and returns where.
+    __device__ __forceinline__ u32 putQueries(uint4 (&v)[N]) const {
+        u32 to = base + P::QUERIES + uniform(threadIdx.x / 128) * (64 * DIM * 2);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             int n = threadIdx.x % 128 + i * 128, r = n / UNITS, unit = n % UNITS;
@@ -281,7 +303,6 @@ template <int DIM, int GROUPS> struct Warpgroup {
     // clear makes zeros of a chunk's values from position number `from` on, which no row sees: they were not fetched,
     // or hold anything. A weight of 0 times a NaN would be NaN.
     __device__ __forceinline__ void clear(u32 values, int from) const {
-        constexpr int UNITS = DIM / 8;
         for (int i = from * UNITS + threadIdx.x % 128; i < CHUNK * UNITS; i += 128) {
             int row = i / UNITS, unit = i % UNITS;
             u32 at = values + row / 8 * GROUP<DIM> + unit / 8 * PANEL + row % 8 * 128 + unit % 8 * 16;
@@ -299,18 +320,18 @@ template <int DIM, int GROUPS> struct Warpgroup {
             barrierArrive(base + P::EMPTY + at.stage * 8);
     }
 
-    // attend computes a tile. While tensor cores multiply the weights and values of a chunk, and the next one's queries
-    // and keys, this warpgroup waits, and another one computes weights, which takes as long.
+    // attend computes a tile. A chunk's values are multiplied in parts of 64 numbers, whose sums take few registers, so
+    // that there can be three warpgroups: while one waits for its products, the others compute weights.
     __device__ __forceinline__ void attend(const Tile &t) {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        u32 queries = loadQueries(t);
-        int first[2], end[2];
+        uint4 v[N];
+        fetchQueries(v, t); // they come while what the rows see does
+        int end[2];
         Sums<DIM> sums = {};
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group, h = t.head * a.group + r % a.group;
             end[i] = token < t.rows ? a.until[t.row0 + token] : 0;
-            first[i] = firstSeen(a, end[i]);
             sums.st.m[i] = a.sinks ? a.sinks[h] * LOG2E : -INF;
             sums.st.t[i] = a.sinks ? 1 : 0;
         }
@@ -318,15 +339,21 @@ template <int DIM, int GROUPS> struct Warpgroup {
         int lowest = warp * 16 / a.group, highest = min((warp * 16 + 15) / a.group, t.rows - 1);
         int seenFrom = lowest < t.rows ? firstSeen(a, a.until[t.row0 + highest]) : 0, seenTo = lowest < t.rows ? a.until[t.row0 + lowest] : 0;
         int group = warp / 4 * 64 / a.group, groupTo = group < t.rows ? a.until[t.row0 + min((warp / 4 * 64 + 63) / a.group, t.rows - 1)] : 0;
+        seenFrom = uniform(seenFrom), seenTo = uniform(seenTo);
         // Joining what no row of the warpgroup sees would change nothing.
         int mine = uniform(min(t.chunks, (groupTo + CHUNK - 1) / CHUNK));
         int c = t.chunk;
-        float s[8][4], o[DIM / 8][4], sum[2];
+        u32 queries = putQueries(v);
+        constexpr int LAST = DIM / 64 - 1; // the last part
+        float s[8][4], o[8][4], sum[2];
         u32 w[4][4];
         Greatest most;
-        auto greatest = [&](int c) { most.find(s, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a); };
-        // weigh makes weights of scores. Between the exponentials, which are slow, it joins the output of the chunk
-        // before.
+        auto greatest = [&](int c) {
+            int first[2] = {firstSeen(a, end[0]), firstSeen(a, end[1])};
+            most.find(s, c, first, end, c * CHUNK >= seenFrom && (c + 1) * CHUNK <= seenTo, a);
+        };
+        // weigh makes weights of scores. Between the exponentials, which are slow, it joins the last part of the output
+        // of the chunk before.
         auto weigh = [&](bool add) {
             sum[0] = sum[1] = 0;
 #pragma unroll
@@ -337,8 +364,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
                     x = exp2Fast(fmaf(x, most.scale, most.less[i]));
                     sum[i] = sum[i] + x;
                 }
-                if (add)
-                    sums.addSome(o, n);
+                if (add && n % 2 == 0)
+                    sums.addSome(o, LAST, n / 2);
             }
             addFour(sum);
 #pragma unroll
@@ -359,12 +386,21 @@ template <int DIM, int GROUPS> struct Warpgroup {
             greatest(c);
             weigh(false);
             for (; c < mine - 1; c++) { // w are the weights of chunk c
+                u32 values = base + in.stage * P::CHUNKS + P::VALUES;
+                if (LAST > 0)
+                    mix<DIM>(o, w, values);
                 score<DIM>(s, queries, base + next.stage * P::CHUNKS);
-                mix<DIM>(o, w, base + in.stage * P::CHUNKS + P::VALUES);
+                if (LAST == 0)
+                    mix<DIM>(o, w, values);
                 sums.scaleOld();
                 Cursor<STAGES> now = in;
                 in = next;
                 next.next();
+                if (LAST > 0) {
+                    ready<1>(o);
+                    sums.add64(o, 0);
+                    mix<DIM>(o, w, values + PANEL);
+                }
                 if (c < mine - 2)
                     arrived(next);
                 ready<1>(s);
@@ -377,29 +413,36 @@ template <int DIM, int GROUPS> struct Warpgroup {
             u32 values = base + in.stage * P::CHUNKS + P::VALUES;
             if (c == t.chunks - 1 && t.last % CHUNK)
                 clear(values, t.last % CHUNK);
-            mix<DIM>(o, w, values);
             sums.scaleOld();
-            ready<0>(o);
-            release(in);
 #pragma unroll
-            for (int n = 0; n < 16; n++)
-                sums.addSome(o, n);
+            for (int part = 0; part <= LAST; part++) {
+                mix<DIM>(o, w, values + part * PANEL);
+                ready<0>(o);
+                sums.add64(o, part);
+            }
+            release(in);
             in.next(), c++;
         }
         for (; c < t.chunks; c++, in.next()) { // chunks that only other warpgroups see
             arrived(in);
             release(in);
         }
+        // Four lanes have two each of 8 neighbouring numbers of a row. Turned over, a lane has all 8, and stores them at once.
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int r = warp * 16 + lane / 4 + 8 * i, token = r / a.group;
-            if (token >= t.rows)
-                continue;
-            bf16 *to = (bf16 *)a.dst.at + (i64)(t.row0 + token) * a.dst.ld + (t.head * a.group + r % a.group) * DIM + lane % 4 * 2;
+            bf16 *to = (bf16 *)a.dst.at + (i64)(t.row0 + token) * a.dst.ld + (t.head * a.group + r % a.group) * DIM + lane % 4 * 8;
             float inv = 1.f / sums.st.t[i];
 #pragma unroll
-            for (int n = 0; n < DIM / 8; n++)
-                *(u32 *)(to + n * 8) = packBF16(sums.st.o[n][2 * i] * inv, sums.st.o[n][2 * i + 1] * inv);
+            for (int n = 0; n < DIM / 8; n += 4) {
+                u32 x[4];
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    x[k] = packBF16(sums.st.o[n + k][2 * i] * inv, sums.st.o[n + k][2 * i + 1] * inv);
+                turnFour(x);
+                if (token < t.rows)
+                    *(uint4 *)(to + n * 8) = make_uint4(x[0], x[1], x[2], x[3]);
+            }
         }
     }
 };
@@ -450,4 +493,4 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
 }
 
 KERNEL __launch_bounds__(512, 1) attend_wgmma_64(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<64, 3>(w); }
-KERNEL __launch_bounds__(384, 1) attend_wgmma_128(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<128, 2>(w); }
+KERNEL __launch_bounds__(CODED ? 384 : 512, 1) attend_wgmma_128(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<128, CODED ? 2 : 3>(w); }

@@ -399,16 +399,17 @@ func float8Runs(p *program, a *float8Args) (all []float8Run) {
 			all = append(all, float8Run{k.name, k.rows, func(a *float8Args) error { return k.run(p, a) }})
 		}
 	}
+	for _, w := range float8Warpgroups {
+		if w.fitsFloat8(a) {
+			all = append(all, float8Run{w.name(), w.rows, func(a *float8Args) error { return p.runFloat8(w, a) }})
+		}
+	}
+	// The last: it makes rows in an order of its own where the others have theirs.
 	if a.groups == 0 && a.a.rows <= fewFloat8Rows {
 		all = append(all, float8Run{"gemm_float8_few", fewFloat8Rows, func(a *float8Args) error { // rounding included
 			_, err := p.fewFloat8(&a.a, nil, scaledByOutput)
 			return err
 		}})
-	}
-	for _, w := range float8Warpgroups {
-		if w.fitsFloat8(a) {
-			all = append(all, float8Run{w.name(), w.rows, func(a *float8Args) error { return p.runFloat8(w, a) }})
-		}
 	}
 	return all
 }

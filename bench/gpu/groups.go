@@ -111,7 +111,8 @@ var groups = []group{
 	{name: "burst", title: "Many requests at once", about: "Prompts of 512 tokens, answers of 256: a batch job. kvasir has the profile throughput, or its default, chat.",
 		metrics: []string{outputRate, firstToken, gap, gapP99}, loads: []measuredLoad{
 			atOnce(bf16, bf16Flags, 1024), evenly(atOnce(bf16, bf16Flags, 1024)),
-			atOnce(fp8, fp8Flags, 256), atOnce(fp8, fp8Flags, 1024), evenly(atOnce(fp8, fp8Flags, 1024)),
+			atOnce(fp8, fp8Flags, 256), evenly(atOnce(fp8, fp8Flags, 256)),
+			atOnce(fp8, fp8Flags, 1024), evenly(atOnce(fp8, fp8Flags, 1024)),
 		}},
 	{name: "http", title: "Served over HTTP", about: "Clients with prompts of 512 tokens and answers of 256; first tokens and times between tokens are medians.",
 		metrics: []string{outputRate, firstToken, gap, gapP99}, loads: []measuredLoad{

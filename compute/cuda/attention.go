@@ -131,6 +131,9 @@ func ringShared(kv quant.Type, dim int) int {
 	return ringWarps(kv, dim)*(2*chunkTokens*pagePitch(kv, dim)+32+3*8) + slots*(16*dim+4*dim+16) + (dim/16+1)*512 + 16 + 62*32 + 16*(48+8)
 }
 
+// ringRows is up to how many rows attend_ring.cu takes: for more, attend_few reads long contexts as fast or faster.
+const ringRows = 16
+
 // ringPartInts are the numbers of a RingPart of attend_ring.cu.
 const ringPartInts = 8
 
@@ -317,7 +320,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 			switch {
 			case l.Latent:
 				err = p.latentFew(k, o.Layer, s.few, &b)
-			case p.kernel[k.ring] != nil:
+			case p.kernel[k.ring] != nil && s.few <= ringRows:
 				err = p.runRing(k.ring, turned, l.KDim, work.parts, &b)
 			case turned != nil && turned.done:
 				err = runFew(p, k.few+fewTurned, s.few, shares, l.KDim, group, turned.args(&b))

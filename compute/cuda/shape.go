@@ -179,7 +179,7 @@ func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until [
 			count[1]++
 		}
 	}
-	if blocks := p.d.g.info.sms; p.d.g.info.major == hopper {
+	if blocks := p.d.g.info.sms; p.d.g.info.major == hopper && count[0] <= ringRows {
 		fillParts(s.ints(to, w.parts, ringPartInts*(ringParts(blocks)+1)), rows[:4*count[0]], kind.shares, blocks)
 	}
 }

@@ -67,7 +67,7 @@ type Options struct {
 	Window      time.Duration       // how long a static batch waits to become full, in milliseconds
 	StepTarget  time.Duration       // how long a mixed step may take while anyone decodes; 0 is 50 ms, on a GPU 33, and -1 any time
 	MaxQueue    time.Duration       // how long a request may be predicted to wait before it is refused; 0 is any time
-	Allocation  sched.Allocation    // what a request must find to be admitted; "" is on demand
+	Allocation  sched.Allocation    // what a request must find to be admitted; "" is on demand, or what the profile says
 	Evict       string              // which cached KV blocks are forgotten first, one of kv.Policies; "" is lru
 	HostKVBytes int64               // memory for KV blocks that the cache has no place for; 0 is none
 	DiskKV      string              // directory of a file for them, which outlives the engine; "" is none
@@ -111,6 +111,7 @@ func (o *Options) defaults() error {
 	}
 	o.Policy = cmp.Or(o.Policy, p.Policy)
 	o.Batch = cmp.Or(o.Batch, p.Batch)
+	o.Allocation = cmp.Or(o.Allocation, p.Allocation)
 	if o.StepTarget = cmp.Or(o.StepTarget, 50*time.Millisecond); o.StepTarget == -1 {
 		o.StepTarget = 0
 	}

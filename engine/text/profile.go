@@ -8,18 +8,19 @@ import (
 	"github.com/kvasir-llm/kvasir/sched"
 )
 
-// Profile is a set of scheduler settings for a kind of use. MaxChunk 0 is the whole budget.
+// Profile is a set of scheduler settings for a kind of use. MaxChunk 0 is the whole budget, Allocation "" on demand.
 type Profile struct {
 	Name                                      string
 	TokenBudget, MaxChunk, MaxSeqs, MaxPassed int
 	Policy                                    string
 	Batch                                     sched.Batch
+	Allocation                                sched.Allocation
 }
 
 // Profiles are all there are, the default first. docs/scheduling.md says what each is for.
 var Profiles = []Profile{
 	{Name: "chat", TokenBudget: 512, MaxSeqs: 64, MaxPassed: 16, Policy: "fcfs", Batch: sched.Mixed},
-	{Name: "throughput", TokenBudget: 2048, MaxSeqs: 256, MaxPassed: 64, Policy: "fcfs", Batch: sched.PrefillFirst},
+	{Name: "throughput", TokenBudget: 2048, MaxSeqs: 256, MaxPassed: 64, Policy: "fcfs", Batch: sched.PrefillFirst, Allocation: sched.Learned},
 	{Name: "long-context", TokenBudget: 1024, MaxChunk: 512, MaxSeqs: 16, MaxPassed: 64, Policy: "fcfs", Batch: sched.Mixed},
 	{Name: "latency", TokenBudget: 256, MaxChunk: 128, MaxSeqs: 16, MaxPassed: 16, Policy: "edf", Batch: sched.Mixed},
 }

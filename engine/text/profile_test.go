@@ -15,11 +15,11 @@ func TestProfiles(t *testing.T) {
 		}
 		if _, err := sched.New(sched.Config{
 			BlockTokens: o.BlockTokens, Blocks: 1000, MaxSeqs: o.MaxSeqs, TokenBudget: o.TokenBudget, MaxChunk: o.MaxChunk,
-			MaxWaiting: o.MaxWaiting, MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch,
+			MaxWaiting: o.MaxWaiting, MaxPassed: o.MaxPassed, Policy: o.Policy, Batch: o.Batch, Allocation: o.Allocation,
 		}); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
-		if o.TokenBudget != p.TokenBudget || o.Policy != p.Policy || o.Batch != p.Batch || o.MaxPassed != p.MaxPassed {
+		if o.TokenBudget != p.TokenBudget || o.Policy != p.Policy || o.Batch != p.Batch || o.Allocation != p.Allocation || o.MaxPassed != p.MaxPassed {
 			t.Errorf("%s became %+v", p.Name, o)
 		}
 	}
@@ -48,6 +48,9 @@ func TestProfiles(t *testing.T) {
 		if o.TokenBudget != c.budget || o.MaxChunk != c.chunk || o.MaxSeqs != c.seqs {
 			t.Errorf("%+v: budget %d, chunk %d, seqs %d; want %d, %d, %d", c.said, o.TokenBudget, o.MaxChunk, o.MaxSeqs, c.budget, c.chunk, c.seqs)
 		}
+	}
+	if o := (Options{Profile: "throughput", Allocation: sched.OnDemand}); o.defaults() != nil || o.Allocation != sched.OnDemand {
+		t.Errorf("the allocation that was said became %s", o.Allocation)
 	}
 	o := Options{Profile: "latency", TokenBudget: 7, Policy: "vtc", MaxPassed: -1} // what is said wins
 	if err := o.defaults(); err != nil || o.TokenBudget != 7 || o.Policy != "vtc" || o.MaxPassed != 0 || o.MaxSeqs != 16 {

@@ -140,6 +140,14 @@ const ringPartInts = 8
 // ringParts is the most parts of attend_ring.cu, for so many blocks.
 func ringParts(blocks int) int { return 5*blocks + 1 }
 
+// ringInts are the numbers of all parts, and of where the last one ends: 0 where there is no such kernel.
+func (i info) ringInts() int {
+	if i.major != hopper {
+		return 0
+	}
+	return ringPartInts * (ringParts(i.sms) + 1)
+}
+
 // ringCut goes along the chunks of few rows, of which each has so many shares: it is at row i, whose chunks are begin
 // to end-1 among those of all rows.
 type ringCut struct {

@@ -190,6 +190,9 @@ type few struct {
 	bf16, small, large pipe
 }
 
+// fewOfBF16 is up to how many rows of BF16 these kernels are faster than those of warpgroups.
+const fewOfBF16 = 8
+
 // pipe is how many parts a warp has in shared memory, of how many steps each, and how many warps share the tiles of a
 // range: as many as tiles, or one.
 type pipe struct{ parts, steps, warps int }
@@ -518,11 +521,10 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	}
 	a.rows = int32(rows)
 	tiles := a.tiles()
-	w, cost := p.warpgroups(f, a, tiles)
 	for _, few := range fews {
 		shared := int(a.ranges) * few.shared(f, rows)
 		fits := rows <= few.rows && few.gated == (a.mode == modeGated) && shared <= p.d.g.info.shared
-		if !fits || rows > 8 && f == formatBF16 && cost > 0 {
+		if !fits || f == formatBF16 && rows > fewOfBF16 && p.cost(f, a) > 0 {
 			continue
 		}
 		if few.gated {
@@ -535,7 +537,7 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		k.shared = uint32(shared)
 		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*few.pipe(f).warps*int(a.ranges), a)
 	}
-	if cost > 0 {
+	if w, cost := p.warpgroups(f, a, tiles); cost > 0 {
 		return w.run(p, f, a, tiles)
 	}
 	enough := uint32(p.d.g.info.sms * 3 / 4)

@@ -169,7 +169,7 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		us := float64(ms) * 1e3 / times
 		fmt.Printf(" %s %.1f (%.0f, %.0f)", strings.TrimPrefix(name, "gemm_"), us, float64(bytes)/us/1e3, 2*float64(n)*float64(ld)*float64(q.in)/us/1e6)
 	}
-	if n <= 8 || n <= 16 && f != formatBF16 {
+	if n <= fewOfBF16 || n <= fews[len(fews)-1].rows && f != formatBF16 {
 		name := "gemm_8"
 		if n > 8 {
 			name = "gemm_16"

@@ -48,7 +48,7 @@ func TestFewEvenly(t *testing.T) {
 		{"queries, keys, values", 384, modePlain, 2, 3}, {"output", 256, modeAdd, 2, 2},
 		{"gate, up", 896, modeGated, 1, 7}, {"one too many", 133, modePlain, 1, 2}, {"few", 7, modePlain, 2, 1},
 	} {
-		for f, most := range map[format]int{formatBF16: 8, formatInt4Min: 16} {
+		for f, most := range map[format]int{formatBF16: fewOfBF16, formatInt4Min: 16} {
 			for rows := 1; rows <= most; rows++ {
 				a := gemmArgs{products: 1, tilesIn: 256, mode: k.mode, ranges: k.ranges}
 				a.p[0] = productArgs{outs: k.tiles * tileOuts, tiles: k.tiles}

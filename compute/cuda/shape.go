@@ -34,7 +34,7 @@ type work struct {
 	few       pointer // [rows, 4] of each few row: where its chunks end, row, slot, until
 	items     pointer // [chunkCount] of each chunk: which of the few rows
 	tiles     pointer // [rows, 2]
-	parts     pointer // [ringParts + 1] where parts of attend_ring.cu begin
+	parts     pointer // [ringInts] where parts of attend_ring.cu begin
 	tileCount int     // of the launch
 }
 
@@ -58,7 +58,7 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 		s.adapterRows, s.adapterChunks = take(rows), take(4*adaptChunks(rows, fewAdapted, n))
 	}
 	for range p.kinds {
-		s.kinds = append(s.kinds, work{count: take(4), few: take(4 * rows), tiles: take(2 * rows), parts: take(ringPartInts * (ringParts(p.d.g.info.sms) + 1))})
+		s.kinds = append(s.kinds, work{count: take(4), few: take(4 * rows), tiles: take(2 * rows), parts: take(p.d.g.info.ringInts())})
 	}
 	s.choose = take(choices * int(unsafe.Sizeof(choiceArgs{})) / 4)
 	s.fixed = s.bytes
@@ -179,8 +179,8 @@ func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until [
 			count[1]++
 		}
 	}
-	if blocks := p.d.g.info.sms; p.d.g.info.major == hopper && count[0] <= ringRows {
-		fillParts(s.ints(to, w.parts, ringPartInts*(ringParts(blocks)+1)), rows[:4*count[0]], kind.shares, blocks)
+	if n := p.d.g.info.ringInts(); n > 0 && count[0] <= ringRows {
+		fillParts(s.ints(to, w.parts, n), rows[:4*count[0]], kind.shares, p.d.g.info.sms)
 	}
 }
 

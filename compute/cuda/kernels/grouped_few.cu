@@ -44,7 +44,8 @@ template <int TILES, int STAGES> struct Chain {
             copy16(sharedAddress(row) + unit * 16, unit * 8 < in ? x + unit * 8 : x, unit * 8 < in);
     }
 
-    // run makes the sums, once begin and copyRow were called: of each tile lane 4g has those of outputs g and g+8 in numbers 0 and 2 of d.
+    // run makes the sums, once begin and copyRow were called: of each tile lane 4g has those of outputs g and g+8 in
+    // numbers 0 and 2 of d.
     __device__ __forceinline__ void run(float (&d)[TILES][1][4], int in) {
         int lane = threadIdx.x % 32, steps = (in + 63) / 64, parts = (steps + 1) / 2, bytesLeft = (steps - (STAGES - 1) * 2) * RECORD - lane * 16;
         u32 base = sharedAddress(ring) + lane * 16, to = base + (STAGES - 1) * TILES * PART;
@@ -93,7 +94,7 @@ KERNEL few_gated(const FewArgs a) {
     touch(a.gate, a.experts);
     touch(a.up, a.experts);
     waitForRows();
-    letNextBegin(); // whose blocks read the choice before they wait
+    letNextBegin(); // not before the choice is there: few_down reads it before it waits
     int route = blockIdx.y, tile = blockIdx.x, lane = threadIdx.x, expert = a.ids[route];
     if (expert < 0)
         return;
@@ -118,8 +119,8 @@ KERNEL few_gated(const FewArgs a) {
 }
 
 // few_down: the weighted sum of what each row's experts yield, as combine's. [tiles, rows] blocks of a warp for each
-// choice. It follows few_gated, perhaps with others between: blocks begin once all of that kernel's saw the end of the
-// one that chose. So they read the choice, and fetch first weights, while few_gated still runs.
+// choice. It follows few_gated, perhaps with others between, which lets no other kernel begin before experts are chosen.
+// So blocks may read the choice before waitForRows, and fetch their first weights while few_gated still runs.
 KERNEL few_down(const FewArgs a) {
     using C = Chain<1, FORMAT == BF16 ? 3 : 4>;
     extern __shared__ __align__(128) u8 shared[];

@@ -11,7 +11,7 @@ KERNEL route(const RouteArgs a) {
     waitForRows();
     int warp = threadIdx.x / 32, row = blockIdx.x * (blockDim.x / 32) + warp;
     if (row < a.rows)
-        routeRow(a, row, scores + warp * (2 * a.experts + a.groups), [&](int i) { return get(a.logits, row, i); });
+        routeRow(a, row, a.slot[row] >= 0, scores + warp * (2 * a.experts + a.groups), [&](int i) { return get(a.logits, row, i); });
 }
 
 // route_order sorts n routes by expert. [experts] blocks of ORDER_THREADS: each reads all ids, counts those of lower

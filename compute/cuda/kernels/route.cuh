@@ -22,27 +22,35 @@ struct RouteArgs {
 #define TAKEN (-INF)
 #define LOWEST (-3.4e38f) // what a NaN counts as
 
-// best returns the place of the greatest of n numbers that is not taken, the first among equals; 0 if all are. A
-// warp's lanes work together, and each returns the same.
+// firstOfBest returns the place of the greatest number of a warp's lanes, of which each names its own and the place of
+// it: the first among equals, 0 if all are taken. Each lane gets the same.
+__device__ __forceinline__ int firstOfBest(float most, int at, int n) {
+    int bits = __float_as_int(most + 0.f); // whose order is that of the numbers, once those below 0 are turned over
+    bits = bits < 0 ? bits ^ 0x7fffffff : bits;
+    bool first = __reduce_max_sync(~0u, bits) == bits && most > TAKEN;
+    at = __reduce_min_sync(~0u, first ? at : n);
+    return at < n ? at : 0;
+}
+
+// best returns the place of the greatest of n numbers that is not taken, as firstOfBest does.
 __device__ __forceinline__ int best(const float *x, int n) {
     float most = TAKEN;
     int at = n;
     for (int i = threadIdx.x % 32; i < n; i += 32)
         if (x[i] > most)
             most = x[i], at = i;
-    int bits = __float_as_int(most + 0.f); // whose order is that of the numbers, once those below 0 are turned over
-    bits = bits < 0 ? bits ^ 0x7fffffff : bits;
-    at = __reduce_min_sync(~0u, __reduce_max_sync(~0u, bits) == bits ? at : n);
-    return at < n ? at : 0;
+    return firstOfBest(most, at, n);
 }
 
-// routeRow chooses for a row. A warp's lanes work together. scores has room for 2·experts + groups numbers.
-template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &a, int row, float *scores, F logit) {
+// routeRow chooses for a row, which has a slot or not. A warp's lanes work together. scores has room for 2·experts +
+// groups numbers.
+template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &a, int row, bool slot, float *scores, F logit) {
+    constexpr int KEPT = 16; // of the numbers that choose, as many as a lane keeps in registers
     float *choice = scores + a.experts, *sums = choice + a.experts;
     int lane = threadIdx.x % 32, mine = 0; // choice number `lane`
     int *ids = a.ids + (i64)row * a.chosen;
     float *weights = a.weights + (i64)row * a.chosen;
-    if (a.slot[row] < 0) {
+    if (!slot) {
         for (int i = lane; i < a.chosen; i += 32)
             ids[i] = -1;
         return;
@@ -91,18 +99,41 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
                 choice[i] = TAKEN;
         __syncwarp();
     }
-    float total = 0;
+    float total = 0, own[KEPT];
+    bool kept = a.experts <= KEPT * 32;
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        own[k] = kept && lane + k * 32 < a.experts ? choice[lane + k * 32] : TAKEN;
     for (int i = 0; i < a.chosen; i++) {
-        int e = best(choice, a.experts);
-        total = total + scores[e];
-        __syncwarp();
-        if (lane == 0) {
-            choice[e] = TAKEN;
-            ids[i] = e;
+        int e;
+        if (kept) {
+            float most = own[0];
+            int at = lane;
+#pragma unroll
+            for (int k = 1; k < KEPT; k++) {
+                if (k * 32 >= a.experts)
+                    break;
+                if (own[k] > most)
+                    most = own[k], at = lane + k * 32;
+            }
+            e = firstOfBest(most, at, a.experts);
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                if (e == lane + k * 32)
+                    own[k] = TAKEN;
+        } else {
+            e = best(choice, a.experts);
+            __syncwarp();
+            if (lane == 0)
+                choice[e] = TAKEN;
+            __syncwarp();
         }
+        total = total + scores[e];
+        if (lane == 0)
+            ids[i] = e;
         mine = lane == i ? e : mine;
-        __syncwarp();
     }
+    __syncwarp();
     for (int i = lane; i < a.chosen; i += 32) {
         float w = scores[i < 32 ? mine : ids[i]];
         weights[i] = (a.normalise ? w / (total + 1e-20f) : w) * a.scale;

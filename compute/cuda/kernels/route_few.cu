@@ -31,62 +31,79 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
     copyCommit();
     u8 *x = shared + (a.tiles + BLOCKS - 1) / BLOCKS * steps * RECORD;
     letNextBegin();
+    constexpr int KEPT = 2; // fours of numbers that a thread keeps in registers; others are read twice
+    const float4 *src = (const float4 *)((const float *)a.src.at + (i64)row * a.src.ld), *gain = (const float4 *)a.gain;
+    uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld);
+    int out = (rank + thread / 16 * BLOCKS) * 16 + thread % 16, fours = a.width / 4; // out: of a.r.experts
+    float4 v[KEPT] = {}, g[KEPT] = {};
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (thread + k * THREADS < fours)
+            g[k] = gain[thread + k * THREADS];
+    bool mine = thread < own * 16 && out < a.r.experts, slot = a.r.slot[row] >= 0;
+    float bias = mine && a.bias ? a.bias[out] : 0.f;
     clusterSync(); // all blocks have begun, so their shared memory can be written
     waitForRows();
-    const float4 *src = (const float4 *)((const float *)a.src.at + (i64)row * a.src.ld);
-    const float4 *gain = (const float4 *)a.gain;
-    uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld);
     float squares = 0;
-    for (int i = thread; i < a.width / 4; i += THREADS) {
-        float4 v = src[i];
+    auto square = [&](const float4 &v) {
         squares = fmaf(v.x, v.x, squares);
         squares = fmaf(v.y, v.y, squares);
         squares = fmaf(v.z, v.z, squares);
         squares = fmaf(v.w, v.w, squares);
-    }
+    };
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (thread + k * THREADS < fours) {
+            v[k] = src[thread + k * THREADS];
+            square(v[k]);
+        }
+    for (int i = thread + KEPT * THREADS; i < fours; i += THREADS)
+        square(src[i]);
     float inv = rsqrtf(sumOfBlock(squares, scratch) / a.width + a.eps);
-    for (int i = thread; i < a.width / 4; i += THREADS) {
-        float4 v = src[i], w = gain[i];
+    auto store = [&](int i, const float4 &v, const float4 &w) {
         uint2 y = make_uint2(packBF16(v.x * inv * w.x, v.y * inv * w.y), packBF16(v.z * inv * w.z, v.w * inv * w.w));
         ((uint2 *)x)[i] = y;
         if (rank == 0)
             dst[i] = y;
-    }
+    };
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (thread + k * THREADS < fours)
+            store(thread + k * THREADS, v[k], g[k]);
+    for (int i = thread + KEPT * THREADS; i < fours; i += THREADS)
+        store(i, src[i], gain[i]);
     copyWait<0>();
     __syncthreads();
     if (warp < own * a.ranges) {
         int tile = warp / a.ranges, range = warp % a.ranges, end = rangeStart(steps, a.ranges, range + 1);
         float d[4] = {};
+#pragma unroll 4
         for (int s = rangeStart(steps, a.ranges, range); s < end; s++) {
             Weights<FORMAT> w;
             w.template load<false>(shared + (tile * steps + s) * RECORD, lane);
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                u32 wf[4], b[2] = {0, 0};
-                if (lane < 4) {
-                    const u8 *from = x + s * 128 + k * 32 + lane * 4;
-                    b[0] = *(const u32 *)from, b[1] = *(const u32 *)(from + 16);
-                }
+            for (int k = 0; k < 4; k++) { // all columns are the row
+                const u8 *from = x + s * 128 + k * 32 + lane % 4 * 4;
+                u32 wf[4];
                 w.tile(k, wf);
-                mma(d, wf, b[0], b[1]);
+                mma(d, wf, *(const u32 *)from, *(const u32 *)(from + 16));
             }
         }
         if (lane % 4 == 0)
             sums[warp][lane / 4] = d[0], sums[warp][lane / 4 + 8] = d[2];
     }
     __syncthreads();
-    int out = (rank + thread / 16 * BLOCKS) * 16 + thread % 16; // of a.r.experts
-    if (thread < own * 16 && out < a.r.experts) {
+    if (mine) {
         float sum = 0;
         for (int range = 0; range < a.ranges; range++)
             sum = sum + sums[thread / 16 * a.ranges + range][thread % 16];
         if (a.bias)
-            sum = sum + a.bias[out];
+            sum = sum + bias;
         u32 to; // in the first block
         asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(to) : "r"(sharedAddress(scores + out)));
         asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(sum) : "memory");
     }
     clusterSync();
     if (rank == 0 && warp == 0)
-        routeRow(a.r, row, scores + a.r.experts, [&](int i) { return scores[i]; });
+        routeRow(a.r, row, slot, scores + a.r.experts, [&](int i) { return scores[i]; });
 }

@@ -149,6 +149,9 @@ func (c *compiler) matMulHeads(o compute.MatMulHeads, copies bool) (operation, e
 	if (in+rest)%8 == 0 {
 		args.aligned = 1
 	}
+	if !copies && narrow == nil { // latent_rows comes between, and lets this begin once its rows are there
+		args.late = 1
+	}
 	return func(s *shape) error {
 		if narrow != nil {
 			if err := narrow(s); err != nil {

@@ -130,24 +130,44 @@ func (c *compiler) summedExperts(o compute.MatMulExperts) (sum compute.Combine, 
 	return sum, add, 1 + n
 }
 
-// apartStages is how many parts few_gated and few_down of grouped_few.cu have in shared memory.
-func (f format) apartStages() (gated, down int) {
-	if f == formatBF16 {
-		return 4, 3
-	}
-	return 6, 4
+// apartPlan says how a kernel of grouped_few.cu computes: the warps of a block for each route, and what each has in
+// shared memory: so many parts of `steps` steps of 64 inputs.
+type apartPlan struct {
+	warps, parts, steps int
+	spread              bool // multiprocessors have equal shares of blocks, and up to four at a time
 }
 
-// apartShared is the shared memory of a warp of grouped_few.cu.
-func apartShared(f format, in, tiles, stages int) int {
-	return stages*tiles*2*f.recordBytes() + roundUp(in, 128)*2
+func (f format) apart() (gated, down apartPlan) {
+	switch {
+	case f == formatBF16:
+		return apartPlan{1, 4, 2, false}, apartPlan{1, 3, 2, false}
+	case f.recordBytes() < 1024:
+		return apartPlan{2, 3, 8, true}, apartPlan{1, 3, 4, true}
+	}
+	return apartPlan{1, 6, 2, false}, apartPlan{1, 4, 2, false}
+}
+
+// shared is the shared memory of the warps of a route, which has so many tiles.
+func (a apartPlan) shared(f format, in, tiles int) int {
+	return a.parts*tiles*a.steps*f.recordBytes() + a.warps*roundUp(in, a.steps*64)*2
+}
+
+// launchApart queues a kernel of grouped_few.cu, whose blocks have so much shared memory, or more.
+func (p *program) launchApart(few *function, plan apartPlan, g grid, threads, shared int, a *fewArgs) error {
+	const most = 4 // blocks of a multiprocessor at a time; the others begin where these end first
+	k := *few
+	if blocks := int(g.x * g.y); k.early && plan.spread {
+		shared = max(shared, p.d.g.info.evenShared(min(blocks, most*p.d.g.info.sms)))
+	}
+	k.shared = uint32(shared)
+	return launch(p.s, &k, g, threads, a)
 }
 
 // gatedExperts compiles act(gate)·up.
 func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
 	cols := e.dsts[0].Cols
-	stages, _ := e.format.apartStages()
-	shared := apartShared(e.format, e.x.Cols, 2, stages)
+	plan, _ := e.format.apart()
+	shared := plan.shared(e.format, e.x.Cols, 2)
 	few := p.kernel[e.format.kernel("few_gated")]
 	if few == nil || shared > int(few.shared) || !e.oneRange() {
 		e.t.ordered = true
@@ -170,9 +190,7 @@ func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation 
 		}
 		a := fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
 			slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)}
-		k := *few
-		k.shared = uint32(shared)
-		return launch(p.s, &k, grid{blocksOf(cols, tileOuts), uint32(rows * e.t.Chosen), 1}, 32, &a)
+		return p.launchApart(few, plan, grid{blocksOf(cols, tileOuts), uint32(rows * e.t.Chosen), 1}, 32*plan.warps, shared, &a)
 	}
 }
 
@@ -183,9 +201,9 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 	if err != nil {
 		return nil, err
 	}
-	_, stages := e.format.apartStages()
+	_, plan := e.format.apart()
 	const mostWarps = 32
-	shared := e.t.Chosen * apartShared(e.format, e.x.Cols, 1, stages)
+	shared := e.t.Chosen * plan.shared(e.format, e.x.Cols, 1)
 	few := p.kernel[e.format.kernel("few_down")]
 	if few == nil || e.t.Chosen > mostWarps || shared > int(few.shared) || !e.oneRange() {
 		e.t.ordered = true
@@ -206,9 +224,7 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 		a := args
 		a.x, a.dst, a.gate, a.ids, a.slot, a.weights = p.routed(e.x), p.view(dst), p.groupTable.at(e.tables[0]), e.t.ids, s.slot, e.t.weights
 		a.shared, a.factor = p.view(sum.Shared), p.view(sum.Factor)
-		k := *few
-		k.shared = uint32(shared)
-		return launch(p.s, &k, grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, 32*e.t.Chosen, &a)
+		return p.launchApart(few, plan, grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, 32*e.t.Chosen, shared, &a)
 	}, nil
 }
 

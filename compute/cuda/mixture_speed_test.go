@@ -80,7 +80,8 @@ func (k mixtureShape) graph(t testing.TB, d compute.Device, weight, ofExpert fun
 }
 
 // TestSpeedOfMixture measures steps of the shape of Qwen3-30B-A3B with random weights, as TestSpeed does, if
-// KVASIR_GPU_MIXTURE lists what; "layers=8" before the list leaves the other layers out.
+// KVASIR_GPU_MIXTURE lists what. Before the list, "oss" asks for the shape of gpt-oss-20b, "type=Q4_K" for experts of
+// another type, and "layers=8" leaves the other layers out.
 func TestSpeedOfMixture(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_MIXTURE")
 	if what == "" {
@@ -90,6 +91,14 @@ func TestSpeedOfMixture(t *testing.T) {
 	typ := quant.BF16
 	if rest, oss := strings.CutPrefix(what, "oss "); oss {
 		k, typ, what = oss20B, quant.MXFP4, rest
+	}
+	if rest, named := strings.CutPrefix(what, "type="); named {
+		name, list, _ := strings.Cut(rest, " ")
+		var err error
+		if typ, err = quant.Parse(name); err != nil {
+			t.Fatal(err)
+		}
+		what = list
 	}
 	if rest, some := strings.CutPrefix(what, "layers="); some {
 		n, list, _ := strings.Cut(rest, " ")

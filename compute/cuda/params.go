@@ -222,7 +222,7 @@ type groupedArgs struct {
 	inStep, outStep        int32
 	mode, pads, aligned    int32
 	scale                  float32
-	act                    int32
+	act, late, _           int32
 	p                      [maxProducts]groupedProductArgs
 }
 
@@ -249,14 +249,14 @@ type manyArgs struct {
 	x     [4]tensorMap
 	a     groupedArgs
 	steps int32
-	_     [7]int32
+	_     [5]int32
 }
 
 // headsArgs is a groupedArgs with the map of its rows.
 type headsArgs struct {
 	x tensorMap
 	a groupedArgs
-	_ [8]int32
+	_ [6]int32
 }
 
 type fewArgs struct {

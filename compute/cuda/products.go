@@ -267,7 +267,7 @@ func (f format) sharedSizes(most int) map[string]int {
 		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
 	}
 	// What these kernels have besides:
-	for name, own := range map[string]int{"few_gated": 0, "few_down": 2 << 10, "route_few": 12 << 10} {
+	for name, own := range map[string]int{"few_gated": 1 << 10, "few_down": 2 << 10, "route_few": 12 << 10} {
 		sizes[f.kernel(name)] = most - own
 	}
 	if f == formatFP8 {

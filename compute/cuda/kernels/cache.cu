@@ -219,8 +219,8 @@ struct LatentArgs {
     int heads, nope, rank;
 };
 KERNEL latent_rows(const LatentArgs a) {
-    letNextBegin();
     waitForRows();
+    letNextBegin(); // not before queries are there: products of heads that follow do not wait for them
     i64 r = blockIdx.x;
     int lane = threadIdx.x % 32;
     int first = (blockIdx.y * blockDim.x + threadIdx.x) / 32, step = gridDim.y * blockDim.x / 32; // of the row's warps

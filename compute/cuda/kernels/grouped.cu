@@ -58,8 +58,10 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
     constexpr int UNITS = (STEPS * ROWS * 8 + THREADS - 1) / THREADS; // of 16 bytes of rows that a thread copies
     extern __shared__ __align__(128) u8 shared[];
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+    bool early = !a.ends; // which group a block has is known, and weights are fetched before rows are there
     letNextBegin();
-    waitForRows();
+    if (!early)
+        waitForRows();
     Chunk c = chunkOf(a, blockIdx.z * gridDim.y + blockIdx.y, ROWS);
     if (c.group >= a.groups || c.rows <= 0)
         return;
@@ -85,15 +87,19 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
         x[i] = row < c.rows ? p.x + (i64)(a.from ? a.from[c.first + row] : c.first + row) * p.ldx + (i64)c.group * a.inStep + n / 8 / ROWS * DEPTH + n % 8 * 8 : 0;
     }
     u32 base = sharedAddress(shared);
-    auto load = [&](int part) {
+    auto loadWeights = [&](int part) {
+        u32 to = base + part % STAGES * STAGE + warp * PART + lane * 16;
+#pragma unroll
+        for (int j = 0; j < (PART + 511) / 512; j++)
+            if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
+                copy16(to + j * 512, j * 512 < bytesLeft ? from + j * 512 : w.w, j * 512 < bytesLeft);
+        from += PART, bytesLeft -= PART;
+    };
+    auto load = [&](int part, bool withWeights) {
         int stage = part % STAGES * STAGE;
         if (part * STEPS < steps) {
-            u32 to = base + stage + warp * PART + lane * 16;
-#pragma unroll
-            for (int j = 0; j < (PART + 511) / 512; j++)
-                if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
-                    copy16(to + j * 512, j * 512 < bytesLeft ? from + j * 512 : w.w, j * 512 < bytesLeft);
-            from += PART, bytesLeft -= PART;
+            if (withWeights)
+                loadWeights(part);
 #pragma unroll
             for (int i = 0; i < UNITS; i++) {
                 int n = thread + i * THREADS, row = n / 8 % ROWS, k = part * STEPS * DEPTH, col = n / 8 / ROWS * DEPTH + n % 8 * 8;
@@ -113,12 +119,17 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
     float sum[COLS][4] = {}, d[COLS][4] = {};
     int ranges = (steps + 127) / 128, range = 1, border = rangeStart(steps, ranges, 1);
     for (int s = 0; s < STAGES - 1; s++)
-        load(s);
+        if (s * STEPS < steps)
+            loadWeights(s);
+    if (early && !a.late)
+        waitForRows();
+    for (int s = 0; s < STAGES - 1; s++)
+        load(s, false);
     u32 named = base + WEIGHTS + lane % 8 * 128; // the row that this lane names, of each eight
     for (int step = 0; step < steps; step += STEPS) {
         copyWait<STAGES - 2>();
         __syncthreads();
-        load(step / STEPS + STAGES - 1);
+        load(step / STEPS + STAGES - 1, true);
         if (step == border) { // the next range's chain starts from zero
 #pragma unroll
             for (int j = 0; j < COLS; j++)
@@ -189,6 +200,8 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
             float v = o < w.outs ? d[j][e] * w.scale : 0;
             put(p.dst, to, col, a.mode == ADD ? get(p.dst, to, col) + v * a.scale : v);
         }
+    if (a.late)
+        waitForRows(); // what follows waits for this kernel, and so for the one in front
 }
 
 // As `groupings` in grouped.go has them.

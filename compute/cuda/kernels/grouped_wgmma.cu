@@ -19,7 +19,7 @@ struct ManyArgs {
     TensorMap x[4]; // boxes of 32, 64, 96 and 128 rows
     GroupedArgs a;
     int steps; // of 64 inputs, of every group: one range
-    int unused[7];
+    int unused[5];
 };
 
 // Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them.

@@ -14,7 +14,7 @@
 struct HeadsArgs {
     TensorMap x; // boxes of ROWS rows, 64 inputs each
     GroupedArgs a;
-    int unused[8];
+    int unused[6];
 };
 
 // STEPS: of 64 inputs. [rows/ROWS, heads] blocks of 256 threads. Dynamic shared memory: headsShared in grouped.go.

@@ -100,7 +100,7 @@ func wideBuffers(ops []compute.Op) map[int]bool {
 // activation.
 func (p *program) routersApart(ops []compute.Op) []compute.Op {
 	ops = slices.Clone(ops)
-	for i := range ops {
+	for i := 0; i < len(ops); i++ { // there are more with each product that is taken out
 		m, ok := ops[i].(compute.MatMul)
 		if !ok || len(m.Products) != 3 || i+3 >= len(ops) || slices.ContainsFunc(m.Products, p.inFloat8) {
 			continue

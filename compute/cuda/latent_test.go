@@ -52,3 +52,26 @@ func latentRowsCase(heads, nope, rank, rope int, interleaved bool) opsCase {
 	}
 	return c
 }
+
+// TestRoutersApart takes routers' products of many layers out of those with a shared expert's gate and what it gates.
+func TestRoutersApart(t *testing.T) {
+	g := &compute.Graph{Routings: []compute.Routing{{Experts: 4, Chosen: 2}}}
+	x, logits, gate, up := g.Buffer(64, compute.AllRows), g.Buffer(4, compute.AllRows), g.Buffer(64, compute.AllRows), g.Buffer(64, compute.AllRows)
+	const layers = 60
+	for range layers {
+		m := compute.MatMul{X: x}
+		for _, dst := range []compute.Tensor{up, gate, logits} {
+			m.Products = append(m.Products, compute.Product{Dst: dst, W: &matrix{}})
+		}
+		g.Add(m, compute.Route{Logits: logits}, compute.MatMulExperts{X: x}, compute.Activate{Dst: gate, Gate: gate, Up: up})
+	}
+	ops := (&program{}).routersApart(g.Ops)
+	if len(ops) != 5*layers {
+		t.Fatalf("%d operations of %d layers; want 5 in each", len(ops), layers)
+	}
+	for i, op := range ops {
+		if m, ok := op.(compute.MatMul); ok && len(m.Products) != []int{1, 0, 0, 2, 0}[i%5] {
+			t.Errorf("operation %d has %d products", i, len(m.Products))
+		}
+	}
+}

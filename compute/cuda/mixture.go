@@ -141,7 +141,7 @@ func (f format) apart() (gated, down apartPlan) {
 	switch {
 	case f == formatBF16:
 		return apartPlan{1, 4, 2, false}, apartPlan{1, 3, 2, false}
-	case f.recordBytes() < 1024:
+	case f.small():
 		return apartPlan{2, 3, 8, true}, apartPlan{1, 3, 4, true}
 	}
 	return apartPlan{1, 6, 2, false}, apartPlan{1, 4, 2, false}

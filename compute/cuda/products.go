@@ -209,13 +209,15 @@ func (k few) name() string {
 	return fmt.Sprintf("gemm_%d", k.rows)
 }
 
+// small reports whether a format's records are small: SMALL of kernels/ahead.cuh.
+func (f format) small() bool { return f.recordBytes() < 1024 }
+
 // pipe is that of a format.
 func (k few) pipe(f format) pipe {
-	const small = 1024
 	switch {
 	case f == formatBF16:
 		return k.bf16
-	case f.recordBytes() < small:
+	case f.small():
 		return k.small
 	}
 	return k.large

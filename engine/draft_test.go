@@ -96,11 +96,11 @@ func TestDrafts(t *testing.T) {
 	}
 	rows, trees := map[string]int{}, map[string]int{}
 	for _, drafts := range []string{"none", "lists", "trees", "trees for a Runner of lists"} {
-		f := newFake(cfg)
+		f, held := newFake(cfg), newGate(t)
 		f.forward = func(b *compute.Batch) error {
 			rows[drafts] += len(b.Seqs)
 			trees[drafts] += len(b.Parents)
-			return nil
+			return held.forward(b)
 		}
 		c := Config{Runner: f, Sched: cfg}
 		switch drafts {
@@ -117,6 +117,7 @@ func TestDrafts(t *testing.T) {
 		for _, r := range requests {
 			streams = append(streams, submit(t, e, t.Context(), r))
 		}
+		held.open()
 		for n, s := range streams {
 			if ids, last := read(t, s); !slices.Equal(ids, expected(requests[n])) || last.Err != nil {
 				t.Errorf("drafts: %s: request %d got %v, %+v; want %v", drafts, n, ids, last, expected(requests[n]))
@@ -200,7 +201,9 @@ func TestConstraint(t *testing.T) {
 		cfg := smallConfig()
 		cfg.Blocks = 36
 		var log bytes.Buffer
-		e := start(t, Config{Runner: newFake(cfg), Sched: cfg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		f, held := newFake(cfg), newGate(t)
+		f.forward = held.forward
+		e := start(t, Config{Runner: f, Sched: cfg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		var streams []*Stream
 		for n := range 10 {
 			r := request(n, 5+n, 40)
@@ -211,6 +214,7 @@ func TestConstraint(t *testing.T) {
 			}
 			streams = append(streams, submit(t, e, t.Context(), r))
 		}
+		held.open()
 		for n, s := range streams {
 			r := request(n, 5+n, 40)
 			r.Sampling.FrequencyPenalty = float32(n%2) / 2
@@ -360,11 +364,14 @@ func TestForcedSpelling(t *testing.T) {
 	for _, logprobs := range []int{-1, 0, 2} {
 		cfg := smallConfig()
 		cfg.Blocks = 36
-		e := start(t, Config{Runner: newFake(cfg), Sched: cfg})
+		f, held := newFake(cfg), newGate(t)
+		f.forward = held.forward
+		e := start(t, Config{Runner: f, Sched: cfg})
 		var streams []*Stream
 		for n := range 10 {
 			streams = append(streams, submit(t, e, t.Context(), make(n, logprobs)))
 		}
+		held.open()
 		for n, s := range streams {
 			ids, last := read(t, s)
 			if last.Err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -20,7 +21,7 @@ func TestProductKernels(t *testing.T) {
 		return load(t, d, repeated(t, r, quant.BF16, out, in))
 	})
 	p := compileGraph(t, d, g, oneLayer(t, d, 4, compute.CacheLayer{KVHeads: 2, KDim: 64, VDim: 64}), compute.Limits{Rows: 256, Slots: 1}).(*program)
-	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.F8_E4M3} {
+	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.Q8_0, quant.F8_E4M3} {
 		for _, c := range less([]productCase{
 			{outs: []int{200}, in: 2048, rows: 300, mode: modeAdd, wide: 1},
 			{outs: []int{456}, in: 14336, rows: 513, mode: modeAdd, wide: 1, bias: true},
@@ -158,7 +159,21 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		return
 	}
 	if c.rows <= fews[len(fews)-1].rows {
-		try("few rows", func() error { return p.multiply(f, &a, c.rows) })
+		tried := func(name string, few func(format, *gemmArgs) (bool, error), must bool) {
+			t.Helper()
+			try(name, func() error {
+				done, err := few(f, &a)
+				if must && !done {
+					t.Errorf("%v, %+v: %s does not compute it", typ, c, name)
+				}
+				if done {
+					return err
+				}
+				return p.multiply(f, &a, c.rows)
+			})
+		}
+		tried("gemm_few", p.few, f != formatBF16 || c.rows <= fewOfBF16)
+		tried("gemm_ring", p.ring, p.kernel[f.kernel(gemmRing)] != nil && c.rows <= ringedRows)
 	}
 	for _, b := range f.blockings() {
 		if p.kernel[f.kernel(b.name())] != nil {
@@ -198,5 +213,75 @@ func TestBoxable(t *testing.T) {
 		if got := a.boxable(); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
+	}
+}
+
+// TestRingBlocks checks how products of few rows are cut for an H100.
+func TestRingBlocks(t *testing.T) {
+	i := info{sms: 132, shared: mostShared}
+	for _, c := range []struct {
+		mode, outs, ins int
+		want            ringedBlocks
+	}{
+		{modePlain, 6144, 4096, ringedBlocks{3, 6, 4, 1, 0}},
+		{modeAdd, 4096, 4096, ringedBlocks{2, 4, 6, 1, 0}},
+		{modeGated, 28672, 4096, ringedBlocks{14, 14, 3, 1, 0}},
+		{modeAdd, 4096, 14336, ringedBlocks{2, 4, 6, 1, 0}},
+		{modeGated, 35000, 4096, ringedBlocks{}},  // too many warps
+		{modePlain, 128256, 4096, ringedBlocks{}}, // likewise
+	} {
+		m := &matrix{out: min(c.outs, 8193), in: c.ins}
+		if c.mode != modeGated {
+			m.out = min(c.outs, 4096) // the largest of queries, keys and values
+		}
+		a := &gemmArgs{rows: 1, mode: int32(c.mode), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}
+		a.p[0].tiles = int32(c.outs / tileOuts)
+		got, ok := formatBF16.arrangeRing(i, a)
+		if got.shared = 0; !ok {
+			got = ringedBlocks{}
+		}
+		if got != c.want {
+			t.Errorf("%d outputs of %d inputs: %+v; want %+v", c.outs, c.ins, got, c.want)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 9))
+	many := 0
+	for range 20000 {
+		f := []format{formatBF16, formatFP8}[r.IntN(2)]
+		a := &gemmArgs{rows: 1 + r.Int32N(ringedRows), mode: []int32{modePlain, modeAdd, modeGated}[r.IntN(3)], tilesIn: 4 * (1 + r.Int32N(300)), products: 1, ranges: 1 + r.Int32N(4)}
+		a.p[0].tiles = 2 + 2*r.Int32N(900)
+		c, ok := f.arrangeRing(i, a)
+		if !ok {
+			continue
+		}
+		many++
+		steps := 4
+		if a.mode == modeGated && f == formatBF16 {
+			steps = 2
+		}
+		// As rangeStart of gemm.cuh cuts inputs: the fetching warp goes on to the most parts of a range, and waits for
+		// all warps that have any, once for each time that a stage is used again.
+		records := int(a.tilesIn) / 4
+		start := func(n int) int {
+			if n == int(a.ranges) {
+				return records
+			}
+			return records / 4 * n / int(a.ranges) * 4
+		}
+		var parts []int
+		for n := range int(a.ranges) {
+			if own := start(n+1) - start(n); own > 0 {
+				parts = append(parts, int(blocksOf(own, steps)))
+			}
+		}
+		if slices.Min(parts) < slices.Max(parts)-c.stages {
+			t.Fatalf("%+v: a warp has %d parts and another one %d, with %d stages", a, slices.Min(parts), slices.Max(parts), c.stages)
+		}
+		if c.stages < 1 || c.warps > ringedWarps || c.shared > mostShared {
+			t.Fatalf("%+v: %+v", a, c)
+		}
+	}
+	if many < 1000 {
+		t.Errorf("%d products are cut; the test wants more", many)
 	}
 }

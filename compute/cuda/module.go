@@ -94,6 +94,9 @@ func productBuilds(f format) []Build {
 	all := []Build{{"gemm_few.cu", "sm_80", f, 0, false}, {"gemm.cu", "sm_80", f, 0, false}, {"gemm_wgmma.cu", "sm_90a", f, 0, false},
 		{"gemm_turned.cu", "sm_90a", f, 0, false}, {"grouped.cu", "sm_80", f, 0, false},
 		{"grouped_few.cu", "sm_80", f, 0, false}, {"grouped_wgmma.cu", "sm_90a", f, 0, false}, {"route_few.cu", "sm_90a", f, 0, false}}
+	if f.ringed() {
+		all = append(all, Build{"gemm_ring.cu", "sm_90a", f, 0, false})
+	}
 	if f == formatFP8 {
 		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false}, Build{"gemm_float8_few.cu", "sm_90a", f, 0, false})
 	}
@@ -243,7 +246,7 @@ func (b Build) read() (c compiled, err error) {
 // common.cuh): those of a decode step.
 var earlySources = []string{
 	"rows.cu", "cache.cu", "attend.cu", "attend_ring.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
-	"gemm_few.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu", "gemm_float8_few.cu",
+	"gemm_few.cu", "gemm_ring.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu", "gemm_float8_few.cu",
 	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
 }
 

@@ -190,6 +190,12 @@ type float8FewArgs struct {
 	tiles, stages, atOnce, _ int32
 }
 
+// gemmRingArgs is a gemmArgs with how gemm_ring.cu cuts it.
+type gemmRingArgs struct {
+	a                        gemmArgs
+	tiles, stages, atOnce, _ int32
+}
+
 type float8RowsArgs struct {
 	x, to, scales           pointer
 	ldx, in, padded, groups int32
@@ -504,6 +510,7 @@ func init() {
 	for _, k := range float8Fews {
 		paramSizes[k.name()] = unsafe.Sizeof(float8FewArgs{})
 	}
+	paramSizes[gemmRing], paramSizes[gatedRing] = unsafe.Sizeof(gemmRingArgs{}), unsafe.Sizeof(gemmRingArgs{})
 	for _, w := range float8Warpgroups {
 		paramSizes[w.name()] = unsafe.Sizeof(float8BoxArgs{})
 	}

@@ -268,6 +268,7 @@ func (f format) sharedSizes(most int) map[string]int {
 	for _, m := range manies {
 		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
 	}
+	sizes[f.kernel(gemmRing)], sizes[f.kernel(gatedRing)] = most, most
 	// What these kernels have besides:
 	for name, own := range map[string]int{"few_gated": 1 << 10, "few_down": 2 << 10, "route_few": 12 << 10} {
 		sizes[f.kernel(name)] = most - own
@@ -513,31 +514,23 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	return best, least
 }
 
-// multiply queues a product. Up to 16 rows are for gemm_few.cu, of BF16 up to 8; more are for a kernel of warpgroups,
-// if one can compute them. For others it takes the kernel of gemm.cu for as many rows, or for 128, whose blocks have
-// the most outputs and still keep three quarters of the multiprocessors at work: the larger blocks are, the less they
-// read again.
+// multiply queues a product. Up to 4 rows of large weights are for gemm_ring.cu, others of up to 16 for gemm_few.cu, of
+// BF16 up to 8; more are for a kernel of warpgroups, if one can compute them. For others it takes the kernel of gemm.cu
+// for as many rows, or for 128, whose blocks have the most outputs and still keep three quarters of the multiprocessors
+// at work: the larger blocks are, the less they read again.
 func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	if rows == 0 {
 		return nil
 	}
 	a.rows = int32(rows)
 	tiles := a.tiles()
-	for _, few := range fews {
-		shared := int(a.ranges) * few.shared(f, rows)
-		fits := rows <= few.rows && few.gated == (a.mode == modeGated) && shared <= p.d.g.info.shared
-		if !fits || f == formatBF16 && rows > fewOfBF16 && p.cost(f, a) > 0 {
-			continue
+	if tiles*int(a.tilesIn)/4*f.recordBytes() >= ringedBytes {
+		if done, err := p.ring(f, a); done || err != nil {
+			return err
 		}
-		if few.gated {
-			tiles /= 2
-		}
-		k := *p.kernel[f.kernel(few.name())]
-		if k.early {
-			shared = max(shared, p.d.g.info.evenShared(tiles))
-		}
-		k.shared = uint32(shared)
-		return launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*few.pipe(f).warps*int(a.ranges), a)
+	}
+	if done, err := p.few(f, a); done || err != nil {
+		return err
 	}
 	if w, cost := p.warpgroups(f, a, tiles); cost > 0 {
 		return w.run(p, f, a, tiles)
@@ -555,4 +548,26 @@ func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 		}
 	}
 	return run(p, f.kernel(best.name()), grid{blocks, 1, 1}, best.threads, a)
+}
+
+// few queues a kernel of gemm_few.cu, if one is for so many rows.
+func (p *program) few(f format, a *gemmArgs) (done bool, err error) {
+	rows, tiles := int(a.rows), a.tiles()
+	for _, few := range fews {
+		shared := int(a.ranges) * few.shared(f, rows)
+		fits := rows <= few.rows && few.gated == (a.mode == modeGated) && shared <= p.d.g.info.shared
+		if !fits || f == formatBF16 && rows > fewOfBF16 && p.cost(f, a) > 0 {
+			continue
+		}
+		if few.gated {
+			tiles /= 2
+		}
+		k := *p.kernel[f.kernel(few.name())]
+		if k.early {
+			shared = max(shared, p.d.g.info.evenShared(tiles))
+		}
+		k.shared = uint32(shared)
+		return true, launch(p.s, &k, grid{uint32(tiles), 1, 1}, 32*few.pipe(f).warps*int(a.ranges), a)
+	}
+	return false, nil
 }

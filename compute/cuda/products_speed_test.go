@@ -174,7 +174,16 @@ func speedOfProduct(t *testing.T, p *program, q productOf, n int, x, dst pointer
 		if n > 8 {
 			name = "gemm_16"
 		}
-		try(name, func(a *gemmArgs) error { return p.multiply(f, a, n) })
+		try(name, func(a *gemmArgs) error {
+			_, err := p.few(f, a)
+			return err
+		})
+	}
+	if _, ok := f.arrangeRing(p.d.g.info, &args[0]); ok && n <= ringedRows {
+		try(gemmRing, func(a *gemmArgs) error {
+			_, err := p.ring(f, a)
+			return err
+		})
 	}
 	for _, b := range f.blockings() {
 		if b.rows >= min(n, 128) && (b.rows <= 2*n || b.rows == 32) {

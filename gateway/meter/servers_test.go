@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -22,23 +23,32 @@ type server struct {
 	url  string
 	make func() *exec.Cmd
 	cmd  *exec.Cmd
+	said bytes.Buffer // by its processes, on their standard error
 }
 
 func (s *server) start() {
 	s.t.Helper()
 	s.cmd = s.make()
 	s.cmd.SysProcAttr = ownGroup(s.cmd.SysProcAttr)
+	s.said.Reset()
+	s.cmd.Stderr = &s.said
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// kill ends a server at once, with all its processes.
+// kill ends a server at once, and waits until all its processes have ended: those of PostgreSQL that answer clients are
+// groups of their own, and while one is left, no other server can have its place. Wait returns once none has the pipe
+// to `said` any more.
 func (s *server) kill() {
-	if s.cmd != nil {
-		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-		s.cmd.Wait()
-		s.cmd = nil
+	if s.cmd == nil {
+		return
+	}
+	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	s.cmd.Wait()
+	s.cmd = nil
+	if s.t.Failed() {
+		s.t.Logf("the server said: %s", s.said.Bytes()[max(0, s.said.Len()-4096):])
 	}
 }
 

@@ -39,6 +39,9 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 8960, rows: 8, wide: 1, bias: true},
 			{outs: []int{40, 40}, in: 4096, rows: 7, mode: modeGated},
 			{outs: []int{72, 72}, in: 1536, rows: 16, mode: modeGated, bias: true},
+			{outs: []int{14330, 14330}, in: 512, rows: 2, mode: modeGated},
+			{outs: []int{6000, 1000, 500}, in: 2112, rows: 4, wide: 1, bias: true},
+			{outs: []int{72, 72}, in: 2240, rows: 1, mode: modeGated},
 		}, []productCase{
 			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{192, 64, 104}, in: 256, rows: 300},
@@ -50,13 +53,19 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 1280, rows: 8, bias: true},
 			{outs: []int{24, 24}, in: 1536, rows: 3, mode: modeGated},
 			{outs: []int{24, 24}, in: 256, rows: 9, mode: modeGated, bias: true},
+			{outs: []int{888, 888}, in: 256, rows: 2, mode: modeGated},
+			{outs: []int{300, 72, 40}, in: 2112, rows: 4, wide: 1, bias: true},
+			{outs: []int{24, 24}, in: 2240, rows: 1, mode: modeGated},
 		}) {
+			if c.in%typ.BlockValues() != 0 {
+				continue
+			}
 			c.test(t, d, p, typ, r)
 		}
 	}
 }
 
-// productCase is a product of many rows.
+// productCase is a product.
 type productCase struct {
 	outs      []int
 	in, rows  int

@@ -55,8 +55,9 @@ func TestFewEvenly(t *testing.T) {
 				if k.mode == modeGated {
 					a.products, a.p[1] = 2, a.p[0]
 				}
-				if err := p.multiply(f, &a, rows); err != nil {
-					t.Fatal(err)
+				a.rows = int32(rows)
+				if done, err := p.few(f, &a); !done || err != nil {
+					t.Fatal(done, err)
 				}
 				blocks, shared := p.s.config.blocks.x, int(p.s.config.shared)
 				if int32(blocks) != k.tiles {
@@ -65,6 +66,14 @@ func TestFewEvenly(t *testing.T) {
 				room := (227<<10 + blockShared) / (shared + blockShared)
 				if room > k.share || f == formatInt4Min && rows == 1 && room < k.share {
 					t.Errorf("%s of %d rows of format %d: a multiprocessor has room for %d blocks of %d bytes; want %d", k.name, rows, f, room, shared, k.share)
+				}
+				// Few rows of large weights of 16 bits have a block for each multiprocessor instead.
+				if err := p.multiply(f, &a, rows); err != nil {
+					t.Fatal(err)
+				}
+				ringed := f == formatBF16 && rows <= ringedRows && k.tiles > 200
+				if got := int(p.s.config.blocks.x); (got <= 132) != (ringed || k.tiles <= 132) {
+					t.Errorf("%s of %d rows of format %d: %d blocks", k.name, rows, f, got)
 				}
 			}
 		}

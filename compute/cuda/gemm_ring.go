@@ -1,7 +1,7 @@
 package cuda
 
 // The kernels of gemm_ring.cu, and what they are for: up to ringedRows rows, and weights of at least ringedBytes, with
-// fewer of which gemm_few.cu begins and ends sooner.
+// fewer of which gemm_few.cu begins and ends sooner; but no more than such blocks can have (arrangeRing).
 const (
 	gemmRing    = "gemm_ring"
 	gatedRing   = "gemm_ring_gated"
@@ -41,8 +41,7 @@ func (f format) arrangeRing(i info, a *gemmArgs) (c ringedBlocks, ok bool) {
 	beside := c.warps*512 + roundUp(int(a.rows)*(int(a.tilesIn)*tileIns*2+16), 8) + 8 + align
 	c.stages = min((i.shared-beside)/stage, parts)
 	c.atOnce = max((onTheWay+stage/2)/stage, 1)
-	half := (i.shared+blockShared)/2 - blockShared // with less, a multiprocessor has room for two
-	c.shared = max(beside+c.stages*stage, half)
+	c.shared = beside + c.stages*stage
 	return c, c.warps <= ringedWarps && c.stages >= max(min(leastStages, parts), missed)
 }
 
@@ -53,7 +52,7 @@ func (p *program) ring(f format, a *gemmArgs) (done bool, err error) {
 		name = gatedRing
 	}
 	k := p.kernel[f.kernel(name)]
-	if k == nil || int(a.rows) > ringedRows || a.x%16 != 0 || a.ldx%8 != 0 || a.softcap != 0 {
+	if k == nil || int(a.rows) > ringedRows || a.x%16 != 0 || a.ldx%8 != 0 {
 		return false, nil
 	}
 	c, ok := f.arrangeRing(p.d.g.info, a)

@@ -21,7 +21,7 @@ func TestProductKernels(t *testing.T) {
 		return load(t, d, repeated(t, r, quant.BF16, out, in))
 	})
 	p := compileGraph(t, d, g, oneLayer(t, d, 4, compute.CacheLayer{KVHeads: 2, KDim: 64, VDim: 64}), compute.Limits{Rows: 256, Slots: 1}).(*program)
-	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.Q8_0, quant.F8_E4M3} {
+	for _, typ := range []quant.Type{quant.BF16, quant.Q4_K, quant.Q8_0, quant.U8_32, quant.U8_128, quant.F8_E4M3} {
 		for _, c := range less([]productCase{
 			{outs: []int{200}, in: 2048, rows: 300, mode: modeAdd, wide: 1},
 			{outs: []int{456}, in: 14336, rows: 513, mode: modeAdd, wide: 1, bias: true},
@@ -39,7 +39,9 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 8960, rows: 8, wide: 1, bias: true},
 			{outs: []int{40, 40}, in: 4096, rows: 7, mode: modeGated},
 			{outs: []int{72, 72}, in: 1536, rows: 16, mode: modeGated, bias: true},
-			{outs: []int{14330, 14330}, in: 512, rows: 2, mode: modeGated},
+			{outs: []int{14200, 14200}, in: 512, rows: 2, mode: modeGated, bias: true},
+			{outs: []int{200}, in: 512, rows: 4, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{72, 40}, in: 4096, rows: 3, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{6000, 1000, 500}, in: 2112, rows: 4, wide: 1, bias: true},
 			{outs: []int{72, 72}, in: 2240, rows: 1, mode: modeGated},
 		}, []productCase{
@@ -53,11 +55,14 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 1280, rows: 8, bias: true},
 			{outs: []int{24, 24}, in: 1536, rows: 3, mode: modeGated},
 			{outs: []int{24, 24}, in: 256, rows: 9, mode: modeGated, bias: true},
-			{outs: []int{888, 888}, in: 256, rows: 2, mode: modeGated},
+			{outs: []int{856, 856}, in: 256, rows: 2, mode: modeGated, bias: true},
+			{outs: []int{40}, in: 256, rows: 4, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{72, 40}, in: 2304, rows: 3, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{300, 72, 40}, in: 2112, rows: 4, wide: 1, bias: true},
 			{outs: []int{24, 24}, in: 2240, rows: 1, mode: modeGated},
 		}) {
-			if c.in%typ.BlockValues() != 0 {
+			few := typ == quant.U8_32 || typ == quant.U8_128 // whose kernels of many rows are like those of Q8_0
+			if c.in%typ.BlockValues() != 0 || few && c.rows > ringedRows {
 				continue
 			}
 			c.test(t, d, p, typ, r)
@@ -168,21 +173,24 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		return
 	}
 	if c.rows <= fews[len(fews)-1].rows {
-		tried := func(name string, few func(format, *gemmArgs) (bool, error), must bool) {
-			t.Helper()
-			try(name, func() error {
-				done, err := few(f, &a)
-				if must && !done {
-					t.Errorf("%v, %+v: %s does not compute it", typ, c, name)
-				}
-				if done {
+		for _, few := range []struct {
+			name    string
+			applies bool
+			run     func(format, *gemmArgs) (bool, error)
+		}{
+			{"gemm_few", f != formatBF16 || c.rows <= fewOfBF16, p.few},
+			{gemmRing, p.kernel[f.kernel(gemmRing)] != nil && c.rows <= ringedRows, p.ring},
+		} {
+			if few.applies {
+				try(few.name, func() error {
+					done, err := few.run(f, &a)
+					if !done {
+						t.Errorf("%v, %+v: %s does not compute it", typ, c, few.name)
+					}
 					return err
-				}
-				return p.multiply(f, &a, c.rows)
-			})
+				})
+			}
 		}
-		tried("gemm_few", p.few, f != formatBF16 || c.rows <= fewOfBF16)
-		tried("gemm_ring", p.ring, p.kernel[f.kernel(gemmRing)] != nil && c.rows <= ringedRows)
 	}
 	for _, b := range f.blockings() {
 		if p.kernel[f.kernel(b.name())] != nil {
@@ -239,7 +247,7 @@ func TestRingBlocks(t *testing.T) {
 		{modeGated, 35000, 4096, ringedBlocks{}},  // too many warps
 		{modePlain, 128256, 4096, ringedBlocks{}}, // likewise
 	} {
-		m := &matrix{out: min(c.outs, 8193), in: c.ins}
+		m := &matrix{out: c.outs, in: c.ins}
 		if c.mode != modeGated {
 			m.out = min(c.outs, 4096) // the largest of queries, keys and values
 		}
@@ -256,7 +264,7 @@ func TestRingBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	many := 0
 	for range 20000 {
-		f := []format{formatBF16, formatFP8}[r.IntN(2)]
+		f := []format{formatBF16, formatFP8, formatInt8, formatInt8Zero}[r.IntN(4)]
 		a := &gemmArgs{rows: 1 + r.Int32N(ringedRows), mode: []int32{modePlain, modeAdd, modeGated}[r.IntN(3)], tilesIn: 4 * (1 + r.Int32N(300)), products: 1, ranges: 1 + r.Int32N(4)}
 		a.p[0].tiles = 2 + 2*r.Int32N(900)
 		c, ok := f.arrangeRing(i, a)
@@ -286,7 +294,10 @@ func TestRingBlocks(t *testing.T) {
 		if slices.Min(parts) < slices.Max(parts)-c.stages {
 			t.Fatalf("%+v: a warp has %d parts and another one %d, with %d stages", a, slices.Min(parts), slices.Max(parts), c.stages)
 		}
-		if c.stages < 1 || c.warps > ringedWarps || c.shared > mostShared {
+		// Where the kernel's shared memory ends:
+		rows := roundUp(int(a.rows)*(int(a.tilesIn)*tileIns*2+16), 8)
+		end := roundUp(c.warps*512+rows+8+16*c.stages, 128) + c.stages*c.warps*steps*f.recordBytes()
+		if c.stages < 1 || c.warps > ringedWarps || c.shared > mostShared || end > c.shared {
 			t.Fatalf("%+v: %+v", a, c)
 		}
 	}

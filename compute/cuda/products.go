@@ -514,10 +514,10 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 	return best, least
 }
 
-// multiply queues a product. Up to 4 rows of large weights are for gemm_ring.cu, others of up to 16 for gemm_few.cu, of
-// BF16 up to 8; more are for a kernel of warpgroups, if one can compute them. For others it takes the kernel of gemm.cu
-// for as many rows, or for 128, whose blocks have the most outputs and still keep three quarters of the multiprocessors
-// at work: the larger blocks are, the less they read again.
+// multiply queues a product. Up to 4 rows of large weights are for gemm_ring.cu, if it can compute them; others of up
+// to 16 for gemm_few.cu, of BF16 up to 8; more for a kernel of warpgroups, if one can compute them. For others it takes
+// the kernel of gemm.cu for as many rows, or for 128, whose blocks have the most outputs and still keep three quarters
+// of the multiprocessors at work: the larger blocks are, the less they read again.
 func (p *program) multiply(f format, a *gemmArgs, rows int) error {
 	if rows == 0 {
 		return nil

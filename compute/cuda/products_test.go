@@ -71,7 +71,7 @@ func TestFewEvenly(t *testing.T) {
 				if err := p.multiply(f, &a, rows); err != nil {
 					t.Fatal(err)
 				}
-				ringed := f == formatBF16 && rows <= ringedRows && k.tiles > 200
+				ringed := f == formatBF16 && rows <= ringedRows && int(a.products*k.tiles)*64*f.recordBytes() >= ringedBytes
 				if got := int(p.s.config.blocks.x); (got <= 132) != (ringed || k.tiles <= 132) {
 					t.Errorf("%s of %d rows of format %d: %d blocks", k.name, rows, f, got)
 				}

@@ -23,7 +23,7 @@ type server struct {
 	url  string
 	make func() *exec.Cmd
 	cmd  *exec.Cmd
-	said bytes.Buffer // by its processes, on their standard error
+	said bytes.Buffer // by its processes
 }
 
 func (s *server) start() {
@@ -31,15 +31,15 @@ func (s *server) start() {
 	s.cmd = s.make()
 	s.cmd.SysProcAttr = ownGroup(s.cmd.SysProcAttr)
 	s.said.Reset()
-	s.cmd.Stderr = &s.said
+	s.cmd.Stdout, s.cmd.Stderr = &s.said, &s.said
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// kill ends a server at once, and waits until all its processes have ended: those of PostgreSQL that answer clients are
-// groups of their own, and while one is left, no other server can have its place. Wait returns once none has the pipe
-// to `said` any more.
+// kill ends a server at once, and waits until all its processes have ended: other than PostgreSQL's first one they are
+// groups of their own and end when they notice, and while one is left, no other server can have its place. Wait returns
+// once none has the pipe to `said` any more.
 func (s *server) kill() {
 	if s.cmd == nil {
 		return

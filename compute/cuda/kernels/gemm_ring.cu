@@ -1,16 +1,16 @@
 // Products of up to 4 rows on Hopper, of large weights of 8 bits and more. Sums have the order of gemm.cuh.
 //
-// A block has all rows, some tiles of 16 outputs, and a warp for each range of inputs of each of them. There is a block
-// for each multiprocessor. Rows are whole in shared memory. Weights come through a ring of stages, of STEPS records for
-// each warp: one more warp fetches them, as many as fit before rows are there, but only some at once: rows, and what the
-// kernels before read, would wait behind megabytes of weights.
+// A block has all rows, some tiles of 16 outputs, and a warp for each range of inputs of each of them; a multiprocessor
+// has one block at most. Rows are whole in shared memory. Weights come through a ring of stages, of STEPS records for
+// each warp: one more warp fetches them, as many as fit before rows are there, but only some at once. Rows, and what
+// the kernels before read, would wait behind megabytes of weights.
 #include "gemm.cuh"
 #include "wgmma.cuh"
 
 #define MOST_WARPS 15 // that multiply
 
 struct GemmRingArgs {
-    GemmArgs a;        // x at 16 bytes, and ldx a multiple of 8; softcap is 0
+    GemmArgs a;        // x at 16 bytes, and ldx a multiple of 8; softcap of ADD is 0
     int tiles, stages; // of a block
     int atOnce;        // stages that are on their way at once until the first of the ring have all been asked for
     int unused;
@@ -53,7 +53,7 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
     __syncthreads();
     if (warp == warps) {
         u32 to = sharedAddress(ring) + own * PART, parity = 1;
-        // No warp has fewer parts than that by more than there are stages: none is missed where a stage is used again.
+        // A warp that has parts lacks no more than there are stages (arrangeRing), so all arrivals at `empty` come.
         int longest = __reduce_max_sync(~0u, (records + STEPS - 1) / STEPS), stage = 0;
         for (int s = 0; s < longest; s++) {
             if (s >= w.atOnce && s < w.stages)

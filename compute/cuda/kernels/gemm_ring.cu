@@ -2,8 +2,8 @@
 //
 // A block has all rows, some tiles of 16 outputs, and a warp for each range of inputs of each of them; a multiprocessor
 // has one block at most. Rows are whole in shared memory. Weights come through a ring of stages, of STEPS records for
-// each warp: one more warp fetches them, as many as fit before rows are there, but only some at once. Rows, and what
-// the kernels before read, would wait behind megabytes of weights.
+// each warp: one more warp fetches them, as many as fit before rows are there, but only some at once, since
+// rows, and what the kernels before read, would wait behind megabytes of weights.
 #include "gemm.cuh"
 #include "wgmma.cuh"
 

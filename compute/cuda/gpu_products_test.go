@@ -39,11 +39,11 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 8960, rows: 8, wide: 1, bias: true},
 			{outs: []int{40, 40}, in: 4096, rows: 7, mode: modeGated},
 			{outs: []int{72, 72}, in: 1536, rows: 16, mode: modeGated, bias: true},
-			{outs: []int{14200, 14200}, in: 512, rows: 2, mode: modeGated, bias: true},
-			{outs: []int{200}, in: 512, rows: 4, mode: modeAdd, wide: 1, bias: true},
-			{outs: []int{72, 40}, in: 4096, rows: 3, mode: modeAdd, wide: 1, bias: true},
-			{outs: []int{6000, 1000, 500}, in: 2112, rows: 4, wide: 1, bias: true},
-			{outs: []int{72, 72}, in: 2240, rows: 1, mode: modeGated},
+			{outs: []int{14200, 14200}, in: 512, rows: 2, mode: modeGated, bias: true, few: true},
+			{outs: []int{200}, in: 512, rows: 4, mode: modeAdd, wide: 1, bias: true, few: true},
+			{outs: []int{72, 40}, in: 4096, rows: 3, mode: modeAdd, wide: 1, bias: true, few: true},
+			{outs: []int{6000, 1000, 500}, in: 2112, rows: 4, wide: 1, bias: true, few: true},
+			{outs: []int{72, 72}, in: 2240, rows: 1, mode: modeGated, few: true},
 		}, []productCase{
 			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{192, 64, 104}, in: 256, rows: 300},
@@ -55,16 +55,17 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{40}, in: 1280, rows: 8, bias: true},
 			{outs: []int{24, 24}, in: 1536, rows: 3, mode: modeGated},
 			{outs: []int{24, 24}, in: 256, rows: 9, mode: modeGated, bias: true},
-			{outs: []int{856, 856}, in: 256, rows: 2, mode: modeGated, bias: true},
-			{outs: []int{40}, in: 256, rows: 4, mode: modeAdd, wide: 1, bias: true},
-			{outs: []int{72, 40}, in: 2304, rows: 3, mode: modeAdd, wide: 1, bias: true},
-			{outs: []int{300, 72, 40}, in: 2112, rows: 4, wide: 1, bias: true},
-			{outs: []int{24, 24}, in: 2240, rows: 1, mode: modeGated},
+			{outs: []int{856, 856}, in: 256, rows: 2, mode: modeGated, bias: true, few: true},
+			{outs: []int{40}, in: 256, rows: 4, mode: modeAdd, wide: 1, bias: true, few: true},
+			{outs: []int{72, 40}, in: 2304, rows: 3, mode: modeAdd, wide: 1, bias: true, few: true},
+			{outs: []int{300, 72, 40}, in: 2112, rows: 4, wide: 1, bias: true, few: true},
+			{outs: []int{24, 24}, in: 2240, rows: 1, mode: modeGated, few: true},
 		}) {
-			few := typ == quant.Q8_0 || typ == quant.U8_32 || typ == quant.U8_128 // are here for gemm_ring.cu
-			if c.in%typ.BlockValues() != 0 || few && c.rows > ringedRows {
+			codes := typ == quant.Q8_0 || typ == quant.U8_32 || typ == quant.U8_128 // are here for gemm_ring.cu
+			if c.in%typ.BlockValues() != 0 || codes && c.rows > ringedRows {
 				continue
 			}
+			c.few = c.few || codes
 			c.test(t, d, p, typ, r)
 		}
 	}
@@ -77,6 +78,7 @@ type productCase struct {
 	mode, act int32
 	wide      int32
 	bias      bool
+	few       bool // of kernels for many rows, the first alone is tried
 }
 
 func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r *rand.Rand) {
@@ -192,15 +194,15 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 			}
 		}
 	}
-	for _, b := range f.blockings() {
-		if p.kernel[f.kernel(b.name())] != nil {
+	for i, b := range f.blockings() {
+		if p.kernel[f.kernel(b.name())] != nil && (i == 0 || !c.few) {
 			try(b.name(), func() error {
 				return run(p, f.kernel(b.name()), grid{blocksOf(tiles*tileOuts, b.outs) * blocksOf(c.rows, b.rows), 1, 1}, b.threads, &a)
 			})
 		}
 	}
 	for _, w := range warpgroupKernels {
-		if p.kernel[f.kernel(w.name())] != nil && w.fits(&a) && a.tilesIn%wgmmaTiles == 0 && a.storable() {
+		if p.kernel[f.kernel(w.name())] != nil && w.fits(&a) && a.tilesIn%wgmmaTiles == 0 && a.storable() && !c.few {
 			try(w.name(), func() error { return w.run(p, f, &a, tiles) })
 		}
 	}

@@ -13,6 +13,15 @@ const (
 // ringed reports whether gemm_ring.cu is for a format. Making bfloat16 of smaller codes takes its warps too long.
 func (f format) ringed() bool { return formats[f].bits >= 8 }
 
+// ringedSteps is how many steps of 64 inputs a warp has in a stage: STEPS. A gate and an up have the most warps: with
+// four steps of BF16, too few stages would fit.
+func (f format) ringedSteps(a *gemmArgs) int {
+	if a.mode == modeGated && f == formatBF16 {
+		return 2
+	}
+	return 4
+}
+
 // ringedBlocks says how a product is cut: the tiles of outputs of a block, the warps of it that multiply, the stages of
 // its ring, how many of them are on their way at once before rows are there, and its shared memory.
 type ringedBlocks struct{ tiles, warps, stages, atOnce, shared int }
@@ -23,12 +32,9 @@ func (f format) arrangeRing(i info, a *gemmArgs) (c ringedBlocks, ok bool) {
 		leastStages = 3
 		onTheWay    = 32 << 10 // bytes of weights for a multiprocessor, about, at once
 	)
-	steps, pair := 4, 1 // steps: STEPS
+	steps, pair := f.ringedSteps(a), 1
 	if a.mode == modeGated {
 		pair = 2
-		if f == formatBF16 {
-			steps = 2
-		}
 	}
 	c.tiles = roundUp(int(blocksOf(a.tiles(), i.sms)), pair)
 	c.warps = c.tiles * int(a.ranges)

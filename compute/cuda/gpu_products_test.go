@@ -274,10 +274,7 @@ func TestRingBlocks(t *testing.T) {
 			continue
 		}
 		many++
-		steps := 4
-		if a.mode == modeGated && f == formatBF16 {
-			steps = 2
-		}
+		steps := f.ringedSteps(a)
 		// As rangeStart of gemm.cuh cuts inputs: the fetching warp goes on to the most parts of a range, and waits for
 		// all warps that have any, once for each time that a stage is used again.
 		records := int(a.tilesIn) / 4

@@ -152,7 +152,6 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
     }
 }
 
-// A gate and an up have the most warps: with 4 records of BF16 for each, too few stages would fit. `steps` in
-// gemm_ring.go has these numbers.
+// STEPS are ringedSteps of gemm_ring.go.
 KERNEL __launch_bounds__(32 * MOST_WARPS + 32) gemm_ring(const __grid_constant__ GemmRingArgs w) { gemmRing<4>(w); }
 KERNEL __launch_bounds__(32 * MOST_WARPS + 32) gemm_ring_gated(const __grid_constant__ GemmRingArgs w) { gemmRing<FORMAT == BF16 ? 2 : 4>(w); }

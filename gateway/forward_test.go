@@ -68,6 +68,7 @@ func TestRefusals(t *testing.T) {
 			{"POST", "/v1/chat/completions", `{"model":"x"}`, 404, `the model \"x\" does not exist`},
 			{"POST", "/v1/chat/completions", `{"messages":[]}`, 400, "model is missing"},
 			{"POST", "/v1/chat/completions", `{"model":"m","model":"m"}`, 400, "model is there twice"},
+			{"POST", "/v1/chat/completions", `{"model":"m","Model":"n"}`, 400, `\"Model\": expected model`},
 			{"POST", "/v1/chat/completions", `{"model":7}`, 400, "expected a string, found 7"},
 			{"POST", "/v1/chat/completions", `{"model":"m"`, 400, "the end of the body"},
 			{"POST", "/v1/chat/completions", `{"model":"` + strings.Repeat("x", 100) + `"}`, 413, "more than 100 bytes"},

@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // maxNesting is how deep values may be nested in a body.
@@ -57,6 +59,9 @@ func scan(raw []byte) (body, error) {
 		b.special, b.byTokens = b.special || !may, b.byTokens || may && !byText
 		for i, k := range known {
 			if k.name != key {
+				if strings.EqualFold(k.name, key) { // some upstreams take it for the key
+					return fmt.Errorf("%q: expected %s, in these letters", key, k.name)
+				}
 				continue
 			}
 			if seen[i] {
@@ -156,7 +161,7 @@ func readText(key string, value []byte, into *string) error {
 	if value[0] != '"' {
 		return fmt.Errorf("%s: expected a string, found %.40s", key, value)
 	}
-	if bytes.IndexByte(value, '\\') < 0 {
+	if bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
 		*into = string(value[1 : len(value)-1])
 		return nil
 	}

@@ -14,7 +14,7 @@ func FuzzScan(f *testing.F) {
 	for _, s := range []string{
 		`{"model":"m","stream":true,"user":"u","max_tokens":5,"messages":[{"content":"a\\\"]}"}],"n":2,"tools":[]}`,
 		` { "model" : "\u006d" , "input" : [1,-2.5e3,null,true] , "stream":null} `,
-		`{"mod\u0065l":"x","prompt":"\\"}`, `{"model":"m","model":"n"}`, `{"model":1}`, `{}`, `[]`, `{"a":[}]}`, `{"a":{]}`,
+		`{"mod\u0065l":"x","prompt":"\\"}`, `{"model":"m","model":"n"}`, `{"model":"m","modEl":"n"}`, "{\"user\":\"\xcf\"}", `{"model":1}`, `{}`, `[]`, `{"a":[}]}`, `{"a":{]}`,
 		`{"a":"\\\\\""}`, `{"model":"m"}x`, `{"model":"m",}`, `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + "}",
 	} {
 		f.Add([]byte(s))

@@ -41,6 +41,7 @@ func TestRefusalsAreHeld(t *testing.T) {
 		synctest.Wait()
 		check(t.Context(), "wrong", good, 401, 0)
 		time.Sleep(refusalTime)
+		synctest.Wait() // all of them are answered
 		check(t.Context(), "wrong", good, 401, refusalTime)
 	})
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"github.com/kvasir-llm/kvasir/quant"
 )
 
-// TestBuilt checks that the PTX is made from the kernels as they stand.
+// TestBuilt checks that the files are those that were made from the kernels as they stand.
 func TestBuilt(t *testing.T) {
 	if _, err := os.Stat("kernels"); err != nil {
 		t.Skip("the sources are not beside this test")
@@ -22,11 +23,15 @@ func TestBuilt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, err := os.ReadFile(b.File() + ".sum")
+		sums, err := ReadSums(".", b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.TrimSpace(string(sum)); got != b.Sum(source, headers) {
+		file, err := compiledFiles.ReadFile(b.File())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sums.Sources != b.Sources(source, headers) || sums.File != sha256.Sum256(file) {
 			t.Errorf("%s is not made from %s as it stands: go generate ./compute/cuda", b.File(), b.Source)
 		}
 	}

@@ -232,9 +232,8 @@ func testAttention(t *testing.T, d *device, c attendCase) {
 	values := map[string][]float32{}
 	make := func(name string, width int) compute.Tensor {
 		values[name] = bell(r, vocab*width, 1)
-		h, x := g.Buffer(width, compute.AllRows), g.Buffer(width, compute.AllRows)
-		g.Add(compute.Embed{Dst: h, Table: weight(t, d, values[name], vocab, width), Scale: 1},
-			compute.MatMul{X: h, Products: []compute.Product{{Dst: x, W: weight(t, d, identity(width), width, width)}}})
+		x := g.Buffer(width, compute.AllRows)
+		g.Add(compute.Embed{Dst: x, Table: weight(t, d, values[name], vocab, width), Scale: 1})
 		return x
 	}
 	q, k, v := make("q", width), make("k", kvWidth), make("v", kvWidth)

@@ -140,15 +140,40 @@ func (b Build) Options() []string {
 	return options
 }
 
-// Sum returns the hash of what a file is made from.
-func (b Build) Sum(source []byte, headers map[string][]byte) string {
+// Sums are hashes of a file of compiled/: of the sources and options that it is made from, of the PTX that these
+// become, and of its bytes. A file beside it has them as text.
+type Sums struct{ Sources, PTX, File [sha256.Size]byte }
+
+func (s Sums) String() string {
+	return fmt.Sprintf("sources %x\nptx     %x\nfile    %x\n", s.Sources, s.PTX, s.File)
+}
+
+// Sources returns the hash of what a file is made from.
+func (b Build) Sources(source []byte, headers map[string][]byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	fmt.Fprintln(h, b.Options())
 	h.Write(source)
 	for _, name := range included(source, headers) {
 		h.Write(headers[name])
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))
+	h.Sum(sum[:0])
+	return sum
+}
+
+// ReadSums reads the hashes of a file from the package's folder.
+func ReadSums(dir string, b Build) (s Sums, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, b.File()+".sum"))
+	if err != nil {
+		return s, err
+	}
+	var sources, ptx, file []byte
+	if _, err := fmt.Sscanf(string(text), "sources %x\nptx %x\nfile %x\n", &sources, &ptx, &file); err != nil {
+		return s, fmt.Errorf("%s.sum: %w", b.File(), err)
+	}
+	copy(s.Sources[:], sources)
+	copy(s.PTX[:], ptx)
+	copy(s.File[:], file)
+	return s, nil
 }
 
 var includes = regexp.MustCompile(`(?m)^#include "(.*)"`)

@@ -1,14 +1,17 @@
 // Command _gen compiles the kernels of package cuda with NVRTC, which needs no GPU: go generate runs it in
 // the package's folder. KVASIR_NVRTC names the library libnvrtc.so; else it is looked for where pip installs it
 // (pip install nvidia-cuda-nvrtc==13.0.*). The version is at most 13.0, so that drivers for CUDA 13.0 load what it
-// makes. With KVASIR_PTX, it writes the kernels' PTX for Hopper to the folder of that name as well, for the emulator
-// (package fakecuda).
+// makes. An argument is a part of the names of the files to write; without, all are.
+//
+// With -ptx, it writes no file of the package, but the PTX for Hopper to the folder of that name, for the emulator
+// (package fakecuda), and fails if that is not what the files were made from. That takes a third of the time.
 package main
 
 import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -17,6 +20,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -26,51 +30,71 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("gen: ")
-	only := ""
-	if len(os.Args) > 1 {
-		only = os.Args[1] // a part of the names of what is written
+	ptx := flag.String("ptx", "", "write the PTX for Hopper to this folder, and nothing else")
+	flag.Parse()
+	write, c := nvrtc.write, open()
+	if *ptx != "" {
+		write = func(c nvrtc, b cuda.Build) { c.writePTX(b, *ptx) }
 	}
-	c := open()
 	var all sync.WaitGroup
 	places := make(chan struct{}, runtime.NumCPU())
 	for _, b := range cuda.Builds() {
-		if !strings.Contains(b.File(), only) {
+		if !strings.Contains(b.File(), flag.Arg(0)) || *ptx != "" && b.Arch != "sm_90a" {
 			continue
 		}
 		places <- struct{}{}
 		all.Go(func() {
-			c.write(b)
+			write(c, b)
 			<-places
 		})
 	}
 	all.Wait()
+	if stale.Load() {
+		os.Exit(1)
+	}
 }
 
-// write compiles a build and writes its file, compressed, and the hash of what it is made from.
+// write compiles a build and writes its file, compressed, and its hashes.
 func (c nvrtc) write(b cuda.Build) {
 	source, headers, err := cuda.ReadSource(".", b)
 	if err != nil {
 		log.Fatal(err)
 	}
-	ptx, image := c.compile(b, source, headers)
+	ptx, image := c.compile(b, source, headers, b.Options())
 	file := cuda.Compiled(ptx, image)
-	if dir := os.Getenv("KVASIR_PTX"); dir != "" && b.Arch == "sm_90a" {
-		if err := os.WriteFile(filepath.Join(dir, b.PTX()), cuda.Compiled(ptx, ptx), 0o644); err != nil {
-			log.Fatal(err)
-		}
-	}
 	var z bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression)
 	_, _ = w.Write(file)
 	_ = w.Close()
-	sum := sha256.Sum256(file)
+	sums := cuda.Sums{Sources: b.Sources(source, headers), PTX: sha256.Sum256(ptx), File: sha256.Sum256(z.Bytes())}
 	if err := os.WriteFile(b.File(), z.Bytes(), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile(b.File()+".sum", []byte(b.Sum(source, headers)+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(b.File()+".sum", []byte(sums.String()), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s: %d bytes, %x\n", b.File(), len(file), sum[:4])
+	fmt.Printf("%s: %d bytes, %x\n", b.File(), len(file), sums.File[:4])
+}
+
+// stale says that the PTX of some file has changed since it was written.
+var stale atomic.Bool
+
+// writePTX compiles a build to PTX, writes that to a folder, and compares it with what the build's file was made from.
+func (c nvrtc) writePTX(b cuda.Build, dir string) {
+	source, headers, err := cuda.ReadSource(".", b)
+	if err != nil {
+		log.Fatal(err)
+	}
+	options := b.Options()
+	options[0] = "-arch=compute_90a"
+	ptx, _ := c.compile(b, source, headers, options)
+	if err := os.WriteFile(filepath.Join(dir, b.PTX()), cuda.Compiled(ptx, ptx), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if sums, err := cuda.ReadSums(".", b); err != nil || sums.PTX != sha256.Sum256(ptx) {
+		log.Printf("%s is not made from this PTX (%v)", b.File(), err)
+		stale.Store(true)
+	}
 }
 
 // nvrtc is the compiler's library.
@@ -131,7 +155,7 @@ var (
 func text(s string) *byte { return &append([]byte(s), 0)[0] }
 
 // compile returns what a source becomes: its PTX, and what the driver is to be given.
-func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) (ptx, image []byte) {
+func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte, with []string) (ptx, image []byte) {
 	prog := new(uintptr)
 	var names, bodies []*byte
 	for name, body := range headers {
@@ -141,7 +165,7 @@ func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) (
 	body, name := text(string(source)), text(b.Source)
 	c.check("nvrtcCreateProgram", at(prog), at(body), at(name), uintptr(len(headers)), at(&bodies[0]), at(&names[0]))
 	var options []*byte
-	for _, o := range b.Options() {
+	for _, o := range with {
 		options = append(options, text(o))
 	}
 	r, _, _ := purego.SyscallN(c["nvrtcCompileProgram"], *prog, uintptr(len(options)), at(&options[0]))
@@ -156,7 +180,7 @@ func (c nvrtc) compile(b cuda.Build, source []byte, headers map[string][]byte) (
 	}
 	ptx = bytes.TrimRight(c.read("nvrtcGetPTXSize", "nvrtcGetPTX", *prog), "\x00")
 	image = ptx
-	if b.Arch == "sm_90a" {
+	if with[0] == "-arch=sm_90a" {
 		image = c.read("nvrtcGetCUBINSize", "nvrtcGetCUBIN", *prog)
 	}
 	c.check("nvrtcDestroyProgram", at(prog))

@@ -16,6 +16,30 @@ struct GemmRingArgs {
     int unused;
 };
 
+// fetchParts fetches the records of all warps that multiply, one warp's by each lane: from their place in the weights, by
+// way of the stages of a ring that begins at `to`. `full` and `empty` are the stages' barriers.
+template <int STEPS>
+__device__ __forceinline__ void fetchParts(const GemmRingArgs &w, const u8 *from, int records, u32 to, u32 stageBytes, u32 full, u32 empty) {
+    constexpr int PART = STEPS * RECORD;
+    u32 parity = 1;
+    // A warp that has parts lacks no more than there are stages (arrangeRing), so all arrivals at `empty` come.
+    int longest = __reduce_max_sync(~0u, (records + STEPS - 1) / STEPS), stage = 0;
+    for (int s = 0; s < longest; s++) {
+        if (s >= w.atOnce && s < w.stages)
+            barrierWait(full + (s - w.atOnce) * 8, 0);
+        barrierWait(empty + stage * 8, parity);
+        int bytes = max(min(STEPS, records - s * STEPS), 0) * RECORD;
+        int all = __reduce_add_sync(~0u, bytes);
+        if (threadIdx.x % 32 == 0)
+            barrierExpect(full + stage * 8, all);
+        __syncwarp();
+        if (bytes > 0)
+            fetch(to + stage * stageBytes, from + (i64)s * PART, bytes, full + stage * 8);
+        if (++stage == w.stages)
+            stage = 0, parity ^= 1;
+    }
+}
+
 // [tiles/w.tiles] blocks of w.tiles·ranges warps that multiply, and of the one that fetches. Dynamic shared memory: as
 // arrangeRing has it.
 template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs &w) {
@@ -52,23 +76,7 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
     }
     __syncthreads();
     if (warp == warps) {
-        u32 to = sharedAddress(ring) + own * PART, parity = 1;
-        // A warp that has parts lacks no more than there are stages (arrangeRing), so all arrivals at `empty` come.
-        int longest = __reduce_max_sync(~0u, (records + STEPS - 1) / STEPS), stage = 0;
-        for (int s = 0; s < longest; s++) {
-            if (s >= w.atOnce && s < w.stages)
-                barrierWait(full + (s - w.atOnce) * 8, 0);
-            barrierWait(empty + stage * 8, parity);
-            int bytes = max(min(STEPS, records - s * STEPS), 0) * RECORD;
-            int all = __reduce_add_sync(~0u, bytes);
-            if (lane == 0)
-                barrierExpect(full + stage * 8, all);
-            __syncwarp();
-            if (bytes > 0)
-                fetch(to + stage * stageBytes, from + (i64)s * PART, bytes, full + stage * 8);
-            if (++stage == w.stages)
-                stage = 0, parity ^= 1;
-        }
+        fetchParts<STEPS>(w, from, records, sharedAddress(ring) + own * PART, stageBytes, full, empty);
         return;
     }
     waitForRows();

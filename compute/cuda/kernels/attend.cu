@@ -186,14 +186,14 @@ struct Chunk {
     int at;               // its first position
     const u8 *page;       // the keys of 16 positions, page lane%4; nil if the row sees none of them
 
-    // find finds chunk x, of row i, whose chunks begin at `begin`.
+    // find finds chunk x, of row i, whose chunks begin at `begin`; `of` is a.few[i].
     __device__ __forceinline__ void find(const AttendArgs &a, const Cut &cut, int x, int i, int begin, int4 of) {
         this->x = x, this->i = i, this->begin = begin, n = of.x - begin, row = of.y, slot = of.z, until = of.w;
         int share = (x - begin * cut.shares) / n;
         nth = x - begin * cut.shares - share * n, head = share / cut.parts, part = (share - head * cut.parts) * 8;
     }
 
-    // advance goes on by so many chunks.
+    // advance goes on by so many chunks: to later shares and rows, too. x is the caller's to advance.
     __device__ __forceinline__ void advance(const AttendArgs &a, int by) {
         for (nth += by; nth >= n;) {
             nth -= n, part += 8;
@@ -207,6 +207,7 @@ struct Chunk {
         }
     }
 
+    // lookUp finds the chunk's first position and its keys in the cache.
     template <int DIM> __device__ __forceinline__ void lookUp(const AttendArgs &a) {
         int from = firstSeen(a, until);
         at = (from / CHUNK + nth) * CHUNK;
@@ -215,12 +216,12 @@ struct Chunk {
     }
 };
 
-// Newest is the key and the value of a row's own token: a lane has two numbers from number 2·lane on of each, and two
-// half a head further. It is used in attention from here, not from the cache.
+// Newest is the key and the value of a row's own token. Of each a lane has numbers 2·lane and 2·lane+1, and those half
+// a head further. Attention takes them from here, not from the cache.
 template <int DIM> struct Newest {
     u32 key[2], value[2];
-    float2 c, s;
-    bool there;
+    float2 c, s; // cosines and sines of the key's angles
+    bool there;  // the chunk that read was given is the row's last
 
     // read reads what make takes, if c is the row's last chunk.
     __device__ __forceinline__ void read(const AttendTurnedArgs &a, const Chunk &c) {
@@ -235,7 +236,8 @@ template <int DIM> struct Newest {
         this->c = *(const float2 *)angle, s = *(const float2 *)(angle + DIM / 2);
     }
 
-    // make makes them of what was read, and stores them if the row has no share before with the same KV head.
+    // make normalises and rotates the key that was read. Key and value go to the cache, from the first share of the KV
+    // head alone; values lie toValues bytes behind keys.
     __device__ __forceinline__ void make(const AttendTurnedArgs &a, const Chunk &c, i64 toValues) {
         if (!there)
             return;
@@ -256,7 +258,7 @@ template <int DIM> struct Newest {
         }
     }
 
-    // put puts one of them into page p of the row's last chunk, if that is where it belongs.
+    // put puts x, the key or the value, into page p of chunk c, at `page` in shared memory, if that is its place.
     __device__ __forceinline__ void put(const u32 (&x)[2], const Chunk &c, int p, u32 page) const {
         int pos = c.until - 1, d = threadIdx.x % 32 * 2;
         if (!there || pos % CHUNK / 16 != p)
@@ -269,6 +271,121 @@ template <int DIM> struct Newest {
     }
 };
 
+// Tag is what a block of attend_few has to know of a chunk to join it.
+struct __align__(16) Tag {
+    enum { FIRST = 1, LAST = 2, SPLIT = 4 }; // the first of its share, the last, one of a share that is split
+    int row;    // of the batch
+    int head;   // the first query head of its share
+    int number; // among the chunks of all few rows, as in `partial`
+    int what;   // FIRST, LAST and SPLIT, and 8 times the query heads of its share
+};
+
+// tagOf makes the tag of chunk c. The block has chunks first to last-1: a share that is not within these is split.
+__device__ __forceinline__ Tag tagOf(const AttendArgs &a, const Chunk &c, int first, int last) {
+    int start = c.x - c.nth;
+    return {c.row, c.head * a.group + c.part, c.begin + c.nth,
+            (c.nth == 0 ? Tag::FIRST : 0) | (c.nth == c.n - 1 ? Tag::LAST : 0) |
+                (start + c.n > last || start < first ? Tag::SPLIT : 0) | min(a.group - c.part, 8) << 3};
+}
+
+// chunkQueries loads the queries of chunk c, up to 8 heads of one row, as rows g of operand A; rows g+8 are zeros. With
+// AttendTurnedArgs it turns them too.
+template <int DIM, typename Args>
+__device__ __forceinline__ void chunkQueries(u32 (&q)[DIM / 16][4], const Args &a, const Chunk &c, int lane) {
+    int h = c.part + lane / 4;
+    queries<DIM>(q, h < a.group ? (const bf16 *)a.q.at + (i64)c.row * a.q.ld + (c.head * a.group + h) * DIM : 0, 0);
+    if constexpr (sizeof(Args) > sizeof(AttendArgs))
+        turnQueries<DIM>(q, (const float *)a.angles.at + (i64)c.row * a.angles.ld, a.qGain, a.qEps);
+}
+
+// chunkScores computes the scores s of chunk c: of head g, positions 2t and 2t+1 of every eight. Its keys are in the
+// warp's pages, `ring` in shared memory, or on their way there; bit p of `pages` says that there is a page p. In their
+// place the pages of its values are put on their way, which are `toValues` bytes behind the keys in the cache.
+template <int DIM, bool TURNED, typename Load>
+__device__ __forceinline__ void chunkScores(float (&s)[8][2], const u32 (&q)[DIM / 16][4], u32 ring, const Load &load,
+                                            const Newest<DIM> &newest, const Chunk &c, u32 pages, i64 toValues) {
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        copyWait<3>();
+        __syncwarp();
+        if (pages >> p & 1) {
+            if constexpr (TURNED)
+                newest.put(newest.key, c, p, ring + p * PAGE<DIM>);
+            float d[2][4] = {};
+            pageKeys<DIM>(d, q, ring + p * PAGE<DIM>);
+            s[2 * p][0] = d[0][0], s[2 * p][1] = d[0][1], s[2 * p + 1][0] = d[1][0], s[2 * p + 1][1] = d[1][1];
+        }
+        __syncwarp();
+        load(c, p, toValues);
+    }
+}
+
+// chunkOutputs adds to o the products of the weights s of chunk c, which `weigh` made of scores, and of its values.
+// These are in the warp's pages or on their way there, as keys are for chunkScores. In their place the keys of
+// chunk `next` are put on their way.
+template <int DIM, bool TURNED, typename Load>
+__device__ __forceinline__ void chunkOutputs(float (&o)[DIM / 16][4], const float (&s)[8][2], u32 ring, const Load &load,
+                                             const Newest<DIM> &newest, const Chunk &c, u32 pages, const Chunk &next) {
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        u32 w0 = packWeights(s[2 * p][0], s[2 * p][1]), w1 = packWeights(s[2 * p + 1][0], s[2 * p + 1][1]);
+        copyWait<3>();
+        __syncwarp();
+        if constexpr (TURNED)
+            newest.put(newest.value, c, p, ring + p * PAGE<DIM>);
+        if (pages >> p & 1)
+            pageValues<DIM>(o, w0, w1, ring + p * PAGE<DIM>);
+        __syncwarp();
+        load(next, p, 0);
+    }
+}
+
+// storeOutputs stores a chunk's o in shared memory, [heads, DIM + 8]. A lane has numbers of heads 2t and 2t+1, in the
+// order of pageValues.
+template <int DIM> __device__ __forceinline__ void storeOutputs(float *to, int heads, const float (&o)[DIM / 16][4], int lane) {
+    constexpr int OUT = DIM + 8;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int h = lane % 4 * 2 + e % 2;
+        if (h < heads)
+#pragma unroll
+            for (int n = 0; n < DIM / 16; n++)
+                to[h * OUT + n * 16 + (CODED ? lane / 4 * 2 + e / 2 : e / 2 * 8 + lane / 4)] = o[n][e];
+    }
+}
+
+// loadSum loads what a lane has of a head's sum O, DIM floats of shared memory: numbers 2·lane and 2·lane+1 of each 64.
+template <int DIM> __device__ __forceinline__ void loadSum(float (&O)[(DIM + 63) / 64 * 2], const float *sum, int lane) {
+#pragma unroll
+    for (int k = 0; k < (DIM + 63) / 64; k++)
+        if (2 * lane + 64 * k < DIM)
+            O[2 * k] = sum[2 * lane + 64 * k], O[2 * k + 1] = sum[2 * lane + 64 * k + 1];
+}
+
+// storeSum stores what loadSum loads.
+template <int DIM> __device__ __forceinline__ void storeSum(float *sum, const float (&O)[(DIM + 63) / 64 * 2], int lane) {
+#pragma unroll
+    for (int k = 0; k < (DIM + 63) / 64; k++)
+        if (2 * lane + 64 * k < DIM)
+            sum[2 * lane + 64 * k] = O[2 * k], sum[2 * lane + 64 * k + 1] = O[2 * k + 1];
+}
+
+// startSum makes m, t and o of a query head (here M, T and O) what they are before its first chunk.
+template <int DIM> __device__ __forceinline__ void startSum(const AttendArgs &a, float &M, float &T, float (&O)[(DIM + 63) / 64 * 2], int head) {
+    M = a.sinks ? a.sinks[head] * LOG2E : -INF, T = a.sinks ? 1 : 0;
+#pragma unroll
+    for (int k = 0; k < (DIM + 63) / 64 * 2; k++)
+        O[k] = 0;
+}
+
+// storePartial copies what a chunk gave for a query head, o, m and t in DIM + 2 floats, to `partial`. `number` is the
+// chunk's among those of all few rows.
+template <int DIM> __device__ __forceinline__ void storePartial(const AttendArgs &a, const float *from, int number, int head, int lane) {
+    float *to = a.partial + ((i64)number * a.heads * a.group + head) * (DIM + 2);
+    for (int d = 2 * lane; d < DIM + 2; d += 64)
+        *(float2 *)(to + d) = *(const float2 *)(from + d);
+}
+
 // attendFew is for few rows. The warps of a block take its chunks in turn, a round at a time; after each round they
 // join what they have, in order. If several blocks have chunks of a share, o, m and t of each of its chunks go to
 // `partial`, and the block that finishes last joins them (joinShare).
@@ -277,8 +394,8 @@ template <int DIM> struct Newest {
 // then the keys of its next chunk. So four pages are always on their way. Queries are operand A where they meet keys;
 // weights are operand B where they meet values: what a lane has of the scores is what it needs of the weights.
 //
-// With AttendTurnedArgs it turns queries and keys itself. Of the cache it then reads nothing that the step writes: pages are
-// on their way before the kernels in front of it are done.
+// With AttendTurnedArgs it turns queries and keys itself. Of the cache it then reads nothing that the step writes:
+// pages are on their way before the kernels in front of it are done.
 //
 // Any number of blocks of up to WARPS warps. Dynamic shared memory: fewShared in attention.go.
 template <int DIM, typename Args> __device__ __forceinline__ void attendFew(const Args &a) {
@@ -287,13 +404,10 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
     extern __shared__ __align__(128) u8 shared[];
     int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, heads = min(a.group, 8);
     u32 ring = sharedAddress(shared) + warp * 4 * PAGE<DIM>;
-    // A tag for each warp's chunk: its row; its first query head; its number in partial; flags, and 8 times the query
-    // heads.
-    int4 *tags = (int4 *)(shared + warps * 4 * PAGE<DIM>);
-    int *joins = (int *)(tags + warps);               // 1: this block is to join a share that is split
-    float *outs = (float *)(tags + warps + 1);        // [warps, heads, OUT]: o, then m and t
-    float *sums = outs + warps * heads * OUT;         // [heads, OUT] of the chunks so far
-    enum { FIRST = 1, LAST = 2, SPLIT = 4 }; // the first of its share, the last, one of a share that is split
+    Tag *tags = (Tag *)(shared + warps * 4 * PAGE<DIM>); // [warps] of each warp's chunk
+    int *joins = (int *)(tags + warps);                  // 1: this block is to join a share that is split
+    float *outs = (float *)(tags + warps + 1);           // [warps, heads, OUT]: o, then m and t
+    float *sums = outs + warps * heads * OUT;            // [heads, OUT]: likewise, of the chunks so far of a share
     letNextBegin();
     // What the host lists is there before any kernel of the step begins.
     Cut cut(a);
@@ -301,13 +415,14 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
         waitForRows();
         return;
     }
+    // The block has chunks from x to past-1, of rows i to j, before borders are moved to the ends of shares.
     int x = cut.begin(blockIdx.x), past = cut.begin(blockIdx.x + 1);
     int i = a.items[x / cut.shares], j = a.items[min(past, cut.chunks - 1) / cut.shares];
     int4 row = a.few[i], pastRow = a.few[j];
     int begin = i ? a.few[i - 1].x : 0, pastBegin = j ? a.few[j - 1].x : 0;
     if (!TURNED)
         waitForRows();
-    // The block's chunks are those from first to last-1.
+    // Then they are from first to last-1.
     int first = cut.align(x, begin, row.x), last = past < cut.chunks ? cut.align(past, pastBegin, pastRow.x) : past;
     if (first >= last) {
         if (TURNED)
@@ -317,21 +432,20 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
     if (first >= row.x * cut.shares) // the last share of the row is another block's
         begin = row.x, row = a.few[++i];
     u32 q[DIM / 16][4];
-    auto loadQ = [&](const Chunk &c) {
-        int h = c.part + lane / 4;
-        queries<DIM>(q, h < a.group ? (const bf16 *)a.q.at + (i64)c.row * a.q.ld + (c.head * a.group + h) * DIM : 0, 0);
-        if constexpr (TURNED)
-            turnQueries<DIM>(q, (const float *)a.angles.at + (i64)c.row * a.angles.ld, a.qGain, a.qEps);
-    };
     Newest<DIM> newest = {};
     Spots<DIM> spots;
     i64 toValues = (i64)a.heads * a.tokens * ROW<DIM>;
-    auto load = [&](const Chunk &c, int p, i64 further) { // page p, of keys or of values
+    // load puts page p of a chunk on its way: of its keys, or of what is `further` bytes behind them. A page of which
+    // the row sees nothing is not copied, but copyWait counts it. Where Newest has the row's last position, that is
+    // zeros.
+    auto load = [&](const Chunk &c, int p, i64 further) {
         const u8 *from = (const u8 *)__shfl_sync(~0u, (u64)c.page, p);
         if (from)
             loadPage<DIM>(ring + p * PAGE<DIM>, spots, from + further, c.until - TURNED - c.at - p * 16);
         copyCommit();
     };
+    // The warp's first chunk. From here on `now` is what the warp computes in a round, `next` what it computes in the
+    // one after; a warp that has none left still joins.
     Chunk now = {};
     now.find(a, cut, first, i, begin, row);
     now.x += warp;
@@ -342,7 +456,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
         for (int p = 0; p < 4; p++)
             load(now, p, 0);
         if (!TURNED)
-            loadQ(now);
+            chunkQueries<DIM>(q, a, now, lane);
     }
     if constexpr (TURNED) {
         if (a.qGain && lane < DIM / 16)
@@ -350,7 +464,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
         waitForRows();
         if (now.x < last) {
             newest.read(a, now);
-            loadQ(now);
+            chunkQueries<DIM>(q, a, now, lane);
             newest.make(a, now, toValues);
         }
     }
@@ -363,89 +477,47 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
                 next.advance(a, warps);
             u32 pages = __ballot_sync(~0u, now.page != 0);
             float s[8][2] = {}, m[1], t[1];
-#pragma unroll
-            for (int p = 0; p < 4; p++) {
-                copyWait<3>();
-                __syncwarp();
-                if (pages >> p & 1) {
-                    if constexpr (TURNED)
-                        newest.put(newest.key, now, p, ring + p * PAGE<DIM>);
-                    float d[2][4] = {};
-                    pageKeys<DIM>(d, q, ring + p * PAGE<DIM>);
-                    s[2 * p][0] = d[0][0], s[2 * p][1] = d[0][1], s[2 * p + 1][0] = d[1][0], s[2 * p + 1][1] = d[1][1];
-                }
-                __syncwarp();
-                load(now, p, toValues);
-            }
+            chunkScores<DIM, TURNED>(s, q, ring, load, newest, now, pages, toValues);
             if (next.x < last) {
                 next.lookUp<DIM>(a);
                 if (!CODED && !TURNED || next.row != now.row || next.head != now.head || next.part != now.part)
-                    loadQ(next);
+                    chunkQueries<DIM>(q, a, next, lane);
             }
             int from[1] = {firstSeen(a, now.until)}, until[1] = {now.until};
             weigh<1>(s, m, t, now.at / CHUNK, from, until, now.at >= from[0] && now.at + CHUNK <= now.until, a.scale, a.softcap);
             float o[DIM / 16][4] = {}; // of heads lane % 4 · 2 and + 1
-#pragma unroll
-            for (int p = 0; p < 4; p++) {
-                u32 w0 = packWeights(s[2 * p][0], s[2 * p][1]), w1 = packWeights(s[2 * p + 1][0], s[2 * p + 1][1]);
-                copyWait<3>();
-                __syncwarp();
-                if constexpr (TURNED)
-                    newest.put(newest.value, now, p, ring + p * PAGE<DIM>);
-                if (pages >> p & 1)
-                    pageValues<DIM>(o, w0, w1, ring + p * PAGE<DIM>);
-                __syncwarp();
-                load(next, p, 0);
-            }
+            chunkOutputs<DIM, TURNED>(o, s, ring, load, newest, now, pages, next);
             float *to = outs + warp * heads * OUT;
             if (lane % 4 == 0 && lane / 4 < heads)
                 *(float2 *)(to + lane / 4 * OUT + DIM) = make_float2(m[0], t[0]);
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int h = lane % 4 * 2 + e % 2;
-                if (h < heads)
-#pragma unroll
-                    for (int n = 0; n < DIM / 16; n++)
-                        to[h * OUT + n * 16 + (CODED ? lane / 4 * 2 + e / 2 : e / 2 * 8 + lane / 4)] = o[n][e];
-            }
-            int start = now.x - now.nth;
+            storeOutputs<DIM>(to, heads, o, lane);
             if (lane == 0)
-                tags[warp] = make_int4(now.row, now.head * a.group + now.part, now.begin + now.nth,
-                                       (now.nth == 0 ? FIRST : 0) | (now.nth == now.n - 1 ? LAST : 0) |
-                                           (start < first || start + now.n > last ? SPLIT : 0) | min(a.group - now.part, 8) << 3);
+                tags[warp] = tagOf(a, now, first, last);
         }
         __syncthreads();
+        // The chunks of the round are joined, each query head by one warp. M, T and O are m, t and o of those so far.
         for (int h = warp; h < heads; h += warps) {
             float *sum = sums + h * OUT, M = sum[DIM], T = sum[DIM + 1], O[2 * PAIRS];
-#pragma unroll
-            for (int k = 0; k < PAIRS; k++)
-                if (2 * lane + 64 * k < DIM)
-                    O[2 * k] = sum[2 * lane + 64 * k], O[2 * k + 1] = sum[2 * lane + 64 * k + 1];
+            loadSum<DIM>(O, sum, lane);
 #pragma unroll 1
             for (int w = 0; w < min(warps, last - round); w++) {
-                int4 tag = tags[w];
-                int head = tag.y + h;
-                if (h >= tag.w >> 3)
+                Tag tag = tags[w];
+                int head = tag.head + h;
+                if (h >= tag.what >> 3)
                     continue;
                 const float *from = outs + (w * heads + h) * OUT;
-                if (tag.w & SPLIT) {
-                    float *to = a.partial + ((i64)tag.z * a.heads * a.group + head) * (DIM + 2);
-                    for (int d = 2 * lane; d < DIM + 2; d += 64)
-                        *(float2 *)(to + d) = *(const float2 *)(from + d);
+                if (tag.what & Tag::SPLIT) {
+                    storePartial<DIM>(a, from, tag.number, head, lane);
                     continue;
                 }
-                if (tag.w & FIRST) {
-                    M = a.sinks ? a.sinks[head] * LOG2E : -INF, T = a.sinks ? 1 : 0;
-#pragma unroll
-                    for (int k = 0; k < 2 * PAIRS; k++)
-                        O[k] = 0;
-                }
+                if (tag.what & Tag::FIRST)
+                    startSum<DIM>(a, M, T, O, head);
                 float old, add, inv;
                 joinFactors(M, from[DIM], old, add);
                 T = join(T, old, from[DIM + 1], add);
-                if (tag.w & LAST)
+                if (tag.what & Tag::LAST)
                     inv = 1.f / T;
-                bf16 *to = (bf16 *)a.dst.at + (i64)tag.x * a.dst.ld + head * DIM;
+                bf16 *to = (bf16 *)a.dst.at + (i64)tag.row * a.dst.ld + head * DIM;
 #pragma unroll
                 for (int k = 0; k < PAIRS; k++) {
                     int d = 2 * lane + 64 * k;
@@ -453,25 +525,22 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
                         continue;
                     float2 o = *(const float2 *)(from + d);
                     O[2 * k] = join(O[2 * k], old, o.x, add), O[2 * k + 1] = join(O[2 * k + 1], old, o.y, add);
-                    if (tag.w & LAST)
+                    if (tag.what & Tag::LAST)
                         *(u32 *)(to + d) = packBF16(O[2 * k] * inv, O[2 * k + 1] * inv);
                 }
             }
             __syncwarp(); // all lanes have read M and T
             if (lane == 0)
                 sum[DIM] = M, sum[DIM + 1] = T;
-#pragma unroll
-            for (int k = 0; k < PAIRS; k++)
-                if (2 * lane + 64 * k < DIM)
-                    sum[2 * lane + 64 * k] = O[2 * k], sum[2 * lane + 64 * k + 1] = O[2 * k + 1];
+            storeSum<DIM>(sum, O, lane);
         }
         // Split shares of which the block has just done its last chunk: there are at most two, those of the block's
         // first and of its last chunk.
         int ends[2] = {-1, -1};
-        int4 ended[2];
+        Tag ended[2];
         for (int w = 0; w < min(warps, last - round); w++) {
-            int4 tag = tags[w];
-            if (tag.w & SPLIT && (tag.w & LAST || round + w == last - 1)) {
+            Tag tag = tags[w];
+            if (tag.what & Tag::SPLIT && (tag.what & Tag::LAST || round + w == last - 1)) {
                 ends[1] = ends[0], ended[1] = ended[0];
                 ends[0] = round + w, ended[0] = tag;
             }
@@ -483,10 +552,10 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
         for (int e = 0; e < 2; e++) {
             if (ends[e] < 0)
                 continue;
-            int4 tag = ended[e];
-            int i = a.items[tag.z], begin = i ? a.few[i - 1].x : 0, n = a.few[i].x - begin, start = ends[e] - (tag.z - begin);
+            Tag tag = ended[e];
+            int i = a.items[tag.number], begin = i ? a.few[i - 1].x : 0, n = a.few[i].x - begin, start = ends[e] - (tag.number - begin);
             if (threadIdx.x == 0) {
-                int mine = ends[e] + 1 - max(first, start), *arrived = a.arrived + i * a.heads * a.group + tag.y;
+                int mine = ends[e] + 1 - max(first, start), *arrived = a.arrived + i * a.heads * a.group + tag.head;
                 bool all = atomicAdd(arrived, mine) + mine == n;
                 if (all) {
                     *arrived = 0;
@@ -496,7 +565,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendFew(cons
             }
             __syncthreads();
             if (*joins)
-                joinShare<DIM>(a, tag.x, tag.y, tag.w >> 3, begin, n);
+                joinShare<DIM>(a, tag.row, tag.head, tag.what >> 3, begin, n);
             __syncthreads();
         }
         now = next;

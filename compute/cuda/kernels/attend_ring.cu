@@ -297,22 +297,24 @@ template <int DIM, typename Args> __device__ __forceinline__ void turn(const Rin
         leave(args.taken);
 }
 
-// joinChunks is the work of a warp that multiplies: chunks mine, mine + JOINERS and so on of the block's.
-template <int DIM, int NEW> __device__ __forceinline__ void joinChunks(const AttendArgs &a, u32 base, int mine) {
+// Joiner is a warp that multiplies, and what its lanes do with a chunk; g is lane/4 and t is lane%4. A chunk's scores
+// are the product of queries, operand A, and keys: rows 0 to 7 of A are the share's query heads, rows 8 to 15 are
+// zeros, and a lane has scores of head g. A chunk's output is the product of values, operand A, and the weights of
+// these heads: a lane has it of heads 2t and 2t+1. m and t of attend.cuh are m and sum here, M and T of all chunks so
+// far.
+template <int DIM> struct Joiner {
     using P = Plan<DIM>;
-    int lane = threadIdx.x % 32, t = lane % 4, g = lane / 4;
-    u32 place = base + mine * P::PLACE, parity = 0, sums = base + P::SUMS + lane * 16;
-    for (int n = mine;; n += JOINERS<DIM>, parity ^= 1) {
-        barrierWait(base + P::FULL + mine * 8, parity);
-        u32 r[8];
-        loadFour((u32(&)[4])r[0], base + P::RECORDS + mine * 32);
-        loadFour((u32(&)[4])r[4], base + P::RECORDS + mine * 32 + 16);
-        int until = uniform(r[0]), at = uniform(r[1]), flags = uniform(r[2]), share = uniform(r[3]), heads = uniform(r[7]);
-        if (flags & Record::STOP)
-            return;
-        int slot = share % SLOTS, first[1] = {firstSeen(a, until)}, end[1] = {until};
-        barrierWait(base + P::QUERY_FULL + slot * 8, share / SLOTS % 2);
-        u32 q[DIM / 16][4];
+    const AttendArgs &a;
+    u32 base;
+    int mine, lane, t, g; // mine: the warp's number, and its place's
+    u32 place, sums;      // where the warp's chunks are; where this lane has sums: 16 bytes of every 512
+
+    __device__ __forceinline__ Joiner(const AttendArgs &a, u32 base, int mine)
+        : a(a), base(base), mine(mine), lane(threadIdx.x % 32), t(lane % 4), g(lane / 4), place(base + mine * P::PLACE),
+          sums(base + P::SUMS + lane * 16) {}
+
+    // loadTurned loads a share's queries, which `turn` left in its slot.
+    __device__ __forceinline__ void loadTurned(u32 (&q)[DIM / 16][4], int slot) const {
 #pragma unroll
         for (int k = 0; k < DIM / 16; k += 2) {
             u32 v[4];
@@ -320,16 +322,25 @@ template <int DIM, int NEW> __device__ __forceinline__ void joinChunks(const Att
             q[k][0] = v[0], q[k][2] = v[1], q[k + 1][0] = v[2], q[k + 1][2] = v[3];
             q[k][1] = q[k][3] = q[k + 1][1] = q[k + 1][3] = 0;
         }
-        if (NEW && at + CHUNK >= until) { // the row's own key and value take their places
-            int pos = until - 1 - at, u = lane % (DIM / 8);
-            if (lane < DIM / 4) {
-                u32 v[4];
-                loadFour(v, base + P::NEWESTS + slot * P::NEWEST + lane * 16);
-                storeFour(place + lane / (DIM / 8) * P::VALUES + ::place<DIM>(pos, u), v[0], v[1], v[2], v[3]);
-            }
-            __syncwarp();
+    }
+
+    // placeNewest puts the row's own key and value, the last that it sees, into the chunk that begins at position `at`.
+    __device__ __forceinline__ void placeNewest(int slot, int at, int until) const {
+        int pos = until - 1 - at, u = lane % (DIM / 8);
+        if (lane < DIM / 4) {
+            u32 v[4];
+            loadFour(v, base + P::NEWESTS + slot * P::NEWEST + lane * 16);
+            storeFour(place + lane / (DIM / 8) * P::VALUES + ::place<DIM>(pos, u), v[0], v[1], v[2], v[3]);
         }
-        float s[8][4] = {}, x[8][2], m[1], sum[1];
+        __syncwarp();
+    }
+
+    // multiplyChunk computes m and the sum of weights of head g, and the output o of heads 2t and 2t+1, for the chunk
+    // that begins at position `at`. The row sees positions `from` to until-1. o is zero before.
+    __device__ __forceinline__ void multiplyChunk(float (&m)[1], float (&sum)[1], float (&o)[DIM / 16][4], const u32 (&q)[DIM / 16][4], int at,
+                                                  int from, int until) const {
+        int first[1] = {from}, end[1] = {until};
+        float s[8][4] = {}, x[8][2];
         if constexpr (!CODED)
             attendKeys<DIM, 8>(s, q, place);
         else
@@ -339,43 +350,119 @@ template <int DIM, int NEW> __device__ __forceinline__ void joinChunks(const Att
 #pragma unroll
         for (int i = 0; i < 8; i++)
             x[i][0] = s[i][0], x[i][1] = s[i][1];
-        weigh<1>(x, m, sum, at / CHUNK, first, end, at >= first[0] && at + CHUNK <= until, a.scale, a.softcap);
-        float o[DIM / 16][4] = {}; // of heads 2t and 2t + 1
+        weigh<1>(x, m, sum, at / CHUNK, first, end, at >= from && at + CHUNK <= until, a.scale, a.softcap);
 #pragma unroll
         for (int p = 0; p < 4; p++) {
             u32 w0 = packWeights(x[2 * p][0], x[2 * p][1]), w1 = packWeights(x[2 * p + 1][0], x[2 * p + 1][1]);
-            if (at + p * 16 < until && at + p * 16 + 16 > first[0])
+            if (at + p * 16 < until && at + p * 16 + 16 > from)
                 pageValues<DIM>(o, w0, w1, place + P::VALUES + p * PAGE<DIM>);
         }
-        __syncwarp();
-        if (lane == 0)
-            barrierArrive(base + P::EMPTY + mine * 8);
-        int row = uniform(r[4]), head = uniform(r[5]);
-        if (flags & Record::SPLIT) {
-            float *to = a.partial + ((i64)(int)r[6] * a.heads * a.group + head) * (DIM + 2);
-            if (t == 0 && g < heads)
-                *(float2 *)(to + g * (DIM + 2) + DIM) = make_float2(m[0], sum[0]);
+    }
+
+    // storePartial stores what multiplyChunk computed, for joinShare: to chunk number `nth` of partial, of `heads`
+    // query heads from `head` on.
+    __device__ __forceinline__ void storePartial(int nth, int head, int heads, float m, float sum, const float (&o)[DIM / 16][4]) const {
+        float *to = a.partial + ((i64)nth * a.heads * a.group + head) * (DIM + 2);
+        if (t == 0 && g < heads)
+            *(float2 *)(to + g * (DIM + 2) + DIM) = make_float2(m, sum);
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (2 * t + e % 2 < heads)
+        for (int e = 0; e < 4; e++)
+            if (2 * t + e % 2 < heads)
 #pragma unroll
-                    for (int i = 0; i < DIM / 16; i++)
-                        to[(2 * t + e % 2) * (DIM + 2) + i * 16 + (CODED ? g * 2 + e / 2 : e / 2 * 8 + g)] = o[i][e];
-            __threadfence(); // others that see `arrived` see it
-        }
-        float more[2], mores[2], old[2], add[2], M[2] = {-INF, -INF}, T[2] = {0, 0};
+                for (int i = 0; i < DIM / 16; i++)
+                    to[(2 * t + e % 2) * (DIM + 2) + i * 16 + (CODED ? g * 2 + e / 2 : e / 2 * 8 + g)] = o[i][e];
+        __threadfence(); // others that see `arrived` see it
+    }
+
+    // bringSums brings m and the sum of weights, which a lane has of head g, to the lanes of outputs: more and mores
+    // are those of heads 2t and 2t+1. M and T become what these heads begin with where they have a sink: `heads` query
+    // heads of the row from `head` on.
+    __device__ __forceinline__ void bringSums(float (&more)[2], float (&mores)[2], float (&M)[2], float (&T)[2], float m, float sum, int head, int heads) const {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            more[e] = __shfl_sync(~0u, m[0], t * 8 + e * 4), mores[e] = __shfl_sync(~0u, sum[0], t * 8 + e * 4);
+            more[e] = __shfl_sync(~0u, m, t * 8 + e * 4), mores[e] = __shfl_sync(~0u, sum, t * 8 + e * 4);
             if (a.sinks && 2 * t + e < heads)
                 M[e] = a.sinks[head + 2 * t + e] * LOG2E, T[e] = 1;
         }
+    }
+
+    // leaveSums leaves what a lane has of heads 2t and 2t+1 so far for the warp that has the share's next chunk: o, in
+    // pieces of 16 bytes, then M and T.
+    __device__ __forceinline__ void leaveSums(int heads, const float (&o)[DIM / 16][4], const float (&M)[2], const float (&T)[2]) const {
+        storeFloats(sums + DIM / 16 * 512, M[0], M[1], T[0], T[1]);
+        if (2 * t < heads)
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i++)
+                storeFloats(sums + i * 512, o[i][0], o[i][1], o[i][2], o[i][3]);
+    }
+
+    // storeShare stores a share's results, o/T, to `heads` query heads of a row from `head` on. They pass through the
+    // place of the share's queries, which no warp reads any more, so that a lane stores 16 bytes at a time.
+    __device__ __forceinline__ void storeShare(int slot, int row, int head, int heads, const float (&o)[DIM / 16][4], const float (&T)[2]) const {
+        float inv[2] = {1.f / T[0], 1.f / T[1]};
+        u32 results = base + P::QUERIES + slot * P::QUERY;
+        if constexpr (CODED) {
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    storeWord(results + (2 * t + e) * (2 * DIM) + ((2 * i + g / 4) ^ (2 * t + e)) * 16 + g % 4 * 4,
+                              packBF16(o[i][e] * inv[e], o[i][2 + e] * inv[e]));
+        } else {
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i += 2)
+                storeMatrices(results + lane % 8 * (2 * DIM) + ((2 * i + lane / 8) ^ lane % 8) * 16,
+                              packBF16(o[i][0] * inv[0], o[i][1] * inv[1]), packBF16(o[i][2] * inv[0], o[i][3] * inv[1]),
+                              packBF16(o[i + 1][0] * inv[0], o[i + 1][1] * inv[1]), packBF16(o[i + 1][2] * inv[0], o[i + 1][3] * inv[1]));
+        }
+        __syncwarp();
+        for (int i = lane; i < heads * (DIM / 8); i += 32) {
+            int h = i / (DIM / 8), u = i % (DIM / 8);
+            u32 v[4];
+            loadFour(v, results + h * (2 * DIM) + (u ^ h) * 16);
+            *(uint4 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld + (head + h) * DIM + u * 8) = make_uint4(v[0], v[1], v[2], v[3]);
+        }
+        __syncwarp();
+    }
+};
+
+// joinChunks is the work of a warp that multiplies: chunks mine, mine + JOINERS and so on of the block's. Warps
+// multiply theirs at the same time, but join them one after the other, in the chunks' order (TURN).
+template <int DIM, int NEW> __device__ __forceinline__ void joinChunks(const AttendArgs &a, u32 base, int mine) {
+    using P = Plan<DIM>;
+    Joiner<DIM> w(a, base, mine);
+    u32 parity = 0;
+    for (int n = mine;; n += JOINERS<DIM>, parity ^= 1) {
+        barrierWait(base + P::FULL + mine * 8, parity);
+        u32 r[8]; // the chunk's Record
+        loadFour((u32(&)[4])r[0], base + P::RECORDS + mine * 32);
+        loadFour((u32(&)[4])r[4], base + P::RECORDS + mine * 32 + 16);
+        int until = uniform(r[0]), at = uniform(r[1]), flags = uniform(r[2]), share = uniform(r[3]), heads = uniform(r[7]);
+        if (flags & Record::STOP)
+            return;
+        int slot = share % SLOTS, from = firstSeen(a, until);
+        barrierWait(base + P::QUERY_FULL + slot * 8, share / SLOTS % 2);
+        u32 q[DIM / 16][4];
+        w.loadTurned(q, slot);
+        if (NEW && at + CHUNK >= until)
+            w.placeNewest(slot, at, until);
+        float m[1], sum[1], o[DIM / 16][4] = {};
+        w.multiplyChunk(m, sum, o, q, at, from, until);
+        __syncwarp();
+        if (w.lane == 0)
+            barrierArrive(base + P::EMPTY + mine * 8);
+        int row = uniform(r[4]), head = uniform(r[5]);
+        if (flags & Record::SPLIT)
+            w.storePartial(r[6], head, heads, m[0], sum[0], o);
+        // Of heads 2t and 2t+1: the chunk's m and sum, what joins them (joinFactors), and the share's m and t.
+        float more[2], mores[2], old[2], add[2], M[2] = {-INF, -INF}, T[2] = {0, 0};
+        w.bringSums(more, mores, M, T, m[0], sum[0], head, heads);
         if (n > 0)
             barrierWait(base + P::TURN + mine * 8, mine ? parity : parity ^ 1);
         if (!(flags & Record::SPLIT)) {
             float v[4] = {}; // join's sums
             if (!(flags & Record::FIRST)) {
-                loadFloats(v, sums + DIM / 16 * 512);
+                loadFloats(v, w.sums + DIM / 16 * 512);
                 M[0] = v[0], M[1] = v[1], T[0] = v[2], T[1] = v[3];
             }
 #pragma unroll
@@ -386,53 +473,23 @@ template <int DIM, int NEW> __device__ __forceinline__ void joinChunks(const Att
             v[0] = v[1] = v[2] = v[3] = 0;
 #pragma unroll
             for (int i = 0; i < DIM / 16; i++) {
-                if (!(flags & Record::FIRST) && 2 * t < heads)
-                    loadFloats(v, sums + i * 512);
+                if (!(flags & Record::FIRST) && 2 * w.t < heads)
+                    loadFloats(v, w.sums + i * 512);
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     o[i][e] = join(v[e], old[e % 2], o[i][e], add[e % 2]);
             }
-            if (!(flags & Record::LAST)) {
-                storeFloats(sums + DIM / 16 * 512, M[0], M[1], T[0], T[1]);
-                if (2 * t < heads)
-#pragma unroll
-                    for (int i = 0; i < DIM / 16; i++)
-                        storeFloats(sums + i * 512, o[i][0], o[i][1], o[i][2], o[i][3]);
-            }
+            if (!(flags & Record::LAST))
+                w.leaveSums(heads, o, M, T);
         }
         __syncwarp();
-        if (lane == 0)
+        if (w.lane == 0)
             barrierArrive(base + P::TURN + (mine == JOINERS<DIM> - 1 ? 0 : mine + 1) * 8);
         if (!(flags & Record::END))
             continue;
-        if (!(flags & Record::SPLIT)) {
-            // Through the place of the queries, which no warp reads any more.
-            float inv[2] = {1.f / T[0], 1.f / T[1]};
-            u32 results = base + P::QUERIES + slot * P::QUERY;
-            if constexpr (CODED) {
-#pragma unroll
-                for (int i = 0; i < DIM / 16; i++)
-#pragma unroll
-                    for (int e = 0; e < 2; e++)
-                        storeWord(results + (2 * t + e) * (2 * DIM) + ((2 * i + g / 4) ^ (2 * t + e)) * 16 + g % 4 * 4,
-                                  packBF16(o[i][e] * inv[e], o[i][2 + e] * inv[e]));
-            } else {
-#pragma unroll
-                for (int i = 0; i < DIM / 16; i += 2)
-                    storeMatrices(results + lane % 8 * (2 * DIM) + ((2 * i + lane / 8) ^ lane % 8) * 16,
-                                  packBF16(o[i][0] * inv[0], o[i][1] * inv[1]), packBF16(o[i][2] * inv[0], o[i][3] * inv[1]),
-                                  packBF16(o[i + 1][0] * inv[0], o[i + 1][1] * inv[1]), packBF16(o[i + 1][2] * inv[0], o[i + 1][3] * inv[1]));
-            }
-            __syncwarp();
-            for (int i = lane; i < heads * (DIM / 8); i += 32) {
-                int h = i / (DIM / 8), u = i % (DIM / 8);
-                u32 v[4];
-                loadFour(v, results + h * (2 * DIM) + (u ^ h) * 16);
-                *(uint4 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld + (head + h) * DIM + u * 8) = make_uint4(v[0], v[1], v[2], v[3]);
-            }
-            __syncwarp();
-        }
-        if (lane == 0)
+        if (!(flags & Record::SPLIT))
+            w.storeShare(slot, row, head, heads, o, T);
+        if (w.lane == 0)
             barrierArrive(base + P::QUERY_EMPTY + slot * 8);
     }
 }

@@ -547,6 +547,74 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
     next();
 }
 
+// picked is what `store` takes to make the sums of chunk c: the 16 from number 16c on of those that the thread has.
+template <int COUNT> __device__ __forceinline__ auto picked(const float (&from)[COUNT]) {
+    return [&](int c, float(&x)[16]) {
+#pragma unroll
+        for (int of = 0; of < COUNT / 16; of++)
+            if (of == c)
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    x[i] = 0.f + from[of * 16 + i];
+    };
+}
+
+// finishHalf ends a part with SPLIT, of which a block of the cluster has the sums of half of the ranges: d of the last of
+// these, `total` of the one before if they are two. It gives the other block what that one finishes, FINISHED of the
+// part's rows, and joins what it is given with its own, in the order of the ranges. sumsParity is of this part, and more()
+// says whether the block has another one.
+template <bool F8, int N, int GROUPS, typename P, typename Args, typename More, int TOTALS>
+__device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, float (&d)[N / 2], const float (&total)[TOTALS],
+                                           const int &ranges, const int &rank, const u32 &sumsParity, const Part &part,
+                                           const More &more, const int &group, const int &lane) {
+    constexpr bool TOTAL = TOTALS > 1;
+    const GemmArgs &a = w.a;
+    constexpr int COUNT = P::FINISHED / 2;
+    bool second = rank > 0, two = TOTAL && ranges > 1;
+    if constexpr (TOTAL)
+        if (two && !second)
+#pragma unroll
+            for (int i = 0; i < N / 2; i++)
+                d[i] = 0.f + total[i] + d[i];
+    constexpr int AREA = P::GIVEN_BYTES / GROUPS; // of a warpgroup
+    u8 *given = shared + P::GIVE + group * AREA;
+    const four *sums = (const four *)given + threadIdx.x % 128;
+    if (threadIdx.x == 0 && (P::FINISHED < N || !second))
+        barrierExpect(base + P::GIVEN, (two && !second ? 2 : 1) * P::FINISHED * P::OUTS * 4);
+    if (P::FINISHED < N || second) {
+        u32 to = sharedOf(base + P::GIVE, rank ^ 1) + group * AREA + threadIdx.x % 128 * 16, at = sharedOf(base + P::GIVEN, rank ^ 1);
+        barrierHear(base + P::TAKEN, sumsParity ^ 1);
+        if constexpr (TOTAL)
+            if (two && second) {
+                giveSums<COUNT>(to, at, total, false);
+                to += COUNT * 512;
+            }
+        giveSums<COUNT>(to, at, d, !second);
+    }
+    if (P::FINISHED < N || !second) {
+        float x[COUNT];
+        auto join = [&] {
+            barrierHear(base + P::GIVEN, sumsParity);
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) { // the first block's ranges come first
+                float mine = second ? d[N / 2 - COUNT + i] : d[i], others = sums[i / 4 * 128].v[i % 4];
+                float sum = second ? others : mine, last = second ? mine : others;
+                if constexpr (TOTAL)
+                    if (two) {
+                        sum = sum + (second ? total[N / 2 - COUNT + i] : others);
+                        last = second ? mine : sums[(COUNT + i) / 4 * 128].v[i % 4];
+                    }
+                x[i] = sum + last;
+            }
+            barrierOf(1 + group, 128); // results are staged where sums were
+        };
+        store<F8, P::FINISHED, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, picked(x));
+        __syncwarp();
+        if (lane == 0 && more()) // the other block may have ended otherwise
+            barrierTell(base + P::TAKEN, rank ^ 1);
+    }
+}
+
 // multiply is the work of the warpgroups that multiply. They wait for a stage's weights and rows (FULL) and free it
 // (EMPTY) while the next one is multiplied.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
@@ -645,64 +713,12 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
                 leave<F8, N, P>(w, d, base, part, stage, parity);
             continue;
         }
-        auto pick = [&](const auto &from) {
-            return [&](int c, float(&x)[16]) {
-#pragma unroll
-                for (int of = 0; of < sizeof(from) / 64; of++)
-                    if (of == c)
-#pragma unroll
-                        for (int i = 0; i < 16; i++)
-                            x[i] = 0.f + from[of * 16 + i];
-            };
-        };
         if constexpr (SPLIT) {
-            constexpr int COUNT = P::FINISHED / 2;
-            bool second = rank > 0, two = TOTAL && own.ranges > 1;
-            if constexpr (TOTAL)
-                if (two && !second)
-#pragma unroll
-                    for (int i = 0; i < N / 2; i++)
-                        d[i] = 0.f + total[i] + d[i];
-            constexpr int AREA = P::GIVEN_BYTES / GROUPS; // of a warpgroup
-            u8 *given = shared + P::GIVE + group * AREA;
-            const four *sums = (const four *)given + threadIdx.x % 128;
-            if (threadIdx.x == 0 && (P::FINISHED < N || !second))
-                barrierExpect(base + P::GIVEN, (two && !second ? 2 : 1) * P::FINISHED * P::OUTS * 4);
-            if (P::FINISHED < N || second) {
-                u32 to = sharedOf(base + P::GIVE, rank ^ 1) + group * AREA + threadIdx.x % 128 * 16, at = sharedOf(base + P::GIVEN, rank ^ 1);
-                barrierHear(base + P::TAKEN, sumsParity ^ 1);
-                if constexpr (TOTAL)
-                    if (two && second) {
-                        giveSums<COUNT>(to, at, total, false);
-                        to += COUNT * 512;
-                    }
-                giveSums<COUNT>(to, at, d, !second);
-            }
-            if (P::FINISHED < N || !second) {
-                float x[COUNT];
-                auto join = [&] {
-                    barrierHear(base + P::GIVEN, sumsParity);
-#pragma unroll
-                    for (int i = 0; i < COUNT; i++) { // the first block's ranges come first
-                        float mine = second ? d[N / 2 - COUNT + i] : d[i], others = sums[i / 4 * 128].v[i % 4];
-                        float sum = second ? others : mine, last = second ? mine : others;
-                        if constexpr (TOTAL)
-                            if (two) {
-                                sum = sum + (second ? total[N / 2 - COUNT + i] : others);
-                                last = second ? mine : sums[(COUNT + i) / 4 * 128].v[i % 4];
-                            }
-                        x[i] = sum + last;
-                    }
-                    barrierOf(1 + group, 128); // results are staged where sums were
-                };
-                store<F8, P::FINISHED, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, pick(x));
-                __syncwarp();
-                if (lane == 0 && t + gridDim.x / CLUSTER < parts.count) // the other block may have ended otherwise
-                    barrierTell(base + P::TAKEN, rank ^ 1);
-            }
+            auto more = [&] { return t + gridDim.x / CLUSTER < parts.count; };
+            finishHalf<F8, N, GROUPS, P>(w, shared, base, d, total, own.ranges, rank, sumsParity, part, more, group, lane);
             sumsParity ^= 1;
         } else if constexpr (!AWAY)
-            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, [] {}, pick(total));
+            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, [] {}, picked(total));
     }
 }
 

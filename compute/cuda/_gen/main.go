@@ -4,7 +4,7 @@
 // makes. An argument is a part of the names of the files to write; without, all are.
 //
 // With -ptx, it writes no file of the package, but the PTX for Hopper to the folder of that name, for the emulator
-// (package fakecuda), and fails if that is not what the files were made from. That takes a third of the time.
+// (package fakecuda), and fails if that is not what the files were made from. That takes about half of the time.
 package main
 
 import (

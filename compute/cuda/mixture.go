@@ -130,34 +130,34 @@ func (c *compiler) summedExperts(o compute.MatMulExperts) (sum compute.Combine, 
 	return sum, add, 1 + n
 }
 
-// apartPlan says how a kernel of grouped_few.cu computes: the warps of a block for each route, and what each has in
-// shared memory: so many parts of `steps` steps of 64 inputs.
+// apartPlan says how a kernel of grouped_few.cu computes: the warps of a block for each route, which share the route's
+// row in shared memory, and so many parts of `steps` steps of 64 inputs of each tile there.
 type apartPlan struct {
 	warps, parts, steps int
-	spread              bool // multiprocessors have equal shares of blocks, and up to four at a time
+	most                int // blocks of a multiprocessor at a time, which all have equal shares of them; 0: any number
 }
 
 func (f format) apart() (gated, down apartPlan) {
 	switch {
 	case f == formatBF16:
-		return apartPlan{1, 4, 2, false}, apartPlan{1, 3, 2, false}
+		return apartPlan{1, 4, 2, 0}, apartPlan{1, 3, 2, 0}
 	case f.small():
-		return apartPlan{2, 3, 8, true}, apartPlan{1, 3, 4, true}
+		return apartPlan{2, 2, 8, 6}, apartPlan{1, 3, 4, 4}
 	}
-	return apartPlan{1, 6, 2, false}, apartPlan{1, 4, 2, false}
+	return apartPlan{1, 6, 2, 0}, apartPlan{1, 4, 2, 0}
 }
 
 // shared is the shared memory of the warps of a route, which has so many tiles.
 func (a apartPlan) shared(f format, in, tiles int) int {
-	return a.parts*tiles*a.steps*f.recordBytes() + a.warps*roundUp(in, a.steps*64)*2
+	return a.parts*tiles*a.steps*f.recordBytes() + roundUp(in, a.steps*64)*2
 }
 
-// launchApart queues a kernel of grouped_few.cu, whose blocks have so much shared memory, or more.
+// launchApart queues a kernel of grouped_few.cu, whose blocks have so much shared memory, or more. If there are more
+// blocks than a multiprocessor may have at a time, the others begin where these end first.
 func (p *program) launchApart(few *function, plan apartPlan, g grid, threads, shared int, a *fewArgs) error {
-	const most = 4 // blocks of a multiprocessor at a time; the others begin where these end first
 	k := *few
-	if blocks := int(g.x * g.y); k.early && plan.spread {
-		shared = max(shared, p.d.g.info.evenShared(min(blocks, most*p.d.g.info.sms)))
+	if blocks := int(g.x * g.y); k.early && plan.most > 0 {
+		shared = max(shared, p.d.g.info.evenShared(min(blocks, plan.most*p.d.g.info.sms)))
 	}
 	k.shared = uint32(shared)
 	return launch(p.s, &k, g, threads, a)

@@ -222,6 +222,7 @@ func expertCases() []opsCase {
 		{192, 320, 200, 4, 2, compute.Router{Scale: 1, Normalise: true}, true, true, true, quant.BF16}, // odd numbers of steps
 		{256, 256, 144, 3, 2, compute.Router{Scale: 1}, false, false, false, quant.Q8_0},
 		{320, 128, 72, 70, 4, compute.Router{Scale: 1}, true, false, false, quant.BF16},
+		{1152, 832, 20, 3, 2, compute.Router{Scale: 1}, false, false, false, quant.MXFP4}, // more parts than a ring has
 	} {
 		off := 1e-2
 		if k.typ != quant.BF16 {

@@ -19,29 +19,31 @@ struct FewArgs {
     int in; // inputs
 };
 
-// Chain is a warp's stream: where its weights come from, and its ring and row in shared memory.
-template <int TILES, int STAGES, int STEPS> struct Chain {
+// Chain is a warp's stream: where its weights come from, its ring in shared memory, and the row there, which the WARPS
+// warps of a block may share.
+template <int TILES, int STAGES, int STEPS, int WARPS = 1> struct Chain {
     static constexpr int PART = STEPS * RECORD; // bytes of a part's weights of one tile
     static constexpr int FIRST = SMALL ? STAGES : STAGES - 1; // parts that are on their way before the first is read
     const u8 *w[TILES];                                       // of each tile, what this lane copies next
     u8 *ring, *row; // row: bfloat16, zeros up to a multiple of STEPS·64 inputs
     int parts, bytesLeft; // bytesLeft: of a tile, from w on
 
-    // bytes is the shared memory of a warp.
-    static __device__ __forceinline__ int bytes(int in) { return STAGES * TILES * PART + partsOf(in) * STEPS * 128; }
+    // bytes is the shared memory of WARPS warps: a ring of each, then the row.
+    static __device__ __forceinline__ int bytes(int in) { return WARPS * STAGES * TILES * PART + partsOf(in) * STEPS * 128; }
     static __device__ __forceinline__ int partsOf(int in) { return (in + STEPS * 64 - 1) / (STEPS * 64); }
 
-    __device__ __forceinline__ Chain(u8 *shared, int in)
-        : ring(shared), row(shared + STAGES * TILES * PART), parts(partsOf(in)), bytesLeft((in + 63) / 64 * RECORD - threadIdx.x % 32 * 16) {}
+    // warp is the chain's number among those that share the row.
+    __device__ __forceinline__ Chain(u8 *shared, int in, int warp = 0)
+        : ring(shared + warp * STAGES * TILES * PART), row(shared + WARPS * STAGES * TILES * PART), parts(partsOf(in)), bytesLeft((in + 63) / 64 * RECORD - threadIdx.x % 32 * 16) {}
 
     __device__ __forceinline__ void copyPart(int stage) {
         copyWeights<PART>(sharedAddress(ring) + threadIdx.x % 32 * 16 + stage * TILES * PART, w, bytesLeft, threadIdx.x % 32);
         bytesLeft -= PART;
     }
 
-    // copyRow begins to copy the row.
+    // copyRow begins to copy the row, of which each warp copies its share.
     __device__ __forceinline__ void copyRow(const bf16 *x, int in) {
-        for (int unit = threadIdx.x % 32; unit < parts * STEPS * 8; unit += 32)
+        for (int unit = threadIdx.x % (32 * WARPS); unit < parts * STEPS * 8; unit += 32 * WARPS)
             copy16(sharedAddress(row) + unit * 16, unit * 8 < in ? x + unit * 8 : x, unit * 8 < in);
     }
 
@@ -67,7 +69,10 @@ template <int TILES, int STAGES, int STEPS> struct Chain {
             int stage = 0;
             auto read = [&](int n) { ahead.template read<PART>(n, ring + stage * TILES * PART, named, lane); };
             copyWait<FIRST - 1>();
-            __syncwarp();
+            if constexpr (WARPS > 1)
+                __syncthreads(); // others' shares of the row are there
+            else
+                __syncwarp();
             read(0);
             read(1);
             ahead.make();
@@ -89,6 +94,7 @@ template <int TILES, int STAGES, int STEPS> struct Chain {
                     ahead.multiply(n, d, blockIdx.z);
                 }
         } else {
+            static_assert(WARPS == 1);
             Weights<FORMAT> own[TILES];
             for (int s = 0, stage = 0; s < parts; s++) {
                 copyWait<STAGES - 2>();
@@ -124,7 +130,7 @@ __device__ __forceinline__ void touch(const Group *groups, int n) {
 // bfloat16 of them takes a warp long, and a gate's and an up's tile have a warp each.
 KERNEL few_gated(const FewArgs a) {
     constexpr int WARPS = SMALL ? 2 : 1;
-    using C = Chain<2 / WARPS, FORMAT == BF16 ? 4 : SMALL ? 3 : 6, SMALL ? 8 : 2>;
+    using C = Chain<2 / WARPS, FORMAT == BF16 ? 4 : SMALL ? 2 : 6, SMALL ? 8 : 2, WARPS>;
     extern __shared__ __align__(128) u8 shared[];
     __shared__ float ups[16];
     touch(a.gate, a.experts);
@@ -134,7 +140,7 @@ KERNEL few_gated(const FewArgs a) {
     int route = blockIdx.y, tile = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, expert = a.ids[route];
     if (expert < 0)
         return;
-    C chain(shared + warp * C::bytes(a.in), a.in);
+    C chain(shared, a.in, warp);
     const Group &gate = a.gate[expert], &up = a.up[expert];
     i64 from = (i64)tile * ((a.in + 63) / 64) * RECORD + lane * 16;
     if constexpr (WARPS == 1)

@@ -94,7 +94,7 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "kvasir: %s\n", misread(err))
 		var pe *kong.ParseError
 		if errors.As(err, &pe) && pe.Context != nil {
-			fmt.Fprintf(os.Stderr, "Try: %s --help\n", commandPath(pe.Context))
+			fmt.Fprintf(os.Stderr, "Try: %s\n", instead(pe))
 		}
 		return exitUsage
 	}
@@ -172,6 +172,20 @@ func commandPath(ctx *kong.Context) string {
 		}
 	}
 	return path
+}
+
+// instead is a command to try after one that was not understood: with --config, if it takes that, before a file that
+// was named without.
+func instead(e *kong.ParseError) string {
+	path, file := commandPath(e.Context), ""
+	if n, _ := fmt.Sscanf(e.Error(), "unexpected argument %s", &file); n == 1 {
+		info, err := os.Stat(file)
+		takes := slices.ContainsFunc(e.Context.Flags(), func(f *kong.Flag) bool { return f.Name == "config" })
+		if takes && err == nil && info.Mode().IsRegular() {
+			return path + " --config " + file
+		}
+	}
+	return path + " --help"
 }
 
 // usageError is a command line that parses but cannot be meant.

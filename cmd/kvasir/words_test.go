@@ -2,7 +2,11 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/alecthomas/kong"
 )
 
 func TestPlainWords(t *testing.T) {
@@ -25,6 +29,30 @@ func TestPlainWords(t *testing.T) {
 	} {
 		if got := misread(errors.New(in)); got != want {
 			t.Errorf("%q is worded\n%q; want\n%q", in, got, want)
+		}
+	}
+}
+
+func TestInstead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"gateway", file}, "kvasir gateway serve --config " + file},
+		{[]string{"gateway", "config", file}, "kvasir gateway config --config " + file},
+		{[]string{"gateway", file + "x"}, "kvasir gateway serve --help"},
+		{[]string{"version", file}, "kvasir version --help"},
+	} {
+		var pe *kong.ParseError
+		if _, err := newParser(&cli{}).Parse(tt.args); !errors.As(err, &pe) {
+			t.Fatalf("%q: got %v; want a ParseError", tt.args, err)
+		}
+		if got := instead(pe); got != tt.want {
+			t.Errorf("%q: got %q; want %q", tt.args, got, tt.want)
 		}
 	}
 }

@@ -80,9 +80,11 @@ template <int DIM> struct Walk {
     int perHead, shares;  // shares of a KV head, and of a row
     int share, nth;       // of the row, and which of the share's chunks
     int4 ahead;           // the next row, if there is one
+    bool alone;           // no block has another part than its first one
 
-    __device__ __forceinline__ Walk(const AttendArgs &a, const RingPart *parts, u32 base) : base(base), part(0) {
+    __device__ __forceinline__ Walk(const AttendArgs &a, const RingPart *parts, int most, u32 base) : base(base), part(0) {
         perHead = (a.group + 7) / 8, shares = a.heads * perHead;
+        alone = parts[gridDim.x].x == parts[most].x;
         const int4 *p = (const int4 *)(parts + blockIdx.x);
         begins(a, p[0], p[1], parts[blockIdx.x + 1].x);
     }
@@ -102,7 +104,7 @@ template <int DIM> struct Walk {
 
     // more reports whether there is a share, of this part or of the one that turner 0 took then.
     __device__ __forceinline__ bool more(const AttendArgs &a) {
-        if (x >= last) {
+        if (x >= last && !alone) {
             using P = Plan<DIM>;
             u32 v[8], at = base + P::PARTS + part % NEXT_PARTS * 48, past;
             barrierWait(base + P::PART_FULL + part % NEXT_PARTS * 8, part / NEXT_PARTS % 2);
@@ -210,7 +212,7 @@ __device__ __forceinline__ void leave(int *taken) {
 
 // turn is the work of the warps that read queries, of shares in turn. Lanes hold them as operand A, and leave them so
 // for the warps that multiply. TURNED: they turn them, and the row's own key, and store this and the value. Turner 0
-// takes parts, too, each when it begins the one before.
+// takes parts, too, each when it begins the one before. A turner waits for rows when it knows where its first ones are.
 template <int DIM, typename Args> __device__ __forceinline__ void turn(const RingArgs<Args> &args, Walk<DIM> w, u32 base, int turner) {
     using P = Plan<DIM>;
     constexpr bool TURNED = sizeof(Args) > sizeof(AttendArgs);
@@ -230,12 +232,15 @@ template <int DIM, typename Args> __device__ __forceinline__ void turn(const Rin
         pending = 0;
     };
     for (; w.more(a); w.next(a), n++, to.next()) {
-        if (turner == 0 && w.x == w.first) {
+        auto take = [&] {
+            if (turner != 0 || w.x != w.first || w.alone)
+                return;
             if (lane == 0)
                 took = w.part < MOST_PARTS ? atomicAdd(args.taken, 1) : args.most;
             pending = 1;
-        }
+        };
         if (n % TURNERS != turner) {
+            take();
             publish();
             continue;
         }
@@ -243,24 +248,24 @@ template <int DIM, typename Args> __device__ __forceinline__ void turn(const Rin
         bool newest = w.x - w.nth + w.n <= w.last; // the block has the row's last chunk
         u32 q[DIM / 16][4], key[2], value[2];
         float2 c, s;
-        int d = lane * 2, pos = w.until - 1;
-        u8 *page = 0;
+        int d = lane * 2, pos = w.until - 1, inBlock = head * a.tokens + pos % a.tokens, block = 0;
+        if (TURNED && newest)
+            block = a.table[(i64)w.slot * a.stride + pos / a.tokens];
+        if (n == turner)
+            waitForRows();
         if constexpr (TURNED) {
-            if (newest) {
-                int block = a.table[(i64)w.slot * a.stride + pos / a.tokens];
-                page = (u8 *)(a.at + block * a.block) + (i64)(head * a.tokens + pos % a.tokens) * ROW<DIM>;
-                if (d < DIM / 2) {
-                    const bf16 *k = (const bf16 *)a.k.at + (i64)w.row * a.k.ld + head * DIM + d, *v = (const bf16 *)a.v.at + (i64)w.row * a.v.ld + head * DIM + d;
-                    const float *angle = (const float *)a.angles.at + (i64)w.row * a.angles.ld + d;
-                    key[0] = *(const u32 *)k, key[1] = *(const u32 *)(k + DIM / 2);
-                    value[0] = *(const u32 *)v, value[1] = *(const u32 *)(v + DIM / 2);
-                    c = *(const float2 *)angle, s = *(const float2 *)(angle + DIM / 2);
-                }
+            if (newest && d < DIM / 2) {
+                const bf16 *k = (const bf16 *)a.k.at + (i64)w.row * a.k.ld + head * DIM + d, *v = (const bf16 *)a.v.at + (i64)w.row * a.v.ld + head * DIM + d;
+                const float *angle = (const float *)a.angles.at + (i64)w.row * a.angles.ld + d;
+                key[0] = *(const u32 *)k, key[1] = *(const u32 *)(k + DIM / 2);
+                value[0] = *(const u32 *)v, value[1] = *(const u32 *)(v + DIM / 2);
+                c = *(const float2 *)angle, s = *(const float2 *)(angle + DIM / 2);
             }
         }
         queries<DIM>(q, h < a.group ? (const bf16 *)a.q.at + (i64)w.row * a.q.ld + (head * a.group + h) * DIM : 0, 0);
         if constexpr (TURNED)
             turnQueries<DIM>(q, (const float *)a.angles.at + (i64)w.row * a.angles.ld, a.qGain, a.qEps);
+        take();
         barrierWait(base + P::QUERY_EMPTY + to.stage * 8, to.parity);
 #pragma unroll
         for (int k = 0; k < DIM / 16; k += 2)
@@ -281,6 +286,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void turn(const Rin
                     storeWord(at, key[0]), storeWord(at + DIM, key[1]);
                     storeWord(at + 2 * DIM, value[0]), storeWord(at + 3 * DIM, value[1]);
                     if (first == 0) {
+                        u8 *page = (u8 *)(a.at + block * a.block) + (i64)inBlock * ROW<DIM>;
                         i64 toValues = (i64)a.heads * a.tokens * ROW<DIM>;
                         *(u32 *)(page + d * 2) = key[0], *(u32 *)(page + d * 2 + DIM) = key[1];
                         *(u32 *)(page + toValues + d * 2) = value[0], *(u32 *)(page + toValues + d * 2 + DIM) = value[1];
@@ -293,7 +299,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void turn(const Rin
             barrierArrive(base + P::QUERY_FULL + to.stage * 8);
         publish();
     }
-    if (turner == 0 && lane == 0)
+    if (turner == 0 && lane == 0 && !w.alone)
         leave(args.taken);
 }
 
@@ -504,7 +510,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendRing(con
     int warp = uniform(threadIdx.x / 32);
     letNextBegin();
     // What the host lists is there before any kernel of the step begins.
-    Walk<DIM> walk(a, args.parts, base);
+    Walk<DIM> walk(a, args.parts, args.most, base);
     if (threadIdx.x == 0) {
         for (int i = 0; i < JOINERS<DIM>; i++) {
             barrierInit(base + P::FULL + i * 8, FEEDERS);
@@ -520,13 +526,14 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendRing(con
         barriersReady();
     }
     __syncthreads();
-    if (!TURNED || warp >= FEEDERS)
+    if (walk.x >= walk.last) {
         waitForRows();
-    if (walk.x >= walk.last) { // where blocks have none, there are no others to take
-        if (threadIdx.x == FEEDERS * 32)
+        if (threadIdx.x == 0 && !walk.alone)
             leave(args.taken);
         return;
     }
+    if (!TURNED || warp >= FEEDERS + TURNERS)
+        waitForRows();
     if (warp < FEEDERS)
         feed<DIM, TURNED>(a, walk, base, warp);
     else if (warp < FEEDERS + TURNERS)

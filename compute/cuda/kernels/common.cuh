@@ -82,19 +82,38 @@ __device__ __forceinline__ float sumOfWarp(float x) {
     return x;
 }
 
-// sumOfBlock adds a number of each thread of a block of a whole number of warps; all threads get the sum. scratch
-// holds a number for each warp.
+// inTurn goes through what n warps left in scratch, in order, and joins it to x: the numbers of eight are read at once.
+template <typename Join> __device__ __forceinline__ float inTurn(float x, const float *scratch, int n, float none, Join join) {
+#pragma unroll 1
+    for (int i = 0; i < n; i += 8) {
+        float v[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            v[k] = i + k < n ? scratch[i + k] : none;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            x = join(x, v[k]);
+    }
+    return x;
+}
+
+// sumInTurn and mostInTurn are the sum of x and these numbers, and the largest one.
+__device__ __forceinline__ float sumInTurn(float x, const float *scratch, int n) {
+    return inTurn(x, scratch, n, -0.f, [](float x, float v) { return x + v; });
+}
+__device__ __forceinline__ float mostInTurn(float x, const float *scratch, int n) {
+    return inTurn(x, scratch, n, 0.f, [](float x, float v) { return fmaxf(x, v); });
+}
+
+// sumOfBlock adds a number of each thread of a block of a whole number of warps; all threads get the sum. scratch has
+// room for a number of each warp; no thread still reads what it held before.
 __device__ __forceinline__ float sumOfBlock(float x, float *scratch) {
     int warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = sumOfWarp(x);
-    __syncthreads(); // all have read what scratch held before
     if (threadIdx.x % 32 == 0)
         scratch[warp] = x;
     __syncthreads();
-    float sum = 0;
-    for (int w = 0; w < warps; w++)
-        sum = sum + scratch[w];
-    return sum;
+    return sumInTurn(0, scratch, warps);
 }
 
 // Activations of a feed-forward, in the order of compute.Activation.

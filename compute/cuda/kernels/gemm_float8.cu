@@ -52,17 +52,14 @@ __device__ __forceinline__ void putSixteen(u8 *to, int padded, int row, int u, c
     *(uint4 *)to = sixteenOf(v, by);
 }
 
-// mostOfBlock is the largest number of a block's threads, of whole warps; all get it. scratch holds 32 numbers.
+// mostOfBlock is the largest number of a block's threads, of whole warps; all get it. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
     for (int d = 16; d > 0; d /= 2)
         x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
-    __syncthreads(); // all have read what scratch held before
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     __syncthreads();
-    for (int w = 0; w < (int)blockDim.x / 32; w++)
-        x = fmaxf(x, scratch[w]);
-    return x;
+    return mostInTurn(x, scratch, blockDim.x / 32);
 }
 
 // mostOfEight is the largest number of eight neighbouring lanes, all of which call it.
@@ -110,7 +107,7 @@ struct Float8NormArgs {
     int unused;
 };
 KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
-    __shared__ float scratch[33];
+    __shared__ float scratch[2][32];
     int row = blockIdx.x, u = threadIdx.x;
     float4 x[4] = {}, gain[4] = {};
     letNextBegin();
@@ -129,7 +126,7 @@ KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
         squares = fmaf(x[i].z, x[i].z, squares);
         squares = fmaf(x[i].w, x[i].w, squares);
     }
-    float inv = rsqrtf(sumOfBlock(squares, scratch) / a.in + a.eps);
+    float inv = rsqrtf(sumOfBlock(squares, scratch[0]) / a.in + a.eps);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         v[4 * i] = x[i].x * inv * gain[i].x, v[4 * i + 1] = x[i].y * inv * gain[i].y;
@@ -138,7 +135,7 @@ KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
 #pragma unroll
     for (int i = 0; i < 16; i++)
         most = fmaxf(most, fabsf(v[i]));
-    most = a.groups ? mostOfEight(most) : mostOfBlock(most, scratch);
+    most = a.groups ? mostOfEight(most) : mostOfBlock(most, scratch[1]);
     if (u >= (a.in + BLOCK - 1) / BLOCK * 8)
         return;
     if (a.groups ? u % 8 == 0 : u == 0)

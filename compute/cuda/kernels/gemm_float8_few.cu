@@ -50,21 +50,22 @@ template <int RANGES> struct Ranges {
     }
 };
 
-// mostOf is the largest number of so many threads, which all get. scratch holds a number for each warp.
+// mostOf is the largest number of so many threads, which all get. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOf(float x, int threads, float *scratch) {
     for (int d = 16; d > 0; d /= 2)
         x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
-    barrierOf(1, threads); // all have read what scratch held before
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     barrierOf(1, threads);
-    for (int w = 0; w < threads / 32; w++)
-        x = fmaxf(x, scratch[w]);
-    return x;
+    return mostInTurn(x, scratch, threads / 32);
 }
 
+// Scratch is for two sums or maxima of a block, each with a number of each warp. They take turns, so that no thread still
+// reads one when it is written again.
+typedef float Scratch[2][MOST_WARPS];
+
 // roundRows makes the rows of ROUNDED, and their scales.
-template <typename R> __device__ __forceinline__ void roundRows(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, float *scratch) {
+template <typename R> __device__ __forceinline__ void roundRows(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, Scratch &scratch) {
     constexpr int KEPT = 4; // units of a row that a thread has at most
 #pragma unroll 1
     for (int row = 0; row < w.a.rows; row++) {
@@ -83,7 +84,7 @@ template <typename R> __device__ __forceinline__ void roundRows(const Float8FewA
                 unpacked(x[k], v);
                 most = largest(v, most);
             }
-        most = mostOf(most, threads, scratch);
+        most = mostOf(most, threads, scratch[row % 2]);
         if (threadIdx.x == 0)
             scales[row] = most / 448.f;
 #pragma unroll
@@ -110,7 +111,7 @@ struct NormRows {
                 gain[i] = ((const float4 *)w.gain)[threadIdx.x * 4 + i];
     }
 
-    template <typename R> __device__ __forceinline__ void make(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, float *scratch) {
+    template <typename R> __device__ __forceinline__ void make(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, Scratch &scratch) {
 #pragma unroll 1
         for (int row = 0; row < w.a.rows; row++) {
             float4 x[4] = {};
@@ -118,7 +119,7 @@ struct NormRows {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     x[i] = ((const float4 *)(w.wide + (i64)row * w.ldWide))[threadIdx.x * 4 + i];
-            float squares = 0, sum = 0, most = LEAST, v[16];
+            float squares = 0, most = LEAST, v[16];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 squares = fmaf(x[i].x, x[i].x, squares);
@@ -127,13 +128,10 @@ struct NormRows {
                 squares = fmaf(x[i].w, x[i].w, squares);
             }
             squares = sumOfWarp(squares);
-            barrierOf(1, threads); // all have read what scratch held before
             if (threadIdx.x % 32 == 0)
-                scratch[threadIdx.x / 32] = squares;
+                scratch[0][threadIdx.x / 32] = squares;
             barrierOf(1, threads);
-            for (int i = 0; i < threads / 32; i++)
-                sum = sum + scratch[i];
-            float inv = rsqrtf(sum / (w.a.tilesIn * 16) + w.eps);
+            float inv = rsqrtf(sumInTurn(0, scratch[0], threads / 32) / (w.a.tilesIn * 16) + w.eps);
             if (mine) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
@@ -142,7 +140,7 @@ struct NormRows {
                 }
                 most = largest(v, most);
             }
-            most = mostOf(most, threads, scratch);
+            most = mostOf(most, threads, scratch[1]);
             if (threadIdx.x == 0)
                 scales[row] = most / 448.f;
             if (mine)
@@ -197,7 +195,8 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
     constexpr int COLUMNS = RANGES < 4 ? RANGES : 4, N = 8 * COLUMNS; // COLUMNS: ranges of a warpgroup
     const GemmArgs &a = w.a;
     extern __shared__ __align__(128) u8 shared[];
-    __shared__ float weightScales[MOST_WARPS * 16], rowScales[8], scratch[32];
+    __shared__ float weightScales[MOST_WARPS * 16], rowScales[8];
+    __shared__ Scratch scratch;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tile0 = blockIdx.x * w.tiles;
     int threads = blockDim.x - 32, warps = w.tiles * RANGES; // that multiply; that have a tile
     Ranges<RANGES> ranges(a.tilesIn / 4);

@@ -21,7 +21,7 @@ struct RouteFewArgs {
 // [BLOCKS·rows] blocks. Dynamic shared memory: the weights of a block's tiles, then a row of bfloat16.
 KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const RouteFewArgs a) {
     extern __shared__ __align__(128) u8 shared[];
-    __shared__ float scratch[33], sums[THREADS / 32][16];
+    __shared__ float scratch[THREADS / 32], sums[THREADS / 32][16];
     __shared__ float scores[2048]; // of the first block of a cluster: logits, then what routeRow needs
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, rank = blockIdx.x % BLOCKS, row = blockIdx.x / BLOCKS;
     int steps = a.width / 64, own = (a.tiles - rank + BLOCKS - 1) / BLOCKS; // tiles rank, rank+BLOCKS, ...

@@ -49,19 +49,19 @@ struct NormArgs {
 KERNEL norm_groups(const NormArgs a) {
     letNextBegin();
     waitForRows();
-    __shared__ float scratch[33];
+    __shared__ float scratch[2][32];
     int r = blockIdx.y, first = blockIdx.x * a.group, at = a.perGroup ? first : 0;
     float mean = 0, squares = 0;
     if (a.center) {
         for (int i = threadIdx.x; i < a.group; i += blockDim.x)
             mean = mean + get(a.src, r, first + i);
-        mean = sumOfBlock(mean, scratch) / a.group;
+        mean = sumOfBlock(mean, scratch[0]) / a.group;
     }
     for (int i = threadIdx.x; i < a.group; i += blockDim.x) {
         float v = get(a.src, r, first + i) - mean;
         squares = fmaf(v, v, squares);
     }
-    float inv = rsqrtf(sumOfBlock(squares, scratch) / a.group + a.eps);
+    float inv = rsqrtf(sumOfBlock(squares, scratch[1]) / a.group + a.eps);
     for (int i = threadIdx.x; i < a.group; i += blockDim.x) {
         float v = (get(a.src, r, first + i) - mean) * inv * a.gain[at + i];
         put(a.dst, r, first + i, a.bias ? v + a.bias[at + i] : v);
@@ -72,7 +72,7 @@ KERNEL norm_groups(const NormArgs a) {
 // numbers and begin at multiples of 16 bytes. [rows] blocks of up to 1,024 threads.
 KERNEL norm_wide(const NormArgs a) {
     letNextBegin();
-    __shared__ float scratch[33];
+    __shared__ float scratch[32];
     constexpr int kept = 4; // fours of numbers that a thread keeps in registers; others are read twice
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)blockIdx.x * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;

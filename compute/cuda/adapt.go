@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -108,6 +109,21 @@ func (a *adaptation) args(s *shape) (adaptArgs, int, grid) {
 	return args, each, grid{0, uint32(adaptChunks(rows, each, p.graph.Adapters)), 1}
 }
 
+// asideAdapted is up to how many rows of a step kernels of chunks of few rows run aside, and adaptShared the shared
+// memory that their blocks ask for then: of these, a multiprocessor has several.
+const asideAdapted, adaptShared = 64, 35 << 10
+
+// asideAdapters are these kernels.
+var asideAdapters = []string{adaptName("down", fewAdapted), adaptName("up", fewAdapted), adaptName("wide", fewAdapted)}
+
+// run queues a kernel.
+func (a *adaptation) run(s *shape, kernel string, each int, blocks grid, args *adaptArgs) error {
+	if name := adaptName(kernel, each); s.count[compute.AllRows] <= asideAdapted && slices.Contains(asideAdapters, name) {
+		return runAside(a.p, name, blocks, 256, adaptShared, args)
+	}
+	return run(a.p, adaptName(kernel, each), blocks, 256, args)
+}
+
 // down queues the products with A.
 func (a *adaptation) down(s *shape) error {
 	if !s.adapted || a.p.lora.rank == 0 {
@@ -118,7 +134,7 @@ func (a *adaptation) down(s *shape) error {
 		args.p[i].groups, _ = a.p.lowTable(q.Target)
 	}
 	blocks.x, blocks.z = uint32(max(args.ranges, 1)*args.rank/tileOuts), uint32(len(a.products))
-	return run(a.p, adaptName("down", each), blocks, 256, &args)
+	return a.run(s, "down", each, blocks, &args)
 }
 
 // up queues the products with B, and their addition.
@@ -142,11 +158,11 @@ func (a *adaptation) up(s *shape) error {
 		args.act, args.dst, blocks.x = int32(a.gate.Act), a.p.view(a.gate.Dst), blocksOf(a.gate.Dst.Cols, outs/2)
 	}
 	if a.next == nil {
-		return run(a.p, adaptName(kernel, each), blocks, 256, &args)
+		return a.run(s, kernel, each, blocks, &args)
 	}
 	shared := gateDownShared(int(args.rank))
 	if each == manyAdapted || shared > a.p.d.g.info.shared {
-		return errors.Join(run(a.p, adaptName(kernel, each), blocks, 256, &args), a.next.down(s))
+		return errors.Join(a.run(s, kernel, each, blocks, &args), a.next.down(s))
 	}
 	next, _, _ := a.next.args(s)
 	args.next, _ = a.p.lowTable(a.next.products[0].Target)

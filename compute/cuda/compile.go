@@ -146,7 +146,7 @@ func (c *compiler) next() (op operation, n int, err error) {
 		if op, err := c.normedRoute(o); op != nil || err != nil {
 			return op, 3, err
 		}
-		return p.normalize(o), 1, nil
+		return p.normalize(o, c.beforePacked(o)), 1, nil
 	case compute.MatMul:
 		return c.matMul(o)
 	case compute.Angles:
@@ -401,7 +401,18 @@ func (p *program) embed(e embedding) operation {
 	}
 }
 
-func (p *program) normalize(o compute.Normalize) operation {
+// beforePacked reports whether a product of packed weights follows a norm.
+func (c *compiler) beforePacked(o compute.Normalize) bool {
+	if c.at+1 == len(c.ops) {
+		return false
+	}
+	m, ok := c.ops[c.at+1].(compute.MatMul)
+	return ok && m.X == o.Dst && m.Products[0].W.(*matrix).format != formatBF16
+}
+
+// normalize compiles a norm; packed says that a product of packed weights follows.
+func (p *program) normalize(o compute.Normalize, packed bool) operation {
+	const fewPacked = 16 // up to so many rows, blocks of such a product are small, and many on a multiprocessor
 	n := o.Norm
 	gain := n.Gain.(*vector)
 	group, width := n.Group, n.Width
@@ -426,7 +437,11 @@ func (p *program) normalize(o compute.Normalize) operation {
 		a.dst, a.src = p.view(o.Dst), p.view(o.Src)
 		count := p.count(o.Dst, s)
 		if a.src.wide == 1 && a.dst.wide == 0 && a.center == 0 && a.bias == 0 && group == width && group%4 == 0 && group > 512 {
-			return run(p, "norm_wide", grid{count, 1, 1}, 512, &a)
+			shared := uint32(0)
+			if packed && count > fewPacked {
+				shared = asideShared(int(count))
+			}
+			return runAside(p, "norm_wide", grid{count, 1, 1}, 512, shared, &a)
 		}
 		threads := 256
 		if group <= 512 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,6 +155,9 @@ func (d *device) start() (err error) {
 		if err := g.sharedMemory(d.kernels, name, n); err != nil {
 			return err
 		}
+	}
+	if err = g.mayRunAside(d.kernels, slices.Concat(asideAdapters, []string{"norm_wide"})...); err != nil {
+		return err
 	}
 	if err = g.loadProducts(d.kernels, formatBF16); err != nil {
 		return err

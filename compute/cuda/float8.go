@@ -214,7 +214,7 @@ func (p *program) makeRows(norm *compute.Normalize, a *float8Args, in int) error
 func (p *program) roundRows(a *float8Args, in int) error {
 	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
 	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), 1024)
-	return run(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
+	return runAside(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, asideShared(int(a.a.rows)), &r)
 }
 
 // normRows queues a norm with its rounding, in place of roundRows.
@@ -222,7 +222,7 @@ func (p *program) normRows(o compute.Normalize, a *float8Args, in int) error {
 	x := p.view(o.Src)
 	r := float8NormArgs{x: x.at, ldx: x.ld, gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps, to: a.x, scales: a.scales, in: int32(in), padded: a.padded, groups: a.groups}
 	threads := roundUp(roundUp(in, float8Inputs)/float8Unit, 32)
-	return run(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, &r)
+	return runAside(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, asideShared(int(a.a.rows)), &r)
 }
 
 // float8Unit is the inputs that a thread of float8_norm has.
@@ -260,7 +260,7 @@ func (c *compiler) normFloat8(o compute.Normalize) (operation, int, error) {
 	if c.p.graph.Adapters == 0 || err != nil {
 		return op, n + 1, err
 	}
-	norm := c.p.normalize(o)
+	norm := c.p.normalize(o, false)
 	return func(s *shape) error {
 		if s.adapted {
 			if err := norm(s); err != nil {

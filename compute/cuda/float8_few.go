@@ -52,8 +52,11 @@ type float8Blocks struct{ tiles, warps, stages, atOnce, shared int }
 func (k float8Few) arrange(i info, a *gemmArgs) (c float8Blocks, ok bool) {
 	const (
 		resident, leastStages = 4, 4
-		onTheWay              = 32 << 10 // bytes of weights for a multiprocessor, about, at once
 	)
+	onTheWay := 32 << 10 // bytes of weights for a multiprocessor, about, at once
+	if a.mode == modeAdd && a.rows <= ownFloat8Rows {
+		onTheWay /= 2 // attention of a row or two, in front, waits for what it reads behind them
+	}
 	pair := 1
 	if a.mode == modeGated {
 		pair = 2

@@ -364,7 +364,7 @@ func TestFloat8Blocks(t *testing.T) {
 		want                  float8Blocks
 	}{
 		{1, modePlain, 6144, 4096, float8Blocks{3, 8, 16, 3, 210432}},
-		{1, modeAdd, 4096, 4096, float8Blocks{2, 4, 16, 4, 141824}},
+		{1, modeAdd, 4096, 4096, float8Blocks{2, 4, 16, 2, 141824}},
 		{1, modeGated, 28672, 4096, float8Blocks{14, 16, 7, 2, 218608}},
 		{1, modeAdd, 4096, 14336, float8Blocks{2, 8, 12, 2, 221632}},
 		{8, modeAdd, 4096, 14336, float8Blocks{2, 8, 6, 2, 220512}},

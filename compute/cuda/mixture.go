@@ -381,7 +381,7 @@ func (c *compiler) normedRoute(n compute.Normalize) (operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	norm := p.normalize(n)
+	norm := p.normalize(n, false)
 	product, err := c.products(m, gemmArgs{mode: modePlain, scale: 1})
 	if err != nil {
 		return nil, err

@@ -331,6 +331,11 @@ func (g *gpu) loadProducts(k *kernels, f format) error {
 			return err
 		}
 	}
+	if f == formatFP8 {
+		if err := g.mayRunAside(k, f.kernel("float8_rows"), f.kernel("float8_norm")); err != nil {
+			return err
+		}
+	}
 	k.formats[f] = true
 	return nil
 }

@@ -214,9 +214,9 @@ func TestMoves(t *testing.T) {
 	p := c.(*program)
 	n := p.BlockBytes()
 	transfers := func(count int) []compute.Transfer {
-		all := make([]compute.Transfer, count)
+		all, memory := make([]compute.Transfer, count), make([]byte, count*n) // blocks move in the order of their memory
 		for i := range all {
-			all[i] = compute.Transfer{Block: int32(i % 100), Data: make([]byte, n)}
+			all[i] = compute.Transfer{Block: int32(i % 100), Data: memory[i*n:][:n:n]}
 		}
 		return all
 	}

@@ -23,10 +23,13 @@ func asideShared(rows int) uint32 {
 	return 0
 }
 
+// runsAside reports whether kernels run aside on a GPU: they begin early, and blocks can ask for so much.
+func (i info) runsAside() bool { return i.major == hopper && i.shared >= aloneShared }
+
 // mayRunAside lets blocks of kernels ask for up to aloneShared.
 func (g *gpu) mayRunAside(k *kernels, names ...string) error {
 	for _, name := range names {
-		if g.info.major != hopper || g.info.shared < aloneShared {
+		if !g.info.runsAside() {
 			break
 		}
 		if err := g.sharedMemory(k, name, aloneShared); err != nil {
@@ -37,9 +40,10 @@ func (g *gpu) mayRunAside(k *kernels, names ...string) error {
 	return nil
 }
 
-// runAside is run for a kernel that runs aside where it begins early; its blocks ask for so much shared memory.
+// runAside is run for a kernel that mayRunAside was called for; where it runs aside, its blocks ask for so much shared
+// memory.
 func runAside[T any](p *program, name string, blocks grid, threads int, shared uint32, args *T) error {
-	if f := *p.kernel[name]; f.early && p.d.g.info.shared >= aloneShared && blocks.x > 0 && blocks.y > 0 {
+	if f := *p.kernel[name]; p.d.g.info.runsAside() && blocks.x > 0 && blocks.y > 0 {
 		f.shared = shared
 		return launch(p.s, &f, blocks, threads, args)
 	}

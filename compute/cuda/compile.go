@@ -146,7 +146,8 @@ func (c *compiler) next() (op operation, n int, err error) {
 		if op, err := c.normedRoute(o); op != nil || err != nil {
 			return op, 3, err
 		}
-		return p.normalize(o, c.beforePacked(o)), 1, nil
+		m, ok := c.productAfter(o)
+		return p.normalize(o, ok && m.Products[0].W.(*matrix).format != formatBF16), 1, nil
 	case compute.MatMul:
 		return c.matMul(o)
 	case compute.Angles:
@@ -401,13 +402,12 @@ func (p *program) embed(e embedding) operation {
 	}
 }
 
-// beforePacked reports whether a product of packed weights follows a norm.
-func (c *compiler) beforePacked(o compute.Normalize) bool {
-	if c.at+1 == len(c.ops) {
-		return false
+// productAfter returns the products that follow a norm, and take its results.
+func (c *compiler) productAfter(o compute.Normalize) (m compute.MatMul, ok bool) {
+	if c.at+1 < len(c.ops) {
+		m, ok = c.ops[c.at+1].(compute.MatMul)
 	}
-	m, ok := c.ops[c.at+1].(compute.MatMul)
-	return ok && m.X == o.Dst && m.Products[0].W.(*matrix).format != formatBF16
+	return m, ok && m.X == o.Dst
 }
 
 // normalize compiles a norm; packed says that a product of packed weights follows.

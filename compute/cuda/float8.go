@@ -231,11 +231,8 @@ const float8Unit = 16
 // normedInFloat8 reports whether the results of a norm are only the rows of the product after it, in F8_E4M3, and
 // one kernel computes them so.
 func (c *compiler) normedInFloat8(o compute.Normalize) bool {
-	if c.at+1 == len(c.ops) {
-		return false
-	}
-	m, ok := c.ops[c.at+1].(compute.MatMul)
-	if !ok || m.X != o.Dst || len(m.Products) > maxProducts || launchable(m.Products) < len(m.Products) || !c.p.inFloat8(m.Products[0]) ||
+	m, ok := c.productAfter(o)
+	if !ok || len(m.Products) > maxProducts || launchable(m.Products) < len(m.Products) || !c.p.inFloat8(m.Products[0]) ||
 		!c.wide[o.Src.Buffer] || c.wide[o.Dst.Buffer] || !c.deadAfter(c.at+1, o.Dst.Buffer) {
 		return false
 	}

@@ -50,9 +50,7 @@ type float8Blocks struct{ tiles, warps, stages, atOnce, shared int }
 // arrange cuts a product: a block for each multiprocessor or, where it would have too many warps, small blocks, several
 // for a multiprocessor. ok is false if too few stages fit.
 func (k float8Few) arrange(i info, a *gemmArgs) (c float8Blocks, ok bool) {
-	const (
-		resident, leastStages = 4, 4
-	)
+	const resident, leastStages = 4, 4
 	onTheWay := 32 << 10 // bytes of weights for a multiprocessor, about, at once
 	if a.mode == modeAdd && a.rows <= ownFloat8Rows {
 		onTheWay /= 2 // attention of a row or two, in front, waits for what it reads behind them

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"strings"
 
@@ -16,16 +17,17 @@ import (
 //   - Bytes: every weight of the layers once a step, as stored, but only the chosen experts; the head once a step that
 //     wants logits; one embedding a row; the keys and values of each sequence's earlier tokens read once a step, and
 //     those of new tokens written once; the adapters of a step's sequences.
-//   - Operations: each row through each weight of the layers, and the head for rows that want logits, on bytes for
-//     quantised types, on pairs for bfloat16 and float16, and in float32 for others; attention in float32, each new
-//     token over its own context.
+//   - Operations: each row through each weight of the layers, but through the output and the feed-forward of the last
+//     layer, as through the head, only rows that want logits; on bytes for quantised types, on pairs for bfloat16 and
+//     float16, and in float32 for others; attention in float32, each new token over its own context.
 //
 // Activations, which fit caches, and norms, rotations and softmax, which are small, do not count.
 type cost struct {
 	spec      *model.Spec
 	layers    Work // of the layers' weights: Bytes a step, operations a row
 	experts   Work // of those that are experts of a mixture
-	head      Work
+	head      Work // and of what only rows that want logits go through, but for experts
+	last      Work // of experts that only these go through
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
 	adapters  int     // that sequences have in turn
@@ -48,12 +50,18 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 		case isTensor(t.Name, "token_embd", "embed_tokens"):
 			c.embedding = float64(t.Size) / float64(spec.Vocab)
 			if spec.TiedHead {
-				c.head = w
+				c.head = c.head.plus(w)
 			}
 		case isTensor(t.Name, "output", "lm_head"):
-			c.head = w
+			c.head = c.head.plus(w)
 		case len(t.Shape) == 3 || strings.Contains(t.Name, ".experts."):
-			c.experts = c.experts.plus(w)
+			if isLast(t.Name, spec) {
+				c.last = c.last.plus(w)
+			} else {
+				c.experts = c.experts.plus(w)
+			}
+		case isLast(t.Name, spec):
+			c.head = c.head.plus(w)
 		default:
 			c.layers = c.layers.plus(w)
 		}
@@ -70,13 +78,26 @@ func costOf(ckpt *weights.Checkpoint, spec *model.Spec, kv quant.Type) cost {
 	return c
 }
 
-// mixtures returns the work of n rows with experts. Each row is routed to some experts, and the experts that any row is
+// isLast reports whether a weight of the last layer comes after the mixing of tokens.
+func isLast(name string, spec *model.Spec) bool {
+	if !strings.Contains("."+name, fmt.Sprintf(".%d.", len(spec.Layers)-1)) {
+		return false
+	}
+	for _, part := range []string{".ffn_", ".mlp.", ".block_sparse_moe.", ".feed_forward.", ".attn_output.", ".o_proj.", ".out_proj.", ".ssm_out."} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// mixtures returns the work of n rows with some experts. Each row is routed to some of them, and those that any row is
 // routed to are read; routing is assumed to be random.
-func (c cost) mixtures(n float64) Work {
+func (c cost) mixtures(experts Work, n float64) Work {
 	for _, l := range c.spec.Layers {
 		if e := l.FFN.Experts; e.Count > 0 {
 			share := float64(e.Chosen) / float64(e.Count)
-			w := c.experts.rows(n * share)
+			w := experts.rows(n * share)
 			w.Bytes *= 1 - math.Pow(1-share, n)
 			return w
 		}
@@ -103,7 +124,7 @@ func (c cost) step(spans []span, logits func(span) int) Work {
 		w = w.plus(c.attention(p))
 	}
 	n := float64(rows)
-	w = w.plus(c.layers.rows(n)).plus(c.mixtures(n))
+	w = w.plus(c.layers.rows(n)).plus(c.mixtures(c.experts, n))
 	w.Bytes += n * c.embedding
 	if c.adapters > 0 {
 		a := c.adapter.rows(n)
@@ -111,7 +132,7 @@ func (c cost) step(spans []span, logits func(span) int) Work {
 		w = w.plus(a)
 	}
 	if wanted > 0 {
-		w = w.plus(c.head.rows(float64(wanted)))
+		w = w.plus(c.head.rows(float64(wanted))).plus(c.mixtures(c.last, float64(wanted)))
 	}
 	return w
 }

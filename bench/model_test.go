@@ -71,6 +71,7 @@ func TestCost(t *testing.T) {
 	}
 	c := costOf(ckpt, spec, 0)
 	const values, norms, head, kv = 2 * (2*64*64 + 2*32*64 + 3*64*128), (2*2 + 1) * 64 * 4, 256 * 64, 2 * 2 * 32 * 4
+	const last, lastNorm = 64*64 + 3*64*128, 64 * 4 // the output and the feed-forward of the last layer
 	for _, tt := range []struct {
 		name                      string
 		seqs, rows, start, logits int
@@ -81,9 +82,14 @@ func TestCost(t *testing.T) {
 			ByteOps:  3 * 2 * (values + head),
 			FloatOps: 2 * 3 * 11 * 2 * 4 * 32, // a multiply-add for each of 16 key and 16 value numbers of each head
 		}},
+		{"a prompt of 4 tokens", 1, 4, 0, 1, Work{
+			Bytes:    (values+head)/32*34 + norms + 4*64/32*34 + 4*kv,
+			ByteOps:  4*2*(values-last) + 2*(last+head),
+			FloatOps: 2 * (1 + 2 + 3 + 4) * 2 * 4 * 32,
+		}},
 		{"4 tokens of a prompt at 5, no logits", 1, 4, 5, 0, Work{
-			Bytes:    values/32*34 + norms + 4*64/32*34 + 9*kv,
-			ByteOps:  4 * 2 * values,
+			Bytes:    (values-last)/32*34 + norms - lastNorm + 4*64/32*34 + 9*kv,
+			ByteOps:  4 * 2 * (values - last),
 			FloatOps: 2 * (6 + 7 + 8 + 9) * 2 * 4 * 32,
 		}},
 	} {

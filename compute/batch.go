@@ -1,6 +1,9 @@
 package compute
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Batch is the work of one step: the new tokens of all its sequences laid end to end, without padding. Row r of every
 // activation belongs to token IDs[r]. What the device does, in this order: Shifts, Out, Copies, In; Edits, Choosers,
@@ -169,6 +172,39 @@ func (b *Batch) ReadAll() {
 	for i := range b.Logits {
 		b.Read = append(b.Read, int32(i))
 	}
+}
+
+// Keep makes `to` the batch of the rows that Logits or Hidden name, and returns which these are, in the memory of rows,
+// which is empty. The sequences of `to` have those of their rows that are kept; tokens, positions and choices are left
+// out.
+func (b *Batch) Keep(to *Batch, rows []int32) []int32 {
+	to.Reset()
+	logits, hidden, seq := b.Logits, b.Hidden, 0
+	for n := int32(0); len(logits)+len(hidden) > 0; n++ {
+		r := int32(math.MaxInt32)
+		for _, wanted := range [][]int32{logits, hidden} {
+			if len(wanted) > 0 {
+				r = min(r, wanted[0])
+			}
+		}
+		if len(logits) > 0 && logits[0] == r {
+			logits, to.Logits = logits[1:], append(to.Logits, n)
+		}
+		if len(hidden) > 0 && hidden[0] == r {
+			hidden, to.Hidden = hidden[1:], append(to.Hidden, n)
+		}
+		for r >= b.Seqs[seq].Row+b.Seqs[seq].Rows {
+			seq++
+		}
+		if len(rows) == 0 || rows[len(rows)-1] < b.Seqs[seq].Row {
+			s := b.Seqs[seq]
+			s.Row, s.Rows = n, 0
+			to.Seqs = append(to.Seqs, s)
+		}
+		to.Seqs[len(to.Seqs)-1].Rows++
+		to.IDs, rows = append(to.IDs, 0), append(rows, r)
+	}
+	return rows
 }
 
 // Check reports the first inconsistency of the batch against a graph's vocabulary, a cache and limits. It takes time in

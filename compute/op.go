@@ -25,7 +25,7 @@ type Buffer struct {
 type Domain uint8
 
 const (
-	AllRows    Domain = iota // every row
+	AllRows    Domain = iota // every row; after Keep, every row that it keeps
 	LogitRows                // those of Batch.Logits
 	HiddenRows               // those of Batch.Hidden
 )
@@ -212,6 +212,11 @@ type Combine struct {
 	Dst, Src, Shared, Factor Tensor
 }
 
+// Keep drops the rows that neither Batch.Logits nor Batch.Hidden names: in each of X the others move to the front, in
+// their order, and operations after it run over these alone. None of those is on the cache or on positions. A device
+// may keep every row instead.
+type Keep struct{ X []Tensor }
+
 // Gather copies the rows of Src that belong to Dst's domain, LogitRows or HiddenRows, to Dst.
 type Gather struct{ Dst, Src Tensor }
 
@@ -255,6 +260,7 @@ func (Add) op()           {}
 func (Route) op()         {}
 func (MatMulExperts) op() {}
 func (Combine) op()       {}
+func (Keep) op()          {}
 func (Gather) op()        {}
 func (Head) op()          {}
 func (Choose) op()        {}

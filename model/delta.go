@@ -67,5 +67,6 @@ func (w *DeltaWeights) ops(g *graph, layer int, in, out compute.Tensor) {
 	g.Add(compute.DeltaRule{Layer: layer, Dst: mixed, QKV: qkv, A: a, B: b, Delta: d})
 	g.norm(mixed, mixed, w.Norm)
 	g.Add(compute.Activate{Dst: mixed, Gate: gate, Up: mixed, Act: compute.SiLU})
+	g.keep(layer, mixed)
 	g.matmul(mixed, w.O.to(out))
 }

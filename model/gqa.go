@@ -104,5 +104,6 @@ func (w *GQAWeights) ops(g *graph, layer int, in, out compute.Tensor) {
 	if a.Gated {
 		g.Add(compute.Activate{Dst: mixed, Gate: gate, Up: mixed, Act: compute.Sigmoid})
 	}
+	g.keep(layer, mixed)
 	g.matmul(mixed, w.O.to(out))
 }

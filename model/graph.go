@@ -105,6 +105,19 @@ func (g *graph) layer(i int) {
 	}
 }
 
+// keep ends the mixing of layer i: in the last layer, only rows that are wanted are computed from there on. Taps see
+// every row.
+func (g *graph) keep(i int, mixed compute.Tensor) {
+	if i < len(g.m.Spec.Layers)-1 || g.tap != nil {
+		return
+	}
+	x := []compute.Tensor{mixed, g.hidden}
+	if g.m.Spec.Layers[i].Parallel {
+		x = append(x, g.normed)
+	}
+	g.Add(compute.Keep{X: x})
+}
+
 // outputs takes the wanted rows through the last norm and the head.
 func (g *graph) outputs() {
 	spec, m := g.m.Spec, g.m

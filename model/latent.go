@@ -99,5 +99,6 @@ func (w *LatentWeights) ops(g *graph, layer int, in, out compute.Tensor) {
 		Heads: a.Heads, Scale: a.Scale, Bidirectional: g.m.Spec.Encoder,
 	}})
 	g.Add(compute.MatMulHeads{Dst: mixed, X: context, W: w.ValuesUp})
+	g.keep(layer, mixed)
 	g.matmul(mixed, w.O.to(out))
 }

@@ -78,6 +78,8 @@ func (p *program) compile(op compute.Op) (instruction, error) {
 		return on(o.Dst, func(t Tensor) { d.activate(t, p.tensor(o.Gate), p.tensor(o.Up), o.Act) }, o.Gate)
 	case compute.Add:
 		return on(o.Dst, func(t Tensor) { d.add(t, p.tensor(o.Src), o.Scale) }, o.Src)
+	case compute.Keep:
+		return instruction{compute.AllRows, func() { p.keep(o.X) }}, p.check(o.X...)
 	case compute.Gather:
 		return on(o.Dst, func(t Tensor) { d.gather(t, p.tensor(o.Src), p.wanted(o.Dst)) }, o.Src)
 	case compute.Head:
@@ -100,6 +102,24 @@ func (p *program) compile(op compute.Op) (instruction, error) {
 		return in, err
 	}
 	return instruction{}, errors.New("it is unknown to this device")
+}
+
+// keep does compute.Keep.
+func (p *program) keep(all []compute.Tensor) {
+	d := p.d
+	d.flush()
+	p.keptRows = d.batch.Keep(&p.kept, p.keptRows[:0])
+	if len(p.keptRows) == d.rows {
+		return
+	}
+	for _, t := range all {
+		x := p.tensor(t)
+		for i, r := range p.keptRows {
+			copy(rowOf(x, i), rowOf(x, int(r)))
+		}
+	}
+	d.batch, p.rows[compute.AllRows] = &p.kept, len(p.keptRows)
+	d.lora.group(&p.kept)
 }
 
 // wanted returns the rows of the batch that a domain has.

@@ -40,6 +40,9 @@ type program struct {
 	faults  atomic.Int64 // steps that failed
 	seen    int64        // those of them whose Wait has returned; the starter's own
 	rows    [3]int       // of the running step, by domain
+
+	kept     compute.Batch // what Keep leaves of the running step, and which rows
+	keptRows []int32
 }
 
 // buffer is the memory of a compute.Buffer.

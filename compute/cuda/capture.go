@@ -25,7 +25,7 @@ type ahead struct {
 func (p *program) shapeOf(key graphKey) *shape {
 	sh := p.shapes[key]
 	if sh == nil {
-		sh = p.lay(p.index, [3]int{key.rows, min(key.rows, p.logitCapacity()), 0}, key.rows, key.rows)
+		sh = p.lay(p.index, [3]int{key.rows, min(key.rows, p.logitCapacity()), 0}, key.rows, key.rows, key.rows)
 		sh.few, sh.adapted, sh.alone = key.rows, key.adapted, key.alone
 		p.shapes[key] = sh
 	}

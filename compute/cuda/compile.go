@@ -184,6 +184,9 @@ func (c *compiler) next() (op operation, n int, err error) {
 		return op, n, err
 	case compute.Add:
 		return p.add(o.Dst, o.Src, o.Scale, false), 1, nil
+	case compute.Keep:
+		p.keepAt = len(p.ops) + 1
+		return p.keepRows(o), 1, nil
 	case compute.Gather:
 		return p.add(o.Dst, o.Src, 1, true), 1, nil
 	case compute.Head:
@@ -341,6 +344,8 @@ func uses(op compute.Op) (reads, writes []compute.Tensor) {
 		return tensors{o.Gate, o.Up}, tensors{o.Dst}
 	case compute.Add:
 		return tensors{o.Dst, o.Src}, nil
+	case compute.Keep:
+		return o.X, nil
 	case compute.Gather:
 		return tensors{o.Src}, tensors{o.Dst}
 	case compute.Head:
@@ -459,6 +464,27 @@ func (p *program) add(dst, src compute.Tensor, scale float32, gather bool) opera
 			a.gather, a.rows = 1, s.rowsOf[p.buffers[dst.Buffer-1].domain]
 		}
 		return run(p, "add", grid{blocksOf(dst.Cols, 256), p.count(dst, s), 1}, 256, &a)
+	}
+}
+
+// keepRows compiles the dropping of rows.
+func (p *program) keepRows(o compute.Keep) operation {
+	return func(s *shape) error {
+		for _, t := range o.X {
+			x, word := p.view(t), int32(8)
+			if x.wide == 1 {
+				word = 4
+			}
+			words := blocksOf(t.Cols, int(word))
+			a := keepArgs{x: x.at, rows: s.keptRows, n: int32(s.kept.count[compute.AllRows]), words: int32(words), ld: x.ld / word}
+			if s.kept == s || a.n == 0 {
+				return nil
+			}
+			if err := run(p, "keep", grid{blocksOf(int(words), 256), 1, 1}, 256, &a); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

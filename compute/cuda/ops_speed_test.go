@@ -211,7 +211,7 @@ func timerOf(t testing.TB, p *program, b *compute.Batch) func(op, times int) flo
 	}
 	must(p.g.enter())
 	defer p.g.leave()
-	sh := p.lay(p.index, [3]int{b.Rows()}, 0, len(b.Seqs))
+	sh := p.lay(p.index, [3]int{b.Rows()}, b.Rows(), 0, len(b.Seqs))
 	p.fill(sh, p.rings[0].in, b, p.chunkCount)
 	for k := range sh.kinds {
 		count := sh.ints(p.rings[0].in, sh.kinds[k].count, 4)

@@ -41,6 +41,11 @@ type addArgs struct {
 	scale        float32
 }
 
+type keepArgs struct {
+	x, rows         pointer
+	n, words, ld, _ int32
+}
+
 type activateArgs struct {
 	dst, gate, up rows
 	cols, act     int32
@@ -453,6 +458,7 @@ var paramSizes = map[string]uintptr{
 	"norm_groups":         unsafe.Sizeof(normArgs{}),
 	"norm_wide":           unsafe.Sizeof(normArgs{}),
 	"add":                 unsafe.Sizeof(addArgs{}),
+	"keep":                unsafe.Sizeof(keepArgs{}),
 	"activation":          unsafe.Sizeof(activateArgs{}),
 	"angles":              unsafe.Sizeof(anglesArgs{}),
 	"rotate_store":        unsafe.Sizeof(storeArgs{}),

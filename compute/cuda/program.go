@@ -27,6 +27,9 @@ type program struct {
 
 	buffers       []buffer // by number - 1; those that the compiler adds follow
 	ops           []operation
+	keepAt        int           // the first of ops that runs over the rows of kept alone; 0: there is none
+	kept          compute.Batch // what compute.Keep leaves of the batch that is being queued, and which rows
+	keptRows      []int32
 	costs         []launchCost
 	costed        []*matrix // the first weights of their products
 	choose        compute.Choose
@@ -222,7 +225,7 @@ func (p *program) make() (err error) {
 	if err == nil {
 		err = p.makeGroups(take)
 	}
-	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows, rows).bytes
+	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows-1, rows, rows).bytes
 	p.index = take(int64(p.indexBytes), "indices")
 	if p.g.info.major == hopper && p.long {
 		p.sums = take(int64(p.g.info.sms)*sumsOfRanges, "sums of products")

@@ -93,8 +93,13 @@ func (p *program) compute(s *step) error {
 	if bucket > 0 {
 		sh = p.shapeOf(key)
 	} else {
-		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, len(b.Choose), len(b.Seqs))
-		sh.adapted = key.adapted
+		kept := b.Rows()
+		if p.keepAt > 0 {
+			p.keptRows = b.Keep(&p.kept, p.keptRows[:0])
+			kept = len(p.keptRows)
+		}
+		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, kept, len(b.Choose), len(b.Seqs))
+		sh.adapted, sh.kept.adapted = key.adapted, key.adapted
 	}
 	p.fill(sh, s.r.in, b, p.chunkCount)
 	p.fillChoices(s, sh)
@@ -156,8 +161,15 @@ func (p *program) logitCapacity() int {
 
 // queueGraph queues the kernels of all operations.
 func (p *program) queueGraph(s *shape) error {
-	for _, op := range p.ops {
-		if err := op(s); err != nil {
+	of := s
+	for i, op := range p.ops {
+		if i == p.keepAt {
+			of = s.kept
+		}
+		if of.count[compute.AllRows] == 0 {
+			break
+		}
+		if err := op(of); err != nil {
 			return err
 		}
 	}

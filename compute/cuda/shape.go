@@ -24,6 +24,9 @@ type shape struct {
 	adapted                                 bool    // some rows have an adapter
 	alone                                   bool    // each row is the only one of its sequence, and in no tile
 
+	kept     *shape  // that of the rows which compute.Keep leaves: for operations on each row by itself
+	keptRows pointer // which these are, unless they are all: then kept is the shape itself
+
 	bytes, fixed int // of all indices, and of those before the items of chunks
 	base         pointer
 }
@@ -38,10 +41,11 @@ type work struct {
 	tileCount int     // of the launch
 }
 
-// lay returns a shape of so many rows of each domain, choices and sequences, whose indices begin at base.
-func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
+// lay returns a shape of so many rows of each domain, choices and sequences, whose indices begin at base. compute.Keep
+// leaves so many rows as kept says.
+func (p *program) lay(base pointer, count [3]int, kept, choices, seqs int) *shape {
 	s := &shape{count: count, choices: choices, base: base}
-	rows, logits, hidden := count[compute.AllRows], count[compute.LogitRows], count[compute.HiddenRows]
+	rows := count[compute.AllRows]
 	take := func(n int) pointer {
 		at := base.at(int64(s.bytes))
 		s.bytes += roundUp(4*n, 16)
@@ -50,12 +54,20 @@ func (p *program) lay(base pointer, count [3]int, choices, seqs int) *shape {
 	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.slot, &s.until, &s.long, &s.types} {
 		*at = take(rows)
 	}
-	s.rowsOf[compute.LogitRows], s.rowsOf[compute.HiddenRows] = take(logits), take(hidden)
+	single := func(s *shape) {
+		s.rowsOf[compute.LogitRows], s.rowsOf[compute.HiddenRows] = take(count[compute.LogitRows]), take(count[compute.HiddenRows])
+		if rows, n := s.count[compute.AllRows], p.graph.Adapters; n > 0 {
+			s.adapterRows, s.adapterChunks = take(rows), take(4*adaptChunks(rows, fewAdapted, n))
+		}
+	}
+	single(s)
+	if s.kept = s; kept < rows {
+		s.kept, s.keptRows = &shape{count: count, base: base}, take(kept)
+		s.kept.count[compute.AllRows] = kept
+		single(s.kept)
+	}
 	if p.recurrent {
 		s.runs, s.runCount = take(4*seqs), seqs
-	}
-	if n := p.graph.Adapters; n > 0 {
-		s.adapterRows, s.adapterChunks = take(rows), take(4*adaptChunks(rows, fewAdapted, n))
 	}
 	for range p.kinds {
 		s.kinds = append(s.kinds, work{count: take(4), few: take(4 * rows), tiles: take(2 * rows), parts: take(p.d.g.info.ringInts())})
@@ -102,6 +114,20 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	clear(long[rows:])
 	fillWith(from[rows:], -1)
 	fillWith(slot[rows:], -1)
+	p.fillSingle(s, to, b)
+	if s.kept != s {
+		copy(s.ints(to, s.keptRows, len(p.keptRows)), p.keptRows)
+		p.fillSingle(s.kept, to, &p.kept)
+	}
+	p.fillRuns(s, to, b)
+	few := p.fillFew(b, until, chunks)
+	for k := range s.kinds {
+		p.fillKind(s, to, k, b, until, few)
+	}
+}
+
+// fillSingle writes what operations on each row by itself want to know of a batch.
+func (p *program) fillSingle(s *shape, to pinned, b *compute.Batch) {
 	for domain, wanted := range [3][]int32{compute.LogitRows: b.Logits, compute.HiddenRows: b.Hidden} {
 		if n := s.count[domain]; domain != int(compute.AllRows) && n > 0 {
 			of := s.ints(to, s.rowsOf[domain], n)
@@ -109,12 +135,7 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 			clear(of[len(wanted):])
 		}
 	}
-	p.fillRuns(s, to, b)
 	p.fillAdapters(s, to, b)
-	few := p.fillFew(b, until, chunks)
-	for k := range s.kinds {
-		p.fillKind(s, to, k, b, until, few)
-	}
 }
 
 func fillWith(v []int32, x int32) {

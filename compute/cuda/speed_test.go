@@ -242,7 +242,7 @@ func measure(t testing.TB, p *program, name string, rows int, labels []string, f
 	defer p.g.leave()
 	b := batch(5)
 	bucket := b.Rows()
-	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, len(b.Logits), bucket)
+	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, bucket, len(b.Logits), bucket)
 	sh.adapted = slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })
 	sh.alone = p.alone(b, bucket)
 	p.fill(sh, p.rings[0].in, b, p.chunkCount)

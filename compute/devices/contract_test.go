@@ -43,6 +43,7 @@ var operations = map[string]func(*bench){
 	"Route, MatMulExperts, Combine": testExperts,
 	"Convolve, DeltaRule":           testDelta,
 	"Head":                          testHead,
+	"Keep":                          testKeep,
 }
 
 func testEmbed(b *bench) {
@@ -363,6 +364,53 @@ func testHead(b *bench) {
 		}
 		if e := distance(s.Logits(i), want); !(e <= b.near()) {
 			b.t.Errorf("the logits of row %d are off by %g", token, e)
+		}
+	}
+}
+
+// testKeep compares hidden states and logits of rows that are kept, of two sequences.
+func testKeep(b *bench) {
+	const width = 72
+	x, in := b.input(width)
+	y, more := b.input(width)
+	w, m := b.weight(width, width)
+	v, head := b.weight(tokens, width)
+	added := b.buffer(width)
+	last, logits := b.g.Buffer(width, compute.LogitRows), b.g.Buffer(tokens, compute.LogitRows)
+	b.g.Add(compute.Add{Dst: y, Src: x, Scale: 1}, compute.Keep{X: []compute.Tensor{x, y}},
+		compute.MatMul{X: x, Products: []compute.Product{{Dst: added, W: m}}}, compute.Add{Dst: y, Src: added, Scale: 1},
+		compute.Gather{Dst: last, Src: y}, compute.Head{X: last, Product: compute.Product{Dst: logits, W: head}, Scale: 1})
+	p := b.compile(y, logits)
+	want := func(token int) []float64 {
+		out := product(w, row(in, token, width), nil)
+		for i := range out {
+			out[i] += float64(in[token*width+i]) + float64(more[token*width+i])
+		}
+		return out
+	}
+	var all []int32
+	for r := range int32(tokens) {
+		all = append(all, r)
+	}
+	for _, c := range []struct{ logits, hidden []int32 }{
+		{nil, nil}, {[]int32{tokens - 1}, nil}, {[]int32{49}, []int32{0}}, {[]int32{0, 7, 50, tokens - 1}, []int32{7, 8, 60}},
+		{all[:20], all[10:30]}, {all[1:], nil}, {nil, all}, {all[:40], all[40:]},
+	} {
+		batch := compute.Batch{Logits: c.logits, Hidden: c.hidden}
+		add(&batch, 1, 0, 50)
+		add(&batch, 2, 0, tokens-50)
+		token := func(r int32) int { return int(batch.IDs[r]) }
+		batch.ReadAll()
+		s := start(b.t, p, &batch)
+		for i, r := range c.hidden {
+			if e := distance(s.Hidden(i), want(token(r))); !(e <= b.near()) {
+				b.t.Errorf("rows %v and %v: row %d is off by %g", c.logits, c.hidden, r, e)
+			}
+		}
+		for i, r := range c.logits {
+			if e := distance(s.Logits(i), product(v, want(token(r)), nil)); !(e <= b.near()) {
+				b.t.Errorf("rows %v and %v: the logits of row %d are off by %g", c.logits, c.hidden, r, e)
+			}
 		}
 	}
 }

@@ -128,6 +128,33 @@ KERNEL add(const AddArgs a) {
     put(a.dst, r, i, a.gather ? v : fmaf(a.scale, v, get(a.dst, r, i)));
 }
 
+// keep moves some rows of x, in ascending order, to the front. A thread moves 16 bytes of each: what it overwrites, it
+// has read. [words/256] blocks of 256.
+struct KeepArgs {
+    uint4 *x;
+    const int *rows;     // [n] ascending
+    int n, words, ld, _; // of 16 bytes: those of a row that are moved, and from one row to the next
+};
+KERNEL keep(const KeepArgs a) {
+    letNextBegin();
+    waitForRows();
+    constexpr int together = 8;
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.words)
+        return;
+    for (int at = 0; at < a.n; at += together) {
+        uint4 v[together];
+#pragma unroll
+        for (int k = 0; k < together; k++)
+            if (at + k < a.n)
+                v[k] = a.x[(i64)a.rows[at + k] * a.ld + i];
+#pragma unroll
+        for (int k = 0; k < together; k++)
+            if (at + k < a.n)
+                a.x[(i64)(at + k) * a.ld + i] = v[k];
+    }
+}
+
 // activation is dst = act(gate)·up, or act(gate) if up is nil. If limit is not 0, gate is first limited to -limit to
 // limit. [rows, columns/256] blocks of 256.
 struct ActivateArgs {

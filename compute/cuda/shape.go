@@ -51,10 +51,11 @@ func (p *program) lay(base pointer, count [3]int, kept, choices, seqs int) *shap
 		s.bytes += roundUp(4*n, 16)
 		return at
 	}
-	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.slot, &s.until, &s.long, &s.types} {
+	for _, at := range []*pointer{&s.id, &s.from, &s.pos, &s.until, &s.long, &s.types} {
 		*at = take(rows)
 	}
 	single := func(s *shape) {
+		s.slot = take(s.count[compute.AllRows])
 		s.rowsOf[compute.LogitRows], s.rowsOf[compute.HiddenRows] = take(count[compute.LogitRows]), take(count[compute.HiddenRows])
 		if rows, n := s.count[compute.AllRows], p.graph.Adapters; n > 0 {
 			s.adapterRows, s.adapterChunks = take(rows), take(4*adaptChunks(rows, fewAdapted, n))
@@ -87,7 +88,7 @@ func (s *shape) ints(to pinned, at pointer, n int) []int32 { return view[int32](
 func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	rows, all := b.Rows(), s.count[compute.AllRows]
 	id, from, pos := s.ints(to, s.id, all), s.ints(to, s.from, all), s.ints(to, s.pos, all)
-	slot, until, long, types := s.ints(to, s.slot, all), s.ints(to, s.until, all), s.ints(to, s.long, all), s.ints(to, s.types, all)
+	until, long, types := s.ints(to, s.until, all), s.ints(to, s.long, all), s.ints(to, s.types, all)
 	copy(id, b.IDs)
 	copy(pos, b.Pos)
 	if len(b.From) > 0 {
@@ -99,7 +100,7 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	copy(types, b.Types)
 	for _, q := range b.Seqs {
 		for r := q.Row; r < q.Row+q.Rows; r++ {
-			slot[r], until[r], long[r] = q.Slot, b.Pos[r]+1, 0
+			until[r], long[r] = b.Pos[r]+1, 0
 			if p.bidirectional {
 				until[r] = q.Start + q.Rows
 			}
@@ -113,7 +114,6 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 	clear(until[rows:])
 	clear(long[rows:])
 	fillWith(from[rows:], -1)
-	fillWith(slot[rows:], -1)
 	p.fillSingle(s, to, b)
 	if s.kept != s {
 		copy(s.ints(to, s.keptRows, len(p.keptRows)), p.keptRows)
@@ -128,6 +128,11 @@ func (p *program) fill(s *shape, to pinned, b *compute.Batch, chunks int) {
 
 // fillSingle writes what operations on each row by itself want to know of a batch.
 func (p *program) fillSingle(s *shape, to pinned, b *compute.Batch) {
+	slot := s.ints(to, s.slot, s.count[compute.AllRows])
+	for _, q := range b.Seqs {
+		fillWith(slot[q.Row:q.Row+q.Rows], q.Slot)
+	}
+	fillWith(slot[b.Rows():], -1)
 	for domain, wanted := range [3][]int32{compute.LogitRows: b.Logits, compute.HiddenRows: b.Hidden} {
 		if n := s.count[domain]; domain != int(compute.AllRows) && n > 0 {
 			of := s.ints(to, s.rowsOf[domain], n)

@@ -228,9 +228,21 @@ func testAdd(b *bench) {
 }
 
 func testExperts(b *bench) {
-	const width, inner, experts, chosen = 32, 48, 6, 2
-	x, in := b.input(width)
+	x, in := b.input(expertsWidth)
+	dst, want := mixture(b, x, in, nil)
+	b.check(dst, want)
+}
+
+const expertsWidth = 32
+
+// mixture adds a mixture of experts of x, whose numbers are given, after some other operation on x and the scores. It
+// returns what that yields, and what it is to yield for a token.
+func mixture(b *bench, x compute.Tensor, in []float32, before func(scores compute.Tensor) compute.Op) (dst compute.Tensor, want func(token int) []float64) {
+	const width, inner, experts, chosen = expertsWidth, 48, 6, 2
 	logits, scores := b.input(experts)
+	if before != nil {
+		b.g.Add(before(logits))
+	}
 	var up, down [][]float32
 	var ups, downs []compute.Matrix
 	for range experts {
@@ -239,12 +251,13 @@ func testExperts(b *bench) {
 		up, down, ups, downs = append(up, u), append(down, d), append(ups, m), append(downs, n)
 	}
 	b.g.Routings = []compute.Routing{{Experts: experts, Chosen: chosen}}
-	mid, out, dst := b.buffer(chosen*inner), b.buffer(chosen*width), b.buffer(width)
+	mid, out := b.buffer(chosen*inner), b.buffer(chosen*width)
+	dst = b.buffer(width)
 	b.g.Add(compute.Route{Logits: logits, Router: compute.Router{Normalise: true, Scale: 1.5}},
 		compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{{Dst: mid.Narrow(inner), W: ups}}},
 		compute.MatMulExperts{X: mid.Narrow(inner), Routed: true, Products: []compute.ExpertProduct{{Dst: out.Narrow(width), W: downs}}},
 		compute.Combine{Dst: dst, Src: out.Narrow(width)})
-	b.check(dst, func(token int) []float64 {
+	return dst, func(token int) []float64 {
 		s := row(scores, token, experts)
 		order := []int{0, 1, 2, 3, 4, 5}
 		slices.SortStableFunc(order, func(i, j int) int { return -cmpFloat(s[i], s[j]) })
@@ -259,7 +272,7 @@ func testExperts(b *bench) {
 			}
 		}
 		return sum
-	})
+	}
 }
 
 // testDelta runs a layer with recurrent state.
@@ -368,21 +381,20 @@ func testHead(b *bench) {
 	}
 }
 
-// testKeep compares hidden states and logits of rows that are kept, of two sequences.
+// testKeep compares hidden states and logits of rows of two sequences that are kept before a mixture of experts.
 func testKeep(b *bench) {
-	const width = 72
+	const width = expertsWidth
 	x, in := b.input(width)
 	y, more := b.input(width)
-	w, m := b.weight(width, width)
 	v, head := b.weight(tokens, width)
-	added := b.buffer(width)
+	b.g.Add(compute.Add{Dst: y, Src: x, Scale: 1})
+	added, mixed := mixture(b, x, in, func(scores compute.Tensor) compute.Op { return compute.Keep{X: []compute.Tensor{x, y, scores}} })
 	last, logits := b.g.Buffer(width, compute.LogitRows), b.g.Buffer(tokens, compute.LogitRows)
-	b.g.Add(compute.Add{Dst: y, Src: x, Scale: 1}, compute.Keep{X: []compute.Tensor{x, y}},
-		compute.MatMul{X: x, Products: []compute.Product{{Dst: added, W: m}}}, compute.Add{Dst: y, Src: added, Scale: 1},
+	b.g.Add(compute.Add{Dst: y, Src: added, Scale: 1},
 		compute.Gather{Dst: last, Src: y}, compute.Head{X: last, Product: compute.Product{Dst: logits, W: head}, Scale: 1})
 	p := b.compile(y, logits)
 	want := func(token int) []float64 {
-		out := product(w, row(in, token, width), nil)
+		out := mixed(token)
 		for i := range out {
 			out[i] += float64(in[token*width+i]) + float64(more[token*width+i])
 		}

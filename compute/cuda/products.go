@@ -301,7 +301,7 @@ type warpgroups struct {
 var warpgroupKernels = []warpgroups{
 	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
 	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
-	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 216, 500, false},
+	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 230, 500, false},
 	{128, 128, 2, true, 452, 3500, false}, {64, 128, 2, true, 390, 2250, false}, {64, 64, 2, true, 250, 1500, false},
 	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
 }

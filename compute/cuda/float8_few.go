@@ -51,7 +51,10 @@ type float8Blocks struct{ tiles, warps, stages, atOnce, shared int }
 // for a multiprocessor. ok is false if too few stages fit.
 func (k float8Few) arrange(i info, a *gemmArgs) (c float8Blocks, ok bool) {
 	const resident, leastStages = 4, 4
-	onTheWay := 32 << 10 // bytes of weights for a multiprocessor, about, at once
+	onTheWay, leastAtOnce := 32<<10, 2 // bytes of weights for a multiprocessor, about, at once; and stages
+	if a.rows == 1 {
+		leastAtOnce = 3
+	}
 	if a.mode == modeAdd && a.rows <= ownFloat8Rows {
 		onTheWay /= 2 // attention of a row or two, in front, waits for what it reads behind them
 	}
@@ -68,7 +71,7 @@ func (k float8Few) arrange(i info, a *gemmArgs) (c float8Blocks, ok bool) {
 	c.warps = roundUp(used, 4)
 	longest := int(blocksOf(int(a.tilesIn)*tileIns/float8Multiple, k.ranges)) * float8Multiple
 	steps, stage := longest/float8Inputs, used*2*formatFP8.recordBytes()
-	c.atOnce = max((onTheWay/each+stage/2)/stage, 2)
+	c.atOnce = max((onTheWay/each+stage/2)/stage, leastAtOnce)
 	beside := int(a.rows)*longest*k.ranges + used*512 + 256
 	for ; each > 0 && used <= fewFloat8Warps; each-- {
 		room := (i.shared+blockShared)/each - blockShared - fewFloat8Own

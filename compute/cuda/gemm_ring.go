@@ -29,9 +29,11 @@ type ringedBlocks struct{ tiles, warps, stages, atOnce, shared int }
 // arrangeRing cuts a product. ok is false if a block would have too many warps, or too few stages.
 func (f format) arrangeRing(i info, a *gemmArgs) (c ringedBlocks, ok bool) {
 	const (
-		leastStages = 3
-		onTheWay    = 32 << 10 // bytes of weights for a multiprocessor, about, at once
+		leastStages   = 3
+		leastOnTheWay = 32 << 10 // bytes of weights for a multiprocessor, about, at once
+		nanos         = 1600     // or what it gets of the memory in this time: 59 KB on an H200, 40 on an H100
 	)
+	onTheWay := max(leastOnTheWay, i.bandwidth*nanos/1000/i.sms)
 	steps, pair := f.ringedSteps(a), 1
 	if a.mode == modeGated {
 		pair = 2

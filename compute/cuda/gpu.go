@@ -25,16 +25,19 @@ type info struct {
 	major, minor int // compute capability
 	sms          int // streaming multiprocessors
 	shared       int // bytes of shared memory that a block can have
+	bandwidth    int // of memory, bytes a microsecond, as its clock and width say; 0: they are not known
 	total        int64
 	driver       int // version of the API: 13000 is 13.0
 }
 
 // Attributes of a device, CUdevice_attribute.
 const (
-	attributeSMs    = 16
-	attributeMajor  = 75
-	attributeMinor  = 76
-	attributeShared = 97 // with cuFuncSetAttribute
+	attributeSMs         = 16
+	attributeMemoryClock = 36 // kHz; two transfers each
+	attributeMemoryWidth = 37 // bits
+	attributeMajor       = 75
+	attributeMinor       = 76
+	attributeShared      = 97 // with cuFuncSetAttribute
 )
 
 // oldestMajor is the oldest compute capability whose instructions the kernels use: 8.0, for products of bfloat16.
@@ -84,6 +87,7 @@ func (g *gpu) describe() error {
 	}
 	g.info.total = int64(g.out[0])
 	g.info.shared = attribute(attributeShared)
+	g.info.bandwidth = attribute(attributeMemoryClock) / 1000 * 2 * attribute(attributeMemoryWidth) / 8
 	g.info.sms, g.info.major, g.info.minor = attribute(attributeSMs), attribute(attributeMajor), attribute(attributeMinor)
 	if v := g.info.driver; v < oldestVersion {
 		return fmt.Errorf("cuda: the driver is for CUDA %d.%d; want %d.%d or later", v/1000, v%1000/10, oldestVersion/1000, oldestVersion%1000/10)

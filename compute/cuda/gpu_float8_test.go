@@ -364,12 +364,12 @@ func TestFloat8Blocks(t *testing.T) {
 		want                  float8Blocks
 	}{
 		{1, modePlain, 6144, 4096, float8Blocks{3, 8, 16, 3, 210432}},
-		{1, modeAdd, 4096, 4096, float8Blocks{2, 4, 16, 2, 141824}},
-		{1, modeGated, 28672, 4096, float8Blocks{14, 16, 7, 2, 218608}},
-		{1, modeAdd, 4096, 14336, float8Blocks{2, 8, 12, 2, 221632}},
+		{1, modeAdd, 4096, 4096, float8Blocks{2, 4, 16, 3, 141824}},
+		{1, modeGated, 28672, 4096, float8Blocks{14, 16, 7, 3, 218608}},
+		{1, modeAdd, 4096, 14336, float8Blocks{2, 8, 12, 3, 221632}},
 		{8, modeAdd, 4096, 14336, float8Blocks{2, 8, 6, 2, 220512}},
-		{1, modePlain, 128256, 4096, float8Blocks{4, 4, 5, 2, 48720}},
-		{1, modeAdd, 8192, 28672, float8Blocks{1, 8, 4, 2, 100672}},
+		{1, modePlain, 128256, 4096, float8Blocks{4, 4, 5, 3, 48720}},
+		{1, modeAdd, 8192, 28672, float8Blocks{1, 8, 4, 3, 100672}},
 		{8, modeAdd, 8192, 28672, float8Blocks{}}, // rows alone take 224 KB
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}

@@ -235,20 +235,27 @@ func TestBoxable(t *testing.T) {
 	}
 }
 
-// TestRingBlocks checks how products of few rows are cut for an H100.
+// TestRingBlocks checks how products of few rows are cut for an H100, and for an H200, whose memory has more on its way.
 func TestRingBlocks(t *testing.T) {
 	i := info{sms: 132, shared: mostShared}
+	const h100, h200 = 3352, 4917 // GB/s
 	for _, c := range []struct {
-		mode, outs, ins int
-		want            ringedBlocks
+		bandwidth, mode, outs, ins int
+		want                       ringedBlocks
 	}{
-		{modePlain, 6144, 4096, ringedBlocks{3, 6, 4, 1, 0}},
-		{modeAdd, 4096, 4096, ringedBlocks{2, 4, 6, 1, 0}},
-		{modeGated, 28672, 4096, ringedBlocks{14, 14, 3, 1, 0}},
-		{modeAdd, 4096, 14336, ringedBlocks{2, 4, 6, 1, 0}},
-		{modeGated, 35000, 4096, ringedBlocks{}},  // too many warps
-		{modePlain, 128256, 4096, ringedBlocks{}}, // likewise
+		{h100, modePlain, 6144, 4096, ringedBlocks{3, 6, 4, 1, 0}},
+		{h100, modeAdd, 4096, 4096, ringedBlocks{2, 4, 6, 1, 0}},
+		{h100, modeGated, 28672, 4096, ringedBlocks{14, 14, 3, 1, 0}},
+		{h100, modeAdd, 4096, 14336, ringedBlocks{2, 4, 6, 1, 0}},
+		{h200, modePlain, 6144, 4096, ringedBlocks{3, 6, 4, 1, 0}},
+		{h200, modeAdd, 4096, 4096, ringedBlocks{2, 4, 6, 2, 0}},
+		{h200, modeGated, 28672, 4096, ringedBlocks{14, 14, 3, 1, 0}},
+		{h200, modeAdd, 4096, 14336, ringedBlocks{2, 4, 6, 2, 0}},
+		{0, modeAdd, 4096, 14336, ringedBlocks{2, 4, 6, 1, 0}},
+		{h200, modeGated, 35000, 4096, ringedBlocks{}},  // too many warps
+		{h200, modePlain, 128256, 4096, ringedBlocks{}}, // likewise
 	} {
+		i.bandwidth = c.bandwidth * 1000
 		m := &matrix{out: c.outs, in: c.ins}
 		if c.mode != modeGated {
 			m.out = min(c.outs, 4096) // the largest of queries, keys and values

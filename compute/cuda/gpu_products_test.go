@@ -235,7 +235,8 @@ func TestBoxable(t *testing.T) {
 	}
 }
 
-// TestRingBlocks checks how products of few rows are cut for an H100, and for an H200, whose memory has more on its way.
+// TestRingBlocks checks how products of few rows are cut for an H100, and for an H200, whose memory gives more in the
+// same time.
 func TestRingBlocks(t *testing.T) {
 	i := info{sms: 132, shared: mostShared}
 	const h100, h200 = 3352, 4917 // GB/s

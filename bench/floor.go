@@ -24,10 +24,10 @@ import (
 // Activations, which fit caches, and norms, rotations and softmax, which are small, do not count.
 type cost struct {
 	spec      *model.Spec
-	layers    Work // of the layers' weights: Bytes a step, operations a row
-	experts   Work // of those that are experts of a mixture
-	head      Work // and of what only rows that want logits go through, but for experts
-	last      Work // of experts that only these go through
+	layers    Work    // of the layers' weights: Bytes a step, operations a row
+	experts   Work    // of those that are experts of a mixture
+	head      Work    // of it, and of what else only rows that want logits go through, but for experts
+	last      Work    // of experts that only these rows go through
 	embedding float64 // bytes of a row
 	number    float64 // bytes of a number of a key or value
 	adapters  int     // that sequences have in turn

@@ -105,8 +105,8 @@ func (g *graph) layer(i int) {
 	}
 }
 
-// keep ends the mixing of layer i: in the last layer, only rows that are wanted are computed from there on. Taps see
-// every row.
+// keep ends the mixing of tokens in layer i, with what it yields: in the last layer, only rows that are wanted are
+// computed from there on. Taps see every row.
 func (g *graph) keep(i int, mixed compute.Tensor) {
 	if i < len(g.m.Spec.Layers)-1 || g.tap != nil {
 		return

@@ -18,7 +18,8 @@ type Mixer interface {
 
 // MixerWeights are a mixer with its weights on a device: a pointer to GQAWeights, LatentWeights or DeltaWeights.
 type MixerWeights interface {
-	// ops adds to g the operations that write the layer's mixing of in to out, both [rows, Hidden].
+	// ops adds to g the operations that write the layer's mixing of in to out, both [rows, Hidden]. Where those that
+	// mix tokens end, it calls g.keep.
 	ops(g *graph, layer int, in, out compute.Tensor)
 }
 

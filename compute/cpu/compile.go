@@ -107,16 +107,13 @@ func (p *program) compile(op compute.Op) (instruction, error) {
 // keep does compute.Keep.
 func (p *program) keep(all []compute.Tensor) {
 	d := p.d
-	d.flush()
 	p.keptRows = d.batch.Keep(&p.kept, p.keptRows[:0])
 	if len(p.keptRows) == d.rows {
 		return
 	}
 	for _, t := range all {
 		x := p.tensor(t)
-		for i, r := range p.keptRows {
-			copy(rowOf(x, i), rowOf(x, int(r)))
-		}
+		d.gather(x, x, p.keptRows)
 	}
 	d.batch, p.rows[compute.AllRows] = &p.kept, len(p.keptRows)
 	d.lora.group(&p.kept)

@@ -230,7 +230,7 @@ func addRow(d *Device, o *rowOp, _, r int) {
 	d.k.AddScaled(rowOf(o.dst, r), rowOf(o.src, r), o.scale)
 }
 
-// gather does compute.Gather.
+// gather does compute.Gather. Where dst is src, rows ascend: what a row overwrites has been copied.
 func (d *Device) gather(dst, src Tensor, rows []int32) {
 	d.flush()
 	for i, r := range rows {

@@ -470,16 +470,17 @@ func (p *program) add(dst, src compute.Tensor, scale float32, gather bool) opera
 // keepRows compiles the dropping of rows.
 func (p *program) keepRows(o compute.Keep) operation {
 	return func(s *shape) error {
+		n := s.kept.count[compute.AllRows]
+		if s.kept == s || n == 0 {
+			return nil
+		}
 		for _, t := range o.X {
-			x, word := p.view(t), int32(8)
+			x, word := p.view(t), int32(8) // numbers in 16 bytes
 			if x.wide == 1 {
 				word = 4
 			}
 			words := blocksOf(t.Cols, int(word))
-			a := keepArgs{x: x.at, rows: s.keptRows, n: int32(s.kept.count[compute.AllRows]), words: int32(words), ld: x.ld / word}
-			if s.kept == s || a.n == 0 {
-				return nil
-			}
+			a := keepArgs{x: x.at, rows: s.keptRows, n: int32(n), words: int32(words), ld: x.ld / word}
 			if err := run(p, "keep", grid{blocksOf(int(words), 256), 1, 1}, 256, &a); err != nil {
 				return err
 			}

@@ -225,7 +225,7 @@ func (p *program) make() (err error) {
 	if err == nil {
 		err = p.makeGroups(take)
 	}
-	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows-1, rows, rows).bytes
+	p.indexBytes = p.lay(0, [3]int{rows, rows, rows}, rows-1, rows, rows).bytes // those of rows that are all kept are fewer
 	p.index = take(int64(p.indexBytes), "indices")
 	if p.g.info.major == hopper && p.long {
 		p.sums = take(int64(p.g.info.sms)*sumsOfRanges, "sums of products")

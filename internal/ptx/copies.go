@@ -83,3 +83,42 @@ func waitCopies(c *compiler, _ *statement) action {
 		return next
 	}
 }
+
+// arriveCopied compiles cp.async.mbarrier.arrive.noinc: each lane arrives when its copies so far have happened, which
+// is as late as it may be. cp.async.wait_group does not wait for these any more.
+func arriveCopied(c *compiler, _ *statement) action {
+	at := c.address(c.operands(1)[0], shared)
+	return func(w *warp, mask uint32) result {
+		var barriers []*mbarrier
+		if r := each(mask, func(lane int) result {
+			b, r := w.mbarrierAt(lane, at.of(w, lane))
+			barriers = append(barriers, b)
+			return r
+		}); r != next {
+			return r
+		}
+		var own []copying
+		left := w.copies.all[:0]
+		for _, job := range w.copies.all {
+			if mask>>job.lane&1 == 0 {
+				left = append(left, job)
+			} else {
+				own = append(own, job)
+			}
+		}
+		clear(w.copies.all[len(left):])
+		w.copies.all = left
+		w.block.cluster.later(func() error {
+			for _, job := range own {
+				clear(job.to[copy(job.to, job.from):])
+			}
+			for _, b := range barriers {
+				if err := b.arrive(0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return next
+	}
+}

@@ -21,6 +21,8 @@ var hopperBuilders = map[string]builder{
 	"wgmma.mma_async.sync.aligned":    buildProduct,
 
 	"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes": buildBulk,
+	"cp.async.mbarrier.arrive.noinc.shared::cta.b64":                    arriveCopied,
+	"createpolicy.fractional":                                           buildPolicy,
 
 	"cp.async.bulk.tensor":        buildTensor,
 	"cp.reduce.async.bulk.tensor": buildTensor,
@@ -182,11 +184,29 @@ func (c *compiler) registers32(o operand, n int) []int32 {
 	return c.regs(o, n)
 }
 
+// cacheHint is the end of the names of copies with a policy of the second-level cache, which is not modelled.
+const cacheHint = ".L2::cache_hint"
+
+// buildPolicy compiles createpolicy policy.
+func buildPolicy(c *compiler, _ *statement) action {
+	to := c.reg(c.operands(1)[0])
+	return func(w *warp, mask uint32) result {
+		return each(mask, func(lane int) result {
+			w.regs[to][lane] = 0
+			return next
+		})
+	}
+}
+
 // buildBulk compiles a copy of whole bytes: to, from, bytes, mbarrier and, with multicast, which blocks of the cluster.
 func buildBulk(c *compiler, s *statement) action {
-	multicast := strings.HasSuffix(s.name, ".multicast::cluster")
+	name, hinted := strings.CutSuffix(s.name, cacheHint)
+	multicast := strings.HasSuffix(name, ".multicast::cluster")
 	n := 4
 	if multicast {
+		n++
+	}
+	if hinted {
 		n++
 	}
 	ops := c.operands(n)
@@ -243,7 +263,8 @@ func buildStoreAsync(c *compiler, s *statement) action {
 // buildTensor compiles copies of boxes: to shared memory, of [map, {numbers}] at an mbarrier and, with multicast, which
 // blocks of the cluster; or from shared memory.
 func buildTensor(c *compiler, s *statement) action {
-	_, form, _ := strings.Cut(s.name, ".tensor.")
+	name, hinted := strings.CutSuffix(s.name, cacheHint)
+	_, form, _ := strings.Cut(name, ".tensor.")
 	dims, form, _ := strings.Cut(form, "d.")
 	const fetched = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 	load, n, add := false, 2, strings.HasPrefix(s.name, "cp.reduce.")
@@ -257,6 +278,10 @@ func buildTensor(c *compiler, s *statement) action {
 	default:
 		c.fail("unknown form")
 		return nil
+	}
+	blocksAt := n - 1
+	if hinted {
+		n++
 	}
 	ops := c.operands(n)
 	tensor, there := ops[0], ops[1]
@@ -275,8 +300,8 @@ func buildTensor(c *compiler, s *statement) action {
 	c.async = c.async || !load
 	if load {
 		at = c.address(ops[2], shared)
-		if n == 4 {
-			blocks = c.reg(ops[3])
+		if blocksAt == 3 {
+			blocks = c.reg(ops[blocksAt])
 		}
 	}
 	return func(w *warp, mask uint32) result {

@@ -131,6 +131,38 @@ func TestBulkCopies(t *testing.T) {
 	fails(t, k.run(t), "which are not allocated")
 	k.body, k.shared = fetchBody(expect64, waitFor0), 1056
 	fails(t, k.run(t), "to 0x800 of shared memory, which ends at 0x820")
+	k.shared = 4096
+	k.body = strings.NewReplacer("bytes [", "bytes.L2::cache_hint [", "64, [%r3];", "64, [%r3], %rd5;").Replace(fetchBody(expect64, waitFor0))
+	k.body = "createpolicy.fractional.L2::evict_first.b64 %rd5;\n" + k.body
+	clear(k.memory[256:])
+	passes(t, k.run(t))
+	if string(k.memory[256:320]) != string(k.memory[:64]) {
+		t.Errorf("the copy with a policy is % x", k.memory[256:320])
+	}
+}
+
+// A lane arrives at an mbarrier when its cp.async are there, which they are no sooner.
+func TestCopiedArrivals(t *testing.T) {
+	begin := ""
+	for _, at := range []string{"0", "16", "32", "48"} {
+		begin += "cp.async.cg.shared.global [%r4+" + at + "], [%rd1+" + at + "], 16;\n"
+	}
+	const arrive = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r3];"
+	fetched := fetchBody("", waitFor0)
+	bulk := "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 64, [%r3];"
+	k := trial{body: strings.Replace(fetched, bulk, begin+arrive, 1), shared: 4096, memory: make(testMemory, 512)}
+	for i := range 64 {
+		k.memory[i] = byte(i)
+	}
+	passes(t, k.run(t))
+	if string(k.memory[256:320]) != string(k.memory[:64]) {
+		t.Errorf("the copy is % x", k.memory[256:320])
+	}
+	k.body = strings.Replace(k.body, waitFor0, "", 1)
+	passes(t, k.run(t))
+	if string(k.memory[256:320]) != strings.Repeat("\xff", 64) {
+		t.Errorf("before the copies are there: % x", k.memory[256:320])
+	}
 }
 
 // TestTensorCopies takes a box of a matrix, and stores, or adds, it elsewhere.

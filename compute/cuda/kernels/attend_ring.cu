@@ -14,10 +14,8 @@ constexpr int FEEDERS = CHUNK / 16, TURNERS = 4; // a feeder for each page of a 
 #define MOST_SPLITS 62 // shares that it has not all of, or in several parts: two of a part
 #define NEXT_PARTS 16  // in shared memory: turner 0 is less than so many shares before others
 
-// JOINERS is the number of warps that multiply, and of chunks in shared memory: a place for each. Of these, up to
-// ON_WAY are on their way.
+// JOINERS is the number of warps that multiply, and of chunks in shared memory: a place for each.
 template <int DIM> constexpr int JOINERS = DIM == 64 || CODED ? 10 : 6;
-template <int DIM> constexpr int ON_WAY = DIM == 64 || CODED ? 8 : 4;
 
 // Plan is what lies where in shared memory: chunks, the four pages of keys, then those of values; of each share in
 // work, queries and the key and the value of the row itself; sums of the share that is joined; records of chunks;
@@ -135,8 +133,8 @@ template <int DIM> struct Walk {
 // position is not in the cache yet.
 template <int DIM, int NEW> __device__ __forceinline__ void feed(const AttendArgs &a, Walk<DIM> w, u32 base, int f) {
     using P = Plan<DIM>;
-    int lane = threadIdx.x % 32, shareNo = 0, splits = 0, n = 0;
-    Cursor<JOINERS<DIM>> to = {0, 1}, there = {0, 0};
+    int lane = threadIdx.x % 32, shareNo = 0, splits = 0;
+    Cursor<JOINERS<DIM>> to = {0, 1};
     Spots<DIM> spots;
     i64 toValues = (i64)a.heads * a.tokens * ROW<DIM>;
     // find is the cache block of this lane's chunk of the 32 from number nth on, -1 if the row sees none of its page.
@@ -144,11 +142,11 @@ template <int DIM, int NEW> __device__ __forceinline__ void feed(const AttendArg
         int from = firstSeen(a, until), pos = (from / CHUNK + nth + lane) * CHUNK + f * 16;
         return pos < until && pos + 16 > from ? a.table[(i64)slot * a.stride + pos / a.tokens] : -1;
     };
-    auto arrive = [&] { // the oldest chunk on its way is there
-        __syncwarp();
-        if (lane == 0)
-            barrierArrive(base + P::FULL + there.stage * 8);
-        there.next();
+    auto arrive = [&] { // when the lane's copies are there; and what it wrote to the record
+        u32 at = base + P::FULL + to.stage * 8;
+        barrierArriveCopied(at);
+        if (f == 0 && lane == 0)
+            barrierArrive(at);
     };
     int block = 0;
     for (; w.more(a); shareNo++) {
@@ -160,7 +158,7 @@ template <int DIM, int NEW> __device__ __forceinline__ void feed(const AttendArg
             // Those of the next 32 chunks: of this share, of the row's next one, or of the next row.
             bool more = x + 32 < end, same = more || w.share + 1 < w.shares;
             int next = more || end < w.last ? find(same ? w.slot : w.ahead.z, same ? w.until : w.ahead.w, more ? nth + 32 : 0) : -1;
-            for (int k = 0; k < 32 && x < end; k++, x++, nth++, n++, to.next()) {
+            for (int k = 0; k < 32 && x < end; k++, x++, nth++, to.next()) {
                 int at = (from / CHUNK + nth) * CHUNK, pos = at + f * 16, page = __shfl_sync(~0u, block, k);
                 barrierWait(base + P::EMPTY + to.stage * 8, to.parity);
                 if (f == 0 && lane == 0) {
@@ -176,11 +174,7 @@ template <int DIM, int NEW> __device__ __forceinline__ void feed(const AttendArg
                     loadPage<DIM>(place, spots, source, w.until - NEW - pos);
                     loadPage<DIM>(place + P::VALUES, spots, source + toValues, w.until - NEW - pos);
                 }
-                copyCommit();
-                if (n >= ON_WAY<DIM> - 1) {
-                    copyWait<ON_WAY<DIM> - 1>();
-                    arrive();
-                }
+                arrive();
             }
             block = next;
         }
@@ -191,9 +185,7 @@ template <int DIM, int NEW> __device__ __forceinline__ void feed(const AttendArg
         }
         w.next(a);
     }
-    copyWait<0>();
-    for (n = min(n, ON_WAY<DIM> - 1); n > 0; n--)
-        arrive();
+#pragma unroll 1
     for (int i = 0; i < JOINERS<DIM>; i++, to.next()) {
         barrierWait(base + P::EMPTY + to.stage * 8, to.parity);
         if (f == 0 && lane == 0)
@@ -422,6 +414,7 @@ template <int DIM> struct Joiner {
                               packBF16(o[i + 1][0] * inv[0], o[i + 1][1] * inv[1]), packBF16(o[i + 1][2] * inv[0], o[i + 1][3] * inv[1]));
         }
         __syncwarp();
+#pragma unroll 1
         for (int i = lane; i < heads * (DIM / 8); i += 32) {
             int h = i / (DIM / 8), u = i % (DIM / 8);
             u32 v[4];
@@ -513,7 +506,7 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendRing(con
     Walk<DIM> walk(a, args.parts, args.most, base);
     if (threadIdx.x == 0) {
         for (int i = 0; i < JOINERS<DIM>; i++) {
-            barrierInit(base + P::FULL + i * 8, FEEDERS);
+            barrierInit(base + P::FULL + i * 8, FEEDERS * 32 + 1); // lanes that copy, and the record
             barrierInit(base + P::EMPTY + i * 8, 1);
             barrierInit(base + P::TURN + i * 8, 1);
         }

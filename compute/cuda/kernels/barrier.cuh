@@ -49,6 +49,11 @@ __device__ __forceinline__ void barrierArrive(u32 at, int rank) {
                  : "memory");
 }
 
+// barrierArriveCopied has the thread arrive when its copies so far (cp.async) are there.
+__device__ __forceinline__ void barrierArriveCopied(u32 at) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
+}
+
 // barrierWait waits until the phase of this parity has ended.
 __device__ __forceinline__ void barrierWait(u32 at, u32 parity) {
     asm volatile("{\n.reg .pred p;\nagain:\n"
@@ -65,6 +70,26 @@ __device__ __forceinline__ void clusterSync() {
 __device__ __forceinline__ void fetch(u32 to, const void *from, int bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
                  "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+// readOnce is for fetch of what is not read again before long: the second-level cache gives it up first, and keeps what
+// every step reads, among it the kernels' own instructions. readAgain is for what other blocks read soon.
+__device__ __forceinline__ u64 readOnce() {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ u64 readAgain() {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    return policy;
+}
+
+// fetch as above, with one of these.
+__device__ __forceinline__ void fetch(u32 to, const void *from, int bytes, u32 barrier, u64 policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
 }
 

@@ -60,10 +60,12 @@ template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ 
     float d[TILES][COLS][4] = {};
     Weights<FORMAT> own[TILES];
     // The first weights are copied while the kernel before still makes the rows.
+#pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++)
         if (s < parts)
             copyWeights<PART>(base + s * stageBytes, w, bytesLeft - s * PART, lane);
     waitForRows();
+#pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++)
         load(s < parts, false);
     if constexpr (AHEAD) {
@@ -92,6 +94,7 @@ template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ 
                 ahead.multiply(n, d, blockIdx.z);
             }
     } else {
+#pragma unroll 1
         for (int s = 0; s < parts; s++) {
             copyWait<STAGES - 2>();
             __syncwarp();
@@ -132,6 +135,7 @@ template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ 
         int out = n % 16, row = n / 16; // held by lane out%8·4 + row%8/2, as d[..][row / 8][out / 8 * 2 + row % 2]
         int of = row / 8 * 128 + out / 8 * 64 + row % 2 * 32 + out % 8 * 4 + row % 8 / 2;
         float sum = 0, up = 0;
+#pragma unroll 1
         for (int w = 0; w < (int)blockDim.x / 32; w += WARPS) {
             sum = sum + sums[w * VALUES * 32 + of];
             up = up + sums[((w + WARPS - 1) * VALUES + (TILES - 1) * COLS * 4) * 32 + of];

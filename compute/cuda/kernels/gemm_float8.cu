@@ -78,12 +78,14 @@ KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
     float own = sixteen(a, threadIdx.x * 16, v);
     if (!a.groups) {
         most = fmaxf(most, own);
+#pragma unroll 1
         for (int u = threadIdx.x + blockDim.x; u < units; u += blockDim.x)
             most = fmaxf(most, sixteen(a, u * 16, w));
         most = mostOfBlock(most, scratch);
         if (threadIdx.x == 0)
             a.scales[row] = most / 448.f;
     }
+#pragma unroll 1
     for (int u = threadIdx.x; u < units; u += blockDim.x) { // eight neighbours have a block of 128 inputs
         if (u != threadIdx.x) // the first ones are in v
             own = sixteen(a, u * 16, v);
@@ -175,6 +177,7 @@ __device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile
     int lane = threadIdx.x % 32, steps = a.tilesIn / 4, ahead = early ? min(STAGES, end - first) : 0;
     Place own = placeOf(a, tile0 + lane % TILES);
     const u8 *from = a.p[max(own.product, 0)].w + (i64)(own.product < 0 ? 0 : own.tile) * steps * RECORD;
+    u64 policy = a.rows <= N ? readOnce() : readAgain();
     auto weights = [&](int b, int stage) {
         u32 full = base + R::BARRIERS + stage * 8;
         int bytes = min(2, steps - 2 * b) * RECORD;
@@ -182,7 +185,7 @@ __device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile
             barrierExpect(full, R::ROWS_BYTES + TILES * bytes + (GROUPED ? R::SCALE_BYTES : 0));
         __syncwarp();
         if (lane < TILES)
-            fetch(base + R::WEIGHTS + stage * R::WEIGHT_BYTES + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, bytes, full);
+            fetch(base + R::WEIGHTS + stage * R::WEIGHT_BYTES + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, bytes, full, policy);
     };
     for (int s = 0; s < ahead; s++)
         weights(first + s, s);
@@ -423,7 +426,8 @@ __device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, 
             }
         }
         Part part = parts.at(t, rank);
-        store<false, ROWS, 1>(a, nullptr, part.tile0 + group * 4, part.row0, group, shared + MANY_SHARED + group * 8192, [] {}, [&](int c, float(&x)[16]) {
+        Before<false> before(a, nullptr, part.tile0 + group * 4, part.row0);
+        store<false, ROWS, 1>(a, before, part.tile0 + group * 4, part.row0, group, shared + MANY_SHARED + group * 8192, [] {}, [&](int c, float(&x)[16]) {
 #pragma unroll
             for (int i = 0; i < 16; i++)
                 x[i] = to[(c * CHUNK + i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8];

@@ -87,12 +87,13 @@ template <typename R> __device__ __forceinline__ void roundRows(const Float8FewA
         most = mostOf(most, threads, scratch[row % 2]);
         if (threadIdx.x == 0)
             scales[row] = most / 448.f;
+        float by = 448.f / most;
 #pragma unroll
         for (int k = 0; k < KEPT; k++) {
             int u = threadIdx.x + k * threads;
             if (u < w.a.tilesIn) {
                 unpacked(x[k], v);
-                *(uint4 *)(to + (ranges.place(u) * w.a.rows + row) * 16) = sixteenOf(v, 448.f / most);
+                *(uint4 *)(to + (ranges.place(u) * w.a.rows + row) * 16) = sixteenOf(v, by);
             }
         }
     }
@@ -173,6 +174,8 @@ template <int RANGES> __device__ __forceinline__ void feed(const Float8FewArgs &
     Place own = placeOf(w.a, blockIdx.x * w.tiles + lane / RANGES);
     const u8 *from = w.a.p[max(own.product, 0)].w + ((i64)(own.product < 0 ? 0 : own.tile) * ranges.records + ranges.start(range)) * RECORD;
     Stage at = {0, 1};
+    u64 policy = readOnce();
+#pragma unroll 1
     for (int b = 0; b < steps; b++) {
         if (b >= w.atOnce && b < ring.stages)
             barrierWait(ring.full + (b - w.atOnce) * 8, 0);
@@ -184,7 +187,7 @@ template <int RANGES> __device__ __forceinline__ void feed(const Float8FewArgs &
             barrierExpect(full, warps * 2 * RECORD);
         __syncwarp();
         if (there)
-            fetch(ring.at + at.n * ring.bytes + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, 2 * RECORD, full);
+            fetch(ring.at + at.n * ring.bytes + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, 2 * RECORD, full, policy);
         at.next(ring);
     }
 }
@@ -206,6 +209,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
     u32 rowsThere = sharedAddress(rows) + RANGES * apart * 16 + 128; // a barrier; 128: that a matrix may reach into
     Ring ring = {sharedAddress(weights), rowsThere + 8, rowsThere + 8 + w.stages * 8, w.stages, warps * 2 * RECORD};
     if (threadIdx.x == 0) {
+#pragma unroll 1
         for (int s = 0; s < ring.stages; s++) {
             barrierInit(ring.full + s * 8, 1);
             barrierInit(ring.empty + s * 8, warps);
@@ -219,6 +223,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
         feed(w, ranges, ring);
         return;
     }
+#pragma unroll 1
     for (int i = threadIdx.x; i < w.tiles * 16; i += threads) {
         Place at = placeOf(a, tile0 + i / 16);
         int out = at.tile * 16 + i % 16;
@@ -314,6 +319,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
             sum = sum + sums[out / 16 * RANGES + r][row][out % 16];
         return sum * weightScales[out] * rowScales[row];
     };
+#pragma unroll 1
     for (int n = threadIdx.x; n < a.rows * outs; n += threads) {
         int row = n / outs, out = n % outs;
         if (gated)

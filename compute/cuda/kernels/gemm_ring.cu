@@ -22,8 +22,10 @@ template <int STEPS>
 __device__ __forceinline__ void fetchParts(const GemmRingArgs &w, const u8 *from, int records, u32 to, u32 stageBytes, u32 full, u32 empty) {
     constexpr int PART = STEPS * RECORD;
     u32 parity = 1;
+    u64 policy = readOnce();
     // A warp that has parts lacks no more than there are stages (arrangeRing), so all arrivals at `empty` come.
     int longest = __reduce_max_sync(~0u, (records + STEPS - 1) / STEPS), stage = 0;
+#pragma unroll 1
     for (int s = 0; s < longest; s++) {
         if (s >= w.atOnce && s < w.stages)
             barrierWait(full + (s - w.atOnce) * 8, 0);
@@ -34,7 +36,7 @@ __device__ __forceinline__ void fetchParts(const GemmRingArgs &w, const u8 *from
             barrierExpect(full + stage * 8, all);
         __syncwarp();
         if (bytes > 0)
-            fetch(to + stage * stageBytes, from + (i64)s * PART, bytes, full + stage * 8);
+            fetch(to + stage * stageBytes, from + (i64)s * PART, bytes, full + stage * 8, policy);
         if (++stage == w.stages)
             stage = 0, parity ^= 1;
     }
@@ -67,6 +69,7 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
         int there = __popc(__ballot_sync(~0u, records > 0));
         if (lane == 0) {
             barrierInit(rowsThere, 1);
+#pragma unroll 1
             for (int i = 0; i < w.stages; i++) {
                 barrierInit(full + i * 8, 1);
                 barrierInit(empty + i * 8, there);
@@ -83,6 +86,7 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
     letNextBegin();
     if (threadIdx.x == 0) {
         barrierExpect(rowsThere, a.rows * a.tilesIn * 32);
+#pragma unroll 1
         for (int r = 0; r < a.rows; r++)
             fetch(sharedAddress(rows) + r * pitch, a.x + (i64)r * a.ldx, a.tilesIn * 32, rowsThere);
     }
@@ -134,10 +138,12 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
     barrierOf(1, threads);
     auto total = [&](int row, int out) {
         float sum = 0;
+#pragma unroll 1
         for (int r = 0; r < a.ranges; r++)
             sum = sum + sums[out / 16 * a.ranges + r][row][out % 16];
         return sum;
     };
+#pragma unroll 1
     for (int n = threadIdx.x; n < a.rows * outs; n += threads) {
         int row = n / outs, out = n % outs;
         if (gated)

@@ -61,6 +61,7 @@ __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int
 template <bool F8> struct Own {
     float scales[2], bias[2];
 
+    __device__ __forceinline__ Own() {}
     __device__ __forceinline__ Own(const GemmArgs &a, Place at) {
         const Product &p = a.p[max(at.product, 0)];
 #pragma unroll
@@ -78,6 +79,7 @@ template <bool F8> struct RowScales {
     const float *from;
     float2 v[F8 ? 4 : 1];
 
+    __device__ __forceinline__ RowScales() {}
     // at points to the scale of the part's first row. get reads the scales of a chunk.
     __device__ __forceinline__ RowScales(const float *at) : from(at + threadIdx.x % 4 * 2) {}
 
@@ -113,19 +115,45 @@ template <typename T, int COUNT> struct Target {
         vector = n == COUNT && ((u64)p.dst.at | (u64)ld * sizeof(T)) % 16 == 0;
     }
 
-    template <typename V> __device__ __forceinline__ void put(int row, const V &v) const {
+    // put stores what is at `from` in shared memory to a row.
+    template <typename V> __device__ __forceinline__ void put(int row, const V *from) const {
         static_assert(sizeof(V) == COUNT * sizeof(T));
         if (row >= rows)
             return;
         T *to = at + row * ld;
-        if (vector) {
-            *(V *)to = v;
-            return;
-        }
+        if (vector)
+            *(V *)to = *from;
+        else
+#pragma unroll 1
+            for (int i = 0; i < n; i++)
+                to[i] = ((const T *)from)[i];
+    }
+};
+
+// Before is what a thread reads before the sums of a part are there: what it knows of its outputs, and of the first
+// chunk the rows' scales and, where results are added, what is there.
+template <bool F8> struct Before {
+    Own<F8> own;
+    RowScales<F8> scales;
+    four old[4];
+
+    __device__ __forceinline__ Before() {}
+    __device__ __forceinline__ Before(const GemmArgs &a, const float *rowScales, int tile0, int row0)
+        : own(a, placeOf(a, tile0 + threadIdx.x % 128 / 32)), scales(rowScales + (F8 ? row0 : 0)), old{} {
+        scales.get(0);
+        int thread = threadIdx.x % 128, unit = thread % 16;
+        if (a.mode == ADD)
+            readOld(old, Target<float, 4>(a, tile0 + unit / 4, unit % 4 * 4, row0 + thread / 16), 0);
+    }
+
+    // readOld reads what chunk c is added to, where that can be read at once.
+    static __device__ __forceinline__ void readOld(four (&old)[4], const Target<float, 4> &to, int c) {
 #pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            if (i < n)
-                to[i] = sizeof(T) == 2 ? (T)(((const u32 *)&v)[i / 2] >> i % 2 * 16) : ((const T *)&v)[i];
+        for (int k = 0; k < 4; k++) {
+            int row = c * CHUNK + k * 8;
+            if (row < to.rows && to.vector)
+                old[k] = *(const four *)(to.at + row * to.ld);
+        }
     }
 };
 
@@ -136,13 +164,9 @@ template <typename T, int COUNT> struct Target {
 
 // storeNarrow stores bfloat16, through [CHUNK][64] twice, units of 16 bytes swizzled in groups of eight rows.
 template <bool F8, int N, typename Join, typename Pick>
-__device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
+__device__ __forceinline__ void storeNarrow(const GemmArgs &a, Before<F8> &before, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 8;
-    Place at = placeOf(a, tile0 + warp);
-    Own<F8> own(a, at);
-    bool biased = a.p[max(at.product, 0)].bias;
-    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
-    scales.get(0);
+    bool biased = a.p[max(placeOf(a, tile0 + warp).product, 0)].bias;
     Target<bf16, 8> to(a, tile0 + unit / 2, unit % 2 * 8, row0 + thread / 8);
     u32 write = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * 128 + (warp * 2 + lane / 8 % 2 ^ lane % 8) * 16;
     const u8 *read = staged + thread / 8 * 128 + (unit ^ thread / 8 % 8) * 16;
@@ -151,12 +175,12 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
     for (int c = 0; c < N / CHUNK; c++) {
         float x[16];
         pick(c, x);
-        scales.scale(x, own);
-        scales.get(min(c + 1, N / CHUNK - 1));
+        before.scales.scale(x, before.own);
+        before.scales.get(min(c + 1, N / CHUNK - 1));
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             if (biased)
-                x[i] = x[i] + own.bias[i / 2 % 2];
+                x[i] = x[i] + before.own.bias[i / 2 % 2];
             x[i] = x[i] * a.scale;
         }
         int buffer = c % 2 * CHUNK * 128;
@@ -167,7 +191,7 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
         barrierOf(1 + group, 128);
 #pragma unroll
         for (int k = 0; k < 2; k++)
-            to.put(c * CHUNK + k * 16, *(const eight *)(read + buffer + k * 16 * 128));
+            to.put(c * CHUNK + k * 16, (const eight *)(read + buffer + k * 16 * 128));
     }
     if (N / CHUNK % 2)
         barrierOf(1 + group, 128);
@@ -177,13 +201,10 @@ __device__ __forceinline__ void storeNarrow(const GemmArgs &a, const float *rowS
 // warps][2][32 lanes] of four, so that each makes the results of 16 rows of a chunk. These go through [CHUNK][32],
 // twice.
 template <bool F8, int N, typename Join, typename Pick>
-__device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
+__device__ __forceinline__ void storeGated(const GemmArgs &a, Before<F8> &before, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4;
     bool up = warp % 2;
-    Own<F8> own(a, placeOf(a, tile0 + warp));
     bool biased = a.p[up].bias;
-    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
-    scales.get(0);
     Target<bf16, 8> to(a, tile0 + unit / 2 * 2, unit % 2 * 8, row0 + thread / 4);
     four *give = (four *)staged + warp * 64 + lane;
     const four *take = (const four *)staged + (warp ^ 1) * 64 + lane;
@@ -195,12 +216,12 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
     for (int c = 0; c < N / CHUNK; c++) {
         float x[16], g[8], u[8];
         pick(c, x);
-        scales.scale(x, own);
-        scales.get(min(c + 1, N / CHUNK - 1));
+        before.scales.scale(x, before.own);
+        before.scales.get(min(c + 1, N / CHUNK - 1));
         if (biased)
 #pragma unroll
             for (int i = 0; i < 16; i++)
-                x[i] = x[i] + own.bias[i / 2 % 2];
+                x[i] = x[i] + before.own.bias[i / 2 % 2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             four v;
@@ -223,7 +244,7 @@ __device__ __forceinline__ void storeGated(const GemmArgs &a, const float *rowSc
         int buffer = c % 2 * CHUNK * 64;
         storeMatrices(write + buffer, packBF16(g[0], g[1]), packBF16(g[2], g[3]), packBF16(g[4], g[5]), packBF16(g[6], g[7]));
         barrierOf(1 + group, 128);
-        to.put(c * CHUNK, *(const eight *)(read + buffer));
+        to.put(c * CHUNK, (const eight *)(read + buffer));
     }
     if (N / CHUNK % 2)
         barrierOf(1 + group, 128);
@@ -235,64 +256,54 @@ __device__ __forceinline__ int wideAt(int row, int o) { return row * 256 + ((o /
 
 // storeWide stores float32, through [CHUNK][64], or adds to what is there.
 template <bool F8, int N, int BUFFERS, typename Join, typename Pick>
-__device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
+__device__ __forceinline__ void storeWide(const GemmArgs &a, Before<F8> &before, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 16;
-    Place at = placeOf(a, tile0 + warp);
-    Own<F8> own(a, at);
-    bool biased = a.p[max(at.product, 0)].bias, add = a.mode == ADD;
-    RowScales<F8> scales(rowScales + (F8 ? row0 : 0));
-    scales.get(0);
+    bool biased = a.p[max(placeOf(a, tile0 + warp).product, 0)].bias, add = a.mode == ADD;
     Target<float, 4> to(a, tile0 + unit / 4, unit % 4 * 4, row0 + thread / 16);
     u8 *write[2]; // of outputs lane/4 and 8 more, of row lane%4·2
 #pragma unroll
     for (int h = 0; h < 2; h++)
         write[h] = staged + wideAt(lane % 4 * 2, warp * 16 + lane / 4 + h * 8);
-    const u8 *read = staged + wideAt(thread / 16, unit * 4);
-    four old[4] = {}, next[4] = {};
-    auto getOld = [&](four(&old)[4], int c) {
-        if (add)
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                int row = c * CHUNK + k * 8;
-                if (row >= to.rows)
-                    continue;
-                if (to.vector)
-                    old[k] = *(const four *)(to.at + row * to.ld);
-                else
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        old[k].v[i] = i < to.n ? to.at[row * to.ld + i] : 0;
-            }
-    };
-    getOld(next, 0);
+    u8 *read = staged + wideAt(thread / 16, unit * 4);
+    four old[4];
     join();
 #pragma unroll 1
     for (int c = 0; c < N / CHUNK; c++) {
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            old[k] = next[k];
-        if (c + 1 < N / CHUNK)
-            getOld(next, c + 1);
+            old[k] = before.old[k];
+        if (add && c + 1 < N / CHUNK)
+            before.readOld(before.old, to, c + 1);
         float x[16];
         pick(c, x);
-        scales.scale(x, own);
-        scales.get(min(c + 1, N / CHUNK - 1));
+        before.scales.scale(x, before.own);
+        before.scales.get(min(c + 1, N / CHUNK - 1));
         int buffer = c % BUFFERS * 8192;
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             if (biased)
-                x[i] = x[i] + own.bias[i / 2 % 2];
+                x[i] = x[i] + before.own.bias[i / 2 % 2];
             *(float *)(write[i / 2 % 2] + buffer + (i / 4 * 8 + i % 2) * 256) = x[i] * a.scale;
         }
         barrierOf(1 + group, 128);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            four v = *(const four *)(read + buffer + k * 8 * 256);
-            if (add)
+            int row = c * CHUNK + k * 8;
+            four *v = (four *)(read + buffer + k * 8 * 256);
+            if (row >= to.rows)
+                continue;
+            float *at = to.at + row * to.ld;
+            if (to.vector) {
+                four sum = *v;
+                if (add)
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    v.v[i] = old[k].v[i] + v.v[i];
-            to.put(c * CHUNK + k * 8, v);
+                    for (int i = 0; i < 4; i++)
+                        sum.v[i] = old[k].v[i] + sum.v[i];
+                *(four *)at = sum;
+            } else
+#pragma unroll 1
+                for (int i = 0; i < to.n; i++)
+                    at[i] = add ? at[i] + v->v[i] : v->v[i];
         }
         if (BUFFERS == 1)
             barrierOf(1 + group, 128);
@@ -301,11 +312,11 @@ __device__ __forceinline__ void storeWide(const GemmArgs &a, const float *rowSca
 
 // store stores the sums of a warpgroup as the launch asks for.
 template <bool F8, int N, int BUFFERS, typename Join, typename Pick>
-__device__ __forceinline__ void store(const GemmArgs &a, const float *rowScales, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
+__device__ __forceinline__ void store(const GemmArgs &a, Before<F8> &before, int tile0, int row0, int group, u8 *staged, Join join, Pick pick) {
     if (a.mode == GATED)
-        storeGated<F8, N>(a, rowScales, tile0, row0, group, staged, join, pick);
+        storeGated<F8, N>(a, before, tile0, row0, group, staged, join, pick);
     else if (a.p[0].dst.wide)
-        storeWide<F8, N, BUFFERS>(a, rowScales, tile0, row0, group, staged, join, pick);
+        storeWide<F8, N, BUFFERS>(a, before, tile0, row0, group, staged, join, pick);
     else
-        storeNarrow<F8, N>(a, rowScales, tile0, row0, group, staged, join, pick);
+        storeNarrow<F8, N>(a, before, tile0, row0, group, staged, join, pick);
 }

@@ -99,9 +99,9 @@ template <bool F8> struct Operand {
 };
 
 // fetchWeights copies a box of records: of some tiles from `tile` on, and records from `record` on.
-__device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int tile, int record, u32 barrier) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&map), "r"(0), "r"(record), "r"(tile), "r"(barrier)
+__device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int tile, int record, u32 barrier, u64 policy) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
+                 " [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to), "l"(&map), "r"(0), "r"(record), "r"(tile), "r"(barrier), "l"(policy)
                  : "memory");
 }
 
@@ -115,7 +115,11 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     // these, of one range, or of F8_E4M3 of up to two. Results are staged in the same place.
     static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (F8 ? 2 : 1) * FINISHED * OUTS * 4 : 0;
     static constexpr int BUFFERS = FINISHED == CHUNK ? 1 : 2; // of results, of each warpgroup
-    static constexpr bool AWAY = N > 128; // registers hold the sums of one range alone; results leave as boxes
+    static constexpr bool EARLY = N <= 64; // there are registers for what results take besides sums
+    // The next kernel begins on multiprocessors that are done, while others still have a last part: of few rows it
+    // fetches what it can then.
+    static constexpr bool SOON = !F8 && FORMAT == BF16 && N == 32;
+    static constexpr bool AWAY = N > 128;  // registers hold the sums of one range alone; results leave as boxes
     static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
     static constexpr int FEEDING = TURNED ? 1 : 2; // warps
@@ -143,14 +147,15 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
 template <bool F8, bool SPLIT> struct Span {
     int first, ranges, begin, count;
 
-    // border is the first step of a range, where steps of F8_E4M3 have 128 inputs.
-    static __device__ __forceinline__ int border(const GemmArgs &a, int range) {
-        return rangeStart(a.tilesIn / 4, a.ranges, range) / (F8 ? 2 : 1);
+    __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
+        int steps = a.tilesIn / (F8 ? 8 : 4), half = a.tilesIn / 16 / CLUSTER * (F8 ? 2 : 4); // half: where half of the ranges end
+        ranges = SPLIT ? a.ranges / CLUSTER : a.ranges, first = SPLIT ? rank * ranges : 0;
+        begin = first > 0 ? half : 0, count = SPLIT && first == 0 ? half : steps - begin;
     }
 
-    __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
-        ranges = SPLIT ? a.ranges / CLUSTER : a.ranges, first = SPLIT ? rank * ranges : 0;
-        begin = border(a, first), count = border(a, first + ranges) - begin;
+    // end is where range n of the block's ends, among its steps. Those of F8_E4M3 have 128 inputs.
+    __device__ __forceinline__ int end(const GemmArgs &a, int n) const {
+        return n == ranges - 1 ? count : rangeStart(a.tilesIn / 4, a.ranges, first + n + 1) / (F8 ? 2 : 1) - begin;
     }
 };
 
@@ -175,6 +180,8 @@ template <int N, int TILES, int BLOCKS> struct Parts {
     // are multiplied at the same time share both rows and weights in the cache.
     __device__ __forceinline__ Part at(int t, int rank) const {
         constexpr int BAND = N > 128 ? 8 : 16;
+        if (rowBlocks == 1) // saves few rows the time of the divisions
+            return {0, (t * BLOCKS + rank % BLOCKS) * TILES};
         int band = t / (BAND * outBlocks), rows = min(BAND, rowBlocks - band * BAND), in = t - band * BAND * outBlocks;
         return {(band * BAND + in % rows) * N, (in / rows * BLOCKS + rank % BLOCKS) * TILES};
     }
@@ -266,6 +273,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
     Span<F8, SPLIT> own(a, rank);
     int stages = own.count / STEPS; // that a part takes
     u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
+    u64 policy = parts.rowBlocks == 1 ? readOnce() : readAgain();
     const Leaving<P> leaving(a);
     Place half;     // the first tile of the box that a lane fetches (BOXED)
     const u8 *from; // or the weights of the tile that it fetches
@@ -286,9 +294,9 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         __syncwarp();
         if constexpr (P::BOXED) {
             if (lane < 2)
-                fetchWeights(to + lane * (P::WEIGHT_BYTES / 2), w.weights[half.product], half.tile, s * P::RECORDS, at);
+                fetchWeights(to + lane * (P::WEIGHT_BYTES / 2), w.weights[half.product], half.tile, s * P::RECORDS, at, policy);
         } else if (lane < P::TILES)
-            fetch(to + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, at);
+            fetch(to + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, at, policy);
     };
     auto next = [&] {
         if (++stage == P::STAGES)
@@ -298,6 +306,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
     if (WEIGHTS && t < parts.count) {
         ahead = min(P::STAGES, stages);
         begin(parts.at(t, rank));
+#pragma unroll 1
         for (int s = 0; s < ahead; s++)
             weights(s, s);
     }
@@ -309,11 +318,14 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         waitForRows();
     for (; t < parts.count; t += gridDim.x / CLUSTER) {
         Part part = parts.at(t, rank);
+        if (ROWS && P::SOON && t + gridDim.x / CLUSTER >= parts.count)
+            letNextBegin();
         if (WEIGHTS)
             begin(part);
         // Meanwhile, what results are added to is brought to the second-level cache: a row by four lanes, 32 numbers
         // each.
         Place added = placeOf(a, part.tile0 + lane % 4 * 2);
+#pragma unroll 1
         for (int s = 0; s < stages; s++) {
             if (s >= ahead) // others were free; they may be so again by now
                 barrierWait(empty + stage * 8, parity);
@@ -341,6 +353,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
             }
             next();
         }
+#pragma unroll 1
         for (int i = 0; i < leaving.given + leaving.stages; i++) { // stages that results pass: they are full once free
             barrierWait(empty + stage * 8, parity);
             if constexpr (TURNED)
@@ -352,7 +365,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         }
         ahead = 0;
     }
-    if (ROWS)
+    if (ROWS && !P::SOON)
         letNextBegin();
 }
 
@@ -565,7 +578,7 @@ template <int COUNT> __device__ __forceinline__ auto picked(const float (&from)[
 // says whether the block has another one.
 template <bool F8, int N, int GROUPS, typename P, typename Args, typename More, int TOTALS>
 __device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, float (&d)[N / 2], const float (&total)[TOTALS],
-                                           const int &ranges, const int &rank, const u32 &sumsParity, const Part &part,
+                                           Before<F8> &before, const int &ranges, const int &rank, const u32 &sumsParity, const Part &part,
                                            const More &more, const int &group, const int &lane) {
     constexpr bool TOTAL = TOTALS > 1;
     const GemmArgs &a = w.a;
@@ -608,7 +621,9 @@ __device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, 
             }
             barrierOf(1 + group, 128); // results are staged where sums were
         };
-        store<F8, P::FINISHED, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, picked(x));
+        if (!P::EARLY)
+            before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED));
+        store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, picked(x));
         __syncwarp();
         if (lane == 0 && more()) // the other block may have ended otherwise
             barrierTell(base + P::TAKEN, rank ^ 1);
@@ -636,7 +651,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
         if (lane < P::BLOCKS)
             barrierArrive(empty + stage * 8, SPLIT ? rank : lane);
     };
-    auto before = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
+    auto last = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
     // The sums of the ranges so far: `total`, in registers; or (AWAY) N/8 fours, KEPT of them in shared memory, the
     // last HELD in registers, and the others in memory. With SPLIT, the second block does not add its two.
     constexpr bool AWAY = P::AWAY, TOTAL = !AWAY && (!SPLIT || F8);
@@ -647,13 +662,19 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
     four held[P::HELD ? P::HELD : 1];
     auto sums = [&](int i) { return i < P::KEPT ? (four *)staged + i * 128 + threadIdx.x % 128 : away + i * P::THREADS; };
     for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
+        Part part;
+        if (!AWAY)
+            part = parts.at(t, rank);
+        // While the first rows come, too.
+        int row0 = part.row0 + (SPLIT && rank > 0 ? N - P::FINISHED : 0);
+        Before<F8> before = P::EARLY ? Before<F8>(a, scalesOf(w), part.tile0 + group * 4, row0) : Before<F8>();
         load(operands[0], 0);
         if (AWAY) // tells the compiler that sums of the part before are dead
 #pragma unroll
             for (int i = 0; i < N / 2; i++)
                 d[i] = 0;
         for (int range = 0, s = 0; range < own.ranges; range++) {
-            int begin = s, end = own.border(a, own.first + range + 1) - own.begin;
+            int begin = s, end = own.end(a, range);
             auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
                 u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
                 wgmmaFence();
@@ -663,7 +684,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
                 wgmmaCommit();
                 wgmmaWait<1>();
                 if (j == 0 && s > 0)
-                    release(before());
+                    release(last());
                 if (j == STEPS - 1 && ++stage == P::STAGES)
                     stage = 0, parity ^= 1;
                 if (++s < own.count)
@@ -702,9 +723,9 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
                     for (int i = 0; i < N / 2; i++)
                         total[i] = d[i];
         }
-        release(before());
-        Part part = parts.at(t, rank);
+        release(last());
         if constexpr (AWAY) {
+            part = parts.at(t, rank);
             if constexpr (TURNED)
                 leaveTurned<F8, N, P>(w, d, shared, base, part, stage, parity);
             else if (a.mode == GATED)
@@ -715,10 +736,13 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
         }
         if constexpr (SPLIT) {
             auto more = [&] { return t + gridDim.x / CLUSTER < parts.count; };
-            finishHalf<F8, N, GROUPS, P>(w, shared, base, d, total, own.ranges, rank, sumsParity, part, more, group, lane);
+            finishHalf<F8, N, GROUPS, P>(w, shared, base, d, total, before, own.ranges, rank, sumsParity, part, more, group, lane);
             sumsParity ^= 1;
-        } else if constexpr (!AWAY)
-            store<F8, N, P::BUFFERS>(a, scalesOf(w), part.tile0 + group * 4, part.row0, group, staged, [] {}, picked(total));
+        } else if constexpr (!AWAY) {
+            if (!P::EARLY)
+                before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, part.row0);
+            store<F8, N, P::BUFFERS>(a, before, part.tile0 + group * 4, part.row0, group, staged, [] {}, picked(total));
+        }
     }
 }
 

@@ -55,11 +55,14 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
     u32 full = base + L::FULL, empty = base + L::EMPTY, parity = 1;
     Part next;
     const u8 *nextFrom = nullptr;
+    u64 nextPolicy = 0;
     auto find = [&](int t) { // the next part, and where this lane's tile of it lies
         int block = t / outBlocks;
         while (block >= begins[group + 1])
             group++;
         int row0 = (group > 0 ? ends[group - 1] : 0) + (block - begins[group]) * MOST;
+        // Blocks of an expert's rows that there are more of read its weights, too.
+        nextPolicy = begins[group + 1] - begins[group] == 1 ? readOnce() : readAgain();
         next = {group, row0, min(MOST, ends[group] - row0), ((t - block * outBlocks) * CLUSTER + rank) * TILES};
         Place at = placeOf(a, next.tile0 + lane % TILES);
         nextFrom = a.p[max(at.product, 0)].groups[group].w + (i64)(at.product < 0 ? 0 : at.tile) * w.steps * RECORD;
@@ -70,6 +73,7 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
     for (; t < parts; t += gridDim.x / CLUSTER) {
         Part part = next;
         const u8 *from = nextFrom;
+        u64 policy = nextPolicy;
         int n = roundedRows<MOST>(part.rows);
         const TensorMap &map = w.x[n / (STEPS > 1 ? 32 : 64) - 1];
         for (int s = 0; s < w.steps; s += STEPS) {
@@ -82,7 +86,7 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
             }
             __syncwarp();
             if (lane < TILES)
-                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + lane * STEPS * RECORD, from + (i64)s * RECORD, bytes, full + stage * 8);
+                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + lane * STEPS * RECORD, from + (i64)s * RECORD, bytes, full + stage * 8, policy);
             u32 to = base + stage * L::ROWS_BYTES;
             if (lane == 0) {
                 if constexpr (STEPS > 1) // a block fetches half of the steps for both

@@ -36,6 +36,7 @@ __device__ __forceinline__ int firstOfBest(float most, int at, int n) {
 __device__ __forceinline__ int best(const float *x, int n) {
     float most = TAKEN;
     int at = n;
+#pragma unroll 1
     for (int i = threadIdx.x % 32; i < n; i += 32)
         if (x[i] > most)
             most = x[i], at = i;
@@ -51,21 +52,25 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
     int *ids = a.ids + (i64)row * a.chosen;
     float *weights = a.weights + (i64)row * a.chosen;
     if (!slot) {
+#pragma unroll 1
         for (int i = lane; i < a.chosen; i += 32)
             ids[i] = -1;
         return;
     }
     float most = -INF, sum = 0;
+#pragma unroll 1
     for (int i = lane; i < a.experts; i += 32)
         most = fmaxf(most, logit(i));
     for (int d = 16; d > 0; d /= 2)
         most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+#pragma unroll 1
     for (int i = lane; i < a.experts; i += 32) {
         float x = logit(i);
         scores[i] = a.sigmoid ? sigmoid(x) : exp2Fast((x - most) * LOG2E);
         sum = sum + scores[i];
     }
     sum = sumOfWarp(sum);
+#pragma unroll 1
     for (int i = lane; i < a.experts; i += 32) {
         if (!a.sigmoid)
             scores[i] = scores[i] / sum;
@@ -75,8 +80,10 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
     __syncwarp();
     if (a.groups > 0) {
         int size = a.experts / a.groups;
+#pragma unroll 1
         for (int g = lane; g < a.groups; g += 32) {
             float first = -INF, second = -INF;
+#pragma unroll 1
             for (int i = g * size; i < (g + 1) * size; i++) {
                 float c = choice[i];
                 if (c > first)
@@ -87,6 +94,7 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
             sums[g] = fmaxf(a.groupBest == 1 || size == 1 ? first : first + second, LOWEST);
         }
         __syncwarp();
+#pragma unroll 1
         for (int i = 0; i < a.kept; i++) {
             int g = best(sums, a.groups);
             __syncwarp();
@@ -94,6 +102,7 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
                 sums[g] = TAKEN;
             __syncwarp();
         }
+#pragma unroll 1
         for (int i = lane; i < size * a.groups; i += 32)
             if (sums[i / size] != TAKEN)
                 choice[i] = TAKEN;
@@ -104,6 +113,7 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
         own[k] = kept && lane + k * 32 < a.experts ? choice[lane + k * 32] : TAKEN;
+#pragma unroll 1
     for (int i = 0; i < a.chosen; i++) {
         int e;
         if (kept) {
@@ -134,6 +144,7 @@ template <typename F> __device__ __forceinline__ void routeRow(const RouteArgs &
         mine = lane == i ? e : mine;
     }
     __syncwarp();
+#pragma unroll 1
     for (int i = lane; i < a.chosen; i += 32) {
         float w = scores[i < 32 ? mine : ids[i]];
         weights[i] = (a.normalise ? w / (total + 1e-20f) : w) * a.scale;

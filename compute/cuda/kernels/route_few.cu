@@ -25,7 +25,9 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
     __shared__ float scores[2048]; // of the first block of a cluster: logits, then what routeRow needs
     int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, rank = blockIdx.x % BLOCKS, row = blockIdx.x / BLOCKS;
     int steps = a.width / 64, own = (a.tiles - rank + BLOCKS - 1) / BLOCKS; // tiles rank, rank+BLOCKS, ...
+#pragma unroll 1
     for (int i = 0; i < own; i++)
+#pragma unroll 1
         for (int unit = thread; unit < steps * RECORD / 16; unit += THREADS)
             copy16(sharedAddress(shared) + i * steps * RECORD + unit * 16, a.w + (i64)(rank + i * BLOCKS) * steps * RECORD + unit * 16, true);
     copyCommit();
@@ -57,6 +59,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
             v[k] = src[thread + k * THREADS];
             square(v[k]);
         }
+#pragma unroll 1
     for (int i = thread + KEPT * THREADS; i < fours; i += THREADS)
         square(src[i]);
     float inv = rsqrtf(sumOfBlock(squares, scratch) / a.width + a.eps);
@@ -70,6 +73,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
     for (int k = 0; k < KEPT; k++)
         if (thread + k * THREADS < fours)
             store(thread + k * THREADS, v[k], g[k]);
+#pragma unroll 1
     for (int i = thread + KEPT * THREADS; i < fours; i += THREADS)
         store(i, src[i], gain[i]);
     copyWait<0>();
@@ -95,6 +99,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
     __syncthreads();
     if (mine) {
         float sum = 0;
+#pragma unroll 1
         for (int range = 0; range < a.ranges; range++)
             sum = sum + sums[thread / 16 * a.ranges + range][thread % 16];
         if (a.bias)

@@ -97,6 +97,7 @@ KERNEL norm_wide(const NormArgs a) {
             v[k] = src[threadIdx.x + k * step];
             square(v[k]);
         }
+#pragma unroll 1
     for (int i = threadIdx.x + kept * step; i < fours; i += step)
         square(src[i]);
     float inv = rsqrtf(sumOfBlock(squares, scratch) / a.group + a.eps);
@@ -107,6 +108,7 @@ KERNEL norm_wide(const NormArgs a) {
     for (int k = 0; k < kept; k++)
         if ((int)threadIdx.x + k * step < fours)
             store(threadIdx.x + k * step, v[k], w[k]);
+#pragma unroll 1
     for (int i = threadIdx.x + kept * step; i < fours; i += step)
         store(i, src[i], gain[i]);
 }

@@ -181,9 +181,16 @@ template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], co
             r = fmaf(fmaf(-y[i], r, 1.f), r, r);
             x[i] = x[i] * r * up[i];
         }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] = activate(act, x[i], up[i]);
+        return;
     }
+    float from[N], by[N]; // in local memory: one copy of the code is enough
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        from[i] = x[i], by[i] = up[i];
+#pragma unroll 1
+    for (int i = 0; i < N; i++)
+        from[i] = activate(act, from[i], by[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = from[i];
 }

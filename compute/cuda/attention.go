@@ -223,7 +223,7 @@ func fillParts(to, rows []int32, shares, blocks int) {
 					next = x + left
 				}
 			}
-			if x = next; parts == most {
+			if x = next; parts == most-1 { // the last one stays empty: blocks that find no other take it, and end
 				break
 			}
 		}

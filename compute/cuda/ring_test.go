@@ -60,3 +60,33 @@ func TestParts(t *testing.T) {
 		})
 	}
 }
+
+// TestLastPart checks that the last part has no chunks, also where there would be more parts: a block that finds no
+// other takes it, and ends.
+func TestLastPart(t *testing.T) {
+	for _, blocks := range []int{4, 8, 132} {
+		most := ringParts(blocks)
+		to := make([]int32, ringPartInts*(most+1))
+		full := 0
+		for rows := 1; rows <= 256; rows++ {
+			for n := range int32(160) {
+				shares, n := 1<<(n%4), n/4+1
+				var list []int32
+				for i := range int32(rows) {
+					list = append(list, n*(i+1), i, i, 64*n)
+				}
+				chunks := n * int32(rows*shares)
+				fillParts(to, list, shares, blocks)
+				if to[ringPartInts*(most-1)] != chunks {
+					t.Fatalf("%d blocks, %d rows of %d chunks and %d shares: the last part begins at chunk %d of %d", blocks, rows, n, shares, to[ringPartInts*(most-1)], chunks)
+				}
+				if to[ringPartInts*(most-2)] < chunks {
+					full++
+				}
+			}
+		}
+		if blocks < 10 && full == 0 {
+			t.Errorf("%d blocks: all other parts are never used", blocks)
+		}
+	}
+}

@@ -131,8 +131,31 @@ func ringShared(kv quant.Type, dim int) int {
 	return ringWarps(kv, dim)*(2*chunkTokens*pagePitch(kv, dim)+32+3*8) + slots*(16*dim+4*dim+16) + (dim/16+1)*512 + 16 + 62*32 + 16*(48+8)
 }
 
-// ringRows is up to how many rows attend_ring.cu takes: for more, attend_few reads long contexts as fast or faster.
-const ringRows = 16
+// Up to ringRows rows are for attend_ring.cu. So are up to mostRinged of replayed steps, of bfloat16 or halves, if each
+// is the only one of its sequence and they see no more than ringTokens on average, as measured on an H200: attend_few
+// reads longer contexts faster.
+const (
+	ringRows   = 16
+	mostRinged = 256
+	ringTokens = 1280
+)
+
+// mayRing reports whether attend_ring.cu may take so many rows.
+func (p *program) mayRing(rows int) bool {
+	return rows <= ringRows || p.ringsMany && rows <= mostRinged
+}
+
+// ringed reports whether it takes the few rows of a batch. room: the rows of a graph, or 0; alone: as graphKey has it.
+func (p *program) ringed(b *compute.Batch, room int, alone bool) bool {
+	rows, tokens := 0, 0
+	for i := range b.Seqs {
+		if q := &b.Seqs[i]; isFew(q) {
+			rows += int(q.Rows)
+			tokens += int(q.Rows * (q.Start + q.Rows))
+		}
+	}
+	return max(room, rows) <= ringRows || room > 0 && alone && p.mayRing(room) && tokens <= ringTokens*rows
+}
 
 // ringPartInts are the numbers of a RingPart of attend_ring.cu.
 const ringPartInts = 8
@@ -265,6 +288,7 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 	}
 	if name := "attend_ring_" + dim; p.kernel[name] != nil {
 		k.ring = name
+		p.ringsMany = !coded(p.cache.spec.Type)
 	}
 	if l.Latent && l.KDim == latentKeys && l.VDim == latentValues {
 		k = attender{few: "attend_latent_chunk", tile: "attend_latent_tile", tokens: 1, parts: int(blocksOf(group, 16))}
@@ -328,7 +352,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 			switch {
 			case l.Latent:
 				err = p.latentFew(k, o.Layer, s.few, &b)
-			case p.kernel[k.ring] != nil && s.few <= ringRows:
+			case p.kernel[k.ring] != nil && s.ringed:
 				err = p.runRing(k.ring, turned, l.KDim, work.parts, &b)
 			case turned != nil && turned.done:
 				err = runFew(p, k.few+fewTurned, s.few, shares, l.KDim, group, turned.args(&b))

@@ -26,7 +26,7 @@ func (p *program) shapeOf(key graphKey) *shape {
 	sh := p.shapes[key]
 	if sh == nil {
 		sh = p.lay(p.index, [3]int{key.rows, min(key.rows, p.logitCapacity()), 0}, key.rows, key.rows, key.rows)
-		sh.few, sh.adapted, sh.alone = key.rows, key.adapted, key.alone
+		sh.few, sh.adapted, sh.alone, sh.ringed = key.rows, key.adapted, key.alone, key.ringed
 		p.shapes[key] = sh
 	}
 	return sh
@@ -45,8 +45,9 @@ func (p *program) captured(key graphKey) (*graph, error) {
 }
 
 // captureAhead captures the graphs of steps in which each slot has one row, the largest first, as long as they take no
-// more than graphBytes; of up to bothRows rows also those in which slots have more. What is not among them is captured
-// when it comes: steps with adapters, and those with proposed tokens in many slots.
+// more than graphBytes; of up to bothRows rows also those in which slots have more, and of more rows those with either
+// kernel of attention. What is not among them is captured when it comes: steps with adapters, and those with proposed
+// tokens in many slots.
 func (p *program) captureAhead() error {
 	if !p.chooses { // it has no such steps
 		return nil
@@ -62,9 +63,13 @@ func (p *program) captureAhead() error {
 			continue
 		}
 		alone := p.alone(&compute.Batch{}, rows)
-		keys := []graphKey{{rows: rows, alone: alone}}
+		many := rows > ringRows && alone && p.mayRing(rows) // they are for attend_ring.cu if contexts are short
+		keys := []graphKey{{rows: rows, alone: alone, ringed: rows <= ringRows || many}}
 		if alone && rows <= bothRows {
-			keys = append(keys, graphKey{rows: rows})
+			keys = append(keys, graphKey{rows: rows, ringed: true})
+		}
+		if many {
+			keys = append(keys, graphKey{rows: rows, alone: true})
 		}
 		for _, key := range keys {
 			if _, err := p.captured(key); err != nil {

@@ -39,6 +39,7 @@ type program struct {
 	bidirectional bool
 	recurrent     bool
 	turnsFew      bool   // attention may turn queries and keys
+	ringsMany     bool   // attend_ring.cu may take more than ringRows rows
 	seen          []bool // slots of a step, see alone
 	long          bool   // a product has several ranges of inputs
 
@@ -97,11 +98,11 @@ type ring struct {
 	step    step
 }
 
-// graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters, and whether
-// attention turns queries and keys (alone).
+// graphKey says which steps a captured graph is for: those of up to so many rows, with or without adapters, whether
+// attention turns queries and keys (alone), and whether attend_ring.cu computes it.
 type graphKey struct {
-	rows           int
-	adapted, alone bool
+	rows                   int
+	adapted, alone, ringed bool
 }
 
 // mostGraphRows is the most rows of a captured graph.

@@ -88,7 +88,11 @@ func (p *program) compute(s *step) error {
 	if len(b.Hidden) > 0 {
 		bucket = 0
 	}
-	key := graphKey{alone: p.alone(b, max(bucket, b.Rows())), rows: bucket, adapted: slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })}
+	alone := p.alone(b, max(bucket, b.Rows()))
+	key := graphKey{
+		rows: bucket, alone: alone, ringed: p.ringed(b, bucket, alone),
+		adapted: slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 }),
+	}
 	var sh *shape
 	if bucket > 0 {
 		sh = p.shapeOf(key)
@@ -100,6 +104,7 @@ func (p *program) compute(s *step) error {
 		}
 		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, kept, len(b.Choose), len(b.Seqs))
 		sh.adapted, sh.kept.adapted = key.adapted, key.adapted
+		sh.ringed = key.ringed
 	}
 	p.fill(sh, s.r.in, b, p.chunkCount)
 	p.fillChoices(s, sh)

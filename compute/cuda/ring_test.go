@@ -3,7 +3,32 @@ package cuda
 import (
 	"fmt"
 	"testing"
+
+	"github.com/kvasir-llm/kvasir/compute"
 )
+
+// TestRinged lists which few rows are for attend_ring.cu.
+func TestRinged(t *testing.T) {
+	for _, c := range []struct {
+		seqs, tokens, prompt, room int // sequences of a row; tokens of a prompt beside them; rows of a graph
+		alone, many, want          bool
+	}{
+		{16, 100_000, 0, 16, false, false, true}, {17, 100, 0, 24, true, false, false}, {9, 100, 0, 24, true, false, false}, {17, 100, 0, 24, true, true, true},
+		{17, 100, 0, 24, false, true, false}, {256, 1279, 0, 256, true, true, true}, {64, 1280, 0, 64, true, true, false}, {257, 100, 0, 320, true, true, false},
+		{16, 100_000, 900, 0, false, false, true}, {64, 500, 900, 0, true, true, false}, {0, 0, 900, 0, false, false, true},
+	} {
+		b := &compute.Batch{}
+		for range c.seqs {
+			b.AppendSeq(compute.Seq{Start: int32(c.tokens)}, []int32{1}, 1)
+		}
+		if c.prompt > 0 {
+			b.AppendSeq(compute.Seq{}, make([]int32, c.prompt), c.prompt)
+		}
+		if got := (&program{ringsMany: c.many}).ringed(b, c.room, c.alone); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}
 
 // TestParts checks that the parts of attend_ring.cu cover all chunks in order, how many there are, and that shares of
 // first parts are whole where blocks have many.

@@ -23,6 +23,7 @@ type shape struct {
 	adapterRows, adapterChunks              pointer // [rows] rows by adapter, those without one last; [most, 4] chunks of them
 	adapted                                 bool    // some rows have an adapter
 	alone                                   bool    // each row is the only one of its sequence, and in no tile
+	ringed                                  bool    // attend_ring.cu takes the few rows, where it can
 
 	kept     *shape  // that of the rows which compute.Keep leaves: for operations on each row by itself
 	keptRows pointer // which these are, unless they are all: then kept is the shape itself
@@ -205,7 +206,7 @@ func (p *program) fillKind(s *shape, to pinned, k int, b *compute.Batch, until [
 			count[1]++
 		}
 	}
-	if n := p.d.g.info.ringInts(); n > 0 && count[0] <= ringRows {
+	if n := p.d.g.info.ringInts(); n > 0 && s.ringed {
 		fillParts(s.ints(to, w.parts, n), rows[:4*count[0]], kind.shares, p.d.g.info.sms)
 	}
 }

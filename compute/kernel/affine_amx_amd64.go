@@ -2,6 +2,11 @@
 
 package kernel
 
+import (
+	"runtime"
+	"unsafe"
+)
+
 //lint:file-ignore U1000 The assembly uses fields that Go does not.
 
 // Products of affine types with AMX. A job is 16 rows times the 16 outputs of a panel over one span of 256 inputs.
@@ -78,23 +83,23 @@ var (
 // tileProduct is a product of rows in tiles with panels: drawn above. Distances are in bytes.
 type tileProduct struct {
 	dst     *float32
-	rows    *byte // records of the span under way
-	w, work *byte
+	rows, w uintptr // records of the span under way; a panel. What moves past an end is no pointer to the collector
+	work    *byte
 	config  *tileConfig
 
-	ldd, tileLdd, beside int // tileLdd is that of 16 rows, beside from the end of those to the second panel's
-	rowStride            int // from one span's records to the next one's
-	panels, tiles, whole int // tiles of rows, of which so many have all their rows
-	spans, begun         int // left; 1 after the first
-	panel, tilesLeft     int // under way
-	direct               int // so many of the tiles left go to dst after the last span
-	out                  *float32
+	ldd, tileLdd, beside int     // tileLdd is that of 16 rows, beside from the end of those to the second panel's
+	rowStride            int     // from one span's records to the next one's
+	panels, tiles, whole int     // tiles of rows, of which so many have all their rows
+	spans, begun         int     // left; 1 after the first
+	panel, tilesLeft     int     // under way
+	direct               int     // so many of the tiles left go to dst after the last span
+	out                  uintptr // in dst
 	acc, toSecond        uintptr // where sums are; from there to the second panel's
 
 	// What is unpacked meanwhile.
 	unpack                       uintptr // of unpackersAMX
 	superScales, current, scaled uintptr // those of the pair that is unpacked, multiplied and scaled
-	at                           *byte   // a section of a panel
+	at                           uintptr // a section of a panel
 	left, chunk, chunks          int     // panels left of the span; under way and all of the pair: 64 inputs of a panel
 	layout, blocks               int     // blocks are left from the span on
 	stride, section              int     // from one panel's section to the next panel's; to the panel's next one
@@ -128,10 +133,10 @@ func matTiles(q AffineProduct) {
 	a, spans, tiles := &affinePanels[t], x.Spans(), (m+Lanes-1)/Lanes
 	_, scales, _, last := a.section(w, spans-1, x.Blocks)
 	p := tileProduct{
-		dst: &dst[0], rows: &x.Tiles[0], w: &w[0], work: &x.work[:WorkBytes][0], config: &tiles64,
+		dst: &dst[0], work: &x.work[:WorkBytes][0], config: &tiles64,
 		ldd: ldd * 4, tileLdd: ldd * 4 * Lanes, beside: Lanes*4 - ldd*4*Lanes, rowStride: x.RowTiles * rowTileBytes,
-		panels: panels, tiles: tiles, tilesLeft: tiles, whole: m / Lanes, spans: spans, out: &dst[0],
-		unpack: unpackTypes[t] - 1, at: &w[0], left: panels, chunks: 4 * min(panels,
+		panels: panels, tiles: tiles, tilesLeft: tiles, whole: m / Lanes, spans: spans,
+		unpack: unpackTypes[t] - 1, left: panels, chunks: 4 * min(panels,
 			2), layout: int(a.layout), blocks: x.Blocks,
 		stride: stride, section: a.sectionBytes(sectionBlocks),
 		codesAt: a.headBytes(sectionBlocks), lastCodes: a.headBytes(last),
@@ -145,14 +150,19 @@ func matTiles(q AffineProduct) {
 		p.config = &tilesOf[m]
 	}
 	_ = x.Tiles[((spans-1)*x.RowTiles+tiles)*rowTileBytes-1]
+	mins, group := a.hasMins(), a.Group
+	p.rows, p.w = uintptr(unsafe.Pointer(&x.Tiles[0])), uintptr(unsafe.Pointer(&w[0]))
+	p.at, p.out = p.w, uintptr(unsafe.Pointer(&dst[0]))
 	switch {
-	case !a.hasMins():
+	case !mins:
 		tilesAMX(&p)
-	case a.Group == 32:
+	case group == 32:
 		tilesMins32AMX(&p)
 	default:
 		tilesMins16AMX(&p)
 	}
+	runtime.KeepAlive(x.Tiles)
+	runtime.KeepAlive(w)
 	acc := View[float32](x.work[tileWork:WorkBytes])
 	for n := range panels {
 		first := p.whole * Lanes

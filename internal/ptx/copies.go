@@ -17,6 +17,8 @@ type copying struct {
 	group    int
 }
 
+func (c copying) happen() { clear(c.to[copy(c.to, c.from):]) }
+
 // copyAsync compiles cp.async [to], [from], size[, bytes of it that are read].
 func copyAsync(c *compiler, s *statement) action {
 	ops := s.operands
@@ -76,7 +78,7 @@ func waitCopies(c *compiler, _ *statement) action {
 				left = append(left, job)
 				continue
 			}
-			clear(job.to[copy(job.to, job.from):])
+			job.happen()
 		}
 		clear(w.copies.all[len(left):])
 		w.copies.all = left
@@ -110,7 +112,7 @@ func arriveCopied(c *compiler, _ *statement) action {
 		w.copies.all = left
 		w.block.cluster.later(func() error {
 			for _, job := range own {
-				clear(job.to[copy(job.to, job.from):])
+				job.happen()
 			}
 			for _, b := range barriers {
 				if err := b.arrive(0); err != nil {

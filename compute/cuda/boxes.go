@@ -17,12 +17,13 @@ type boxes struct {
 const boxInputs = 64
 
 // mapRows describes boxes of boxInputs numbers by boxRows rows by boxSteps steps of a matrix of bfloat16, [rows,
-// width]. Each row begins ld numbers after the one before; a step is boxInputs of the width, a multiple of it. In
-// shared memory, the rows of a step follow those of the step before, and units of 16 bytes of a row are swizzled as
-// wgmma reads them; rows that there are not are zeros.
+// width], in memory for a multiple of rowMultiple rows. Each row begins ld numbers after the one before; a step is
+// boxInputs of the width, a multiple of it. In shared memory, the rows of a step follow those of the step before, and
+// units of 16 bytes of a row are swizzled as wgmma reads them. Rows past the matrix's are whatever is there, which no
+// result depends on: the copy engine takes longer to fill in zeros beyond a map than to fetch.
 func (g *gpu) mapRows(at pointer, width, rows, ld, boxRows, boxSteps int) (tensorMap, error) {
 	b := &g.boxes
-	b.size, b.pitch = [5]uint64{boxInputs, uint64(rows), uint64(width / boxInputs)}, [4]uint64{uint64(2 * ld), 2 * boxInputs}
+	b.size, b.pitch = [5]uint64{boxInputs, uint64(roundUp(rows, rowMultiple)), uint64(width / boxInputs)}, [4]uint64{uint64(2 * ld), 2 * boxInputs}
 	b.box = [5]uint32{boxInputs, uint32(boxRows), uint32(boxSteps)}
 	return g.encode(at, 3, numbersBF16, swizzle128)
 }

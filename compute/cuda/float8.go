@@ -70,6 +70,7 @@ var float8Warpgroups = []warpgroups{
 	{128, 256, 1, false, 688, 5000, true}, {128, 192, 1, false, 560, 4000, true}, {128, 160, 1, false, 490, 4000, true},
 	{128, 128, 1, false, 450, 4250, true}, {128, 64, 1, false, 430, 1750, true},
 	{128, 32, 1, false, 400, 1000, true}, {64, 128, 1, false, 290, 4000, true}, {64, 64, 1, false, 256, 2000, true},
+	{128, 192, 1, true, 700, 9750, true}, {64, 192, 1, true, 440, 4000, true},
 	{128, 128, 1, true, 616, 4750, true}, {64, 128, 1, true, 424, 2750, true}, {64, 64, 1, true, 280, 2500, true}, {64, 32, 1, true, 250, 2250, true},
 }
 

@@ -303,6 +303,7 @@ var warpgroupKernels = []warpgroups{
 	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
 	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
 	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 230, 500, false},
+	{128, 192, 1, true, 514, 9750, false}, {64, 192, 1, true, 395, 3500, false},
 	{128, 128, 2, true, 452, 3500, false}, {64, 128, 2, true, 390, 2250, false}, {64, 64, 2, true, 250, 1500, false},
 	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
 }
@@ -324,7 +325,7 @@ var (
 )
 
 // leave reports whether results leave as boxes.
-func (w warpgroups) leave() bool { return w.rows > 128 }
+func (w warpgroups) leave() bool { return w.rows > 128 && !w.split }
 
 func (w warpgroups) name() string {
 	name := fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
@@ -354,7 +355,7 @@ func (w warpgroups) shared(f format) int {
 
 // mostGiven is how many ranges' sums a block of a cluster that takes all ranges of a part gives the other at most.
 func (w warpgroups) mostGiven() int {
-	if w.float8 {
+	if w.float8 && w.rows <= 128 {
 		return 2
 	}
 	return 1
@@ -475,7 +476,9 @@ func (w warpgroups) grid(tiles, rows, sms int) grid {
 // cost is how many nanoseconds, about, a product of so many tiles of outputs takes.
 func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	steps, part := int(a.tilesIn)/4, w.part
-	part += int(a.ranges-1) * awayTime[w.rows]
+	if w.leave() {
+		part += int(a.ranges-1) * awayTime[w.rows]
+	}
 	if w.float8 {
 		steps /= 2
 	}

@@ -3,23 +3,23 @@
 //
 // The results are cut into parts: 64·GROUPS outputs of N rows. Blocks stay on their multiprocessors: each takes one
 // part after the other, and fetches ahead while it stores. In a block, one warp fetches weights and another one rows
-// (feed), since a warp begins a copy only each 50 ns; GROUPS warpgroups multiply, 64 outputs each (multiply); in kernels
-// of more than 128 rows another warp stores (drain). They hand each other the stages of a ring in shared memory. Weights
-// come as they are stored, by bulk copies, and go from shared memory to registers, as operand A. Rows are operand B, rows
-// of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they were written.
+// (feed), since a warp begins a copy only each 50 ns; GROUPS warpgroups multiply, 64 outputs each (multiply); where
+// results leave as boxes (AWAY) another warp stores (drain). They hand each other the stages of a ring in shared memory.
+// Weights come as they are stored, by bulk copies, and go from shared memory to registers, as operand A. Rows are operand
+// B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they were written.
 //
 // The two blocks of a cluster take different outputs of the same rows; each fetches half of the rows for both. Where
 // there are too few parts for all multiprocessors, they take half of the ranges of inputs of one part each (SPLIT).
 // Then each gives the other its sums of half of the rows, and stores the other half.
 //
-// Results of up to 128 rows are stored by the warps that made them (gemm_store.cuh). Those of more leave through
+// Results of up to 128 rows, and of SPLIT, are stored by the warps that made them (gemm_store.cuh). Others leave through
 // stages that are free, from where the copy engine stores them as boxes, or adds them to rows, while the next part is
-// multiplied.
+// multiplied (AWAY).
 #pragma once
 #include "gemm_store.cuh"
 
-// x has boxes of 64 inputs of some rows. `to` is for kernels of more than 128 rows: boxes of results, of 128 bytes by
-// CHUNK rows; the tiles of all products but the last are whole boxes.
+// x has boxes of 64 inputs of some rows. `to` is for AWAY kernels: boxes of results, of 128 bytes by CHUNK rows; the
+// tiles of all products but the last are whole boxes.
 struct WgmmaArgs {
     TensorMap x, to[MAX_PRODUCTS];
     GemmArgs a;
@@ -35,7 +35,7 @@ struct Float8Args {
     int groups;          // 1: rows and weights have a scale for each 128 inputs
 };
 
-// Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for kernels of more than 128 rows:
+// Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for AWAY kernels:
 // boxes of two records of four tiles, and of results, as in WgmmaArgs.
 struct Float8Boxes {
     TensorMap weights[MAX_PRODUCTS], to[MAX_PRODUCTS];
@@ -112,14 +112,15 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
     // With SPLIT, a block stores FINISHED rows of a part: all, if they are one chunk. The other block gives it its sums of
-    // these, of one range, or of F8_E4M3 of up to two. Results are staged in the same place.
-    static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (F8 ? 2 : 1) * FINISHED * OUTS * 4 : 0;
+    // these, of one range, or of up to two (TWO). Results are staged in the same place.
+    static constexpr bool TWO = SPLIT && F8 && N <= 128;
+    static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (TWO ? 2 : 1) * FINISHED * OUTS * 4 : 0;
     static constexpr int BUFFERS = FINISHED == CHUNK ? 1 : 2; // of results, of each warpgroup
     static constexpr bool EARLY = N <= 64; // there are registers for what results take besides sums
     // The next kernel begins on multiprocessors that are done, while others still have a last part: of few rows it
     // fetches what it can then.
     static constexpr bool SOON = !F8 && FORMAT == BF16 && N == 32;
-    static constexpr bool AWAY = N > 128;  // registers hold the sums of one range alone; results leave as boxes
+    static constexpr bool AWAY = N > 128 && !SPLIT; // registers hold the sums of one range alone; results leave as boxes
     static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
     static constexpr int FEEDING = TURNED ? 1 : 2; // warps
@@ -187,7 +188,7 @@ template <int N, int TILES, int BLOCKS> struct Parts {
     }
 };
 
-// Leaving says how results of more than 128 rows leave: in chunks of CHUNK rows. A free stage takes some chunks where
+// Leaving says how results leave (AWAY): in chunks of CHUNK rows. A free stage takes some chunks where
 // it has rows and, if there is room, one or two where it has weights. Chunks of float32 take most room, those of
 // bfloat16 half of it, those of gates a quarter. In TURNED kernels each stage takes two, beside angles.
 template <typename P> struct Leaving {
@@ -222,7 +223,7 @@ template <bool F8, int N, typename P, typename Args>
 __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity);
 template <typename P, typename Args, typename All> __device__ __forceinline__ void cacheRows(const Args &w, u32 base, int stages, const All &parts);
 
-// drain is the work of the warp that has the copy engine store the results of more than 128 rows: a lane for each box of
+// drain is the work of the warp that has the copy engine store results (AWAY): a lane for each box of
 // a stage. It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
 __device__ __forceinline__ void drain(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
@@ -654,7 +655,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
     auto last = [&] { return stage == 0 ? P::STAGES - 1 : stage - 1; };
     // The sums of the ranges so far: `total`, in registers; or (AWAY) N/8 fours, KEPT of them in shared memory, the
     // last HELD in registers, and the others in memory. With SPLIT, the second block does not add its two.
-    constexpr bool AWAY = P::AWAY, TOTAL = !AWAY && (!SPLIT || F8);
+    constexpr bool AWAY = P::AWAY, TOTAL = !AWAY && (!SPLIT || P::TWO);
     float total[TOTAL ? N / 2 : 1];
     four *away = AWAY ? (four *)w.sums + (i64)blockIdx.x * (N / 8) * P::THREADS + threadIdx.x : nullptr;
     u8 *staged = shared + P::RESULTS + group * (P::RESULT_BYTES / GROUPS); // of the warpgroup
@@ -747,7 +748,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
 }
 
 // Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs are a multiple of 256; with SPLIT there are two
-// ranges. Dynamic shared memory: warpgroups.shared in products.go.
+// ranges, or four (TWO). Dynamic shared memory: warpgroups.shared in products.go.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false>
 __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::type &w) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;

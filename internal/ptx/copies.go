@@ -1,6 +1,9 @@
 package ptx
 
-import "math/bits"
+import (
+	"math/bits"
+	"strings"
+)
 
 // copies are the cp.async of a warp that have not happened. They happen as late as they may: when a thread waits for
 // them, so that a wait that is missing shows.
@@ -19,12 +22,17 @@ type copying struct {
 
 func (c copying) happen() { clear(c.to[copy(c.to, c.from):]) }
 
-// copyAsync compiles cp.async [to], [from], size[, bytes of it that are read].
+// copyAsync compiles cp.async [to], [from], size[, bytes of it that are read][, policy].
 func copyAsync(c *compiler, s *statement) action {
-	ops := s.operands
-	if len(ops) != 3 {
-		ops = c.operands(4)
+	least := 3
+	if strings.HasSuffix(s.name, cacheHint) {
+		least++
 	}
+	ops := s.operands
+	if len(ops) != least {
+		ops = c.operands(least + 1)
+	}
+	ops = ops[:len(ops)-(least-3)]
 	to, from := c.address(ops[0], shared), c.address(ops[1], global)
 	size := int(ops[2].value)
 	if ops[2].kind != immediate || size != 4 && size != 8 && size != 16 {

@@ -150,13 +150,19 @@ func TestCopiedArrivals(t *testing.T) {
 	const arrive = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r3];"
 	fetched := fetchBody("", waitFor0)
 	bulk := "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 64, [%r3];"
-	k := trial{body: strings.Replace(fetched, bulk, begin+arrive, 1), shared: 4096, memory: make(testMemory, 512)}
+	k := trial{shared: 4096, memory: make(testMemory, 512)}
 	for i := range 64 {
 		k.memory[i] = byte(i)
 	}
-	passes(t, k.run(t))
-	if string(k.memory[256:320]) != string(k.memory[:64]) {
-		t.Errorf("the copy is % x", k.memory[256:320])
+	hinted := strings.NewReplacer("global [", "global.L2::cache_hint [", "16;", "16, 0x12f0000000000000;").Replace(begin)
+	read := "mov.u32 %r6, 16;\n" + strings.ReplaceAll(hinted, "16, 0x", "16, %r6, 0x")
+	for _, copies := range []string{hinted, read, begin} {
+		clear(k.memory[256:])
+		k.body = strings.Replace(fetched, bulk, copies+arrive, 1)
+		passes(t, k.run(t))
+		if string(k.memory[256:320]) != string(k.memory[:64]) {
+			t.Errorf("the copy of %s is % x", copies, k.memory[256:320])
+		}
 	}
 	k.body = strings.Replace(k.body, waitFor0, "", 1)
 	passes(t, k.run(t))

@@ -87,14 +87,17 @@ __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64
 
 // copyWeights begins to copy the next part. A lane copies 16 bytes of every 512 of a tile: `to` and w are where its
 // first ones go and come from, and w moves on to the next part. Bytes from number bytesLeft on, counted from w, become
-// zeros.
-template <int PART, int TILES> __device__ __forceinline__ void copyWeights(u32 to, const u8 *(&w)[TILES], int bytesLeft, int lane) {
+// zeros. ONCE: no other block reads them.
+template <int PART, bool ONCE, int TILES> __device__ __forceinline__ void copyWeights(u32 to, const u8 *(&w)[TILES], int bytesLeft, int lane) {
 #pragma unroll
     for (int j = 0; j < (PART + 511) / 512; j++)
         if (PART % 512 == 0 || j < PART / 512 || lane < PART % 512 / 16)
 #pragma unroll
             for (int i = 0; i < TILES; i++)
-                copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+                if (ONCE)
+                    copy16Once(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
+                else
+                    copy16(to + i * PART + j * 512, w[i] + j * 512, j * 512 < bytesLeft);
 #pragma unroll
     for (int i = 0; i < TILES; i++)
         w[i] += PART;

@@ -40,7 +40,7 @@ template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ 
     auto load = [&](bool more, bool withWeights) {
         if (more) {
             if (withWeights)
-                copyWeights<PART>(to, w, bytesLeft, lane);
+                copyWeights<PART, true>(to, w, bytesLeft, lane);
             // Other warps of the multiprocessor read the rows too.
 #pragma unroll
             for (int i = 0; i < COLS * 8; i += ROWS)
@@ -63,7 +63,7 @@ template <int COLS, int TILES, int STAGES, int STEPS, int WARPS = 1> __device__ 
 #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++)
         if (s < parts)
-            copyWeights<PART>(base + s * stageBytes, w, bytesLeft - s * PART, lane);
+            copyWeights<PART, true>(base + s * stageBytes, w, bytesLeft - s * PART, lane);
     waitForRows();
 #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++)

@@ -37,7 +37,7 @@ template <int TILES, int STAGES, int STEPS, int WARPS = 1> struct Chain {
         : ring(shared + warp * STAGES * TILES * PART), row(shared + WARPS * STAGES * TILES * PART), parts(partsOf(in)), bytesLeft((in + 63) / 64 * RECORD - threadIdx.x % 32 * 16) {}
 
     __device__ __forceinline__ void copyPart(int stage) {
-        copyWeights<PART>(sharedAddress(ring) + threadIdx.x % 32 * 16 + stage * TILES * PART, w, bytesLeft, threadIdx.x % 32);
+        copyWeights<PART, false>(sharedAddress(ring) + threadIdx.x % 32 * 16 + stage * TILES * PART, w, bytesLeft, threadIdx.x % 32);
         bytesLeft -= PART;
     }
 

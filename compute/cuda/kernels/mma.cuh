@@ -60,6 +60,19 @@ __device__ __forceinline__ void copy16(u32 shared, const void *from, bool there)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
+// copy16Once is copy16 of what is not read again before long (readOnce of barrier.cuh). The policy is the number that
+// createpolicy makes for that: one that is in a register is moved for each copy. `shared` differs by lane: of an address
+// that a warp's lanes share in part, the assembler of 13.0 makes an instruction that names registers which nothing sets.
+__device__ __forceinline__ void copy16Once(u32 shared, const void *from, bool there) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared), "l"(from), "r"(there ? 16 : 0),
+                 "l"(0x12f0000000000000ull)
+                 : "memory");
+#else
+    copy16(shared, from, there);
+#endif
+}
+
 // copy16Shared is copy16 for what other warps of the multiprocessor read at about the same time: it goes through the
 // multiprocessor's own cache.
 __device__ __forceinline__ void copy16Shared(u32 shared, const void *from, bool there) {

@@ -46,6 +46,8 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{72, 72}, in: 2240, rows: 1, mode: modeGated, few: true},
 		}, []productCase{
 			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{40}, in: 2048, rows: 180},
+			{outs: []int{24}, in: 8448, rows: 140, mode: modeAdd, wide: 1},
 			{outs: []int{192, 64, 104}, in: 256, rows: 300},
 			{outs: []int{80, 64, 32}, in: 256, rows: 70},
 			{outs: []int{192, 64, 100}, in: 256, rows: 130, wide: 1},

@@ -290,8 +290,9 @@ func (f format) sharedSizes(most int) map[string]int {
 
 // warpgroups is a kernel of gemm_wgmma.cuh: the outputs and rows of a part; the steps of a stage, of 64 inputs, or of
 // 128 of F8_E4M3; whether the blocks of a cluster take half of the ranges of inputs of one part each; and the
-// nanoseconds that a step takes, and beginning and ending a part, as measured on an H100; a step of 64x64 on an H200,
-// where 64x128_split is faster than two parts of it.
+// nanoseconds that a step takes, and beginning and ending a part, as measured on an H100. A step of 64x64 is an H200's,
+// where 64x128_split is faster than two parts of it, and _split of more than 128 rows are as much faster than others as
+// on an H200.
 type warpgroups struct {
 	outs, rows, steps int
 	split             bool
@@ -303,7 +304,7 @@ var warpgroupKernels = []warpgroups{
 	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
 	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
 	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 230, 500, false},
-	{128, 192, 1, true, 514, 9750, false}, {64, 192, 1, true, 395, 3500, false},
+	{128, 256, 1, true, 620, 8000, false}, {128, 192, 1, true, 514, 8500, false}, {64, 192, 1, true, 395, 3500, false},
 	{128, 128, 2, true, 452, 3500, false}, {64, 128, 2, true, 390, 2250, false}, {64, 64, 2, true, 250, 1500, false},
 	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
 }
@@ -346,6 +347,9 @@ func (w warpgroups) shared(f format) int {
 	staged := min(2*chunk, w.rows) * 4 * w.outs
 	if w.split { // sums that the other block gives
 		staged = max(w.rows/2, chunk) * 4 * w.outs * w.mostGiven()
+		if w.rows > 128 { // results, beside
+			staged += w.outs / 64 * 8192
+		}
 	}
 	if w.leave() {
 		staged = keptSums[w.rows] * 16 * 2 * w.outs
@@ -355,7 +359,7 @@ func (w warpgroups) shared(f format) int {
 
 // mostGiven is how many ranges' sums a block of a cluster that takes all ranges of a part gives the other at most.
 func (w warpgroups) mostGiven() int {
-	if w.float8 && w.rows <= 128 {
+	if w.float8 && (w.rows <= 128 || w.outs == 64) {
 		return 2
 	}
 	return 1

@@ -14,6 +14,7 @@ WGMMA_KERNEL(gemm_wgmma_256x32, false, 32, 4, 2, false)
 #endif
 WGMMA_KERNEL(gemm_wgmma_64x128, false, 128, 1, 2, false)
 WGMMA_KERNEL(gemm_wgmma_64x64, false, 64, 1, 2, false)
+WGMMA_KERNEL(gemm_wgmma_128x256_split, false, 256, 2, 1, true)
 WGMMA_KERNEL(gemm_wgmma_128x192_split, false, 192, 2, 1, true)
 WGMMA_KERNEL(gemm_wgmma_64x192_split, false, 192, 1, 1, true)
 WGMMA_KERNEL(gemm_wgmma_128x128_split, false, 128, 2, 2, true)

@@ -112,10 +112,11 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
     // With SPLIT, a block stores FINISHED rows of a part: all, if they are one chunk. The other block gives it its sums of
-    // these, of one range, or of up to two (TWO). Results are staged in the same place.
-    static constexpr bool TWO = SPLIT && F8 && N <= 128;
+    // these, of one range, or of up to two (TWO). Results are staged in the same place or, where a thread's would take too
+    // many registers meanwhile, beside it.
+    static constexpr bool TWO = SPLIT && F8 && (N <= 128 || GROUPS == 1), BESIDE = SPLIT && N > 128;
     static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (TWO ? 2 : 1) * FINISHED * OUTS * 4 : 0;
-    static constexpr int BUFFERS = FINISHED == CHUNK ? 1 : 2; // of results, of each warpgroup
+    static constexpr int BUFFERS = FINISHED == CHUNK || BESIDE ? 1 : 2; // of results, of each warpgroup
     static constexpr bool EARLY = N <= 64; // there are registers for what results take besides sums
     // The next kernel begins on multiprocessors that are done, while others still have a last part: of few rows it
     // fetches what it can then.
@@ -129,7 +130,7 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
     static constexpr int KEPT = TURNED ? 8 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
     static constexpr int HELD = !AWAY ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
-    static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : SPLIT ? 0 : BUFFERS * GROUPS * 8192;
+    static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : SPLIT && !BESIDE ? 0 : BUFFERS * GROUPS * 8192;
     static constexpr int ROW_BYTES = TURNED ? N * 4 : 0; // of what says where the cache has rows
     static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES + ROW_BYTES;
     static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
@@ -606,25 +607,40 @@ __device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, 
         giveSums<COUNT>(to, at, d, !second);
     }
     if (P::FINISHED < N || !second) {
-        float x[COUNT];
-        auto join = [&] {
-            barrierHear(base + P::GIVEN, sumsParity);
-#pragma unroll
-            for (int i = 0; i < COUNT; i++) { // the first block's ranges come first
-                float mine = second ? d[N / 2 - COUNT + i] : d[i], others = sums[i / 4 * 128].v[i % 4];
-                float sum = second ? others : mine, last = second ? mine : others;
-                if constexpr (TOTAL)
-                    if (two) {
-                        sum = sum + (second ? total[N / 2 - COUNT + i] : others);
-                        last = second ? mine : sums[(COUNT + i) / 4 * 128].v[i % 4];
-                    }
-                x[i] = sum + last;
-            }
-            barrierOf(1 + group, 128); // results are staged where sums were
+        auto hear = [&] { barrierHear(base + P::GIVEN, sumsParity); };
+        auto joined = [&](int i) { // the first block's ranges come first
+            float mine = second ? d[N / 2 - COUNT + i] : d[i], others = sums[i / 4 * 128].v[i % 4];
+            float sum = second ? others : mine, last = second ? mine : others;
+            if constexpr (TOTAL)
+                if (two) {
+                    sum = sum + (second ? total[N / 2 - COUNT + i] : others);
+                    last = second ? mine : sums[(COUNT + i) / 4 * 128].v[i % 4];
+                }
+            return sum + last;
         };
+        int row0 = part.row0 + second * (N - P::FINISHED);
         if (!P::EARLY)
-            before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED));
-        store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, part.row0 + second * (N - P::FINISHED), group, given, join, picked(x));
+            before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, row0);
+        if constexpr (P::BESIDE) {
+            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, shared + P::RESULTS + group * 8192, hear, [&](int c, float(&x)[16]) {
+#pragma unroll
+                for (int of = 0; of < COUNT / 16; of++)
+                    if (of == c)
+#pragma unroll
+                        for (int i = 0; i < 16; i++)
+                            x[i] = 0.f + joined(of * 16 + i);
+            });
+        } else {
+            float x[COUNT];
+            auto join = [&] {
+                hear();
+#pragma unroll
+                for (int i = 0; i < COUNT; i++)
+                    x[i] = joined(i);
+                barrierOf(1 + group, 128); // results are staged where sums were
+            };
+            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, given, join, picked(x));
+        }
         __syncwarp();
         if (lane == 0 && more()) // the other block may have ended otherwise
             barrierTell(base + P::TAKEN, rank ^ 1);

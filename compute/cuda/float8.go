@@ -308,7 +308,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 	}
 	for i := range float8Warpgroups {
 		w := &float8Warpgroups[i]
-		if cost := w.cost(&a.a, a.a.tiles(), sms); w.fitsFloat8(a) && cost < least {
+		if cost := w.cost(&a.a, a.a.tiles(), sms); w.fitsFloat8(a) && w.suits(&a.a, sms) && cost < least {
 			few, wide, least = nil, w, cost
 		}
 	}

@@ -339,6 +339,7 @@ func TestFloat8Choice(t *testing.T) {
 	}{
 		{1, 4096, 4096, "gemm_float8_8_2"}, {8, 4096, 14336, "gemm_float8_8_4"}, {16, 4096, 14336, "gemm_float8_64x32_split"},
 		{256, 4096, 14336, "gemm_float8_64x128"},
+		{192, 4096, 14336, "gemm_float8_64x192_split"},
 		{2048, 28672, 4096, "gemm_float8_128x256"}, {8192, 4096, 14336, "gemm_float8_128x256"},
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}

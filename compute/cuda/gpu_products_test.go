@@ -73,6 +73,20 @@ func TestProductKernels(t *testing.T) {
 	}
 }
 
+// TestSuits holds that kernels of more than 128 rows that halve the inputs are for parts that all fit at a time, of
+// which an H200 takes 66.
+func TestSuits(t *testing.T) {
+	halves, of := warpgroups{outs: 128, rows: 256, split: true}, func(rows, outs int32) *gemmArgs {
+		return &gemmArgs{rows: rows, products: 1, p: [maxProducts]productArgs{{tiles: outs / tileOuts}}}
+	}
+	if !halves.suits(of(512, 4096), 132) || halves.suits(of(513, 4096), 132) || halves.suits(of(2048, 3072), 132) {
+		t.Error("64 parts do not suit it, or 96 or 192 do")
+	}
+	if all := (warpgroups{outs: 128, rows: 256}); !all.suits(of(2048, 3072), 132) {
+		t.Error("parts of all inputs have to fit at a time")
+	}
+}
+
 // productCase is a product.
 type productCase struct {
 	outs      []int

@@ -477,6 +477,12 @@ func (w warpgroups) grid(tiles, rows, sms int) grid {
 	return grid{uint32(clusterSize * min(w.parts(tiles, rows), sms/clusterSize)), 1, 1}
 }
 
+// suits reports whether the kernel is worth its cost. Those of more than 128 rows that halve the inputs are for parts
+// that are all computed at the same time: their blocks do not share rows, and do not store beside the next part.
+func (w warpgroups) suits(a *gemmArgs, sms int) bool {
+	return !w.split || w.rows <= 128 || w.parts(a.tiles(), int(a.rows)) <= sms/clusterSize
+}
+
 // cost is how many nanoseconds, about, a product of so many tiles of outputs takes.
 func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	steps, part := int(a.tilesIn)/4, w.part
@@ -512,7 +518,7 @@ func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups,
 		return warpgroups{}, 0
 	}
 	for _, w := range warpgroupKernels {
-		if !w.fits(a) || p.kernel[f.kernel(w.name())] == nil {
+		if !w.fits(a) || !w.suits(a, sms) || p.kernel[f.kernel(w.name())] == nil {
 			continue
 		}
 		if cost := w.cost(a, tiles, sms); least == 0 || cost < least {

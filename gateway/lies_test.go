@@ -162,9 +162,11 @@ func TestLiesBeforeTheAnswer(t *testing.T) {
 					w.want(w.chat(plain), 200, "honest")
 					w.want(w.chat(streamed), 200, "data: [DONE]")
 				}
+				// Three attempts until it is asked how it is, and three until it is ejected. net/http itself may send one
+				// again, where the connection of a probe is closed as it is used again.
 				if n := len(liar.got()); n == 0 {
 					t.Error("the liar was never asked")
-				} else if name != "429" && n > 6 {
+				} else if name != "429" && n > 8 {
 					t.Errorf("the liar was asked %d times, although it never told the truth", n)
 				}
 			})

@@ -162,7 +162,7 @@ func TestLiesBeforeTheAnswer(t *testing.T) {
 					w.want(w.chat(plain), 200, "honest")
 					w.want(w.chat(streamed), 200, "data: [DONE]")
 				}
-				// Three attempts until it is asked how it is, and three until it is ejected. net/http itself may send one
+				// Three attempts until it is asked how it is, and three until it is ejected. net/http may send one
 				// again, where the connection of a probe is closed as it is used again.
 				if n := len(liar.got()); n == 0 {
 					t.Error("the liar was never asked")

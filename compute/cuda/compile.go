@@ -137,8 +137,8 @@ func (c *compiler) next() (op operation, n int, err error) {
 		if c.normedInFloat8(o) {
 			return c.normFloat8(o)
 		}
-		if op := c.normedHeads(o); op != nil {
-			return op, 5, nil
+		if h, ok := c.heads(c.at); ok {
+			return c.rotateHeads(h), h.n, nil
 		}
 		if op, err := c.latentRows(o); op != nil || err != nil {
 			return op, 5, err
@@ -250,34 +250,12 @@ func (c *compiler) gated(o compute.MatMul, a compute.Activate) (gate, up compute
 	return gate, up, gate.Dst == a.Gate && up.Dst == a.Up && launchable(o.Products) == 2
 }
 
-// rotate compiles a rotation; where that of queries, that of keys and their storing follow each other, all as one.
+// rotate compiles a rotation, or queries' and keys' with what follows them.
 func (c *compiler) rotate(o compute.Rotate) (operation, int, error) {
-	t := c.turned
-	c.turned = nil
-	q, k, s, ok := c.rotations(c.at)
-	if !ok {
-		return c.p.store(nil, &o, nil, nil), 1, nil
+	if h, ok := c.heads(c.at); ok {
+		return c.rotateHeads(h), h.n, nil
 	}
-	op := c.p.store(&q, &k, &s, nil)
-	if t != nil {
-		op = t.unlessTurned(op)
-	}
-	return c.unlessTurnedFew(op, &turnerFew{p: c.p, q: q, k: k, s: s, many: t, at: c.at + 3}), 3, nil
-}
-
-// rotations returns the rotations of queries and of keys and their storing, if these are the operations from number at
-// on, and one kernel can do them.
-func (c *compiler) rotations(at int) (q, k compute.Rotate, s compute.Store, ok bool) {
-	if at+2 >= len(c.ops) {
-		return q, k, s, false
-	}
-	q, first := c.ops[at].(compute.Rotate)
-	k, second := c.ops[at+1].(compute.Rotate)
-	s, third := c.ops[at+2].(compute.Store)
-	ok = first && second && third && s.K == k.X && k.Angles == q.Angles && k.Rotary.Skip == q.Rotary.Skip &&
-		k.Rotary.Interleaved == q.Rotary.Interleaved && c.deadAfter(at+2, k.X.Buffer) &&
-		(c.p.cache.spec.Type == quant.BF16 || c.p.rotatesWhole(&q, &k, &s))
-	return q, k, s, ok
+	return c.p.store(nil, &o, nil, nil), 1, nil
 }
 
 // deadAfter reports whether nothing after operation at reads what a buffer holds then.
@@ -507,39 +485,6 @@ func (p *program) angles(o compute.Angles) operation {
 		}
 		return run(p, "angles", grid{p.count(o.Dst, s), 1, 1}, 64, &a)
 	}
-}
-
-// normedHeads compiles the norms of queries' and keys' heads, their rotation, and the storing of keys and values, if
-// that is what follows and heads are rotated as a whole; else it returns nil.
-func (c *compiler) normedHeads(q compute.Normalize) operation {
-	if c.at+4 >= len(c.ops) {
-		return nil
-	}
-	k, ok := c.ops[c.at+1].(compute.Normalize)
-	queries, second := c.ops[c.at+2].(compute.Rotate)
-	keys, third := c.ops[c.at+3].(compute.Rotate)
-	if !ok || !second || !third || q.Dst != queries.X || k.Dst != keys.X {
-		return nil
-	}
-	for _, n := range []struct {
-		compute.Normalize
-		compute.Rotate
-	}{{q, queries}, {k, keys}} {
-		dim := n.Rotary.HeadDim
-		gain, plain := n.Norm.Gain.(*vector)
-		if bias, ok := n.Norm.Bias.(*vector); !plain || ok && bias != nil || n.Norm.Center || gain.n != dim || n.Norm.Group != 0 && n.Norm.Group != dim ||
-			n.Norm.Width != 0 && n.Norm.Width != n.Dst.Cols || n.Dst != n.Src || n.Dst.Cols != dim*n.Rotary.Heads || n.Rotary.Skip != 0 || n.Angles.Cols != dim {
-			return nil
-		}
-	}
-	c.at += 2
-	defer func() { c.at -= 2 }()
-	if _, n, _ := c.rotate(queries); n < 3 {
-		return nil
-	}
-	s := c.ops[c.at+2].(compute.Store)
-	norms := &[2]compute.Norm{q.Norm, k.Norm}
-	return c.unlessTurnedFew(c.p.store(&queries, &keys, &s, norms), &turnerFew{p: c.p, q: queries, k: keys, s: s, norms: norms, at: c.at + 3})
 }
 
 // latentRows compiles the norm of latents, their rotation and that of queries, the storing of latents, and the products

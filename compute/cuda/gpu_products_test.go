@@ -31,6 +31,10 @@ func TestProductKernels(t *testing.T) {
 			{outs: []int{320, 104}, in: 768, rows: 520, bias: true},
 			{outs: []int{192, 64, 100}, in: 1024, rows: 520, wide: 1},
 			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated},
+			{outs: []int{192, 64, 104}, in: 2880, rows: 777}, // inputs that are no multiple of 256
+			{outs: []int{200}, in: 2112, rows: 150, mode: modeAdd, wide: 1, bias: true},
+			{outs: []int{328, 328}, in: 1088, rows: 300, mode: modeGated},
+			{outs: []int{80, 64, 32}, in: 64, rows: 40},
 			{outs: []int{328, 328}, in: 1280, rows: 600, mode: modeGated, bias: true},
 			{outs: []int{328, 328}, in: 9216, rows: 300, mode: modeGated, act: int32(compute.GELUTanh), bias: true},
 			{outs: []int{72, 72}, in: 512, rows: 1000, mode: modeGated, act: int32(compute.ReLU)},
@@ -47,6 +51,9 @@ func TestProductKernels(t *testing.T) {
 		}, []productCase{
 			{outs: []int{72}, in: 2048, rows: 270, mode: modeAdd, wide: 1, bias: true},
 			{outs: []int{40}, in: 2048, rows: 180},
+			{outs: []int{40, 24}, in: 2112, rows: 140}, // inputs that are no multiple of 256
+			{outs: []int{72, 72}, in: 320, rows: 270, mode: modeGated, bias: true},
+			{outs: []int{40}, in: 64, rows: 40, mode: modeAdd, wide: 1},
 			{outs: []int{24}, in: 8448, rows: 140, mode: modeAdd, wide: 1},
 			{outs: []int{192, 64, 104}, in: 256, rows: 300},
 			{outs: []int{80, 64, 32}, in: 256, rows: 70},
@@ -218,7 +225,7 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		}
 	}
 	for _, w := range warpgroupKernels {
-		if p.kernel[f.kernel(w.name())] != nil && w.fits(&a) && a.tilesIn%wgmmaTiles == 0 && a.storable() && !c.few {
+		if p.kernel[f.kernel(w.name())] != nil && w.fits(&a) && a.storable() && !c.few {
 			try(w.name(), func() error { return w.run(p, f, &a, tiles) })
 		}
 	}

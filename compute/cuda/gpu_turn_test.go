@@ -35,7 +35,9 @@ func TestTurned(t *testing.T) {
 	for _, c := range less([]turnCase{
 		{heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.BF16}, {heads: 5, kv: 1, in: 2048, tokens: 48, typ: quant.BF16, bias: true}, {heads: 3, kv: 3, in: 512, tokens: 16, typ: quant.BF16, bias: true}, {heads: 6, kv: 2, in: 2048, tokens: 16, typ: quant.Q4_K, bias: true},
 		{heads: 4, kv: 2, in: 2304, tokens: 32, typ: quant.Q8_0}, {heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.F8_E4M3}, {heads: 5, kv: 1, in: 1024, tokens: 16, typ: quant.F8_E4M3, bias: true},
-	}, []turnCase{{heads: 5, kv: 1, in: 2048, tokens: 48, typ: quant.BF16, bias: true}, {heads: 3, kv: 1, in: 256, tokens: 16, typ: quant.BF16}, {heads: 1, kv: 1, in: 256, tokens: 16, typ: quant.Q4_K, bias: true}, {heads: 5, kv: 1, in: 2048, tokens: 16, typ: quant.F8_E4M3, bias: true}}) {
+		{heads: 32, kv: 4, in: 2048, tokens: 16, typ: quant.BF16, normed: true}, {heads: 16, kv: 8, in: 4096, tokens: 32, typ: quant.Q4_K, normed: true}, {heads: 5, kv: 1, in: 1024, tokens: 16, typ: quant.F8_E4M3, bias: true, normed: true},
+	}, []turnCase{{heads: 5, kv: 1, in: 2048, tokens: 48, typ: quant.BF16, bias: true}, {heads: 3, kv: 1, in: 256, tokens: 16, typ: quant.BF16, normed: true}, {heads: 1, kv: 1, in: 256, tokens: 16, typ: quant.Q4_K, bias: true, normed: true},
+		{heads: 5, kv: 1, in: 2048, tokens: 16, typ: quant.F8_E4M3, bias: true}}) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			turnTime = math.MaxInt32
 			apart := c.run(t, d, "")

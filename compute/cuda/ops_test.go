@@ -205,6 +205,7 @@ func testOperations(t *testing.T, d *device, host compute.Device, c opsCase) {
 
 func expertCases() []opsCase {
 	var cases []opsCase
+	acts := []compute.Activation{compute.SiLU, compute.SiLU, compute.GELUTanh, compute.SwiGLUClamped, compute.GELU}
 	for i, k := range []struct {
 		in, width, out, experts, chosen int
 		router                          compute.Router
@@ -245,7 +246,13 @@ func expertCases() []opsCase {
 						q.W = append(q.W, w)
 					}
 					if k.bias {
-						q.Bias = append(q.Bias, vectorOf(t, d, bell(r, out, 1)))
+						bias := bell(r, out, 1)
+						for o := range bias {
+							if r.IntN(8) == 0 {
+								bias[o] = -200 // of which an activation's divisor is beyond 2¹²⁶
+							}
+						}
+						q.Bias = append(q.Bias, vectorOf(t, d, bias))
 					}
 				}
 				return q
@@ -263,7 +270,7 @@ func expertCases() []opsCase {
 			}
 			g.Add(compute.Route{Logits: logits, Router: router},
 				compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up, k.width, k.in), product(gate, k.width, k.in)}},
-				compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(k.chosen * k.width)},
+				compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(k.chosen * k.width), Act: acts[i%len(acts)]},
 				compute.MatMulExperts{X: gate.Narrow(k.width), Routed: true, Products: []compute.ExpertProduct{product(up, k.out, k.width)}},
 				combine)
 			return dst

@@ -156,6 +156,14 @@ type turning struct {
 	angles    tensorMap
 	cache     layerArgs
 	pos, slot pointer
+	norms     [2]headNorm
+	_         [4]uint64
+}
+
+// headNorm is HeadNorm of kernels/gemm_turned.cuh.
+type headNorm struct {
+	gain   pointer
+	eps, _ float32
 }
 
 // turnedArgs is a wgmmaArgs of products that turn heads.

@@ -310,8 +310,7 @@ var warpgroupKernels = []warpgroups{
 }
 
 const (
-	wgmmaTiles   = 16 // tiles of inputs are a multiple of it
-	clusterSize  = 2  // blocks of a cluster, which take the same rows
+	clusterSize  = 2 // blocks of a cluster, which take the same rows
 	mostShared   = 232448
 	sumsOfRanges = 128 * 256 * 4 // bytes of a block's
 	boxTiles     = 4             // tiles of outputs of the largest boxes of weights and results
@@ -514,7 +513,7 @@ func (a *gemmArgs) storable() bool {
 // how many nanoseconds it takes, 0 if no kernel can compute it.
 func (p *program) warpgroups(f format, a *gemmArgs, tiles int) (best warpgroups, least int) {
 	sms := p.d.g.info.sms
-	if !a.storable() || a.tilesIn%wgmmaTiles != 0 || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
+	if !a.storable() || p.kernel[f.kernel(warpgroupKernels[0].name())] == nil {
 		return warpgroups{}, 0
 	}
 	for _, w := range warpgroupKernels {

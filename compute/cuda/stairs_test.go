@@ -11,13 +11,13 @@ import (
 // TestStairs holds that a program tells what steps of many rows take: in stairs, one of which ends where blocks of rows
 // are full, and steeper than rows where they are not; and nothing where that is not known.
 func TestStairs(t *testing.T) {
-	f := fakecuda.New(fakecuda.Device{Name: "Fake H100", Major: 9, SMs: 132, Shared: 227 << 10, Total: 80 << 30, Driver: 13000})
-	d, err := newDevice(&fake{Driver: f, t: t, refuse: map[entry]code{}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	stairs := func(typ quant.Type, hidden, ffn int) []compute.Stair {
+	stairs := func(major int, typ quant.Type, hidden, ffn int) []compute.Stair {
+		f := fakecuda.New(fakecuda.Device{Name: "Fake", Major: major, SMs: 132, Shared: 227 << 10, Total: 80 << 30, Driver: 13000})
+		d, err := newDevice(&fake{Driver: f, t: t, refuse: map[entry]code{}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
 		row := make([]byte, 2*ffn)
 		g := llama(t, d, 1, hidden, ffn, 32, 8, 128, 256, func(out, in int) compute.Matrix {
 			src := compute.Source{Name: "zeros", Type: typ, Out: out, In: in, Row: func(dst []byte, _ int) { copy(dst, row) }}
@@ -37,7 +37,7 @@ func TestStairs(t *testing.T) {
 		return compileGraph(t, d, g, c, compute.Limits{Rows: 2048, Slots: 256}).(compute.Stepped).Stairs()
 	}
 	for _, typ := range []quant.Type{quant.BF16, quant.F8_E4M3} {
-		all := stairs(typ, 4096, 14336)
+		all := stairs(9, typ, 4096, 14336)
 		if len(all) < 8 || all[len(all)-1].Rows != 2048 {
 			t.Fatalf("%v: %v", typ, all)
 		}
@@ -53,7 +53,10 @@ func TestStairs(t *testing.T) {
 			t.Errorf("%v: 1,024 rows fill no stair", typ)
 		}
 	}
-	if all := stairs(quant.BF16, 100, 200); all != nil {
-		t.Errorf("of products that only kernels for other GPUs compute it tells %v", all)
+	if all := stairs(9, quant.BF16, 100, 200); len(all) < 8 {
+		t.Errorf("of inputs that are no multiple of 256 it tells %v", all)
+	}
+	if all := stairs(8, quant.BF16, 4096, 14336); all != nil {
+		t.Errorf("of a GPU whose kernels have no known times it tells %v", all)
 	}
 }

@@ -40,11 +40,68 @@ func (k turned) pays(a *gemmArgs, sms, otherwise int) bool {
 	return rows > 0 && k.fits(a) && k.cost(a, tiles, sms)+rounds*turnTime < otherwise+rows*tiles*tileOuts/perTime
 }
 
+// rotateHeads compiles what is done with heads, unless the products before, or the attention after, do it.
+func (c *compiler) rotateHeads(h heads) operation {
+	t := c.turned
+	c.turned = nil
+	op := c.p.store(&h.q, &h.k, &h.s, h.norms)
+	if t != nil {
+		op = t.unlessTurned(op)
+	}
+	return c.unlessTurnedFew(op, &turnerFew{p: c.p, heads: h, many: t, at: c.at + h.n})
+}
+
+// heads are n operations that one kernel can do: the rotations of queries and of keys, and the storing of keys and
+// values; before them the norms of queries' and of keys' heads, or nil.
+type heads struct {
+	q, k  compute.Rotate
+	s     compute.Store
+	norms *[2]compute.Norm
+	n     int
+}
+
+// heads returns these operations, if they come from number at on.
+func (c *compiler) heads(at int) (h heads, ok bool) {
+	var norms []compute.Normalize
+	for ; at < len(c.ops) && len(norms) < 2; at++ {
+		n, ok := c.ops[at].(compute.Normalize)
+		if !ok {
+			break
+		}
+		norms = append(norms, n)
+	}
+	if len(norms) == 1 || at+2 >= len(c.ops) {
+		return h, false
+	}
+	h.n = len(norms) + 3
+	var first, second, third bool
+	h.q, first = c.ops[at].(compute.Rotate)
+	h.k, second = c.ops[at+1].(compute.Rotate)
+	h.s, third = c.ops[at+2].(compute.Store)
+	ok = first && second && third && h.s.K == h.k.X && h.k.Angles == h.q.Angles && h.k.Rotary.Skip == h.q.Rotary.Skip &&
+		h.k.Rotary.Interleaved == h.q.Rotary.Interleaved && c.deadAfter(at+2, h.k.X.Buffer) &&
+		(c.p.cache.spec.Type == quant.BF16 || c.p.rotatesWhole(&h.q, &h.k, &h.s))
+	if ok && norms != nil {
+		ok = normsHeads(norms[0], h.q) && normsHeads(norms[1], h.k)
+		h.norms = &[2]compute.Norm{norms[0].Norm, norms[1].Norm}
+	}
+	return h, ok
+}
+
+// normsHeads reports whether a norm is one of each head by itself, all of whose numbers rotate then.
+func normsHeads(n compute.Normalize, r compute.Rotate) bool {
+	dim := r.Rotary.HeadDim
+	gain, plain := n.Norm.Gain.(*vector)
+	bias, biased := n.Norm.Bias.(*vector)
+	return plain && !(biased && bias != nil) && !n.Norm.Center && gain.n == dim && (n.Norm.Group == 0 || n.Norm.Group == dim) &&
+		(n.Norm.Width == 0 || n.Norm.Width == n.Dst.Cols) && n.Dst == r.X && n.Dst == n.Src && n.Dst.Cols == dim*r.Rotary.Heads &&
+		r.Rotary.Skip == 0 && r.Angles.Cols == dim
+}
+
 // turner may have products of queries, keys and values, of many rows, rotate and store what they yield.
 type turner struct {
-	p    *program
-	q    compute.Rotate
-	s    compute.Store
+	p *program
+	heads
 	done bool // by the products that were queued last
 }
 
@@ -52,9 +109,10 @@ type turner struct {
 // keys and values, and a kernel can do that; else nil.
 func (c *compiler) turns(o compute.MatMul) *turner {
 	p := c.p
-	q, k, s, ok := c.rotations(c.at + 1)
+	h, ok := c.heads(c.at + 1)
+	q, k, s := h.q, h.k, h.s
 	if !ok || len(o.Products) != 3 || o.Products[0].Dst != q.X || o.Products[1].Dst != k.X || o.Products[2].Dst != s.V ||
-		launchable(o.Products) < 3 || !c.deadAfter(c.at+3, s.V.Buffer) {
+		launchable(o.Products) < 3 || !c.deadAfter(c.at+h.n, s.V.Buffer) {
 		return nil
 	}
 	for _, r := range o.Products {
@@ -71,7 +129,7 @@ func (c *compiler) turns(o compute.MatMul) *turner {
 		p.cache.places[p.cache.of[s.Layer]].bytes%(2*turnedHeads) != 0 {
 		return nil
 	}
-	return &turner{p: p, q: q, s: s}
+	return &turner{p: p, heads: h}
 }
 
 // unlessTurned is an operation that the products before may have done.
@@ -110,7 +168,13 @@ func (t *turner) chosenFloat8(s *shape, a *float8Args) bool {
 func (t *turner) turning(s *shape, rows int) (turning, error) {
 	p := t.p
 	angles, err := p.g.mapResults(p.view(t.q.Angles), turnedHeads, rows, angleRows)
-	return turning{angles: angles, cache: p.cache.layer(t.s.Layer, p.tables, p.limits.Slots, p.stride), pos: s.pos, slot: s.slot}, err
+	to := turning{angles: angles, cache: p.cache.layer(t.s.Layer, p.tables, p.limits.Slots, p.stride), pos: s.pos, slot: s.slot}
+	if t.norms != nil {
+		for i, n := range t.norms {
+			to.norms[i] = headNorm{gain: n.Gain.(*vector).at, eps: n.Eps}
+		}
+	}
+	return to, err
 }
 
 // run queues the kernel for all rows of a.
@@ -157,13 +221,11 @@ var mostTurnedFew = 256
 // turnerFew may have attention of few rows rotate queries and keys, normalised first if there are norms, and store keys
 // and values: where each row is the only one of its sequence, so that no other sees its key.
 type turnerFew struct {
-	p     *program
-	q, k  compute.Rotate
-	s     compute.Store
-	norms *[2]compute.Norm
-	many  *turner // which may have done it already; or nil
-	at    int     // the attention's operation
-	done  bool    // by it, in the step that is being queued
+	p *program
+	heads
+	many *turner // which may have done it already; or nil
+	at   int     // the attention's operation
+	done bool    // by it, in the step that is being queued
 }
 
 // unlessTurnedFew is the operation that rotates and stores, where attention does not: it follows at once, nothing else

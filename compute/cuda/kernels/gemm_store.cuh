@@ -32,21 +32,6 @@ __device__ __forceinline__ void boxesStored() { asm volatile("cp.async.bulk.wait
 
 __device__ __forceinline__ void storeShared(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
 
-// gatePlain makes act(x)·up of SILU or GELU_TANH, with gate's reciprocal (wgmma.cuh). It returns whether all divisors
-// are small enough for its bits to be those of activate.
-template <int N> __device__ __forceinline__ bool gatePlain(int act, float (&x)[N], const float *up) {
-    bool plain = true;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float y = 1.f + exp2Fast(-(act == GELU_TANH ? tanhSlope(x[i]) : x[i]) * LOG2E), r;
-        plain = plain && y < 0x1p126f;
-        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
-        r = fmaf(fmaf(-y, r, 1.f), r, r);
-        x[i] = x[i] * r * up[i];
-    }
-    return plain;
-}
-
 // weightScale is the scale of an output of F8_E4M3, the same in all its records, in which 1,024 bytes of codes come
 // first.
 __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {

@@ -1,6 +1,6 @@
 // Products of queries, keys and values of many rows on Hopper, which turn heads as they make results: what the kernels
 // of 256 rows (gemm_wgmma.cuh) and rotate_store (cache.cu) do, with the bits of both. Heads have 128 numbers, of
-// which number i turns with number 64+i, and are not normalised; the cache is of bfloat16.
+// which number i turns with number 64+i, and may be normalised first; the cache is of bfloat16.
 //
 // A part is one head of 256 rows. The sums of its first 64 outputs are in the first warpgroup, the others in the
 // second: these give each other half of their results, so that each has whole pairs of half of the rows. Queries leave
@@ -8,14 +8,22 @@
 #pragma once
 #include "cache.cuh"
 #include "gemm_wgmma.cuh"
+#include "turn.cuh"
 
 #define PAIRS 64 // of a head
+
+// HeadNorm is a norm of each head by itself: the gains of its numbers, or nil if there is no norm.
+struct HeadNorm {
+    const float *gain;
+    float eps, unused;
+};
 
 // The three products are those of queries, keys and values, in this order.
 struct Turning {
     TensorMap angles; // boxes of 128 bytes by 2·CHUNK rows of [rows, 2·PAIRS] of float32, cosines and sines
     CacheLayer cache;
     const int *pos, *slot; // [rows]
+    HeadNorm norms[2];     // of queries and of keys
 };
 struct TurnedArgs : Turning, WgmmaArgs {};
 struct Float8TurnedArgs : Turning, Float8Boxes, Float8Args {};
@@ -125,15 +133,61 @@ template <typename P, typename Args, typename All> __device__ __forceinline__ vo
     }
 }
 
-// turn turns pairs, of bfloat16 that are packed by two rows, as rotateWhole of cache.cu does: the first halves of heads
-// are in x[0] to x[3]. Of each of these, `angles` gives the cosine and the sine for one of its rows.
-template <typename F> __device__ __forceinline__ void turn(u32 (&x)[8], F angles) {
+// Below, x of a chunk are results of bfloat16, packed by two rows, of pairs lane/4 and 8 further of a warp's 16: x[0] and
+// x[1] have the pairs' first numbers of rows lane%4·2 and one more, x[2] and x[3] those of eight rows further, x[4] to
+// x[7] the second numbers.
+
+// headSquares are a lane's part of the sums of squares of the four rows, as Pairs::squares makes it of two neighbouring
+// pairs: lanes with an even one and the odd one after it give each other one of theirs.
+__device__ __forceinline__ four headSquares(const u32 (&x)[8]) {
+    four sum;
+    bool odd = threadIdx.x / 4 % 2;
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+        u32 v[2], w[2]; // first and second numbers of both pairs
+        v[0] = odd ? x[j + 1] : x[j], w[0] = odd ? x[4 + j + 1] : x[4 + j];
+        v[1] = __shfl_xor_sync(~0u, odd ? x[j] : x[j + 1], 4), w[1] = __shfl_xor_sync(~0u, odd ? x[4 + j] : x[4 + j + 1], 4);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            auto number = [&](u32 pair) { return fromBF16((bf16)(pair >> e * 16)); };
+            Pairs p;
+            p.v[0] = number(odd ? v[1] : v[0]), p.w[0] = number(odd ? w[1] : w[0]);
+            p.v[1] = number(odd ? v[0] : v[1]), p.w[1] = number(odd ? w[0] : w[1]);
+            sum.v[j + e] = p.squares(0);
+        }
+    }
+    return sum;
+}
+
+// headScales gives what the norms of the four rows multiply with, of headSquares of the four warps that have a head, in
+// the order of sumOfWarp.
+__device__ __forceinline__ four headScales(const four *squares, float eps) {
+    four v[4], scale;
+#pragma unroll
+    for (int warp = 0; warp < 4; warp++)
+        v[warp] = squares[warp * 32];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float sum = v[0].v[i] + v[2].v[i] + (v[1].v[i] + v[3].v[i]);
+        sum = sum + __shfl_xor_sync(~0u, sum, 4);
+        sum = sum + __shfl_xor_sync(~0u, sum, 16);
+        sum = sum + __shfl_xor_sync(~0u, sum, 8);
+        scale.v[i] = rsqrtf(sum / (2 * PAIRS) + eps);
+    }
+    return scale;
+}
+
+// turn turns pairs as Pairs::scale and rotate do (turn.cuh). `angles` gives the cosine and the sine of x[i], of one of
+// its rows; `gains` those of x[0], x[1], x[4] and x[5]; `scale` is that of the four rows' norms. Both are 1 if there is
+// no norm.
+template <typename F> __device__ __forceinline__ void turn(u32 (&x)[8], const four &scale, const float (&gains)[4], F angles) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float one[2], other[2];
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            float v = fromBF16((bf16)(x[i] >> e * 16)), u = fromBF16((bf16)(x[4 + i] >> e * 16));
+            float v = fromBF16((bf16)(x[i] >> e * 16)), u = fromBF16((bf16)(x[4 + i] >> e * 16)), norm = scale.v[i / 2 * 2 + e];
+            v = v * norm * gains[i % 2], u = u * norm * gains[2 + i % 2];
             float2 angle = angles(i, e);
             one[e] = fmaf(v, angle.x, -(u * angle.y));
             other[e] = fmaf(u, angle.x, v * angle.y);
@@ -202,7 +256,28 @@ __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 
         take(0);
     else
         take(4);
-    barrierOf(3 + warp % 4, 64); // sums of ranges may come again
+    barrierOf(3 + warp % 4, 64);
+    const HeadNorm norm = w.norms[place.product];
+    four scale[CHUNKS]; // of the norms of a thread's rows
+    float gains[4];
+    int pair = warp % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        gains[i] = norm.gain ? norm.gain[i / 2 * PAIRS + pair + i % 2 * 8] : 1.f;
+    if (norm.gain) {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            *(four *)given(c, threadIdx.x) = headSquares(packed[c]);
+        barrierOf(1 + second, 128);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            scale[c] = headScales((const four *)given(c, second * 128 + lane), norm.eps);
+        barrierOf(1 + second, 128); // sums of ranges may come again
+    } else {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            scale[c] = {1, 1, 1, 1};
+    }
     // Where angles of pair lane/4 of the warp's lie, and of the one 8 further, of the first two of a lane's rows.
     u32 angle[2][2], to = (second * 16 + lane / 16 * 8 + lane % 8) * 128 + (warp % 4 * 2 + lane / 8 % 2 ^ lane % 8) * 16;
 #pragma unroll
@@ -218,7 +293,7 @@ __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 
         barrierWait(base + P::FULL + stage * 8, parity);
 #pragma unroll
         for (int c = 0; c < 2; c++)
-            turn(packed[first + c], [&](int i, int e) {
+            turn(packed[first + c], scale[first + c], gains, [&](int i, int e) {
                 u32 at = from + angle[i % 2][e] + c * CHUNK * 128 + i / 2 * 1024;
                 return float2{loadFloat(at), loadFloat(at + 2 * CHUNK * 256)};
             });

@@ -145,12 +145,13 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr int LEFT = TAKEN + 8; // barriers of stages that hold results (AWAY)
 };
 
-// Span is the ranges that a block multiplies, and their steps: those of all, or with SPLIT of half of them.
+// Span is the ranges that a block multiplies, and their steps: those of all, or with SPLIT of half of them. Steps are made
+// up to a multiple of 256 inputs by some whose rows are zeros, for which the copy engine reads nothing.
 template <bool F8, bool SPLIT> struct Span {
     int first, ranges, begin, count;
 
     __device__ __forceinline__ Span(const GemmArgs &a, int rank) {
-        int steps = a.tilesIn / (F8 ? 8 : 4), half = a.tilesIn / 16 / CLUSTER * (F8 ? 2 : 4); // half: where half of the ranges end
+        int steps = F8 ? a.tilesIn / 8 : (a.tilesIn + 15) / 16 * 4, half = a.tilesIn / 16 / CLUSTER * (F8 ? 2 : 4); // half: where half of the ranges end
         ranges = SPLIT ? a.ranges / CLUSTER : a.ranges, first = SPLIT ? rank * ranges : 0;
         begin = first > 0 ? half : 0, count = SPLIT && first == 0 ? half : steps - begin;
     }
@@ -277,6 +278,7 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
     u32 full = base + P::FULL, empty = base + P::EMPTY, parity = 1;
     u64 policy = parts.rowBlocks == 1 ? readOnce() : readAgain();
     const Leaving<P> leaving(a);
+    int there = (a.tilesIn / 4 - own.begin) * RECORD; // bytes of a tile from the block's first step on, but for F8
     Place half;     // the first tile of the box that a lane fetches (BOXED)
     const u8 *from; // or the weights of the tile that it fetches
     auto begin = [&](Part part) {
@@ -297,8 +299,15 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         if constexpr (P::BOXED) {
             if (lane < 2)
                 fetchWeights(to + lane * (P::WEIGHT_BYTES / 2), w.weights[half.product], half.tile, s * P::RECORDS, at, policy);
-        } else if (lane < P::TILES)
-            fetch(to + lane * P::TILE_BYTES, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, at, policy);
+        } else if (lane < P::TILES) {
+            to += lane * P::TILE_BYTES;
+            if (F8 || there >= (s + 1) * P::TILE_BYTES)
+                fetch(to, from + (i64)s * P::TILE_BYTES, P::TILE_BYTES, at, policy);
+            else // what is there, and any weights, which meet zeros
+#pragma unroll 1
+                for (int i = 0; i < P::TILE_BYTES; i += RECORD)
+                    fetch(to + i, from + (s * P::TILE_BYTES + i < there ? s * P::TILE_BYTES + i : 0), RECORD, at, policy);
+        }
     };
     auto next = [&] {
         if (++stage == P::STAGES)
@@ -539,7 +548,7 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 g[i] = d[c * 16 + i];
-            plain = gatePlain(a.act, g, d + c * 16 + 8) && plain;
+            plain = gatePlain(a.act == SILU ? SILU : GELU_TANH, g, d + c * 16 + 8) && plain;
             put(c, g);
         }
     if (__any_sync(~0u, !plain))
@@ -562,15 +571,16 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
     next();
 }
 
-// picked is what `store` takes to make the sums of chunk c: the 16 from number 16c on of those that the thread has.
-template <int COUNT> __device__ __forceinline__ auto picked(const float (&from)[COUNT]) {
-    return [&](int c, float(&x)[16]) {
+// picked is what `store` takes to make the sums of chunk c: the 16 from number 16c on of a thread's COUNT, which sum(i)
+// makes.
+template <int COUNT, typename Sum> __device__ __forceinline__ auto picked(Sum sum) {
+    return [sum](int c, float(&x)[16]) {
 #pragma unroll
         for (int of = 0; of < COUNT / 16; of++)
             if (of == c)
 #pragma unroll
                 for (int i = 0; i < 16; i++)
-                    x[i] = 0.f + from[of * 16 + i];
+                    x[i] = 0.f + sum(of * 16 + i);
     };
 }
 
@@ -622,14 +632,8 @@ __device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, 
         if (!P::EARLY)
             before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, row0);
         if constexpr (P::BESIDE) {
-            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, shared + P::RESULTS + group * 8192, hear, [&](int c, float(&x)[16]) {
-#pragma unroll
-                for (int of = 0; of < COUNT / 16; of++)
-                    if (of == c)
-#pragma unroll
-                        for (int i = 0; i < 16; i++)
-                            x[i] = 0.f + joined(of * 16 + i);
-            });
+            u8 *staged = shared + P::RESULTS + group * 8192;
+            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, staged, hear, picked<COUNT>(joined));
         } else {
             float x[COUNT];
             auto join = [&] {
@@ -639,7 +643,7 @@ __device__ __forceinline__ void finishHalf(const Args &w, u8 *shared, u32 base, 
                     x[i] = joined(i);
                 barrierOf(1 + group, 128); // results are staged where sums were
             };
-            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, given, join, picked(x));
+            store<F8, P::FINISHED, P::BUFFERS>(a, before, part.tile0 + group * 4, row0, group, given, join, picked<COUNT>([&](int i) { return x[i]; }));
         }
         __syncwarp();
         if (lane == 0 && more()) // the other block may have ended otherwise
@@ -758,13 +762,13 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
         } else if constexpr (!AWAY) {
             if (!P::EARLY)
                 before = Before<F8>(a, scalesOf(w), part.tile0 + group * 4, part.row0);
-            store<F8, N, P::BUFFERS>(a, before, part.tile0 + group * 4, part.row0, group, staged, [] {}, picked(total));
+            store<F8, N, P::BUFFERS>(a, before, part.tile0 + group * 4, part.row0, group, staged, [] {}, picked<N / 2>([&](int i) { return total[i]; }));
         }
     }
 }
 
-// Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs are a multiple of 256; with SPLIT there are two
-// ranges, or four (TWO). Dynamic shared memory: warpgroups.shared in products.go.
+// Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs of F8_E4M3 are a multiple of 256; with SPLIT there
+// are two ranges, or four (TWO). Dynamic shared memory: warpgroups.shared in products.go.
 template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false>
 __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::type &w) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;

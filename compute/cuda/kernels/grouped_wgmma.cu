@@ -10,6 +10,7 @@
 #include "grouped.cuh"
 #include "wgmma.cuh"
 
+#define CHUNK 32        // rows of gates that are stored at once
 #define DEPTH 64        // inputs of a step
 #define TILES 8         // of 16 outputs, of a part
 #define THREADS 256     // of those that multiply
@@ -22,6 +23,11 @@ struct ManyArgs {
     int unused[5];
 };
 
+// four is 4 sums: 16 bytes.
+struct alignas(16) four {
+    float v[4];
+};
+
 // Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them.
 struct Part {
     int group, row0, rows, tile0;
@@ -30,7 +36,7 @@ struct Part {
 // Layout of shared memory, from its first multiple of 1024 on. A stage has STEPS steps.
 template <int MOST, int STEPS> struct Layout {
     static constexpr int ROWS_BYTES = STEPS * MOST * DEPTH * 2, WEIGHT_BYTES = STEPS * TILES * RECORD;
-    static constexpr int STAGED = 64 * 144 > 32 * 68 * 4 ? 64 * 144 : 32 * 68 * 4; // results of a warpgroup
+    static constexpr int STAGED = 12288 + 16; // of a warpgroup: sums that warps give each other, results, and `rare`
     static constexpr int TABLE = (2 * MOST_GROUPS + 1) * 4 + 12; // where groups end (rows) and begin (parts), aligned
     static constexpr int ROOM = MOST_SHARED - 1024 - 512 - 2 * STAGED - TABLE;
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 12 ? FIT : 12;
@@ -147,47 +153,100 @@ template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a
     }
 }
 
-// storeGated makes act(gate)·up of a warpgroup's sums and stores that, 32 rows at a time. Neighbouring warps have the
-// sums of a gate and of what it gates; they meet in shared memory.
-template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a, float *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
-    constexpr int ROWS = 32, COUNT = ROWS / 2, PITCH = 68;
-    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
-    float *to = staged + lane % 4 * 2 * PITCH + warp * 16 + lane / 4;
-    int unit = thread % 4, row = thread / 4; // a thread stores 8 outputs of a row
+// storeGated makes act(gate)·up of a warpgroup's sums and stores that, CHUNK rows at a time. A gate's warp and an up's,
+// which are neighbours, give each other half of their sums, [2][4 warps][2][32 lanes] of four: then each has both for 16
+// rows of every chunk. Results go through [2][CHUNK][32] of bfloat16, units of 16 bytes swizzled.
+template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a, u8 *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
+    constexpr int GIVEN = 4096, RESULTS = 2 * GIVEN, RESULT_BYTES = CHUNK * 64;
+    int *rare = (int *)(staged + RESULTS + 2 * RESULT_BYTES); // whether some result is not plain; 0 between parts
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4, row = thread / 4;
+    int tile0 = part.tile0 + warpgroup * 4, up = warp % 2;
+    const Group &own = a.p[up].groups[part.group];
+    int o = placeOf(a, tile0 + warp).tile * 16 + lane / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float bias = own.bias && o + h * 8 < own.outs ? own.bias[o + h * 8] : 0.f;
+#pragma unroll
+        for (int i = 0; i < N / 2; i++)
+            if (i / 2 % 2 == h)
+                d[i] = 0.f + d[i] + bias;
+    }
+    four *give = (four *)staged + warp * 64 + lane;
+    const four *take = (const four *)staged + (warp ^ 1) * 64 + lane;
+#pragma unroll
+    for (int c = 0; c < N / CHUNK; c++) { // a gate's warp keeps the first 8 of 16 sums, an up's the others
+        int buffer = c % 2 * (GIVEN / 16);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            four v;
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                v.v[e] = up ? d[c * 16 + j * 4 + e] : d[c * 16 + 8 + j * 4 + e];
+            give[buffer + j * 32] = v;
+        }
+        barrierOf(3 + threadIdx.x / 64, 64);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            four v = take[buffer + j * 32];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float &gate = d[c * 16 + j * 4 + e], &other = d[c * 16 + 8 + j * 4 + e];
+                gate = up ? v.v[e] : gate, other = up ? other : v.v[e];
+            }
+        }
+    }
     Place at = placeOf(a, tile0 + unit / 2 * 2);
     const Rows &dst = a.p[0].dst;
     bf16 *results = (bf16 *)dst.at + (i64)(part.row0 + row) * dst.ld + at.tile * 16 + unit % 2 * 8;
-    const float *from = staged + row * PITCH + unit / 2 * 32 + unit % 2 * 8;
-    const Group &gates = a.p[0].groups[part.group], &ups = a.p[1].groups[part.group];
-    int o = at.tile * 16 + unit % 2 * 8, outs = gates.outs;
-    const float *gateBias = gates.bias, *upBias = ups.bias;
-#pragma unroll 1
-    for (int c = 0; c < N / ROWS; c++) {
-        barrierOf(1 + warpgroup, 128); // all have read the sums before
+    int made = up * 16 + lane / 16 * 8 + lane % 8; // the row that the lane stores to shared memory
+    u32 write = sharedAddress(staged) + RESULTS + made * 64 + (warp / 2 * 2 + lane / 8 % 2 ^ made / 2 % 4) * 16;
+    const u8 *read = staged + RESULTS + row * 64 + (unit ^ row / 2 % 4) * 16;
+    auto put = [&](int c, const float(&g)[8]) {
+        int buffer = c % 2 * RESULT_BYTES;
+        storeMatrices(write + buffer, packBF16(g[0], g[1]), packBF16(g[2], g[3]), packBF16(g[4], g[5]), packBF16(g[6], g[7]));
+        barrierOf(1 + warpgroup, 128);
+        if (at.product >= 0 && c * CHUNK + row < part.rows)
+            *(uint4 *)(results + (i64)(c * CHUNK) * dst.ld) = *(const uint4 *)(read + buffer);
+    };
+    bool plain = true;
+    auto make = [&](int act) {
 #pragma unroll
-        for (int of = 0; of < N / ROWS; of++)
+        for (int c = 0; c < N / CHUNK; c++) {
+            float g[8], u[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                g[i] = d[c * 16 + i], u[i] = d[c * 16 + 8 + i];
+            if (!gatePlain(act, g, u))
+                *rare = 1;
+            put(c, g);
+        }
+    };
+    if (a.act == SILU)
+        make(SILU);
+    else if (a.act == SWIGLU_CLAMPED)
+        make(SWIGLU_CLAMPED);
+    else
+        plain = false;
+    plain = plain && *rare == 0;
+    barrierOf(1 + warpgroup, 128); // before *rare is set again
+    if (plain)
+        return;
+#pragma unroll 1
+    for (int c = 0; c < N / CHUNK; c++) {
+        float g[8], u[8];
+#pragma unroll
+        for (int of = 0; of < N / CHUNK; of++)
             if (of == c)
 #pragma unroll
-                for (int i = 0; i < COUNT; i++)
-                    to[(i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8] = d[of * COUNT + i];
-        barrierOf(1 + warpgroup, 128);
-        if (at.product < 0 || c * ROWS + row >= part.rows)
-            continue;
-        float x[8], up[8];
-        *(float4 *)x = *(const float4 *)from, *(float4 *)(x + 4) = *(const float4 *)(from + 4);
-        *(float4 *)up = *(const float4 *)(from + 16), *(float4 *)(up + 4) = *(const float4 *)(from + 20);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            x[i] = 0.f + x[i], up[i] = 0.f + up[i];
-            if (gateBias && o + i < outs)
-                x[i] = x[i] + gateBias[o + i];
-            if (upBias && o + i < outs)
-                up[i] = up[i] + upBias[o + i];
-        }
-        gate(a.act, x, up);
-        *(uint4 *)(results + (i64)(c * ROWS) * dst.ld) =
-            make_uint4(packBF16(x[0], x[1]), packBF16(x[2], x[3]), packBF16(x[4], x[5]), packBF16(x[6], x[7]));
+                for (int i = 0; i < 8; i++)
+                    g[i] = d[of * 16 + i], u[i] = d[of * 16 + 8 + i];
+#pragma unroll 1
+        for (int i = 0; i < 8; i++)
+            g[i] = activate(a.act, g[i], u[i]);
+        put(c, g);
     }
+    barrierOf(1 + warpgroup, 128);
+    *rare = 0;
 }
 
 // multiplyPart multiplies and stores a part, of which N rows are multiplied. Its first stage is full.
@@ -255,7 +314,7 @@ __device__ __forceinline__ void multiplyPart(const ManyArgs &w, u8 *shared, u32 
     at = {stage, parity};
     u8 *staged = shared + L::RESULTS + warp / 4 * L::STAGED;
     if constexpr (GATE)
-        storeGated<N>(w.a, (float *)staged, d, part, warp / 4);
+        storeGated<N>(w.a, staged, d, part, warp / 4);
     else
         storePlain<N>(w.a, staged, d, part, warp / 4);
 }
@@ -293,6 +352,8 @@ template <int MOST, int STEPS, bool GATE> __device__ __forceinline__ void groupe
     u8 *shared = unaligned + skip;
     int *ends = (int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
     if (threadIdx.x == 0) {
+        for (int i = 1; GATE && i <= 2; i++)
+            *(int *)(shared + L::RESULTS + i * L::STAGED - 16) = 0;
         for (int s = 0; s < L::STAGES; s++) {
             barrierInit(base + L::FULL + s * 8, 1);
             barrierInit(base + L::EMPTY + s * 8, CLUSTER * THREADS / 32);

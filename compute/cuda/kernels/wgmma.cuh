@@ -163,6 +163,22 @@ __device__ __forceinline__ void storeMatrices(u32 at, u32 a, u32 b, u32 c, u32 d
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
+// gatePlain makes act(x)·up of SILU, GELU_TANH or SWIGLU_CLAMPED, with gate's reciprocal. It returns whether all divisors
+// are small enough for its bits to be those of activate.
+template <int N> __device__ __forceinline__ bool gatePlain(int act, float (&x)[N], const float *up) {
+    bool plain = true;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float g = act == SWIGLU_CLAMPED ? fminf(x[i], 7.f) : x[i], r;
+        float y = 1.f + exp2Fast(-(act == GELU_TANH ? tanhSlope(g) : act == SWIGLU_CLAMPED ? 1.702f * g : g) * LOG2E);
+        plain = plain && y < 0x1p126f;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+        r = fmaf(fmaf(-y, r, 1.f), r, r);
+        x[i] = act == SWIGLU_CLAMPED ? (fminf(fmaxf(up[i], -7.f), 7.f) + 1.f) * g * r : g * r * up[i];
+    }
+    return plain;
+}
+
 // gate makes act(x)·up of all numbers. SILU and GELU_TANH take a reciprocal without branches, which gives the bits of
 // activate's division as long as the divisor is below 2^126; else activate does it.
 template <int N> __device__ __forceinline__ void gate(int act, float (&x)[N], const float (&up)[N]) {

@@ -465,6 +465,7 @@ var paramSizes = map[string]uintptr{
 	"embed":               unsafe.Sizeof(embedArgs{}),
 	"norm_groups":         unsafe.Sizeof(normArgs{}),
 	"norm_wide":           unsafe.Sizeof(normArgs{}),
+	"norm_many":           unsafe.Sizeof(normArgs{}),
 	"add":                 unsafe.Sizeof(addArgs{}),
 	"keep":                unsafe.Sizeof(keepArgs{}),
 	"activation":          unsafe.Sizeof(activateArgs{}),

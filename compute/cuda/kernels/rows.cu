@@ -68,12 +68,11 @@ KERNEL norm_groups(const NormArgs a) {
     }
 }
 
-// norm_wide is norm_groups of whole rows of float32, without center and bias, to bfloat16. Rows are multiples of 4
-// numbers and begin at multiples of 16 bytes. [rows] blocks of up to 1,024 threads.
-KERNEL norm_wide(const NormArgs a) {
+// normWide is norm_groups of whole rows of float32, without center and bias, to bfloat16. Rows are multiples of 4 numbers
+// and begin at multiples of 16 bytes. A thread keeps so many fours of numbers in registers; others are read twice.
+template <int kept> __device__ __forceinline__ void normWide(const NormArgs &a) {
     letNextBegin();
     __shared__ float scratch[32];
-    constexpr int kept = 4; // fours of numbers that a thread keeps in registers; others are read twice
     const float4 *src = (const float4 *)((const float *)a.src.at + (i64)blockIdx.x * a.src.ld);
     const float4 *gain = (const float4 *)a.gain;
     uint2 *dst = (uint2 *)((bf16 *)a.dst.at + (i64)blockIdx.x * a.dst.ld);
@@ -112,6 +111,10 @@ KERNEL norm_wide(const NormArgs a) {
     for (int i = threadIdx.x + kept * step; i < fours; i += step)
         store(i, src[i], gain[i]);
 }
+
+// [rows] blocks of 512 threads. Of norm_many a multiprocessor has more at a time.
+KERNEL norm_wide(const NormArgs a) { normWide<4>(a); }
+KERNEL __launch_bounds__(512, 4) norm_many(const NormArgs a) { normWide<2>(a); }
 
 // add is dst = dst + scale·src, or, if gather, dst = src. [columns/256, rows] blocks of 256.
 struct AddArgs {

@@ -271,6 +271,9 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 		if rows > 64 {
 			parts = 2
 		}
+		if rows > asideRows {
+			parts = 1
+		}
 		kernel := "rotate_store"
 		if args.whole == 1 && kind > 0 {
 			kernel = "rotate_store_any"

@@ -214,7 +214,11 @@ func (p *program) makeRows(norm *compute.Normalize, a *float8Args, in int) error
 // roundRows queues the rounding of a product's rows, of `in` numbers each.
 func (p *program) roundRows(a *float8Args, in int) error {
 	r := float8RowsArgs{x: a.a.x, to: a.x, scales: a.scales, ldx: a.a.ldx, in: int32(in), padded: a.padded, groups: a.groups}
-	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), 1024)
+	most := 1024
+	if a.a.rows > asideRows {
+		most = 256 // a multiprocessor has several rows at a time
+	}
+	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), most)
 	return runAside(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, asideShared(int(a.a.rows)), &r)
 }
 

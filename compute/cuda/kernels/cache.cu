@@ -124,6 +124,27 @@ __device__ __forceinline__ void putRow(int type, u8 *row, const bf16 *from, int 
     }
 }
 
+// rotateUnits rotates the heads of a row that are not normalised, of pairs that are a multiple of 8: a thread has eight
+// neighbouring pairs at a time. `first` and `step` are of the row's threads.
+__device__ __forceinline__ void rotateUnits(const StoreArgs &a, i64 r, bf16 *x, int heads, int first, int step) {
+    int units = a.pairs / 8;
+    const float *angles = (const float *)a.angles.at + r * a.angles.ld;
+#pragma unroll 1
+    for (int i = first; i < heads * units; i += step) {
+        int h = i / units, at = (i - h * units) * 8;
+        uint4 *one = (uint4 *)(x + h * a.pairs * 2 + at), *other = (uint4 *)((bf16 *)one + a.pairs);
+        uint4 v = *one, w = *other;
+        u32 vs[4] = {v.x, v.y, v.z, v.w}, ws[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            Pairs p;
+            p.unpack(vs[j], ws[j]);
+            p.rotate(*(const float2 *)(angles + at + j * 2), *(const float2 *)(angles + a.pairs + at + j * 2), vs[j], ws[j]);
+        }
+        *one = make_uint4(vs[0], vs[1], vs[2], vs[3]), *other = make_uint4(ws[0], ws[1], ws[2], ws[3]);
+    }
+}
+
 // rotateWhole is rotate_store of heads that WholeHead takes, all of one size. ANY: in a cache of any type; else of
 // bfloat16.
 template <bool ANY> __device__ __forceinline__ void rotateWhole(const StoreArgs &a, i64 r, int first, int step) {
@@ -131,8 +152,11 @@ template <bool ANY> __device__ __forceinline__ void rotateWhole(const StoreArgs 
     int dim = a.pairs * 2, slot = a.slot[r];
     const bf16 *q = (const bf16 *)a.q.at + r * a.q.ld, *k = (const bf16 *)a.k.at + r * a.k.ld, *v = (const bf16 *)a.v.at + r * a.v.ld;
     WholeHead head(a, r);
-    for (int h = first; h < a.qHeads; h += step)
-        head.rotate(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
+    if (!a.qGain && a.pairs % 8 == 0)
+        rotateUnits(a, r, (bf16 *)q, a.qHeads, first * 32 + threadIdx.x % 32, step * 32);
+    else
+        for (int h = first; h < a.qHeads; h += step)
+            head.rotate(q + h * dim, (bf16 *)q + h * dim, a.pairs, a.qGain, a.qEps);
     if (slot < 0)
         return;
     bf16 *block = blockOf(c, slot, a.pos[r]);

@@ -268,11 +268,11 @@ func (p *program) store(q, k *compute.Rotate, st *compute.Store, norms *[2]compu
 			a.k, a.v = p.view(st.K), p.view(st.V)
 		}
 		parts := uint32(8) // blocks of a row
-		if rows > 64 {
-			parts = 2
-		}
-		if rows > asideRows {
+		switch {
+		case rows > 256:
 			parts = 1
+		case rows > 64:
+			parts = 2
 		}
 		kernel := "rotate_store"
 		if args.whole == 1 && kind > 0 {

@@ -396,9 +396,9 @@ func (c *compiler) productAfter(o compute.Normalize) (m compute.MatMul, ok bool)
 // normalize compiles a norm; packed says that a product of packed weights follows.
 func (p *program) normalize(o compute.Normalize, packed bool) operation {
 	const (
-		fewPacked = 16 // up to so many rows, blocks of such a product are small, and many on a multiprocessor
-		threads   = 512
-		kept      = 2 * 4 * threads // numbers of a row that norm_many keeps in registers
+		fewPacked   = 16 // up to so many rows, blocks of such a product are small, and many on a multiprocessor
+		wideThreads = 512
+		kept        = 2 * 4 * wideThreads // numbers of a row that norm_many keeps in registers
 	)
 	n := o.Norm
 	gain := n.Gain.(*vector)
@@ -425,19 +425,19 @@ func (p *program) normalize(o compute.Normalize, packed bool) operation {
 		count := p.count(o.Dst, s)
 		if a.src.wide == 1 && a.dst.wide == 0 && a.center == 0 && a.bias == 0 && group == width && group%4 == 0 && group > 512 {
 			if count > asideRows && group <= kept {
-				return run(p, "norm_many", grid{count, 1, 1}, threads, &a)
+				return run(p, "norm_many", grid{count, 1, 1}, wideThreads, &a)
 			}
 			shared := uint32(0)
 			if packed && count > fewPacked {
 				shared = asideShared(int(count))
 			}
-			return runAside(p, "norm_wide", grid{count, 1, 1}, threads, shared, &a)
+			return runAside(p, "norm_wide", grid{count, 1, 1}, wideThreads, shared, &a)
 		}
-		few := 256
+		threads := 256
 		if group <= 512 {
-			few = 32
+			threads = 32
 		}
-		return run(p, "norm_groups", grid{uint32(width / group), count, 1}, few, &a)
+		return run(p, "norm_groups", grid{uint32(width / group), count, 1}, threads, &a)
 	}
 }
 

@@ -40,17 +40,6 @@ func (k turned) pays(a *gemmArgs, sms, otherwise int) bool {
 	return rows > 0 && k.fits(a) && k.cost(a, tiles, sms)+rounds*turnTime < otherwise+rows*tiles*tileOuts/perTime
 }
 
-// rotateHeads compiles what is done with heads, unless the products before, or the attention after, do it.
-func (c *compiler) rotateHeads(h heads) operation {
-	t := c.turned
-	c.turned = nil
-	op := c.p.store(&h.q, &h.k, &h.s, h.norms)
-	if t != nil {
-		op = t.unlessTurned(op)
-	}
-	return c.unlessTurnedFew(op, &turnerFew{p: c.p, heads: h, many: t, at: c.at + h.n})
-}
-
 // heads are n operations that one kernel can do: the rotations of queries and of keys, and the storing of keys and
 // values; before them the norms of queries' and of keys' heads, or nil.
 type heads struct {
@@ -96,6 +85,17 @@ func normsHeads(n compute.Normalize, r compute.Rotate) bool {
 	return plain && !(biased && bias != nil) && !n.Norm.Center && gain.n == dim && (n.Norm.Group == 0 || n.Norm.Group == dim) &&
 		(n.Norm.Width == 0 || n.Norm.Width == n.Dst.Cols) && n.Dst == r.X && n.Dst == n.Src && n.Dst.Cols == dim*r.Rotary.Heads &&
 		r.Rotary.Skip == 0 && r.Angles.Cols == dim
+}
+
+// rotateHeads compiles what is done with heads, unless the products before, or the attention after, do it.
+func (c *compiler) rotateHeads(h heads) operation {
+	t := c.turned
+	c.turned = nil
+	op := c.p.store(&h.q, &h.k, &h.s, h.norms)
+	if t != nil {
+		op = t.unlessTurned(op)
+	}
+	return c.unlessTurnedFew(op, &turnerFew{p: c.p, heads: h, many: t, at: c.at + h.n})
 }
 
 // turner may have products of queries, keys and values, of many rows, rotate and store what they yield.

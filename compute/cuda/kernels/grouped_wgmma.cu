@@ -7,10 +7,9 @@
 // outputs each. Weights come as they are stored, by bulk copies, and go from shared memory to registers, as operand A;
 // rows come as boxes of a tensor map. The two blocks of a cluster take different outputs of the same rows; each fetches
 // half of the rows for both.
+#include "gemm_store.cuh"
 #include "grouped.cuh"
-#include "wgmma.cuh"
 
-#define CHUNK 32        // rows of gates that are stored at once
 #define DEPTH 64        // inputs of a step
 #define TILES 8         // of 16 outputs, of a part
 #define THREADS 256     // of those that multiply
@@ -21,11 +20,6 @@ struct ManyArgs {
     GroupedArgs a;
     int steps; // of 64 inputs, of every group: one range
     int unused[5];
-};
-
-// four is 4 sums: 16 bytes.
-struct alignas(16) four {
-    float v[4];
 };
 
 // Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them.

@@ -43,20 +43,29 @@ const latentWgmmaShared = 3*64*latentKeys*2 + 2*64*8 + 64*4 + 240 + 1024
 const latentFewShared = 24*64*128 + 16*latentKeys*2 + 2*16*128 + 16*68*4 + 2*16*8 + 416 + 1024
 
 // wgmmaRows is how many rows of queries a block of attend_wgmma.cu has: 64 for each warpgroup that multiplies. There
-// are registers for three of these, but for two with heads of 128 numbers beside warps that make halves of codes.
+// are registers for three of these, but for two with wide heads, and with heads of 128 numbers beside warps that make
+// halves of codes.
 func wgmmaRows(kv quant.Type, dim int) int {
-	if dim == 128 && coded(kv) {
+	if dim > narrowHead || dim == narrowHead && coded(kv) {
 		return 2 * 64
 	}
 	return 3 * 64
 }
 
-// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: five chunks of keys and
-// values, or four, and three of codes; queries, barriers and tiles, and what aligning takes.
+// wgmmaShared is the shared memory of a block of attend_wgmma.cu for heads of dim numbers: two to five chunks of keys
+// and values, or four, and three of codes; queries, barriers and tiles, and what aligning takes. Numbers come in steps
+// of boxInputs.
 func wgmmaShared(kv quant.Type, dim int) int {
+	codes := 3 * 2 * kvBytes(kv, dim)
+	dim = int(blocksOf(dim, boxInputs)) * boxInputs
 	chunks := 5 * 4 * dim
-	if coded(kv) {
-		chunks = 4*4*dim + 3*2*kvBytes(kv, dim)
+	switch {
+	case coded(kv):
+		chunks = 4*4*dim + codes
+	case dim > 192:
+		chunks = 2 * 4 * dim
+	case dim > narrowHead:
+		chunks = 3 * 4 * dim
 	}
 	return chunkTokens*chunks + wgmmaRows(kv, dim)*dim*2 + 256 + 1024
 }
@@ -119,8 +128,11 @@ func runFew[T any](p *program, kernel string, rows, shares, dim, group int, args
 
 // ringWarps returns how many warps of a block of attend_ring.cu multiply: each has room for a chunk.
 func ringWarps(kv quant.Type, dim int) int {
-	if dim == 64 || coded(kv) {
+	switch {
+	case dim == 64 || coded(kv):
 		return 10
+	case dim == 96:
+		return 7
 	}
 	return 6
 }
@@ -128,7 +140,7 @@ func ringWarps(kv quant.Type, dim int) int {
 // ringShared is the shared memory of such a block: Plan of attend_ring.cu.
 func ringShared(kv quant.Type, dim int) int {
 	const slots = 6
-	return ringWarps(kv, dim)*(2*chunkTokens*pagePitch(kv, dim)+32+3*8) + slots*(16*dim+4*dim+16) + (dim/16+1)*512 + 16 + 62*32 + 16*(48+8)
+	return ringWarps(kv, dim)*(2*chunkTokens*pagePitch(kv, dim)+32+3*8) + slots*(8*pagePitch(quant.BF16, dim)+4*dim+16) + (dim/16+1)*512 + 16 + 62*32 + 16*(48+8)
 }
 
 // Up to ringRows rows are for attend_ring.cu. So are up to mostRinged of replayed steps, of bfloat16 or halves, if each

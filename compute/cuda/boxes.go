@@ -69,9 +69,12 @@ func (g *gpu) encode(at pointer, dims int, of, swizzle uintptr) (tensorMap, erro
 	return *to, err
 }
 
+// boxTail is the most bytes that boxes of mapLayer have beyond the last token.
+const boxTail = 2 * boxInputs
+
 // mapLayer describes boxes of a layer's part of the cache, of bfloat16: 8 tokens of a head, first their keys, then
-// their values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers. Boxes of latents are three
-// steps of 8 tokens.
+// their values. Both lie in shared memory as mapRows says, in steps of boxInputs numbers: the last one may go on in
+// what follows (boxTail). Boxes of latents are three steps of 8 tokens.
 func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 	l, p, b := c.spec.Layers[layer], c.places[c.of[layer]], &g.boxes
 	if l.Latent {
@@ -80,7 +83,7 @@ func (g *gpu) mapLayer(c *cache, layer int) (tensorMap, error) {
 		b.box = [5]uint32{boxInputs, 8, 3, 1}
 		return g.encode(p.at, 4, numbersBF16, swizzle128)
 	}
-	heads, steps, row := l.KVHeads*c.spec.BlockTokens, l.KDim/boxInputs, 2*l.KDim
+	heads, steps, row := l.KVHeads*c.spec.BlockTokens, blocksOf(l.KDim, boxInputs), 2*l.KDim
 	b.size = [5]uint64{boxInputs, uint64(heads), uint64(steps), 2, uint64(c.spec.Blocks)}
 	b.pitch = [4]uint64{uint64(row), 2 * boxInputs, uint64(heads * row), uint64(p.bytes)}
 	b.box = [5]uint32{boxInputs, 8, uint32(steps), 2, 1}

@@ -166,11 +166,16 @@ func (d *device) Cache(spec compute.CacheSpec) (compute.Cache, error) {
 			}
 		}
 	}
-	var offset int64
+	var offset, tail int64
+	for _, l := range spec.Layers {
+		if l.KDim%boxInputs != 0 {
+			tail = boxTail
+		}
+	}
 	var table []byte
 	for i := range c.places {
 		p := &c.places[i]
-		if err := d.take(&p.at, p.bytes*int64(spec.Blocks), "the KV cache"); err != nil {
+		if err := d.take(&p.at, p.bytes*int64(spec.Blocks)+tail, "the KV cache"); err != nil {
 			return nil, errors.Join(fmt.Errorf("%w; the cache was to take %s in all", err, gigabytes(c.Bytes())), c.free())
 		}
 		table = binary.LittleEndian.AppendUint64(table, uint64(p.at))

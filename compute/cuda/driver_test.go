@@ -274,7 +274,7 @@ func TestAttenders(t *testing.T) {
 				t.Errorf("heads of %d of %v have %s; want %s, with shared memory", dim, k.typ, a.tile, want)
 			}
 		}
-		if got, want := modules()-before, []int{1, 5, 9, 12}[kv]; got != want {
+		if got, want := modules()-before, []int{2, 7, 11, 14}[kv]; got != want {
 			t.Errorf("with caches of %d types the driver has compiled %d modules more; want %d", kv+1, got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,8 @@ type turnCase struct {
 	heads, kv, in, tokens int // tokens of a block
 	typ                   quant.Type
 	bias                  bool
-	small, normed         bool // heads of 64 numbers, not 128; heads are normalised
+	dim                   int  // numbers of a head; 0: 128
+	normed                bool // heads are normalised
 	many                  int  // slots besides four
 }
 
@@ -79,11 +81,13 @@ func TestTurnedFew(t *testing.T) {
 	defer func() { mostTurnedFew = was }()
 	for _, c := range less([]turnCase{
 		{heads: 32, kv: 8, in: 4096, tokens: 16, typ: quant.BF16}, {heads: 32, kv: 4, in: 2048, tokens: 32, typ: quant.BF16, normed: true},
-		{heads: 20, kv: 2, in: 512, tokens: 48, typ: quant.Q4_K, bias: true, normed: true}, {heads: 8, kv: 8, in: 512, tokens: 16, typ: quant.BF16, small: true, normed: true},
-		{heads: 24, kv: 2, in: 1024, tokens: 16, typ: quant.F8_E4M3, small: true}, {heads: 32, kv: 8, in: 512, tokens: 16, typ: quant.BF16, many: 29},
-		{heads: 4, kv: 1, in: 256, tokens: 32, typ: quant.BF16, small: true, normed: true, many: 240},
+		{heads: 20, kv: 2, in: 512, tokens: 48, typ: quant.Q4_K, bias: true, normed: true}, {heads: 8, kv: 8, in: 512, tokens: 16, typ: quant.BF16, dim: 64, normed: true},
+		{heads: 24, kv: 2, in: 1024, tokens: 16, typ: quant.F8_E4M3, dim: 64}, {heads: 32, kv: 8, in: 512, tokens: 16, typ: quant.BF16, many: 29},
+		{heads: 4, kv: 1, in: 256, tokens: 32, typ: quant.BF16, dim: 64, normed: true, many: 240},
+		{heads: 20, kv: 2, in: 512, tokens: 16, typ: quant.BF16, dim: 96, many: 29}, {heads: 8, kv: 8, in: 768, tokens: 32, typ: quant.BF16, dim: 96, normed: true},
 	}, []turnCase{{heads: 2, kv: 1, in: 256, tokens: 16, typ: quant.BF16, normed: true, many: 29},
-		{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, small: true}}) {
+		{heads: 9, kv: 1, in: 256, tokens: 48, typ: quant.BF16, normed: true}, {heads: 3, kv: 3, in: 256, tokens: 16, typ: quant.BF16, dim: 64},
+		{heads: 9, kv: 1, in: 256, tokens: 16, typ: quant.BF16, dim: 96, normed: true, many: 20}, {heads: 2, kv: 2, in: 256, tokens: 32, typ: quant.BF16, dim: 96}}) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			mostTurnedFew = 0
 			apart := c.runFew(t, d, "", false)
@@ -203,10 +207,7 @@ func (u *turnProgram) read(t *testing.T, at pointer, n int) []byte {
 // build compiles the case, with a cache of so many blocks.
 func (c turnCase) build(t *testing.T, d *device, blocks int) *turnProgram {
 	const vocab = turnVocab
-	dim := turnedHeads
-	if c.small {
-		dim = 64
-	}
+	dim := cmp.Or(c.dim, turnedHeads)
 	r := rand.New(rand.NewPCG(7, 8))
 	g := &compute.Graph{Vocab: vocab}
 	buffer := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }

@@ -30,7 +30,7 @@ type Build struct {
 	Arch   string // "sm_80" or "sm_90a"
 	format format // of the weights that products read
 	kv     int    // of the cache that attend.cu reads: a number in kvTypes
-	wide   bool   // attend.cu for heads of more than narrowHead numbers
+	wide   bool   // attend.cu and attend_wgmma.cu for heads of more than narrowHead numbers
 }
 
 // hopper is the compute capability that has machine code of its own.
@@ -80,11 +80,11 @@ func common() []Build {
 // attendBuilds are the compilations of attention to a type of cache.
 func attendBuilds(kv int, wide bool) []Build {
 	all := []Build{{Source: "attend.cu", Arch: "sm_80", kv: kv, wide: wide}}
-	if !wide {
-		all = append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a", kv: kv})
-		if kvTypes[kv].typ != quant.Q8_0 { // its codes take too long for so few warps
-			all = append(all, Build{Source: "attend_ring.cu", Arch: "sm_90a", kv: kv})
-		}
+	if !wide || !coded(kvTypes[kv].typ) {
+		all = append(all, Build{Source: "attend_wgmma.cu", Arch: "sm_90a", kv: kv, wide: wide})
+	}
+	if !wide && kvTypes[kv].typ != quant.Q8_0 { // its codes take too long for so few warps
+		all = append(all, Build{Source: "attend_ring.cu", Arch: "sm_90a", kv: kv})
 	}
 	return all
 }

@@ -477,7 +477,11 @@ var paramSizes = map[string]uintptr{
 	"peak_multiply":       unsafe.Sizeof(peakArgs{}),
 	"move_blocks":         unsafe.Sizeof(moveArgs{}),
 	"attend_wgmma_64":     unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_wgmma_80":     unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_wgmma_96":     unsafe.Sizeof(attendWgmmaArgs{}),
 	"attend_wgmma_128":    unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_wgmma_192":    unsafe.Sizeof(attendWgmmaArgs{}),
+	"attend_wgmma_256":    unsafe.Sizeof(attendWgmmaArgs{}),
 	"attend_latent_tile":  unsafe.Sizeof(attendArgs{}),
 	"attend_latent_chunk": unsafe.Sizeof(attendArgs{}),
 	"attend_latent_join":  unsafe.Sizeof(latentJoinArgs{}),
@@ -551,7 +555,7 @@ func init() {
 		paramSizes["attend_tile_"+dim] = unsafe.Sizeof(attendArgs{})
 		paramSizes["attend_few_"+dim] = unsafe.Sizeof(attendArgs{})
 	}
-	for _, dim := range []int{64, 128} {
+	for _, dim := range []int{64, 96, 128} {
 		paramSizes["attend_few_"+attendDims[dim]+fewTurned] = unsafe.Sizeof(attendTurnedArgs{})
 		paramSizes["attend_ring_"+attendDims[dim]] = unsafe.Sizeof(ringArgs{})
 		paramSizes["attend_ring_"+attendDims[dim]+fewTurned] = unsafe.Sizeof(ringTurnedArgs{})

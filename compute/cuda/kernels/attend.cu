@@ -622,6 +622,7 @@ ATTEND(128)
 #define ATTEND_TURNED(DIM) \
     KERNEL __launch_bounds__(WARPS<DIM> * 32, 1) attend_few_##DIM##_turned(const AttendTurnedArgs a) { attendFew<DIM>(a); }
 ATTEND_TURNED(64)
+ATTEND_TURNED(96)
 ATTEND_TURNED(128)
 #endif
 #endif

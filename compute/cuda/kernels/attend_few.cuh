@@ -55,9 +55,9 @@ template <int DIM> __device__ __forceinline__ void turnQueries(u32 (&q)[DIM / 16
         for (int i = 0; i < N; i++)
             sums[i] = p[i].squares(0);
 #pragma unroll
-        for (int n = N / 2; n > 0; n /= 2)
+        for (int n = 4; n > 0; n /= 2)
 #pragma unroll
-            for (int i = 0; i < n; i++)
+            for (int i = 0; i < n && i + n < N; i++)
                 sums[i] = sums[i] + sums[i + n];
         sums[0] = sums[0] + __shfl_xor_sync(~0u, sums[0], 2);
         sums[0] = sums[0] + __shfl_xor_sync(~0u, sums[0], 1);

@@ -1,5 +1,5 @@
-// Attention of few rows on Hopper, for heads of 64 and 128 numbers. Like attend.cu, whose bits it gives, it is compiled
-// once for each type of the cache.
+// Attention of few rows on Hopper, for heads of 64 and 128 numbers and, to bfloat16 and halves, of 96. Like attend.cu,
+// whose bits it gives, it is compiled once for each type of the cache.
 //
 // A block stays on its multiprocessor and takes one part of the chunks after another (RingPart). Its warps have roles:
 // four fetch chunks (feed), four read and turn queries (turn), and JOINERS multiply a chunk each and join it to those
@@ -15,13 +15,13 @@ constexpr int FEEDERS = CHUNK / 16, TURNERS = 4; // a feeder for each page of a 
 #define NEXT_PARTS 16  // in shared memory: turner 0 is less than so many shares before others
 
 // JOINERS is the number of warps that multiply, and of chunks in shared memory: a place for each.
-template <int DIM> constexpr int JOINERS = DIM == 64 || CODED ? 10 : 6;
+template <int DIM> constexpr int JOINERS = DIM == 64 || CODED ? 10 : DIM == 96 ? 7 : 6;
 
 // Plan is what lies where in shared memory: chunks, the four pages of keys, then those of values; of each share in
 // work, queries and the key and the value of the row itself; sums of the share that is joined; records of chunks;
 // shares that are split; next parts; barriers.
 template <int DIM> struct Plan {
-    static constexpr u32 VALUES = CHUNK / 16 * PAGE<DIM>, PLACE = 2 * VALUES, QUERY = 16 * DIM, NEWEST = 4 * DIM;
+    static constexpr u32 VALUES = CHUNK / 16 * PAGE<DIM>, PLACE = 2 * VALUES, QUERY = 8 * PITCH<DIM>, NEWEST = 4 * DIM;
     static constexpr u32 QUERIES = JOINERS<DIM> * PLACE, NEWESTS = QUERIES + SLOTS * QUERY, SUMS = NEWESTS + SLOTS * NEWEST;
     static constexpr u32 RECORDS = SUMS + (DIM / 16 + 1) * 512, SPLITS = RECORDS + JOINERS<DIM> * 32, PARTS = SPLITS + 16 + MOST_SPLITS * 32;
     static constexpr u32 FULL = PARTS + NEXT_PARTS * 48, EMPTY = FULL + JOINERS<DIM> * 8, QUERY_FULL = EMPTY + JOINERS<DIM> * 8;
@@ -404,12 +404,12 @@ template <int DIM> struct Joiner {
             for (int i = 0; i < DIM / 16; i++)
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    storeWord(results + (2 * t + e) * (2 * DIM) + ((2 * i + g / 4) ^ (2 * t + e)) * 16 + g % 4 * 4,
+                    storeWord(results + ::place<DIM>(2 * t + e, 2 * i + g / 4) + g % 4 * 4,
                               packBF16(o[i][e] * inv[e], o[i][2 + e] * inv[e]));
         } else {
 #pragma unroll
             for (int i = 0; i < DIM / 16; i += 2)
-                storeMatrices(results + lane % 8 * (2 * DIM) + ((2 * i + lane / 8) ^ lane % 8) * 16,
+                storeMatrices(results + ::place<DIM>(lane % 8, 2 * i + lane / 8),
                               packBF16(o[i][0] * inv[0], o[i][1] * inv[1]), packBF16(o[i][2] * inv[0], o[i][3] * inv[1]),
                               packBF16(o[i + 1][0] * inv[0], o[i + 1][1] * inv[1]), packBF16(o[i + 1][2] * inv[0], o[i + 1][3] * inv[1]));
         }
@@ -418,7 +418,7 @@ template <int DIM> struct Joiner {
         for (int i = lane; i < heads * (DIM / 8); i += 32) {
             int h = i / (DIM / 8), u = i % (DIM / 8);
             u32 v[4];
-            loadFour(v, results + h * (2 * DIM) + (u ^ h) * 16);
+            loadFour(v, results + ::place<DIM>(h, u));
             *(uint4 *)((bf16 *)a.dst.at + (i64)row * a.dst.ld + (head + h) * DIM + u * 8) = make_uint4(v[0], v[1], v[2], v[3]);
         }
         __syncwarp();
@@ -562,7 +562,11 @@ template <int DIM, typename Args> __device__ __forceinline__ void attendRing(con
         attend_ring_##NAME(const RingArgs<ARGS> a) { attendRing<DIM>(a); }
 RING(64, 64, AttendArgs)
 RING(128, 128, AttendArgs)
+#if KV < 2
+RING(96, 96, AttendArgs)
+#endif
 #if KV == 0
 RING(64, 64_turned, AttendTurnedArgs)
+RING(96, 96_turned, AttendTurnedArgs)
 RING(128, 128_turned, AttendTurnedArgs)
 #endif

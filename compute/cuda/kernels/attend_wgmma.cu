@@ -1,18 +1,22 @@
-// Attention of many rows on Hopper, with wgmma, for heads of 64 and 128 numbers and blocks of the cache of a power of
-// two tokens. Like attend.cu, whose bits it gives, it is compiled once for each type of the cache.
+// Attention of many rows on Hopper, with wgmma, for blocks of the cache of a power of two tokens, and heads of 64 and
+// 128 numbers; to bfloat16 and halves also for heads of 80 and 96 and, if WIDE, of 192 and 256. Like attend.cu, whose
+// bits it gives, it is compiled once for each type of the cache.
 //
 // Blocks stay on their multiprocessors, and take one tile after the other. In a block, GROUPS warpgroups have 64 rows
 // of the tile each (Warpgroup) and share its chunks in shared memory, a ring that a warp fills (feed). If the cache
 // holds codes, that warp fetches codes to a ring of their own, and WIDENERS others make halves of them (widenAll).
 #include "attend_wgmma.cuh"
 
-constexpr int STAGES = CODED ? 4 : 5; // chunks in shared memory, as they are multiplied
-constexpr int RAW = CODED ? 3 : 0;    // and chunks of codes
+// STAGES is how many chunks are in shared memory, as they are multiplied, RAW how many chunks of codes.
+template <int DIM> constexpr int STAGES = CODED ? 4 : DIM > 192 ? 2 : DIM > 128 ? 3 : 5;
+constexpr int RAW = CODED ? 3 : 0;
 constexpr int WIDENERS = CODED ? 3 : 0;
 #define PANEL 1024 // bytes of 64 numbers of each of 8 positions: 8 rows of 128 bytes, swizzled
 
-// GROUP is the bytes of 8 positions, which a box brings: panels of keys, then those of values.
-template <int DIM> constexpr u32 GROUP = DIM / 64 * 2 * PANEL;
+// PANELS is how many panels a head has; what the last one has beyond the head is anything. GROUP is the bytes of 8
+// positions, which a box brings: panels of keys, then those of values.
+template <int DIM> constexpr int PANELS = (DIM + 63) / 64;
+template <int DIM> constexpr u32 GROUP = PANELS<DIM> * 2 * PANEL;
 
 // describePanels is describe of a matrix that is wider than a panel, and goes on in the next one.
 __device__ __forceinline__ u64 describePanels(u32 shared, u32 apart) {
@@ -22,10 +26,10 @@ __device__ __forceinline__ u64 describePanels(u32 shared, u32 apart) {
 // Plan is what lies where in shared memory, from its first multiple of 1024 on: chunks, queries of all warpgroups,
 // chunks of codes (keys of 64 positions, then values), barriers, and two tiles.
 template <int DIM, int GROUPS> struct Plan {
-    static constexpr u32 CHUNKS = CHUNK / 8 * GROUP<DIM>, QUERIES = STAGES * CHUNKS, VALUES = GROUP<DIM> / 2;
-    static constexpr u32 CODES = QUERIES + GROUPS * 64 * DIM * 2, CODE_BYTES = 2 * CHUNK * ROW<DIM>;
-    static constexpr u32 FULL = CODES + RAW * CODE_BYTES, EMPTY = FULL + STAGES * 8;
-    static constexpr u32 RAW_FULL = EMPTY + STAGES * 8, RAW_EMPTY = RAW_FULL + RAW * 8;
+    static constexpr u32 CHUNKS = CHUNK / 8 * GROUP<DIM>, QUERIES = STAGES<DIM> * CHUNKS, VALUES = GROUP<DIM> / 2;
+    static constexpr u32 CODES = QUERIES + GROUPS * 64 * PANELS<DIM> * 128, CODE_BYTES = 2 * CHUNK * ROW<DIM>;
+    static constexpr u32 FULL = CODES + RAW * CODE_BYTES, EMPTY = FULL + STAGES<DIM> * 8;
+    static constexpr u32 RAW_FULL = EMPTY + STAGES<DIM> * 8, RAW_EMPTY = RAW_FULL + RAW * 8;
     static constexpr u32 TILE_FULL = RAW_EMPTY + RAW * 8, TILE_EMPTY = TILE_FULL + 16, TILES = TILE_EMPTY + 16;
 };
 
@@ -43,7 +47,7 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void feed(const Attend
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a = w.a;
     int lane = threadIdx.x % 32, items = a.count[1] * a.heads, taken = 0;
-    Cursor<CODED ? RAW : STAGES> to = {0, 1};
+    Cursor<CODED ? RAW : STAGES<DIM>> to = {0, 1};
     for (int n = 0, i = blockIdx.x;; n++, i = uniform(taken)) {
         Tile t = {};
         if (i < items) {
@@ -150,7 +154,7 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void widenAll(u32 base
     constexpr u32 CODE_STEP = W::ROWS * ROW<DIM>, STEP = W::ROWS / 8 * GROUP<DIM>;
     W part;
     Cursor<CODED ? RAW : 1> from = {0, 0};
-    Cursor<STAGES> to = {0, 1};
+    Cursor<STAGES<DIM>> to = {0, 1};
     for (int n = 0;; n++) {
         Tile t;
         t.take(base + P::TILE_FULL, base + P::TILE_EMPTY, base + P::TILES, n);
@@ -244,8 +248,11 @@ template <int DIM> struct Sums {
                     st.o[n][e] = st.o[n][e] * old[e / 2];
     }
 
-    // addSome joins eight numbers of a part of the chunk's output, 64 of each row. With scaleOld it makes join's bits.
+    // addSome joins eight numbers of a part of the chunk's output, 64 of each row, unless they are beyond the head.
+    // With scaleOld it makes join's bits.
     __device__ __forceinline__ void addSome(const float (&o)[8][4], int part, int n) {
+        if (part * 8 + n >= DIM / 8)
+            return;
 #pragma unroll
         for (int e = 0; e < 4; e++)
             st.o[part * 8 + n][e] = join(st.o[part * 8 + n][e], 1, o[n][e], add[e / 2]);
@@ -263,7 +270,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
     using P = Plan<DIM, GROUPS>;
     const AttendArgs &a;
     u32 base;
-    Cursor<STAGES> in; // of the next chunk
+    Cursor<STAGES<DIM>> in; // of the next chunk
 
     static constexpr int UNITS = DIM / 8, N = 64 * UNITS / 128; // UNITS: 16 bytes of a query; N: those that a thread has
 
@@ -280,7 +287,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
 
     // putQueries copies them to shared memory, 64 rows in panels of 64 numbers, and returns where.
     __device__ __forceinline__ u32 putQueries(uint4 (&v)[N]) const {
-        u32 to = base + P::QUERIES + uniform(threadIdx.x / 128) * (64 * DIM * 2);
+        u32 to = base + P::QUERIES + uniform(threadIdx.x / 128) * (64 * PANELS<DIM> * 128);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             int n = threadIdx.x % 128 + i * 128, r = n / UNITS, unit = n % UNITS;
@@ -303,6 +310,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
     // clear makes zeros of a chunk's values from position number `from` on, which no row sees: they were not fetched,
     // or hold anything. A weight of 0 times a NaN would be NaN.
     __device__ __forceinline__ void clear(u32 values, int from) const {
+        constexpr int UNITS = PANELS<DIM> * 8;
         for (int i = from * UNITS + threadIdx.x % 128; i < CHUNK * UNITS; i += 128) {
             int row = i / UNITS, unit = i % UNITS;
             u32 at = values + row / 8 * GROUP<DIM> + unit / 8 * PANEL + row % 8 * 128 + unit % 8 * 16;
@@ -313,9 +321,9 @@ template <int DIM, int GROUPS> struct Warpgroup {
     }
 
     // arrived waits for a chunk, release frees its stage.
-    __device__ __forceinline__ void arrived(const Cursor<STAGES> &at) const { barrierWait(base + P::FULL + at.stage * 8, at.parity); }
+    __device__ __forceinline__ void arrived(const Cursor<STAGES<DIM>> &at) const { barrierWait(base + P::FULL + at.stage * 8, at.parity); }
 
-    __device__ __forceinline__ void release(const Cursor<STAGES> &at) const {
+    __device__ __forceinline__ void release(const Cursor<STAGES<DIM>> &at) const {
         if (threadIdx.x % 32 == 0)
             barrierArrive(base + P::EMPTY + at.stage * 8);
     }
@@ -344,7 +352,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
         int mine = uniform(min(t.chunks, (groupTo + CHUNK - 1) / CHUNK));
         int c = t.chunk;
         u32 queries = putQueries(v);
-        constexpr int LAST = DIM / 64 - 1; // the last part
+        constexpr int LAST = PANELS<DIM> - 1; // the last part
         float s[8][4], o[8][4], sum[2];
         u32 w[4][4];
         Greatest most;
@@ -376,7 +384,7 @@ template <int DIM, int GROUPS> struct Warpgroup {
             sums.next(most.m, sum);
         };
         if (c < mine) {
-            Cursor<STAGES> next = in;
+            Cursor<STAGES<DIM>> next = in;
             next.next();
             arrived(in);
             score<DIM>(s, queries, base + in.stage * P::CHUNKS);
@@ -393,15 +401,19 @@ template <int DIM, int GROUPS> struct Warpgroup {
                 if (LAST == 0)
                     mix<DIM>(o, w, values);
                 sums.scaleOld();
-                Cursor<STAGES> now = in;
+                Cursor<STAGES<DIM>> now = in;
                 in = next;
                 next.next();
-                if (LAST > 0) {
-                    ready<1>(o);
-                    sums.add64(o, 0);
-                    mix<DIM>(o, w, values + PANEL);
+#pragma unroll
+                for (int part = 0; part < LAST; part++) {
+                    if (part == 0)
+                        ready<1>(o);
+                    else
+                        ready<0>(o);
+                    sums.add64(o, part);
+                    mix<DIM>(o, w, values + (part + 1) * PANEL);
                 }
-                if (c < mine - 2)
+                if (STAGES<DIM> > 2 && c < mine - 2)
                     arrived(next);
                 ready<1>(s);
                 greatest(c + 1);
@@ -409,6 +421,8 @@ template <int DIM, int GROUPS> struct Warpgroup {
                 ready<0>(o);
                 release(now);
                 weigh(true);
+                if (STAGES<DIM> == 2 && c < mine - 2)
+                    arrived(next);
             }
             u32 values = base + in.stage * P::CHUNKS + P::VALUES;
             if (c == t.chunks - 1 && t.last % CHUNK)
@@ -435,12 +449,12 @@ template <int DIM, int GROUPS> struct Warpgroup {
             float inv = 1.f / sums.st.t[i];
 #pragma unroll
             for (int n = 0; n < DIM / 8; n += 4) {
-                u32 x[4];
+                u32 x[4] = {};
 #pragma unroll
-                for (int k = 0; k < 4; k++)
+                for (int k = 0; k < 4 && n + k < DIM / 8; k++)
                     x[k] = packBF16(sums.st.o[n + k][2 * i] * inv, sums.st.o[n + k][2 * i + 1] * inv);
                 turnFour(x);
-                if (token < t.rows)
+                if (token < t.rows && n + lane % 4 < DIM / 8)
                     *(uint4 *)(to + n * 8) = make_uint4(x[0], x[1], x[2], x[3]);
             }
         }
@@ -456,7 +470,7 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < STAGES<DIM>; i++) {
             barrierInit(base + P::FULL + i * 8, CODED ? WIDENERS : 1);
             barrierInit(base + P::EMPTY + i * 8, GROUPS * 4);
         }
@@ -492,5 +506,17 @@ template <int DIM, int GROUPS> __device__ __forceinline__ void attendTiles(const
     }
 }
 
-KERNEL __launch_bounds__(512, 1) attend_wgmma_64(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<64, 3>(w); }
-KERNEL __launch_bounds__(CODED ? 384 : 512, 1) attend_wgmma_128(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<128, CODED ? 2 : 3>(w); }
+#define ATTEND_WGMMA(DIM, GROUPS) \
+    KERNEL __launch_bounds__(128 * GROUPS + 128, 1) attend_wgmma_##DIM(const __grid_constant__ AttendWgmmaArgs w) { attendTiles<DIM, GROUPS>(w); }
+#ifdef WIDE
+ATTEND_WGMMA(192, 2)
+ATTEND_WGMMA(256, 2)
+#elif KV > 1 // codes
+ATTEND_WGMMA(64, 3)
+ATTEND_WGMMA(128, 2)
+#else
+ATTEND_WGMMA(64, 3)
+ATTEND_WGMMA(80, 3)
+ATTEND_WGMMA(96, 3)
+ATTEND_WGMMA(128, 3)
+#endif

@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		".const .u32 x;":                          `unknown directive ".const"`,
-		".global .align 4 .u32 x = {1, 2};":       "x has more, or other, than 4 bytes",
+		".global .align 4 .u32 x = {1, 2};":       "x has more than 4 bytes",
 		".global .b8 x[99999999];":                "x has no size below",
 		".visible .entry k() .maxnreg 5 { ret; }": `unknown directive ".maxnreg"`,
 		"\"x\n\"":  "a string does not end",

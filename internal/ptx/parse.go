@@ -95,9 +95,9 @@ func (p *parser) global() {
 	if p.take("=") {
 		braces := p.take("{")
 		for at := 0; p.err == nil; at += width {
-			value, ok := p.integer()
-			if !ok || at+width > v.size {
-				p.fail("%s has more, or other, than %d bytes of integers", v.name, v.size)
+			value := p.number().value
+			if at+width > v.size {
+				p.fail("%s has more than %d bytes", v.name, v.size)
 				break
 			}
 			switch width {

@@ -61,6 +61,7 @@ func TestCompiledKernels(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(kernel("add.s32 %r1, %r2, 3;"))
 	f.Add(kernel("{\n.param .b32 p;\nst.param.b32 [p+0], %r1;\n}\nagain: @!%p1 bra again; mov.b32 {%rs1, %rs2}, %r1;"))
+	f.Add([]byte(".global .align 4 .f32 x = 0f3F800000;"))
 	f.Add([]byte(".global .align 4 .b8 x[4] = {1, 2};\n.func (.param .b32 r) f(.param .b32 a)\n{\nret;\n}"))
 	f.Add(kernel("cp.async.cg.shared.global [%r1], [%rd0], 16, %r2; cp.async.wait_group 0; bar.sync 1, 64; lop3.b32 %r1, %r2, %r3, %r4, 7;"))
 	f.Add(kernel("shfl.sync.up.b32 %r1|%p1, %r2, %r3, %r4, -1; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [dynamic+8];"))

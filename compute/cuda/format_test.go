@@ -82,7 +82,7 @@ func numberOf(f format, record []byte, out, in int) float32 {
 	code := 0
 	switch is.bits {
 	case 8:
-		code = int(int8(word(k/2*512+lane*16+(k%2*2+p/2)*4) >> (p % 2 * 8)))
+		code = int(word(k/2*512+lane*16+(k%2*2+p/2)*4) >> (p % 2 * 8) & 255)
 	case 4, 5, 6:
 		code = int(word(lane*16+k*4) >> (4 * p) & 15)
 	case 2, 3:
@@ -101,8 +101,13 @@ func numberOf(f format, record []byte, out, in int) float32 {
 	if is.second != onlyScale {
 		size = 4
 	}
+	ofScale, ofSecond := f.stored(out / 8)
 	half := func(n int) float64 {
-		return float64(quant.BF16ToF32(binary.LittleEndian.Uint16(record[at+entry*size+n:])))
+		stored := float64(quant.BF16ToF32(binary.LittleEndian.Uint16(record[at+entry*size+n:])))
+		if n == 0 {
+			return stored / float64(ofScale)
+		}
+		return stored / float64(ofSecond)
 	}
 	level, least := float64(code), 0.0
 	switch f {
@@ -110,6 +115,8 @@ func numberOf(f format, record []byte, out, in int) float32 {
 		level -= 8
 	case formatInt5:
 		level -= 16
+	case formatInt8:
+		level -= 128
 	case formatInt3x16:
 		level -= 4
 	case formatInt6x16:
@@ -124,9 +131,7 @@ func numberOf(f format, record []byte, out, in int) float32 {
 		var v [1]float32
 		_ = quant.Decode(v[:], []byte{byte(code)}, quant.F8_E4M3)
 		level = float64(v[0])
-	case formatInt4Zero, formatInt4Zero64:
-		level += 128 + half(2)
-	case formatInt8Zero, formatInt8Zero64:
+	case formatInt4Zero, formatInt4Zero64, formatInt8Zero, formatInt8Zero64:
 		level += half(2)
 	case formatInt4Min, formatInt5Min, formatInt2Min16:
 		least = half(2)

@@ -101,7 +101,7 @@ func (p *recordPacker) tile(dst []byte, first int) {
 				if p.f == formatFP8 {
 					p.float8(r, out, in)
 				} else {
-					p.split(r, in)
+					p.split(r, half, in)
 				}
 				p.putScales(to[formats[p.f].bits*128:], r, g*2+half)
 			}
@@ -138,8 +138,27 @@ func (p *recordPacker) float8(r *packedRow, n, in int) {
 	r.scales[0] = quant.F32ToBF16(scale)
 }
 
-// split takes 64 inputs of a row of blocks, or as many as there are, apart.
-func (p *recordPacker) split(r *packedRow, in int) {
+// stored is what scales, and minima or zero points, of outputs g (half 0) or g+8 of a record are multiplied with as
+// they are stored: Stored of weights.cuh.
+func (f format) stored(half int) (scale, second float32) {
+	power := func(n int) float32 { return float32(math.Ldexp(1, n)) }
+	bit := 0
+	if formats[f].bits == 4 {
+		bit = 4 * half
+	}
+	switch {
+	case f == formatBF16 || f == formatFP8 || f == formatIQ4:
+		return 1, 1
+	case f == formatFP4:
+		return power(94), 1
+	case formats[f].second == withZero:
+		return power(6 - bit), power(bit - 6)
+	}
+	return power(101 - bit), power(-32)
+}
+
+// split takes 64 inputs of a row of blocks, or as many as there are, apart: of outputs of a half.
+func (p *recordPacker) split(r *packedRow, half, in int) {
 	a, is := &p.affine, &formats[p.f]
 	values, size := p.src.Type.BlockValues(), p.src.Type.BlockBytes()
 	r.codes, r.scales, r.seconds = [recordIns]uint8{}, [4]uint16{}, [4]uint16{}
@@ -157,22 +176,16 @@ func (p *recordPacker) split(r *packedRow, in int) {
 			if a.Levels != nil && p.f == formatFP4 {
 				scale *= 2 // its levels are doubled
 			}
-			r.scales[g] = quant.F32ToBF16(scale)
+			ofScale, ofSecond := p.f.stored(half)
+			r.scales[g] = quant.F32ToBF16(scale * ofScale)
 			switch {
 			case is.second == withMin:
-				r.seconds[g] = quant.F32ToBF16(-(r.parts.Min * float32(r.parts.Mins[of])))
-			case is.second == withZero && is.bits == 8: // codes are 128 less
-				r.seconds[g] = quant.F32ToBF16(128 - float32(r.parts.Zero))
-			case is.second == withZero: // and the others 128 more
-				r.seconds[g] = quant.F32ToBF16(-128 - float32(r.parts.Zero))
+				r.seconds[g] = quant.F32ToBF16(-(r.parts.Min * float32(r.parts.Mins[of])) * ofSecond)
+			case is.second == withZero:
+				r.seconds[g] = quant.F32ToBF16(float32(-int(r.parts.Zero)) * ofSecond)
 			}
 		}
 		i += n
-	}
-	if is.bits == 8 {
-		for i := range min(recordIns, p.src.In-in) {
-			r.codes[i] ^= 0x80
-		}
 	}
 }
 

@@ -14,6 +14,10 @@
 #endif
 constexpr int RECORD = recordBytes(FORMAT);
 
+// UNIT makes sums of weights what they are. summed is such a sum, which is never -0.
+constexpr float UNIT = unitOf(FORMAT);
+__device__ __forceinline__ float summed(float x) { return UNIT == 1 ? 0.f + x : fmaf(x, UNIT, 0.f); }
+
 // Product is one weight in records, [outs, 16·tilesIn], and where its results go, [rows, outs].
 struct Product {
     const u8 *w;
@@ -67,6 +71,7 @@ __device__ __forceinline__ void finish(const GemmArgs &a, Place at, int out, i64
     int o = at.tile * 16 + out;
     if (o >= p.outs || row >= a.rows)
         return;
+    sum = sum * UNIT, up = up * UNIT;
     if (p.bias)
         sum = sum + p.bias[o];
     if (a.mode == GATED) {

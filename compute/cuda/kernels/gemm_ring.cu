@@ -156,7 +156,7 @@ template <int STEPS> __device__ __forceinline__ void gemmRing(const GemmRingArgs
             const Product &p = a.p[at.product];
             if (o >= p.outs)
                 continue;
-            float sum = total(row, out);
+            float sum = total(row, out) * UNIT;
             if (p.bias)
                 sum = sum + p.bias[o];
             sum = sum * a.scale;

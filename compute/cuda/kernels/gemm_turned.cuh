@@ -220,7 +220,7 @@ __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 
             float x[4];
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                x[e] = 0.f + d[i + e];
+                x[e] = summed(d[i + e]);
                 if (F8)
                     x[e] = x[e] * own.scales[e / 2] * (e % 2 ? scale.y : scale.x);
                 if (biased)

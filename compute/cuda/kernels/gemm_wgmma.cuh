@@ -409,7 +409,7 @@ __device__ __forceinline__ void leave(const Args &w, const float (&d)[N / 2], u3
     // scaleOf gives the scales of the rows of d[i] to d[i+3].
     auto scaleOf = [&](int i) { return F8 ? *(const float2 *)(rowScales + i * 2) : float2{}; };
     auto result = [&](int i, const float2 &scale) {
-        float x = 0.f + d[i];
+        float x = summed(d[i]);
         if (F8)
             x = x * own.scales[i / 2 % 2] * (i % 2 ? scale.y : scale.x);
         if (biased)
@@ -483,7 +483,7 @@ __device__ __forceinline__ void leaveGates(const Args &w, const float (&sums)[N 
         float2 scale = F8 ? *(const float2 *)(rowScales + i * 2) : float2{};
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            d[i + e] = 0.f + sums[i + e];
+            d[i + e] = summed(sums[i + e]);
             if (F8)
                 d[i + e] = d[i + e] * own.scales[e / 2] * (e % 2 ? scale.y : scale.x);
             if (biased)
@@ -580,7 +580,7 @@ template <int COUNT, typename Sum> __device__ __forceinline__ auto picked(Sum su
             if (of == c)
 #pragma unroll
                 for (int i = 0; i < 16; i++)
-                    x[i] = 0.f + sum(of * 16 + i);
+                    x[i] = summed(sum(of * 16 + i));
     };
 }
 

@@ -106,7 +106,7 @@ template <int COLS> __device__ __forceinline__ void finishSums(const float (&sum
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int o = tile * 16 + g + e / 2 * 8;
-            d[j][e] = sum[j][e] + d[j][e];
+            d[j][e] = (sum[j][e] + d[j][e]) * UNIT;
             if (mine.bias && o < outs)
                 d[j][e] = d[j][e] + mine.bias[o];
         }

@@ -150,7 +150,7 @@ KERNEL few_gated(const FewArgs a) {
     chain.begin((const bf16 *)a.x.at + (i64)(route / a.chosen) * a.x.ld, a.in);
     float d[2 / WARPS][1][4] = {};
     chain.run(d);
-    auto sum = [&](int i) { return 0.f + d[1 / WARPS][0][i * 2]; }; // of an up's tile
+    auto sum = [&](int i) { return summed(d[1 / WARPS][0][i * 2]); }; // of an up's tile
     if (WARPS == 2) {
         if (warp == 1 && lane % 4 == 0)
             ups[lane / 4] = sum(0), ups[lane / 4 + 8] = sum(1);
@@ -159,7 +159,7 @@ KERNEL few_gated(const FewArgs a) {
     if (warp == 0 && lane % 4 == 0)
         for (int i = 0; i < 2; i++) {
             int o = tile * 16 + lane / 4 + i * 8;
-            float v = 0.f + d[0][0][i * 2], u = WARPS == 2 ? ups[lane / 4 + i * 8] : sum(i);
+            float v = summed(d[0][0][i * 2]), u = WARPS == 2 ? ups[lane / 4 + i * 8] : sum(i);
             if (gate.bias && o < gate.outs)
                 v = v + gate.bias[o];
             if (up.bias && o < up.outs)
@@ -195,7 +195,7 @@ KERNEL few_down(const FewArgs a) {
     if (lane % 4 == 0)
         for (int i = 0; i < 2; i++) {
             int o = tile * 16 + lane / 4 + i * 8;
-            float v = 0.f + d[0][0][i * 2];
+            float v = summed(d[0][0][i * 2]);
             if (w.bias && o < w.outs)
                 v = v + w.bias[o];
             sums[warp][lane / 4 + i * 8] = fromBF16(toBF16(v));

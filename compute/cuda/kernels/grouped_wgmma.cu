@@ -22,9 +22,10 @@ struct ManyArgs {
     int unused[5];
 };
 
-// Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them.
+// Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them; whether
+// some group of these tiles has a bias.
 struct Part {
-    int group, row0, rows, tile0;
+    int group, row0, rows, tile0, biased;
 };
 
 // Layout of shared memory, from its first multiple of 1024 on. A stage has STEPS steps.
@@ -39,7 +40,7 @@ template <int MOST, int STEPS> struct Layout {
     static constexpr int ENDS = RESULTS + 2 * STAGED;
     static constexpr int FULL = ENDS + TABLE, EMPTY = FULL + STAGES * 8; // barriers of the stages
     static constexpr int PARTS = EMPTY + STAGES * 8; // the Part that begins with a stage
-    static_assert(PARTS + STAGES * 16 <= MOST_SHARED - 1024);
+    static_assert(PARTS + STAGES * (int)sizeof(Part) <= MOST_SHARED - 1024);
 };
 
 // roundedRows is how many rows of a part are multiplied.
@@ -63,15 +64,18 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
         int row0 = (group > 0 ? ends[group - 1] : 0) + (block - begins[group]) * MOST;
         // Blocks of an expert's rows that there are more of read its weights, too.
         nextPolicy = begins[group + 1] - begins[group] == 1 ? readOnce() : readAgain();
-        next = {group, row0, min(MOST, ends[group] - row0), ((t - block * outBlocks) * CLUSTER + rank) * TILES};
+        next = {group, row0, min(MOST, ends[group] - row0), ((t - block * outBlocks) * CLUSTER + rank) * TILES, 0};
         Place at = placeOf(a, next.tile0 + lane % TILES);
-        nextFrom = a.p[max(at.product, 0)].groups[group].w + (i64)(at.product < 0 ? 0 : at.tile) * w.steps * RECORD;
+        const Group &of = a.p[max(at.product, 0)].groups[group];
+        nextFrom = of.w + (i64)(at.product < 0 ? 0 : at.tile) * w.steps * RECORD;
+        next.biased = of.bias != nullptr;
     };
     int t = blockIdx.x / CLUSTER;
     if (t < parts)
         find(t);
     for (; t < parts; t += gridDim.x / CLUSTER) {
         Part part = next;
+        part.biased = __any_sync(~0u, next.biased);
         const u8 *from = nextFrom;
         u64 policy = nextPolicy;
         int n = roundedRows<MOST>(part.rows);
@@ -81,7 +85,7 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
             int bytes = min(STEPS, w.steps - s) * RECORD;
             if (lane == 0) {
                 if (s == 0)
-                    *(Part *)(shared + L::PARTS + stage * 16) = part;
+                    *(Part *)(shared + L::PARTS + stage * sizeof(Part)) = part;
                 barrierExpect(full + stage * 8, STEPS * n * DEPTH * 2 + TILES * bytes);
             }
             __syncwarp();
@@ -103,48 +107,45 @@ __device__ __forceinline__ void feed(const ManyArgs &w, u8 *shared, u32 base, in
     letNextBegin();
 }
 
-// storePlain stores the sums of a warpgroup's 64 outputs as bfloat16, 64 rows at a time (32 if N is no multiple of 64):
-// through shared memory, so that neighbouring threads store neighbouring outputs.
+// biasOf is the bias of output `out` of a group, or 0: what is added to sums times UNIT, which makes +0 of -0.
+__device__ __forceinline__ float biasOf(const Group &g, int out) { return g.bias && out < g.outs ? 0.f + g.bias[out] : 0.f; }
+
+// storePlain stores the sums of a warpgroup's 64 outputs as bfloat16, CHUNK rows at a time: through shared memory,
+// [CHUNK][64] twice, units of 16 bytes swizzled, so that neighbouring threads store neighbouring outputs.
 template <int N> __device__ __forceinline__ void storePlain(const GroupedArgs &a, u8 *staged, float (&d)[N / 2], const Part &part, int warpgroup) {
-    constexpr int ROWS = N % 64 ? 32 : 64, COUNT = ROWS / 2, PITCH = 144;
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, tile0 = part.tile0 + warpgroup * 4;
     // Where storeMatrices stores for this lane: row lane%8 of eight number lane/16, outputs from lane/8%2·8 on.
-    u32 to = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * PITCH + warp * 32 + lane / 8 % 2 * 16;
+    u32 to = sharedAddress(staged) + (lane / 16 * 8 + lane % 8) * 128 + (warp * 2 + lane / 8 % 2 ^ lane % 8) * 16;
     Place own = placeOf(a, tile0 + warp);
-    const Group &weights = a.p[max(own.product, 0)].groups[part.group];
     float bias[2] = {};
-    if (own.product >= 0 && weights.bias)
+    if (part.biased && own.product >= 0)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int o = own.tile * 16 + lane / 4 + i * 8;
-            bias[i] = o < weights.outs ? weights.bias[o] : 0;
-        }
-    bool biased = weights.bias;
+        for (int i = 0; i < 2; i++)
+            bias[i] = biasOf(a.p[own.product].groups[part.group], own.tile * 16 + lane / 4 + i * 8);
     int unit = thread % 8, first = thread / 8; // a thread stores 8 outputs of every 16th row
     Place at = placeOf(a, tile0 + unit / 2);
     const Rows &dst = a.p[max(at.product, 0)].dst;
     bf16 *results = (bf16 *)dst.at + (i64)(part.row0 + first) * dst.ld + at.tile * 16 + unit % 2 * 8;
-    const u8 *from = staged + first * PITCH + unit * 16;
+    const u8 *from = staged + first * 128 + (unit ^ first % 8) * 16;
 #pragma unroll
-    for (int c = 0; c < N / ROWS; c++) {
-        barrierOf(1 + warpgroup, 128); // all have stored the results before
+    for (int c = 0; c < N / CHUNK; c++) {
+        int buffer = c % 2 * CHUNK * 128;
 #pragma unroll
-        for (int i = 0; i < COUNT; i += 8) {
+        for (int i = 0; i < 16; i += 8) {
             u32 words[4];
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                float x = 0.f + d[c * COUNT + i + j * 2], y = 0.f + d[c * COUNT + i + j * 2 + 1];
-                words[j] = biased ? packBF16(x + bias[j % 2], y + bias[j % 2]) : packBF16(x, y);
-            }
-            storeMatrices(to + i * 2 * PITCH, words[0], words[1], words[2], words[3]);
+            for (int j = 0; j < 4; j++)
+                words[j] = packBF16(fmaf(d[c * 16 + i + j * 2], UNIT, bias[j % 2]), fmaf(d[c * 16 + i + j * 2 + 1], UNIT, bias[j % 2]));
+            storeMatrices(to + buffer + i * 2 * 128, words[0], words[1], words[2], words[3]);
         }
         barrierOf(1 + warpgroup, 128);
-        if (at.product >= 0)
 #pragma unroll
-            for (int row = 0; row < ROWS; row += 16)
-                if (c * ROWS + row + first < part.rows)
-                    *(uint4 *)(results + (i64)(c * ROWS + row) * dst.ld) = *(const uint4 *)(from + row * PITCH);
+        for (int row = c * CHUNK; row < (c + 1) * CHUNK; row += 16, results += 16 * dst.ld)
+            if (at.product >= 0 && row + first < part.rows)
+                *(uint4 *)results = *(const uint4 *)(from + row % (2 * CHUNK) * 128);
     }
+    if (N / CHUNK % 2) // the next part begins with the same buffer
+        barrierOf(1 + warpgroup, 128);
 }
 
 // storeGated makes act(gate)·up of a warpgroup's sums and stores that, CHUNK rows at a time. A gate's warp and an up's,
@@ -155,15 +156,14 @@ template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a
     int *rare = (int *)(staged + RESULTS + 2 * RESULT_BYTES); // whether some result is not plain; 0 between parts
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, unit = thread % 4, row = thread / 4;
     int tile0 = part.tile0 + warpgroup * 4, up = warp % 2;
-    const Group &own = a.p[up].groups[part.group];
     int o = placeOf(a, tile0 + warp).tile * 16 + lane / 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float bias = own.bias && o + h * 8 < own.outs ? own.bias[o + h * 8] : 0.f;
+        float bias = part.biased ? biasOf(a.p[up].groups[part.group], o + h * 8) : 0.f;
 #pragma unroll
         for (int i = 0; i < N / 2; i++)
             if (i / 2 % 2 == h)
-                d[i] = 0.f + d[i] + bias;
+                d[i] = fmaf(d[i], UNIT, bias);
     }
     four *give = (four *)staged + warp * 64 + lane;
     const four *take = (const four *)staged + (warp ^ 1) * 64 + lane;
@@ -320,7 +320,7 @@ __device__ __forceinline__ void multiply(const ManyArgs &w, u8 *shared, u32 base
     Cursor<L::STAGES> at = {0, 0};
     for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
         barrierWait(base + L::FULL + at.stage * 8, at.parity);
-        Part part = *(const Part *)(shared + L::PARTS + at.stage * 16);
+        Part part = *(const Part *)(shared + L::PARTS + at.stage * sizeof(Part));
         switch (roundedRows<MOST>(part.rows)) {
         case MOST / 4:
             multiplyPart<MOST / 4, MOST, STEPS, GATE>(w, shared, base, at, part);

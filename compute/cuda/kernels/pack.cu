@@ -72,7 +72,7 @@ TYPE(Q5_1, 32, 24, INT5_MIN)
 END;
 
 TYPE(Q8_0, 32, 34, INT8)
-    CODE { return b[2 + i]; }
+    CODE { return b[2 + i] ^ 128; } // 128 more than stored
     SCALE_OF { return halfAt(b); }
 END;
 
@@ -124,25 +124,25 @@ END;
 TYPE(U4_32, 32, 21, INT4_ZERO)
     CODE { return b[5 + i / 2] >> i % 2 * 4 & 15; }
     SCALE_OF { return floatAt(b); }
-    SECOND { return -128 - b[4]; } // weights.cuh adds 128 to the codes
+    SECOND { return -b[4]; }
 END;
 
 TYPE(U4_128, 128, 69, INT4_ZERO_64)
     CODE { return b[5 + i / 2] >> i % 2 * 4 & 15; }
     SCALE_OF { return floatAt(b); }
-    SECOND { return -128 - b[4]; }
+    SECOND { return -b[4]; }
 END;
 
 TYPE(U8_32, 32, 37, INT8_ZERO)
-    CODE { return b[5 + i] ^ 128; } // signed: 128 less
+    CODE { return b[5 + i]; }
     SCALE_OF { return floatAt(b); }
-    SECOND { return 128 - b[4]; }
+    SECOND { return -b[4]; }
 END;
 
 TYPE(U8_128, 128, 133, INT8_ZERO_64)
-    CODE { return b[5 + i] ^ 128; }
+    CODE { return b[5 + i]; }
     SCALE_OF { return floatAt(b); }
-    SECOND { return 128 - b[4]; }
+    SECOND { return -b[4]; }
 END;
 
 TYPE(F8_E4M3, 1, 1, FP8)
@@ -228,6 +228,8 @@ template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a
                 if (T::FORMAT == FP8 && a.scales)
                     scale = a.scales[(i64)out * ((a.in + a.group - 1) / a.group) + in / a.group];
             }
+            const Stored<T::FORMAT> stored(n / is.groups);
+            scale = scale * stored.scale, second = second * stored.second;
             if (is.second == SCALE)
                 ((bf16 *)to)[n] = toBF16(scale);
             else

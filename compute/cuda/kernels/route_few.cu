@@ -102,6 +102,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
 #pragma unroll 1
         for (int range = 0; range < a.ranges; range++)
             sum = sum + sums[thread / 16 * a.ranges + range][thread % 16];
+        sum = sum * UNIT;
         if (a.bias)
             sum = sum + bias;
         u32 to; // in the first block

@@ -32,7 +32,7 @@ KERNEL embed(const EmbedArgs a) {
             int col = i / 4 * 64 + j / 4 * 16 + j / 2 % 2 * 8 + i % 4 * 2 + j % 2;
             if (col >= a.width)
                 continue;
-            float v = fromBF16((bf16)(pair >> j % 2 * 16)) * a.scale;
+            float v = fromBF16((bf16)(pair >> j % 2 * 16)) * unitOf(a.format) * a.scale;
             put(a.dst, r, col, a.added ? get(a.dst, r, col) + v : v);
         }
     }

@@ -17,6 +17,10 @@
 // Codes of 3, 5 and 6 bits are stored as their low 2, 4 and 4 bits, followed by the other bits. After the codes come
 // the scales: for each g those of outputs g and g+8, one for each group of inputs: bfloat16, or a pair of bfloat16 with
 // a minimum or a zero point.
+//
+// Codes, but those of IQ4 and FP8, become bfloat16 without a conversion: as the low bits of a number, such as 5·2^-133,
+// whose exponent is 0 or, of codes with an eighth bit, 1. Scales are stored as multiples that make up for most of that
+// (Stored): weights are made 2^-32 times what they are, and sums of them become what they are in the end (UNIT).
 #pragma once
 #include "mma.cuh"
 
@@ -28,8 +32,8 @@ enum {
 
 enum { SCALE, SCALE_MIN, SCALE_ZERO }; // what a group of inputs has: s; s and -m; s and minus a zero point
 
-// Format says what a record holds: the bits of a code, the groups of its 64 inputs, what a group has, and base. A
-// weight is (code - base)·s, code·s - m or (code - zero)·s, rounded once.
+// Format says what a record holds: the bits of a code, the groups of its 64 inputs, what a group has, and base, a power
+// of two. A weight is (code - base)·s, code·s - m or (code - zero)·s, rounded once.
 struct Format {
     int bits, groups, second, base;
 };
@@ -42,7 +46,7 @@ __device__ constexpr Format formatOf(int f) {
     case INT4_ZERO_64: return {4, 1, SCALE_ZERO, 0};
     case INT5: return {5, 2, SCALE, 16};
     case INT5_MIN: return {5, 2, SCALE_MIN, 0};
-    case INT8: return {8, 2, SCALE, 0};
+    case INT8: return {8, 2, SCALE, 128};
     case INT8_ZERO: return {8, 2, SCALE_ZERO, 0};
     case INT8_ZERO_64: return {8, 1, SCALE_ZERO, 0};
     case INT2_MIN_16: return {2, 4, SCALE_MIN, 0};
@@ -60,6 +64,32 @@ __device__ constexpr int scaleWords(int f) { return formatOf(f).groups * (format
 
 // recordBytes is the size of a record.
 __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + scaleWords(f) * 32; }
+
+// raised reports whether weights are made 2^-32 times as large as they are, and unitOf is what sums of them are
+// multiplied with.
+__device__ constexpr bool raised(int f) { return f != BF16 && f != IQ4 && f != FP8 && formatOf(f).second != SCALE_ZERO; }
+__device__ constexpr float unitOf(int f) { return raised(f) ? 0x1p32f : 1.f; }
+
+// bitOf is where the codes of outputs g (half 0) or g+8 (half 1) begin in the numbers that they become.
+__device__ constexpr int bitOf(int f, int half) { return formatOf(f).bits == 4 && f != IQ4 && f != FP4 ? 4 * half : 0; }
+
+// power is 2^n.
+__device__ __forceinline__ float power(int n) { return __uint_as_float(127 + n << 23); }
+
+// Stored is what scales, and minima or zero points, of outputs of a half are multiplied with as they are stored.
+template <int F> struct Stored {
+    float scale, second;
+
+    __device__ __forceinline__ Stored(int half) : scale(1), second(1) {
+        int bit = bitOf(F, half);
+        if (F == FP4)
+            scale = power(126 - 32);
+        else if (raised(F))
+            scale = power(133 - 32 - bit), second = power(-32);
+        else if (formatOf(F).second == SCALE_ZERO) // a code times 2^127 is 2^-6 of what it is, if it begins at bit 0
+            scale = power(6 - bit), second = power(bit - 6);
+    }
+};
 
 // The levels of IQ4 are 1 to 127 away from zero: below it for codes 0 to 7, above it for 8 to 15. These are the
 // distances of codes 0 to 15, four in a word, with the top bit of each byte set.
@@ -137,10 +167,12 @@ template <int F> struct Weights {
             u32 word = scales[is.second == SCALE ? entry / 2 : entry];
             bool low = is.second != SCALE || entry % 2 == 0;
             u32 scale = low ? twice<false>(word) : twice<true>(word), second = twice<true>(word);
-            u32 v = level(k, p, levels);
+            u32 v = level(k, p, levels), less = is.second == SCALE_MIN ? second : MINUS_ZEROS;
             if (is.second == SCALE_ZERO)
-                v = fma2(v, ONES, second);
-            f[p] = fma2(v, scale, is.second == SCALE_MIN ? second : MINUS_ZEROS);
+                v = fma2(v, EACH * 0x7f00, second); // times 2^127
+            if (is.base)
+                less = fma2(scale, EACH * (0x8000 | is.base << bitOf(F, p % 2)), MINUS_ZEROS); // scale·-base
+            f[p] = fma2(v, scale, less);
         }
     }
 
@@ -157,34 +189,33 @@ template <int F> struct Weights {
         return permute(IQ4_0, IQ4_1, x) & permute(IQ4_2, IQ4_3, x ^ 0x8888);
     }
 
-    // level is pair p of tile k before its scale. Codes become bfloat16 without a conversion: as the low bits of a
-    // number with a fixed exponent, such as 0x4300, 128, less what that adds; or, if they are small floats, by shifting
-    // sign, exponent and fraction to their places and multiplying with the difference of the exponents' biases.
+    // level is pair p of tile k before its scale. What IQ4 looks up becomes bfloat16 as the low bits of 128, 0x4300,
+    // less 128; small floats by shifting sign, exponent and fraction to their places and multiplying with the difference
+    // of the exponents' biases, which for FP4 the scale does.
     __device__ __forceinline__ u32 level(int k, int p, const u32 (&levels)[2]) const {
         if constexpr (F == FP8) { // 4 bits of exponent, 3 of fraction: times 2^120
             u32 x = p % 2 ? codes[k * 2 + p / 2] : codes[k * 2 + p / 2] << 8;
             return fma2(masked(x, EACH * 0x8000, x >> 4 & EACH * 0x07f0), EACH * 0x7b80, MINUS_ZEROS);
         }
-        if constexpr (is.bits == 8) { // signed: 128 + the lower 7 bits, less 128, or 256 if the code is negative
-            u32 x = codes[k * 2 + p / 2] >> p % 2 * 8;
-            return fma2(masked(x, EACH * 0x7f, EACH * 0x4300), ONES, masked(x, EACH * 0x80, EACH * 0xc300));
+        if constexpr (is.bits == 8)
+            return codes[k * 2 + p / 2] >> p % 2 * 8 & EACH * 0xff;
+        if constexpr (is.bits == 4 && F != IQ4) {
+            u32 two = p < 2 ? codes[k] : codes[k] >> 8, code = two & EACH * (p % 2 ? 0xf0 : 0x0f);
+            if (F == FP4) // 2 bits of exponent, 1 of fraction: one product shifts both parts
+                code = code * (p % 2 ? 1 << 8 | 1 << 2 : 1 << 12 | 1 << 6) & EACH * 0x81c0;
+            return code;
         }
         u32 x = is.bits < 4 ? codes[k / 2] >> (k % 2 * 8 + p * 2) : codes[k] >> p * 4;
-        if constexpr (F == FP4) { // 2 bits of exponent, 1 of fraction: times 2^126; one product shifts both parts
-            u32 two = p < 2 ? codes[k] : codes[k] >> 8, code = p % 2 ? two & EACH * 0xf0 : two & EACH * 0x0f;
-            return fma2(code * (p % 2 ? 1 << 8 | 1 << 2 : 1 << 12 | 1 << 6) & EACH * 0x81c0, EACH * 0x7e80, MINUS_ZEROS);
-        }
         if constexpr (F == IQ4) { // 128 + the distance, less 128, with its sign
             u32 far = masked(permute(levels[0], levels[1], p | (4 + p) << 8), EACH * 0x7f, EACH * 0x4300);
             return fma2(far, ONES, EACH * 0xc300) ^ ~(x << 12) & EACH * 0x8000;
         }
-        u32 more = EACH * 0x4300; // 128, to which the code is added
+        u32 more = 0; // the code's other bits
         if constexpr (is.bits == 6)
             more = masked(shifted(codes[4 + k / 2], k % 2 * 8 + p * 2, 4), EACH * 0x30, more);
         if constexpr (is.bits == 3 || is.bits == 5)
             more = masked(shifted(codes[is.bits - 1], k * 4 + p, is.bits - 1), EACH << (is.bits - 1), more);
-        x = masked(x, is.bits < 4 ? EACH * 3 : EACH * 15, more);
-        return is.second == SCALE_ZERO ? x : fma2(x, ONES, EACH * (0xc300 | is.base));
+        return masked(x, is.bits < 4 ? EACH * 3 : EACH * 15, more);
     }
 };
 

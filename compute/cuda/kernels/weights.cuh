@@ -65,10 +65,10 @@ __device__ constexpr int scaleWords(int f) { return formatOf(f).groups * (format
 // recordBytes is the size of a record.
 __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + scaleWords(f) * 32; }
 
-// raised reports whether weights are made 2^-32 times as large as they are, and unitOf is what sums of them are
+// lowered reports whether weights are made 2^-32 times as large as they are, and unitOf is what sums of them are
 // multiplied with.
-__device__ constexpr bool raised(int f) { return f != BF16 && f != IQ4 && f != FP8 && formatOf(f).second != SCALE_ZERO; }
-__device__ constexpr float unitOf(int f) { return raised(f) ? 0x1p32f : 1.f; }
+__device__ constexpr bool lowered(int f) { return f != BF16 && f != IQ4 && f != FP8 && formatOf(f).second != SCALE_ZERO; }
+__device__ constexpr float unitOf(int f) { return lowered(f) ? 0x1p32f : 1.f; }
 
 // bitOf is where the codes of outputs g (half 0) or g+8 (half 1) begin in the numbers that they become.
 __device__ constexpr int bitOf(int f, int half) { return formatOf(f).bits == 4 && f != IQ4 && f != FP4 ? 4 * half : 0; }
@@ -84,7 +84,7 @@ template <int F> struct Stored {
         int bit = bitOf(F, half);
         if (F == FP4)
             scale = power(126 - 32);
-        else if (raised(F))
+        else if (lowered(F))
             scale = power(133 - 32 - bit), second = power(-32);
         else if (formatOf(F).second == SCALE_ZERO) // a code times 2^127 is 2^-6 of what it is, if it begins at bit 0
             scale = power(6 - bit), second = power(bit - 6);

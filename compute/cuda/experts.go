@@ -16,10 +16,10 @@ type routing struct {
 }
 
 // apart reports whether the routes of so many rows are not sorted: each is computed by itself, and an expert that two
-// rows choose is read twice.
+// rows choose is read twice. Where routes are more than half as many as experts, that takes longer than to sort them.
 func (r *routing) apart(rows int) bool {
 	const most = 4
-	return rows <= most && !r.ordered
+	return rows <= most && (rows <= 1 || 2*rows*r.Chosen <= r.Experts) && !r.ordered
 }
 
 // bytes returns the memory of the routes of so many rows.

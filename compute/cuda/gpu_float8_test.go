@@ -110,7 +110,7 @@ func TestFloat8Products(t *testing.T) {
 	}
 	rows := less(1000, 300)
 	for _, scales := range []string{"tensor", "output", "block"} {
-		for _, shape := range less([][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}, {200, 8448}, {50, 16640}},
+		for _, shape := range less([][2]int{{64, 128}, {100, 64}, {37, 320}, {75, 1000}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}, {200, 8448}, {50, 28672}, {50, 33024}},
 			[][2]int{{64, 128}, {37, 320}, {75, 1000}, {140, 256}, {24, 2048}, {24, 4608}, {40, 8448}, {24, 16640}}) {
 			out, in := shape[0], shape[1]
 			if scales != "block" && in%float8Multiple != 0 {
@@ -370,7 +370,8 @@ func TestFloat8Blocks(t *testing.T) {
 		{1, modeAdd, 4096, 14336, float8Blocks{2, 8, 12, 3, 221632}},
 		{8, modeAdd, 4096, 14336, float8Blocks{2, 8, 6, 2, 220512}},
 		{1, modePlain, 128256, 4096, float8Blocks{4, 4, 5, 3, 48720}},
-		{1, modeAdd, 8192, 28672, float8Blocks{1, 8, 4, 3, 100672}},
+		{1, modeAdd, 8192, 28672, float8Blocks{4, 16, 5, 3, 206160}},
+		{1, modeAdd, 16384, 53248, float8Blocks{1, 8, 10, 3, 226720}},
 		{8, modeAdd, 8192, 28672, float8Blocks{}}, // rows alone take 224 KB
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}

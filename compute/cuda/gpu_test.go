@@ -156,7 +156,7 @@ func distance(got []float32, want []float64) float64 {
 func TestProducts(t *testing.T) {
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, shape := range less([][2]int{{64, 64}, {100, 48}, {4096, 4096}, {1024, 14336}, {48, 1000}, {6144, 256}, {8192, 512}, {8200, 4608}},
+	for _, shape := range less([][2]int{{64, 64}, {100, 48}, {4096, 4096}, {1024, 14336}, {48, 1000}, {6144, 256}, {8192, 512}, {8200, 4608}, {300, 28672}},
 		[][2]int{{64, 64}, {100, 48}, {48, 1000}, {456, 512}, {80, 2112}, {40, 8448}}) {
 		out, in := shape[0], shape[1]
 		const vocab = 300

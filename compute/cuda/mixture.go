@@ -282,7 +282,7 @@ func (m many) name(gated bool) string {
 }
 
 // oneRange reports whether the inputs are one range, as most kernels take them.
-func (e *expertProducts) oneRange() bool { return roundUp(e.x.Cols, 64) <= 8192 }
+func (e *expertProducts) oneRange() bool { return roundUp(e.x.Cols, 64) <= mostChain }
 
 // manyFor returns the kernel of grouped_wgmma.cu for so many routes, if there is one.
 func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {

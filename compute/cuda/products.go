@@ -75,14 +75,21 @@ func launchable(products []compute.Product) int {
 	return n
 }
 
-// ranges is how many ranges the inputs are cut into (gemm.cuh): of about 8,192 each, and at least two for weights of
-// few outputs, which too few warps would read otherwise to be as fast as the memory allows. The tensor cores of F8_E4M3
-// keep few bits of a sum: their ranges have up to 4,096 inputs, and there are one, two, four or eight.
+// mostChain is the most inputs of a range of sums that keep float32's bits.
+const mostChain = 16384
+
+// ranges is how many ranges the inputs are cut into (gemm.cuh): of up to 16,384 each, and at least two for weights of
+// few outputs, which too few warps would read otherwise to be as fast as the memory allows. Kernels that halve the
+// ranges take two, and many rows are faster with fewer. The tensor cores of F8_E4M3 keep few bits of a sum: their
+// ranges have up to 4,096 inputs, four of them up to 8,192, and there are one, two, four or eight.
 func (m *matrix) ranges() int32 {
-	const chain, float8Chain, fewOuts, least = 8192, 4096, 8192, 2048
-	n := int32(blocksOf(m.tilesIn()*tileOuts, chain))
+	const float8Chain, fewOuts, least = 4096, 8192, 2048
+	n := int32(blocksOf(m.tilesIn()*tileOuts, mostChain))
 	if m.float8 == scaledByOutput {
-		for n = 1; n < 8 && m.in > float8Chain*int(n); n *= 2 {
+		for n = 1; n < 4 && m.in > float8Chain*int(n); n *= 2 {
+		}
+		if m.in > 2*float8Chain*int(n) {
+			n = 8
 		}
 	}
 	if m.out <= fewOuts && m.in >= least {

@@ -3,7 +3,8 @@
 // have the order of gemm.cuh.
 #include "grouped.cuh"
 
-#define DEPTH 64 // inputs of a step: a record's
+#define DEPTH 64       // inputs of a step: a record's
+#define MOST_STEPS 256 // of a range: mostChain of products.go
 
 // Chunk is some rows of one group: `rows` of them from row `first` of all groups' rows on.
 struct Chunk {
@@ -205,7 +206,7 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
         copyCommit();
     };
     float sum[COLS][4] = {}, d[COLS][4] = {};
-    int ranges = (steps + 127) / 128, range = 1, border = rangeStart(steps, ranges, 1);
+    int ranges = (steps + MOST_STEPS - 1) / MOST_STEPS, range = 1, border = rangeStart(steps, ranges, 1);
     for (int s = 0; s < STAGES - 1; s++)
         if (s * STEPS < steps)
             loadWeights(s);

@@ -20,14 +20,14 @@ const (
 // float8Inputs are the inputs that share a scale where weights have scales of groups.
 const float8Inputs = 128
 
-// float8Multiple is what the inputs are a multiple of where rows have one scale.
+// float8Multiple is what the inputs are a multiple of.
 const float8Multiple = 256
 
 func scalingOf(src *compute.Source) scaling {
 	switch {
-	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8:
+	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8 || src.In%float8Multiple != 0:
 		return scaledOtherwise
-	case (src.Scales == nil || src.Group >= src.In) && src.In%float8Multiple == 0:
+	case src.Scales == nil || src.Group >= src.In:
 		return scaledByOutput
 	case src.Scales != nil && src.Group%float8Inputs == 0:
 		return scaledByGroup
@@ -35,71 +35,64 @@ func scalingOf(src *compute.Source) scaling {
 	return scaledOtherwise
 }
 
-// float8Kernel is a kernel of gemm_float8.cu: the outputs and rows that its blocks take, how many steps it has in
-// shared memory, whether rows have scales for groups, and the number of ranges of inputs that it is for, 0 for any.
-// step and part are the nanoseconds that 128 inputs of a part take, and beginning and ending one, as measured on an
-// H100; for few rows, where several blocks share a multiprocessor, those that they take together.
+// float8Kernel is a kernel of gemm_float8.cu for few rows: the rows that its blocks take of 64 outputs, how many steps
+// it has in shared memory, whether rows have scales for groups, and the number of ranges of inputs that it is for. step
+// and part are the nanoseconds that 128 inputs of a part take, and beginning and ending one, as measured on an H100,
+// with groups on an H200: those that blocks take together that share a multiprocessor.
 type float8Kernel struct {
-	name                       string
-	outs, rows, stages, ranges int
-	groups                     bool
-	step, part                 int
+	name                 string
+	rows, stages, ranges int
+	groups               bool
+	step, part           int
 }
 
-// float8Kernels are those for few rows, by rows, and the one for many rows with scales of groups.
+const float8Outs = 64 // of a block of these kernels
+
+// float8Kernels are by rows. Most products have faster kernels of other files; these take all.
 var float8Kernels = func() (all []float8Kernel) {
 	for _, k := range []float8Kernel{
 		{rows: 8, stages: 5, step: 168, part: 3000}, {rows: 16, stages: 6, step: 216, part: 5500}, {rows: 32, stages: 5, step: 292, part: 5500},
-		{groups: true, rows: 8, stages: 7, step: 367, part: 3300}, {groups: true, rows: 16, stages: 6, step: 370, part: 4000},
-		{groups: true, rows: 32, stages: 5, step: 400, part: 5300}, {groups: true, rows: 64, stages: 6, step: 510, part: 16000},
-		{groups: true, rows: 128, stages: 4, step: 720, part: 26000},
+		{groups: true, rows: 8, stages: 7, step: 345, part: 500}, {groups: true, rows: 16, stages: 6, step: 350, part: 700},
+		{groups: true, rows: 32, stages: 5, step: 365, part: 900},
 	} {
 		for _, k.ranges = range []int{1, 2, 4, 8} {
-			k.name, k.outs = fmt.Sprintf("gemm_float8_%d_%d", k.rows, k.ranges), 64
-			if k.groups {
+			switch {
+			case !k.groups:
+				k.name = fmt.Sprintf("gemm_float8_%d_%d", k.rows, k.ranges)
+			case k.ranges <= 2:
 				k.name = fmt.Sprintf("gemm_float8_groups_%d_%d", k.rows, k.ranges)
+			default:
+				continue
 			}
 			all = append(all, k)
 		}
 	}
-	return append(all, float8Kernel{name: "gemm_float8_many", outs: 128, rows: 128, stages: 4, groups: true, step: 600, part: 6700})
+	return all
 }()
 
-// float8Warpgroups are the kernels for more rows, with one scale a row.
+// float8Warpgroups are the kernels for more rows, with one scale a row, and with scales of groups, as measured on an
+// H200.
 var float8Warpgroups = []warpgroups{
-	{128, 256, 1, false, 688, 5000, true}, {128, 192, 1, false, 560, 4000, true}, {128, 160, 1, false, 490, 4000, true},
-	{128, 128, 1, false, 450, 4250, true}, {128, 64, 1, false, 430, 1750, true},
-	{128, 32, 1, false, 400, 1000, true}, {64, 128, 1, false, 290, 4000, true}, {64, 64, 1, false, 256, 2000, true},
-	{128, 192, 1, true, 700, 9750, true}, {64, 192, 1, true, 440, 4000, true},
-	{128, 128, 1, true, 616, 4750, true}, {64, 128, 1, true, 424, 2750, true}, {64, 64, 1, true, 280, 2500, true}, {64, 32, 1, true, 250, 2250, true},
+	{128, 256, 1, false, 688, 5000, scaledByOutput}, {128, 192, 1, false, 560, 4000, scaledByOutput},
+	{128, 160, 1, false, 490, 4000, scaledByOutput}, {128, 128, 1, false, 450, 4250, scaledByOutput},
+	{128, 64, 1, false, 430, 1750, scaledByOutput}, {128, 32, 1, false, 400, 1000, scaledByOutput},
+	{64, 128, 1, false, 290, 4000, scaledByOutput}, {64, 64, 1, false, 256, 2000, scaledByOutput},
+	{128, 192, 1, true, 700, 9750, scaledByOutput}, {64, 192, 1, true, 440, 4000, scaledByOutput},
+	{128, 128, 1, true, 616, 4750, scaledByOutput}, {64, 128, 1, true, 424, 2750, scaledByOutput},
+	{64, 64, 1, true, 280, 2500, scaledByOutput}, {64, 32, 1, true, 250, 2250, scaledByOutput},
+	{128, 128, 1, false, 546, 3000, scaledByGroup}, {128, 64, 1, false, 401, 1000, scaledByGroup},
+	{128, 32, 1, false, 369, 500, scaledByGroup}, {64, 64, 1, false, 280, 1500, scaledByGroup},
+	{128, 128, 1, true, 548, 2000, scaledByGroup}, {64, 128, 1, true, 373, 2300, scaledByGroup},
+	{64, 64, 1, true, 303, 1300, scaledByGroup}, {64, 32, 1, true, 250, 1100, scaledByGroup},
 }
 
-// shared is the shared memory that a block needs: Ring of gemm_float8.cu, and where the kernel for many rows keeps
-// sums.
+// shared is the shared memory that a block needs: Ring of gemm_float8.cu.
 func (k float8Kernel) shared() int {
-	step := k.rows*(float8Inputs+4) + k.outs/recordOuts*2*formatFP8.recordBytes() + 16
-	n := 1024 + k.stages*step
-	if k.ranges == 0 {
-		n += k.rows*(k.outs+4)*4 + 128*k.outs
-	}
-	return n
+	return 1024 + k.stages*(k.rows*(float8Inputs+4)+float8Outs/recordOuts*2*formatFP8.recordBytes()+16)
 }
 
 // blocksOf8 is how many blocks of float8Inputs there are.
 func blocksOf8(in int) int { return (in + float8Inputs - 1) / float8Inputs }
-
-// float8Ranges is rangesOf8 of gemm_float8.cu.
-func float8Ranges(blocks int) int {
-	switch {
-	case blocks < 16:
-		return 1
-	case blocks < 32:
-		return 2
-	case blocks < 64:
-		return 4
-	}
-	return 8
-}
 
 // float8Rows is memory for the rows of a product in F8_E4M3.
 type float8Rows struct {
@@ -287,11 +280,7 @@ func (p *program) multiplyFloat8(a *float8Args) error {
 
 // fits reports whether a kernel computes a product.
 func (k float8Kernel) fits(a *float8Args) bool {
-	ranges := int(a.a.ranges)
-	if k.groups {
-		ranges = float8Ranges(blocksOf8(int(a.a.tilesIn) * tileIns))
-	}
-	return k.groups == (a.groups == 1) && (k.ranges == ranges || k.ranges == 0 && a.a.storable())
+	return k.groups == (a.groups == 1) && k.ranges == int(a.a.ranges)
 }
 
 // float8KernelFor chooses the kernel that is the fastest, one of few rows or one of warpgroups, and tells about how
@@ -307,7 +296,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 			few, least = k, cost
 		}
 	}
-	if a.groups == 1 || !a.a.storable() {
+	if !a.a.storable() {
 		return few, nil, least
 	}
 	for i := range float8Warpgroups {
@@ -321,34 +310,23 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 
 // fitsFloat8 reports whether the kernel computes a product: its last part's rows are there.
 func (w warpgroups) fitsFloat8(a *float8Args) bool {
-	return a.groups == 0 && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
+	return (w.scaling == scaledByGroup) == (a.groups == 1) && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
 }
 
 // cost is how many nanoseconds, about, a product takes.
 func (k float8Kernel) cost(a *float8Args, sms int) int {
-	parts, blocks := k.parts(a), blocksOf8(int(a.a.tilesIn)*tileIns)
-	if k.ranges > 0 {
-		return max(parts*blocks/sms, blocks/k.ranges)*k.step + k.part
-	}
-	return int(blocksOf(parts, sms/clusterSize)) * (blocks*k.step + k.part)
+	blocks := blocksOf8(int(a.a.tilesIn) * tileIns)
+	return max(k.parts(a)*blocks/sms, blocks/k.ranges)*k.step + k.part
 }
 
-// parts is how many parts there are, of all inputs, for blocks or for clusters.
+// parts is how many parts there are, of all inputs.
 func (k float8Kernel) parts(a *float8Args) int {
-	outs := k.outs
-	if k.ranges == 0 {
-		outs *= clusterSize
-	}
-	return int(blocksOf(int(a.a.rows), k.rows) * blocksOf(a.a.tiles()*tileOuts, outs))
+	return int(blocksOf(int(a.a.rows), k.rows) * blocksOf(a.a.tiles()*tileOuts, float8Outs))
 }
 
 // run queues a kernel.
 func (k float8Kernel) run(p *program, a *float8Args) error {
-	name := formatFP8.kernel(k.name)
-	if k.ranges > 0 {
-		return run(p, name, grid{uint32(k.ranges * k.parts(a)), 1, 1}, 160, a)
-	}
-	return run(p, name, grid{uint32(clusterSize * min(k.parts(a), p.d.g.info.sms/clusterSize)), 1, 1}, 384, a)
+	return run(p, formatFP8.kernel(k.name), grid{uint32(k.ranges * k.parts(a)), 1, 1}, 160, a)
 }
 
 // runFloat8 queues a kernel of warpgroups.

@@ -15,17 +15,20 @@ const (
 	rowsNormed
 )
 
-// float8Few is a kernel of gemm_float8_few.cu: the ranges of inputs, and where it has its rows from.
+// float8Few is a kernel of gemm_float8_few.cu: the ranges of inputs, where it has its rows from, and whether rows have
+// scales for groups.
 type float8Few struct {
 	ranges int
 	from   rowSource
+	groups bool
 }
 
 var float8Fews = func() (all []float8Few) {
-	for _, ranges := range []int{1, 2, 4, 8} {
-		for _, from := range []rowSource{rowsMade, rowsRounded, rowsNormed} {
-			all = append(all, float8Few{ranges, from})
+	for _, from := range []rowSource{rowsMade, rowsRounded, rowsNormed} {
+		for _, ranges := range []int{1, 2, 4, 8} {
+			all = append(all, float8Few{ranges, from, false})
 		}
+		all = append(all, float8Few{1, from, true}, float8Few{2, from, true})
 	}
 	return all
 }()
@@ -40,7 +43,11 @@ const (
 )
 
 func (k float8Few) name() string {
-	return fmt.Sprintf("gemm_float8_few_%d%s", k.ranges, []string{"", "_rounds", "_norms"}[k.from])
+	name := "gemm_float8_few"
+	if k.groups {
+		name += "_groups"
+	}
+	return fmt.Sprintf("%s_%d%s", name, k.ranges, []string{"", "_rounds", "_norms"}[k.from])
 }
 
 // float8Blocks says how a product is cut: the tiles of outputs of a block, the warps of it that multiply, its stages,
@@ -73,6 +80,9 @@ func (k float8Few) arrange(i info, a *gemmArgs) (c float8Blocks, ok bool) {
 	steps, stage := longest/float8Inputs, used*2*formatFP8.recordBytes()
 	c.atOnce = max((onTheWay/each+stage/2)/stage, leastAtOnce)
 	beside := int(a.rows)*longest*k.ranges + used*512 + 256
+	if k.groups {
+		beside += 32 * int(a.tilesIn) * tileIns / float8Inputs // scales of up to 8 rows
+	}
 	for ; each > 0 && used <= fewFloat8Warps; each-- {
 		room := (i.shared+blockShared)/each - blockShared - fewFloat8Own
 		if c.stages = min((room-beside)/(stage+16), steps); c.stages >= min(leastStages, steps) {
@@ -102,8 +112,8 @@ func sourceOfRows(a *gemmArgs, norm *compute.Normalize, threads int) rowSource {
 // fewFloat8 queues a product of few rows and what makes its rows, if there is a kernel for it. norm is that of its
 // rows, or nil.
 func (p *program) fewFloat8(a *gemmArgs, norm *compute.Normalize, by scaling) (done bool, err error) {
-	k := float8Few{ranges: int(a.ranges)}
-	if a.rows == 0 || a.rows > fewFloat8Rows || by != scaledByOutput || int(a.tilesIn)*tileIns < float8Multiple*k.ranges {
+	k := float8Few{ranges: int(a.ranges), groups: by == scaledByGroup}
+	if a.rows == 0 || a.rows > fewFloat8Rows || int(a.tilesIn)*tileIns < float8Multiple*k.ranges {
 		return false, nil
 	}
 	c, ok := k.arrange(p.d.g.info, a)
@@ -119,6 +129,9 @@ func (p *program) fewFloat8(a *gemmArgs, norm *compute.Normalize, by scaling) (d
 	}
 	if k.from == rowsMade {
 		rows := float8Args{a: *a, x: args.x, scales: args.scales} // padded is 0: as the kernel takes them
+		if k.groups {
+			rows.groups = 1
+		}
 		if err := p.makeRows(norm, &rows, int(a.tilesIn)*tileIns); err != nil {
 			return false, err
 		}

@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -84,14 +82,7 @@ func TestSpeedOfLatent(t *testing.T) {
 	if what == "" {
 		t.Skip("KVASIR_GPU_LATENT lists nothing to measure")
 	}
-	if rest, some := strings.CutPrefix(what, "layers="); some {
-		n, list, _ := strings.Cut(rest, " ")
-		var err error
-		if layers, err = strconv.Atoi(n); err != nil {
-			t.Fatal(err)
-		}
-		what = list
-	}
+	layers = leading(t, &what, "layers", layers)
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	begin, bytes := time.Now(), int64(0)

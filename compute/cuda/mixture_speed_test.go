@@ -100,14 +100,7 @@ func TestSpeedOfMixture(t *testing.T) {
 		}
 		what = list
 	}
-	if rest, some := strings.CutPrefix(what, "layers="); some {
-		n, list, _ := strings.Cut(rest, " ")
-		var err error
-		if k.layers, err = strconv.Atoi(n); err != nil {
-			t.Fatal(err)
-		}
-		what = list
-	}
+	k.layers = leading(t, &what, "layers", k.layers)
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	begin, bytes := time.Now(), int64(0)

@@ -196,7 +196,7 @@ func included(source []byte, headers map[string][]byte) []string {
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
 	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_few.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh",
-	"gemm_turned.cuh", "float8.cuh", "ahead.cuh",
+	"gemm_turned.cuh", "gemm_scaled.cuh", "float8.cuh", "ahead.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.

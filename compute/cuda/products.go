@@ -81,16 +81,20 @@ const mostChain = 16384
 // ranges is how many ranges the inputs are cut into (gemm.cuh): of up to 16,384 each, and at least two for weights of
 // few outputs, which too few warps would read otherwise to be as fast as the memory allows. Kernels that halve the
 // ranges take two, and many rows are faster with fewer. The tensor cores of F8_E4M3 keep few bits of a sum: their
-// ranges have up to 4,096 inputs, four of them up to 8,192, and there are one, two, four or eight.
+// ranges have up to 4,096 inputs, four of them up to 8,192, and there are one, two, four or eight, but one or two where
+// groups of inputs have scales, of which each is summed by itself.
 func (m *matrix) ranges() int32 {
 	const float8Chain, fewOuts, least = 4096, 8192, 2048
 	n := int32(blocksOf(m.tilesIn()*tileOuts, mostChain))
-	if m.float8 == scaledByOutput {
+	switch m.float8 {
+	case scaledByOutput:
 		for n = 1; n < 4 && m.in > float8Chain*int(n); n *= 2 {
 		}
 		if m.in > 2*float8Chain*int(n) {
 			n = 8
 		}
+	case scaledByGroup:
+		n = 1
 	}
 	if m.out <= fewOuts && m.in >= least {
 		n = max(n, 2)
@@ -304,16 +308,16 @@ type warpgroups struct {
 	outs, rows, steps int
 	split             bool
 	step, part        int
-	float8            bool
+	scaling           scaling
 }
 
 var warpgroupKernels = []warpgroups{
-	{128, 256, 1, false, 604, 6500, false}, {128, 224, 1, false, 550, 5500, false}, {128, 192, 1, false, 505, 4500, false},
-	{128, 160, 1, false, 460, 4000, false}, {128, 128, 2, false, 408, 3750, false}, {128, 64, 2, false, 324, 2250, false},
-	{128, 32, 2, false, 296, 750, false}, {64, 128, 2, false, 288, 4000, false}, {64, 64, 2, false, 230, 500, false},
-	{128, 256, 1, true, 620, 8000, false}, {128, 192, 1, true, 514, 8500, false}, {64, 192, 1, true, 395, 3500, false},
-	{128, 128, 2, true, 452, 3500, false}, {64, 128, 2, true, 390, 2250, false}, {64, 64, 2, true, 250, 1500, false},
-	{64, 32, 4, true, 204, 500, false}, {256, 32, 2, false, 540, 2000, false}, // the last one of codes alone
+	{128, 256, 1, false, 604, 6500, scaledOtherwise}, {128, 224, 1, false, 550, 5500, scaledOtherwise}, {128, 192, 1, false, 505, 4500, scaledOtherwise},
+	{128, 160, 1, false, 460, 4000, scaledOtherwise}, {128, 128, 2, false, 408, 3750, scaledOtherwise}, {128, 64, 2, false, 324, 2250, scaledOtherwise},
+	{128, 32, 2, false, 296, 750, scaledOtherwise}, {64, 128, 2, false, 288, 4000, scaledOtherwise}, {64, 64, 2, false, 230, 500, scaledOtherwise},
+	{128, 256, 1, true, 620, 8000, scaledOtherwise}, {128, 192, 1, true, 514, 8500, scaledOtherwise}, {64, 192, 1, true, 395, 3500, scaledOtherwise},
+	{128, 128, 2, true, 452, 3500, scaledOtherwise}, {64, 128, 2, true, 390, 2250, scaledOtherwise}, {64, 64, 2, true, 250, 1500, scaledOtherwise},
+	{64, 32, 4, true, 204, 500, scaledOtherwise}, {256, 32, 2, false, 540, 2000, scaledOtherwise}, // the last one of codes alone
 }
 
 const (
@@ -327,18 +331,17 @@ const (
 // Of parts whose results leave as boxes, by rows: how many fours of a thread's sums are in shared memory between
 // ranges, and the nanoseconds that sums take to where they are kept, and back.
 var (
-	keptSums = map[int]int{256: 7, 224: 12, 192: 15, 160: 11}
-	awayTime = map[int]int{256: 8000, 224: 7000, 192: 5000, 160: 3500}
+	keptSums = map[int]int{256: 7, 224: 12, 192: 15, 160: 11, 128: 11}
+	awayTime = map[int]int{256: 8000, 224: 7000, 192: 5000, 160: 3500, 128: 2500}
 )
 
 // leave reports whether results leave as boxes.
-func (w warpgroups) leave() bool { return w.rows > 128 && !w.split }
+func (w warpgroups) leave() bool {
+	return !w.split && (w.rows > 128 || w.scaling == scaledByGroup && w.rows == 128)
+}
 
 func (w warpgroups) name() string {
-	name := fmt.Sprintf("gemm_wgmma_%dx%d", w.outs, w.rows)
-	if w.float8 {
-		name = fmt.Sprintf("gemm_float8_%dx%d", w.outs, w.rows)
-	}
+	name := [...]string{"gemm_wgmma", "gemm_float8", "gemm_float8_groups"}[w.scaling] + fmt.Sprintf("_%dx%d", w.outs, w.rows)
 	if w.split {
 		name += "_split"
 	}
@@ -365,7 +368,7 @@ func (w warpgroups) shared(f format) int {
 
 // mostGiven is how many ranges' sums a block of a cluster that takes all ranges of a part gives the other at most.
 func (w warpgroups) mostGiven() int {
-	if w.float8 && (w.rows <= 128 || w.outs == 64) {
+	if w.scaling == scaledByOutput && (w.rows <= 128 || w.outs == 64) {
 		return 2
 	}
 	return 1
@@ -374,10 +377,13 @@ func (w warpgroups) mostGiven() int {
 // sharedBeside is the shared memory of a block that has so many bytes of it besides stages and barriers.
 func (w warpgroups) sharedBeside(f format, staged int) int {
 	records := 1
-	if w.float8 {
+	if w.scaling != scaledOtherwise {
 		records = 2
 	}
 	stage := w.steps * (w.rows*128 + w.outs/recordOuts*records*f.recordBytes())
+	if w.scaling == scaledByGroup {
+		stage += 4 * w.rows
+	}
 	stages := min((mostShared-1024-256-staged)/stage, 14)
 	return 1024 + stages*stage + staged + 256
 }
@@ -495,7 +501,7 @@ func (w warpgroups) cost(a *gemmArgs, tiles, sms int) int {
 	if w.leave() {
 		part += int(a.ranges-1) * awayTime[w.rows]
 	}
-	if w.float8 {
+	if w.scaling != scaledOtherwise {
 		steps /= 2
 	}
 	if w.split {

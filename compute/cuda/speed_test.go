@@ -18,9 +18,10 @@ import (
 // TestSpeed measures steps of the 8B Llama shape with random weights, as a whole and by operation, if
 // KVASIR_GPU_SPEED lists what: "decode=1,8,256" sequences of 512 tokens, or of as many as "cached=256" says before it;
 // "prompt=512,8192" tokens; "beside=512" says that decode's steps from there on compute a prompt of so many tokens,
-// too; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have
-// another type than BF16, and "adapters=16", if sequences are to have in turn as many adapters of rank 16 for all
-// weights of layers: "without=0" and "with=0" say that those from there on have none, or have them.
+// too; and before them "type=Q4_K" and "cache=F8_E4M3", if the weights or the cache are to have another type than
+// BF16, "group=128", if weights of F8_E4M3 are to have a scale for so many inputs, and "adapters=16", if sequences are
+// to have in turn as many adapters of rank 16 for all weights of layers: "without=0" and "with=0" say that those from
+// there on have none, or have them.
 func TestSpeed(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_SPEED")
 	if what == "" {
@@ -44,15 +45,7 @@ func TestSpeed(t *testing.T) {
 			what = list
 		}
 	}
-	adapters := 0
-	if rest, named := strings.CutPrefix(what, "adapters="); named {
-		n, list, _ := strings.Cut(rest, " ")
-		var err error
-		if adapters, err = strconv.Atoi(n); err != nil {
-			t.Fatal(err)
-		}
-		what = list
-	}
+	group, adapters := leading(t, &what, "group", math.MaxInt), leading(t, &what, "adapters", 0)
 	r := rand.New(rand.NewPCG(1, 1))
 	pool, blocks := packedSource(t, r, typ, 256, 4096).Data, 256*4096/typ.BlockValues()
 	begin, bytes := time.Now(), int64(0)
@@ -63,7 +56,8 @@ func TestSpeed(t *testing.T) {
 			copy(dst, pool[(at+n*17)%(blocks-need)*size:][:need*size])
 		}}
 		if typ == quant.F8_E4M3 { // its codes alone are large: sums would overflow
-			src.Scales, src.Group = slices.Repeat([]float32{float32(1 / (60 * math.Sqrt(float64(in))))}, out), in
+			src.Group = min(group, in)
+			src.Scales = slices.Repeat([]float32{float32(1 / (60 * math.Sqrt(float64(in))))}, out*int(blocksOf(in, src.Group)))
 		}
 		m, err := d.Matrix(src)
 		if err != nil {
@@ -101,6 +95,21 @@ func TestSpeed(t *testing.T) {
 		labels = []string{"norm+qkv", "rope+store", "attend", "out+add", "norm+gate,up+act", "down+add"}
 	}
 	measureAll(t, r, p, what, labels)
+}
+
+// leading takes "name=n " off the beginning of a list, and returns n, or what else to take where it is not there.
+func leading(t testing.TB, list *string, name string, otherwise int) int {
+	rest, there := strings.CutPrefix(*list, name+"=")
+	if !there {
+		return otherwise
+	}
+	var number string
+	number, *list, _ = strings.Cut(rest, " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // measureAll measures steps as TestSpeed lists them, and the labelled operations of a layer.

@@ -38,3 +38,10 @@ __device__ __forceinline__ float largest(const float (&v)[16], float x) {
         x = fmaxf(x, fabsf(v[i]));
     return x;
 }
+
+// mostOfEight is the largest number of eight neighbouring lanes, all of which call it.
+__device__ __forceinline__ float mostOfEight(float x) {
+    for (int d = 4; d > 0; d /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffu << (threadIdx.x & 24), x, d));
+    return x;
+}

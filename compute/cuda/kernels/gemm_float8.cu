@@ -5,21 +5,20 @@
 //
 // The order of a sum: where rows have one scale, a range of inputs is one chain of wgmma from zero, 32 inputs at a
 // time, ascending, as in gemm.cuh. Where there are groups, 128 inputs are such a chain; the chains' sums are multiplied
-// by scales and added as float32, ascending, in ranges of inputs (rangesOf8). Either way the ranges' sums are added in
-// order. So a row gives the same bits whichever kernel computes it, beside however many other rows.
+// by scales and added as float32, ascending. Either way the ranges' sums are added in order. So a row gives the same bits
+// whichever kernel computes it, beside however many other rows.
 //
-// Kernels for few rows (gemmRanges) have a block for each range, those for many rows with groups (gemmMany) keep all
-// ranges in a block; those for many rows without groups are those of gemm_wgmma.cuh.
+// Kernels for few rows (gemmRanges) have a block for each range; those for more rows are those of gemm_wgmma.cuh and,
+// with groups, of gemm_scaled.cuh.
 //
 // Of each 16 inputs, rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): inputs 2t,
 // 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
 #include "float8.cuh"
+#include "gemm_scaled.cuh"
 #include "gemm_turned.cuh"
 
 #define BLOCK 128 // inputs of a step: two records
-
-// rangesOf8 is how many ranges so many blocks of 128 inputs are cut into where there are groups.
-__device__ __forceinline__ int rangesOf8(int blocks) { return blocks < 16 ? 1 : blocks < 32 ? 2 : blocks < 64 ? 4 : 8; }
+#define TILES 4   // of weights that a block of gemmRanges has
 
 // float8_rows makes F8_E4M3 of rows of bfloat16. [rows] blocks of a whole number of warps.
 struct Float8RowsArgs {
@@ -52,6 +51,9 @@ __device__ __forceinline__ void putSixteen(u8 *to, int padded, int row, int u, c
     *(uint4 *)to = sixteenOf(v, by);
 }
 
+// scaleAt is where the scale of 128 inputs of a row is, among them unit u.
+__device__ __forceinline__ i64 scaleAt(int padded, int row, int u) { return (i64)(u / 8) * (padded ? padded : gridDim.x) + row; }
+
 // mostOfBlock is the largest number of a block's threads, of whole warps; all get it. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
     for (int d = 16; d > 0; d /= 2)
@@ -60,13 +62,6 @@ __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
         scratch[threadIdx.x / 32] = x;
     __syncthreads();
     return mostInTurn(x, scratch, blockDim.x / 32);
-}
-
-// mostOfEight is the largest number of eight neighbouring lanes, all of which call it.
-__device__ __forceinline__ float mostOfEight(float x) {
-    for (int d = 4; d > 0; d /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xffu << (threadIdx.x & 24), x, d));
-    return x;
 }
 
 KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
@@ -92,7 +87,7 @@ KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
         if (a.groups) {
             most = fmaxf(mostOfEight(own), LEAST);
             if (u % 8 == 0)
-                a.scales[(i64)(u / 8) * a.padded + row] = most / 448.f;
+                a.scales[scaleAt(a.padded, row, u)] = most / 448.f;
         }
         putSixteen(a.to, a.padded, row, u, v, 448.f / most);
     }
@@ -141,7 +136,7 @@ KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
     if (u >= (a.in + BLOCK - 1) / BLOCK * 8)
         return;
     if (a.groups ? u % 8 == 0 : u == 0)
-        a.scales[a.groups ? (i64)(u / 8) * a.padded + row : row] = most / 448.f;
+        a.scales[a.groups ? scaleAt(a.padded, row, u) : row] = most / 448.f;
     putSixteen(a.to, a.padded, row, u, v, 448.f / most);
 }
 
@@ -159,73 +154,49 @@ __device__ __forceinline__ float clusterGet(u32 at, int rank) {
 
 // Ring says how a kernel cuts its shared memory. A stage holds 128 inputs of N rows, of TILES tiles of weights, and the
 // scales of these rows.
-template <int N, int TILES, int STAGES> struct Ring {
+template <int N, int STAGES> struct Ring {
     static constexpr int ROWS_BYTES = N * BLOCK, WEIGHT_BYTES = TILES * 2 * RECORD, SCALE_BYTES = N * 4;
     // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, SCALES = WEIGHTS + STAGES * WEIGHT_BYTES;
-    static constexpr int BARRIERS = SCALES + STAGES * SCALE_BYTES, END = BARRIERS + STAGES * 16; // full, then empty
+    static constexpr int BARRIERS = SCALES + STAGES * SCALE_BYTES; // full, then empty
 };
 
-// feedRing fetches blocks of 128 inputs, `first` to end-1, of the weights of tiles from tile0 on and of N rows from
-// row0 on. The OUT blocks of a cluster that take different outputs of the same rows each fetch a share of these for
-// all. early: this is the kernel's first call, so the weights of the first stages may come before the rows are there.
-template <int N, int TILES, int STAGES, int OUT, bool GROUPED>
-__device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile0, int row0, int first, int end, int rank, bool early, Cursor<STAGES> &at) {
-    using R = Ring<N, TILES, STAGES>;
-    constexpr int SHARE = R::ROWS_BYTES / OUT;
+// feedRing fetches steps `first` to end-1 of the weights of tiles from tile0 on, the first ones before rows are there, and
+// of N rows from row0 on.
+template <int N, int STAGES, bool GROUPED>
+__device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile0, int row0, int first, int end) {
+    using R = Ring<N, STAGES>;
     const GemmArgs &a = w.a;
-    int lane = threadIdx.x % 32, steps = a.tilesIn / 4, ahead = early ? min(STAGES, end - first) : 0;
+    Cursor<STAGES> at = {0, 1};
+    int lane = threadIdx.x % 32, ahead = min(STAGES, end - first);
     Place own = placeOf(a, tile0 + lane % TILES);
-    const u8 *from = a.p[max(own.product, 0)].w + (i64)(own.product < 0 ? 0 : own.tile) * steps * RECORD;
+    const u8 *from = a.p[max(own.product, 0)].w + (i64)(own.product < 0 ? 0 : own.tile) * (a.tilesIn / 4) * RECORD;
     u64 policy = a.rows <= N ? readOnce() : readAgain();
     auto weights = [&](int b, int stage) {
         u32 full = base + R::BARRIERS + stage * 8;
-        int bytes = min(2, steps - 2 * b) * RECORD;
         if (lane == 0)
-            barrierExpect(full, R::ROWS_BYTES + TILES * bytes + (GROUPED ? R::SCALE_BYTES : 0));
+            barrierExpect(full, R::ROWS_BYTES + R::WEIGHT_BYTES + (GROUPED ? R::SCALE_BYTES : 0));
         __syncwarp();
         if (lane < TILES)
-            fetch(base + R::WEIGHTS + stage * R::WEIGHT_BYTES + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, bytes, full, policy);
+            fetch(base + R::WEIGHTS + stage * R::WEIGHT_BYTES + lane * 2 * RECORD, from + (i64)b * 2 * RECORD, 2 * RECORD, full, policy);
     };
     for (int s = 0; s < ahead; s++)
         weights(first + s, s);
-    if (early)
-        waitForRows();
+    waitForRows();
     for (int b = first; b < end; b++) {
         u32 full = base + R::BARRIERS + at.stage * 8;
         barrierWait(full + STAGES * 8, at.parity);
         if (b >= first + ahead)
             weights(b, at.stage);
         if (lane == 0) {
-            const u8 *rows = w.x + ((i64)b * w.padded + row0) * BLOCK + rank * SHARE;
-            u32 to = base + at.stage * R::ROWS_BYTES + rank * SHARE;
-            if (OUT > 1)
-                fetchBoth(to, rows, SHARE, full);
-            else
-                fetch(to, rows, SHARE, full);
+            i64 row = (i64)b * w.padded + row0;
+            fetch(base + at.stage * R::ROWS_BYTES, w.x + row * BLOCK, R::ROWS_BYTES, full);
             if (GROUPED)
-                fetch(base + R::SCALES + at.stage * R::SCALE_BYTES, w.scales + (i64)b * w.padded + row0, R::SCALE_BYTES, full);
+                fetch(base + R::SCALES + at.stage * R::SCALE_BYTES, w.scales + row, R::SCALE_BYTES, full);
         }
         at.next();
     }
 }
-
-// Scaled is a warp's weights of a block of 128 inputs, two records, and the scales of outputs g and g+8.
-struct Scaled {
-    Operand<true> o;
-    float scale[2];
-
-    // there: there is a second record, which the last block may lack.
-    __device__ __forceinline__ void load(const u8 *records, int lane, bool there) {
-        o.load(records, lane);
-        if (!there)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                o.a[2][i] = o.a[3][i] = 0;
-        u32 word = *(const u32 *)(records + 1024 + lane / 4 * 4);
-        scale[0] = fromBF16((bf16)word), scale[1] = fromBF16((bf16)(word >> 16));
-    }
-};
 
 // begin starts the products of a block of 128 inputs. fresh: sums begin with them.
 template <int N> __device__ __forceinline__ void begin(float (&d)[N / 2], const Operand<true> &o, u32 rows, bool fresh) {
@@ -237,27 +208,11 @@ template <int N> __device__ __forceinline__ void begin(float (&d)[N / 2], const 
     wgmmaCommit();
 }
 
-// end waits for these products and adds them to sum, times scales of outputs and rows.
-template <int N> __device__ __forceinline__ void end(float (&sum)[N / 2], float (&d)[N / 2], const Scaled &o, const float *scales, int lane) {
-    wgmmaWait<0>();
-    settle(d);
-#pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-        float2 s = *(const float2 *)(scales + j * 8 + lane % 4 * 2);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int i = j * 4 + h * 2;
-            sum[i] = fmaf(d[i], o.scale[h] * s.x, sum[i]);
-            sum[i + 1] = fmaf(d[i + 1], o.scale[h] * s.y, sum[i + 1]);
-        }
-    }
-}
-
 // gemmRanges is for few rows. A block takes 64 outputs of N rows and one of RANGES ranges of inputs; the blocks of a
 // cluster take the ranges of the same outputs, and read each other's sums to add them in order. Four warps multiply, a
 // fifth fetches. Blocks of 160 threads: RANGES·(rows/N)·(outputs/64), the last two rounded up, ranges first.
 template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline__ void gemmRanges(const Float8Args &w) {
-    using R = Ring<N, 4, STAGES>;
+    using R = Ring<N, STAGES>;
     constexpr int PITCH = 64 + 4;
     static_assert(N * PITCH * 4 <= R::SCALES, "sums take the place of rows and weights");
     const GemmArgs &a = w.a;
@@ -268,9 +223,8 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
     u8 *shared = unaligned + skip;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = blockIdx.x % RANGES;
     int rowBlocks = (a.rows + N - 1) / N, unit = blockIdx.x / RANGES, row0 = unit % rowBlocks * N, tile0 = unit / rowBlocks * 4;
-    int steps = a.tilesIn / 4, blocks = (steps + 1) / 2;
-    auto border = [&](int range) { return GROUPED ? blocks * range / RANGES : rangeStart(steps, RANGES, range) / 2; };
-    int first = border(rank), last = border(rank + 1);
+    int steps = a.tilesIn / 4;
+    int first = rangeStart(steps, RANGES, rank) / 2, last = rangeStart(steps, RANGES, rank + 1) / 2;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrierInit(base + R::BARRIERS + s * 8, 1);
@@ -280,8 +234,7 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
     }
     __syncthreads();
     if (warp == 4) {
-        Cursor<STAGES> at = {0, 1};
-        feedRing<N, 4, STAGES, 1, GROUPED>(w, base, tile0, row0, first, last, 0, true, at);
+        feedRing<N, STAGES, GROUPED>(w, base, tile0, row0, first, last);
         letNextBegin();
     } else {
         if (!GROUPED && threadIdx.x < 64) {
@@ -301,16 +254,17 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
         };
         if constexpr (GROUPED) {
             Scaled o;
+#pragma unroll 1
             for (int b = first; b < last; b++) {
                 arrived();
-                o.load(records(), lane, b * 2 + 1 < steps);
+                o.load(records(), lane);
                 begin<N>(d, o.o, base + at.stage * R::ROWS_BYTES, true);
-                end<N>(sum, d, o, (const float *)(shared + R::SCALES + at.stage * R::SCALE_BYTES), lane);
+                wgmmaWait<0>();
+                settle(d);
+                addScaled<N>(sum, d, o, (const float *)(shared + R::SCALES + at.stage * R::SCALE_BYTES), lane);
                 release(at.stage);
                 at.next();
             }
-            if (lane % 4 == 0)
-                weightScales[warp * 16 + lane / 4] = o.scale[0], weightScales[warp * 16 + lane / 4 + 8] = o.scale[1];
         } else {
             Operand<true> o[2]; // one is multiplied while the next is made
             int b = first;
@@ -371,104 +325,6 @@ template <int N, int RANGES, int STAGES, bool GROUPED> __device__ __forceinline_
         asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// gemmMany is for many rows with groups. A part is 128 outputs of 128 rows, and a warpgroup has 64 of the outputs. As
-// in gemm_wgmma.cuh, blocks stay and take one part after the other, one warp fetches ahead, and the blocks of a cluster
-// take different outputs of the same rows, half of which each fetches for both. Whole clusters of blocks of 384
-// threads.
-constexpr int ROWS = 128, OUTS = 128, MANY_STAGES = 4, PITCH = OUTS + 4;
-constexpr int SUMS = ROWS * PITCH * 4;
-constexpr int MANY_SHARED = Ring<ROWS, OUTS / 16, MANY_STAGES>::END + SUMS; // what storing takes follows
-typedef Ring<ROWS, OUTS / 16, MANY_STAGES> Many;
-typedef Parts<ROWS, OUTS / 16, CLUSTER> ManyParts;
-
-// multiplyGroups is the work of the warpgroups that multiply. The ranges' sums are added in shared memory,
-// [ROWS][PITCH].
-__device__ __forceinline__ void multiplyGroups(const Float8Args &w, u8 *shared, u32 base, const ManyParts &parts, int rank) {
-    const GemmArgs &a = w.a;
-    int group = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int steps = a.tilesIn / 4, blocks = (steps + 1) / 2, ranges = rangesOf8(blocks);
-    Cursor<MANY_STAGES> at = {0, 0};
-    float *to = (float *)(shared + Many::END) + lane % 4 * 2 * PITCH + warp * 16 + lane / 4;
-    float sum[ROWS / 2], d[ROWS / 2];
-    Scaled now, next;
-    auto load = [&](Scaled &o, int b) {
-        barrierWait(base + Many::BARRIERS + at.stage * 8, at.parity);
-        o.load(shared + Many::WEIGHTS + at.stage * Many::WEIGHT_BYTES + warp * 2 * RECORD, lane, b * 2 + 1 < steps);
-    };
-    for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
-        load(now, 0);
-        int b = 0;
-#pragma unroll 1
-        for (int range = 0; range < ranges; range++) {
-            int border = blocks * (range + 1) / ranges;
-#pragma unroll
-            for (int i = 0; i < ROWS / 2; i++)
-                sum[i] = 0;
-#pragma unroll 1
-            while (b < border) {
-                int stage = at.stage;
-                begin<ROWS>(d, now.o, base + stage * Many::ROWS_BYTES, true);
-                at.next();
-                if (++b < blocks)
-                    load(next, b);
-                end<ROWS>(sum, d, now, (const float *)(shared + Many::SCALES + stage * Many::SCALE_BYTES), lane);
-                __syncwarp();
-                if (lane < CLUSTER)
-                    barrierArrive(base + Many::BARRIERS + (MANY_STAGES + stage) * 8, lane);
-                if (b == blocks)
-                    break;
-                now = next;
-            }
-#pragma unroll
-            for (int i = 0; i < ROWS / 2; i++) {
-                float &total = to[(i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8];
-                total = range == 0 ? 0.f + sum[i] : total + sum[i];
-            }
-        }
-        Part part = parts.at(t, rank);
-        Before<false> before(a, nullptr, part.tile0 + group * 4, part.row0);
-        store<false, ROWS, 1>(a, before, part.tile0 + group * 4, part.row0, group, shared + MANY_SHARED + group * 8192, [] {}, [&](int c, float(&x)[16]) {
-#pragma unroll
-            for (int i = 0; i < 16; i++)
-                x[i] = to[(c * CHUNK + i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8];
-        });
-    }
-}
-
-__device__ __forceinline__ void gemmMany(const Float8Args &w) {
-    extern __shared__ u8 unaligned[];
-    u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
-    base += skip;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < MANY_STAGES; s++) {
-            barrierInit(base + Many::BARRIERS + s * 8, 1);
-            barrierInit(base + Many::BARRIERS + (MANY_STAGES + s) * 8, CLUSTER * 8);
-        }
-        barriersReady();
-    }
-    clusterSync();
-    ManyParts parts(w.a);
-    int rank = clusterRank();
-    if (threadIdx.x >= 256) {
-        fewerRegisters<40>();
-        if (threadIdx.x < 288) {
-            Cursor<MANY_STAGES> at = {0, 1};
-            for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
-                Part part = parts.at(t, rank);
-                feedRing<ROWS, OUTS / 16, MANY_STAGES, CLUSTER, true>(w, base, part.tile0, part.row0, 0, (w.a.tilesIn / 4 + 1) / 2, rank, t == blockIdx.x / CLUSTER, at);
-            }
-            letNextBegin();
-        }
-    } else {
-        moreRegisters<232>();
-        waitForRows();
-        multiplyGroups(w, unaligned + skip, base, parts, rank);
-    }
-    clusterSync(); // a block's shared memory must stay until the other copies nothing to it
-}
-
-KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) gemm_float8_many(const __grid_constant__ Float8Args w) { gemmMany(w); }
-
 // RESIDENT is how many blocks a multiprocessor is to have room for. Sizes are those of float8Kernels in float8.go.
 #define GROUPS_KERNEL(N, RANGES, STAGES, RESIDENT)                                                                     \
     KERNEL __cluster_dims__(RANGES, 1, 1) __launch_bounds__(160, RESIDENT)                                             \
@@ -476,13 +332,10 @@ KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) gemm_float8_man
         gemmRanges<N, RANGES, STAGES, true>(w);                                                                        \
     }
 #define GROUPS_ROWS(N, STAGES, RESIDENT)                                                                               \
-    GROUPS_KERNEL(N, 1, STAGES, RESIDENT) GROUPS_KERNEL(N, 2, STAGES, RESIDENT)                                        \
-    GROUPS_KERNEL(N, 4, STAGES, RESIDENT) GROUPS_KERNEL(N, 8, STAGES, RESIDENT)
+    GROUPS_KERNEL(N, 1, STAGES, RESIDENT) GROUPS_KERNEL(N, 2, STAGES, RESIDENT)
 GROUPS_ROWS(8, 7, 3)
 GROUPS_ROWS(16, 6, 3)
 GROUPS_ROWS(32, 5, 3)
-GROUPS_ROWS(64, 6, 2)
-GROUPS_ROWS(128, 4, 2)
 
 #define FEW_KERNEL(N, RANGES, STAGES, RESIDENT)                                                                        \
     KERNEL __cluster_dims__(RANGES, 1, 1) __launch_bounds__(160, RESIDENT)                                             \
@@ -511,3 +364,11 @@ WGMMA_KERNEL(gemm_float8_128x128_split, true, 128, 2, 1, true)
 WGMMA_KERNEL(gemm_float8_64x128_split, true, 128, 1, 1, true)
 WGMMA_KERNEL(gemm_float8_64x64_split, true, 64, 1, 1, true)
 WGMMA_KERNEL(gemm_float8_64x32_split, true, 32, 1, 1, true)
+SCALED_KERNEL(gemm_float8_groups_128x128, 128, 2, false)
+SCALED_KERNEL(gemm_float8_groups_128x64, 64, 2, false)
+SCALED_KERNEL(gemm_float8_groups_128x32, 32, 2, false)
+SCALED_KERNEL(gemm_float8_groups_64x64, 64, 1, false)
+SCALED_KERNEL(gemm_float8_groups_128x128_split, 128, 2, true)
+SCALED_KERNEL(gemm_float8_groups_64x128_split, 128, 1, true)
+SCALED_KERNEL(gemm_float8_groups_64x64_split, 64, 1, true)
+SCALED_KERNEL(gemm_float8_groups_64x32_split, 32, 1, true)

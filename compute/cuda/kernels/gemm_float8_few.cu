@@ -1,5 +1,5 @@
-// Products of F8_E4M3 of up to 8 rows that have one scale each, on Hopper. Sums have the order of gemm_float8.cu; mma
-// of F8_E4M3 would not give wgmma's bits, since Hopper computes it as mma of halves.
+// Products of F8_E4M3 of up to 8 rows, on Hopper. Sums have the order of gemm_float8.cu; mma of F8_E4M3 would not give
+// wgmma's bits, since Hopper computes it as mma of halves.
 //
 // A block has all rows, some tiles of 16 outputs, and a warp for each range of inputs of each of them. wgmma multiplies
 // what each warp of a warpgroup has of 32 inputs of its range with the rows' inputs of all these ranges: of a warp's
@@ -10,8 +10,11 @@
 // nothing uses what the rows that are not there give. Weights come through a ring of stages, of 128 inputs of each
 // range. As many as fit are asked for before rows are there, but only a few at once: rows, and what the kernels before
 // read, would wait behind megabytes of weights.
+//
+// SCALED: weights and rows have a scale for each 128 inputs. These are a product from zero, whose sums are added as
+// addScaled does.
 #include "float8.cuh"
-#include "gemm_wgmma.cuh"
+#include "gemm_scaled.cuh"
 
 #define MOST_WARPS 16 // that multiply
 
@@ -22,7 +25,7 @@ enum { MADE, ROUNDED, NORMED };
 struct Float8FewArgs {
     GemmArgs a;          // x: of ROUNDED, at 16 bytes
     const u8 *x;         // of MADE: [inputs/16, rows, 16]
-    const float *scales; // of MADE: [rows]
+    const float *scales; // of MADE: [rows]; SCALED: [inputs/128, rows]
     const float *wide, *gain; // of NORMED: [rows, ldWide] at 16 bytes, [16·tilesIn]
     int ldWide;
     float eps;
@@ -50,6 +53,14 @@ template <int RANGES> struct Ranges {
     }
 };
 
+// OperandOf is what a warp has of a step's weights.
+template <bool SCALED> struct OperandOf {
+    typedef Operand<true> type;
+};
+template <> struct OperandOf<true> {
+    typedef Scaled type;
+};
+
 // mostOf is the largest number of so many threads, which all get. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOf(float x, int threads, float *scratch) {
     for (int d = 16; d > 0; d /= 2)
@@ -64,8 +75,20 @@ __device__ __forceinline__ float mostOf(float x, int threads, float *scratch) {
 // reads one when it is written again.
 typedef float Scratch[2][MOST_WARPS];
 
+// ScalesOf are the scales of a block's rows, [8], or SCALED [inputs/128, 8].
+template <bool SCALED> struct ScalesOf {
+    float *at;
+
+    // put stores that of a row, or of the 128 inputs of which unit u is a part, for `most`, their largest number.
+    __device__ __forceinline__ void put(int row, int u, float most) const {
+        if (SCALED ? u % 8 == 0 : u == 0)
+            at[(SCALED ? u / 8 * 8 : 0) + row] = most / 448.f;
+    }
+};
+
 // roundRows makes the rows of ROUNDED, and their scales.
-template <typename R> __device__ __forceinline__ void roundRows(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, Scratch &scratch) {
+template <bool SCALED, typename R>
+__device__ __forceinline__ void roundRows(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, const ScalesOf<SCALED> &scales, Scratch &scratch) {
     constexpr int KEPT = 4; // units of a row that a thread has at most
 #pragma unroll 1
     for (int row = 0; row < w.a.rows; row++) {
@@ -78,22 +101,26 @@ template <typename R> __device__ __forceinline__ void roundRows(const Float8FewA
             if (u < w.a.tilesIn)
                 x[k][0] = from[2 * u], x[k][1] = from[2 * u + 1];
         }
+        if constexpr (!SCALED) {
 #pragma unroll
-        for (int k = 0; k < KEPT; k++)
-            if ((int)threadIdx.x + k * threads < w.a.tilesIn) {
-                unpacked(x[k], v);
-                most = largest(v, most);
-            }
-        most = mostOf(most, threads, scratch[row % 2]);
-        if (threadIdx.x == 0)
-            scales[row] = most / 448.f;
-        float by = 448.f / most;
+            for (int k = 0; k < KEPT; k++)
+                if ((int)threadIdx.x + k * threads < w.a.tilesIn) {
+                    unpacked(x[k], v);
+                    most = largest(v, most);
+                }
+            most = mostOf(most, threads, scratch[row % 2]);
+            scales.put(row, threadIdx.x, most);
+        }
 #pragma unroll
         for (int k = 0; k < KEPT; k++) {
             int u = threadIdx.x + k * threads;
-            if (u < w.a.tilesIn) {
+            if (u < w.a.tilesIn) { // whole groups of eight units
                 unpacked(x[k], v);
-                *(uint4 *)(to + (ranges.place(u) * w.a.rows + row) * 16) = sixteenOf(v, by);
+                if constexpr (SCALED) {
+                    most = mostOfEight(largest(v, LEAST));
+                    scales.put(row, u, most);
+                }
+                *(uint4 *)(to + (ranges.place(u) * w.a.rows + row) * 16) = sixteenOf(v, 448.f / most);
             }
         }
     }
@@ -112,7 +139,8 @@ struct NormRows {
                 gain[i] = ((const float4 *)w.gain)[threadIdx.x * 4 + i];
     }
 
-    template <typename R> __device__ __forceinline__ void make(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, float *scales, Scratch &scratch) {
+    template <bool SCALED, typename R>
+    __device__ __forceinline__ void make(const Float8FewArgs &w, const R &ranges, int threads, u8 *to, const ScalesOf<SCALED> &scales, Scratch &scratch) {
 #pragma unroll 1
         for (int row = 0; row < w.a.rows; row++) {
             float4 x[4] = {};
@@ -141,9 +169,14 @@ struct NormRows {
                 }
                 most = largest(v, most);
             }
-            most = mostOf(most, threads, scratch[1]);
-            if (threadIdx.x == 0)
-                scales[row] = most / 448.f;
+            if constexpr (!SCALED)
+                most = mostOf(most, threads, scratch[1]);
+            else if (mine) // whole groups of eight threads
+                most = mostOfEight(most);
+            if (mine || !SCALED)
+                scales.put(row, threadIdx.x, most);
+            if (SCALED)
+                barrierOf(1, threads); // squares are read, before those of the next row are written
             if (mine)
                 *(uint4 *)(to + (ranges.place(threadIdx.x) * w.a.rows + row) * 16) = sixteenOf(v, 448.f / most);
         }
@@ -194,11 +227,11 @@ template <int RANGES> __device__ __forceinline__ void feed(const Float8FewArgs &
 
 // gemmFew computes the products. [tiles/w.tiles] blocks of whole warpgroups that multiply, the last of which may have
 // warps without a tile, and of a warp that fetches. Dynamic shared memory: as float8Few.arrange has it.
-template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Float8FewArgs &w) {
+template <int RANGES, int FROM, bool SCALED> __device__ __forceinline__ void gemmFew(const Float8FewArgs &w) {
     constexpr int COLUMNS = RANGES < 4 ? RANGES : 4, N = 8 * COLUMNS; // COLUMNS: ranges of a warpgroup
     const GemmArgs &a = w.a;
     extern __shared__ __align__(128) u8 shared[];
-    __shared__ float weightScales[MOST_WARPS * 16], rowScales[8];
+    __shared__ float weightScales[MOST_WARPS * 16], scaleOfRow[8];
     __shared__ Scratch scratch;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tile0 = blockIdx.x * w.tiles;
     int threads = blockDim.x - 32, warps = w.tiles * RANGES; // that multiply; that have a tile
@@ -208,6 +241,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
     u8 *weights = shared + warps * 512, *rows = weights + w.stages * warps * 2 * RECORD;
     u32 rowsThere = sharedAddress(rows) + RANGES * apart * 16 + 128; // a barrier; 128: that a matrix may reach into
     Ring ring = {sharedAddress(weights), rowsThere + 8, rowsThere + 8 + w.stages * 8, w.stages, warps * 2 * RECORD};
+    ScalesOf<SCALED> rowScales = {SCALED ? (float *)(rows + RANGES * apart * 16 + 128 + 8 + w.stages * 16) : scaleOfRow};
     if (threadIdx.x == 0) {
 #pragma unroll 1
         for (int s = 0; s < ring.stages; s++) {
@@ -224,7 +258,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
         return;
     }
 #pragma unroll 1
-    for (int i = threadIdx.x; i < w.tiles * 16; i += threads) {
+    for (int i = threadIdx.x; i < (SCALED ? 0 : w.tiles * 16); i += threads) {
         Place at = placeOf(a, tile0 + i / 16);
         int out = at.tile * 16 + i % 16;
         weightScales[i] = at.product >= 0 && out < a.p[at.product].outs ? weightScale(a, at.product, out) : 0.f;
@@ -246,9 +280,13 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
             __syncwarp();
             if (lane < RANGES)
                 fetch(sharedAddress(rows) + lane * apart * 16, w.x + ranges.start(lane) * record, ranges.length(lane) * record, rowsThere);
-            if (lane < a.rows)
-                rowScales[lane] = w.scales[lane];
+            if (!SCALED && lane < a.rows)
+                scaleOfRow[lane] = w.scales[lane];
         }
+        if (SCALED)
+#pragma unroll 1
+            for (int i = threadIdx.x; i < a.tilesIn / 8 * a.rows; i += threads)
+                rowScales.at[i / a.rows * 8 + i % a.rows] = w.scales[i];
         barrierWait(rowsThere, 0);
     } else {
         fenceShared();
@@ -260,9 +298,18 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
     int range = warp % RANGES, column = range % COLUMNS;
     u64 matrix = (u64)((sharedAddress(rows) >> 4) + (range - column) * apart) | (u64)a.rows << 16 | (u64)apart << 32;
     float d[N / 2], own[4];
-    Operand<true> o[2] = {}; // one is multiplied while the next is made
+    // pick is what d has of the warp's own range.
+    auto pick = [&](const float(&d)[N / 2], int i) {
+        float x = d[i];
+#pragma unroll
+        for (int c = 1; c < COLUMNS; c++)
+            x = column == c ? d[4 * c + i] : x;
+        return x;
+    };
+    typedef typename OperandOf<SCALED>::type StepWeights;
+    StepWeights o[2] = {}; // one is multiplied while the next is made
     Stage at = {0, 0};
-    auto load = [&](Operand<true> &to) {
+    auto load = [&](StepWeights &to) {
         if (idle)
             return;
         barrierWait(ring.full + at.n * 8, at.parity);
@@ -273,37 +320,62 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
         at.next(ring);
     };
     int b = 0;
-    auto step = [&](const Operand<true> &now, Operand<true> &next) {
-        wgmmaFence();
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            wgmma<true, N>(d, now.a[k], matrix + k * 2 * a.rows, b == 0 && k == 0);
-        wgmmaCommit();
-        wgmmaWait<1>();
-        matrix += 8 * a.rows;
-        if (++b < steps)
-            load(next);
-    };
     load(o[0]);
-    // Where ranges are not equal, the warps of the longer ones go on once the others have their sums.
-    for (int end = ranges.shortest / 2;; end = steps) {
+    if constexpr (SCALED) {
+        const float *scales = rowScales.at + ranges.start(range) / 2 * 8 + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            own[i] = 0;
+        auto step = [&](const StepWeights &now, StepWeights &next) {
+            wgmmaFence();
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                wgmma<true, N>(d, now.o.a[k], matrix + k * 2 * a.rows, k == 0);
+            wgmmaCommit();
+            matrix += 8 * a.rows;
+            bool mine = 2 * b < ranges.length(range);
+            float2 scale = *(const float2 *)(scales + (mine ? b * 8 : 0));
+            if (++b < steps)
+                load(next);
+            wgmmaWait<0>();
+            settle(d);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                own[i] = mine ? fmaf(pick(d, i), now.scale[i / 2] * (i % 2 ? scale.y : scale.x), own[i]) : own[i];
+        };
 #pragma unroll 1
-        while (b < end) { // ranges are a multiple of 256 inputs
+        while (b < steps) { // ranges are a multiple of 256 inputs
             step(o[0], o[1]);
             step(o[1], o[0]);
         }
-        wgmmaWait<0>();
-        settle(d);
-        if (2 * b <= ranges.length(range))
+    } else {
+        auto step = [&](const StepWeights &now, StepWeights &next) {
+            wgmmaFence();
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                own[i] = d[i];
-#pragma unroll
-                for (int c = 1; c < COLUMNS; c++)
-                    own[i] = column == c ? d[4 * c + i] : own[i];
+            for (int k = 0; k < 4; k++)
+                wgmma<true, N>(d, now.a[k], matrix + k * 2 * a.rows, b == 0 && k == 0);
+            wgmmaCommit();
+            wgmmaWait<1>();
+            matrix += 8 * a.rows;
+            if (++b < steps)
+                load(next);
+        };
+        // Where ranges are not equal, the warps of the longer ones go on once the others have their sums.
+        for (int end = ranges.shortest / 2;; end = steps) {
+#pragma unroll 1
+            while (b < end) { // ranges are a multiple of 256 inputs
+                step(o[0], o[1]);
+                step(o[1], o[0]);
             }
-        if (b == steps)
-            break;
+            wgmmaWait<0>();
+            settle(d);
+            if (2 * b <= ranges.length(range))
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    own[i] = pick(d, i);
+            if (b == steps)
+                break;
+        }
     }
     if (!idle)
 #pragma unroll
@@ -317,7 +389,7 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
 #pragma unroll
         for (int r = 0; r < RANGES; r++)
             sum = sum + sums[out / 16 * RANGES + r][row][out % 16];
-        return sum * weightScales[out] * rowScales[row];
+        return SCALED ? sum : sum * weightScales[out] * scaleOfRow[row];
     };
 #pragma unroll 1
     for (int n = threadIdx.x; n < a.rows * outs; n += threads) {
@@ -330,13 +402,15 @@ template <int RANGES, int FROM> __device__ __forceinline__ void gemmFew(const Fl
     }
 }
 
-#define FEW_KERNEL(NAME, RANGES, FROM)                                                                                 \
-    KERNEL __launch_bounds__(32 * MOST_WARPS + 32) NAME(const __grid_constant__ Float8FewArgs w) { gemmFew<RANGES, FROM>(w); }
-#define FEW_KERNELS(RANGES)                                                                                            \
-    FEW_KERNEL(gemm_float8_few_##RANGES, RANGES, MADE)                                                                 \
-    FEW_KERNEL(gemm_float8_few_##RANGES##_rounds, RANGES, ROUNDED)                                                     \
-    FEW_KERNEL(gemm_float8_few_##RANGES##_norms, RANGES, NORMED)
-FEW_KERNELS(1)
-FEW_KERNELS(2)
-FEW_KERNELS(4)
-FEW_KERNELS(8)
+#define FEW_KERNEL(NAME, RANGES, FROM, SCALED)                                                                         \
+    KERNEL __launch_bounds__(32 * MOST_WARPS + 32) NAME(const __grid_constant__ Float8FewArgs w) { gemmFew<RANGES, FROM, SCALED>(w); }
+#define FEW_KERNELS(NAME, RANGES, SCALED)                                                                              \
+    FEW_KERNEL(gemm_float8_##NAME##_##RANGES, RANGES, MADE, SCALED)                                                    \
+    FEW_KERNEL(gemm_float8_##NAME##_##RANGES##_rounds, RANGES, ROUNDED, SCALED)                                        \
+    FEW_KERNEL(gemm_float8_##NAME##_##RANGES##_norms, RANGES, NORMED, SCALED)
+FEW_KERNELS(few, 1, false)
+FEW_KERNELS(few, 2, false)
+FEW_KERNELS(few, 4, false)
+FEW_KERNELS(few, 8, false)
+FEW_KERNELS(few_groups, 1, true)
+FEW_KERNELS(few_groups, 2, true)

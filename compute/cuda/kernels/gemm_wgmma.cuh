@@ -105,23 +105,26 @@ __device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int t
                  : "memory");
 }
 
-// Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps. TURNED: gemm_turned.cuh.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false> struct Plan {
+// Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps. TURNED: gemm_turned.cuh; SCALED:
+// gemm_scaled.cuh.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false> struct Plan {
     static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
     static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER; // of a cluster with different outputs
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
+    static constexpr int SCALE_BYTES = SCALED ? N * 4 : 0; // of a stage: its rows' scales
     // With SPLIT, a block stores FINISHED rows of a part: all, if they are one chunk. The other block gives it its sums of
     // these, of one range, or of up to two (TWO). Results are staged in the same place or, where a thread's would take too
     // many registers meanwhile, beside it.
-    static constexpr bool TWO = SPLIT && F8 && (N <= 128 || GROUPS == 1), BESIDE = SPLIT && N > 128;
+    static constexpr bool TWO = SPLIT && F8 && !SCALED && (N <= 128 || GROUPS == 1), BESIDE = SPLIT && N > 128;
     static constexpr int FINISHED = SPLIT && N > CHUNK ? N / 2 : N, GIVEN_BYTES = SPLIT ? (TWO ? 2 : 1) * FINISHED * OUTS * 4 : 0;
     static constexpr int BUFFERS = FINISHED == CHUNK || BESIDE ? 1 : 2; // of results, of each warpgroup
     static constexpr bool EARLY = N <= 64; // there are registers for what results take besides sums
     // The next kernel begins on multiprocessors that are done, while others still have a last part: of few rows it
     // fetches what it can then.
     static constexpr bool SOON = !F8 && FORMAT == BF16 && N == 32;
-    static constexpr bool AWAY = N > 128 && !SPLIT; // registers hold the sums of one range alone; results leave as boxes
+    // Registers hold the sums of one range alone; results leave as boxes.
+    static constexpr bool AWAY = !SPLIT && (N > 128 || SCALED && N == 128);
     static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
     static constexpr int FEEDING = TURNED ? 1 : 2; // warps
@@ -129,20 +132,22 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     static constexpr bool APART = HEADS && WEIGHT_BYTES >= 4 * CHUNK * 128; // they leave where stages have weights
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
     static constexpr int KEPT = TURNED ? 8 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
-    static constexpr int HELD = !AWAY ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
+    static constexpr int HELD = !AWAY || SCALED ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
     static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : SPLIT && !BESIDE ? 0 : BUFFERS * GROUPS * 8192;
     static constexpr int ROW_BYTES = TURNED ? N * 4 : 0; // of what says where the cache has rows
     static constexpr int STAGED = GIVEN_BYTES + RESULT_BYTES + ROW_BYTES;
     static constexpr int ROOM = MOST_SHARED - 1024 - 256 - STAGED; // 1024: to align; 256: for barriers
-    static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES), STAGES = FIT < 14 ? FIT : 14;
+    static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES + SCALE_BYTES), STAGES = FIT < 14 ? FIT : 14;
     static_assert(STAGES >= 2);
     // In shared memory, from its first multiple of 1024 on:
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, GIVE = WEIGHTS + STAGES * WEIGHT_BYTES;
     static constexpr int RESULTS = GIVE + GIVEN_BYTES;
     static constexpr int CACHED = RESULTS + RESULT_BYTES; // where the cache has rows (TURNED)
-    static constexpr int FULL = CACHED + ROW_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
+    static constexpr int SCALES = CACHED + ROW_BYTES;
+    static constexpr int FULL = SCALES + STAGES * SCALE_BYTES, EMPTY = FULL + STAGES * 8; // barriers of the stages
     static constexpr int GIVEN = EMPTY + STAGES * 8, TAKEN = GIVEN + 8; // barriers of sums that are given (SPLIT)
     static constexpr int LEFT = TAKEN + 8; // barriers of stages that hold results (AWAY)
+    static constexpr int TURN = LEFT + (AWAY ? STAGES * 8 : 0); // barriers of warpgroups (SCALED)
 };
 
 // Span is the ranges that a block multiplies, and their steps: those of all, or with SPLIT of half of them. Steps are made
@@ -225,11 +230,15 @@ template <bool F8, int N, typename P, typename Args>
 __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity);
 template <typename P, typename Args, typename All> __device__ __forceinline__ void cacheRows(const Args &w, u32 base, int stages, const All &parts);
 
+// multiplyScaled is multiply of SCALED kernels (gemm_scaled.cuh).
+template <int N, int GROUPS, bool SPLIT, typename Args, typename All>
+__device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 base, const All &parts);
+
 // drain is the work of the warp that has the copy engine store results (AWAY): a lane for each box of
 // a stage. It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, typename All>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false, typename All>
 __device__ __forceinline__ void drain(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     const GemmArgs &a = w.a;
     const Leaving<P> leaving(a);
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, n = lane / leaving.boxes, box = lane % leaving.boxes;
@@ -268,9 +277,9 @@ __device__ __forceinline__ void prefetchMap(const TensorMap &map) { asm volatile
 // feed is the work of the warps that fetch: one has weights, another one rows; in TURNED kernels one has both. They wait
 // for a stage to be free (EMPTY), and copies count at FULL. The weights of the first stages come before the rows are
 // there, and before all blocks of the cluster are.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool WEIGHTS, bool ROWS, bool TURNED = false, typename All>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool WEIGHTS, bool ROWS, bool TURNED = false, bool SCALED = false, typename All>
 __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     const GemmArgs &a = w.a;
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0;
     Span<F8, SPLIT> own(a, rank);
@@ -347,7 +356,9 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
                 int step = own.begin + s * STEPS;
                 if (lane == 0) {
                     if (!WEIGHTS)
-                        barrierExpect(at, P::ROWS_BYTES);
+                        barrierExpect(at, P::ROWS_BYTES + P::SCALE_BYTES);
+                    if constexpr (SCALED)
+                        fetch(base + P::SCALES + stage * P::SCALE_BYTES, w.scales + (i64)step * w.padded + part.row0, P::SCALE_BYTES, at);
                     if constexpr (SPLIT)
                         fetchRows(w, to, N, STEPS, part.row0, step, at, false);
                     else if constexpr (STEPS > 1) // a block fetches half of the steps for both
@@ -769,9 +780,9 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
 
 // Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs of F8_E4M3 are a multiple of 256; with SPLIT there
 // are two ranges, or four (TWO). Dynamic shared memory: warpgroups.shared in products.go.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false>
 __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::type &w) {
-    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED>;
+    using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     extern __shared__ u8 unaligned[];
     u32 base = sharedAddress(unaligned), skip = (1024 - base % 1024) % 1024;
     base += skip;
@@ -790,6 +801,8 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
             barrierInit(base + P::TAKEN, P::THREADS / 32);
             for (int s = 0; P::AWAY && s < P::STAGES; s++)
                 barrierInit(base + P::LEFT + s * 8, P::THREADS / 32);
+            for (int g = 0; SCALED && g < GROUPS; g++)
+                barrierInit(base + P::TURN + g * 8, 4);
             barriersReady();
             fenceShared();
         }
@@ -797,13 +810,13 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
         clusterArrive();
         Parts<N, P::TILES, P::BLOCKS> parts(w.a);
         if (helper == 0)
-            feed<F8, N, GROUPS, STEPS, SPLIT, true, P::FEEDING == 1, TURNED>(w, base, parts);
+            feed<F8, N, GROUPS, STEPS, SPLIT, true, P::FEEDING == 1, TURNED, SCALED>(w, base, parts);
         else if (helper < P::FEEDING)
-            feed<F8, N, GROUPS, STEPS, SPLIT, false, true, TURNED>(w, base, parts);
+            feed<F8, N, GROUPS, STEPS, SPLIT, false, true, TURNED, SCALED>(w, base, parts);
         else {
             clusterWait();
             if (P::AWAY && helper == P::FEEDING)
-                drain<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, base, parts);
+                drain<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>(w, base, parts);
             if constexpr (TURNED)
                 if (helper > P::FEEDING)
                     cacheRows<P>(w, base, Span<F8, SPLIT>(w.a, 0).count / STEPS, parts);
@@ -817,7 +830,10 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
         Parts<N, P::TILES, P::BLOCKS> parts(w.a);
         clusterWait();
         waitForRows();
-        multiply<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, unaligned + skip, base, parts);
+        if constexpr (SCALED)
+            multiplyScaled<N, GROUPS, SPLIT>(w, unaligned + skip, base, parts);
+        else
+            multiply<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, unaligned + skip, base, parts);
     }
     if (!SPLIT)
         clusterSync(); // a block's shared memory must stay until the other copies nothing to it

@@ -135,7 +135,8 @@ func (p *recordPacker) float8(r *packedRow, n, in int) {
 		groups := (p.src.In + p.src.Group - 1) / p.src.Group
 		scale = s[n*groups+in/p.src.Group]
 	}
-	r.scales[0] = quant.F32ToBF16(scale)
+	of, _ := formatFP8.stored(0)
+	r.scales[0] = quant.F32ToBF16(scale * of)
 }
 
 // stored is what scales, and minima or zero points, of outputs g (half 0) or g+8 of a record are multiplied with as
@@ -147,7 +148,9 @@ func (f format) stored(half int) (scale, second float32) {
 		bit = 4 * half
 	}
 	switch {
-	case f == formatBF16 || f == formatFP8 || f == formatIQ4:
+	case f == formatFP8:
+		return power(88), 1
+	case f == formatBF16 || f == formatIQ4:
 		return 1, 1
 	case f == formatFP4:
 		return power(94), 1

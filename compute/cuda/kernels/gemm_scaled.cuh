@@ -15,7 +15,7 @@ struct Scaled {
     __device__ __forceinline__ void load(const u8 *records, int lane) {
         o.load(records, lane);
         u32 word = *(const u32 *)(records + 1024 + lane / 4 * 4);
-        scale[0] = fromBF16((bf16)word), scale[1] = fromBF16((bf16)(word >> 16));
+        scale[0] = fromBF16((bf16)word) * OF_CODES, scale[1] = fromBF16((bf16)(word >> 16)) * OF_CODES;
         even = !__any_sync(~0u, scale[0] != scale[1]);
     }
 };

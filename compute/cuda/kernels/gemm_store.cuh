@@ -36,7 +36,7 @@ __device__ __forceinline__ void storeShared(u32 at, float x) { asm volatile("st.
 // first.
 __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {
     const u8 *record = a.p[product].w + (i64)(out / 16) * (a.tilesIn / 4) * RECORD;
-    return fromBF16(*(const bf16 *)(record + 1024 + out % 8 * 4 + out % 16 / 8 * 2));
+    return fromBF16(*(const bf16 *)(record + 1024 + out % 8 * 4 + out % 16 / 8 * 2)) * OF_CODES;
 }
 
 // Of a chunk, a thread has 16 sums: x[4j+e] is that of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's

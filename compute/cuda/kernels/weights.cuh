@@ -18,9 +18,10 @@
 // the scales: for each g those of outputs g and g+8, one for each group of inputs: bfloat16, or a pair of bfloat16 with
 // a minimum or a zero point.
 //
-// Codes, but those of IQ4 and FP8, become bfloat16 without a conversion: as the low bits of a number, such as 5·2^-133,
-// whose exponent is 0 or, of codes with an eighth bit, 1. Scales are stored as multiples that make up for most of that
-// (Stored): weights are made 2^-32 times what they are, and sums of them become what they are in the end (UNIT).
+// Codes, but those of IQ4, become bfloat16 without a conversion: as the low bits of a number, such as 5·2^-133, whose
+// exponent is 0 or, of codes with an eighth bit, 1; those of small floats with an exponent that is smaller by the
+// difference of the biases. Scales are stored as multiples that make up for most of that (Stored): weights are made 2^-32
+// times what they are, and sums of them become what they are in the end (UNIT).
 #pragma once
 #include "mma.cuh"
 
@@ -67,7 +68,7 @@ __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + sc
 
 // lowered reports whether weights are made 2^-32 times as large as they are, and unitOf is what sums of them are
 // multiplied with.
-__device__ constexpr bool lowered(int f) { return f != BF16 && f != IQ4 && f != FP8 && formatOf(f).second != SCALE_ZERO; }
+__device__ constexpr bool lowered(int f) { return f != BF16 && f != IQ4 && formatOf(f).second != SCALE_ZERO; }
 __device__ constexpr float unitOf(int f) { return lowered(f) ? 0x1p32f : 1.f; }
 
 // bitOf is where the codes of outputs g (half 0) or g+8 (half 1) begin in the numbers that they become.
@@ -84,6 +85,8 @@ template <int F> struct Stored {
         int bit = bitOf(F, half);
         if (F == FP4)
             scale = power(126 - 32);
+        else if (F == FP8)
+            scale = power(120 - 32);
         else if (lowered(F))
             scale = power(133 - 32 - bit), second = power(-32);
         else if (formatOf(F).second == SCALE_ZERO) // a code times 2^127 is 2^-6 of what it is, if it begins at bit 0
@@ -190,12 +193,11 @@ template <int F> struct Weights {
     }
 
     // level is pair p of tile k before its scale. What IQ4 looks up becomes bfloat16 as the low bits of 128, 0x4300,
-    // less 128; small floats by shifting sign, exponent and fraction to their places and multiplying with the difference
-    // of the exponents' biases, which for FP4 the scale does.
+    // less 128; small floats by shifting sign, exponent and fraction to their places.
     __device__ __forceinline__ u32 level(int k, int p, const u32 (&levels)[2]) const {
-        if constexpr (F == FP8) { // 4 bits of exponent, 3 of fraction: times 2^120
-            u32 x = p % 2 ? codes[k * 2 + p / 2] : codes[k * 2 + p / 2] << 8;
-            return fma2(masked(x, EACH * 0x8000, x >> 4 & EACH * 0x07f0), EACH * 0x7b80, MINUS_ZEROS);
+        if constexpr (F == FP8) { // 4 bits of exponent, 3 of fraction
+            u32 x = codes[k * 2 + p / 2], parts = p % 2 ? x >> 4 : x << 4;
+            return masked(p % 2 ? x : x << 8, EACH * 0x8000, parts & EACH * 0x07f0);
         }
         if constexpr (is.bits == 8)
             return codes[k * 2 + p / 2] >> p % 2 * 8 & EACH * 0xff;
@@ -218,6 +220,10 @@ template <int F> struct Weights {
         return masked(x, is.bits < 4 ? EACH * 3 : EACH * 15, more);
     }
 };
+
+// OF_CODES makes a scale of FP8, as it is stored, one of codes that are multiplied as they are, not made bfloat16: 2^-32
+// times it, since their sums become what they are by UNIT, too.
+#define OF_CODES 0x1p-120f
 
 // anyWeights makes operand A of a record's four tiles, whose format is known only when the kernel runs.
 __device__ __forceinline__ void anyWeights(int f, const u8 *record, int lane, u32 (&to)[4][4]) {

@@ -90,9 +90,15 @@ func (s *Scheduler) mix(p *Plan, prompts bool) {
 	if prompts && len(p.Preempted) == 0 && s.running.n == before {
 		s.yield(p)
 	}
-	s.planClass(p, prompts, true)
-	if prompts && len(p.Preempted) == 0 && s.waiting.n == s.waiting.behind {
-		s.admit(p, true)
+	for range crowdTurns {
+		s.planClass(p, prompts, true)
+		if prompts && len(p.Preempted) == 0 && s.waiting.n == s.waiting.behind {
+			s.admit(p, true)
+		}
+		if !p.turns || len(p.Seqs) > 0 {
+			break
+		}
+		s.takeTurn(p)
 	}
 }
 

@@ -170,3 +170,48 @@ func TestInventedUsers(t *testing.T) {
 		t.Errorf("a user who was away is owed time: %v", u)
 	}
 }
+
+// TestTurnsOfTheBackground holds that a crowd whose sequences are all in the background is never without a step: they
+// take turns, of which one is for prompts.
+func TestTurnsOfTheBackground(t *testing.T) {
+	s, err := New(Config{Blocks: 64, BlockTokens: 4, MaxSeqs: 2, TokenBudget: 8, Policy: "vtc", StepTarget: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	add := func(tenant string, n int) {
+		left++
+		if err := s.Add(Request{ID: SeqID(left), Tenant: tenant, Prompt: []int32{1}, MaxTokens: n, Background: tenant == "crowd"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("other", 1)
+	for range crowdSize {
+		add("crowd", 9)
+	}
+	turns := 0
+	for step := 0; left > 0; step++ {
+		p := s.Next()
+		if p == nil {
+			t.Fatalf("nothing to do in step %d, but %d are alive", step, left)
+		}
+		if p.turns {
+			turns++
+		}
+		s.Begin(p)
+		s.Took(p, int64(p.Rows)) // rows take time, steps take none
+		results := make([]Result, len(p.Seqs))
+		for i := range results {
+			results[i].Tokens = []int32{1}
+		}
+		s.Commit(p, results)
+		for _, r := range results {
+			if r.Finished {
+				left--
+			}
+		}
+	}
+	if turns == 0 {
+		t.Error("none took turns")
+	}
+}

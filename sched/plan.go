@@ -36,7 +36,7 @@ type Plan struct {
 	slack  float64
 	filled int // rows whose time is not in left: of decoding sequences, and of prompts so far
 	most   int // rows for prompts, so that those that there are fill stairs
-	owed   int // rows for running sequences that come later, if there is a target or leading is set
+	owed   int // rows for running sequences that come later, if there is a target or the policy is fair
 
 	crowd     *tenant   // whose prompts come last; nil if there is none
 	leading   bool      // there are prompts that lead

@@ -57,7 +57,7 @@ func (s *Scheduler) allow(p *Plan) {
 	p.filled, p.most = 0, math.MaxInt
 	p.lone, p.turns = false, false
 	s.follow(p)
-	if p.leading {
+	if s.policy.fair && s.cfg.Batch == Mixed && !s.cfg.Whole { // where prompts led, others asked for less than they do now
 		p.owed = s.running.n
 	}
 	if s.cfg.StepTarget == 0 || s.cfg.Whole || s.cfg.Batch != Mixed || !s.cost.known {

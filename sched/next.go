@@ -21,9 +21,9 @@ import (
 // suffice, and so may one that only moves blocks; it is to be committed like any other.
 //
 // Decoding never starves for others' prompts: what a running sequence asks for never grows from step to step, so those
-// before it leave it at least what they left when it was admitted. Only a crowd's sequences sit steps out beside others
-// (see alone and short), never two in a row for others' prompts. All of this is for Mixed batches; see Batch for
-// others.
+// before it leave it at least what they left when it was admitted; under a fair policy, where prompts ask for less
+// beside those that lead, they leave it a row. Only a crowd's sequences sit steps out beside others (see alone and
+// short), never two in a row for others' prompts. All of this is for Mixed batches; see Batch for others.
 func (s *Scheduler) Next() *Plan {
 	if s.outstanding == 2 {
 		return nil

@@ -74,29 +74,26 @@ func (s *Scheduler) mix(p *Plan, prompts bool) {
 	}
 	s.prepare(p, prompts)
 	before := s.running.n
-	for range crowdTurns {
-		s.planClass(p, prompts, false)
-		if prompts && len(p.Preempted) == 0 {
-			s.admit(p, false)
-		}
-		if !p.turns || len(p.Seqs) > 0 {
-			break
-		}
-		s.takeTurn(p) // no sequence has this one
-	}
+	s.mixClass(p, prompts, false)
 	if s.background == 0 {
 		return
 	}
 	if prompts && len(p.Preempted) == 0 && s.running.n == before {
 		s.yield(p)
 	}
+	s.mixClass(p, prompts, true)
+}
+
+// mixClass plans the sequences that are in the background, or those that are not, and admits others like them. Where a
+// crowd takes turns, it is the first one that some sequence has.
+func (s *Scheduler) mixClass(p *Plan, prompts, background bool) {
 	for range crowdTurns {
-		s.planClass(p, prompts, true)
-		if prompts && len(p.Preempted) == 0 && s.waiting.n == s.waiting.behind {
-			s.admit(p, true)
+		s.planClass(p, prompts, background)
+		if prompts && len(p.Preempted) == 0 && (!background || s.waiting.n == s.waiting.behind) {
+			s.admit(p, background)
 		}
 		if !p.turns || len(p.Seqs) > 0 {
-			break
+			return
 		}
 		s.takeTurn(p)
 	}

@@ -91,9 +91,6 @@ func (k float8Kernel) shared() int {
 	return 1024 + k.stages*(k.rows*(float8Inputs+4)+float8Outs/recordOuts*2*formatFP8.recordBytes()+16)
 }
 
-// blocksOf8 is how many blocks of float8Inputs there are.
-func blocksOf8(in int) int { return (in + float8Inputs - 1) / float8Inputs }
-
 // float8Rows is memory for the rows of a product in F8_E4M3.
 type float8Rows struct {
 	inputs    int // the most of a product; 0: there is none
@@ -111,7 +108,7 @@ func (f *float8Rows) make(p *program, take func(n int64, what string) pointer) {
 }
 
 func (f *float8Rows) bytes() (x, scales int64) {
-	groups := int64(blocksOf8(f.inputs))
+	groups := int64(f.inputs / float8Inputs)
 	return groups * float8Inputs * int64(f.rows), 4 * groups * int64(f.rows)
 }
 
@@ -211,7 +208,7 @@ func (p *program) roundRows(a *float8Args, in int) error {
 	if a.a.rows > asideRows {
 		most = 256 // a multiprocessor has several rows at a time
 	}
-	threads := min(roundUp(roundUp(in, float8Inputs)/float8Unit, 32), most)
+	threads := min(roundUp(in/float8Unit, 32), most)
 	return runAside(p, formatFP8.kernel("float8_rows"), grid{uint32(a.a.rows), 1, 1}, threads, asideShared(int(a.a.rows)), &r)
 }
 
@@ -219,7 +216,7 @@ func (p *program) roundRows(a *float8Args, in int) error {
 func (p *program) normRows(o compute.Normalize, a *float8Args, in int) error {
 	x := p.view(o.Src)
 	r := float8NormArgs{x: x.at, ldx: x.ld, gain: o.Norm.Gain.(*vector).at, eps: o.Norm.Eps, to: a.x, scales: a.scales, in: int32(in), padded: a.padded, groups: a.groups}
-	threads := roundUp(roundUp(in, float8Inputs)/float8Unit, 32)
+	threads := roundUp(in/float8Unit, 32)
 	return runAside(p, formatFP8.kernel("float8_norm"), grid{uint32(a.a.rows), 1, 1}, threads, asideShared(int(a.a.rows)), &r)
 }
 
@@ -315,7 +312,7 @@ func (w warpgroups) fitsFloat8(a *float8Args) bool {
 
 // cost is how many nanoseconds, about, a product takes.
 func (k float8Kernel) cost(a *float8Args, sms int) int {
-	blocks := blocksOf8(int(a.a.tilesIn) * tileIns)
+	blocks := int(a.a.tilesIn) * tileIns / float8Inputs
 	return max(k.parts(a)*blocks/sms, blocks/k.ranges)*k.step + k.part
 }
 

@@ -22,7 +22,7 @@
 
 // float8_rows makes F8_E4M3 of rows of bfloat16. [rows] blocks of a whole number of warps.
 struct Float8RowsArgs {
-    const bf16 *x; // [rows, ldx], at 16 bytes; numbers past the first `in` do not matter
+    const bf16 *x; // [rows, ldx], at 16 bytes
     u8 *to;        // as x of Float8Args; where padded is 0, as x of Float8FewArgs
     float *scales;
     int ldx, in, padded, groups;
@@ -36,9 +36,6 @@ __device__ __forceinline__ float sixteen(const Float8RowsArgs &a, int first, flo
         half[0] = from[0], half[1] = from[1];
     }
     unpacked(half, v);
-#pragma unroll
-    for (int i = 0; i < 16; i++)
-        v[i] = first + i < a.in ? v[i] : 0.f;
     return largest(v, 0);
 }
 
@@ -66,7 +63,7 @@ __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
 
 KERNEL __launch_bounds__(1024) float8_rows(const Float8RowsArgs a) {
     __shared__ float scratch[32];
-    int row = blockIdx.x, units = (a.in + BLOCK - 1) / BLOCK * 8;
+    int row = blockIdx.x, units = a.in / 16;
     float v[16], w[16], most = LEAST;
     letNextBegin();
     waitForRows();
@@ -133,7 +130,7 @@ KERNEL __launch_bounds__(1024) float8_norm(const Float8NormArgs a) {
     for (int i = 0; i < 16; i++)
         most = fmaxf(most, fabsf(v[i]));
     most = a.groups ? mostOfEight(most) : mostOfBlock(most, scratch[1]);
-    if (u >= (a.in + BLOCK - 1) / BLOCK * 8)
+    if (u * 16 >= a.in)
         return;
     if (a.groups ? u % 8 == 0 : u == 0)
         a.scales[a.groups ? scaleAt(a.padded, row, u) : row] = most / 448.f;

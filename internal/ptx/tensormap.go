@@ -192,10 +192,13 @@ func (m *TensorMap) rows(first [5]int32, f func(inBox int, address uint64, from,
 }
 
 // load copies the box that begins with some numbers to an address of shared memory. What lies outside of the tensor
-// becomes zeros.
+// becomes zeros. Where a box begins within 16 bytes of a row, Hopper reports an illegal instruction.
 func (m *TensorMap) load(shared []byte, at uint32, first [5]int32, memory reach) error {
 	if err := m.fits(shared, at); err != nil {
 		return err
+	}
+	if begin := int(first[0]) * numberBytes[m.Type]; begin%16 != 0 {
+		return fmt.Errorf("a tensor map's box begins at byte %d of a row, no multiple of 16", begin)
 	}
 	row := make([]byte, m.rowBytes())
 	return m.rows(first, func(inBox int, address uint64, from, to int) error {

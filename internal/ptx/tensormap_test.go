@@ -94,6 +94,7 @@ func TestBoxes(t *testing.T) {
 	shared := make([]byte, 4096)
 	fails(t, m.load(shared, sharedBase+128, [5]int32{}, flatMemory(0x1000, global)), "at 0x480 of shared memory, no multiple of 1024")
 	fails(t, m.load(shared, sharedBase+4096, [5]int32{}, flatMemory(0x1000, global)), "which ends at 0x1400")
+	fails(t, m.load(shared, sharedBase, [5]int32{4, 0}, flatMemory(0x1000, global)), "begins at byte 8 of a row, no multiple of 16")
 	fails(t, m.load(shared, sharedBase, [5]int32{0, 3}, flatMemory(0x1000, global[:2304])), "128 bytes at 0x1900, which are not allocated")
 }
 

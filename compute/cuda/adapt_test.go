@@ -172,7 +172,7 @@ func adapterCase(in, out, last int) opsCase {
 
 // adaptedMixture is a mixtureCase with adapters of its router.
 func adaptedMixture(hidden, experts int) opsCase {
-	c := mixtureCase(hidden, experts, 0)
+	c := mixtureCase(hidden, experts, 0, scaledOtherwise)
 	graph := c.graph
 	c.name = "adapters of a " + c.name
 	c.graph = func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {

@@ -49,6 +49,14 @@ func (g *gpu) mapResults(to rows, outs, n, boxRows int) (tensorMap, error) {
 	return g.encode(to.at, 2, numbers, swizzle128)
 }
 
+// mapScales describes boxes of so many neighbouring numbers of one of several rows of float32, which are ld apart.
+func (g *gpu) mapScales(at pointer, ld, rows, box int) (tensorMap, error) {
+	b := &g.boxes
+	b.size, b.pitch = [5]uint64{uint64(ld), uint64(rows)}, [4]uint64{uint64(4 * ld)}
+	b.box = [5]uint32{uint32(box), 1}
+	return g.encode(at, 2, numbersF32, 0)
+}
+
 // The types of a map's numbers, and how rows of 128 bytes lie in shared memory, as the driver numbers them.
 const (
 	words64     uintptr = 4

@@ -93,7 +93,7 @@ func (k float8Kernel) shared() int {
 
 // float8Rows is memory for the rows of a product in F8_E4M3.
 type float8Rows struct {
-	inputs    int // the most of a product; 0: there is none
+	inputs    int // the most of a product, of experts those of all routes of a row; 0: there is none
 	rows      int // a multiple of rowMultiple
 	x, scales pointer
 }
@@ -128,6 +128,11 @@ func float8Bytes(g *compute.Graph, rows int) int64 {
 			}
 		case compute.Head:
 			add(o.Product)
+		case compute.MatMulExperts:
+			if by := scalingOfExperts(o.Products); by != scaledOtherwise && o.Routing >= 0 && o.Routing < len(g.Routings) {
+				_, in := o.Products[0].W[0].Dims()
+				f.inputs = max(f.inputs, g.Routings[o.Routing].Chosen*in)
+			}
 		}
 	}
 	x, scales := f.bytes()

@@ -86,7 +86,7 @@ func TestSpeedOfLatent(t *testing.T) {
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	begin, bytes := time.Now(), int64(0)
-	g := latentGraph(t, d, layers, randomWeights(t, d, r, quant.BF16, &bytes))
+	g := latentGraph(t, d, layers, randomWeights(t, d, r, quant.BF16, 0, &bytes))
 	if err := d.loading.wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ type expertProducts struct {
 	routed bool // x has a row for each route
 	narrow operation
 	format format
+	float8 scaling // scaledOtherwise: as bfloat16
 	dsts   []compute.Tensor
 	tables []int64 // in p.groupTable
 }
@@ -56,9 +57,12 @@ func (c *compiler) matMulExperts(o compute.MatMulExperts) (op operation, n int, 
 // expertProducts lists the weights.
 func (c *compiler) expertProducts(o compute.MatMulExperts, t *routing) (*expertProducts, error) {
 	p := c.p
-	e := &expertProducts{t: t, x: o.X, routed: o.Routed, format: formatOfExperts(o.Products[0])}
+	e := &expertProducts{t: t, x: o.X, routed: o.Routed, format: formatOfExperts(o.Products[0]), float8: p.expertsInFloat8(o, t)}
 	if !o.Routed {
 		e.x, e.narrow = c.narrow(o.X)
+	}
+	if e.float8 != scaledOtherwise {
+		p.float8.inputs = max(p.float8.inputs, t.Chosen*e.x.Cols)
 	}
 	for _, q := range o.Products {
 		if len(q.W) != t.Experts || q.Bias != nil && len(q.Bias) != t.Experts {
@@ -166,6 +170,9 @@ func (p *program) launchApart(few *function, plan apartPlan, g grid, threads, sh
 // gatedExperts compiles act(gate)·up.
 func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
 	cols := e.dsts[0].Cols
+	if e.float8 != scaledOtherwise {
+		return p.gatedFloat8(e, o)
+	}
 	plan, _ := e.format.apart()
 	shared := plan.shared(e.format, e.x.Cols, 2)
 	few := p.kernel[e.format.kernel("few_gated")]
@@ -188,10 +195,25 @@ func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation 
 				return err
 			}
 		}
-		a := fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
-			slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)}
+		a := p.fewGatedArgs(s, e, o)
 		return p.launchApart(few, plan, grid{blocksOf(cols, tileOuts), uint32(rows * e.t.Chosen), 1}, 32*plan.warps, shared, &a)
 	}
+}
+
+// fewGatedArgs makes the parameter of a kernel that computes a gate and what it gates route by route.
+func (p *program) fewGatedArgs(s *shape, e *expertProducts, o compute.Activate) fewArgs {
+	return fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
+		slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)}
+}
+
+// fewDownArgs makes that of one that computes the last product, and the sum.
+func (p *program) fewDownArgs(s *shape, e *expertProducts, sum compute.Combine, add *compute.Add) fewArgs {
+	a := fewArgs{x: p.routed(e.x), dst: p.view(sum.Dst), gate: p.groupTable.at(e.tables[0]), ids: e.t.ids, slot: s.slot, weights: e.t.weights,
+		shared: p.view(sum.Shared), factor: p.view(sum.Factor), experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), in: int32(e.x.Cols)}
+	if add != nil {
+		a.mode, a.scale, a.dst = modeAdd, add.Scale, p.view(add.Dst)
+	}
+	return a
 }
 
 // downExperts compiles a product and the sum of what a row's experts yield.
@@ -201,17 +223,15 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 	if err != nil {
 		return nil, err
 	}
+	if e.float8 != scaledOtherwise {
+		return p.downFloat8(e, sum, add, combine), nil
+	}
 	_, plan := e.format.apart()
 	const mostWarps = 32
 	shared := e.t.Chosen * plan.shared(e.format, e.x.Cols, 1)
 	few := p.kernel[e.format.kernel("few_down")]
 	if few == nil || e.t.Chosen > mostWarps || shared > int(few.shared) || !e.oneRange() {
 		e.t.ordered = true
-	}
-	args := fewArgs{chosen: int32(e.t.Chosen), experts: int32(e.t.Experts), in: int32(e.x.Cols)}
-	dst := sum.Dst
-	if add != nil {
-		args.mode, args.scale, dst = modeAdd, add.Scale, add.Dst
 	}
 	return func(s *shape) error {
 		rows := s.count[compute.AllRows]
@@ -221,9 +241,7 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 			}
 			return combine(s)
 		}
-		a := args
-		a.x, a.dst, a.gate, a.ids, a.slot, a.weights = p.routed(e.x), p.view(dst), p.groupTable.at(e.tables[0]), e.t.ids, s.slot, e.t.weights
-		a.shared, a.factor = p.view(sum.Shared), p.view(sum.Factor)
+		a := p.fewDownArgs(s, e, sum, add)
 		return p.launchApart(few, plan, grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, 32*e.t.Chosen, shared, &a)
 	}, nil
 }
@@ -235,6 +253,9 @@ func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, ro
 		if err := e.narrow(s); err != nil {
 			return err
 		}
+	}
+	if e.float8 != scaledOtherwise {
+		return p.multiplyFloat8Experts(s, e, &a)
 	}
 	count, from := s.count[compute.AllRows], p.view(e.x)
 	a.groups, a.pads, a.aligned = int32(e.t.Experts), 1, 1
@@ -270,8 +291,8 @@ type many struct{ rows, steps, least int }
 
 var manies = []many{{256, 1, 96}, {128, 2, 5}}
 
-// mostGroups is how many groups grouped_wgmma.cu takes.
-const mostGroups = 512
+// mostGroups is how many groups kernels of grouped_wgmma.cuh take, manyThreads the threads of their blocks.
+const mostGroups, manyThreads = 512, 384
 
 // name returns the kernel's name; that of a gate and what it gates has one of its own.
 func (m many) name(gated bool) string {
@@ -301,7 +322,6 @@ func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {
 
 // run queues the kernel for products of rows that are ordered by group.
 func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) error {
-	const threads = 384
 	args := manyArgs{steps: int32(steps)}
 	for i := range args.x {
 		var err error
@@ -315,7 +335,7 @@ func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) e
 	}
 	args.a = *a
 	blocks := p.d.g.info.sms / clusterSize * clusterSize
-	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, threads, &args)
+	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, manyThreads, &args)
 }
 
 // formatOfExperts returns the format of the weights of a product's experts, -1 if they have different ones.

@@ -81,7 +81,7 @@ func (k mixtureShape) graph(t testing.TB, d compute.Device, weight, ofExpert fun
 
 // TestSpeedOfMixture measures steps of the shape of Qwen3-30B-A3B with random weights, as TestSpeed does, if
 // KVASIR_GPU_MIXTURE lists what. Before the list, "oss" asks for the shape of gpt-oss-20b, "type=Q4_K" for experts of
-// another type, and "layers=8" leaves the other layers out.
+// another type, "group=128" for scales of so many inputs of F8_E4M3, and "layers=8" leaves the other layers out.
 func TestSpeedOfMixture(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_MIXTURE")
 	if what == "" {
@@ -100,11 +100,12 @@ func TestSpeedOfMixture(t *testing.T) {
 		}
 		what = list
 	}
+	group := leading(t, &what, "group", math.MaxInt)
 	k.layers = leading(t, &what, "layers", k.layers)
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))
 	begin, bytes := time.Now(), int64(0)
-	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, &bytes), randomWeights(t, d, r, typ, &bytes))
+	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, 0, &bytes), randomWeights(t, d, r, typ, group, &bytes))
 	if err := d.loading.wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,16 +123,25 @@ func TestSpeedOfMixture(t *testing.T) {
 	measureAll(t, r, p, what, mixtureOps)
 }
 
-// randomWeights makes weights of a type whose products are about as large as their inputs, and counts their bytes.
-func randomWeights(t testing.TB, d compute.Device, r *rand.Rand, typ quant.Type, bytes *int64) func(out, in int) compute.Matrix {
+// randomWeights makes weights of a type, of F8_E4M3 with a scale for each `group` inputs, whose products are about as
+// large as their inputs, and counts their bytes.
+func randomWeights(t testing.TB, d compute.Device, r *rand.Rand, typ quant.Type, group int, bytes *int64) func(out, in int) compute.Matrix {
 	pool, block := packedSource(t, r, typ, 512, 4096).Data, typ.BlockBytes()
 	blocks := len(pool) / block
 	return func(out, in int) compute.Matrix {
 		need := in / typ.BlockValues()
 		at := r.IntN(blocks / 8)
-		m, err := d.Matrix(compute.Source{Name: "random", Type: typ, Out: out, In: in, Row: func(dst []byte, n int) {
+		src := compute.Source{Name: "random", Type: typ, Out: out, In: in, Row: func(dst []byte, n int) {
 			copy(dst, pool[(at+n*1171)%(blocks-need)*block:][:need*block])
-		}})
+		}}
+		if typ == quant.F8_E4M3 {
+			src.Group = min(group, in)
+			src.Scales = make([]float32, out*int(blocksOf(in, src.Group)))
+			for i := range src.Scales {
+				src.Scales[i] = 1. / 64
+			}
+		}
+		m, err := d.Matrix(src)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,14 +158,18 @@ func TestSpeedOfExperts(t *testing.T) {
 		t.Skip("KVASIR_GPU_EXPERTS lists no rows")
 	}
 	d := gpuDevice(t)
-	k := qwen30B
+	k, group := qwen30B, math.MaxInt
 	typ, perWeight := quant.BF16, 2.0
 	if rest, oss := strings.CutPrefix(what, "oss "); oss {
 		k, typ, what, perWeight = oss20B, quant.MXFP4, rest, 4.5/8
 	}
+	if rest, float8 := strings.CutPrefix(what, "type=F8_E4M3 "); float8 {
+		typ, what, perWeight = quant.F8_E4M3, rest, 8.25/8
+		group = leading(t, &what, "group", group)
+	}
 	k.layers, k.vocab = 2, 2048
 	r, bytes := rand.New(rand.NewPCG(1, 1)), int64(0)
-	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, &bytes), randomWeights(t, d, r, typ, &bytes))
+	g := k.graph(t, d, randomWeights(t, d, r, quant.BF16, 0, &bytes), randomWeights(t, d, r, typ, group, &bytes))
 	layer := compute.CacheLayer{KVHeads: k.kv, KDim: k.dim, VDim: k.dim}
 	c, err := d.Cache(compute.CacheSpec{Blocks: 512, BlockTokens: 16, Type: quant.BF16, Layers: []compute.CacheLayer{layer, layer}})
 	if err != nil {
@@ -163,8 +177,8 @@ func TestSpeedOfExperts(t *testing.T) {
 	}
 	p := compileGraph(t, d, g, c, compute.Limits{Rows: 8192, Slots: 1}).(*program)
 	weight := float64(k.hidden * k.width) // of an expert
-	wasGroupings, wasManies := groupings, manies
-	defer func() { groupings, manies = wasGroupings, wasManies }()
+	wasGroupings, wasManies, wasFloat8s := groupings, manies, manyFloat8s
+	defer func() { groupings, manies, manyFloat8s = wasGroupings, wasManies, wasFloat8s }()
 	for _, n := range strings.Split(what, ",") {
 		rows, err := strconv.Atoi(n)
 		if err != nil {
@@ -192,18 +206,25 @@ func TestSpeedOfExperts(t *testing.T) {
 		}
 		manies = nil
 		for _, one := range wasGroupings {
-			if groupings = []grouping{one}; rows <= 2048 {
+			if groupings = []grouping{one}; rows <= 2048 && typ != quant.F8_E4M3 {
 				try(one.name())
 			}
 		}
 		groupings = wasGroupings
 		for _, m := range wasManies {
-			if m.least = 0; rows >= 32 {
+			if m.least = 0; rows >= 32 && typ != quant.F8_E4M3 {
 				manies = []many{m}
 				try(m.name(false))
 			}
 		}
 		groupings, manies = wasGroupings, wasManies
+		for _, m := range wasFloat8s {
+			if m.least = 0; typ == quant.F8_E4M3 && m.groups == (group < k.hidden) {
+				manyFloat8s = []manyFloat8{m}
+				try(m.name(false))
+			}
+		}
+		manyFloat8s = wasFloat8s
 		try("as chosen")
 		experts := float64(rows * k.chosen)
 		if rows > 4 {

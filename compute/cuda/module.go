@@ -98,7 +98,9 @@ func productBuilds(f format) []Build {
 		all = append(all, Build{"gemm_ring.cu", "sm_90a", f, 0, false})
 	}
 	if f == formatFP8 {
-		all = append(all, Build{"gemm_float8.cu", "sm_90a", f, 0, false}, Build{"gemm_float8_few.cu", "sm_90a", f, 0, false})
+		for _, source := range []string{"gemm_float8.cu", "gemm_float8_few.cu", "grouped_float8.cu", "grouped_float8_few.cu"} {
+			all = append(all, Build{source, "sm_90a", f, 0, false})
+		}
 	}
 	return all
 }
@@ -196,7 +198,7 @@ func included(source []byte, headers map[string][]byte) []string {
 var headerFiles = []string{
 	"common.cuh", "barrier.cuh", "mma.cuh", "weights.cuh", "gemm.cuh", "wgmma.cuh", "gemm_store.cuh", "gemm_wgmma.cuh", "grouped.cuh",
 	"route.cuh", "attend.cuh", "attend_page.cuh", "attend_few.cuh", "attend_wgmma.cuh", "latent.cuh", "kv.cuh", "cache.cuh", "turn.cuh",
-	"gemm_turned.cuh", "gemm_scaled.cuh", "float8.cuh", "ahead.cuh",
+	"gemm_turned.cuh", "gemm_scaled.cuh", "grouped_wgmma.cuh", "operand.cuh", "float8.cuh", "ahead.cuh",
 }
 
 // ReadSource reads a source and the headers from the package's folder.
@@ -272,7 +274,8 @@ func (b Build) read() (c compiled, err error) {
 var earlySources = []string{
 	"rows.cu", "cache.cu", "attend.cu", "attend_ring.cu", "attend_wgmma.cu", "attend_latent.cu", "attend_latent_wgmma.cu", "attend_latent_few.cu",
 	"gemm_few.cu", "gemm_ring.cu", "gemm_wgmma.cu", "gemm_turned.cu", "gemm_float8.cu", "gemm_float8_few.cu",
-	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu", "heads_wgmma.cu", "route_few.cu",
+	"adapt.cu", "experts.cu", "grouped.cu", "grouped_few.cu", "grouped_wgmma.cu",
+	"grouped_float8.cu", "grouped_float8_few.cu", "heads_wgmma.cu", "route_few.cu",
 }
 
 // kernels are the functions of all modules by name, those of products with the format that they read. Products of

@@ -28,6 +28,7 @@ type opsCase struct {
 	graph func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(width int, scale float64) compute.Tensor) (out compute.Tensor)
 	kv    quant.Type // on the device; 0 is its default
 	off   float64    // most relative error
+	by    scaling    // of experts' weights
 	place func(t testing.TB, d compute.Device, r *rand.Rand) []compute.Placement
 }
 
@@ -106,8 +107,8 @@ func TestOperations(t *testing.T) {
 	}
 	defer host.Close()
 	cases := append(expertCases(), headCases()...)
-	cases = append(cases, mixtureCase(576, 3, 0))
-	cases = append(cases, less([]opsCase{mixtureCase(2048, 5, 0), mixtureCase(2048, 4, 160)}, []opsCase{mixtureCase(2048, 2, 32)})...)
+	cases = append(cases, mixtureCase(576, 3, 0, scaledOtherwise), mixtureCase(256, 3, 0, scaledByGroup), mixtureCase(512, 5, 32, scaledByOutput))
+	cases = append(cases, less([]opsCase{mixtureCase(2048, 5, 0, scaledOtherwise), mixtureCase(2048, 4, 160, scaledOtherwise)}, []opsCase{mixtureCase(2048, 2, 32, scaledOtherwise)})...)
 	cases = append(cases, recurrentCases()...)
 	for _, heads := range less([]int{16, 20, 80}, []int{20}) {
 		cases = append(cases, latentCase(quant.BF16, heads, latentValues, latentKeys-latentValues))
@@ -135,17 +136,29 @@ func TestExpertsByEveryKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	was := manies
-	defer func() { manies = was }()
+	was, wasFloat8 := manies, manyFloat8s
+	defer func() { manies, manyFloat8s = was, wasFloat8 }()
 	for i, m := range was { // all stay in the list: it says which kernels get shared memory
 		manies = slices.Clone(was)
 		for j := range manies {
 			manies[j].least = 1 << 30
 		}
 		manies[i].least = 0
-		all := append(expertCases(), mixtureCase(2048, 5, 0))
+		all := append(expertCases(), mixtureCase(2048, 5, 0, scaledOtherwise))
 		for _, c := range less(all, all[4:9]) {
 			t.Run(fmt.Sprintf("%d rows, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
+		}
+	}
+	for i, m := range wasFloat8 {
+		manyFloat8s = slices.Clone(wasFloat8)
+		for j := range manyFloat8s {
+			manyFloat8s[j].least = 1 << 30
+		}
+		manyFloat8s[i].least = 0
+		for _, c := range expertCases() {
+			if c.by != scaledOtherwise && m.groups == (c.by == scaledByGroup) {
+				t.Run(fmt.Sprintf("%d rows in F8_E4M3, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
+			}
 		}
 	}
 }
@@ -224,59 +237,84 @@ func expertCases() []opsCase {
 		{256, 256, 144, 3, 2, compute.Router{Scale: 1}, false, false, false, quant.Q8_0},
 		{320, 128, 72, 70, 4, compute.Router{Scale: 1}, true, false, false, quant.BF16},
 		{1152, 832, 20, 3, 2, compute.Router{Scale: 1}, false, false, false, quant.MXFP4}, // more parts than a ring has
+		{256, 768, 144, 8, 3, compute.Router{Scale: 1, Normalise: true}, true, true, false, quant.F8_E4M3},
+		{512, 256, 320, 30, 10, compute.Router{Scale: 1}, false, false, true, quant.F8_E4M3},
+		{1536, 512, 72, 2, 2, compute.Router{Scale: 1}, true, false, false, quant.F8_E4M3},
 	} {
 		off := 1e-2
 		if k.typ != quant.BF16 {
 			off = 3e-2 // rows are quantised on the processor
 		}
-		cases = append(cases, opsCase{name: fmt.Sprintf("experts %d", i), off: off, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
-			g.Routings = []compute.Routing{{Experts: k.experts, Chosen: k.chosen}}
-			x, logits, dst := inputs(k.in, 1), inputs(k.experts, 2), inputs(k.out, 1)
-			gate, up := g.Buffer(k.chosen*k.width, compute.AllRows), g.Buffer(k.chosen*max(k.width, k.out), compute.AllRows)
-			product := func(dst compute.Tensor, out, in int) compute.ExpertProduct {
-				q := compute.ExpertProduct{Dst: dst.Narrow(out)}
-				for range k.experts {
-					if k.typ == quant.BF16 {
-						q.W = append(q.W, weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in))
-					} else {
-						w, err := d.Matrix(packedSource(t, r, k.typ, out, in))
-						if err != nil {
-							t.Fatal(err)
-						}
-						q.W = append(q.W, w)
-					}
-					if k.bias {
-						bias := bell(r, out, 1)
-						for o := range bias {
-							if r.IntN(8) == 0 {
-								bias[o] = -200 // of which an activation's divisor is beyond 2¹²⁶
+		scalings := []scaling{scaledOtherwise}
+		if k.typ == quant.F8_E4M3 {
+			off, scalings = 1e-1, []scaling{scaledByGroup, scaledByOutput} // rows are rounded to 4 bits
+		}
+		for _, by := range scalings {
+			cases = append(cases, opsCase{name: fmt.Sprintf("experts %d%s", i, []string{"", " by output", ""}[by]), off: off, by: by, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+				g.Routings = []compute.Routing{{Experts: k.experts, Chosen: k.chosen}}
+				x, logits, dst := inputs(k.in, 1), inputs(k.experts, 2), inputs(k.out, 1)
+				gate, up := g.Buffer(k.chosen*k.width, compute.AllRows), g.Buffer(k.chosen*max(k.width, k.out), compute.AllRows)
+				product := func(dst compute.Tensor, out, in int) compute.ExpertProduct {
+					q := compute.ExpertProduct{Dst: dst.Narrow(out)}
+					for range k.experts {
+						if k.typ == quant.BF16 {
+							q.W = append(q.W, weight(t, d, bell(r, out*in, 1/math.Sqrt(float64(in))), out, in))
+						} else if by != scaledOtherwise {
+							q.W = append(q.W, float8Weight(t, d, r, out, in, by))
+						} else {
+							w, err := d.Matrix(packedSource(t, r, k.typ, out, in))
+							if err != nil {
+								t.Fatal(err)
 							}
+							q.W = append(q.W, w)
 						}
-						q.Bias = append(q.Bias, vectorOf(t, d, bias))
+						if k.bias {
+							bias := bell(r, out, 1)
+							for o := range bias {
+								if r.IntN(8) == 0 {
+									bias[o] = -200 // of which an activation's divisor is beyond 2¹²⁶
+								}
+							}
+							q.Bias = append(q.Bias, vectorOf(t, d, bias))
+						}
 					}
+					return q
 				}
-				return q
-			}
-			router := k.router
-			if k.bias {
-				router.Bias = vectorOf(t, d, bell(r, k.experts, 0.1))
-			}
-			combine := compute.Combine{Dst: dst, Src: up.Narrow(k.out)}
-			if k.shared {
-				combine.Shared = dst
-			}
-			if k.factor {
-				combine.Factor = inputs(1, 1)
-			}
-			g.Add(compute.Route{Logits: logits, Router: router},
-				compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up, k.width, k.in), product(gate, k.width, k.in)}},
-				compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(k.chosen * k.width), Act: acts[i%len(acts)]},
-				compute.MatMulExperts{X: gate.Narrow(k.width), Routed: true, Products: []compute.ExpertProduct{product(up, k.out, k.width)}},
-				combine)
-			return dst
-		}})
+				router := k.router
+				if k.bias {
+					router.Bias = vectorOf(t, d, bell(r, k.experts, 0.1))
+				}
+				combine := compute.Combine{Dst: dst, Src: up.Narrow(k.out)}
+				if k.shared {
+					combine.Shared = dst
+				}
+				if k.factor {
+					combine.Factor = inputs(1, 1)
+				}
+				g.Add(compute.Route{Logits: logits, Router: router},
+					compute.MatMulExperts{X: x, Products: []compute.ExpertProduct{product(up, k.width, k.in), product(gate, k.width, k.in)}},
+					compute.Activate{Dst: gate, Gate: gate, Up: up.Narrow(k.chosen * k.width), Act: acts[i%len(acts)]},
+					compute.MatMulExperts{X: gate.Narrow(k.width), Routed: true, Products: []compute.ExpertProduct{product(up, k.out, k.width)}},
+					combine)
+				return dst
+			}})
+		}
 	}
 	return cases
+}
+
+// float8Weight makes a random weight of F8_E4M3.
+func float8Weight(t testing.TB, d compute.Device, r *rand.Rand, out, in int, by scaling) compute.Matrix {
+	t.Helper()
+	src := packedSource(t, r, quant.F8_E4M3, out, in)
+	if by == scaledByOutput {
+		src.Group, src.Scales = in, src.Scales[:out]
+	}
+	w, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func headCases() []opsCase {
@@ -296,10 +334,14 @@ func headCases() []opsCase {
 }
 
 // mixtureCase is a whole mixture: the norm, the router's product, the choice, products, their sum, and its addition to
-// the residual stream. Each row chooses all experts, so that rounding does not choose others.
-func mixtureCase(hidden, experts, shared int) opsCase {
-	return opsCase{name: fmt.Sprintf("mixture of %d and a shared one of %d on rows of %d", experts, shared, hidden), off: 1e-2, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
-		const width = 192
+// the residual stream. Each row chooses all experts, so that rounding does not choose others. Weights of experts are
+// F8_E4M3 if `by` says how they are scaled.
+func mixtureCase(hidden, experts, shared int, by scaling) opsCase {
+	name, off, width := fmt.Sprintf("mixture of %d and a shared one of %d on rows of %d", experts, shared, hidden), 1e-2, 192
+	if by != scaledOtherwise {
+		name, off, width = name+" in F8_E4M3", 1e-1, 256
+	}
+	return opsCase{name: name, off: off, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 		g.Routings = []compute.Routing{{Experts: experts, Chosen: experts}}
 		all := func(width int) compute.Tensor { return g.Buffer(width, compute.AllRows) }
 		h, x, logits, added := inputs(hidden, 1), all(hidden), all(experts), all(hidden)
@@ -310,7 +352,11 @@ func mixtureCase(hidden, experts, shared int) opsCase {
 		product := func(dst compute.Tensor, in int) (q compute.ExpertProduct) {
 			q.Dst = dst
 			for range experts {
-				q.W = append(q.W, of(dst.Cols, in))
+				if by == scaledOtherwise {
+					q.W = append(q.W, of(dst.Cols, in))
+				} else {
+					q.W = append(q.W, float8Weight(t, d, r, dst.Cols, in, by))
+				}
 			}
 			return q
 		}
@@ -410,7 +456,7 @@ func adapterWeight(t testing.TB, d compute.Device, v []float32, out, in int) com
 // back.
 func TestOperationsOnFake(t *testing.T) {
 	cases := append(expertCases(), headCases()...)
-	cases = append(cases, mixtureCase(2048, 5, 0), mixtureCase(576, 3, 0))
+	cases = append(cases, mixtureCase(2048, 5, 0, scaledOtherwise), mixtureCase(576, 3, 0, scaledOtherwise), mixtureCase(256, 3, 0, scaledByGroup))
 	cases = append(cases, recurrentCases()...)
 	for _, k := range kvTypes {
 		cases = append(cases, latentCase(k.typ, 20, 64, 16), storeCase(k.typ, 72, 40, false), storeCase(k.typ, 96, 96, false), storeCase(k.typ, 192, 192, false))

@@ -271,6 +271,14 @@ type manyArgs struct {
 	_     [5]int32
 }
 
+// manyFloat8Args is a manyArgs with where scales of rows are.
+type manyFloat8Args struct {
+	manyArgs
+	boxes  [4]tensorMap
+	scales pointer
+	_      [7]uint64
+}
+
 // headsArgs is a groupedArgs with the map of its rows.
 type headsArgs struct {
 	x tensorMap
@@ -286,6 +294,17 @@ type fewArgs struct {
 	experts, chosen, act, mode int32
 	scale                      float32
 	in                         int32
+}
+
+// fewFloat8Args is a fewArgs with the stages of a warp's ring.
+type fewFloat8Args struct {
+	fewArgs
+	stages, _ int32
+}
+
+type float8SpreadArgs struct {
+	x, to, scales, at, slot               pointer
+	ldx, in, rows, chosen, padded, groups int32
 }
 
 type restArgs struct {
@@ -509,6 +528,7 @@ var paramSizes = map[string]uintptr{
 	"few_down":            unsafe.Sizeof(fewArgs{}),
 	"float8_rows":         unsafe.Sizeof(float8RowsArgs{}),
 	"float8_norm":         unsafe.Sizeof(float8NormArgs{}),
+	"float8_spread":       unsafe.Sizeof(float8SpreadArgs{}),
 	"convolve":            unsafe.Sizeof(convolveArgs{}),
 }
 
@@ -547,6 +567,12 @@ func init() {
 	paramSizes[gateDown] = unsafe.Sizeof(adaptArgs{})
 	for _, m := range manies {
 		paramSizes[m.name(false)], paramSizes[m.name(true)] = unsafe.Sizeof(manyArgs{}), unsafe.Sizeof(manyArgs{})
+	}
+	for _, m := range manyFloat8s {
+		paramSizes[m.name(false)], paramSizes[m.name(true)] = unsafe.Sizeof(manyFloat8Args{}), unsafe.Sizeof(manyFloat8Args{})
+	}
+	for _, by := range []scaling{scaledByOutput, scaledByGroup} {
+		paramSizes[fewFloat8Name(by, true)], paramSizes[fewFloat8Name(by, false)] = unsafe.Sizeof(fewFloat8Args{}), unsafe.Sizeof(fewFloat8Args{})
 	}
 	for _, keys := range deltaKeys {
 		paramSizes[deltaName(keys)] = unsafe.Sizeof(deltaArgs{})

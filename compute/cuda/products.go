@@ -295,6 +295,7 @@ func (f format) sharedSizes(most int) map[string]int {
 			sizes[f.kernel(w.name())] = w.shared(f)
 		}
 		sizes[f.kernel(turnedFloat8.name)] = turnedFloat8.shared(f)
+		f.expertsShared(sizes, most)
 	}
 	return sizes
 }

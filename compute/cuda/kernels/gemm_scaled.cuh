@@ -6,40 +6,6 @@
 #pragma once
 #include "gemm_wgmma.cuh"
 
-// Scaled is a warp's weights of a step, and the scales of outputs g and g+8. even: each lane has the same for both.
-struct Scaled {
-    Operand<true> o;
-    float scale[2];
-    bool even;
-
-    __device__ __forceinline__ void load(const u8 *records, int lane) {
-        o.load(records, lane);
-        u32 word = *(const u32 *)(records + 1024 + lane / 4 * 4);
-        scale[0] = fromBF16((bf16)word) * OF_CODES, scale[1] = fromBF16((bf16)(word >> 16)) * OF_CODES;
-        even = !__any_sync(~0u, scale[0] != scale[1]);
-    }
-};
-
-// addScaled adds a step's sums d to sum, times scales of outputs and of rows, which are at `scales`. Where two outputs
-// have the same scale, as in blocks of 128 outputs, its products with those of rows are made once for both.
-template <int N> __device__ __forceinline__ void addScaled(float (&sum)[N / 2], const float (&d)[N / 2], const Scaled &o, const float *scales, int lane) {
-    auto add = [&](auto scaleOf) {
-#pragma unroll
-        for (int j = 0; j < N / 8; j++) {
-            float2 s = *(const float2 *)(scales + j * 8 + lane % 4 * 2);
-            float by[4];
-            scaleOf(s, by);
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[j * 4 + e] = fmaf(d[j * 4 + e], by[e], sum[j * 4 + e]);
-        }
-    };
-    if (o.even)
-        add([&](float2 s, float(&by)[4]) { by[0] = by[2] = o.scale[0] * s.x, by[1] = by[3] = o.scale[0] * s.y; });
-    else
-        add([&](float2 s, float(&by)[4]) { by[0] = o.scale[0] * s.x, by[1] = o.scale[0] * s.y, by[2] = o.scale[1] * s.x, by[3] = o.scale[1] * s.y; });
-}
-
 template <int N, int GROUPS, bool SPLIT, typename Args, typename All>
 __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 base, const All &parts) {
     using P = Plan<true, N, GROUPS, 1, SPLIT, false, true>;

@@ -17,6 +17,7 @@
 // multiplied (AWAY).
 #pragma once
 #include "gemm_store.cuh"
+#include "operand.cuh"
 
 // x has boxes of 64 inputs of some rows. `to` is for AWAY kernels: boxes of results, of 128 bytes by CHUNK rows; the
 // tiles of all products but the last are whole boxes.
@@ -67,35 +68,6 @@ template <bool F8, bool TURNED = false> struct ArgsOf {
 };
 template <> struct ArgsOf<true> {
     typedef Float8BoxArgs type;
-};
-
-// Operand is operand A of a warp's tile of a step: 64 inputs, or 128 of F8_E4M3.
-template <bool F8> struct Operand {
-    u32 a[4][4];
-
-    __device__ __forceinline__ void load(const u8 *records, int lane) {
-        // Of F8_E4M3 a lane has 16 bytes of outputs g and g+8 in each record. wgmma takes the four of each 16 inputs
-        // for inputs 4t to 4t+3: rows are written in that order, too (gemm_float8.cu).
-        if constexpr (F8) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                uint4 v = *(const uint4 *)(records + k / 2 * RECORD + k % 2 * 512 + lane * 16);
-                a[k][0] = permute(v.x, v.y, 0x6420), a[k][1] = permute(v.x, v.y, 0x7531);
-                a[k][2] = permute(v.z, v.w, 0x6420), a[k][3] = permute(v.z, v.w, 0x7531);
-            }
-        } else {
-            Weights<FORMAT> codes;
-            codes.template load<false>(records, lane);
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                codes.tile(k, a[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                asm volatile("" : "+r"(a[k][i])); // here and not later
-    }
 };
 
 // fetchWeights copies a box of records: of some tiles from `tile` on, and records from `record` on.

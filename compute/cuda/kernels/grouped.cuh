@@ -35,3 +35,36 @@ struct GroupedArgs {
     int late, unused;    // late: 1 if rows were there before the kernel in front began (waitForRows)
     GroupedProduct p[MAX_PRODUCTS];
 };
+
+// FewArgs are those of kernels that compute routes of few rows, each by itself (grouped_few.cu).
+struct FewArgs {
+    Rows x, dst;               // of a gate: x [rows], dst [routes]; few_down: x [routes], dst [rows]
+    const Group *gate, *up;    // [experts]; few_down has one weight, gate
+    const int *ids, *slot;     // [rows, chosen], [rows]
+    const float *weights;      // [rows, chosen]
+    Rows shared, factor;       // as combine's in experts.cu
+    int experts, chosen, act, mode; // mode of few_down: PLAIN, or ADD: added to dst, times scale
+    float scale;
+    int in; // inputs
+};
+
+// touch reads the table of n experts, so that it is in the cache once the choice is known.
+__device__ __forceinline__ void touch(const Group *groups, int n) {
+    for (int at = threadIdx.x * 128; at < n * (int)sizeof(Group); at += blockDim.x * 128) {
+        asm volatile("{\n.reg .b32 unused;\nld.global.u32 unused, [%0];\n}" ::"l"((const u8 *)groups + at));
+    }
+}
+
+// sumExperts adds up what a row's experts yield for 16 outputs from `out` on, times their weights, as combine does, and
+// stores that.
+__device__ __forceinline__ void sumExperts(const FewArgs &a, int row, int out, int outs, const float (*sums)[16]) {
+    int col = out + threadIdx.x;
+    if (threadIdx.x >= 16 || col >= outs)
+        return;
+    float v = a.shared.at ? get(a.shared, row, col) : 0;
+    if (a.factor.at)
+        v = v * sigmoid(get(a.factor, row, 0));
+    for (int i = 0; i < a.chosen; i++)
+        v = fmaf(a.weights[row * a.chosen + i], sums[i][threadIdx.x], v);
+    put(a.dst, row, col, a.mode == ADD ? fmaf(a.scale, v, get(a.dst, row, col)) : v);
+}

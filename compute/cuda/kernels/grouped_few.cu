@@ -8,17 +8,6 @@
 #include "ahead.cuh"
 #include "grouped.cuh"
 
-struct FewArgs {
-    Rows x, dst;               // few_gated: x [rows], dst [routes]; few_down: x [routes], dst [rows]
-    const Group *gate, *up;    // [experts]; few_down has one weight, gate
-    const int *ids, *slot;     // [rows, chosen], [rows]
-    const float *weights;      // [rows, chosen]
-    Rows shared, factor;       // as combine's in experts.cu
-    int experts, chosen, act, mode; // mode of few_down: PLAIN, or ADD: added to dst, times scale
-    float scale;
-    int in; // inputs
-};
-
 // Chain is a warp's stream: where its weights come from, its ring in shared memory, and the row there, which the WARPS
 // warps of a block may share.
 template <int TILES, int STAGES, int STEPS, int WARPS = 1> struct Chain {
@@ -119,13 +108,6 @@ template <int TILES, int STAGES, int STEPS, int WARPS = 1> struct Chain {
     }
 };
 
-// touch reads the table of n experts, so that it is in the cache once the choice is known.
-__device__ __forceinline__ void touch(const Group *groups, int n) {
-    for (int at = threadIdx.x * 128; at < n * (int)sizeof(Group); at += blockDim.x * 128) {
-        asm volatile("{\n.reg .b32 unused;\nld.global.u32 unused, [%0];\n}" ::"l"((const u8 *)groups + at));
-    }
-}
-
 // few_gated: act(gate)·up of each route. [tiles, routes] blocks of a warp, or of two: where records are small, making
 // bfloat16 of them takes a warp long, and a gate's and an up's tile have a warp each.
 KERNEL few_gated(const FewArgs a) {
@@ -201,13 +183,5 @@ KERNEL few_down(const FewArgs a) {
             sums[warp][lane / 4 + i * 8] = fromBF16(toBF16(v));
         }
     __syncthreads();
-    int col = tile * 16 + threadIdx.x;
-    if (threadIdx.x >= 16 || col >= w.outs)
-        return;
-    float v = a.shared.at ? get(a.shared, row, col) : 0;
-    if (a.factor.at)
-        v = v * sigmoid(get(a.factor, row, 0));
-    for (int i = 0; i < a.chosen; i++)
-        v = fmaf(a.weights[row * a.chosen + i], sums[i][threadIdx.x], v);
-    put(a.dst, row, col, a.mode == ADD ? fmaf(a.scale, v, get(a.dst, row, col)) : v);
+    sumExperts(a, row, tile * 16, w.outs, sums);
 }

@@ -23,11 +23,14 @@ template <int n> __device__ __forceinline__ void moreRegisters() { asm volatile(
 #define D16(i) D8(i), D8(i + 8)
 #define D32(i) D16(i), D16(i + 16)
 #define D64(i) D32(i), D32(i + 32)
+#define SUMS_12 D8(0), D4(8)
+#define SUMS_48 D32(0), D16(32)
 #define SUMS_64 D64(0)
 #define SUMS_80 D64(0), D16(64)
 #define SUMS_96 D64(0), D32(64)
 #define SUMS_112 SUMS_96, D16(96)
 #define SUMS_128 D64(0), D64(64)
+#define S_12 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11"
 #define S0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define S1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define S2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -46,10 +49,14 @@ template <int n> __device__ __forceinline__ void moreRegisters() { asm volatile(
         WGMMA("8", KIND, LAST, "%0,%1,%2,%3", "%4,%5,%6,%7", "%8", "%9", D4(0));                                      \
     else if constexpr (N == 16)                                                                                        \
         WGMMA("16", KIND, LAST, "%0,%1,%2,%3,%4,%5,%6,%7", "%8,%9,%10,%11", "%12", "%13", D8(0));                     \
+    else if constexpr (N == 24)                                                                                        \
+        WGMMA("24", KIND, LAST, S_12, "%12,%13,%14,%15", "%16", "%17", SUMS_12);                                      \
     else if constexpr (N == 32)                                                                                        \
         WGMMA("32", KIND, LAST, S0, "%16,%17,%18,%19", "%20", "%21", D16(0));                                         \
     else if constexpr (N == 64)                                                                                        \
         WGMMA("64", KIND, LAST, S0 S1, "%32,%33,%34,%35", "%36", "%37", D32(0));                                      \
+    else if constexpr (N == 96)                                                                                        \
+        WGMMA("96", KIND, LAST, S0 S1 S2, "%48,%49,%50,%51", "%52", "%53", SUMS_48);                                  \
     else if constexpr (N == 128)                                                                                       \
         WGMMA("128", KIND, LAST, S0 S1 S2 S3, "%64,%65,%66,%67", "%68", "%69", SUMS_64);                              \
     else if constexpr (N == 160)                                                                                       \

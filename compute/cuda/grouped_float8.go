@@ -1,0 +1,225 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/kvasir-llm/kvasir/compute"
+)
+
+// manyFloat8 is a kernel of grouped_float8.cu: a many, for rows that have scales for groups or for rows that have one.
+type manyFloat8 struct {
+	many
+	groups bool
+}
+
+// manyFloat8s are the kernels; of those for rows with scales of groups, as of the others, the first that suits is
+// taken.
+var manyFloat8s = []manyFloat8{
+	{many{256, 1, 96}, false}, {many{128, 1, 20}, false}, {many{32, 2, 0}, false}, {many{128, 1, 20}, true}, {many{32, 2, 0}, true},
+}
+
+func (m manyFloat8) name(gated bool) string {
+	name := "grouped_float8"
+	if m.groups {
+		name += "_groups"
+	}
+	name = fmt.Sprintf("%s_%d", name, m.rows)
+	if gated {
+		name += "_gated"
+	}
+	return name
+}
+
+// scalesBefore is the rows before a part whose scales a box may have (BEFORE).
+const scalesBefore = 4
+
+// fewFloat8Name is the name of a kernel of grouped_float8_few.cu: that of a gate and what it gates, or of the last
+// product.
+func fewFloat8Name(by scaling, gated bool) string {
+	name := "few_float8"
+	if by == scaledByGroup {
+		name += "_groups"
+	}
+	if gated {
+		return name + "_gated"
+	}
+	return name + "_down"
+}
+
+// expertsShared adds the dynamic shared memory of these kernels, of most bytes that a block can have.
+func (f format) expertsShared(sizes map[string]int, most int) {
+	for _, m := range manyFloat8s {
+		sizes[f.kernel(m.name(false))], sizes[f.kernel(m.name(true))] = mostShared, mostShared
+	}
+	for _, by := range []scaling{scaledByOutput, scaledByGroup} {
+		sizes[f.kernel(fewFloat8Name(by, true))], sizes[f.kernel(fewFloat8Name(by, false))] = most-fewExpertsOwn, most-fewExpertsOwn
+	}
+}
+
+// scalingOfExperts says how the weights of products are scaled, if all are alike.
+func scalingOfExperts(products []compute.ExpertProduct) scaling {
+	by := scaling(-1)
+	for _, q := range products {
+		for _, w := range q.W {
+			if own := w.(*matrix).float8; by >= 0 && own != by {
+				return scaledOtherwise
+			} else {
+				by = own
+			}
+		}
+	}
+	return max(by, scaledOtherwise)
+}
+
+// expertsInFloat8 says how experts' products are computed in the tensor cores of F8_E4M3, if they are. These add up to
+// 4,096 inputs where groups have no scales.
+func (p *program) expertsInFloat8(o compute.MatMulExperts, t *routing) scaling {
+	const most = 4096
+	by := scalingOfExperts(o.Products)
+	if by == scaledByOutput && o.X.Cols > most || t.Experts > mostGroups {
+		return scaledOtherwise
+	}
+	for _, m := range manyFloat8s { // all or none, as inFloat8 says
+		if p.kernel[formatFP8.kernel(m.name(false))] == nil {
+			return scaledOtherwise
+		}
+	}
+	return by
+}
+
+// multiplyFloat8Experts queues products of routes that are ordered by expert, and before them the rounding of their
+// rows.
+func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedArgs) error {
+	count, in := s.count[compute.AllRows], e.x.Cols
+	routes, padded := count*e.t.Chosen, p.float8.rows*e.t.Chosen
+	if count == 0 {
+		return nil
+	}
+	x := p.view(e.x)
+	r := float8SpreadArgs{to: p.float8.x, scales: p.float8.scales, at: e.t.at, slot: s.slot, in: int32(in), rows: int32(count), chosen: int32(e.t.Chosen), padded: int32(padded)}
+	if e.routed {
+		x, r.at, r.rows, r.chosen = p.routed(e.x), 0, int32(routes), 1
+	}
+	r.x, r.ldx = x.at, x.ld
+	if e.float8 == scaledByGroup {
+		r.groups = 1
+	}
+	const rowsOfBlock = 8
+	if err := run(p, formatFP8.kernel("float8_spread"), grid{blocksOf(int(r.rows), rowsOfBlock), 1, 1}, 32*rowsOfBlock, &r); err != nil {
+		return err
+	}
+	a.groups, a.pads, a.aligned, a.ends, a.rows, a.products = int32(e.t.Experts), 1, 1, e.t.ends, int32(routes), int32(len(e.dsts))
+	for i, dst := range e.dsts {
+		a.p[i] = groupedProductArgs{groups: p.groupTable.at(e.tables[i]), dst: p.routed(dst), tiles: int32(blocksOf(dst.Cols, tileOuts))}
+	}
+	m := manyFloat8For(e.float8, routes, e.t.Experts)
+	args := manyFloat8Args{manyArgs: manyArgs{a: *a, steps: int32(in / float8Inputs)}, scales: r.scales}
+	for i := range args.x {
+		rows := m.rows / len(args.x) * (i + 1)
+		var err error
+		if e.float8 == scaledByGroup {
+			if args.boxes[i], err = p.g.mapScales(r.scales, padded, in/float8Inputs, rows+scalesBefore); err != nil {
+				return err
+			}
+		}
+		if m.steps == 1 {
+			rows /= clusterSize
+		}
+		// Two codes are a number of bfloat16.
+		if args.x[i], err = p.g.mapRows(r.to, in/2, routes, in/2, rows, 1); err != nil {
+			return err
+		}
+	}
+	blocks := p.d.g.info.sms / clusterSize * clusterSize
+	return run(p, formatFP8.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, manyThreads, &args)
+}
+
+// manyFloat8For returns the kernel for so many routes.
+func manyFloat8For(by scaling, routes, experts int) manyFloat8 {
+	for _, m := range manyFloat8s {
+		if m.groups == (by == scaledByGroup) && routes >= m.least*experts {
+			return m
+		}
+	}
+	panic("cuda: no kernel for experts in F8_E4M3")
+}
+
+// fewExperts says how a kernel of grouped_float8_few.cu computes: its threads, the warps of a block that have a tile,
+// and the bytes that it needs beside their rings.
+type fewExperts struct{ threads, warps, beside, in int }
+
+// fewExpertsOwn is the shared memory of these kernels that is not dynamic, or a little less.
+const fewExpertsOwn = 2 << 10
+
+// fewExpertsOf says so of a product: of a gate and what it gates blocks have a row, of the last product those of all
+// routes.
+func fewExpertsOf(in, chosen int, gated bool) fewExperts {
+	const reach = 128 // what a matrix may reach into
+	scales := 4 * roundUp(in/float8Inputs, 2)
+	if gated {
+		return fewExperts{128, 4, in + reach + scales, in}
+	}
+	return fewExperts{32 * roundUp(chosen, 4), chosen, (in+scales)*chosen + reach, in}
+}
+
+// ring returns the stages of a ring, and the shared memory, of so many blocks; ok is false if too few stages fit.
+func (f fewExperts) ring(i info, blocks int) (stages, shared int, ok bool) {
+	const deep, resident, least = 2, 3, 2 // deep: steps of a stage
+	stage, all := deep*2*formatFP8.recordBytes()+8, int(blocksOf(f.in/float8Inputs, deep))
+	for n := min(resident, int(blocksOf(blocks, i.sms))); n > 0; n-- {
+		room := (i.shared+blockShared)/n - blockShared - fewExpertsOwn
+		if stages = min((room-f.beside)/(f.warps*stage), all); stages >= min(least, all) {
+			return stages, f.beside + stages*f.warps*stage, true
+		}
+	}
+	return 0, 0, false
+}
+
+// fewFloat8Experts returns what launches a kernel for few rows; nil if there is none, and then routes are always
+// ordered.
+func (p *program) fewFloat8Experts(e *expertProducts, gated bool) func(g grid, a fewArgs) error {
+	const mostChosen = 16
+	f, k := fewExpertsOf(e.x.Cols, e.t.Chosen, gated), p.kernel[formatFP8.kernel(fewFloat8Name(e.float8, gated))]
+	if _, _, ok := f.ring(p.d.g.info, 1); k == nil || !ok || e.t.Chosen > mostChosen {
+		e.t.ordered = true
+		return nil
+	}
+	return func(g grid, a fewArgs) error {
+		stages, shared, _ := f.ring(p.d.g.info, int(g.x*g.y))
+		own := *k
+		own.shared = uint32(shared)
+		return launch(p.s, &own, g, f.threads, &fewFloat8Args{fewArgs: a, stages: int32(stages)})
+	}
+}
+
+// gatedFloat8 compiles act(gate)·up.
+func (p *program) gatedFloat8(e *expertProducts, o compute.Activate) operation {
+	few, tiles := p.fewFloat8Experts(e, true), int(blocksOf(e.dsts[0].Cols, tileOuts))
+	return func(s *shape) error {
+		rows := s.count[compute.AllRows]
+		if !e.t.apart(rows) {
+			return p.multiplyExperts(s, e, groupedArgs{mode: modeGated, act: int32(o.Act), scale: 1}, nil)
+		}
+		if e.narrow != nil {
+			if err := e.narrow(s); err != nil {
+				return err
+			}
+		}
+		return few(grid{blocksOf(tiles, 2), uint32(rows * e.t.Chosen), 1}, p.fewGatedArgs(s, e, o))
+	}
+}
+
+// downFloat8 compiles the last product and the sum; combine is the latter where routes are ordered.
+func (p *program) downFloat8(e *expertProducts, sum compute.Combine, add *compute.Add, combine operation) operation {
+	few := p.fewFloat8Experts(e, false)
+	return func(s *shape) error {
+		rows := s.count[compute.AllRows]
+		if !e.t.apart(rows) {
+			if err := p.multiplyExperts(s, e, groupedArgs{scale: 1}, nil); err != nil {
+				return err
+			}
+			return combine(s)
+		}
+		return few(grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, p.fewDownArgs(s, e, sum, add))
+	}
+}

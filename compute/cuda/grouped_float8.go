@@ -56,27 +56,27 @@ func (f format) expertsShared(sizes map[string]int, most int) {
 	}
 }
 
-// scalingOfExperts says how the weights of products are scaled, if all are alike.
+// scalingOfExperts says how the weights of products are scaled, if all are alike and can be multiplied in the tensor
+// cores of F8_E4M3. These add up to 4,096 inputs where groups have no scales.
 func scalingOfExperts(products []compute.ExpertProduct) scaling {
+	const most = 4096
 	by := scaling(-1)
 	for _, q := range products {
 		for _, w := range q.W {
-			if own := w.(*matrix).float8; by >= 0 && own != by {
+			m := w.(*matrix)
+			if by >= 0 && m.float8 != by || m.float8 == scaledByOutput && m.in > most {
 				return scaledOtherwise
-			} else {
-				by = own
 			}
+			by = m.float8
 		}
 	}
 	return max(by, scaledOtherwise)
 }
 
-// expertsInFloat8 says how experts' products are computed in the tensor cores of F8_E4M3, if they are. These add up to
-// 4,096 inputs where groups have no scales.
+// expertsInFloat8 says how experts' products are computed in the tensor cores of F8_E4M3, if they are.
 func (p *program) expertsInFloat8(o compute.MatMulExperts, t *routing) scaling {
-	const most = 4096
 	by := scalingOfExperts(o.Products)
-	if by == scaledByOutput && o.X.Cols > most || t.Experts > mostGroups {
+	if t.Experts > mostGroups {
 		return scaledOtherwise
 	}
 	for _, m := range manyFloat8s { // all or none, as inFloat8 says

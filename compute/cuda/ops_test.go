@@ -155,7 +155,8 @@ func TestExpertsByEveryKernel(t *testing.T) {
 			manyFloat8s[j].least = 1 << 30
 		}
 		manyFloat8s[i].least = 0
-		for _, c := range expertCases() {
+		all := expertCases()
+		for _, c := range less(all, all[12:14]) {
 			if c.by != scaledOtherwise && m.groups == (c.by == scaledByGroup) {
 				t.Run(fmt.Sprintf("%d rows in F8_E4M3, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
 			}

@@ -175,51 +175,22 @@ func (f fewExperts) ring(i info, blocks int) (stages, shared int, ok bool) {
 	return 0, 0, false
 }
 
-// fewFloat8Experts returns what launches a kernel for few rows; nil if there is none, and then routes are always
-// ordered.
-func (p *program) fewFloat8Experts(e *expertProducts, gated bool) func(g grid, a fewArgs) error {
+// fewFloat8Experts is fewGated or fewDown of products in F8_E4M3.
+func (p *program) fewFloat8Experts(e *expertProducts, gated bool) fewLaunch {
 	const mostChosen = 16
 	f, k := fewExpertsOf(e.x.Cols, e.t.Chosen, gated), p.kernel[formatFP8.kernel(fewFloat8Name(e.float8, gated))]
 	if _, _, ok := f.ring(p.d.g.info, 1); k == nil || !ok || e.t.Chosen > mostChosen {
-		e.t.ordered = true
 		return nil
 	}
-	return func(g grid, a fewArgs) error {
+	tiles := blocksOf(e.dsts[0].Cols, tileOuts)
+	return func(rows int, a *fewArgs) error {
+		g := grid{tiles, uint32(rows), 1}
+		if gated { // a block has two tiles of each, of one route
+			g = grid{blocksOf(int(tiles), 2), uint32(rows * e.t.Chosen), 1}
+		}
 		stages, shared, _ := f.ring(p.d.g.info, int(g.x*g.y))
 		own := *k
 		own.shared = uint32(shared)
-		return launch(p.s, &own, g, f.threads, &fewFloat8Args{fewArgs: a, stages: int32(stages)})
-	}
-}
-
-// gatedFloat8 compiles act(gate)·up.
-func (p *program) gatedFloat8(e *expertProducts, o compute.Activate) operation {
-	few, tiles := p.fewFloat8Experts(e, true), int(blocksOf(e.dsts[0].Cols, tileOuts))
-	return func(s *shape) error {
-		rows := s.count[compute.AllRows]
-		if !e.t.apart(rows) {
-			return p.multiplyExperts(s, e, groupedArgs{mode: modeGated, act: int32(o.Act), scale: 1}, nil)
-		}
-		if e.narrow != nil {
-			if err := e.narrow(s); err != nil {
-				return err
-			}
-		}
-		return few(grid{blocksOf(tiles, 2), uint32(rows * e.t.Chosen), 1}, p.fewGatedArgs(s, e, o))
-	}
-}
-
-// downFloat8 compiles the last product and the sum; combine is the latter where routes are ordered.
-func (p *program) downFloat8(e *expertProducts, sum compute.Combine, add *compute.Add, combine operation) operation {
-	few := p.fewFloat8Experts(e, false)
-	return func(s *shape) error {
-		rows := s.count[compute.AllRows]
-		if !e.t.apart(rows) {
-			if err := p.multiplyExperts(s, e, groupedArgs{scale: 1}, nil); err != nil {
-				return err
-			}
-			return combine(s)
-		}
-		return few(grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, p.fewDownArgs(s, e, sum, add))
+		return launch(p.s, &own, g, f.threads, &fewFloat8Args{fewArgs: *a, stages: int32(stages)})
 	}
 }

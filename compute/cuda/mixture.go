@@ -167,16 +167,46 @@ func (p *program) launchApart(few *function, plan apartPlan, g grid, threads, sh
 	return launch(p.s, &k, g, threads, a)
 }
 
-// gatedExperts compiles act(gate)·up.
-func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
-	cols := e.dsts[0].Cols
+// fewLaunch queues a kernel that computes the products of so many rows route by route.
+type fewLaunch func(rows int, a *fewArgs) error
+
+// fewGated returns that of a gate and what it gates; nil if there is none, and then routes are always ordered.
+func (p *program) fewGated(e *expertProducts) fewLaunch {
 	if e.float8 != scaledOtherwise {
-		return p.gatedFloat8(e, o)
+		return p.fewFloat8Experts(e, true)
 	}
 	plan, _ := e.format.apart()
-	shared := plan.shared(e.format, e.x.Cols, 2)
+	shared, tiles := plan.shared(e.format, e.x.Cols, 2), blocksOf(e.dsts[0].Cols, tileOuts)
 	few := p.kernel[e.format.kernel("few_gated")]
 	if few == nil || shared > int(few.shared) || !e.oneRange() {
+		return nil
+	}
+	return func(rows int, a *fewArgs) error {
+		return p.launchApart(few, plan, grid{tiles, uint32(rows * e.t.Chosen), 1}, 32*plan.warps, shared, a)
+	}
+}
+
+// fewDown returns that of the last product, with the sum, in the same way.
+func (p *program) fewDown(e *expertProducts) fewLaunch {
+	if e.float8 != scaledOtherwise {
+		return p.fewFloat8Experts(e, false)
+	}
+	const mostWarps = 32
+	_, plan := e.format.apart()
+	shared, tiles := e.t.Chosen*plan.shared(e.format, e.x.Cols, 1), blocksOf(e.dsts[0].Cols, tileOuts)
+	few := p.kernel[e.format.kernel("few_down")]
+	if few == nil || e.t.Chosen > mostWarps || shared > int(few.shared) || !e.oneRange() {
+		return nil
+	}
+	return func(rows int, a *fewArgs) error {
+		return p.launchApart(few, plan, grid{tiles, uint32(rows), 1}, 32*e.t.Chosen, shared, a)
+	}
+}
+
+// gatedExperts compiles act(gate)·up.
+func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation {
+	few := p.fewGated(e)
+	if few == nil {
 		e.t.ordered = true
 	}
 	args := groupedArgs{mode: modeGated, act: int32(o.Act), scale: 1}
@@ -195,25 +225,9 @@ func (p *program) gatedExperts(e *expertProducts, o compute.Activate) operation 
 				return err
 			}
 		}
-		a := p.fewGatedArgs(s, e, o)
-		return p.launchApart(few, plan, grid{blocksOf(cols, tileOuts), uint32(rows * e.t.Chosen), 1}, 32*plan.warps, shared, &a)
+		return few(rows, &fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
+			slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)})
 	}
-}
-
-// fewGatedArgs makes the parameter of a kernel that computes a gate and what it gates route by route.
-func (p *program) fewGatedArgs(s *shape, e *expertProducts, o compute.Activate) fewArgs {
-	return fewArgs{x: p.view(e.x), dst: p.routed(e.dsts[0]), gate: p.groupTable.at(e.tables[0]), up: p.groupTable.at(e.tables[1]), ids: e.t.ids,
-		slot: s.slot, weights: e.t.weights, experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), act: int32(o.Act), in: int32(e.x.Cols)}
-}
-
-// fewDownArgs makes that of one that computes the last product, and the sum.
-func (p *program) fewDownArgs(s *shape, e *expertProducts, sum compute.Combine, add *compute.Add) fewArgs {
-	a := fewArgs{x: p.routed(e.x), dst: p.view(sum.Dst), gate: p.groupTable.at(e.tables[0]), ids: e.t.ids, slot: s.slot, weights: e.t.weights,
-		shared: p.view(sum.Shared), factor: p.view(sum.Factor), experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), in: int32(e.x.Cols)}
-	if add != nil {
-		a.mode, a.scale, a.dst = modeAdd, add.Scale, p.view(add.Dst)
-	}
-	return a
 }
 
 // downExperts compiles a product and the sum of what a row's experts yield.
@@ -223,14 +237,8 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 	if err != nil {
 		return nil, err
 	}
-	if e.float8 != scaledOtherwise {
-		return p.downFloat8(e, sum, add, combine), nil
-	}
-	_, plan := e.format.apart()
-	const mostWarps = 32
-	shared := e.t.Chosen * plan.shared(e.format, e.x.Cols, 1)
-	few := p.kernel[e.format.kernel("few_down")]
-	if few == nil || e.t.Chosen > mostWarps || shared > int(few.shared) || !e.oneRange() {
+	few := p.fewDown(e)
+	if few == nil {
 		e.t.ordered = true
 	}
 	return func(s *shape) error {
@@ -241,8 +249,12 @@ func (c *compiler) downExperts(e *expertProducts, sum compute.Combine, add *comp
 			}
 			return combine(s)
 		}
-		a := p.fewDownArgs(s, e, sum, add)
-		return p.launchApart(few, plan, grid{blocksOf(e.dsts[0].Cols, tileOuts), uint32(rows), 1}, 32*e.t.Chosen, shared, &a)
+		a := fewArgs{x: p.routed(e.x), dst: p.view(sum.Dst), gate: p.groupTable.at(e.tables[0]), ids: e.t.ids, slot: s.slot, weights: e.t.weights,
+			shared: p.view(sum.Shared), factor: p.view(sum.Factor), experts: int32(e.t.Experts), chosen: int32(e.t.Chosen), in: int32(e.x.Cols)}
+		if add != nil {
+			a.mode, a.scale, a.dst = modeAdd, add.Scale, p.view(add.Dst)
+		}
+		return few(rows, &a)
 	}, nil
 }
 

@@ -45,3 +45,10 @@ __device__ __forceinline__ float mostOfEight(float x) {
         x = fmaxf(x, __shfl_xor_sync(0xffu << (threadIdx.x & 24), x, d));
     return x;
 }
+
+// mostOfWarp is the largest number of a warp.
+__device__ __forceinline__ float mostOfWarp(float x) {
+    for (int d = 16; d > 0; d /= 2)
+        x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    return x;
+}

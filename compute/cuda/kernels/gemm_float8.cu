@@ -53,8 +53,7 @@ __device__ __forceinline__ i64 scaleAt(int padded, int row, int u) { return (i64
 
 // mostOfBlock is the largest number of a block's threads, of whole warps; all get it. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOfBlock(float x, float *scratch) {
-    for (int d = 16; d > 0; d /= 2)
-        x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    x = mostOfWarp(x);
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     __syncthreads();

@@ -53,18 +53,9 @@ template <int RANGES> struct Ranges {
     }
 };
 
-// OperandOf is what a warp has of a step's weights.
-template <bool SCALED> struct OperandOf {
-    typedef Operand<true> type;
-};
-template <> struct OperandOf<true> {
-    typedef Scaled type;
-};
-
 // mostOf is the largest number of so many threads, which all get. scratch is as sumOfBlock's.
 __device__ __forceinline__ float mostOf(float x, int threads, float *scratch) {
-    for (int d = 16; d > 0; d /= 2)
-        x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    x = mostOfWarp(x);
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     barrierOf(1, threads);

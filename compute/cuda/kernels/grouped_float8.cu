@@ -37,8 +37,7 @@ KERNEL __launch_bounds__(256) float8_spread(const Float8SpreadArgs a) {
 #pragma unroll 4
         for (int u = lane; u < units; u += 32)
             most = fmaxf(most, read(u, v));
-        for (int d = 16; d > 0; d /= 2)
-            most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+        most = mostOfWarp(most);
         if (lane == 0)
             places([&](int to) { a.scales[to] = most / 448.f; });
     }
@@ -54,16 +53,6 @@ KERNEL __launch_bounds__(256) float8_spread(const Float8SpreadArgs a) {
         places([&](int to) { *(uint4 *)(a.to + (i64)to * a.in + u * 16) = codes; });
     }
 }
-
-// OperandOf is what a warp has of a step's weights.
-template <bool SCALED> struct OperandOf {
-    typedef Operand<true> type;
-    static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o; }
-};
-template <> struct OperandOf<true> {
-    typedef Scaled type;
-    static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o.o; }
-};
 
 // scaleSums multiplies sums by the scales of a warp's two outputs, and by those of rows, of which a thread has every
 // 128th.

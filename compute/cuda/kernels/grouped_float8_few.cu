@@ -157,13 +157,6 @@ __device__ __forceinline__ void roundRow(const Row &x, u8 *to, int row, int rows
 // matrixAt describes matrices of 8 rows of `rows`, to wgmma: without swizzle it says how far the next 16 inputs are.
 __device__ __forceinline__ u64 matrixAt(u8 *at, int rows) { return (u64)(sharedAddress(at) >> 4 & 0x3fff) | (u64)rows << 16; }
 
-// mostOfWarp is the largest number of a warp.
-__device__ __forceinline__ float mostOfWarp(float x) {
-    for (int d = 16; d > 0; d /= 2)
-        x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
-    return x;
-}
-
 // fewGated: act(gate)·up of each route. [tiles/2, routes] blocks of four warps: a gate's tile and an up's, and the
 // next ones. Shared memory: the rings, the row and what a matrix may reach into, scales, barriers.
 template <bool SCALED> __device__ __forceinline__ void fewGated(const FewFloat8Args &a) {

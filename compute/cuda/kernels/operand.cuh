@@ -67,3 +67,13 @@ template <int N, bool PAIRS = true> __device__ __forceinline__ void addScaled(fl
     else
         add([&](float2 s, float(&by)[4]) { by[0] = o.scale[0] * s.x, by[1] = o.scale[0] * s.y, by[2] = o.scale[1] * s.x, by[3] = o.scale[1] * s.y; });
 }
+
+// OperandOf is what a warp has of a step's weights.
+template <bool SCALED> struct OperandOf {
+    typedef Operand<true> type;
+    static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o; }
+};
+template <> struct OperandOf<true> {
+    typedef Scaled type;
+    static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o.o; }
+};

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kvasir-llm/kvasir/compute"
 	"github.com/kvasir-llm/kvasir/quant"
@@ -15,7 +16,11 @@ const (
 	scaledOtherwise scaling = iota // it is multiplied as bfloat16
 	scaledByOutput                 // rows have one scale
 	scaledByGroup                  // rows have a scale for each float8Inputs
+	scaledByBlock                  // besides, float8Outs outputs share theirs, from a multiple of as many on
 )
+
+// grouped reports whether groups of inputs have scales.
+func (s scaling) grouped() bool { return s == scaledByGroup || s == scaledByBlock }
 
 // float8Inputs are the inputs that share a scale where weights have scales of groups.
 const float8Inputs = 128
@@ -29,10 +34,26 @@ func scalingOf(src *compute.Source) scaling {
 		return scaledOtherwise
 	case src.Scales == nil || src.Group >= src.In:
 		return scaledByOutput
-	case src.Scales != nil && src.Group%float8Inputs == 0:
-		return scaledByGroup
+	case src.Scales == nil || src.Group%float8Inputs != 0:
+		return scaledOtherwise
+	case blockwise(src):
+		return scaledByBlock
 	}
-	return scaledOtherwise
+	return scaledByGroup
+}
+
+// blockwise reports whether float8Outs outputs share their scales, from a multiple of as many on.
+func blockwise(src *compute.Source) bool {
+	groups := (src.In + src.Group - 1) / src.Group
+	for from := 0; from < len(src.Scales); from += groups * float8Outs {
+		block := src.Scales[from:min(from+groups*float8Outs, len(src.Scales))]
+		for at := groups; at < len(block); at += groups {
+			if !slices.Equal(block[at:min(at+groups, len(block))], block[:groups]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // float8Kernel is a kernel of gemm_float8.cu for few rows: the rows that its blocks take of 64 outputs, how many steps
@@ -46,7 +67,8 @@ type float8Kernel struct {
 	step, part           int
 }
 
-const float8Outs = 64 // of a block of these kernels
+// float8Outs are the outputs of a block of these kernels, and those that share scales where blocks do.
+const float8Outs = 64
 
 // float8Kernels are by rows. Most products have faster kernels of other files; these take all.
 var float8Kernels = func() (all []float8Kernel) {
@@ -84,12 +106,16 @@ var float8Warpgroups = []warpgroups{
 	{128, 32, 1, false, 369, 500, scaledByGroup}, {64, 64, 1, false, 280, 1500, scaledByGroup},
 	{128, 128, 1, true, 548, 2000, scaledByGroup}, {64, 128, 1, true, 373, 2300, scaledByGroup},
 	{64, 64, 1, true, 303, 1300, scaledByGroup}, {64, 32, 1, true, 250, 1100, scaledByGroup},
+	{128, 192, 1, false, 650, 2000, scaledByBlock}, {128, 128, 1, false, 490, 700, scaledByBlock},
 }
 
 // shared is the shared memory that a block needs: Ring of gemm_float8.cu.
 func (k float8Kernel) shared() int {
 	return 1024 + k.stages*(k.rows*(float8Inputs+4)+float8Outs/recordOuts*2*formatFP8.recordBytes()+16)
 }
+
+// float8Padded is how many rows in F8_E4M3 there is room for: whole parts of 192 and of 256, too.
+func float8Padded(rows int) int { return roundUp(roundUp(rows, 192), rowMultiple) }
 
 // float8Rows is memory for the rows of a product in F8_E4M3.
 type float8Rows struct {
@@ -102,7 +128,7 @@ func (f *float8Rows) make(p *program, take func(n int64, what string) pointer) {
 	if f.inputs == 0 {
 		return
 	}
-	f.rows = roundUp(p.limits.Rows, rowMultiple)
+	f.rows = float8Padded(p.limits.Rows)
 	x, scales := f.bytes()
 	f.x, f.scales = take(x, "activations in F8_E4M3"), take(scales, "scales of activations")
 }
@@ -114,7 +140,7 @@ func (f *float8Rows) bytes() (x, scales int64) {
 
 // float8Bytes is the memory that a graph takes for rows in F8_E4M3, if its weights are multiplied so.
 func float8Bytes(g *compute.Graph, rows int) int64 {
-	f := float8Rows{rows: roundUp(rows, rowMultiple)}
+	f := float8Rows{rows: float8Padded(rows)}
 	add := func(q compute.Product) {
 		if m, ok := q.W.(*matrix); ok && m.float8 != scaledOtherwise {
 			f.inputs = max(f.inputs, m.in)
@@ -187,10 +213,10 @@ func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, a
 
 // float8Args makes the parameter of a product whose rows are where the program keeps them.
 func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, error) {
-	to := float8Args{a: *a, x: p.float8.x, scales: p.float8.scales, padded: int32(roundUp(rows, rowMultiple))}
+	to := float8Args{a: *a, x: p.float8.x, scales: p.float8.scales, padded: int32(float8Padded(rows))}
 	to.a.rows = int32(rows)
-	if by == scaledByGroup {
-		to.groups = 1
+	if by.grouped() {
+		to.groups = int32(by-scaledByGroup) + 1
 	}
 	if int(to.padded) > p.float8.rows {
 		return to, fmt.Errorf("cuda: a product of %d rows; want at most %d", rows, p.float8.rows)
@@ -282,7 +308,7 @@ func (p *program) multiplyFloat8(a *float8Args) error {
 
 // fits reports whether a kernel computes a product.
 func (k float8Kernel) fits(a *float8Args) bool {
-	return k.groups == (a.groups == 1) && k.ranges == int(a.a.ranges)
+	return k.groups == (a.groups != 0) && k.ranges == int(a.a.ranges)
 }
 
 // float8KernelFor chooses the kernel that is the fastest, one of few rows or one of warpgroups, and tells about how
@@ -312,7 +338,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 
 // fitsFloat8 reports whether the kernel computes a product: its last part's rows are there.
 func (w warpgroups) fitsFloat8(a *float8Args) bool {
-	return (w.scaling == scaledByGroup) == (a.groups == 1) && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
+	return w.scaling.grouped() == (a.groups != 0) && (w.scaling != scaledByBlock || a.groups == 2) && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
 }
 
 // cost is how many nanoseconds, about, a product takes.

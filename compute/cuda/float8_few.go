@@ -112,7 +112,7 @@ func sourceOfRows(a *gemmArgs, norm *compute.Normalize, threads int) rowSource {
 // fewFloat8 queues a product of few rows and what makes its rows, if there is a kernel for it. norm is that of its
 // rows, or nil.
 func (p *program) fewFloat8(a *gemmArgs, norm *compute.Normalize, by scaling) (done bool, err error) {
-	k := float8Few{ranges: int(a.ranges), groups: by == scaledByGroup}
+	k := float8Few{ranges: int(a.ranges), groups: by.grouped()}
 	if a.rows == 0 || a.rows > fewFloat8Rows || int(a.tilesIn)*tileIns < float8Multiple*k.ranges {
 		return false, nil
 	}

@@ -79,10 +79,22 @@ func numberOf(f format, record []byte, out, in int) float32 {
 	is := formats[f]
 	k, p, lane := in/16, out/8+in%16/8*2, out%8*4+in%8/2
 	word := func(at int) uint32 { return binary.LittleEndian.Uint32(record[at:]) >> (in % 2 * 16) }
+	entry := (out%8*2+out/8)*is.groups + k*is.groups/4
+	at, size := is.bits*128, 2
+	if is.second != onlyScale {
+		size = 4
+	}
 	code := 0
+	if f == formatFP8 { // two halves
+		record = record[out/8*halfRecord:]
+		code = int(record[k*128+lane*4+in%16/8+in%2*2])
+		at, entry = halfScales, out%8
+	}
 	switch is.bits {
 	case 8:
-		code = int(word(k/2*512+lane*16+(k%2*2+p/2)*4) >> (p % 2 * 8) & 255)
+		if f != formatFP8 {
+			code = int(word(k/2*512+lane*16+(k%2*2+p/2)*4) >> (p % 2 * 8) & 255)
+		}
 	case 4, 5, 6:
 		code = int(word(lane*16+k*4) >> (4 * p) & 15)
 	case 2, 3:
@@ -95,11 +107,6 @@ func numberOf(f format, record []byte, out, in int) float32 {
 		code |= int(word(512+lane*4)>>(4*k+p)&1) << 4
 	case 6:
 		code |= int(word(512+lane*8+k/2*4)>>(k%2*8+2*p)&3) << 4
-	}
-	entry := (out%8*2+out/8)*is.groups + k*is.groups/4
-	at, size := is.bits*128, 2
-	if is.second != onlyScale {
-		size = 4
 	}
 	ofScale, ofSecond := f.stored(out / 8)
 	half := func(n int) float64 {

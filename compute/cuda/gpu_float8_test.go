@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func rounded(t testing.TB, row []float64, by scaling) []float64 {
 		return row
 	}
 	size := len(row)
-	if by == scaledByGroup {
+	if by.grouped() {
 		size = float8Inputs
 	}
 	out := make([]float64, len(row))
@@ -70,11 +71,12 @@ func rounded(t testing.TB, row []float64, by scaling) []float64 {
 	return out
 }
 
-// float8Source makes a weight of F8_E4M3 with a scale for the tensor, for each output or for blocks.
+// float8Source makes a weight of F8_E4M3 with a scale for the tensor, for each output, for groups of inputs or for
+// blocks.
 func float8Source(t testing.TB, r *rand.Rand, scales string, out, in int) compute.Source {
 	t.Helper()
 	src := compute.Source{Name: scales, Type: quant.F8_E4M3, Out: out, In: in, Data: make([]byte, out*in), Group: in}
-	if scales == "block" {
+	if scales == "group" || scales == "block" {
 		src.Group = 128
 	}
 	groups := (in + src.Group - 1) / src.Group
@@ -92,6 +94,8 @@ func float8Source(t testing.TB, r *rand.Rand, scales string, out, in int) comput
 			switch scales {
 			case "output":
 				scale += float64(o%5) / 3
+			case "group":
+				scale += float64((o+g)%5) / 3
 			case "block":
 				scale += float64((o/128+g)%5) / 3
 			}
@@ -109,7 +113,7 @@ func TestFloat8Products(t *testing.T) {
 		t.Skip("its tensor cores of F8_E4M3 are not used")
 	}
 	rows := less(1000, 300)
-	for _, scales := range []string{"tensor", "output", "block"} {
+	for _, scales := range []string{"tensor", "output", "group", "block"} {
 		for _, shape := range less([][2]int{{37, 512}, {64, 256}, {75, 1280}, {333, 2048}, {300, 4608}, {1001, 4096}, {130, 14336}, {4096, 1024}, {200, 8448}, {50, 28672}, {50, 33024}},
 			[][2]int{{37, 512}, {140, 256}, {24, 2048}, {24, 4608}, {40, 8448}, {24, 16640}}) {
 			out, in := shape[0], shape[1]
@@ -159,7 +163,7 @@ func TestFloat8Modes(t *testing.T) {
 	if d.g.info.major != 9 {
 		t.Skip("its tensor cores of F8_E4M3 are not used")
 	}
-	for _, scales := range []string{"tensor", "output", "block"} {
+	for _, scales := range []string{"tensor", "output", "group", "block"} {
 		testFloat8Modes(t, d, scales, false)
 		testFloat8Modes(t, d, scales, true)
 	}
@@ -242,7 +246,7 @@ func TestFloat8Kernels(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, scales := range []string{"output", "block"} {
+	for _, scales := range []string{"output", "group", "block"} {
 		for _, in := range less([]int{256, 2048, 4352, 8448, 14336}, []int{256, 2048}) {
 			src := float8Source(t, r, scales, out, in)
 			g := &compute.Graph{Vocab: rows}
@@ -310,8 +314,10 @@ func TestScaling(t *testing.T) {
 		{compute.Source{Type: quant.F8_E4M3, In: 768, Group: 768, Scales: []float32{1}}, scaledByOutput},
 		{compute.Source{Type: quant.F8_E4M3, In: 300}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 128, Scales: []float32{1}}, scaledOtherwise},
-		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 128, Scales: []float32{1}}, scaledByGroup},
-		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 256, Scales: []float32{1}}, scaledByGroup},
+		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 128, Scales: []float32{1, 2, 3, 4, 1, 2, 3, 4}}, scaledByBlock},
+		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 128, Scales: []float32{1, 2, 3, 4, 1, 2, 3, 5}}, scaledByGroup},
+		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 256, Scales: slices.Concat(slices.Repeat([]float32{1, 2}, 64), []float32{3, 4})}, scaledByBlock},
+		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 256, Scales: slices.Concat(slices.Repeat([]float32{1, 2}, 63), []float32{3, 4})}, scaledByGroup},
 		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 64, Scales: []float32{1}}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 96, Scales: []float32{1}}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 512, Order: []int32{0}}, scaledOtherwise},
@@ -335,7 +341,7 @@ func TestFloat8Choice(t *testing.T) {
 		{2048, 28672, 4096, "gemm_float8_128x256"}, {8192, 4096, 14336, "gemm_float8_128x256"},
 	} {
 		m := &matrix{out: c.outs, in: c.ins, float8: scaledByOutput}
-		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}, padded: int32(roundUp(c.rows, rowMultiple))}
+		a := &float8Args{a: gemmArgs{rows: int32(c.rows), tilesIn: int32(c.ins / tileIns), products: 1, ranges: m.ranges()}, padded: int32(float8Padded(c.rows))}
 		a.a.p[0].tiles = int32(c.outs / tileOuts)
 		name := ""
 		if few, wide, _ := float8KernelFor(a, 132); few != nil {
@@ -402,7 +408,7 @@ func float8Runs(p *program, a *float8Args) (all []float8Run) {
 	if a.a.rows <= fewFloat8Rows {
 		all = append(all, float8Run{"gemm_float8_few", fewFloat8Rows, func(a *float8Args) error { // rounding included
 			by := scaledByOutput
-			if a.groups == 1 {
+			if a.groups != 0 {
 				by = scaledByGroup
 			}
 			_, err := p.fewFloat8(&a.a, nil, by)
@@ -420,7 +426,7 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 			t.Fatal(err)
 		}
 	}
-	f := float8Rows{inputs: q.in, rows: roundUp(n, rowMultiple)}
+	f := float8Rows{inputs: q.in, rows: float8Padded(n)}
 	x, scales := f.bytes()
 	var err error
 	f.x, err = p.g.alloc(x, "rows")
@@ -462,7 +468,7 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 	}
 	results := size * int64(n) * int64(ld)
 	seed := maphash.MakeSeed()
-	for _, by := range []scaling{scaledByOutput, scaledByGroup} {
+	for _, by := range []scaling{scaledByOutput, scaledByBlock} {
 		var rounded []float8Args
 		us := timed(func(i int) error {
 			a, err := p.float8Args(&args[i%len(args)], n, by)
@@ -473,7 +479,7 @@ func speedOfFloat8(t *testing.T, p *program, q productOf, args []gemmArgs, n int
 			}
 			return p.roundRows(&rounded[len(rounded)-1], q.in)
 		})
-		fmt.Printf("    FP8, scales of %s: rounding %.1f;", []string{"", "rows", "128 inputs"}[by], us)
+		fmt.Printf("    FP8, scales of %s: rounding %.1f;", map[scaling]string{scaledByOutput: "rows", scaledByBlock: "128 inputs"}[by], us)
 		first := uint64(0)
 		for _, k := range float8Runs(p, &rounded[0]) {
 			if n > 8*k.rows && k.rows < 128 || k.rows >= 4*n && k.rows > 32 {
@@ -511,24 +517,13 @@ func TestFloat8Operands(t *testing.T) {
 	if err := packTiles(record, m, &src); err != nil {
 		t.Fatal(err)
 	}
-	permute := func(lo, hi []byte, places [4]int) (to [4]byte) {
-		for i, n := range places {
-			to[i] = append(lo[:4:4], hi[:4]...)[n]
-		}
-		return to
-	}
 	for lane := range 32 {
 		g, l := lane/4, lane%4
 		for k := range 2 { // 32 inputs each
-			at := record[k*512+lane*16:]
-			operand := [4][4]byte{
-				permute(at, at[4:], [4]int{0, 2, 4, 6}), permute(at, at[4:], [4]int{1, 3, 5, 7}),
-				permute(at[8:], at[12:], [4]int{0, 2, 4, 6}), permute(at[8:], at[12:], [4]int{1, 3, 5, 7}),
-			}
-			for i, codes := range operand {
-				for j, code := range codes {
+			for i := range 4 { // as ldmatrix has them
+				for j, code := range record[i%2*halfRecord+(k*2+i/2)*128+lane*4:][:4] {
 					out, place := g+i%2*8, i/2*16+4*l+j                   // as wgmma has them
-					in := k*32 + place/16*16 + place%16/4*2 + j%2 + j/2*8 // as putSixteen writes them
+					in := k*32 + place/16*16 + place%16/4*2 + j/2 + j%2*8 // as putSixteen writes them
 					if want := src.Data[out*recordIns+in]; code != want {
 						t.Fatalf("lane %d, word %d of %d: byte %d is %#x; input %d of output %d is %#x", lane, i, k, j, code, in, out, want)
 					}

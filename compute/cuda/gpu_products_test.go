@@ -178,7 +178,7 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 	must(d.loading.wait())
 	f := weights[0].format
 	if p.inFloat8(compute.Product{W: weights[0]}) {
-		f8 := float8Rows{inputs: c.in, rows: roundUp(c.rows, rowMultiple)}
+		f8 := float8Rows{inputs: c.in, rows: float8Padded(c.rows)}
 		n, scales := f8.bytes()
 		f8.x, err = p.g.alloc(n, "rows")
 		must(err)

@@ -64,10 +64,14 @@ func scalingOfExperts(products []compute.ExpertProduct) scaling {
 	for _, q := range products {
 		for _, w := range q.W {
 			m := w.(*matrix)
-			if by >= 0 && m.float8 != by || m.float8 == scaledByOutput && m.in > most {
+			of := m.float8
+			if of == scaledByBlock {
+				of = scaledByGroup
+			}
+			if by >= 0 && of != by || of == scaledByOutput && m.in > most {
 				return scaledOtherwise
 			}
-			by = m.float8
+			by = of
 		}
 	}
 	return max(by, scaledOtherwise)

@@ -99,11 +99,14 @@ func (p *recordPacker) tile(dst []byte, first int) {
 					continue
 				}
 				if p.f == formatFP8 {
-					p.float8(r, out, in)
-				} else {
-					p.split(r, half, in)
+					p.float8(to[half*halfRecord:], g, r, out, in)
+					continue
 				}
+				p.split(r, half, in)
 				p.putScales(to[formats[p.f].bits*128:], r, g*2+half)
+			}
+			if p.f == formatFP8 {
+				continue
 			}
 			putCodes(to, &p.rows[0].codes, &p.rows[1].codes, g, formats[p.f].bits)
 		}
@@ -126,17 +129,21 @@ func (p *recordPacker) take(r *packedRow, n int) {
 	}
 }
 
-// float8 takes 64 inputs of row n of F8_E4M3, or as many as there are.
-func (p *recordPacker) float8(r *packedRow, n, in int) {
-	r.codes = [recordIns]uint8{}
-	copy(r.codes[:], r.stored[in:])
+// A record of F8_E4M3 is two halves, of so many bytes, with eight outputs' scales from a place on.
+const halfRecord, halfScales = 528, 512
+
+// float8 writes 64 inputs of row n of F8_E4M3, or as many as there are, as those of output g of half a record.
+func (p *recordPacker) float8(half []byte, g int, r *packedRow, n, in int) {
+	for i, code := range r.stored[in:min(in+recordIns, len(r.stored))] {
+		half[i/16*128+g*16+i%8/2*4+i%2*2+i%16/8] = code
+	}
 	scale := float32(1)
 	if s := p.src.Scales; s != nil {
 		groups := (p.src.In + p.src.Group - 1) / p.src.Group
 		scale = s[n*groups+in/p.src.Group]
 	}
 	of, _ := formatFP8.stored(0)
-	r.scales[0] = quant.F32ToBF16(scale * of)
+	binary.LittleEndian.PutUint16(half[halfScales+g*2:], quant.F32ToBF16(scale*of))
 }
 
 // stored is what scales, and minima or zero points, of outputs g (half 0) or g+8 of a record are multiplied with as

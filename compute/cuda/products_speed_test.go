@@ -81,7 +81,11 @@ func TestSpeedOfProducts(t *testing.T) {
 		pool, values := packedSource(t, r, typ, 64, 16384), typ.BlockValues()
 		random := func(out, in int) compute.Source {
 			if pool.Scales != nil {
-				return repeated(t, r, typ, out, in)
+				src := repeated(t, r, typ, out, in)
+				for i := range src.Scales { // of any blocks, too
+					src.Scales[i] = src.Scales[0]
+				}
+				return src
 			}
 			size, need := typ.BlockBytes(), in/values
 			blocks := len(pool.Data)/size - need

@@ -11,13 +11,13 @@ __device__ __forceinline__ u32 float8Of(float lo, float hi) {
     return r;
 }
 
-// sixteenOf rounds 16 inputs, times by, and puts them in the order in which lanes hold weights (Operand in
-// gemm_wgmma.cuh): inputs 2t, 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
+// sixteenOf rounds 16 inputs, times by, and puts them in the order of weights (weights.cuh): inputs 2t, 2t+8, 2t+1, 2t+9
+// for each t of 0 to 3.
 __device__ __forceinline__ uint4 sixteenOf(const float (&v)[16], float by) {
     u32 words[4];
 #pragma unroll
     for (int t = 0; t < 4; t++)
-        words[t] = float8Of(v[2 * t] * by, v[2 * t + 1] * by) | float8Of(v[2 * t + 8] * by, v[2 * t + 9] * by) << 16;
+        words[t] = float8Of(v[2 * t] * by, v[2 * t + 8] * by) | float8Of(v[2 * t + 1] * by, v[2 * t + 9] * by) << 16;
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 

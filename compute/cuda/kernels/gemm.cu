@@ -82,7 +82,7 @@ template <int OUTS, int ROWS, int TILES, int ACROSS, int STAGES> __device__ __fo
         Weights<FORMAT> own[TILES];
 #pragma unroll
         for (int i = 0; i < TILES; i++)
-            own[i].template load<false>(shared + at + (warpTile + i) * RECORD, lane);
+            own[i].load(shared + at + (warpTile + i) * RECORD, lane);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             u32 wf[TILES][4], xf[COLS][2];

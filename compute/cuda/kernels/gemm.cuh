@@ -113,7 +113,7 @@ template <int PART, int TILES>
 __device__ __forceinline__ void loadRecords(Weights<FORMAT> (&weights)[TILES], const u8 *part, int n, int lane) {
 #pragma unroll
     for (int i = 0; i < TILES; i++)
-        weights[i].template load<false>(part + i * PART + n * RECORD, lane);
+        weights[i].load(part + i * PART + n * RECORD, lane);
 }
 
 // multiplyTiles adds to d the products of 16 inputs, number k of a record, of each tile and of 8·COLS rows: x holds

@@ -11,8 +11,7 @@
 // Kernels for few rows (gemmRanges) have a block for each range; those for more rows are those of gemm_wgmma.cuh and,
 // with groups, of gemm_scaled.cuh.
 //
-// Of each 16 inputs, rows are written in the order in which lanes hold weights (Operand in gemm_wgmma.cuh): inputs 2t,
-// 2t+1, 2t+8, 2t+9 for each t of 0 to 3.
+// Of each 16 inputs, rows are written in the order of weights (sixteenOf).
 #include "float8.cuh"
 #include "gemm_scaled.cuh"
 #include "gemm_turned.cuh"
@@ -360,11 +359,13 @@ WGMMA_KERNEL(gemm_float8_128x128_split, true, 128, 2, 1, true)
 WGMMA_KERNEL(gemm_float8_64x128_split, true, 128, 1, 1, true)
 WGMMA_KERNEL(gemm_float8_64x64_split, true, 64, 1, 1, true)
 WGMMA_KERNEL(gemm_float8_64x32_split, true, 32, 1, 1, true)
-SCALED_KERNEL(gemm_float8_groups_128x128, 128, 2, false)
-SCALED_KERNEL(gemm_float8_groups_128x64, 64, 2, false)
-SCALED_KERNEL(gemm_float8_groups_128x32, 32, 2, false)
-SCALED_KERNEL(gemm_float8_groups_64x64, 64, 1, false)
-SCALED_KERNEL(gemm_float8_groups_128x128_split, 128, 2, true)
-SCALED_KERNEL(gemm_float8_groups_64x128_split, 128, 1, true)
-SCALED_KERNEL(gemm_float8_groups_64x64_split, 64, 1, true)
-SCALED_KERNEL(gemm_float8_groups_64x32_split, 32, 1, true)
+GROUPS_WGMMA(gemm_float8_groups_128x128, 128, 2, false)
+GROUPS_WGMMA(gemm_float8_groups_128x64, 64, 2, false)
+GROUPS_WGMMA(gemm_float8_groups_128x32, 32, 2, false)
+GROUPS_WGMMA(gemm_float8_groups_64x64, 64, 1, false)
+GROUPS_WGMMA(gemm_float8_groups_128x128_split, 128, 2, true)
+GROUPS_WGMMA(gemm_float8_groups_64x128_split, 128, 1, true)
+GROUPS_WGMMA(gemm_float8_groups_64x64_split, 64, 1, true)
+GROUPS_WGMMA(gemm_float8_groups_64x32_split, 32, 1, true)
+BLOCKS_WGMMA(gemm_float8_blocks_128x192, 192)
+BLOCKS_WGMMA(gemm_float8_blocks_128x128, 128)

@@ -1,14 +1,16 @@
 // Products of F8_E4M3 whose weights and rows have a scale for each 128 inputs, by kernels of gemm_wgmma.cuh (SCALED).
 //
 // 128 inputs, a step, are one chain of wgmma from zero. Their sums are multiplied by both scales and added as float32,
-// ascending, in ranges of inputs, whose sums are added in order. Two warpgroups take turns: one adds while the other
-// multiplies.
+// ascending, in ranges of inputs, whose sums are added in order. One warpgroup adds while another multiplies.
+//
+// BY_GROUP kernels have weights as operand A, as all others. A thread's sums of a step are of two outputs and of N/4 rows,
+// and as many numbers as those rows come to scale them. BY_BLOCK kernels have rows as operand A. These give the same bits.
 #pragma once
 #include "gemm_wgmma.cuh"
 
 template <int N, int GROUPS, bool SPLIT, typename Args, typename All>
 __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 base, const All &parts) {
-    using P = Plan<true, N, GROUPS, 1, SPLIT, false, true>;
+    using P = Plan<true, N, GROUPS, 1, SPLIT, false, BY_GROUP>;
     const GemmArgs &a = w.a;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4, rank = clusterRank(), stage = 0;
     Span<true, SPLIT> own(a, rank);
@@ -107,8 +109,190 @@ __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 ba
     }
 }
 
-#define SCALED_KERNEL(NAME, N, GROUPS, SPLIT)                                                                          \
+// Scales are products of the scales of a thread's two rows in a step and of the two halves of a part's outputs.
+struct Scales {
+    float by[2][2]; // [half][row]
+
+    __device__ __forceinline__ void load(const float *rows, const u8 *records) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float scale = fromBF16(*(const bf16 *)(records + h * 4 * RECORD + HALF_SCALES)) * OF_CODES;
+            by[h][0] = scale * rows[0], by[h][1] = scale * rows[8];
+        }
+    }
+};
+
+// leaveRows is leave and leaveGates for sums whose rows are operand A: of rows g and g+8 of a warp's 16 a thread has
+// outputs 2t and 2t+1 of each eight.
+template <typename P, typename Args>
+__device__ __forceinline__ void leaveRows(const Args &w, float (&sum)[64], u32 base, const Part &part, int &stage, u32 &parity) {
+    const GemmArgs &a = w.a;
+    const Leaving<P> leaving(a);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = warp / 2, row = warp % 2 * 16; // own: its chunk of rows
+    bool gated = a.mode == GATED, biased = false;
+    for (int i = 0; i < a.products; i++)
+        biased = biased || a.p[i].bias;
+#pragma unroll
+    for (int i = 0; i < 64; i++)
+        sum[i] = summed(sum[i]);
+    if (biased)
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            Place at = placeOf(a, part.tile0 + (gated ? j / 8 + j / 2 % 4 * 2 : j / 2));
+            int o = at.tile * 16 + j % 2 * 8 + lane % 4 * 2;
+            const Product &p = a.p[max(at.product, 0)];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (p.bias)
+                    sum[j * 4 + e] = sum[j * 4 + e] + (at.product >= 0 && o + e % 2 < p.outs ? p.bias[o + e % 2] : 0.f);
+        }
+    if (gated)
+#pragma unroll
+        for (int i = 0; i < 64; i++)
+            sum[i] = rounded(sum[i]);
+    bool plain = a.act == SILU || a.act == GELU_TANH;
+#pragma unroll 1
+    for (int n = 0; n < leaving.stages; n++) {
+        barrierWait(base + P::FULL + stage * 8, parity);
+        u32 at = leaving.at(base, stage, own % leaving.chunks) + row * 128;
+        auto put = [&](int j, const float *x) { // outputs from 8j on: eight numbers
+            u32 to = at + j / 8 * CHUNK * 128 + lane % 16 * 128 + (j % 8 + lane / 16 ^ lane % 8) * 16;
+            storeUpright(to, packBF16(x[0], x[1]), packBF16(x[2], x[3]), packBF16(x[4], x[5]), packBF16(x[6], x[7]));
+        };
+        if (own / leaving.chunks != n)
+            ;
+        else if (leaving.wide) {
+            at += lane / 4 * 128 + lane % 2 * 8;
+#pragma unroll
+            for (int i = 0; i < 64; i += 2) {
+                int unit = i / 4 % 4 * 2 + lane % 4 / 2 ^ lane / 4;
+                storeShared(at + i / 16 * CHUNK * 128 + i / 2 % 2 * 1024 + unit * 16, sum[i] * a.scale, sum[i + 1] * a.scale);
+            }
+        } else if (!gated) {
+#pragma unroll
+            for (int i = 0; i < 64; i += 8) {
+#pragma unroll
+                for (int e = 0; e < 8; e++)
+                    sum[i + e] = sum[i + e] * a.scale;
+                put(i / 4, sum + i);
+            }
+        } else {
+            if (plain)
+#pragma unroll
+                for (int i = 0; i < 32; i += 8) {
+                    float g[8];
+#pragma unroll
+                    for (int e = 0; e < 8; e++)
+                        g[e] = sum[i + e];
+                    plain = gatePlain(a.act == SILU ? SILU : GELU_TANH, g, sum + 32 + i) && plain;
+                    put(i / 4, g);
+                }
+            if (__any_sync(~0u, !plain))
+#pragma unroll 1
+                for (int m = 0; m < 4; m++) {
+                    float g[8], u[8];
+#pragma unroll
+                    for (int of = 0; of < 4; of++)
+                        if (of == m)
+#pragma unroll
+                            for (int e = 0; e < 8; e++)
+                                g[e] = sum[of * 8 + e], u[e] = sum[32 + of * 8 + e];
+                    gate(a.act, g, u);
+                    put(m * 2, g);
+                }
+        }
+        fenceShared();
+        __syncwarp();
+        if (lane == 0)
+            barrierArrive(base + P::LEFT + stage * 8);
+        if (++stage == P::STAGES)
+            stage = 0, parity ^= 1;
+    }
+}
+
+// multiplyRows is multiply of BY_BLOCK kernels. Each warpgroup has 64 rows, as operand A, and all outputs of a part: what a
+// thread adds of a row in a step has one scale, or two, and not one for each row. Two warpgroups begin two steps at once,
+// so that one's sums are added while the next is multiplied. Three have no registers for that, but one adds while others
+// multiply.
+template <int N, int GROUPS, typename Args, typename All>
+__device__ __forceinline__ void multiplyRows(const Args &w, u8 *shared, u32 base, const All &parts) {
+    using P = Plan<true, N, GROUPS, 1, false, false, BY_BLOCK>;
+    constexpr int AT_ONCE = GROUPS == 2 ? 2 : 1; // steps
+    static_assert(N == 64 * GROUPS);
+    const GemmArgs &a = w.a;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4, rank = clusterRank(), stage = 0, row = warp * 16 + lane / 4;
+    Span<true, false> own(a, rank);
+    u32 parity = 0;
+    float d[AT_ONCE][64], sum[64]; // of a step each; of a range
+    Scales scales[AT_ONCE];
+    u8 *staged = shared + P::RESULTS + group * (P::RESULT_BYTES / GROUPS); // of the warpgroup
+    four *away = (four *)w.sums + (i64)blockIdx.x * 16 * P::THREADS + threadIdx.x;
+    auto sums = [&](int i) { return i < P::KEPT ? (four *)staged + i * 128 + threadIdx.x % 128 : away + i * P::THREADS; };
+    auto begin = [&](float(&d)[64], Scales &scales) {
+        barrierWait(base + P::FULL + stage * 8, parity);
+        u64 rows = describe(base + stage * P::ROWS_BYTES + group * (P::ROWS_BYTES / GROUPS));
+        u64 weights = describeUnits(base + P::WEIGHTS + stage * P::WEIGHT_BYTES, 128, HALF_RECORD);
+        wgmmaFence();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            wgmmaShared<128>(d, rows + k * 2, weights + (k / 2 * (P::WEIGHT_BYTES / 2) + k % 2 * 256) / 16, k == 0);
+        wgmmaCommit();
+        scales.load((const float *)(shared + P::SCALES + stage * P::SCALE_BYTES) + row, shared + P::WEIGHTS + stage * P::WEIGHT_BYTES);
+    };
+    auto next = [&] {
+        if (++stage == P::STAGES)
+            stage = 0, parity ^= 1;
+    };
+    for (int t = blockIdx.x / CLUSTER; t < parts.count; t += gridDim.x / CLUSTER) {
+        for (int range = 0, s = 0; range < own.ranges; range++) {
+            int end = own.end(a, range);
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                sum[i] = 0;
+            auto add = [&](float(&d)[64], const Scales &by, int stage) {
+                settle(d);
+#pragma unroll
+                for (int i = 0; i < 64; i++)
+                    sum[i] = fmaf(d[i], by.by[i / 32][i / 2 % 2], sum[i]);
+                __syncwarp();
+                if (lane < P::BLOCKS) // tells each block that fetches for this stage
+                    barrierArrive(base + P::EMPTY + stage * 8, lane);
+            };
+#pragma unroll 1
+            for (; s < end; s += AT_ONCE) { // ranges have a multiple of 2 steps
+                begin(d[0], scales[0]);
+                if constexpr (AT_ONCE > 1) {
+                    int first = stage;
+                    next();
+                    begin(d[1], scales[1]);
+                    wgmmaWait<1>();
+                    add(d[0], scales[0], first);
+                }
+                wgmmaWait<0>();
+                add(d[AT_ONCE - 1], scales[AT_ONCE - 1], stage);
+                next();
+            }
+            if (range > 0)
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    four before = *sums(i);
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        sum[i * 4 + e] = before.v[e] + sum[i * 4 + e];
+                }
+            if (range < own.ranges - 1)
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    *sums(i) = {sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]};
+        }
+        leaveRows<P>(w, sum, base, parts.at(t, rank), stage, parity);
+    }
+}
+
+#define SCALED_KERNEL(NAME, N, GROUPS, SPLIT, SCALED)                                                                  \
     KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128 * GROUPS + 128, 1)                                    \
         NAME(const __grid_constant__ ArgsOf<true>::type w) {                                                           \
-        gemmWgmma<true, N, GROUPS, 1, SPLIT, false, true>(w);                                                          \
+        gemmWgmma<true, N, GROUPS, 1, SPLIT, false, SCALED>(w);                                                        \
     }
+#define GROUPS_WGMMA(NAME, N, GROUPS, SPLIT) SCALED_KERNEL(NAME, N, GROUPS, SPLIT, BY_GROUP)
+#define BLOCKS_WGMMA(NAME, N) SCALED_KERNEL(NAME, N, N / 64, false, BY_BLOCK)

@@ -31,12 +31,12 @@ __device__ __forceinline__ void boxesRead() { asm volatile("cp.async.bulk.commit
 __device__ __forceinline__ void boxesStored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ __forceinline__ void storeShared(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+__device__ __forceinline__ void storeShared(u32 at, float x, float y) { asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x), "f"(y) : "memory"); }
 
-// weightScale is the scale of an output of F8_E4M3, the same in all its records, in which 1,024 bytes of codes come
-// first.
+// weightScale is the scale of an output of F8_E4M3, the same in all its records.
 __device__ __forceinline__ float weightScale(const GemmArgs &a, int product, int out) {
     const u8 *record = a.p[product].w + (i64)(out / 16) * (a.tilesIn / 4) * RECORD;
-    return fromBF16(*(const bf16 *)(record + 1024 + out % 8 * 4 + out % 16 / 8 * 2)) * OF_CODES;
+    return fromBF16(*(const bf16 *)(record + out % 16 / 8 * HALF_RECORD + HALF_SCALES + out % 8 * 2)) * OF_CODES;
 }
 
 // Of a chunk, a thread has 16 sums: x[4j+e] is that of row 8j + lane%4·2 + e%2 and output lane/4 + e/2·8 of the warp's

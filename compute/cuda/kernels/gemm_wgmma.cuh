@@ -27,13 +27,18 @@ struct WgmmaArgs {
     float *sums; // [blocks, 256, 128]: where kernels of more than 192 rows keep sums of ranges
 };
 
+// Rows and weights have a scale for each 128 inputs, or one. BY_BLOCK: 64 neighbouring outputs share theirs, too, from a
+// multiple of 64 on.
+#define BY_GROUP 1
+#define BY_BLOCK 2
+
 struct Float8Args {
     GemmArgs a;
     const u8 *x;         // [inputs/128, padded, 128]: unit u of 16 bytes of row r is at place u ^ r%8 of its 8
     const float *scales; // of rows: [padded], or, with groups, [inputs/128, padded]
     float *sums;         // as those of WgmmaArgs
     int padded;          // rows that there is room for, a multiple of 256
-    int groups;          // 1: rows and weights have a scale for each 128 inputs
+    int groups;          // BY_GROUP, BY_BLOCK, or 0
 };
 
 // Float8BoxArgs are those of kernels of F8_E4M3 in this file. weights and `to` are for AWAY kernels:
@@ -78,9 +83,12 @@ __device__ __forceinline__ void fetchWeights(u32 to, const TensorMap &map, int t
 }
 
 // Plan says how a kernel cuts its work and its shared memory. A stage has STEPS steps. TURNED: gemm_turned.cuh; SCALED:
-// gemm_scaled.cuh.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false> struct Plan {
-    static constexpr int OUTS = 64 * GROUPS, TILES = 4 * GROUPS, THREADS = 128 * GROUPS; // threads that multiply
+// gemm_scaled.cuh, BY_GROUP or BY_BLOCK.
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, int SCALED = 0> struct Plan {
+    // Registers hold the sums of one range alone; results leave as boxes.
+    static constexpr bool AWAY = !SPLIT && (N > 128 || SCALED && N == 128);
+    static constexpr bool ROWS_FIRST = SCALED == BY_BLOCK; // rows are operand A, weights B
+    static constexpr int OUTS = ROWS_FIRST ? 128 : 64 * GROUPS, TILES = OUTS / 16, THREADS = 128 * GROUPS; // threads that multiply
     static constexpr int BLOCKS = SPLIT ? 1 : CLUSTER; // of a cluster with different outputs
     static constexpr int RECORDS = F8 ? 2 : 1, TILE_BYTES = STEPS * RECORDS * RECORD; // of a tile and a stage
     static constexpr int ROWS_BYTES = STEPS * N * 128, WEIGHT_BYTES = TILES * TILE_BYTES; // of a stage
@@ -95,15 +103,13 @@ template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false
     // The next kernel begins on multiprocessors that are done, while others still have a last part: of few rows it
     // fetches what it can then.
     static constexpr bool SOON = !F8 && FORMAT == BF16 && N == 32;
-    // Registers hold the sums of one range alone; results leave as boxes.
-    static constexpr bool AWAY = !SPLIT && (N > 128 || SCALED && N == 128);
-    static constexpr bool BOXED = F8 && AWAY; // weights come as two boxes of half of the tiles
+    static constexpr bool BOXED = F8 && AWAY; // weights come as boxes of half of the tiles
     static constexpr int CHUNKS = N / CHUNK; // of a part's results
     static constexpr int FEEDING = TURNED ? 1 : 2; // warps
     static constexpr bool HEADS = TURNED; // results are of bfloat16, and those of a part one head's
     static constexpr bool APART = HEADS && WEIGHT_BYTES >= 4 * CHUNK * 128; // they leave where stages have weights
     // Of the N/8 fours of sums that a thread keeps between ranges (AWAY), those in shared memory, and in registers.
-    static constexpr int KEPT = TURNED ? 8 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
+    static constexpr int KEPT = TURNED ? 8 : ROWS_FIRST && N == 192 ? 10 : N == 256 ? 7 : N == 224 ? 12 : N == 192 ? 15 : 11;
     static constexpr int HELD = !AWAY || SCALED ? 0 : N < 224 ? N / 8 - KEPT : N == 224 || FORMAT == BF16 ? 4 : 0;
     static constexpr int RESULT_BYTES = AWAY ? KEPT * THREADS * 16 : SPLIT && !BESIDE ? 0 : BUFFERS * GROUPS * 8192;
     static constexpr int ROW_BYTES = TURNED ? N * 4 : 0; // of what says where the cache has rows
@@ -182,7 +188,7 @@ template <typename P> struct Leaving {
         bool gated = a.mode == GATED;
         wide = a.p[0].dst.wide;
         boxes = wide ? 4 : gated ? 1 : 2, chunks = wide ? WIDE : gated ? P::CHUNKS : NARROW;
-        stages = !P::AWAY ? 0 : (P::CHUNKS + chunks - 1) / chunks, given = P::AWAY && gated ? 2 : 0;
+        stages = !P::AWAY ? 0 : (P::CHUNKS + chunks - 1) / chunks, given = P::AWAY && gated && !P::ROWS_FIRST ? 2 : 0;
     }
 
     // at is where the boxes of chunk n of a stage lie, at a multiple of 1024, swizzled as describe says.
@@ -202,13 +208,15 @@ template <bool F8, int N, typename P, typename Args>
 __device__ __forceinline__ void leaveTurned(const Args &w, const float (&d)[N / 2], u8 *shared, u32 base, const Part &part, int &stage, u32 &parity);
 template <typename P, typename Args, typename All> __device__ __forceinline__ void cacheRows(const Args &w, u32 base, int stages, const All &parts);
 
-// multiplyScaled is multiply of SCALED kernels (gemm_scaled.cuh).
+// multiplyScaled is multiply of BY_GROUP kernels, multiplyRows that of BY_BLOCK (gemm_scaled.cuh).
 template <int N, int GROUPS, bool SPLIT, typename Args, typename All>
 __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 base, const All &parts);
+template <int N, int GROUPS, typename Args, typename All>
+__device__ __forceinline__ void multiplyRows(const Args &w, u8 *shared, u32 base, const All &parts);
 
 // drain is the work of the warp that has the copy engine store results (AWAY): a lane for each box of
 // a stage. It waits until all warps have put theirs there (LEFT), and frees the stage once the copy engine has read it.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false, typename All>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, int SCALED = 0, typename All>
 __device__ __forceinline__ void drain(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     const GemmArgs &a = w.a;
@@ -249,7 +257,7 @@ __device__ __forceinline__ void prefetchMap(const TensorMap &map) { asm volatile
 // feed is the work of the warps that fetch: one has weights, another one rows; in TURNED kernels one has both. They wait
 // for a stage to be free (EMPTY), and copies count at FULL. The weights of the first stages come before the rows are
 // there, and before all blocks of the cluster are.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool WEIGHTS, bool ROWS, bool TURNED = false, bool SCALED = false, typename All>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool WEIGHTS, bool ROWS, bool TURNED = false, int SCALED = 0, typename All>
 __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w, u32 base, const All &parts) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     const GemmArgs &a = w.a;
@@ -277,7 +285,10 @@ __device__ __forceinline__ void feed(const typename ArgsOf<F8, TURNED>::type &w,
         if (lane == 0)
             barrierExpect(at, ROWS ? P::ROWS_BYTES + P::WEIGHT_BYTES : P::WEIGHT_BYTES);
         __syncwarp();
-        if constexpr (P::BOXED) {
+        if constexpr (P::ROWS_FIRST) { // the first records of all tiles, then the second ones
+            if (lane < 4)
+                fetchWeights(to + lane / 2 * (P::WEIGHT_BYTES / 2) + lane % 2 * (P::WEIGHT_BYTES / 4), w.weights[half.product], half.tile, s * 2 + lane / 2, at, policy);
+        } else if constexpr (P::BOXED) {
             if (lane < 2)
                 fetchWeights(to + lane * (P::WEIGHT_BYTES / 2), w.weights[half.product], half.tile, s * P::RECORDS, at, policy);
         } else if (lane < P::TILES) {
@@ -752,7 +763,7 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
 
 // Any number of clusters, of blocks of 128·GROUPS + 128 threads. Inputs of F8_E4M3 are a multiple of 256; with SPLIT there
 // are two ranges, or four (TWO). Dynamic shared memory: warpgroups.shared in products.go.
-template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, bool SCALED = false>
+template <bool F8, int N, int GROUPS, int STEPS, bool SPLIT, bool TURNED = false, int SCALED = 0>
 __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::type &w) {
     using P = Plan<F8, N, GROUPS, STEPS, SPLIT, TURNED, SCALED>;
     extern __shared__ u8 unaligned[];
@@ -761,7 +772,7 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
     if (threadIdx.x >= P::THREADS) {
         if constexpr (GROUPS == 2)
             fewerRegisters<40>();
-        if constexpr (GROUPS == 4)
+        if constexpr (GROUPS > 2)
             fewerRegisters<32>();
         int helper = threadIdx.x / 32 - P::THREADS / 32;
         if (threadIdx.x == P::THREADS) {
@@ -796,13 +807,17 @@ __device__ __forceinline__ void gemmWgmma(const typename ArgsOf<F8, TURNED>::typ
     } else {
         if constexpr (GROUPS == 2)
             moreRegisters<232>();
+        if constexpr (GROUPS == 3)
+            moreRegisters<160>();
         if constexpr (GROUPS == 4)
             moreRegisters<112>();
         clusterArrive();
         Parts<N, P::TILES, P::BLOCKS> parts(w.a);
         clusterWait();
         waitForRows();
-        if constexpr (SCALED)
+        if constexpr (P::ROWS_FIRST)
+            multiplyRows<N, GROUPS>(w, unaligned + skip, base, parts);
+        else if constexpr (SCALED)
             multiplyScaled<N, GROUPS, SPLIT>(w, unaligned + skip, base, parts);
         else
             multiply<F8, N, GROUPS, STEPS, SPLIT, TURNED>(w, unaligned + skip, base, parts);

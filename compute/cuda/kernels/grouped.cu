@@ -227,7 +227,7 @@ template <int ROWS, int WARPS, int STAGES, int STEPS> __device__ __forceinline__
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
             Weights<FORMAT> weights;
-            weights.template load<false>(shared + stage + warp * PART + s * RECORD, lane);
+            weights.load(shared + stage + warp * PART + s * RECORD, lane);
             u32 xf[COLS][2][4];
             loadRows<ROWS>(xf, named, stage, s, lane);
             multiplyStep(d, weights, xf);

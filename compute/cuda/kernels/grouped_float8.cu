@@ -89,8 +89,9 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
     if constexpr (!SCALED) {
         Place own = placeOf(w.a, part.tile0 + warp);
         if (own.product >= 0) { // all records have the same scales
-            u32 word = *(const u32 *)(w.a.p[own.product].groups[part.group].w + (i64)own.tile * w.steps * K::STEP_BYTES + 1024 + lane / 4 * 4);
-            ofOutputs[0] = fromBF16((bf16)word) * OF_CODES, ofOutputs[1] = fromBF16((bf16)(word >> 16)) * OF_CODES;
+            const u8 *record = w.a.p[own.product].groups[part.group].w + (i64)own.tile * w.steps * K::STEP_BYTES;
+            const bf16 *of = (const bf16 *)(record + HALF_SCALES) + lane / 4;
+            ofOutputs[0] = fromBF16(of[0]) * OF_CODES, ofOutputs[1] = fromBF16(of[HALF_RECORD / 2]) * OF_CODES;
         }
 #pragma unroll
         for (int i = 0; i < (N + 127) / 128; i++)

@@ -18,7 +18,7 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
     auto load = [&](u32(&wf)[4][4], int j, bool wait) { // makes operands of step j of the stage
         if (wait)
             barrierWait(full + stage * 8, parity);
-        codes.template load<false>(weights + stage * L::WEIGHT_BYTES + j * RECORD, lane);
+        codes.load(weights + stage * L::WEIGHT_BYTES + j * RECORD, lane);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             codes.tile(k, wf[k]);

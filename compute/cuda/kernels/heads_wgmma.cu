@@ -44,13 +44,13 @@ template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
         if (out0 == 0)
             barrierWait(full, 0);
         Weights<BF16> weights[2];
-        weights[0].load<false>(records, lane);
+        weights[0].load(records, lane);
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
             if (s > 0) // the weights of the step before are still being read
                 wgmmaWait<0>();
             if (s + 1 < STEPS)
-                weights[(s + 1) % 2].load<false>(records + (s + 1) * RECORD, lane);
+                weights[(s + 1) % 2].load(records + (s + 1) * RECORD, lane);
             wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++) {

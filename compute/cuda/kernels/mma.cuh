@@ -86,9 +86,3 @@ template <int n> __device__ __forceinline__ void copyWait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
 
-// loadStream reads 16 bytes that nothing reads again: they take no room in the multiprocessor's cache.
-__device__ __forceinline__ void loadStream(u32 (&r)[4], const void *from) {
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "l"(from));
-}

@@ -8,18 +8,16 @@ template <bool F8> struct Operand {
     u32 a[4][4];
 
     __device__ __forceinline__ void load(const u8 *records, int lane) {
-        // Of F8_E4M3 a lane has 16 bytes of outputs g and g+8 in each record. wgmma takes the four of each 16 inputs
-        // for inputs 4t to 4t+3: rows are written in that order, too (gemm_float8.cu).
+        // wgmma takes the four numbers of a word for inputs 4t to 4t+3 of 16: rows are written in that order, too
+        // (sixteenOf in float8.cuh).
         if constexpr (F8) {
+            u32 from = sharedAddress(records) + lane / 8 % 2 * HALF_RECORD + lane / 16 * 128 + lane % 8 * 16;
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                uint4 v = *(const uint4 *)(records + k / 2 * RECORD + k % 2 * 512 + lane * 16);
-                a[k][0] = permute(v.x, v.y, 0x6420), a[k][1] = permute(v.x, v.y, 0x7531);
-                a[k][2] = permute(v.z, v.w, 0x6420), a[k][3] = permute(v.z, v.w, 0x7531);
-            }
+            for (int k = 0; k < 4; k++)
+                ldmatrix(a[k], from + k / 2 * RECORD + k % 2 * 256);
         } else {
             Weights<FORMAT> codes;
-            codes.template load<false>(records, lane);
+            codes.load(records, lane);
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 codes.tile(k, a[k]);
@@ -40,8 +38,8 @@ struct Scaled {
 
     __device__ __forceinline__ void load(const u8 *records, int lane) {
         o.load(records, lane);
-        u32 word = *(const u32 *)(records + 1024 + lane / 4 * 4);
-        scale[0] = fromBF16((bf16)word) * OF_CODES, scale[1] = fromBF16((bf16)(word >> 16)) * OF_CODES;
+        const bf16 *of = (const bf16 *)(records + HALF_SCALES) + lane / 4;
+        scale[0] = fromBF16(of[0]) * OF_CODES, scale[1] = fromBF16(of[HALF_RECORD / 2]) * OF_CODES;
         even = !__any_sync(~0u, scale[0] != scale[1]);
     }
 };

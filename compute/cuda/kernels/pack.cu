@@ -158,11 +158,13 @@ struct PackArgs {
     u32 records;         // of all rows; past the last row and input they hold zeros
 };
 
-// putCode adds a code to a lane's words of a record: number `odd` of pair p of tile k.
-template <int BITS> __device__ __forceinline__ void putCode(u32 (&words)[BITS], int k, int p, int odd, u32 code) {
+// putCode adds a code to a lane's words of a record: number `odd` of pair p of tile k. HALVES: as F8_E4M3 has them.
+template <int BITS, bool HALVES> __device__ __forceinline__ void putCode(u32 (&words)[BITS], int k, int p, int odd, u32 code) {
     int at = 0; // the next words
     if constexpr (BITS == 16)
         words[k * 4 + p] |= code << odd * 16;
+    else if constexpr (HALVES)
+        words[k * 2 + p % 2] |= code << p / 2 * 8 + odd * 16;
     else if constexpr (BITS == 8)
         words[k * 2 + p / 2] |= code << p % 2 * 8 + odd * 16;
     else {
@@ -200,10 +202,23 @@ template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a
                 continue;
             u32 code = T::VALUES == 1 ? T::code(stored + (tile + at) * T::BYTES, 0)
                                       : T::code(stored + tile / T::VALUES * T::BYTES, tile % T::VALUES + at);
-            putCode<is.bits>(words, n / 4, half + n / 2 % 2 * 2, n % 2, code);
+            putCode<is.bits, T::FORMAT == FP8>(words, n / 4, half + n / 2 % 2 * 2, n % 2, code);
         }
     }
     u8 *to = a.to + (i64)record * recordBytes(T::FORMAT);
+    if constexpr (T::FORMAT == FP8) {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            *(u32 *)(to + n % 2 * HALF_RECORD + n / 2 * 128 + lane * 4) = words[n];
+        if (lane % 4 < 2) { // one of the lane's two outputs
+            u32 half = lane % 4, out = row + half * 8;
+            float scale = 0;
+            if (out < a.rows && first < a.in)
+                scale = a.scales ? a.scales[(i64)out * ((a.in + a.group - 1) / a.group) + first / a.group] : 1.f;
+            *(bf16 *)(to + half * HALF_RECORD + HALF_SCALES + lane / 4 * 2) = toBF16(scale * Stored<FP8>(half).scale);
+        }
+        return;
+    }
     constexpr int quads = is.bits / 4;
 #pragma unroll
     for (int i = 0; i < quads; i++)
@@ -225,8 +240,6 @@ template <class T> __device__ __forceinline__ void packRecords(const PackArgs &a
             if (out < a.rows && in < a.in) {
                 const u8 *b = a.from + out * a.rowBytes + in / T::VALUES * T::BYTES;
                 scale = T::scale(b, in % T::VALUES), second = T::second(b, in % T::VALUES);
-                if (T::FORMAT == FP8 && a.scales)
-                    scale = a.scales[(i64)out * ((a.in + a.group - 1) / a.group) + in / a.group];
             }
             const Stored<T::FORMAT> stored(n / is.groups);
             scale = scale * stored.scale, second = second * stored.second;

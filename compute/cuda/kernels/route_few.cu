@@ -84,7 +84,7 @@ KERNEL __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS) route_few(const
 #pragma unroll 4
         for (int s = rangeStart(steps, a.ranges, range); s < end; s++) {
             Weights<FORMAT> w;
-            w.template load<false>(shared + (tile * steps + s) * RECORD, lane);
+            w.load(shared + (tile * steps + s) * RECORD, lane);
 #pragma unroll
             for (int k = 0; k < 4; k++) { // all columns are the row
                 const u8 *from = x + s * 128 + k * 32 + lane % 4 * 4;

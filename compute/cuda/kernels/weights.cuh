@@ -18,6 +18,10 @@
 // the scales: for each g those of outputs g and g+8, one for each group of inputs: bfloat16, or a pair of bfloat16 with
 // a minimum or a zero point.
 //
+// A record of F8_E4M3 is two halves of eight outputs: four matrices as wgmma reads them from shared memory, too, with 16
+// bytes of each output for 16 inputs, then the outputs' scales. The word of lane 4g+t is that of output g of the half,
+// with inputs 2t, 2t+8, 2t+1, 2t+9.
+//
 // Codes, but those of IQ4, become bfloat16 without a conversion: as the low bits of a number, such as 5·2^-133, whose
 // exponent is 0 or, of codes with an eighth bit, 1; those of small floats with an exponent that is smaller by the
 // difference of the biases. Scales are stored as multiples that make up for most of that (Stored): weights are made 2^-32
@@ -62,6 +66,9 @@ __device__ constexpr Format formatOf(int f) {
 
 // scaleWords is how many words of scales a lane reads: those of its two outputs.
 __device__ constexpr int scaleWords(int f) { return formatOf(f).groups * (formatOf(f).second == SCALE ? 1 : 2); }
+
+#define HALF_RECORD 528 // bytes of a half of a record of F8_E4M3
+#define HALF_SCALES 512 // where its scales are
 
 // recordBytes is the size of a record.
 __device__ constexpr int recordBytes(int f) { return formatOf(f).bits * 128 + scaleWords(f) * 32; }
@@ -117,17 +124,21 @@ template <int F> struct Weights {
     static constexpr Format is = formatOf(F);
     u32 codes[is.bits], scales[F == BF16 ? 1 : scaleWords(F)];
 
-    // load reads from device memory or from shared memory. STREAM: from device memory, and nothing reads it again.
-    template <bool STREAM> __device__ __forceinline__ void load(const u8 *record, int lane) {
+    // load reads from device memory or from shared memory.
+    __device__ __forceinline__ void load(const u8 *record, int lane) {
+        if constexpr (F == FP8) {
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+                codes[n] = *(const u32 *)(record + n % 2 * HALF_RECORD + n / 2 * 128 + lane * 4);
+            const bf16 *of = (const bf16 *)(record + HALF_SCALES) + lane / 4;
+            scales[0] = of[0] | (u32)of[HALF_RECORD / 2] << 16;
+            return;
+        }
         constexpr int quads = is.bits / 4;
 #pragma unroll
         for (int i = 0; i < quads; i++) {
-            if (STREAM)
-                loadStream(*(u32(*)[4])(codes + i * 4), record + i * 512 + lane * 16);
-            else {
-                uint4 v = *(const uint4 *)(record + i * 512 + lane * 16);
-                codes[i * 4] = v.x, codes[i * 4 + 1] = v.y, codes[i * 4 + 2] = v.z, codes[i * 4 + 3] = v.w;
-            }
+            uint4 v = *(const uint4 *)(record + i * 512 + lane * 16);
+            codes[i * 4] = v.x, codes[i * 4 + 1] = v.y, codes[i * 4 + 2] = v.z, codes[i * 4 + 3] = v.w;
         }
         record += quads * 512;
         if constexpr (is.bits & 2) {
@@ -196,8 +207,8 @@ template <int F> struct Weights {
     // less 128; small floats by shifting sign, exponent and fraction to their places.
     __device__ __forceinline__ u32 level(int k, int p, const u32 (&levels)[2]) const {
         if constexpr (F == FP8) { // 4 bits of exponent, 3 of fraction
-            u32 x = codes[k * 2 + p / 2], parts = p % 2 ? x >> 4 : x << 4;
-            return masked(p % 2 ? x : x << 8, EACH * 0x8000, parts & EACH * 0x07f0);
+            u32 x = codes[k * 2 + p % 2], parts = p / 2 ? x >> 4 : x << 4;
+            return masked(p / 2 ? x : x << 8, EACH * 0x8000, parts & EACH * 0x07f0);
         }
         if constexpr (is.bits == 8)
             return codes[k * 2 + p / 2] >> p % 2 * 8 & EACH * 0xff;
@@ -230,7 +241,7 @@ __device__ __forceinline__ void anyWeights(int f, const u8 *record, int lane, u3
 #define WEIGHTS_OF(F)                                                                                       \
     case F: {                                                                                               \
         Weights<F> w;                                                                                       \
-        w.template load<false>(record, lane);                                                               \
+        w.load(record, lane);                                                               \
         for (int k = 0; k < 4; k++)                                                                         \
             w.tile(k, to[k]);                                                                               \
         break;                                                                                              \

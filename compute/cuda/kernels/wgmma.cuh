@@ -79,6 +79,15 @@ template <bool F8, int N> __device__ __forceinline__ void wgmma(float (&d)[N / 2
     }
 }
 
+// wgmmaShared is wgmma of F8_E4M3 whose A is in shared memory, too: 64 rows of 32 bytes.
+template <int N> __device__ __forceinline__ void wgmmaShared(float (&d)[N / 2], u64 a, u64 b, bool fresh) {
+    static_assert(N == 128);
+    asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" S0 S1 S2 S3 "}, %64, %65, p, 1, 1;\n}"
+                 : SUMS_64
+                 : "l"(a), "l"(b), "r"((u32)fresh));
+}
+
 #define WGMMA_ADD(N, SUMS, A, B, ...)                                                                                  \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" SUMS "}, {" A "}, " B ", 1, 1, 1, 0;"     \
                  : __VA_ARGS__                                                                                        \
@@ -113,6 +122,12 @@ template <int N> __device__ __forceinline__ void settle(float (&d)[N]) {
 // further in a row are 1 further in the descriptor.
 __device__ __forceinline__ u64 describe(u32 shared, u32 apart = 1024) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(apart >> 4) << 32 | (u64)1 << 62;
+}
+
+// describeUnits makes the descriptor of units of 16 bytes in shared memory: those of eight rows follow each other; the next
+// eight rows' are `apart` bytes on, the same rows' next ones `next`.
+__device__ __forceinline__ u64 describeUnits(u32 shared, u32 next, u32 apart) {
+    return (u64)(shared >> 4 & 0x3fff) | (u64)(next >> 4) << 16 | (u64)(apart >> 4) << 32;
 }
 
 // barrierOf waits for so many threads at the block's named barrier n: 0 is that of __syncthreads.
@@ -168,6 +183,11 @@ __device__ __forceinline__ void fetchBox(u32 to, const TensorMap &map, int row, 
 // r of matrix i goes to the 16 bytes whose address lane 8i+r gives.
 __device__ __forceinline__ void storeMatrices(u32 at, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+// storeUpright stores four matrices as storeMatrices does, but not turned over: row r of matrix i goes where lane 8i+r says.
+__device__ __forceinline__ void storeUpright(u32 at, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
 // gatePlain makes act(x)·up of SILU, GELU_TANH or SWIGLU_CLAMPED, with gate's reciprocal. It returns whether all divisors

@@ -105,6 +105,25 @@ func float8Source(t testing.TB, r *rand.Rand, scales string, out, in int) comput
 	return src
 }
 
+// float8Weight makes a random weight of F8_E4M3.
+func float8Weight(t testing.TB, d compute.Device, r *rand.Rand, out, in int, by scaling) compute.Matrix {
+	t.Helper()
+	src := packedSource(t, r, quant.F8_E4M3, out, in)
+	if by == scaledByOutput {
+		src.Group, src.Scales = in, src.Scales[:out]
+	}
+	if groups := len(src.Scales) / out; by == scaledByBlock {
+		for i := range src.Scales {
+			src.Scales[i] = src.Scales[i/(groups*float8Outs)*groups*float8Outs+i%groups]
+		}
+	}
+	w, err := d.Matrix(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // TestFloat8Products compares products in the tensor cores of F8_E4M3 with references that round as they do, and rows
 // alone with rows in company.
 func TestFloat8Products(t *testing.T) {

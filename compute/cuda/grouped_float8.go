@@ -6,24 +6,47 @@ import (
 	"github.com/kvasir-llm/kvasir/compute"
 )
 
-// manyFloat8 is a kernel of grouped_float8.cu: a many, for rows that have scales for groups or for rows that have one.
+// manyFloat8 is a kernel of grouped_float8.cu: a many for weights of a scaling, and of so many inputs at least. Those
+// for blocks take longer to end a part than those for groups, and pay only for many steps.
 type manyFloat8 struct {
 	many
-	groups bool
+	by          scaling
+	leastInputs int
 }
 
-// manyFloat8s are the kernels; of those for rows with scales of groups, as of the others, the first that suits is
-// taken.
+// manyFloat8s are the kernels, of which the first that suits is taken.
 var manyFloat8s = []manyFloat8{
-	{many{256, 1, 96}, false}, {many{128, 1, 20}, false}, {many{32, 2, 0}, false}, {many{128, 1, 20}, true}, {many{32, 2, 0}, true},
+	{many{256, 1, 96}, scaledByOutput, 0}, {many{128, 1, 20}, scaledByOutput, 0}, {many{32, 2, 0}, scaledByOutput, 0},
+	{many{192, 1, 96}, scaledByBlock, 1024}, {many{128, 1, 20}, scaledByGroup, 0}, {many{32, 2, 0}, scaledByGroup, 0},
+}
+
+// scales reports whether a kernel is for a product of so many inputs and of weights of a scaling. Kernels for blocks
+// have two of them in a part, those of a gate and of what it gates or two of one product.
+func (m manyFloat8) scales(by scaling, in int, a *groupedArgs) bool {
+	if in < m.leastInputs || m.by == scaledByBlock && a.products > 1 && a.mode != modeGated {
+		return false
+	}
+	return m.by == by || m.by == scaledByGroup && by == scaledByBlock
+}
+
+// threads is the threads of a block: a warpgroup that fetches, and two or, where blocks have scales, one for 64 rows.
+func (m manyFloat8) threads() int {
+	if m.by == scaledByBlock {
+		return 128 + 2*m.rows
+	}
+	return manyThreads
+}
+
+// unit is what the rows that a kernel multiplies are a multiple of (UNIT).
+func (m manyFloat8) unit() int {
+	if m.by == scaledByBlock {
+		return 64
+	}
+	return m.rows / 4
 }
 
 func (m manyFloat8) name(gated bool) string {
-	name := "grouped_float8"
-	if m.groups {
-		name += "_groups"
-	}
-	name = fmt.Sprintf("%s_%d", name, m.rows)
+	name := fmt.Sprintf("grouped_float8%s_%d", []string{"", "", "_groups", "_blocks"}[m.by], m.rows)
 	if gated {
 		name += "_gated"
 	}
@@ -37,7 +60,7 @@ const scalesBefore = 4
 // product.
 func fewFloat8Name(by scaling, gated bool) string {
 	name := "few_float8"
-	if by == scaledByGroup {
+	if by.grouped() {
 		name += "_groups"
 	}
 	if gated {
@@ -57,21 +80,22 @@ func (f format) expertsShared(sizes map[string]int, most int) {
 }
 
 // scalingOfExperts says how the weights of products are scaled, if all are alike and can be multiplied in the tensor
-// cores of F8_E4M3. These add up to 4,096 inputs where groups have no scales.
+// cores of F8_E4M3. These add up to 4,096 inputs where groups have no scales. Some by block and some by group are by
+// group.
 func scalingOfExperts(products []compute.ExpertProduct) scaling {
 	const most = 4096
 	by := scaling(-1)
 	for _, q := range products {
 		for _, w := range q.W {
 			m := w.(*matrix)
-			of := m.float8
-			if of == scaledByBlock {
-				of = scaledByGroup
-			}
-			if by >= 0 && of != by || of == scaledByOutput && m.in > most {
+			switch {
+			case m.float8 == scaledByOutput && m.in > most:
+				return scaledOtherwise
+			case by < 0 || by == scaledByBlock && m.float8 == scaledByGroup:
+				by = m.float8
+			case m.float8 != by && !(by == scaledByGroup && m.float8 == scaledByBlock):
 				return scaledOtherwise
 			}
-			by = of
 		}
 	}
 	return max(by, scaledOtherwise)
@@ -105,7 +129,7 @@ func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedA
 		x, r.at, r.rows, r.chosen = p.routed(e.x), 0, int32(routes), 1
 	}
 	r.x, r.ldx = x.at, x.ld
-	if e.float8 == scaledByGroup {
+	if e.float8.grouped() {
 		r.groups = 1
 	}
 	const rowsOfBlock = 8
@@ -116,12 +140,12 @@ func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedA
 	for i, dst := range e.dsts {
 		a.p[i] = groupedProductArgs{groups: p.groupTable.at(e.tables[i]), dst: p.routed(dst), tiles: int32(blocksOf(dst.Cols, tileOuts))}
 	}
-	m := manyFloat8For(e.float8, routes, e.t.Experts)
+	m := manyFloat8For(e.float8, in, a, e.t.Experts)
 	args := manyFloat8Args{manyArgs: manyArgs{a: *a, steps: int32(in / float8Inputs)}, scales: r.scales}
-	for i := range args.x {
-		rows := m.rows / len(args.x) * (i + 1)
+	for i := range m.rows / m.unit() {
+		rows := m.unit() * (i + 1)
 		var err error
-		if e.float8 == scaledByGroup {
+		if e.float8.grouped() {
 			if args.boxes[i], err = p.g.mapScales(r.scales, padded, in/float8Inputs, rows+scalesBefore); err != nil {
 				return err
 			}
@@ -135,13 +159,13 @@ func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedA
 		}
 	}
 	blocks := p.d.g.info.sms / clusterSize * clusterSize
-	return run(p, formatFP8.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, manyThreads, &args)
+	return run(p, formatFP8.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, m.threads(), &args)
 }
 
-// manyFloat8For returns the kernel for so many routes.
-func manyFloat8For(by scaling, routes, experts int) manyFloat8 {
+// manyFloat8For returns the kernel for a product.
+func manyFloat8For(by scaling, in int, a *groupedArgs, experts int) manyFloat8 {
 	for _, m := range manyFloat8s {
-		if m.groups == (by == scaledByGroup) && routes >= m.least*experts {
+		if m.scales(by, in, a) && int(a.rows) >= m.least*experts {
 			return m
 		}
 	}

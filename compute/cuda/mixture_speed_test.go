@@ -219,7 +219,7 @@ func TestSpeedOfExperts(t *testing.T) {
 		}
 		groupings, manies = wasGroupings, wasManies
 		for _, m := range wasFloat8s {
-			if m.least = 0; typ == quant.F8_E4M3 && m.groups == (group < k.hidden) {
+			if m.least, m.leastInputs = 0, 0; typ == quant.F8_E4M3 && m.by.grouped() == (group < k.hidden) {
 				manyFloat8s = []manyFloat8{m}
 				try(m.name(false))
 			}

@@ -107,7 +107,7 @@ func TestOperations(t *testing.T) {
 	}
 	defer host.Close()
 	cases := append(expertCases(), headCases()...)
-	cases = append(cases, mixtureCase(576, 3, 0, scaledOtherwise), mixtureCase(256, 3, 0, scaledByGroup), mixtureCase(512, 5, 32, scaledByOutput))
+	cases = append(cases, mixtureCase(576, 3, 0, scaledOtherwise), mixtureCase(256, 3, 0, scaledByGroup), mixtureCase(256, 3, 0, scaledByBlock), mixtureCase(512, 5, 32, scaledByOutput))
 	cases = append(cases, less([]opsCase{mixtureCase(2048, 5, 0, scaledOtherwise), mixtureCase(2048, 4, 160, scaledOtherwise)}, []opsCase{mixtureCase(2048, 2, 32, scaledOtherwise)})...)
 	cases = append(cases, recurrentCases()...)
 	for _, heads := range less([]int{16, 20, 80}, []int{20}) {
@@ -152,12 +152,12 @@ func TestExpertsByEveryKernel(t *testing.T) {
 	for i, m := range wasFloat8 {
 		manyFloat8s = slices.Clone(wasFloat8)
 		for j := range manyFloat8s {
-			manyFloat8s[j].least = 1 << 30
+			manyFloat8s[j].least, manyFloat8s[j].leastInputs = 1<<30, 0
 		}
-		manyFloat8s[i].least = 0
+		manyFloat8s[i].least, manyFloat8s[len(wasFloat8)-1].least = 0, 0 // the last one: for what those of blocks do not compute
 		all := expertCases()
-		for _, c := range less(all, all[12:14]) {
-			if c.by != scaledOtherwise && m.groups == (c.by == scaledByGroup) {
+		for _, c := range less(all, all[12:15]) {
+			if c.by == m.by || c.by == scaledByBlock && m.by == scaledByGroup {
 				t.Run(fmt.Sprintf("%d rows in F8_E4M3, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })
 			}
 		}
@@ -248,10 +248,10 @@ func expertCases() []opsCase {
 		}
 		scalings := []scaling{scaledOtherwise}
 		if k.typ == quant.F8_E4M3 {
-			off, scalings = 1e-1, []scaling{scaledByGroup, scaledByOutput} // rows are rounded to 4 bits
+			off, scalings = 1e-1, []scaling{scaledByGroup, scaledByBlock, scaledByOutput} // rows are rounded to 4 bits
 		}
 		for _, by := range scalings {
-			cases = append(cases, opsCase{name: fmt.Sprintf("experts %d%s", i, []string{"", " by output", ""}[by]), off: off, by: by, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
+			cases = append(cases, opsCase{name: fmt.Sprintf("experts %d%s", i, []string{"", " by output", "", " by block"}[by]), off: off, by: by, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 				g.Routings = []compute.Routing{{Experts: k.experts, Chosen: k.chosen}}
 				x, logits, dst := inputs(k.in, 1), inputs(k.experts, 2), inputs(k.out, 1)
 				gate, up := g.Buffer(k.chosen*k.width, compute.AllRows), g.Buffer(k.chosen*max(k.width, k.out), compute.AllRows)
@@ -304,20 +304,6 @@ func expertCases() []opsCase {
 	return cases
 }
 
-// float8Weight makes a random weight of F8_E4M3.
-func float8Weight(t testing.TB, d compute.Device, r *rand.Rand, out, in int, by scaling) compute.Matrix {
-	t.Helper()
-	src := packedSource(t, r, quant.F8_E4M3, out, in)
-	if by == scaledByOutput {
-		src.Group, src.Scales = in, src.Scales[:out]
-	}
-	w, err := d.Matrix(src)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 func headCases() []opsCase {
 	var cases []opsCase
 	for _, k := range [][4]int{{4, 24, 40, 8}, {3, 20, 70, 3}, {2, 128, 512, 64}} { // heads, in, out, rest
@@ -340,7 +326,7 @@ func headCases() []opsCase {
 func mixtureCase(hidden, experts, shared int, by scaling) opsCase {
 	name, off, width := fmt.Sprintf("mixture of %d and a shared one of %d on rows of %d", experts, shared, hidden), 1e-2, 192
 	if by != scaledOtherwise {
-		name, off, width = name+" in F8_E4M3", 1e-1, 256
+		name, off, width = name+[]string{"", " by output", " by group", " by block"}[by], 1e-1, 256
 	}
 	return opsCase{name: name, off: off, graph: func(t testing.TB, d compute.Device, g *compute.Graph, r *rand.Rand, inputs func(int, float64) compute.Tensor) compute.Tensor {
 		g.Routings = []compute.Routing{{Experts: experts, Chosen: experts}}

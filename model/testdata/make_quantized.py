@@ -31,6 +31,7 @@ WIDE = dict(LLAMA, hidden_size=128, intermediate_size=128)
 ODD = dict(LLAMA, hidden_size=72, head_dim=20, intermediate_size=100)
 QWEN2 = dict(LLAMA, model_type="qwen2")
 MIXTRAL = dict(LLAMA, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2)
+WIDE_MIXTRAL = dict(MIXTRAL, hidden_size=256, intermediate_size=256, num_local_experts=3)
 DEEPSEEK = dict(LLAMA, model_type="deepseek_v3", num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=16,
                 qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, n_group=2,
                 topk_group=2, first_k_dense_replace=0, moe_intermediate_size=32)
@@ -177,6 +178,7 @@ CASES = {
     "awq_qwen2": (QWEN2, F16, awq(-1)),
     "fp8_blocks": (ODD, BF16, fp8(32, 48)),
     "fp8_mixtral": (MIXTRAL, BF16, fp8(16, 128)),
+    "fp8_mixtral_wide": (WIDE_MIXTRAL, BF16, fp8(128, 128)),
     "ct_w8a8": (LLAMA, BF16, compressed("int-quantized", INT8_TOKEN, num_bits=8, type="int", strategy="channel", symmetric=True)),
     "ct_w8_asym": (WIDE, BF16,
                    compressed("int-quantized", INT8_TOKEN, num_bits=8, type="int", strategy="channel", symmetric=False)),

@@ -109,19 +109,6 @@ __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 ba
     }
 }
 
-// Scales are products of the scales of a thread's two rows in a step and of the two halves of a part's outputs.
-struct Scales {
-    float by[2][2]; // [half][row]
-
-    __device__ __forceinline__ void load(const float *rows, const u8 *records) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float scale = fromBF16(*(const bf16 *)(records + h * 4 * RECORD + HALF_SCALES)) * OF_CODES;
-            by[h][0] = scale * rows[0], by[h][1] = scale * rows[8];
-        }
-    }
-};
-
 // leaveRows is leave and leaveGates for sums whose rows are operand A: of rows g and g+8 of a warp's 16 a thread has
 // outputs 2t and 2t+1 of each eight.
 template <typename P, typename Args>
@@ -224,20 +211,15 @@ __device__ __forceinline__ void multiplyRows(const Args &w, u8 *shared, u32 base
     Span<true, false> own(a, rank);
     u32 parity = 0;
     float d[AT_ONCE][64], sum[64]; // of a step each; of a range
-    Scales scales[AT_ONCE];
+    BlockScales scales[AT_ONCE];
     u8 *staged = shared + P::RESULTS + group * (P::RESULT_BYTES / GROUPS); // of the warpgroup
     four *away = (four *)w.sums + (i64)blockIdx.x * 16 * P::THREADS + threadIdx.x;
     auto sums = [&](int i) { return i < P::KEPT ? (four *)staged + i * 128 + threadIdx.x % 128 : away + i * P::THREADS; };
-    auto begin = [&](float(&d)[64], Scales &scales) {
+    auto begin = [&](float(&d)[64], BlockScales &scales) {
         barrierWait(base + P::FULL + stage * 8, parity);
-        u64 rows = describe(base + stage * P::ROWS_BYTES + group * (P::ROWS_BYTES / GROUPS));
-        u64 weights = describeUnits(base + P::WEIGHTS + stage * P::WEIGHT_BYTES, 128, HALF_RECORD);
-        wgmmaFence();
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            wgmmaShared<128>(d, rows + k * 2, weights + (k / 2 * (P::WEIGHT_BYTES / 2) + k % 2 * 256) / 16, k == 0);
-        wgmmaCommit();
-        scales.load((const float *)(shared + P::SCALES + stage * P::SCALE_BYTES) + row, shared + P::WEIGHTS + stage * P::WEIGHT_BYTES);
+        u32 weights = P::WEIGHTS + stage * P::WEIGHT_BYTES;
+        beginRows(d, base + stage * P::ROWS_BYTES + group * (P::ROWS_BYTES / GROUPS), base + weights);
+        scales.load((const float *)(shared + P::SCALES + stage * P::SCALE_BYTES) + row, shared + weights, shared + weights + 4 * RECORD);
     };
     auto next = [&] {
         if (++stage == P::STAGES)
@@ -249,7 +231,7 @@ __device__ __forceinline__ void multiplyRows(const Args &w, u8 *shared, u32 base
 #pragma unroll
             for (int i = 0; i < 64; i++)
                 sum[i] = 0;
-            auto add = [&](float(&d)[64], const Scales &by, int stage) {
+            auto add = [&](float(&d)[64], const BlockScales &by, int stage) {
                 settle(d);
 #pragma unroll
                 for (int i = 0; i < 64; i++)

@@ -27,11 +27,6 @@ struct WgmmaArgs {
     float *sums; // [blocks, 256, 128]: where kernels of more than 192 rows keep sums of ranges
 };
 
-// Rows and weights have a scale for each 128 inputs, or one. BY_BLOCK: 64 neighbouring outputs share theirs, too, from a
-// multiple of 64 on.
-#define BY_GROUP 1
-#define BY_BLOCK 2
-
 struct Float8Args {
     GemmArgs a;
     const u8 *x;         // [inputs/128, padded, 128]: unit u of 16 bytes of row r is at place u ^ r%8 of its 8

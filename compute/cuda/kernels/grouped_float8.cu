@@ -173,8 +173,121 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
         storePlain<STORED>(w.a, staged, results, part, group);
 }
 
-GROUPED_KERNEL(grouped_float8_256, ManyFloat8Args, true, false, 256, 1)
-GROUPED_KERNEL(grouped_float8_128, ManyFloat8Args, true, false, 128, 1)
-GROUPED_KERNEL(grouped_float8_32, ManyFloat8Args, true, false, 32, 2)
-GROUPED_KERNEL(grouped_float8_groups_128, ManyFloat8Args, true, true, 128, 1)
-GROUPED_KERNEL(grouped_float8_groups_32, ManyFloat8Args, true, true, 32, 2)
+// resultOf is a thread's sums of eight outputs of rows g and g+8, number i on, with their biases.
+__device__ __forceinline__ void resultOf(const GroupedArgs &a, const Part &part, const float (&sum)[64], int i, float (&x)[8]) {
+    int lane = threadIdx.x % 32;
+    Place at = placeOf(a, part.tile0 + i / 8);
+    bool biased = part.biased && at.product >= 0;
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        float bias = biased ? biasOf(a.p[at.product].groups[part.group], at.tile * 16 + e / 4 * 8 + lane % 4 * 2 + e % 2) : 0.f;
+        x[e] = fmaf(sum[i + e], UNIT, bias);
+    }
+}
+
+// storeRows stores sums of a warp's 16 rows as bfloat16, 64 outputs at a time: through shared memory, [16][64], units of
+// 16 bytes swizzled. Of GATE, a tile of a gate is followed by that of what it gates.
+template <bool GATE> __device__ __forceinline__ void storeRows(const GroupedArgs &a, u8 *staged, const float (&sum)[64], const Part &part, int row0) {
+    int lane = threadIdx.x % 32, unit = lane % 8, row = lane / 8;
+    u32 write = sharedAddress(staged) + lane % 16 * 128;
+    auto put = [&](int n, const float(&x)[8]) { // 16 outputs
+        storeUpright(write + (n * 2 + lane / 16 ^ lane % 8) * 16, packBF16(x[0], x[1]), packBF16(x[2], x[3]), packBF16(x[4], x[5]), packBF16(x[6], x[7]));
+    };
+    auto store = [&](int tile) { // of which, and of three more, a lane has a unit of every fourth row
+        __syncwarp();
+        Place at = placeOf(a, part.tile0 + tile);
+        const Rows &dst = a.p[max(at.product, 0)].dst;
+        bf16 *to = (bf16 *)dst.at + (i64)(part.row0 + row0) * dst.ld + at.tile * 16 + unit % 2 * 8;
+#pragma unroll
+        for (int r = row; r < 16; r += 4)
+            if (at.product >= 0 && row0 + r < part.rows)
+                *(uint4 *)(to + (i64)r * dst.ld) = *(const uint4 *)(staged + r * 128 + (unit ^ r % 8) * 16);
+        __syncwarp();
+    };
+    if constexpr (!GATE) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                float x[8];
+                resultOf(a, part, sum, half * 32 + n * 8, x);
+                put(n, x);
+            }
+            store(half * 4 + unit / 2);
+        }
+        return;
+    }
+    bool plain = true;
+    auto make = [&](int act) {
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            float gate[8], up[8];
+            resultOf(a, part, sum, n * 16, gate);
+            resultOf(a, part, sum, n * 16 + 8, up);
+            plain = gatePlain(act, gate, up) && plain;
+            put(n, gate);
+        }
+    };
+    if (a.act == SILU)
+        make(SILU);
+    else if (a.act == SWIGLU_CLAMPED)
+        make(SWIGLU_CLAMPED);
+    else
+        plain = false;
+    if (__any_sync(~0u, !plain))
+#pragma unroll 1
+        for (int n = 0; n < 4; n++) {
+            float gate[8], up[8];
+#pragma unroll
+            for (int of = 0; of < 4; of++)
+                if (of == n) {
+                    resultOf(a, part, sum, of * 16, gate);
+                    resultOf(a, part, sum, of * 16 + 8, up);
+                }
+#pragma unroll 1
+            for (int i = 0; i < 8; i++)
+                gate[i] = activate(a.act, gate[i], up[i]);
+            put(n, gate);
+        }
+    store(unit / 2 * 2);
+}
+
+// As multiplyRows of gemm_scaled.cuh. A warpgroup without rows waits and frees stages all the same.
+template <typename K, bool GATE, typename Args>
+__device__ __forceinline__ void multiplyRowsPart(const Args &w, u8 *shared, u32 base, Cursor<Layout<K>::STAGES> &at, const Part &part) {
+    using L = Layout<K>;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = warp / 4;
+    bool idle = group * 64 >= part.rows;
+    float d[64], sum[64];
+#pragma unroll
+    for (int i = 0; i < 64; i++)
+        sum[i] = 0;
+#pragma unroll 1
+    for (int s = 0; s < w.steps; s++, at.next()) {
+        barrierWait(base + L::FULL + at.stage * 8, at.parity);
+        if (!idle) {
+            u32 weights = L::WEIGHTS + at.stage * L::WEIGHT_BYTES;
+            beginRows(d, base + at.stage * L::ROWS_BYTES + group * 64 * 128, base + weights);
+            const float *rows = (const float *)(shared + L::SCALES + at.stage * L::SCALE_BYTES) + part.row0 % BEFORE;
+            BlockScales scales;
+            scales.load(rows + warp * 16 + lane / 4, shared + weights, shared + weights + (GATE ? 1 : 4) * RECORD);
+            wgmmaWait<0>();
+            settle(d);
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                sum[i] = fmaf(d[i], scales.by[GATE ? i / 8 % 2 : i / 32][i / 2 % 2], sum[i]);
+        }
+        __syncwarp();
+        if (lane < CLUSTER) // tells both blocks of the cluster, since they fetch rows for each other
+            barrierArrive(base + L::EMPTY + at.stage * 8, lane);
+    }
+    if (!idle)
+        storeRows<GATE>(w.a, shared + L::RESULTS + warp * 2048, sum, part, warp * 16);
+}
+
+GROUPED_KERNEL(grouped_float8_256, ManyFloat8Args, true, 0, 256, 1)
+GROUPED_KERNEL(grouped_float8_128, ManyFloat8Args, true, 0, 128, 1)
+GROUPED_KERNEL(grouped_float8_32, ManyFloat8Args, true, 0, 32, 2)
+GROUPED_KERNEL(grouped_float8_groups_128, ManyFloat8Args, true, BY_GROUP, 128, 1)
+GROUPED_KERNEL(grouped_float8_groups_32, ManyFloat8Args, true, BY_GROUP, 32, 2)
+GROUPED_KERNEL(grouped_float8_blocks_192, ManyFloat8Args, true, BY_BLOCK, 192, 1)

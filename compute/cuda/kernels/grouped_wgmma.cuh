@@ -7,12 +7,14 @@
 // F8_E4M3, and two warpgroups multiply, 64 outputs each. Weights come as they are stored, by bulk copies, and go from
 // shared memory to registers, as operand A; rows come as boxes of a tensor map. The two blocks of a cluster take
 // different outputs of the same rows; each fetches half of the rows for both.
+//
+// Where blocks of weights have scales (BY_BLOCK) rows are operand A: a warpgroup has 64 rows and all outputs of a part.
+// Two warps fetch weights: one each tile's first record of a step, one the second.
 #pragma once
 #include "gemm_store.cuh"
 #include "grouped.cuh"
 
 #define TILES 8         // of 16 outputs, of a part
-#define THREADS 256     // of those that multiply
 #define MOST_GROUPS 512 // as in grouped.go
 
 // The copy engine takes boxes that begin at a multiple of 16 bytes: those of scales begin up to three rows before a
@@ -39,11 +41,13 @@ struct Part {
     int group, row0, rows, tile0, biased;
 };
 
-// Kind says how a kernel computes: a stage has STEPS steps, of 64 inputs or, of F8_E4M3, 128. SCALED: rows and weights
-// have a scale for each 128 inputs.
-template <bool F8_, bool SCALED_, int MOST_, int STEPS_> struct Kind {
-    static constexpr bool F8 = F8_, SCALED = SCALED_;
-    static constexpr int MOST = MOST_, STEPS = STEPS_;
+// Kind says how a kernel computes: a stage has STEPS steps, of 64 inputs or, of F8_E4M3, 128. SCALED: as in operand.cuh.
+template <bool F8_, int SCALED_, int MOST_, int STEPS_> struct Kind {
+    static constexpr bool F8 = F8_, ROWS_FIRST = SCALED_ == 2; // BY_BLOCK: rows are operand A
+    static constexpr int SCALED = SCALED_, MOST = MOST_, STEPS = STEPS_;
+    static constexpr int UNIT = ROWS_FIRST ? 64 : MOST / 4; // rows that are multiplied are a multiple of it
+    static constexpr int GROUPS = ROWS_FIRST ? MOST / 64 : 2, THREADS = 128 * GROUPS; // those that multiply
+    static constexpr int FEEDING = ROWS_FIRST ? 3 : F8 ? 2 : 1; // warps that fetch
     static constexpr int STEP_BYTES = (F8 ? 2 : 1) * RECORD; // of a tile's weights
 };
 
@@ -53,13 +57,14 @@ template <typename K> struct Layout {
     static constexpr int ROWS_BYTES = K::STEPS * MOST * 128, WEIGHT_BYTES = K::STEPS * TILES * K::STEP_BYTES; // of a stage
     static constexpr int STEP_SCALES = (MOST + BEFORE) * 4 / 128 * 128 + 128; // bytes of a step's scales of rows, aligned
     static constexpr int SCALE_BYTES = K::SCALED ? K::STEPS * STEP_SCALES : 0;  // of a stage
-    static constexpr int STAGED = 12288 + 16; // of a warpgroup: sums that warps give each other, results, and `rare`
+    // Of a warpgroup: sums that warps give each other, results, and `rare`; or 16 rows of 128 bytes of each warp.
+    static constexpr int STAGED = K::ROWS_FIRST ? 8192 : 12288 + 16;
     static constexpr int TABLE = (2 * MOST_GROUPS + 1) * 4 + 12; // where groups end (rows) and begin (parts), aligned
-    static constexpr int ROOM = MOST_SHARED - 1024 - 512 - 2 * STAGED - TABLE;
+    static constexpr int ROOM = MOST_SHARED - 1024 - 512 - K::GROUPS * STAGED - TABLE;
     static constexpr int FIT = ROOM / (ROWS_BYTES + WEIGHT_BYTES + SCALE_BYTES), STAGES = FIT < 12 ? FIT : 12;
     static_assert(STAGES >= 2);
     static constexpr int WEIGHTS = STAGES * ROWS_BYTES, SCALES = WEIGHTS + STAGES * WEIGHT_BYTES, RESULTS = SCALES + STAGES * SCALE_BYTES;
-    static constexpr int ENDS = RESULTS + 2 * STAGED;
+    static constexpr int ENDS = RESULTS + K::GROUPS * STAGED;
     static constexpr int FULL = ENDS + TABLE, EMPTY = FULL + STAGES * 8; // barriers of the stages
     static constexpr int TURN = EMPTY + STAGES * 8;                      // of the two warpgroups, if SCALED (gemm_scaled.cuh)
     static constexpr int PARTS = TURN + (K::SCALED ? 16 : 0);            // the Part that begins with a stage
@@ -76,14 +81,15 @@ __device__ __forceinline__ void fetchScales(u32 to, const ManyFloat8Args &w, int
 }
 
 // roundedRows is how many rows of a part are multiplied.
-template <int MOST> __device__ __forceinline__ int roundedRows(int rows) { return (rows + MOST / 4 - 1) / (MOST / 4) * (MOST / 4); }
+template <typename K> __device__ __forceinline__ int roundedRows(int rows) { return (rows + K::UNIT - 1) / K::UNIT * K::UNIT; }
 
 // feed is the work of a warp that fetches weights, rows or both. With the first stage of a part the one that fetches
-// weights tells which part that is.
-template <typename K, bool OF_WEIGHTS, bool OF_ROWS, typename Args>
+// weights tells which part that is. HALF: the record of each step and tile that it fetches (ROWS_FIRST).
+template <typename K, bool OF_WEIGHTS, bool OF_ROWS, int HALF = 0, typename Args>
 __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int parts, int outBlocks) {
     using L = Layout<K>;
-    constexpr int MOST = K::MOST, STEPS = K::STEPS;
+    constexpr int MOST = K::MOST, STEPS = K::STEPS, WEIGHT_BYTES = K::ROWS_FIRST ? RECORD : K::STEP_BYTES; // of a tile, at once
+    static_assert(!K::ROWS_FIRST || STEPS == 1);
     const GroupedArgs &a = w.a;
     const int *ends = (const int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, group = 0;
@@ -112,21 +118,21 @@ __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int pa
         part.biased = __any_sync(~0u, next.biased);
         const u8 *from = nextFrom;
         u64 policy = nextPolicy;
-        int n = roundedRows<MOST>(part.rows), box = n / (MOST / 4) - 1;
+        int n = roundedRows<K>(part.rows), box = n / K::UNIT - 1;
         const TensorMap &map = w.x[box];
         for (int s = 0; s < w.steps; s += STEPS) {
             barrierWait(empty + stage * 8, parity);
             int steps = min(STEPS, w.steps - s);
             if (lane == 0) {
-                if (OF_WEIGHTS && s == 0)
+                if (OF_WEIGHTS && HALF == 0 && s == 0)
                     *(Part *)(shared + L::PARTS + stage * sizeof(Part)) = part;
                 int rows = STEPS * n * 128 + (K::SCALED ? steps * (n + BEFORE) * 4 : 0);
-                barrierExpect(full + stage * 8, (OF_ROWS ? rows : 0) + (OF_WEIGHTS ? TILES * steps * K::STEP_BYTES : 0));
+                barrierExpect(full + stage * 8, (OF_ROWS ? rows : 0) + (OF_WEIGHTS ? TILES * steps * WEIGHT_BYTES : 0));
             }
             __syncwarp();
             if (OF_WEIGHTS && lane < TILES)
-                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + lane * STEPS * K::STEP_BYTES, from + (i64)s * K::STEP_BYTES, steps * K::STEP_BYTES,
-                      full + stage * 8, policy);
+                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + (HALF * TILES + lane) * STEPS * WEIGHT_BYTES,
+                      from + (i64)s * K::STEP_BYTES + HALF * WEIGHT_BYTES, steps * WEIGHT_BYTES, full + stage * 8, policy);
             u32 to = base + stage * L::ROWS_BYTES;
             if (OF_ROWS && lane == 0) {
                 if constexpr (STEPS > 1) // a block fetches half of the steps for both
@@ -286,16 +292,24 @@ template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a
 template <int N, typename K, bool GATE, typename Args>
 __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base, Cursor<Layout<K>::STAGES> &at, const Part &part, u32 &turn);
 
+// multiplyRowsPart is multiplyPart of ROWS_FIRST kernels.
+template <typename K, bool GATE, typename Args>
+__device__ __forceinline__ void multiplyRowsPart(const Args &w, u8 *shared, u32 base, Cursor<Layout<K>::STAGES> &at, const Part &part);
+
 // multiply is the work of the warpgroups that multiply.
 template <typename K, bool GATE, typename Args> __device__ __forceinline__ void multiply(const Args &w, u8 *shared, u32 base, int parts) {
     using L = Layout<K>;
     constexpr int MOST = K::MOST;
     Cursor<L::STAGES> at = {0, 0};
-    u32 turn = threadIdx.x < THREADS / 2;
+    u32 turn = threadIdx.x < 128;
     for (int t = blockIdx.x / CLUSTER; t < parts; t += gridDim.x / CLUSTER) {
         barrierWait(base + L::FULL + at.stage * 8, at.parity);
         Part part = *(const Part *)(shared + L::PARTS + at.stage * sizeof(Part));
-        switch (roundedRows<MOST>(part.rows)) {
+        if constexpr (K::ROWS_FIRST) {
+            multiplyRowsPart<K, GATE>(w, shared, base, at, part);
+            continue;
+        }
+        switch (roundedRows<K>(part.rows)) {
         case MOST / 4:
             multiplyPart<MOST / 4, K, GATE>(w, shared, base, at, part, turn);
             break;
@@ -311,7 +325,7 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
     }
 }
 
-// A multiple of CLUSTER blocks of 384 threads.
+// A multiple of CLUSTER blocks of THREADS + 128 threads.
 template <typename K, bool GATE, typename Args> __device__ __forceinline__ void groupedWgmma(const Args &w) {
     using L = Layout<K>;
     constexpr int MOST = K::MOST;
@@ -321,11 +335,11 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
     u8 *shared = unaligned + skip;
     int *ends = (int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
     if (threadIdx.x == 0) {
-        for (int i = 1; GATE && i <= 2; i++)
+        for (int i = 1; GATE && !K::ROWS_FIRST && i <= 2; i++)
             *(int *)(shared + L::RESULTS + i * L::STAGED - 16) = 0;
         for (int s = 0; s < L::STAGES; s++) {
-            barrierInit(base + L::FULL + s * 8, K::F8 ? 2 : 1);
-            barrierInit(base + L::EMPTY + s * 8, CLUSTER * THREADS / 32);
+            barrierInit(base + L::FULL + s * 8, K::FEEDING);
+            barrierInit(base + L::EMPTY + s * 8, CLUSTER * K::THREADS / 32);
         }
         for (int g = 0; K::SCALED && g < 2; g++)
             barrierInit(base + L::TURN + g * 8, 4);
@@ -356,23 +370,24 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
     for (int i = 0; i < w.a.products; i++)
         tiles += w.a.p[i].tiles;
     int outBlocks = (tiles + TILES * CLUSTER - 1) / (TILES * CLUSTER), parts = begins[w.a.groups] * outBlocks;
-    if (threadIdx.x >= THREADS) {
+    if (threadIdx.x >= K::THREADS) {
         fewerRegisters<56>();
-        if (threadIdx.x < THREADS + 32)
+        if (threadIdx.x < K::THREADS + 32)
             feed<K, true, !K::F8>(w, shared, base, parts, outBlocks);
-        else if (K::F8 && threadIdx.x < THREADS + 64)
+        else if (K::F8 && threadIdx.x < K::THREADS + 64)
             feed<K, false, true>(w, shared, base, parts, outBlocks);
+        else if (K::ROWS_FIRST && threadIdx.x < K::THREADS + 96)
+            feed<K, true, false, 1>(w, shared, base, parts, outBlocks);
     } else {
-        moreRegisters<224>();
+        moreRegisters<K::GROUPS == 2 ? 224 : 152>();
         multiply<K, GATE>(w, shared, base, parts);
     }
     clusterSync(); // a block's shared memory must stay until the other copies nothing to it
 }
 
-#define GROUPED_KERNEL(NAME, ARGS, F8, SCALED, MOST, STEPS)                                                            \
-    KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) NAME(const __grid_constant__ ARGS w) {            \
-        groupedWgmma<Kind<F8, SCALED, MOST, STEPS>, false>(w);                                                         \
-    }                                                                                                                  \
-    KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(384, 1) NAME##_gated(const __grid_constant__ ARGS w) {    \
-        groupedWgmma<Kind<F8, SCALED, MOST, STEPS>, true>(w);                                                          \
+#define GROUPED(NAME, ARGS, GATE, ...)                                                                                 \
+    KERNEL __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(Kind<__VA_ARGS__>::THREADS + 128, 1)                      \
+        NAME(const __grid_constant__ ARGS w) {                                                                         \
+        groupedWgmma<Kind<__VA_ARGS__>, GATE>(w);                                                                      \
     }
+#define GROUPED_KERNEL(NAME, ARGS, ...) GROUPED(NAME, ARGS, false, __VA_ARGS__) GROUPED(NAME##_gated, ARGS, true, __VA_ARGS__)

@@ -3,6 +3,11 @@
 #include "gemm.cuh"
 #include "wgmma.cuh"
 
+// Rows and weights have a scale for each 128 inputs, or one. BY_BLOCK: 64 neighbouring outputs share theirs, too, from a
+// multiple of 64 on.
+#define BY_GROUP 1
+#define BY_BLOCK 2
+
 // Operand is operand A of a warp's tile of a step: 64 inputs, or 128 of F8_E4M3.
 template <bool F8> struct Operand {
     u32 a[4][4];
@@ -66,12 +71,37 @@ template <int N, bool PAIRS = true> __device__ __forceinline__ void addScaled(fl
         add([&](float2 s, float(&by)[4]) { by[0] = o.scale[0] * s.x, by[1] = o.scale[0] * s.y, by[2] = o.scale[1] * s.x, by[3] = o.scale[1] * s.y; });
 }
 
+// BlockScales are products of the scales of a thread's two rows in a step and of the two blocks of outputs of a part.
+struct BlockScales {
+    float by[2][2]; // [block][row]
+
+    // load reads the scales of rows g and g+8 from `rows` on, and those of two blocks from a record of each.
+    __device__ __forceinline__ void load(const float *rows, const u8 *first, const u8 *second) {
+#pragma unroll
+        for (int b = 0; b < 2; b++) {
+            float scale = fromBF16(*(const bf16 *)((b ? second : first) + HALF_SCALES)) * OF_CODES;
+            by[b][0] = scale * rows[0], by[b][1] = scale * rows[8];
+        }
+    }
+};
+
+// beginRows begins a step's products of a warpgroup's 64 rows, operand A, and of eight tiles of weights, operand B: at
+// `weights` are the tiles' first records, then their second ones.
+__device__ __forceinline__ void beginRows(float (&d)[64], u32 rows, u32 weights) {
+    u64 a = describe(rows), b = describeUnits(weights, 128, HALF_RECORD);
+    wgmmaFence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        wgmmaShared<128>(d, a + k * 2, b + (k / 2 * 8 * RECORD + k % 2 * 256) / 16, k == 0);
+    wgmmaCommit();
+}
+
 // OperandOf is what a warp has of a step's weights.
-template <bool SCALED> struct OperandOf {
+template <int SCALED> struct OperandOf {
     typedef Operand<true> type;
     static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o; }
 };
-template <> struct OperandOf<true> {
+template <> struct OperandOf<BY_GROUP> {
     typedef Scaled type;
     static __device__ __forceinline__ const Operand<true> &of(const type &o) { return o.o; }
 };

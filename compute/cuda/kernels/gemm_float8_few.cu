@@ -288,7 +288,7 @@ template <int RANGES, int FROM, bool SCALED> __device__ __forceinline__ void gem
     bool idle = warp >= warps;
     int range = warp % RANGES, column = range % COLUMNS;
     u64 matrix = (u64)((sharedAddress(rows) >> 4) + (range - column) * apart) | (u64)a.rows << 16 | (u64)apart << 32;
-    float own[4];
+    float d[N / 2], own[4];
     // pick is what d has of the warp's own range.
     auto pick = [&](const float(&d)[N / 2], int i) {
         float x = d[i];
@@ -314,41 +314,32 @@ template <int RANGES, int FROM, bool SCALED> __device__ __forceinline__ void gem
     load(o[0]);
     if constexpr (SCALED) {
         const float *scales = rowScales.at + ranges.start(range) / 2 * 8 + lane % 4 * 2;
-        float d[2][N / 2];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             own[i] = 0;
-        auto begin = [&](int n) {
+        auto step = [&](const StepWeights &now, StepWeights &next) {
             wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                wgmma<true, N>(d[n], o[n].o.a[k], matrix + k * 2 * a.rows, k == 0);
+                wgmma<true, N>(d, now.o.a[k], matrix + k * 2 * a.rows, k == 0);
             wgmmaCommit();
             matrix += 8 * a.rows;
-        };
-        auto add = [&](int n) { // and loads the weights of the step after the next one
             bool mine = 2 * b < ranges.length(range);
-            float2 rows = *(const float2 *)(scales + (mine ? b * 8 : 0));
-            float by[2] = {o[n].scale[0], o[n].scale[1]};
-            settle(d[n]);
-            if (++b + 1 < steps)
-                load(o[n]);
+            float2 scale = *(const float2 *)(scales + (mine ? b * 8 : 0));
+            if (++b < steps)
+                load(next);
+            wgmmaWait<0>();
+            settle(d);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                own[i] = mine ? fmaf(pick(d[n], i), by[i / 2] * (i % 2 ? rows.y : rows.x), own[i]) : own[i];
+                own[i] = mine ? fmaf(pick(d, i), now.scale[i / 2] * (i % 2 ? scale.y : scale.x), own[i]) : own[i];
         };
-        load(o[1]);
 #pragma unroll 1
         while (b < steps) { // ranges are a multiple of 256 inputs
-            begin(0);
-            begin(1);
-            wgmmaWait<1>();
-            add(0);
-            wgmmaWait<0>();
-            add(1);
+            step(o[0], o[1]);
+            step(o[1], o[0]);
         }
     } else {
-        float d[N / 2];
         auto step = [&](const StepWeights &now, StepWeights &next) {
             wgmmaFence();
 #pragma unroll

@@ -74,8 +74,13 @@ func TestProductKernels(t *testing.T) {
 			if c.in%typ.BlockValues() != 0 || codes && c.rows > ringedRows {
 				continue
 			}
-			c.few = c.few || codes
+			c.few, c.scales = c.few || codes, "output"
 			c.test(t, d, p, typ, r)
+			if typ == quant.F8_E4M3 && !c.few {
+				for _, c.scales = range []string{"group", "block"} {
+					c.test(t, d, p, typ, r)
+				}
+			}
 		}
 	}
 }
@@ -101,7 +106,8 @@ type productCase struct {
 	mode, act int32
 	wide      int32
 	bias      bool
-	few       bool // of kernels for many rows, the first alone is tried
+	few       bool   // of kernels for many rows, the first alone is tried
+	scales    string // of F8_E4M3
 }
 
 func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r *rand.Rand) {
@@ -120,7 +126,7 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 	for i, out := range c.outs {
 		src := repeated(t, r, typ, out, c.in)
 		if typ == quant.F8_E4M3 {
-			src = float8Source(t, r, "output", out, c.in)
+			src = float8Source(t, r, c.scales, out, c.in)
 		}
 		m := load(t, d, src).(*matrix)
 		weights, tiles = append(weights, m), tiles+m.tiles()
@@ -186,7 +192,11 @@ func (c productCase) test(t *testing.T, d *device, p *program, typ quant.Type, r
 		must(err)
 		old := p.float8
 		p.float8 = f8
-		args, err := p.float8Args(&a, c.rows, scaledByOutput)
+		by := weights[0].float8
+		for _, m := range weights {
+			by = min(by, m.float8) // of a few outputs, groups are blocks
+		}
+		args, err := p.float8Args(&a, c.rows, by)
 		must(err)
 		must(p.roundRows(&args, c.in))
 		for _, k := range float8Runs(p, &args) {

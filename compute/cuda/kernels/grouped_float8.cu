@@ -3,7 +3,6 @@
 // multiply its sums; where there are groups, sums are those of gemm_scaled.cuh in one range.
 #include "float8.cuh"
 #include "grouped_wgmma.cuh"
-#include "operand.cuh"
 
 // float8_spread rounds each row, and writes it to the places of its routes. [rows/8] blocks of a warp for each row.
 struct Float8SpreadArgs {

@@ -13,6 +13,7 @@
 #pragma once
 #include "gemm_store.cuh"
 #include "grouped.cuh"
+#include "operand.cuh"
 
 #define TILES 8         // of 16 outputs, of a part
 #define MOST_GROUPS 512 // as in grouped.go
@@ -43,7 +44,7 @@ struct Part {
 
 // Kind says how a kernel computes: a stage has STEPS steps, of 64 inputs or, of F8_E4M3, 128. SCALED: as in operand.cuh.
 template <bool F8_, int SCALED_, int MOST_, int STEPS_> struct Kind {
-    static constexpr bool F8 = F8_, ROWS_FIRST = SCALED_ == 2; // BY_BLOCK: rows are operand A
+    static constexpr bool F8 = F8_, ROWS_FIRST = SCALED_ == BY_BLOCK; // rows are operand A
     static constexpr int SCALED = SCALED_, MOST = MOST_, STEPS = STEPS_;
     static constexpr int UNIT = ROWS_FIRST ? 64 : MOST / 4; // rows that are multiplied are a multiple of it
     static constexpr int GROUPS = ROWS_FIRST ? MOST / 64 : 2, THREADS = 128 * GROUPS; // those that multiply

@@ -19,6 +19,9 @@ const (
 	scaledByBlock                  // besides, float8Outs outputs share theirs, from a multiple of as many on
 )
 
+// What a kernel is told of its scales (operand.cuh).
+const byGroup, byBlock = 1, 2
+
 // grouped reports whether groups of inputs have scales.
 func (s scaling) grouped() bool { return s == scaledByGroup || s == scaledByBlock }
 
@@ -215,8 +218,11 @@ func (c *compiler) productFloat8(x compute.Tensor, products []compute.Product, a
 func (p *program) float8Args(a *gemmArgs, rows int, by scaling) (float8Args, error) {
 	to := float8Args{a: *a, x: p.float8.x, scales: p.float8.scales, padded: int32(float8Padded(rows))}
 	to.a.rows = int32(rows)
-	if by.grouped() {
-		to.groups = int32(by-scaledByGroup) + 1
+	switch by {
+	case scaledByGroup:
+		to.groups = byGroup
+	case scaledByBlock:
+		to.groups = byBlock
 	}
 	if int(to.padded) > p.float8.rows {
 		return to, fmt.Errorf("cuda: a product of %d rows; want at most %d", rows, p.float8.rows)
@@ -338,7 +344,7 @@ func float8KernelFor(a *float8Args, sms int) (few *float8Kernel, wide *warpgroup
 
 // fitsFloat8 reports whether the kernel computes a product: its last part's rows are there.
 func (w warpgroups) fitsFloat8(a *float8Args) bool {
-	return w.scaling.grouped() == (a.groups != 0) && (w.scaling != scaledByBlock || a.groups == 2) && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
+	return w.scaling.grouped() == (a.groups != 0) && (w.scaling != scaledByBlock || a.groups == byBlock) && w.fits(&a.a) && w.rows*int(blocksOf(int(a.a.rows), w.rows)) <= int(a.padded)
 }
 
 // cost is how many nanoseconds, about, a product takes.

@@ -130,7 +130,7 @@ func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedA
 	}
 	r.x, r.ldx = x.at, x.ld
 	if e.float8.grouped() {
-		r.groups = 1
+		r.groups = byGroup
 	}
 	const rowsOfBlock = 8
 	if err := run(p, formatFP8.kernel("float8_spread"), grid{blocksOf(int(r.rows), rowsOfBlock), 1, 1}, 32*rowsOfBlock, &r); err != nil {

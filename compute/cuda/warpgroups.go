@@ -76,7 +76,7 @@ func (w warpgroups) shared(f format) int {
 	if w.leave() {
 		kept := keptSums[w.rows]
 		if w.scaling == scaledByBlock && w.rows == 192 {
-			kept = 10
+			kept = 10 // with more, three stages fit in place of four
 		}
 		staged = kept * 16 * w.multiplying()
 	}

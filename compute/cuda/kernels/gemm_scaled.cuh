@@ -8,6 +8,23 @@
 #pragma once
 #include "gemm_wgmma.cuh"
 
+// joinRange adds the sums of the ranges before to those of a range, and keeps the sums of all so far if more come. Four
+// number i of a thread's is kept at sums(i).
+template <int N, typename Sums> __device__ __forceinline__ void joinRange(float (&sum)[N], const Sums &sums, int range, int ranges) {
+    if (range > 0)
+#pragma unroll
+        for (int i = 0; i < N / 4; i++) {
+            four before = *sums(i);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[i * 4 + e] = before.v[e] + sum[i * 4 + e];
+        }
+    if (range < ranges - 1)
+#pragma unroll
+        for (int i = 0; i < N / 4; i++)
+            *sums(i) = {sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]};
+}
+
 template <int N, int GROUPS, bool SPLIT, typename Args, typename All>
 __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 base, const All &parts) {
     using P = Plan<true, N, GROUPS, 1, SPLIT, false, BY_GROUP>;
@@ -73,20 +90,9 @@ __device__ __forceinline__ void multiplyScaled(const Args &w, u8 *shared, u32 ba
                 step(operands[0], operands[1]);
                 step(operands[1], operands[0]);
             } while (s < end);
-            if constexpr (P::AWAY) {
-                if (range > 0)
-#pragma unroll
-                    for (int i = 0; i < N / 8; i++) {
-                        four before = *sums(i);
-#pragma unroll
-                        for (int e = 0; e < 4; e++)
-                            sum[i * 4 + e] = before.v[e] + sum[i * 4 + e];
-                    }
-                if (range < own.ranges - 1)
-#pragma unroll
-                    for (int i = 0; i < N / 8; i++)
-                        *sums(i) = {sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]};
-            } else if constexpr (TOTAL)
+            if constexpr (P::AWAY)
+                joinRange(sum, sums, range, own.ranges);
+            else if constexpr (TOTAL)
 #pragma unroll
                 for (int i = 0; i < N / 2; i++)
                     total[i] = (range == 0 ? 0.f : total[i]) + sum[i];
@@ -254,18 +260,7 @@ __device__ __forceinline__ void multiplyRows(const Args &w, u8 *shared, u32 base
                 add(d[AT_ONCE - 1], scales[AT_ONCE - 1], stage);
                 next();
             }
-            if (range > 0)
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    four before = *sums(i);
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        sum[i * 4 + e] = before.v[e] + sum[i * 4 + e];
-                }
-            if (range < own.ranges - 1)
-#pragma unroll
-                for (int i = 0; i < 16; i++)
-                    *sums(i) = {sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]};
+            joinRange(sum, sums, range, own.ranges);
         }
         leaveRows<P>(w, sum, base, parts.at(t, rank), stage, parity);
     }

@@ -6,7 +6,8 @@
 // (feed), since a warp begins a copy only each 50 ns; GROUPS warpgroups multiply, 64 outputs each (multiply); where
 // results leave as boxes (AWAY) another warp stores (drain). They hand each other the stages of a ring in shared memory.
 // Weights come as they are stored, by bulk copies, and go from shared memory to registers, as operand A. Rows are operand
-// B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they were written.
+// B, rows of 128 bytes: of bfloat16 boxes of a tensor map, of F8_E4M3 as they were written. Where blocks of weights have
+// scales (BY_BLOCK) it is the other way round: a part is 128 outputs of 64·GROUPS rows, and a warpgroup has 64 rows.
 //
 // The two blocks of a cluster take different outputs of the same rows; each fetches half of the rows for both. Where
 // there are too few parts for all multiprocessors, they take half of the ranges of inputs of one part each (SPLIT).

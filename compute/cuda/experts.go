@@ -13,6 +13,7 @@ type routing struct {
 	at, from     pointer // [rows·chosen]
 	ends         pointer // [experts]
 	ordered      bool    // some product takes routes by expert, however few rows there are
+	known        bool    // what comes next in the step that is being queued begins once routes are ordered
 }
 
 // apart reports whether the routes of so many rows are not sorted: each is computed by itself, and an expert that two

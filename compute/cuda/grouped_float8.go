@@ -16,8 +16,8 @@ type manyFloat8 struct {
 
 // manyFloat8s are the kernels, of which the first that suits is taken.
 var manyFloat8s = []manyFloat8{
-	{many{256, 1, 96}, scaledByOutput, 0}, {many{128, 1, 20}, scaledByOutput, 0}, {many{32, 2, 0}, scaledByOutput, 0},
-	{many{192, 1, 96}, scaledByBlock, 1024}, {many{128, 1, 20}, scaledByGroup, 0}, {many{32, 2, 0}, scaledByGroup, 0},
+	{many{256, 1, 2, 96, 0}, scaledByOutput, 0}, {many{128, 1, 2, 20, 0}, scaledByOutput, 0}, {many{32, 2, 2, 0, 0}, scaledByOutput, 0},
+	{many{192, 1, 3, 96, 0}, scaledByBlock, 1024}, {many{128, 1, 2, 20, 0}, scaledByGroup, 0}, {many{32, 2, 2, 0, 0}, scaledByGroup, 0},
 }
 
 // scales reports whether a kernel is for a product of so many inputs and of weights of a scaling. Kernels for blocks
@@ -27,14 +27,6 @@ func (m manyFloat8) scales(by scaling, in int, a *groupedArgs) bool {
 		return false
 	}
 	return m.by == by || m.by == scaledByGroup && by == scaledByBlock
-}
-
-// threads is the threads of a block: a warpgroup that fetches, and two or, where blocks have scales, one for 64 rows.
-func (m manyFloat8) threads() int {
-	if m.by == scaledByBlock {
-		return 128 + 2*m.rows
-	}
-	return manyThreads
 }
 
 // unit is what the rows that a kernel multiplies are a multiple of (UNIT).
@@ -137,6 +129,7 @@ func (p *program) multiplyFloat8Experts(s *shape, e *expertProducts, a *groupedA
 		return err
 	}
 	a.groups, a.pads, a.aligned, a.ends, a.rows, a.products = int32(e.t.Experts), 1, 1, e.t.ends, int32(routes), int32(len(e.dsts))
+	a.known = 1 // float8_spread comes between
 	for i, dst := range e.dsts {
 		a.p[i] = groupedProductArgs{groups: p.groupTable.at(e.tables[i]), dst: p.routed(dst), tiles: int32(blocksOf(dst.Cols, tileOuts))}
 	}

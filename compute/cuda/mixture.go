@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kvasir-llm/kvasir/compute"
 )
@@ -282,6 +283,7 @@ func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, ro
 	}
 	m, ok := p.manyFor(e, int(a.rows))
 	if !ok || count == 0 || !e.routed && room == nil {
+		e.t.known = false
 		return p.multiplyGroups(e.format, &a, outs)
 	}
 	if !e.routed {
@@ -293,18 +295,37 @@ func (p *program) multiplyExperts(s *shape, e *expertProducts, a groupedArgs, ro
 		for i := range e.dsts {
 			a.p[i].x, a.p[i].ldx = to.at, to.ld
 		}
+		e.t.known = true // spread, and all that follows it, begins once routes are ordered
+	}
+	if e.t.known {
+		a.known = 1
 	}
 	return m.run(p, e.format, &a, outs, e.x.Cols/boxInputs)
 }
 
-// many is a kernel of grouped_wgmma.cu: the most rows of a part, the steps of a stage, and the least rows of a group,
-// on average, for which it is the fastest.
-type many struct{ rows, steps, least int }
+// many is a kernel of grouped_wgmma.cuh: the most rows of a part, the steps of a stage, the warpgroups that multiply,
+// and the least rows of a group, on average, for which it is the fastest: of BF16, if it is compiled for that, or of
+// F8_E4M3; and of codes that become BF16.
+type many struct{ rows, steps, warpgroups, least, codes int }
 
-var manies = []many{{256, 1, 96}, {128, 2, 5}}
+var manies = []many{{256, 1, 2, 96, 96}, {128, 2, 2, 5, 48}, {64, 2, 4, noKernel, 8}}
 
-// mostGroups is how many groups kernels of grouped_wgmma.cuh take, manyThreads the threads of their blocks.
-const mostGroups, manyThreads = 512, 384
+// noKernel is more rows than there are.
+const noKernel = math.MaxInt32
+
+// leastOf is the least rows for a format.
+func (m many) leastOf(f format) int {
+	if f == formatBF16 {
+		return m.least
+	}
+	return m.codes
+}
+
+// threads is those of a block: another warpgroup fetches.
+func (m many) threads() int { return 128 * (m.warpgroups + 1) }
+
+// mostGroups is how many groups kernels of grouped_wgmma.cuh take.
+const mostGroups = 512
 
 // name returns the kernel's name; that of a gate and what it gates has one of its own.
 func (m many) name(gated bool) string {
@@ -320,11 +341,7 @@ func (e *expertProducts) oneRange() bool { return roundUp(e.x.Cols, 64) <= mostC
 // manyFor returns the kernel of grouped_wgmma.cu for so many routes, if there is one.
 func (p *program) manyFor(e *expertProducts, routes int) (many, bool) {
 	for _, m := range manies {
-		least := m.least
-		if e.format != formatBF16 && least > 0 {
-			least = max(least, fewOfGroup+1)
-		}
-		if routes >= least*e.t.Experts && p.kernel[e.format.kernel(m.name(false))] != nil &&
+		if routes >= m.leastOf(e.format)*e.t.Experts && p.kernel[e.format.kernel(m.name(false))] != nil &&
 			e.x.Cols%boxInputs == 0 && e.oneRange() && e.t.Experts <= mostGroups {
 			return m, true
 		}
@@ -347,7 +364,7 @@ func (m many) run(p *program, f format, a *groupedArgs, outs []int, steps int) e
 	}
 	args.a = *a
 	blocks := p.d.g.info.sms / clusterSize * clusterSize
-	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, manyThreads, &args)
+	return run(p, f.kernel(m.name(a.mode == modeGated)), grid{uint32(blocks), 1, 1}, m.threads(), &args)
 }
 
 // formatOfExperts returns the format of the weights of a product's experts, -1 if they have different ones.

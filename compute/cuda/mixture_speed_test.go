@@ -151,7 +151,8 @@ func randomWeights(t testing.TB, d compute.Device, r *rand.Rand, typ quant.Type,
 }
 
 // TestSpeedOfExperts measures every kernel that could compute the products of a mixture's experts, if
-// KVASIR_GPU_EXPERTS lists rows.
+// KVASIR_GPU_EXPERTS lists rows. Before the list, "oss", "type=Q4_K" and "type=F8_E4M3" ask for other weights than
+// BF16, "group=128" for scales of so many inputs of F8_E4M3.
 func TestSpeedOfExperts(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_EXPERTS")
 	if what == "" {
@@ -162,6 +163,9 @@ func TestSpeedOfExperts(t *testing.T) {
 	typ, perWeight := quant.BF16, 2.0
 	if rest, oss := strings.CutPrefix(what, "oss "); oss {
 		k, typ, what, perWeight = oss20B, quant.MXFP4, rest, 4.5/8
+	}
+	if rest, packed := strings.CutPrefix(what, "type=Q4_K "); packed {
+		typ, what, perWeight = quant.Q4_K, rest, 5./8
 	}
 	if rest, float8 := strings.CutPrefix(what, "type=F8_E4M3 "); float8 {
 		typ, what, perWeight = quant.F8_E4M3, rest, 8.25/8
@@ -212,7 +216,7 @@ func TestSpeedOfExperts(t *testing.T) {
 		}
 		groupings = wasGroupings
 		for _, m := range wasManies {
-			if m.least = 0; rows >= 32 && typ != quant.F8_E4M3 {
+			if m.least, m.codes = 0, 0; rows >= 32 && typ != quant.F8_E4M3 {
 				manies = []many{m}
 				try(m.name(false))
 			}

@@ -141,9 +141,9 @@ func TestExpertsByEveryKernel(t *testing.T) {
 	for i, m := range was { // all stay in the list: it says which kernels get shared memory
 		manies = slices.Clone(was)
 		for j := range manies {
-			manies[j].least = 1 << 30
+			manies[j].least, manies[j].codes = noKernel, noKernel
 		}
-		manies[i].least = 0
+		manies[i].least, manies[i].codes = 0, 0
 		all := append(expertCases(), mixtureCase(2048, 5, 0, scaledOtherwise))
 		for _, c := range less(all, all[4:9]) {
 			t.Run(fmt.Sprintf("%d rows, %s", m.rows, c.name), func(t *testing.T) { testOperations(t, d, host, c) })

@@ -241,7 +241,7 @@ type groupedArgs struct {
 	inStep, outStep        int32
 	mode, pads, aligned    int32
 	scale                  float32
-	act, late, _           int32
+	act, late, known       int32
 	p                      [maxProducts]groupedProductArgs
 }
 

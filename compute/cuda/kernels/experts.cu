@@ -84,8 +84,8 @@ struct SpreadArgs {
     int ldx, lddst, cols, chosen; // cols: a multiple of 8
 };
 KERNEL spread(const SpreadArgs a) {
-    letNextBegin();
     waitForRows();
+    letNextBegin(); // not before routes are ordered: products read where experts' rows end before they wait
     i64 row = blockIdx.x;
     if (a.slot[row] < 0)
         return;

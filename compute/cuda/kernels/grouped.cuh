@@ -32,7 +32,7 @@ struct GroupedArgs {
     int aligned;         // 1: the inputs of every group begin at a multiple of 16 bytes
     float scale;         // of ADD
     int act;             // of GATED
-    int late, unused;    // late: 1 if rows were there before the kernel in front began (waitForRows)
+    int late, known;     // 1 if rows, or where groups end, were there before the kernel in front began (waitForRows)
     GroupedProduct p[MAX_PRODUCTS];
 };
 

@@ -13,9 +13,9 @@ struct Float8SpreadArgs {
     int ldx, in, rows, chosen, padded, groups;
 };
 KERNEL __launch_bounds__(256) float8_spread(const Float8SpreadArgs a) {
-    letNextBegin();
     int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32, units = a.in / 16;
     waitForRows();
+    letNextBegin(); // as in spread of experts.cu
     if (row >= a.rows || a.at && a.slot[row] < 0)
         return;
     const bf16 *x = a.x + (i64)row * a.ldx;

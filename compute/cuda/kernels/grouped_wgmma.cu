@@ -74,3 +74,6 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
 
 GROUPED_KERNEL(grouped_wgmma_256, ManyArgs, false, false, 256, 1)
 GROUPED_KERNEL(grouped_wgmma_128, ManyArgs, false, false, 128, 2)
+#if FORMAT != 0 // more warps make bfloat16 of codes
+GROUPED_KERNEL(grouped_wgmma_64, ManyArgs, false, false, 64, 2, 4)
+#endif

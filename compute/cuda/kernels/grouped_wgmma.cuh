@@ -1,12 +1,12 @@
 // Products of groups of many rows on Hopper, with wgmma: of bfloat16 (grouped_wgmma.cu), or of F8_E4M3
 // (grouped_float8.cu). The rows of a group follow each other in memory, and inputs are one range.
 //
-// A part is 128 outputs of up to MOST rows of a group; the rows that are multiplied are rounded up to a quarter of
-// MOST. Blocks stay on their multiprocessors: each takes one part after the other, which it finds by where the groups'
-// rows end, and fetches ahead while it stores. In a block, one warp fetches weights and rows (feed), or one each of
-// F8_E4M3, and two warpgroups multiply, 64 outputs each. Weights come as they are stored, by bulk copies, and go from
-// shared memory to registers, as operand A; rows come as boxes of a tensor map. The two blocks of a cluster take
-// different outputs of the same rows; each fetches half of the rows for both.
+// A part is 128 outputs, 256 of codes where groups have few rows, of up to MOST rows of a group; the rows that are
+// multiplied are rounded up to a quarter of MOST, or half of that. Blocks stay on their multiprocessors: each takes one part after the other, which it finds by where the groups'
+// rows end, and fetches ahead while it stores. In a block, a warp or two fetch weights and one rows (feed), and two
+// warpgroups or four multiply, 64 outputs each. Weights come as they are stored, by bulk copies, and go from shared memory to
+// registers, as operand A; rows come as boxes of a tensor map. The two blocks of a cluster take different outputs of the
+// same rows; each fetches half of the rows for both. Weights do not wait for rows if it is known early where groups end.
 //
 // Where blocks of weights have scales (BY_BLOCK) rows are operand A: a warpgroup has 64 rows and all outputs of a part.
 // Two warps fetch weights: one each tile's first record of a step, one the second.
@@ -15,7 +15,6 @@
 #include "grouped.cuh"
 #include "operand.cuh"
 
-#define TILES 8         // of 16 outputs, of a part
 #define MOST_GROUPS 512 // as in grouped.go
 
 // The copy engine takes boxes that begin at a multiple of 16 bytes: those of scales begin up to three rows before a
@@ -36,26 +35,28 @@ struct ManyFloat8Args : ManyArgs {
     i64 unusedToo[7];
 };
 
-// Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them; whether
+// Part is what a block multiplies next: rows from row0 on, Kind's TILES tiles from tile0 on, as placeOf numbers them; whether
 // some group of these tiles has a bias.
 struct Part {
     int group, row0, rows, tile0, biased;
 };
 
 // Kind says how a kernel computes: a stage has STEPS steps, of 64 inputs or, of F8_E4M3, 128. SCALED: as in operand.cuh.
-template <bool F8_, int SCALED_, int MOST_, int STEPS_> struct Kind {
+// GROUPS_: warpgroups, each of 64 outputs.
+template <bool F8_, int SCALED_, int MOST_, int STEPS_, int GROUPS_ = 2> struct Kind {
     static constexpr bool F8 = F8_, ROWS_FIRST = SCALED_ == BY_BLOCK; // rows are operand A
     static constexpr int SCALED = SCALED_, MOST = MOST_, STEPS = STEPS_;
-    static constexpr int UNIT = ROWS_FIRST ? 64 : MOST / 4; // rows that are multiplied are a multiple of it
-    static constexpr int GROUPS = ROWS_FIRST ? MOST / 64 : 2, THREADS = 128 * GROUPS; // those that multiply
-    static constexpr int FEEDING = ROWS_FIRST ? 3 : F8 ? 2 : 1; // warps that fetch
+    static constexpr int UNIT = ROWS_FIRST ? 64 : MOST == 64 ? 32 : MOST / 4; // rows that are multiplied are a multiple of it
+    static constexpr int GROUPS = ROWS_FIRST ? MOST / 64 : GROUPS_, THREADS = 128 * GROUPS; // those that multiply
+    static constexpr int TILES = ROWS_FIRST ? 8 : 4 * GROUPS; // of 16 outputs, of a part
+    static constexpr int FEEDING = F8 && !ROWS_FIRST ? 2 : 3; // warps that fetch
     static constexpr int STEP_BYTES = (F8 ? 2 : 1) * RECORD; // of a tile's weights
 };
 
 // Layout of shared memory, from its first multiple of 1024 on.
 template <typename K> struct Layout {
     static constexpr int MOST = K::MOST;
-    static constexpr int ROWS_BYTES = K::STEPS * MOST * 128, WEIGHT_BYTES = K::STEPS * TILES * K::STEP_BYTES; // of a stage
+    static constexpr int ROWS_BYTES = K::STEPS * MOST * 128, WEIGHT_BYTES = K::STEPS * K::TILES * K::STEP_BYTES; // of a stage
     static constexpr int STEP_SCALES = (MOST + BEFORE) * 4 / 128 * 128 + 128; // bytes of a step's scales of rows, aligned
     static constexpr int SCALE_BYTES = K::SCALED ? K::STEPS * STEP_SCALES : 0;  // of a stage
     // Of a warpgroup: sums that warps give each other, results, and `rare`; or 16 rows of 128 bytes of each warp.
@@ -84,16 +85,19 @@ __device__ __forceinline__ void fetchScales(u32 to, const ManyFloat8Args &w, int
 // roundedRows is how many rows of a part are multiplied.
 template <typename K> __device__ __forceinline__ int roundedRows(int rows) { return (rows + K::UNIT - 1) / K::UNIT * K::UNIT; }
 
-// feed is the work of a warp that fetches weights, rows or both. With the first stage of a part the one that fetches
-// weights tells which part that is. HALF: the record of each step and tile that it fetches (ROWS_FIRST).
-template <typename K, bool OF_WEIGHTS, bool OF_ROWS, int HALF = 0, typename Args>
+// feed is the work of a warp that fetches rows, or weights: where two fetch weights, those of half of the tiles each or, of
+// ROWS_FIRST, a record of each step and tile, since copies of one warp begin 50 to 60 ns after each other. With the first
+// stage of a part one that fetches weights tells which part that is.
+template <typename K, bool OF_ROWS, int HALF = 0, typename Args>
 __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int parts, int outBlocks) {
     using L = Layout<K>;
-    constexpr int MOST = K::MOST, STEPS = K::STEPS, WEIGHT_BYTES = K::ROWS_FIRST ? RECORD : K::STEP_BYTES; // of a tile, at once
+    constexpr int MOST = K::MOST, STEPS = K::STEPS, TILES = K::TILES, COPIES = K::F8 ? TILES : TILES / 2; // of a stage
+    constexpr int WEIGHT_BYTES = K::ROWS_FIRST ? RECORD : K::STEP_BYTES; // of a tile, at once
     static_assert(!K::ROWS_FIRST || STEPS == 1);
     const GroupedArgs &a = w.a;
     const int *ends = (const int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
     int lane = threadIdx.x % 32, rank = clusterRank(), stage = 0, group = 0;
+    int tile = HALF * COPIES % TILES + lane; // of the part's
     u32 full = base + L::FULL, empty = base + L::EMPTY, parity = 1;
     Part next;
     const u8 *nextFrom = nullptr;
@@ -106,12 +110,14 @@ __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int pa
         // Blocks of an expert's rows that there are more of read its weights, too.
         nextPolicy = begins[group + 1] - begins[group] == 1 ? readOnce() : readAgain();
         next = {group, row0, min(MOST, ends[group] - row0), ((t - block * outBlocks) * CLUSTER + rank) * TILES, 0};
-        Place at = placeOf(a, next.tile0 + lane % TILES);
+        Place at = placeOf(a, next.tile0 + tile % TILES);
         const Group &of = a.p[max(at.product, 0)].groups[group];
         nextFrom = of.w + (i64)(at.product < 0 ? 0 : at.tile) * w.steps * K::STEP_BYTES;
         next.biased = of.bias != nullptr;
     };
     int t = blockIdx.x / CLUSTER;
+    if (OF_ROWS)
+        waitForRows();
     if (t < parts)
         find(t);
     for (; t < parts; t += gridDim.x / CLUSTER) {
@@ -125,15 +131,15 @@ __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int pa
             barrierWait(empty + stage * 8, parity);
             int steps = min(STEPS, w.steps - s);
             if (lane == 0) {
-                if (OF_WEIGHTS && HALF == 0 && s == 0)
+                if (!OF_ROWS && HALF == 0 && s == 0)
                     *(Part *)(shared + L::PARTS + stage * sizeof(Part)) = part;
                 int rows = STEPS * n * 128 + (K::SCALED ? steps * (n + BEFORE) * 4 : 0);
-                barrierExpect(full + stage * 8, (OF_ROWS ? rows : 0) + (OF_WEIGHTS ? TILES * steps * WEIGHT_BYTES : 0));
+                barrierExpect(full + stage * 8, OF_ROWS ? rows : COPIES * steps * WEIGHT_BYTES);
             }
             __syncwarp();
-            if (OF_WEIGHTS && lane < TILES)
-                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + (HALF * TILES + lane) * STEPS * WEIGHT_BYTES,
-                      from + (i64)s * K::STEP_BYTES + HALF * WEIGHT_BYTES, steps * WEIGHT_BYTES, full + stage * 8, policy);
+            if (!OF_ROWS && lane < COPIES)
+                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + (HALF * COPIES + lane) * STEPS * WEIGHT_BYTES,
+                      from + (i64)s * K::STEP_BYTES + (K::ROWS_FIRST ? HALF * WEIGHT_BYTES : 0), steps * WEIGHT_BYTES, full + stage * 8, policy);
             u32 to = base + stage * L::ROWS_BYTES;
             if (OF_ROWS && lane == 0) {
                 if constexpr (STEPS > 1) // a block fetches half of the steps for both
@@ -223,7 +229,7 @@ template <int N> __device__ __forceinline__ void storeGated(const GroupedArgs &a
                 v.v[e] = up ? d[c * 16 + j * 4 + e] : d[c * 16 + 8 + j * 4 + e];
             give[buffer + j * 32] = v;
         }
-        barrierOf(3 + threadIdx.x / 64, 64);
+        barrierOf(5 + threadIdx.x / 64, 64); // others are of warpgroups
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             four v = take[buffer + j * 32];
@@ -310,6 +316,13 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
             multiplyRowsPart<K, GATE>(w, shared, base, at, part);
             continue;
         }
+        if constexpr (MOST == 64) {
+            if (part.rows <= 32)
+                multiplyPart<32, K, GATE>(w, shared, base, at, part, turn);
+            else
+                multiplyPart<64, K, GATE>(w, shared, base, at, part, turn);
+            continue;
+        } else
         switch (roundedRows<K>(part.rows)) {
         case MOST / 4:
             multiplyPart<MOST / 4, K, GATE>(w, shared, base, at, part, turn);
@@ -336,7 +349,7 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
     u8 *shared = unaligned + skip;
     int *ends = (int *)(shared + L::ENDS), *begins = ends + MOST_GROUPS;
     if (threadIdx.x == 0) {
-        for (int i = 1; GATE && !K::ROWS_FIRST && i <= 2; i++)
+        for (int i = 1; GATE && !K::ROWS_FIRST && i <= K::GROUPS; i++)
             *(int *)(shared + L::RESULTS + i * L::STAGED - 16) = 0;
         for (int s = 0; s < L::STAGES; s++) {
             barrierInit(base + L::FULL + s * 8, K::FEEDING);
@@ -346,9 +359,10 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
             barrierInit(base + L::TURN + g * 8, 4);
         barriersReady();
     }
-    waitForRows();
+    if (!w.a.known)
+        waitForRows();
     for (int i = threadIdx.x; i < w.a.groups; i += blockDim.x)
-        ends[i] = w.a.ends[i];
+        ends[i] = __ldcg(w.a.ends + i);
     __syncthreads();
     if (threadIdx.x < 32) { // how many parts of the same outputs come before each group's
         int lane = threadIdx.x, before = 0;
@@ -370,17 +384,18 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
     int tiles = 0;
     for (int i = 0; i < w.a.products; i++)
         tiles += w.a.p[i].tiles;
-    int outBlocks = (tiles + TILES * CLUSTER - 1) / (TILES * CLUSTER), parts = begins[w.a.groups] * outBlocks;
+    int outBlocks = (tiles + K::TILES * CLUSTER - 1) / (K::TILES * CLUSTER), parts = begins[w.a.groups] * outBlocks;
     if (threadIdx.x >= K::THREADS) {
         fewerRegisters<56>();
         if (threadIdx.x < K::THREADS + 32)
-            feed<K, true, !K::F8>(w, shared, base, parts, outBlocks);
-        else if (K::F8 && threadIdx.x < K::THREADS + 64)
-            feed<K, false, true>(w, shared, base, parts, outBlocks);
-        else if (K::ROWS_FIRST && threadIdx.x < K::THREADS + 96)
-            feed<K, true, false, 1>(w, shared, base, parts, outBlocks);
+            feed<K, false>(w, shared, base, parts, outBlocks);
+        else if (threadIdx.x < K::THREADS + 64)
+            feed<K, true>(w, shared, base, parts, outBlocks);
+        else if (K::FEEDING == 3 && threadIdx.x < K::THREADS + 96)
+            feed<K, false, 1>(w, shared, base, parts, outBlocks);
     } else {
-        moreRegisters<K::GROUPS == 2 ? 224 : 152>();
+        moreRegisters<K::GROUPS == 2 ? 224 : K::GROUPS == 3 ? 152 : 104>();
+        waitForRows();
         multiply<K, GATE>(w, shared, base, parts);
     }
     clusterSync(); // a block's shared memory must stay until the other copies nothing to it

@@ -537,7 +537,7 @@ func (c *compiler) latentRows(n compute.Normalize) (operation, error) {
 		a.q, a.wide, a.latent, a.rotation.angles = p.view(q.X), p.view(m.Dst), p.view(s.K), p.view(q.Angles)
 		a.pos, a.slot, a.cache = sh.pos, sh.slot, p.cache.layer(s.Layer, p.tables, p.limits.Slots, p.stride)
 		rows, parts := uint32(sh.count[compute.AllRows]), uint32(3)
-		if rows > 64 {
+		if rows > 256 {
 			parts = 1
 		}
 		if err := run(p, "latent_rows", grid{rows, parts, 1}, 256, &a); err != nil {

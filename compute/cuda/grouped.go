@@ -19,8 +19,8 @@ func (g grouping) name() string { return fmt.Sprintf("grouped_%d", g.rows) }
 // shared is the shared memory that a block needs.
 func (g grouping) shared(f format) int { return g.steps * (g.warps*f.recordBytes() + g.rows*128) }
 
-// fewOfGroup is up to how many rows a group may have, on average, for the kernel of 8 rows to be the fastest with
-// codes.
+// fewOfGroup is up to how many rows a group may have, on average, for the kernel of 8 rows to be the fastest of these
+// with codes.
 const fewOfGroup = 12
 
 // groupingFor returns the kernel for groups of so many rows on average.
@@ -97,11 +97,11 @@ func (c *compiler) narrow(x compute.Tensor) (compute.Tensor, operation) {
 	}
 }
 
-// headsIns are the inputs of heads that heads_wgmma.cu is compiled for; it takes headsRows rows or more, headsOuts
-// outputs at a time.
+// headsIns are the inputs of heads that heads_wgmma.cu is compiled for; it takes headsLeast rows or more, in blocks of
+// headsRows, headsOuts outputs at a time.
 var headsIns = []int{128, 512}
 
-const headsRows, headsOuts = 128, 128
+const headsLeast, headsRows, headsOuts = 16, 128, 128
 
 func headsKernel(in int) string { return fmt.Sprintf("heads_wgmma_%d", in) }
 
@@ -111,16 +111,21 @@ func headsShared(in int) int { return headsRows*in*2 + headsRows*(headsOuts*2+16
 
 // multiplyHeads queues products of heads of many rows of x, if there is a kernel for them.
 func (p *program) multiplyHeads(f format, a *groupedArgs, x compute.Tensor, in, out int) (done bool, err error) {
-	k, dst := p.kernel[headsKernel(in)], a.p[0].dst
-	if f != formatBF16 || !slices.Contains(headsIns, in) || k == nil || a.rows < headsRows || a.inStep%boxInputs != 0 || out%headsOuts != 0 ||
-		a.outStep%8 != 0 || dst.ld%8 != 0 || dst.wide != 0 {
+	dst, rows := a.p[0].dst, int(a.rows)
+	if f != formatBF16 || !slices.Contains(headsIns, in) || p.kernel[headsKernel(in)] == nil || rows < headsLeast || a.inStep%boxInputs != 0 ||
+		out%headsOuts != 0 || a.outStep%8 != 0 || dst.ld%8 != 0 || dst.wide != 0 {
 		return false, nil
 	}
 	args := headsArgs{a: *a}
-	if args.x, err = p.g.mapRows(a.p[0].x, x.Cols, int(a.rows), int(a.p[0].ldx), headsRows, 1); err != nil {
+	if args.x, err = p.g.mapRows(a.p[0].x, x.Cols, rows, int(a.p[0].ldx), headsRows, 1); err != nil {
 		return false, err
 	}
-	return true, run(p, headsKernel(in), grid{blocksOf(int(a.rows), headsRows), uint32(a.groups), 1}, 256, &args)
+	// Where multiprocessors have room, outputs have blocks of their own.
+	blocks := grid{blocksOf(rows, headsRows), uint32(a.groups), uint32(out / headsOuts)}
+	if int(blocks.x*blocks.y*blocks.z) > 2*p.d.g.info.sms {
+		blocks.z = 1
+	}
+	return true, run(p, headsKernel(in), blocks, 256, &args)
 }
 
 // matMulHeads compiles products of the heads of each row: every head is a group of all rows. If copies, it also

@@ -1,8 +1,8 @@
 // Products of the heads of many rows on Hopper, with wgmma: every head has a weight of bfloat16 of its own. Sums have
 // the order of gemm.cuh, so their bits are those of grouped.cu.
 //
-// A block has ROWS rows of a head, which a box of a tensor map brings for each 64 inputs, and all their outputs, OUTS
-// at a time. Weights go from memory to registers, as operand A, as they are stored.
+// A block has ROWS rows of a head, which a box of a tensor map brings for each 64 inputs, and their outputs, or some of
+// them, OUTS at a time. Weights go from memory to registers, as operand A, as they are stored.
 #include "grouped.cuh"
 #include "wgmma.cuh"
 
@@ -17,8 +17,10 @@ struct HeadsArgs {
     int unused[6];
 };
 
-// STEPS: of 64 inputs. [rows/ROWS, heads] blocks of 256 threads. Dynamic shared memory: headsShared in grouped.go.
+// STEPS: of 64 inputs. [rows/ROWS, heads, n] blocks of 256 threads, any n: blocks of the same rows and head take turns
+// at their outputs. Dynamic shared memory: headsShared in grouped.go.
 template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
+    constexpr int AHEAD = STEPS < 4 ? STEPS : 4; // steps whose weights are on their way
     const GroupedArgs &a = h.a;
     extern __shared__ u8 unaligned[];
     u32 base = (sharedAddress(unaligned) + 1023) & ~1023u, results = base + STEPS * STEP_BYTES, full = results + ROWS * PITCH;
@@ -29,39 +31,48 @@ template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
         barrierInit(full, 1);
         barriersReady();
     }
+    const GroupedProduct &p = a.p[0];
+    Group w = p.groups[head];
+    Weights<BF16> weights[AHEAD];
+    auto load = [&](int out0, int s) { weights[s % AHEAD].load(w.w + ((i64)(out0 / 16 + warp) * STEPS + s) * RECORD, lane); };
+    int out0 = blockIdx.z * OUTS;
+    if (out0 < w.outs)
+#pragma unroll
+        for (int s = 0; s < AHEAD; s++)
+            load(out0, s);
     __syncthreads();
-    waitForRows();
+    if (!a.late)
+        waitForRows();
     if (thread == 0) {
         barrierExpect(full, STEPS * STEP_BYTES);
         for (int s = 0; s < STEPS; s++)
             fetchBox(base + s * STEP_BYTES, h.x, row0, head * (a.inStep / 64) + s, full, false);
     }
-    const GroupedProduct &p = a.p[0];
-    Group w = p.groups[head];
-    for (int out0 = 0; out0 < w.outs; out0 += OUTS) {
-        const u8 *records = w.w + (i64)(out0 / 16 + warp) * STEPS * RECORD;
+    barrierWait(full, 0);
+    while (out0 < w.outs) {
         float d[64] = {};
-        if (out0 == 0)
-            barrierWait(full, 0);
-        Weights<BF16> weights[2];
-        weights[0].load(records, lane);
+        int next = out0 + gridDim.z * OUTS;
 #pragma unroll
         for (int s = 0; s < STEPS; s++) {
-            if (s > 0) // the weights of the step before are still being read
-                wgmmaWait<0>();
-            if (s + 1 < STEPS)
-                weights[(s + 1) % 2].load(records + (s + 1) * RECORD, lane);
             wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 u32 wf[4];
-                weights[s % 2].tile(k, wf);
+                weights[s % AHEAD].tile(k, wf);
                 wgmmaAdd<ROWS>(d, wf, describe(base + s * STEP_BYTES) + k * 2);
             }
             wgmmaCommit();
+            if (s > 0 && s - 1 + AHEAD < STEPS) {
+                wgmmaWait<1>(); // the weights of the step before have been read
+                load(out0, s - 1 + AHEAD);
+            }
         }
         wgmmaWait<0>();
         settle(d);
+        if (next < w.outs)
+#pragma unroll
+            for (int s = 0; s < AHEAD; s++)
+                load(next, s);
         __syncthreads(); // all have read the results before
         auto pair = [&](int i) { return packBF16((0.f + d[i]) * w.scale, (0.f + d[i + 1]) * w.scale); };
 #pragma unroll
@@ -75,7 +86,10 @@ template <int STEPS> __device__ __forceinline__ void heads(const HeadsArgs &h) {
                 *(uint4 *)((bf16 *)p.dst.at + (i64)(row0 + row) * p.dst.ld + head * a.outStep + out0 + unit * 8) =
                     *(const uint4 *)(shared + STEPS * STEP_BYTES + row * PITCH + unit * 16);
         }
+        out0 = next;
     }
+    if (a.late)
+        waitForRows(); // what follows waits for this kernel, and so for the one in front
 }
 
 KERNEL __launch_bounds__(256, 2) heads_wgmma_128(const __grid_constant__ HeadsArgs h) { heads<2>(h); }

@@ -307,6 +307,7 @@ func (p *program) attender(a compute.Attention, l compute.CacheLayer) (attender,
 		ok = p.cache.spec.Type == quant.BF16
 		if p.kernel["attend_latent_wgmma"] != nil && p.cache.spec.BlockTokens%16 == 0 {
 			k.wgmma, k.tokens, k.parts = "attend_latent_wgmma", max(1, latentWgmmaRows/group), int(blocksOf(group, latentWgmmaRows))
+			p.latents = true
 		}
 	}
 	return k, ok && p.kernel[k.few] != nil && p.kernel[k.tile] != nil
@@ -337,7 +338,11 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 	shares := l.KVHeads * int(blocksOf(group, 8))
 	kind := p.kindOf(attention{a.Window, k.tokens, shares})
 	p.heads = max(p.heads, a.Heads)
-	p.partialRow = max(p.partialRow, int64(a.Heads)*int64(l.VDim+2)*4)
+	heads := a.Heads
+	if l.Latent { // attend_latent_few has 16 at a time
+		heads = roundUp(heads, 16)
+	}
+	p.partialRow = max(p.partialRow, int64(heads)*int64(l.VDim+2)*4)
 	args := attendArgs{group: int32(group), window: int32(a.Window), scale: a.Scale * log2e, softcap: a.Softcap * log2e}
 	if sinks, ok := a.Sinks.(*vector); ok && sinks != nil {
 		args.sinks = sinks.at
@@ -363,7 +368,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 			b.items = work.items
 			switch {
 			case l.Latent:
-				err = p.latentFew(k, o.Layer, s.few, &b)
+				err = p.latentFew(k, o.Layer, s, &b)
 			case p.kernel[k.ring] != nil && s.ringed:
 				err = p.runRing(k.ring, turned, l.KDim, work.parts, &b)
 			case turned != nil && turned.done:
@@ -378,7 +383,7 @@ func (c *compiler) attend(o compute.Attend) (operation, error) {
 		b.items = work.tiles
 		if k.wgmma != "" {
 			b.shift = int32(bits.TrailingZeros(uint(b.tokens)))
-			return p.runWgmma(k.wgmma, o.Layer, work.tileCount*k.parts, &b)
+			return p.runWgmma(k.wgmma, o.Layer, work.tileCount*k.parts, &attendWgmmaArgs{a: b})
 		}
 		return run(p, k.tile, grid{uint32(work.tileCount), uint32(k.parts), 1}, 256, &b)
 	}, nil
@@ -394,15 +399,45 @@ func (p *program) runRing(kernel string, t *turnerFew, dim int, parts pointer, a
 	return run(p, kernel, blocks, threads, &ringArgs{*a, take})
 }
 
+// latentsWhole reports whether attend_latent_few has blocks that take all chunks of each few row of a batch, so that
+// there is nothing to join: LatentCut of kernels/latent.cuh.
+func (p *program) latentsWhole(b *compute.Batch) bool {
+	const least = 8
+	if !p.latents {
+		return false
+	}
+	for _, kind := range p.kinds {
+		longest, all := int32(0), int32(0)
+		for i := range b.Seqs {
+			if q := &b.Seqs[i]; isFew(q) {
+				_, n := kind.chunksOf(q.Start + q.Rows)
+				longest, all = max(longest, n), all+n*q.Rows
+			}
+		}
+		all *= int32(blocksOf(p.heads, 16))
+		if longest > max(least, all*6/max(1, min(all, int32(p.d.g.info.sms)))) {
+			return false
+		}
+	}
+	return true
+}
+
 // latentFew queues latent attention of few rows.
-func (p *program) latentFew(k attender, layer, rows int, a *attendArgs) error {
-	heads, sms := a.group, p.d.g.info.sms
+func (p *program) latentFew(k attender, layer int, s *shape, a *attendArgs) error {
+	rows, heads, sms := s.few, a.group, p.d.g.info.sms
 	if k.wgmma != "" {
-		const cutRows = 40 // about the most that attend_latent_few leaves to attend_latent_join
-		if err := p.runWgmma("attend_latent_few", layer, sms, a); err != nil {
+		const cutRows, joined = 40, 8 // about the most rows that attend_latent_few cuts, and a joining block's numbers
+		w := attendWgmmaArgs{a: *a}
+		if s.alone {
+			w.alone = 1
+		}
+		if s.whole {
+			w.whole = 1
+		}
+		if err := p.runWgmma("attend_latent_few", layer, sms, &w); err != nil || s.whole {
 			return err
 		}
-		return run(p, "attend_latent_join", grid{uint32(min(rows, cutRows)), uint32(heads), 1}, latentValues, &latentJoinArgs{a: *a, blocks: int32(sms)})
+		return run(p, "attend_latent_join", grid{uint32(min(rows, cutRows)), blocksOf(int(heads), 16), latentValues / joined}, 128, &latentJoinArgs{a: *a, blocks: int32(sms)})
 	}
 	if err := run(p, k.few, grid{uint32(2 * sms), 1, 1}, 256, a); err != nil {
 		return err
@@ -411,11 +446,10 @@ func (p *program) latentFew(k attender, layer, rows int, a *attendArgs) error {
 }
 
 // runWgmma queues a kernel of attention with wgmma for a layer. Its blocks share the tiles of all KV heads.
-func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error {
+func (p *program) runWgmma(kernel string, layer, tiles int, w *attendWgmmaArgs) error {
 	if tiles == 0 {
 		return nil
 	}
-	w := attendWgmmaArgs{a: *a}
 	if !coded(p.cache.spec.Type) {
 		var err error
 		if w.cache, err = p.g.mapLayer(p.cache, layer); err != nil {
@@ -427,7 +461,7 @@ func (p *program) runWgmma(kernel string, layer, tiles int, a *attendArgs) error
 		threads = 2*wgmmaRows(p.cache.spec.Type, l.KDim) + 128
 	}
 	w.a.arrived = p.taken
-	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, &w)
+	return run(p, kernel, grid{uint32(min(tiles, p.d.g.info.sms)), 1, 1}, threads, w)
 }
 
 // kindOf returns the number of a kind of attention.

@@ -26,7 +26,7 @@ func (p *program) shapeOf(key graphKey) *shape {
 	sh := p.shapes[key]
 	if sh == nil {
 		sh = p.lay(p.index, [3]int{key.rows, min(key.rows, p.logitCapacity()), 0}, key.rows, key.rows, key.rows)
-		sh.few, sh.adapted, sh.alone, sh.ringed = key.rows, key.adapted, key.alone, key.ringed
+		sh.few, sh.adapted, sh.alone, sh.ringed, sh.whole = key.rows, key.adapted, key.alone, key.ringed, key.whole
 		p.shapes[key] = sh
 	}
 	return sh
@@ -46,8 +46,8 @@ func (p *program) captured(key graphKey) (*graph, error) {
 
 // captureAhead captures the graphs of steps in which each slot has one row, the largest first, as long as they take no
 // more than graphBytes; of up to bothRows rows also those in which slots have more, and of more rows those with either
-// kernel of attention. What is not among them is captured when it comes: steps with adapters, and those with proposed
-// tokens in many slots.
+// kernel of attention; of latents those in which rows are whole, and those in which some are cut. What is not among
+// them is captured when it comes: steps with adapters, and those with proposed tokens in many slots.
 func (p *program) captureAhead() error {
 	if !p.chooses { // it has no such steps
 		return nil
@@ -70,6 +70,12 @@ func (p *program) captureAhead() error {
 		}
 		if many {
 			keys = append(keys, graphKey{rows: rows, alone: true})
+		}
+		if p.latents {
+			for _, key := range keys {
+				key.whole = true
+				keys = append(keys, key)
+			}
 		}
 		for _, key := range keys {
 			if _, err := p.captured(key); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kvasir-llm/kvasir/compute"
@@ -72,6 +73,93 @@ func TestRoutersApart(t *testing.T) {
 	for i, op := range ops {
 		if m, ok := op.(compute.MatMul); ok && len(m.Products) != []int{1, 0, 0, 2, 0}[i%5] {
 			t.Errorf("operation %d has %d products", i, len(m.Products))
+		}
+	}
+}
+
+// TestLatentsOfFewRows compares latent attention of few rows with that of tiles, bit for bit, in steps with one long
+// row and with many, so that rows are whole and cut at different chunks. All slots have the same blocks. Steps are
+// queued kernel by kernel and as graphs.
+func TestLatentsOfFewRows(t *testing.T) {
+	d := gpuDevice(t)
+	const keys, blockTokens, slots = latentKeys, 16, 260
+	heads, long, last := less(20, 17), less(5000, 700), less(200, 30)
+	layer := compute.CacheLayer{KVHeads: 1, KDim: keys, VDim: latentValues, Latent: true}
+	blocks := (long + blockTokens - 1) / blockTokens
+	c, err := d.Cache(compute.CacheSpec{Blocks: blocks, BlockTokens: blockTokens, Type: quant.BF16, Layers: []compute.CacheLayer{layer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, g := rand.New(rand.NewPCG(3, 9)), &compute.Graph{Vocab: long}
+	input := func(width int) compute.Tensor {
+		x := g.Buffer(width, compute.AllRows)
+		g.Add(compute.Embed{Dst: x, Table: weight(t, d, bell(r, long*width, 1), long, width), Scale: 1})
+		return x
+	}
+	q, k, dst := input(heads*keys), input(keys), g.Buffer(heads*latentValues, compute.AllRows)
+	hidden := g.Buffer(dst.Cols, compute.HiddenRows)
+	g.Add(compute.Store{K: k}, compute.Attend{Q: q, Dst: dst, Attention: compute.Attention{Heads: heads, Scale: 0.06, Sinks: vectorOf(t, d, bell(r, heads, 1))}},
+		compute.Gather{Dst: hidden, Src: dst}, compute.Choose{Hidden: hidden})
+	p := compileGraph(t, d, g, c, compute.Limits{Rows: 256, Slots: slots}).(*program)
+	edited := map[int]bool{}
+	batch := func(parts ...part) *compute.Batch {
+		b := &compute.Batch{}
+		for _, q := range parts {
+			var tokens []int32
+			for i := range q.n {
+				tokens = append(tokens, int32(q.from+i))
+			}
+			b.AppendSeq(compute.Seq{Start: int32(q.from), Slot: int32(q.slot)}, tokens, q.n)
+			for i := 0; !edited[q.slot] && i < blocks; i++ {
+				b.Edits = append(b.Edits, compute.TableEdit{Slot: int32(q.slot), At: int32(i), Block: int32(i)})
+			}
+			edited[q.slot] = true
+		}
+		return b
+	}
+	for from := 0; from < long; from += 256 { // latents alone count
+		wait(t, p, batch(part{slot: 0, from: from, n: min(256, long-from)}))
+	}
+	want := map[int][]float32{} // by position
+	for _, from := range []int{0, long / 2, long - last} {
+		for i, row := range runHidden(t, p, batch(part{slot: 0, from: from, n: last})) {
+			want[from+i] = row
+		}
+	}
+	for n, ends := range [][]int{ // how far before the end, or else how far from the middle, rows are
+		{1}, {1, 2, 3}, {last - 4, -2}, {5, -1, 9, -7, 20, 3, 8, -12}, {}, {},
+	} {
+		var parts []part
+		for _, e := range ends {
+			if e < 0 {
+				e += last + long/2
+			} else {
+				e = long - e
+			}
+			parts = append(parts, part{slot: 1 + len(parts), from: e, n: 1})
+		}
+		for i := 0; len(ends) == 0 && i < less([]int{230, 60}, []int{40, 20})[n%2]; i++ {
+			parts = append(parts, part{slot: 1 + i, from: []int{long - 1 - i%last, i % last, long/2 + i%last}[i%(2+n%2)], n: 1})
+		}
+		for _, more := range []int{0, 1, 3} { // rows that the first slot has besides
+			parts[0].from, parts[0].n = parts[0].from-more, 1+more
+			got := runHidden(t, p, batch(parts...))
+			wait(t, p, batch(parts...)) // as a graph
+			replayed := (&turnProgram{p: p}).read(t, p.view(dst).at, 2*len(got)*int(p.view(dst).ld))
+			row := 0
+			for _, q := range parts {
+				for at := q.from; at < q.from+q.n; at, row = at+1, row+1 {
+					if w := want[at]; w == nil || !slices.Equal(got[row], w) {
+						t.Fatalf("step %d, %d more: position %d has other bits than in a tile, or none there", n, more, at)
+					}
+					for i, v := range want[at] {
+						if bits := math.Float32bits(v) >> 16; uint16(bits) != uint16(replayed[2*(row*int(p.view(dst).ld)+i)])|uint16(replayed[2*(row*int(p.view(dst).ld)+i)+1])<<8 {
+							t.Fatalf("step %d, %d more: position %d has other bits in a graph", n, more, at)
+						}
+					}
+				}
+			}
+			parts[0].from, parts[0].n = parts[0].from+more, 1
 		}
 	}
 }

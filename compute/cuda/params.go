@@ -387,7 +387,9 @@ type attendTurnedArgs struct {
 type attendWgmmaArgs struct {
 	cache tensorMap
 	a     attendArgs
-	_     [5]uint64
+	alone int32 // 1: each row is the only one of its sequence
+	whole int32 // 1: no row's chunks are cut
+	_     [8]int32
 }
 
 // partsArgs says which parts blocks of attend_ring.cu take.

@@ -40,6 +40,7 @@ type program struct {
 	recurrent     bool
 	turnsFew      bool   // attention may turn queries and keys
 	ringsMany     bool   // attend_ring.cu may take more than ringRows rows
+	latents       bool   // attend_latent_few.cu takes few rows
 	seen          []bool // slots of a step, see alone
 	long          bool   // a product has several ranges of inputs
 
@@ -103,6 +104,7 @@ type ring struct {
 type graphKey struct {
 	rows                   int
 	adapted, alone, ringed bool
+	whole                  bool // of latents
 }
 
 // mostGraphRows is the most rows of a captured graph.

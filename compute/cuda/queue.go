@@ -90,7 +90,7 @@ func (p *program) compute(s *step) error {
 	}
 	alone := p.alone(b, max(bucket, b.Rows()))
 	key := graphKey{
-		rows: bucket, alone: alone, ringed: p.ringed(b, bucket, alone),
+		rows: bucket, alone: alone, ringed: p.ringed(b, bucket, alone), whole: p.latentsWhole(b),
 		adapted: slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 }),
 	}
 	var sh *shape
@@ -104,7 +104,7 @@ func (p *program) compute(s *step) error {
 		}
 		sh = p.lay(p.index, [3]int{b.Rows(), len(b.Logits), len(b.Hidden)}, kept, len(b.Choose), len(b.Seqs))
 		sh.adapted, sh.kept.adapted = key.adapted, key.adapted
-		sh.ringed = key.ringed
+		sh.ringed, sh.whole = key.ringed, key.whole
 	}
 	p.fill(sh, s.r.in, b, p.chunkCount)
 	p.fillChoices(s, sh)

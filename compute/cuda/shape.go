@@ -24,6 +24,7 @@ type shape struct {
 	adapted                                 bool    // some rows have an adapter
 	alone                                   bool    // each row is the only one of its sequence, and in no tile
 	ringed                                  bool    // attend_ring.cu takes the few rows, where it can
+	whole                                   bool    // a block of attend_latent_few.cu has all chunks of a row
 
 	kept     *shape  // that of the rows which compute.Keep leaves: for operations on each row by itself
 	keptRows pointer // which these are, unless they are all: then kept is the shape itself

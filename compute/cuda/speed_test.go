@@ -254,7 +254,7 @@ func measure(t testing.TB, p *program, name string, rows int, labels []string, f
 	sh := p.lay(p.index, [3]int{bucket, len(b.Logits), 0}, bucket, len(b.Logits), bucket)
 	sh.adapted = slices.ContainsFunc(b.Seqs, func(q compute.Seq) bool { return q.Adapter > 0 })
 	sh.alone = p.alone(b, bucket)
-	sh.ringed = p.ringed(b, bucket, sh.alone)
+	sh.ringed, sh.whole = p.ringed(b, bucket, sh.alone), p.latentsWhole(b)
 	p.fill(sh, p.rings[0].in, b, p.chunkCount)
 	for k := range sh.kinds {
 		count := sh.ints(p.rings[0].in, sh.kinds[k].count, 4)

@@ -267,10 +267,10 @@ func (t *turnerFew) args(a *attendArgs) *attendTurnedArgs {
 	return args
 }
 
-// alone reports whether a step of so many rows may have attention turn queries and keys: each row is the only one of
-// its sequence, and of its slot.
+// alone reports whether a step of so many rows may have attention turn queries and keys, or read latents before the
+// kernels in front end: each row is the only one of its sequence, and of its slot.
 func (p *program) alone(b *compute.Batch, rows int) bool {
-	if !p.turnsFew || rows > mostTurnedFew {
+	if !p.turnsFew && !p.latents || rows > mostTurnedFew {
 		return false
 	}
 	clear(p.seen)

@@ -1,13 +1,14 @@
 // Latent attention of few rows on Hopper, with wgmma, of the sizes of attend_latent.cu, whose bits it gives. Blocks of
 // the cache have a multiple of 16 positions.
 //
-// A block has some chunks of 16 heads of a row (LatentCut). If it has all of them it joins them, otherwise
-// attend_latent_join does. Of its warpgroups one computes the weights of one chunk after the other (weighShares); two
+// A block has some chunks of 16 heads of a row (LatentCut). It joins them if it has all of them, or the first ones, which
+// others come after; attend_latent_join joins those. Of its warpgroups one computes the weights of one chunk after the other (weighShares); two
 // multiply values and weights, each every other panel of values (sumShares); the fourth fetches units (feed). In the
 // products of both, heads are the columns; positions, and numbers of a value, are the rows.
 #include "latent.cuh"
 
-#define SLOTS 8 // units in shared memory
+#define SLOTS 8                   // units in shared memory
+#define PARTIAL (16 * (VALUES + 2)) // floats
 
 // In shared memory, from its first multiple of 1024 on: units, queries, the weights of two chunks, scores, the factors
 // that two chunks are joined with, and barriers.
@@ -33,10 +34,16 @@ template <int ACROSS> __device__ __forceinline__ void multiply(float (&d)[2][4],
 
 // Share is a block's next chunks: `count` of the n chunks of 16 heads, `head` and on, of few row i, from number `from`
 // on. The row's chunks begin at `begin` among those of all rows. x is the number of the first chunk (LatentCut), and
-// the block's end at `last`. whole: the block has all n.
+// the block's end at `last`. whole: it is not cut; joins: the block joins these chunks.
 struct Share {
     int i, begin, row, slot, until, head, n, from, count, x, last;
-    bool whole;
+    bool whole, joins;
+
+    // partial is where what a chunk of the share, or all that are joined, gives is left: PARTIAL floats, [VALUES, 16 heads]
+    // and then m and t of each head.
+    __device__ __forceinline__ float *partial(const AttendArgs &a, const LatentCut &cut, int chunk) const {
+        return a.partial + ((i64)(begin + from + chunk) * cut.parts + head / 16) * PARTIAL;
+    }
 
     // start finds the block's first chunk, and returns whether there is one.
     __device__ __forceinline__ bool start(const AttendArgs &a, const LatentCut &cut) {
@@ -61,7 +68,7 @@ struct Share {
         int4 of = a.few[i];
         row = of.y, slot = of.z, until = of.w, n = of.x - begin;
         int at = x - begin * cut.parts;
-        head = at / n * 16, from = at % n, count = min(n - from, last - x), whole = n <= cut.whole;
+        head = at / n * 16, from = at % n, count = min(n - from, last - x), whole = n <= cut.whole, joins = from == 0;
     }
 
     // next goes to the next share, and returns whether there is one.
@@ -78,6 +85,7 @@ __device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base, const L
     const AttendArgs &a = w.a;
     int warp = uniform(threadIdx.x / 32 % 4);
     Cursor<SLOTS> to = {0, 1};
+    bool waited = false;
     do {
         s.find(a, cut);
         const int *table = a.table + (i64)s.slot * a.stride;
@@ -88,6 +96,10 @@ __device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base, const L
             Boxes now = next;
             if (n < s.count - 1)
                 next.next(table, a.tokens, s.until);
+            if (!waited && !(w.alone && (c + 1) * CHUNK < s.until)) {
+                waitForRows();
+                waited = true;
+            }
 #pragma unroll
             for (int u = 0; u < UNITS; u++, to.next()) {
                 barrierWait(base + EMPTY + to.stage * 8, to.parity);
@@ -202,9 +214,11 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
             fenceShared();
             arriveWarp(base + WEIGHTS_FULL + to.stage * 8);
             to.next();
-            if (!s.whole && there && thread % 8 == 0)
-                *(float2 *)(a.partial + ((i64)(s.begin + s.from + n) * a.group + s.head + mine) * (VALUES + 2) + VALUES) = make_float2(m, sum);
+            if (!s.joins && thread % 8 == 0)
+                *(float2 *)(s.partial(a, cut, n) + 16 * VALUES + 2 * mine) = make_float2(m, sum);
         }
+        if (s.joins && !s.whole && thread % 8 == 0)
+            *(float2 *)(s.partial(a, cut, 0) + 16 * VALUES + 2 * mine) = make_float2(M, T);
         if (s.whole) {
             barrierWait(base + WEIGHTS_EMPTY + to.stage * 8, to.parity);
             if (thread % 8 == 0)
@@ -215,8 +229,8 @@ __device__ __forceinline__ void weighShares(const AttendArgs &a, u8 *shared, u32
     } while (s.next(cut));
 }
 
-// sumShares multiplies weights with the values of panels 0, 2, 4, 6 or 1, 3, 5, 7. It joins the outputs of whole
-// shares, and leaves those of others in `partial`.
+// sumShares multiplies weights with the values of panels 0, 2, 4, 6 or 1, 3, 5, 7. It joins the outputs if it has the
+// first ones, and leaves in `partial` what it does not join, or what others come after.
 __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 base, const LatentCut &cut, Share s) {
     int group = uniform(threadIdx.x / 128) - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, h = lane % 4 * 2;
     int dim = group * 64 + warp * 16 + lane / 4; // and 8 further, of each 128
@@ -226,6 +240,16 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
     Cursor<2> in = {0, 0};
     do {
         s.find(a, cut);
+        auto leave = [&](int chunk, const float (&o)[4][2][4]) {
+            float *to = s.partial(a, cut, chunk) + dim * 16 + h;
+#pragma unroll
+            for (int p = 0; p < 4; p++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++)
+                        *(float2 *)(to + (p * 128 + e * 8) * 16 + i * 8) = make_float2(o[p][i][2 * e], o[p][i][2 * e + 1]);
+        };
         float sum[4][2][4] = {};
         int c = firstSeen(a, s.until) / CHUNK + s.from;
         for (int n = 0; n < s.count; n++, c++) {
@@ -270,7 +294,7 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
             slot += UNITS;
             if (slot >= SLOTS)
                 slot -= SLOTS, parity ^= 1;
-            if (s.whole) {
+            if (s.joins) {
 #pragma unroll
                 for (int p = 0; p < 4; p++)
 #pragma unroll
@@ -280,20 +304,13 @@ __device__ __forceinline__ void sumShares(const AttendArgs &a, u8 *shared, u32 b
                             sum[p][i][e] = join(sum[p][i][e], factor[i][e % 2].x, o[p][i][e], factor[i][e % 2].y);
                 continue;
             }
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int head = s.head + i * 8 + h + e % 2;
-                    float *to = a.partial + ((i64)(s.begin + s.from + n) * a.group + head) * (VALUES + 2) + dim + e / 2 * 8;
-                    if (head < a.group)
-#pragma unroll
-                        for (int p = 0; p < 4; p++)
-                            to[p * 128] = o[p][i][e];
-                }
+            leave(n, o);
         }
-        if (!s.whole)
+        if (!s.whole) {
+            if (s.joins)
+                leave(0, sum);
             continue;
+        }
         barrierWait(base + WEIGHTS_FULL + in.stage * 8, in.parity);
         float inv[2][2];
 #pragma unroll
@@ -322,7 +339,7 @@ KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ Atten
     u8 *shared = unaligned + (base - sharedAddress(unaligned));
     letNextBegin();
     // What the host lists is there before any kernel of the step begins.
-    LatentCut cut(w.a, gridDim.x);
+    LatentCut cut(w.a, gridDim.x, w.whole);
     Share s;
     bool some = s.start(w.a, cut);
     if (threadIdx.x == 0) {
@@ -337,10 +354,11 @@ KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ Atten
         barriersReady();
     }
     __syncthreads();
-    waitForRows();
+    int group = uniform(threadIdx.x / 128);
+    if (!some || group < 3)
+        waitForRows();
     if (!some)
         return;
-    int group = uniform(threadIdx.x / 128);
     if (group == 0)
         weighShares(w.a, shared, base, cut, s);
     else if (group < 3)
@@ -349,55 +367,95 @@ KERNEL __launch_bounds__(512, 1) attend_latent_few(const __grid_constant__ Atten
         feed(w, base, cut, s);
 }
 
-// attend_latent_join joins the chunks of rows that attend_latent_few cut. [any number, query heads] blocks of VALUES
-// threads.
+// attend_latent_join joins the chunks of rows that attend_latent_few cut: those that a block has joined already, and
+// those after them. A block has the 16 heads of a share, and 8 numbers of each, of which a thread has one. What chunks
+// give comes to shared memory BATCH chunks at a time. [any number, shares of a row, VALUES/8] blocks of 128 threads.
+#define BATCH 64
+
 struct LatentJoinArgs {
     AttendArgs a;
     int blocks, unused; // blocks: those of attend_latent_few
 };
 
-// joinRow joins the chunks of few row i: a block has a head, a thread a number.
-__device__ __forceinline__ void joinRow(const AttendArgs &a, int i) {
-    int h = blockIdx.y, d = threadIdx.x, heads = a.group;
-    int4 of = a.few[i];
-    float M = a.sinks ? a.sinks[h] * LOG2E : -INF, T = a.sinks ? 1 : 0, O = 0;
-    int begin = i ? a.few[i - 1].x : 0;
-    const float *p = a.partial + ((i64)begin * heads + h) * (VALUES + 2);
-    for (int n = begin; n < of.x; n += 8) {
-        float o[8], m[8], t[8];
+struct Joining {
+    float o[BATCH][128];
+    float2 of[BATCH][16]; // m and t, then the sums' factor and t
+    float add[BATCH][16]; // the chunk's factor
+};
+
+// joinRow joins the chunks of few row i.
+__device__ __forceinline__ void joinRow(const AttendArgs &a, const LatentCut &cut, Joining &j, int i) {
+    constexpr int HEADS = 4; // of a warp, whose factors it makes
+    int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, h = thread % 16, part = blockIdx.y;
+    int4 row = a.few[i];
+    int begin = i ? a.few[i - 1].x : 0, n = row.x - begin, lead = cut.lead(begin * cut.parts + part * n, n);
+    const float *p = a.partial + ((i64)begin * cut.parts + part) * PARTIAL, *own = p + blockIdx.z * 128;
+    const float2 *states = (const float2 *)(p + 16 * VALUES);
+    i64 next = (i64)cut.parts * PARTIAL; // from one chunk to the next
+    waitForRows();
+    float O = own[thread], T = states[h].y, M[HEADS];
 #pragma unroll
-        for (int i = 0; i < 8; i++, p += (i64)heads * (VALUES + 2))
-            if (n + i < of.x)
-                o[i] = p[d], m[i] = p[VALUES], t[i] = p[VALUES + 1];
+    for (int k = 0; k < HEADS; k++)
+        M[k] = states[warp * HEADS + k].x;
+    for (int c = lead; c < n; c += BATCH) {
+        int count = min(BATCH, n - c);
+        for (int k = warp; k < count; k += 4)
+            copy16(sharedAddress(&j.o[k][lane * 4]), own + (c + k) * next + lane * 4, true);
+        for (int k = thread / 8; k < count; k += 16)
+            copy16(sharedAddress(&j.of[k][thread % 8 * 2]), p + (c + k) * next + 16 * VALUES + thread % 8 * 4, true);
+        copyCommit();
+        copyWait<0>();
+        __syncthreads();
+        // A lane makes the factors of a chunk, as joinFactors does, from the greatest m before it and its own.
+        for (int first = 0; first < count; first += 32)
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (n + i < of.x) {
-                float old, add;
-                joinFactors(M, m[i], old, add);
-                T = join(T, old, t[i], add);
-                O = join(O, old, o[i], add);
+            for (int k = 0; k < HEADS; k++) {
+                int at = first + lane;
+                float &mine = j.of[min(at, count - 1)][warp * HEADS + k].x;
+                float m = at < count ? mine : -INF, most = m, old, add;
+#pragma unroll
+                for (int d = 1; d < 32; d *= 2)
+                    most = fmaxf(most, __shfl_up_sync(~0u, most, d));
+                float before = __shfl_up_sync(~0u, most, 1);
+                before = lane ? fmaxf(M[k], before) : M[k];
+                joinFactors(before, m, old, add);
+                M[k] = __shfl_sync(~0u, before, 31);
+                if (at < count)
+                    mine = old, j.add[at][warp * HEADS + k] = add;
             }
+        __syncthreads();
+#pragma unroll 4
+        for (int k = 0; k < count; k++) {
+            float2 of = j.of[k][h];
+            float add = j.add[k][h];
+            T = join(T, of.x, of.y, add);
+            O = join(O, of.x, j.o[k][thread], add);
+        }
+        __syncthreads();
     }
-    ((bf16 *)a.dst.at)[(i64)of.y * a.dst.ld + h * VALUES + d] = toBF16(O * (1.f / T));
+    if (part * 16 + h < a.group)
+        ((bf16 *)a.dst.at)[(i64)row.y * a.dst.ld + (part * 16 + h) * VALUES + blockIdx.z * 8 + thread / 16] = toBF16(O * (1.f / T));
 }
 
-KERNEL attend_latent_join(const LatentJoinArgs j) {
+KERNEL __launch_bounds__(128) attend_latent_join(const LatentJoinArgs args) {
     letNextBegin();
     // What the host lists is there before any kernel of the step begins. Blocks take the rows that are cut in turn.
-    __shared__ u32 cut[32]; // a bit for each of the threads' rows
-    int rows = j.a.count[0], warp = threadIdx.x / 32, warps = blockDim.x / 32, before = 0;
-    int whole = LatentCut(j.a, j.blocks).whole;
-    waitForRows();
-    for (int first = 0; first < rows; first += blockDim.x) {
+    __shared__ Joining j;
+    __shared__ u32 cuts[4]; // a bit for each of the threads' rows
+    const AttendArgs &a = args.a;
+    int rows = a.count[0], before = 0;
+    LatentCut cut(a, args.blocks, false);
+    for (int first = 0; first < rows; first += 128) {
         int r = first + threadIdx.x;
-        u32 mask = __ballot_sync(~0u, r < rows && j.a.few[r].x - (r ? j.a.few[r - 1].x : 0) > whole);
+        u32 mask = __ballot_sync(~0u, r < rows && a.few[r].x - (r ? a.few[r - 1].x : 0) > cut.whole);
         if (threadIdx.x % 32 == 0)
-            cut[warp] = mask;
+            cuts[threadIdx.x / 32] = mask;
         __syncthreads();
-        for (int w = 0; w < warps; w++)
-            for (u32 m = cut[w]; m; m &= m - 1, before++)
+        for (int w = 0; w < 4; w++)
+            for (u32 m = cuts[w]; m; m &= m - 1, before++)
                 if (before % gridDim.x == blockIdx.x)
-                    joinRow(j.a, first + w * 32 + __ffs(m) - 1);
+                    joinRow(a, cut, j, first + w * 32 + __ffs(m) - 1);
         __syncthreads();
     }
+    waitForRows();
 }

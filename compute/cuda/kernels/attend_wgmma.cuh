@@ -13,6 +13,8 @@
 struct AttendWgmmaArgs {
     TensorMap cache;
     AttendArgs a; // here `arrived` is two numbers, 0 between kernels: tiles that are taken, blocks that are done
+    int alone;    // of attend_latent_few, 1: each row is the only one of its sequence
+    int whole;    // and 1: no row's chunks are cut (LatentCut)
 };
 
 // uniform tells the compiler that a number is the same in the whole warp.

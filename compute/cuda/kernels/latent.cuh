@@ -13,18 +13,27 @@
 #define BOX_BYTES (UNIT_PANELS * 1024) // its panels, each 8 rows of 128 bytes, follow each other
 
 // LatentCut says which block of attend_latent_few has which chunks, as Cut of attend.cuh does. A share is 16 heads of a
-// row, and is not cut if it has at most `whole` chunks: 6 times a block's equal number, and at least 3, since joining
-// what was cut takes a kernel of its own.
+// row, and is not cut if it has at most `whole` chunks: 6 times a block's equal number, and at least 8, since joining what
+// was cut takes a kernel of its own. Where the host says that no row has more (latentsWhole of attention.go), that kernel
+// is left out.
 struct LatentCut {
     int parts, chunks, blocks, whole; // parts: shares of a row
 
-    __device__ __forceinline__ LatentCut(const AttendArgs &a, int most) {
+    __device__ __forceinline__ LatentCut(const AttendArgs &a, int most, bool uncut) {
         parts = (a.group + 15) / 16, chunks = a.count[2] * parts;
         blocks = min(most, chunks);
-        whole = max(3, (int)((i64)chunks * 6 / max(blocks, 1)));
+        whole = uncut ? chunks : max(8, chunks * 6 / max(blocks, 1));
     }
 
-    __device__ __forceinline__ int begin(int block) const { return (int)((i64)chunks * block / blocks); }
+    __device__ __forceinline__ int begin(int block) const { return chunks * block / blocks; }
+
+    // lead is how many of a cut share's n chunks, from x on, the block has that has the first one.
+    __device__ __forceinline__ int lead(int x, int n) const {
+        int block = x * blocks / chunks;
+        while (begin(block) <= x)
+            block++;
+        return min(begin(block) - x, n);
+    }
 
     __device__ __forceinline__ int align(int x, int begin, int end) const {
         int n = end - begin, nth = (x - begin * parts) % n;

@@ -1,14 +1,14 @@
 // Latent attention of few rows on Hopper, with wgmma, of the sizes of attend_latent.cu, whose bits it gives. Blocks of
 // the cache have a multiple of 16 positions.
 //
-// A block has some chunks of 16 heads of a row (LatentCut). It joins them if it has all of them, or the first ones, which
-// others come after; attend_latent_join joins those. Of its warpgroups one computes the weights of one chunk after the other (weighShares); two
-// multiply values and weights, each every other panel of values (sumShares); the fourth fetches units (feed). In the
-// products of both, heads are the columns; positions, and numbers of a value, are the rows.
+// A block has some chunks of 16 heads of a row (LatentCut). It joins them if it has the first one; those that come after
+// them are joined by attend_latent_join. Of its warpgroups one computes the weights of one chunk after the other
+// (weighShares); two multiply values and weights, each every other panel of values (sumShares); the fourth fetches units
+// (feed). In the products of both, heads are the columns; positions, and numbers of a value, are the rows.
 #include "latent.cuh"
 
-#define SLOTS 8                   // units in shared memory
-#define PARTIAL (16 * (VALUES + 2)) // floats
+#define SLOTS 8                     // units in shared memory
+#define PARTIAL (16 * (VALUES + 2)) // floats that a chunk gives
 
 // In shared memory, from its first multiple of 1024 on: units, queries, the weights of two chunks, scores, the factors
 // that two chunks are joined with, and barriers.
@@ -39,8 +39,8 @@ struct Share {
     int i, begin, row, slot, until, head, n, from, count, x, last;
     bool whole, joins;
 
-    // partial is where what a chunk of the share, or all that are joined, gives is left: PARTIAL floats, [VALUES, 16 heads]
-    // and then m and t of each head.
+    // partial is where the block leaves what a chunk of the share gives, or all that it joined: PARTIAL floats, [VALUES,
+    // 16 heads] and then m and t of each head.
     __device__ __forceinline__ float *partial(const AttendArgs &a, const LatentCut &cut, int chunk) const {
         return a.partial + ((i64)(begin + from + chunk) * cut.parts + head / 16) * PARTIAL;
     }
@@ -80,7 +80,8 @@ struct Share {
     }
 };
 
-// feed is the work of four warps: they fetch the block's chunks.
+// feed is the work of four warps: they fetch the block's chunks. Those that the step does not write to, which are all but
+// the last one of a row that is the only one of its sequence, do not wait for the kernels in front.
 __device__ __forceinline__ void feed(const AttendWgmmaArgs &w, u32 base, const LatentCut &cut, Share s) {
     const AttendArgs &a = w.a;
     int warp = uniform(threadIdx.x / 32 % 4);

@@ -1,12 +1,13 @@
 // Products of groups of many rows on Hopper, with wgmma: of bfloat16 (grouped_wgmma.cu), or of F8_E4M3
 // (grouped_float8.cu). The rows of a group follow each other in memory, and inputs are one range.
 //
-// A part is 128 outputs, 256 of codes where groups have few rows, of up to MOST rows of a group; the rows that are
-// multiplied are rounded up to a quarter of MOST, or half of that. Blocks stay on their multiprocessors: each takes one part after the other, which it finds by where the groups'
-// rows end, and fetches ahead while it stores. In a block, a warp or two fetch weights and one rows (feed), and two
-// warpgroups or four multiply, 64 outputs each. Weights come as they are stored, by bulk copies, and go from shared memory to
-// registers, as operand A; rows come as boxes of a tensor map. The two blocks of a cluster take different outputs of the
-// same rows; each fetches half of the rows for both. Weights do not wait for rows if it is known early where groups end.
+// A part is 128 outputs, or 256 of codes of few rows, of up to MOST rows of a group; the rows that are multiplied are
+// rounded up (roundedRows). Blocks stay on their multiprocessors: each takes one part after the other, which it finds by
+// where the groups' rows end, and fetches ahead while it stores. In a block, a warp or two fetch weights and one rows
+// (feed), and two warpgroups or four multiply, 64 outputs each. Weights come as they are stored, by bulk copies, and go
+// from shared memory to registers, as operand A; rows come as boxes of a tensor map. The two blocks of a cluster take
+// different outputs of the same rows; each fetches half of the rows for both. Weights do not wait for rows if it is known
+// early where groups end.
 //
 // Where blocks of weights have scales (BY_BLOCK) rows are operand A: a warpgroup has 64 rows and all outputs of a part.
 // Two warps fetch weights: one each tile's first record of a step, one the second.
@@ -35,7 +36,7 @@ struct ManyFloat8Args : ManyArgs {
     i64 unusedToo[7];
 };
 
-// Part is what a block multiplies next: rows from row0 on, Kind's TILES tiles from tile0 on, as placeOf numbers them; whether
+// Part is what a block multiplies next: rows from row0 on, TILES tiles from tile0 on, as placeOf numbers them; whether
 // some group of these tiles has a bias.
 struct Part {
     int group, row0, rows, tile0, biased;
@@ -85,9 +86,9 @@ __device__ __forceinline__ void fetchScales(u32 to, const ManyFloat8Args &w, int
 // roundedRows is how many rows of a part are multiplied.
 template <typename K> __device__ __forceinline__ int roundedRows(int rows) { return (rows + K::UNIT - 1) / K::UNIT * K::UNIT; }
 
-// feed is the work of a warp that fetches rows, or weights: where two fetch weights, those of half of the tiles each or, of
-// ROWS_FIRST, a record of each step and tile, since copies of one warp begin 50 to 60 ns after each other. With the first
-// stage of a part one that fetches weights tells which part that is.
+// feed is the work of a warp that fetches rows, or weights. Where two fetch weights, each has half of the tiles or, of
+// ROWS_FIRST, a record of each step and tile: copies of one warp begin 50 to 60 ns after each other. With the first stage
+// of a part one that fetches weights tells which part that is.
 template <typename K, bool OF_ROWS, int HALF = 0, typename Args>
 __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int parts, int outBlocks) {
     using L = Layout<K>;
@@ -314,27 +315,24 @@ template <typename K, bool GATE, typename Args> __device__ __forceinline__ void 
         Part part = *(const Part *)(shared + L::PARTS + at.stage * sizeof(Part));
         if constexpr (K::ROWS_FIRST) {
             multiplyRowsPart<K, GATE>(w, shared, base, at, part);
-            continue;
-        }
-        if constexpr (MOST == 64) {
-            if (part.rows <= 32)
-                multiplyPart<32, K, GATE>(w, shared, base, at, part, turn);
-            else
-                multiplyPart<64, K, GATE>(w, shared, base, at, part, turn);
-            continue;
-        } else
-        switch (roundedRows<K>(part.rows)) {
-        case MOST / 4:
-            multiplyPart<MOST / 4, K, GATE>(w, shared, base, at, part, turn);
-            break;
-        case MOST / 2:
-            multiplyPart<MOST / 2, K, GATE>(w, shared, base, at, part, turn);
-            break;
-        case MOST / 4 * 3:
-            multiplyPart<MOST / 4 * 3, K, GATE>(w, shared, base, at, part, turn);
-            break;
-        default:
-            multiplyPart<MOST, K, GATE>(w, shared, base, at, part, turn);
+        } else {
+            constexpr int EACH = K::UNIT;
+            static_assert(MOST == 2 * EACH || MOST == 4 * EACH);
+            switch (roundedRows<K>(part.rows)) {
+            case EACH:
+                multiplyPart<EACH, K, GATE>(w, shared, base, at, part, turn);
+                break;
+            case 2 * EACH:
+                multiplyPart<2 * EACH, K, GATE>(w, shared, base, at, part, turn);
+                break;
+            case 3 * EACH:
+                if constexpr (MOST > 2 * EACH)
+                    multiplyPart<3 * EACH, K, GATE>(w, shared, base, at, part, turn);
+                break;
+            default:
+                if constexpr (MOST > 2 * EACH)
+                    multiplyPart<MOST, K, GATE>(w, shared, base, at, part, turn);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@
 #define BEFORE 4
 
 struct ManyArgs {
-    TensorMap x[4]; // boxes of one to four quarters of MOST rows, or of half of that where a stage has one step
+    TensorMap x[4]; // boxes of one to four times UNIT rows, or of half of that where a stage has one step
     GroupedArgs a;
     int steps; // of every group: one range
     int unused[5];
@@ -31,7 +31,7 @@ struct ManyArgs {
 
 // ManyFloat8Args are those of F8_E4M3. x has boxes of 64 pairs of codes.
 struct ManyFloat8Args : ManyArgs {
-    TensorMap boxes[4];  // of scales of rows, where there are groups: for one to four quarters of MOST rows, and BEFORE
+    TensorMap boxes[4];  // of scales of rows, where there are groups: for one to four times UNIT rows, and BEFORE
     const float *scales; // of rows, where each has one
     i64 unusedToo[7];
 };

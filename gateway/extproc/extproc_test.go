@@ -56,7 +56,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzDecode reads what may be anything, and agrees with the official types on what is no message.
+// FuzzDecode reads what may be anything, and agrees with the official types on what part it is of, and on bodies.
 func FuzzDecode(f *testing.F) {
 	data, err := proto.Marshal(full())
 	if err != nil {
@@ -65,13 +65,34 @@ func FuzzDecode(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte("\x22\x03\x0a\x01x"))
 	f.Add([]byte("\x0b\x0c"))
+	f.Add([]byte("\x22\x09\x0a\x01x\x08\x01\x10\x01\x10\x00")) // the body's field as a number; the last end counts
+	f.Add([]byte("\x3a\x02\x18\x00\x58\x01"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decode(data)
 		var official procv3.ProcessingRequest
-		if err == nil && m.Part == RequestBody && proto.Unmarshal(data, &official) == nil {
-			if b := official.GetRequestBody(); b != nil && (!bytes.Equal(b.Body, m.Body) || b.EndOfStream != m.End) {
-				t.Errorf("%x: %+v; want %v", data, m, b)
-			}
+		if err != nil || proto.Unmarshal(data, &official) != nil {
+			return
+		}
+		set := official.ProtoReflect().WhichOneof(official.ProtoReflect().Descriptor().Oneofs().ByName("request"))
+		if set == nil || string(set.Name()) != m.Part.String() {
+			t.Fatalf("%x: %+v; want %v", data, m, &official)
+		}
+		var body []byte
+		var end bool
+		switch b := official.Request.(type) {
+		case *procv3.ProcessingRequest_RequestBody:
+			body, end = b.RequestBody.Body, b.RequestBody.EndOfStream
+		case *procv3.ProcessingRequest_ResponseBody:
+			body, end = b.ResponseBody.Body, b.ResponseBody.EndOfStream
+		case *procv3.ProcessingRequest_RequestHeaders:
+			end = b.RequestHeaders.EndOfStream
+		case *procv3.ProcessingRequest_ResponseHeaders:
+			end = b.ResponseHeaders.EndOfStream
+		default: // trailers
+			end = true
+		}
+		if !bytes.Equal(body, m.Body) || end != m.End || official.ObservabilityMode != m.Observe {
+			t.Errorf("%x: %+v; want %v", data, m, &official)
 		}
 	})
 }

@@ -56,44 +56,37 @@ type Message struct {
 	Observe  bool                           // answers do not count
 }
 
-// field is a field of a message on the wire.
-type field struct {
-	number protowire.Number
-	value  []byte // of a text, bytes or a message
-	varint uint64 // of a number
-}
-
-func (f *field) text() string { return string(f.value) }
-
 var errWire = errors.New("the message is no protobuf of its type")
 
-// each calls do with the fields of a message. Kinds of fields that no message here has are skipped.
-func each(data []byte, do func(f *field) error) error {
+// each calls values with each field of a message that is a text, bytes or a message, and numbers, unless that is nil,
+// with each that is a varint: the field's number, and what it holds. Fields of other kinds are skipped.
+func each(data []byte, values func(n protowire.Number, value []byte) error, numbers func(n protowire.Number, v uint64)) error {
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return errWire
 		}
 		data = data[n:]
-		f := field{number: number}
 		switch kind {
 		case protowire.BytesType:
-			f.value, n = protowire.ConsumeBytes(data)
-		case protowire.VarintType:
-			f.varint, n = protowire.ConsumeVarint(data)
-		default:
-			if n = protowire.ConsumeFieldValue(number, kind, data); n >= 0 {
-				data = data[n:]
-				continue
+			var value []byte
+			if value, n = protowire.ConsumeBytes(data); n >= 0 {
+				if err := values(number, value); err != nil {
+					return err
+				}
 			}
+		case protowire.VarintType:
+			var v uint64
+			if v, n = protowire.ConsumeVarint(data); n >= 0 && numbers != nil {
+				numbers(number, v)
+			}
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, data)
 		}
 		if n < 0 {
 			return errWire
 		}
 		data = data[n:]
-		if err := do(&f); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -101,31 +94,25 @@ func each(data []byte, do func(f *field) error) error {
 // decode reads a ProcessingRequest.
 func decode(data []byte) (*Message, error) {
 	m := &Message{}
-	err := each(data, func(f *field) error {
-		switch f.number {
+	err := each(data, func(n protowire.Number, value []byte) error {
+		switch n {
 		case 2, 3, 4, 5, 6, 7:
 			if m.Part != 0 {
-				return fmt.Errorf("the message has %v and %v", m.Part, Part(f.number))
+				return fmt.Errorf("the message has %v and %v", m.Part, Part(n))
 			}
-			m.Part = Part(f.number)
-			return m.decodePart(f.value)
+			m.Part = Part(n)
+			return m.decodePart(value)
 		case 8:
-			return each(f.value, m.decodeNamespace)
-		case 10:
-			m.Observe = f.varint != 0
+			return each(value, m.decodeNamespace, nil)
 		case 11:
 			m.Modes = &Modes{}
-			return each(f.value, func(f *field) error {
-				switch f.number {
-				case 1:
-					m.Modes.Request = Mode(f.varint)
-				case 2:
-					m.Modes.Response = Mode(f.varint)
-				}
-				return nil
-			})
+			return each(value, skip, m.Modes.set)
 		}
 		return nil
+	}, func(n protowire.Number, v uint64) {
+		if n == 10 {
+			m.Observe = v != 0
+		}
 	})
 	if err == nil && m.Part == 0 {
 		err = errors.New("the message has no part of a request or of an answer")
@@ -133,53 +120,75 @@ func decode(data []byte) (*Message, error) {
 	return m, err
 }
 
+func skip(protowire.Number, []byte) error { return nil }
+
+// set takes a field of ProtocolConfiguration.
+func (m *Modes) set(n protowire.Number, v uint64) {
+	switch n {
+	case 1:
+		m.Request = Mode(v)
+	case 2:
+		m.Response = Mode(v)
+	}
+}
+
 // decodePart reads HttpHeaders, HttpBody or HttpTrailers.
 func (m *Message) decodePart(data []byte) error {
-	body := m.Part == RequestBody || m.Part == ResponseBody
+	var body bool
+	var end protowire.Number // the field end_of_stream, which trailers have not
+	switch m.Part {
+	case RequestBody, ResponseBody:
+		body, end = true, 2
+	case RequestHeaders, ResponseHeaders:
+		end = 3
+	default:
+		m.End = true
+	}
 	if !body {
 		m.Headers = http.Header{}
 	}
-	m.End = m.Part == RequestTrailers || m.Part == responseTrailers
-	return each(data, func(f *field) error {
+	return each(data, func(n protowire.Number, value []byte) error {
 		switch {
-		case body && f.number == 1:
-			m.Body = f.value
-		case body && f.number == 2, !body && f.number == 3:
-			m.End = m.End || f.varint != 0
-		case !body && f.number == 1:
-			return each(f.value, m.decodeHeader)
+		case n == 1 && body:
+			m.Body = value
+		case n == 1:
+			return each(value, m.decodeHeader, nil)
 		}
 		return nil
+	}, func(n protowire.Number, v uint64) {
+		if n == end {
+			m.End = v != 0
+		}
 	})
 }
 
 // decodeHeader reads a HeaderValue of a HeaderMap.
-func (m *Message) decodeHeader(f *field) error {
-	if f.number != 1 {
+func (m *Message) decodeHeader(n protowire.Number, value []byte) error {
+	if n != 1 {
 		return nil
 	}
-	var key, value string
-	err := each(f.value, func(f *field) error {
-		switch f.number {
+	var key, text string
+	err := each(value, func(n protowire.Number, value []byte) error {
+		switch n {
 		case 1:
-			key = f.text()
+			key = string(value)
 		case 2, 3: // value or raw_value, of which one is set
-			if len(f.value) > 0 {
-				value = f.text()
+			if len(value) > 0 {
+				text = string(value)
 			}
 		}
 		return nil
-	})
-	m.Headers.Add(key, value)
+	}, nil)
+	m.Headers.Add(key, text)
 	return err
 }
 
 // decodeNamespace reads an entry of Metadata.filter_metadata.
-func (m *Message) decodeNamespace(f *field) error {
-	if f.number != 1 {
+func (m *Message) decodeNamespace(n protowire.Number, value []byte) error {
+	if n != 1 {
 		return nil
 	}
-	name, fields, err := entry(f.value)
+	name, fields, err := entry(value)
 	if err != nil {
 		return err
 	}
@@ -188,47 +197,50 @@ func (m *Message) decodeNamespace(f *field) error {
 		m.Metadata = map[string]map[string][]string{}
 	}
 	m.Metadata[name] = texts
-	return each(fields, func(f *field) error {
-		if f.number != 1 {
+	return each(fields, func(n protowire.Number, value []byte) error {
+		if n != 1 {
 			return nil
 		}
-		key, value, err := entry(f.value)
+		key, value, err := entry(value)
 		if err != nil {
 			return err
 		}
 		texts[key] = []string{}
-		return each(value, func(f *field) error { return appendTexts(texts, key, f) })
-	})
+		return each(value, func(n protowire.Number, value []byte) error { return appendTexts(texts, key, n, value) }, nil)
+	}, nil)
 }
 
-// appendTexts takes note of a Value that is a text, or a list of texts.
-func appendTexts(texts map[string][]string, key string, f *field) error {
-	switch f.number {
+// appendTexts takes note of field n of a Value, where it is a text, or a list of texts.
+func appendTexts(texts map[string][]string, key string, n protowire.Number, value []byte) error {
+	switch n {
 	case 3:
-		texts[key] = append(texts[key], f.text())
+		texts[key] = append(texts[key], string(value))
 	case 6:
-		return each(f.value, func(item *field) error {
-			return each(item.value, func(f *field) error {
-				if f.number == 3 {
-					texts[key] = append(texts[key], f.text())
+		return each(value, func(n protowire.Number, item []byte) error {
+			if n != 1 {
+				return nil
+			}
+			return each(item, func(n protowire.Number, value []byte) error {
+				if n == 3 {
+					texts[key] = append(texts[key], string(value))
 				}
 				return nil
-			})
-		})
+			}, nil)
+		}, nil)
 	}
 	return nil
 }
 
 // entry reads an entry of a map from texts to messages.
-func entry(data []byte) (key string, value []byte, err error) {
-	err = each(data, func(f *field) error {
-		switch f.number {
+func entry(data []byte) (key string, message []byte, err error) {
+	err = each(data, func(n protowire.Number, value []byte) error {
+		switch n {
 		case 1:
-			key = f.text()
+			key = string(value)
 		case 2:
-			value = f.value
+			message = value
 		}
 		return nil
-	})
-	return key, value, err
+	}, nil)
+	return key, message, err
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Code is a status of gRPC.
@@ -100,12 +102,12 @@ func (s *Service) check(in *Stream) error {
 		return err
 	}
 	service := ""
-	if err := each(data, func(f *field) error {
-		if f.number == 1 {
-			service = f.text()
+	if err := each(data, func(n protowire.Number, value []byte) error {
+		if n == 1 {
+			service = string(value)
 		}
 		return nil
-	}); err != nil {
+	}, nil); err != nil {
 		return Invalid("%v", err)
 	}
 	const serving, notServing = 1, 2

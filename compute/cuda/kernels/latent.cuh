@@ -18,18 +18,20 @@
 // is left out.
 struct LatentCut {
     int parts, chunks, blocks, whole; // parts: shares of a row
+    int each, rest;                   // of chunks by blocks: a product of both may have more than 32 bits
 
     __device__ __forceinline__ LatentCut(const AttendArgs &a, int most, bool uncut) {
         parts = (a.group + 15) / 16, chunks = a.count[2] * parts;
         blocks = min(most, chunks);
-        whole = uncut ? chunks : max(8, chunks * 6 / max(blocks, 1));
+        each = chunks / max(blocks, 1), rest = chunks - each * blocks;
+        whole = uncut ? chunks : max(8, each * 6 + rest * 6 / max(blocks, 1));
     }
 
-    __device__ __forceinline__ int begin(int block) const { return chunks * block / blocks; }
+    __device__ __forceinline__ int begin(int block) const { return each * block + rest * block / blocks; }
 
     // lead is how many of a cut share's n chunks, from x on, the block has that has the first one.
     __device__ __forceinline__ int lead(int x, int n) const {
-        int block = x * blocks / chunks;
+        int block = max(0, (int)((float)x * blocks / chunks) - 1); // not after it: rounding adds one at most
         while (begin(block) <= x)
             block++;
         return min(begin(block) - x, n);

@@ -28,12 +28,12 @@ func (s scaling) grouped() bool { return s == scaledByGroup || s == scaledByBloc
 // float8Inputs are the inputs that share a scale where weights have scales of groups.
 const float8Inputs = 128
 
-// float8Multiple is what the inputs are a multiple of.
+// float8Multiple is what the inputs of dense products are a multiple of. Those of experts are one of float8Inputs.
 const float8Multiple = 256
 
 func scalingOf(src *compute.Source) scaling {
 	switch {
-	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8 || src.In%float8Multiple != 0:
+	case src.Type != quant.F8_E4M3 || formatOf(src) != formatFP8 || src.In%float8Inputs != 0:
 		return scaledOtherwise
 	case src.Scales == nil || src.Group >= src.In:
 		return scaledByOutput
@@ -43,6 +43,14 @@ func scalingOf(src *compute.Source) scaling {
 		return scaledByBlock
 	}
 	return scaledByGroup
+}
+
+// dense says how a weight is scaled whose product is dense.
+func (m *matrix) dense() scaling {
+	if m.in%float8Multiple != 0 {
+		return scaledOtherwise
+	}
+	return m.float8
 }
 
 // blockwise reports whether float8Outs outputs share their scales, from a multiple of as many on.
@@ -145,7 +153,7 @@ func (f *float8Rows) bytes() (x, scales int64) {
 func float8Bytes(g *compute.Graph, rows int) int64 {
 	f := float8Rows{rows: float8Padded(rows)}
 	add := func(q compute.Product) {
-		if m, ok := q.W.(*matrix); ok && m.float8 != scaledOtherwise {
+		if m, ok := q.W.(*matrix); ok && m.dense() != scaledOtherwise {
 			f.inputs = max(f.inputs, m.in)
 		}
 	}
@@ -170,7 +178,7 @@ func float8Bytes(g *compute.Graph, rows int) int64 {
 
 // inFloat8 reports whether a product is computed in the tensor cores of F8_E4M3: those of Hopper.
 func (p *program) inFloat8(q compute.Product) bool {
-	if q.W.(*matrix).float8 == scaledOtherwise {
+	if q.W.(*matrix).dense() == scaledOtherwise {
 		return false
 	}
 	// All or none: a kernel could be there for some numbers of rows, and not for others.

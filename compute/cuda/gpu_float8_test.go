@@ -331,6 +331,7 @@ func TestScaling(t *testing.T) {
 	}{
 		{compute.Source{Type: quant.F8_E4M3, In: 768}, scaledByOutput},
 		{compute.Source{Type: quant.F8_E4M3, In: 768, Group: 768, Scales: []float32{1}}, scaledByOutput},
+		{compute.Source{Type: quant.F8_E4M3, In: 384}, scaledByOutput},
 		{compute.Source{Type: quant.F8_E4M3, In: 300}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 300, Group: 128, Scales: []float32{1}}, scaledOtherwise},
 		{compute.Source{Type: quant.F8_E4M3, In: 512, Group: 128, Scales: []float32{1, 2, 3, 4, 1, 2, 3, 4}}, scaledByBlock},
@@ -344,6 +345,36 @@ func TestScaling(t *testing.T) {
 	} {
 		if got := scalingOf(&c.src); got != c.want {
 			t.Errorf("%v in groups of %d: %d; want %d", c.src.Type, c.src.Group, got, c.want)
+		}
+	}
+}
+
+// TestScalingOfExperts checks how experts are multiplied whose weights are scaled in several ways.
+func TestScalingOfExperts(t *testing.T) {
+	weights := func(in int, all ...scaling) (q compute.ExpertProduct) {
+		for _, by := range all {
+			q.W = append(q.W, &matrix{in: in, float8: by})
+		}
+		return q
+	}
+	for _, c := range []struct {
+		products []compute.ExpertProduct
+		want     scaling
+	}{
+		{nil, scaledOtherwise},
+		{[]compute.ExpertProduct{weights(384, scaledByOutput, scaledByOutput)}, scaledByOutput},
+		{[]compute.ExpertProduct{weights(384, scaledByOutput, scaledOtherwise)}, scaledOtherwise},
+		{[]compute.ExpertProduct{weights(384, scaledByOutput, scaledByGroup)}, scaledOtherwise},
+		{[]compute.ExpertProduct{weights(384, scaledByBlock), weights(384, scaledByBlock)}, scaledByBlock},
+		{[]compute.ExpertProduct{weights(384, scaledByBlock), weights(384, scaledByGroup)}, scaledByGroup},
+		{[]compute.ExpertProduct{weights(384, scaledByGroup), weights(384, scaledByBlock)}, scaledByGroup},
+		{[]compute.ExpertProduct{weights(4096, scaledByOutput)}, scaledByOutput},
+		{[]compute.ExpertProduct{weights(4224, scaledByOutput, scaledByOutput)}, scaledByGroup},
+		{[]compute.ExpertProduct{weights(4224, scaledByOutput, scaledByBlock)}, scaledByGroup},
+		{[]compute.ExpertProduct{weights(4224, scaledByOutput, scaledOtherwise)}, scaledOtherwise},
+	} {
+		if got := scalingOfExperts(c.products); got != c.want {
+			t.Errorf("%v: %d; want %d", c.products, got, c.want)
 		}
 	}
 }

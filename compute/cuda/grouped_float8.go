@@ -72,20 +72,22 @@ func (f format) expertsShared(sizes map[string]int, most int) {
 }
 
 // scalingOfExperts says how the weights of products are scaled, if all are alike and can be multiplied in the tensor
-// cores of F8_E4M3. These add up to 4,096 inputs where groups have no scales. Some by block and some by group are by
-// group.
+// cores of F8_E4M3. These add up to 4,096 inputs where groups have no scales: with more inputs, each group has its
+// output's. Some by block and some by group are by group.
 func scalingOfExperts(products []compute.ExpertProduct) scaling {
 	const most = 4096
 	by := scaling(-1)
 	for _, q := range products {
 		for _, w := range q.W {
 			m := w.(*matrix)
+			own := m.float8
+			if own == scaledByOutput && m.in > most {
+				own = scaledByGroup
+			}
 			switch {
-			case m.float8 == scaledByOutput && m.in > most:
-				return scaledOtherwise
-			case by < 0 || by == scaledByBlock && m.float8 == scaledByGroup:
-				by = m.float8
-			case m.float8 != by && !(by == scaledByGroup && m.float8 == scaledByBlock):
+			case by < 0 || by == scaledByBlock && own == scaledByGroup:
+				by = own
+			case own != by && !(by == scaledByGroup && own == scaledByBlock):
 				return scaledOtherwise
 			}
 		}

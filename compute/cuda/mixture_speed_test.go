@@ -81,7 +81,8 @@ func (k mixtureShape) graph(t testing.TB, d compute.Device, weight, ofExpert fun
 
 // TestSpeedOfMixture measures steps of the shape of Qwen3-30B-A3B with random weights, as TestSpeed does, if
 // KVASIR_GPU_MIXTURE lists what. Before the list, "oss" asks for the shape of gpt-oss-20b, "type=Q4_K" for experts of
-// another type, "group=128" for scales of so many inputs of F8_E4M3, and "layers=8" leaves the other layers out.
+// another type, "group=128" for scales of so many inputs of F8_E4M3, "width=1408" for experts of another width, and
+// "layers=8" leaves the other layers out.
 func TestSpeedOfMixture(t *testing.T) {
 	what := os.Getenv("KVASIR_GPU_MIXTURE")
 	if what == "" {
@@ -101,6 +102,7 @@ func TestSpeedOfMixture(t *testing.T) {
 		what = list
 	}
 	group := leading(t, &what, "group", math.MaxInt)
+	k.width = leading(t, &what, "width", k.width)
 	k.layers = leading(t, &what, "layers", k.layers)
 	d := gpuDevice(t)
 	r := rand.New(rand.NewPCG(1, 1))

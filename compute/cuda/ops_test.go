@@ -241,6 +241,8 @@ func expertCases() []opsCase {
 		{256, 768, 144, 8, 3, compute.Router{Scale: 1, Normalise: true}, true, true, false, quant.F8_E4M3},
 		{512, 256, 320, 30, 10, compute.Router{Scale: 1}, false, false, true, quant.F8_E4M3},
 		{1536, 512, 72, 2, 2, compute.Router{Scale: 1}, true, false, false, quant.F8_E4M3},
+		{384, 1408, 80, 3, 2, compute.Router{Scale: 1, Normalise: true}, false, true, false, quant.F8_E4M3}, // odd numbers of steps
+		{4352, 256, 48, 2, 1, compute.Router{Scale: 1}, false, false, false, quant.F8_E4M3},                 // more inputs than a sum of one scale has
 	} {
 		off := 1e-2
 		if k.typ != quant.BF16 {

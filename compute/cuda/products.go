@@ -86,7 +86,7 @@ const mostChain = 16384
 func (m *matrix) ranges() int32 {
 	const float8Chain, fewOuts, least = 4096, 8192, 2048
 	n := int32(blocksOf(m.tilesIn()*tileOuts, mostChain))
-	switch m.float8 {
+	switch m.dense() {
 	case scaledByOutput:
 		for n = 1; n < 4 && m.in > float8Chain*int(n); n *= 2 {
 		}

@@ -61,6 +61,29 @@ func voteAny(c *compiler, _ *statement) action {
 	}
 }
 
+// elect compiles elect.sync d|p, members. PTX does not say which lane it elects: here the last one, so that no test
+// counts on the first.
+func elect(c *compiler, _ *statement) action {
+	ops := c.operands(2)
+	to := ops[0]
+	if to.kind != pair {
+		c.fail("the result is no pair")
+		return nil
+	}
+	d, p, here := c.reg(to.list[0]), c.pred(to.list[1]), c.members(ops[1])
+	return func(w *warp, mask uint32) result {
+		if !here(w, mask) {
+			return again
+		}
+		leader := bits.Len32(mask) - 1
+		for m := mask; m != 0; m &= m - 1 {
+			w.regs[d][bits.TrailingZeros32(m)] = uint64(leader)
+		}
+		set(&w.preds[p], 1<<leader, mask)
+		return next
+	}
+}
+
 // redux compiles redux.sync.operation d, a, members.
 func redux(f func(a, b int32) int32) builder {
 	return func(c *compiler, _ *statement) action {
@@ -124,6 +147,7 @@ var crossing = map[string]builder{
 	"bar.warp.sync":        warpBarrier,
 	"vote.sync.ballot.b32": ballot,
 	"vote.sync.any.pred":   voteAny,
+	"elect.sync":           elect,
 	"redux.sync.add.s32":   redux(func(a, b int32) int32 { return a + b }),
 	"redux.sync.min.s32":   redux(func(a, b int32) int32 { return min(a, b) }),
 	"redux.sync.max.s32":   redux(func(a, b int32) int32 { return max(a, b) }),

@@ -161,6 +161,19 @@ func TestVotes(t *testing.T) {
 		func(int) uint64 { return 0 })
 	expect(t, Launch{}, "setp.eq.s32 %p1, %r0, 30; vote.sync.any.pred %p2, %p1, -1; selp.b64 %rd19, 1, 0, %p2;",
 		func(int) uint64 { return 1 })
+	// The elected lane is one of those asked, the same for all of them, and alone true.
+	expect(t, Launch{}, "elect.sync %r1|%p1, -1; selp.b32 %r2, 100, 0, %p1; add.s32 %r1, %r1, %r2; cvt.u64.u32 %rd19, %r1;",
+		func(lane int) uint64 { return uint64(31 + lane/31*100) })
+	expect(t, Launch{}, `
+	mov.u32 %r2, 0xff0; mov.u32 %r1, 0; and.b32 %r3, %r0, 31; sub.s32 %r3, %r3, 4; setp.ge.u32 %p1, %r3, 8; @%p1 bra after;
+	elect.sync %r1|%p2, %r2;
+after:
+	cvt.u64.u32 %rd19, %r1;`, func(lane int) uint64 {
+		if lane < 4 || lane >= 12 {
+			return 0
+		}
+		return 11
+	})
 	// Two halves reduce apart.
 	for name, want := range map[string][2]uint64{"add": {120 - 16*5, 376 - 16*5}, "min": {0xfffffffb, 11}, "max": {10, 26}} {
 		body := `

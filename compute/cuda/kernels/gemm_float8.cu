@@ -195,7 +195,7 @@ __device__ __forceinline__ void feedRing(const Float8Args &w, u32 base, int tile
 
 // begin starts the products of a block of 128 inputs. fresh: sums begin with them.
 template <int N> __device__ __forceinline__ void begin(float (&d)[N / 2], const Operand<true> &o, u32 rows, bool fresh) {
-    u64 at = describe(rows);
+    u64 at = describe(ofWarp(rows));
     wgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; k++)

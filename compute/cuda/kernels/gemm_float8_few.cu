@@ -318,10 +318,12 @@ template <int RANGES, int FROM, bool SCALED> __device__ __forceinline__ void gem
         for (int i = 0; i < 4; i++)
             own[i] = 0;
         auto step = [&](const StepWeights &now, StepWeights &next) {
+            u32 low = ofWarp(matrix);
+            u64 high = (u64)ofWarp(matrix >> 32) << 32;
             wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                wgmma<true, N>(d, now.o.a[k], matrix + k * 2 * a.rows, k == 0);
+                wgmma<true, N>(d, now.o.a[k], high | low + k * 2 * a.rows, k == 0);
             wgmmaCommit();
             matrix += 8 * a.rows;
             bool mine = 2 * b < ranges.length(range);
@@ -341,10 +343,12 @@ template <int RANGES, int FROM, bool SCALED> __device__ __forceinline__ void gem
         }
     } else {
         auto step = [&](const StepWeights &now, StepWeights &next) {
+            u32 low = ofWarp(matrix);
+            u64 high = (u64)ofWarp(matrix >> 32) << 32;
             wgmmaFence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                wgmma<true, N>(d, now.a[k], matrix + k * 2 * a.rows, b == 0 && k == 0);
+                wgmma<true, N>(d, now.a[k], high | low + k * 2 * a.rows, b == 0 && k == 0);
             wgmmaCommit();
             wgmmaWait<1>();
             matrix += 8 * a.rows;

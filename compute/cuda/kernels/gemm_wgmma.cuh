@@ -687,7 +687,8 @@ __device__ __forceinline__ void multiply(const typename ArgsOf<F8, TURNED>::type
         for (int range = 0, s = 0; range < own.ranges; range++) {
             int begin = s, end = own.end(a, range);
             auto step = [&](const Operand<F8> &now, Operand<F8> &next, int j) {
-                u64 rows = describe(base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS));
+                u32 at = base + stage * P::ROWS_BYTES + j * (P::ROWS_BYTES / STEPS);
+                u64 rows = describe(GROUPS == 1 && FORMAT == BF16 ? ofWarp(at) : at); // with more warpgroups the compiler knows
                 wgmmaFence();
 #pragma unroll
                 for (int k = 0; k < 4; k++)

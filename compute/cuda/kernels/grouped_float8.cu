@@ -112,7 +112,7 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
     load(operands[0], 0, false);
     int s = 0;
     auto step = [&](const StepWeights &now, StepWeights &next, int j) {
-        u64 rows = describe(base + stage * L::ROWS_BYTES + j * N * 128);
+        u64 rows = describe(ofWarp(base + stage * L::ROWS_BYTES + j * N * 128));
         int of = stage;
         if constexpr (TURNS) {
             barrierWait(base + L::TURN + group * 8, turn);

@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiplyPart(const Args &w, u8 *shared, u32 base
     load(wf[0], 0, false);
     int s = 0;
     auto step = [&](const u32(&now)[4][4], u32(&next)[4][4], int j) {
-        u64 rows = describe(base + stage * L::ROWS_BYTES + j * N * 128);
+        u64 rows = describe(ofWarp(base + stage * L::ROWS_BYTES + j * N * 128));
         wgmmaFence();
 #pragma unroll
         for (int k = 0; k < 4; k++)

@@ -86,6 +86,33 @@ __device__ __forceinline__ void fetchScales(u32 to, const ManyFloat8Args &w, int
 // roundedRows is how many rows of a part are multiplied.
 template <typename K> __device__ __forceinline__ int roundedRows(int rows) { return (rows + K::UNIT - 1) / K::UNIT * K::UNIT; }
 
+// elected says whether the thread is the one of its warp that begins copies; all its lanes ask. Behind it the compiler
+// knows that there is one thread. Behind lane == 0 it does not, and makes a loop over lanes of each copy.
+__device__ __forceinline__ bool elected() {
+    u32 is;
+    asm volatile("{\n.reg .b32 lane;\n.reg .pred p;\nelect.sync lane|p, -1;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
+    return is;
+}
+
+// fetchTiles begins a copy for each of the first COPIES lanes, from where it says: to `to`, and `apart` bytes on for each.
+// One lane begins them all, and gets four addresses at a time.
+template <int COPIES>
+__device__ __forceinline__ void fetchTiles(u32 to, int apart, const u8 *from, int bytes, u32 barrier, u64 policy) {
+    constexpr int AT_ONCE = COPIES < 4 ? COPIES : 4;
+#pragma unroll
+    for (int i = 0; i < COPIES; i += AT_ONCE) {
+        const u8 *each[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            each[j] = (const u8 *)__shfl_sync(~0u, (u64)from, i + j);
+        if (elected())
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+                fetch(to + (i + j) * apart, each[j], bytes, barrier, policy);
+        __syncwarp();
+    }
+}
+
 // feed is the work of a warp that fetches rows, or weights. Where two fetch weights, each has half of the tiles or, of
 // ROWS_FIRST, a record of each step and tile: copies of one warp begin 50 to 60 ns after each other. With the first stage
 // of a part one that fetches weights tells which part that is.
@@ -131,18 +158,18 @@ __device__ __forceinline__ void feed(const Args &w, u8 *shared, u32 base, int pa
         for (int s = 0; s < w.steps; s += STEPS) {
             barrierWait(empty + stage * 8, parity);
             int steps = min(STEPS, w.steps - s);
-            if (lane == 0) {
+            if (elected()) {
                 if (!OF_ROWS && HALF == 0 && s == 0)
                     *(Part *)(shared + L::PARTS + stage * sizeof(Part)) = part;
                 int rows = STEPS * n * 128 + (K::SCALED ? steps * (n + BEFORE) * 4 : 0);
                 barrierExpect(full + stage * 8, OF_ROWS ? rows : COPIES * steps * WEIGHT_BYTES);
             }
             __syncwarp();
-            if (!OF_ROWS && lane < COPIES)
-                fetch(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + (HALF * COPIES + lane) * STEPS * WEIGHT_BYTES,
-                      from + (i64)s * K::STEP_BYTES + (K::ROWS_FIRST ? HALF * WEIGHT_BYTES : 0), steps * WEIGHT_BYTES, full + stage * 8, policy);
+            if (!OF_ROWS)
+                fetchTiles<COPIES>(base + L::WEIGHTS + stage * L::WEIGHT_BYTES + HALF * COPIES * STEPS * WEIGHT_BYTES, STEPS * WEIGHT_BYTES,
+                                   from + (i64)s * K::STEP_BYTES + (K::ROWS_FIRST ? HALF * WEIGHT_BYTES : 0), steps * WEIGHT_BYTES, full + stage * 8, policy);
             u32 to = base + stage * L::ROWS_BYTES;
-            if (OF_ROWS && lane == 0) {
+            if (OF_ROWS && elected()) {
                 if constexpr (STEPS > 1) // a block fetches half of the steps for both
                     fetchBox(to + rank * n * 128, map, part.row0, s + rank, full + stage * 8, true);
                 else // or half of the rows

@@ -88,7 +88,7 @@ struct BlockScales {
 // beginRows begins a step's products of a warpgroup's 64 rows, operand A, and of eight tiles of weights, operand B: at
 // `weights` are the tiles' first records, then their second ones.
 __device__ __forceinline__ void beginRows(float (&d)[64], u32 rows, u32 weights) {
-    u64 a = describe(rows), b = describeUnits(weights, 128, HALF_RECORD);
+    u64 a = describe(ofWarp(rows)), b = describeUnits(ofWarp(weights), 128, HALF_RECORD);
     wgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; k++)

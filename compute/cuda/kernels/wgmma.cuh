@@ -130,6 +130,10 @@ __device__ __forceinline__ u64 describeUnits(u32 shared, u32 next, u32 apart) {
     return (u64)(shared >> 4 & 0x3fff) | (u64)(next >> 4) << 16 | (u64)(apart >> 4) << 32;
 }
 
+// ofWarp is x, which all lanes have, in a register of the warp. wgmma has its descriptors there: what the compiler does not
+// know to be the same in all lanes it moves before each product, which then waits for the one before.
+__device__ __forceinline__ u32 ofWarp(u32 x) { return __reduce_max_sync(~0u, (int)x); }
+
 // barrierOf waits for so many threads at the block's named barrier n: 0 is that of __syncthreads.
 __device__ __forceinline__ void barrierOf(int n, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(n), "r"(threads) : "memory"); }
 

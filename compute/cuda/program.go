@@ -166,7 +166,9 @@ func (d *device) Workspace(g *compute.Graph, l compute.Limits) int64 {
 		const rank = 256 // more, if an adapter has it, is taken when it is placed
 		n += innerBytes(l, rank, adaptRanges(g))
 	}
-	n += float8Bytes(g, l.Rows)
+	if d.g.info.major == hopper {
+		n += float8Bytes(g, l.Rows)
+	}
 	for i, b := range g.Buffers {
 		size := int64(2)
 		if wide[i+1] {

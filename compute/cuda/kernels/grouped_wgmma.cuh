@@ -98,7 +98,8 @@ __device__ __forceinline__ bool elected() {
 // One lane begins them all, and gets four addresses at a time.
 template <int COPIES>
 __device__ __forceinline__ void fetchTiles(u32 to, int apart, const u8 *from, int bytes, u32 barrier, u64 policy) {
-    constexpr int AT_ONCE = COPIES < 4 ? COPIES : 4;
+    constexpr int AT_ONCE = 4;
+    static_assert(COPIES % AT_ONCE == 0);
 #pragma unroll
     for (int i = 0; i < COPIES; i += AT_ONCE) {
         const u8 *each[AT_ONCE];
